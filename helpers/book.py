@@ -1,0 +1,303 @@
+"""Stage the pages of the book and build it strictly; nothing is measured here.
+
+A page shows an executed notebook: your own, from `results/<site>/`, where that
+case has finished, otherwise the committed one, from `results/reference/`. Pages
+are staged under `_build/stage/` so that their addresses do not depend on whose
+results they show.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from helpers.book_pages import (
+    Page,
+    read_notebook,
+    render_page,
+    render_profile_sources,
+    render_profiles,
+    render_schema,
+)
+from helpers.errors import UserError
+
+PROJECT = Path(__file__).resolve().parents[1]
+
+_PROFILES = Path(__file__).parent / "storage" / "network" / "profiles.yaml"
+
+# What a page may show or need besides the executed notebooks.
+_SOURCES = ("_config.yml", "_toc.yml", "*.md", "references.bib", "_static", "_ext")
+# Repository files that are no pages.
+NOT_PAGES = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")
+_WARNING = re.compile(
+    r"^(?:(?P<page>.*?)(?::\d*)*: )?(?:WARNING|ERROR|CRITICAL): (?P<text>.*)$"
+)
+
+
+def find_pages(site: str, *, root: Path = PROJECT) -> list[Page]:
+    """Choose the results that each case's page shows.
+
+    Parameters
+    ----------
+    site : str
+        Folder under `results/` whose finished cases come before the reference.
+    root : Path
+        Folder of the project.
+
+    Returns
+    -------
+    list of Page
+        The cases of `_toc.yml` in its order, then the site's further finished cases by name.
+
+    Raises
+    ------
+    UserError
+        If a case of `_toc.yml` has no results, or an executed notebook has no record.
+    """
+    listed = [name for name in toc_files(root) if name.startswith("notebooks/")]
+    found = {name: _choose(name, site, root=root) for name in listed}
+    for path in sorted((root / "results" / site).glob("*/*.ipynb")):
+        name = f"notebooks/{path.parent.name}/{path.stem}"
+        if name not in found and is_finished(path):
+            found[name] = Page(path.parent.name, path.stem, path, site)
+    for page in found.values():
+        if not page.record.exists():
+            raise UserError(
+                f"results: {page.record.relative_to(root)} is missing; every executed notebook needs its record"
+            )
+    return list(found.values())
+
+
+def toc_files(root: Path = PROJECT) -> list[str]:
+    """List the pages of `_toc.yml` in order.
+
+    Parameters
+    ----------
+    root : Path
+        Folder of the project.
+
+    Returns
+    -------
+    list of str
+        Addresses without suffix, the root page first.
+    """
+    toc = yaml.safe_load((root / "_toc.yml").read_text(encoding="utf-8"))
+    return [toc["root"], *_files(toc)]
+
+
+def _files(entry: dict[str, Any]) -> Iterator[str]:
+    """Walk the entries below one entry of the table of contents."""
+    for child in [*entry.get("chapters", ()), *entry.get("sections", ())]:
+        yield child["file"]
+        yield from _files(child)
+
+
+def _choose(name: str, site: str, *, root: Path) -> Page:
+    """Choose between a user's own results of a case and the reference."""
+    _, notebook, case = name.split("/")
+    own = root / "results" / site / notebook / f"{case}.ipynb"
+    reference = root / "results" / "reference" / notebook / f"{case}.ipynb"
+    if own.exists() and is_finished(own):
+        return Page(notebook, case, own, site)
+    if not reference.exists():
+        raise UserError(
+            f"results: {notebook}/{case} has no finished run in results/{site}/ and no reference; "
+            f"run `make run CASE={notebook}/{case}`"
+        )
+    return Page(
+        notebook, case, reference, "reference", failed_site=site if own.exists() else ""
+    )
+
+
+def is_finished(executed: Path) -> bool:
+    """Tell whether an executed notebook ran to its end without an error.
+
+    Parameters
+    ----------
+    executed : Path
+        Notebook as papermill left it.
+
+    Returns
+    -------
+    bool
+        True if every code cell ran and none raised.
+    """
+    cells = [
+        cell for cell in read_notebook(executed)["cells"] if cell["cell_type"] == "code"
+    ]
+    has_failed = any(
+        output["output_type"] == "error" for cell in cells for output in cell["outputs"]
+    )
+    return not has_failed and all(
+        cell["execution_count"] for cell in cells if cell["source"].strip()
+    )
+
+
+def stage(site: str, *, root: Path = PROJECT) -> list[Page]:
+    """Copy what the book is made of to `_build/stage/`, emptied before.
+
+    Parameters
+    ----------
+    site : str
+        Folder under `results/` whose finished cases come before the reference.
+    root : Path
+        Folder of the project.
+
+    Returns
+    -------
+    list of Page
+        The cases' pages and whose results each shows.
+
+    Raises
+    ------
+    UserError
+        As `find_pages`, or if a record cannot be read.
+    """
+    pages = find_pages(site, root=root)
+    into = root / "_build" / "stage"
+    shutil.rmtree(into, ignore_errors=True)
+    into.mkdir(parents=True)
+    _copy_sources(root, into)
+    _write_generated(into / "_generated")
+    for page in pages:
+        _stage_page(page, into)
+    _list_pages(into / "_toc.yml", pages)
+    return pages
+
+
+def _copy_sources(root: Path, into: Path) -> None:
+    """Copy the text pages, the configuration and what they use."""
+    for path in (path for pattern in _SOURCES for path in root.glob(pattern)):
+        if path.is_dir():
+            shutil.copytree(
+                path, into / path.name, ignore=shutil.ignore_patterns("__pycache__")
+            )
+        elif path.name not in NOT_PAGES:
+            shutil.copy2(path, into / path.name)
+
+
+def _write_generated(folder: Path) -> None:
+    """Write the tables that text pages include, from what the code itself uses."""
+    profiles = yaml.safe_load(_PROFILES.read_text(encoding="utf-8"))
+    tables = {
+        "schema.md": render_schema(),
+        "profiles.md": render_profiles(profiles),
+        "profile-sources.md": render_profile_sources(profiles),
+    }
+    folder.mkdir()
+    for name, text in tables.items():
+        (folder / name).write_text(text, encoding="utf-8")
+
+
+def _stage_page(page: Page, into: Path) -> None:
+    """Write a case's page and lay its record beside it."""
+    target = into / f"{page.name}.ipynb"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(json.dumps(render_page(page)), encoding="utf-8")
+    shutil.copy2(page.record, target.with_suffix(".csv"))
+
+
+def _list_pages(toc_path: Path, pages: list[Page]) -> None:
+    """Append cases that the table of contents does not know under their notebook's overview."""
+    toc = yaml.safe_load(toc_path.read_text(encoding="utf-8"))
+    known = {*_files(toc)}
+    for page in pages:
+        if page.name not in known:
+            chapter = next(
+                (entry for entry in toc["chapters"] if entry["file"] == page.notebook),
+                None,
+            )
+            if chapter is None:
+                raise UserError(
+                    f"_toc.yml: no page {page.notebook!r} to list {page.case!r} under; add {page.notebook}.md and its entry"
+                )
+            chapter.setdefault("sections", []).append(
+                {"file": page.name, "title": page.case}
+            )
+    toc_path.write_text(yaml.safe_dump(toc, sort_keys=False), encoding="utf-8")
+
+
+def build(site: str, *, root: Path = PROJECT) -> Path:
+    """Stage the book and build it, with every warning an error.
+
+    Parameters
+    ----------
+    site : str
+        Folder under `results/` whose finished cases come before the reference.
+    root : Path
+        Folder of the project.
+
+    Returns
+    -------
+    Path
+        The first page, `_build/html/index.html`.
+
+    Raises
+    ------
+    UserError
+        If a page cannot be staged, or the build warns; the message names the
+        first page and its warning, and where the whole log is.
+    """
+    stage(site, root=root)
+    for name in ("html", ".doctrees", "jupyter_execute"):
+        shutil.rmtree(root / "_build" / name, ignore_errors=True)
+    command = [
+        str(Path(sys.executable).with_name("jupyter-book")),
+        "build",
+        "_build/stage",
+        "--path-output",
+        ".",
+    ]
+    command += ["--all", "--quiet", "--warningiserror", "--nitpick", "--keep-going"]
+    done = subprocess.run(
+        command, cwd=root, capture_output=True, text=True, check=False
+    )
+    log = root / "_build" / "book.log"
+    log.write_text(done.stdout + done.stderr, encoding="utf-8")
+    if done.returncode:
+        raise UserError(
+            first_warning(done.stderr)
+            + f"; the whole log is in {log.relative_to(root)}"
+        )
+    return root / "_build" / "html" / "index.html"
+
+
+def first_warning(log: str) -> str:
+    """Say in one line what was wrong first, and how much more there is.
+
+    Parameters
+    ----------
+    log : str
+        What the build wrote to its standard error.
+
+    Returns
+    -------
+    str
+        Page, warning, and the number of further warnings.
+
+    Examples
+    --------
+    >>> first_warning("/a/_build/stage/method.md:7: WARNING: undefined label: 'x'")
+    "book: method.md: undefined label: 'x'"
+    """
+    found = [
+        match
+        for line in log.splitlines()
+        if (match := _WARNING.match(re.sub(r"\x1b\[[0-9;]*m", "", line)))
+    ]
+    if not found:
+        last = [line.strip() for line in log.splitlines() if line.strip()][-1:] or [
+            "no message"
+        ]
+        return f"book: not built: {last[0]}"
+    page = (found[0]["page"] or "_config.yml").split("_build/stage/")[-1]
+    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+    return f"book: {page}: {found[0]['text']}{more}"

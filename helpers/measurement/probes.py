@@ -1,0 +1,275 @@
+"""A plain client that measures latency and rates of a network, and little of itself.
+
+Sockets and one thread: what a client costs would be taken for the network.
+"""
+
+from __future__ import annotations
+
+import re
+import selectors
+import socket
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from math import ceil
+from statistics import median
+from urllib.parse import urlsplit
+
+from helpers.errors import UserError
+
+MB = 1_000_000
+
+# No answer for this long means that the network is not what was said.
+PATIENCE_S = 20.0
+
+
+@dataclass(slots=True)
+class _Getter:
+    """Ask for one range over and over on one connection, and note when what came."""
+
+    url: str
+    byte_range: str
+    sock: socket.socket = field(init=False)
+    head: bytes = field(init=False, default=b"")
+    asked_s: float = field(init=False, default=0.0)
+    first_byte_s: float = field(init=False, default=0.0)
+    last_s: float = field(init=False, default=0.0)
+    got_nbytes: int = field(init=False, default=0)
+    nbytes: int = field(init=False, default=0)
+
+    def __post_init__(self) -> None:
+        parts = urlsplit(self.url)
+        address = parts.hostname or "", parts.port or 80
+        self.sock = socket.create_connection(address, PATIENCE_S)
+        self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def ask(self) -> None:
+        """Send the request."""
+        parts = urlsplit(self.url)
+        target = f"{parts.path}?{parts.query}" if parts.query else parts.path
+        lines = (
+            f"GET {target} HTTP/1.1",
+            f"Host: {parts.netloc}",
+            f"Range: bytes={self.byte_range}",
+        )
+        self.head, self.got_nbytes, self.nbytes, self.first_byte_s = b"", 0, 0, 0.0
+        self.asked_s = time.perf_counter()
+        self.sock.sendall("\r\n".join((*lines, "", "")).encode())
+
+    @property
+    def status(self) -> int:
+        """HTTP status of the answer."""
+        return int(self.head[9:12])
+
+    @property
+    def has_all(self) -> bool:
+        """Whether the answer has come whole."""
+        return bool(self.head) and self.got_nbytes == self.nbytes
+
+    def receive(self, buffer: bytearray) -> None:
+        """Take what has come."""
+        got = self.sock.recv_into(buffer)
+        self.last_s = time.perf_counter()
+        if not got:
+            raise ConnectionError(f"{self.url.partition('?')[0]} closed the connection")
+        if self.head:
+            self.got_nbytes += got
+            return
+        self.first_byte_s = self.last_s
+        head, _, body = bytes(buffer[:got]).partition(b"\r\n\r\n")
+        self.head, self.got_nbytes = head, len(body)
+        self.nbytes = _number(head, rb"(?i)\r\ncontent-length: *(\d+)")
+
+
+def _number(head: bytes, pattern: bytes) -> int:
+    """Find a number in the head of an answer."""
+    if found := re.search(pattern, head):
+        return int(found[1])
+    raise ConnectionError(f"an answer lacks what {pattern!r} matches")
+
+
+class _Getters:
+    """Hold several getters and wait for what comes to any of them."""
+
+    def __init__(self, getters: Sequence[_Getter]) -> None:
+        self.all = getters
+        self._buffer = bytearray(1 << 20)
+        self._selector = selectors.DefaultSelector()
+        for getter in getters:
+            self._selector.register(getter.sock, selectors.EVENT_READ, getter)
+
+    def receive(self, timeout_s: float) -> list[_Getter]:
+        """Take what comes within `timeout_s`; return the getters it came to."""
+        ready: list[_Getter] = [key.data for key, _ in self._selector.select(max(0.0, timeout_s))]
+        for getter in ready:
+            getter.receive(self._buffer)
+        return ready
+
+    def close(self) -> None:
+        """Close all connections, whatever is on its way."""
+        self._selector.close()
+        for getter in self.all:
+            getter.sock.close()
+
+
+@contextmanager
+def _open_getters(url: str, byte_range: str, n: int) -> Iterator[_Getters]:
+    """Open `n` connections."""
+    with ExitStack() as stack:
+        opened = []
+        for _ in range(n):
+            opened.append(_Getter(url, byte_range))
+            stack.callback(opened[-1].sock.close)
+        getters = _Getters(opened)
+        stack.callback(getters.close)
+        yield getters
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """Hold when a small request was made, how long its first byte took, its status."""
+
+    asked_s: float
+    delay_s: float
+    status: int
+
+
+def _ask_spaced(getters: _Getters, n_requests: int, spacing_s: float) -> list[_Answer]:
+    """Make small requests, one each `spacing_s`, while connections are idle."""
+    idle, answers, n_asked = deque(getters.all), list[_Answer](), 0
+    due_s = time.perf_counter()
+    while len(answers) < n_requests:
+        now_s = time.perf_counter()
+        may_ask = bool(idle) and n_asked < n_requests
+        if may_ask and now_s >= due_s:
+            idle.popleft().ask()
+            n_asked, due_s = n_asked + 1, due_s + spacing_s
+            continue
+        ready = getters.receive(due_s - now_s if may_ask else PATIENCE_S)
+        if not ready and not may_ask:
+            raise TimeoutError(f"no answer within {PATIENCE_S} s")
+        for getter in ready:
+            if getter.has_all:
+                delay_s = getter.first_byte_s - getter.asked_s
+                answers.append(_Answer(getter.asked_s, delay_s, getter.status))
+                idle.append(getter)
+    return answers
+
+
+def measure_first_byte_s(url: str, n_connections: int, *, spacing_s: float) -> float:
+    """Measure the median time from a request of one byte to the first byte of its answer.
+
+    Parameters
+    ----------
+    url : str
+        An object that can be read, anonymously or with a presigned URL.
+    n_connections : int
+        Connections that are open and used in turn.
+    spacing_s : float
+        Seconds between requests, as long as a connection is idle.
+
+    Returns
+    -------
+    float
+        Median of at least 20 requests, seconds.
+    """
+    n_requests = 20 * ceil((n_connections + 4) / 20)
+    with _open_getters(url, "0-0", n_connections) as getters:
+        answers = _ask_spaced(getters, n_requests, spacing_s)
+    _check_status(url, answers)
+    return median(one.delay_s for one in answers)
+
+
+def object_nbytes(url: str) -> int:
+    """Return the size in bytes of an object that can be read in ranges."""
+    with _open_getters(url, "0-0", 1) as getters:
+        _check_status(url, _ask_spaced(getters, 1, 0.0))
+        return _number(getters.all[0].head, rb"(?i)\r\ncontent-range: *bytes 0-0/(\d+)")
+
+
+def _check_status(url: str, answers: Sequence[_Answer]) -> None:
+    """Refuse an object that cannot be read in ranges."""
+    if bad := [one.status for one in answers if one.status != 206]:
+        raise UserError(
+            f"url is {url.partition('?')[0]!r} and answers {bad[0]}; "
+            "allowed is an object that can be read in ranges"
+        )
+
+
+def measure_accepted_per_s(
+    url: str, n_connections: int, *, offered_per_s: float
+) -> tuple[float, float]:
+    """Measure how many requests a second are let through when more are made.
+
+    Parameters
+    ----------
+    url : str
+        An object that can be read.
+    n_connections : int
+        Connections used in turn.
+    offered_per_s : float
+        Rate at which requests are made, for 1.5 s; the first 0.75 s, in which
+        a burst may pass, do not count.
+
+    Returns
+    -------
+    offered_per_s, accepted_per_s : float
+        Requests made and those not answered 503, per second.
+    """
+    with _open_getters(url, "0-0", n_connections) as getters:
+        answers = _ask_spaced(getters, ceil(1.5 * offered_per_s), 1 / offered_per_s)
+    answers.sort(key=lambda one: one.asked_s)
+    counted = answers[len(answers) // 2 :]
+    duration_s = counted[-1].asked_s - counted[0].asked_s
+    accepted = [one for one in counted if one.status == 206]
+    _check_status(url, accepted or answers[:1])
+    return (len(counted) - 1) / duration_s, (len(accepted) - 1) / duration_s
+
+
+def measure_streams_mb_per_s(url: str, n_connections: int, *, window_s: float) -> list[float]:
+    """Measure the rate of each of several connections that read at once.
+
+    Each reads the object from its beginning. Once all are under way, bytes are
+    counted until `window_s` is over or one of them has the whole object.
+
+    Parameters
+    ----------
+    url : str
+        An object; one that takes longer than `window_s` gives the best figures.
+    n_connections : int
+        Connections that read at once.
+    window_s : float
+        Seconds to count for.
+
+    Returns
+    -------
+    list of float
+        Decimal MB/s, one for each connection.
+    """
+    with _open_getters(url, "0-", n_connections) as getters:
+        for getter in getters.all:
+            getter.ask()
+        _receive_while(getters, lambda: not all(one.got_nbytes for one in getters.all))
+        _receive_until(getters, time.perf_counter() + window_s / 8)
+        before = [(one.last_s, one.got_nbytes) for one in getters.all]
+        _receive_until(getters, time.perf_counter() + window_s)
+        return [
+            (one.got_nbytes - nbytes) / (one.last_s - last_s) / MB
+            for one, (last_s, nbytes) in zip(getters.all, before, strict=True)
+        ]
+
+
+def _receive_while(getters: _Getters, is_needed: Callable[[], bool]) -> None:
+    """Take what comes as long as it is needed."""
+    while is_needed():
+        if not getters.receive(PATIENCE_S):
+            raise TimeoutError(f"nothing came within {PATIENCE_S} s")
+
+
+def _receive_until(getters: _Getters, end_s: float) -> None:
+    """Take what comes until a moment, or until one getter has all."""
+    while (left_s := end_s - time.perf_counter()) > 0:
+        if any(one.has_all for one in getters.receive(left_s)):
+            return

@@ -1,0 +1,1 @@
+"""What should happen: pure arithmetic on numbers, no input or output."""

@@ -1,0 +1,1 @@
+"""What bytes are and where they lie: knows arrays, never clocks."""

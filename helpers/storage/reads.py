@@ -1,0 +1,189 @@
+"""One read of a stored array over the wire, in the steps that a measurement needs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import dask.array as da
+import numpy as np
+import obstore
+import xxhash
+from numpy.typing import NDArray
+
+from helpers.storage import workloads
+from helpers.storage.clusters import Cluster
+from helpers.storage.formats import Reader
+from helpers.storage.locations import Location
+from helpers.storage.network import Request
+from helpers.storage.stores import StoredArray
+from helpers.storage.wires import Wire
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayRead:
+    """A whole array read by one reader on a cluster.
+
+    Parameters
+    ----------
+    stored : StoredArray
+        What to read.
+    reader : Reader
+        How to read it.
+    wire : Wire
+        The network that it is read over.
+    cluster : Cluster
+        Who reads it.
+    chunks_per_task : int
+        Chunks that one task of a batching reader takes.
+    """
+
+    stored: StoredArray
+    reader: Reader
+    wire: Wire
+    cluster: Cluster
+    chunks_per_task: int = 1
+
+    def settings(self) -> dict[str, Any]:
+        """Tell what a comparison has to hold equal, or declare."""
+        return {
+            "codec": self.stored.codec,
+            "layout": self.reader.layout,
+            "chunks_per_task": self.chunks_per_task if self.reader.is_batched else 1,
+            "cache_state": "cold clients, warm server",
+        }
+
+    def prepare(self) -> None:
+        """Empty the caches of every process that reads, and of the trace."""
+        config = dict(self.reader.zarr_config)
+        self.cluster.client.run(workloads.forget_clients, config)
+        workloads.forget_clients(config)
+        self.wire.take_trace()
+        self.wire.set_tag("open")
+
+    def open(self) -> da.Array:
+        """Open the array and describe its read; the checksums are what it returns."""
+        array = workloads.open_array(
+            self.stored.seen_from(self.wire.far),
+            self.reader,
+            n_connections=self.cluster.threads_per_worker,
+            chunks_per_task=self.chunks_per_task,
+        )
+        self.wire.set_tag("read")
+        return workloads.read_into_sink(array, self.stored.chunk_shape)
+
+    def check(self, checksums: NDArray[np.uint64]) -> str:
+        """Compare what was read with what was written."""
+        return workloads.check_values(checksums, self.stored)
+
+    def collect(self) -> dict[str, float]:
+        """Count what passed over the wire during the read."""
+        return count_requests(self.wire.take_trace(), self.cluster.n_threads())
+
+
+class RawRead:
+    """The same objects read raw: no array, no decoding, no scheduler.
+
+    The ceiling of a comparison: one process keeps as many requests in flight
+    as the cluster has threads, with obstore, the fastest client we know.
+
+    Parameters
+    ----------
+    stored : StoredArray
+        Array whose Zarr objects are read.
+    wire : Wire
+        The network that they are read over.
+    n_connections : int
+        Requests in flight.
+    """
+
+    def __init__(self, stored: StoredArray, wire: Wire, *, n_connections: int) -> None:
+        self.stored, self.wire, self.n_connections = stored, wire, n_connections
+        self.keys = list_chunks(stored.at("zarr"), stored.variable)
+        self.expected = asyncio.run(_read_objects(stored.at("zarr"), self.keys, n_connections))
+
+    def settings(self) -> dict[str, Any]:
+        """Tell what a comparison has to hold equal, or declare."""
+        return {"codec": self.stored.codec, "layout": "zarr", "chunks_per_task": 1, "cache_state": "cold clients, warm server"}
+
+    def prepare(self) -> None:
+        """Empty the trace."""
+        self.wire.take_trace()
+        self.wire.set_tag("open")
+
+    def open(self) -> Location:
+        """Return where the objects are; there is nothing to open."""
+        self.wire.set_tag("read")
+        return self.stored.seen_from(self.wire.far).at("zarr")
+
+    def read(self, location: Location) -> list[int]:
+        """Read every object and keep nothing but checksums."""
+        return asyncio.run(_read_objects(location, self.keys, self.n_connections))
+
+    def check(self, checksums: list[int]) -> str:
+        """Compare what was read with the same objects read without the network."""
+        if checksums != self.expected:
+            raise workloads.WrongValuesError("raw objects differ from those in the store")
+        return f"xxh3 of {len(checksums)} objects"
+
+    def collect(self) -> dict[str, float]:
+        """Count what passed over the wire during the read."""
+        return count_requests(self.wire.take_trace(), self.n_connections)
+
+
+def list_chunks(location: Location, variable: str) -> list[str]:
+    """List the chunk objects of an array in a Zarr group."""
+    pages = obstore.list(location.obstore(), prefix=variable)
+    return sorted(item["path"] for page in pages for item in page if "/c/" in item["path"])
+
+
+async def _read_objects(location: Location, keys: Sequence[str], n_connections: int) -> list[int]:
+    store, slots = location.obstore(), asyncio.Semaphore(n_connections)
+
+    async def read_one(key: str) -> int:
+        async with slots:
+            response = await obstore.get_async(store, key)
+            return xxhash.xxh3_64_intdigest(await response.bytes_async())
+
+    return list(await asyncio.gather(*map(read_one, keys)))
+
+
+def count_requests(trace: Sequence[Request], n_connections: int) -> dict[str, float]:
+    """Summarise the requests of a read.
+
+    Parameters
+    ----------
+    trace : sequence of Request
+        Requests of the opening, tagged ``"open"``, and of the read.
+    n_connections : int
+        Threads, or connections, that the reader had.
+
+    Returns
+    -------
+    dict of str to float
+        Requests and bytes of the read, requests of the opening, those that
+        failed, and how many were in flight: on average over the time from the
+        first request to the last byte, and at most. Empty without a trace.
+    """
+    counts: dict[str, float] = {"n_threads": n_connections}
+    reads = [request for request in trace if request.tag == "read"]
+    if not reads:
+        return counts
+    busy_s = sum(request.end_s - request.start_s for request in reads)
+    span_s = max(r.end_s for r in reads) - min(r.start_s for r in reads)
+    return counts | {
+        "n_requests": len(reads),
+        "wire_nbytes": sum(request.nbytes for request in reads),
+        "n_open_requests": len(trace) - len(reads),
+        "n_failed_requests": sum(not 200 <= request.status < 300 for request in reads),
+        "mean_in_flight": round(busy_s / span_s, 3) if span_s else 1.0,
+        "max_in_flight": _max_in_flight(reads),
+    }
+
+
+def _max_in_flight(trace: Sequence[Request]) -> int:
+    moments = sorted([(r.start_s, 1) for r in trace] + [(r.end_s, -1) for r in trace])
+    in_flight = np.cumsum([change for _, change in moments])
+    return int(in_flight.max())

@@ -1,0 +1,144 @@
+"""A store and the two ways to it: directly, and over the imposed network."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from helpers.errors import UserError
+from helpers.paths import cache_folder
+from helpers.storage.locations import Location, parse_location
+from helpers.storage.network import Profile, Relay, Request, get_profile, open_relay
+from helpers.storage.server import open_server
+
+_BUCKET = "arrays"
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """A store, and the imposed network before it.
+
+    Parameters
+    ----------
+    near : Location
+        The store without a network between: data are written here.
+    far : Location
+        The same store over the imposed network: measured reads go here.
+    relay : Relay or None
+        What imposes and traces; None where it cannot stand in between.
+    """
+
+    near: Location
+    far: Location
+    relay: Relay | None = None
+
+    def impose(self, profile: Profile) -> None:
+        """Impose another network from now on."""
+        if self.relay is not None:
+            self.relay.impose(profile)
+        elif profile != get_profile("loopback"):
+            raise _refuse_profile(profile.name)
+
+    def set_tag(self, tag: str) -> None:
+        """Mark the requests that arrive from now on."""
+        if self.relay is not None:
+            self.relay.set_tag(tag)
+
+    def take_trace(self) -> list[Request]:
+        """Return the requests since the last call; none where nothing traces."""
+        return [] if self.relay is None else self.relay.take_trace()
+
+
+@contextmanager
+def open_wire(store: str, profile: Profile, *, seed: int = 0, needed_nbytes: int = 0) -> Iterator[Wire]:
+    """Open the store that a case names, and the network before it.
+
+    Parameters
+    ----------
+    store : str
+        ``"embedded"`` for the embedded server, else the address of a bucket
+        that is there, ``s3://BUCKET/PREFIX`` or ``gs://BUCKET/PREFIX``.
+    profile : Profile
+        Network to impose; on a store of the user's own only ``loopback``.
+    seed : int
+        Seed of the network's delays.
+    needed_nbytes : int
+        Bytes that the embedded store must have room for.
+
+    Raises
+    ------
+    UserError
+        If the store does not answer, refuses or is not there.
+    """
+    if store == "embedded":
+        with _open_embedded(profile, seed, needed_nbytes) as wire:
+            yield wire
+        return
+    location = parse_location(store)
+    if profile != get_profile("loopback"):
+        raise _refuse_profile(profile.name)
+    location.check()
+    if (location.endpoint_url or "").startswith("http://"):
+        with open_relay(str(location.endpoint_url), profile=profile, seed=seed) as relay:
+            yield Wire(location, location.through(relay.endpoint_url), relay)
+    else:
+        yield Wire(location, location)
+
+
+def _refuse_profile(name: str) -> UserError:
+    return UserError(
+        f"profile: {name!r}; allowed: loopback, because nothing is imposed on the network of a store of your own"
+    )
+
+
+@contextmanager
+def _open_embedded(profile: Profile, seed: int, needed_nbytes: int) -> Iterator[Wire]:
+    folder = cache_folder() / "store"
+    make_room(folder, needed_nbytes)
+    with (
+        open_server(folder, needed_nbytes=needed_nbytes) as server,
+        open_relay(server.endpoint_url, profile=profile, seed=seed) as relay,
+    ):
+        near = Location(
+            "s3", _BUCKET, "", server.endpoint_url, server.access_key, server.secret_key, server.region
+        )
+        _ensure_bucket(near)
+        yield Wire(near, near.through(relay.endpoint_url), relay)
+
+
+def _ensure_bucket(location: Location) -> None:
+    client = location.botocore()
+    if location.bucket not in [bucket["Name"] for bucket in client.list_buckets()["Buckets"]]:
+        client.create_bucket(Bucket=location.bucket)
+
+
+def make_room(folder: Path, needed_nbytes: int) -> None:
+    """Delete the arrays made longest ago until the cache with `needed_nbytes` stays below its cap.
+
+    The cap is ``ARRAYS_CACHE_GB``, 20 GB by default.
+
+    Raises
+    ------
+    UserError
+        If `needed_nbytes` alone is above the cap, or the cap is no number.
+    """
+    text = os.environ.get("ARRAYS_CACHE_GB", "20")
+    try:
+        cap_nbytes = float(text) * 1e9
+    except ValueError as error:
+        raise UserError(f"ARRAYS_CACHE_GB: {text!r}; allowed: a number of GB") from error
+    if needed_nbytes > cap_nbytes:
+        raise UserError(
+            f"ARRAYS_CACHE_GB: {text}; allowed: at least {needed_nbytes / 1e9:.1f} for this array"
+        )
+    arrays = sorted((folder / "buckets" / _BUCKET).glob("*"), key=lambda path: path.stat().st_mtime)
+    nbytes = {path: sum(f.stat().st_size for f in path.rglob("*") if f.is_file()) for path in arrays}
+    for path in arrays:
+        if sum(nbytes.values()) + needed_nbytes <= cap_nbytes:
+            return
+        shutil.rmtree(path)
+        nbytes.pop(path)

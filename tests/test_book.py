@@ -1,0 +1,714 @@
+"""Tests of `helpers.book`: what is staged, what is built, and what the pages say."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import nbformat
+import pytest
+import yaml
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
+
+from helpers import book
+from helpers.errors import UserError
+from helpers.measurement.provenance import Provenance
+from helpers.measurement.records import COLUMNS, Record, Row
+
+ROOT = book.PROJECT
+CASES = ("in-region", "other-region", "wide-area")
+GLUED = {
+    "profile": "in-region",
+    "best-contender": "Zarr with obstore",
+    "best-throughput": "310 MB/s",
+    "best-share-of-ceiling": "0.92",
+    "ratio-best-to-s3fs": "1.9",
+    "ratio-best-to-netcdf": "4.1",
+    "knee-workers": "4",
+    "binding-limit": "the link",
+    "median-prediction-error": "12 %",
+    "aa-noise": "3.0 %",
+    "n-blocks": "5",
+    "machine": "an invented machine",
+}
+GLUE = re.compile(
+    r"\{glue:text\}`(?P<page>[^:`]+)\.ipynb::(?P<key>[\w-]+)(?P<end>[^`]*)`"
+)
+UNITS = r"(?:[kMGT]i?B(?:/s)?|[GM]b(?:/s|ps)|m?s|%|times|seconds|minutes|hours|GET/s|requests|workers)"
+NUMBER_WITH_UNIT = re.compile(rf"(?<![\w-])\d[\d.,]*\s?{UNITS}(?![\w/])")
+# What may hold a digit that nobody measured: roles, code, links, numbers of list items.
+NOT_TYPED = re.compile(
+    r"\{[\w:]+\}`[^`]*`|`[^`]*`|\[[^\]]*\]\([^)]*\)|^\d+\. ", re.MULTILINE
+)
+# A picture of one white pixel.
+PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mP8/x8AAwMCAO+ip1sAAAAASUVORK5CYII="
+
+
+def make_notebook(
+    *, glued: dict[str, str], has_failed: bool = False
+) -> nbformat.NotebookNode:
+    """Make an executed notebook as papermill leaves one."""
+    figure = new_code_cell(
+        "fig",
+        execution_count=1,
+        outputs=[new_output("display_data", data={"image/png": PNG})],
+    )
+    figure.metadata["mystnb"] = {
+        "figure": {
+            "name": "fig-scaling",
+            "caption": "Throughput ({numref}`fig-scaling`), fig-scaling.",
+        },
+        "image": {"alt": "It grows."},
+    }
+    glue = new_code_cell(
+        "for key, text in found.items():\n    glue(key, text, display=False)",
+        execution_count=2,
+    )
+    for key, text in glued.items():
+        bundle = {"application/papermill.record/text/plain": repr(text)}
+        glue.outputs.append(
+            new_output(
+                "display_data",
+                data=bundle,
+                metadata={
+                    "scrapbook": {
+                        "mime_prefix": "application/papermill.record/",
+                        "name": key,
+                    }
+                },
+            )
+        )
+    if has_failed:
+        glue.outputs = [
+            new_output(
+                "error",
+                ename="UserError",
+                evalue="no store",
+                traceback=["UserError: no store"],
+            )
+        ]
+    text = new_markdown_cell(
+        "(fig-table)=\n## Findings\n\nSee {numref}`fig-scaling` and {ref}`below <fig-table>`, a fig-table, with $t = n / b$.\n\n$$ t = \\frac{n}{b} $$"
+    )
+    cells = [
+        new_markdown_cell("# How does it scale?\n\nA question."),
+        figure,
+        text,
+        glue,
+    ]
+    kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
+    return new_notebook(
+        cells=cells,
+        metadata={"kernelspec": kernel, "papermill": {"exception": has_failed or None}},
+    )
+
+
+def make_row(case: str) -> Row:
+    """Make one row of an invented record."""
+    return Row(
+        study="cluster-scaling", case=case, contender="zarr", point={"n_workers": 1}, settings={"cache_state": "cold"},
+        cache_state="cold", is_ceiling=False, control_of="", seed=1, phase="measured", block=0, order=0,
+        started_utc="2026-01-02T03:04:05+00:00", open_s=0.1, read_s=1.0, array_nbytes=10, stored_nbytes=5,
+        wire_nbytes=6, n_requests=2, trace={}, check="checksum", fingerprint="", machine={}, versions={},
+        parameters={}, commit="0123456789abcdef", is_dirty=False,
+    )  # fmt: skip
+
+
+def make_results(
+    root: Path,
+    site: str,
+    case: str,
+    *,
+    machine: str = "Invented CPU",
+    has_failed: bool = False,
+) -> Path:
+    """Write an executed notebook and its record, and return the notebook's path."""
+    path = root / "results" / site / "cluster-scaling" / f"{case}.ipynb"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    nbformat.write(make_notebook(glued=GLUED, has_failed=has_failed), path)
+    facts = {"cpu": machine, "n_cores": 2, "memory_gb": 8, "system": "Linux"}
+    origin = Provenance(facts, {"python": "3.12.1", "zarr": "3.1.6"}, {})
+    record = Record(
+        path.with_suffix(".csv"), study="cluster-scaling", case=case, provenance=origin
+    )
+    record.append(
+        [
+            replace(
+                make_row(case),
+                machine=facts,
+                versions=origin.versions,
+                fingerprint=origin.fingerprint,
+            )
+        ]
+    )
+    return path
+
+
+def make_project(root: Path) -> Path:
+    """Copy the pages of the project beside invented reference results."""
+    root.mkdir(parents=True, exist_ok=True)
+    for name in (
+        "_config.yml",
+        "_toc.yml",
+        "references.bib",
+        *(path.name for path in ROOT.glob("*.md")),
+    ):
+        shutil.copy(ROOT / name, root / name)
+    for name in ("_static", "_ext"):
+        shutil.copytree(ROOT / name, root / name)
+    for case in CASES:
+        make_results(root, "reference", case)
+    return root
+
+
+def source_pages() -> list[Path]:
+    """List the text pages that `_toc.yml` names."""
+    return [
+        ROOT / f"{name}.md"
+        for name in book.toc_files()
+        if not name.startswith("notebooks/")
+    ]
+
+
+def reference_notebooks() -> list[Path]:
+    """List the committed executed notebooks."""
+    return sorted((ROOT / "results" / "reference").glob("*/*.ipynb"))
+
+
+def source_notebooks() -> list[Path]:
+    """List the notebooks."""
+    return sorted((ROOT / "notebooks").glob("*.ipynb"))
+
+
+def glued_keys(path: Path) -> set[str]:
+    """List the keys that an executed notebook glues."""
+    cells = nbformat.read(path, as_version=4).cells
+    outputs = [output for cell in cells for output in cell.get("outputs", [])]
+    return {
+        output.metadata["scrapbook"]["name"]
+        for output in outputs
+        if "scrapbook" in output.get("metadata", {})
+    }
+
+
+def findings(path: Path) -> str:
+    """Return the text of the sections of a notebook whose heading speaks of findings."""
+    cells = [
+        cell.source
+        for cell in nbformat.read(path, as_version=4).cells
+        if cell.cell_type == "markdown"
+    ]
+    sections = re.split(r"(?m)^(?=## )", "\n".join(cells))
+    return "\n".join(
+        text for text in sections if re.match(r"## .*find", text, re.IGNORECASE)
+    )
+
+
+# The sources of the book.
+
+
+def test_pages_exist() -> None:
+    """Every text page of `_toc.yml` exists, and every text page is in it."""
+    assert [path.name for path in source_pages() if not path.exists()] == []
+    assert {path.name for path in ROOT.glob("*.md")} - {
+        path.name for path in source_pages()
+    } <= set(book.NOT_PAGES)
+
+
+def test_cases_are_listed() -> None:
+    """The cases of `_toc.yml` are those that the laptop site has parameters for."""
+    listed = {name for name in book.toc_files() if name.startswith("notebooks/")}
+    files = (ROOT / "parameters" / "laptop").glob("*/*.yaml")
+    assert listed == {f"notebooks/{path.parent.name}/{path.stem}" for path in files}
+
+
+def test_index_types_no_number() -> None:
+    """The first page glues its numbers."""
+    assert (
+        re.findall(r".*\d.*", NOT_TYPED.sub("", (ROOT / "index.md").read_text())) == []
+    )
+
+
+def test_overview_types_no_measurement() -> None:
+    """The overview of a study glues its numbers."""
+    text = (ROOT / "cluster-scaling.md").read_text()
+    assert NUMBER_WITH_UNIT.findall(NOT_TYPED.sub("", text)) == []
+
+
+def test_findings_type_no_measurement() -> None:
+    """No notebook types a number with a unit among its findings."""
+    assert source_notebooks()
+    for path in source_notebooks():
+        assert findings(path), f"{path.name} has no section of findings"
+        assert NUMBER_WITH_UNIT.findall(NOT_TYPED.sub("", findings(path))) == [], (
+            path.name
+        )
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("It reaches 310 MB/s.", ["310 MB/s"]),
+        ("It is 3.1 times faster", ["3.1 times"]),
+        ("within 12 % of it", ["12 %"]),
+        ("in 40ms", ["40ms"]),
+        # Glued, a label, a year, a count without a unit: all allowed.
+        ("{glue:text}`best-throughput:s` in {numref}`fig-4ms`", []),
+        ("the way of 2020, version 3", []),
+    ],
+)
+def test_number_with_unit(text: str, expected: list[str]) -> None:
+    """The rule finds what was typed and leaves alone what was glued."""
+    assert NUMBER_WITH_UNIT.findall(NOT_TYPED.sub("", text)) == expected
+
+
+def test_figures_are_described() -> None:
+    """Every figure has a name, a caption and alt text, and every picture is a figure."""
+    assert source_notebooks()
+    assert reference_notebooks()
+    for path in [*source_notebooks(), *reference_notebooks()]:
+        names = []
+        for cell in nbformat.read(path, as_version=4).cells:
+            described = cell.metadata.get("mystnb", {})
+            has_picture = any(
+                "image/" in kind
+                for output in cell.get("outputs", [])
+                for kind in output.get("data", {})
+            )
+            if has_picture or "figure" in described:
+                names.append(described["figure"]["name"])
+                assert re.fullmatch(r"fig-[a-z0-9-]+", names[-1]), (
+                    path.name,
+                    names[-1],
+                )
+                assert len(described["figure"]["caption"]) > 20, (path.name, names[-1])
+                assert len(described["image"]["alt"]) > 20, (path.name, names[-1])
+        assert len(names) == len(set(names)) > 0, path.name
+
+
+def test_glued_keys_exist() -> None:
+    """Every key that a text page glues is in the reference notebook that it names."""
+    for path in source_pages():
+        for match in GLUE.finditer(path.read_text()):
+            executed = (
+                ROOT
+                / "results"
+                / "reference"
+                / f"{match['page'].removeprefix('notebooks/')}.ipynb"
+            )
+            assert match["key"] in glued_keys(executed), (path.name, match[0])
+            # Without a format MyST-NB takes what follows the last colon, which is the key, for one.
+            assert match["end"] == ":s", (path.name, match[0])
+
+
+def test_published_tables_have_sources() -> None:
+    """Every published table is named in `SOURCES.md`, and every table named there exists."""
+    folder = ROOT / "results" / "published"
+    named = set(re.findall(r"`([\w-]+\.csv)`", (folder / "SOURCES.md").read_text()))
+    assert named == {path.name for path in folder.glob("*.csv")}
+
+
+# Staging.
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A project of its own, in a folder with a space in its name."""
+    return make_project(tmp_path / "a project")
+
+
+def staged(root: Path, case: str) -> str:
+    """Return the first cell of a staged page."""
+    cells = nbformat.read(
+        root / "_build" / "stage" / "notebooks" / "cluster-scaling" / f"{case}.ipynb",
+        as_version=4,
+    ).cells
+    return str(cells[0].source)
+
+
+def test_reference_is_shown(project: Path) -> None:
+    """Without results of one's own each page shows the reference and says so, with its origin."""
+    pages = book.stage("laptop", root=project)
+    assert [(page.case, page.site) for page in pages] == [
+        (case, "reference") for case in CASES
+    ]
+    first = staged(project, "wide-area")
+    assert first.startswith("# How does it scale? (wide-area)\n")
+    for part in (
+        "Reference record",
+        "Invented CPU, 2 cores, 8 GB",
+        "2026-01-02",
+        "zarr 3.1.6",
+        "0123456789",
+        "<wide-area.csv>",
+    ):
+        assert part in first
+
+
+def test_own_results_come_first(project: Path) -> None:
+    """A finished case of one's own replaces the reference on its page, and on no other."""
+    make_results(project, "hub", "other-region", machine="My CPU")
+    sites = [page.site for page in book.stage("hub", root=project)]
+    assert sites == ["reference", "hub", "reference"]
+    assert "Your own results (site hub)" in staged(project, "other-region")
+    assert "My CPU" in staged(project, "other-region")
+    assert "Reference record" in staged(project, "in-region")
+    # Another site does not see them.
+    assert {page.site for page in book.stage("laptop", root=project)} == {"reference"}
+
+
+def test_failed_run_is_named(project: Path) -> None:
+    """A failed run of one's own is not shown, and the page says that it failed."""
+    make_results(project, "laptop", "in-region", machine="My CPU", has_failed=True)
+    assert book.stage("laptop", root=project)[0].site == "reference"
+    assert "at site laptop did not finish" in staged(project, "in-region")
+    assert "My CPU" not in staged(project, "in-region")
+
+
+def test_interrupted_run_is_not_finished(project: Path) -> None:
+    """A notebook with a cell that never ran is not a result."""
+    path = make_results(project, "laptop", "in-region")
+    assert book.is_finished(path)
+    notebook = nbformat.read(path, as_version=4)
+    notebook.cells[-1].execution_count = None
+    nbformat.write(notebook, path)
+    assert not book.is_finished(path)
+
+
+def test_further_case_is_listed(project: Path) -> None:
+    """A case that `_toc.yml` does not know appears under its notebook."""
+    make_results(project, "laptop", "my-case")
+    assert [page.case for page in book.stage("laptop", root=project)] == [
+        *CASES,
+        "my-case",
+    ]
+    toc = yaml.safe_load((project / "_build" / "stage" / "_toc.yml").read_text())
+    chapter = next(
+        entry for entry in toc["chapters"] if entry["file"] == "cluster-scaling"
+    )
+    assert chapter["sections"][-1] == {
+        "file": "notebooks/cluster-scaling/my-case",
+        "title": "my-case",
+    }
+
+
+def test_labels_are_unique(project: Path) -> None:
+    """The pages of one notebook share no label, and words of the text stay as they are."""
+    book.stage("laptop", root=project)
+    folder = project / "_build" / "stage" / "notebooks" / "cluster-scaling"
+    cells = nbformat.read(folder / "in-region.ipynb", as_version=4).cells
+    assert cells[1].metadata["mystnb"]["figure"]["name"] == "fig-scaling-in-region"
+    assert (
+        cells[1].metadata["mystnb"]["figure"]["caption"]
+        == "Throughput ({numref}`fig-scaling-in-region`), fig-scaling."
+    )
+    assert cells[2].source.startswith("(fig-table-in-region)=\n")
+    assert (
+        "{numref}`fig-scaling-in-region` and {ref}`below <fig-table-in-region>`, a fig-table"
+        in cells[2].source
+    )
+
+
+def test_stage_leaves_nothing_behind(project: Path) -> None:
+    """What was staged before and is gone from the project is gone from the stage."""
+    book.stage("laptop", root=project)
+    old = project / "_build" / "stage" / "old.md"
+    old.write_text("# Old")
+    book.stage("laptop", root=project)
+    assert not old.exists()
+
+
+def test_sources_stay_as_they_are(project: Path) -> None:
+    """Staging and its changes touch no file of the project."""
+    before = {path: path.read_bytes() for path in project.rglob("*") if path.is_file()}
+    book.stage("laptop", root=project)
+    assert {path: path.read_bytes() for path in before} == before
+
+
+@pytest.mark.parametrize(
+    ("broken", "message"),
+    [
+        # No results anywhere: what to run.
+        ("in-region.ipynb", "cluster-scaling/in-region has no finished run in results/laptop/ and no reference; run `make run CASE=cluster-scaling/in-region`"),
+        # A notebook without its record: which file is missing.
+        ("in-region.csv", "results/reference/cluster-scaling/in-region.csv is missing"),
+    ],
+)  # fmt: skip
+def test_missing_results_are_named(project: Path, broken: str, message: str) -> None:
+    """What is missing is said in one line."""
+    (project / "results" / "reference" / "cluster-scaling" / broken).unlink()
+    with pytest.raises(UserError, match=re.escape(message)) as caught:
+        book.stage("laptop", root=project)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("in-region.ipynb", "{", "in-region.ipynb: not a whole notebook"),
+        (
+            "in-region.ipynb",
+            '{"cells": []}',
+            "in-region.ipynb: a notebook without cells",
+        ),
+        ("in-region.csv", "study,case\n", "in-region.csv: not a record"),
+    ],
+)
+def test_torn_results_are_named(
+    project: Path, name: str, text: str, message: str
+) -> None:
+    """A file that is no notebook or no record is refused by name."""
+    (project / "results" / "reference" / "cluster-scaling" / name).write_text(text)
+    with pytest.raises(UserError, match=re.escape(message)):
+        book.stage("laptop", root=project)
+
+
+@pytest.mark.parametrize(
+    ("log", "message"),
+    [
+        (
+            "/a/_build/stage/method.md:7: WARNING: undefined label: 'x'",
+            "book: method.md: undefined label: 'x'",
+        ),
+        # Without a line number, in colour, with more to follow.
+        (
+            "\x1b[91m/a b/_build/stage/index.md: ERROR: bad\x1b[39m\n/a/_build/stage/c.md:1: WARNING: d",
+            "book: index.md: bad (and 1 more)",
+        ),
+        # A warning about the configuration names no page.
+        (
+            "WARNING: unknown config value 'x'",
+            "book: _config.yml: unknown config value 'x'",
+        ),
+        # No warning at all: the last line is what there is.
+        ("Traceback:\nTypeError: y\n", "book: not built: TypeError: y"),
+    ],
+)
+def test_first_warning(log: str, message: str) -> None:
+    """The first warning is told in one line with its page."""
+    assert book.first_warning(log) == message
+
+
+# Building.
+
+
+class Resources(HTMLParser):
+    """Collect what a page loads, where it links to, and tags that do not match."""
+
+    def __init__(self, text: str) -> None:
+        """Read a page."""
+        super().__init__()
+        self.loads: list[str] = []
+        self.links: list[str] = []
+        self.pictures: list[dict[str, str | None]] = []
+        self.open: list[str] = []
+        self.mismatched: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Note a tag and what it loads."""
+        given = dict(attrs)
+        if tag in {
+            "div",
+            "section",
+            "article",
+            "main",
+            "table",
+            "figure",
+            "dl",
+            "ul",
+            "ol",
+        }:
+            self.open.append(tag)
+        if tag == "a":
+            self.links.append(given.get("href") or "")
+        elif tag == "link" and given.get("rel") not in {
+            "canonical",
+            "license",
+            "search",
+            "next",
+            "prev",
+            "index",
+        }:
+            self.loads.append(given.get("href") or "")
+        elif given.get("src"):
+            self.loads.append(given["src"] or "")
+        if tag == "img":
+            self.pictures.append(given)
+
+    def handle_endtag(self, tag: str) -> None:
+        """Note a tag that closes another than the last one opened."""
+        if tag in {
+            "div",
+            "section",
+            "article",
+            "main",
+            "table",
+            "figure",
+            "dl",
+            "ul",
+            "ol",
+        } and (not self.open or self.open.pop() != tag):
+            self.mismatched.append(tag)
+
+
+def read_pages(html: Path) -> dict[str, Resources]:
+    """Read the pages of a built book."""
+    paths = [path for path in html.rglob("*.html") if "_static" not in path.parts]
+    return {
+        path.relative_to(html).as_posix(): Resources(path.read_text()) for path in paths
+    }
+
+
+def assert_reads_offline(html: Path) -> None:
+    """Check that no page, script or style sheet of a book loads anything from elsewhere."""
+    for name, page in read_pages(html).items():
+        assert [
+            address for address in page.loads if re.match(r"(?:https?:)?//", address)
+        ] == [], name
+        assert page.mismatched == page.open == [], name
+    for path in [*html.rglob("*.css"), *html.rglob("*.js"), *html.rglob("*.html")]:
+        text = path.read_text()
+        assert not re.search(
+            r"https?://[^\s\"']*(?:unpkg|jsdelivr|cdnjs|googleapis|gstatic)", text
+        ), path
+        assert not re.search(r"(?:@import|url\()\s*[\"']?https?://", text), path
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A book built from invented results, one case of it the user's own."""
+    root = make_project(tmp_path_factory.mktemp("book") / "a project")
+    make_results(root, "laptop", "wide-area", machine="My CPU")
+    return book.build("laptop", root=root).parent
+
+
+def test_book_reads_offline(built: Path) -> None:
+    """Pages with formulas, figures and citations need nothing from the web."""
+    assert_reads_offline(built)
+    assert (
+        "<math"
+        in (built / "notebooks" / "cluster-scaling" / "in-region.html").read_text()
+    )
+
+
+def test_pages_have_stable_addresses(built: Path) -> None:
+    """Each page of `_toc.yml` has the address that its name promises."""
+    assert [
+        name for name in book.toc_files() if not (built / f"{name}.html").exists()
+    ] == []
+
+
+def test_pages_say_whose_results(built: Path) -> None:
+    """The built pages tell the reference from the user's own, and offer the record."""
+    folder = built / "notebooks" / "cluster-scaling"
+    assert "Reference record" in (folder / "in-region.html").read_text()
+    assert "Your own results (site laptop)" in (folder / "wide-area.html").read_text()
+    for case in CASES:
+        links = Resources((folder / f"{case}.html").read_text()).links
+        records = [folder / link for link in links if link.endswith(f"{case}.csv")]
+        assert len(records) == 1
+        assert records[0].resolve().read_text().startswith("study,case,contender")
+
+
+def test_numbers_are_glued(built: Path) -> None:
+    """Findings reach the first page and the overview from the executed notebooks."""
+    for name in ("index.html", "cluster-scaling.html"):
+        assert GLUED["best-throughput"] in (built / name).read_text()
+    assert GLUED["machine"] in (built / "method.html").read_text()
+
+
+def test_buttons_open_the_source(built: Path) -> None:
+    """Edit and launch buttons of a case's page lead to the source notebook, the issue button to the page."""
+    links = Resources(
+        (built / "notebooks" / "cluster-scaling" / "in-region.html").read_text()
+    ).links
+    for start in (
+        "https://mybinder.org/v2/gh/",
+        "https://hub.",
+        "https://github.com/arrays-over-the-wire/arrays-over-the-wire/edit/",
+    ):
+        (link,) = [link for link in links if link.startswith(start)]
+        assert "notebooks/cluster-scaling.ipynb" in link
+    (issue,) = [link for link in links if "/issues/new" in link]
+    assert "notebooks/cluster-scaling/in-region.html" in issue
+
+
+def test_furniture_is_there(built: Path) -> None:
+    """Every page has a favicon and the licence; the search index holds the words of the pages."""
+    for name, page in read_pages(built).items():
+        assert any(address.endswith("favicon.svg") for address in page.loads), name
+        assert "https://creativecommons.org/licenses/by/4.0/" in page.links, name
+    index = (built / "searchindex.js").read_text()
+    assert '"ceil"' in index or "ceil:" in index
+    assert (
+        "Profiling" in (built / "references.html").read_text()
+        or "profiling" in (built / "references.html").read_text()
+    )
+
+
+def test_method_explains_rows_and_profiles(built: Path) -> None:
+    """The page on method lists every column of a record and every network profile."""
+    text = (built / "method.html").read_text()
+    profiles = yaml.safe_load(
+        (ROOT / "helpers" / "storage" / "network" / "profiles.yaml").read_text()
+    )
+    for name in (*COLUMNS, *profiles):
+        assert f'<span class="pre">{name}</span>' in text, name
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("method.md", "\nSee {ref}`nowhere`.\n", "book: method.md: undefined label: 'nowhere'"),
+        ("index.md", "\n{cite:t}`nobody1900`\n", "book: index.md: could not find bibtex key"),
+        ("cluster-scaling.md", "\n{glue:text}`notebooks/cluster-scaling/in-region.ipynb::no-such-key:s`\n", "book: cluster-scaling.md: Glue reference 'no-such-key' not found"),
+    ],
+)  # fmt: skip
+def test_warnings_are_errors(project: Path, name: str, text: str, message: str) -> None:
+    """A page that warns is not built, and the error names page and warning."""
+    with (project / name).open("a") as page:
+        page.write(text)
+    with pytest.raises(UserError, match=re.escape(message)) as caught:
+        book.build("laptop", root=project)
+    assert "\n" not in str(caught.value)
+    assert "_build/book.log" in str(caught.value)
+
+
+# The reference that is committed.
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The book as published: built from the committed results alone."""
+    root = tmp_path_factory.mktemp("reference")
+    make_project(root)
+    shutil.rmtree(root / "results")
+    shutil.copytree(ROOT / "results" / "reference", root / "results" / "reference")
+    return book.build("laptop", root=root).parent
+
+
+def test_reference_builds(reference: Path) -> None:
+    """The published book builds without a warning, reads offline, and says that it shows the reference."""
+    assert_reads_offline(reference)
+    cases = [name for name in book.toc_files() if name.startswith("notebooks/")]
+    assert cases
+    for name in cases:
+        assert "Reference record" in (reference / f"{name}.html").read_text(), name
+
+
+def test_reference_pictures_have_alt_text(reference: Path) -> None:
+    """Every figure of the published book has alt text that says more than a word."""
+    for name, page in read_pages(reference).items():
+        figures = [
+            picture
+            for picture in page.pictures
+            if "_images" in (picture.get("src") or "")
+        ]
+        assert [
+            picture for picture in figures if len(picture.get("alt") or "") <= 20
+        ] == [], name
+        assert figures or not name.startswith("notebooks/"), name

@@ -1,0 +1,132 @@
+"""Calibration: what is measured follows what is imposed, and what is asked is a table."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import botocore.session
+import pytest
+from botocore.config import Config
+
+from helpers.errors import UserError
+from helpers.measurement.calibration import (
+    Asked,
+    Calibration,
+    calibrate,
+    measure_overhead,
+)
+from helpers.storage.network import FirstByte, Profile, Relay, open_relay
+from helpers.storage.server import Server
+
+BUCKET = "of-test-calibration"
+PROFILE = Profile("p", FirstByte(0.01, 0.02), 10.0, 30.0, 300.0)
+ASKED = Asked(0.01, 10.0, 30.0, 300.0)
+
+
+def presign(server: Server, endpoint_url: str, key: str) -> str:
+    """Presign a GET."""
+    return str(
+        make_client(server, endpoint_url).generate_presigned_url(
+            "get_object", Params={"Bucket": BUCKET, "Key": key}
+        )
+    )
+
+
+def make_client(server: Server, endpoint_url: str) -> Any:
+    """Make a client of botocore."""
+    return botocore.session.get_session().create_client(
+        "s3",
+        endpoint_url=endpoint_url,
+        aws_access_key_id=server.access_key,
+        aws_secret_access_key=server.secret_key,
+        region_name=server.region,
+        config=Config(s3={"addressing_style": "path"}, signature_version="s3v4"),
+    )
+
+
+@pytest.fixture(scope="module")
+def relay(server: Server) -> Iterator[Relay]:
+    """Stand before the real server, which holds an object of 16 MB."""
+    client = make_client(server, server.endpoint_url)
+    client.create_bucket(Bucket=BUCKET)
+    client.put_object(Bucket=BUCKET, Key="object", Body=os.urandom(16_000_000))
+    with open_relay(server.endpoint_url, profile=PROFILE) as running:
+        yield running
+
+
+def test_calibrate(server: Server, relay: Relay) -> None:
+    """Each figure is measured at each number of connections and lies near what was asked."""
+    relay.impose(PROFILE)
+    url = presign(server, relay.endpoint_url, "object")
+    rows = calibrate(url, ASKED, connections=(2, 6))
+    assert [(row.quantity, row.n_connections, row.asked) for row in rows] == [
+        ("first_byte_s", 2, 0.01),
+        ("first_byte_s", 6, 0.01),
+        ("stream_mb_per_s", 2, 10.0),
+        ("aggregate_mb_per_s", 2, 20.0),
+        # the link of 30 MB/s binds: 5 for each of 6
+        ("stream_mb_per_s", 6, 5.0),
+        ("aggregate_mb_per_s", 6, 30.0),
+        ("requests_per_s", 9, 300.0),
+    ]
+    assert all(abs(row.error) < 0.12 for row in rows)
+
+
+def test_calibrate_sees_what_is_not_imposed(server: Server, relay: Relay) -> None:
+    """A network that is not what was asked for shows it."""
+    relay.impose(Profile("other", FirstByte(0.02, 0.02), 5.0))
+    url = presign(server, relay.endpoint_url, "object")
+    asked = Asked(0.01, 10.0)
+    errors = {row.quantity: row.error for row in calibrate(url, asked, connections=[1])}
+    assert errors["first_byte_s"] == pytest.approx(1.0, abs=0.2)
+    assert errors["stream_mb_per_s"] == pytest.approx(-0.5, abs=0.05)
+
+
+def test_calibrate_nothing(server: Server, relay: Relay) -> None:
+    """What is not imposed is not measured."""
+    relay.impose(Profile("free"))
+    url = presign(server, relay.endpoint_url, "object")
+    assert calibrate(url, Asked(), connections=[1]) == []
+
+
+def test_calibrate_request_rate_out_of_reach(server: Server, relay: Relay) -> None:
+    """A rate that 256 connections cannot exceed is left out, not measured wrongly."""
+    relay.impose(Profile("late", FirstByte(0.1, 0.1), requests_per_s=5000))
+    url = presign(server, relay.endpoint_url, "object")
+    asked = Asked(0.1, requests_per_s=5000)
+    (row,) = calibrate(url, asked, connections=[8])
+    assert row.quantity == "first_byte_s"
+
+
+@pytest.mark.parametrize("connections", [(), (0,), (4, -1)])
+def test_calibrate_refuses_connections(connections: tuple[int, ...]) -> None:
+    """Numbers below 1 are refused before anything is asked."""
+    with pytest.raises(UserError, match="connections is .*; allowed are numbers"):
+        calibrate("http://127.0.0.1:1/a", ASKED, connections=connections)
+
+
+def test_calibrate_refuses_url(server: Server, relay: Relay) -> None:
+    """An object that cannot be read is refused, without its signature."""
+    relay.impose(PROFILE)
+    url = presign(server, relay.endpoint_url, "missing")
+    with pytest.raises(UserError, match="url is .*missing' and answers 404") as caught:
+        calibrate(url, ASKED, connections=[1])
+    assert "Signature" not in str(caught.value)
+
+
+def test_overhead(server: Server, relay: Relay) -> None:
+    """Passing through a slow link shows as a ratio, and processor time is counted."""
+    relay.impose(Profile("thin", aggregate_mb_per_s=50.0))
+    direct = [presign(server, server.endpoint_url, "object")] * 2
+    relayed = [presign(server, relay.endpoint_url, "object")] * 2
+    cost = measure_overhead(direct, relayed, cpu_s=relay.cpu_s, n_rounds=1, n_repeats=1)
+    assert cost.relayed_mb_per_s == pytest.approx(50, rel=0.1)
+    assert cost.ratio == pytest.approx(cost.relayed_mb_per_s / cost.direct_mb_per_s)
+    assert 0 <= cost.cpu_s_per_gb < 10
+
+
+def test_error_is_relative() -> None:
+    """The error is a share of what was asked."""
+    assert Calibration("first_byte_s", 1, 0.1, 0.11).error == pytest.approx(0.1)

@@ -1,0 +1,419 @@
+"""The timing loop: order from the seed, warm-ups apart, rules kept, failures told."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from helpers.errors import UserError
+from helpers.measurement import measure
+from helpers.measurement.measure import (
+    CheckError,
+    Contender,
+    MeasurementError,
+    StoppingRule,
+    measure_blocks,
+    plan_block,
+)
+from helpers.measurement.provenance import Provenance
+from helpers.measurement.records import Record, RecordError, read_records
+
+ORIGIN = Provenance({"n_cores": 2}, {"zarr": "3.1.6"}, {"seed": 1})
+
+
+class Clock:
+    """A clock that moves only when told, in place of the real one."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def perf_counter(self) -> float:
+        """Return the time."""
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """Replace the clock of the loop."""
+    clock = Clock()
+    monkeypatch.setattr(measure.time, "perf_counter", clock.perf_counter)
+    return clock
+
+
+def make_record(folder: Path, **changed: Any) -> Record:
+    """Open the record of a case."""
+    return Record(folder / "case.csv", study="s", case="c", provenance=ORIGIN, **changed)
+
+
+def make_contender(name: str = "a", *, n_workers: int = 1, **changed: Any) -> Contender:
+    """Return a contender that does nothing, quickly."""
+    facts: dict[str, Any] = {
+        "name": name,
+        "point": {"n_workers": n_workers},
+        "settings": {"cache_state": "cold", "codec": "zstd"},
+        "open": lambda: "opened",
+        "read": lambda opened: (opened, "read"),
+        "check": lambda result: "crc32c of 3 chunks",
+        "array_nbytes": 200,
+        "stored_nbytes": 100,
+    }
+    return Contender(**(facts | changed))
+
+
+def run(contenders: list[Contender], record: Record, **changed: Any) -> pd.DataFrame:
+    """Measure two blocks after one warm-up, unless told otherwise."""
+    rule: dict[str, Any] = {"seed": 1, "n_blocks": 2, "time_budget_s": 1e9, "target_width": 1e-9}
+    return measure_blocks(contenders, record, **(rule | changed))
+
+
+def test_every_contender_once_a_block(tmp_path: Path) -> None:
+    """Three contenders, one warm-up and two blocks are nine rows, on disk too."""
+    record = make_record(tmp_path)
+    found = run([make_contender(name) for name in "abc"], record)
+    assert Counter(zip(found["phase"], found["block"], strict=True)) == {
+        ("warm-up", 0): 3,
+        ("measured", 0): 3,
+        ("measured", 1): 3,
+    }
+    assert found["phase"].tolist()[:3] == ["warm-up"] * 3
+    assert found.groupby(["phase", "block"])["contender"].nunique().eq(3).all()
+    assert found["order"].tolist() == [0, 1, 2] * 3
+    pd.testing.assert_frame_equal(read_records([record.path]), found)
+
+
+def test_row_carries_what_was_declared_and_traced(tmp_path: Path) -> None:
+    """Settings, bytes, requests, check, origin: all in the row."""
+    numbers = {"n_requests": 7, "wire_nbytes": 120, "n_retries": 1}
+    one = make_contender(collect=lambda: numbers, is_ceiling=True)
+    copy = make_contender("copy", control_of="a")
+    found = run([one, copy], make_record(tmp_path), n_blocks=1).set_index("contender")
+    assert found.loc["a", "n_requests"].tolist() == [7, 7]
+    assert found.loc["a", "wire_nbytes"].tolist() == [120, 120]
+    assert found.loc["a", "trace"].tolist() == ['{"n_retries": 1}'] * 2
+    assert found.loc["a", "check"].tolist() == ["crc32c of 3 chunks"] * 2
+    assert found.loc["a", "is_ceiling"].all() and not found.loc["copy", "is_ceiling"].any()
+    assert found.loc["copy", "control_of"].tolist() == ["a"] * 2
+    assert found["codec"].eq("zstd").all() and found["cache_state"].eq("cold").all()
+    assert found["n_workers"].eq(1).all() and found["seed"].eq(1).all()
+    assert found["fingerprint"].eq(ORIGIN.fingerprint).all()
+    assert found.loc["copy", "n_requests"].isna().all()
+    assert numbers == {"n_requests": 7, "wire_nbytes": 120, "n_retries": 1}
+
+
+def test_only_open_and_read_are_timed(tmp_path: Path, clock: Clock) -> None:
+    """Opening takes 1 s, reading 10 s; all the rest is outside the clock."""
+    steps: list[str] = []
+
+    def takes(name: str, seconds: float, result: Any) -> Callable[..., Any]:
+        def step(*arguments: Any) -> Any:
+            steps.append(name)
+            clock.now += seconds
+            return (*arguments, result) if arguments else result
+
+        return step
+
+    contender = make_contender(
+        prepare=takes("prepare", 100, None),
+        open=takes("open", 1, "opened"),
+        read=takes("read", 10, "read"),
+        collect=takes("collect", 1000, {"n_requests": 1}),
+        check=lambda result: takes("check", 1000, None)() or str(result),
+        group="four workers",
+    )
+    enter = takes("enter", 1e4, None)
+    found = run([contender], make_record(tmp_path), n_warm_ups=0, n_blocks=1, enter_group=enter)
+    assert found["open_s"].tolist() == [1] and found["read_s"].tolist() == [10]
+    assert found["check"].tolist() == ["('opened', 'read')"]
+    # The trace is taken before the check can add requests of its own.
+    assert steps == ["enter", "prepare", "open", "read", "collect", "check"]
+
+
+def test_real_clock_is_monotonic_seconds(tmp_path: Path) -> None:
+    """A sleep of 20 ms is at least 20 ms in seconds, in the right column."""
+    found = run([make_contender(read=lambda _: time.sleep(0.02))], make_record(tmp_path))
+    assert (found["read_s"] >= 0.0199).all()
+    assert (found["open_s"] < found["read_s"]).all()
+
+
+def test_order_comes_from_the_seed_alone() -> None:
+    """The same seed gives the same order; seeds, blocks and phases give others."""
+    contenders = [make_contender(name) for name in "abcdefgh"]
+
+    def order(**changed: Any) -> str:
+        where: dict[str, Any] = {"seed": 1, "phase": "measured", "block": 0} | changed
+        return "".join(one.name for one in plan_block(contenders, **where))
+
+    assert order() == order()
+    assert sorted(order()) == list("abcdefgh")
+    assert len({order(), order(seed=2), order(block=1), order(phase="warm-up")}) == 4
+
+
+def test_every_place_in_the_block_is_equally_likely() -> None:
+    """Over 600 blocks each of three contenders is first in about a third."""
+    contenders = [make_contender(name) for name in "abc"]
+    firsts = Counter(
+        plan_block(contenders, seed=3, phase="measured", block=block)[0].name
+        for block in range(600)
+    )
+    assert all(160 <= firsts[name] <= 240 for name in "abc")
+
+
+def test_groups_stay_together_in_random_order() -> None:
+    """Contenders of a group are neighbours; groups and members change places."""
+    contenders = [
+        make_contender(name, n_workers=n, group=f"{n} workers") for n in (1, 2, 4) for name in "ab"
+    ]
+    plans = [plan_block(contenders, seed=0, phase="measured", block=b) for b in range(40)]
+    for plan in plans:
+        groups = [one.group for one in plan]
+        assert groups[0::2] == groups[1::2] and len(set(groups)) == 3
+    assert len({tuple(one.group for one in plan) for plan in plans}) == 6
+    assert {plan[0].name for plan in plans} == {"a", "b"}
+
+
+def test_a_group_is_entered_once_a_block(tmp_path: Path) -> None:
+    """The cluster is scaled once a group and block, before its first contender."""
+    seen: list[str] = []
+    contenders = [
+        make_contender(
+            name, n_workers=n, group=f"group {n}", prepare=lambda n=n: seen.append(f"group {n}")
+        )
+        for n in (1, 2)
+        for name in "ab"
+    ]
+    run(contenders, make_record(tmp_path), enter_group=lambda group: seen.append(f"enter {group}"))
+    assert len(seen) == 3 * 6
+    for entry, *members in zip(seen[0::3], seen[1::3], seen[2::3], strict=True):
+        assert [f"enter {member}" for member in members] == [entry] * 2
+
+
+def raise_error(*_: Any) -> Any:
+    """Fail as a library does: over several lines."""
+    raise OSError("connection\n  reset by hunter2")
+
+
+def check_wrong(_: Any) -> str:
+    """Find what was read to be wrong."""
+    raise CheckError("chunk 0.3: crc32c 1 read, 2 written")
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"prepare": raise_error}, "prepare failed: OSError: connection reset by"),
+        ({"open": raise_error}, "open failed: OSError: connection reset by"),
+        ({"read": raise_error}, "read failed: OSError: connection reset by"),
+        ({"collect": raise_error}, "collect failed: OSError: connection reset by"),
+        ({"check": raise_error}, "check failed: OSError: connection reset by"),
+        ({"check": check_wrong}, "check failed: CheckError: chunk 0.3: crc32c 1 read, 2 written"),
+        ({"check": lambda _: ""}, "check failed: CheckError: it does not say"),
+        ({"check": lambda _: None}, "check failed: CheckError: it does not say"),
+        ({"collect": lambda: {"n_requests": "many"}}, "collect failed: .*'many'"),
+    ],
+)
+def test_a_failure_leaves_no_row_and_loses_none(
+    tmp_path: Path, changed: dict[str, Any], told: str
+) -> None:
+    """One line names contender, block, step and cause; rows before it are on disk."""
+    n_calls = Counter[str]()
+    (step, broken), *_ = changed.items()
+    sound = getattr(make_contender(), step)
+
+    def fails_in_the_second_block(*arguments: Any) -> Any:
+        n_calls[step] += 1
+        return (broken if n_calls[step] == 2 else sound)(*arguments)
+
+    bad = make_contender("bad", n_workers=4, **{step: fails_in_the_second_block})
+    contenders = [make_contender("good 1"), bad, make_contender("good 2")]
+    record = make_record(tmp_path, secrets=["hunter2"])
+    where = r'bad \{"n_workers": 4\}, measured block 0: '
+    with pytest.raises(MeasurementError, match=where + told) as caught:
+        run(contenders, record)
+    assert "\n" not in str(caught.value) and "hunter2" not in str(caught.value)
+    assert isinstance(caught.value.__cause__, Exception)
+    plan = [one.name for one in plan_block(contenders, seed=1, phase="measured", block=0)]
+    rows = read_records([record.path])
+    before = plan[: plan.index("bad")]
+    assert rows.loc[rows["phase"] == "measured", "contender"].tolist() == before
+    # What failed once can be continued: only what is missing is measured.
+    found = run(contenders, make_record(tmp_path, secrets=["hunter2"]))
+    assert len(found) == 9 and not found.duplicated(["phase", "block", "contender"]).any()
+
+
+def test_a_group_that_cannot_be_entered_is_named(tmp_path: Path) -> None:
+    """A cluster that does not scale is a failure of the group."""
+    contender = make_contender(group="8 workers")
+    with pytest.raises(MeasurementError, match="8 workers, warm-up block 0: entering group failed"):
+        run([contender], make_record(tmp_path), enter_group=raise_error)
+
+
+def test_interrupt_is_not_a_failure(tmp_path: Path) -> None:
+    """Control-C stays what it is."""
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run([make_contender(prepare=interrupt)], make_record(tmp_path))
+
+
+def test_a_secret_in_the_settings_stops_the_loop(tmp_path: Path) -> None:
+    """A key among the declared facts never reaches the file."""
+    record = make_record(tmp_path, secrets=["hunter2"])
+    contender = make_contender(settings={"cache_state": "cold", "key": "hunter2"})
+    with pytest.raises(RecordError, match="settings: shows a credential"):
+        run([contender], record)
+    assert not record.path.exists()
+
+
+def test_a_continued_record_equals_an_uninterrupted_one(tmp_path: Path) -> None:
+    """Interrupted after each number of rows, the end is the same, and nothing runs twice."""
+    for folder in ("whole", "parts"):
+        (tmp_path / folder).mkdir()
+    n_reads = Counter[str]()
+
+    def counting(name: str, limit: int) -> Contender:
+        def read(_: Any) -> None:
+            if sum(n_reads.values()) >= limit:
+                raise KeyboardInterrupt
+            n_reads[name] += 1
+
+        return make_contender(name, read=read)
+
+    whole = run([make_contender(name) for name in "abc"], make_record(tmp_path / "whole"))
+    for limit in range(9):
+        with pytest.raises(KeyboardInterrupt):
+            run([counting(name, limit) for name in "abc"], make_record(tmp_path / "parts"))
+    parts = run([counting(name, 9) for name in "abc"], make_record(tmp_path / "parts"))
+    columns = ["phase", "block", "order", "contender"]
+    assert parts[columns].to_numpy().tolist() == whole[columns].to_numpy().tolist()
+    assert n_reads == {"a": 3, "b": 3, "c": 3}
+
+
+def timed(clock: Clock, name: str, seconds: list[float]) -> Contender:
+    """Return a contender whose reads take the times given, the last one for ever."""
+    left = [*seconds]
+
+    def read(_: Any) -> None:
+        clock.now += left.pop(0) if len(left) > 1 else left[0]
+
+    return make_contender(name, read=read)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "rule", "n_blocks", "stopped_by"),
+    [
+        # Steady reads: enough after min_blocks, whatever is allowed.
+        ([1.0], {"n_blocks": 20, "target_width": 0.1}, 5, "target_width"),
+        ([1.0], {"n_blocks": 20, "target_width": 0.1, "min_blocks": 7}, 7, "target_width"),
+        ([1.0], {"n_blocks": 3, "target_width": 0.1}, 3, "n_blocks"),
+        # An interval wider than asked for: on to the end.
+        ([1.0, 2.0, 1.0, 2.0, 1.0, 2.0], {"n_blocks": 6, "target_width": 0.1}, 6, "n_blocks"),
+        # Of 10 s, two blocks of 4 s leave no room for a third.
+        ([4.0], {"n_blocks": 20, "time_budget_s": 10.0}, 2, "time_budget"),
+        # The budget goes before min_blocks, but one block is always measured.
+        ([4.0], {"n_blocks": 20, "time_budget_s": 1.0}, 1, "time_budget"),
+        ([4.0], {"n_blocks": 20, "time_budget_s": 12.0}, 3, "time_budget"),
+    ],
+)
+def test_stopping_rule(
+    tmp_path: Path,
+    clock: Clock,
+    seconds: list[float],
+    rule: dict[str, Any],
+    n_blocks: int,
+    stopped_by: str,
+) -> None:
+    """The loop stops where the rule says, and says why."""
+    record = make_record(tmp_path)
+    found = run([timed(clock, "a", seconds)], record, n_warm_ups=0, **rule)
+    assert len(found) == n_blocks
+    assert record.stopped_by == found.attrs["stopped_by"] == stopped_by
+
+
+def test_warm_ups_cost_budget_but_no_width(tmp_path: Path, clock: Clock) -> None:
+    """Wild warm-ups do not prolong; their time is spent all the same."""
+    rule = {"n_warm_ups": 2, "n_blocks": 9, "target_width": 0.1}
+    steady = timed(clock, "a", [50.0, 10.0, 1.0])
+    (tmp_path / "b").mkdir()
+    assert run([steady], make_record(tmp_path), **rule).attrs["stopped_by"] == "target_width"
+    spent = timed(clock, "a", [50.0, 10.0, 1.0])
+    found = run([spent], make_record(tmp_path / "b"), time_budget_s=61.0, **rule)
+    assert found["phase"].tolist() == ["warm-up", "warm-up", "measured"]
+    assert found.attrs["stopped_by"] == "time_budget"
+
+
+def test_a_whole_record_is_read_not_measured(tmp_path: Path, clock: Clock) -> None:
+    """Running again costs nothing, ends for the same reason, even with no budget left."""
+    rule: dict[str, Any] = {"n_blocks": 20, "target_width": 0.1}
+    first = run([timed(clock, "a", [1.0])], make_record(tmp_path), **rule)
+    never = make_contender("a", read=raise_error)
+    again = run([never], make_record(tmp_path), time_budget_s=1e-6, **rule)
+    assert again.attrs["stopped_by"] == first.attrs["stopped_by"] == "target_width"
+    assert len(again) == len(first)
+
+
+def test_one_line_a_block_tells_progress(tmp_path: Path) -> None:
+    """A block that is on disk already is silent."""
+    lines: list[str] = []
+    run([make_contender()], make_record(tmp_path), progress=lines.append)
+    assert [line.split(":")[0] for line in lines] == [
+        "warm-up block 0",
+        "measured block 0",
+        "measured block 1",
+    ]
+    run([make_contender()], make_record(tmp_path), progress=lines.append)
+    assert len(lines) == 3
+
+
+@pytest.mark.parametrize(
+    ("contenders", "changed", "told"),
+    [
+        ([], {}, "contenders: none given"),
+        (["a", "a"], {}, 'contenders: a {"n_workers": 1} given twice'),
+        (["a"], {"seed": -1}, "seed: -1; allowed: at least 0"),
+        (["a"], {"n_warm_ups": -1}, "n_warm_ups: -1"),
+        (["a"], {"n_blocks": 0}, "n_blocks: 0; allowed: at least 1"),
+        (["a"], {"min_blocks": 0}, "min_blocks: 0"),
+        (["a"], {"time_budget_s": 0}, "time_budget_s: 0; allowed: above 0"),
+        (["a"], {"target_width": float("nan")}, "target_width: nan"),
+    ],
+)
+def test_nonsense_is_refused_before_measuring(
+    tmp_path: Path, contenders: list[str], changed: Mapping[str, Any], told: str
+) -> None:
+    """One line names parameter, value and what is allowed; nothing is written."""
+    record = make_record(tmp_path)
+    with pytest.raises(UserError) as caught:
+        run([make_contender(name) for name in contenders], record, **changed)
+    assert told in str(caught.value)
+    assert not record.path.exists()
+
+
+def test_contenders_that_make_no_sense_are_refused(tmp_path: Path) -> None:
+    """No cache state, no bytes, or a copy of nothing."""
+    with pytest.raises(UserError, match="settings: a states no cache_state"):
+        make_contender(settings={"codec": "zstd"})
+    with pytest.raises(UserError, match="stored_nbytes: 0 of a; allowed: at least 1"):
+        make_contender(stored_nbytes=0)
+    with pytest.raises(UserError, match="control_of: 'b' of a; allowed: a"):
+        run([make_contender(control_of="b")], make_record(tmp_path))
+
+
+def test_rule_knows_no_time_of_blocks_on_disk() -> None:
+    """A next block that costs nothing is never refused for want of time."""
+    rule = StoppingRule(n_blocks=3, time_budget_s=1.0, target_width=0.1)
+    empty = pd.DataFrame(columns=["contender", "point", "read_s"])
+    assert rule.reason(empty, n_done=1, spent_s=2.0, block_s=0.0) is None
+    assert rule.reason(empty, n_done=1, spent_s=2.0, block_s=1.0) == "time_budget"
+    assert (
+        dataclasses.replace(rule, n_blocks=1).reason(empty, n_done=1, spent_s=0, block_s=0)
+        == "n_blocks"
+    )

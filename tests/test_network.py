@@ -1,0 +1,962 @@
+"""The imposed network: profiles, pacing, the relay and its trace."""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, fields
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from statistics import median
+from typing import Any
+from urllib.parse import urlsplit
+
+import botocore.session
+import obstore
+import psutil
+import pytest
+import s3fs
+from botocore.config import Config
+from hypothesis import given
+from hypothesis import strategies as st
+
+from helpers.errors import UserError
+from helpers.measurement.probes import (
+    measure_accepted_per_s,
+    measure_first_byte_s,
+    measure_streams_mb_per_s,
+)
+from helpers.storage.network import (
+    FAULTS,
+    Faults,
+    FirstByte,
+    Profile,
+    Relay,
+    Request,
+    get_profile,
+    open_relay,
+    profile_names,
+)
+from helpers.storage.network.child import accept_all, listen
+from helpers.storage.network.heads import BadHead, key_of, parse_request
+from helpers.storage.network.imposed import Network
+from helpers.storage.network.pacing import Bucket, Clock, normal_variates
+from helpers.storage.server import Server
+
+FREE = Profile("free")
+BODY = random.Random(0).randbytes(3_000_001)
+BUCKET = "of-test-network"
+
+
+class Upstream(BaseHTTPRequestHandler):
+    """Serve BODY in the framing that the path names."""
+
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+    def do_HEAD(self) -> None:
+        """Answer with a length and no body."""
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(BODY)))
+        self.end_headers()
+
+    def do_GET(self) -> None:
+        """Answer in the framing that the path names."""
+        getattr(self, f"_{self.path.split('?')[0].strip('/')}")()
+
+    def _plain(self) -> None:
+        body, span = BODY, (self.headers.get("Range") or "").removeprefix("bytes=")
+        self.send_response(206 if span else 200)
+        if span:
+            first, last = span.split("-")
+            start = int(first) if first else len(BODY) - int(last)
+            body = BODY[start : int(last) + 1 if first and last else len(BODY)]
+            end = start + len(body) - 1
+            self.send_header("Content-Range", f"bytes {start}-{end}/{len(BODY)}")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def _chunked(self) -> None:
+        self.send_response(200)
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        for start in range(0, len(BODY), 700_000):
+            part = BODY[start : start + 700_000]
+            self.wfile.write(b"%x;note=1\r\n%s\r\n" % (len(part), part))
+        self.wfile.write(b"0\r\nTrailer: 1\r\n\r\n")
+
+    def _until_close(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(BODY)
+        self.close_connection = True
+
+    def _no_content(self) -> None:
+        self.send_response(204)
+        self.end_headers()
+
+    def _last(self) -> None:
+        self.send_response(200)
+        self.send_header("Connection", "close")
+        self.send_header("Content-Length", "4")
+        self.end_headers()
+        self.wfile.write(b"last")
+
+    def _garbage(self) -> None:
+        self.wfile.write(b"this is not HTTP\r\n\r\n")
+
+    def _slow(self) -> None:
+        time.sleep(0.3)
+        self._plain()
+
+    def do_PUT(self) -> None:
+        """Answer with the checksum of what came."""
+        if self.headers.get("Transfer-Encoding"):
+            body = b""
+            while nbytes := int(self.rfile.readline(), 16):
+                body += self.rfile.read(nbytes)
+                self.rfile.readline()
+            self.rfile.readline()
+        else:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+        digest = hashlib.sha256(body).hexdigest().encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(digest)))
+        self.end_headers()
+        self.wfile.write(digest)
+
+
+@pytest.fixture(scope="module")
+def upstream_url() -> Iterator[str]:
+    """Serve BODY from a thread."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Upstream)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture(scope="module")
+def one_relay(upstream_url: str) -> Iterator[Relay]:
+    """Stand before the thread for all tests of this module."""
+    with open_relay(upstream_url, profile=FREE) as relay:
+        yield relay
+
+
+@pytest.fixture
+def relay(one_relay: Relay) -> Relay:
+    """Return the relay with nothing imposed, an empty trace and no tag."""
+    one_relay.impose(FREE)
+    one_relay.set_tag("")
+    one_relay.take_trace()
+    return one_relay
+
+
+def connect(relay: Relay) -> http.client.HTTPConnection:
+    """Open a connection to a relay."""
+    return http.client.HTTPConnection(urlsplit(relay.endpoint_url).netloc, timeout=20)
+
+
+def get(relay: Relay, path: str, **headers: str) -> tuple[int, bytes]:
+    """Make one request on a connection of its own."""
+    connection = connect(relay)
+    try:
+        connection.request("GET", path, headers=headers)
+        response = connection.getresponse()
+        return response.status, response.read()
+    finally:
+        connection.close()
+
+
+def take(relay: Relay, n: int) -> list[Request]:
+    """Take `n` rows, waiting for those whose end the relay has yet to notice."""
+    rows = relay.take_trace()
+    deadline_s = time.monotonic() + 5
+    while len(rows) < n and time.monotonic() < deadline_s:
+        time.sleep(0.01)
+        rows += relay.take_trace()
+    assert len(rows) == n
+    return rows
+
+
+# --- profiles ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given_values", "message"),
+    [
+        # a bandwidth of zero would never end
+        ({"stream_mb_per_s": 0}, "stream_mb_per_s is 0; allowed is a number above 0"),
+        ({"aggregate_mb_per_s": -1}, "aggregate_mb_per_s is -1"),
+        ({"requests_per_s": "many"}, "requests_per_s is 'many'"),
+        ({"requests_per_s": True}, "requests_per_s is True"),
+        ({"scale": 0.5}, "scale is 0.5; allowed is a number at least 1"),
+        ({"name": ""}, "name is ''"),
+        ({"sources": {"speed": "a book"}}, "sources has the unknown field 'speed'"),
+        ({"speed": 3}, "has the unknown field 'speed'; allowed are name, first_byte_s"),
+        ({"first_byte_s": 0.1}, "first_byte_s is 0.1; allowed is"),
+        ({"first_byte_s": {"median_s": 0.1}}, "first_byte_s lacks 'p95_s'"),
+        ({"first_byte_s": {"median_s": 0, "p95_s": 1}}, "first_byte_s.median_s is 0"),
+        # the 95th percentile lies above the median
+        ({"first_byte_s": {"median_s": 2, "p95_s": 1}}, "p95_s is 1; allowed is a"),
+        ({"first_byte_s": {"median_s": float("nan"), "p95_s": 1}}, "median_s is nan"),
+        ({"faults": {"reset": 1.5}}, "faults.reset is 1.5; allowed is a number"),
+        # exclusive probabilities
+        ({"faults": {"reset": 0.6, "stall": 0.6}}, "the sum of the probabilities"),
+        ({"faults": {"fire": 1}}, "faults has the unknown field 'fire'"),
+    ],
+)
+def test_profile_refuses(given_values: dict[str, Any], message: str) -> None:
+    """A figure no network has is refused in one line with name, value and what is allowed."""
+    with pytest.raises(UserError) as caught:
+        Profile.from_mapping({"name": "example", **given_values})
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_profiles_shipped() -> None:
+    """Each figure of each shipped profile has its source, and survives the way to the relay."""
+    assert profile_names()[0] == "loopback"
+    figures = {one.name for one in fields(Profile)} - {"name", "sources", "faults"}
+    for profile in map(get_profile, profile_names()):
+        imposed = {name for name in figures if getattr(profile, name) is not None}
+        assert set(profile.sources) == imposed
+        assert profile.faults == Faults()
+        assert Profile.from_mapping(profile.to_mapping()) == profile
+
+
+def test_profile_unknown() -> None:
+    """An unknown profile is refused with the names there are."""
+    with pytest.raises(UserError, match="profile is 'mars'; allowed are loopback, in-"):
+        get_profile("mars")
+
+
+# --- pacing -----------------------------------------------------------------
+
+
+@given(st.integers(0, 2**32))
+def test_normal_variates_sets(seed: int) -> None:
+    """Each 20 delays hold one of each twentieth, symmetric, and depend on the seed only."""
+    variates = normal_variates(random.Random(seed))
+    for _ in range(3):
+        drawn = sorted(next(variates) for _ in range(20))
+        assert sum(drawn) == pytest.approx(0, abs=1e-9)
+        assert drawn[9] == -drawn[10]
+        assert drawn[18] <= 1.6449 <= drawn[19]  # the 95th percentile parts them
+    again = normal_variates(random.Random(seed))
+    first = [next(again) for _ in range(20)]
+    assert first != sorted(first)
+
+
+def test_delays_distribution() -> None:
+    """Many delays have the median and the 95th percentile asked for."""
+    variates = normal_variates(random.Random(1))
+    delay = FirstByte(0.030, 0.100).delay_s
+    delays = sorted(delay(next(variates)) for _ in range(20_000))
+    assert delays[10_000] == pytest.approx(0.030, rel=0.01)
+    assert delays[19_000] == pytest.approx(0.100, rel=0.01)
+
+
+def test_terms_follow_the_seed() -> None:
+    """Delays and faults are the same for the same seed, and independent of each other."""
+
+    def terms(seed: int, faults: Faults) -> list[tuple[float, str | None]]:
+        network = Network(("127.0.0.1", 1), seed=seed)
+        network.impose(Profile("p", FirstByte(0.03, 0.1), faults=faults))
+        drawn = [network.admit(0.0) for _ in range(50)]
+        return [(one.delay_s, one.fault) for one in drawn]
+
+    half = Faults(reset=0.5)
+    assert terms(1, half) == terms(1, half)
+    assert terms(1, half) != terms(2, half)
+    delays = [delay for delay, _ in terms(1, half)]
+    assert delays == [delay for delay, _ in terms(1, Faults())]
+    assert 10 < sum(fault == "reset" for _, fault in terms(1, half)) < 40
+
+
+@given(
+    st.lists(st.tuples(st.floats(0, 1), st.integers(1, 200_000)), min_size=1),
+    st.floats(0.1, 1000),
+)
+def test_clock_rate(entries: list[tuple[float, int]], mb_per_s: float) -> None:
+    """However bytes arrive, no more pass than the rate and one quantum of credit."""
+    clock = Clock(mb_per_s, 72_000)
+    credit_s = max(0.004, 72_000 / (mb_per_s * 1e6))
+    clock.start(0.0)
+    now_s, passed = 0.0, 0
+    for idle_s, nbytes in entries:
+        now_s += idle_s
+        end_s = clock.enter(now_s, nbytes)
+        passed += nbytes
+        assert end_s >= passed / (mb_per_s * 1e6) * (1 - 1e-9)
+        assert end_s >= now_s + nbytes / (mb_per_s * 1e6) - credit_s - 1e-9
+        now_s = max(now_s, end_s)
+
+
+def test_clock_makes_up_for_late_wakes() -> None:
+    """A wake-up 50 ms late costs no rate, an idle link of 50 ms does."""
+    late, idle = Clock(1.0, 1000), Clock(1.0, 1000)
+    for clock in (late, idle):
+        clock.start(0.0)
+        assert clock.enter(0.0, 1000) == pytest.approx(0.001)
+    assert late.enter(0.051, 1000, late_s=0.05) == pytest.approx(0.002)
+    assert idle.enter(0.051, 1000) == pytest.approx(0.051 - 0.004 + 0.001)
+
+
+def test_bucket_rate() -> None:
+    """Of twice the rate half is let through, after a burst of a tenth of a second."""
+    bucket = Bucket(100)
+    taken = [bucket.take(10 + i / 200) for i in range(2000)]
+    assert sum(taken) == pytest.approx(10 * 100 + 10, abs=2)
+
+
+# --- heads ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"GARBAGE\r\n\r\n",
+        b"GET /a HTTP/2\r\n\r\n",
+        b"GET  HTTP/1.1\r\n\r\n",
+        b"GET /a HTTP/1.1\r\nno colon\r\n\r\n",
+        # folded and spaced names are ways to smuggle a request
+        b"GET /a HTTP/1.1\r\nA : 1\r\n\r\n",
+        b"PUT /a HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
+        b"PUT /a HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+        b"PUT /a HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+        b"PUT /a HTTP/1.1\r\nTransfer-Encoding: gzip\r\n\r\n",
+    ],
+)
+def test_malformed_request(raw: bytes, relay: Relay) -> None:
+    """What is no request is refused with 400, closed, and nothing of it is kept."""
+    with pytest.raises(BadHead):
+        parse_request(raw)
+    address = urlsplit(relay.endpoint_url)
+    with socket.create_connection((str(address.hostname), address.port or 0)) as sock:
+        sock.sendall(raw)
+        answer = b"".join(iter(lambda: sock.recv(4096), b""))
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert b"<Code>BadRequest</Code>" in answer
+    (row,) = take(relay, 1)
+    assert (row.status, row.method, row.key) == (400, "", "")
+
+
+@pytest.mark.parametrize(
+    ("target", "key"),
+    [
+        (b"/bucket/a", "/bucket/a"),
+        (b"/bucket/a%2Fb%20c?versionId=1", "/bucket/a/b c"),
+        (b"/b/%C3%A9", "/b/é"),
+        # a proxy's form may carry credentials before the host
+        (b"http://user:secret@host/b/a?x", "/b/a"),
+        (b"*", "/"),
+    ],
+)
+def test_key_of(target: bytes, key: str) -> None:
+    """The key is the decoded path, without query, host and credentials."""
+    assert key_of(target) == key
+
+
+# --- what passes ------------------------------------------------------------
+
+
+@contextmanager
+def relay_in_thread(url: str, *, is_spliced: bool) -> Iterator[str]:
+    """Relay from a thread of this process, by splicing or by copying."""
+    parts = urlsplit(url)
+    network = Network(
+        (str(parts.hostname), parts.port or 0), seed=0, is_spliced=is_spliced
+    )
+    listener = listen()
+    threading.Thread(target=accept_all, args=(listener, network), daemon=True).start()
+    yield f"127.0.0.1:{listener.getsockname()[1]}"
+
+
+@pytest.mark.parametrize("is_spliced", [True, False])
+def test_bytes_identical(upstream_url: str, is_spliced: bool) -> None:
+    """Bodies pass unchanged both ways in each framing, spliced or copied."""
+    digest = hashlib.sha256(BODY).hexdigest().encode()
+
+    def chunks() -> Iterator[bytes]:
+        yield from (BODY[i : i + 500_000] for i in range(0, len(BODY), 500_000))
+
+    with relay_in_thread(upstream_url, is_spliced=is_spliced) as address:
+        connection = http.client.HTTPConnection(address, timeout=20)
+        for path in ("/plain", "/chunked", "/until_close", "/plain"):
+            connection.request("GET", path)
+            assert connection.getresponse().read() == BODY, path
+        connection.request("PUT", "/put", BODY)
+        assert connection.getresponse().read() == digest
+        connection.request("PUT", "/put", chunks(), encode_chunked=True)
+        assert connection.getresponse().read() == digest
+        connection.close()
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "n_body", "n_row", "is_kept"),
+    [
+        # HEAD states a length that does not come
+        ("HEAD", "/plain", 200, 0, 0, True),
+        ("GET", "/plain", 200, len(BODY), len(BODY), True),
+        # framing and trailer are not counted
+        ("GET", "/chunked", 200, len(BODY), len(BODY), True),
+        ("GET", "/no_content", 204, 0, 0, True),
+        ("GET", "/until_close", 200, len(BODY), len(BODY), False),
+        ("GET", "/last", 200, 4, 4, False),
+    ],
+)
+def test_framing(
+    relay: Relay,
+    method: str,
+    path: str,
+    status: int,
+    n_body: int,
+    n_row: int,
+    is_kept: bool,
+) -> None:
+    """Each framing ends where it should, is counted, and keeps the connection if it may."""
+    connection = connect(relay)
+    connection.request(method, path)
+    response = connection.getresponse()
+    assert (response.status, len(response.read())) == (status, n_body)
+    connection.request("HEAD", "/plain")  # opens another connection if need be
+    assert connection.getresponse().read() == b""
+    connection.close()
+    first, second = take(relay, 2)
+    assert (first.method, first.key, first.status) == (method, path, status)
+    assert first.nbytes == n_row
+    assert first.start_s <= first.first_byte_s <= first.end_s <= second.end_s
+    assert (first.connection == second.connection) == is_kept
+
+
+@pytest.mark.parametrize("version", ["HTTP/1.0", "HTTP/1.1\r\nConnection: close"])
+def test_client_closes(relay: Relay, version: str) -> None:
+    """A client that wants no further request sees the connection close."""
+    address = urlsplit(relay.endpoint_url)
+    with socket.create_connection((str(address.hostname), address.port or 0)) as sock:
+        sock.sendall(f"HEAD /plain {version}\r\n\r\n".encode())
+        sock.settimeout(5)
+        assert b" 200 " in b"".join(iter(lambda: sock.recv(4096), b""))
+
+
+@pytest.mark.parametrize("is_patient", [True, False])
+def test_expect_continue(relay: Relay, is_patient: bool) -> None:
+    """A client that asks first is told to go on; one that does not wait is served too."""
+    address = urlsplit(relay.endpoint_url)
+    with socket.create_connection((str(address.hostname), address.port or 0)) as sock:
+        sock.settimeout(5)
+        head = b"PUT /put HTTP/1.1\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n"
+        sock.sendall(head if is_patient else head + b"abc")
+        answer = sock.recv(4096)
+        assert answer.startswith(b"HTTP/1.1 100 ")
+        if is_patient:
+            sock.sendall(b"abc")
+        digest = hashlib.sha256(b"abc").hexdigest().encode()
+        while digest not in answer:
+            answer += sock.recv(4096)
+    (row,) = take(relay, 1)
+    assert (row.method, row.status, row.nbytes) == ("PUT", 200, 64)
+
+
+@pytest.mark.parametrize(
+    ("asked", "start", "nbytes"),
+    [
+        (None, None, None),
+        ("bytes=10-19", 10, 10),
+        # open, suffix and overlong ranges are resolved by the answer
+        ("bytes=3000000-", 3_000_000, 1),
+        ("bytes=-5", len(BODY) - 5, 5),
+        ("bytes=2999999-9999999", 2_999_999, 2),
+    ],
+)
+def test_ranges(
+    relay: Relay, asked: str | None, start: int | None, nbytes: int | None
+) -> None:
+    """The row says which bytes were asked for."""
+    _, body = get(relay, "/plain", **({"Range": asked} if asked else {}))
+    (row,) = take(relay, 1)
+    assert (row.range_start, row.range_nbytes) == (start, nbytes)
+    assert row.nbytes == len(body) == (len(BODY) if nbytes is None else nbytes)
+
+
+def test_upstream_down() -> None:
+    """A store that is not there is said in the answer and in the row; the relay lives on."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    with open_relay(f"http://127.0.0.1:{port}", profile=FREE) as relay:
+        for _ in range(2):
+            status, body = get(relay, "/plain")
+            assert status == 502
+            assert f"no answer from http://127.0.0.1:{port}".encode() in body
+        assert [row.status for row in take(relay, 2)] == [502, 502]
+
+
+def test_upstream_talks_nonsense(relay: Relay) -> None:
+    """An answer that is not HTTP becomes 502, not a hang."""
+    assert get(relay, "/garbage")[0] == 502
+    assert take(relay, 1)[0].status == 502
+
+
+def test_client_leaves(relay: Relay) -> None:
+    """A client that leaves in the middle has a row with the bytes that were sent."""
+    relay.impose(Profile("slow", stream_mb_per_s=5))
+    connection = connect(relay)
+    connection.request("GET", "/plain")
+    connection.getresponse().read(100_000)
+    connection.close()
+    (row,) = take(relay, 1)
+    assert 100_000 <= row.nbytes < len(BODY)
+    assert row.status == 200
+    assert get(relay, "/plain?again")[1] == BODY
+
+
+def test_client_does_not_read() -> None:
+    """No more than buffers (some MB) is taken from the store for a client that does not read."""
+    taken = 0
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        nonlocal taken
+        sock, _ = listener.accept()
+        sock.recv(4096)
+        sock.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\n")
+        sock.settimeout(0.5)
+        with pytest.raises(TimeoutError):
+            while True:
+                taken += sock.send(bytes(1 << 20))
+        sock.close()
+
+    server = threading.Thread(target=serve)
+    server.start()
+    with (
+        listener,
+        open_relay(
+            f"http://127.0.0.1:{listener.getsockname()[1]}", profile=FREE
+        ) as relay,
+    ):
+        connection = connect(relay)
+        connection.request("GET", "/")
+        server.join(20)
+        assert 0 < taken < 40e6
+        connection.close()
+
+
+# --- what is imposed --------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A relay before the real server, with an object of 16 MB and its presigned URL."""
+
+    relay: Relay
+    url: str
+    server: Server
+
+    def client(self, url: str) -> Any:
+        """Make a client of botocore."""
+        return make_client(self.server, url)
+
+
+def make_client(server: Server, url: str) -> Any:
+    """Make a client of botocore."""
+    return botocore.session.get_session().create_client(
+        "s3",
+        endpoint_url=url,
+        aws_access_key_id=server.access_key,
+        aws_secret_access_key=server.secret_key,
+        region_name=server.region,
+        config=Config(s3={"addressing_style": "path"}, signature_version="s3v4"),
+    )
+
+
+@pytest.fixture(scope="module")
+def stored(server: Server) -> Iterator[Stored]:
+    """Stand before the real server, which holds one object of 16 MB."""
+    client = make_client(server, server.endpoint_url)
+    client.create_bucket(Bucket=BUCKET)
+    client.put_object(Bucket=BUCKET, Key="object", Body=os.urandom(16_000_000))
+    with open_relay(server.endpoint_url, profile=FREE) as relay:
+        url = make_client(server, relay.endpoint_url).generate_presigned_url(
+            "get_object", Params={"Bucket": BUCKET, "Key": "object"}
+        )
+        yield Stored(relay, url, server)
+
+
+@pytest.mark.parametrize("n", [1, 4, 16, 64])
+@pytest.mark.parametrize("first_byte", [FirstByte(0.005, 0.01), FirstByte(0.03, 0.1)])
+def test_latency(stored: Stored, first_byte: FirstByte, n: int) -> None:
+    """The median time to the first byte is that asked for, within 5 % or 1 ms."""
+    stored.relay.impose(Profile("late", first_byte))
+    measured = measure_first_byte_s(stored.url, n, spacing_s=0.004)
+    allowed = max(0.05 * first_byte.median_s, 0.001)
+    assert measured == pytest.approx(first_byte.median_s, abs=allowed)
+
+
+@pytest.mark.parametrize(
+    ("stream", "aggregate", "n"),
+    [
+        *[(18, None, n) for n in (1, 4, 16)],
+        # 64 connections of 18 MB/s would be more than two cores carry
+        (4, None, 64),
+        *[(None, 200, n) for n in (1, 4, 16, 64)],
+        # both: 4 x 18 are below the link, 64 x 18 above
+        *[(18, 200, n) for n in (4, 64)],
+    ],
+)
+def test_bandwidth(
+    stored: Stored, stream: float | None, aggregate: float | None, n: int
+) -> None:
+    """Each connection has its share of stream and link within 5 %, and all together too."""
+    stored.relay.impose(
+        Profile("thin", stream_mb_per_s=stream, aggregate_mb_per_s=aggregate)
+    )
+    share = min(stream or 1e9, (aggregate or 1e9) / n)
+    window_s = min(0.3, 10 / share)
+    runs = [
+        measure_streams_mb_per_s(stored.url, n, window_s=window_s) for _ in range(3)
+    ]
+    assert median(map(sum, runs)) == pytest.approx(n * share, rel=0.05)
+    assert median(map(median, runs)) == pytest.approx(share, rel=0.05)
+    # fair: the slowest connection has its share too, but for the quantum at each end
+    assert median(map(min, runs)) > 0.8 * share
+
+
+def test_upload_paced(relay: Relay) -> None:
+    """An upload takes its bytes over its rate, and its latency counts from its end."""
+    relay.impose(Profile("thin", FirstByte(0.05, 0.05), stream_mb_per_s=20))
+    connection = connect(relay)
+    connection.request("PUT", "/put", BODY)
+    assert connection.getresponse().status == 200
+    connection.close()
+    (row,) = take(relay, 1)
+    asked_s = len(BODY) / 20e6 + 0.05
+    assert row.first_byte_s - row.start_s == pytest.approx(asked_s, rel=0.1)
+
+
+def test_request_rate(stored: Stored) -> None:
+    """Of twice the allowed requests half are accepted."""
+    stored.relay.impose(Profile("rare", requests_per_s=200))
+    offered, accepted = measure_accepted_per_s(stored.url, 16, offered_per_s=400)
+    assert offered == pytest.approx(400, rel=0.05)
+    assert accepted == pytest.approx(200, rel=0.05)
+
+
+def test_slow_down_keeps_connection(relay: Relay) -> None:
+    """A refused request is answered as S3 does, its body dropped, its connection kept."""
+    relay.impose(Profile("refuses", faults=Faults(error_503=1)))
+    connection = connect(relay)
+    for method, body in (("PUT", BODY), ("HEAD", None), ("GET", None)):
+        connection.request(method, "/plain", body)
+        response = connection.getresponse()
+        text = response.read()
+        assert response.status == 503
+        assert (b"<Code>SlowDown</Code>" in text) == (method != "HEAD")
+    relay.impose(FREE)
+    connection.request("GET", "/plain")
+    assert connection.getresponse().read() == BODY
+    connection.close()
+    rows = take(relay, 4)
+    assert len({row.connection for row in rows}) == 1
+    assert [row.status for row in rows] == [503, 503, 503, 200]
+
+
+def test_stale_upstream_connection(upstream_url: str, relay: Relay) -> None:
+    """A connection that the store has closed meanwhile is replaced unseen."""
+    connection = connect(relay)
+    for path in ("/plain", "/plain"):
+        connection.request("GET", path)
+        assert connection.getresponse().read() == BODY
+        for child in psutil.Process().net_connections("tcp"):
+            is_served = child.laddr.port == urlsplit(upstream_url).port
+            if is_served and child.status == "ESTABLISHED" and child.fd > 0:
+                socket.socket(fileno=os.dup(child.fd)).shutdown(socket.SHUT_RDWR)
+    connection.close()
+
+
+# --- faults -----------------------------------------------------------------
+
+
+def read_faulty(relay: Relay, path: str) -> tuple[str, bytes]:
+    """Read and say how it ended."""
+    try:
+        return "whole", get(relay, path)[1]
+    except http.client.IncompleteRead as error:
+        return "short", error.partial
+    except ConnectionResetError:
+        return "reset", b""
+
+
+@pytest.mark.parametrize("path", ["/plain", "/chunked"])
+@pytest.mark.parametrize("fault", FAULTS)
+def test_faults(relay: Relay, fault: str, path: str) -> None:
+    """Each fault does what it says, once, and the row says what was sent."""
+    relay.impose(Profile("bad", faults=Faults(stall_s=0.2, **{fault: 1.0})))
+    start_s = time.perf_counter()
+    end, body = read_faulty(relay, path)
+    passed_s = time.perf_counter() - start_s
+    (row,) = take(relay, 1)
+    part = len(BODY) if path == "/plain" else 700_000
+    n_different = sum(a != b for a, b in zip(body, BODY, strict=False))
+    if fault == "error_503":
+        assert (end, row.status) == ("whole", 503)
+    elif fault == "reset":
+        assert (end, row.status, row.nbytes, row.first_byte_s) == ("reset", 0, 0, 0)
+    elif fault == "truncate":
+        assert (end, row.nbytes, n_different) == ("short", part // 2, 0)
+    elif fault == "stall":
+        assert (end, body == BODY, passed_s >= 0.2) == ("whole", True, True)
+    else:
+        assert (end, len(body), n_different) == ("whole", len(BODY), 1)
+        assert row.nbytes == len(BODY)
+
+
+# --- the trace --------------------------------------------------------------
+
+
+def test_tags(relay: Relay) -> None:
+    """A tag is in force when `set_tag` returns, and for requests that arrive after it."""
+    relay.set_tag("before")
+    slow = threading.Thread(target=get, args=(relay, "/slow"))
+    slow.start()
+    time.sleep(0.1)  # arrived, not answered
+    for tag in ("a", "b", "a"):
+        relay.set_tag(tag)
+        get(relay, "/no_content")
+    assert [row.tag for row in relay.take_trace()] == ["a", "b", "a"]
+    slow.join()
+    assert [row.tag for row in take(relay, 1)] == ["before"]
+
+
+def test_trace_is_complete(relay: Relay) -> None:
+    """A row is there as soon as the client has the last byte, each time."""
+    connection = connect(relay)
+    for path in ["/last", "/chunked", "/no_content"] * 30:
+        connection.request("GET", path)
+        connection.getresponse().read()
+        assert [row.key for row in relay.take_trace()] == [path]
+    connection.close()
+
+
+def test_times_are_of_the_clock(relay: Relay) -> None:
+    """Times are seconds since 1970, to be put beside those of a measurement."""
+    before_s = time.time()
+    get(relay, "/no_content")
+    (row,) = take(relay, 1)
+    assert before_s - 0.05 < row.start_s < time.time() + 0.05
+
+
+def open_s3fs(stored: Stored) -> Any:
+    """Open the way of s3fs through the relay."""
+    return s3fs.S3FileSystem(
+        key=stored.server.access_key,
+        secret=stored.server.secret_key,
+        client_kwargs={
+            "endpoint_url": stored.relay.endpoint_url,
+            "region_name": stored.server.region,
+        },
+        skip_instance_cache=True,
+        use_listings_cache=False,
+    )
+
+
+def open_obstore(stored: Stored) -> Any:
+    """Open the way of obstore through the relay."""
+    return obstore.store.S3Store(
+        BUCKET,
+        endpoint=stored.relay.endpoint_url,
+        access_key_id=stored.server.access_key,
+        secret_access_key=stored.server.secret_key,
+        region=stored.server.region,
+        client_options={"allow_http": True},
+        virtual_hosted_style_request=False,
+    )
+
+
+def read_with_s3fs(stored: Stored, ranges: list[tuple[int, int]]) -> list[bytes]:
+    """Read ranges at once, then ask for a size and a list."""
+    fs = open_s3fs(stored)
+    path = f"{BUCKET}/object"
+    starts = [start for start, _ in ranges]
+    ends = [start + nbytes for start, nbytes in ranges]
+    got: list[bytes] = fs.cat_ranges([path] * len(ranges), starts, ends, max_gap=None)
+    assert fs.info(path)["size"] == 16_000_000
+    assert fs.ls(BUCKET, detail=False) == [path]
+    return got
+
+
+def read_with_obstore(stored: Stored, ranges: list[tuple[int, int]]) -> list[bytes]:
+    """Read ranges one after the other, then ask for a size and a list."""
+    store = open_obstore(stored)
+    got = [
+        bytes(obstore.get_range(store, "object", start=start, length=nbytes))
+        for start, nbytes in ranges
+    ]
+    assert obstore.head(store, "object")["size"] == 16_000_000
+    assert len(obstore.list(store).collect()) == 1
+    return got
+
+
+@pytest.mark.parametrize("read", [read_with_s3fs, read_with_obstore])
+def test_totals(
+    stored: Stored, read: Callable[[Stored, list[tuple[int, int]]], list[bytes]]
+) -> None:
+    """Rows agree one by one with the ranges a client asked for, its HEAD and its list."""
+    stored.relay.impose(
+        Profile("some", FirstByte(0.002, 0.004), aggregate_mb_per_s=500)
+    )
+    stored.relay.take_trace()
+    rng = random.Random(0)
+    ranges = [
+        (rng.randrange(15_000_000), rng.choice([1, 100, 70_000, 900_000]))
+        for _ in range(60)
+    ]
+    got = read(stored, ranges)
+    rows = stored.relay.take_trace()
+    gets = [
+        row for row in rows if row.key == f"/{BUCKET}/object" and row.method == "GET"
+    ]
+    asked = sorted((row.range_start or 0, row.range_nbytes or 0) for row in gets)
+    assert asked == sorted(ranges)
+    assert sum(row.nbytes for row in gets) == sum(map(len, got))
+    assert all(row.nbytes == row.range_nbytes and row.status == 206 for row in gets)
+    others = sorted(
+        (row.method, row.key.rstrip("/")) for row in rows if row not in gets
+    )
+    assert others == [("GET", f"/{BUCKET}"), ("HEAD", f"/{BUCKET}/object")]
+
+
+def put_with_s3fs(stored: Stored, body: bytes) -> None:
+    """Write in parts."""
+    with open_s3fs(stored).open(f"{BUCKET}/written", "wb", block_size=5 << 20) as file:
+        file.write(body)
+
+
+def put_with_obstore(stored: Stored, body: bytes) -> None:
+    """Write in parts."""
+    obstore.put(open_obstore(stored), "written", body, use_multipart=True)
+
+
+@pytest.mark.parametrize("put", [put_with_s3fs, put_with_obstore])
+def test_multipart(stored: Stored, put: Callable[[Stored, bytes], None]) -> None:
+    """An upload in parts passes whole, and no secret of it stays in the trace."""
+    stored.relay.impose(FREE)
+    stored.relay.take_trace()
+    body = os.urandom(12_000_000)
+    put(stored, body)
+    client = stored.client(stored.server.endpoint_url)
+    whole = client.get_object(Bucket=BUCKET, Key="written")["Body"].read()
+    client.delete_object(Bucket=BUCKET, Key="written")
+    assert whole == body
+    rows = stored.relay.take_trace()
+    assert [row.method for row in rows].count("PUT") >= 2
+    assert [row.method for row in rows].count("POST") == 2
+    check_no_secret(rows, stored.server)
+
+
+def check_no_secret(rows: list[Request], server: Server) -> None:
+    """Check that nothing of credentials or signatures is in the rows."""
+    text = repr(rows).lower()
+    for secret in (server.access_key, server.secret_key, "x-amz", "signature", "aws4"):
+        assert secret.lower() not in text
+
+
+def test_no_secret_in_trace(stored: Stored) -> None:
+    """Neither a presigned URL nor a signed header leaves a trace, refused or not."""
+    stored.relay.take_trace()
+    for faults in (Faults(), Faults(error_503=1), Faults(reset=1)):
+        stored.relay.impose(Profile("p", faults=faults))
+        parts = urlsplit(stored.url)
+        read_faulty(stored.relay, f"{parts.path}?{parts.query}")
+    stored.relay.impose(FREE)
+    stored.client(stored.relay.endpoint_url).head_object(Bucket=BUCKET, Key="object")
+    rows = take(stored.relay, 4)
+    assert [row.status for row in rows] == [200, 503, 0, 200]
+    check_no_secret(rows, stored.server)
+
+
+# --- the process ------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("https://host", "signs the host name"),
+        ("http://", "allowed is http://HOST"),
+        ("ftp://host", "allowed is http://HOST"),
+        ("http://host/path", "allowed is http://HOST"),
+        ("http://user:word@host", "allowed is http://HOST"),
+        ("http://host:99999", "with a port to 65535"),
+    ],
+)
+def test_upstream_url_refused(url: str, message: str) -> None:
+    """What the relay cannot stand before is refused in one line, before anything starts."""
+    with pytest.raises(UserError, match=message) as caught, ExitStack() as stack:
+        stack.enter_context(open_relay(url, profile=FREE))
+    assert "upstream_url is" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_seed_refused() -> None:
+    """A seed that is no whole number is refused."""
+    with pytest.raises(UserError, match="seed is 1.5; allowed"), ExitStack() as stack:
+        stack.enter_context(open_relay("http://h", profile=FREE, seed=1.5))  # type: ignore[arg-type]
+
+
+def wait_gone(pid: int, port: int) -> None:
+    """Wait until a process and what listened on its port are gone."""
+    deadline_s = time.monotonic() + 10
+    while psutil.pid_exists(pid) and psutil.Process(pid).status() != "zombie":
+        assert time.monotonic() < deadline_s
+        time.sleep(0.02)
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port)).close()
+
+
+def test_stop(upstream_url: str) -> None:
+    """At the end of the context process and port are gone, with a request under way too."""
+    with open_relay(upstream_url, profile=FREE) as relay:
+        connection = connect(relay)
+        connection.request("GET", "/slow")
+    wait_gone(relay.pid, urlsplit(relay.endpoint_url).port or 0)
+    connection.close()
+    with pytest.raises(RuntimeError, match="has ended"):
+        relay.take_trace()
+
+
+OWNER = """
+import sys, time
+from helpers.storage.network import open_relay, get_profile
+with open_relay(sys.argv[1], profile=get_profile("loopback")) as relay:
+    print(relay.pid, relay.endpoint_url.rpartition(":")[2], flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("kind", [signal.SIGKILL, signal.SIGINT])
+def test_owner_killed(upstream_url: str, kind: signal.Signals) -> None:
+    """However its owner ends, the relay is gone."""
+    owner = subprocess.Popen(
+        [sys.executable, "-c", OWNER, upstream_url],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert owner.stdout is not None
+    pid, port = map(int, owner.stdout.readline().split())
+    owner.send_signal(kind)
+    owner.wait()
+    owner.stdout.close()
+    wait_gone(pid, port)

@@ -1,0 +1,286 @@
+"""Children end with their owner, however it ends, and say why they ended early."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+from helpers.errors import UserError
+from helpers.storage.processes import Child, start_child
+
+SLEEP = [sys.executable, "-c", "import time; time.sleep(120)"]
+# Takes a port, starts a process in another session, says both and stays.
+FAMILY = """
+import json, socket, subprocess, sys, time
+listener = socket.create_server(("127.0.0.1", 0))
+grandchild = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(120)"], start_new_session=True)
+print(json.dumps([listener.getsockname()[1], grandchild.pid]), flush=True)
+time.sleep(120)
+"""
+# An owner that starts FAMILY, does what argv[2] says, says who they are, does argv[3].
+OWNER = """
+import json, os, sys, threading, time
+from pathlib import Path
+from helpers.storage.processes import start_child
+children = []
+def start():
+    children.append(start_child([sys.executable, "-c", sys.argv[1]], log=Path(sys.argv[4])))
+starter = threading.Thread(target=start)
+starter.start()
+starter.join()
+child = children[0]
+child.wait_until(lambda: child.last_log_line() != "")
+exec(sys.argv[2])
+print(json.dumps([child.pid, child.supervisor_pid, *json.loads(child.last_log_line())]), flush=True)
+exec(sys.argv[3])
+"""
+FORK = "if os.fork() == 0: time.sleep(30); os._exit(0)"  # the copy keeps the pipe open
+STAY = "time.sleep(120)"
+STOP = "child.stop()"
+RAISE = "raise RuntimeError"
+EXIT_HARD = "os._exit(3)"
+
+
+def lives(pid: int) -> bool:
+    """Tell whether a process runs; a zombie does not."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def listens(port: int) -> bool:
+    """Tell whether a port on loopback takes connections."""
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def becomes(claim: Callable[[], bool], *, timeout_s: float = 15.0) -> bool:
+    """Wait for a claim to come true, and tell whether it did."""
+    deadline = time.monotonic() + timeout_s
+    while not claim() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return claim()
+
+
+def start_owner(first: str, then: str, log: Path) -> tuple[subprocess.Popen[str], list[int], int]:
+    """Start an owner; return it, the processes under it and the port of its child."""
+    argv = [sys.executable, "-c", OWNER, FAMILY, first, then, os.fspath(log)]
+    owner = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    assert owner.stdout is not None
+    child, supervisor, port, grandchild = json.loads(owner.stdout.readline())
+    owner.stdout.close()
+    return owner, [child, supervisor, grandchild], port
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "number"),
+    [
+        ("", STAY, signal.SIGKILL),  # nothing of the owner's own can run
+        ("", STAY, signal.SIGTERM),  # Python's default: no clean-up either
+        ("", STAY, signal.SIGINT),  # Ctrl-C without a context manager
+        (FORK, STAY, signal.SIGKILL),  # a copy of the owner holds the pipe
+        (FORK, STOP, None),  # stopped in order all the same
+        ("", RAISE, None),
+        ("", EXIT_HARD, None),
+    ],
+)
+def test_nothing_survives_the_owner(
+    first: str, then: str, number: int | None, tmp_path: Path
+) -> None:
+    """No process and no port is left, not even a grandchild in its own session."""
+    owner, others, port = start_owner(first, then, tmp_path / "log")
+    if number is not None:
+        assert all(lives(pid) for pid in others)
+        assert listens(port)
+        owner.send_signal(number)
+    owner.wait(timeout=12)
+    assert becomes(lambda: not any(lives(pid) for pid in others))
+    assert becomes(lambda: not listens(port))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux hands orphans to the supervisor")
+@pytest.mark.parametrize("is_stopped", [True, False])
+def test_orphans_of_the_child_end_too(is_stopped: bool, tmp_path: Path) -> None:
+    """What a process in between has started and left is found, whoever ends first."""
+    leave = (
+        "import subprocess, sys\n"
+        "argv = [sys.executable, '-c', 'import time; time.sleep(120)']\n"
+        "print(subprocess.Popen(argv, start_new_session=True).pid)"
+    )
+    code = (
+        "import subprocess, sys, time\n"
+        f"subprocess.run([sys.executable, '-c', {leave!r}])\n"
+        f"time.sleep({120 if is_stopped else 0.5})"
+    )
+    with start_child([sys.executable, "-c", code], log=tmp_path / "log") as child:
+        child.wait_until(lambda: child.last_log_line() != "")
+        orphan = int(child.last_log_line())
+        if not is_stopped:
+            child.wait(timeout_s=30)
+    assert not lives(orphan)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ties a child to its parent")
+def test_the_child_dies_with_its_supervisor(tmp_path: Path) -> None:
+    """Killing the supervisor takes the child, and the owner notices."""
+    with start_child(SLEEP, log=tmp_path / "log") as child:
+        os.kill(child.supervisor_pid, signal.SIGKILL)
+        assert becomes(lambda: not lives(child.pid))
+        assert becomes(lambda: not child.is_running)
+
+
+def test_a_stopped_supervisor_takes_the_child_along(tmp_path: Path) -> None:
+    """A polite signal to the supervisor (a system shutting down) ends the child."""
+    with start_child(SLEEP, log=tmp_path / "log") as child:
+        os.kill(child.supervisor_pid, signal.SIGTERM)
+        assert becomes(lambda: not lives(child.pid))
+
+
+def test_ctrl_c_in_the_terminal_spares_the_child(tmp_path: Path) -> None:
+    """Owner, supervisor and child are in three sessions, so that the owner decides."""
+    with start_child(SLEEP, log=tmp_path / "log") as child:
+        sessions = {os.getsid(pid) for pid in (0, child.pid, child.supervisor_pid)}
+    assert len(sessions) == 3
+
+
+def test_a_child_that_ignores_the_request_is_killed(tmp_path: Path) -> None:
+    """SIGTERM is a request; what ignores it is killed after the grace time."""
+    deaf = "import signal, time; signal.signal(15, signal.SIG_IGN); print('deaf', flush=True); time.sleep(120)"
+    child = start_child([sys.executable, "-c", deaf], log=tmp_path / "log")
+    child.wait_until(lambda: child.last_log_line() == "deaf")
+    child.stop()
+    assert not lives(child.pid)
+
+
+def test_a_child_may_end_in_order(tmp_path: Path) -> None:
+    """On stopping, the child gets SIGTERM first and may write its last words."""
+    orderly = (
+        "import signal, sys, time\n"
+        "signal.signal(15, lambda *_: (print('tidied', flush=True), sys.exit(0)))\n"
+        "print('up', flush=True)\n"
+        "time.sleep(120)"
+    )
+    with start_child([sys.executable, "-c", orderly], log=tmp_path / "log") as child:
+        child.wait_until(lambda: child.last_log_line() == "up")
+    assert child.last_log_line() == "tidied"
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        # last line of what it printed, on either stream
+        ("import sys; print('one'); print('two'); sys.exit(3)", r"exit code 3 \(two\)"),
+        ("import sys; sys.exit('no such thing')", r"exit code 1 \(no such thing\)"),
+        # killed by a signal: 128 + its number, as shells count
+        ("import os; os.kill(os.getpid(), 9)", r"exit code 137 \(it printed nothing\)"),
+    ],
+)
+def test_an_early_end_is_one_line(code: str, said: str, tmp_path: Path) -> None:
+    """The line has the exit code, the last words and the path of the log."""
+    log = tmp_path / "a log"
+    with (
+        start_child([sys.executable, "-c", code], log=log) as child,
+        pytest.raises(UserError, match=rf"^\S+: ended with {said}; log: {log}$"),
+    ):
+        child.wait_until(lambda: False)
+
+
+def test_waiting_has_an_end(tmp_path: Path) -> None:
+    """A child that never gets ready is given up, in one line."""
+    with (
+        start_child(SLEEP, log=tmp_path / "log") as child,
+        pytest.raises(UserError, match=r"not ready in 0\.1 s; log: "),
+    ):
+        child.wait_until(lambda: False, timeout_s=0.1)
+
+
+def test_wait_returns_the_exit_code(tmp_path: Path) -> None:
+    """A command that is to end by itself tells how it did."""
+    with start_child([sys.executable, "-c", "raise SystemExit(4)"], log=tmp_path / "log") as child:
+        assert child.wait(timeout_s=30) == 4
+
+
+def test_a_missing_program_is_one_line(tmp_path: Path) -> None:
+    """A program that is not there is named, and nothing stays behind."""
+    with pytest.raises(UserError, match=r"^/no/such: cannot be started \(No such file.*\)$"):
+        start_child(["/no/such"], log=tmp_path / "log")
+
+
+def test_a_log_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+    """A log in a folder that is not there is named."""
+    with pytest.raises(UserError, match=r"^log .*/no/log: cannot be written \(No such"):
+        start_child(SLEEP, log=tmp_path / "no" / "log")
+
+
+def test_the_environment_is_what_was_given(tmp_path: Path) -> None:
+    """The child sees the given environment alone, and it is in nobody's arguments."""
+    secret = "not-for-ps"
+    code = "import json, os, time; print(json.dumps(dict(os.environ)), flush=True); time.sleep(120)"
+    with start_child(
+        [sys.executable, "-c", code], env={"SECRET": secret}, log=tmp_path / "log"
+    ) as child:
+        child.wait_until(lambda: child.last_log_line() != "")
+        seen = json.loads(child.last_log_line())
+        shown = [psutil.Process(p).cmdline() for p in (child.pid, child.supervisor_pid)]
+    assert seen["SECRET"] == secret
+    assert set(seen) <= {"SECRET", "LC_CTYPE", "__CF_USER_TEXT_ENCODING"}
+    assert secret not in str(shown)
+
+
+def test_the_child_works_where_its_owner_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Relative paths in the arguments mean what they mean to the owner."""
+    monkeypatch.chdir(tmp_path)
+    with start_child([sys.executable, "-c", "open('here', 'w')"], log=Path("log")) as child:
+        assert child.wait(timeout_s=30) == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["here", "log"]
+
+
+@pytest.mark.parametrize(
+    ("code", "is_kept"),
+    [
+        ("import time; time.sleep(120)", False),  # stopped by us: nobody will read it
+        ("raise SystemExit('why')", True),  # ended by itself: its last words are in it
+    ],
+)
+def test_a_temporary_log_stays_only_if_needed(code: str, is_kept: bool) -> None:
+    """Without a path the log is temporary, kept where it explains something."""
+    child = start_child([sys.executable, "-c", code])
+    if is_kept:
+        child.wait(timeout_s=30)
+    child.stop()
+    assert child.log.exists() == is_kept
+    child.log.unlink(missing_ok=True)
+
+
+def test_stopping_twice_does_no_harm(tmp_path: Path) -> None:
+    """A second stop finds nothing to do."""
+    child = start_child(SLEEP, log=tmp_path / "log")
+    child.stop()
+    child.stop()
+    assert not child.is_running
+
+
+def test_a_kept_descriptor_lives_as_long_as_the_child(tmp_path: Path) -> None:
+    """A pipe handed over stays open while the child runs, and no longer."""
+    reader, writer = os.pipe()
+    child: Child = start_child(SLEEP, log=tmp_path / "log", kept_fds=[writer])
+    os.close(writer)
+    os.set_blocking(reader, False)
+    with pytest.raises(BlockingIOError):
+        os.read(reader, 1)
+    child.stop()
+    assert os.read(reader, 1) == b""
+    os.close(reader)

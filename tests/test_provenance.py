@@ -1,0 +1,182 @@
+"""Provenance names the machine, never the host, the user or a path."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import platform
+import socket
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from helpers.errors import UserError
+from helpers.measurement import provenance
+from helpers.measurement.provenance import Provenance, as_json, differences, fingerprint
+
+PLAIN = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=5,
+)
+
+
+def test_machine_states_what_a_reader_needs() -> None:
+    """Processor, cores, memory and system are there and plausible."""
+    facts = provenance.machine()
+    assert set(facts) == {"cpu", "n_cores", "memory_gb", "system"}
+    assert isinstance(facts["n_cores"], int) and facts["n_cores"] >= 1
+    assert isinstance(facts["memory_gb"], int) and facts["memory_gb"] >= 1
+    assert facts["cpu"] and platform.system() in str(facts["system"])
+
+
+def test_nothing_names_host_user_or_path() -> None:
+    """No fact contains the host name, the home folder or the project folder."""
+    found = provenance.describe({"seed": 1}, ["numpy"])
+    text = as_json([found.machine, found.versions, found.parameters, found.commit])
+    for private in (socket.gethostname(), str(Path.home()), str(Path.cwd()), getpass.getuser()):
+        assert private not in text
+
+
+def test_kernel_name_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel release keeps two numbers, for what follows may name a host."""
+    monkeypatch.setattr(platform, "release", lambda: "6.1.155-build.of.secret-host")
+    assert " 6.1 " in str(provenance.machine()["system"])
+    assert "secret-host" not in str(provenance.machine())
+
+
+def test_versions_are_those_installed() -> None:
+    """Python is always there, and names come in order."""
+    import numpy as np
+
+    found = provenance.versions(["numpy", "h5py"])
+    assert list(found) == ["h5py", "numpy", "python"]
+    assert found["numpy"] == np.__version__
+    assert found["python"] == platform.python_version()
+
+
+def test_unknown_package_is_refused() -> None:
+    """A package that is not installed is named, not recorded as missing."""
+    with pytest.raises(UserError, match="'no-such-package' is not installed"):
+        provenance.versions(["no-such-package"])
+
+
+def _git(folder: Path, *arguments: str) -> None:
+    identity = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
+    subprocess.run(["git", *identity, *arguments], cwd=folder, check=True, capture_output=True)
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that stands for the project."""
+    folder = tmp_path / "a project"
+    folder.mkdir()
+    monkeypatch.setattr(provenance, "_PROJECT", folder.resolve())
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    return folder
+
+
+def test_commit_without_git_is_unknown(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No repository, a repository without commits, and no git: unknown, dirty."""
+    assert provenance.commit() == ("unknown", True)
+    _git(project, "init")
+    assert provenance.commit() == ("unknown", True)
+    monkeypatch.setenv("PATH", "")
+    assert provenance.commit() == ("unknown", True)
+
+
+def test_commit_and_what_makes_it_dirty(project: Path) -> None:
+    """Changed and new sources make it dirty, results do not."""
+    _git(project, "init")
+    (project / "source.py").write_text("1\n")
+    _git(project, "add", ".")
+    _git(project, "commit", "-m", "one")
+    name, is_dirty = provenance.commit()
+    assert len(name) == 40 and not is_dirty
+    (project / "results").mkdir()
+    (project / "results" / "case.csv").write_text("a\n")
+    assert provenance.commit() == (name, False)
+    (project / "new.py").write_text("2\n")
+    assert provenance.commit() == (name, True)
+
+
+def test_commit_of_an_outer_repository_is_not_ours(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A project inside a repository of something else has no commit of its own."""
+    _git(project, "init")
+    _git(project, "commit", "--allow-empty", "-m", "one")
+    (project / "inner").mkdir()
+    monkeypatch.setattr(provenance, "_PROJECT", (project / "inner").resolve())
+    assert provenance.commit() == ("unknown", True)
+
+
+@pytest.mark.parametrize(
+    ("changed", "is_same"),
+    [
+        ({}, True),
+        ({"commit": "b" * 40}, True),  # prose may be corrected between blocks
+        ({"is_dirty": False}, True),
+        ({"machine": {"n_cores": 4}}, False),
+        ({"versions": {"zarr": "3.4.2"}}, False),
+        ({"parameters": {"seed": 2}}, False),
+    ],
+)
+def test_what_the_fingerprint_covers(changed: dict[str, Any], is_same: bool) -> None:
+    """Machine, versions and parameters count, the commit does not."""
+    base: dict[str, Any] = {
+        "machine": {"n_cores": 2},
+        "versions": {"zarr": "3.1.6"},
+        "parameters": {"seed": 1},
+        "commit": "a" * 40,
+    }
+    one, other = Provenance(**base), Provenance(**(base | changed))
+    assert (one.fingerprint == other.fingerprint) is is_same
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.dictionaries(st.text(), PLAIN))
+def test_fingerprint_ignores_the_order_of_keys(parameters: dict[str, Any]) -> None:
+    """The same parameters in another order give the same hash."""
+    turned = dict(reversed(parameters.items()))
+    one = fingerprint(parameters, machine={}, versions={})
+    assert one == fingerprint(turned, machine={}, versions={})
+
+
+@settings(max_examples=30, deadline=None)
+@given(PLAIN)
+def test_json_is_one_line_and_comes_back(value: object) -> None:
+    """What goes into a cell comes out of it, and never breaks a line."""
+    text = as_json(value)
+    assert "\n" not in text
+    assert json.loads(text) == value
+
+
+@pytest.mark.parametrize("value", [float("nan"), {1, 2}, object()], ids=str)
+def test_json_refuses_what_it_cannot_hold(value: object) -> None:
+    """NaN, sets and objects are refused in one line that does not show the value."""
+    with pytest.raises(UserError, match="does not fit into a record") as caught:
+        as_json({"key": value, "other": "hidden-value"})
+    assert "\n" not in str(caught.value) and "hidden-value" not in str(caught.value)
+
+
+def test_json_takes_numpy_numbers() -> None:
+    """A NumPy integer is a number, not a text."""
+    import numpy as np
+
+    assert as_json({"n": np.int64(4)}) == '{"n": 4}'
+
+
+def test_differences_name_both_sides() -> None:
+    """Changed, added and lost entries are named, equal ones are not."""
+    here = {"zarr": "3.1.6", "new": 1, "same": 0}
+    there = {"zarr": "3.4.2", "old": 2, "same": 0}
+    assert list(differences(here, there)) == [
+        "new 1 here, absent there",
+        "old absent here, 2 there",
+        "zarr 3.1.6 here, 3.4.2 there",
+    ]

@@ -1,0 +1,361 @@
+"""The embedded store is a real S3 server to real clients, and leaves nothing."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import botocore.session
+import obstore
+import psutil
+import pytest
+import s3fs
+from botocore.config import Config
+from botocore.exceptions import ClientError
+from obstore.store import S3Store
+
+from helpers.errors import UserError
+from helpers.storage import server as server_module
+from helpers.storage.server import Server, open_server
+from tests.test_processes import becomes, listens, lives
+
+BODY = bytes(range(256)) * 40  # 10,240 bytes, each known from its place
+
+
+def make_client(server: Server, *, secret_key: str | None = None) -> Any:
+    """Make a botocore client that neither retries nor reads settings."""
+    return botocore.session.Session().create_client(
+        "s3",
+        endpoint_url=server.endpoint_url,
+        region_name=server.region,
+        aws_access_key_id=server.access_key,
+        aws_secret_access_key=secret_key or server.secret_key,
+        config=Config(retries={"total_max_attempts": 1}, proxies={}, signature_version="s3v4"),
+    )
+
+
+@pytest.fixture(scope="module")
+def client(server: Server) -> Any:
+    """Make a client and the bucket of this module."""
+    client = make_client(server)
+    client.create_bucket(Bucket="server-tests")
+    client.put_object(Bucket="server-tests", Key="a/body", Body=BODY)
+    return client
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        (None, BODY),
+        ("bytes=0-0", BODY[:1]),
+        ("bytes=100-199", BODY[100:200]),
+        ("bytes=10000-", BODY[10000:]),
+        ("bytes=-7", BODY[-7:]),  # the last seven, as Zarr's shard index is read
+        ("bytes=10230-99999", BODY[10230:]),  # past the end is cut
+    ],
+)
+def test_ranges(client: Any, asked: str | None, expected: bytes) -> None:
+    """A ranged read answers 206 with just these bytes."""
+    ranged = {} if asked is None else {"Range": asked}
+    got = client.get_object(Bucket="server-tests", Key="a/body", **ranged)
+    assert got["ResponseMetadata"]["HTTPStatusCode"] == (200 if asked is None else 206)
+    assert got["Body"].read() == expected
+
+
+def test_a_range_past_the_end_is_refused(client: Any) -> None:
+    """A range that starts after the end is an error, not an empty body."""
+    with pytest.raises(ClientError, match="InvalidRange"):
+        client.get_object(Bucket="server-tests", Key="a/body", Range="bytes=99999-")
+
+
+def test_an_absent_object_is_said_so(client: Any) -> None:
+    """Zarr tells a missing chunk by NoSuchKey."""
+    with pytest.raises(ClientError, match="NoSuchKey"):
+        client.get_object(Bucket="server-tests", Key="none")
+
+
+def test_lists_come_in_pages(client: Any) -> None:
+    """Seven keys in pages of three, in order; prefixes stand for their keys."""
+    keys = [f"paged/{i}" for i in range(7)]
+    for key in keys:
+        client.put_object(Bucket="server-tests", Key=key, Body=b"")
+    pages = client.get_paginator("list_objects_v2").paginate(
+        Bucket="server-tests", Prefix="paged/", PaginationConfig={"PageSize": 3}
+    )
+    assert [[row["Key"] for row in page["Contents"]] for page in pages] == [
+        keys[:3],
+        keys[3:6],
+        keys[6:],
+    ]
+    tops = client.list_objects_v2(Bucket="server-tests", Delimiter="/")["CommonPrefixes"]
+    assert {"Prefix": "paged/"} in tops
+
+
+def test_multipart(client: Any) -> None:
+    """Parts sent apart become one object; its ETag counts the parts."""
+    place = {"Bucket": "server-tests", "Key": "in parts"}
+    upload = client.create_multipart_upload(**place)["UploadId"]
+    bodies = [b"a" * 5 * 2**20, b"b" * 100]  # all but the last at least 5 MiB
+    parts = [
+        {
+            "PartNumber": number,
+            "ETag": client.upload_part(**place, UploadId=upload, PartNumber=number, Body=body)[
+                "ETag"
+            ],
+        }
+        for number, body in enumerate(bodies, start=1)
+    ]
+    client.complete_multipart_upload(**place, UploadId=upload, MultipartUpload={"Parts": parts})
+    got = client.get_object(**place)
+    assert got["Body"].read() == b"".join(bodies)
+    assert got["ETag"].endswith('-2"')
+
+
+def test_connections_are_kept(server: Server, client: Any) -> None:
+    """Two requests go over one connection: else each would pay for its set-up."""
+    url = client.generate_presigned_url(
+        "get_object", Params={"Bucket": "server-tests", "Key": "a/body"}
+    ).removeprefix(server.endpoint_url)
+    connection = http.client.HTTPConnection(server.endpoint_url.removeprefix("http://"))
+    connection.request("GET", url)
+    assert connection.getresponse().read() == BODY
+    kept = connection.sock
+    connection.request("GET", url)
+    assert connection.getresponse().read() == BODY
+    assert connection.sock is kept is not None
+    connection.close()
+
+
+def read_with_s3fs(server: Server) -> bytes:
+    """Read the object through s3fs."""
+    files = s3fs.S3FileSystem(
+        key=server.access_key,
+        secret=server.secret_key,
+        endpoint_url=server.endpoint_url,
+        client_kwargs={"region_name": server.region},
+        skip_instance_cache=True,
+    )
+    return bytes(files.cat_file("server-tests/a/body"))
+
+
+def read_with_obstore(server: Server) -> bytes:
+    """Read the object through obstore."""
+    store = S3Store(
+        "server-tests",
+        endpoint=server.endpoint_url,
+        access_key_id=server.access_key,
+        secret_access_key=server.secret_key,
+        region=server.region,
+        client_options={"allow_http": True},
+    )
+    return bytes(obstore.get(store, "a/body").bytes())
+
+
+def read_with_aws_cli(server: Server) -> bytes:
+    """Read the object through the AWS CLI, which has the environment alone."""
+    aws = Path(sys.executable).with_name("aws")
+    return subprocess.run(
+        [sys.executable, aws, "s3", "cp", "s3://server-tests/a/body", "-"],
+        env={"PATH": os.defpath, "HOME": "/nonexistent", **server.client_environment()},
+        stdout=subprocess.PIPE,
+        check=True,
+    ).stdout
+
+
+@pytest.mark.usefixtures("client")
+@pytest.mark.parametrize("read", [read_with_s3fs, read_with_obstore, read_with_aws_cli])
+def test_every_client_reads_it(read: Callable[[Server], bytes], server: Server) -> None:
+    """The clients of the book read what botocore wrote."""
+    assert read(server) == BODY
+
+
+def test_wrong_credentials_are_refused(server: Server) -> None:
+    """A wrong secret fails by its signature, an unsigned request at the door."""
+    with pytest.raises(ClientError, match="SignatureDoesNotMatch"):
+        make_client(server, secret_key="0" * 40).list_buckets()
+    with socket.create_connection(("127.0.0.1", port_of(server))) as connection:
+        connection.sendall(b"GET / HTTP/1.0\r\nHost: x\r\n\r\n")
+        assert connection.recv(64).split()[1] == b"403"
+
+
+def port_of(server: Server) -> int:
+    """Return the port of a server."""
+    return int(server.endpoint_url.rsplit(":", 1)[1])
+
+
+def test_it_listens_on_loopback_alone(server: Server) -> None:
+    """No other machine reaches it."""
+    heard = {
+        c.laddr.ip
+        for c in psutil.net_connections("tcp")
+        if c.status == psutil.CONN_LISTEN and c.laddr.port == port_of(server)
+    }
+    assert heard == {"127.0.0.1"}
+
+
+def test_secrets_are_not_shown(server: Server, tmp_path: Path) -> None:
+    """Neither the representation, nor the arguments, nor the log has a credential."""
+    with open_server(tmp_path / "store") as other:
+        arguments = str([p.info["cmdline"] for p in psutil.process_iter(["cmdline"])])
+        log = (tmp_path / "store" / "versitygw.log").read_text()
+        for secret in (other.access_key, other.secret_key):
+            assert secret not in repr(other) + arguments + log
+        assert other.secret_key != server.secret_key
+
+
+def test_objects_outlive_the_server(tmp_path: Path) -> None:
+    """A second server, with other credentials, serves what the first stored."""
+    folder = tmp_path / "a folder with spaces, é and 'quotes'"
+    with open_server(folder) as first:
+        make_client(first).create_bucket(Bucket="kept")
+        etag = make_client(first).put_object(Bucket="kept", Key="k", Body=BODY)["ETag"]
+    assert not listens(port_of(first))
+    with open_server(folder) as second:
+        client = make_client(second)
+        got = client.get_object(Bucket="kept", Key="k")
+        assert (got["Body"].read(), got["ETag"]) == (BODY, etag)
+        assert [row["Name"] for row in client.list_buckets()["Buckets"]] == ["kept"]
+
+
+def test_a_file_system_without_attributes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where extended attributes are missing, ETags survive in files beside the objects."""
+    monkeypatch.setattr("helpers.storage.folders._keeps_attributes", lambda _: False)
+    for _ in range(2):
+        with open_server(tmp_path / "store") as server:
+            client = make_client(server)
+            if not client.list_buckets()["Buckets"]:
+                client.create_bucket(Bucket="beside")
+                client.put_object(Bucket="beside", Key="k", Body=BODY, ContentType="text/plain")
+            assert client.head_object(Bucket="beside", Key="k")["ContentType"] == "text/plain"
+    stored = tmp_path / "store" / "buckets" / "beside" / "k"
+    assert stored.read_bytes() == BODY
+    assert not hasattr(os, "listxattr") or os.listxattr(stored) == []
+
+
+def test_an_explicit_port_is_used(tmp_path: Path) -> None:
+    """The server listens where it was told to."""
+    port = server_module._free_port()
+    with open_server(tmp_path / "store", port=port) as server:
+        assert server.endpoint_url == f"http://127.0.0.1:{port}"
+
+
+@pytest.mark.parametrize("port", [0, -1, 65536])
+def test_an_impossible_port_is_refused(port: int, tmp_path: Path) -> None:
+    """A port outside 1 to 65535 is refused before anything is made."""
+    with pytest.raises(UserError, match=rf"^port {port}: no such port; allowed: .*65535"):
+        open_server(tmp_path / "store", port=port).__enter__()
+    assert not (tmp_path / "store").exists()
+
+
+def test_a_taken_port_is_refused(tmp_path: Path) -> None:
+    """A port in use is named in one line, and nothing is left running."""
+    with socket.create_server(("127.0.0.1", 0)) as holder:
+        port = holder.getsockname()[1]
+        with pytest.raises(UserError, match=rf"^port {port}: cannot be used \(Address already"):
+            open_server(tmp_path / "store", port=port).__enter__()
+
+
+def test_another_port_is_taken_if_one_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A free port that someone takes before the server does costs one more try."""
+    choose = server_module._free_port
+    with socket.create_server(("127.0.0.1", 0)) as holder:
+        taken = holder.getsockname()[1]
+        choices = iter([taken, taken, choose()])
+        monkeypatch.setattr(server_module, "_free_port", lambda: next(choices))
+        with open_server(tmp_path / "store") as server:
+            assert port_of(server) != taken
+            assert make_client(server).list_buckets()["Buckets"] == []
+
+
+def test_two_servers_over_one_folder_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second is told in one line, the first goes on, and the lock ends with it."""
+    monkeypatch.setattr("helpers.storage.folders._LOCK_TIMEOUT_S", 0.2)
+    folder = tmp_path / "store"
+    with open_server(folder) as first:
+        with pytest.raises(UserError, match=rf"^store folder {folder}: in use by another server"):
+            open_server(folder).__enter__()
+        assert make_client(first).list_buckets()["Buckets"] == []
+    with open_server(folder):
+        pass
+
+
+def test_a_server_that_fails_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that ends at once is reported with its last words, and unlocks the folder."""
+    with monkeypatch.context() as patch:
+        patch.setattr(server_module, "find_or_build_versitygw", lambda: Path("/bin/false"))
+        with pytest.raises(UserError, match=r"^false: ended with exit code 1 .*versitygw\.log$"):
+            open_server(tmp_path / "store").__enter__()
+    with open_server(tmp_path / "store"):
+        pass
+
+
+def test_settings_of_the_user_do_not_reach_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Variables meant for other programs, or another versitygw, change nothing."""
+    for name, value in {
+        "VGW_READ_ONLY": "true",
+        "VGW_PORT": "0.0.0.0:1",
+        "ROOT_ACCESS_KEY_ID": "other",
+        "AWS_PROFILE": "none such",
+        "http_proxy": "http://127.0.0.1:9",
+        "HTTP_PROXY": "http://127.0.0.1:9",
+    }.items():
+        monkeypatch.setenv(name, value)
+    with open_server(tmp_path / "store") as server:
+        monkeypatch.delenv("AWS_PROFILE")
+        make_client(server).create_bucket(Bucket="written")
+
+
+OWNER = """
+import json, psutil, sys, time
+from pathlib import Path
+from helpers.storage.server import open_server
+with open_server(Path(sys.argv[1])) as server:
+    family = [p.pid for p in psutil.Process().children(recursive=True)]
+    print(json.dumps([server.endpoint_url, family]), flush=True)
+    time.sleep(120)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_nothing_is_left_of_it(number: int, tmp_path: Path) -> None:
+    """However the owner ends, process, port and lock are gone, and all can begin again."""
+    folder = tmp_path / "store"
+    owner = subprocess.Popen(
+        [sys.executable, "-c", OWNER, folder], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
+    assert owner.stdout is not None
+    url, family = json.loads(owner.stdout.readline())
+    owner.stdout.close()
+    assert len(family) == 2
+    assert listens(port := int(url.rsplit(":", 1)[1]))
+    owner.send_signal(number)
+    owner.wait(timeout=15)
+    with open_server(folder):
+        assert not any(lives(pid) for pid in family)
+        assert becomes(lambda: not listens(port))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ties a child to its parent")
+def test_a_killed_supervisor_takes_the_server(tmp_path: Path) -> None:
+    """Even the supervisor may be killed: the server and its port go with it."""
+    before = {p.pid for p in psutil.Process().children(recursive=True)}
+    with open_server(tmp_path / "store") as server:
+        family = [p for p in psutil.Process().children(recursive=True) if p.pid not in before]
+        gateway = next(p for p in family if p.name().startswith("versitygw"))
+        gateway.parent().kill()  # type: ignore[union-attr]
+        assert becomes(lambda: not lives(gateway.pid))
+        assert becomes(lambda: not listens(port_of(server)))

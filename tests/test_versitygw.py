@@ -1,0 +1,273 @@
+"""The S3 server is found at its pinned version, or built once and checked."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Self
+
+import pytest
+
+from helpers.errors import UserError
+from helpers.storage import versitygw
+from helpers.storage.versitygw import VERSION, find_or_build_versitygw, versitygw_version
+from tests.test_processes import becomes
+
+RECORD = f"mod\tgithub.com/versity/versitygw\tv{VERSION}\t{versitygw._SOURCE_SUM}\n"
+
+
+def write_program(path: Path, text: str) -> Path:
+    """Write a shell script that can be run."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return path
+
+
+def write_versitygw(path: Path, version: str) -> Path:
+    """Write a program that says of itself that it is versitygw."""
+    return write_program(
+        path, f"echo 'Version  : {version}'\necho 'Build    : x'\nexit 0\n{RECORD}"
+    )
+
+
+def write_go(folder: Path, *, version: str = "go1.26.8", install: str = "exit 1") -> Path:
+    """Write a Go toolchain whose `install` does what the test wants."""
+    return write_program(
+        folder / "go",
+        f'if [ "$1" = env ]; then echo {version}; exit 0; fi\necho "$@" >> {folder}/calls\n{install}',
+    )
+
+
+INSTALLS = f"""
+mkdir -p "$GOBIN" && cat > "$GOBIN/versitygw" <<'END'
+#!/bin/sh
+echo 'Version  : v{VERSION}'
+exit 0
+{RECORD}
+END
+chmod +x "$GOBIN/versitygw"
+"""
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Leave PATH with the system's tools and an empty folder `bin`, and an empty cache."""
+    for name in ("sh", "cat", "mkdir", "chmod", "echo", "sleep"):
+        (tmp_path / "tools").mkdir(exist_ok=True)
+        (tmp_path / "tools" / name).symlink_to(str(shutil.which(name)))
+    (tmp_path / "bin").mkdir()
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{tmp_path / 'tools'}")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("ARRAYS_VERSITYGW", raising=False)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ("1.8.0", "1.8.0"),  # a release
+        ("v1.8.0", "1.8.0"),  # ours
+        ("git", "1.8.0"),  # a plain `go install`: from the build record
+        ("1.7.0", "1.7.0"),
+        ("", "unknown"),
+    ],
+)
+def test_versions(said: str, expected: str, tmp_path: Path) -> None:
+    """What a program says of its version is read in each of its forms."""
+    assert versitygw_version(write_versitygw(tmp_path / "versitygw", said)) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "exit 1",  # fails
+        "echo hello",  # something else
+        f"echo 'Version  : {VERSION}'; exit 3",  # says it and fails
+    ],
+)
+def test_what_is_no_versitygw_has_no_version(text: str, tmp_path: Path) -> None:
+    """A program that fails or says something else is unknown, and so is none."""
+    assert versitygw_version(write_program(tmp_path / "p", text)) == "unknown"
+    assert versitygw_version(tmp_path / "none") == "unknown"
+
+
+def test_order_of_search(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cache yields to PATH, and PATH to the path in the environment."""
+    name = f"versitygw-{VERSION}-{versitygw.sysconfig.get_platform()}"
+    cached = write_versitygw(place / "cache" / "arrays-over-the-wire" / name, VERSION)
+    assert find_or_build_versitygw() == cached
+    on_path = write_versitygw(place / "bin" / "versitygw", VERSION)
+    assert find_or_build_versitygw() == on_path
+    named = write_versitygw(place / "elsewhere" / "gateway", VERSION)
+    monkeypatch.setenv("ARRAYS_VERSITYGW", str(named))
+    assert find_or_build_versitygw() == named
+
+
+def test_another_version_on_path_is_passed_over(
+    place: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """It is said, not done in silence."""
+    write_versitygw(place / "bin" / "versitygw", "1.7.0")
+    write_go(place / "bin", install=INSTALLS)
+    assert find_or_build_versitygw().is_relative_to(place / "cache")
+    assert f"is version 1.7.0, not {VERSION}: it is not used" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("version", "problem"), [(None, "no such file"), ("1.7.0", "version 1.7.0")]
+)
+def test_a_wrong_program_in_the_environment_is_refused(
+    version: str | None, problem: str, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the user names is used or refused, never replaced."""
+    named = place / "gateway"
+    if version:
+        write_versitygw(named, version)
+    monkeypatch.setenv("ARRAYS_VERSITYGW", str(named))
+    with pytest.raises(UserError, match=rf"^ARRAYS_VERSITYGW {named}: {problem}; allowed: vers"):
+        find_or_build_versitygw()
+
+
+def test_a_build_is_announced_kept_and_leaves_nothing_else(
+    place: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """It runs once; afterwards the cache holds the program and the lock alone."""
+    write_go(place / "bin", install=INSTALLS)
+    built = find_or_build_versitygw()
+    assert find_or_build_versitygw() == built
+    calls = (place / "bin" / "calls").read_text().splitlines()
+    assert len(calls) == 1
+    assert calls[0].endswith(f"github.com/versity/versitygw/cmd/versitygw@v{VERSION}")
+    assert sorted(p.name for p in built.parent.iterdir()) == sorted([built.name, "versitygw.lock"])
+    assert "about 2 minutes" in capfd.readouterr().err
+
+
+def test_the_build_writes_into_its_folder_and_fetches_as_the_user_says(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Go's folders are ours for the time; its sources of modules are the user's."""
+    monkeypatch.setenv("GOPROXY", "https://proxy.example")
+    monkeypatch.setenv("GOMODCACHE", "/home/of/the/user")
+    env = versitygw._go_environment(place)
+    assert env["GOPROXY"] == "https://proxy.example"
+    for name in ("GOPATH", "GOBIN", "GOCACHE", "GOMODCACHE", "GOTMPDIR"):
+        assert Path(env[name]).is_relative_to(place)
+    if sys.platform == "linux":  # settings made with `go env -w` still count
+        assert not Path(env["GOENV"]).is_relative_to(env["XDG_CONFIG_HOME"])
+
+
+@pytest.mark.parametrize(
+    ("install", "reason"),
+    [
+        ("echo 'dial tcp: no such host'; exit 1", r"go: dial tcp: no such host"),
+        # a program of other source, such as a proxy's own
+        (INSTALLS.replace(versitygw._SOURCE_SUM, "h1:other="), "the result is not versitygw"),
+        (INSTALLS.replace("Version  : v1", "Version  : v2"), "the result is not versitygw"),
+    ],
+)
+def test_a_failed_build_is_one_line(install: str, reason: str, place: Path) -> None:
+    """It says why, and how to provide the program by hand; nothing is kept."""
+    write_go(place / "bin", install=install)
+    with pytest.raises(UserError, match=rf"cannot be built \({reason}.*allowed:.*ARRAYS_VERSITYGW"):
+        find_or_build_versitygw()
+    left = [path.name for path in (place / "cache" / "arrays-over-the-wire").iterdir()]
+    assert left == ["versitygw.lock"]
+
+
+@pytest.mark.parametrize("version", [None, "go1.24.9", "devel"])
+def test_without_a_new_enough_go_one_is_fetched(
+    version: str | None, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The installer gets the hashed lock, and the fetched Go builds."""
+    if version:
+        write_go(place / "bin", version=version)
+    tool = (
+        f'for a; do folder="$a"; echo "$a" >> {place}/arguments; done\nmkdir -p "$folder/go/bin"\n'
+    )
+    tool += f"cat > \"$folder/go/bin/go\" <<'STOP'\n#!/bin/sh\n{INSTALLS}\nSTOP\n"
+    write_program(place / "bin" / "uv", f'{tool}chmod +x "$folder/go/bin/go"')
+    monkeypatch.setattr(sys, "executable", str(place / "python"))
+    monkeypatch.setattr(versitygw, "start_child", RunPlainly)
+    assert versitygw_version(find_or_build_versitygw()) == VERSION
+    assert "--require-hashes" in (place / "arguments").read_text()
+    assert "go-toolchain.lock" in (place / "arguments").read_text()
+
+
+class RunPlainly:
+    """Stands for `start_child`, where `sys.executable` is not Python."""
+
+    def __init__(self, argv: list[str], *, env: dict[str, str], log: Path) -> None:
+        self.name = argv[0]
+        self.code = subprocess.run(argv, env=env, check=False).returncode
+
+    def __enter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Do nothing: it has ended."""
+
+    def wait(self, *, timeout_s: float) -> int:
+        """Return the exit code."""
+        return self.code
+
+
+def test_a_cache_that_cannot_be_written_is_one_line(place: Path) -> None:
+    """The path is named, with the way out."""
+    (place / "cache").touch()
+    with pytest.raises(UserError, match=r"cache/arrays-over-the-wire: Not a directory\); allowed"):
+        find_or_build_versitygw()
+
+
+def test_lack_of_space_is_one_line(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The space for the build is asked for beforehand."""
+    monkeypatch.setattr(versitygw, "_BUILD_NBYTES", 10**18)
+    with pytest.raises(UserError, match=r"MB are free and 1000000000000 MB needed"):
+        find_or_build_versitygw()
+
+
+def test_builders_at_the_same_time_build_once(place: Path) -> None:
+    """The second waits for the first and takes its result; killing one frees the lock."""
+    write_go(place / "bin", install=f"sleep 1\n{INSTALLS}")
+    code = "from helpers.storage.versitygw import *; print(find_or_build_versitygw())"
+    root = Path(versitygw.__file__).parents[2]
+    killed = subprocess.Popen([sys.executable, "-c", code], cwd=root)
+    assert becomes((place / "bin" / "calls").exists)
+    killed.kill()
+    killed.wait()
+    (place / "bin" / "calls").unlink()
+    asked = [
+        subprocess.Popen([sys.executable, "-c", code], cwd=root, stdout=subprocess.PIPE, text=True)
+        for _ in range(3)
+    ]
+    answers = {process.communicate(timeout=60)[0] for process in asked}
+    assert len(answers) == 1
+    assert len((place / "bin" / "calls").read_text().splitlines()) == 1
+    left = sorted(path.name for path in (place / "cache" / "arrays-over-the-wire").iterdir())
+    assert left[1:] == ["versitygw.lock"]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    os.environ.get("ARRAYS_TEST_BUILD") != "1",
+    reason="fetches and builds for minutes: asked for with ARRAYS_TEST_BUILD=1",
+)
+@pytest.mark.parametrize("has_go", [True, False])
+def test_a_real_build(has_go: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From an empty cache, with the Go on PATH and without one."""
+    monkeypatch.delenv("ARRAYS_VERSITYGW", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    hidden = {"versitygw"} if has_go else {"versitygw", "go"}
+    look = shutil.which
+    monkeypatch.setattr(
+        versitygw.shutil,
+        "which",
+        lambda name, path=None: None if name in hidden else look(name, path=path),
+    )
+    built = find_or_build_versitygw()
+    assert versitygw_version(built) == VERSION
+    assert built.stat().st_size < 100e6
