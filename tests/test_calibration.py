@@ -21,8 +21,8 @@ from helpers.storage.network import FirstByte, Profile, Relay, open_relay
 from helpers.storage.server import Server
 
 BUCKET = "of-test-calibration"
-PROFILE = Profile("p", FirstByte(0.01, 0.02), 10.0, 30.0, 300.0)
-ASKED = Asked(0.01, 10.0, 30.0, 300.0)
+PROFILE = Profile("p", FirstByte(0.03, 0.04), 10.0, 30.0, 300.0)
+ASKED = Asked(0.03, 10.0, 30.0, 300.0)
 
 
 def presign(server: Server, endpoint_url: str, key: str) -> str:
@@ -62,23 +62,24 @@ def test_calibrate(server: Server, relay: Relay) -> None:
     url = presign(server, relay.endpoint_url, "object")
     rows = calibrate(url, ASKED, connections=(2, 6))
     assert [(row.quantity, row.n_connections, row.asked) for row in rows] == [
-        ("first_byte_s", 2, 0.01),
-        ("first_byte_s", 6, 0.01),
+        ("first_byte_s", 2, 0.03),
+        ("first_byte_s", 6, 0.03),
         ("stream_mb_per_s", 2, 10.0),
         ("aggregate_mb_per_s", 2, 20.0),
         # the link of 30 MB/s binds: 5 for each of 6
         ("stream_mb_per_s", 6, 5.0),
         ("aggregate_mb_per_s", 6, 30.0),
-        ("requests_per_s", 9, 300.0),
+        ("requests_per_s", 27, 300.0),
     ]
-    assert all(abs(row.error) < 0.12 for row in rows)
+    # loose, because test_network holds the tight bounds: here the arithmetic counts
+    assert [row for row in rows if abs(row.error) > 0.15] == []
 
 
 def test_calibrate_sees_what_is_not_imposed(server: Server, relay: Relay) -> None:
     """A network that is not what was asked for shows it."""
-    relay.impose(Profile("other", FirstByte(0.02, 0.02), 5.0))
+    relay.impose(Profile("other", FirstByte(0.06, 0.06), 5.0))
     url = presign(server, relay.endpoint_url, "object")
-    asked = Asked(0.01, 10.0)
+    asked = Asked(0.03, 10.0)
     errors = {row.quantity: row.error for row in calibrate(url, asked, connections=[1])}
     assert errors["first_byte_s"] == pytest.approx(1.0, abs=0.2)
     assert errors["stream_mb_per_s"] == pytest.approx(-0.5, abs=0.05)

@@ -31,7 +31,9 @@ MAX_CONNECTIONS = 256
 # Rates are counted for this long, less where the object ends before.
 WINDOW_S = 0.5
 
-Quantity = Literal["first_byte_s", "stream_mb_per_s", "aggregate_mb_per_s", "requests_per_s"]
+Quantity = Literal[
+    "first_byte_s", "stream_mb_per_s", "aggregate_mb_per_s", "requests_per_s"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +124,8 @@ def calibrate(
     -------
     list of Calibration
         Latency, then rate per connection and of all, at each number of
-        connections; then the request rate, left out where 256 connections
-        cannot exceed it.
+        connections; then the request rate, left out where 256 connections of
+        this machine cannot exceed it by a fifth.
 
     Raises
     ------
@@ -131,7 +133,9 @@ def calibrate(
         If `url` answers with an error, or `connections` holds a number below 1.
     """
     if not connections or min(connections) < 1:
-        raise UserError(f"connections is {tuple(connections)!r}; allowed are numbers from 1 on")
+        raise UserError(
+            f"connections is {tuple(connections)!r}; allowed are numbers from 1 on"
+        )
     rows: list[Calibration] = []
     for n in connections:
         rows += _calibrate_latency(url, asked, n)
@@ -175,7 +179,9 @@ def _calibrate_requests(url: str, asked: Asked) -> list[Calibration]:
     n = max(4, ceil(2 * offered * (asked.first_byte_s or 0.001)))
     if n > MAX_CONNECTIONS:
         return []
-    _, accepted = measure_accepted_per_s(url, n, offered_per_s=offered)
+    made, accepted = measure_accepted_per_s(url, n, offered_per_s=offered)
+    if made < 1.2 * asked.requests_per_s:
+        return []
     return [Calibration("requests_per_s", n, asked.requests_per_s, accepted)]
 
 
@@ -233,7 +239,9 @@ def measure_overhead(
         cpu.append((cpu_s() - before_s) / (nbytes / 1e9))
         relayed.append(mb_per_s)
     ratios = [b / a for a, b in zip(direct[1:], relayed[1:], strict=True)]
-    return Overhead(median(direct[1:]), median(relayed[1:]), median(ratios), median(cpu[1:]))
+    return Overhead(
+        median(direct[1:]), median(relayed[1:]), median(ratios), median(cpu[1:])
+    )
 
 
 def _read_all(urls: Sequence[str], n_repeats: int) -> tuple[float, int]:

@@ -213,6 +213,7 @@ def measure_blocks(
     target_width: float,
     min_blocks: int = 5,
     n_warm_ups: int = 1,
+    phase: Literal["measured", "calibration"] = "measured",
     enter_group: Callable[[str], None] = lambda _group: None,
     progress: Callable[[str], None] = lambda _line: None,
 ) -> pd.DataFrame:
@@ -234,6 +235,8 @@ def measure_blocks(
         The rule, see `StoppingRule`.
     n_warm_ups : int
         Blocks measured first and never used, at least 0.
+    phase : {"measured", "calibration"}
+        What the rows are for: the findings, or the predictions.
     enter_group : callable
         Called with the group, untimed, whenever the loop enters one: it scales
         the cluster, for example.
@@ -264,8 +267,8 @@ def measure_blocks(
     for block in range(n_warm_ups):
         loop.run_block("warm-up", block)
     n_done = 0
-    while (reason := loop.reason(rule, n_done)) is None:
-        loop.run_block("measured", n_done)
+    while (reason := loop.reason(rule, phase, n_done)) is None:
+        loop.run_block(phase, n_done)
         n_done += 1
     record.stopped_by = reason
     return record.to_frame()
@@ -313,15 +316,15 @@ class _Loop:
         plan = enumerate(plan_block(self.contenders, seed=self.seed, phase=phase, block=block))
         return [(i, one) for i, one in plan if (phase, block, *one.identity) not in there]
 
-    def reason(self, rule: StoppingRule, n_done: int) -> StoppedBy | None:
+    def reason(self, rule: StoppingRule, phase: str, n_done: int) -> StoppedBy | None:
         """Ask the rule; a block that is on disk already costs no time."""
         asked = {contender.identity for contender in self.contenders}
         rows = [
             {"contender": row.contender, "point": row.key[3], "read_s": row.read_s}
             for row in self.record.rows
-            if row.phase == "measured" and row.block < n_done and row.key[2:] in asked
+            if row.phase == phase and row.block < n_done and row.key[2:] in asked
         ]
-        ran = self.spent_s if self.pending("measured", n_done) else []
+        ran = self.spent_s if self.pending(phase, n_done) else []
         return rule.reason(
             pd.DataFrame(rows, columns=["contender", "point", "read_s"]),
             n_done=n_done,

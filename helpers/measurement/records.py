@@ -26,7 +26,7 @@ import pandas as pd
 from helpers.errors import UserError
 from helpers.measurement.provenance import Provenance, as_json, differences
 
-PHASES = ("warm-up", "measured")
+PHASES = ("warm-up", "measured", "calibration")
 MAY_DIFFER = ("machine", "versions")
 
 # What a credential looks like when nobody told us its value.
@@ -57,7 +57,7 @@ class Row:
     is_ceiling: Annotated[bool, "", "raw reads without decoding, the most there is"]
     control_of: Annotated[str, "", "contender of which this is a second copy, for A/A"]
     seed: Annotated[int, "1", "seed of the order"]
-    phase: Annotated[str, "", "'warm-up', never used, or 'measured'"]
+    phase: Annotated[str, "", "'warm-up', never used; 'calibration', for predictions; or 'measured'"]
     block: Annotated[int, "1", "repetition, from 0 in each phase"]
     order: Annotated[int, "1", "place in the block, from 0"]
     started_utc: Annotated[str, "ISO 8601", "when the opening began"]

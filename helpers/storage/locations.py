@@ -102,7 +102,7 @@ class Location:
     def botocore(self, **settings: Any) -> Any:
         """Make a botocore client, for what the readers' clients cannot do."""
         config = botocore.config.Config(
-            signature_version=None if self.access_key else botocore.UNSIGNED,
+            signature_version="s3v4" if self.access_key else botocore.UNSIGNED,
             s3={"addressing_style": "path" if self.endpoint_url else "auto"},
             **settings,
         )

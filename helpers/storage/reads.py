@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import dask.array as da
+import fsspec.asyn
 import numpy as np
 import obstore
 import xxhash
@@ -102,7 +103,7 @@ class RawRead:
     def __init__(self, stored: StoredArray, wire: Wire, *, n_connections: int) -> None:
         self.stored, self.wire, self.n_connections = stored, wire, n_connections
         self.keys = list_chunks(stored.at("zarr"), stored.variable)
-        self.expected = asyncio.run(_read_objects(stored.at("zarr"), self.keys, n_connections))
+        self.expected = _read_all(stored.at("zarr"), self.keys, n_connections)
 
     def settings(self) -> dict[str, Any]:
         """Tell what a comparison has to hold equal, or declare."""
@@ -120,7 +121,7 @@ class RawRead:
 
     def read(self, location: Location) -> list[int]:
         """Read every object and keep nothing but checksums."""
-        return asyncio.run(_read_objects(location, self.keys, self.n_connections))
+        return _read_all(location, self.keys, self.n_connections)
 
     def check(self, checksums: list[int]) -> str:
         """Compare what was read with the same objects read without the network."""
@@ -137,6 +138,11 @@ def list_chunks(location: Location, variable: str) -> list[str]:
     """List the chunk objects of an array in a Zarr group."""
     pages = obstore.list(location.obstore(), prefix=variable)
     return sorted(item["path"] for page in pages for item in page if "/c/" in item["path"])
+
+
+def _read_all(location: Location, keys: Sequence[str], n_connections: int) -> list[int]:
+    """Run the reads on fsspec's own loop: that of a notebook is running already."""
+    return list(fsspec.asyn.sync(fsspec.asyn.get_loop(), _read_objects, location, keys, n_connections))
 
 
 async def _read_objects(location: Location, keys: Sequence[str], n_connections: int) -> list[int]:

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import obstore
+
 from helpers.errors import UserError
 from helpers.paths import cache_folder
 from helpers.storage.locations import Location, parse_location
@@ -47,6 +49,14 @@ class Wire:
         """Mark the requests that arrive from now on."""
         if self.relay is not None:
             self.relay.set_tag(tag)
+
+    def probe_url(self) -> str:
+        """Return the signed address of an object of 32 MB, over the network, to measure it with."""
+        client, key = self.near.botocore(), f"{self.near.prefix}/probe".strip("/")
+        if not obstore.list(self.near.obstore(), prefix="probe").collect():
+            client.put_object(Bucket=self.near.bucket, Key=key, Body=bytes(32_000_000))
+        where = {"Bucket": self.near.bucket, "Key": key}
+        return str(self.far.botocore().generate_presigned_url("get_object", Params=where))
 
     def take_trace(self) -> list[Request]:
         """Return the requests since the last call; none where nothing traces."""

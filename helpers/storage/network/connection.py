@@ -8,7 +8,8 @@ import time
 from helpers.storage.network.exchange import CutShort, Exchange, RowMeter, refuse
 from helpers.storage.network.heads import BadHead, Head, key_of, parse_request, range_of
 from helpers.storage.network.imposed import Network
-from helpers.storage.network.streams import Gone, Pipe, Source
+from helpers.storage.network.pipes import Gone, Pipe
+from helpers.storage.network.streams import Source
 from helpers.storage.network.trace import Draft
 from helpers.storage.network.upstream import Upstream
 

@@ -5,15 +5,18 @@ from __future__ import annotations
 import socket
 import struct
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import NoReturn
 
 from helpers.storage.network.heads import Head, has_body, range_of
 from helpers.storage.network.imposed import Terms
+from helpers.storage.network.pipes import Meter, Pipe, send
 from helpers.storage.network.profiles import Fault
-from helpers.storage.network.streams import Meter, Pipe, Source, Way, send
+from helpers.storage.network.streams import Source, Way
 from helpers.storage.network.trace import Draft, Trace
 from helpers.storage.network.upstream import Upstream, UpstreamError
 
+SLOW_DOWN = "Please reduce your request rate."
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _REASONS = {400: "Bad Request", 502: "Bad Gateway", 503: "Slow Down"}
 _CODES = {400: "BadRequest", 502: "BadGateway", 503: "SlowDown"}
@@ -98,52 +101,44 @@ class Exchange:
             If a fault ends the connection.
         """
         if self.fault == "reset":
-            # closing without lingering sends RST instead of FIN
-            self.client.sock.setsockopt(
-                socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
-            )
-            raise CutShort
+            self._reset()
         if self.fault == "error_503":
             return self._slow_down()
         try:
-            to_server = Way(
-                self.client,
-                self.upstream.open().sock,
-                self.pipe,
-                self.terms.link.open_stream(),
-                Meter(),
-            )
-            response = self.upstream.ask(self.request, to_server)
+            response = self._ask()
         except UpstreamError as error:
-            return refuse(
-                self.client,
-                self.meter,
-                502,
-                f"the relay got no answer from {self.upstream.url}: {error}",
-            )
+            text = f"the relay got no answer from {self.upstream.url}: {error}"
+            return refuse(self.client, self.meter, 502, text)
         return self._respond(response)
+
+    def _reset(self) -> NoReturn:
+        """End the connection without an answer."""
+        # closing without lingering sends RST instead of FIN
+        linger = struct.pack("ii", 1, 0)
+        self.client.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        raise CutShort
+
+    def _way(self, source: Source, sink: socket.socket | None, meter: Meter) -> Way:
+        """Join a sender to a receiver, over the link that is imposed."""
+        stream = self.terms.link.open_stream()
+        return Way(source, sink, self.pipe, stream, meter)
+
+    def _ask(self) -> Head:
+        """Pass the request on and return the head of its response."""
+        to_server = self._way(self.client, self.upstream.open().sock, Meter())
+        return self.upstream.ask(self.request, to_server)
 
     def _slow_down(self) -> bool:
         """Drop the body of the request and answer 503 when an answer is due."""
         if self.request.expects_continue:
             send(self.client.sock, _CONTINUE)
-        nowhere = Way(
-            self.client,
-            None,
-            Pipe(is_spliced=False),
-            self.terms.link.open_stream(),
-            Meter(),
+        nowhere = replace(
+            self._way(self.client, None, Meter()), pipe=Pipe(is_spliced=False)
         )
         nowhere.move_body(self.request)
         self._sleep_until_due(time.perf_counter())
         is_kept = self.request.keeps_alive(self.request.first[2])
-        return refuse(
-            self.client,
-            self.meter,
-            503,
-            "Please reduce your request rate.",
-            is_kept=is_kept,
-        )
+        return refuse(self.client, self.meter, 503, SLOW_DOWN, is_kept=is_kept)
 
     def _sleep_until_due(self, passed_s: float) -> None:
         """Sleep until the first byte is due, counted from the end of the request."""
@@ -171,13 +166,7 @@ class Exchange:
 
     def _pass_body(self, response: Head) -> bool:
         """Pass the body of a response back; tell whether it had an end of its own."""
-        way = Way(
-            self.upstream.open_source,
-            self.client.sock,
-            self.pipe,
-            self.terms.link.open_stream(),
-            self.meter,
-        )
+        way = self._way(self.upstream.open_source, self.client.sock, self.meter)
         if response.is_chunked:
             way.move_chunked(lambda nbytes: self._move(way, nbytes, is_last=False))
         elif response.length is not None:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from random import Random
 
 from helpers.storage.network.pacing import Link, normal_variates
+from helpers.storage.network.pipes import HAS_SPLICE
 from helpers.storage.network.profiles import Fault, Profile
-from helpers.storage.network.streams import HAS_SPLICE
 from helpers.storage.network.trace import Trace
 
 

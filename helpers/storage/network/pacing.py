@@ -136,7 +136,7 @@ class Bucket:
         Examples
         --------
         >>> bucket = Bucket(10)
-        >>> [bucket.take(now_s) for now_s in (5.0, 5.0, 5.1)]
+        >>> [bucket.take(now_s) for now_s in (5.0, 5.0, 5.2)]
         [True, False, True]
         """
         self._tokens = min(

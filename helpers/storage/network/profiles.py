@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import MISSING, asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from functools import cache
-from math import exp, isfinite, log
+from math import exp, log
 from pathlib import Path
-from types import UnionType
 from typing import Any, Literal
 
 from helpers.errors import UserError
+from helpers.storage.network.checks import (
+    check_kind,
+    check_known,
+    check_mapping,
+    check_number,
+    check_positive,
+)
 
 MB = 1_000_000
 """Bytes in a decimal megabyte."""
@@ -20,64 +26,6 @@ FAULTS: tuple[Fault, ...] = ("error_503", "reset", "truncate", "stall", "corrupt
 
 # The 95th percentile of a standard normal variate.
 _Z95 = 1.6448536269514722
-
-
-def _check_number(
-    name: str, value: object, *, low: float, high: float, is_open: bool
-) -> None:
-    """Refuse a figure that is not a number in its interval, open or closed below."""
-    is_number = (
-        isinstance(value, int | float)
-        and not isinstance(value, bool)
-        and isfinite(value)
-    )
-    if is_number and low <= value <= high and not (is_open and value == low):  # type: ignore[operator]
-        return
-    interval = f"{'above' if is_open else 'at least'} {low:g}" + (
-        "" if high == float("inf") else f", at most {high:g}"
-    )
-    raise UserError(f"{name} is {value!r}; allowed is a number {interval}")
-
-
-def _check_positive(name: str, value: object) -> None:
-    """Refuse what is not a finite number above zero."""
-    _check_number(name, value, low=0, high=float("inf"), is_open=True)
-
-
-def _check_kind(name: str, value: object, kind: type | UnionType) -> None:
-    """Refuse a value of another type."""
-    if not isinstance(value, kind):
-        raise UserError(f"{name} is {value!r}; allowed is {kind}")
-
-
-def _check_known(where: str, given: object, kind: type) -> None:
-    """Refuse what is no mapping of names of fields of `kind`."""
-    if not isinstance(given, Mapping):
-        raise UserError(f"{where} is {given!r}; allowed is a mapping")
-    allowed = [one.name for one in fields(kind)]
-    if unknown := [name for name in given if name not in allowed]:
-        raise UserError(
-            f"{where} has the unknown field {unknown[0]!r}; "
-            f"allowed are {', '.join(allowed)}"
-        )
-
-
-def _check_complete(where: str, given: Mapping[str, Any], kind: type) -> None:
-    """Refuse a mapping without a field that `kind` needs."""
-    needed = [
-        one.name
-        for one in fields(kind)
-        if one.default is MISSING and one.default_factory is MISSING
-    ]
-    if missing := [name for name in needed if name not in given]:
-        raise UserError(f"{where} lacks {missing[0]!r}; needed are {', '.join(needed)}")
-
-
-def _check_mapping(where: str, given: object, kind: type) -> None:
-    """Refuse what `kind` cannot be built from."""
-    _check_known(where, given, kind)
-    if isinstance(given, Mapping):
-        _check_complete(where, given, kind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +50,8 @@ class FirstByte:
 
     def __post_init__(self) -> None:
         """Refuse delays that are no distribution."""
-        _check_positive("first_byte_s.median_s", self.median_s)
-        _check_number(
+        check_positive("first_byte_s.median_s", self.median_s)
+        check_number(
             "first_byte_s.p95_s",
             self.p95_s,
             low=self.median_s,
@@ -146,14 +94,14 @@ class Faults:
     def __post_init__(self) -> None:
         """Refuse what is no set of exclusive probabilities."""
         for name in FAULTS:
-            _check_number(
+            check_number(
                 f"faults.{name}", getattr(self, name), low=0, high=1, is_open=False
             )
-        _check_number(
+        check_number(
             "faults.stall_s", self.stall_s, low=0, high=float("inf"), is_open=False
         )
         total = sum(getattr(self, name) for name in FAULTS)
-        _check_number(
+        check_number(
             "the sum of the probabilities in faults",
             total,
             low=0,
@@ -221,22 +169,22 @@ class Profile:
             raise UserError(
                 f"name is {self.name!r}; allowed is a text that is not empty"
             )
-        _check_kind("first_byte_s", self.first_byte_s, FirstByte | None)
-        _check_kind("faults", self.faults, Faults)
+        check_kind("first_byte_s", self.first_byte_s, FirstByte | None)
+        check_kind("faults", self.faults, Faults)
         for name in ("stream_mb_per_s", "aggregate_mb_per_s", "requests_per_s"):
             if getattr(self, name) is not None:
-                _check_positive(name, getattr(self, name))
-        _check_number("scale", self.scale, low=1, high=float("inf"), is_open=False)
-        _check_known("sources", self.sources, Profile)
+                check_positive(name, getattr(self, name))
+        check_number("scale", self.scale, low=1, high=float("inf"), is_open=False)
+        check_known("sources", self.sources, Profile)
 
     @classmethod
     def from_mapping(cls, given: Mapping[str, Any]) -> Profile:
         """Build a profile from plain values, as they come from YAML or JSON."""
-        _check_mapping(f"profile {given.get('name')!r}", given, cls)
+        check_mapping(f"profile {given.get('name')!r}", given, cls)
         values = dict(given)
         for name, kind in (("first_byte_s", FirstByte), ("faults", Faults)):
             if isinstance(values.get(name), Mapping):
-                _check_mapping(name, values[name], kind)
+                check_mapping(name, values[name], kind)
                 values[name] = kind(**values[name])
         return cls(**values)
 

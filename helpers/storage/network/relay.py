@@ -83,29 +83,20 @@ class Relay:
 
 def _address(upstream_url: str) -> tuple[str, int]:
     """Split the address of a server into host and port; refuse what the relay cannot stand before."""
+    refusal = f"upstream_url is {upstream_url!r}; allowed is http://HOST[:PORT]"
     parts = urlsplit(upstream_url)
     if parts.scheme == "https":
         raise UserError(
-            f"upstream_url is {upstream_url!r}; allowed is http://HOST[:PORT]: a client signs the host name it "
-            "connects to, so requests signed for the relay would be refused behind TLS; use this location without the relay"
+            f"{refusal}: a client signs the host name it connects to, so what is "
+            "signed for the relay would be refused; use this location without it"
         )
-    is_plain = (
-        parts.scheme == "http"
-        and parts.hostname
-        and parts.path in ("", "/")
-        and "@" not in parts.netloc
-        and not parts.query
-    )
-    if not is_plain:
-        raise UserError(
-            f"upstream_url is {upstream_url!r}; allowed is http://HOST[:PORT]"
-        )
+    is_bare = not (parts.path.strip("/") or parts.query or "@" in parts.netloc)
+    if parts.scheme != "http" or not parts.hostname or not is_bare:
+        raise UserError(refusal)
     try:
-        return str(parts.hostname), parts.port or 80
+        return parts.hostname, parts.port or 80
     except ValueError as error:
-        raise UserError(
-            f"upstream_url is {upstream_url!r}; allowed is http://HOST[:PORT] with a port to 65535"
-        ) from error
+        raise UserError(f"{refusal} with a port to 65535") from error
 
 
 def _start(address: tuple[str, int], seed: int) -> subprocess.Popen[str]:

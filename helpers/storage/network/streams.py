@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import socket
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from helpers.storage.network.heads import MAX_HEAD_NBYTES, BadHead, Head
-from helpers.storage.network.pacing import FREE_QUANTUM_NBYTES, Stream
+from helpers.storage.network.pacing import Stream
+from helpers.storage.network.pipes import Gone, Meter, Pipe, send
 
 # Bytes read with a head: a body's beginning comes along and is copied, so no
 # more than a small object's worth.
@@ -17,42 +16,6 @@ READ_NBYTES = 1 << 14
 
 # Lines of chunked framing: a length, an extension, a trailer.
 MAX_LINE_NBYTES = 1 << 12
-
-HAS_SPLICE = hasattr(os, "splice")
-
-
-class Gone(ConnectionError):
-    """One side closed its connection, or broke the framing, before the end.
-
-    Parameters
-    ----------
-    sock : socket.socket
-        The side that is gone.
-    reason : str
-        What happened, for the answer to the other side.
-    """
-
-    def __init__(self, sock: socket.socket, reason: object) -> None:
-        super().__init__(str(reason))
-        self.sock = sock
-
-
-def send(sink: socket.socket, data: bytes | memoryview) -> None:
-    """Send all of `data`; raise `Gone` if the receiver is."""
-    try:
-        sink.sendall(data)
-    except OSError as error:
-        raise Gone(sink, error) from error
-
-
-class Meter:
-    """Count what passes; this one does not care."""
-
-    def ending(self) -> None:
-        """Learn that the next send may be the last."""
-
-    def count(self, nbytes: int) -> None:
-        """Learn that `nbytes` of a body were handed on."""
 
 
 class Source:
@@ -119,78 +82,6 @@ class Source:
     def has_kept(self) -> bool:
         """Whether bytes were read too far."""
         return bool(self._kept)
-
-
-class Pipe:
-    """Carry bytes between two sockets: through the kernel, or by copying.
-
-    `os.splice` moves pages from one socket to a pipe and on to the other, so a
-    body never enters Python. Where the system has none (macOS), bytes are copied.
-    """
-
-    def __init__(self, *, is_spliced: bool = HAS_SPLICE) -> None:
-        self._ends: tuple[int, int] | None = None
-        self._is_spliced = is_spliced
-        self._buffer = memoryview(b"")
-
-    def close(self) -> None:
-        """Close the pipe; bytes that are still in it are lost."""
-        if self._ends is not None:
-            for end in self._ends:
-                os.close(end)
-            self._ends = None
-
-    def _open(self) -> tuple[int, int]:
-        """Open the pipe on first use, wide enough for the largest quantum."""
-        if self._ends is None:
-            self._ends = os.pipe()
-            _widen(self._ends[1])
-        return self._ends
-
-    def take(self, source: socket.socket, limit_nbytes: int) -> int:
-        """Take what has arrived, at most `limit_nbytes`; 0 means that the sender closed."""
-        try:
-            if sys.platform == "linux" and self._is_spliced:
-                return os.splice(source.fileno(), self._open()[1], limit_nbytes)
-            if not self._buffer:
-                self._buffer = memoryview(bytearray(FREE_QUANTUM_NBYTES))
-            return source.recv_into(
-                self._buffer, min(limit_nbytes, FREE_QUANTUM_NBYTES)
-            )
-        except OSError as error:
-            raise Gone(source, error) from error
-
-    def give(self, sink: socket.socket | None, nbytes: int, meter: Meter) -> None:
-        """Hand the `nbytes` taken last to the receiver; a copied body without one is dropped."""
-        given = 0
-        while given < nbytes:
-            got = self._give_some(sink, given, nbytes)
-            meter.count(got)
-            given += got
-
-    def _give_some(self, sink: socket.socket | None, given: int, nbytes: int) -> int:
-        """Hand on what the receiver has room for; return its bytes."""
-        if sink is None:
-            return nbytes - given
-        try:
-            if sys.platform == "linux" and self._is_spliced:
-                return os.splice(self._open()[0], sink.fileno(), nbytes - given)
-            return sink.send(self._buffer[given:nbytes])
-        except OSError as error:
-            raise Gone(sink, error) from error
-
-
-def _widen(pipe: int) -> None:
-    """Let a pipe hold a whole quantum, where the system allows it."""
-    if sys.platform != "linux":
-        return
-    import fcntl
-
-    try:
-        fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, FREE_QUANTUM_NBYTES)
-    except PermissionError:
-        # over the user's share of pipe pages (64 MiB): it stays at 64 KiB, which only costs wake-ups
-        return
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,8 @@ import socket
 import time
 
 from helpers.storage.network.heads import BadHead, Head, parse_response
-from helpers.storage.network.streams import Gone, Source, Way, send
+from helpers.storage.network.pipes import Gone, send
+from helpers.storage.network.streams import Source, Way
 
 # A server on loopback or in the same site accepts in well under this.
 CONNECT_TIMEOUT_S = 10.0
@@ -95,28 +96,28 @@ class Upstream:
         """
         source = self.open()
         try:
-            send(source.sock, request.raw)
-            if request.expects_continue and not self._is_body_coming(
-                body.source, source
-            ):
-                response = self._read_response(source, body.source)
-                if response is not None:
-                    self.is_spent = (
-                        True  # whether the client still sends its body is open
-                    )
-                    self.passed_s = time.perf_counter()
-                    return response
-            self._pass_body(request, body)
-            self.passed_s = time.perf_counter()
-            while (response := self._read_response(source, body.source)) is None:
-                pass
-            return response
+            return self._converse(request, body, source)
         except BadHead as error:
             raise UpstreamError(str(error)) from error
         except Gone as error:
             if error.sock is source.sock:
                 raise UpstreamError(str(error)) from error
             raise
+
+    def _converse(self, request: Head, body: Way, source: Source) -> Head:
+        """Send a request with its body, pass interim responses, return the final one."""
+        send(source.sock, request.raw)
+        response = None
+        if request.expects_continue and not self._is_body_coming(body.source, source):
+            response = self._read_response(source, body.source)
+        if response is None:
+            self._pass_body(request, body)
+        else:
+            self.is_spent = True  # whether the client still sends its body is open
+        self.passed_s = time.perf_counter()
+        while response is None:
+            response = self._read_response(source, body.source)
+        return response
 
     def _pass_body(self, request: Head, body: Way) -> None:
         """Pass the body of a request on, as far as the server wants it."""
