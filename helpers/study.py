@@ -15,6 +15,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib_inline.backend_inline import set_matplotlib_formats
 
 from helpers.measurement import calibration, figures, provenance, statistics
 from helpers.measurement.measure import Contender
@@ -129,16 +130,19 @@ def read_clients(
 ) -> dict[str, requests.Client]:
     """Learn from a calibration how each contender reads, the ceiling included."""
     rows = calibrated[calibrated["phase"] == "calibration"]
-    rows = pd.concat([rows, pd.json_normalize(rows["trace"].map(_parse)).set_index(rows.index)], axis=1)
-    return {
-        str(name): calibrations.read_client(
+    threads = int((rows["concurrency"] / rows["n_workers"]).iloc[0])
+
+    def read_one(name: str, part: pd.DataFrame) -> requests.Client:
+        reader = readers.get(name)
+        return calibrations.read_client(
             part.to_dict("records"),  # type: ignore[arg-type]
             n_chunks=n_chunks,
             n_cores=n_cores(),
-            is_overlapped=name not in readers or readers[str(name)].is_batched,
+            connections_per_worker=1 if reader and reader.is_serial else threads,
+            is_overlapped=reader is None or reader.is_batched,
         )
-        for name, part in rows.groupby("contender", sort=False)
-    }
+
+    return {str(name): read_one(str(name), part) for name, part in rows.groupby("contender", sort=False)}
 
 
 def n_cores() -> int:
@@ -237,7 +241,7 @@ def tabulate(rows: pd.DataFrame, *, n_workers: int) -> pd.DataFrame:
 def tabulate_requests(rows: pd.DataFrame, *, n_chunks: int, n_workers: int) -> pd.DataFrame:
     """Tabulate what the trace says of each contender at one number of workers."""
     part = _at(rows, n_workers)
-    trace = pd.json_normalize(part["trace"].map(_parse)).set_index(part.index)
+    trace = trace_of(part)
     if "mean_in_flight" not in trace:
         return pd.DataFrame(columns=["not traced"])
     table = pd.DataFrame({
@@ -263,6 +267,11 @@ def _at(rows: pd.DataFrame, n_workers: int) -> pd.DataFrame:
     return rows[(rows["phase"] == "measured") & (rows["n_workers"] == n_workers)]
 
 
+def trace_of(rows: pd.DataFrame) -> pd.DataFrame:
+    """Spread the numbers of the trace into columns."""
+    return pd.json_normalize(list(rows["trace"].map(_parse))).set_index(rows.index)
+
+
 def _parse(text: str) -> dict[str, Any]:
     return dict(pd.io.json.ujson_loads(text))
 
@@ -272,7 +281,8 @@ def read_published(name: str) -> pd.DataFrame:
     return pd.read_csv(ROOT / "results" / "published" / f"{name}.csv")
 
 
-def new_figure(*arguments: Any, **options: Any) -> Any:
-    """Make a figure in the style of the book."""
+def set_style() -> None:
+    """Set the look of figures and tables: one for the book."""
     plt.style.use(figures.STYLE)
-    return plt.subplots(*arguments, **options)
+    set_matplotlib_formats("svg")
+    pd.set_option("display.max_colwidth", None)

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import socket
+import sys
+import urllib.request
 from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
+from helpers.storage.processes import Child, start_child
 from helpers.storage.server import Server, open_server
 
 
@@ -14,3 +20,55 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """Serve an empty folder over S3 for all tests: choose bucket names of your own."""
     with open_server(tmp_path_factory.mktemp("store") / "of tests") as running:
         yield running
+
+
+class Gateway(NamedTuple):
+    """A Dask Gateway that runs for the tests."""
+
+    url: str
+    child: Child
+
+
+_GATEWAY_CONFIG = """
+from dask_gateway_server.options import Integer, Options
+
+c.DaskGateway.backend_class = "dask_gateway_server.backends.local.UnsafeLocalBackend"
+c.DaskGateway.authenticator_class = "dask_gateway_server.auth.SimpleAuthenticator"
+c.DaskGateway.address = "127.0.0.1:0"
+c.Proxy.address = "127.0.0.1:{port}"
+c.UnsafeLocalBackend.clusters_directory = {folder!r}
+c.ClusterConfig.scheduler_cmd = [{dask!r}, "scheduler"]
+c.ClusterConfig.worker_cmd = [{dask!r}, "worker"]
+c.ClusterConfig.cluster_max_workers = 2
+c.Backend.cluster_options = Options(Integer("worker_cores", 1, min=1, max=4))
+"""
+
+
+@pytest.fixture(scope="session")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    """Run a real Dask Gateway whose backend is this machine: at most 2 workers of 1 to 4 cores.
+
+    Its server, proxy, schedulers and workers are children of the tests.
+    """
+    folder = tmp_path_factory.mktemp("gateway")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    programs = Path(sys.executable).parent
+    config = folder / "config.py"
+    config.write_text(
+        _GATEWAY_CONFIG.format(port=port, folder=str(folder), dask=str(programs / "dask"))
+    )
+    url = f"http://127.0.0.1:{port}"
+    argv = [programs / "dask-gateway-server", "-f", config]
+    with start_child(argv, log=folder / "log") as child:
+        child.wait_until(lambda: _answers(f"{url}/api/health"), timeout_s=60)
+        yield Gateway(url, child)
+
+
+def _answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=5) as response:
+            return bool(response.status == 200)
+    except OSError:
+        return False

@@ -1,89 +1,26 @@
 """Time of a set of requests: latency, stream, aggregate, rate, decoding, tasks.
 
-A read is simulated as a fluid: each connection waits for the first byte,
-receives at the rate of its stream or its share of the link, and hands the
-chunk to the processors, which decode it at the rate of their share. Nothing
-is tuned to the points that it predicts: how a contender reads is fitted on a
-network that imposes nothing.
+A read is simulated as a fluid. Nothing is tuned to the points that it
+predicts: how a contender reads is fitted on a network that imposes nothing.
 """
 
 from __future__ import annotations
 
-import heapq
 import math
-import random
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from scipy.optimize import brentq
 
+from helpers.errors import UserError
+from helpers.models.fluid import Client, Network, check_count, simulate
+
+__all__ = ["LIMITS", "Client", "Network", "Prediction", "fit_client", "predict", "simulate"]
+
 LIMITS = ("latency", "stream", "aggregate", "request rate", "processors", "tasks")
-
-
-@dataclass(frozen=True, slots=True)
-class Network:
-    """What a network imposes; infinite where it imposes nothing.
-
-    Parameters
-    ----------
-    first_byte_median_s, first_byte_p95_s : float
-        Median and 95th percentile of the log-normal time to first byte, in s.
-    stream_nbytes_per_s, aggregate_nbytes_per_s : float
-        Ceilings for one connection and for all together, in bytes per second.
-    requests_per_s : float
-        Ceiling on requests per second.
-    """
-
-    first_byte_median_s: float = 0.0
-    first_byte_p95_s: float = 0.0
-    stream_nbytes_per_s: float = math.inf
-    aggregate_nbytes_per_s: float = math.inf
-    requests_per_s: float = math.inf
-
-    def draw_first_byte_s(self, rng: random.Random) -> float:
-        """Draw one time to first byte, in seconds."""
-        if self.first_byte_median_s == 0:
-            return 0.0
-        sigma = math.log(self.first_byte_p95_s / self.first_byte_median_s) / 1.6448536269514722
-        return self.first_byte_median_s * math.exp(rng.gauss(0, sigma))
-
-
-@dataclass(frozen=True, slots=True)
-class Client:
-    """How a contender reads.
-
-    Parameters
-    ----------
-    chunk_nbytes : float
-        Bytes over the wire for each chunk.
-    requests_per_chunk : float
-        Requests for each chunk, one after the other; may be a fraction.
-    connections_per_worker : int
-        Requests that one worker keeps in flight, at least 1.
-    cpu_s_per_chunk : float
-        Processor seconds for each chunk, of client and server together.
-    wait_s_per_chunk : float
-        Seconds for each chunk in which its connection does nothing.
-    task_s : float
-        Seconds between two tasks that leave the scheduler.
-    chunks_per_task : int
-        Chunks that one task reads.
-    start_s : float
-        Seconds from the call to the first request, and from the last to the return.
-    is_overlapped : bool
-        Whether a connection goes on while the chunk it brought is decoded.
-    """
-
-    chunk_nbytes: float
-    requests_per_chunk: float = 1.0
-    connections_per_worker: int = 1
-    cpu_s_per_chunk: float = 0.0
-    wait_s_per_chunk: float = 0.0
-    task_s: float = 0.0
-    chunks_per_task: int = 1
-    start_s: float = 0.0
-    is_overlapped: bool = False
+"""What can bind a read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +40,13 @@ class Prediction:
 
 
 def predict(
-    network: Network, client: Client, *, n_chunks: int, n_workers: int, n_cores: float, n_draws: int = 9
+    network: Network,
+    client: Client,
+    *,
+    n_chunks: int,
+    n_workers: int,
+    n_cores: float,
+    n_draws: int = 9,
 ) -> Prediction:
     """Predict the time of a read and name what binds it.
 
@@ -123,6 +66,11 @@ def predict(
     Prediction
         Median time, and the limit whose removal shortens it most.
 
+    Raises
+    ------
+    UserError
+        If a count is below 1, or there are no processors.
+
     Examples
     --------
     One connection, ten chunks of 1 MB, 10 ms and 100 MB/s: ten times 20 ms.
@@ -132,6 +80,7 @@ def predict(
     >>> round(prediction.seconds, 6), prediction.limit
     (0.2, 'latency')
     """
+    check_count("n_draws", n_draws)
 
     def median_s(network: Network, client: Client) -> float:
         return statistics.median(
@@ -149,123 +98,6 @@ def predict(
     }
     times_s = {limit: median_s(*without) for limit, without in free.items()}
     return Prediction(median_s(network, client), min(LIMITS, key=times_s.__getitem__))
-
-
-def simulate(
-    network: Network, client: Client, n_chunks: int, *, n_workers: int, n_cores: float, seed: int
-) -> float:
-    """Simulate one read.
-
-    Parameters
-    ----------
-    network, client : Network, Client
-        What is imposed, and how the contender reads.
-    n_chunks, n_workers : int
-        Chunks to read and workers that read them.
-    n_cores : float
-        Processors that decoding shares.
-    seed : int
-        Seed of the times to first byte.
-
-    Returns
-    -------
-    float
-        Seconds from the call to its return.
-    """
-    read = _Read(network, client, n_cores, random.Random(seed))
-    n_connections = min(n_workers * client.connections_per_worker, n_chunks)
-    return client.start_s + read.run(n_chunks, n_connections)
-
-
-class _Shared:
-    """Jobs that share a capacity equally: each has what it still needs.
-
-    All jobs progress at one rate, so one running total and a heap of the
-    totals at which jobs end are enough: an event costs the logarithm of their
-    number.
-    """
-
-    def __init__(self, each: float, together: float) -> None:
-        self.each, self.together = each, together
-        self.total, self.ends = 0.0, list[float]()
-
-    def rate(self) -> float:
-        return min(self.each, self.together / len(self.ends)) if self.ends else 0.0
-
-    def add(self, amount: float) -> None:
-        heapq.heappush(self.ends, self.total + amount)
-
-    def next_s(self) -> float:
-        if not self.ends:
-            return math.inf
-        rest = self.ends[0] - self.total
-        return 0.0 if rest <= 0 or math.isinf(self.rate()) else rest / self.rate()
-
-    def advance(self, seconds: float) -> None:
-        if not self.ends:
-            return
-        rate = self.rate()
-        self.total = self.ends[0] if math.isinf(rate) else self.total + seconds * rate
-
-    def take_finished(self) -> int:
-        n_before = len(self.ends)
-        while self.ends and self.ends[0] - self.total <= 1e-9 * max(1.0, self.total):
-            heapq.heappop(self.ends)
-        return n_before - len(self.ends)
-
-
-class _Read:
-    """One simulated read: connections wait, receive and decode until no chunk is left."""
-
-    def __init__(self, network: Network, client: Client, n_cores: float, rng: random.Random) -> None:
-        self.network, self.client, self.rng = network, client, rng
-        self.link = _Shared(network.stream_nbytes_per_s, network.aggregate_nbytes_per_s)
-        self.processors = _Shared(1.0, n_cores)
-        self.waiting: list[float] = []
-        self.now, self.n_started, self.next_request_s = 0.0, 0, 0.0
-
-    def run(self, n_chunks: int, n_connections: int) -> float:
-        self.n_chunks = n_chunks
-        for _ in range(n_connections):
-            self.start_chunk()
-        while self.waiting or self.link.ends or self.processors.ends:
-            self.step()
-        return self.now
-
-    def start_chunk(self) -> None:
-        """Let a free connection ask for the next chunk."""
-        if self.n_started == self.n_chunks:
-            return
-        ready_s = max(self.now, (self.n_started // self.client.chunks_per_task + 1) * self.client.task_s)
-        asked_s = max(ready_s, self.next_request_s)
-        self.next_request_s = asked_s + self.client.requests_per_chunk / self.network.requests_per_s
-        self.n_started += 1
-        heapq.heappush(self.waiting, asked_s + self.draw_wait_s())
-
-    def draw_wait_s(self) -> float:
-        whole, part = divmod(self.client.requests_per_chunk, 1)
-        draws = [self.network.draw_first_byte_s(self.rng) for _ in range(int(whole))]
-        if part:
-            draws.append(part * self.network.draw_first_byte_s(self.rng))
-        return sum(draws) + self.client.wait_s_per_chunk
-
-    def step(self) -> None:
-        """Go to the next event and let what ends there go on."""
-        until_first_byte = self.waiting[0] - self.now if self.waiting else math.inf
-        seconds = min(until_first_byte, self.link.next_s(), self.processors.next_s())
-        for shared in (self.link, self.processors):
-            shared.advance(seconds)
-        self.now += seconds
-        while self.waiting and self.waiting[0] <= self.now + 1e-12:
-            heapq.heappop(self.waiting)
-            self.link.add(self.client.chunk_nbytes)
-        for _ in range(self.link.take_finished()):
-            self.processors.add(self.client.cpu_s_per_chunk)
-            if self.client.is_overlapped:
-                self.start_chunk()
-        for _ in range(self.processors.take_finished()):
-            if not self.client.is_overlapped:
-                self.start_chunk()
 
 
 def fit_client(
@@ -292,20 +124,41 @@ def fit_client(
     -------
     Client
         With both times fitted, neither below 0.
+
+    Raises
+    ------
+    UserError
+        If nothing was measured, or in no time.
     """
+    if not measured_s or not all(seconds > 0 for _, seconds in measured_s):
+        raise UserError(f"measured_s: {list(measured_s)}; allowed: one or more times above 0")
     (few, few_s), (many, many_s) = min(measured_s), max(measured_s)
-    free = Network()
 
     def excess_s(client: Client, n_workers: int, target_s: float) -> float:
-        return simulate(free, client, n_chunks, n_workers=n_workers, n_cores=n_cores, seed=0) - target_s
+        took_s = simulate(Network(), client, n_chunks, n_workers=n_workers, n_cores=n_cores, seed=0)
+        return took_s - target_s
 
-    def root(name: str, n_workers: int, target_s: float) -> float:
-        if excess_s(replace(client, **{name: 0.0}), n_workers, target_s) >= 0:
-            return 0.0
-        high = target_s * n_workers * client.connections_per_worker + target_s
-        solve = lambda value: excess_s(replace(client, **{name: value}), n_workers, target_s)  # noqa: E731
-        return float(brentq(solve, 0.0, high, rtol=1e-6))
+    def fit(client: Client, name: _Fitted, n_workers: int, target_s: float) -> Client:
+        if excess_s(_with(client, name, 0.0), n_workers, target_s) >= 0:
+            return _with(client, name, 0.0)
+        high = target_s * (n_workers * client.connections_per_worker + 1)
+        fitted = brentq(
+            lambda value: excess_s(_with(client, name, value), n_workers, target_s),
+            0.0,
+            high,
+            rtol=1e-6,
+        )
+        return _with(client, name, float(fitted))
 
     client = replace(client, cpu_s_per_chunk=0.0, wait_s_per_chunk=0.0)
-    client = replace(client, cpu_s_per_chunk=root("cpu_s_per_chunk", many, many_s))
-    return replace(client, wait_s_per_chunk=root("wait_s_per_chunk", few, few_s))
+    client = fit(client, "cpu", many, many_s)
+    return fit(client, "wait", few, few_s)
+
+
+_Fitted = Literal["cpu", "wait"]
+
+
+def _with(client: Client, name: _Fitted, value: float) -> Client:
+    if name == "cpu":
+        return replace(client, cpu_s_per_chunk=value)
+    return replace(client, wait_s_per_chunk=value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -11,18 +12,38 @@ from urllib.request import url2pathname
 
 import intake
 import numpy as np
+import xarray as xr
+from intake.readers import datatypes
 
 from helpers.errors import UserError
 from helpers.paths import CATALOG
+from helpers.storage import formats
 from helpers.storage.data import SampleArray
 from helpers.storage.formats import Codec, Layout
 from helpers.storage.locations import Location, parse_location
-from helpers.storage.stores import Progress, StoredArray, checksum, check_chunk_shape, prepare_array
-from helpers.storage import formats
+from helpers.storage.stores import (
+    Progress,
+    StoredArray,
+    check_chunk_shape,
+    checksum,
+    prepare_array,
+)
 
 
 def open_entry(name: str, path: Path = CATALOG) -> Any:
     """Open an entry of the catalogue as an Intake reader.
+
+    Parameters
+    ----------
+    name : str
+        Name of the entry.
+    path : Path
+        The catalogue.
+
+    Returns
+    -------
+    intake.readers.BaseReader
+        ``read()`` opens the dataset.
 
     Raises
     ------
@@ -69,6 +90,11 @@ def find_array(
     progress : callable
         Told in one line what takes time.
 
+    Returns
+    -------
+    StoredArray
+        Where it lies, and the checksums that a read must give.
+
     Raises
     ------
     UserError
@@ -101,24 +127,57 @@ def _describe_existing(
         raise UserError(
             f"contenders: dataset {dataset!r} has only Zarr; allowed: {', '.join(_zarr_readers())}"
         )
-    variable = entry.read()[entry.metadata["variable"]]
-    own_chunk_shape = tuple(chunks[0] for chunks in variable.chunks)
-    if chunk_shape != own_chunk_shape:
-        raise UserError(f"chunk_shape: {list(chunk_shape)}; allowed: {list(own_chunk_shape)}, that of {dataset!r}")
-    if len(shape) != variable.ndim or any(n > m for n, m in zip(shape, variable.shape, strict=True)):
-        raise UserError(f"array_shape: {list(shape)}; allowed: at most {list(variable.shape)}, that of {dataset!r}")
-    check_chunk_shape(shape, chunk_shape)
-    location = parse_location(entry.kwargs["args"][0].url)
+    location = _locate(dataset, entry)
+    # undecoded, as the readers of the book read it: a mask would put other numbers in
+    variable = entry.read(mask_and_scale=False, decode_times=False)[entry.metadata["variable"]]
+    _check_existing(dataset, variable, shape, chunk_shape)
     blocks = formats.iterate_blocks(shape, chunk_shape)
     sums = [checksum(variable[block].to_numpy()) for block in blocks]
     grid = tuple(-(-n // c) for n, c in zip(shape, chunk_shape, strict=True))
     return StoredArray(
-        location, variable.name, shape, chunk_shape, str(variable.encoding.get("compressors", "as stored")),
+        location,
+        str(variable.name),
+        shape,
+        chunk_shape,
+        str(variable.encoding.get("compressors", "as stored")),
         np.asarray(sums, np.uint64).reshape(grid),
         {"zarr": 4 * math.prod(shape)},
         tuple(str(name) for name in variable.dims),
         is_made=False,
     )
+
+
+def _locate(dataset: str, entry: Any) -> Location:
+    """Find where an entry's Zarr group lies, by its URL, its options and the environment."""
+    data = entry.kwargs["args"][0]
+    if not isinstance(data, datatypes.Zarr):
+        raise UserError(
+            f"dataset: {dataset!r} is no Zarr group; allowed: one that is, or is made from another"
+        )
+    location, options = parse_location(data.url), data.storage_options or {}
+    if location.scheme == "s3" and options.get("anon"):
+        location = replace(location, access_key=None, secret_key=None, session_token=None)
+    return location.through(options.get("endpoint_url", location.endpoint_url))
+
+
+def _check_existing(
+    dataset: str, variable: xr.DataArray, shape: tuple[int, ...], chunk_shape: tuple[int, ...]
+) -> None:
+    """Refuse to read an array of others as what it is not."""
+    own_shape = tuple(variable.shape)
+    own_chunk_shape = tuple(extents[0] for extents in variable.chunks or ())
+    if variable.dtype != np.float32:
+        raise UserError(f"dataset: {dataset!r} holds {variable.dtype}; allowed: float32")
+    if len(shape) != len(own_shape) or any(n > m for n, m in zip(shape, own_shape, strict=True)):
+        raise UserError(
+            f"array_shape: {list(shape)}; allowed: at most {list(own_shape)}, that of {dataset!r}"
+        )
+    if chunk_shape != own_chunk_shape:
+        raise UserError(
+            f"chunk_shape: {list(chunk_shape)}; allowed: {list(own_chunk_shape)},"
+            f" that of {dataset!r}"
+        )
+    check_chunk_shape(shape, chunk_shape)
 
 
 def _zarr_readers() -> list[str]:

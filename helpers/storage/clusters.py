@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import dask
 import distributed
 
 from helpers.errors import UserError
+from helpers.storage.gateways import scale_gateway_cluster, send_helpers, start_gateway_cluster
 
 KINDS = ("local", "gateway", "address")
 
 _DEADLINE_S = 120.0
+_ANSWER_S = 5.0  # a scheduler that has not answered by then is taken as not there
 
 
 @dataclass(slots=True)
@@ -34,14 +38,16 @@ class Cluster:
         Client of its scheduler.
     threads_per_worker : int
         Threads asked for each worker.
-    backend : object, optional
-        What can be scaled; None for a cluster that is not ours to scale.
+    ask : callable, optional
+        Asks for a number of workers; None for a cluster that is not ours to scale.
+    deadline_s : float
+        How long to wait for workers, in seconds.
     """
 
     kind: str
     client: distributed.Client
     threads_per_worker: int
-    backend: Any = None
+    ask: Callable[[int], None] | None = None
     deadline_s: float = field(default=_DEADLINE_S)
 
     def scale(self, n_workers: int) -> int:
@@ -55,20 +61,56 @@ class Cluster:
         Raises
         ------
         UserError
-            If there are not as many workers when the deadline has passed.
+            If there are not as many workers when the deadline has passed, or
+            they have not the threads that were asked for.
         """
-        if self.backend is not None:
-            self.backend.scale(max(n_workers, self._keep()))
+        if n_workers < 1:
+            raise UserError(f"n_workers: {n_workers}; allowed: at least 1")
+        if self.ask is not None:
+            self.ask(max(n_workers, self._keep()))
         self._wait(lambda: len(self._all_workers()) >= n_workers, n_workers)
         if self.kind != "gateway":
             addresses = list(self._all_workers())
             self.client.run(_set_paused, addresses[n_workers:])
         self._wait(lambda: len(self.workers()) == n_workers, n_workers)
+        self._check_threads()
         return self.n_threads()
+
+    def resume(self) -> None:
+        """Let every worker take tasks again."""
+        self.client.run(_set_paused, [])
 
     def workers(self) -> dict[str, Any]:
         """Describe the workers that take tasks, by address."""
         return {k: v for k, v in self._all_workers().items() if v["status"] == "running"}
+
+    def n_threads(self) -> int:
+        """Count the threads of the workers that are there."""
+        return sum(int(worker["nthreads"]) for worker in self.workers().values())
+
+    def describe(self) -> dict[str, str | int | None]:
+        """Describe what was got, for the record; no host and no address.
+
+        Returns
+        -------
+        dict
+            `cluster_kind`; `n_workers` and `n_threads` that take tasks;
+            `scheduler_dask` and `worker_dask` (versions, several joined by
+            spaces); `worker_memory_nbytes` (limit of the smallest worker, None
+            where there is none).
+        """
+        workers = self.workers()
+        versions: Any = self.client.get_versions()
+        limits = [int(worker["memory_limit"] or 0) for worker in workers.values()]
+        dasks = {_dask_version(found) for at, found in versions["workers"].items() if at in workers}
+        return {
+            "cluster_kind": self.kind,
+            "n_workers": len(workers),
+            "n_threads": self.n_threads(),
+            "scheduler_dask": _dask_version(versions["scheduler"]),
+            "worker_dask": " ".join(sorted(dasks)),
+            "worker_memory_nbytes": min((n for n in limits if n), default=None),
+        }
 
     def _all_workers(self) -> dict[str, Any]:
         return dict(self.client.scheduler_info(n_workers=-1)["workers"])
@@ -81,27 +123,49 @@ class Cluster:
         until = time.monotonic() + self.deadline_s
         while not is_done():
             if time.monotonic() > until:
+                found = len(self._all_workers())
                 raise UserError(
-                    f"n_workers: {n_workers}; the {self.kind} cluster has {len(self.workers())}"
-                    f" after {self.deadline_s:.0f} s; allowed: as many as it can start"
+                    f"n_workers: {n_workers}; the {self.kind} cluster has {found}"
+                    f" after {self.deadline_s:g} s; allowed: as many as it can start by then"
                 )
             time.sleep(0.02)
 
-    def n_threads(self) -> int:
-        """Count the threads of the workers that are there."""
-        return sum(int(worker["nthreads"]) for worker in self.workers().values())
+    def _check_threads(self) -> None:
+        """Refuse workers of another width: contenders and ceiling would not be given the same."""
+        found = sorted({int(worker["nthreads"]) for worker in self.workers().values()})
+        if found != [self.threads_per_worker]:
+            raise UserError(
+                f"threads_per_worker: {self.threads_per_worker};"
+                f" allowed: {' or '.join(map(str, found))}, as the workers of this"
+                f" {self.kind} cluster have"
+            )
 
 
 def _set_paused(addresses: list[str], dask_worker: distributed.Worker) -> None:
     is_paused = dask_worker.address in addresses
+    # The watch over a worker's memory would resume it at once, for it is far from its limit.
+    dask_worker.memory_manager.memory_pause_fraction = (
+        False if is_paused else dask.config.get("distributed.worker.memory.pause")
+    )
     dask_worker.status = distributed.Status.paused if is_paused else distributed.Status.running
+
+
+def _dask_version(found: dict[str, Any]) -> str:
+    return str(found["packages"]["dask"])
 
 
 @contextmanager
 def open_cluster(
-    kind: str, *, threads_per_worker: int, address: str | None = None, deadline_s: float = _DEADLINE_S
+    kind: str,
+    *,
+    threads_per_worker: int,
+    address: str | None = None,
+    deadline_s: float = _DEADLINE_S,
 ) -> Iterator[Cluster]:
-    """Open a Dask cluster without workers and close it afterwards.
+    """Open a Dask cluster and close it afterwards.
+
+    A local or Gateway cluster has no workers before it is scaled; one that
+    ran before goes on afterwards, with all its workers at work.
 
     Parameters
     ----------
@@ -112,61 +176,77 @@ def open_cluster(
     address : str, optional
         Of the Gateway (else Dask's own configuration says it) or the scheduler.
     deadline_s : float
-        How long to wait for workers, in seconds.
+        How long to wait for a scheduler and for workers, in seconds.
+
+    Yields
+    ------
+    Cluster
+        The cluster, to be scaled.
 
     Raises
     ------
     UserError
-        If the kind is unknown, or nothing answers at `address`.
+        If an argument is not allowed, or nothing answers at `address`.
     """
     openers = {"local": _open_local, "gateway": _open_gateway, "address": _open_running}
     if kind not in openers:
         raise UserError(f"cluster_kind: {kind!r}; allowed: {', '.join(KINDS)}")
-    with openers[kind](threads_per_worker, address) as cluster:
-        cluster.deadline_s = deadline_s
+    if threads_per_worker < 1:
+        raise UserError(f"threads_per_worker: {threads_per_worker}; allowed: at least 1")
+    with openers[kind](threads_per_worker, address, deadline_s) as cluster:
         yield cluster
 
 
 @contextmanager
-def _open_local(threads_per_worker: int, address: str | None) -> Iterator[Cluster]:
+def _open_local(n_threads: int, address: str | None, deadline_s: float) -> Iterator[Cluster]:
     with (
-        distributed.LocalCluster(
+        distributed.LocalCluster(  # type: ignore[no-untyped-call]
             n_workers=0,
-            threads_per_worker=threads_per_worker,
-            dashboard_address=None,
+            threads_per_worker=n_threads,
+            dashboard_address="127.0.0.1:0",  # None means port 8787 of every interface
+            scheduler_kwargs={"dashboard": False},
             memory_limit=0,  # a share of this machine's memory would pause workers that share it
         ) as backend,
-        distributed.Client(backend) as client,
+        distributed.Client(backend) as client,  # type: ignore[no-untyped-call]
     ):
-        yield Cluster("local", client, threads_per_worker, backend)
+        cluster = Cluster("local", client, n_threads, backend.scale, deadline_s)
+        try:
+            yield cluster
+        finally:
+            cluster.resume()  # paused workers have been seen not to end when asked
 
 
 @contextmanager
-def _open_gateway(threads_per_worker: int, address: str | None) -> Iterator[Cluster]:
-    import dask_gateway
-
-    try:
-        gateway = dask_gateway.Gateway(address)
-        options = gateway.cluster_options()
-    except Exception as error:
-        raise UserError(
-            f"cluster_kind: gateway: none answers at {address or 'the configured address'}"
-            f" ({type(error).__name__}: {error}); allowed: the address of a running Dask Gateway"
-        ) from error
-    if "worker_cores" in options:
-        options.worker_cores = threads_per_worker
-    with gateway, gateway.new_cluster(options, shutdown_on_close=True) as backend:
-        with backend.get_client() as client:
-            yield Cluster("gateway", client, threads_per_worker, backend)
+def _open_gateway(n_threads: int, address: str | None, deadline_s: float) -> Iterator[Cluster]:
+    with (
+        start_gateway_cluster(
+            address, threads_per_worker=n_threads, deadline_s=deadline_s
+        ) as backend,
+        backend.get_client() as client,
+    ):
+        send_helpers(client)
+        ask = functools.partial(scale_gateway_cluster, backend)
+        yield Cluster("gateway", client, n_threads, ask, deadline_s)
 
 
 @contextmanager
-def _open_running(threads_per_worker: int, address: str | None) -> Iterator[Cluster]:
+def _open_running(n_threads: int, address: str | None, deadline_s: float) -> Iterator[Cluster]:
+    with _connect(address) as client:
+        cluster = Cluster("address", client, n_threads, None, deadline_s)
+        try:
+            yield cluster
+        finally:
+            cluster.resume()
+
+
+def _connect(address: str | None) -> distributed.Client:
+    refused = UserError(
+        f"cluster_kind: address, cluster_address: {address or ''!r}; no scheduler answers;"
+        " allowed: that of a running one, such as tcp://HOST:8786"
+    )
+    if not address:  # without an address, Dask would start a cluster of its own
+        raise refused
     try:
-        client = distributed.Client(address, timeout=10)
+        return distributed.Client(address, timeout=_ANSWER_S)  # type: ignore[no-untyped-call]
     except (OSError, ValueError) as error:
-        raise UserError(
-            f"cluster_address: {address!r}: no scheduler answers; allowed: tcp://HOST:PORT of a running one"
-        ) from error
-    with client:
-        yield Cluster("address", client, threads_per_worker)
+        raise refused from error

@@ -90,10 +90,10 @@ class SampleArray:
         self, field: _Source, at: tuple[int, int], start: tuple[int, ...], stop: tuple[int, ...]
     ) -> Float32:
         values, ocean = field.level(at[0] * 12 / self.shape[0], at[1] / self.shape[1])
-        rows = _weights(self.shape[2], values.shape[0])[start[0] : stop[0]]
-        columns = _weights(self.shape[3], values.shape[1])[start[1] : stop[1]]
-        smooth = rows @ values @ columns.T
-        wet = rows @ ocean @ columns.T > 0.5
+        rows = _Line.to(self.shape[2], values.shape[0]).part(start[0], stop[0])
+        columns = _Line.to(self.shape[3], values.shape[1]).part(start[1], stop[1])
+        smooth = columns.interpolate(rows.interpolate(values).T).T
+        wet = columns.interpolate(rows.interpolate(ocean).T).T > 0.5
         rounded = np.round(smooth + self._noise(at, start, stop), _DECIMALS)
         return np.where(wet, rounded, FILL)
 
@@ -126,7 +126,9 @@ class _Source:
 
 @functools.lru_cache(maxsize=2)
 def _read_source(path: Path, variable: str) -> _Source:
-    with xr.open_dataset(path, mask_and_scale=False, decode_times=False) as dataset:
+    with xr.open_dataset(
+        path, engine="h5netcdf", mask_and_scale=False, decode_times=False
+    ) as dataset:
         raw = dataset[variable].to_numpy().astype(np.float32)
     land = raw == FILL
     filled = np.empty_like(raw)
@@ -138,16 +140,33 @@ def _read_source(path: Path, variable: str) -> _Source:
     return _Source(filled, (~land).astype(np.float32))
 
 
-@functools.lru_cache(maxsize=8)
-def _weights(n_target: int, n_source: int) -> Float32:
-    """Linear interpolation as a matrix: a row holds the weights of one target."""
-    position = np.clip((np.arange(n_target) + 0.5) * n_source / n_target - 0.5, 0, n_source - 1)
-    low = np.minimum(position.astype(int), n_source - 2)
-    matrix = np.zeros((n_target, n_source), np.float32)
-    rows = np.arange(n_target)
-    matrix[rows, low] = 1 - (position - low)
-    matrix[rows, low + 1] = position - low
-    return matrix
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """Linear interpolation along one dimension, the same to the last bit in any block.
+
+    Element by element: a matrix product would round as its shape, and the
+    processor's, decide.
+    """
+
+    low: NDArray[np.int64]  # source index below each target
+    weight: Float32  # of the source index above it
+
+    @staticmethod
+    def to(n_target: int, n_source: int) -> _Line:
+        """Stretch `n_source` elements over `n_target`, cell centres on cell centres."""
+        position = np.clip((np.arange(n_target) + 0.5) * n_source / n_target - 0.5, 0, n_source - 1)
+        low = np.clip(position.astype(np.int64), 0, max(n_source - 2, 0))
+        return _Line(low, (position - low).astype(np.float32))
+
+    def part(self, start: int, stop: int) -> _Line:
+        """Keep the targets from `start` to `stop`."""
+        return _Line(self.low[start:stop], self.weight[start:stop])
+
+    def interpolate(self, values: Float32) -> Float32:
+        """Interpolate along the first of two dimensions."""
+        weight = self.weight[:, None]
+        above = np.minimum(self.low + 1, len(values) - 1)
+        return values[self.low] * (1 - weight) + values[above] * weight
 
 
 @functools.lru_cache(maxsize=2)

@@ -32,6 +32,8 @@ class Location:
         Credentials, never shown; None for anonymous access.
     region : str
         Region that requests are signed for.
+    session_token : str or None
+        Third part of credentials that expire, never shown.
     """
 
     scheme: Literal["s3", "gs"]
@@ -41,6 +43,7 @@ class Location:
     access_key: str | None = field(default=None, repr=False)
     secret_key: str | None = field(default=None, repr=False)
     region: str = "us-east-1"
+    session_token: str | None = field(default=None, repr=False)
 
     def __truediv__(self, name: str) -> Location:
         """Return the location of `name` below this one."""
@@ -63,7 +66,8 @@ class Location:
     @property
     def secrets(self) -> tuple[str, ...]:
         """Texts that must appear in no record, notebook or trace."""
-        return tuple(text for text in (self.access_key, self.secret_key) if text)
+        texts = (self.access_key, self.secret_key, self.session_token)
+        return tuple(text for text in texts if text)
 
     def fsspec_options(self) -> dict[str, Any]:
         """Give the options with which fsspec makes a client, otherwise at its defaults."""
@@ -72,6 +76,7 @@ class Location:
         return {
             "key": self.access_key,
             "secret": self.secret_key,
+            "token": self.session_token,
             "anon": self.access_key is None,
             "endpoint_url": self.endpoint_url,
             "client_kwargs": {"region_name": self.region},
@@ -89,6 +94,7 @@ class Location:
             "endpoint": self.endpoint_url,
             "access_key_id": self.access_key,
             "secret_access_key": self.secret_key,
+            "session_token": self.session_token,
         }
         return obstore.store.S3Store(
             self.bucket,
@@ -112,6 +118,7 @@ class Location:
             region_name=self.region,
             aws_access_key_id=self.access_key,
             aws_secret_access_key=self.secret_key,
+            aws_session_token=self.session_token,
             config=config,
         )
 
@@ -126,22 +133,27 @@ class Location:
         """
         if self.scheme != "s3":
             return
-        client = self.botocore(connect_timeout=5, read_timeout=10, retries={"total_max_attempts": 2})
+        patience = {"connect_timeout": 5, "read_timeout": 10, "retries": {"total_max_attempts": 2}}
         try:
-            client.head_bucket(Bucket=self.bucket)
+            # not HEAD: its answer has no body, so a wrong key can look like a missing bucket
+            self.botocore(**patience).list_objects_v2(Bucket=self.bucket, MaxKeys=1)
         except botocore.exceptions.ClientError as error:
-            raise UserError(self._refusal(int(error.response["ResponseMetadata"]["HTTPStatusCode"]))) from error
-        except botocore.exceptions.BotoCoreError as error:
+            raise UserError(self._refusal(error.response["Error"]["Code"])) from error
+        except botocore.exceptions.ParamValidationError as error:
+            raise UserError(f"store: {self.url}; allowed: a bucket name as S3 has them") from error
+        except (botocore.exceptions.BotoCoreError, ValueError) as error:  # nobody, or no address
             raise UserError(
                 f"store: endpoint {self.endpoint_url or 'of AWS'} does not answer for {self.url};"
                 " allowed: the address of a running S3 server (AWS_ENDPOINT_URL)"
             ) from error
 
-    def _refusal(self, status: int) -> str:
-        if status == 404:
-            return f"store: {self.url}: no bucket {self.bucket!r} there; allowed: a bucket that exists"
+    def _refusal(self, code: str) -> str:
+        if code == "NoSuchBucket":
+            return (
+                f"store: {self.url}: no bucket {self.bucket!r} there; allowed: a bucket that exists"
+            )
         return (
-            f"store: {self.url}: refused with status {status}; allowed: credentials that may read"
+            f"store: {self.url}: refused ({code}); allowed: credentials that may read"
             " the bucket (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY)"
         )
 
@@ -166,18 +178,24 @@ def parse_location(url: str) -> Location:
     """
     parts = urlsplit(url)
     if parts.scheme not in ("s3", "gs") or not parts.netloc:
-        raise UserError(f"store: {url!r}; allowed: embedded, s3://BUCKET/PREFIX or gs://BUCKET/PREFIX")
+        raise UserError(
+            f"store: {url!r}; allowed: embedded, s3://BUCKET/PREFIX or gs://BUCKET/PREFIX"
+        )
+    bucket, prefix = parts.netloc, parts.path.strip("/")
+    if parts.scheme == "gs":  # read anonymously at Google's own address: the settings are for S3
+        return Location("gs", bucket, prefix)
     keys = os.environ.get("AWS_ACCESS_KEY_ID"), os.environ.get("AWS_SECRET_ACCESS_KEY")
-    if parts.scheme == "s3" and (keys[0] is None) != (keys[1] is None):
+    if (keys[0] is None) != (keys[1] is None):
         raise UserError(
             "store: only one of AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY is set;"
             " allowed: both, or neither for anonymous access"
         )
     return Location(
-        "s3" if parts.scheme == "s3" else "gs",
-        parts.netloc,
-        parts.path.strip("/"),
+        "s3",
+        bucket,
+        prefix,
         os.environ.get("AWS_ENDPOINT_URL"),
         *keys,
-        region=os.environ.get("AWS_REGION", "us-east-1"),
+        region=os.environ.get("AWS_REGION", os.environ.get("AWS_DEFAULT_REGION", "us-east-1")),
+        session_token=os.environ.get("AWS_SESSION_TOKEN") if keys[0] else None,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,8 +13,11 @@ import fsspec.asyn
 import numpy as np
 import obstore
 import xxhash
+import zarr
 from numpy.typing import NDArray
+from zarr.storage import ObjectStore
 
+from helpers.errors import UserError
 from helpers.storage import workloads
 from helpers.storage.clusters import Cluster
 from helpers.storage.formats import Reader
@@ -102,12 +106,17 @@ class RawRead:
 
     def __init__(self, stored: StoredArray, wire: Wire, *, n_connections: int) -> None:
         self.stored, self.wire, self.n_connections = stored, wire, n_connections
-        self.keys = list_chunks(stored.at("zarr"), stored.variable)
+        self.keys = list_chunks(stored)
         self.expected = _read_all(stored.at("zarr"), self.keys, n_connections)
 
     def settings(self) -> dict[str, Any]:
         """Tell what a comparison has to hold equal, or declare."""
-        return {"codec": self.stored.codec, "layout": "zarr", "chunks_per_task": 1, "cache_state": "cold clients, warm server"}
+        return {
+            "codec": self.stored.codec,
+            "layout": "zarr",
+            "chunks_per_task": 1,
+            "cache_state": "cold clients, warm server",
+        }
 
     def prepare(self) -> None:
         """Empty the trace."""
@@ -134,15 +143,43 @@ class RawRead:
         return count_requests(self.wire.take_trace(), self.n_connections)
 
 
-def list_chunks(location: Location, variable: str) -> list[str]:
-    """List the chunk objects of an array in a Zarr group."""
-    pages = obstore.list(location.obstore(), prefix=variable)
-    return sorted(item["path"] for page in pages for item in page if "/c/" in item["path"])
+def list_chunks(stored: StoredArray) -> list[str]:
+    """List the objects that hold the chunks of an array in Zarr, those that are there.
+
+    Parameters
+    ----------
+    stored : StoredArray
+        Its shape may be a corner of what is in the store: only that is listed.
+
+    Returns
+    -------
+    list of str
+        Keys below the folder of the Zarr group.
+
+    Raises
+    ------
+    UserError
+        If none is there.
+    """
+    client = stored.at("zarr").obstore()
+    store = ObjectStore(client, read_only=True)
+    array = zarr.open_array(store, path=stored.variable, mode="r")
+    encode, grid = array.metadata.encode_chunk_key, np.ndindex(stored.checksums.shape)
+    wanted = {f"{stored.variable}/{encode(at)}" for at in grid}
+    pages = obstore.list(client, prefix=stored.variable)
+    found = sorted(wanted & {item["path"] for page in pages for item in page})
+    if not found:
+        raise UserError(
+            f"store: no chunk of {stored.at('zarr').url}; allowed: a Zarr array with data"
+        )
+    return found
 
 
 def _read_all(location: Location, keys: Sequence[str], n_connections: int) -> list[int]:
     """Run the reads on fsspec's own loop: that of a notebook is running already."""
-    return list(fsspec.asyn.sync(fsspec.asyn.get_loop(), _read_objects, location, keys, n_connections))
+    return list(
+        fsspec.asyn.sync(fsspec.asyn.get_loop(), _read_objects, location, keys, n_connections)
+    )
 
 
 async def _read_objects(location: Location, keys: Sequence[str], n_connections: int) -> list[int]:
@@ -171,25 +208,26 @@ def count_requests(trace: Sequence[Request], n_connections: int) -> dict[str, fl
     dict of str to float
         Requests and bytes of the read, requests of the opening, those that
         failed, and how many were in flight: on average over the time from the
-        first request to the last byte, and at most. Empty without a trace.
+        first request to the last byte, and at most. Without a trace, only the
+        number of connections.
     """
     counts: dict[str, float] = {"n_threads": n_connections}
-    reads = [request for request in trace if request.tag == "read"]
-    if not reads:
+    if not trace:
         return counts
+    reads = [request for request in trace if request.tag == "read"]
     busy_s = sum(request.end_s - request.start_s for request in reads)
-    span_s = max(r.end_s for r in reads) - min(r.start_s for r in reads)
+    first_s = min((request.start_s for request in reads), default=0.0)
+    span_s = max((request.end_s for request in reads), default=0.0) - first_s
     return counts | {
         "n_requests": len(reads),
         "wire_nbytes": sum(request.nbytes for request in reads),
         "n_open_requests": len(trace) - len(reads),
         "n_failed_requests": sum(not 200 <= request.status < 300 for request in reads),
-        "mean_in_flight": round(busy_s / span_s, 3) if span_s else 1.0,
+        "mean_in_flight": round(busy_s / span_s, 3) if span_s else float(bool(reads)),
         "max_in_flight": _max_in_flight(reads),
     }
 
 
 def _max_in_flight(trace: Sequence[Request]) -> int:
     moments = sorted([(r.start_s, 1) for r in trace] + [(r.end_s, -1) for r in trace])
-    in_flight = np.cumsum([change for _, change in moments])
-    return int(in_flight.max())
+    return max(itertools.accumulate(change for _, change in moments), default=0)

@@ -20,7 +20,7 @@ from helpers.storage.data import SampleArray
 from helpers.storage.formats import Block, Codec, Layout
 from helpers.storage.locations import Location
 
-_GENERATION = 1  # raise it when the same arguments make other bytes
+_GENERATION = 2  # raise it when the same arguments make other bytes
 
 Progress = Callable[[str], None]
 
@@ -60,11 +60,33 @@ class StoredArray:
     is_made: bool = True
 
     def at(self, layout: Layout) -> Location:
-        """Return where a layout lies; an array of others is its own only layout."""
+        """Return where a layout lies; an array of others is its own only layout.
+
+        Parameters
+        ----------
+        layout : str
+            One of `formats.LAYOUTS`.
+
+        Returns
+        -------
+        Location
+            Folder of the layout.
+        """
         return self.location / layout if self.is_made else self.location
 
     def seen_from(self, location: Location) -> StoredArray:
-        """Return the same array, reached as `location` is."""
+        """Return the same array, reached as `location` is.
+
+        Parameters
+        ----------
+        location : Location
+            Any place in the same store.
+
+        Returns
+        -------
+        StoredArray
+            With the endpoint of `location`.
+        """
         return replace(self, location=self.location.through(location.endpoint_url))
 
     @property
@@ -80,6 +102,11 @@ class StoredArray:
 
 def check_chunk_shape(shape: Sequence[int], chunk_shape: Sequence[int]) -> None:
     """Refuse a chunk shape that does not fit an array.
+
+    Parameters
+    ----------
+    shape, chunk_shape : sequence of int
+        Elements for each dimension.
 
     Raises
     ------
@@ -100,8 +127,18 @@ def checksum(values: NDArray[np.float32]) -> int:
     """Compute the 64-bit XXH3 of an array's bytes in C order.
 
     It runs at the speed of memory, so that it can stay inside the clock.
+
+    Parameters
+    ----------
+    values : ndarray of float32
+        Of any shape.
+
+    Returns
+    -------
+    int
+        From 0 to 2**64 - 1.
     """
-    return xxhash.xxh3_64_intdigest(np.ascontiguousarray(values))
+    return xxhash.xxh3_64_intdigest(np.ascontiguousarray(values).data)
 
 
 def prepare_array(
@@ -133,23 +170,39 @@ def prepare_array(
     progress : callable, optional
         Told in one line what is being written.
 
+    Returns
+    -------
+    StoredArray
+        Where it lies, and the checksums that a read must give.
+
     Raises
     ------
     UserError
-        If the chunk shape does not fit.
+        If the chunk shape does not fit, or a codec or layout is unknown.
     """
     check_chunk_shape(sample.shape, chunk_shape)
+    _check_choice("codec", [codec], formats.CODECS)
+    _check_choice("layouts", layouts, formats.LAYOUTS)
     target = location / _name(sample, chunk_shape, codec)
-    wanted = sorted({"netcdf", *layouts} if "references" in layouts else layouts, key=_ORDER.index)
+    wanted = sorted(
+        {"netcdf", *layouts} if "references" in layouts else {*layouts}, key=formats.LAYOUTS.index
+    )
     entries = {layout: _read_entry(target, layout) for layout in wanted}
     for layout in wanted:
         if entries[layout] is None:
             progress(f"writing {sample.nbytes / 1e6:.0f} MB as {layout}")
-            entries[layout] = _write_layout(sample, target, layout, chunk_shape=chunk_shape, codec=codec)
+            entries[layout] = _write_layout(
+                sample, target, layout, chunk_shape=chunk_shape, codec=codec
+            )
     return _describe(sample, target, chunk_shape, codec, {k: v for k, v in entries.items() if v})
 
 
-_ORDER = ("zarr", "netcdf", "references")
+def _check_choice(parameter: str, values: Sequence[str], allowed: Sequence[str]) -> None:
+    unknown = [value for value in values if value not in allowed]
+    if unknown or not values:
+        raise UserError(
+            f"{parameter}: {', '.join(unknown) or 'none'}; allowed: {', '.join(allowed)}"
+        )
 
 
 def _name(sample: SampleArray, chunk_shape: tuple[int, ...], codec: Codec) -> str:
@@ -167,7 +220,12 @@ def _read_entry(target: Location, layout: str) -> dict[str, Any] | None:
 
 
 def _write_layout(
-    sample: SampleArray, target: Location, layout: Layout, *, chunk_shape: tuple[int, ...], codec: Codec
+    sample: SampleArray,
+    target: Location,
+    layout: Layout,
+    *,
+    chunk_shape: tuple[int, ...],
+    codec: Codec,
 ) -> dict[str, Any]:
     checksums: list[int] = []
 
@@ -181,10 +239,17 @@ def _write_layout(
         formats.write_references(target / layout, target / "netcdf", variable=sample.variable)
     else:
         formats.WRITERS[layout](
-            target / layout, blocks,
-            variable=sample.variable, shape=sample.shape, chunk_shape=chunk_shape, codec=codec,
+            target / layout,
+            blocks,
+            variable=sample.variable,
+            shape=sample.shape,
+            chunk_shape=chunk_shape,
+            codec=codec,
         )
-    entry: dict[str, Any] = {"checksums": checksums, "stored_nbytes": _stored_nbytes(target / layout)}
+    entry: dict[str, Any] = {
+        "checksums": checksums,
+        "stored_nbytes": _stored_nbytes(target / layout),
+    }
     obstore.put(target.obstore(), f"{layout}.json", json.dumps(entry).encode())
     return entry
 
@@ -203,7 +268,11 @@ def _describe(
     checksums = next(entry["checksums"] for entry in entries.values() if entry["checksums"])
     grid = tuple(-(-n // c) for n, c in zip(sample.shape, chunk_shape, strict=True))
     return StoredArray(
-        target, sample.variable, sample.shape, chunk_shape, codec,
+        target,
+        sample.variable,
+        sample.shape,
+        chunk_shape,
+        codec,
         np.asarray(checksums, np.uint64).reshape(grid),
         {layout: entry["stored_nbytes"] for layout, entry in entries.items()},
     )

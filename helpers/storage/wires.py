@@ -50,13 +50,16 @@ class Wire:
         if self.relay is not None:
             self.relay.set_tag(tag)
 
-    def probe_url(self) -> str:
-        """Return the signed address of an object of 32 MB, over the network, to measure it with."""
-        client, key = self.near.botocore(), f"{self.near.prefix}/probe".strip("/")
-        if not obstore.list(self.near.obstore(), prefix="probe").collect():
-            client.put_object(Bucket=self.near.bucket, Key=key, Body=bytes(32_000_000))
-        where = {"Bucket": self.near.bucket, "Key": key}
-        return str(self.far.botocore().generate_presigned_url("get_object", Params=where))
+    def probe_url(self, *, is_near: bool = False) -> str:
+        """Return the signed address of an object of 32 MB, to measure the network with."""
+        store, key = self.near.obstore(), "probe"
+        try:
+            obstore.head(store, key)
+        except FileNotFoundError:
+            obstore.put(store, key, bytes(32_000_000))
+        location = self.near if is_near else self.far
+        where = {"Bucket": location.bucket, "Key": f"{location.prefix}/{key}".strip("/")}
+        return str(location.botocore().generate_presigned_url("get_object", Params=where))
 
     def take_trace(self) -> list[Request]:
         """Return the requests since the last call; none where nothing traces."""
@@ -64,7 +67,9 @@ class Wire:
 
 
 @contextmanager
-def open_wire(store: str, profile: Profile, *, seed: int = 0, needed_nbytes: int = 0) -> Iterator[Wire]:
+def open_wire(
+    store: str, profile: Profile, *, seed: int = 0, needed_nbytes: int = 0
+) -> Iterator[Wire]:
     """Open the store that a case names, and the network before it.
 
     Parameters
@@ -101,7 +106,8 @@ def open_wire(store: str, profile: Profile, *, seed: int = 0, needed_nbytes: int
 
 def _refuse_profile(name: str) -> UserError:
     return UserError(
-        f"profile: {name!r}; allowed: loopback, because nothing is imposed on the network of a store of your own"
+        f"profile: {name!r}; allowed: loopback, because nothing is imposed on the network"
+        " of a store of your own"
     )
 
 
@@ -114,7 +120,13 @@ def _open_embedded(profile: Profile, seed: int, needed_nbytes: int) -> Iterator[
         open_relay(server.endpoint_url, profile=profile, seed=seed) as relay,
     ):
         near = Location(
-            "s3", _BUCKET, "", server.endpoint_url, server.access_key, server.secret_key, server.region
+            "s3",
+            _BUCKET,
+            "",
+            server.endpoint_url,
+            server.access_key,
+            server.secret_key,
+            server.region,
         )
         _ensure_bucket(near)
         yield Wire(near, near.through(relay.endpoint_url), relay)
@@ -131,24 +143,45 @@ def make_room(folder: Path, needed_nbytes: int) -> None:
 
     The cap is ``ARRAYS_CACHE_GB``, 20 GB by default.
 
+    Parameters
+    ----------
+    folder : Path
+        Store folder that no server serves now.
+    needed_nbytes : int
+        Bytes that are to be written.
+
     Raises
     ------
     UserError
         If `needed_nbytes` alone is above the cap, or the cap is no number.
     """
-    text = os.environ.get("ARRAYS_CACHE_GB", "20")
-    try:
-        cap_nbytes = float(text) * 1e9
-    except ValueError as error:
-        raise UserError(f"ARRAYS_CACHE_GB: {text!r}; allowed: a number of GB") from error
+    cap_nbytes = _read_cap()
     if needed_nbytes > cap_nbytes:
         raise UserError(
-            f"ARRAYS_CACHE_GB: {text}; allowed: at least {needed_nbytes / 1e9:.1f} for this array"
+            f"ARRAYS_CACHE_GB: {cap_nbytes / 1e9:g};"
+            f" allowed: at least {needed_nbytes / 1e9:.1f} for this array"
         )
-    arrays = sorted((folder / "buckets" / _BUCKET).glob("*"), key=lambda path: path.stat().st_mtime)
-    nbytes = {path: sum(f.stat().st_size for f in path.rglob("*") if f.is_file()) for path in arrays}
+    kept = (folder / "buckets" / _BUCKET).glob("*")
+    arrays = sorted(filter(Path.is_dir, kept), key=lambda path: path.stat().st_mtime)
+    nbytes = {path: _count_nbytes(path) for path in arrays}
     for path in arrays:
         if sum(nbytes.values()) + needed_nbytes <= cap_nbytes:
             return
         shutil.rmtree(path)
         nbytes.pop(path)
+
+
+def _read_cap() -> float:
+    text = os.environ.get("ARRAYS_CACHE_GB", "20")
+    refusal = UserError(f"ARRAYS_CACHE_GB: {text!r}; allowed: a number of GB, at least 0")
+    try:
+        cap_nbytes = float(text) * 1e9
+    except ValueError as error:
+        raise refusal from error
+    if not cap_nbytes >= 0:  # nan too
+        raise refusal
+    return cap_nbytes
+
+
+def _count_nbytes(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())

@@ -8,7 +8,6 @@ from typing import Any
 import dask.array as da
 import fsspec.asyn
 import numpy as np
-import xarray as xr
 import zarr
 from numpy.typing import NDArray
 from s3fs import S3FileSystem
@@ -38,19 +37,25 @@ def open_array(
         Connections for each process, for readers that can limit them.
     chunks_per_task : int
         Stored chunks in a Dask block, for readers that batch; 1 for the others.
+
+    Returns
+    -------
+    dask.array.Array of float32
+        Of the shape of `stored`.
     """
     n_chunks = chunks_per_task if reader.is_batched else 1
     block_shape = task_block_shape(stored.shape, stored.chunk_shape, n_chunks)
     chunks = dict(zip(stored.dimensions, block_shape, strict=True))
-    dataset: xr.Dataset = reader.open(stored.at(reader.layout), chunks, n_connections)
+    dataset = reader.open(stored.at(reader.layout), chunks, n_connections)
     corner = tuple(slice(n) for n in stored.shape)
-    return dataset[stored.variable].data[corner]
+    array: da.Array = dataset[stored.variable].data[corner]
+    return array
 
 
 def task_block_shape(
     shape: tuple[int, ...], chunk_shape: tuple[int, ...], chunks_per_task: int
 ) -> tuple[int, ...]:
-    """Grow a chunk into a block of whole chunks, along the first dimensions that have room.
+    """Grow a chunk into a block of whole chunks, along the last dimensions first.
 
     Parameters
     ----------
@@ -85,6 +90,13 @@ def read_into_sink(array: da.Array, chunk_shape: tuple[int, ...]) -> da.Array:
     and throws the block away, so that memory holds the blocks in flight only,
     and every measured read can be checked against what was written.
 
+    Parameters
+    ----------
+    array : dask.array.Array of float32
+        In blocks of whole chunks.
+    chunk_shape : tuple of int
+        Elements for each dimension of a stored chunk.
+
     Returns
     -------
     dask.array.Array of uint64
@@ -94,15 +106,31 @@ def read_into_sink(array: da.Array, chunk_shape: tuple[int, ...]) -> da.Array:
         tuple(-(-n // c) for n in extents)
         for extents, c in zip(array.chunks, chunk_shape, strict=True)
     ]
-    return array.map_blocks(
-        checksum_chunks, chunk_shape, dtype=np.uint64, chunks=n_per_block, name=None, meta=np.empty((0,) * array.ndim, np.uint64)
+    sums: da.Array = array.map_blocks(
+        checksum_chunks,  # type: ignore[arg-type]  # dask means the blocks of what it calls Array
+        chunk_shape,
+        dtype=np.uint64,
+        chunks=n_per_block,
+        meta=np.empty((0,) * array.ndim, np.uint64),
     )
+    return sums
 
 
-def checksum_chunks(
-    block: NDArray[np.float32], chunk_shape: tuple[int, ...]
-) -> NDArray[np.uint64]:
-    """Compute the XXH3 of each chunk in a block of whole chunks."""
+def checksum_chunks(block: NDArray[np.float32], chunk_shape: tuple[int, ...]) -> NDArray[np.uint64]:
+    """Compute the XXH3 of each chunk in a block of whole chunks.
+
+    Parameters
+    ----------
+    block : ndarray of float32
+        One or more chunks; at the end of a dimension they may be clipped.
+    chunk_shape : tuple of int
+        Elements for each dimension of a chunk.
+
+    Returns
+    -------
+    ndarray of uint64
+        One element for each chunk.
+    """
     grid = tuple(-(-n // c) for n, c in zip(block.shape, chunk_shape, strict=True))
     sums = [checksum(block[part]) for part in formats.iterate_blocks(block.shape, chunk_shape)]
     return np.asarray(sums, np.uint64).reshape(grid)
@@ -110,6 +138,13 @@ def checksum_chunks(
 
 def check_values(checksums: NDArray[np.uint64], stored: StoredArray) -> str:
     """Compare the checksums of a read with those of what was written.
+
+    Parameters
+    ----------
+    checksums : ndarray of uint64
+        What `read_into_sink` gave, one element for each chunk.
+    stored : StoredArray
+        What was written.
 
     Returns
     -------
@@ -131,7 +166,13 @@ def check_values(checksums: NDArray[np.uint64], stored: StoredArray) -> str:
 
 
 def forget_clients(zarr_config: Mapping[str, Any]) -> None:
-    """Make a process cold: no client, no cached file, and these settings of zarr alone."""
+    """Make a process cold: no client, no cached file, and these settings of zarr alone.
+
+    Parameters
+    ----------
+    zarr_config : mapping
+        Settings of zarr beside its defaults.
+    """
     FILE_CACHE.clear()
     for client in S3FileSystem._cache.values():
         _close_connections(client)

@@ -1,0 +1,55 @@
+# Arrays over the Wire. `make help` lists the targets.
+SITE ?= laptop
+PYTHON ?= $(shell for p in python3.12 python3.13 python3.11 python3 python; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
+UV_VERSION = 0.13.8
+BIN = .venv/bin
+RUN = $(BIN)/python -m helpers
+
+.DEFAULT_GOAL := help
+.PHONY: help env server run-all run book bench test lint lock publish clean
+
+help:  ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## /\1:/p' Makefile | awk -F: '{printf "make %-9s %s\n", $$1, $$2}'
+
+env: .venv/ready  ## set up the locked environment in .venv/
+
+.venv/ready: requirements.lock pyproject.toml
+	@test -n "$(PYTHON)" || { echo "error: no Python >= 3.11 found; allowed: make PYTHON=/path/to/python3.12" >&2; exit 1; }
+	@echo "setting up .venv with $(PYTHON): about 2 minutes, once"
+	@$(PYTHON) -m venv --clear .venv || { echo "error: $(PYTHON) cannot make a virtual environment; allowed: a Python with venv (Debian: apt install python3-venv)" >&2; exit 1; }
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+	@$(BIN)/python -m uv pip sync --quiet --python $(BIN)/python --require-hashes requirements.lock
+	@$(BIN)/python -m uv pip install --quiet --python $(BIN)/python --no-deps --editable .
+	@touch $@
+
+server: env  ## find the embedded S3 server, or build it once
+	@$(RUN) server
+
+run-all: env  ## measure every case of SITE (default laptop), then build the book
+	@$(RUN) run-all --site "$(SITE)"
+
+run: env  ## measure one case: make run CASE=cluster-scaling/in-region
+	@$(RUN) run "$(CASE)" --site "$(SITE)"
+
+book: env  ## build the book from results that are there
+	@$(RUN) book --site "$(SITE)"
+
+bench: env  ## print every bar with how it was computed, and write results/laptop/bench.csv
+	@$(RUN) bench
+
+test: env server  ## run the tests
+	@$(BIN)/python -m pytest -q
+
+lint: env  ## run every check of pre-commit over all files
+	@$(BIN)/pre-commit run --all-files
+
+lock: env  ## resolve requirements.lock anew from pyproject.toml
+	@$(BIN)/python -m uv pip compile pyproject.toml --all-extras --universal --python-version 3.11 \
+		--generate-hashes --no-emit-index-url --no-emit-find-links --quiet --output-file requirements.lock
+
+publish: env  ## promote the results of SITE to the reference
+	@$(RUN) publish --site "$(SITE)"
+
+clean:  ## remove the environment, generated stores, builds and own results
+	rm -rf .venv .cache _build $(addprefix results/,$(filter-out reference published,$(notdir $(wildcard results/*))))

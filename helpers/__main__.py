@@ -1,0 +1,103 @@
+"""The command line: ``python -m helpers COMMAND``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from helpers.errors import UserError
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def main() -> None:
+    """Measure how arrays are read from object storage, and build the book."""
+
+
+@main.command("run-all")
+@click.option("--site", default="laptop", show_default=True, help="Folder of parameters/.")
+@click.option("--anew", is_flag=True, help="Measure again what is done.")
+def run_all(site: str, anew: bool) -> None:
+    """Run every case of a site, print a table and build the book."""
+    from helpers import book, runner
+    from helpers.storage.server import find_or_build_versitygw
+
+    find_or_build_versitygw()
+    outcomes = runner.run_cases(runner.find_cases(site), click.echo, anew=anew)
+    click.echo("building the book")
+    page = book.build(site)
+    click.echo("\n".join(["", *runner.summarise(outcomes)]))
+    click.echo(f"the book: open {_short(page)}")
+    _end(runner.explain_failures(outcomes))
+
+
+@main.command()
+@click.argument("case")
+@click.option("--site", default="laptop", show_default=True, help="Folder of parameters/.")
+@click.option("--anew", is_flag=True, help="Measure again if it is done.")
+def run(case: str, site: str, anew: bool) -> None:
+    """Run one case, such as cluster-scaling/in-region."""
+    from helpers import runner
+
+    outcomes = runner.run_cases([runner.find_case(case, site)], click.echo, anew=anew)
+    click.echo("\n".join(runner.summarise(outcomes)))
+    _end(runner.explain_failures(outcomes))
+
+
+@main.command()
+@click.option("--site", default="laptop", show_default=True, help="Whose results come before the reference.")
+def book(site: str) -> None:
+    """Build the book from results that are there; nothing is measured."""
+    from helpers import book as book_
+
+    click.echo(f"open {_short(book_.build(site))}")
+
+
+@main.command()
+@click.option("--site", default="laptop", show_default=True, help="Whose results become the reference.")
+def publish(site: str) -> None:
+    """Promote results to the reference that the published book shows."""
+    from helpers import runner
+
+    for path in runner.publish(site):
+        click.echo(_short(path))
+
+
+@main.command()
+def bench() -> None:
+    """Print every bar with how it was computed, and write results/laptop/bench.csv."""
+    from helpers import bench as bench_
+
+    bench_.run_bench(click.echo)
+
+
+@main.command()
+def server() -> None:
+    """Find the S3 server, or build it once."""
+    from helpers.storage.server import find_or_build_versitygw
+
+    click.echo(f"S3 server: {find_or_build_versitygw().name} is there")
+
+
+def _end(failures: list[str]) -> None:
+    """Exit with the failures as the last lines, if there are any."""
+    if failures:
+        sys.exit("\n".join(failures))
+
+
+def _short(path: Path) -> str:
+    """Write a path as seen from here, where it can be."""
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
+
+
+if __name__ == "__main__":
+    try:
+        main(standalone_mode=False)
+    except UserError as error:
+        sys.exit(f"error: {error}")
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        sys.exit("interrupted; what was measured is kept, and the same command goes on from there")

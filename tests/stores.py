@@ -1,0 +1,44 @@
+"""Small arrays in the store of the tests."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from helpers.paths import ROOT
+from helpers.storage.data import SampleArray
+from helpers.storage.formats import LAYOUTS, Codec, Layout
+from helpers.storage.locations import Location
+from helpers.storage.server import Server
+from helpers.storage.stores import StoredArray, prepare_array
+
+SOURCE = ROOT / "data" / "ocean-temperature.nc"
+SHAPE = (3, 6, 40, 80)
+CHUNK_SHAPE = (1, 4, 40, 50)  # neither depth nor x is a multiple: clipped chunks on two sides
+
+
+def make_location(server: Server, bucket: str) -> Location:
+    """Locate a bucket in the server of the tests, made if absent."""
+    keys = server.access_key, server.secret_key
+    location = Location("s3", bucket, "", server.endpoint_url, *keys, server.region)
+    client = location.botocore()
+    if bucket not in [each["Name"] for each in client.list_buckets()["Buckets"]]:
+        client.create_bucket(Bucket=bucket)
+    return location
+
+
+def make_sample(shape: tuple[int, ...] = SHAPE, seed: int = 0) -> SampleArray:
+    """Enlarge the field that the book enlarges."""
+    return SampleArray(SOURCE, "temperature", shape, seed)
+
+
+def make_stored(
+    location: Location,
+    *,
+    codec: Codec = "blosc-zstd",
+    layouts: Sequence[Layout] = LAYOUTS,
+    seed: int = 0,
+) -> StoredArray:
+    """Store 230 kB in 12 chunks, unless they are there."""
+    return prepare_array(
+        make_sample(seed=seed), location, chunk_shape=CHUNK_SHAPE, codec=codec, layouts=layouts
+    )

@@ -1,0 +1,262 @@
+"""The catalogue leads to arrays: made here, or of others."""
+
+from __future__ import annotations
+
+import dataclasses
+import textwrap
+from pathlib import Path
+
+import numpy as np
+import pytest
+import zarr
+from zarr.storage import ObjectStore
+
+from helpers.errors import UserError
+from helpers.storage import formats, workloads
+from helpers.storage.catalogs import find_array, open_entry
+from helpers.storage.data import FILL
+from helpers.storage.formats import READERS
+from helpers.storage.locations import Location
+from helpers.storage.server import Server
+from helpers.storage.stores import StoredArray
+from tests.stores import CHUNK_SHAPE, SHAPE, make_location, make_sample, make_stored
+
+WHOLE = make_sample().block((0,) * 4, SHAPE)
+OTHERS_SHAPE, OTHERS_CHUNK_SHAPE = (4, 3, 6, 8), (1, 3, 6, 4)
+
+
+@pytest.fixture(scope="module")
+def location(server: Server) -> Location:
+    """Locate the bucket of this module."""
+    return make_location(server, "catalogs")
+
+
+@pytest.fixture(autouse=True)
+def _environment(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lead clients to the server, as users do: through the environment."""
+    for name, value in server.client_environment().items():
+        monkeypatch.setenv(name, value)
+    workloads.forget_clients({})
+
+
+def make_enlarged(location: Location, dataset: str = "enlarged-ocean-temperature") -> StoredArray:
+    """Find the array that the book makes, at the shape of the tests."""
+    return find_array(
+        dataset,
+        location,
+        shape=SHAPE,
+        chunk_shape=CHUNK_SHAPE,
+        codec="blosc-zstd",
+        layouts=["zarr"],
+    )
+
+
+def test_made_array_is_that_of_the_field(location: Location) -> None:
+    """An entry made from another is stored, with its field, variable and seed."""
+    told: list[str] = []
+    found = find_array(
+        "enlarged-ocean-temperature",
+        location / "told",
+        shape=SHAPE,
+        chunk_shape=CHUNK_SHAPE,
+        codec="none",
+        layouts=["zarr"],
+        seed=3,
+        progress=told.append,
+    )
+    expected = make_stored(location, codec="none", layouts=["zarr"], seed=3)
+    assert np.array_equal(found.checksums, expected.checksums)
+    assert found.is_made
+    assert told == ["writing 0 MB as zarr"]
+
+
+def test_intake_opens_the_real_field() -> None:
+    """Intake reads the committed field with its dimensions, ocean and land."""
+    values = open_entry("ocean-temperature").read()["temperature"]
+    assert values.shape == (12, 19, 90, 180)
+    assert 0.38 < float(values.isnull().mean()) < 0.41
+    assert 25 < float(values.max()) < 35
+
+
+def test_intake_opens_the_enlarged_array(
+    location: Location, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Intake reads through the environment what was written, endpoint and credentials included."""
+    monkeypatch.setenv("ARRAYS_URL", make_enlarged(location).at("zarr").url)
+    dataset = open_entry("enlarged-ocean-temperature").read(mask_and_scale=False)
+    values = dataset["temperature"]
+    assert values.dims == formats.DIMENSIONS
+    assert values.data.chunksize == CHUNK_SHAPE
+    assert np.array_equal(values.compute(scheduler="synchronous"), WHOLE)
+
+
+@pytest.mark.parametrize("name", ["absent", "", "woa-file"])
+def test_refuses_unknown_dataset(location: Location, name: str) -> None:
+    """An entry that is not there is refused with those that are."""
+    with pytest.raises(UserError, match=r"^dataset: .*; allowed: ocean-temperature, enlarged-") as refusal:
+        make_enlarged(location, name)
+    assert repr(name) in str(refusal.value)
+
+
+def write_others(location: Location, *, zarr_format: int, dtype: str = "float32") -> np.ndarray:
+    """Write an array as others have it: another name, other dimensions, with fill."""
+    group = zarr.create_group(
+        ObjectStore(location.obstore()), overwrite=True, zarr_format=zarr_format  # type: ignore[arg-type]
+    )
+    names = ["month", "level", "lat", "lon"]
+    values = np.arange(np.prod(OTHERS_SHAPE), dtype=dtype).reshape(OTHERS_SHAPE)
+    values[:, :, 0, :] = FILL
+    array = group.create_array(
+        "temp",
+        shape=OTHERS_SHAPE,
+        chunks=OTHERS_CHUNK_SHAPE,
+        dtype=dtype,
+        fill_value=float(FILL),
+        dimension_names=names if zarr_format == 3 else None,
+        attributes={"_FillValue": float(FILL)} if zarr_format == 3 else {"_ARRAY_DIMENSIONS": names},
+    )
+    array[:] = values
+    return values
+
+
+def write_catalog(folder: Path, url: str, options: str = "") -> Path:
+    """Write a catalogue of one entry."""
+    path = folder / "catalog.yml"
+    path.write_text(
+        textwrap.dedent(
+            f"""\
+            version: 2
+            data:
+              store:
+                datatype: intake.readers.datatypes:Zarr
+                kwargs: {{url: "{url}", {options}}}
+                metadata: {{}}
+                user_parameters: {{}}
+            entries:
+              others:
+                reader: intake.readers.readers:XArrayDatasetReader
+                output_instance: xarray:Dataset
+                kwargs:
+                  args: ["{{data(store)}}"]
+                  chunks: {{}}
+                  consolidated: false
+                metadata: {{variable: temp}}
+                user_parameters: {{}}
+            aliases: {{}}
+            metadata: {{}}
+            user_parameters: {{}}
+            """
+        )
+    )
+    return path
+
+
+def find_others(
+    path: Path,
+    location: Location,
+    shape: tuple[int, ...] = OTHERS_SHAPE,
+    chunk_shape: tuple[int, ...] = OTHERS_CHUNK_SHAPE,
+    layouts: tuple[formats.Layout, ...] = ("zarr",),
+) -> StoredArray:
+    """Find the array of others."""
+    return find_array(
+        "others",
+        location,
+        shape=shape,
+        chunk_shape=chunk_shape,
+        codec="none",
+        layouts=layouts,
+        path=path,
+    )
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+@pytest.mark.parametrize("name", [name for name, r in READERS.items() if r.layout == "zarr"])
+def test_array_of_others(location: Location, tmp_path: Path, zarr_format: int, name: str) -> None:
+    """An array of others is read where it is; a first read gives its checksums, fill included."""
+    place = location / f"others-{zarr_format}"
+    values = write_others(place, zarr_format=zarr_format)
+    stored = find_others(write_catalog(tmp_path, place.url), location)
+    assert stored.at("zarr") == place
+    assert not stored.is_made
+    assert stored.dimensions == ("month", "level", "lat", "lon")
+    expected = workloads.checksum_chunks(values, OTHERS_CHUNK_SHAPE)
+    assert np.array_equal(stored.checksums, expected)
+    workloads.forget_clients(READERS[name].zarr_config)
+    sums = workloads.read_into_sink(workloads.open_array(stored, READERS[name]), stored.chunk_shape)
+    assert workloads.check_values(sums.compute(scheduler="synchronous"), stored)
+    workloads.forget_clients({})
+
+
+def test_corner_of_others(location: Location, tmp_path: Path) -> None:
+    """A smaller shape is a corner: only its chunks count."""
+    place = location / "others-corner"
+    values = write_others(place, zarr_format=3)
+    stored = find_others(write_catalog(tmp_path, place.url), location, shape=(2, 3, 6, 6))
+    expected = workloads.checksum_chunks(values[:2, :, :, :6], OTHERS_CHUNK_SHAPE)
+    assert np.array_equal(stored.checksums, expected)
+    assert stored.n_chunks == 4
+
+
+def test_options_of_the_entry_count(
+    location: Location, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An endpoint in the entry counts before that of the environment."""
+    place = location / "others-options"
+    write_others(place, zarr_format=3)
+    path = write_catalog(
+        tmp_path, place.url, f"storage_options: {{endpoint_url: '{location.endpoint_url}'}}"
+    )
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    assert find_others(path, location).location.endpoint_url == location.endpoint_url
+
+
+def test_anonymous_entry_takes_no_credentials(tmp_path: Path) -> None:
+    """An entry that says anonymous is not given the credentials of the environment."""
+    from helpers.storage.catalogs import _locate
+
+    path = write_catalog(tmp_path, "s3://public/data", "storage_options: {anon: true}")
+    assert _locate("others", open_entry("others", path)).secrets == ()
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"chunk_shape": (1, 3, 6, 8)}, r"^chunk_shape: \[1, 3, 6, 8\]; allowed: \[1, 3, 6, 4\]"),
+        ({"shape": (5, 3, 6, 8)}, r"^array_shape: .*allowed: at most \[4, 3, 6, 8\]"),
+        ({"shape": (4, 3, 6)}, r"^array_shape: .*allowed: at most \[4, 3, 6, 8\]"),
+        ({"shape": (4, 3, 5, 8)}, r"^chunk_shape: .*between 1 and array_shape"),
+        ({"layouts": ("netcdf",)}, "^contenders: .*only Zarr; allowed: zarr-s3fs, zarr-obstore"),
+        ({"layouts": ("zarr", "references")}, "^contenders: .*only Zarr"),
+    ],
+)
+def test_refuses_to_read_others_as_what_they_are_not(
+    location: Location, tmp_path: Path, change: dict[str, tuple[int, ...]], says: str
+) -> None:
+    """Another chunk shape, a shape beyond, or a layout that is not there is refused."""
+    place = location / "others-refused"
+    write_others(place, zarr_format=3)
+    with pytest.raises(UserError, match=says):
+        find_others(write_catalog(tmp_path, place.url), location, **change)  # type: ignore[arg-type]
+
+
+def test_refuses_other_types(location: Location, tmp_path: Path) -> None:
+    """Values of eight bytes would be counted as four: refused."""
+    place = location / "others-double"
+    write_others(place, zarr_format=3, dtype="float64")
+    with pytest.raises(UserError, match="^dataset: 'others' holds float64; allowed: float32"):
+        find_others(write_catalog(tmp_path, place.url), location)
+
+
+def test_refuses_what_is_no_store(location: Location) -> None:
+    """The field itself is a file on disk, not an array in a store."""
+    with pytest.raises(UserError, match="^dataset: 'ocean-temperature' is no Zarr group; allowed"):
+        make_enlarged(location, "ocean-temperature")
+
+
+def test_public_array_is_in_the_catalogue() -> None:
+    """The entry of the study of 2020 says where its array is, and leaves it anonymous."""
+    [data] = open_entry("cm26-temperature").kwargs["args"]
+    assert data.url == "gs://cmip6/GFDL_CM2_6/control/ocean"
+    assert data.storage_options == {"token": "anon"}
+    assert dataclasses.asdict(Location("gs", "cmip6"))["access_key"] is None

@@ -1,0 +1,373 @@
+"""Clusters: what is got is what was asked for, or one line says why not; nothing is left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import http.server
+import logging
+import os
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import dask
+import distributed
+import psutil
+import pytest
+
+import helpers
+from helpers.errors import UserError
+from helpers.paths import ROOT
+from helpers.storage import gateways
+from helpers.storage.clusters import Cluster, open_cluster
+from helpers.storage.data import SampleArray
+from helpers.storage.formats import READERS
+from helpers.storage.network import get_profile
+from helpers.storage.processes import start_child
+from helpers.storage.reads import ArrayRead
+from helpers.storage.stores import prepare_array
+from helpers.storage.wires import open_wire
+from tests.conftest import Gateway
+
+
+@pytest.fixture(scope="module")
+def local() -> Iterator[Cluster]:
+    """Open one local cluster for all tests that only scale it: workers take seconds to start."""
+    with open_cluster("local", threads_per_worker=2) as cluster:
+        yield cluster
+
+
+@contextlib.contextmanager
+def running_scheduler(folder: Path, *, n_workers: int, n_threads: int) -> Iterator[str]:
+    """Run a scheduler and workers that are not ours, with limits on memory as Dask sets them."""
+    dask, ready = Path(sys.executable).parent / "dask", folder / "scheduler.json"
+    scheduler = ["scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard"]
+    workers = ["worker", "--nthreads", str(n_threads), "--nworkers", str(n_workers)]
+    limits = ["--memory-limit", "1GB", "--no-dashboard"]
+    with contextlib.ExitStack() as stack:
+        argv = [dask, *scheduler, "--scheduler-file", ready]
+        child = stack.enter_context(start_child(argv, log=folder / "scheduler.log"))
+        child.wait_until(ready.exists, timeout_s=60)
+        argv = [dask, *workers, *limits, "--scheduler-file", ready]
+        stack.enter_context(start_child(argv, log=folder / "workers.log"))
+        with distributed.Client(scheduler_file=str(ready), timeout=30) as client:
+            client.wait_for_workers(n_workers, timeout=60)
+            address = client.scheduler.address
+        yield str(address)
+
+
+def workers_used(cluster: Cluster) -> set[str]:
+    """Run more tasks than there are threads and tell which workers ran them."""
+
+    def where(_: int) -> str:  # inside, so that workers need not import the tests
+        time.sleep(0.01)
+        return str(distributed.get_worker().address)
+
+    tasks = cluster.client.map(where, range(40), pure=False)
+    return set(cluster.client.gather(tasks))
+
+
+def wait_until(is_done: Callable[[], bool], timeout_s: float = 30.0) -> bool:
+    """Wait for something to become true; tell whether it did."""
+    until = time.monotonic() + timeout_s
+    while not is_done() and time.monotonic() < until:
+        time.sleep(0.05)
+    return is_done()
+
+
+# local
+
+
+def test_local_cluster_has_as_many_workers_as_asked(local: Cluster) -> None:
+    """After scaling, exactly so many workers take tasks, and their threads are returned."""
+    for n_workers in (2, 1, 2):  # up, down by pausing, up by resuming
+        assert local.scale(n_workers) == 2 * n_workers
+        assert len(local.workers()) == n_workers
+        assert workers_used(local) == set(local.workers())
+
+
+def test_paused_workers_are_kept(local: Cluster) -> None:
+    """Scaling down and up again starts no process: the same ones take tasks."""
+    local.scale(2)
+    before = set(local.client.run(os.getpid).values())
+    local.scale(1)
+    local.scale(2)
+    assert set(local.client.run(os.getpid).values()) == before
+
+
+@pytest.mark.parametrize("n_workers", [0, -1])
+def test_no_worker_is_refused(local: Cluster, n_workers: int) -> None:
+    """Fewer workers than one are refused."""
+    with pytest.raises(UserError, match=f"n_workers: {n_workers}; allowed: at least 1"):
+        local.scale(n_workers)
+
+
+def test_description_counts_what_takes_tasks(local: Cluster) -> None:
+    """The record gets what is there: paused workers do not count, and nothing names a machine."""
+    local.scale(2)
+    local.scale(1)
+    version = distributed.__version__  # dask and distributed are released together
+    assert local.describe() == {
+        "cluster_kind": "local",
+        "n_workers": 1,
+        "n_threads": 2,
+        "scheduler_dask": version,
+        "worker_dask": version,
+        "worker_memory_nbytes": None,
+    }
+
+
+def test_closing_a_local_cluster_leaves_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """Paused workers end when asked to: no process is left and none has to be killed."""
+    with open_cluster("local", threads_per_worker=1) as cluster:
+        cluster.scale(2)
+        pids = list(cluster.client.run(os.getpid).values())
+        cluster.scale(1)
+    assert len(pids) == 2
+    assert not [pid for pid in pids if psutil.pid_exists(pid)]
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+def test_workers_that_do_not_come_are_one_line() -> None:
+    """When the deadline has passed, one line says what there is, and what was starting ends."""
+    before = set(psutil.Process().children(recursive=True))
+    with (
+        pytest.raises(
+            UserError, match=r"^n_workers: 2; the local cluster has 0 after 0\.05 s; all"
+        ),
+        open_cluster("local", threads_per_worker=1, deadline_s=0.05) as cluster,
+    ):
+        cluster.scale(2)
+    assert wait_until(lambda: not _workers_since(before))
+
+
+def _workers_since(before: set[psutil.Process]) -> list[psutil.Process]:
+    """List child processes that came since, without the helper that Python keeps for semaphores."""
+    found = set(psutil.Process().children(recursive=True)) - before
+    return [p for p in found if "resource_tracker" not in " ".join(_command(p))]
+
+
+def _command(process: psutil.Process) -> list[str]:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return process.cmdline()
+    return []
+
+
+# a scheduler that runs already
+
+
+@pytest.fixture(scope="module")
+def foreign(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Run a cluster of others: two workers of two threads."""
+    folder = tmp_path_factory.mktemp("scheduler")
+    with running_scheduler(folder, n_workers=2, n_threads=2) as address:
+        yield address
+
+
+def test_running_cluster_is_scaled_by_pausing(foreign: str) -> None:
+    """A worker stays paused although its memory is far from its limit, and works on afterwards."""
+    with open_cluster("address", threads_per_worker=2, address=foreign) as cluster:
+        assert cluster.scale(1) == 2
+        time.sleep(0.5)  # Dask looks at the memory of a worker every 0.1 s
+        assert len(cluster.workers()) == 1
+        assert workers_used(cluster) == set(cluster.workers())
+        assert cluster.describe()["worker_memory_nbytes"] == 1_000_000_000
+    with open_cluster("address", threads_per_worker=2, address=foreign) as cluster:
+        assert wait_until(lambda: len(cluster.workers()) == 2)  # before any scaling
+        found = cluster.client.run(
+            lambda dask_worker: dask_worker.memory_manager.memory_pause_fraction
+        )
+        assert set(found.values()) == {dask.config.get("distributed.worker.memory.pause")}
+
+
+def test_running_cluster_without_enough_workers(foreign: str) -> None:
+    """A cluster of others is not enlarged: one line says how many workers it has."""
+    with (
+        pytest.raises(UserError, match=r"^n_workers: 3; the address cluster has 2 after 0\.2 s"),
+        open_cluster("address", threads_per_worker=2, address=foreign, deadline_s=0.2) as cluster,
+    ):
+        cluster.scale(3)
+
+
+def test_workers_of_another_width_are_refused(foreign: str) -> None:
+    """Workers with other threads than asked for are not compared with a ceiling: one line."""
+    with (
+        pytest.raises(
+            UserError, match=r"^threads_per_worker: 1; allowed: 2, as the workers of this"
+        ),
+        open_cluster("address", threads_per_worker=1, address=foreign) as cluster,
+    ):
+        cluster.scale(1)
+
+
+# a gateway
+
+
+def test_gateway_gives_real_workers_that_read(
+    gateway: Gateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Workers of a gateway read over the imposed network what was written; nothing is left."""
+    monkeypatch.setenv("ARRAYS_CACHE", str(tmp_path / "cache"))
+    with (
+        open_wire("embedded", get_profile("loopback")) as wire,
+        open_cluster("gateway", threads_per_worker=2, address=gateway.url) as cluster,
+    ):
+        assert cluster.scale(2) == 4
+        assert [worker["nthreads"] for worker in cluster.workers().values()] == [2, 2]
+        assert {"scheduler", "worker"} <= started(gateway)
+        origins = [str(path) for path in cluster.client.run(lambda: helpers.__file__).values()]
+        assert all("helpers.zip" in path for path in origins), origins
+        stored = prepare_array(
+            SampleArray(ROOT / "data" / "ocean-temperature.nc", "temperature", (2, 10, 90, 180)),
+            wire.near,
+            chunk_shape=(1, 5, 90, 180),
+            codec="blosc-zstd",
+            layouts=["zarr", "netcdf"],
+        )
+        for name in ("zarr-obstore", "zarr-s3fs", "netcdf-fsspec"):
+            read = ArrayRead(stored, READERS[name], wire, cluster)
+            read.prepare()
+            assert read.check(read.open().compute()) == "xxh3 of 4 chunks"
+            counts = read.collect()
+            assert counts["n_threads"] == 4
+            assert counts["n_requests"] >= 4
+        assert cluster.describe() == {
+            "cluster_kind": "gateway",
+            "n_workers": 2,
+            "n_threads": 4,
+            "scheduler_dask": distributed.__version__,
+            "worker_dask": distributed.__version__,
+            "worker_memory_nbytes": 2 * 2**30,  # the gateway's default
+        }
+        assert cluster.scale(1) == 2
+        assert len(workers_used(cluster)) == 1
+        with pytest.raises(UserError, match=r"^n_workers: 3; allowed: what the gateway grants"):
+            cluster.scale(3)
+    assert wait_until(lambda: not started(gateway))
+
+
+def started(gateway: Gateway) -> set[str]:
+    """Tell which Dask programs run below a gateway."""
+    below = psutil.Process(gateway.child.pid).children(recursive=True)
+    commands = [_command(process) for process in below]
+    return {word for command in commands for word in command if word in ("scheduler", "worker")}
+
+
+def test_gateway_that_does_not_offer_so_many_threads(gateway: Gateway) -> None:
+    """Threads beyond what the gateway offers are refused before a cluster starts."""
+    with (
+        pytest.raises(
+            UserError, match=r"^threads_per_worker: 8; allowed: .*worker_cores must be <="
+        ),
+        open_cluster("gateway", threads_per_worker=8, address=gateway.url),
+    ):
+        pass
+    assert not started(gateway)
+
+
+def test_gateway_that_does_not_start_in_time(gateway: Gateway) -> None:
+    """A scheduler that does not come up in time is one line, and is stopped."""
+    with (
+        pytest.raises(UserError, match=r"started no scheduler in 0\.1 s") as caught,
+        open_cluster("gateway", threads_per_worker=1, address=gateway.url, deadline_s=0.1),
+    ):
+        pass
+    assert "\n" not in str(caught.value)
+    assert wait_until(lambda: not started(gateway))
+
+
+@pytest.mark.parametrize("kind", ["local", "gateway"])
+def test_opens_where_an_event_loop_runs(gateway: Gateway, kind: str) -> None:
+    """Notebooks run in an event loop: a cluster opens and closes there too."""
+
+    async def use() -> int:
+        with open_cluster(kind, threads_per_worker=1, address=gateway.url) as cluster:
+            return cluster.scale(1)
+
+    assert asyncio.run(use()) == 1
+    gc.collect()  # what fails when it is collected is an error in these tests
+
+
+# what is not there
+
+
+REFUSED = [
+    # a kind that does not exist
+    ({"kind": "slurm"}, r"^cluster_kind: 'slurm'; allowed: local, gateway, address$"),
+    # no threads
+    ({"kind": "local", "threads": 0}, "^threads_per_worker: 0; allowed: at least 1$"),
+    # without an address, Dask would start a cluster of its own
+    ({"kind": "address"}, "^cluster_kind: address, cluster_address: ''; no scheduler answers"),
+    # nothing listens there
+    ({"kind": "address", "address": "tcp://127.0.0.1:9"}, "cluster_address: 'tcp://127.0.0.1:9'"),
+    # a protocol that Dask has not
+    (
+        {"kind": "address", "address": "nine://x"},
+        "cluster_address: 'nine://x'; no scheduler answers",
+    ),
+    # nothing listens there
+    (
+        {"kind": "gateway", "address": "http://127.0.0.1:9"},
+        "^cluster_kind: gateway, cluster_address: 'http://127.0.0.1:9'; no Dask Gateway answers"
+        ".*; allowed: the address of a running Dask Gateway",
+    ),
+    # not an address of the web
+    ({"kind": "gateway", "address": "tcp://x:1"}, "cluster_address: 'tcp://x:1'; no Dask Gateway"),
+    # neither given nor configured
+    (
+        {"kind": "gateway"},
+        "cluster_address: the configured one; no Dask Gateway answers .ValueError",
+    ),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), REFUSED)
+def test_refusals_are_one_line(arguments: dict[str, Any], message: str) -> None:
+    """What cannot be opened is refused in one line that names parameter, value and allowed."""
+    kind, threads = arguments["kind"], arguments.get("threads", 1)
+    started_s = time.monotonic()
+    with (
+        pytest.raises(UserError, match=message) as caught,
+        open_cluster(kind, threads_per_worker=threads, address=arguments.get("address")),
+    ):
+        pass
+    assert "\n" not in str(caught.value)
+    assert time.monotonic() - started_s < 10  # a person is waiting
+
+
+def test_server_that_is_not_a_gateway() -> None:
+    """Another web server at the address is refused in one line."""
+    with http.server.HTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        address = f"http://127.0.0.1:{server.server_port}"
+        try:
+            with (
+                pytest.raises(UserError, match="no Dask Gateway answers") as caught,
+                open_cluster("gateway", threads_per_worker=1, address=address),
+            ):
+                pass
+        finally:
+            server.shutdown()
+            thread.join()
+    assert "\n" not in str(caught.value)
+
+
+def test_server_that_never_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An address that accepts and says nothing is given up after a few seconds."""
+    monkeypatch.setattr(gateways, "_ANSWER_S", 0.3)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        with (
+            pytest.raises(
+                UserError, match=r"no Dask Gateway answers \(TimeoutError: nothing in 0\.3 s"
+            ),
+            open_cluster("gateway", threads_per_worker=1, address=address),
+        ):
+            pass

@@ -1,0 +1,297 @@
+"""Each layout is what it says it is, and each reader reads what was written."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+
+import cloudpickle
+import h5py
+import hypothesis.strategies as st
+import netCDF4
+import numpy as np
+import obstore
+import pytest
+import zarr
+from hypothesis import given
+from numpy.typing import NDArray
+from zarr.core.buffer import default_buffer_prototype
+from zarr.storage import ObjectStore
+
+from helpers.storage import formats, workloads
+from helpers.storage.data import FILL
+from helpers.storage.formats import CODECS, READERS, Codec, LimitedStore, iterate_blocks
+from helpers.storage.locations import Location
+from helpers.storage.network import get_profile, open_relay
+from helpers.storage.network.profiles import FirstByte, Profile
+from helpers.storage.server import Server
+from helpers.storage.stores import StoredArray, prepare_array
+from tests.stores import CHUNK_SHAPE, SHAPE, make_location, make_sample, make_stored
+
+WHOLE = make_sample().block((0,) * 4, SHAPE)
+
+
+@pytest.fixture(scope="module")
+def location(server: Server) -> Location:
+    """Locate the bucket of this module."""
+    return make_location(server, "formats")
+
+
+@pytest.fixture(autouse=True)
+def _forget() -> Iterator[None]:
+    """Leave no client and no setting of a reader to other tests."""
+    yield
+    workloads.forget_clients({})
+
+
+def read(stored: StoredArray, name: str, n_chunks: int = 1) -> NDArray[np.uint64]:
+    """Read by a reader and return checksums."""
+    reader = READERS[name]
+    workloads.forget_clients(reader.zarr_config)
+    array = workloads.open_array(stored, reader, n_connections=2, chunks_per_task=n_chunks)
+    sums = workloads.read_into_sink(array, stored.chunk_shape)
+    return np.asarray(sums.compute(scheduler="threads", num_workers=2))
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("name", READERS)
+def test_reads_what_was_written(location: Location, name: str, codec: Codec) -> None:
+    """Checksums through each reader and codec are those of the sample itself."""
+    stored = make_stored(location, codec=codec)
+    assert np.array_equal(read(stored, name), stored.checksums)
+    reader = READERS[name]
+    array = workloads.open_array(stored, reader)
+    assert array.chunksize == CHUNK_SHAPE
+    assert np.array_equal(array[1].compute(scheduler="synchronous"), WHOLE[1])
+
+
+def test_batched_reader_takes_several_chunks(location: Location) -> None:
+    """Several chunks in a task give the same checksums, from fewer tasks."""
+    stored, reader = make_stored(location), READERS["zarr-obstore-batched"]
+    array = workloads.open_array(stored, reader, n_connections=2, chunks_per_task=4)
+    assert array.numblocks == (3, 1, 1, 1)
+    assert np.array_equal(read(stored, reader.name, 4), stored.checksums)
+
+
+def test_other_readers_take_one_chunk(location: Location) -> None:
+    """A reader that does not batch ignores how many chunks a batch holds."""
+    array = workloads.open_array(make_stored(location), READERS["zarr-obstore"], chunks_per_task=4)
+    assert array.numblocks == (3, 2, 1, 2)
+
+
+def spoil(location: Location, layout: str) -> None:
+    """Flip every bit of 100 bytes in the middle of the first chunk's data."""
+    client = location.obstore()
+    if layout == "zarr":
+        key, start = "zarr/temperature/c/0/0/0/0", 0
+        size = len(obstore.get(client, key).bytes())
+    else:
+        key, refs = "netcdf/array.nc", json.loads(bytes(obstore.get(client, "references/references.json").bytes()))
+        _, start, size = refs["refs"]["temperature/0.0.0.0"]
+    body = bytearray(bytes(obstore.get(client, key).bytes()))
+    middle = start + size // 2
+    body[middle : middle + 100] = bytes(255 - value for value in body[middle : middle + 100])
+    obstore.put(client, key, bytes(body))
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("name", READERS)
+def test_corruption_is_found(location: Location, name: str, codec: Codec) -> None:
+    """A read of other bytes ends in an error: of the codec's own, or of our check."""
+    stored = make_stored(location / f"spoilt-{name}", codec=codec)
+    workloads.check_values(read(stored, name), stored)
+    spoil(stored.location, READERS[name].layout)
+    of_codecs = () if codec == "none" else (RuntimeError, OSError)
+    with pytest.raises((workloads.WrongValuesError, *of_codecs)):
+        workloads.check_values(read(stored, name), stored)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_zarr_metadata_are_as_asked(location: Location, codec: Codec) -> None:
+    """The Zarr group says format, chunk shape, codec, fill and dimensions as asked, and once."""
+    stored = make_stored(location, codec=codec)
+    client = stored.at("zarr").obstore()
+    group = json.loads(bytes(obstore.get(client, "zarr.json").bytes()))
+    array = json.loads(bytes(obstore.get(client, "temperature/zarr.json").bytes()))
+    assert group["zarr_format"] == array["zarr_format"] == 3
+    assert group["consolidated_metadata"]["metadata"]["temperature"]["shape"] == list(SHAPE)
+    assert array["chunk_grid"]["configuration"]["chunk_shape"] == list(CHUNK_SHAPE)
+    assert array["data_type"] == "float32"
+    assert np.float32(array["fill_value"]) == FILL
+    assert array["dimension_names"] == list(formats.DIMENSIONS)
+    compressors = [each for each in array["codecs"] if each["name"] != "bytes"]
+    if codec == "none":
+        assert compressors == []
+    else:
+        [blosc] = compressors
+        asked = {"cname": codec.removeprefix("blosc-"), "clevel": 5, "shuffle": "shuffle", "typesize": 4}
+        assert blosc["name"] == "blosc"
+        assert asked.items() <= blosc["configuration"].items()
+
+
+def test_zarr_chunks_are_objects(location: Location) -> None:
+    """Each chunk is an object of its own, those of land too."""
+    paths = [item["path"] for item in obstore.list(make_stored(location).at("zarr").obstore()).collect()]
+    assert len([path for path in paths if "/c/" in path]) == 12
+
+
+@pytest.fixture
+def netcdf_paths(location: Location, tmp_path: Path) -> dict[Codec, Path]:
+    """Download the netCDF file of each codec."""
+    paths = {}
+    for codec in CODECS:
+        stored = make_stored(location, codec=codec)
+        paths[codec] = tmp_path / f"{codec}.nc"
+        paths[codec].write_bytes(bytes(obstore.get(stored.at("netcdf").obstore(), "array.nc").bytes()))
+    return paths
+
+
+def test_netcdf_is_netcdf4(netcdf_paths: dict[Codec, Path]) -> None:
+    """The netCDF library reads format, dimensions, chunk shape, codec and values as asked."""
+    blosc = {"none": False, "blosc-lz4": "blosc_lz4", "blosc-zstd": "blosc_zstd"}
+    for codec, path in netcdf_paths.items():
+        with netCDF4.Dataset(path) as file:
+            variable = file["temperature"]
+            assert file.data_model == "NETCDF4"
+            assert variable.dimensions == formats.DIMENSIONS
+            assert tuple(variable.chunking()) == CHUNK_SHAPE
+            found = variable.filters()["blosc"]
+            assert (found and found["compressor"]) == blosc[codec]
+            variable.set_auto_mask(False)
+            assert np.array_equal(variable[:], WHOLE)
+
+
+def test_hdf5_properties_are_as_asked(netcdf_paths: dict[Codec, Path]) -> None:
+    """HDF5 itself says chunk shape, level 5, byte shuffle, codec and fill as asked."""
+    number = {"blosc-lz4": 1, "blosc-zstd": 5}  # of the compressor, in Blosc's own list
+    for codec, path in netcdf_paths.items():
+        with h5py.File(path) as file:
+            dataset = file["temperature"]
+            properties = dataset.id.get_create_plist()
+            assert dataset.chunks == CHUNK_SHAPE
+            assert dataset.fillvalue == FILL
+            assert properties.get_nfilters() == (0 if codec == "none" else 1)
+            if codec != "none":
+                code, _, options, _ = properties.get_filter(0)
+                assert (code, options[4:7]) == (32001, (5, 1, number[codec]))
+
+
+def test_references_point_into_the_file(location: Location) -> None:
+    """Each reference is the byte range of a chunk in the file, as HDF5 itself has it."""
+    stored = make_stored(location, codec="none")
+    client = stored.location.obstore()
+    found = json.loads(bytes(obstore.get(client, "references/references.json").bytes()))["refs"]
+    body = bytes(obstore.get(client, "netcdf/array.nc").bytes())
+    chunks = {key: where for key, where in found.items() if isinstance(where, list)}
+    assert len(chunks) == 12
+    for key, (url, start, nbytes) in chunks.items():
+        assert url == f"{stored.at('netcdf').url}/array.nc"
+        corner = [int(i) * c for i, c in zip(key.split("/")[1].split("."), CHUNK_SHAPE, strict=True)]
+        part = tuple(slice(i, i + c) for i, c in zip(corner, CHUNK_SHAPE, strict=True))
+        values = np.frombuffer(body[start : start + nbytes], "<f4").reshape(CHUNK_SHAPE)
+        clipped = tuple(slice(n) for n in WHOLE[part].shape)
+        assert np.array_equal(values[clipped], WHOLE[part])
+
+
+@given(st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), min_size=1, max_size=3))
+def test_blocks_cover_each_element_once(pairs: list[tuple[int, int]]) -> None:
+    """Blocks are at most a chunk, in C order, and together the array."""
+    shape, chunk_shape = tuple(n for n, _ in pairs), tuple(c for _, c in pairs)
+    counts = np.zeros(shape, int)
+    for block in iterate_blocks(shape, chunk_shape):
+        assert all(s.stop - s.start <= c for s, c in zip(block, chunk_shape, strict=True))
+        counts[block] += 1
+    assert (counts == 1).all()
+    starts = [tuple(s.start for s in block) for block in iterate_blocks(shape, chunk_shape)]
+    assert starts == sorted(starts)
+
+
+@pytest.mark.parametrize("n_connections", [1, 3])
+@pytest.mark.parametrize("way", ["new", "pickled", "cloudpickled"])
+def test_limited_store_keeps_to_its_limit(
+    location: Location, server: Server, n_connections: int, way: str
+) -> None:
+    """At most n requests are in flight, and as many are; also after pickling."""
+    stored = make_stored(location)
+    late = Profile(name="late", first_byte_s=FirstByte(0.05, 0.05))
+    with open_relay(server.endpoint_url, profile=late) as relay:
+        far = stored.at("zarr").through(relay.endpoint_url)
+        store = LimitedStore(ObjectStore(far.obstore(), read_only=True), n_connections=n_connections)
+        if way != "new":
+            store = (pickle if way == "pickled" else cloudpickle).loads(cloudpickle.dumps(store))
+        array = zarr.open_array(store, path="temperature", mode="r")
+        relay.take_trace()
+        assert np.array_equal(array[:], WHOLE)
+        trace = relay.take_trace()
+    assert len(trace) == 12
+    moments = sorted([(r.start_s, 1) for r in trace] + [(r.end_s, -1) for r in trace])
+    assert np.cumsum([change for _, change in moments]).max() == n_connections
+
+
+def test_limited_store_is_a_store(location: Location) -> None:
+    """Values come through it, a missing one as None."""
+    store = LimitedStore(
+        ObjectStore(make_stored(location).at("zarr").obstore(), read_only=True), n_connections=1
+    )
+
+    async def get(key: str) -> bytes | None:
+        found = await store.get(key, default_buffer_prototype())
+        return None if found is None else found.to_bytes()
+
+    assert b"zarr_format" in (asyncio.run(get("zarr.json")) or b"")
+    assert asyncio.run(get("absent")) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "open_requests", "methods"),
+    [
+        # s3fs asks for the size before it gets; a listing follows each miss
+        ("zarr-s3fs", 8, {"HEAD", "GET"}),
+        ("zarr-obstore", 4, {"GET"}),
+        ("zarr-obstore-batched", 4, {"GET"}),
+        # zarrs asks for the size too
+        ("zarr-zarrs", 4, {"HEAD", "GET"}),
+        ("references", 1, {"GET"}),
+    ],
+)
+def test_requests_of_readers(
+    location: Location, server: Server, name: str, open_requests: int, methods: set[str]
+) -> None:
+    """What a reader asks for to open and to read, a request of each method a chunk."""
+    stored, reader = make_stored(location), READERS[name]
+    workloads.forget_clients(reader.zarr_config)
+    with open_relay(server.endpoint_url, profile=get_profile("loopback")) as relay:
+        far = stored.seen_from(stored.location.through(relay.endpoint_url))
+        array = workloads.open_array(far, reader)
+        opened = relay.take_trace()
+        workloads.read_into_sink(array, CHUNK_SHAPE).compute(scheduler="synchronous")
+        done = relay.take_trace()
+    assert len(opened) == open_requests
+    assert {r.method for r in done} == methods
+    assert len(done) == 12 * len(methods)
+    assert all(200 <= r.status < 300 for r in done)
+
+
+def test_file_object_reads_ahead_five_mebibytes(location: Location, server: Server) -> None:
+    """The file object asks for 5 MiB beyond what it needs, as in 2020, and not for 50."""
+    stored = prepare_array(
+        make_sample((3, 2, 720, 1440)),  # three chunks of 8 MB
+        location,
+        chunk_shape=(1, 2, 720, 1440),
+        codec="none",
+        layouts=["netcdf"],
+    )
+    workloads.forget_clients({})
+    with open_relay(server.endpoint_url, profile=get_profile("loopback")) as relay:
+        far = stored.seen_from(stored.location.through(relay.endpoint_url))
+        array = workloads.open_array(far, READERS["netcdf-fsspec"])
+        relay.take_trace()
+        array[2, 0, :, 0].compute(scheduler="synchronous")
+        array[0, 0, :, 0].compute(scheduler="synchronous")
+        ranges = [r.range_nbytes for r in relay.take_trace() if r.method == "GET"]
+    chunk_nbytes = stored.nbytes // stored.n_chunks
+    assert ranges
+    assert all(nbytes <= 5 * 2**20 + 2 * chunk_nbytes for nbytes in ranges if nbytes)

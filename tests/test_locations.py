@@ -1,0 +1,149 @@
+"""Locations are read from addresses and environment, keep their secrets and say what is wrong."""
+
+from __future__ import annotations
+
+import dataclasses
+import socket
+
+import obstore
+import pytest
+
+from helpers.errors import UserError
+from helpers.storage.locations import Location, parse_location
+from helpers.storage.server import Server
+from tests.stores import make_location
+
+SETTINGS = (
+    "AWS_ACCESS_KEY_ID",
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_SESSION_TOKEN",
+    "AWS_ENDPOINT_URL",
+    "AWS_REGION",
+    "AWS_DEFAULT_REGION",
+)
+SECRET = Location("s3", "b", "p", "http://127.0.0.1:1", "KEY-7", "SECRET-7", session_token="TOKEN-7")
+
+
+@pytest.fixture(autouse=True)
+def _no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Start each test without settings of the user's own."""
+    for name in SETTINGS:
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.parametrize(
+    ("url", "scheme", "bucket", "prefix"),
+    [
+        ("s3://arrays", "s3", "arrays", ""),
+        ("s3://arrays/", "s3", "arrays", ""),
+        ("s3://arrays/woa/v1/", "s3", "arrays", "woa/v1"),
+        ("gs://cmip6/GFDL_CM2_6", "gs", "cmip6", "GFDL_CM2_6"),
+    ],
+)
+def test_parses(url: str, scheme: str, bucket: str, prefix: str) -> None:
+    """An address gives scheme, bucket and prefix; nothing set means anonymous."""
+    location = parse_location(url)
+    assert (location.scheme, location.bucket, location.prefix) == (scheme, bucket, prefix)
+    assert location.secrets == ()
+    assert location.url.rstrip("/") == url.rstrip("/")
+
+
+@pytest.mark.parametrize(
+    "url", ["", "arrays/woa", "/folder", "file:///folder", "https://host/bucket", "s3://", "s3:///woa"]
+)
+def test_refuses_address(url: str) -> None:
+    """What is no address of a bucket is refused with what is allowed."""
+    with pytest.raises(UserError, match=r"^store: .*; allowed: embedded, s3://BUCKET/PREFIX") as refusal:
+        parse_location(url)
+    assert repr(url) in str(refusal.value)
+
+
+@pytest.mark.parametrize("name", ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"])
+def test_refuses_half_of_the_credentials(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of two keys is a mistake and not anonymous access; its text is not shown."""
+    monkeypatch.setenv(name, "hush")
+    with pytest.raises(UserError, match=r"only one of AWS_ACCESS_KEY_ID and") as refusal:
+        parse_location("s3://arrays")
+    assert "hush" not in str(refusal.value)
+
+
+def test_environment_is_for_s3_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Endpoint, region and credentials come from the environment, but not for Google's store."""
+    for name in SETTINGS:
+        monkeypatch.setenv(name, f"http://{name}")
+    s3, gs = parse_location("s3://a/b"), parse_location("gs://a/b")
+    assert s3.endpoint_url == "http://AWS_ENDPOINT_URL"
+    assert s3.region == "http://AWS_REGION"
+    assert set(s3.secrets) == {f"http://{name}" for name in SETTINGS[:3]}
+    assert gs == Location("gs", "a", "b")
+
+
+def test_region_has_an_older_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The older variable of the region counts where the newer is not set."""
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-3")
+    assert parse_location("s3://a").region == "eu-west-3"
+
+
+@pytest.mark.parametrize("show", [repr, str, "{}".format, "{!r}".format, lambda x: x.url, lambda x: x.path])
+def test_secrets_are_not_shown(show: object) -> None:
+    """No text of a location holds a secret, nor do those of its clients."""
+    for thing in (SECRET, SECRET / "more", SECRET.through("http://127.0.0.1:2")):
+        assert not any(secret in show(thing) for secret in SECRET.secrets)  # type: ignore[operator]
+    assert not any(secret in repr(SECRET.obstore()) for secret in SECRET.secrets)
+    assert not any(secret in repr(SECRET.fsspec()) for secret in SECRET.secrets)
+
+
+def test_secrets_are_all_that_is_secret() -> None:
+    """Every field that is hidden is one of the secrets that records are searched for."""
+    hidden = [each.name for each in dataclasses.fields(Location) if not each.repr]
+    assert {getattr(SECRET, name) for name in hidden} == set(SECRET.secrets)
+
+
+def test_clients_see_the_same_objects(server: Server) -> None:
+    """What one client puts, the two others get, below the prefix."""
+    location = make_location(server, "locations") / "folder" / "deep"
+    obstore.put(location.obstore(), "x", b"seven")
+    assert location.fsspec().cat_file(f"{location.path}/x") == b"seven"
+    found = location.botocore().get_object(Bucket="locations", Key="folder/deep/x")
+    assert found["Body"].read() == b"seven"
+
+
+def test_check_passes_what_is_there(server: Server) -> None:
+    """A bucket that can be read is no error."""
+    make_location(server, "locations").check()
+
+
+def unused_url() -> str:
+    """Return an address at which nobody listens."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return f"http://127.0.0.1:{probe.getsockname()[1]}"
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        # nobody listens
+        ({"endpoint_url": "closed"}, "does not answer.*AWS_ENDPOINT_URL"),
+        # no address at all
+        ({"endpoint_url": "not an address"}, "does not answer.*AWS_ENDPOINT_URL"),
+        # signature of another secret
+        ({"secret_key": "wrong" * 8}, r"\(SignatureDoesNotMatch\); allowed: credentials that may read"),
+        # unknown key
+        ({"access_key": "nobody"}, r"\(\w+\); allowed: credentials that may read"),
+        # anonymous where that is not allowed
+        ({"access_key": None, "secret_key": None}, r"\(AccessDenied\); allowed: credentials that may read"),
+        ({"bucket": "absent"}, "no bucket 'absent' there; allowed: a bucket that exists"),
+        ({"bucket": "_!"}, "allowed: a bucket name"),
+    ],
+)
+def test_check_says_what_is_wrong(server: Server, change: dict[str, str], says: str) -> None:
+    """One line names parameter, value and what is allowed, and no secret."""
+    if change.get("endpoint_url") == "closed":
+        change = {"endpoint_url": unused_url()}
+    location = dataclasses.replace(make_location(server, "locations"), **change)
+    with pytest.raises(UserError, match=f"^store: .*{says}") as refusal:
+        location.check()
+    text = str(refusal.value)
+    assert "\n" not in text
+    assert location.url in text
+    assert not any(secret in text for secret in location.secrets)

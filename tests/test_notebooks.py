@@ -1,0 +1,97 @@
+"""Every notebook runs on its defaults, and its record is whole."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import nbformat
+import papermill
+import pytest
+
+from helpers import runner, study
+from helpers.measurement import records
+from helpers.parameters import read_defaults
+from helpers.paths import ROOT
+
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+CASES = sorted((ROOT / "parameters").glob("*/*/*.yaml"))
+
+
+def test_there_are_notebooks_and_cases() -> None:
+    """What follows would pass on an empty project."""
+    assert NOTEBOOKS
+    assert CASES
+
+
+@pytest.fixture(scope="module", params=NOTEBOOKS, ids=lambda path: path.stem)
+def executed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Run a notebook on its defaults in a folder of its own."""
+    folder = tmp_path_factory.mktemp(request.param.stem)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ARRAYS_CACHE", str(folder / "cache"))
+        with runner.kernel_options() as options:
+            papermill.execute_notebook(
+                str(request.param), str(folder / request.param.name), cwd=str(folder),
+                kernel_name="python3", progress_bar=False, **options,
+            )
+    return folder / request.param.name
+
+
+def test_defaults_make_a_whole_record(executed: Path) -> None:
+    """Every contender has as many rows as blocks, each verified, each traced."""
+    defaults = read_defaults(ROOT / "notebooks" / executed.name)
+    rows = records.read_records([executed.parent / defaults["record"]])
+    measured = rows[rows["phase"] == "measured"]
+    counts = measured.groupby(["contender", "n_workers"]).size()
+    assert set(counts) == {defaults["n_blocks"]}
+    assert set(defaults["contenders"]) < set(measured["contender"])
+    assert measured["check"].str.startswith("xxh3 of").all()
+    assert (measured["read_s"] > 0).all()
+    assert (measured["n_requests"] > 0).all()
+    assert (measured["wire_nbytes"] >= 0.9 * measured["stored_nbytes"]).all()
+
+
+def test_no_output_shows_a_path_or_a_warning(executed: Path) -> None:
+    """What a reader sees is values, tables and figures."""
+    cells = nbformat.read(executed, as_version=4).cells
+    outputs = [output for cell in cells for output in cell.get("outputs", [])]
+    shown = [output["text"] for output in outputs if output["output_type"] == "stream"]
+    assert not shown
+
+
+def test_every_finding_is_glued(executed: Path) -> None:
+    """The keys that pages quote are there."""
+    notebook = nbformat.read(executed, as_version=4)
+    assert runner.read_glued(notebook, runner.HEADLINE)
+
+
+@pytest.mark.parametrize("path", CASES, ids=lambda path: "/".join(path.parts[-3:]))
+def test_cases_declare_known_parameters_and_say_why(path: Path) -> None:
+    """A case file is a comment that says why it exists, and values that a study can run with."""
+    case = runner.Case(path.parts[-3], path.parts[-2], path.stem)
+    assert path.read_text(encoding="utf-8").startswith("# ")
+    runner.read_parameters(case)
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_sources_hold_no_outputs(path: Path) -> None:
+    """Outputs live in results, so that sources can be read as a change."""
+    for cell in nbformat.read(path, as_version=4).cells:
+        assert not cell.get("outputs")
+        assert cell.get("execution_count") is None
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_cells_are_short_and_explained(path: Path) -> None:
+    """Nine cells in ten have at most ten lines, and there is a text cell for each code cell."""
+    cells = nbformat.read(path, as_version=4).cells
+    code = [cell for cell in cells if cell.cell_type == "code" and "parameters" not in cell.metadata.get("tags", [])]
+    lengths = sorted(len(cell.source.splitlines()) for cell in code)
+    assert lengths[int(0.9 * (len(lengths) - 1))] <= 10
+    assert sum(cell.cell_type == "markdown" for cell in cells) >= len(code)
+
+
+def test_versions_that_decide_are_in_the_record() -> None:
+    """What is measured is named with its version."""
+    origin = study.describe_origin({"seed": 1})
+    assert {"zarr", "obstore", "s3fs", "h5py", "dask"} <= set(origin.versions)

@@ -1,0 +1,278 @@
+"""The request model agrees with arithmetic where arithmetic is enough."""
+
+from __future__ import annotations
+
+import math
+import random
+import statistics
+from dataclasses import replace
+from typing import Any
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given, settings
+
+from helpers.errors import UserError
+from helpers.models.requests import (
+    LIMITS,
+    Client,
+    Network,
+    fit_client,
+    predict,
+    simulate,
+)
+
+MB = 1e6
+FREE = Network()
+
+
+def seconds(
+    network: Network, client: Client, n_chunks: int, n_workers: int = 1, n_cores: float = 4
+) -> float:
+    """Simulate one read."""
+    return simulate(network, client, n_chunks, n_workers=n_workers, n_cores=n_cores, seed=0)
+
+
+@pytest.mark.parametrize(
+    ("network", "client", "n_chunks", "n_workers", "expected_s"),
+    [
+        # one connection: each chunk its latency and its bytes over the stream
+        (Network(0.01, 0.01, 100 * MB), Client(MB), 10, 1, 10 * (0.01 + 0.01)),
+        (Network(0.03, 0.03), Client(MB), 7, 1, 7 * 0.03),
+        (Network(stream_nbytes_per_s=50 * MB), Client(5 * MB), 4, 1, 4 * 0.1),
+        # two requests a chunk wait twice, half a request half as long
+        (Network(0.01, 0.01), Client(MB, 2.0), 10, 1, 10 * 2 * 0.01),
+        (Network(0.01, 0.01), Client(MB, 0.5), 10, 1, 10 * 0.5 * 0.01),
+        # four connections share ten chunks: three rounds
+        (Network(0.01, 0.01, 100 * MB), Client(MB), 10, 4, 3 * 0.02),
+        (Network(0.01, 0.01, 100 * MB), Client(MB, connections_per_worker=4), 10, 1, 3 * 0.02),
+        # as many connections as chunks: all at once, over the link
+        (Network(aggregate_nbytes_per_s=100 * MB), Client(MB), 50, 50, 50 / 100),
+        (Network(0.02, 0.02, 100 * MB, 100 * MB), Client(MB), 50, 50, 0.02 + 50 / 100),
+        # the link is shared only as far as streams reach: 4 streams of 10 below 100
+        (Network(0, 0, 10 * MB, 100 * MB), Client(MB), 8, 4, 2 * 0.1),
+        # four processors, one chunk a connection: two rounds, or eight at half speed
+        (FREE, Client(MB, cpu_s_per_chunk=0.1), 8, 4, 2 * 0.1),
+        (FREE, Client(MB, cpu_s_per_chunk=0.1), 8, 8, 8 * 0.1 / 4),
+        # waiting costs no processor
+        (FREE, Client(MB, wait_s_per_chunk=0.1), 8, 8, 0.1),
+        # requests leave at 100/s: the last of 50 half a second late, less one gap
+        (Network(requests_per_s=100), Client(MB), 50, 50, 49 / 100),
+        (Network(requests_per_s=100), Client(MB, 2.0), 50, 50, 98 / 100),
+        # tasks leave the scheduler one after the other, each with its chunks
+        (FREE, Client(MB, task_s=0.01), 50, 50, 50 * 0.01),
+        (FREE, Client(MB, task_s=0.01, chunks_per_task=5), 50, 50, 10 * 0.01),
+        (FREE, Client(MB, start_s=0.2), 1, 1, 0.2),
+        # overlapped: the next chunk arrives while this one is decoded, only the last waits
+        (Network(0.01, 0.01), Client(MB, cpu_s_per_chunk=0.01), 10, 1, 10 * 0.02),
+        (
+            Network(0.01, 0.01),
+            Client(MB, cpu_s_per_chunk=0.01, is_overlapped=True),
+            10,
+            1,
+            11 * 0.01,
+        ),
+    ],
+)
+def test_closed_forms(
+    network: Network, client: Client, n_chunks: int, n_workers: int, expected_s: float
+) -> None:
+    """Reads that can be computed by hand take as long as by hand."""
+    assert seconds(network, client, n_chunks, n_workers) == pytest.approx(expected_s, rel=1e-6)
+
+
+networks = st.builds(
+    lambda latency, spread, stream, link, rate: Network(
+        latency, latency * spread, stream, link, rate
+    ),
+    st.floats(0, 0.2),
+    st.floats(1, 4),
+    st.floats(1e6, 1e9),
+    st.floats(1e6, 1e9),
+    st.floats(10, 1e4),
+)
+clients = st.builds(
+    Client,
+    chunk_nbytes=st.floats(1e4, 2e7),
+    requests_per_chunk=st.floats(0.1, 3),
+    connections_per_worker=st.integers(1, 4),
+    cpu_s_per_chunk=st.floats(0, 0.1),
+    wait_s_per_chunk=st.floats(0, 0.1),
+    task_s=st.floats(0, 0.01),
+    chunks_per_task=st.integers(1, 4),
+    start_s=st.floats(0, 0.1),
+    is_overlapped=st.booleans(),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(networks, clients, st.integers(1, 60), st.integers(1, 8))
+def test_no_read_beats_its_limits(
+    network: Network, client: Client, n_chunks: int, n_workers: int
+) -> None:
+    """A read takes at least what each limit alone asks, and comes to an end."""
+    found = seconds(network, client, n_chunks, n_workers, n_cores=2)
+    n_connections = min(n_chunks, n_workers * client.connections_per_worker)
+    nbytes = n_chunks * client.chunk_nbytes
+    least = [
+        nbytes / network.aggregate_nbytes_per_s,
+        nbytes / network.stream_nbytes_per_s / n_connections if not client.is_overlapped else 0,
+        n_chunks * client.cpu_s_per_chunk / 2,
+        (n_chunks - 1) * client.requests_per_chunk / network.requests_per_s,
+        -(-n_chunks // client.chunks_per_task) * client.task_s,
+    ]
+    assert client.start_s + max(least) <= found * (1 + 1e-6) < math.inf
+
+
+@settings(max_examples=40, deadline=None)
+@given(networks, clients, st.integers(1, 60), st.integers(1, 8))
+def test_more_workers_are_not_slower(
+    network: Network, client: Client, n_chunks: int, n_workers: int
+) -> None:
+    """Without chance, another worker costs at most what the last chunks lose by sharing.
+
+    A fluid that is shared equally is not a schedule: chunks that arrive
+    together end together. That can cost up to one chunk.
+    """
+    network = replace(network, first_byte_p95_s=network.first_byte_median_s)
+    few, more = (seconds(network, client, n_chunks, n) for n in (n_workers, n_workers + 1))
+    one_chunk_s = seconds(network, client, 1)
+    assert more <= few * (1 + 1e-9) + one_chunk_s
+
+
+@settings(max_examples=40, deadline=None)
+@given(clients, st.integers(1, 60), st.integers(1, 8), st.sampled_from([0.5, 0.9]))
+def test_a_slower_network_is_not_faster(
+    client: Client, n_chunks: int, n_workers: int, factor: float
+) -> None:
+    """Less of any one rate never shortens a read that nothing else binds."""
+    network = Network(0, 0, 1e8, 1e8, 1e3)
+    base = seconds(network, client, n_chunks, n_workers)
+    for name in ("stream_nbytes_per_s", "aggregate_nbytes_per_s", "requests_per_s"):
+        slower = replace(network, **{name: factor * getattr(network, name)})
+        assert seconds(slower, client, n_chunks, n_workers) >= base * (1 - 1e-6) - 1e-9
+
+
+@pytest.mark.parametrize(
+    ("network", "client", "n_workers", "limit"),
+    [
+        (Network(0.1, 0.2, 100 * MB), Client(MB), 1, "latency"),
+        (Network(0.001, 0.001, 10 * MB), Client(MB), 1, "stream"),
+        (Network(0.001, 0.001, 100 * MB, 100 * MB), Client(MB), 40, "aggregate"),
+        (Network(0.001, 0.001, 100 * MB, requests_per_s=20), Client(MB), 40, "request rate"),
+        (
+            Network(0.001, 0.001, 100 * MB),
+            Client(MB, cpu_s_per_chunk=0.1),
+            40,
+            "processors",
+        ),
+        (Network(0.001, 0.001, 100 * MB), Client(MB, task_s=0.05), 40, "tasks"),
+    ],
+)
+def test_names_what_binds(network: Network, client: Client, n_workers: int, limit: str) -> None:
+    """Where one limit takes nearly all the time, it is the one named."""
+    found = predict(network, client, n_chunks=40, n_workers=n_workers, n_cores=2)
+    assert found.limit == limit
+    assert limit in LIMITS
+    assert found.seconds > 0
+
+
+def test_prediction_is_repeatable_and_central() -> None:
+    """The same question has the same answer: the median of its draws."""
+    network, client = Network(0.03, 0.1), Client(MB)
+    first, again = (predict(network, client, n_chunks=20, n_workers=2, n_cores=2) for _ in "ab")
+    assert first == again
+    draws = [
+        simulate(network, client, 20, n_workers=2, n_cores=2, seed=seed) for seed in range(9)
+    ]
+    assert first.seconds == statistics.median(draws)
+    assert len(set(draws)) == 9
+
+
+def test_first_bytes_are_distributed_as_said() -> None:
+    """Half of the draws are below the median, and 95 of 100 below the 95th percentile."""
+    network, rng = Network(0.03, 0.1), random.Random(0)
+    draws = sorted(network.draw_first_byte_s(rng) for _ in range(20_000))
+    assert draws[10_000] == pytest.approx(0.03, rel=0.05)
+    assert draws[19_000] == pytest.approx(0.1, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("cpu_s", "wait_s", "is_overlapped"),
+    [(0.05, 0.08, False), (0.02, 0.0, False), (0.05, 0.3, True), (0.01, 0.02, False)],
+)
+def test_fit_finds_a_known_client(cpu_s: float, wait_s: float, is_overlapped: bool) -> None:
+    """From times at one worker and at many, processor and waiting time come back."""
+    known = Client(
+        MB,
+        connections_per_worker=2,
+        cpu_s_per_chunk=cpu_s,
+        wait_s_per_chunk=wait_s,
+        is_overlapped=is_overlapped,
+    )
+    measured = [(n, seconds(FREE, known, 400, n, n_cores=2)) for n in (1, 4, 40)]
+    unknown = replace(known, cpu_s_per_chunk=9.0, wait_s_per_chunk=9.0)
+    found = fit_client(unknown, measured, n_chunks=400, n_cores=2)
+    assert found.cpu_s_per_chunk == pytest.approx(cpu_s, rel=0.05)
+    for n, expected_s in measured:
+        assert seconds(FREE, found, 400, n, n_cores=2) == pytest.approx(expected_s, rel=0.05)
+
+
+def test_fit_does_not_go_below_nothing() -> None:
+    """A read that is faster than what is known explains leaves nothing to fit."""
+    known = Client(MB, start_s=1.0)
+    found = fit_client(known, [(1, 0.5), (4, 0.2)], n_chunks=10, n_cores=2)
+    assert (found.cpu_s_per_chunk, found.wait_s_per_chunk) == (0.0, 0.0)
+
+
+BELOW_ZERO = {
+    Network: ["first_byte_median_s", "first_byte_p95_s"],
+    Client: [
+        "chunk_nbytes",
+        "requests_per_chunk",
+        "cpu_s_per_chunk",
+        "wait_s_per_chunk",
+        "task_s",
+        "start_s",
+    ],
+}
+NOT_ABOVE_ZERO = {
+    Network: ["stream_nbytes_per_s", "aggregate_nbytes_per_s", "requests_per_s"],
+    Client: ["connections_per_worker", "chunks_per_task"],
+}
+
+
+@pytest.mark.parametrize(
+    ("record", "name", "value"),
+    [(r, n, v) for r, names in BELOW_ZERO.items() for n in names for v in (-1.0, math.nan)]
+    + [(r, n, v) for r, names in NOT_ABOVE_ZERO.items() for n in names for v in (0, -1)]
+    + [(Client, "connections_per_worker", 1.5), (Client, "cpu_s_per_chunk", math.inf)],
+)
+def test_refuses_fields(record: type, name: str, value: float) -> None:
+    """A figure that no network and no client has is refused by name, in one line."""
+    given: dict[str, Any] = {"chunk_nbytes": MB} if record is Client else {}
+    with pytest.raises(UserError, match=f"^{name}: .*; allowed: ") as refusal:
+        record(**{**given, name: value})
+    assert "\n" not in str(refusal.value)
+
+
+def test_refuses_a_tail_below_the_median() -> None:
+    """The 95th percentile is not below the median."""
+    with pytest.raises(UserError, match=r"^first_byte_p95_s: 0.01; allowed: at least .*0.02"):
+        Network(0.02, 0.01)
+
+
+@pytest.mark.parametrize("name", ["n_chunks", "n_workers", "n_cores", "n_draws"])
+@pytest.mark.parametrize("value", [0, -1])
+def test_refuses_counts(name: str, value: int) -> None:
+    """Without chunks, workers, processors or draws there is nothing to predict."""
+    given = {"n_chunks": 4, "n_workers": 2, "n_cores": 2, "n_draws": 3, name: value}
+    with pytest.raises(UserError, match=f"^{name}: {value}; allowed: "):
+        predict(FREE, Client(MB), **given)
+
+
+@pytest.mark.parametrize("measured_s", [[], [(1, 0.0)], [(1, 1.0), (2, -1.0)]])
+def test_refuses_to_fit_nothing(measured_s: list[tuple[int, float]]) -> None:
+    """Without times there is nothing to fit."""
+    with pytest.raises(UserError, match="^measured_s: "):
+        fit_client(Client(MB), measured_s, n_chunks=4, n_cores=2)

@@ -1,0 +1,239 @@
+"""Stored arrays are made once, complete, as asked, and read back as they were made."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import obstore
+import pytest
+
+from helpers.errors import UserError
+from helpers.paths import ROOT
+from helpers.storage import formats, stores
+from helpers.storage.formats import CODECS, LAYOUTS, Codec
+from helpers.storage.locations import Location
+from helpers.storage.server import Server
+from helpers.storage.stores import check_chunk_shape, checksum, prepare_array
+from tests.stores import CHUNK_SHAPE, SHAPE, make_location, make_sample, make_stored
+
+
+@pytest.fixture(scope="module")
+def location(server: Server) -> Location:
+    """Locate the bucket of this module."""
+    return make_location(server, "stores")
+
+
+def list_objects(location: Location) -> dict[str, tuple[Any, Any]]:
+    """Map objects to what changes when they are written again."""
+    found = obstore.list(location.obstore()).collect()
+    return {item["path"]: (item["e_tag"], item["last_modified"]) for item in found}
+
+
+def test_second_preparation_writes_nothing(location: Location) -> None:
+    """An array that is there is described, not written: no object changes."""
+    told: list[str] = []
+    first = make_stored(location / "cached")
+    before = list_objects(location / "cached")
+    sample = make_sample()
+    again = prepare_array(
+        sample,
+        location / "cached",
+        chunk_shape=CHUNK_SHAPE,
+        codec="blosc-zstd",
+        layouts=LAYOUTS,
+        progress=told.append,
+    )
+    assert list_objects(location / "cached") == before
+    assert told == []
+    assert np.array_equal(again.checksums, first.checksums)
+    assert (again.location, again.stored_nbytes) == (first.location, first.stored_nbytes)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"seed": 1},
+        {"shape": (3, 6, 40, 81)},
+        {"chunk_shape": (1, 6, 40, 50)},
+        {"codec": "none"},
+        {"generation": stores._GENERATION + 1},
+    ],
+)
+def test_what_decides_the_bytes_decides_the_folder(
+    location: Location, change: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another seed, shape, chunk shape, codec or generation is another array."""
+    monkeypatch.setattr(stores, "_GENERATION", change.get("generation", stores._GENERATION))
+    other = prepare_array(
+        make_sample(change.get("shape", SHAPE), change.get("seed", 0)),
+        location / "cached",
+        chunk_shape=change.get("chunk_shape", CHUNK_SHAPE),
+        codec=change.get("codec", "blosc-zstd"),
+        layouts=["zarr"],
+    )
+    monkeypatch.undo()
+    assert other.location != make_stored(location / "cached").location
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_interrupted_write_is_written_again(location: Location, layout: formats.Layout) -> None:
+    """A layout without its entry, written last, is rewritten whatever lies there."""
+    stored = make_stored(location / f"interrupted-{layout}")
+    client = stored.location.obstore()
+    paths = [item["path"] for item in obstore.list(client, prefix=layout).collect()]
+    data = max((p for p in paths if not p.endswith("zarr.json")), key=len)
+    obstore.put(client, data, b"half of it")
+    obstore.delete(client, f"{layout}.json")
+    again = make_stored(location / f"interrupted-{layout}")
+    assert bytes(obstore.get(client, data).bytes()) != b"half of it"
+    assert np.array_equal(again.checksums, stored.checksums)
+    assert again.stored_nbytes == stored.stored_nbytes
+
+
+def test_interruption_leaves_no_entry(location: Location, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A write that fails midway does not count as there, and the next one completes it."""
+    calls = iter(range(100))
+    checksum_of = stores.checksum
+
+    def fail_at_five(values: np.ndarray) -> int:
+        if next(calls) == 5:
+            raise KeyboardInterrupt
+        return checksum_of(values)
+
+    monkeypatch.setattr(stores, "checksum", fail_at_five)
+    with pytest.raises(KeyboardInterrupt):
+        make_stored(location / "failed", layouts=["zarr"])
+    monkeypatch.undo()
+    written = list_objects(location / "failed")
+    assert len(written) > 1
+    assert not [path for path in written if path.count("/") == 1], "an entry lies beside its folder"
+    stored = make_stored(location / "failed", layouts=["zarr"])
+    assert np.array_equal(stored.checksums, make_stored(location / "cached").checksums)
+
+
+def test_checksums_are_of_the_sample(location: Location) -> None:
+    """Each checksum is that of the chunk of the sample array at its place in the grid."""
+    stored, sample = make_stored(location / "cached"), make_sample()
+    assert stored.checksums.shape == (3, 2, 1, 2)
+    assert stored.n_chunks == 12
+    assert stored.nbytes == sample.nbytes == 230_400
+    assert stored.checksums[2, 1, 0, 1] == checksum(sample.block((2, 4, 0, 50), (3, 6, 40, 80)))
+    assert len(np.unique(stored.checksums)) == 12
+
+
+def test_stored_nbytes_are_those_of_the_objects(location: Location) -> None:
+    """Bytes in the store are what the store lists, and compression shows in them."""
+    stored = make_stored(location / "cached")
+    for layout, nbytes in stored.stored_nbytes.items():
+        listed = obstore.list(stored.at(layout).obstore()).collect()
+        assert nbytes == sum(item["size"] for item in listed)
+    raw = make_stored(location / "cached", codec="none", layouts=["zarr", "netcdf"])
+    for layout in ("zarr", "netcdf"):
+        assert stored.stored_nbytes[layout] < 0.8 * raw.stored_nbytes[layout]
+
+
+def test_references_bring_their_file(location: Location) -> None:
+    """References alone are asked for, and the netCDF file comes with them."""
+    stored = make_stored(location / "references", layouts=["references"])
+    assert set(stored.stored_nbytes) == {"netcdf", "references"}
+
+
+def test_secrets_are_not_shown(location: Location) -> None:
+    """Neither a stored array nor what lies in the store shows credentials."""
+    stored = make_stored(location / "cached")
+    texts = [repr(stored), str(stored)]
+    client = stored.location.obstore()
+    for name in ("references/references.json", "zarr/zarr.json", "zarr.json", "netcdf.json"):
+        texts.append(bytes(obstore.get(client, name).bytes()).decode())
+    assert not any(secret in text for secret in location.secrets for text in texts)
+
+
+def test_seen_from_keeps_the_place(location: Location) -> None:
+    """Another endpoint leads to the same bucket and prefix."""
+    stored = make_stored(location / "cached")
+    far = stored.seen_from(location.through("http://127.0.0.1:1"))
+    assert far.location == stored.location.through("http://127.0.0.1:1")
+
+
+@pytest.mark.parametrize(
+    ("chunk_shape", "says"),
+    [
+        ((1, 6, 40), "allowed: 4 extents"),
+        ((1, 6, 40, 80, 1), "allowed: 4 extents"),
+        ((1, 0, 40, 80), r"between 1 and array_shape \[3, 6, 40, 80\]"),
+        ((1, -6, 40, 80), "between 1 and"),
+        ((1, 7, 40, 80), "between 1 and"),  # one more than there is
+    ],
+)
+def test_refuses_chunk_shape(location: Location, chunk_shape: tuple[int, ...], says: str) -> None:
+    """A chunk shape that does not fit is refused in one line before anything is written."""
+    with pytest.raises(UserError, match=rf"^chunk_shape: \[.*{says}"):
+        prepare_array(
+            make_sample(), location / "refused", chunk_shape=chunk_shape, codec="none", layouts=LAYOUTS
+        )
+    assert list_objects(location / "refused") == {}
+
+
+@pytest.mark.parametrize(
+    ("codec", "layouts", "says"),
+    [
+        ("gzip", ["zarr"], "^codec: gzip; allowed: none, blosc-lz4, blosc-zstd"),
+        ("none", ["zarr", "tiff"], "^layouts: tiff; allowed: zarr, netcdf, references"),
+        ("none", [], "^layouts: none; allowed: zarr"),
+    ],
+)
+def test_refuses_choice(location: Location, codec: Codec, layouts: Any, says: str) -> None:
+    """An unknown codec or layout is refused with those that are known."""
+    with pytest.raises(UserError, match=says):
+        make_stored(location / "refused", codec=codec, layouts=layouts)
+
+
+def test_whole_chunks_fit() -> None:
+    """A chunk may be the whole array, or one element."""
+    check_chunk_shape((3, 4), (3, 4))
+    check_chunk_shape((3, 4), (1, 1))
+
+
+_WRITE = """
+import resource, sys
+from helpers.storage.data import SampleArray
+from helpers.storage.locations import parse_location
+from helpers.storage.stores import prepare_array
+from tests.stores import SOURCE
+
+sample = SampleArray(SOURCE, "temperature", (int(sys.argv[1]), 5, 360, 720))
+location = parse_location("s3://stores/growth")
+prepare_array(sample, location, chunk_shape=(1, 5, 360, 720), codec="blosc-lz4", layouts=[sys.argv[2]])
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+
+
+@pytest.mark.parametrize("layout", ["zarr", "netcdf"])
+def test_memory_does_not_grow_with_the_array(
+    location: Location, server: Server, layout: str, tmp_path: Path
+) -> None:
+    """Four times the array takes the same peak memory, less than 1 GB."""
+    script = tmp_path / "write.py"
+    script.write_text(_WRITE)
+    environment = {**os.environ, **server.client_environment(), "PYTHONPATH": str(ROOT)}
+    kilobytes = []
+    for n_times in (12, 48):  # 62 and 249 MB
+        command = [sys.executable, str(script), str(n_times), layout]
+        run = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+        kilobytes.append(int(run.stdout))
+    unit = 1024 if sys.platform == "linux" else 1  # macOS counts bytes
+    small_nbytes, large_nbytes = (unit * each for each in kilobytes)
+    assert large_nbytes < 1e9
+    assert large_nbytes - small_nbytes < 60e6, "a third of what the larger array adds"
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_each_codec_is_stored(location: Location, codec: Codec) -> None:
+    """Arrays in every codec have the same checksums: those of the values."""
+    stored = make_stored(location / "cached", codec=codec, layouts=["zarr", "netcdf"])
+    assert np.array_equal(stored.checksums, make_stored(location / "cached").checksums)

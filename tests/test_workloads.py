@@ -1,0 +1,149 @@
+"""Reads are cut into blocks of whole chunks, checked, and leave nothing open."""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+import math
+import warnings
+
+import dask.array as da
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+import zarr
+from hypothesis import given
+from s3fs import S3FileSystem
+from xarray.backends.file_manager import FILE_CACHE
+
+from helpers.storage.formats import READERS
+from helpers.storage.server import Server
+from helpers.storage.stores import StoredArray, checksum
+from helpers.storage.workloads import (
+    WrongValuesError,
+    check_values,
+    checksum_chunks,
+    forget_clients,
+    open_array,
+    read_into_sink,
+    task_block_shape,
+)
+from tests.stores import make_location, make_stored
+
+
+@pytest.fixture(scope="module")
+def stored(server: Server) -> StoredArray:
+    """Store the small array in every layout."""
+    return make_stored(make_location(server, "workloads"))
+
+
+@pytest.mark.parametrize(
+    ("shape", "chunk_shape", "chunks_per_task", "block_shape"),
+    [
+        ((12, 50, 90), (1, 5, 90), 1, (1, 5, 90)),
+        # the last dimension that has room is filled first
+        ((12, 50, 90), (1, 5, 30), 3, (1, 5, 90)),
+        ((12, 50, 90), (1, 5, 90), 4, (1, 20, 90)),
+        # what is left over goes to the dimension before
+        ((12, 50, 90), (1, 5, 90), 20, (2, 50, 90)),
+        ((12, 50, 90), (1, 5, 90), 10_000, (12, 50, 90)),
+        # a block is clipped to the array, as its last chunk is
+        ((7, 10), (1, 4), 3, (1, 10)),
+        ((7, 10), (1, 4), 6, (2, 10)),
+        ((7, 10), (1, 4), 2, (1, 8)),
+    ],
+)
+def test_block_shape(
+    shape: tuple[int, ...],
+    chunk_shape: tuple[int, ...],
+    chunks_per_task: int,
+    block_shape: tuple[int, ...],
+) -> None:
+    """A block grows by whole chunks along the last dimensions first."""
+    assert task_block_shape(shape, chunk_shape, chunks_per_task) == block_shape
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), min_size=1, max_size=4),
+    st.integers(1, 100),
+)
+def test_block_shape_holds_whole_chunks(pairs: list[tuple[int, int]], chunks_per_task: int) -> None:
+    """A block holds whole chunks, unless it reaches the end, and at most as many as asked."""
+    shape = tuple(max(pair) for pair in pairs)
+    chunk_shape = tuple(min(pair) for pair in pairs)
+    block = task_block_shape(shape, chunk_shape, chunks_per_task)
+    sizes = zip(block, chunk_shape, shape, strict=True)
+    assert all(b % c == 0 or b == n for b, c, n in sizes)
+    n_chunks = math.prod(-(-b // c) for b, c in zip(block, chunk_shape, strict=True))
+    assert n_chunks <= chunks_per_task
+
+
+def test_checksums_of_chunks() -> None:
+    """Each chunk has its own checksum at its place, clipped ones too."""
+    block = np.arange(15, dtype=np.float32).reshape(3, 5)
+    sums = checksum_chunks(block, (2, 3))
+    assert sums.dtype == np.uint64
+    assert sums.tolist() == [
+        [checksum(block[:2, :3]), checksum(block[:2, 3:])],
+        [checksum(block[2:, :3]), checksum(block[2:, 3:])],
+    ]
+
+
+def test_sink_has_one_checksum_a_chunk() -> None:
+    """Blocks of several chunks give the checksums of the array cut into chunks."""
+    values = np.random.default_rng(0).random((6, 10), np.float32)
+    array = da.from_array(values, chunks=(2, 8))  # blocks of 2 by 2 chunks, the last clipped
+    sums = read_into_sink(array, (1, 4))
+    assert sums.shape == (6, 3)
+    assert np.array_equal(sums.compute(scheduler="synchronous"), checksum_chunks(values, (1, 4)))
+
+
+def test_a_wrong_chunk_is_named(stored: StoredArray) -> None:
+    """The check passes what is right and says which chunk differs first."""
+    assert check_values(stored.checksums, stored) == "xxh3 of 12 chunks"
+    wrong = stored.checksums.copy()
+    wrong[1, 1, 0, 0] += 1
+    wrong[2, 0, 0, 1] += 1
+    with pytest.raises(WrongValuesError, match=r"^2 of 12 chunks differ .* at \(1, 1, 0, 0\)$"):
+        check_values(wrong, stored)
+
+
+def test_a_corner_is_read(stored: StoredArray) -> None:
+    """An array described as smaller than it lies in the store is its corner."""
+    corner = dataclasses.replace(stored, shape=(2, 4, 40, 50), checksums=stored.checksums[:2, :1, :, :1])
+    array = open_array(corner, READERS["zarr-obstore"])
+    sums = read_into_sink(array, corner.chunk_shape).compute(scheduler="synchronous")
+    assert check_values(sums, corner) == "xxh3 of 2 chunks"
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_forgetting_leaves_nothing_open(stored: StoredArray, name: str) -> None:
+    """After a read, forgetting closes clients, sessions and files without a warning."""
+    reader = READERS[name]
+    forget_clients(reader.zarr_config)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        array = open_array(stored, reader)
+        read_into_sink(array, stored.chunk_shape).compute(scheduler="threads", num_workers=2)
+        clients = list(S3FileSystem._cache.values())
+        assert bool(clients) == (name in ("zarr-s3fs", "netcdf-fsspec"))
+        forget_clients({})
+        assert all(client._s3 is None for client in clients)
+        del array, clients
+        gc.collect()
+    assert [str(each.message) for each in caught if "nclosed" in str(each.message)] == []
+    assert not S3FileSystem._cache
+    assert not len(FILE_CACHE)
+
+
+def test_forgetting_sets_zarr_alone() -> None:
+    """Settings of one reader do not stay for the next."""
+    try:
+        forget_clients(READERS["zarr-zarrs"].zarr_config)
+        assert zarr.config.get("codec_pipeline.path") == "zarrs.ZarrsCodecPipeline"
+        forget_clients({"async.concurrency": 3})
+        assert zarr.config.get("codec_pipeline.path") != "zarrs.ZarrsCodecPipeline"
+        assert zarr.config.get("async.concurrency") == 3
+    finally:
+        forget_clients({})
+    assert zarr.config.get("async.concurrency") != 3
