@@ -16,11 +16,14 @@ env: .venv/ready  ## set up the locked environment in .venv/
 
 .venv/ready: requirements.lock pyproject.toml
 	@test -n "$(PYTHON)" || { echo "error: no Python >= 3.11 found; allowed: make PYTHON=/path/to/python3.12" >&2; exit 1; }
-	@echo "setting up .venv with $(PYTHON): about 2 minutes, once"
+	@echo "setting up .venv with $(PYTHON): some minutes, once"
+	@mkdir -p .cache && date +%s > .cache/setup-start
 	@$(PYTHON) -m venv --clear .venv || { echo "error: $(PYTHON) cannot make a virtual environment; allowed: a Python with venv (Debian: apt install python3-venv)" >&2; exit 1; }
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
 	@$(BIN)/python -m uv pip sync --quiet --python $(BIN)/python --require-hashes requirements.lock
 	@$(BIN)/python -m uv pip install --quiet --python $(BIN)/python --no-deps --editable .
+	@$(RUN) server
+	@echo "{\"seconds\": $$(( $$(date +%s) - $$(cat .cache/setup-start) ))}" > .venv/setup.json
 	@touch $@
 
 server: env  ## find the embedded S3 server, or build it once
@@ -38,7 +41,7 @@ book: env  ## build the book from results that are there
 bench: env  ## print every bar with how it was computed, and write results/laptop/bench.csv
 	@$(RUN) bench
 
-test: env server  ## run the tests
+test: env  ## run the tests
 	@$(BIN)/python -m pytest -q
 
 lint: env  ## run every check of pre-commit over all files

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
 
 import click
@@ -21,12 +22,18 @@ def main() -> None:
 def run_all(site: str, anew: bool) -> None:
     """Run every case of a site, print a table and build the book."""
     from helpers import book, runner
+    from helpers.memory import watch_memory
     from helpers.storage.server import find_or_build_versitygw
 
     find_or_build_versitygw()
-    outcomes = runner.run_cases(runner.find_cases(site), click.echo, anew=anew)
-    click.echo("building the book")
-    page = book.build(site)
+    cases = runner.find_cases(site)
+    start = time.monotonic()
+    with watch_memory() as peak:
+        outcomes = runner.run_cases(cases, click.echo, anew=anew)
+        click.echo("building the book")
+        page = book.build(site)
+    if all(outcome.state == "done" for outcome in outcomes):
+        runner.note_whole_run(site, seconds=time.monotonic() - start, peak_nbytes=peak.nbytes)
     click.echo("\n".join(["", *runner.summarise(outcomes)]))
     click.echo(f"the book: open {_short(page)}")
     _end(runner.explain_failures(outcomes))
@@ -46,7 +53,9 @@ def run(case: str, site: str, anew: bool) -> None:
 
 
 @main.command()
-@click.option("--site", default="laptop", show_default=True, help="Whose results come before the reference.")
+@click.option(
+    "--site", default="laptop", show_default=True, help="Whose results come before the reference."
+)
 def book(site: str) -> None:
     """Build the book from results that are there; nothing is measured."""
     from helpers import book as book_
@@ -55,7 +64,9 @@ def book(site: str) -> None:
 
 
 @main.command()
-@click.option("--site", default="laptop", show_default=True, help="Whose results become the reference.")
+@click.option(
+    "--site", default="laptop", show_default=True, help="Whose results become the reference."
+)
 def publish(site: str) -> None:
     """Promote results to the reference that the published book shows."""
     from helpers import runner

@@ -6,10 +6,9 @@ absolute time means nothing from one day to the next.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
+import json
 import tempfile
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,15 +21,16 @@ import nbformat
 import numpy as np
 import obstore
 import pandas as pd
-import psutil
 import zarr
 from zarr.core.buffer import default_buffer_prototype
 from zarr.storage import MemoryStore
 
 from helpers import runner, study
+from helpers.errors import UserError
 from helpers.measurement import calibration, figures, statistics
 from helpers.measurement.measure import Contender, measure_blocks
 from helpers.measurement.records import Record
+from helpers.memory import watch_memory
 from helpers.paths import ROOT
 from helpers.storage import catalogs, clusters, reads, wires, workloads
 from helpers.storage.formats import READERS
@@ -76,21 +76,41 @@ class Bench:
     n_blocks: int = 5
     seed: int = 2020
 
-    def array(self, shape: tuple[int, ...], chunk_shape: tuple[int, ...], layouts: Sequence[Any] = ("zarr",)) -> StoredArray:
+    def array(
+        self,
+        shape: tuple[int, ...],
+        chunk_shape: tuple[int, ...],
+        layouts: Sequence[Any] = ("zarr",),
+    ) -> StoredArray:
         """Find the sample array of a shape, or make it."""
         return catalogs.find_array(
-            "enlarged-ocean-temperature", self.wire.near, shape=shape, chunk_shape=chunk_shape,
-            codec="blosc-zstd", layouts=layouts, seed=self.seed, progress=self.say,
+            "enlarged-ocean-temperature",
+            self.wire.near,
+            shape=shape,
+            chunk_shape=chunk_shape,
+            codec="blosc-zstd",
+            layouts=layouts,
+            seed=self.seed,
+            progress=self.say,
         )
 
-    def contend(self, stored: StoredArray, name: str, n_workers: int, chunks_per_task: int = 4) -> Contender:
+    def contend(
+        self, stored: StoredArray, name: str, n_workers: int, chunks_per_task: int = 4
+    ) -> Contender:
         """Make a contender of a reader, or of the raw ceiling."""
         concurrency = {"concurrency": n_workers * self.cluster.threads_per_worker}
         if name == "raw":
             raw = reads.RawRead(stored, self.wire, n_connections=concurrency["concurrency"])
-            return study.contend(name, raw, n_workers, read=raw.read, settings=concurrency, is_ceiling=True)
+            return study.contend(
+                name, raw, n_workers, read=raw.read, settings=concurrency, is_ceiling=True
+            )
         way = reads.ArrayRead(stored, READERS[name], self.wire, self.cluster, chunks_per_task)
-        return study.contend(name, way, n_workers, read=lambda sink: sink.compute(), settings=concurrency)
+        return study.contend(
+            name, way, n_workers, read=lambda sink: sink.compute(), settings=concurrency
+        )
+
+    def _enter(self, group: str) -> None:
+        self.cluster.scale(int(group))
 
     def measure(self, title: str, contenders: Sequence[Contender], profile: str) -> pd.DataFrame:
         """Measure contenders in interleaved blocks over a network."""
@@ -99,8 +119,13 @@ class Bench:
         origin = study.describe_origin({"bar": title, "profile": profile})
         record = Record(self.folder / f"{title}.csv", study="bench", case=title, provenance=origin)
         rows = measure_blocks(
-            contenders, record, seed=self.seed, n_blocks=self.n_blocks, time_budget_s=300, target_width=1e-3,
-            enter_group=lambda group: self.cluster.scale(int(group)),
+            contenders,
+            record,
+            seed=self.seed,
+            n_blocks=self.n_blocks,
+            time_budget_s=300,
+            target_width=1e-3,
+            enter_group=self._enter,
         )
         return statistics.add_throughputs(statistics.measured(rows))
 
@@ -141,13 +166,16 @@ class MemoryRead(reads.ArrayRead):
         block_shape = workloads.task_block_shape(
             self.stored.shape, self.stored.chunk_shape, self.chunks_per_task
         )
-        return workloads.read_into_sink(da.from_array(array, block_shape), self.stored.chunk_shape)
+        blocks = da.from_array(array, block_shape)  # type: ignore[no-untyped-call]
+        return workloads.read_into_sink(blocks, self.stored.chunk_shape)
 
 
 def _in_process(way: Any, name: str) -> Contender:
     """Make a contender that reads with four threads of this process."""
     threads = {"scheduler": "threads", "num_workers": 4}
-    return study.contend(name, way, 2, read=lambda sink: sink.compute(**threads), settings={"concurrency": 4})
+    return study.contend(
+        name, way, 2, read=lambda sink: sink.compute(**threads), settings={"concurrency": 4}
+    )
 
 
 def check_ceiling(bench: Bench) -> list[Bar]:
@@ -162,13 +190,25 @@ def check_ceiling(bench: Bench) -> list[Bar]:
     how = "stored bytes per second of {} over those of raw reads of the same objects, {} connections each, paired in {} blocks"
     best_free = free[free["contender"] == BEST]
     return [
-        Bar("share of the ceiling, in-region", _share(imposed), 0.90, True, how.format(BEST, 16, bench.n_blocks)),
         Bar(
-            "share of the ceiling, nothing imposed", float(best_free["share_of_ceiling"].median()), 0.35, True,
+            "share of the ceiling, in-region",
+            _share(imposed),
+            0.90,
+            True,
+            how.format(BEST, 16, bench.n_blocks),
+        ),
+        Bar(
+            "share of the ceiling, nothing imposed",
+            float(best_free["share_of_ceiling"].median()),
+            0.35,
+            True,
             how.format(BEST, 4, bench.n_blocks),
         ),
         Bar(
-            "throughput over that of decoding alone, nothing imposed", 1 / _ratio(free, BEST, "decoding alone"), 0.85, True,
+            "throughput over that of decoding alone, nothing imposed",
+            1 / _ratio(free, BEST, "decoding alone"),
+            0.85,
+            True,
             "the same tasks and threads, over the wire against from memory; where it is less, server, relay and client"
             " share with decoding the processors that decoding alone has for itself",
         ),
@@ -178,7 +218,11 @@ def check_ceiling(bench: Bench) -> list[Bar]:
 def check_2020(bench: Bench) -> list[Bar]:
     """Compare the best array path with the way of 2020 at three chunk shapes."""
     bars = []
-    for size, chunk_shape in (("0.5", (1, 1, 300, 400)), ("4", (1, 5, 360, 480)), ("16", (1, 20, 360, 480))):
+    for size, chunk_shape in (
+        ("0.5", (1, 1, 300, 400)),
+        ("4", (1, 5, 360, 480)),
+        ("16", (1, 20, 360, 480)),
+    ):
         shape = (4, 40, *chunk_shape[2:])
         stored = bench.array(shape, chunk_shape)
         pair = [bench.contend(stored, name, 8, 4) for name in (BEST, WAY_OF_2020)]
@@ -187,23 +231,43 @@ def check_2020(bench: Bench) -> list[Bar]:
             f"time of {WAY_OF_2020} over time of {BEST}, 8 workers of 2 threads, in-region,"
             f" {stored.n_chunks} chunks of {stored.nbytes / stored.n_chunks / 1e6:.2g} MB ({bench.n_blocks} blocks)"
         )
-        bars.append(Bar(f"best path over the way of 2020, chunks of {size} MB", _ratio(rows, WAY_OF_2020, BEST), 1.7 if size == "4" else 0.0, True, how))
+        bars.append(
+            Bar(
+                f"best path over the way of 2020, chunks of {size} MB",
+                _ratio(rows, WAY_OF_2020, BEST),
+                1.7 if size == "4" else 0.0,
+                True,
+                how,
+            )
+        )
     return bars
 
 
 def check_netcdf(bench: Bench) -> list[Bar]:
     """Compare netCDF through a file object with the best Zarr path, with the reason from the trace."""
     stored = bench.array((4, 40, 360, 480), (1, 5, 360, 480), ("zarr", "netcdf"))
-    pair = [bench.contend(stored, name, 8, 4) for name in (BEST, NETCDF)]
-    rows = bench.measure("netcdf", pair, "in-region")
-    part = rows[rows["contender"] == NETCDF]
+    ways = (BEST, NETCDF, f"{NETCDF}-5mib")
+    rows = bench.measure(
+        "netcdf", [bench.contend(stored, name, 8, 4) for name in ways], "in-region"
+    )
+    return [_describe_netcdf(rows, name, stored.n_chunks) for name in ways[1:]]
+
+
+def _describe_netcdf(rows: pd.DataFrame, name: str, n_chunks: int) -> Bar:
+    part = rows[rows["contender"] == name]
     over_read = (part["wire_nbytes"] / part["stored_nbytes"]).median()
     in_flight = study.trace_of(part)["mean_in_flight"].median()
     how = (
-        f"time of {NETCDF} over time of {BEST}, in-region, 16 threads; it read {over_read:.2g} times the bytes,"
-        f" in {part['n_requests'].median() / stored.n_chunks:.2g} requests a chunk, {in_flight:.2g} in flight on average"
+        f"time of {name} over time of {BEST}, in-region, 16 threads; it read {over_read:.2g} times the bytes,"
+        f" in {part['n_requests'].median() / n_chunks:.2g} requests a chunk, {in_flight:.2g} in flight on average"
     )
-    return [Bar("best Zarr path over netCDF through a file object (claimed: 10)", _ratio(rows, NETCDF, BEST), 0.0, True, how)]
+    return Bar(
+        f"best Zarr path over {name} (claimed in 2020: 10)",
+        _ratio(rows, name, BEST),
+        0.0,
+        True,
+        how,
+    )
 
 
 def check_growth(bench: Bench) -> list[Bar]:
@@ -217,68 +281,46 @@ def check_growth(bench: Bench) -> list[Bar]:
         peaks[n], times[n] = peak.nbytes, float(rows["read_s"].median())
     how = f"{BEST} over in-region, {{}}: 8 time steps against 2, medians of {bench.n_blocks} blocks"
     return [
-        Bar("time of four times the bytes", times[8] / times[2], 4.4, False, how.format("read time")),
-        Bar("peak memory of four times the bytes", peaks[8] / peaks[2], 1.1, False, how.format("memory of all processes")),
+        Bar(
+            "time of four times the bytes", times[8] / times[2], 4.4, False, how.format("read time")
+        ),
+        Bar(
+            "peak memory of four times the bytes",
+            peaks[8] / peaks[2],
+            1.1,
+            False,
+            how.format("memory of all processes"),
+        ),
     ]
-
-
-class Peak:
-    """The largest memory that this process and its children held, in bytes."""
-
-    def __init__(self) -> None:
-        self.nbytes = 0
-        self._is_over = threading.Event()
-
-    def watch(self) -> None:
-        """Look ten times a second until told to stop."""
-        while not self._is_over.wait(0.1):
-            self.nbytes = max(self.nbytes, memory_nbytes())
-
-    def stop(self) -> None:
-        """Stop looking."""
-        self._is_over.set()
-
-
-def memory_nbytes() -> int:
-    """Sum the unique memory of this process and all its children."""
-    total = 0
-    for process in [me := psutil.Process(), *me.children(recursive=True)]:
-        with contextlib.suppress(psutil.Error):  # it has ended meanwhile
-            total += process.memory_full_info().uss
-    return total
-
-
-@contextmanager
-def watch_memory() -> Iterator[Peak]:
-    """Watch the memory of this process and its children."""
-    peak = Peak()
-    thread = threading.Thread(target=peak.watch, daemon=True)
-    thread.start()
-    try:
-        yield peak
-    finally:
-        peak.stop()
-        thread.join()
 
 
 def check_knee(bench: Bench) -> list[Bar]:
     """Read the same bytes in 100, 1,000 and 10,000 chunks: a task a chunk, and in batches."""
     lines = []
-    for n_chunks, chunk_shape in ((100, (1, 10, 200, 250)), (1000, (1, 1, 200, 250)), (10000, (1, 1, 20, 250))):
+    for n_chunks, chunk_shape in (
+        (100, (1, 10, 200, 250)),
+        (1000, (1, 1, 200, 250)),
+        (10000, (1, 1, 20, 250)),
+    ):
         stored = bench.array((20, 50, 200, 250), chunk_shape)
         ways = [("a task a chunk", "zarr-obstore", 1), ("batches", BEST, max(4, n_chunks // 100))]
         contenders = [bench.contend(stored, name, 8, batch) for _, name, batch in ways]
         small = dataclasses.replace(bench, n_blocks=3)
         rows = small.measure(f"knee {n_chunks}", contenders, "loopback")
         times = rows.groupby("contender")["read_s"].median()
-        lines += [(n_chunks, label, times[name], times[name] / stored.n_chunks) for label, name, _ in ways]
+        lines += [
+            (n_chunks, label, times[name], times[name] / stored.n_chunks) for label, name, _ in ways
+        ]
     knee = pd.DataFrame(lines, columns=["chunks", "way", "read_s", "s_per_chunk"])
     bench.say(knee.to_string(index=False, float_format="{:.4g}".format))
     knee.to_csv(RESULTS / "bench-knee.csv", index=False)
     draw_knee(knee, RESULTS / "bench-knee.svg")
-    per_chunk = {way: float(overhead_s(part)) for way, part in knee.groupby("way")}
+    per_chunk = {str(way): overhead_s(part) for way, part in knee.groupby("way")}
     how = "slope of read time against the number of chunks, 1,000 to 10,000, same bytes, nothing imposed, 8 workers: {}"
-    return [Bar(f"milliseconds for each more chunk, {way}", 1000 * s, np.inf, False, how.format(way)) for way, s in per_chunk.items()]
+    return [
+        Bar(f"milliseconds for each more chunk, {way}", 1000 * s, np.inf, False, how.format(way))
+        for way, s in per_chunk.items()
+    ]
 
 
 def overhead_s(part: pd.DataFrame) -> float:
@@ -293,11 +335,28 @@ def draw_knee(knee: pd.DataFrame, path: Path) -> None:
     figure, ax = plt.subplots(figsize=(7.2, 3.8))
     looks = figures.contender_palette()
     for (way, part), name in zip(knee.groupby("way"), ("zarr-obstore", BEST), strict=True):
-        ax.plot(part["chunks"], 1000 * part["s_per_chunk"], marker=looks[name].marker, color=looks[name].color)
+        ax.plot(
+            part["chunks"],
+            1000 * part["s_per_chunk"],
+            marker=looks[name].marker,
+            color=looks[name].color,
+        )
         last = part.iloc[-1]
         at = (last["chunks"], 1000 * last["s_per_chunk"])
-        ax.annotate(str(way), at, xytext=(8, 0), textcoords="offset points", color=looks[name].color, va="center")
-    ax.set(xscale="log", yscale="log", xlabel="chunks, of the same bytes in all", ylabel="time for each chunk (ms)")
+        ax.annotate(
+            str(way),
+            at,
+            xytext=(8, 0),
+            textcoords="offset points",
+            color=looks[name].color,
+            va="center",
+        )
+    ax.set(
+        xscale="log",
+        yscale="log",
+        xlabel="chunks, of the same bytes in all",
+        ylabel="time for each chunk (ms)",
+    )
     ax.margins(x=0.25)
     figure.savefig(path)
     plt.close(figure)
@@ -305,9 +364,12 @@ def draw_knee(knee: pd.DataFrame, path: Path) -> None:
 
 def check_relay(bench: Bench) -> list[Bar]:
     """Measure what the relay costs with nothing imposed."""
-    bench.wire.impose(get_profile("loopback"))
+    relay = bench.wire.relay
+    if relay is None:
+        raise UserError("store: has no relay before it; allowed: embedded, for the bars")
+    relay.impose(get_profile("loopback"))
     far, near = bench.wire.probe_url(), bench.wire.probe_url(is_near=True)
-    found = calibration.measure_overhead([near] * 8, [far] * 8, cpu_s=bench.wire.relay.cpu_s)
+    found = calibration.measure_overhead([near] * 8, [far] * 8, cpu_s=relay.cpu_s)
     how = "8 connections reading an object of 32 MB over and over, directly and through the relay in turn"
     return [
         Bar("relay: throughput over direct, nothing imposed", found.ratio, 0.6, True, how),
@@ -320,15 +382,62 @@ def check_predictions() -> list[Bar]:
     errors, minutes = [], []
     for case in runner.find_cases("laptop"):
         site = "laptop" if case.result(".ipynb").exists() else "reference"
-        notebook = nbformat.read(case.result(".ipynb", site), as_version=4)
+        notebook = nbformat.read(case.result(".ipynb", site), as_version=4)  # type: ignore[no-untyped-call]
         errors.append(float(runner.read_glued(notebook, "median-prediction-error").split()[0]))
         minutes.append(notebook.metadata["papermill"]["duration"] / 60)
     how = "predicted against measured read time, {}; contenders are calibrated with nothing imposed and predicted over the imposed network"
     return [
-        Bar("prediction error (%), worst case", max(errors), 20, False, how.format("median over contenders and workers")),
-        Bar("minutes of all cases", sum(minutes), 12, False, "sum of the durations of the executed notebooks"),
+        Bar(
+            "prediction error (%), worst case",
+            max(errors),
+            20,
+            False,
+            how.format("median over contenders and workers"),
+        ),
+        Bar(
+            "minutes of all cases",
+            sum(minutes),
+            12,
+            False,
+            "sum of the durations of the executed notebooks",
+        ),
         Bar("minutes of the longest case", max(minutes), 4, False, "as above"),
+        *check_whole_runs(),
     ]
+
+
+def check_whole_runs() -> list[Bar]:
+    """Read what the last whole `make run-all` and the set-up took, if they ran here."""
+    bars = []
+    for path, name, key, scale, bound, how in (
+        (
+            RESULTS / "run-all.json",
+            "minutes of run-all",
+            "seconds",
+            60,
+            12,
+            "wall time of the last run of every case, book included",
+        ),
+        (
+            RESULTS / "run-all.json",
+            "peak memory of run-all (GB)",
+            "peak_nbytes",
+            1e9,
+            6,
+            "unique memory of all its processes, largest of ten looks a second",
+        ),
+        (
+            ROOT / ".venv" / "setup.json",
+            "minutes of the first set-up",
+            "seconds",
+            60,
+            6,
+            "environment and S3 server, as the last `make env` took",
+        ),
+    ):
+        if path.exists():
+            bars.append(Bar(name, json.loads(path.read_text())[key] / scale, bound, False, how))
+    return bars
 
 
 RESULTS = ROOT / "results" / "laptop"
@@ -350,9 +459,24 @@ def run_bench(say: Say) -> list[Bar]:
     RESULTS.mkdir(parents=True, exist_ok=True)
     bars = check_predictions()
     with watch_memory() as peak, open_bench(say) as bench:
-        for check in (check_relay, check_ceiling, check_2020, check_netcdf, check_growth, check_knee):
+        for check in (
+            check_relay,
+            check_ceiling,
+            check_2020,
+            check_netcdf,
+            check_growth,
+            check_knee,
+        ):
             bars += check(bench)
-    bars.append(Bar("peak memory of all processes (GB)", peak.nbytes / 1e9, 6, False, "unique memory of this process and its children, largest of ten looks a second"))
+    bars.append(
+        Bar(
+            "peak memory of all processes (GB)",
+            peak.nbytes / 1e9,
+            6,
+            False,
+            "unique memory of this process and its children, largest of ten looks a second",
+        )
+    )
     table = pd.DataFrame([{**dataclasses.asdict(bar), "holds": bar.holds} for bar in bars])
     table.to_csv(RESULTS / "bench.csv", index=False)
     say("\n".join(bar.line() for bar in bars))

@@ -37,9 +37,7 @@ _PROFILES = Path(__file__).parent / "storage" / "network" / "profiles.yaml"
 _SOURCES = ("_config.yml", "_toc.yml", "*.md", "references.bib", "_static", "_ext")
 # Repository files that are no pages.
 NOT_PAGES = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")
-_WARNING = re.compile(
-    r"^(?:(?P<page>.*?)(?::\d*)*: )?(?:WARNING|ERROR|CRITICAL): (?P<text>.*)$"
-)
+_WARNING = re.compile(r"^(?:(?P<page>.*?)(?::\d*)*: )?(?:WARNING|ERROR|CRITICAL): (?P<text>.*)$")
 
 
 def find_pages(site: str, *, root: Path = PROJECT) -> list[Page]:
@@ -112,9 +110,7 @@ def _choose(name: str, site: str, *, root: Path) -> Page:
             f"results: {notebook}/{case} has no finished run in results/{site}/ and no reference; "
             f"run `make run CASE={notebook}/{case}`"
         )
-    return Page(
-        notebook, case, reference, "reference", failed_site=site if own.exists() else ""
-    )
+    return Page(notebook, case, reference, "reference", failed_site=site if own.exists() else "")
 
 
 def is_finished(executed: Path) -> bool:
@@ -130,9 +126,7 @@ def is_finished(executed: Path) -> bool:
     bool
         True if every code cell ran and none raised.
     """
-    cells = [
-        cell for cell in read_notebook(executed)["cells"] if cell["cell_type"] == "code"
-    ]
+    cells = [cell for cell in read_notebook(executed)["cells"] if cell["cell_type"] == "code"]
     has_failed = any(
         output["output_type"] == "error" for cell in cells for output in cell["outputs"]
     )
@@ -177,9 +171,7 @@ def _copy_sources(root: Path, into: Path) -> None:
     """Copy the text pages, the configuration and what they use."""
     for path in (path for pattern in _SOURCES for path in root.glob(pattern)):
         if path.is_dir():
-            shutil.copytree(
-                path, into / path.name, ignore=shutil.ignore_patterns("__pycache__")
-            )
+            shutil.copytree(path, into / path.name, ignore=shutil.ignore_patterns("__pycache__"))
         elif path.name not in NOT_PAGES:
             shutil.copy2(path, into / path.name)
 
@@ -219,9 +211,7 @@ def _list_pages(toc_path: Path, pages: list[Page]) -> None:
                 raise UserError(
                     f"_toc.yml: no page {page.notebook!r} to list {page.case!r} under; add {page.notebook}.md and its entry"
                 )
-            chapter.setdefault("sections", []).append(
-                {"file": page.name, "title": page.case}
-            )
+            chapter.setdefault("sections", []).append({"file": page.name, "title": page.case})
     toc_path.write_text(yaml.safe_dump(toc, sort_keys=False), encoding="utf-8")
 
 
@@ -257,15 +247,12 @@ def build(site: str, *, root: Path = PROJECT) -> Path:
         ".",
     ]
     command += ["--all", "--quiet", "--warningiserror", "--nitpick", "--keep-going"]
-    done = subprocess.run(
-        command, cwd=root, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
     log = root / "_build" / "book.log"
     log.write_text(done.stdout + done.stderr, encoding="utf-8")
     if done.returncode:
         raise UserError(
-            first_warning(done.stderr)
-            + f"; the whole log is in {log.relative_to(root)}"
+            first_warning(done.stderr) + f"; the whole log is in {log.relative_to(root)}"
         )
     return root / "_build" / "html" / "index.html"
 
@@ -294,9 +281,7 @@ def first_warning(log: str) -> str:
         if (match := _WARNING.match(re.sub(r"\x1b\[[0-9;]*m", "", line)))
     ]
     if not found:
-        last = [line.strip() for line in log.splitlines() if line.strip()][-1:] or [
-            "no message"
-        ]
+        last = [line.strip() for line in log.splitlines() if line.strip()][-1:] or ["no message"]
         return f"book: not built: {last[0]}"
     page = (found[0]["page"] or "_config.yml").split("_build/stage/")[-1]
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""

@@ -105,9 +105,7 @@ def read_notebook(path: Path) -> dict[str, Any]:
         notebook: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         cells = notebook["cells"]
     except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
-        raise UserError(
-            f"{path.name}: not a whole notebook; measure the case anew"
-        ) from error
+        raise UserError(f"{path.name}: not a whole notebook; measure the case anew") from error
     for cell in cells:
         cell["source"] = "".join(cell["source"])
     if not cells:
@@ -132,9 +130,7 @@ def render_origin(page: Page) -> str:
     if rows.empty:
         raise UserError(f"{page.record.name}: holds no row; measure the case anew")
     is_reference = page.site == "reference"
-    heading = (
-        "Reference record" if is_reference else f"Your own results (site {page.site})"
-    )
+    heading = "Reference record" if is_reference else f"Your own results (site {page.site})"
     command = f"make run CASE={page.notebook}/{page.case}"
     failed = (
         f"Your own run at site {page.failed_site} did not finish, so this is the reference.\n"
@@ -164,8 +160,7 @@ def _machine(rows: Any) -> str:
 def _versions(rows: Any) -> str:
     """List the versions that were measured; a record has one set."""
     return ", ".join(
-        f"{name} {version}"
-        for name, version in json.loads(rows["versions"].iloc[0]).items()
+        f"{name} {version}" for name, version in json.loads(rows["versions"].iloc[0]).items()
     )
 
 
@@ -190,9 +185,7 @@ def _suffix_labels(cells: list[dict[str, Any]], case: str) -> None:
         return
     # Only where Markdown names a label, for a label may be a word of the text too.
     names = "|".join(sorted(map(re.escape, labels)))
-    mention = re.compile(
-        rf"(?:^:(?:name|label):\s*|[(`<#])(?:{names})(?=[)`>]|\s*$)", re.MULTILINE
-    )
+    mention = re.compile(rf"(?:^:(?:name|label):\s*|[(`<#])(?:{names})(?=[)`>]|\s*$)", re.MULTILINE)
     for figure in figures:
         if "name" in figure:
             figure["name"] += f"-{case}"
@@ -230,9 +223,7 @@ def render_profiles(profiles: Mapping[str, Any]) -> str:
             for key in ("stream_mb_per_s", "aggregate_mb_per_s", "requests_per_s")
         ]
         lines.append(
-            "| "
-            + " | ".join([f"`{name}`", *delays, *limits, str(profile.get("scale", 1))])
-            + " |"
+            "| " + " | ".join([f"`{name}`", *delays, *limits, str(profile.get("scale", 1))]) + " |"
         )
     return "\n".join(lines) + "\n"
 
@@ -272,7 +263,5 @@ def render_schema() -> str:
     """
     lines = ["| column | type | unit | meaning |", "| --- | --- | --- | --- |"]
     for name, row in schema().iterrows():
-        lines.append(
-            f"| `{name}` | {row['type']} | {row['unit']} | {row['description']} |"
-        )
+        lines.append(f"| `{name}` | {row['type']} | {row['unit']} | {row['description']} |")
     return "\n".join(lines) + "\n"

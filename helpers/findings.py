@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
 
 import numpy as np
 import pandas as pd
@@ -47,7 +47,14 @@ def judge_all(rows: pd.DataFrame, best: str, *, n_workers: int) -> pd.DataFrame:
         if name != best:
             found = statistics.compare(part, name, best, control="control")
             ratio = found.ratio
-            lines[name] = (ratio.centre, ratio.low, ratio.high, found.noise, found.verdict, found.reason)
+            lines[name] = (
+                ratio.centre,
+                ratio.low,
+                ratio.high,
+                found.noise,
+                found.verdict,
+                found.reason,
+            )
     columns = [f"time over {best}", "low", "high", "A/A noise", "verdict", "reason"]
     table = pd.DataFrame.from_dict(lines, orient="index", columns=columns)
     return table.sort_values(columns[0]).round(3).rename_axis("contender")
@@ -59,7 +66,9 @@ def find_knee(rows: pd.DataFrame, contender: str) -> int:
     The noise is the half width of the interval of the median at that number.
     """
     part = rows[rows["contender"] == contender]
-    found = statistics.summarise(part, ["n_workers"], value="throughput_mb_per_s").sort_values("n_workers")
+    found = statistics.summarise(part, ["n_workers"], value="throughput_mb_per_s").sort_values(
+        "n_workers"
+    )
     most = found.iloc[-1]
     reached = found[found["high"].fillna(found["median"]) >= most[["low", "median"]].min()]
     return int(reached["n_workers"].min())
@@ -80,7 +89,7 @@ def find_all(
     top = measured[(measured["contender"] == best) & (measured["n_workers"] == most)]
     limits = expected[(expected["contender"] == best) & (expected["n_workers"] == most)]
     control = measured[measured["n_workers"] == most]
-    machine = pd.io.json.ujson_loads(measured["machine"].iloc[0])
+    machine = json.loads(measured["machine"].iloc[0])
     times = verdicts[f"time over {best}"]
     return {
         "profile": describe_profile(profile),
@@ -99,7 +108,7 @@ def find_all(
     }
 
 
-def _ratio(times: Mapping[str, float], name: str, best: str) -> str:
+def _ratio(times: pd.Series[float], name: str, best: str) -> str:
     if name == best:
         return "1.0 times"
     return f"{digits(times[name])} times" if name in times else "not measured"
@@ -123,7 +132,9 @@ def read_published_ratios() -> pd.DataFrame:
     """
     points = read_published("abernathey2020_figure_digitised")
     panels = points[points["panel"].isin(["GCS Zarr", "GCS NetCDF"])]
-    medians = panels.pivot_table(index="ncores", columns="panel", values="throughput_mb_per_s", aggfunc="median")
+    medians = panels.pivot_table(
+        index="ncores", columns="panel", values="throughput_mb_per_s", aggfunc="median"
+    )
     ratio = (medians["GCS Zarr"] / medians["GCS NetCDF"]).dropna()
     return pd.DataFrame({"n_threads": ratio.index, "ratio": ratio.to_numpy()})
 
@@ -150,8 +161,13 @@ def draw_published(ax: Axes, published: pd.DataFrame, ours: pd.DataFrame) -> Non
     ax.set(xscale="log", xlabel="threads", ylabel="Zarr over netCDF (ratio)", ylim=(0, 1.2 * most))
     ax.set_xticks(ticks, [str(tick) for tick in ticks])
     ax.minorticks_off()
-    ax.annotate("tenfold", (ticks[0], 10), xytext=(0, 3), textcoords="offset points", color="#666666")
-    for table, text, color in ((published, "published, 2020", "#666666"), (ours, "here", look.color)):
+    ax.annotate(
+        "tenfold", (ticks[0], 10), xytext=(0, 3), textcoords="offset points", color="#666666"
+    )
+    for table, text, color in (
+        (published, "published, 2020", "#666666"),
+        (ours, "here", look.color),
+    ):
         if len(table):
             first = table.iloc[0]
             at = (first["n_threads"], first["ratio"])

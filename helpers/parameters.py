@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
 import nbformat
 import papermill
@@ -34,12 +34,14 @@ def _choice(allowed: tuple[str, ...]) -> Any:
     return Annotated[str, Field(pattern=f"^({pattern})$", description=", ".join(allowed))]
 
 
+_READER: TypeAlias = _choice(tuple(READERS))  # type: ignore[valid-type]
+
 GLOSSARY: Mapping[str, Any] = {
     "dataset": str,
     "array_shape": Shape,
     "chunk_shape": Shape,
     "codec": _choice(CODECS),
-    "contenders": Annotated[list[_choice(tuple(READERS))], Field(min_length=1)],
+    "contenders": Annotated[list[_READER], Field(min_length=1)],
     "profile": _choice(profile_names()),
     "n_workers": Annotated[list[Count], Field(min_length=1)],
     "threads_per_worker": Count,
@@ -73,7 +75,9 @@ def check_parameters(values: Mapping[str, Any], where: str = "parameters") -> No
     """
     _refuse_unknown(values, tuple(GLOSSARY), where)
     fields: dict[str, Any] = {name: (GLOSSARY[name], ...) for name in values}
-    model: type[BaseModel] = create_model("Parameters", __config__=ConfigDict(strict=True), **fields)
+    model: type[BaseModel] = create_model(
+        "Parameters", __config__=ConfigDict(strict=True), **fields
+    )
     try:
         model.model_validate(dict(values))
     except ValidationError as error:
@@ -87,7 +91,9 @@ def check_parameters(values: Mapping[str, Any], where: str = "parameters") -> No
 def _refuse_unknown(values: Mapping[str, Any], known: tuple[str, ...], where: str) -> None:
     for name, value in values.items():
         if name not in known:
-            raise UserError(f"{where}: {name}: {value!r}; no such parameter; allowed: {', '.join(known)}")
+            raise UserError(
+                f"{where}: {name}: {value!r}; no such parameter; allowed: {', '.join(known)}"
+            )
 
 
 def _explain(error: ValidationError) -> str:

@@ -271,7 +271,9 @@ def run_cases(cases: Sequence[Case], say: Say, *, anew: bool = False) -> list[Ou
     for i, case in enumerate(cases):
         say(f"[{i + 1}/{len(cases)}] {case.title}: {_say_left(left[i:])}")
         outcomes.append(run_case(case, say, anew=anew))
-        say(f"[{i + 1}/{len(cases)}] {case.title}: {outcomes[-1].state}, {outcomes[-1].seconds:.0f} s")
+        say(
+            f"[{i + 1}/{len(cases)}] {case.title}: {outcomes[-1].state}, {outcomes[-1].seconds:.0f} s"
+        )
     return outcomes
 
 
@@ -302,7 +304,9 @@ def explain_failures(outcomes: Sequence[Outcome]) -> list[str]:
     for outcome in outcomes:
         if outcome.state in ("failed", "refused"):
             lines.append(f"{outcome.case.title} {outcome.state}: {outcome.text}")
-            lines.append(f"  run it alone: make run CASE={outcome.case.title} SITE={outcome.case.site}")
+            lines.append(
+                f"  run it alone: make run CASE={outcome.case.title} SITE={outcome.case.site}"
+            )
     return lines
 
 
@@ -310,6 +314,12 @@ def _relative(outcome: Outcome) -> str:
     suffix = {"failed": ".failed.ipynb", "refused": ""}.get(outcome.state, ".ipynb")
     path = outcome.case.result(suffix) if suffix else outcome.case.parameter_file
     return str(path.relative_to(outcome.case.root))
+
+
+def note_whole_run(site: str, *, seconds: float, peak_nbytes: int) -> None:
+    """Keep what a run of every case took, for the bars."""
+    note = {"seconds": round(seconds, 1), "peak_nbytes": peak_nbytes}
+    (ROOT / "results" / site / "run-all.json").write_text(json.dumps(note) + "\n")
 
 
 def publish(site: str, root: Path = ROOT) -> list[Path]:
@@ -329,7 +339,9 @@ def publish(site: str, root: Path = ROOT) -> list[Path]:
         rows = pd.read_csv(case.result(".csv"))
         n_blocks = rows.loc[rows["phase"] == "measured", "block"].nunique()
         if n_blocks < 5:
-            raise UserError(f"{case.title}: {n_blocks} blocks; allowed: at least 5 in a reference record")
+            raise UserError(
+                f"{case.title}: {n_blocks} blocks; allowed: at least 5 in a reference record"
+            )
         for suffix in (".ipynb", ".csv"):
             target = case.result(suffix, "reference")
             target.parent.mkdir(parents=True, exist_ok=True)

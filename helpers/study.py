@@ -7,6 +7,7 @@ calibrations, tables from records.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
@@ -28,8 +29,19 @@ from helpers.storage.stores import StoredArray
 from helpers.storage.wires import Wire
 
 PACKAGES = (
-    "dask", "distributed", "fsspec", "h5netcdf", "h5py", "numcodecs", "numpy",
-    "obstore", "s3fs", "virtualizarr", "xarray", "zarr", "zarrs",
+    "dask",
+    "distributed",
+    "fsspec",
+    "h5netcdf",
+    "h5py",
+    "numcodecs",
+    "numpy",
+    "obstore",
+    "s3fs",
+    "virtualizarr",
+    "xarray",
+    "zarr",
+    "zarrs",
 )
 """Packages whose versions decide what is measured."""
 
@@ -40,13 +52,24 @@ _NOT_MEASURED = ("n_blocks", "time_budget_s", "target_width", "record")
 class Way(Protocol):
     """A way to read, in the steps that a measurement needs."""
 
-    stored: StoredArray
+    @property
+    def stored(self) -> StoredArray:
+        """What is read."""
 
-    def settings(self) -> dict[str, Any]: ...
-    def prepare(self) -> None: ...
-    def open(self) -> Any: ...
-    def check(self, result: Any) -> str: ...
-    def collect(self) -> Mapping[str, float]: ...
+    def settings(self) -> dict[str, Any]:
+        """Tell what a comparison has to hold equal, or declare."""
+
+    def prepare(self) -> None:
+        """Empty caches and the trace."""
+
+    def open(self) -> Any:
+        """Open what is to be read."""
+
+    def check(self, result: Any, /) -> str:
+        """Compare what was read with what was written."""
+
+    def collect(self) -> Mapping[str, float]:
+        """Count what passed over the wire."""
 
 
 def collect(namespace: Mapping[str, Any]) -> dict[str, Any]:
@@ -142,7 +165,9 @@ def read_clients(
             is_overlapped=reader is None or reader.is_batched,
         )
 
-    return {str(name): read_one(str(name), part) for name, part in rows.groupby("contender", sort=False)}
+    return {
+        str(name): read_one(str(name), part) for name, part in rows.groupby("contender", sort=False)
+    }
 
 
 def n_cores() -> int:
@@ -152,6 +177,7 @@ def n_cores() -> int:
 
 def network_of(profile: Profile) -> requests.Network:
     """Turn a profile into what the request model takes."""
+
     def rate(mb_per_s: float | None) -> float:
         return np.inf if mb_per_s is None else 1e6 * mb_per_s
 
@@ -176,7 +202,11 @@ def predict(
     for name, client in clients.items():
         for n in n_workers:
             found = requests.predict(
-                network_of(profile), client, n_chunks=stored.n_chunks, n_workers=n, n_cores=n_cores()
+                network_of(profile),
+                client,
+                n_chunks=stored.n_chunks,
+                n_workers=n,
+                n_cores=n_cores(),
             )
             lines.append((name, n, found.seconds, stored.nbytes / found.seconds / 1e6, found.limit))
     names = ["contender", "n_workers", "read_s", "throughput_mb_per_s", "limit"]
@@ -192,14 +222,22 @@ def compare_predictions(rows: pd.DataFrame, expected: pd.DataFrame) -> pd.DataFr
 
 def draw_network(axes: Sequence[Axes], checked: pd.DataFrame) -> None:
     """Draw asked against measured, a panel a quantity."""
-    names = {"first_byte_s": "time to first byte", "stream_mb_per_s": "one stream", "aggregate_mb_per_s": "all together"}
+    names = {
+        "first_byte_s": "time to first byte",
+        "stream_mb_per_s": "one stream",
+        "aggregate_mb_per_s": "all together",
+    }
     for ax, (quantity, label) in zip(axes, names.items(), strict=True):
         part = checked[checked["quantity"] == quantity]
         if part.empty:
             ax.set_axis_off()
             continue
         figures.draw_calibration(
-            ax, list(part["asked"]), list(part["measured"]), x=list(part["n_connections"]), xlabel="connections"
+            ax,
+            list(part["asked"]),
+            list(part["measured"]),
+            x=list(part["n_connections"]),
+            xlabel="connections",
         )
         ax.set_ylabel(f"{label}: measured less asked (%)")
 
@@ -234,7 +272,11 @@ def tabulate(rows: pd.DataFrame, *, n_workers: int) -> pd.DataFrame:
     }
     medians = part.groupby("contender")[list(columns.values())].median()
     table = medians.set_axis(list(columns), axis=1).sort_values("reading (s)")
-    table.insert(1, "array MB/s a thread", table["array MB/s"] / part.groupby("contender")["concurrency"].first())
+    table.insert(
+        1,
+        "array MB/s a thread",
+        table["array MB/s"] / part.groupby("contender")["concurrency"].first(),
+    )
     return table.map(lambda value: float(f"{value:.3g}"))
 
 
@@ -244,23 +286,27 @@ def tabulate_requests(rows: pd.DataFrame, *, n_chunks: int, n_workers: int) -> p
     trace = trace_of(part)
     if "mean_in_flight" not in trace:
         return pd.DataFrame(columns=["not traced"])
-    table = pd.DataFrame({
-        "contender": part["contender"],
-        "requests a chunk": part["n_requests"] / n_chunks,
-        "wire / stored": part["wire_nbytes"] / part["stored_nbytes"],
-        "requests to open": trace["n_open_requests"],
-        "in flight, mean": trace["mean_in_flight"],
-        "in flight, most": trace["max_in_flight"],
-        "threads": part["concurrency"],
-        "failed": trace["n_failed_requests"],
-    })
+    table = pd.DataFrame(
+        {
+            "contender": part["contender"],
+            "requests a chunk": part["n_requests"] / n_chunks,
+            "wire / stored": part["wire_nbytes"] / part["stored_nbytes"],
+            "requests to open": trace["n_open_requests"],
+            "in flight, mean": trace["mean_in_flight"],
+            "in flight, most": trace["max_in_flight"],
+            "threads": part["concurrency"],
+            "failed": trace["n_failed_requests"],
+        }
+    )
     return table.groupby("contender").median().round(2)
 
 
 def count_rows(rows: pd.DataFrame, *, stopped_by: str) -> pd.DataFrame:
     """Count the rows of a record by phase, and say what ended the measurement."""
     table = rows.groupby("phase").agg(blocks=("block", "nunique"), rows=("block", "size"))
-    return table.assign(ended_by=["" if phase != "measured" else stopped_by for phase in table.index])
+    return table.assign(
+        ended_by=["" if phase != "measured" else stopped_by for phase in table.index]
+    )
 
 
 def _at(rows: pd.DataFrame, n_workers: int) -> pd.DataFrame:
@@ -273,7 +319,7 @@ def trace_of(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _parse(text: str) -> dict[str, Any]:
-    return dict(pd.io.json.ujson_loads(text))
+    return dict(json.loads(text))
 
 
 def read_published(name: str) -> pd.DataFrame:
@@ -284,5 +330,5 @@ def read_published(name: str) -> pd.DataFrame:
 def set_style() -> None:
     """Set the look of figures and tables: one for the book."""
     plt.style.use(figures.STYLE)
-    set_matplotlib_formats("svg")
+    set_matplotlib_formats("svg")  # type: ignore[no-untyped-call]
     pd.set_option("display.max_colwidth", None)

@@ -34,22 +34,18 @@ GLUED = {
     "n-blocks": "5",
     "machine": "an invented machine",
 }
-GLUE = re.compile(
-    r"\{glue:text\}`(?P<page>[^:`]+)\.ipynb::(?P<key>[\w-]+)(?P<end>[^`]*)`"
+GLUE = re.compile(r"\{glue:text\}`(?P<page>[^:`]+)\.ipynb::(?P<key>[\w-]+)(?P<end>[^`]*)`")
+UNITS = (
+    r"(?:[kMGT]i?B(?:/s)?|[GM]b(?:/s|ps)|m?s|%|times|seconds|minutes|hours|GET/s|requests|workers)"
 )
-UNITS = r"(?:[kMGT]i?B(?:/s)?|[GM]b(?:/s|ps)|m?s|%|times|seconds|minutes|hours|GET/s|requests|workers)"
 NUMBER_WITH_UNIT = re.compile(rf"(?<![\w-])\d[\d.,]*\s?{UNITS}(?![\w/])")
 # What may hold a digit that nobody measured: roles, code, links, numbers of list items.
-NOT_TYPED = re.compile(
-    r"\{[\w:]+\}`[^`]*`|`[^`]*`|\[[^\]]*\]\([^)]*\)|^\d+\. ", re.MULTILINE
-)
+NOT_TYPED = re.compile(r"\{[\w:]+\}`[^`]*`|`[^`]*`|\[[^\]]*\]\([^)]*\)|^\d+\. ", re.MULTILINE)
 # A picture of one white pixel.
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mP8/x8AAwMCAO+ip1sAAAAASUVORK5CYII="
 
 
-def make_notebook(
-    *, glued: dict[str, str], has_failed: bool = False
-) -> nbformat.NotebookNode:
+def make_notebook(*, glued: dict[str, str], has_failed: bool = False) -> nbformat.NotebookNode:
     """Make an executed notebook as papermill leaves one."""
     figure = new_code_cell(
         "fig",
@@ -131,9 +127,7 @@ def make_results(
     nbformat.write(make_notebook(glued=GLUED, has_failed=has_failed), path)
     facts = {"cpu": machine, "n_cores": 2, "memory_gb": 8, "system": "Linux"}
     origin = Provenance(facts, {"python": "3.12.1", "zarr": "3.1.6"}, {})
-    record = Record(
-        path.with_suffix(".csv"), study="cluster-scaling", case=case, provenance=origin
-    )
+    record = Record(path.with_suffix(".csv"), study="cluster-scaling", case=case, provenance=origin)
     record.append(
         [
             replace(
@@ -166,11 +160,7 @@ def make_project(root: Path) -> Path:
 
 def source_pages() -> list[Path]:
     """List the text pages that `_toc.yml` names."""
-    return [
-        ROOT / f"{name}.md"
-        for name in book.toc_files()
-        if not name.startswith("notebooks/")
-    ]
+    return [ROOT / f"{name}.md" for name in book.toc_files() if not name.startswith("notebooks/")]
 
 
 def reference_notebooks() -> list[Path]:
@@ -202,9 +192,7 @@ def findings(path: Path) -> str:
         if cell.cell_type == "markdown"
     ]
     sections = re.split(r"(?m)^(?=## )", "\n".join(cells))
-    return "\n".join(
-        text for text in sections if re.match(r"## .*find", text, re.IGNORECASE)
-    )
+    return "\n".join(text for text in sections if re.match(r"## .*find", text, re.IGNORECASE))
 
 
 # The sources of the book.
@@ -227,9 +215,7 @@ def test_cases_are_listed() -> None:
 
 def test_index_types_no_number() -> None:
     """The first page glues its numbers."""
-    assert (
-        re.findall(r".*\d.*", NOT_TYPED.sub("", (ROOT / "index.md").read_text())) == []
-    )
+    assert re.findall(r".*\d.*", NOT_TYPED.sub("", (ROOT / "index.md").read_text())) == []
 
 
 def test_overview_types_no_measurement() -> None:
@@ -243,9 +229,7 @@ def test_findings_type_no_measurement() -> None:
     assert source_notebooks()
     for path in source_notebooks():
         assert findings(path), f"{path.name} has no section of findings"
-        assert NUMBER_WITH_UNIT.findall(NOT_TYPED.sub("", findings(path))) == [], (
-            path.name
-        )
+        assert NUMBER_WITH_UNIT.findall(NOT_TYPED.sub("", findings(path))) == [], path.name
 
 
 @pytest.mark.parametrize(
@@ -294,10 +278,7 @@ def test_glued_keys_exist() -> None:
     for path in source_pages():
         for match in GLUE.finditer(path.read_text()):
             executed = (
-                ROOT
-                / "results"
-                / "reference"
-                / f"{match['page'].removeprefix('notebooks/')}.ipynb"
+                ROOT / "results" / "reference" / f"{match['page'].removeprefix('notebooks/')}.ipynb"
             )
             assert match["key"] in glued_keys(executed), (path.name, match[0])
             # Without a format MyST-NB takes what follows the last colon, which is the key, for one.
@@ -332,9 +313,7 @@ def staged(root: Path, case: str) -> str:
 def test_reference_is_shown(project: Path) -> None:
     """Without results of one's own each page shows the reference and says so, with its origin."""
     pages = book.stage("laptop", root=project)
-    assert [(page.case, page.site) for page in pages] == [
-        (case, "reference") for case in CASES
-    ]
+    assert [(page.case, page.site) for page in pages] == [(case, "reference") for case in CASES]
     first = staged(project, "wide-area")
     assert first.startswith("# How does it scale? (wide-area)\n")
     for part in (
@@ -386,9 +365,7 @@ def test_further_case_is_listed(project: Path) -> None:
         "my-case",
     ]
     toc = yaml.safe_load((project / "_build" / "stage" / "_toc.yml").read_text())
-    chapter = next(
-        entry for entry in toc["chapters"] if entry["file"] == "cluster-scaling"
-    )
+    chapter = next(entry for entry in toc["chapters"] if entry["file"] == "cluster-scaling")
     assert chapter["sections"][-1] == {
         "file": "notebooks/cluster-scaling/my-case",
         "title": "my-case",
@@ -457,9 +434,7 @@ def test_missing_results_are_named(project: Path, broken: str, message: str) -> 
         ("in-region.csv", "study,case\n", "in-region.csv: not a record"),
     ],
 )
-def test_torn_results_are_named(
-    project: Path, name: str, text: str, message: str
-) -> None:
+def test_torn_results_are_named(project: Path, name: str, text: str, message: str) -> None:
     """A file that is no notebook or no record is refused by name."""
     (project / "results" / "reference" / "cluster-scaling" / name).write_text(text)
     with pytest.raises(UserError, match=re.escape(message)):
@@ -558,17 +533,15 @@ class Resources(HTMLParser):
 def read_pages(html: Path) -> dict[str, Resources]:
     """Read the pages of a built book."""
     paths = [path for path in html.rglob("*.html") if "_static" not in path.parts]
-    return {
-        path.relative_to(html).as_posix(): Resources(path.read_text()) for path in paths
-    }
+    return {path.relative_to(html).as_posix(): Resources(path.read_text()) for path in paths}
 
 
 def assert_reads_offline(html: Path) -> None:
     """Check that no page, script or style sheet of a book loads anything from elsewhere."""
     for name, page in read_pages(html).items():
-        assert [
-            address for address in page.loads if re.match(r"(?:https?:)?//", address)
-        ] == [], name
+        assert [address for address in page.loads if re.match(r"(?:https?:)?//", address)] == [], (
+            name
+        )
         assert page.mismatched == page.open == [], name
     for path in [*html.rglob("*.css"), *html.rglob("*.js"), *html.rglob("*.html")]:
         text = path.read_text()
@@ -589,17 +562,12 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_book_reads_offline(built: Path) -> None:
     """Pages with formulas, figures and citations need nothing from the web."""
     assert_reads_offline(built)
-    assert (
-        "<math"
-        in (built / "notebooks" / "cluster-scaling" / "in-region.html").read_text()
-    )
+    assert "<math" in (built / "notebooks" / "cluster-scaling" / "in-region.html").read_text()
 
 
 def test_pages_have_stable_addresses(built: Path) -> None:
     """Each page of `_toc.yml` has the address that its name promises."""
-    assert [
-        name for name in book.toc_files() if not (built / f"{name}.html").exists()
-    ] == []
+    assert [name for name in book.toc_files() if not (built / f"{name}.html").exists()] == []
 
 
 def test_pages_say_whose_results(built: Path) -> None:
@@ -703,12 +671,6 @@ def test_reference_builds(reference: Path) -> None:
 def test_reference_pictures_have_alt_text(reference: Path) -> None:
     """Every figure of the published book has alt text that says more than a word."""
     for name, page in read_pages(reference).items():
-        figures = [
-            picture
-            for picture in page.pictures
-            if "_images" in (picture.get("src") or "")
-        ]
-        assert [
-            picture for picture in figures if len(picture.get("alt") or "") <= 20
-        ] == [], name
+        figures = [picture for picture in page.pictures if "_images" in (picture.get("src") or "")]
+        assert [picture for picture in figures if len(picture.get("alt") or "") <= 20] == [], name
         assert figures or not name.startswith("notebooks/"), name

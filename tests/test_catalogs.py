@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import dataclasses
+import struct
 import textwrap
 from pathlib import Path
 
@@ -16,12 +18,14 @@ from helpers.storage import formats, workloads
 from helpers.storage.catalogs import find_array, open_entry
 from helpers.storage.data import FILL
 from helpers.storage.formats import READERS
+from helpers.storage.layouts import expected_warning
 from helpers.storage.locations import Location
 from helpers.storage.server import Server
 from helpers.storage.stores import StoredArray
 from tests.stores import CHUNK_SHAPE, SHAPE, make_location, make_sample, make_stored
 
 WHOLE = make_sample().block((0,) * 4, SHAPE)
+ENCODED_FILL = base64.b64encode(struct.pack("<d", FILL)).decode()  # as xarray writes it
 OTHERS_SHAPE, OTHERS_CHUNK_SHAPE = (4, 3, 6, 8), (1, 3, 6, 4)
 
 
@@ -93,7 +97,9 @@ def test_intake_opens_the_enlarged_array(
 @pytest.mark.parametrize("name", ["absent", "", "woa-file"])
 def test_refuses_unknown_dataset(location: Location, name: str) -> None:
     """An entry that is not there is refused with those that are."""
-    with pytest.raises(UserError, match=r"^dataset: .*; allowed: ocean-temperature, enlarged-") as refusal:
+    with pytest.raises(
+        UserError, match=r"^dataset: .*; allowed: ocean-temperature, enlarged-"
+    ) as refusal:
         make_enlarged(location, name)
     assert repr(name) in str(refusal.value)
 
@@ -101,7 +107,9 @@ def test_refuses_unknown_dataset(location: Location, name: str) -> None:
 def write_others(location: Location, *, zarr_format: int, dtype: str = "float32") -> np.ndarray:
     """Write an array as others have it: another name, other dimensions, with fill."""
     group = zarr.create_group(
-        ObjectStore(location.obstore()), overwrite=True, zarr_format=zarr_format  # type: ignore[arg-type]
+        ObjectStore(location.obstore()),
+        overwrite=True,
+        zarr_format=zarr_format,  # type: ignore[arg-type]
     )
     names = ["month", "level", "lat", "lon"]
     values = np.arange(np.prod(OTHERS_SHAPE), dtype=dtype).reshape(OTHERS_SHAPE)
@@ -113,9 +121,13 @@ def write_others(location: Location, *, zarr_format: int, dtype: str = "float32"
         dtype=dtype,
         fill_value=float(FILL),
         dimension_names=names if zarr_format == 3 else None,
-        attributes={"_FillValue": float(FILL)} if zarr_format == 3 else {"_ARRAY_DIMENSIONS": names},
+        attributes={"_FillValue": ENCODED_FILL}
+        if zarr_format == 3
+        else {"_ARRAY_DIMENSIONS": names},
     )
     array[:] = values
+    with expected_warning("Consolidated metadata is currently not part"):
+        zarr.consolidate_metadata(group.store)
     return values
 
 
@@ -139,7 +151,7 @@ def write_catalog(folder: Path, url: str, options: str = "") -> Path:
                 kwargs:
                   args: ["{{data(store)}}"]
                   chunks: {{}}
-                  consolidated: false
+                  consolidated: true
                 metadata: {{variable: temp}}
                 user_parameters: {{}}
             aliases: {{}}
@@ -216,7 +228,7 @@ def test_anonymous_entry_takes_no_credentials(tmp_path: Path) -> None:
     from helpers.storage.catalogs import _locate
 
     path = write_catalog(tmp_path, "s3://public/data", "storage_options: {anon: true}")
-    assert _locate("others", open_entry("others", path)).secrets == ()
+    assert _locate("others", open_entry("others", path), ["zarr"]).secrets == ()
 
 
 @pytest.mark.parametrize(
@@ -240,17 +252,27 @@ def test_refuses_to_read_others_as_what_they_are_not(
         find_others(write_catalog(tmp_path, place.url), location, **change)  # type: ignore[arg-type]
 
 
+def test_refuses_another_store(location: Location, tmp_path: Path) -> None:
+    """A network before another store than the array's would be measured in vain: refused."""
+    path = write_catalog(tmp_path, (location / "others-elsewhere").url)
+    for other in (location.through("http://127.0.0.1:1"), Location("gs", "catalogs")):
+        with pytest.raises(
+            UserError, match=r"^store: .*allowed: s3://catalogs, where dataset 'others'"
+        ):
+            find_others(path, other)
+
+
 def test_refuses_other_types(location: Location, tmp_path: Path) -> None:
     """Values of eight bytes would be counted as four: refused."""
     place = location / "others-double"
     write_others(place, zarr_format=3, dtype="float64")
-    with pytest.raises(UserError, match="^dataset: 'others' holds float64; allowed: float32"):
+    with pytest.raises(UserError, match=r"^dataset: 'others' holds float64; allowed: float32"):
         find_others(write_catalog(tmp_path, place.url), location)
 
 
 def test_refuses_what_is_no_store(location: Location) -> None:
     """The field itself is a file on disk, not an array in a store."""
-    with pytest.raises(UserError, match="^dataset: 'ocean-temperature' is no Zarr group; allowed"):
+    with pytest.raises(UserError, match=r"^dataset: 'ocean-temperature' is no Zarr group; allowed"):
         make_enlarged(location, "ocean-temperature")
 
 

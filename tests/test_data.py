@@ -36,7 +36,7 @@ def test_block_has_the_numbers_of_the_whole(bounds: tuple[tuple[int, ...], ...])
 
 
 def test_large_planes_do_not_depend_on_the_block() -> None:
-    """Rounding is the same in small and large blocks, also where vectorised code is chosen by size."""
+    """Rounding is the same in small and large blocks, however they are computed."""
     sample = make_sample((1, 1, 700, 900))
     whole = sample.block((0, 0, 0, 0), sample.shape)
     rows = range(0, 700, 97)

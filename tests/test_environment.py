@@ -43,10 +43,7 @@ def conda() -> dict[str, object]:
 def locked() -> dict[str, str]:
     """Versions of `requirements.lock`."""
     lines = (ROOT / "requirements.lock").read_text().splitlines()
-    found = [
-        re.match(r"^([A-Za-z0-9._-]+)(?:\[[^\]]*\])?==([^\s;\\]+)", line)
-        for line in lines
-    ]
+    found = [re.match(r"^([A-Za-z0-9._-]+)(?:\[[^\]]*\])?==([^\s;\\]+)", line) for line in lines]
     return {split(match[1])[0]: match[2] for match in found if match}
 
 
@@ -54,12 +51,9 @@ def named(conda: dict[str, object]) -> dict[str, str]:
     """Requirements of `environment.yml`, its pip section included."""
     entries = conda["dependencies"]
     assert isinstance(entries, list)
-    pip = [
-        name for entry in entries if isinstance(entry, dict) for name in entry["pip"]
-    ]
+    pip = [name for entry in entries if isinstance(entry, dict) for name in entry["pip"]]
     return dict(
-        split(name)
-        for name in [*(entry for entry in entries if isinstance(entry, str)), *pip]
+        split(name) for name in [*(entry for entry in entries if isinstance(entry, str)), *pip]
     )
 
 
@@ -76,9 +70,7 @@ def test_bounds_agree(declared: dict[str, str], conda: dict[str, object]) -> Non
 
 def test_python_is_allowed(conda: dict[str, object]) -> None:
     """The Python of `environment.yml` is one that the project supports, and comes from conda-forge alone."""
-    lowest = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
-        "requires-python"
-    ]
+    lowest = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["requires-python"]
     assert named(conda)["python"] == "==3.12"
     assert lowest == ">=3.11"
     assert conda["channels"] == ["conda-forge"]
@@ -91,8 +83,7 @@ def test_lock_holds_all(declared: dict[str, str], locked: dict[str, str]) -> Non
         for clause in filter(None, bound.split(",")):
             operator, version = re.findall(r"^(==|>=)(.+)$", clause)[0]
             have, want = (
-                [int(part) for part in re.findall(r"\d+", text)]
-                for text in (locked[name], version)
+                [int(part) for part in re.findall(r"\d+", text)] for text in (locked[name], version)
             )
             assert have == want if operator == "==" else have >= want, name
 
@@ -102,9 +93,7 @@ def test_lock_is_hashed() -> None:
     blocks = re.split(r"\n(?=\S)", (ROOT / "requirements.lock").read_text())
     packages = [block for block in blocks if re.match(r"^[A-Za-z0-9]", block)]
     assert len(packages) > 100
-    assert [
-        block.splitlines()[0] for block in packages if "--hash=sha256:" not in block
-    ] == []
+    assert [block.splitlines()[0] for block in packages if "--hash=sha256:" not in block] == []
 
 
 def test_lock_has_no_address() -> None:

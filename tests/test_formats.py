@@ -89,7 +89,10 @@ def spoil(location: Location, layout: str) -> None:
         key, start = "zarr/temperature/c/0/0/0/0", 0
         size = len(obstore.get(client, key).bytes())
     else:
-        key, refs = "netcdf/array.nc", json.loads(bytes(obstore.get(client, "references/references.json").bytes()))
+        key, refs = (
+            "netcdf/array.nc",
+            json.loads(bytes(obstore.get(client, "references/references.json").bytes())),
+        )
         _, start, size = refs["refs"]["temperature/0.0.0.0"]
     body = bytearray(bytes(obstore.get(client, key).bytes()))
     middle = start + size // 2
@@ -127,14 +130,21 @@ def test_zarr_metadata_are_as_asked(location: Location, codec: Codec) -> None:
         assert compressors == []
     else:
         [blosc] = compressors
-        asked = {"cname": codec.removeprefix("blosc-"), "clevel": 5, "shuffle": "shuffle", "typesize": 4}
+        asked = {
+            "cname": codec.removeprefix("blosc-"),
+            "clevel": 5,
+            "shuffle": "shuffle",
+            "typesize": 4,
+        }
         assert blosc["name"] == "blosc"
         assert asked.items() <= blosc["configuration"].items()
 
 
 def test_zarr_chunks_are_objects(location: Location) -> None:
     """Each chunk is an object of its own, those of land too."""
-    paths = [item["path"] for item in obstore.list(make_stored(location).at("zarr").obstore()).collect()]
+    paths = [
+        item["path"] for item in obstore.list(make_stored(location).at("zarr").obstore()).collect()
+    ]
     assert len([path for path in paths if "/c/" in path]) == 12
 
 
@@ -145,7 +155,9 @@ def netcdf_paths(location: Location, tmp_path: Path) -> dict[Codec, Path]:
     for codec in CODECS:
         stored = make_stored(location, codec=codec)
         paths[codec] = tmp_path / f"{codec}.nc"
-        paths[codec].write_bytes(bytes(obstore.get(stored.at("netcdf").obstore(), "array.nc").bytes()))
+        paths[codec].write_bytes(
+            bytes(obstore.get(stored.at("netcdf").obstore(), "array.nc").bytes())
+        )
     return paths
 
 
@@ -189,7 +201,9 @@ def test_references_point_into_the_file(location: Location) -> None:
     assert len(chunks) == 12
     for key, (url, start, nbytes) in chunks.items():
         assert url == f"{stored.at('netcdf').url}/array.nc"
-        corner = [int(i) * c for i, c in zip(key.split("/")[1].split("."), CHUNK_SHAPE, strict=True)]
+        corner = [
+            int(i) * c for i, c in zip(key.split("/")[1].split("."), CHUNK_SHAPE, strict=True)
+        ]
         part = tuple(slice(i, i + c) for i, c in zip(corner, CHUNK_SHAPE, strict=True))
         values = np.frombuffer(body[start : start + nbytes], "<f4").reshape(CHUNK_SHAPE)
         clipped = tuple(slice(n) for n in WHOLE[part].shape)
@@ -219,7 +233,9 @@ def test_limited_store_keeps_to_its_limit(
     late = Profile(name="late", first_byte_s=FirstByte(0.05, 0.05))
     with open_relay(server.endpoint_url, profile=late) as relay:
         far = stored.at("zarr").through(relay.endpoint_url)
-        store = LimitedStore(ObjectStore(far.obstore(), read_only=True), n_connections=n_connections)
+        store = LimitedStore(
+            ObjectStore(far.obstore(), read_only=True), n_connections=n_connections
+        )
         if way != "new":
             store = (pickle if way == "pickled" else cloudpickle).loads(cloudpickle.dumps(store))
         array = zarr.open_array(store, path="temperature", mode="r")

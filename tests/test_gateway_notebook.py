@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pandas as pd
 import papermill
 import pytest
 
+from helpers.measurement import records
 from helpers.paths import ROOT
 from tests.conftest import Gateway
 
@@ -26,6 +28,7 @@ PARAMETERS: dict[str, Any] = {
 
 def run(folder: Path, **parameters: Any) -> pd.DataFrame:
     """Run the notebook in a folder and read its record."""
+    folder.mkdir()
     papermill.execute_notebook(
         ROOT / "notebooks" / "cluster-scaling.ipynb",
         folder / "out.ipynb",
@@ -33,23 +36,26 @@ def run(folder: Path, **parameters: Any) -> pd.DataFrame:
         cwd=folder,
         progress_bar=False,
     )
-    return pd.read_csv(folder / "record.csv", comment="#")
+    return records.read_records([folder / "record.csv"])
 
 
 def test_record_is_the_same_on_a_gateway(
     gateway: Gateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Rows, columns and contenders do not depend on the cluster; its kind does."""
+    """Columns, contenders and sizes are those of a local run; the workers are really there."""
     monkeypatch.setenv("ARRAYS_CACHE", str(tmp_path / "cache"))
-    records = {}
-    for kind, address in (("local", ""), ("gateway", gateway.url)):
-        folder = tmp_path / kind
-        folder.mkdir()
-        records[kind] = run(folder, cluster_kind=kind, cluster_address=address)
-    ours, theirs = records["local"], records["gateway"]
+    ours = run(tmp_path / "local", cluster_kind="local")
+    theirs = run(tmp_path / "there", cluster_kind="gateway", cluster_address=gateway.url)
     assert list(theirs.columns) == list(ours.columns)
-    keys = ["phase", "contender", "n_workers", "concurrency"]
-    assert set(theirs[keys].itertuples(index=False)) == set(ours[keys].itertuples(index=False))
-    assert set(theirs["contender"]) >= set(PARAMETERS["contenders"])
-    text = nbformat.reads((tmp_path / "gateway" / "out.ipynb").read_text(), as_version=4)
-    assert not [output for cell in text.cells for output in cell.get("outputs", []) if output.get("name") == "stderr"]
+    assert measured(theirs) == measured(ours)
+    assert set(PARAMETERS["contenders"]) <= set(theirs["contender"])
+    threads = theirs["trace"].map(lambda text: json.loads(text)["n_threads"])  # counted, not asked
+    assert list(threads) == list(2 * theirs["n_workers"])
+    notebook = nbformat.reads((tmp_path / "there" / "out.ipynb").read_text(), as_version=4)
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
+    assert not [output["text"] for output in outputs if output.get("name") == "stderr"]
+
+
+def measured(rows: pd.DataFrame) -> set[tuple[Any, ...]]:
+    """Tell which contenders were measured, in which phase and on how many workers."""
+    return set(rows[["phase", "contender", "n_workers"]].itertuples(index=False, name=None))

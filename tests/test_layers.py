@@ -41,7 +41,7 @@ def test_layers_know_nothing_above_them(layer: str) -> None:
 
 
 def test_storage_knows_no_clock_of_measurement() -> None:
-    """Only measurement times anything with the performance counter, but for pacing and deadlines."""
+    """Only measurement reads the performance counter, but for pacing and deadlines."""
     timed = {"network", "processes.py", "supervisor.py", "folders.py", "clusters.py", "gateways.py"}
     for path in (HELPERS / "storage").rglob("*.py"):
         if not timed & set(path.relative_to(HELPERS / "storage").parts):
@@ -52,4 +52,6 @@ def test_models_do_no_input_or_output() -> None:
     """Models are pure arithmetic."""
     for path in (HELPERS / "models").rglob("*.py"):
         text = path.read_text(encoding="utf-8")
-        assert not any(word in text for word in ("open(", "import os", "pathlib", "requests.get")), path.name
+        assert not any(
+            word in text for word in ("open(", "import os", "pathlib", "requests.get")
+        ), path.name

@@ -21,7 +21,9 @@ SETTINGS = (
     "AWS_REGION",
     "AWS_DEFAULT_REGION",
 )
-SECRET = Location("s3", "b", "p", "http://127.0.0.1:1", "KEY-7", "SECRET-7", session_token="TOKEN-7")
+SECRET = Location(
+    "s3", "b", "p", "http://127.0.0.1:1", "KEY-7", "SECRET-7", session_token="TOKEN-7"
+)
 
 
 @pytest.fixture(autouse=True)
@@ -49,11 +51,14 @@ def test_parses(url: str, scheme: str, bucket: str, prefix: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["", "arrays/woa", "/folder", "file:///folder", "https://host/bucket", "s3://", "s3:///woa"]
+    "url",
+    ["", "arrays/woa", "/folder", "file:///folder", "https://host/bucket", "s3://", "s3:///woa"],
 )
 def test_refuses_address(url: str) -> None:
     """What is no address of a bucket is refused with what is allowed."""
-    with pytest.raises(UserError, match=r"^store: .*; allowed: embedded, s3://BUCKET/PREFIX") as refusal:
+    with pytest.raises(
+        UserError, match=r"^store: .*; allowed: embedded, s3://BUCKET/PREFIX"
+    ) as refusal:
         parse_location(url)
     assert repr(url) in str(refusal.value)
 
@@ -84,7 +89,9 @@ def test_region_has_an_older_name(monkeypatch: pytest.MonkeyPatch) -> None:
     assert parse_location("s3://a").region == "eu-west-3"
 
 
-@pytest.mark.parametrize("show", [repr, str, "{}".format, "{!r}".format, lambda x: x.url, lambda x: x.path])
+@pytest.mark.parametrize(
+    "show", [repr, str, "{}".format, "{!r}".format, lambda x: x.url, lambda x: x.path]
+)
 def test_secrets_are_not_shown(show: object) -> None:
     """No text of a location holds a secret, nor do those of its clients."""
     for thing in (SECRET, SECRET / "more", SECRET.through("http://127.0.0.1:2")):
@@ -127,11 +134,17 @@ def unused_url() -> str:
         # no address at all
         ({"endpoint_url": "not an address"}, "does not answer.*AWS_ENDPOINT_URL"),
         # signature of another secret
-        ({"secret_key": "wrong" * 8}, r"\(SignatureDoesNotMatch\); allowed: credentials that may read"),
+        (
+            {"secret_key": "wrong" * 8},
+            r"\(SignatureDoesNotMatch\); allowed: credentials that may read",
+        ),
         # unknown key
         ({"access_key": "nobody"}, r"\(\w+\); allowed: credentials that may read"),
         # anonymous where that is not allowed
-        ({"access_key": None, "secret_key": None}, r"\(AccessDenied\); allowed: credentials that may read"),
+        (
+            {"access_key": None, "secret_key": None},
+            r"\(AccessDenied\); allowed: credentials that may read",
+        ),
         ({"bucket": "absent"}, "no bucket 'absent' there; allowed: a bucket that exists"),
         ({"bucket": "_!"}, "allowed: a bucket name"),
     ],

@@ -377,9 +377,7 @@ def test_key_of(target: bytes, key: str) -> None:
 def relay_in_thread(url: str, *, is_spliced: bool) -> Iterator[str]:
     """Relay from a thread of this process, by splicing or by copying."""
     parts = urlsplit(url)
-    network = Network(
-        (str(parts.hostname), parts.port or 0), seed=0, is_spliced=is_spliced
-    )
+    network = Network((str(parts.hostname), parts.port or 0), seed=0, is_spliced=is_spliced)
     listener = listen()
     threading.Thread(target=accept_all, args=(listener, network), daemon=True).start()
     yield f"127.0.0.1:{listener.getsockname()[1]}"
@@ -482,9 +480,7 @@ def test_expect_continue(relay: Relay, is_patient: bool) -> None:
         ("bytes=2999999-9999999", 2_999_999, 2),
     ],
 )
-def test_ranges(
-    relay: Relay, asked: str | None, start: int | None, nbytes: int | None
-) -> None:
+def test_ranges(relay: Relay, asked: str | None, start: int | None, nbytes: int | None) -> None:
     """The row says which bytes were asked for."""
     _, body = get(relay, "/plain", **({"Range": asked} if asked else {}))
     (row,) = take(relay, 1)
@@ -543,9 +539,7 @@ def test_client_does_not_read() -> None:
     server.start()
     with (
         listener,
-        open_relay(
-            f"http://127.0.0.1:{listener.getsockname()[1]}", profile=FREE
-        ) as relay,
+        open_relay(f"http://127.0.0.1:{listener.getsockname()[1]}", profile=FREE) as relay,
     ):
         connection = connect(relay)
         connection.request("GET", "/")
@@ -620,18 +614,12 @@ def test_latency(stored: Stored, first_byte: FirstByte, n: int) -> None:
         *[(18, 200, n) for n in (4, 64)],
     ],
 )
-def test_bandwidth(
-    stored: Stored, stream: float | None, aggregate: float | None, n: int
-) -> None:
+def test_bandwidth(stored: Stored, stream: float | None, aggregate: float | None, n: int) -> None:
     """Each connection has its share of stream and link within 5 %, and all together too."""
-    stored.relay.impose(
-        Profile("thin", stream_mb_per_s=stream, aggregate_mb_per_s=aggregate)
-    )
+    stored.relay.impose(Profile("thin", stream_mb_per_s=stream, aggregate_mb_per_s=aggregate))
     share = min(stream or 1e9, (aggregate or 1e9) / n)
     window_s = min(0.3, 10 / share)
-    runs = [
-        measure_streams_mb_per_s(stored.url, n, window_s=window_s) for _ in range(3)
-    ]
+    runs = [measure_streams_mb_per_s(stored.url, n, window_s=window_s) for _ in range(3)]
     assert median(map(sum, runs)) == pytest.approx(n * share, rel=0.05)
     assert median(map(median, runs)) == pytest.approx(share, rel=0.05)
     # fair: the slowest connection has its share too, but for the quantum at each end
@@ -819,27 +807,18 @@ def test_totals(
     stored: Stored, read: Callable[[Stored, list[tuple[int, int]]], list[bytes]]
 ) -> None:
     """Rows agree one by one with the ranges a client asked for, its HEAD and its list."""
-    stored.relay.impose(
-        Profile("some", FirstByte(0.002, 0.004), aggregate_mb_per_s=500)
-    )
+    stored.relay.impose(Profile("some", FirstByte(0.002, 0.004), aggregate_mb_per_s=500))
     stored.relay.take_trace()
     rng = random.Random(0)
-    ranges = [
-        (rng.randrange(15_000_000), rng.choice([1, 100, 70_000, 900_000]))
-        for _ in range(60)
-    ]
+    ranges = [(rng.randrange(15_000_000), rng.choice([1, 100, 70_000, 900_000])) for _ in range(60)]
     got = read(stored, ranges)
     rows = stored.relay.take_trace()
-    gets = [
-        row for row in rows if row.key == f"/{BUCKET}/object" and row.method == "GET"
-    ]
+    gets = [row for row in rows if row.key == f"/{BUCKET}/object" and row.method == "GET"]
     asked = sorted((row.range_start or 0, row.range_nbytes or 0) for row in gets)
     assert asked == sorted(ranges)
     assert sum(row.nbytes for row in gets) == sum(map(len, got))
     assert all(row.nbytes == row.range_nbytes and row.status == 206 for row in gets)
-    others = sorted(
-        (row.method, row.key.rstrip("/")) for row in rows if row not in gets
-    )
+    others = sorted((row.method, row.key.rstrip("/")) for row in rows if row not in gets)
     assert others == [("GET", f"/{BUCKET}"), ("HEAD", f"/{BUCKET}/object")]
 
 

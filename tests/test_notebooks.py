@@ -31,8 +31,12 @@ def executed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
         patch.setenv("ARRAYS_CACHE", str(folder / "cache"))
         with runner.kernel_options() as options:
             papermill.execute_notebook(
-                str(request.param), str(folder / request.param.name), cwd=str(folder),
-                kernel_name="python3", progress_bar=False, **options,
+                str(request.param),
+                str(folder / request.param.name),
+                cwd=str(folder),
+                kernel_name="python3",
+                progress_bar=False,
+                **options,
             )
     return folder / request.param.name
 
@@ -85,7 +89,11 @@ def test_sources_hold_no_outputs(path: Path) -> None:
 def test_cells_are_short_and_explained(path: Path) -> None:
     """Nine cells in ten have at most ten lines, and there is a text cell for each code cell."""
     cells = nbformat.read(path, as_version=4).cells
-    code = [cell for cell in cells if cell.cell_type == "code" and "parameters" not in cell.metadata.get("tags", [])]
+    code = [
+        cell
+        for cell in cells
+        if cell.cell_type == "code" and "parameters" not in cell.metadata.get("tags", [])
+    ]
     lengths = sorted(len(cell.source.splitlines()) for cell in code)
     assert lengths[int(0.9 * (len(lengths) - 1))] <= 10
     assert sum(cell.cell_type == "markdown" for cell in cells) >= len(code)

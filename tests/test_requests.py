@@ -145,12 +145,13 @@ def test_more_workers_are_not_slower(
 def test_a_slower_network_is_not_faster(
     client: Client, n_chunks: int, n_workers: int, factor: float
 ) -> None:
-    """Less of any one rate never shortens a read that nothing else binds."""
+    """Less of any one rate shortens no read, but for what spread requests gain by not sharing."""
     network = Network(0, 0, 1e8, 1e8, 1e3)
     base = seconds(network, client, n_chunks, n_workers)
+    one_chunk_s = client.chunk_nbytes / 1e8 + client.cpu_s_per_chunk
     for name in ("stream_nbytes_per_s", "aggregate_nbytes_per_s", "requests_per_s"):
         slower = replace(network, **{name: factor * getattr(network, name)})
-        assert seconds(slower, client, n_chunks, n_workers) >= base * (1 - 1e-6) - 1e-9
+        assert seconds(slower, client, n_chunks, n_workers) >= base - one_chunk_s
 
 
 @pytest.mark.parametrize(
@@ -182,9 +183,7 @@ def test_prediction_is_repeatable_and_central() -> None:
     network, client = Network(0.03, 0.1), Client(MB)
     first, again = (predict(network, client, n_chunks=20, n_workers=2, n_cores=2) for _ in "ab")
     assert first == again
-    draws = [
-        simulate(network, client, 20, n_workers=2, n_cores=2, seed=seed) for seed in range(9)
-    ]
+    draws = [simulate(network, client, 20, n_workers=2, n_cores=2, seed=seed) for seed in range(9)]
     assert first.seconds == statistics.median(draws)
     assert len(set(draws)) == 9
 
@@ -274,5 +273,5 @@ def test_refuses_counts(name: str, value: int) -> None:
 @pytest.mark.parametrize("measured_s", [[], [(1, 0.0)], [(1, 1.0), (2, -1.0)]])
 def test_refuses_to_fit_nothing(measured_s: list[tuple[int, float]]) -> None:
     """Without times there is nothing to fit."""
-    with pytest.raises(UserError, match="^measured_s: "):
+    with pytest.raises(UserError, match=r"^measured_s: "):
         fit_client(Client(MB), measured_s, n_chunks=4, n_cores=2)

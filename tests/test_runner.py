@@ -16,10 +16,11 @@ from helpers.runner import Case
 
 MakeCase = Callable[..., Case]
 
-SOURCE = '''
+SOURCE = """
 import pathlib, sys
-pathlib.Path(record).write_text(pathlib.Path(record).read_text() + "again" if pathlib.Path(record).exists() else "once")
-'''
+path = pathlib.Path(record)
+path.write_text(path.read_text() + "again" if path.exists() else "once")
+"""
 
 
 def write_notebook(path: Path, *, code: str = SOURCE) -> None:
@@ -73,7 +74,9 @@ def test_a_case_that_is_done_is_not_run_again(make_case: MakeCase) -> None:
 
 def test_an_interrupted_case_goes_on_with_its_record(make_case: MakeCase) -> None:
     """Rows of the same parameters are not set aside when the notebook did not end."""
-    case = make_case(code=SOURCE + "assert pathlib.Path(record).read_text() != 'once', 'interrupted'")
+    case = make_case(
+        code=SOURCE + "assert pathlib.Path(record).read_text() != 'once', 'interrupted'"
+    )
     assert runner.run_case(case, print).state == "failed"
     assert runner.run_case(case, print).state == "done"
     assert case.result(".csv").read_text() == "onceagain"

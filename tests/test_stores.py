@@ -174,7 +174,11 @@ def test_refuses_chunk_shape(location: Location, chunk_shape: tuple[int, ...], s
     """A chunk shape that does not fit is refused in one line before anything is written."""
     with pytest.raises(UserError, match=rf"^chunk_shape: \[.*{says}"):
         prepare_array(
-            make_sample(), location / "refused", chunk_shape=chunk_shape, codec="none", layouts=LAYOUTS
+            make_sample(),
+            location / "refused",
+            chunk_shape=chunk_shape,
+            codec="none",
+            layouts=LAYOUTS,
         )
     assert list_objects(location / "refused") == {}
 
@@ -207,8 +211,8 @@ from helpers.storage.stores import prepare_array
 from tests.stores import SOURCE
 
 sample = SampleArray(SOURCE, "temperature", (int(sys.argv[1]), 5, 360, 720))
-location = parse_location("s3://stores/growth")
-prepare_array(sample, location, chunk_shape=(1, 5, 360, 720), codec="blosc-lz4", layouts=[sys.argv[2]])
+how = {"chunk_shape": (1, 5, 360, 720), "codec": "blosc-lz4", "layouts": [sys.argv[2]]}
+prepare_array(sample, parse_location("s3://stores/growth"), **how)
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 """
 
@@ -224,7 +228,9 @@ def test_memory_does_not_grow_with_the_array(
     kilobytes = []
     for n_times in (12, 48):  # 62 and 249 MB
         command = [sys.executable, str(script), str(n_times), layout]
-        run = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+        run = subprocess.run(
+            command, env=environment, stdout=subprocess.PIPE, text=True, check=True
+        )
         kilobytes.append(int(run.stdout))
     unit = 1024 if sys.platform == "linux" else 1  # macOS counts bytes
     small_nbytes, large_nbytes = (unit * each for each in kilobytes)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import urllib.request
 from pathlib import Path
 
 import obstore
 import pytest
 
 from helpers.errors import UserError
-from helpers.storage import wires
 from helpers.storage.network import get_profile
 from helpers.storage.server import Server
 from helpers.storage.wires import Wire, make_room, open_wire
@@ -28,12 +27,12 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def own_store(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def own_store(server: Server, monkeypatch: pytest.MonkeyPatch) -> str:
     """Set the environment as for a store of one's own."""
     make_location(server, "wires")
     for name, value in server.client_environment().items():
         monkeypatch.setenv(name, value)
-    yield "s3://wires/folder"
+    return "s3://wires/folder"
 
 
 def test_embedded_store_is_traced_and_kept(cache: Path) -> None:
@@ -53,8 +52,6 @@ def test_embedded_store_is_traced_and_kept(cache: Path) -> None:
 
 def test_probe_is_made_once(cache: Path) -> None:
     """The probe's address leads over the network to 32 MB, and is signed anew each time."""
-    import urllib.request
-
     with open_wire("embedded", LOOPBACK) as wire:
         url = wire.probe_url()
         assert url.startswith(wire.far.endpoint_url or "")
@@ -170,8 +167,3 @@ def test_room_in_an_absent_folder(tmp_path: Path) -> None:
     """Nothing is there yet, and nothing is made."""
     make_room(tmp_path / "absent", 1)
     assert not (tmp_path / "absent").exists()
-
-
-def test_bucket_of_the_embedded_store() -> None:
-    """Arrays that are deleted are those of the bucket that is opened."""
-    assert wires._BUCKET == "arrays"

@@ -110,7 +110,9 @@ def test_a_wrong_chunk_is_named(stored: StoredArray) -> None:
 
 def test_a_corner_is_read(stored: StoredArray) -> None:
     """An array described as smaller than it lies in the store is its corner."""
-    corner = dataclasses.replace(stored, shape=(2, 4, 40, 50), checksums=stored.checksums[:2, :1, :, :1])
+    corner = dataclasses.replace(
+        stored, shape=(2, 4, 40, 50), checksums=stored.checksums[:2, :1, :, :1]
+    )
     array = open_array(corner, READERS["zarr-obstore"])
     sums = read_into_sink(array, corner.chunk_shape).compute(scheduler="synchronous")
     assert check_values(sums, corner) == "xxh3 of 2 chunks"

@@ -31,9 +31,7 @@ MAX_CONNECTIONS = 256
 # Rates are counted for this long, less where the object ends before.
 WINDOW_S = 0.5
 
-Quantity = Literal[
-    "first_byte_s", "stream_mb_per_s", "aggregate_mb_per_s", "requests_per_s"
-]
+Quantity = Literal["first_byte_s", "stream_mb_per_s", "aggregate_mb_per_s", "requests_per_s"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,9 +131,7 @@ def calibrate(
         If `url` answers with an error, or `connections` holds a number below 1.
     """
     if not connections or min(connections) < 1:
-        raise UserError(
-            f"connections is {tuple(connections)!r}; allowed are numbers from 1 on"
-        )
+        raise UserError(f"connections is {tuple(connections)!r}; allowed are numbers from 1 on")
     rows: list[Calibration] = []
     for n in connections:
         rows += _calibrate_latency(url, asked, n)
@@ -239,9 +235,7 @@ def measure_overhead(
         cpu.append((cpu_s() - before_s) / (nbytes / 1e9))
         relayed.append(mb_per_s)
     ratios = [b / a for a, b in zip(direct[1:], relayed[1:], strict=True)]
-    return Overhead(
-        median(direct[1:]), median(relayed[1:]), median(ratios), median(cpu[1:])
-    )
+    return Overhead(median(direct[1:]), median(relayed[1:]), median(ratios), median(cpu[1:]))
 
 
 def _read_all(urls: Sequence[str], n_repeats: int) -> tuple[float, int]:

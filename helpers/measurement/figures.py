@@ -18,7 +18,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator, ScalarFormatter
 from matplotlib.transforms import ScaledTranslation, Transform
-from scipy.optimize import isotonic_regression  # type: ignore[import-untyped]  # no types shipped
+from scipy.optimize import isotonic_regression  # no types shipped
 
 from helpers.errors import UserError
 

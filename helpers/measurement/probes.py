@@ -102,9 +102,7 @@ class _Getters:
 
     def receive(self, timeout_s: float) -> list[_Getter]:
         """Take what comes within `timeout_s`; return the getters it came to."""
-        ready: list[_Getter] = [
-            key.data for key, _ in self._selector.select(max(0.0, timeout_s))
-        ]
+        ready: list[_Getter] = [key.data for key, _ in self._selector.select(max(0.0, timeout_s))]
         for getter in ready:
             getter.receive(self._buffer)
         return ready
@@ -230,9 +228,7 @@ def measure_accepted_per_s(
     return (len(counted) - 1) / duration_s, (len(accepted) - 1) / duration_s
 
 
-def measure_streams_mb_per_s(
-    url: str, n_connections: int, *, window_s: float
-) -> list[float]:
+def measure_streams_mb_per_s(url: str, n_connections: int, *, window_s: float) -> list[float]:
     """Measure the rate of each of several connections that read at once.
 
     Each reads the object from its beginning. Once all are under way, bytes are

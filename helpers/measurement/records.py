@@ -57,7 +57,9 @@ class Row:
     is_ceiling: Annotated[bool, "", "raw reads without decoding, the most there is"]
     control_of: Annotated[str, "", "contender of which this is a second copy, for A/A"]
     seed: Annotated[int, "1", "seed of the order"]
-    phase: Annotated[str, "", "'warm-up', never used; 'calibration', for predictions; or 'measured'"]
+    phase: Annotated[
+        str, "", "'warm-up', never used; 'calibration', for predictions; or 'measured'"
+    ]
     block: Annotated[int, "1", "repetition, from 0 in each phase"]
     order: Annotated[int, "1", "place in the block, from 0"]
     started_utc: Annotated[str, "ISO 8601", "when the opening began"]

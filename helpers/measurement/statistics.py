@@ -12,7 +12,7 @@ from typing import Literal
 
 import numpy as np
 import pandas as pd
-from scipy import stats  # type: ignore[import-untyped]  # it ships no types
+from scipy import stats  # it ships no types
 
 from helpers.errors import UserError
 

@@ -102,7 +102,9 @@ def find_array(
     """
     entry = open_entry(dataset, path)
     if "made_from" not in entry.metadata:
-        return _describe_existing(dataset, entry, shape, chunk_shape, layouts)
+        found = _locate(dataset, entry, layouts)
+        _check_same_store(dataset, found, location)
+        return _describe_existing(dataset, entry, found, shape=shape, chunk_shape=chunk_shape)
     source = open_entry(entry.metadata["made_from"], path)
     sample = SampleArray(
         Path(url2pathname(urlsplit(source.kwargs["args"][0].url).path)),
@@ -118,16 +120,12 @@ def find_array(
 def _describe_existing(
     dataset: str,
     entry: Any,
+    location: Location,
+    *,
     shape: tuple[int, ...],
     chunk_shape: tuple[int, ...],
-    layouts: Sequence[Layout],
 ) -> StoredArray:
     """Describe an array of others; a first read by Intake's own way gives its checksums."""
-    if set(layouts) != {"zarr"}:
-        raise UserError(
-            f"contenders: dataset {dataset!r} has only Zarr; allowed: {', '.join(_zarr_readers())}"
-        )
-    location = _locate(dataset, entry)
     # undecoded, as the readers of the book read it: a mask would put other numbers in
     variable = entry.read(mask_and_scale=False, decode_times=False)[entry.metadata["variable"]]
     _check_existing(dataset, variable, shape, chunk_shape)
@@ -147,17 +145,30 @@ def _describe_existing(
     )
 
 
-def _locate(dataset: str, entry: Any) -> Location:
+def _locate(dataset: str, entry: Any, layouts: Sequence[Layout]) -> Location:
     """Find where an entry's Zarr group lies, by its URL, its options and the environment."""
     data = entry.kwargs["args"][0]
     if not isinstance(data, datatypes.Zarr):
         raise UserError(
             f"dataset: {dataset!r} is no Zarr group; allowed: one that is, or is made from another"
         )
+    if set(layouts) != {"zarr"}:
+        raise UserError(
+            f"contenders: dataset {dataset!r} has only Zarr; allowed: {', '.join(_zarr_readers())}"
+        )
     location, options = parse_location(data.url), data.storage_options or {}
     if location.scheme == "s3" and options.get("anon"):
         location = replace(location, access_key=None, secret_key=None, session_token=None)
     return location.through(options.get("endpoint_url", location.endpoint_url))
+
+
+def _check_same_store(dataset: str, found: Location, location: Location) -> None:
+    """Refuse a store that is not the array's: reads over its network would go astray."""
+    if (found.scheme, found.endpoint_url) != (location.scheme, location.endpoint_url):
+        raise UserError(
+            f"store: {location.url}; allowed: {found.scheme}://{found.bucket},"
+            f" where dataset {dataset!r} is, with its endpoint"
+        )
 
 
 def _check_existing(

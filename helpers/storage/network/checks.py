@@ -11,15 +11,9 @@ from typing import Any
 from helpers.errors import UserError
 
 
-def check_number(
-    name: str, value: object, *, low: float, high: float, is_open: bool
-) -> None:
+def check_number(name: str, value: object, *, low: float, high: float, is_open: bool) -> None:
     """Refuse a figure that is not a number in its interval, open or closed below."""
-    is_number = (
-        isinstance(value, int | float)
-        and not isinstance(value, bool)
-        and isfinite(value)
-    )
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
     if is_number and low <= value <= high and not (is_open and value == low):  # type: ignore[operator]
         return
     interval = f"{'above' if is_open else 'at least'} {low:g}" + (
@@ -46,8 +40,7 @@ def check_known(where: str, given: object, kind: type) -> None:
     allowed = [one.name for one in fields(kind)]
     if unknown := [name for name in given if name not in allowed]:
         raise UserError(
-            f"{where} has the unknown field {unknown[0]!r}; "
-            f"allowed are {', '.join(allowed)}"
+            f"{where} has the unknown field {unknown[0]!r}; allowed are {', '.join(allowed)}"
         )
 
 

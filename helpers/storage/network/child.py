@@ -52,9 +52,7 @@ def accept_all(listener: socket.socket, network: Network) -> None:
     """Serve each connection in a thread of its own; accepted sockets inherit the listener's options."""
     for number in count(1):
         sock, _ = listener.accept()
-        threading.Thread(
-            target=Connection(network, sock, number).serve, daemon=True
-        ).start()
+        threading.Thread(target=Connection(network, sock, number).serve, daemon=True).start()
 
 
 def _impose(network: Network, given: dict[str, Any]) -> None:
@@ -99,9 +97,7 @@ def obey(network: Network, owner_pid: int) -> None:
 def main(arguments: list[str]) -> None:
     """Relay until the owner is gone; threads under way end with the process."""
     host, port, seed, owner_pid = arguments
-    signal.signal(
-        signal.SIGINT, signal.SIG_IGN
-    )  # Ctrl-C is for the owner, who then stops us
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the owner, who then stops us
     threading.stack_size(STACK_NBYTES)
     listener = listen()
     network = Network((host, int(port)), seed=int(seed))

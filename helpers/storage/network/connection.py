@@ -65,9 +65,7 @@ class Connection:
         """Answer 400 to what is no request, of which the row says nothing else."""
         draft = Draft(time.perf_counter(), self._number)
         try:
-            return refuse(
-                self._client, RowMeter(self._network.trace, draft), 400, reason
-            )
+            return refuse(self._client, RowMeter(self._network.trace, draft), 400, reason)
         finally:
             self._network.trace.add(draft)
 

@@ -132,9 +132,7 @@ class Exchange:
         """Drop the body of the request and answer 503 when an answer is due."""
         if self.request.expects_continue:
             send(self.client.sock, _CONTINUE)
-        nowhere = replace(
-            self._way(self.client, None, Meter()), pipe=Pipe(is_spliced=False)
-        )
+        nowhere = replace(self._way(self.client, None, Meter()), pipe=Pipe(is_spliced=False))
         nowhere.move_body(self.request)
         self._sleep_until_due(time.perf_counter())
         is_kept = self.request.keeps_alive(self.request.first[2])
@@ -149,9 +147,7 @@ class Exchange:
         """Pass a response back; tell whether the connection goes on."""
         draft = self.meter.draft
         draft.range_start, draft.range_nbytes = range_of(self.request, response)
-        is_empty = (
-            not has_body(self.request.first[0], response.status) or response.length == 0
-        )
+        is_empty = not has_body(self.request.first[0], response.status) or response.length == 0
         self._sleep_until_due(self.upstream.passed_s)
         if is_empty:
             self.meter.ending()
@@ -159,9 +155,9 @@ class Exchange:
         draft.first_byte_s = time.perf_counter()
         send(self.client.sock, response.raw)
         is_delimited = is_empty or self._pass_body(response)
-        is_kept = self.request.keeps_alive(
-            self.request.first[2]
-        ) and response.keeps_alive(response.first[0])
+        is_kept = self.request.keeps_alive(self.request.first[2]) and response.keeps_alive(
+            response.first[0]
+        )
         return is_delimited and is_kept and not self.upstream.is_spent
 
     def _pass_body(self, response: Head) -> bool:

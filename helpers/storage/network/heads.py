@@ -65,11 +65,7 @@ class Head:
     def keeps_alive(self, version: bytes) -> bool:
         """Whether the connection stays open after this message."""
         options = self.fields.get(b"connection", b"").lower()
-        return (
-            b"keep-alive" in options
-            if version == b"HTTP/1.0"
-            else b"close" not in options
-        )
+        return b"keep-alive" in options if version == b"HTTP/1.0" else b"close" not in options
 
 
 def _parse(raw: bytes) -> tuple[list[bytes], dict[bytes, bytes]]:
@@ -112,16 +108,12 @@ def parse_request(raw: bytes) -> Head:
     """
     words, fields = _parse(raw)
     is_line = (
-        len(words) == 3
-        and _TOKEN.fullmatch(words[0])
-        and words[2] in (b"HTTP/1.1", b"HTTP/1.0")
+        len(words) == 3 and _TOKEN.fullmatch(words[0]) and words[2] in (b"HTTP/1.1", b"HTTP/1.0")
     )
     if not is_line or not words[1] or b" " in words[1]:
         raise BadHead("the first line is not METHOD TARGET HTTP/1.1")
     head = Head(raw, (words[0], words[1], words[2]), fields)
-    if b"transfer-encoding" in fields and (
-        not head.is_chunked or head.length is not None
-    ):
+    if b"transfer-encoding" in fields and (not head.is_chunked or head.length is not None):
         raise BadHead("the length of the body is ambiguous")
     return head
 

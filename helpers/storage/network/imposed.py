@@ -84,8 +84,6 @@ class Network:
             z, u = next(self._variates), self._faults.random()
             link, tag = self._link, self._tag
         profile = link.profile
-        delay_s = (
-            0.0 if profile.first_byte_s is None else profile.first_byte_s.delay_s(z)
-        )
+        delay_s = 0.0 if profile.first_byte_s is None else profile.first_byte_s.delay_s(z)
         fault = profile.faults.pick(u) if link.admits(now_s) else "error_503"
         return Terms(link, delay_s, fault, tag)

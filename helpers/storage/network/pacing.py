@@ -73,9 +73,7 @@ def normal_variates(rng: Random) -> Iterator[float]:
     """
     inverse = NormalDist().inv_cdf
     while True:
-        lower = [
-            inverse((k + 1 - rng.random()) / N_STRATA) for k in range(N_STRATA // 2)
-        ]
+        lower = [inverse((k + 1 - rng.random()) / N_STRATA) for k in range(N_STRATA // 2)]
         variates = lower + [-z for z in lower]
         rng.shuffle(variates)
         yield from variates
@@ -139,9 +137,7 @@ class Bucket:
         >>> [bucket.take(now_s) for now_s in (5.0, 5.0, 5.2)]
         [True, False, True]
         """
-        self._tokens = min(
-            self._depth, self._tokens + (now_s - self._at_s) * self._rate
-        )
+        self._tokens = min(self._depth, self._tokens + (now_s - self._at_s) * self._rate)
         self._at_s = now_s
         if self._tokens < 1:
             return False
@@ -167,9 +163,7 @@ def quantum_nbytes(profile: Profile) -> int:
         rates.append(profile.aggregate_mb_per_s / 8)
     if not rates:
         return FREE_QUANTUM_NBYTES
-    return min(
-        MAX_QUANTUM_NBYTES, max(MIN_QUANTUM_NBYTES, round(min(rates) * MB * QUANTUM_S))
-    )
+    return min(MAX_QUANTUM_NBYTES, max(MIN_QUANTUM_NBYTES, round(min(rates) * MB * QUANTUM_S)))
 
 
 class Link:
@@ -182,9 +176,7 @@ class Link:
         self._sleeper = Sleeper()
         rate = profile.aggregate_mb_per_s
         self._clock = None if rate is None else Clock(rate, self.quantum_nbytes)
-        self._bucket = (
-            None if profile.requests_per_s is None else Bucket(profile.requests_per_s)
-        )
+        self._bucket = None if profile.requests_per_s is None else Bucket(profile.requests_per_s)
 
     @property
     def is_paced(self) -> bool:

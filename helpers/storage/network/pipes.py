@@ -78,9 +78,7 @@ class Pipe:
                 return os.splice(source.fileno(), self._open()[1], limit_nbytes)
             if not self._buffer:
                 self._buffer = memoryview(bytearray(FREE_QUANTUM_NBYTES))
-            return source.recv_into(
-                self._buffer, min(limit_nbytes, FREE_QUANTUM_NBYTES)
-            )
+            return source.recv_into(self._buffer, min(limit_nbytes, FREE_QUANTUM_NBYTES))
         except OSError as error:
             raise Gone(source, error) from error
 

@@ -94,12 +94,8 @@ class Faults:
     def __post_init__(self) -> None:
         """Refuse what is no set of exclusive probabilities."""
         for name in FAULTS:
-            check_number(
-                f"faults.{name}", getattr(self, name), low=0, high=1, is_open=False
-            )
-        check_number(
-            "faults.stall_s", self.stall_s, low=0, high=float("inf"), is_open=False
-        )
+            check_number(f"faults.{name}", getattr(self, name), low=0, high=1, is_open=False)
+        check_number("faults.stall_s", self.stall_s, low=0, high=float("inf"), is_open=False)
         total = sum(getattr(self, name) for name in FAULTS)
         check_number(
             "the sum of the probabilities in faults",
@@ -166,9 +162,7 @@ class Profile:
     def __post_init__(self) -> None:
         """Refuse figures that no network has."""
         if not isinstance(self.name, str) or not self.name:
-            raise UserError(
-                f"name is {self.name!r}; allowed is a text that is not empty"
-            )
+            raise UserError(f"name is {self.name!r}; allowed is a text that is not empty")
         check_kind("first_byte_s", self.first_byte_s, FirstByte | None)
         check_kind("faults", self.faults, Faults)
         for name in ("stream_mb_per_s", "aggregate_mb_per_s", "requests_per_s"):
@@ -240,7 +234,5 @@ def get_profile(name: str) -> Profile:
     250
     """
     if name not in _read_profiles():
-        raise UserError(
-            f"profile is {name!r}; allowed are {', '.join(profile_names())}"
-        )
+        raise UserError(f"profile is {name!r}; allowed are {', '.join(profile_names())}")
     return _read_profiles()[name]

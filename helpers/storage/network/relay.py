@@ -131,9 +131,7 @@ def _stop(process: subprocess.Popen[str]) -> None:
 
 
 @contextmanager
-def open_relay(
-    upstream_url: str, *, profile: Profile, seed: int = 0
-) -> Iterator[Relay]:
+def open_relay(upstream_url: str, *, profile: Profile, seed: int = 0) -> Iterator[Relay]:
     """Start a relay before an object store; it ends with the context, or with its owner.
 
     It speaks plain HTTP on both sides and passes requests on untouched, so that

@@ -122,17 +122,13 @@ class Way:
             if not got and left is None:
                 return
             if not got:
-                raise Gone(
-                    self.source.sock, f"closed {left} bytes before the end of a body"
-                )
+                raise Gone(self.source.sock, f"closed {left} bytes before the end of a body")
             left = None if left is None else left - got
 
     def _move_quantum(self, left: int | None, *, is_last: bool) -> int:
         """Move what has arrived, at most a quantum; return its bytes, 0 at the sender's end."""
         limit = (
-            self.stream.quantum_nbytes
-            if left is None
-            else min(left, self.stream.quantum_nbytes)
+            self.stream.quantum_nbytes if left is None else min(left, self.stream.quantum_nbytes)
         )
         kept = self.source.take_kept(limit)
         got = len(kept) or self.pipe.take(self.source.sock, limit)

@@ -1,0 +1,219 @@
+"""A read over the wire is what its trace, its checksums and its client say it is."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Iterator
+
+import numpy as np
+import obstore
+import pytest
+
+from helpers.errors import UserError
+from helpers.storage import workloads
+from helpers.storage.clusters import Cluster, open_cluster
+from helpers.storage.formats import READERS
+from helpers.storage.network import Profile, Request, get_profile, open_relay
+from helpers.storage.network.profiles import FirstByte
+from helpers.storage.reads import ArrayRead, RawRead, count_requests, list_chunks
+from helpers.storage.server import Server
+from helpers.storage.stores import StoredArray
+from helpers.storage.wires import Wire
+from tests.stores import make_location, make_stored
+
+
+def make_row(
+    start_s: float, end_s: float, *, tag: str = "read", status: int = 200, nbytes: int = 10
+) -> Request:
+    """Make a row of a trace."""
+    return Request(start_s, start_s, end_s, 1, "GET", "/b/k", None, None, status, nbytes, tag)
+
+
+@pytest.mark.parametrize(
+    ("trace", "expected"),
+    [
+        # nothing traces: nothing is known but what was asked
+        ([], {"n_threads": 4}),
+        # one after the other: never two at once, also where one starts as another ends
+        (
+            [make_row(0, 1), make_row(1, 2), make_row(2, 3)],
+            {"n_requests": 3, "wire_nbytes": 30, "mean_in_flight": 1.0, "max_in_flight": 1},
+        ),
+        # two at once for half of the time
+        ([make_row(0, 2), make_row(1, 2)], {"mean_in_flight": 1.5, "max_in_flight": 2}),
+        # a gap counts as time in which none is in flight
+        ([make_row(0, 1), make_row(3, 4)], {"mean_in_flight": 0.5, "max_in_flight": 1}),
+        # opening is counted apart, and not its bytes
+        (
+            [make_row(0, 1, tag="open"), make_row(1, 2), make_row(1, 2)],
+            {"n_requests": 2, "n_open_requests": 1, "wire_nbytes": 20, "mean_in_flight": 2.0},
+        ),
+        # failures are those that are no success, of the read
+        (
+            [make_row(0, 1, status=503), make_row(1, 2, status=206), make_row(2, 3, status=0)],
+            {"n_failed_requests": 2, "n_requests": 3},
+        ),
+        # all bytes came with the opening: a read of nothing, not an unknown one
+        (
+            [make_row(0, 1, tag="open")],
+            {"n_requests": 0, "wire_nbytes": 0, "n_open_requests": 1, "max_in_flight": 0},
+        ),
+        # a moment too short for the clock
+        ([make_row(1, 1)], {"mean_in_flight": 1.0}),
+    ],
+)
+def test_counts_requests(trace: list[Request], expected: dict[str, float]) -> None:
+    """Counts of traces made by hand are those made by hand."""
+    counts = count_requests(trace, 4)
+    assert expected.items() <= counts.items()
+    assert counts["n_threads"] == 4
+    assert bool(trace) == ("n_requests" in counts)
+
+
+@pytest.fixture(scope="module")
+def wire(server: Server) -> Iterator[Wire]:
+    """Trace the store of the tests."""
+    near = make_location(server, "reads")
+    with open_relay(server.endpoint_url, profile=get_profile("loopback")) as relay:
+        yield Wire(near, near.through(relay.endpoint_url), relay)
+
+
+@pytest.fixture(scope="module")
+def stored(wire: Wire) -> StoredArray:
+    """Store the small array in every layout."""
+    return make_stored(wire.near)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    """Start two workers of two threads."""
+    with open_cluster("local", threads_per_worker=2) as cluster:
+        cluster.scale(2)
+        yield cluster
+
+
+def read_once(read: ArrayRead) -> tuple[str, dict[str, float]]:
+    """Make the steps of a measurement; return what was checked and what was counted."""
+    read.prepare()
+    checksums = read.open().compute()
+    checked = read.check(checksums)
+    return checked, read.collect()
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_array_read_is_checked_and_counted(
+    wire: Wire, stored: StoredArray, cluster: Cluster, name: str
+) -> None:
+    """Each reader's values are right on workers, and its requests and bytes are those needed."""
+    checked, counts = read_once(ArrayRead(stored, READERS[name], wire, cluster))
+    assert checked == "xxh3 of 12 chunks"
+    assert counts["n_threads"] == 4
+    assert counts["n_failed_requests"] == 0
+    chunk_nbytes = count_chunk_nbytes(stored)
+    if name in ("zarr-s3fs", "zarr-zarrs"):  # ask for the size before each chunk
+        assert (counts["n_requests"], counts["wire_nbytes"]) == (24, chunk_nbytes)
+    elif name != "netcdf-fsspec":
+        assert counts["n_requests"] == 12
+    if READERS[name].layout == "zarr":
+        assert counts["wire_nbytes"] == chunk_nbytes
+    assert counts["max_in_flight"] >= counts["mean_in_flight"] >= 0
+
+
+def count_chunk_nbytes(stored: StoredArray) -> int:
+    """Sum the objects that hold chunks, as their client gets them."""
+    client = stored.at("zarr").obstore()
+    return sum(len(obstore.get(client, key).bytes()) for key in list_chunks(stored))
+
+
+def test_each_read_is_cold(wire: Wire, stored: StoredArray, cluster: Cluster) -> None:
+    """A second read makes the requests of the first: nothing was kept."""
+    read = ArrayRead(stored, READERS["netcdf-fsspec"], wire, cluster)
+    (_, first), (_, second) = read_once(read), read_once(read)
+    assert first["n_open_requests"] == second["n_open_requests"] > 0
+    (_, first), (_, second) = (
+        read_once(ArrayRead(stored, READERS["zarr-s3fs"], wire, cluster)) for _ in "ab"
+    )
+    for name in ("n_requests", "n_open_requests", "wire_nbytes"):
+        assert first[name] == second[name]
+
+
+def test_wrong_values_are_an_error(wire: Wire, stored: StoredArray, cluster: Cluster) -> None:
+    """A read of other numbers than were written is no measurement."""
+    wrong = dataclasses.replace(stored, checksums=stored.checksums + np.uint64(1))
+    with pytest.raises(workloads.WrongValuesError, match=r"^12 of 12 chunks differ"):
+        read_once(ArrayRead(wrong, READERS["zarr-obstore"], wire, cluster))
+
+
+def test_batches_have_fewer_tasks(wire: Wire, stored: StoredArray, cluster: Cluster) -> None:
+    """Chunks a task change the blocks of the reader that batches, and are declared there alone."""
+    batched = ArrayRead(stored, READERS["zarr-obstore-batched"], wire, cluster, chunks_per_task=4)
+    plain = ArrayRead(stored, READERS["zarr-obstore"], wire, cluster, chunks_per_task=4)
+    assert batched.settings()["chunks_per_task"] == 4
+    assert plain.settings()["chunks_per_task"] == 1
+    assert (batched.open().npartitions, plain.open().npartitions) == (3, 12)
+    assert read_once(batched)[0] == "xxh3 of 12 chunks"
+
+
+@pytest.mark.parametrize("n_connections", [1, 5])
+def test_raw_read_is_the_same_objects(wire: Wire, stored: StoredArray, n_connections: int) -> None:
+    """The ceiling reads each chunk's object once, n at a time, and counts as its client does."""
+    raw = RawRead(stored, wire, n_connections=n_connections)
+    wire.impose(Profile("late", first_byte_s=FirstByte(0.05, 0.05)))
+    try:
+        raw.prepare()
+        sums = raw.read(raw.open())
+        counts = raw.collect()
+    finally:
+        wire.impose(get_profile("loopback"))
+    assert raw.check(sums) == "xxh3 of 12 objects"
+    assert counts["n_requests"] == 12
+    assert counts["wire_nbytes"] == count_chunk_nbytes(stored)
+    assert counts["max_in_flight"] == n_connections
+    assert counts["n_open_requests"] == 0
+
+
+def test_raw_read_in_a_running_loop(wire: Wire, stored: StoredArray) -> None:
+    """It reads in a notebook too, whose own loop is running."""
+
+    async def read() -> list[int]:
+        return RawRead(stored, wire, n_connections=2).expected
+
+    assert len(asyncio.run(read())) == 12
+
+
+def test_wrong_objects_are_an_error(wire: Wire, stored: StoredArray) -> None:
+    """Objects that changed since are found."""
+    raw = RawRead(stored, wire, n_connections=2)
+    sums = raw.read(raw.open())
+    sums[3] += 1
+    with pytest.raises(workloads.WrongValuesError):
+        raw.check(sums)
+
+
+def test_lists_chunks_of_the_corner(stored: StoredArray) -> None:
+    """Chunks are those of the shape that is read, not all that lie there."""
+    assert len(list_chunks(stored)) == 12
+    corner = dataclasses.replace(
+        stored, shape=(2, 4, 40, 50), checksums=stored.checksums[:2, :1, :, :1]
+    )
+    assert list_chunks(corner) == ["temperature/c/0/0/0/0", "temperature/c/1/0/0/0"]
+
+
+def test_nothing_to_read_is_an_error(wire: Wire) -> None:
+    """An array without chunks has no ceiling: it is refused, not read in no time."""
+    other = make_stored(wire.near / "empty", layouts=["zarr"])
+    client = other.at("zarr").obstore()
+    obstore.delete(
+        client,
+        [f"temperature/c/{i}/{j}/0/{k}" for i in range(3) for j in range(2) for k in range(2)],
+    )
+    with pytest.raises(UserError, match=r"^store: no chunk of s3://reads/empty/"):
+        RawRead(other, wire, n_connections=1)
+
+
+def test_secrets_are_not_shown(wire: Wire, stored: StoredArray, cluster: Cluster) -> None:
+    """No text of a read, nor of the array it opens, holds a secret."""
+    read = ArrayRead(stored, READERS["zarr-s3fs"], wire, cluster)
+    texts = [repr(read), repr(read.settings()), repr(read.open()), read.open()._repr_html_()]
+    assert not any(secret in text for secret in wire.near.secrets for text in texts)
