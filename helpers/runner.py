@@ -129,9 +129,13 @@ def read_parameters(case: Case) -> dict[str, Any]:
 
 
 def fingerprint(case: Case, values: dict[str, Any]) -> str:
-    """Hash what a result is made of: the notebook's code and the parameters."""
+    """Hash what a result is made of: the notebook, text included, and the parameters."""
+    return _hash(case, values, ("code", "markdown"))
+
+
+def _hash(case: Case, values: dict[str, Any], cell_types: Sequence[str]) -> str:
     cells = nbformat.read(case.source, as_version=4).cells  # type: ignore[no-untyped-call]
-    sources = [cell.source for cell in cells]
+    sources = [cell.source for cell in cells if cell.cell_type in cell_types]
     return hashlib.sha256(json.dumps([sources, values], sort_keys=True).encode()).hexdigest()
 
 
@@ -172,12 +176,15 @@ def run_case(case: Case, say: Say, *, anew: bool = False) -> Outcome:
 
 
 def _set_aside(case: Case, values: dict[str, Any], *, anew: bool) -> None:
-    """Keep a record that this run cannot go on with, under another name."""
+    """Keep a record that this run cannot go on with, under another name.
+
+    Rows stay where only text changed: a better sentence costs no measurement.
+    """
     record, note = case.result(".csv"), case.result(".fingerprint")
     note.parent.mkdir(parents=True, exist_ok=True)
-    mine = hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
+    mine = _hash(case, values, ("code",))
     known = note.read_text() if note.exists() else ""
-    if record.exists() and (anew or known != mine or case.result(".ipynb").exists()):
+    if record.exists() and (anew or known != mine):
         shutil.move(record, record.with_suffix(time.strftime(".%Y%m%d-%H%M%S.csv")))
     note.write_text(mine)
 

@@ -45,8 +45,8 @@ PACKAGES = (
 )
 """Packages whose versions decide what is measured."""
 
-# Parameters that say how long to go on, or where rows go, and not what is measured.
-_NOT_MEASURED = ("n_blocks", "time_budget_s", "target_width", "record")
+# Parameters that say how long to go on, or where rows and workers are, not what is measured.
+_NOT_MEASURED = ("n_blocks", "time_budget_s", "target_width", "record", "cluster_address")
 
 
 class Way(Protocol):
@@ -237,9 +237,10 @@ def draw_network(axes: Sequence[Axes], checked: pd.DataFrame) -> None:
             list(part["asked"]),
             list(part["measured"]),
             x=list(part["n_connections"]),
-            xlabel="connections",
+            xlabel=f"connections\n{label}",
         )
-        ax.set_ylabel(f"{label}: measured less asked (%)")
+        if ax is not axes[0]:
+            ax.set_ylabel("")
 
 
 def draw_scaling(ax: Axes, rows: pd.DataFrame, expected: pd.DataFrame) -> str:

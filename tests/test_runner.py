@@ -66,6 +66,7 @@ def test_a_case_that_is_done_is_not_run_again(make_case: MakeCase) -> None:
     runner.run_case(case, print)
     assert runner.run_case(case, print).state == "done before"
     assert runner.run_case(case, print, anew=True).state == "done"
+    make_case("one", "# why\nseed: 2\n", code=SOURCE + "# another comment")
     case.parameter_file.write_text("seed: 3\n")
     assert runner.run_case(case, print).state == "done"
     kept = list(case.result(".csv").parent.glob("one.2*.csv"))

@@ -85,7 +85,8 @@ class ArrayRead:
 
     def collect(self) -> dict[str, float]:
         """Count what passed over the wire during the read."""
-        return count_requests(self.wire.take_trace(), self.cluster.n_threads())
+        counts = count_requests(self.wire.take_trace(), self.cluster.n_threads())
+        return {**counts, "n_workers_obtained": len(self.cluster.workers())}
 
 
 class RawRead:

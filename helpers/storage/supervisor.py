@@ -89,7 +89,7 @@ def _start(order: dict[str, Any]) -> subprocess.Popen[bytes]:
         stdout=sys.stderr.fileno(),
         stderr=sys.stderr.fileno(),
         start_new_session=True,
-        preexec_fn=_death_with_parent(),  # noqa: PLW1509  (one thread)
+        preexec_fn=_death_with_parent(),
     )
 
 
