@@ -84,7 +84,7 @@ def _parse(raw: bytes) -> tuple[list[bytes], dict[bytes, bytes]]:
 
 
 def parse_request(raw: bytes) -> Head:
-    """Parse the head of a request.
+    r"""Parse the head of a request.
 
     Parameters
     ----------
@@ -119,7 +119,7 @@ def parse_request(raw: bytes) -> Head:
 
 
 def parse_response(raw: bytes) -> Head:
-    """Parse the head of a response.
+    r"""Parse the head of a response.
 
     Parameters
     ----------
@@ -174,7 +174,7 @@ def key_of(target: bytes) -> str:
 
 
 def range_of(request: Head, response: Head | None) -> tuple[int | None, int | None]:
-    """Return start and length in bytes of the range that a request asks for.
+    r"""Return start and length in bytes of the range that a request asks for.
 
     Parameters
     ----------
