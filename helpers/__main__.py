@@ -30,11 +30,10 @@ def run_all(site: str, anew: bool) -> None:
     start = time.monotonic()
     with watch_memory() as peak:
         outcomes = runner.run_cases(cases, click.echo, anew=anew)
-        click.echo("building the book")
+        click.echo("\n".join(["", *runner.summarise(outcomes), "", "building the book"]))
         page = book.build(site)
     if all(outcome.state == "done" for outcome in outcomes):
         runner.note_whole_run(site, seconds=time.monotonic() - start, peak_nbytes=peak.nbytes)
-    click.echo("\n".join(["", *runner.summarise(outcomes)]))
     click.echo(f"the book: open {_short(page)}")
     _end(runner.explain_failures(outcomes))
 

@@ -180,7 +180,7 @@ def _in_process(way: Any, name: str) -> Contender:
 
 def check_ceiling(bench: Bench) -> list[Bar]:
     """Compare the best array path with the raw ceiling, imposed and not, and with decoding alone."""
-    stored = bench.array((4, 50, 360, 480), (1, 5, 360, 480))
+    stored = bench.array((12, 50, 360, 480), (1, 5, 360, 480))
     pair = [bench.contend(stored, name, 8, 5) for name in (BEST, "raw")]
     imposed = bench.measure("ceiling in-region", pair, "in-region")
     options = stored, READERS[BEST], bench.wire, bench.cluster, 5

@@ -22,6 +22,7 @@ import yaml
 from helpers.book_pages import (
     Page,
     read_notebook,
+    render_bars,
     render_page,
     render_profile_sources,
     render_profiles,
@@ -160,7 +161,7 @@ def stage(site: str, *, root: Path = PROJECT) -> list[Page]:
     shutil.rmtree(into, ignore_errors=True)
     into.mkdir(parents=True)
     _copy_sources(root, into)
-    _write_generated(into / "_generated")
+    _write_generated(into / "_generated", root)
     for page in pages:
         _stage_page(page, into)
     _list_pages(into / "_toc.yml", pages)
@@ -176,15 +177,17 @@ def _copy_sources(root: Path, into: Path) -> None:
             shutil.copy2(path, into / path.name)
 
 
-def _write_generated(folder: Path) -> None:
+def _write_generated(folder: Path, root: Path) -> None:
     """Write the tables that text pages include, from what the code itself uses."""
     profiles = yaml.safe_load(_PROFILES.read_text(encoding="utf-8"))
     tables = {
         "schema.md": render_schema(),
         "profiles.md": render_profiles(profiles),
         "profile-sources.md": render_profile_sources(profiles),
+        "bars.md": render_bars(root / "results" / "reference" / "bench" / "bench.csv"),
     }
     folder.mkdir()
+    shutil.copy2(root / "results" / "reference" / "bench" / "bench-knee.svg", folder)
     for name, text in tables.items():
         (folder / name).write_text(text, encoding="utf-8")
 

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from helpers.errors import UserError
 from helpers.measurement.records import read_records, schema
 
@@ -193,6 +195,29 @@ def _suffix_labels(cells: list[dict[str, Any]], case: str) -> None:
             figure["caption"] = mention.sub(rf"\g<0>-{case}", figure["caption"])
     for cell in texts:
         cell["source"] = mention.sub(rf"\g<0>-{case}", cell["source"])
+
+
+def render_bars(path: Path) -> str:
+    """Write the bars of a reference as a table.
+
+    Parameters
+    ----------
+    path : Path
+        What `make bench` wrote.
+
+    Returns
+    -------
+    str
+        A table in Markdown, one line a bar.
+    """
+    lines = ["| bar | measured | asked | holds | how it was computed |", "| --- " * 5 + "|"]
+    for bar in pd.read_csv(path).to_dict("records"):
+        sign = "at least" if bar["is_least"] else "at most"
+        is_asked = 0 < bar["bound"] < float("inf")
+        asked = f"{sign} {bar['bound']:g}" if is_asked else "nothing"
+        holds = ("yes" if bar["holds"] else "**no**") if is_asked else "—"
+        lines.append(f"| {bar['name']} | {bar['value']:.3g} | {asked} | {holds} | {bar['how']} |")
+    return "\n".join(lines) + "\n"
 
 
 def render_profiles(profiles: Mapping[str, Any]) -> str:

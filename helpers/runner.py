@@ -354,4 +354,24 @@ def publish(site: str, root: Path = ROOT) -> list[Path]:
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(case.result(suffix), target)
             copied.append(target)
-    return copied
+    return [*copied, *_publish_bench(site, root), _publish_headline(root)]
+
+
+def _publish_bench(site: str, root: Path) -> list[Path]:
+    """Promote the bars that were measured at a site, if they were."""
+    target = root / "results" / "reference" / "bench"
+    target.mkdir(parents=True, exist_ok=True)
+    found = sorted((root / "results" / site).glob("bench*.*"))
+    return [Path(shutil.copy(path, target)) for path in found]
+
+
+def _publish_headline(root: Path) -> Path:
+    """Take the figure that the README shows out of its notebook."""
+    notebook = root / "results" / "reference" / "cluster-scaling" / "in-region.ipynb"
+    target = root / "results" / "reference" / "headline.svg"
+    for cell in nbformat.read(notebook, as_version=4).cells:  # type: ignore[no-untyped-call]
+        figure = cell.metadata.get("mystnb", {}).get("figure", {}).get("name")
+        for output in cell.get("outputs", []):
+            if figure == "fig-scaling" and "image/svg+xml" in output.get("data", {}):
+                target.write_text(output["data"]["image/svg+xml"], encoding="utf-8")
+    return target

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -177,6 +178,8 @@ def forget_clients(zarr_config: Mapping[str, Any]) -> None:
     for client in S3FileSystem._cache.values():
         _close_connections(client)
     S3FileSystem.clear_instance_cache()
+    # zarrs says at each unpickling that a process has its own connections, as it should
+    warnings.filterwarnings("ignore", "Successfully reconstructed a store", RuntimeWarning)
     zarr.config.reset()
     zarr.config.set(zarr_config)
 
