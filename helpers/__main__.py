@@ -19,7 +19,8 @@ def main() -> None:
 @main.command("run-all")
 @click.option("--site", default="laptop", show_default=True, help="Folder of parameters/.")
 @click.option("--anew", is_flag=True, help="Measure again what is done.")
-def run_all(site: str, anew: bool) -> None:
+@click.option("--more", is_flag=True, help="Go on with cases that their time budget ended.")
+def run_all(site: str, anew: bool, more: bool) -> None:
     """Run every case of a site, print a table and build the book."""
     from helpers import book, runner
     from helpers.memory import watch_memory
@@ -29,7 +30,7 @@ def run_all(site: str, anew: bool) -> None:
     cases = runner.find_cases(site)
     start = time.monotonic()
     with watch_memory() as peak:
-        outcomes = runner.run_cases(cases, click.echo, anew=anew)
+        outcomes = runner.run_cases(cases, click.echo, anew=anew, more=more)
         click.echo("\n".join(["", *runner.summarise(outcomes), "", "building the book"]))
         page = book.build(site)
     if all(outcome.state == "done" for outcome in outcomes):
@@ -42,11 +43,13 @@ def run_all(site: str, anew: bool) -> None:
 @click.argument("case")
 @click.option("--site", default="laptop", show_default=True, help="Folder of parameters/.")
 @click.option("--anew", is_flag=True, help="Measure again if it is done.")
-def run(case: str, site: str, anew: bool) -> None:
+@click.option("--more", is_flag=True, help="Go on if its time budget ended it.")
+def run(case: str, site: str, anew: bool, more: bool) -> None:
     """Run one case, such as cluster-scaling/in-region."""
     from helpers import runner
 
-    outcomes = runner.run_cases([runner.find_case(case, site)], click.echo, anew=anew)
+    cases = [runner.find_case(case, site)]
+    outcomes = runner.run_cases(cases, click.echo, anew=anew, more=more)
     click.echo("\n".join(runner.summarise(outcomes)))
     _end(runner.explain_failures(outcomes))
 

@@ -148,7 +148,7 @@ def is_done(case: Case, values: dict[str, Any]) -> bool:
     return bool(metadata.get("case", {}).get("fingerprint") == fingerprint(case, values))
 
 
-def run_case(case: Case, say: Say, *, anew: bool = False) -> Outcome:
+def run_case(case: Case, say: Say, *, anew: bool = False, more: bool = False) -> Outcome:
     """Run one case unless it is done, and say what became of it.
 
     Parameters
@@ -159,12 +159,14 @@ def run_case(case: Case, say: Say, *, anew: bool = False) -> Outcome:
         Takes a line of progress.
     anew : bool
         Measure again what is done; the old record is kept beside the new one.
+    more : bool
+        Go on with a case that its time budget ended, on top of its record.
     """
     try:
         values = read_parameters(case)
     except UserError as error:
         return Outcome(case, "refused", text=str(error))
-    if is_done(case, values) and not anew:
+    if is_done(case, values) and not anew and not more:
         return Outcome(case, "done before", _duration_s(case), _headline(case))
     start = time.monotonic()
     _set_aside(case, values, anew=anew)
@@ -268,7 +270,9 @@ def read_glued(notebook: Any, key: str) -> str:
     return ""
 
 
-def run_cases(cases: Sequence[Case], say: Say, *, anew: bool = False) -> list[Outcome]:
+def run_cases(
+    cases: Sequence[Case], say: Say, *, anew: bool = False, more: bool = False
+) -> list[Outcome]:
     """Run cases one after the other, saying which runs, how many remain and how long.
 
     A case that fails does not stop the others.
@@ -277,7 +281,7 @@ def run_cases(cases: Sequence[Case], say: Say, *, anew: bool = False) -> list[Ou
     outcomes = []
     for i, case in enumerate(cases):
         say(f"[{i + 1}/{len(cases)}] {case.title}: {_say_left(left[i:])}")
-        outcomes.append(run_case(case, say, anew=anew))
+        outcomes.append(run_case(case, say, anew=anew, more=more))
         say(
             f"[{i + 1}/{len(cases)}] {case.title}: {outcomes[-1].state}, {outcomes[-1].seconds:.0f} s"
         )
