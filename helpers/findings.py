@@ -110,8 +110,8 @@ def find_all(
 
 def _ratio(times: pd.Series[float], name: str, best: str) -> str:
     if name == best:
-        return "1.0 times"
-    return f"{digits(times[name])} times" if name in times else "not measured"
+        return "1.0"
+    return digits(times[name]) if name in times else "not measured"
 
 
 def describe_profile(profile: Profile) -> str:

@@ -153,6 +153,8 @@ def make_project(root: Path) -> Path:
         shutil.copy(ROOT / name, root / name)
     for name in ("_static", "_ext"):
         shutil.copytree(ROOT / name, root / name)
+    bench = Path("results") / "reference" / "bench"
+    shutil.copytree(ROOT / bench, root / bench)
     for case in CASES:
         make_results(root, "reference", case)
     return root
