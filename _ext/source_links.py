@@ -18,9 +18,7 @@ _AFTER_THE_THEME = 900
 def source_of(pagename: str) -> str:
     """Name the source of a page, without its suffix."""
     parts = PurePosixPath(pagename).parts
-    return (
-        "/".join(parts[:2]) if len(parts) == 3 and parts[0] == "notebooks" else pagename
-    )
+    return "/".join(parts[:2]) if len(parts) == 3 and parts[0] == "notebooks" else pagename
 
 
 def redirect(buttons: list[dict[str, Any]], page: str, source: str) -> None:

@@ -103,7 +103,7 @@ def parse_request(raw: bytes) -> Head:
 
     Examples
     --------
-    >>> parse_request(b"GET /bucket/a?b HTTP/1.1\\r\\nHost: c\\r\\n\\r\\n").first
+    >>> parse_request(b"GET /bucket/a?b HTTP/1.1\r\nHost: c\r\n\r\n").first
     (b'GET', b'/bucket/a?b', b'HTTP/1.1')
     """
     words, fields = _parse(raw)
@@ -138,7 +138,7 @@ def parse_response(raw: bytes) -> Head:
 
     Examples
     --------
-    >>> parse_response(b"HTTP/1.1 206 Partial Content\\r\\n\\r\\n").first[1]
+    >>> parse_response(b"HTTP/1.1 206 Partial Content\r\n\r\n").first[1]
     b'206'
     """
     words, fields = _parse(raw)
@@ -189,7 +189,7 @@ def range_of(request: Head, response: Head | None) -> tuple[int | None, int | No
 
     Examples
     --------
-    >>> request = parse_request(b"GET /a HTTP/1.1\\r\\nRange: bytes=10-19\\r\\n\\r\\n")
+    >>> request = parse_request(b"GET /a HTTP/1.1\r\nRange: bytes=10-19\r\n\r\n")
     >>> range_of(request, None)
     (10, 10)
     """

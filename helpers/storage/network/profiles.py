@@ -231,7 +231,7 @@ def get_profile(name: str) -> Profile:
     Examples
     --------
     >>> get_profile("in-region").aggregate_mb_per_s
-    250
+    200
     """
     if name not in _read_profiles():
         raise UserError(f"profile is {name!r}; allowed are {', '.join(profile_names())}")
