@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[1]
 # What conda must bring and pip cannot, or need not name.
 NOT_FROM_PYPROJECT = {"python", "pip", "go", "git", "make"}
 # Names under which conda-forge carries a package of another name.
-CONDA_NAMES = {"python-xxhash": "xxhash"}
+CONDA_NAMES = {"python-xxhash": "xxhash", "redis-py": "redis"}
 REQUIREMENT = re.compile(r"^(?P<name>[A-Za-z0-9._-]+)\s*(?P<bound>.*)$")
 
 
