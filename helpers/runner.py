@@ -340,9 +340,10 @@ def _relative(outcome: Outcome) -> str:
     return str(path.relative_to(outcome.case.root))
 
 
-def note_whole_run(site: str, *, seconds: float, peak_nbytes: int) -> None:
-    """Keep what a run of every case took, for the bars."""
-    note = {"seconds": round(seconds, 1), "peak_nbytes": peak_nbytes}
+def note_whole_run(site: str, outcomes: Sequence[Outcome], **took: float) -> None:
+    """Keep what a run of every case took, for the bars: `seconds` and `peak_nbytes`."""
+    longest = max(outcome.seconds for outcome in outcomes)
+    note = {name: round(value, 1) for name, value in {**took, "longest_seconds": longest}.items()}
     (ROOT / "results" / site / "run-all.json").write_text(json.dumps(note) + "\n")
 
 

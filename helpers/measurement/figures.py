@@ -87,6 +87,7 @@ def contender_palette(extra: Mapping[str, Look] | None = None) -> dict[str, Look
         "zarr-s3fs": Look("#0073b1", "o"),
         "zarr-obstore": Look("#006b42", "s"),
         "zarr-obstore-batched": Look("#841900", "D"),
+        "zarr-obstore-in-place": Look("#101010", "d"),
         "zarr-zarrs": Look("#953a7e", "^"),
         "netcdf-fsspec": Look("#8a6000", "v"),
         "references": Look("#0047b0", "h"),

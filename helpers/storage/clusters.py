@@ -14,6 +14,7 @@ import distributed
 
 from helpers.errors import UserError
 from helpers.storage.gateways import scale_gateway_cluster, send_helpers, start_gateway_cluster
+from helpers.storage.workloads import forget_clients
 
 KINDS = ("local", "gateway", "address")
 
@@ -79,6 +80,11 @@ class Cluster:
     def resume(self) -> None:
         """Let every worker take tasks again."""
         self.client.run(_set_paused, [])
+
+    def release(self) -> None:
+        """Let every worker take tasks again, and close the clients that it kept."""
+        self.resume()
+        self.client.run(forget_clients, {})
 
     def workers(self) -> dict[str, Any]:
         """Describe the workers that take tasks, by address."""
@@ -213,7 +219,7 @@ def _open_local(n_threads: int, address: str | None, deadline_s: float) -> Itera
         try:
             yield cluster
         finally:
-            cluster.resume()  # paused workers have been seen not to end when asked
+            cluster.release()  # paused workers have been seen not to end when asked
 
 
 @contextmanager
@@ -236,7 +242,7 @@ def _open_running(n_threads: int, address: str | None, deadline_s: float) -> Ite
         try:
             yield cluster
         finally:
-            cluster.resume()
+            cluster.release()
 
 
 def _connect(address: str | None) -> distributed.Client:

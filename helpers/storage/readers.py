@@ -15,6 +15,7 @@ from zarr.abc.store import ByteRequest
 from zarr.core.buffer import Buffer, BufferPrototype
 from zarr.storage import ObjectStore, WrapperStore
 
+from helpers.storage import in_place
 from helpers.storage.layouts import Layout, expected_warning, make_registry
 from helpers.storage.locations import Location
 
@@ -159,6 +160,7 @@ class Reader:
 
 
 _ZARRS = {"codec_pipeline.path": "zarrs.ZarrsCodecPipeline"}
+_IN_PLACE = {"codec_pipeline.path": in_place.NAME}
 
 READERS: Mapping[str, Reader] = {
     reader.name: reader
@@ -181,6 +183,14 @@ READERS: Mapping[str, Reader] = {
             _open_limited,
             "Zarr v3 through obstore, several chunks in flight in a task",
             is_batched=True,
+        ),
+        Reader(
+            "zarr-obstore-in-place",
+            "zarr",
+            _open_limited,
+            "as batched, each chunk decoded in its place, without zarr's second copy",
+            is_batched=True,
+            zarr_config=_IN_PLACE,
         ),
         Reader(
             "zarr-zarrs",

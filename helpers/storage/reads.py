@@ -26,6 +26,8 @@ from helpers.storage.network import Request
 from helpers.storage.stores import StoredArray
 from helpers.storage.wires import Wire
 
+CACHE_STATE = "nothing cached, connected clients, warm server"
+
 
 @dataclass(frozen=True, slots=True)
 class ArrayRead:
@@ -57,13 +59,13 @@ class ArrayRead:
             "codec": self.stored.codec,
             "layout": self.reader.layout,
             "chunks_per_task": self.chunks_per_task if self.reader.is_batched else 1,
-            "cache_state": "cold clients, warm server",
+            "cache_state": CACHE_STATE,
         }
 
     def prepare(self) -> None:
         """Empty the caches of every process that reads, and of the trace."""
         config = dict(self.reader.zarr_config)
-        self.cluster.client.run(workloads.forget_clients, config)
+        self.cluster.client.run(workloads.forget_data, config)
         workloads.forget_clients(config)
         self.wire.take_trace()
         self.wire.set_tag("open")
@@ -116,7 +118,7 @@ class RawRead:
             "codec": self.stored.codec,
             "layout": "zarr",
             "chunks_per_task": 1,
-            "cache_state": "cold clients, warm server",
+            "cache_state": CACHE_STATE,
         }
 
     def prepare(self) -> None:
