@@ -7,18 +7,18 @@ BIN = .venv/bin
 RUN = $(BIN)/python -m helpers
 
 .DEFAULT_GOAL := help
-.PHONY: help env server run-all run book bench test lint lock publish clean
+.PHONY: help env server ros3 run-all run book bench test lint lock publish clean
 
 help:  ## list the targets
-	@sed -n 's/^\([a-z-]*\):.*## /\1:/p' Makefile | awk -F: '{printf "make %-9s %s\n", $$1, $$2}'
+	@sed -n 's/^\([a-z0-9-]*\):.*## /\1:/p' Makefile | awk -F: '{printf "make %-9s %s\n", $$1, $$2}'
 
 env: .venv/ready  ## set up the locked environment in .venv/
 
-.venv/ready: requirements.lock pyproject.toml
+.venv/ready: requirements.lock
 	@test -n "$(PYTHON)" || { echo "error: no Python >= 3.11 found; allowed: make PYTHON=/path/to/python3.12" >&2; exit 1; }
 	@echo "setting up .venv with $(PYTHON): some minutes, once"
 	@mkdir -p .cache && date +%s > .cache/setup-start
-	@$(PYTHON) -m venv --clear .venv || { echo "error: $(PYTHON) cannot make a virtual environment; allowed: a Python with venv (Debian: apt install python3-venv)" >&2; exit 1; }
+	@$(BIN)/python -c '' 2>/dev/null || $(PYTHON) -m venv --clear .venv || { echo "error: $(PYTHON) cannot make a virtual environment; allowed: a Python with venv (Debian: apt install python3-venv)" >&2; exit 1; }
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
 	@$(BIN)/python -m uv pip sync --quiet --python $(BIN)/python --require-hashes requirements.lock
 	@$(BIN)/python -m uv pip install --quiet --python $(BIN)/python --no-deps --editable .
@@ -28,6 +28,9 @@ env: .venv/ready  ## set up the locked environment in .venv/
 
 server: env  ## find the embedded S3 server, or build it once
 	@$(RUN) server
+
+ros3: env  ## build HDF5 with its own S3 driver, once (about 10 minutes)
+	@$(RUN) ros3
 
 run-all: env  ## measure every case of SITE (default laptop), then build the book
 	@$(RUN) run-all --site "$(SITE)"

@@ -31,6 +31,11 @@ REFUSED: list[tuple[dict[str, Any], list[str]]] = [
     ({"array_shape": [4, 4, 4]}, ["array_shape", "[4, 4, 4]", "at least 4"]),
     ({"chunk_shape": [1, 5, 999, 240]}, ["chunk_shape", "[1, 5, 999, 240]", "array_shape"]),
     ({"chunk_shape": [1, 0, 10, 10]}, ["chunk_shape", "0"]),
+    (  # workers that cannot reach the store
+        {"cluster_kind": "gateway", "cluster_address": "https://hub.example.org/gateway"},
+        ["store", "'embedded'", "hub.example.org", "s3://BUCKET/PREFIX"],
+    ),
+    ({"cluster_kind": "address", "cluster_address": "tcp://10.0.0.7:8786"}, ["store", "10.0.0.7"]),
     ({"record": "../away.csv"}, ["record", "'../away.csv'", "NAME.csv"]),
 ]
 

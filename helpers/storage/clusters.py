@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import urlsplit
 
 import dask
 import distributed
@@ -158,6 +159,34 @@ def _set_paused(addresses: list[str], dask_worker: distributed.Worker) -> None:
 
 def _dask_version(found: dict[str, Any]) -> str:
     return str(found["packages"]["dask"])
+
+
+def check_reach(store: str, *, kind: str, address: str) -> None:
+    """Refuse workers of other machines for a store that only this one can reach.
+
+    Parameters
+    ----------
+    store : str
+        ``"embedded"``, or the address of a bucket.
+    kind : str
+        One of `KINDS`.
+    address : str
+        Of the Gateway or the scheduler; empty for what Dask's configuration says.
+
+    Raises
+    ------
+    UserError
+        If the store is embedded and the cluster is on another machine.
+    """
+    if store != "embedded" or kind == "local":
+        return
+    where = address or (dask.config.get("gateway.address", None) if kind == "gateway" else None)
+    host = urlsplit(where or "").hostname
+    if host and host not in ("localhost", "127.0.0.1", "::1"):
+        raise UserError(
+            f"store: 'embedded' with cluster_kind: {kind} at {where}; allowed: the address of a bucket,"
+            " s3://BUCKET/PREFIX, because the embedded store listens on this machine alone"
+        )
 
 
 @contextmanager
