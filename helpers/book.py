@@ -28,6 +28,7 @@ from helpers.book_pages import (
     render_profiles,
     render_schema,
 )
+from helpers.calculator import render_calculator, render_prices, render_published
 from helpers.errors import UserError
 
 PROJECT = Path(__file__).resolve().parents[1]
@@ -184,6 +185,9 @@ def _write_generated(folder: Path, root: Path) -> None:
         "schema.md": render_schema(),
         "profiles.md": render_profiles(profiles),
         "profile-sources.md": render_profile_sources(profiles),
+        "cost-calculator.md": render_calculator(),
+        "prices.md": render_prices(),
+        "published-costs.md": render_published(),
         "bars.md": render_bars(root / "results" / "reference" / "bench" / "bench.csv"),
     }
     folder.mkdir()

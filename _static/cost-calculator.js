@@ -1,0 +1,547 @@
+// The cost model of helpers/models, rule by rule, for the calculator's page.
+// Prices and assumptions come with the page, made from prices.yaml and assumptions.py;
+// tests/test_calculator.py holds the two implementations to the same cent.
+(function () {
+  "use strict";
+
+  const HOURS_PER_MONTH = 720;
+  const SECONDS_PER_MONTH = HOURS_PER_MONTH * 3600;
+  const GB = 1e9;
+  const OPTIONS = ["none", "disk", "shared", "redis", "cdn"];
+  const NAMES = {
+    none: "no cache",
+    disk: "disk of each instance",
+    shared: "shared file system",
+    redis: "Redis",
+    cdn: "CDN in front, no cache behind",
+  };
+
+  const sum = (values) => values.reduce((total, value) => total + value, 0);
+
+  function roundHalfEven(value) {
+    const below = Math.floor(value);
+    if (value - below !== 0.5) return Math.round(value);
+    return below % 2 === 0 ? below : below + 1;
+  }
+
+  // Popularity and hit ratios: helpers/models/hits.py
+
+  function groupBounds(nItems) {
+    const bounds = [];
+    for (let rank = 1; rank <= Math.min(nItems, 200) + 1; rank += 1) bounds.push(rank);
+    while (bounds[bounds.length - 1] <= nItems) {
+      bounds.push(Math.min(Math.floor(bounds[bounds.length - 1] * 1.05), nItems + 1));
+    }
+    return bounds;
+  }
+
+  function groupWeight(low, high, exponent) {
+    if (high - low === 1) return Math.pow(low, -exponent);
+    const start = low - 0.5;
+    const stop = high - 0.5;
+    if (Math.abs(1 - exponent) < 1e-9) return Math.log(stop / start) / (high - low);
+    const power = 1 - exponent;
+    return (Math.pow(stop, power) - Math.pow(start, power)) / power / (high - low);
+  }
+
+  function zipf(nItems, exponent) {
+    const bounds = groupBounds(nItems);
+    const counts = bounds.slice(1).map((bound, k) => bound - bounds[k]);
+    const weights = counts.map((_, k) => groupWeight(bounds[k], bounds[k + 1], exponent));
+    const total = sum(weights.map((weight, k) => weight * counts[k]));
+    return { counts, shares: weights.map((weight) => weight / total) };
+  }
+
+  function decayed(decay, time) {
+    if (time === Infinity) return 1 / decay;
+    const exponent = decay * time;
+    return exponent > 1e-9 ? -Math.expm1(-exponent) / decay : time * (1 - exponent / 2);
+  }
+
+  function held(rate, time, cache) {
+    const loss = 1 / cache.lifetime;
+    let hits = rate * decayed(loss, Math.min(cache.ttl, time));
+    if (cache.ttl > time) {
+      const x = Math.min(rate * time, 700);
+      const goingOn = rate * -Math.expm1(-x);
+      const rest = x < 1e-3 ? x ** 2 / 2 + x ** 3 / 6 + x ** 4 / 24 : Math.expm1(x) - x;
+      hits += goingOn * Math.exp(-loss * time) * decayed(goingOn / rest + loss, cache.ttl - time);
+    }
+    return 1 - 1 / (1 + hits);
+  }
+
+  function characteristicTime(counts, rates, given) {
+    const cache = { ...given, lifetime: Infinity };
+    const nHeld = cache.capacity / cache.item;
+    const content = (time) => sum(rates.map((rate, k) => counts[k] * held(rate, time, cache)));
+    const excess = (log) => content(Math.exp(log)) - nHeld;
+    if (nHeld >= content(Infinity)) return Infinity;
+    let low = -Math.log(sum(rates.map((rate, k) => counts[k] * rate)));
+    let high = low;
+    while (excess(low) > 0) low -= 2;
+    while (excess(high) < 0) {
+      high += 2;
+      if (high > 700) return Infinity;
+    }
+    for (let round = 0; round < 60; round += 1) {
+      const middle = (low + high) / 2;
+      if (excess(middle) < 0) low = middle;
+      else high = middle;
+    }
+    return Math.exp(high);
+  }
+
+  function hitRatio(popularity, requestsPerS, cache) {
+    if (cache.capacity < cache.item) return 0;
+    const { counts, shares } = popularity;
+    const rates = shares.map((share) => (share * requestsPerS) / cache.replicas);
+    const time = characteristicTime(counts, rates, cache);
+    return sum(rates.map((rate, k) => counts[k] * shares[k] * held(rate, time, cache)));
+  }
+
+  // The day and its credits: helpers/models/loads.py
+
+  function hump(k) {
+    const weights = [];
+    for (let hour = 0; hour < 24; hour += 1) {
+      weights.push(Math.exp(k * (Math.cos((2 * Math.PI * hour) / 24) - 1)));
+    }
+    const total = sum(weights);
+    return weights.map((weight) => (weight * 24) / total);
+  }
+
+  function diurnalCurve(peakRatio) {
+    if (peakRatio === 1) return new Array(24).fill(1);
+    let low = 0;
+    let high = 500;
+    for (let round = 0; round < 100; round += 1) {
+      const middle = (low + high) / 2;
+      if (hump(middle)[0] < peakRatio) low = middle;
+      else high = middle;
+    }
+    return hump(low);
+  }
+
+  function creditBalances(storedGb, metered) {
+    const earned = Math.max(1, 0.05 * storedGb);
+    const full = Math.max(2100, 2.1 * storedGb);
+    let balance = full;
+    return metered.map((rate) => {
+      balance = Math.min(full, balance + (earned - rate) * 3.6);
+      return balance;
+    });
+  }
+
+  function isEnough(storedGb, metered) {
+    if (Math.max(...metered) > Math.max(100, 0.1 * storedGb)) return false;
+    const balances = creditBalances(storedGb, [...metered, ...metered]);
+    const isLasting = balances[balances.length - 1] >= balances[23] * (1 - 1e-12);
+    return isLasting && Math.min(...balances) >= 0;
+  }
+
+  function leastStoredGb(metered, dataGb) {
+    let low = dataGb;
+    let high = 1 + dataGb;
+    if (isEnough(low, metered)) return low;
+    while (!isEnough(high, metered)) high *= 2;
+    for (let round = 0; round < 100; round += 1) {
+      const middle = (low + high) / 2;
+      if (isEnough(middle, metered)) high = middle;
+      else low = middle;
+    }
+    return high;
+  }
+
+  // What reaches the service: helpers/models/flows.py
+
+  function meanDuration(a, option, hit) {
+    if (option === "none" || option === "cdn") return a.make_s + a.open_s;
+    return a.make_s + a[`${option}_fetch_s`] + (1 - hit) * a.open_s;
+  }
+
+  function settleDisks(a, made, datasets, nReplicas) {
+    const slots = a.billing === "instance" ? a.instance_slots * a.target_utilisation : 1;
+    let hit = 0;
+    for (let round = 0; round < 200; round += 1) {
+      const busy = made * meanDuration(a, "disk", hit);
+      const cache = {
+        capacity: a.disk_gb * 1e9,
+        item: a.metadata_nbytes,
+        ttl: a.ttl_s,
+        lifetime: a.lifetime_s,
+        replicas: nReplicas || Math.max(1, busy / slots),
+      };
+      const before = hit;
+      hit = hitRatio(datasets, made, cache);
+      if (nReplicas || Math.abs(hit - before) < 1e-12) break;
+    }
+    return hit;
+  }
+
+  function datasetHitRatio(a, option, made, datasets, nReplicas) {
+    if (option === "disk") return settleDisks(a, made, datasets, nReplicas);
+    const cache = { item: a.metadata_nbytes, ttl: a.ttl_s, lifetime: Infinity, replicas: 1 };
+    if (option === "redis") {
+      return hitRatio(datasets, made, { ...cache, capacity: a.redis_nodes * a.redis_gb * 1e9 });
+    }
+    if (option === "shared") return hitRatio(datasets, made, { ...cache, capacity: Infinity });
+    return 0;
+  }
+
+  function flow(a, option, rate, datasets, tiles, nReplicas) {
+    const edge = tiles
+      ? hitRatio(tiles, rate, { capacity: Infinity, item: a.tile_nbytes, ttl: a.cdn_ttl_s, lifetime: Infinity, replicas: a.n_edges })
+      : 0;
+    const made = rate * (1 - edge);
+    const hit = datasetHitRatio(a, option, made, datasets, nReplicas);
+    const duration = meanDuration(a, option, hit);
+    return { rate, made, edge, hit, duration, busy: made * duration };
+  }
+
+  function followDay(a, option) {
+    const datasets = zipf(roundHalfEven(a.n_datasets), a.dataset_zipf);
+    const nTiles = roundHalfEven(a.n_datasets) * roundHalfEven(a.tiles_per_dataset);
+    const tiles = option === "cdn" ? zipf(nTiles, a.tile_zipf) : null;
+    const rates = diurnalCurve(a.peak_ratio).map((ratio) => a.requests_per_s * ratio);
+    const peak = flow(a, option, rates[0], datasets, tiles, 0);
+    const slots = a.instance_slots * a.target_utilisation;
+    const nInstances = a.billing === "instance" ? Math.max(1, Math.ceil(peak.busy / slots - 1e-9)) : 0;
+    const half = rates.slice(0, 13).map((rate) => flow(a, option, rate, datasets, tiles, nInstances));
+    return { flows: rates.map((_, hour) => half[Math.min(hour, 24 - hour)]), nInstances };
+  }
+
+  // What it costs: helpers/models/costs.py
+
+  function computing(a, p, option, day, month) {
+    if (a.billing === "instance") {
+      const anHour = a.instance_vcpus * p.instance_vcpu_hour + a.instance_gb * p.instance_gb_hour;
+      return { computing: day.nInstances * HOURS_PER_MONTH * anHour, invocations: 0, disk: 0 };
+    }
+    const paidGb = option === "disk" ? Math.max(0, a.disk_gb - 0.5) : 0;
+    return {
+      computing: month.busyS * a.memory_gb * p.invocation_gb_s,
+      invocations: (month.made / 1e6) * p.invocations_1e6,
+      disk: month.busyS * paidGb * p.invocation_disk_gb_s,
+    };
+  }
+
+  function caching(a, p, option, day, month) {
+    const lines = { Redis: 0, "shared storage": 0, "shared throughput": 0 };
+    if (option === "redis") lines.Redis = a.redis_nodes * HOURS_PER_MONTH * p.redis_node_hour;
+    if (option === "shared") {
+      let storedGb = (a.n_datasets * a.metadata_nbytes) / GB;
+      if (a.shared_mode === "bursting") {
+        const read = a.shared_read_nbytes / 3e6;
+        const written = a.metadata_nbytes / 1e6;
+        const metered = day.flows.map((f) => f.made * (f.hit * read + (1 - f.hit) * written));
+        storedGb = leastStoredGb(metered, storedGb);
+      } else {
+        const readGb = (month.hits * a.shared_read_nbytes) / GB;
+        const writtenGb = ((month.made - month.hits) * a.metadata_nbytes) / GB;
+        lines["shared throughput"] = readGb * p.shared_read_gb + writtenGb * p.shared_write_gb;
+      }
+      lines["shared storage"] = storedGb * p.shared_gb_month;
+    }
+    return lines;
+  }
+
+  function network(a, p, option, month) {
+    const opened = (month.made - month.hits) * a.metadata_nbytes;
+    const readGb = (month.made * a.tile_read_nbytes + opened) / GB;
+    const isPrivate = option === "shared" || option === "redis" || a.nat_share > 0;
+    const sentGb = (month.requests * a.tile_nbytes) / GB;
+    return {
+      "NAT gateways": isPrivate ? a.n_nat_gateways * HOURS_PER_MONTH * p.nat_hour : 0,
+      "NAT data": a.nat_share * readGb * p.nat_gb,
+      "data out": sentGb * (option === "cdn" ? p.cdn_gb : p.data_out_gb),
+      "CDN requests": option === "cdn" ? (month.requests / 1e4) * p.cdn_requests_1e4 : 0,
+    };
+  }
+
+  function priceOption(a, p, option) {
+    const day = followDay(a, option);
+    const seconds = SECONDS_PER_MONTH / 24;
+    const month = {
+      requests: seconds * sum(day.flows.map((f) => f.rate)),
+      made: seconds * sum(day.flows.map((f) => f.made)),
+      hits: seconds * sum(day.flows.map((f) => f.made * f.hit)),
+      busyS: seconds * sum(day.flows.map((f) => f.busy)),
+    };
+    const gets = month.made * a.tile_gets + (month.made - month.hits) * a.open_gets;
+    const lines = {
+      ...computing(a, p, option, day, month),
+      ...caching(a, p, option, day, month),
+      ...network(a, p, option, month),
+      "store requests": (gets / 1e3) * p.store_gets_1e3,
+    };
+    return {
+      option,
+      lines,
+      usd: sum(Object.values(lines)),
+      hitRatio: month.made ? month.hits / month.made : 0,
+      edgeHitRatio: 1 - month.made / month.requests,
+      duration: month.made ? month.busyS / month.made : 0,
+      nInstances: day.nInstances,
+    };
+  }
+
+  function compareOptions(a, p) {
+    return OPTIONS.map((option) => priceOption(a, p, option));
+  }
+
+  // Rates at which two options change places: helpers/models/decisions.py
+  function breakEvenRates(a, p, first, second) {
+    const low = Math.log(0.01);
+    const high = Math.log(10000);
+    const nSteps = Math.ceil(((high - low) / Math.log(10)) * 4);
+    const excess = (log) => {
+      const at = { ...a, requests_per_s: Math.exp(log) };
+      return priceOption(at, p, first).usd - priceOption(at, p, second).usd;
+    };
+    const grid = [];
+    for (let step = 0; step <= nSteps; step += 1) grid.push(low + ((high - low) * step) / nSteps);
+    const values = grid.map(excess);
+    const found = [];
+    for (let k = 0; k < nSteps; k += 1) {
+      if (values[k] > 0 === values[k + 1] > 0) continue;
+      let left = grid[k];
+      let right = grid[k + 1];
+      for (let round = 0; round < 40; round += 1) {
+        const middle = (left + right) / 2;
+        if (excess(middle) > 0 === values[k] > 0) left = middle;
+        else right = middle;
+      }
+      found.push([Math.exp(right), values[k + 1] > 0 ? second : first]);
+    }
+    return found;
+  }
+
+  window.CostCalculator = { OPTIONS, compareOptions, breakEvenRates, hitRatio, zipf };
+
+  // The page.
+
+  const SVG = "http://www.w3.org/2000/svg";
+  const GROUPS = {
+    load: "Load",
+    service: "Service, measured",
+    computing: "Computing",
+    caches: "Caches",
+    network: "Network",
+    prices: "Prices",
+  };
+  const OPEN_GROUPS = ["load", "service"];
+  const WHOLE = ["n_datasets", "redis_nodes", "n_edges", "n_nat_gateways", "instance_slots", "tiles_per_dataset"];
+
+  function make(tag, attributes, ...children) {
+    const node = document.createElement(tag);
+    Object.entries(attributes || {}).forEach(([name, value]) => node.setAttribute(name, value));
+    children.forEach((child) => node.append(child));
+    return node;
+  }
+
+  const usd = (value) => value.toLocaleString("en-US", { minimumFractionDigits: 2, maximumFractionDigits: 2 });
+  const digits = (value, n) => Number(value.toPrecision(n)).toLocaleString("en-US", { maximumSignificantDigits: n });
+
+  // A slider runs over a thousand steps, in the logarithm where the range is wide;
+  // from zero on it is even up to a tenth of the default.
+  function scaleOf(low, high, given) {
+    const unit = low > 0 ? 1 : given / 10;
+    const isLog = low > 0 ? high / low > 50 : unit > 0 && high / given > 50;
+    let to = (value) => value;
+    let from = to;
+    if (isLog) {
+      to = low > 0 ? Math.log : (value) => Math.log1p(value / unit);
+      from = low > 0 ? Math.exp : (log) => unit * Math.expm1(log);
+    }
+    const span = to(high) - to(low);
+    return {
+      toStep: (value) => (1000 * (to(Math.min(high, Math.max(low, value))) - to(low))) / span,
+      toValue: (step) => from(to(low) + (span * step) / 1000),
+    };
+  }
+
+  function makeNumber(entry, onChange) {
+    const id = `cc-${entry.name}`;
+    const [low, high] = entry.bounds;
+    const scale = scaleOf(low, high, entry.value);
+    const input = make("input", { id, type: "number", min: low, max: high, step: "any", value: entry.value, "aria-describedby": `${id}-error` });
+    const slider = make("input", { type: "range", min: 0, max: 1000, step: 1, value: scale.toStep(entry.value), "aria-label": `${entry.label}, slider` });
+    const error = make("span", { id: `${id}-error`, class: "cc-error", role: "alert" });
+    const show = () => slider.setAttribute("aria-valuetext", input.value);
+    slider.addEventListener("input", () => {
+      const value = scale.toValue(Number(slider.value));
+      input.value = WHOLE.includes(entry.name) ? Math.max(low, Math.round(value)) : Number(value.toPrecision(3));
+      show();
+      onChange();
+    });
+    input.addEventListener("input", () => {
+      if (input.value !== "") slider.value = scale.toStep(Number(input.value));
+      show();
+      onChange();
+    });
+    show();
+    const read = () => {
+      const value = input.value === "" ? NaN : Number(input.value);
+      const isGood = value >= low && value <= high;
+      error.textContent = isGood ? "" : `allowed: ${low} to ${high}`;
+      input.setAttribute("aria-invalid", String(!isGood));
+      return isGood ? value : null;
+    };
+    const write = (value) => {
+      input.value = value;
+      slider.value = scale.toStep(value);
+      show();
+    };
+    const node = make("div", { class: "cc-control" }, make("label", { for: id }, entry.label), slider, input, error);
+    return { name: entry.name, node, read, write };
+  }
+
+  function makeChoice(entry, onChange) {
+    const id = `cc-${entry.name}`;
+    const select = make("select", { id });
+    entry.choices.forEach((choice) => select.append(make("option", { value: choice }, choice)));
+    select.value = entry.default;
+    select.addEventListener("change", onChange);
+    const node = make("div", { class: "cc-control" }, make("label", { for: id }, entry.label), select);
+    return { name: entry.name, node, read: () => select.value, write: (value) => { select.value = value; } };
+  }
+
+  function makeControls(data, onChange) {
+    const assumptions = data.assumptions.map((entry) =>
+      entry.choices ? makeChoice(entry, onChange) : makeNumber({ ...entry, value: entry.default }, onChange)
+    );
+    const prices = data.items.map((item) =>
+      makeNumber({ name: `price-${item.item}`, label: `${item.label} (${item.unit})`, bounds: item.bounds, value: item.value }, onChange)
+    );
+    return { assumptions, prices };
+  }
+
+  function makeForm(data, controls, sets) {
+    const form = make("form", { class: "cc-form", "aria-label": "assumptions and prices" });
+    form.addEventListener("submit", (event) => event.preventDefault());
+    Object.entries(GROUPS).forEach(([group, title]) => {
+      const isPrices = group === "prices";
+      const members = isPrices
+        ? controls.prices
+        : controls.assumptions.filter((_, k) => data.assumptions[k].group === group);
+      const fieldset = make("details", OPEN_GROUPS.includes(group) ? { open: "" } : {}, make("summary", {}, title));
+      if (isPrices) fieldset.append(sets);
+      members.forEach((control) => fieldset.append(control.node));
+      form.append(fieldset);
+    });
+    return form;
+  }
+
+  function drawBars(costs) {
+    const [width, rowHeight, top] = [320, 40, 4];
+    const most = Math.max(...costs.map((cost) => cost.usd)) || 1;
+    const cheapest = Math.min(...costs.map((cost) => cost.usd));
+    const svg = document.createElementNS(SVG, "svg");
+    svg.setAttribute("viewBox", `0 0 ${width} ${rowHeight * costs.length + top}`);
+    svg.setAttribute("role", "img");
+    svg.setAttribute("aria-label", `Bars of the cost of a month: ${costs.map((cost) => `${NAMES[cost.option]} ${usd(cost.usd)} USD`).join(", ")}`);
+    const put = (tag, attributes, text) => {
+      const node = document.createElementNS(SVG, tag);
+      Object.entries(attributes).forEach(([name, value]) => node.setAttribute(name, value));
+      if (text) node.textContent = text;
+      svg.append(node);
+    };
+    costs.forEach((cost, k) => {
+      const y = top + k * rowHeight;
+      const isCheapest = cost.usd === cheapest;
+      put("text", { x: 0, y: y + 12, "font-size": 13, fill: "#1a1a1a", "font-weight": isCheapest ? 700 : 400 }, `${NAMES[cost.option]}: ${digits(cost.usd, 3)} USD`);
+      put("rect", { x: 0, y: y + 18, width: Math.max(1, (width * cost.usd) / most), height: 14, fill: isCheapest ? "#0072b2" : "#9a9a9a" });
+    });
+    return svg;
+  }
+
+  function describeRates(rates, option) {
+    if (option === "none") return "";
+    if (!rates.found.length) return rates.isCheaper ? "every rate" : "no rate";
+    return rates.found
+      .map(([rate, winner]) => `${winner === option ? "above" : "below"} ${digits(rate, 2)}`)
+      .join(", ");
+  }
+
+  function makeTable(costs, a, p) {
+    const head = ["option", "USD a month", "USD a million tiles", "hits", "mean time (s)", "cheaper than no cache at (tiles/s)"];
+    const table = make("table", { class: "cc-table" }, make("caption", {}, "A month of 30 days with each choice of cache"));
+    table.append(make("thead", {}, make("tr", {}, ...head.map((text) => make("th", { scope: "col" }, text)))));
+    const body = make("tbody", {});
+    const millions = (a.requests_per_s * SECONDS_PER_MONTH) / 1e6;
+    costs.forEach((cost) => {
+      const found = cost.option === "none" ? [] : breakEvenRates(a, p, "none", cost.option);
+      const rates = { found, isCheaper: cost.usd < costs[0].usd };
+      const hits = cost.option === "cdn" ? cost.edgeHitRatio : cost.hitRatio;
+      const cells = [usd(cost.usd), usd(cost.usd / millions), cost.option === "none" ? "" : `${(100 * hits).toFixed(1)}\u00a0%`, digits(cost.duration, 3), describeRates(rates, cost.option)];
+      body.append(
+        make("tr", {}, make("th", { scope: "row" }, NAMES[cost.option]), ...cells.map((text, k) => make("td", { "data-label": head[k + 1] }, text)))
+      );
+    });
+    table.append(body);
+    return table;
+  }
+
+  function makeBill(costs) {
+    const names = Object.keys(costs[0].lines).filter((name) => costs.some((cost) => cost.lines[name] > 0));
+    const bill = make("details", {}, make("summary", {}, "The bill line by line"));
+    costs.forEach((cost) => {
+      const list = make("dl", {});
+      names.filter((name) => cost.lines[name] > 0).forEach((name) => {
+        list.append(make("dt", {}, name), make("dd", {}, usd(cost.lines[name])));
+      });
+      bill.append(make("h3", {}, NAMES[cost.option]), list);
+    });
+    return bill;
+  }
+
+  function start(root, data) {
+    const results = make("div", { class: "cc-results" });
+    const status = make("p", { class: "cc-status", role: "status", "aria-live": "polite" });
+    const dated = make("p", { class: "cc-dated" });
+    let timer = 0;
+    const later = () => {
+      clearTimeout(timer);
+      timer = setTimeout(update, 60);
+    };
+    const select = make("select", { id: "cc-price-set" });
+    Object.keys(data.sets).forEach((name) => select.append(make("option", { value: name }, name)));
+    select.value = data.set;
+    const controls = makeControls(data, later);
+    const form = makeForm(data, controls, make("div", { class: "cc-control" }, make("label", { for: "cc-price-set" }, "price set"), select));
+    select.addEventListener("change", () => {
+      const values = data.sets[select.value].values;
+      controls.prices.forEach((control) => control.write(values[control.name.slice(6)]));
+      later();
+    });
+
+    function update() {
+      const a = Object.fromEntries(controls.assumptions.map((control) => [control.name, control.read()]));
+      const p = Object.fromEntries(controls.prices.map((control) => [control.name.slice(6), control.read()]));
+      const set = data.sets[select.value];
+      const isOwn = Object.entries(p).some(([item, value]) => value !== set.values[item]);
+      dated.textContent = `Prices: set ${select.value} of ${set.date}, region ${set.region}${isOwn ? ", some changed by you" : ""}; before discounts and free allowances.`;
+      if ([...Object.values(a), ...Object.values(p)].includes(null)) {
+        status.textContent = "Some value is out of its bounds; the results below are the last good ones.";
+        return;
+      }
+      const costs = compareOptions(a, p);
+      const best = costs.reduce((one, other) => (other.usd < one.usd ? other : one));
+      const saved = costs[0].usd ? 100 * (1 - best.usd / costs[0].usd) : 0;
+      status.textContent =
+        best.option === "none"
+          ? `No cache costs least: ${usd(best.usd)} USD a month.`
+          : `Cheapest: ${NAMES[best.option]}, ${usd(best.usd)} USD a month, ${digits(saved, 2)} % less than no cache.`;
+      results.replaceChildren(drawBars(costs), makeTable(costs, a, p), makeBill(costs));
+    }
+
+    root.replaceChildren(make("div", { class: "cc-output" }, status, results, dated), form);
+    update();
+  }
+
+  document.addEventListener("DOMContentLoaded", () => {
+    const root = document.getElementById("cost-calculator");
+    const data = document.getElementById("cost-calculator-data");
+    if (root && data) start(root, JSON.parse(data.textContent));
+  });
+})();

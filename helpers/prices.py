@@ -1,0 +1,184 @@
+"""The prices that ship with the project: dated sets, each price with its unit, region and source."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from helpers.errors import UserError
+from helpers.models.tariffs import PRICE_UNITS, check_prices
+
+Status = Literal["published", "found", "taken-over", "unknown"]
+
+PATH = Path(__file__).with_name("prices.yaml")
+
+
+class Price(BaseModel):
+    """One price.
+
+    Parameters
+    ----------
+    item, unit : str
+        As `helpers.models.tariffs.PRICE_UNITS` has them.
+    value : float or None
+        In `currency` per unit, from 0 on; None where it is unknown.
+    currency, region : str
+        What it is paid in, and where it holds.
+    date, source : str
+        When it stood where.
+    status : Status
+        How far it can be trusted.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    item: str
+    unit: str
+    value: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None
+    currency: Literal["USD"]
+    region: str
+    date: str
+    source: str
+    status: Status
+
+
+class PriceSet(BaseModel):
+    """Prices of one date.
+
+    Parameters
+    ----------
+    date : str
+        When they were gathered.
+    note : str
+        What to know about them.
+    prices : tuple of Price
+        At most one for each item and region.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    date: str
+    note: str
+    prices: tuple[Price, ...]
+
+
+def parse_prices(given: Any, where: str = PATH.name) -> dict[str, PriceSet]:
+    """Check price sets that come from YAML.
+
+    Parameters
+    ----------
+    given : mapping
+        Sets by name.
+    where : str
+        What the message begins with.
+
+    Returns
+    -------
+    dict of str to PriceSet
+        The sets by name.
+
+    Raises
+    ------
+    UserError
+        If something is missing, negative, in another unit or there twice.
+    """
+    if not isinstance(given, Mapping) or not given:
+        raise UserError(f"{where}: holds no price set; allowed are named sets of prices")
+    sets = {str(name): _parse_set(one, f"{where}: {name}") for name, one in given.items()}
+    return sets
+
+
+def _parse_set(given: Any, where: str) -> PriceSet:
+    """Check one set."""
+    try:
+        found = PriceSet.model_validate(given)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise UserError(f"{where}: {place}: {first['input']!r}; {first['msg']}") from error
+    seen = set()
+    for price in found.prices:
+        if PRICE_UNITS.get(price.item) != price.unit:
+            allowed = PRICE_UNITS.get(price.item, "the items of the model")
+            raise UserError(f"{where}: {price.item} in {price.unit!r}; allowed is {allowed}")
+        if (price.item, price.region) in seen:
+            raise UserError(f"{where}: {price.item} in {price.region} is there twice")
+        if (price.value is None) != (price.status == "unknown"):
+            raise UserError(f"{where}: {price.item} is {price.value!r} but {price.status}")
+        seen.add((price.item, price.region))
+    return found
+
+
+@cache
+def read_prices() -> Mapping[str, PriceSet]:
+    """Read the sets that ship with the project.
+
+    Returns
+    -------
+    mapping of str to PriceSet
+        The sets by name.
+
+    Examples
+    --------
+    >>> list(read_prices())
+    ['published-2023', 'current']
+    """
+    return parse_prices(yaml.safe_load(PATH.read_text(encoding="utf-8")))
+
+
+def get_prices(
+    name: str = "current",
+    region: str = "us-east-1",
+    *,
+    overrides: Mapping[str, float] | None = None,
+    sets: Mapping[str, PriceSet] | None = None,
+) -> dict[str, float]:
+    """Choose the prices to reckon with.
+
+    Parameters
+    ----------
+    name : str
+        Name of a set.
+    region : str
+        Where the service runs.
+    overrides : mapping of str to float, optional
+        The user's own prices by item, USD in the units of `PRICE_UNITS`.
+    sets : mapping of str to PriceSet, optional
+        Sets to choose from; those of the project if not given.
+
+    Returns
+    -------
+    dict of str to float
+        USD by item.
+
+    Raises
+    ------
+    UserError
+        If set or region is unknown, or a price is unknown, missing or negative.
+
+    Examples
+    --------
+    >>> get_prices("published-2023")["redis_node_hour"]
+    0.034
+    >>> get_prices(overrides={"redis_node_hour": 0.05})["redis_node_hour"]
+    0.05
+    """
+    sets = read_prices() if sets is None else sets
+    if name not in sets:
+        raise UserError(f"price set is {name!r}; allowed are {', '.join(sets)}")
+    regions = sorted({price.region for price in sets[name].prices})
+    if region not in regions:
+        raise UserError(f"region is {region!r}; allowed for {name} are {', '.join(regions)}")
+    known = {
+        price.item: price.value
+        for price in sets[name].prices
+        if price.region == region and price.value is not None
+    }
+    chosen = {**known, **(overrides or {})}
+    check_prices(chosen)
+    return chosen

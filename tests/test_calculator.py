@@ -1,0 +1,219 @@
+"""Tests of the calculator's page: the script against Python in a real browser, and the page's data."""
+
+from __future__ import annotations
+
+import html
+import json
+import math
+import os
+import random
+import re
+import shutil
+import subprocess
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from helpers import calculator
+from helpers.models.assumptions import CHOICES, OPTIONS, Assumptions, change, describe
+from helpers.models.costs import compare_options
+from helpers.models.decisions import break_even_rates
+from helpers.models.tariffs import PRICE_UNITS
+from helpers.prices import get_prices, read_prices
+
+ROOT = Path(__file__).parents[1]
+SCRIPT = ROOT / "_static" / "cost-calculator.js"
+STYLE = ROOT / "_static" / "cost-calculator.css"
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)  # fmt: skip
+N_SETS = 50
+
+needs_browser = pytest.mark.skipif(BROWSER is None, reason="no chromium or chrome on PATH")
+
+
+def draw_set(seed: int) -> tuple[Assumptions, dict[str, float]]:
+    """Draw assumptions and prices, over wide bounds in their logarithm."""
+    draw = random.Random(seed)
+    values: dict[str, Any] = {name: draw.choice(choices) for name, choices in CHOICES.items()}
+    for entry in describe():
+        if "bounds" in entry:
+            low, high = entry["bounds"]
+            if low > 0 and high / low > 50:
+                middle = entry["default"]
+                low, high = max(low, middle / 30), min(high, middle * 30)
+                values[entry["name"]] = math.exp(draw.uniform(math.log(low), math.log(high)))
+            else:
+                values[entry["name"]] = draw.uniform(low, high)
+    # A cache small enough to evict, in every other set.
+    if seed % 2:
+        values.update(redis_gb=0.1, redis_nodes=1, n_datasets=2000, metadata_nbytes=5e5)
+        values.update(disk_gb=0.512)
+    prices = {item: value * draw.uniform(0, 3) for item, value in get_prices().items()}
+    return change(Assumptions(), values), prices
+
+
+def write_page(body: str) -> str:
+    """Write a page with the calculator's script and style."""
+    return (
+        '<!doctype html><html lang="en"><meta charset="utf-8">'
+        f"<style>{STYLE.read_text()}</style><script>{SCRIPT.read_text()}</script>{body}</html>"
+    )
+
+
+def run_in_browser(folder: Path, body: str) -> str:
+    """Load a page with the calculator's script in a browser and return its document."""
+    page = folder / "page.html"
+    page.write_text(write_page(body))
+    command = [
+        str(BROWSER),
+        "--headless=new",
+        "--disable-gpu",
+        f"--user-data-dir={folder / 'user'}",
+    ]
+    command += ["--virtual-time-budget=20000", "--dump-dom"]
+    command += ["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
+    done = subprocess.run(
+        [*command, page.as_uri()], capture_output=True, text=True, timeout=120, check=True
+    )
+    return done.stdout
+
+
+def read_result(document: str) -> Any:
+    """Read what a test page left in its element `result`."""
+    found = re.search(r'<pre id="result">(.*?)</pre>', document, re.DOTALL)
+    assert found, document[-2000:]
+    return json.loads(html.unescape(found[1]))
+
+
+@needs_browser
+def test_browser_computes_what_python_does(tmp_path: Path) -> None:
+    """Fifty random sets of assumptions and prices cost the same in both, each line to the cent."""
+    drawn = [draw_set(seed) for seed in range(N_SETS)]
+    given = json.dumps([[asdict(assumptions), prices] for assumptions, prices in drawn])
+    body = f"""<pre id="result"></pre><script>
+      const found = {given}.map(([a, p]) => CostCalculator.compareOptions(a, p));
+      document.getElementById("result").textContent = JSON.stringify(found);
+    </script>"""
+    found = read_result(run_in_browser(tmp_path, body))
+    assert len(found) == N_SETS
+    hits = set()
+    for (assumptions, prices), theirs in zip(drawn, found, strict=True):
+        ours = compare_options(assumptions, prices)
+        for option, cost in zip(OPTIONS, theirs, strict=True):
+            assert cost["usd"] == pytest.approx(ours[option].usd, abs=0.005, rel=1e-9)
+            assert cost["lines"] == pytest.approx(dict(ours[option].lines), abs=0.005, rel=1e-9)
+            assert cost["hitRatio"] == pytest.approx(ours[option].hit_ratio, abs=1e-7)
+            hits.add(round(cost["hitRatio"], 2))
+    # The sets reach caches that hit always, sometimes and hardly.
+    assert len(hits) > 20
+
+
+@needs_browser
+def test_browser_finds_the_same_break_even(tmp_path: Path) -> None:
+    """Both find the rates at which Redis and no cache change places."""
+    assumptions, prices = Assumptions(), get_prices()
+    body = f"""<pre id="result"></pre><script>
+      const [a, p] = {json.dumps([asdict(assumptions), prices])};
+      const found = CostCalculator.breakEvenRates(a, p, "none", "redis");
+      document.getElementById("result").textContent = JSON.stringify(found);
+    </script>"""
+    ((rate, winner),) = read_result(run_in_browser(tmp_path, body))
+    ((expected, expected_winner),) = break_even_rates(assumptions, prices, pair=("none", "redis"))
+    assert (rate, winner) == (pytest.approx(expected, rel=1e-6), expected_winner)
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What the page's calculator shows and says on a phone of 390 px, before and after bad input."""
+    if BROWSER is None:
+        pytest.skip("no chromium or chrome on PATH")
+    block = calculator.render_calculator().removeprefix("```{raw} html\n").removesuffix("```\n")
+    phone = f"""<body style="margin: 0">{block}<script>
+      addEventListener("load", () => setTimeout(() => {{
+        const all = [...document.querySelectorAll("#cost-calculator :is(input, select)")];
+        const named = (e) => e.getAttribute("aria-label") || (e.labels[0] && e.labels[0].textContent);
+        document.querySelectorAll("details").forEach((one) => {{ one.open = true; }});
+        const found = {{
+          unnamed: all.filter((e) => !named(e)).map((e) => e.id),
+          untabbable: all.filter((e) => e.tabIndex < 0).map((e) => e.id),
+          n: all.length, width: innerWidth, text: document.getElementById("cost-calculator").innerText,
+          bars: document.querySelectorAll("#cost-calculator rect").length,
+          over: document.documentElement.scrollWidth - document.documentElement.clientWidth,
+        }};
+        const field = document.getElementById("cc-requests_per_s");
+        field.value = "0"; field.dispatchEvent(new Event("input"));
+        setTimeout(() => {{
+          found.error = document.getElementById("cc-requests_per_s-error").textContent;
+          found.status = document.querySelector(".cc-status").textContent;
+          parent.document.getElementById("result").textContent = JSON.stringify(found);
+        }}, 300);
+      }}, 300));
+    </script></body>"""
+    frame = f'<pre id="result"></pre><iframe width="390" height="900" srcdoc="{html.escape(write_page(phone))}"></iframe>'
+    found: dict[str, Any] = read_result(run_in_browser(tmp_path_factory.mktemp("page"), frame))
+    return found
+
+
+def test_page_is_accessible(page: dict[str, Any]) -> None:
+    """Every control has a label and takes the keyboard; nothing is wider than a phone."""
+    assert page["unnamed"] == page["untabbable"] == []
+    assert page["n"] > 2 * len(PRICE_UNITS) + len(describe())
+    assert page["over"] <= 0 < page["width"] <= 390
+
+
+def test_page_refuses_bad_input(page: dict[str, Any]) -> None:
+    """A rate of zero is refused beside its field, and the old results are called old."""
+    assert page["error"] == "allowed: 0.001 to 100000"
+    assert "out of its bounds" in page["status"]
+
+
+def test_page_shows_what_python_computes(page: dict[str, Any]) -> None:
+    """Table and bars show the amounts of Python, and the prices' date is there."""
+    for cost in compare_options(Assumptions(), get_prices()).values():
+        assert f"{cost.usd:,.2f}" in page["text"]
+    assert page["bars"] == len(OPTIONS)
+    assert f"set current of {read_prices()['current'].date}" in page["text"]
+
+
+def test_data_are_those_of_python() -> None:
+    """The page's data have each assumption and each price of each set, and nothing of their own."""
+    data = calculator.calculator_data()
+    assert [entry["name"] for entry in data["assumptions"]] == list(asdict(Assumptions()))
+    assert {entry["name"]: entry["default"] for entry in data["assumptions"]} == asdict(Assumptions())  # fmt: skip
+    for name in read_prices():
+        assert data["sets"][name]["values"] == get_prices(name)
+    assert {item["item"] for item in data["items"]} == set(PRICE_UNITS) == set(calculator.LABELS)
+
+
+def test_data_cannot_end_their_script() -> None:
+    """What stands in the page's data closes no tag."""
+    block = calculator.render_calculator()
+    assert block.count("</script>") == 1
+    inner = re.search(r'data">\n(.*)\n</script>', block, re.DOTALL)
+    assert inner and json.loads(inner[1])["set"] == calculator.DEFAULT_SET
+
+
+def test_prices_are_listed_with_their_sources() -> None:
+    """The page lists each price of each set with date, status and source."""
+    text = calculator.render_prices()
+    for name, given in read_prices().items():
+        assert f"**{name}** ({given.date})" in text
+        for price in given.prices:
+            assert f"| {price.date} | {price.status} | {price.source} |" in text
+
+
+def test_published_figures_stand_beside_ours() -> None:
+    """The page's table has each published figure twice, and computing by Little's law."""
+    text = calculator.render_published()
+    assert "| `lambda_runtime_cost` | 432.00 | 432.00 |" in text
+    assert "| `efs_read_cost` | 14,400.00 | 14,400.00 |" in text
+    assert "92.5 functions are at work at once" in text
+    assert f"{92.5 * 432.000864:,.2f} USD" in text
+
+
+def test_script_loads_nothing() -> None:
+    """The script and its style load nothing and send nothing."""
+    text = SCRIPT.read_text() + STYLE.read_text()
+    assert not re.search(r"fetch\(|XMLHttpRequest|import\(|WebSocket|sendBeacon|url\(", text)
+    assert re.findall(r"https?://[^\"]+", text) == ["http://www.w3.org/2000/svg"]
