@@ -1,0 +1,292 @@
+"""Stored files: a granule in every layout asked for, made once, named by what made it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import h5py
+import obstore
+
+from helpers.errors import UserError
+from helpers.storage.drivers.tasks import Answer, Task, run_task
+from helpers.storage.drivers.trees import MappingTree
+from helpers.storage.hdf5 import granule as granules
+from helpers.storage.hdf5.conversions import CONVERSIONS, convert
+from helpers.storage.hdf5.layouts import FILE_LAYOUTS, arrange
+from helpers.storage.hdf5.properties import FileProperties, read_properties
+from helpers.storage.locations import Location
+
+LAYOUTS = (*FILE_LAYOUTS, *CONVERSIONS)
+"""Arrangements of the file, then conversions of it."""
+
+_GENERATION = 2  # raise it when the same arguments make other bytes
+_PART_NBYTES = 16 * 2**20  # of an upload
+_N_PARTS = 2  # in memory at a time
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """A file in a store, in one or more layouts, and what it must read as.
+
+    Parameters
+    ----------
+    location : Location
+        Folder that holds the layouts.
+    tasks : mapping of str to Task
+        What can be asked of it.
+    answers : mapping of str to Answer
+        What each task must answer, as computed from the original on local disk.
+    properties : mapping of str to FileProperties
+        What each file says of itself; conversions have none.
+    stored_nbytes : mapping of str to int
+        Bytes that each layout takes in the store.
+    made_by : mapping of str to str
+        Tool that made each layout, with its version.
+    """
+
+    location: Location
+    tasks: Mapping[str, Task]
+    answers: Mapping[str, Answer]
+    properties: Mapping[str, FileProperties]
+    stored_nbytes: Mapping[str, int]
+    made_by: Mapping[str, str]
+
+    def at(self, layout: str) -> Location:
+        """Return where a layout lies: an object, or the folder of a Zarr group.
+
+        Parameters
+        ----------
+        layout : str
+            One of `LAYOUTS`.
+
+        Returns
+        -------
+        Location
+            Place to open.
+        """
+        suffixes = {"references": ".json"} | dict.fromkeys(FILE_LAYOUTS, ".h5")
+        return self.location / f"{layout}{suffixes.get(layout, '')}"
+
+    def seen_from(self, location: Location) -> StoredFile:
+        """Return the same file, reached as `location` is.
+
+        Parameters
+        ----------
+        location : Location
+            Any place in the same store.
+
+        Returns
+        -------
+        StoredFile
+            With the endpoint of `location`.
+        """
+        return replace(self, location=self.location.through(location.endpoint_url))
+
+    def needed_nbytes(self, layout: str) -> int:
+        """Count the stored bytes of the variables that are read whole.
+
+        Parameters
+        ----------
+        layout : str
+            One of `LAYOUTS`; a conversion has the bytes of the original.
+
+        Returns
+        -------
+        int
+            What a reader that fetches nothing in vain must fetch, without metadata.
+        """
+        found = self.properties.get(layout, self.properties["original"])
+        return sum(found.stored_nbytes[name] for name in self.tasks["variables"].variables)
+
+
+def make_tasks(granule: granules.Granule, *, group: str) -> dict[str, Task]:
+    """Choose what is asked of a granule: three photon variables, and a tenth of their track.
+
+    Parameters
+    ----------
+    granule : Granule
+        What is read.
+    group : str
+        Group whose variables are listed; empty for the whole file.
+
+    Returns
+    -------
+    dict of str to Task
+        By name.
+    """
+    n = granule.photons_of("gt1l")
+    bounds = (n // 2, n // 2 + n // 10)
+    names = granules.THREE_VARIABLES
+    return {
+        "variables": Task("variables", names, bounds),
+        "subset": Task("subset", names, bounds),
+        "tree": Task("tree", names, bounds, group),
+        "attributes": Task("attributes", names, bounds, group),
+    }
+
+
+def prepare_granule(
+    granule: granules.Granule,
+    location: Location,
+    *,
+    layouts: Sequence[str],
+    group: str = "",
+    progress: Progress = lambda message: None,
+) -> StoredFile:
+    """Store a granule in each layout asked for, unless it is there already.
+
+    Every layout is read back whole from local disk and compared with the original before
+    its entry is written, which comes last.
+
+    Parameters
+    ----------
+    granule : Granule
+        What to store.
+    location : Location
+        Where files are kept; this one gets a folder of its own below.
+    layouts : sequence of str
+        Of `LAYOUTS`; the original is always there.
+    group : str
+        Group that is listed in the tasks on metadata; empty for the whole file.
+    progress : callable
+        Told in one line what is being made.
+
+    Returns
+    -------
+    StoredFile
+        Where it lies, and what a read must answer.
+
+    Raises
+    ------
+    UserError
+        If a layout is unknown, or one reads back other values than the original.
+    """
+    if unknown := [name for name in layouts if name not in LAYOUTS]:
+        raise UserError(f"layouts: {', '.join(unknown)}; allowed: {', '.join(LAYOUTS)}")
+    target = location / _name(granule, group)
+    wanted = [name for name in LAYOUTS if name in {"original", *layouts}]
+    tasks = make_tasks(granule, group=group)
+    entries = {name: _read_entry(target, name) for name in wanted}
+    if missing := [name for name in wanted if entries[name] is None]:
+        with tempfile.TemporaryDirectory() as folder:
+            maker = _Maker(granule, target, Path(folder), tasks)
+            for name in missing:
+                progress(f"writing a granule of {granule.n_photons} photons as {name}")
+                entries[name] = maker.make(name)
+    return _describe(target, tasks, {name: entry for name, entry in entries.items() if entry})
+
+
+def _name(granule: granules.Granule, group: str) -> str:
+    made_by = [_GENERATION, granules.GENERATION, asdict(granule), group]
+    return "granule-" + hashlib.sha256(json.dumps(made_by).encode()).hexdigest()[:16]
+
+
+def _read_entry(target: Location, layout: str) -> dict[str, Any] | None:
+    try:
+        found = obstore.get(target.obstore(), f"{layout}.entry.json").bytes()
+    except FileNotFoundError:
+        return None
+    return dict(json.loads(bytes(found)))
+
+
+class _Maker:
+    """What makes the layouts of one granule, on local disk first."""
+
+    def __init__(
+        self,
+        granule: granules.Granule,
+        target: Location,
+        folder: Path,
+        tasks: Mapping[str, Task],
+    ) -> None:
+        self.granule, self.target, self.folder, self.tasks = granule, target, folder, tasks
+        self.original = folder / "original.h5"
+        granules.write_granule(granule, self.original)
+        self.answers = self._read(self.original)
+
+    def make(self, layout: str) -> dict[str, Any]:
+        """Make a layout, check it, upload it and write its entry."""
+        if layout in CONVERSIONS:
+            made_by = convert(layout, self.original, self.target)
+            facts: dict[str, Any] = {"properties": None}
+        else:
+            path, made_by = self._arrange(layout)
+            with h5py.File(path) as file:
+                facts = {"properties": asdict(read_properties(file))}
+            self._upload(path, f"{layout}.h5")
+        stored = self.target if layout == "references" else self.target / layout
+        entry = {
+            **facts,
+            "made_by": made_by,
+            "answers": {name: asdict(answer) for name, answer in self.answers.items()},
+            "stored_nbytes": _stored_nbytes(stored, layout),
+        }
+        obstore.put(self.target.obstore(), f"{layout}.entry.json", json.dumps(entry).encode())
+        return entry
+
+    def _arrange(self, layout: str) -> tuple[Path, str]:
+        if layout == "original":
+            return self.original, f"h5py {h5py.__version__}, HDF5 {h5py.version.hdf5_version}"
+        path = self.folder / f"{layout}.h5"
+        made_by = arrange(self.original, path, FILE_LAYOUTS[layout])
+        if self._read(path) != self.answers:
+            raise UserError(f"layouts: {layout} made by {made_by} reads back other values")
+        return path, made_by
+
+    def _read(self, path: Path) -> dict[str, Answer]:
+        with h5py.File(path) as file:
+            return {name: run_task(MappingTree(file), task) for name, task in self.tasks.items()}
+
+    def _upload(self, path: Path, name: str) -> None:
+        obstore.put(
+            self.target.obstore(),
+            name,
+            path,
+            chunk_size=_PART_NBYTES,
+            max_concurrency=_N_PARTS,
+        )
+        if path != self.original:
+            path.unlink()
+
+
+def _stored_nbytes(location: Location, layout: str) -> int:
+    """Count the bytes of the objects of a layout."""
+    folder = location if layout == "references" else location / ""
+    if layout in FILE_LAYOUTS:
+        parent, _, name = location.prefix.rpartition("/")
+        return int(obstore.head(replace(location, prefix=parent).obstore(), f"{name}.h5")["size"])
+    if layout == "references":
+        return int(obstore.head(folder.obstore(), "references.json")["size"])
+    return sum(item["size"] for page in obstore.list(folder.obstore()) for item in page)
+
+
+def _describe(
+    target: Location, tasks: Mapping[str, Task], entries: Mapping[str, dict[str, Any]]
+) -> StoredFile:
+    properties = {
+        name: _properties(entry["properties"])
+        for name, entry in entries.items()
+        if entry["properties"]
+    }
+    first = next(iter(entries.values()))
+    return StoredFile(
+        target,
+        tasks,
+        {name: Answer(**answer) for name, answer in first["answers"].items()},
+        properties,
+        {name: entry["stored_nbytes"] for name, entry in entries.items()},
+        {name: entry["made_by"] for name, entry in entries.items()},
+    )
+
+
+def _properties(entry: dict[str, Any]) -> FileProperties:
+    shapes = {name: tuple(shape) for name, shape in entry["chunk_shapes"].items()}
+    return FileProperties(**{**entry, "chunk_shapes": shapes})

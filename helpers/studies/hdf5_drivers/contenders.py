@@ -1,0 +1,290 @@
+"""Contenders of the study: a driver with its settings, a layout and a task."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pandas as pd
+
+from helpers.measurement.measure import CheckError, Contender
+from helpers.storage.drivers import Answer, Driver, Session, TaskName
+from helpers.storage.drivers.registry import MIB
+from helpers.storage.drivers.traces import summarise_trace
+from helpers.storage.hdf5.files import StoredFile
+from helpers.storage.hdf5.layouts import FILE_LAYOUTS
+from helpers.storage.hdf5.properties import check_page_buffer
+from helpers.storage.network import Request
+from helpers.storage.wires import Wire
+
+CONTROL = "control"
+_ON_VALUES: tuple[TaskName, ...] = ("variables", "subset")
+
+
+@dataclass(slots=True)
+class FileRead:
+    """A task done by a driver on a layout, in the steps that a measurement needs.
+
+    Parameters
+    ----------
+    stored : StoredFile
+        The file.
+    layout : str
+        Which arrangement of it.
+    task : str
+        What to ask.
+    driver : Driver
+        How to read.
+    wire : Wire
+        The network that it is read over.
+    session : Session
+        The interpreter in which it is read.
+    """
+
+    stored: StoredFile
+    layout: str
+    task: TaskName
+    driver: Driver
+    wire: Wire
+    session: Session
+    trace: list[Request] = field(default_factory=list)
+
+    def settings(self) -> dict[str, Any]:
+        """Tell what a comparison has to hold equal, or declare."""
+        return {
+            "driver_settings": " ".join(
+                f"{key}={value}" for key, value in self.driver.settings.items()
+            ),
+            "concurrency": 1,
+            "codec": "deflate with shuffle",
+            "cache_state": "cold client, warm server",
+        }
+
+    def prepare(self) -> None:
+        """Close what is open, forget every client, and empty the trace."""
+        self.session.forget()
+        self.wire.take_trace()
+        self.wire.set_tag("open")
+
+    def open(self) -> None:
+        """Open the file; the driver gives its settings."""
+        location = self.stored.seen_from(self.wire.far).at(self.layout)
+        self.session.open(self.driver, location, dict(self.driver.settings))
+        self.wire.set_tag("read")
+
+    def read(self, opened: None) -> Answer:
+        """Do the task."""
+        return self.session.run(self.stored.tasks[self.task])
+
+    def check(self, answer: Answer) -> str:
+        """Compare what was read with what was written."""
+        if answer != (expected := self.stored.answers[self.task]):
+            raise CheckError(f"{self.driver.name} on {self.layout}: {answer}, not {expected}")
+        kind = "xxh3 of the values" if self.task in _ON_VALUES else "sha256 of the texts"
+        return f"{kind} of {answer.n_items} variables"
+
+    def collect(self) -> Mapping[str, float]:
+        """Count what passed over the wire; the trace is kept until the next read."""
+        self.trace = self.wire.take_trace()
+        is_whole = self.task == "variables"
+        needed = self.stored.needed_nbytes(self.layout) if is_whole else 0
+        return summarise_trace(self.trace, needed_nbytes=needed)
+
+
+def pair_up(
+    drivers: Sequence[Driver], layouts: Sequence[str], stored: StoredFile
+) -> list[tuple[Driver, str]]:
+    """Pair each driver with each layout that it reads.
+
+    Parameters
+    ----------
+    drivers : sequence of Driver
+        Those that can run.
+    layouts : sequence of str
+        Those that are stored.
+    stored : StoredFile
+        The file, which knows the pages of its layouts.
+
+    Returns
+    -------
+    list of tuple of Driver and str
+        All pairs that make sense.
+
+    Raises
+    ------
+    UserError
+        If a page buffer does not hold a page of a layout.
+    """
+    pairs = [
+        (driver, layout)
+        for driver in drivers
+        for layout in layouts
+        if (layout in FILE_LAYOUTS if driver.kind == "hdf5" else layout == driver.kind)
+    ]
+    for driver, layout in pairs:
+        if layout in stored.properties:
+            page_nbytes = stored.properties[layout].page_nbytes
+            check_page_buffer(page_nbytes, driver.page_buffer_nbytes, f"{driver.name} on {layout}")
+    return pairs
+
+
+def make_contenders(
+    pairs: Sequence[tuple[Driver, str]],
+    tasks: Sequence[TaskName],
+    stored: StoredFile,
+    wire: Wire,
+    session: Session,
+) -> list[Contender]:
+    """Make a contender of each pair and task, and a control.
+
+    Conversions hold the arrays that are read and nothing else, so that they are not asked
+    about the tree. The control is a second copy of the first contender.
+
+    Parameters
+    ----------
+    pairs : sequence of tuple of Driver and str
+        Driver and layout.
+    tasks : sequence of str
+        Of `helpers.storage.drivers.TASKS`.
+    stored : StoredFile
+        The file.
+    wire : Wire
+        The network.
+    session : Session
+        The interpreter.
+
+    Returns
+    -------
+    list of Contender
+        At most as many as pairs times tasks, and one.
+    """
+    made = [
+        contend(FileRead(stored, layout, task, driver, wire, session))
+        for driver, layout in pairs
+        for task in tasks
+        if driver.kind == "hdf5" or task in _ON_VALUES
+    ]
+    driver, layout = next((d, s) for d, s in reversed(pairs) if d.kind == "hdf5")
+    twin = FileRead(stored, layout, tasks[0], driver, wire, session)
+    return [*made, contend(twin, name=CONTROL, control_of=driver.name)]
+
+
+def contend(way: FileRead, *, name: str = "", control_of: str | None = None) -> Contender:
+    """Make a contender of a way to read.
+
+    Parameters
+    ----------
+    way : FileRead
+        Driver, layout and task.
+    name : str
+        Instead of the driver's.
+    control_of : str or None
+        Name of the contender of which this is a second copy.
+
+    Returns
+    -------
+    Contender
+        For `measure_blocks`.
+    """
+    return Contender(
+        name=name or way.driver.name,
+        point={"layout": way.layout, "task": way.task},
+        group=way.task,
+        settings=way.settings(),
+        open=way.open,
+        read=way.read,
+        check=way.check,
+        prepare=way.prepare,
+        collect=way.collect,
+        array_nbytes=way.stored.answers[way.task].nbytes,
+        stored_nbytes=way.stored.stored_nbytes[way.layout],
+        control_of=control_of,
+    )
+
+
+def sweep(
+    driver: Driver, *, block_mib: Sequence[int], page_buffer_mib: Sequence[int]
+) -> list[Driver]:
+    """Vary the block of the file object and the page buffer of the library.
+
+    Parameters
+    ----------
+    driver : Driver
+        With both settings.
+    block_mib, page_buffer_mib : sequence of int
+        Sizes in MiB; every one of the first meets every one of the second.
+
+    Returns
+    -------
+    list of Driver
+        Named by their settings.
+    """
+    return [
+        Driver(
+            f"block {block} MiB, page buffer {page} MiB",
+            driver.open,
+            driver.description,
+            {**driver.settings, "block_size": block * MIB, "page_buf_size": page * MIB},
+            registered=driver.name,
+        )
+        for block in block_mib
+        for page in page_buffer_mib
+    ]
+
+
+def look_once(way: FileRead) -> list[Request]:
+    """Read once, untimed and verified, to look at the trace.
+
+    Parameters
+    ----------
+    way : FileRead
+        Driver, layout and task.
+
+    Returns
+    -------
+    list of Request
+        Those of the opening and of the read.
+    """
+    way.prepare()
+    way.open()
+    answer = way.read(None)
+    way.collect()
+    way.check(answer)
+    return way.trace
+
+
+def tabulate_sweep(
+    drivers: Sequence[Driver], layout: str, stored: StoredFile, wire: Wire, session: Session
+) -> pd.DataFrame:
+    """Tabulate requests and bytes of reading the variables, for each setting of a driver.
+
+    Parameters
+    ----------
+    drivers : sequence of Driver
+        Made by `sweep`.
+    layout : str
+        An arrangement of the file; others are refused where a page does not fit.
+    stored : StoredFile
+        The file.
+    wire : Wire
+        The network.
+    session : Session
+        The interpreter.
+
+    Returns
+    -------
+    DataFrame
+        A row a driver: requests, MB, over-read and depth.
+    """
+    lines = {}
+    for driver, _ in pair_up(drivers, [layout], stored):
+        trace = look_once(FileRead(stored, layout, "variables", driver, wire, session))
+        told = summarise_trace(trace, needed_nbytes=stored.needed_nbytes(layout))
+        lines[driver.name] = {
+            "requests": told["all_requests"],
+            "MB": told["all_nbytes"] / 1e6,
+            "over-read": told["over_read"],
+            "depth": told["dependency_depth"],
+        }
+    return pd.DataFrame(lines).T.round(2).rename_axis("setting")

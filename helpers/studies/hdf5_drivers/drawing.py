@@ -1,0 +1,132 @@
+"""Figures of the study: times, byte ranges, requests against time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+
+from helpers.measurement import statistics
+from helpers.measurement.figures import Look
+from helpers.storage.network import Request
+
+LOOKS: Mapping[str, Look] = {
+    "fsspec": Look("#0073b1", "o"),
+    "ros3": Look("#841900", "D"),
+    "obstore": Look("#006b42", "s"),
+    "h5coro": Look("#953a7e", "^"),
+    "pyfive": Look("#8a6000", "v"),
+    "zarr": Look("#444444", "P"),
+    "references": Look("#0047b0", "h"),
+}
+"""Colour and marker of each library; hollow marks are untuned settings."""
+
+_STEPS = ((1e3, "under 1 kB"), (1e4, "to 10 kB"), (1e5, "to 100 kB"), (np.inf, "above"))
+_COLORS = ("#7a0177", "#c51b8a", "#41ab5d", "#0868ac")
+
+
+def look_of(contender: str) -> Look:
+    """Find the look of the library that a contender reads with."""
+    return LOOKS[contender.partition("-")[0]]
+
+
+def draw_times(ax: Axes, rows: pd.DataFrame, *, task: str) -> None:
+    """Draw the time to open and read, a row a layout, a mark a contender, with intervals.
+
+    The line is the slowest contender on the original layout.
+    """
+    part = rows[(rows["phase"] == "measured") & (rows["task"] == task)]
+    part = part[part["control_of"] == ""].assign(total_s=lambda t: t["open_s"] + t["read_s"])
+    found = statistics.summarise(part, ["contender", "layout"], value="total_s")
+    layouts = list(dict.fromkeys(found["layout"]))
+    names = list(dict.fromkeys(found["contender"]))
+    for name in names:
+        line = found[found["contender"] == name]
+        aside = 0.8 * (names.index(name) / max(1, len(names) - 1) - 0.5)
+        _draw_marks(ax, line, [layouts.index(each) + aside for each in line["layout"]], name)
+    worst = found.loc[found["layout"] == "original", "median"].max()
+    ax.axvline(worst, color="#999999", linewidth=0.8)
+    ax.set_yticks(range(len(layouts)), layouts)
+    ax.invert_yaxis()
+    ax.set(xscale="log", xlabel="time to open and read (s)", ylabel="layout")
+    _write_key(ax, names)
+
+
+def _draw_marks(ax: Axes, line: pd.DataFrame, places: Sequence[float], name: str) -> None:
+    look = look_of(name)
+    spread = [line["median"] - line["low"].fillna(line["median"])]
+    spread += [line["high"].fillna(line["median"]) - line["median"]]
+    face = look.color if name.endswith("-tuned") else "white"
+    ax.errorbar(
+        line["median"],
+        places,
+        xerr=np.clip(np.array(spread, float), 0, None),
+        fmt=look.marker,
+        color=look.color,
+        markerfacecolor=face,
+        markersize=5,
+    )
+
+
+def _write_key(ax: Axes, names: Sequence[str]) -> None:
+    handles = [
+        Line2D(
+            [],
+            [],
+            linestyle="",
+            marker=look_of(name).marker,
+            color=look_of(name).color,
+            markerfacecolor=look_of(name).color if name.endswith("-tuned") else "white",
+            label=name,
+        )
+        for name in names
+    ]
+    ax.legend(handles=handles, loc="upper left", bbox_to_anchor=(1, 1), frameon=False, fontsize=8)
+
+
+def draw_ranges(
+    ax: Axes, traces: Mapping[str, Sequence[Request]], *, file_nbytes: int, page_nbytes: int
+) -> None:
+    """Draw the byte ranges of each trace along the file, coloured by the bytes of a request.
+
+    Thin lines are page boundaries, where the file has pages.
+    """
+    for place, trace in enumerate(traces.values()):
+        for request in trace:
+            start, width = (request.range_start or 0) / 1e6, request.nbytes / 1e6
+            step = next(i for i, (limit, _) in enumerate(_STEPS) if request.nbytes < limit)
+            shown = max(width, file_nbytes / 1e6 / 800)  # else a request of 500 B is not seen
+            ax.broken_barh([(start, shown)], (place - 0.4, 0.8), color=_COLORS[step], alpha=0.6)
+    if page_nbytes:
+        for start in range(0, file_nbytes, page_nbytes):
+            ax.axvline(start / 1e6, color="#bbbbbb", linewidth=0.4, zorder=0)
+    ax.set_yticks(range(len(traces)), list(traces))
+    ax.invert_yaxis()
+    ax.set(xlim=(0, file_nbytes / 1e6), xlabel="place in the file (MB)", ylabel="")
+
+
+def label_steps(ax: Axes) -> None:
+    """Write what the colours of `draw_ranges` mean."""
+    handles = [
+        Line2D([], [], color=color, linewidth=5, alpha=0.6, label=label)
+        for color, (_, label) in zip(_COLORS, _STEPS, strict=True)
+    ]
+    ax.legend(handles=handles, ncols=4, loc="lower left", bbox_to_anchor=(0, 1), frameon=False)
+
+
+def draw_requests(ax: Axes, traces: Mapping[str, Sequence[Request]]) -> None:
+    """Draw each request as a line from its start to its end, in the order of starts."""
+    for name, trace in traces.items():
+        ordered = sorted(trace, key=lambda each: each.start_s)
+        first_s = ordered[0].start_s
+        ends = [request.end_s - first_s for request in ordered]
+        starts = [request.start_s - first_s for request in ordered]
+        color = look_of(name).color
+        style = "solid" if name.endswith("-tuned") else "dotted"
+        ax.hlines(np.arange(1, len(ordered) + 1), starts, ends, color=color, linestyle=style)
+        at = (ends[-1], len(ordered))
+        ax.annotate(name, at, xytext=(4, 0), textcoords="offset points", color=color)
+    ax.set(xlabel="time since the first request (s)", ylabel="requests so far", yscale="log")

@@ -1,0 +1,225 @@
+"""Tables and findings of the study: computed, formatted, glued."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+
+import pandas as pd
+
+from helpers.measurement import statistics
+from helpers.models.fluid import Network
+from helpers.storage.drivers import Driver
+from helpers.storage.hdf5.files import StoredFile
+from helpers.storage.hdf5.layouts import FILE_LAYOUTS
+from helpers.storage.network import Profile
+from helpers.studies.cluster_scaling import describe_profile, digits
+from helpers.study import network_of, read_published, trace_of
+
+_NORMAL_P95 = 1.6449  # standard deviations
+_PUBLISHED_LAYOUTS = {
+    "original": "original",
+    "page-only-4mb": "paged-4mib",
+    "page-only-8mb": "paged-8mib",
+    "rechunked-4mb": "rechunked-4mib",
+    "rechunked-8mb": "rechunked-8mib",
+}
+_OURS = {
+    ("fsspec", "no"): "fsspec-none",
+    ("fsspec", "yes"): "fsspec-tuned",
+    ("ros3", "no"): "ros3",
+    ("ros3", "yes"): "ros3-tuned",
+}
+
+
+def describe_layouts(stored: StoredFile) -> pd.DataFrame:
+    """Tabulate what each file says of itself, and what made it."""
+    lines = {}
+    for name, nbytes in stored.stored_nbytes.items():
+        found = stored.properties.get(name)
+        chunk = found.chunk_shapes[stored.tasks["variables"].variables[0]] if found else ("",)
+        lines[name] = {
+            "strategy": found.strategy if found else "",
+            "page (MiB)": found.page_nbytes / 2**20 if found else None,
+            "photons a chunk": chunk[0],
+            "stored (MB)": round(nbytes / 1e6, 1),
+            "no data (MB)": round(found.metadata_nbytes / 1e6, 1) if found else None,
+            "made by": stored.made_by[name],
+        }
+    return pd.DataFrame(lines).T.rename_axis("layout").fillna("")
+
+
+def describe_drivers(drivers: Sequence[Driver], absent: Mapping[str, str]) -> pd.DataFrame:
+    """Tabulate the drivers and their settings, and those that are not here, with the reason."""
+    lines = {
+        driver.name: {
+            "reads": driver.description,
+            "settings": " ".join(f"{name}={value}" for name, value in driver.settings.items()),
+        }
+        for driver in drivers
+    }
+    lines |= {name: {"reads": reason, "settings": ""} for name, reason in absent.items()}
+    return pd.DataFrame(lines).T.rename_axis("driver")
+
+
+def predict_floor(stored: StoredFile, profile: Profile, layouts: Sequence[str]) -> pd.DataFrame:
+    """Predict how long reading the variables takes at least: one request at a time.
+
+    Two ends: a request for each chunk and nothing else, and all bytes in one request.
+    """
+    network: Network = network_of(profile)
+    per_request_s = _mean_first_byte_s(network)
+    lines = {}
+    for layout in [name for name in layouts if name in stored.properties]:
+        n_chunks = _count_chunks(stored, layout)
+        nbytes = stored.needed_nbytes(layout)
+        stream_s = nbytes / network.stream_nbytes_per_s
+        lines[layout] = {
+            "chunks": n_chunks,
+            "needed (MB)": round(nbytes / 1e6, 2),
+            "a request a chunk (s)": round(n_chunks * per_request_s + stream_s, 2),
+            "one request (s)": round(per_request_s + stream_s, 3),
+        }
+    return pd.DataFrame(lines).T.rename_axis("layout")
+
+
+def _mean_first_byte_s(network: Network) -> float:
+    """Compute the mean of a log-normal delay from its median and 95th percentile."""
+    if network.first_byte_median_s == 0:
+        return 0.0
+    sigma = math.log(network.first_byte_p95_s / network.first_byte_median_s) / _NORMAL_P95
+    return network.first_byte_median_s * math.exp(sigma**2 / 2)
+
+
+def _count_chunks(stored: StoredFile, layout: str) -> int:
+    task, found = stored.tasks["variables"], stored.properties[layout]
+    n_photons = 10 * (task.bounds[1] - task.bounds[0])
+    return sum(-(-n_photons // found.chunk_shapes[name][0]) for name in task.variables)
+
+
+def _measured(rows: pd.DataFrame, task: str) -> pd.DataFrame:
+    part = rows[(rows["phase"] == "measured") & (rows["task"] == task)]
+    part = part[part["control_of"] == ""]
+    return part.assign(total_s=part["open_s"] + part["read_s"])
+
+
+def tabulate_times(rows: pd.DataFrame, *, task: str) -> pd.DataFrame:
+    """Tabulate the median time to open and do a task, a row a driver, a column a layout."""
+    part = _measured(rows, task)
+    table = part.pivot_table(
+        index="contender", columns="layout", values="total_s", aggfunc="median", sort=False
+    )
+    return table.map(lambda value: float(f"{value:.3g}"))
+
+
+def tabulate_traces(rows: pd.DataFrame, *, task: str, layout: str) -> pd.DataFrame:
+    """Tabulate what the trace says of each driver on a layout: medians over blocks."""
+    part = _measured(rows, task)
+    part = part[part["layout"] == layout]
+    trace = trace_of(part)
+    if "all_requests" not in trace:
+        return pd.DataFrame(columns=["not traced"])
+    names = {
+        "n_open_requests": "requests to open",
+        "all_requests": "requests",
+        "all_nbytes": "MB",
+        "over_read": "over-read",
+        "repeated_nbytes": "MB fetched again",
+        "dependency_depth": "depth",
+        "max_in_flight": "in flight, most",
+    }
+    table = trace[[name for name in names if name in trace]].assign(contender=part["contender"])
+    for name in ("all_nbytes", "repeated_nbytes"):
+        table[name] = table[name] / 1e6
+    return table.groupby("contender", sort=False).median().round(2).rename(columns=names)
+
+
+def _ratio(
+    part: pd.DataFrame, over: tuple[str, str], under: tuple[str, str]
+) -> statistics.Interval | None:
+    """Compare two contenders on two layouts, paired within blocks."""
+    keys = list(zip(part["contender"], part["layout"], strict=True))
+    if over == under or over not in keys or under not in keys:
+        return None
+    labels = {over: "over", under: "under"}
+    chosen = part.assign(contender=[labels.get(key, "") for key in keys])
+    chosen = chosen[chosen["contender"] != ""]
+    return statistics.paired_ratio(chosen, "over", "under", value="total_s")
+
+
+def compare_published(rows: pd.DataFrame) -> pd.DataFrame:
+    """Put published ratios beside ours: untuned over tuned, and original over arranged anew.
+
+    Published times are of opening and reading three variables of one granule, one run each.
+    """
+    times = read_published("hdf5_driver_access_times")
+    times = times[times["file_set"] == "h5py-atl03-benchmarks.csv"]
+    known = times.groupby(["driver", "optimised_io", "format"])["time_s"].median()
+    rows_of_task, lines = _measured(rows, "variables"), []
+    for driver, tuned, layout in list[tuple[str, str, str]](known.index):
+        time_s = known[driver, tuned, layout]
+        base = known.get((driver, "no", "original"))
+        ours = _OURS[driver, tuned], _PUBLISHED_LAYOUTS[layout]
+        found = _ratio(rows_of_task, (_OURS[driver, "no"], "original"), ours)
+        if base and found:
+            lines.append((*ours, base / time_s, found.centre, found.low, found.high))
+    columns = ["contender", "layout", "published", "ours", "low", "high"]
+    return pd.DataFrame(lines, columns=columns).round(2)
+
+
+def judge_claim(rows: pd.DataFrame, *, task: str = "variables") -> pd.DataFrame:
+    """Judge on every layout whether ROS3 is faster than a file object of fsspec.
+
+    Both untuned, both tuned, and untuned ROS3 against tuned fsspec.
+    """
+    part, lines = _measured(rows, task), []
+    pairs = (("ros3", "fsspec-none"), ("ros3-tuned", "fsspec-tuned"), ("ros3", "fsspec-tuned"))
+    noise = control_noise(rows)
+    for layout in dict.fromkeys(part["layout"]):
+        for a, b in pairs:
+            found = _ratio(part, (a, layout), (b, layout))
+            if found:
+                verdict = statistics.judge(found, noise).verdict
+                lines.append((layout, a, b, found.centre, found.low, found.high, verdict))
+    columns = ["layout", "driver", "against", "time ratio", "low", "high", "verdict"]
+    return pd.DataFrame(lines, columns=columns).round(2)
+
+
+def control_noise(rows: pd.DataFrame) -> float:
+    """Compute by which factor a contender differs from its own copy."""
+    control = rows[(rows["phase"] == "measured") & (rows["control_of"] != "")]
+    if control.empty:
+        return float("nan")
+    point = control["point"].iloc[0]
+    return statistics.noise_ratio(rows[rows["point"] == point], "control")
+
+
+def find_all(rows: pd.DataFrame, profile: Profile, versions: Mapping[str, str]) -> dict[str, str]:
+    """Put the findings of a case into words, by the key under which pages quote them."""
+    part = _measured(rows, "variables")
+    medians = part.groupby(["contender", "layout"])["total_s"].median()
+    files = medians[medians.index.get_level_values("layout").isin(FILE_LAYOUTS)]
+    best: tuple[str, str] = files.idxmin()  # type: ignore[assignment]
+    worst: tuple[str, str] = files.idxmax()  # type: ignore[assignment]
+    ratio = _ratio(part, ("fsspec-none", "original"), best)
+    opened = trace_of(part).assign(layout=part["layout"], contender=part["contender"])
+    at_best = (opened["layout"] == best[1]) & (opened["contender"] == best[0])
+    machine = json.loads(part["machine"].iloc[0])
+    return {
+        "profile": describe_profile(profile),
+        "best-driver": best[0],
+        "best-layout": best[1],
+        "best-throughput": f"{digits(part['array_nbytes'].iloc[0] / files.min() / 1e6)} MB/s",
+        "best-time": f"{digits(files.min())} s",
+        "worst-driver": worst[0],
+        "worst-layout": worst[1],
+        "worst-time": f"{digits(files.max())} s",
+        "ratio-untuned-original-to-best": digits(ratio.centre) if ratio else "not measured",
+        "requests-to-open-best": digits(opened.loc[at_best, "n_open_requests"].median()),
+        "ros3": "built in" if versions["ros3"] == "True" else "not built in",
+        "hdf5-version": versions["hdf5"],
+        "aa-noise": f"{digits(100 * (control_noise(rows) - 1))} %",
+        "n-blocks": str(part["block"].nunique()),
+        "machine": f"{machine['n_cores']} cores, {machine['cpu']}",
+    }

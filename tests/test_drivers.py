@@ -1,0 +1,196 @@
+"""Every driver reads what was written, over the relay, and the trace shows how."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import obstore
+import pytest
+
+from helpers.errors import UserError
+from helpers.storage import drivers
+from helpers.storage.drivers.traces import (
+    count_distinct_nbytes,
+    dependency_depth,
+    summarise_trace,
+)
+from helpers.storage.hdf5 import files
+from helpers.storage.hdf5.granule import Granule
+from helpers.storage.network import Profile, Request, get_profile, open_relay
+from helpers.storage.ros3 import find_ros3, why_absent
+from helpers.storage.server import Server
+from helpers.storage.wires import Wire
+from helpers.studies.hdf5_drivers import FileRead, look_once, pair_up, sweep
+from tests.stores import make_location
+
+LAYOUTS = ["original", "paged-4mib", "zarr", "zarr-sharded", "references"]
+
+
+@pytest.fixture(scope="module")
+def wire(server: Server) -> Iterator[Wire]:
+    """Open the relay before the server of the tests."""
+    near = make_location(server, "drivers")
+    with open_relay(str(near.endpoint_url), profile=get_profile("loopback")) as relay:
+        yield Wire(near, near.through(relay.endpoint_url), relay)
+
+
+@pytest.fixture(scope="module")
+def stored(wire: Wire) -> files.StoredFile:
+    """Store a small granule in the layouts of the tests."""
+    granule = Granule(60_000)
+    return files.prepare_granule(granule, wire.near, layouts=LAYOUTS, group="gt1l/heights")
+
+
+@pytest.fixture(scope="module")
+def session(wire: Wire) -> Iterator[drivers.Session]:
+    """Start the interpreter of the drivers, with ROS3 where it was built."""
+    with drivers.open_session(wire.far, find_ros3()) as running:
+        yield running
+
+
+@pytest.mark.parametrize("name", drivers.DRIVERS)
+def test_every_driver_reads_right(
+    name: str, stored: files.StoredFile, wire: Wire, session: drivers.Session
+) -> None:
+    """Each task on each layout answers as the original on local disk does."""
+    driver = drivers.DRIVERS[name]
+    if driver.needs_ros3 and find_ros3() is None:
+        pytest.skip(why_absent())
+    for _, layout in pair_up([driver], LAYOUTS, stored):
+        for task in drivers.TASKS:
+            trace = look_once(FileRead(stored, layout, task, driver, wire, session))
+            assert trace, f"{task} on {layout} passed no wire"
+
+
+def test_a_wrong_value_is_found(
+    stored: files.StoredFile, wire: Wire, session: drivers.Session
+) -> None:
+    """The check compares with what was written, not with what was read."""
+    lying = {**stored.answers, "variables": replace(stored.answers["variables"], checksum="0")}
+    way = FileRead(
+        replace(stored, answers=lying),
+        "original",
+        "variables",
+        drivers.DRIVERS["fsspec-tuned"],
+        wire,
+        session,
+    )
+    with pytest.raises(Exception, match="fsspec-tuned on original"):
+        look_once(way)
+
+
+def test_settings_reach_the_client(
+    stored: files.StoredFile, wire: Wire, session: drivers.Session
+) -> None:
+    """Smaller blocks make more requests of fewer bytes."""
+    base = drivers.DRIVERS["fsspec-tuned"]
+    counts = []
+    for driver in sweep(base, block_mib=[1, 8], page_buffer_mib=[8]):
+        trace = look_once(FileRead(stored, "paged-4mib", "variables", driver, wire, session))
+        counts.append((len(trace), max(request.nbytes for request in trace)))
+    assert counts[0][1] <= 2 * 2**20 < counts[1][1]
+
+
+def test_a_page_buffer_below_a_page_is_refused(stored: files.StoredFile) -> None:
+    """It is said before anything is measured, naming driver, layout and both sizes."""
+    small = sweep(drivers.DRIVERS["fsspec-tuned"], block_mib=[8], page_buffer_mib=[1])
+    with pytest.raises(UserError, match="page_buf_size: 1048576 for .* on paged-4mib; .*4194304"):
+        pair_up(small, ["paged-4mib"], stored)
+
+
+def test_a_missing_ros3_is_named() -> None:
+    """The other drivers go on; nothing left is refused."""
+    present, absent = drivers.get_drivers(["ros3", "h5coro"], has_ros3=False)
+    assert ([driver.name for driver in present], absent) == (["h5coro"], ["ros3"])
+    with pytest.raises(UserError, match="one that is built in"):
+        drivers.get_drivers(["ros3"], has_ros3=False)
+    with pytest.raises(UserError, match="drivers: nc4; allowed: fsspec-none"):
+        drivers.get_drivers(["nc4"], has_ros3=True)
+
+
+@pytest.mark.parametrize("content", [b"no HDF5" * 1000, None])  # another format, a torn file
+@pytest.mark.parametrize("name", ["fsspec-tuned", "obstore-tuned", "pyfive"])
+def test_bad_files(
+    content: bytes | None,
+    name: str,
+    stored: files.StoredFile,
+    wire: Wire,
+    session: drivers.Session,
+) -> None:
+    """A file that is none is an error of one line, and the interpreter goes on."""
+    folder = wire.near.obstore()
+    if content is None:
+        key = f"{stored.location.prefix}/original.h5"
+        content = bytes(obstore.get_range(folder, key, start=0, end=200_000))
+    obstore.put(folder, "bad.h5", content)
+    task = stored.tasks["variables"]
+    with pytest.raises(UserError, match="^driver: (open|run) failed: [^\n]*$"):
+        session.open(drivers.DRIVERS[name], wire.far / "bad.h5")
+        session.run(task)
+    session.forget()
+    assert session.describe()["hdf5"]
+
+
+def test_a_missing_variable_is_named(
+    stored: files.StoredFile, wire: Wire, session: drivers.Session
+) -> None:
+    """The message says which."""
+    session.open(drivers.DRIVERS["fsspec-tuned"], stored.seen_from(wire.far).at("original"))
+    task = replace(stored.tasks["variables"], variables=("gt1l/heights/depth",))
+    with pytest.raises(UserError, match="gt1l/heights/depth"):
+        session.run(task)
+    session.forget()
+
+
+def make_request(start_s: float, end_s: float, *, at: int = 0, nbytes: int = 0) -> Request:
+    """Make a row of a trace."""
+    return Request(start_s, start_s, end_s, 1, "GET", "/b/k", at, nbytes, 206, nbytes, "read")
+
+
+@pytest.mark.parametrize(
+    ("spans", "depth"),
+    [
+        ([], 0),
+        ([(0, 1), (1, 2), (2, 3)], 3),  # one after the other
+        ([(0, 1), (0, 1), (0, 1)], 1),  # all at once
+        ([(0, 9), (1, 2), (3, 4)], 2),  # a long one beside two short ones
+        ([(0, 2), (1, 3), (2, 4)], 2),  # overlapping by halves
+    ],
+)
+def test_depth(spans: list[tuple[float, float]], depth: int) -> None:
+    """The longest chain of requests that wait for one another."""
+    assert dependency_depth([make_request(*span) for span in spans]) == depth
+
+
+@pytest.mark.parametrize(
+    ("ranges", "distinct"),
+    [
+        ([], 0),
+        ([(0, 10), (10, 10)], 20),  # side by side
+        ([(0, 10), (0, 10)], 10),  # twice the same
+        ([(0, 10), (5, 10)], 15),  # overlapping
+        ([(0, 20), (5, 5), (30, 5)], 25),  # one inside another
+    ],
+)
+def test_distinct_bytes(ranges: list[tuple[int, int]], distinct: int) -> None:
+    """Bytes fetched twice count once."""
+    trace = [make_request(0, 1, at=at, nbytes=nbytes) for at, nbytes in ranges]
+    assert count_distinct_nbytes(trace) == distinct
+
+
+def test_over_read() -> None:
+    """Bytes over the wire over bytes needed."""
+    trace = [make_request(0, 1, nbytes=300), make_request(1, 2, nbytes=100)]
+    found = summarise_trace(trace, needed_nbytes=200)
+    assert (found["over_read"], found["repeated_nbytes"]) == (2.0, 100)
+
+
+def test_profiles_slow_a_driver_down_by_its_depth(
+    stored: files.StoredFile, wire: Wire, session: drivers.Session
+) -> None:
+    """A driver without a cache has a chain as long as its requests."""
+    driver = drivers.DRIVERS["fsspec-none"]
+    trace = look_once(FileRead(stored, "original", "variables", driver, wire, session))
+    assert dependency_depth(trace) > 0.8 * len(trace) > 10
+    assert isinstance(get_profile("loopback"), Profile)

@@ -1,0 +1,139 @@
+"""Granules, their layouts and what a file says of itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from helpers.errors import UserError
+from helpers.storage.drivers import run_task
+from helpers.storage.drivers.trees import MappingTree
+from helpers.storage.hdf5 import files
+from helpers.storage.hdf5.granule import BEAMS, PHOTON_CHUNK, Granule, write_granule
+from helpers.storage.hdf5.layouts import FILE_LAYOUTS, MIB, Tool, arrange
+from helpers.storage.hdf5.properties import check_page_buffer, iterate_variables, read_properties
+from helpers.storage.server import Server
+from tests.stores import make_location
+
+GRANULE = Granule(240_000, seed=3)  # more than 50 000 photons in strong beams: rechunked
+LONG = "gt1r/heights/h_ph"
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Write a granule once."""
+    path = tmp_path_factory.mktemp("granule") / "original.h5"
+    write_granule(GRANULE, path)
+    return path
+
+
+def test_a_granule_has_the_shape_of_the_product(original: Path) -> None:
+    """Six beams, hundreds of variables, filters, texts of variable length."""
+    with h5py.File(original) as file:
+        variables = dict(iterate_variables(file))
+        assert set(BEAMS) < set(file)
+        assert len(variables) > 400
+        assert variables[LONG].shape == (GRANULE.photons_of("gt1r"),)
+        assert variables[LONG].chunks == (PHOTON_CHUNK,)
+        assert (variables[LONG].compression, variables[LONG].shuffle) == ("gzip", True)
+        assert h5py.check_string_dtype(variables["ancillary_data/release"].dtype).length is None
+        assert all("long_name" in each.attrs for each in variables.values())
+
+
+def test_data_and_metadata_lie_between_one_another(original: Path) -> None:
+    """Chunks of one variable are far apart, as appending in rounds leaves them."""
+    with h5py.File(original) as file:
+        chunks = [file[LONG].id.get_chunk_info(i) for i in range(file[LONG].id.get_num_chunks())]
+        places = sorted(each.byte_offset for each in chunks)
+        assert places[-1] - places[0] > 3 * sum(each.size for each in chunks)
+
+
+def test_the_seed_decides_the_values(tmp_path: Path) -> None:
+    """The same seed makes the same photons, another one others."""
+    read = []
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        write_granule(Granule(6000, seed), tmp_path / name)
+        with h5py.File(tmp_path / name) as file:
+            read.append(file[LONG][:])
+    assert np.array_equal(read[0], read[1])
+    assert not np.array_equal(read[0], read[2])
+
+
+@pytest.mark.parametrize("tool", ["auto", "h5py"])  # h5repack where it is, and without it
+@pytest.mark.parametrize("layout", [name for name in FILE_LAYOUTS if name != "original"])
+def test_layouts_are_what_they_say(layout: str, tool: Tool, original: Path, tmp_path: Path) -> None:
+    """Strategy, pages and chunks are read back from the file; values stay the same."""
+    asked, path = FILE_LAYOUTS[layout], tmp_path / "arranged.h5"
+    assert arrange(original, path, asked, tool=tool)
+    with h5py.File(path) as new, h5py.File(original) as old:
+        found, before = read_properties(new), read_properties(old)
+        assert found.strategy == ("page" if asked.page_nbytes else "fsm")
+        assert found.page_nbytes == asked.page_nbytes
+        expected = min(asked.chunk_elements or PHOTON_CHUNK, new[LONG].shape[0])
+        assert found.chunk_shapes[LONG] == (expected,)
+        assert set(found.stored_nbytes) == set(before.stored_nbytes)
+        for name, task in files.make_tasks(GRANULE, group="").items():
+            assert run_task(MappingTree(new), task) == run_task(MappingTree(old), task), name
+        for name, variable in iterate_variables(old):
+            assert set(new[name].attrs) == set(variable.attrs)
+
+
+def test_metadata_at_the_front(original: Path, tmp_path: Path) -> None:
+    """Every header of an object lies in the first block."""
+    arrange(original, tmp_path / "front.h5", FILE_LAYOUTS["front"])
+    with h5py.File(tmp_path / "front.h5") as file:
+        places = [h5py.h5o.get_info(each.id).addr for _, each in iterate_variables(file)]
+    assert max(places) < FILE_LAYOUTS["front"].metadata_block_nbytes
+
+
+@pytest.mark.parametrize(
+    ("page", "buffer", "is_refused"),
+    [
+        (0, 1, False),  # not paged: the library ignores the buffer
+        (4 * MIB, 0, False),  # no buffer
+        (4 * MIB, 4 * MIB, False),
+        (8 * MIB, 4 * MIB, True),
+    ],
+)
+def test_page_buffers(page: int, buffer: int, is_refused: bool) -> None:
+    """A page buffer holds a page or is refused in one line that names both."""
+    if not is_refused:
+        check_page_buffer(page, buffer, "x.h5")
+        return
+    with pytest.raises(UserError, match=f"page_buf_size: {buffer} for x.h5; .* {page}$"):
+        check_page_buffer(page, buffer, "x.h5")
+
+
+def test_files_are_stored_once(server: Server) -> None:
+    """A second call writes nothing, and finds the same answers and properties."""
+    location, said = make_location(server, "granules"), list[str]()
+    asked = {"layouts": ["paged-4mib", "zarr", "references"], "group": "gt1l/heights"}
+    granule = Granule(6000)
+    first = files.prepare_granule(granule, location, progress=said.append, **asked)
+    assert len(said) == 4
+    again = files.prepare_granule(granule, location, progress=said.append, **asked)
+    assert len(said) == 4
+    assert again == first
+    assert first.properties["paged-4mib"].page_nbytes == 4 * MIB
+    assert set(first.stored_nbytes) == {"original", "paged-4mib", "zarr", "references"}
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda path: Granule(10), "n_photons: 10; allowed: at least 6000"),
+        (
+            lambda path: arrange(path, path.with_name("y"), FILE_LAYOUTS["front"]),
+            "h5repack: |h5py",
+        ),
+    ],
+)
+def test_bad_input(call: object, message: str, tmp_path: Path) -> None:
+    """What cannot be made is refused in one line."""
+    bad = tmp_path / "no.h5"
+    bad.write_bytes(b"not HDF5 at all" * 100)
+    with pytest.raises((UserError, OSError), match=message or "."):
+        call(bad)  # type: ignore[operator]
