@@ -1,0 +1,126 @@
+"""The closed form of an access against arithmetic and against simulation."""
+
+from __future__ import annotations
+
+import math
+import statistics
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from helpers.errors import UserError
+from helpers.models import accesses
+from helpers.models.accesses import Observation, Prices, Store, access_seconds, fit_store
+from helpers.models.fluid import Client, Network, simulate
+
+IN_REGION = Network(0.03, 0.1, 36e6, 200e6, 2200)
+
+BY_HAND = [
+    (Store(start_s=0.5), 4, 1e6, None, 0.5),  # nothing costs but the call
+    (Store(chunk_s=0.1), 4, 1e6, None, 0.4),  # chunks queue for the processor
+    (Store(decode_s_per_nbyte=1e-6), 4, 1e6, None, 4.0),  # so do their bytes
+    (Store(Network(0.01, 0.01), n_connections=4), 8, 1e6, None, 0.02),  # two waves
+    (Store(Network(0.01, 0.01), n_connections=4), 2, 1e6, None, 0.01),  # one wave, not full
+    (Store(Network(stream_nbytes_per_s=1e6)), 2, 1e6, None, 2.0),  # one stream
+    (Store(Network(aggregate_nbytes_per_s=1e6), n_connections=9), 9, 1e6, None, 9.0),  # the link
+    (Store(Network(requests_per_s=10), n_connections=99), 50, 1, None, 5.0),  # the rate
+    (Store(Network(stream_nbytes_per_s=1e6), compression_ratio=2), 2, 1e6, None, 1.0),  # stored
+    (Store(Network(0.01, 0.01), n_connections=8), 8, 0, 2, 0.05),  # index, 4 chunks, in 2 shards
+    (Store(Network(0.01, 0.01), n_connections=8), 8, 0, 8, 0.02),  # index, then its only chunk
+    (Store(request_s=0.1), 8, 0, 2, 0.2),  # a look into each shard
+]
+
+
+@pytest.mark.parametrize(("store", "n_chunks", "nbytes", "n_shards", "expected"), BY_HAND)
+def test_seconds_by_hand(
+    store: Store, n_chunks: float, nbytes: float, n_shards: float | None, expected: float
+) -> None:
+    """Each limit alone gives a time that can be worked out in the head."""
+    found = access_seconds(store, n_chunks, nbytes, n_shards=n_shards)
+    assert float(found) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("n_chunks", [1, 3, 10, 25, 100, 400])
+@pytest.mark.parametrize("nbytes", [1e4, 3e5, 4e6])
+def test_the_closed_form_follows_the_simulation(n_chunks: int, nbytes: float) -> None:
+    """Within 20 percent of the fluid that requests are simulated as, in one network."""
+    store = Store(IN_REGION, 10, chunk_s=1e-3)
+    client = Client(nbytes, connections_per_worker=10, cpu_s_per_chunk=1e-3)
+    simulated = statistics.median(
+        simulate(IN_REGION, client, n_chunks, n_workers=1, n_cores=1, seed=seed)
+        for seed in range(15)
+    )
+    assert float(access_seconds(store, n_chunks, nbytes)) == pytest.approx(simulated, rel=0.2)
+
+
+@given(st.floats(1, 1e5), st.floats(1, 1e8), st.integers(1, 64))
+def test_more_is_never_faster(n_chunks: float, nbytes: float, n_connections: int) -> None:
+    """More chunks or larger ones take no less time."""
+    store = Store(IN_REGION, n_connections, chunk_s=1e-4, decode_s_per_nbyte=1e-9)
+    base = float(access_seconds(store, n_chunks, nbytes))
+    assert float(access_seconds(store, n_chunks, 2 * nbytes)) >= base * (1 - 1e-9)
+    assert float(access_seconds(store, 2 * n_chunks, nbytes)) >= base * (1 - 1e-9)
+
+
+@given(st.floats(0, 0.1), st.floats(1e-5, 1e-2), st.floats(1e-10, 1e-8), st.floats(0, 1e-2))
+def test_a_fit_finds_what_made_the_times(
+    start_s: float, chunk_s: float, byte_s: float, shard_s: float
+) -> None:
+    """Costs come back from times that they made; what they explain needs no network."""
+    made = Store(start_s=start_s, chunk_s=chunk_s, decode_s_per_nbyte=byte_s, request_s=shard_s)
+    points = [(1, 1e3, 1), (10, 1e6, 2), (100, 1e5, 7), (300, 1e4, 4), (5, 1e7, 5), (40, 1, 40)]
+    seen = [
+        Observation(float(access_seconds(made, n, nbytes, n_shards=shards)), n, nbytes, shards)
+        for n, nbytes, shards in points
+    ]
+    fitted = fit_store(Store(IN_REGION), seen)
+    assert fitted.network == IN_REGION
+    for n, nbytes, shards in points:
+        again = access_seconds(
+            Store(
+                start_s=fitted.start_s,
+                chunk_s=fitted.chunk_s,
+                decode_s_per_nbyte=fitted.decode_s_per_nbyte,
+                request_s=fitted.request_s,
+            ),
+            n,
+            nbytes,
+            n_shards=shards,
+        )
+        expected = access_seconds(made, n, nbytes, n_shards=shards)
+        assert float(again) == pytest.approx(float(expected), rel=1e-5)
+
+
+REFUSED = [
+    (lambda: Store(n_connections=0), "n_connections: 0"),
+    (lambda: Store(chunk_s=-1.0), "chunk_s: -1.0"),
+    (lambda: Store(start_s=math.inf), "start_s: inf"),
+    (lambda: Store(compression_ratio=0.0), "compression_ratio: 0.0"),
+    (lambda: Prices(-0.1), "storage_per_gb_month: -0.1"),
+    (lambda: fit_store(Store(), []), "observations: 0"),
+    (lambda: fit_store(Store(), [Observation(0, 1, 1)] * 2), "observations: 2"),
+    (lambda: accesses.payback_reads(1, {"a": 1}, {"b": 1}), "after_s: b; allowed: a"),
+]
+
+
+@pytest.mark.parametrize(("call", "words"), REFUSED, ids=lambda value: str(value)[:30])
+def test_bad_input_is_named(call, words: str) -> None:  # type: ignore[no-untyped-def]
+    """One line names the parameter, the value and what is allowed."""
+    with pytest.raises(UserError) as caught:
+        call()
+    assert str(caught.value).startswith(words)
+    assert "allowed" in str(caught.value)
+
+
+def test_a_rewriting_that_gains_nothing_never_pays() -> None:
+    """The payback is infinite, not negative."""
+    assert accesses.payback_reads(10, {"a": 1.0}, {"a": 2.0}) == math.inf
+
+
+def test_reads_are_priced_by_time_requests_and_bytes() -> None:
+    """Each price alone."""
+    assert float(Prices(1, waiting_per_hour=3600).of_read(2, 9, 9)) == pytest.approx(2)
+    assert float(Prices(1, get_per_1000=1).of_read(2, 9, 9)) == pytest.approx(0.009)
+    assert float(Prices(1, egress_per_gb=1).of_read(2, 9, 9e9)) == pytest.approx(9)
+    assert Prices(0.5).of_month(4e9, 2) == pytest.approx(4)

@@ -1,0 +1,202 @@
+"""Chunk arithmetic against published shapes, and against counting."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from helpers.errors import UserError
+from helpers.storage import layout
+from helpers.study import read_published
+
+REANALYSIS = (98128, 277, 349)
+
+PUBLISHED = [
+    (2**22, (1032, 29, 35)),  # a few MB: the usual advice
+    (2**20, (516, 20, 25)),
+    (8192, (46, 6, 7)),  # two blocks of a disk
+    (4096, (33, 5, 6)),  # one block of a disk
+]
+
+
+@pytest.mark.parametrize(("chunk_nbytes", "chunk_shape"), PUBLISHED)
+def test_published_shapes_come_out_exactly(chunk_nbytes: int, chunk_shape: tuple[int, ...]) -> None:
+    """Rew's shapes are ours."""
+    assert layout.balanced_chunk_shape(REANALYSIS, 4, chunk_nbytes) == chunk_shape
+
+
+def test_the_continuous_rule_is_the_published_one() -> None:
+    """The formula agrees with the table of the source, to its two decimals (one digit is off)."""
+    for row in read_published("rew2013_chunk_shape_examples").itertuples():
+        expected = [float(text) for text in str(row.formula_shape_continuous).split(" x ")]
+        found = layout.balanced_extents(REANALYSIS, 4, int(row.max_chunk_bytes))
+        assert found == pytest.approx(expected, rel=2e-3)
+
+
+BALANCED = [
+    ((100,), 1, 10, 0, (10,)),  # one dimension: nothing to balance
+    ((4, 4), 1, 4, 0, (2, 2)),  # whole extents are not rounded down
+    ((4, 100, 100), 1, 100, 0, (1, 10, 10)),  # too few times to balance: cut into single ones
+    ((10**6, 2, 2), 1, 1000, 0, (1000, 1, 1)),  # too few points to balance
+    ((100, 100), 1, 10**4, 0, (100, 100)),  # one chunk is the array
+    ((7, 7, 7), 8, 8, 0, (1, 1, 1)),  # a chunk is an element
+    ((16, 4, 4), 1, 16, 0, (4, 2, 2)),  # 16 chunks: 4 along, 2 by 2 across
+    ((4, 4, 16), 1, 16, 2, (2, 2, 4)),  # lines along another dimension
+]
+
+
+@pytest.mark.parametrize(("shape", "itemsize", "chunk_nbytes", "axis", "expected"), BALANCED)
+def test_balanced_shapes(
+    shape: tuple[int, ...], itemsize: int, chunk_nbytes: int, axis: int, expected: tuple[int, ...]
+) -> None:
+    """Small arrays, worked out by hand."""
+    assert layout.balanced_chunk_shape(shape, itemsize, chunk_nbytes, axis=axis) == expected
+
+
+@given(
+    st.lists(st.integers(1, 10**5), min_size=1, max_size=5),
+    st.sampled_from([1, 2, 4, 8]),
+    st.floats(0, 1),
+    st.data(),
+)
+def test_a_balanced_chunk_never_exceeds_its_bound(
+    shape: list[int], itemsize: int, share: float, data: st.DataObject
+) -> None:
+    """It fits the bound and the array, and rounds the rule by less than one element."""
+    n_elements = math.prod(shape)
+    chunk_nbytes = min(int(itemsize * n_elements**share) + itemsize - 1, itemsize * n_elements)
+    axis = data.draw(st.integers(0, len(shape) - 1))
+    chunk = layout.balanced_chunk_shape(shape, itemsize, chunk_nbytes, axis=axis)
+    extents = layout.balanced_extents(shape, itemsize, chunk_nbytes, axis=axis)
+    assert math.prod(chunk) * itemsize <= chunk_nbytes
+    assert all(1 <= c <= n for c, n in zip(chunk, shape, strict=True))
+    assert all(abs(c - e) < 1 + 1e-6 * e for c, e in zip(chunk, extents, strict=True))
+
+
+@given(st.integers(2, 10**5), st.integers(2, 4), st.floats(0.05, 0.95))
+def test_the_continuous_rule_balances(n: int, n_dimensions: int, share: float) -> None:
+    """Where no dimension is too short, both accesses touch equally many chunks of the bound."""
+    shape = (n ** (n_dimensions - 1), *[n] * (n_dimensions - 1))
+    chunk_nbytes = max(1, int(math.prod(shape) ** share))
+    extents = layout.balanced_extents(shape, 1, chunk_nbytes)
+    counts = [m / e for m, e in zip(shape, extents, strict=True)]
+    assert counts[0] == pytest.approx(math.prod(counts[1:]), rel=1e-6)
+    assert math.prod(extents) == pytest.approx(chunk_nbytes, rel=1e-6)
+
+
+REFUSED = [
+    ((), 4, 4, 0, "shape: []"),  # empty
+    ((3, 0), 4, 4, 0, "shape: [3, 0]"),  # a zero extent
+    ((3, 3), 0, 4, 0, "itemsize: 0"),
+    ((3, 3), 4, 3, 0, "chunk_nbytes: 3"),  # less than an element
+    ((3, 3), 4, 40, 0, "chunk_nbytes: 40"),  # more than the array
+    ((3, 3), 4, 4, 2, "axis: 2"),
+]
+
+
+@pytest.mark.parametrize(("shape", "itemsize", "chunk_nbytes", "axis", "words"), REFUSED)
+def test_bad_input_is_named(
+    shape: tuple[int, ...], itemsize: int, chunk_nbytes: int, axis: int, words: str
+) -> None:
+    """One line names the parameter, the value and what is allowed."""
+    with pytest.raises(UserError) as caught:
+        layout.balanced_chunk_shape(shape, itemsize, chunk_nbytes, axis=axis)
+    assert str(caught.value).startswith(words)
+    assert "allowed" in str(caught.value)
+
+
+@given(st.data())
+def test_touched_chunks_are_those_counted(data: st.DataObject) -> None:
+    """The formula agrees with a set of chunk indices, one an element."""
+    n_dimensions = data.draw(st.integers(1, 3))
+    chunk = [data.draw(st.integers(1, 6)) for _ in range(n_dimensions)]
+    starts = [data.draw(st.integers(0, 12)) for _ in chunk]
+    selection = [slice(i, i + data.draw(st.integers(1, 8))) for i in starts]
+    elements = itertools.product(*[range(s.start, s.stop) for s in selection])
+    counted = {tuple(i // c for i, c in zip(at, chunk, strict=True)) for at in elements}
+    assert layout.chunks_touched(selection, chunk) == len(counted)
+
+
+@given(st.integers(1, 40), st.integers(1, 45), st.data())
+def test_expected_chunks_are_the_mean_over_starts(n: int, chunk: int, data: st.DataObject) -> None:
+    """The closed form agrees with enumerating every start."""
+    extent = data.draw(st.integers(1, n))
+    counts = [
+        layout.chunks_touched((slice(i, i + extent),), (chunk,)) for i in range(n - extent + 1)
+    ]
+    assert layout.expected_touched(extent, chunk, n) == pytest.approx(sum(counts) / len(counts))
+
+
+@given(st.data())
+def test_expected_chunks_in_n_dimensions(data: st.DataObject) -> None:
+    """The product over dimensions is the mean over all boxes."""
+    shape = [data.draw(st.integers(1, 7)) for _ in range(3)]
+    extent = [data.draw(st.integers(1, n)) for n in shape]
+    chunk = [data.draw(st.integers(1, n)) for n in shape]
+    starts = itertools.product(*[range(n - e + 1) for n, e in zip(shape, extent, strict=True)])
+    counts = [
+        layout.chunks_touched([slice(i, i + e) for i, e in zip(at, extent, strict=True)], chunk)
+        for at in starts
+    ]
+    found = layout.expected_chunks(shape, extent, chunk)
+    assert found == pytest.approx(sum(counts) / len(counts))
+
+
+OVER_READ = [
+    ((slice(0, 10), slice(0, 10)), (10, 10), 1.0),  # aligned: nothing in vain
+    ((slice(5, 15), slice(0, 10)), (10, 10), 2.0),  # across a border: twice
+    ((slice(0, 1), slice(0, 1)), (10, 10), 100.0),  # an element of a chunk
+]
+
+
+@pytest.mark.parametrize(("selection", "chunk_shape", "expected"), OVER_READ)
+def test_read_amplification(
+    selection: tuple[slice, ...], chunk_shape: tuple[int, ...], expected: float
+) -> None:
+    """Elements decoded over elements asked for."""
+    assert layout.read_amplification(selection, chunk_shape) == expected
+
+
+@given(st.data())
+def test_runs_are_those_counted(data: st.DataObject) -> None:
+    """The formula agrees with sorting the places of the elements."""
+    shape = [data.draw(st.integers(1, 5)) for _ in range(3)]
+    starts = [data.draw(st.integers(0, n - 1)) for n in shape]
+    selection = [
+        slice(i, data.draw(st.integers(i + 1, n))) for i, n in zip(starts, shape, strict=True)
+    ]
+    strides = (shape[1] * shape[2], shape[2], 1)
+    elements = itertools.product(*[range(s.start, s.stop) for s in selection])
+    places = sorted(sum(i * s for i, s in zip(at, strides, strict=True)) for at in elements)
+    jumps = sum(b - a > 1 for a, b in itertools.pairwise(places))
+    # Runs that happen to touch count apart, as a reader that goes row by row has them.
+    assert layout.contiguous_runs(selection, shape) >= jumps + 1
+    if all(s.stop - s.start < n for s, n in zip(selection[1:], shape[1:], strict=True)):
+        assert layout.contiguous_runs(selection, shape) == jumps + 1
+
+
+@pytest.mark.parametrize(
+    "selection",
+    [
+        (slice(0, 1),),  # too few ranges
+        (slice(0, 1), slice(2, 2)),  # empty
+        (slice(0, 1), slice(0, 4, 2)),  # strided
+        (slice(0, 1), slice(None)),  # without ends
+    ],
+)
+def test_bad_selections_are_named(selection: tuple[slice, ...]) -> None:
+    """One line names the selection."""
+    with pytest.raises(UserError, match=r"^selection: .*allowed"):
+        layout.chunks_touched(selection, (2, 2))
+
+
+def test_boxes_outside_the_array_are_named() -> None:
+    """An access larger than the array is refused."""
+    with pytest.raises(UserError, match=r"^extent: \[11\]; allowed: at most the array's, \[10\]"):
+        layout.expected_chunks((10,), (11,), (2,))
+    with pytest.raises(UserError, match=r"^chunk_shape: \[11\]"):
+        layout.expected_chunks((10,), (1,), (11,))
