@@ -1,0 +1,176 @@
+"""Where entries are kept outside the process: bytes by name."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import Any, Protocol
+
+import diskcache
+import redis
+import redis.backoff
+import redis.retry
+from diskcache.core import MODE_PICKLE
+
+from helpers.errors import UserError
+from helpers.storage.caches.entries import TamperedError
+
+_PREFIX = "arrays-over-the-wire:"
+_PATIENCE_S = 0.5
+
+
+class BackendError(Exception):
+    """A backend could not be read or written."""
+
+
+class Backend(Protocol):
+    """Bytes by name; every failure is a `BackendError`, foreign entries are a `TamperedError`."""
+
+    def get(self, name: str) -> bytes | None:
+        """Return the bytes of an entry, None if there are none."""
+
+    def put(self, name: str, sealed: bytes) -> None:
+        """Keep the bytes of an entry."""
+
+    def clear(self) -> None:
+        """Delete all entries."""
+
+    def close(self) -> None:
+        """Give back files and connections."""
+
+
+class _BytesDisk(diskcache.Disk):  # type: ignore[misc]
+    """A store of diskcache that refuses pickles, which it would load unasked."""
+
+    def fetch(self, mode: int, filename: str, value: Any, read: bool) -> Any:
+        if mode == MODE_PICKLE:
+            raise TamperedError("an entry is a pickle, which this run never writes")
+        return super().fetch(mode, filename, value, read)
+
+
+class DiskBackend:
+    """diskcache: SQLite, and files for what is large.
+
+    Parameters
+    ----------
+    folder : Path
+        Made if absent, for this user alone.
+
+    Raises
+    ------
+    UserError
+        If others may write there, or it cannot be used.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        make_private(folder)
+        try:
+            self._cache = diskcache.Cache(str(folder), disk=_BytesDisk)
+        except (OSError, sqlite3.Error) as error:
+            raise UserError(
+                f"folder: {folder}: no cache can be made ({error}); allowed: a folder with room"
+            ) from error
+
+    def get(self, name: str) -> bytes | None:
+        """Return the bytes of an entry, None if there are none."""
+        try:
+            found = self._cache.get(name)
+        except (OSError, sqlite3.Error, diskcache.Timeout) as error:
+            raise BackendError(str(error)) from error
+        return found if found is None or isinstance(found, bytes) else b""
+
+    def put(self, name: str, sealed: bytes) -> None:
+        """Keep the bytes of an entry."""
+        try:
+            self._cache.set(name, sealed)
+        except (OSError, sqlite3.Error, diskcache.Timeout) as error:
+            raise BackendError(str(error)) from error
+
+    def clear(self) -> None:
+        """Delete all entries."""
+        self._cache.clear()
+
+    def close(self) -> None:
+        """Close the database of this thread."""
+        self._cache.close()
+
+
+class RedisBackend:
+    """A Redis or Valkey server.
+
+    Failures show within half a second, and nothing is tried twice: the store
+    is there to be read instead.
+
+    Parameters
+    ----------
+    url : str
+        ``redis://[:PASSWORD@]HOST:PORT/NUMBER`` or ``rediss://…``.
+
+    Raises
+    ------
+    UserError
+        If the address is none, or the server does not answer.
+    """
+
+    def __init__(self, url: str) -> None:
+        refusal = "redis_url: {}; allowed: redis://HOST:PORT of a server that answers"
+        try:
+            self._client = redis.Redis.from_url(
+                url,
+                socket_timeout=_PATIENCE_S,
+                socket_connect_timeout=_PATIENCE_S,
+                retry=redis.retry.Retry(redis.backoff.NoBackoff(), 0),
+            )
+            self._client.ping()
+        except ValueError as error:
+            raise UserError(refusal.format("no address of a Redis server")) from error
+        except redis.RedisError as error:
+            raise UserError(refusal.format(f"no answer ({type(error).__name__})")) from error
+
+    def get(self, name: str) -> bytes | None:
+        """Return the bytes of an entry, None if there are none."""
+        try:
+            found = self._client.get(_PREFIX + name)
+        except redis.RedisError as error:
+            raise BackendError(type(error).__name__) from error
+        return None if found is None else bytes(found)  # type: ignore[arg-type]
+
+    def put(self, name: str, sealed: bytes) -> None:
+        """Keep the bytes of an entry."""
+        try:
+            self._client.set(_PREFIX + name, sealed)
+        except redis.RedisError as error:
+            raise BackendError(type(error).__name__) from error
+
+    def clear(self) -> None:
+        """Delete the entries of this project, and none of others."""
+        for key in self._client.scan_iter(match=_PREFIX + "*"):
+            self._client.delete(key)
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._client.close()
+
+
+def make_private(folder: Path) -> None:
+    """Make a folder for this user alone, or refuse one that others may write to.
+
+    Parameters
+    ----------
+    folder : Path
+        Folder of a cache.
+
+    Raises
+    ------
+    UserError
+        If others may write there, or it cannot be made.
+    """
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        mode = folder.stat().st_mode
+    except OSError as error:
+        raise UserError(
+            f"folder: {folder}: {error.strerror}; allowed: a folder that can be made"
+        ) from error
+    if mode & 0o022:
+        raise UserError(f"folder: {folder}: others may write to it; allowed: a folder of mode 700")

@@ -1,0 +1,1 @@
+"""A tile service of maps, and the load on it."""

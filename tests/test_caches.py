@@ -1,0 +1,335 @@
+"""Caches of opened datasets: what they return, count, refuse and get over."""
+
+from __future__ import annotations
+
+import contextlib
+import pickle
+import resource
+import sqlite3
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import redis
+import xarray as xr
+from hypothesis import given
+from hypothesis import strategies as st
+
+from helpers.errors import UserError
+from helpers.storage.caches import (
+    CACHES,
+    Cache,
+    Counts,
+    Origin,
+    TamperedError,
+    entries,
+    open_cache,
+    open_valkey,
+)
+from helpers.storage.caches.valkey import Valkey
+from helpers.storage.maps import VARIABLE, Maps, make_dataset, open_map
+from helpers.storage.server import Server
+from tests.tiles import make_maps
+
+KEY = b"0123456789abcdef0123456789abcdef"
+OUTSIDE = [name for name in CACHES if name not in ("none", "lru")]
+WHOLE = ("single-4mib", "chunked-64mib", "unconsolidated", "chunked-coordinates")
+WHOLE += ("netcdf", "references")
+
+
+@pytest.fixture(scope="module")
+def maps(server: Server) -> Maps:
+    """Maps in the store of the tests."""
+    return make_maps(server)
+
+
+@pytest.fixture(scope="module")
+def valkey() -> Iterator[Valkey]:
+    """Serve a Redis for these tests."""
+    with open_valkey() as running:
+        yield running
+
+
+Make = Callable[[str], Cache]
+
+
+@pytest.fixture
+def make(maps: Maps, valkey: Valkey, tmp_path: Path) -> Iterator[Make]:
+    """Make contenders, empty, on a folder of the test."""
+    with contextlib.ExitStack() as stack:
+
+        def make_one(name: str) -> Cache:
+            cache = open_cache(
+                name,
+                Origin(maps.location),
+                key=KEY,
+                folder=tmp_path / name,
+                redis_url=valkey.url,
+                n_entries=2,
+            )
+            stack.callback(cache.close)
+            cache.clear()
+            return cache
+
+        yield make_one
+
+
+def get(cache: Cache, maps: Maps, name: str) -> xr.Dataset:
+    spec = next(spec for spec in maps.specs if spec.name == name)
+    return cache.get(name, lambda origin: open_map(spec, origin))
+
+
+@pytest.mark.parametrize("map_name", WHOLE)
+@pytest.mark.parametrize("name", CACHES)
+def test_first_and_second_read_are_what_was_written(
+    name: str, map_name: str, make: Make, maps: Maps
+) -> None:
+    """A dataset from a cache has the values and coordinates that were stored."""
+    spec = next(spec for spec in maps.specs if spec.name == map_name)
+    written, cache = make_dataset(spec, seed=1), make(name)
+    for _ in range(2):
+        found = get(cache, maps, map_name)
+        np.testing.assert_array_equal(found[VARIABLE], written[VARIABLE])
+        np.testing.assert_array_equal(found["lat"], written["lat"])
+        assert found["time"].to_numpy() == written["time"].to_numpy()
+
+
+@pytest.mark.parametrize(
+    ("name", "hits", "misses"),
+    [
+        ("none", 0, 3),  # opens each time
+        ("lru", 2, 1),
+        ("diskcache", 2, 1),
+        ("redis", 2, 1),
+    ],
+)
+def test_hits_and_misses_are_counted(
+    name: str, hits: int, misses: int, make: Make, maps: Maps
+) -> None:
+    """Three look-ups of one dataset, and nothing after it was emptied."""
+    cache = make(name)
+    for _ in range(3):
+        get(cache, maps, "single-4mib")
+    assert cache.counts() == Counts(hits=hits, misses=misses)
+    cache.clear()
+    assert cache.counts() == Counts()
+    get(cache, maps, "single-4mib")
+    assert cache.counts() == Counts(misses=1)
+
+
+def test_files_are_counted_by_object(make: Make, maps: Maps) -> None:
+    """The second opening finds every object that the first one fetched."""
+    cache = make("filecache")
+    get(cache, maps, "single-4mib")
+    first = cache.counts()
+    get(cache, maps, "single-4mib")
+    assert cache.counts().misses == first.misses > 0
+    assert cache.counts().hits == first.hits + first.hits + first.misses
+
+
+def test_lru_forgets_what_was_used_longest_ago(make: Make, maps: Maps) -> None:
+    """Of three datasets in a cache for two, the second one is gone."""
+    cache = make("lru")
+    for name in ("single-4mib", "chunked-64mib", "single-4mib", "unconsolidated", "single-4mib"):
+        get(cache, maps, name)
+    assert cache.counts() == Counts(hits=2, misses=3)
+    get(cache, maps, "chunked-64mib")
+    assert cache.counts().misses == 4
+
+
+def stored(cache: Cache) -> bytes:
+    """Return the only entry of a cache that keeps entries."""
+    found = cache._backend.get("single-4mib")  # type: ignore[attr-defined]
+    assert found is not None
+    return bytes(found)
+
+
+@pytest.mark.parametrize("name", ["diskcache", "redis"])
+def test_entries_hold_no_credential(name: str, make: Make, maps: Maps) -> None:
+    """A plain pickle of the same dataset holds the secret key; what is kept does not."""
+    cache = make(name)
+    dataset = get(cache, maps, "single-4mib")
+    secret = str(maps.location.secret_key).encode()
+    assert secret in pickle.dumps(dataset)
+    assert secret not in stored(cache)
+
+
+class Bomb:
+    """Writes a file when it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.touch, (self.path,)
+
+
+@pytest.mark.parametrize("name", ["diskcache", "redis"])
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda sealed: sealed[:-1] + bytes([sealed[-1] ^ 1]),  # one bit of the payload
+        lambda sealed: bytes([sealed[0] ^ 1]) + sealed[1:],  # one bit of the code
+        lambda sealed: sealed[:40],  # cut short
+        lambda sealed: b"",  # emptied
+    ],
+)
+def test_corrupted_entry_is_counted_and_made_anew(
+    name: str, spoil: Callable[[bytes], bytes], make: Make, maps: Maps
+) -> None:
+    """The reader of a spoilt entry gets the values that were stored, and the next one a hit."""
+    cache = make(name)
+    expected = get(cache, maps, "single-4mib")[VARIABLE].to_numpy()
+    cache._backend.put("single-4mib", spoil(stored(cache)))  # type: ignore[attr-defined]
+    np.testing.assert_array_equal(get(cache, maps, "single-4mib")[VARIABLE], expected)
+    assert cache.counts() == Counts(misses=2, corrupt=1)
+    get(cache, maps, "single-4mib")
+    assert cache.counts().hits == 1
+
+
+@pytest.mark.parametrize("name", ["diskcache", "redis"])
+def test_entry_of_another_does_not_run(name: str, make: Make, maps: Maps, tmp_path: Path) -> None:
+    """Whoever writes a pickle into the cache, signed by a key of their own, runs nothing."""
+    cache, mark = make(name), tmp_path / "ran"
+    foreign = entries.seal(pickle.dumps(Bomb(mark)), name="single-4mib", key=b"another key of 16")
+    cache._backend.put("single-4mib", foreign)  # type: ignore[attr-defined]
+    get(cache, maps, "single-4mib")
+    assert not mark.exists()
+    assert cache.counts() == Counts(misses=1, corrupt=1)
+
+
+def test_diskcache_loads_no_pickle_of_its_own(make: Make, maps: Maps, tmp_path: Path) -> None:
+    """A row marked as pickle in the database, which diskcache would load unasked, is refused."""
+    cache, mark = make("diskcache"), tmp_path / "ran"
+    get(cache, maps, "single-4mib")
+    with contextlib.closing(sqlite3.connect(tmp_path / "diskcache" / "cache.db")) as database:
+        bomb = pickle.dumps(Bomb(mark))
+        database.execute("UPDATE Cache SET mode = 4, filename = NULL, value = ?", (bomb,))
+        database.commit()
+    get(cache, maps, "single-4mib")
+    assert not mark.exists()
+    assert cache.counts() == Counts(misses=2, corrupt=1)
+
+
+def test_corrupted_file_is_counted_and_fetched_again(
+    make: Make, maps: Maps, tmp_path: Path
+) -> None:
+    """A bit of every cached file is turned; the values are still those that were stored."""
+    cache = make("filecache")
+    expected = get(cache, maps, "single-4mib")[VARIABLE].to_numpy()
+    n_objects = cache.counts().misses
+    for path in (tmp_path / "filecache").rglob("*"):
+        if path.is_file() and path.name not in ("cache", "code-of-authentication"):
+            content = path.read_bytes()
+            path.write_bytes(bytes([content[0] ^ 1]) + content[1:])
+    np.testing.assert_array_equal(get(cache, maps, "single-4mib")[VARIABLE], expected)
+    assert cache.counts().corrupt == n_objects
+    assert cache.counts().misses == 2 * n_objects
+
+
+@contextlib.contextmanager
+def full_disk() -> Iterator[None]:
+    """Let the kernel refuse every write to a file of this process, as a full disk does."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+@pytest.mark.parametrize("name", ["diskcache", "filecache"])
+def test_full_disk_costs_no_dataset(name: str, make: Make, maps: Maps) -> None:
+    """While nothing can be written the store is read, each failure counted; then it is kept."""
+    cache = make(name)
+    spec = next(spec for spec in maps.specs if spec.name == "single-4mib")
+    with full_disk():
+        found = get(cache, maps, "single-4mib")[VARIABLE].to_numpy()
+    np.testing.assert_array_equal(found, make_dataset(spec, seed=1)[VARIABLE])
+    assert cache.counts().errors > 0
+    get(cache, maps, "single-4mib")
+    before = cache.counts()
+    get(cache, maps, "single-4mib")
+    assert cache.counts().hits > before.hits
+    assert cache.counts().errors == before.errors
+
+
+def test_redis_may_go_and_come_back(maps: Maps, tmp_path: Path) -> None:
+    """Without its server each look-up is an error and a miss; with it again, hits."""
+    with open_valkey() as first:
+        cache = open_cache(
+            "redis", Origin(maps.location), key=KEY, folder=tmp_path, redis_url=first.url
+        )
+        get(cache, maps, "single-4mib")
+    get(cache, maps, "single-4mib")
+    assert cache.counts() == Counts(misses=2, errors=2)  # neither read nor written
+    with open_valkey(port=first.port, password=first.password):
+        for _ in range(2):
+            get(cache, maps, "single-4mib")
+        assert cache.counts() == Counts(hits=1, misses=3, errors=2)
+        cache.close()
+
+
+def test_redis_keeps_what_others_have_there(make: Make, maps: Maps, valkey: Valkey) -> None:
+    """Emptying the cache deletes its own entries alone."""
+    with contextlib.closing(redis.Redis.from_url(valkey.url)) as client:
+        client.set("of others", "kept")
+        cache = make("redis")
+        get(cache, maps, "single-4mib")
+        cache.clear()
+        assert client.keys() == [b"of others"]
+        client.delete("of others")
+
+
+def test_our_redis_asks_for_its_password(valkey: Valkey) -> None:
+    """Another user of this machine cannot read or write it, nor see the password in its name."""
+    stranger = redis.Redis(port=valkey.port)
+    with contextlib.closing(stranger), pytest.raises(redis.AuthenticationError):
+        stranger.set("a", "b")
+    assert valkey.password not in repr(valkey)
+
+
+@pytest.mark.parametrize(
+    ("given_", "named"),
+    [
+        ({"name": "memcached"}, "caches: 'memcached'"),  # unknown contender
+        ({"key": b"short"}, "key: 5 bytes"),
+        ({"name": "redis", "redis_url": "http://127.0.0.1"}, "redis_url"),  # no such scheme
+        ({"name": "redis", "redis_url": "redis://127.0.0.1:1/0"}, "redis_url"),  # nobody there
+        ({"name": "diskcache", "folder": Path("/proc/none")}, "folder"),  # cannot be made
+    ],
+)
+def test_bad_input_is_refused(
+    given_: dict[str, Any], named: str, maps: Maps, tmp_path: Path
+) -> None:
+    """One line names what is wrong."""
+    arguments: dict[str, Any] = {"name": "none", "key": KEY, "folder": tmp_path} | given_
+    with pytest.raises(UserError, match=named) as caught:
+        open_cache(arguments.pop("name"), Origin(maps.location), **arguments)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["diskcache", "filecache"])
+def test_folder_that_others_may_write_to_is_refused(name: str, maps: Maps, tmp_path: Path) -> None:
+    """Who can write to the folder could plant a database of their own."""
+    tmp_path.chmod(0o777)
+    with pytest.raises(UserError, match="others may write"):
+        open_cache(name, Origin(maps.location), key=KEY, folder=tmp_path)
+
+
+@given(payload=st.binary(), name=st.text(), other=st.text(), place=st.integers(min_value=0))
+def test_seal_holds_for_its_name_and_no_bit_more(
+    payload: bytes, name: str, other: str, place: int
+) -> None:
+    """What is sealed comes back; under another name or with a bit turned it does not."""
+    sealed = entries.seal(payload, name=name, key=KEY)
+    assert entries.unseal(sealed, name=name, key=KEY) == payload
+    turned = bytearray(sealed)
+    turned[place % len(sealed)] ^= 1
+    with pytest.raises(TamperedError):
+        entries.unseal(bytes(turned), name=name, key=KEY)
+    if other != name:
+        with pytest.raises(TamperedError):
+            entries.unseal(sealed, name=other, key=KEY)

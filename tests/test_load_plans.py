@@ -1,0 +1,121 @@
+"""Plans of requests, maps of the published matrix, and latency from requests that were alone."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from helpers.errors import UserError
+from helpers.models.queueing import Demand, simulate_users
+from helpers.studies.caching_costs import compare_hit_ratios
+from helpers.tiles.matrix import make_specs, map_names, published_specs
+from helpers.tiles.plans import warm_plan, zipf_weights
+
+
+def test_matrix_has_the_corrected_geometry() -> None:
+    """The published single chunks are single, and their bytes are those of their names."""
+    made = published_specs()
+    assert len(made) == 12
+    for name, (published, shape, chunks) in made.items():
+        kind, size = name.split("-")
+        assert 8 * shape[0] * shape[1] / 2**20 == pytest.approx(float(size[:-3]), rel=0.02)
+        assert f"lat{shape[0]}_lon{shape[1]}" in published
+        assert (shape == chunks) == (kind == "single" or name == "chunked-32mib")
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.25, 1 / 16])
+def test_scale_goes_on_sides(scale: float) -> None:
+    """Every map keeps its number of chunks, to a chunk, and its bytes go with the square."""
+    for spec, whole in zip(
+        make_specs(map_names(), scale=scale), make_specs(map_names(), scale=1.0), strict=True
+    ):
+        assert spec.nbytes == pytest.approx(whole.nbytes * scale**2, rel=0.05)
+        assert spec.kind == whole.kind
+        chunks = [n / c for n, c in zip(spec.shape, spec.chunk_shape, strict=True)]
+        assert chunks == pytest.approx(
+            [n / c for n, c in zip(whole.shape, whole.chunk_shape, strict=True)], rel=0.05
+        )
+
+
+@pytest.mark.parametrize(
+    ("names", "scale", "named"),
+    [
+        (["unheard-of"], 1.0, "maps: unheard-of"),
+        ([], 1.0, "maps: none"),
+        (["netcdf"], 0.0, "map_scale: 0.0"),
+        (["netcdf"], 1.5, "map_scale: 1.5"),
+    ],
+)
+def test_unknown_maps_and_scales_are_refused(names: list[str], scale: float, named: str) -> None:
+    """One line names the parameter."""
+    with pytest.raises(UserError, match=named):
+        make_specs(names, scale=scale)
+
+
+@given(n_requests=st.integers(1, 200), n_users=st.integers(1, 9), seed=st.integers(0, 2**32 - 1))
+def test_plans_hold_every_request_once(n_requests: int, n_users: int, seed: int) -> None:
+    """Requests are dealt evenly, are tiles that exist, and depend on the seed alone."""
+    arguments = {"n_requests": n_requests, "n_users": n_users, "exponent": 1.0, "seed": seed}
+    plan = warm_plan(["a", "b", "c"], **arguments)  # type: ignore[arg-type]
+    assert sum(map(len, plan)) == n_requests
+    assert max(map(len, plan)) - min(map(len, plan)) <= 1
+    assert all(0 <= x < 2**z and 0 <= y < 2**z for part in plan for _, z, x, y in part)
+    assert plan == warm_plan(["a", "b", "c"], **arguments)  # type: ignore[arg-type]
+
+
+def test_popularity_follows_zipf() -> None:
+    """In many requests the shares of maps are those of the law, by rank."""
+    names = [f"m{i}" for i in range(6)]
+    plan = warm_plan(names, n_requests=60_000, n_users=1, exponent=1.0, seed=3)
+    counts = Counter(tile[0] for tile in plan[0])
+    shares = np.array(sorted(counts.values(), reverse=True)) / 60_000
+    np.testing.assert_allclose(shares, zipf_weights(6, exponent=1.0), atol=0.01)
+
+
+@pytest.mark.parametrize(
+    ("plans", "think_s", "expected"),
+    [
+        ([[(1, 0)]], 0, [1]),  # alone
+        ([[(1, 0)], [(1, 0)]], 0, [2, 2]),  # both share the processor
+        ([[(0, 1)], [(0, 1)]], 0, [1, 1]),  # waiting is not shared
+        ([[(1, 0)], [(1, 2)]], 0, [1, 3]),  # one computes while the other waits
+        ([[(1, 0), (1, 0)]], 5, [1, 1]),  # thinking is not latency
+        ([[(1, 0)], [(3, 0)]], 0, [2, 4]),  # equal shares until the shorter is done
+    ],
+)
+def test_users_share_a_processor(
+    plans: list[list[tuple[float, float]]], think_s: float, expected: list[float]
+) -> None:
+    """Latencies of small cases that one can do by hand."""
+    demands = [[Demand(*pair) for pair in user] for user in plans]
+    assert simulate_users(demands, think_s=think_s) == pytest.approx(expected)
+
+
+@given(
+    plans=st.lists(
+        st.lists(st.tuples(st.floats(0.01, 1), st.floats(0, 1)), min_size=1, max_size=4),
+        min_size=1,
+        max_size=4,
+    )
+)
+def test_no_request_is_faster_than_alone(plans: list[list[tuple[float, float]]]) -> None:
+    """With others, a request takes its own time or longer, and at most that of all together."""
+    demands = [[Demand(*pair) for pair in user] for user in plans]
+    latencies = sorted(simulate_users(demands, think_s=0.0))
+    alone = sorted(d.cpu_s + d.wait_s for user in demands for d in user)
+    assert len(latencies) == len(alone)
+    assert all(a >= b - 1e-9 for a, b in zip(latencies, alone, strict=True))
+    total = sum(d.cpu_s for user in demands for d in user)
+    assert max(latencies) <= total + max(d.wait_s for user in demands for d in user) + 1e-9
+
+
+def test_real_cache_hits_as_often_as_predicted() -> None:
+    """Che's approximation is within three percentage points of the cache of the service."""
+    found = compare_hit_ratios(100, exponent=1.0, n_lookups=20_000, seed=1)
+    assert len(found) == 3
+    assert found["measured"].is_monotonic_increasing
+    assert (found["error"].abs() < 0.03).all()

@@ -1,0 +1,230 @@
+"""The tile service over a real store, and the load on it."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import threading
+import time
+from collections.abc import Iterator
+
+import psutil
+import pytest
+
+from helpers.errors import UserError
+from helpers.storage.caches import CACHES, open_valkey
+from helpers.storage.caches.valkey import Valkey
+from helpers.storage.maps import Maps
+from helpers.storage.network import get_profile, open_relay
+from helpers.storage.network.relay import Relay
+from helpers.storage.server import Server
+from helpers.tiles.load import Generator, Load, open_generator, summarise
+from helpers.tiles.plans import cold_plan, warm_plan
+from helpers.tiles.service import Service, open_service, tile_path
+from tests.tiles import NAMES, make_maps
+
+TILE = ("single-4mib", 1, 1, 0)
+WHOLE = tuple(name for name in NAMES if name != "broken")
+
+
+@pytest.fixture(scope="module")
+def relay(server: Server) -> Iterator[Relay]:
+    """Stand between service and store, to count requests."""
+    with open_relay(server.endpoint_url, profile=get_profile("loopback")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def maps(server: Server, relay: Relay) -> Maps:
+    """Maps seen through the relay."""
+    made = make_maps(server)
+    return Maps(made.location.through(relay.endpoint_url), made.specs, made.stored_nbytes)
+
+
+@pytest.fixture(scope="module")
+def valkey() -> Iterator[Valkey]:
+    """Serve a Redis for these tests."""
+    with open_valkey() as running:
+        yield running
+
+
+@pytest.fixture(scope="module", params=CACHES)
+def service(request: pytest.FixtureRequest, maps: Maps, valkey: Valkey) -> Iterator[Service]:
+    """Run a service with each contender."""
+    with open_service(request.param, maps, redis_url=valkey.url) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def uncached(maps: Maps) -> Iterator[Service]:
+    """Run the service without a cache."""
+    with open_service("none", maps) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def generator() -> Iterator[Generator]:
+    """Run Locust for these tests."""
+    with open_generator() as running:
+        yield running
+
+
+def test_tiles_are_those_without_a_cache(service: Service, uncached: Service) -> None:
+    """Cold and warm, each tile is byte for byte the uncached one, a real image."""
+    service.clear()
+    for tile in [*(t for part in cold_plan(WHOLE, n_users=1) for t in part)] * 2:
+        answer, expected = service.ask(tile_path(tile)), uncached.ask(tile_path(tile))
+        assert answer.status == expected.status == 200
+        assert answer.content == expected.content
+        assert answer.content.startswith(b"\x89PNG")
+    assert service.counts().errors == service.counts().corrupt == 0
+
+
+def test_broken_map_fails_and_nothing_else_does(service: Service) -> None:
+    """A truncated file is an error of the server, every time, and the service goes on."""
+    for _ in range(2):
+        assert service.ask(tile_path(("broken", 1, 1, 0))).status == 500
+    assert service.ask(tile_path(TILE)).status == 200
+
+
+def test_unknown_map_is_not_found(uncached: Service) -> None:
+    """No name leads out of the maps, such as to a file of this machine."""
+    for name in ("nothing", "/etc/passwd", "s3://maps/other"):
+        assert uncached.ask(tile_path((name, 0, 0, 0))).status == 404
+
+
+def test_baseline_opens_each_time(uncached: Service, relay: Relay) -> None:
+    """Without a cache the second tile costs as many requests as the first; titiler keeps none."""
+    counted = []
+    for _ in range(3):
+        relay.take_trace()
+        uncached.ask(tile_path(TILE))
+        counted.append(len(relay.take_trace()))
+    assert counted[1] == counted[2] > 2
+
+
+def test_cache_saves_requests_to_the_store(service: Service, relay: Relay) -> None:
+    """Warm, a dataset that is kept costs its chunk alone, and kept files cost nothing."""
+    allowed = {"none": range(4, 99), "filecache": range(1)}.get(service.cache, range(1, 2))
+    service.ask(tile_path(TILE))
+    relay.take_trace()
+    service.ask(tile_path(TILE))
+    assert len(relay.take_trace()) in allowed
+
+
+def test_time_of_opening_is_told(uncached: Service) -> None:
+    """What a request spent on opening is part of its time, and processor time is told."""
+    spent = dict(part.split(";dur=") for part in uncached.ask(tile_path(TILE)).timing.split(", "))
+    assert 0 < float(spent["open"]) < float(spent["total"])
+    assert float(spent["cpu"]) > 0
+
+
+def run_load(generator: Generator, service: Service, n_requests: int = 60) -> Load:
+    plans = warm_plan(WHOLE, n_requests=n_requests, n_users=3, exponent=1.0, seed=5)
+    return generator.run(service, plans)
+
+
+def checksums(load: Load) -> dict[str, str]:
+    """Return the checksum of each tile, which never changes."""
+    table = load.requests.groupby("path")["checksum"].agg(set)
+    assert all(len(found) == 1 for found in table)
+    return {str(path): next(iter(found)) for path, found in table.items()}
+
+
+def test_load_finds_what_the_service_did(generator: Generator, uncached: Service) -> None:
+    """Every planned request is there once, with the failures that had to be."""
+    uncached.clear()
+    plans = cold_plan(NAMES, n_users=2)
+    load = generator.run(uncached, plans)
+    assert sorted(load.requests["map"]) == sorted(NAMES)
+    assert load.n_failures == 1
+    found = summarise(load, must_fail=["broken"])
+    assert (found["n_failures"], found["n_expected_failures"]) == (0, 1)
+    assert summarise(load)["n_failures"] == 1
+    assert uncached.counts().misses == len(NAMES)
+    assert found["p00_s"] <= found["p50_s"] <= found["p95_s"] <= found["p99_s"] <= found["p100_s"]
+    told = load.requests.dropna()
+    assert len(told) == len(NAMES) - 1
+    assert (told["open_s"] <= told["latency_s"]).all()
+
+
+def test_loads_are_the_same_from_the_same_seed(generator: Generator, uncached: Service) -> None:
+    """Two loads ask for the same tiles and get the same bytes."""
+    first, second = (run_load(generator, uncached, 20) for _ in range(2))
+    assert sorted(first.requests["path"]) == sorted(second.requests["path"])
+    assert checksums(first) == checksums(second)
+
+
+def test_redis_killed_in_mid_load_costs_no_tile(
+    generator: Generator, uncached: Service, maps: Maps
+) -> None:
+    """The server dies without a word and comes back empty; no request fails and no tile differs."""
+    with open_valkey() as first, open_service("redis", maps, redis_url=first.url) as service:
+        run_load(generator, service, 20)
+        killer = threading.Timer(0.3, os.kill, (first.child.pid, signal.SIGKILL))
+        killer.start()
+        during = run_load(generator, service, 90)
+        killer.join()
+        first.child.wait(timeout_s=10)
+        lost = service.counts()
+        with open_valkey(port=first.port, password=first.password):
+            run_load(generator, service, 20)
+            before = service.counts()
+            after = run_load(generator, service, 20)
+            found = service.counts()
+    expected = checksums(run_load(generator, uncached, 90))
+    assert (during.requests["status"] == 200).all()
+    assert checksums(during) == expected
+    assert (after.requests["status"] == 200).all()
+    assert lost.errors > 0
+    assert found.errors == before.errors
+    assert found.hits - before.hits == 20
+
+
+def test_full_disk_costs_no_tile(service: Service, generator: Generator, uncached: Service) -> None:
+    """No file of the service can grow any more: tiles are right, and failures are counted."""
+    service.clear()
+    process = psutil.Process(service.child.pid)
+    limits = process.rlimit(resource.RLIMIT_FSIZE)
+    process.rlimit(resource.RLIMIT_FSIZE, (0, limits[1]))
+    try:
+        load = run_load(generator, service)
+    finally:
+        process.rlimit(resource.RLIMIT_FSIZE, limits)
+    assert (load.requests["status"] == 200).all()
+    assert checksums(load) == checksums(run_load(generator, uncached))
+    assert (service.counts().errors > 0) == (service.cache in ("diskcache", "filecache"))
+
+
+def test_service_tells_no_secret_and_ends_with_its_owner(maps: Maps) -> None:
+    """Its arguments, which everyone can read, name no key; nothing is left behind."""
+    with open_service("none", maps) as service:
+        process = psutil.Process(service.child.pid)
+        shown = " ".join(process.cmdline())
+        assert not any(secret in shown for secret in maps.location.secrets)
+    deadline = time.monotonic() + 10
+    while process.is_running() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not process.is_running()
+    assert not service.folder.exists()
+
+
+@pytest.mark.parametrize(
+    ("plans", "settings"),
+    [
+        ([], {}),  # nobody
+        ([[TILE]], {"spawn_rate": 0}),  # never begins
+        ([[TILE]], {"think_s": -1}),
+    ],
+)
+def test_load_without_sense_is_refused(
+    plans: list[list[tuple[str, int, int, int]]],
+    settings: dict[str, float],
+    generator: Generator,
+    uncached: Service,
+) -> None:
+    """One line says so, and the generator goes on."""
+    with pytest.raises(UserError, match="allowed"):
+        generator.run(uncached, plans, **settings)
+    assert len(generator.run(uncached, [[TILE]]).requests) == 1
