@@ -1,0 +1,267 @@
+"""A recorded trace, or a sequence of reads, under another network.
+
+What a client does between its requests is kept: its think times, and which
+request waited for which. Pure arithmetic; what passes through a cache on the
+way is in `helpers.models.caches`.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+import random
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from helpers.errors import UserError
+from helpers.models.caches import Reading
+from helpers.models.fluid import Network, _Shared, check_count
+
+__all__ = ["Exchange", "Replay", "Step", "order_reads", "order_trace", "replay"]
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """One request of a trace, and its answer.
+
+    Parameters
+    ----------
+    start_s, first_byte_s, end_s : float
+        When it was asked, and when the first and the last byte were there.
+    offset, nbytes : int
+        Where the bytes lie in the object, and how many came.
+    """
+
+    start_s: float
+    first_byte_s: float
+    end_s: float
+    offset: int
+    nbytes: int
+
+    def __post_init__(self) -> None:
+        if not self.start_s <= self.first_byte_s <= self.end_s:
+            raise UserError(
+                f"exchange: {self}; allowed: start_s, first_byte_s and end_s in this order"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A request that waits for others.
+
+    Parameters
+    ----------
+    after : tuple of int
+        Indices of the steps that must have ended; none for the call itself.
+    think_s : float
+        Seconds from the last of them to the request.
+    nbytes : int
+        Bytes of the answer.
+    is_waited : bool
+        Whether the call does not end before it.
+    """
+
+    after: tuple[int, ...]
+    think_s: float
+    nbytes: int
+    is_waited: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """What to expect of a sequence of requests.
+
+    Parameters
+    ----------
+    seconds : float
+        Median over simulated draws of the times to first byte.
+    n_requests, nbytes : int
+        Requests, and the bytes that they bring.
+    """
+
+    seconds: float
+    n_requests: int
+    nbytes: int
+
+
+def order_trace(exchanges: Sequence[Exchange], *, start_s: float | None = None) -> tuple[Step, ...]:
+    """Find which request of a trace waited for which.
+
+    A request that starts while none is under way waited for all before it. One
+    that starts beside others goes on with the chain that ended last before it
+    and that nobody has gone on with; if there is none, it forks from the one
+    that ended last, or from the call.
+
+    Parameters
+    ----------
+    exchanges : sequence of Exchange
+        A trace of one client.
+    start_s : float, optional
+        When the call began; by default with the first request.
+
+    Returns
+    -------
+    tuple of Step
+        One for each request, in the order of their starts.
+
+    Examples
+    --------
+    Two requests at once, and a third after both:
+
+    >>> trace = [Exchange(0, 1, 2, 0, 9), Exchange(0.5, 1, 3, 9, 9), Exchange(3.25, 4, 5, 18, 9)]
+    >>> [(step.after, step.think_s) for step in order_trace(trace)]
+    [((), 0.0), ((), 0.5), ((0, 1), 0.25)]
+    """
+    ordered = sorted(exchanges, key=lambda exchange: exchange.start_s)
+    if not ordered:
+        return ()
+    begin_s = ordered[0].start_s if start_s is None else start_s
+    steps, tails, since = list[Step](), set[int](), 0
+    for number, this in enumerate(ordered):
+        ended = [n for n in range(since, number) if ordered[n].end_s <= this.start_s]
+        if len(ended) == number - since:  # none under way
+            after, since = tuple(ended), number
+        else:
+            open_ends = [n for n in ended if n in tails]
+            last = max(open_ends or ended, key=lambda n: ordered[n].end_s, default=None)
+            after = steps[since].after if last is None else (last,)
+        tails = (tails - {*after}) | {number}
+        from_s = max((ordered[n].end_s for n in after), default=begin_s)
+        steps.append(Step(after, max(0.0, this.start_s - from_s), this.nbytes))
+    return tuple(steps)
+
+
+def order_reads(reading: Reading, *, n_connections: int = 1) -> tuple[Step, ...]:
+    """Order reads as a client does that keeps so many requests in flight.
+
+    A read in the background starts with the one that follows it, and nobody
+    waits for it.
+
+    Parameters
+    ----------
+    reading : Reading
+        What is asked, in order.
+    n_connections : int
+        Requests in flight; 1 for a library that waits for each.
+
+    Returns
+    -------
+    tuple of Step
+        One for each read.
+
+    Examples
+    --------
+    >>> from helpers.models.caches import Read
+    >>> [step.after for step in order_reads(Reading((Read(0, 1), Read(1, 1), Read(2, 1))))]
+    [(), (0,), (1,)]
+    """
+    check_count("n_connections", n_connections)
+    steps, waited = list[Step](), list[int]()
+    for number, read in enumerate(reading.reads):
+        after = tuple(waited[-n_connections:][:1]) if len(waited) >= n_connections else ()
+        steps.append(Step(after, read.think_s, read.nbytes, not read.is_ahead))
+        if not read.is_ahead:
+            waited.append(number)
+    return tuple(steps)
+
+
+def replay(
+    steps: Sequence[Step],
+    network: Network,
+    *,
+    request_s: float = 0.0,
+    rest_s: float = 0.0,
+    n_draws: int = 9,
+) -> Replay:
+    """Predict how long requests take over a network.
+
+    Parameters
+    ----------
+    steps : sequence of Step
+        Requests, each after those that it waits for.
+    network : Network
+        What is imposed.
+    request_s : float
+        Seconds that client and server need for a request beside it.
+    rest_s : float
+        Seconds between the last answer and the end.
+    n_draws : int
+        Simulations, each with its own times to first byte.
+
+    Returns
+    -------
+    Replay
+        Time, requests and bytes.
+
+    Examples
+    --------
+    Ten requests of 1 MB, one after the other, 10 ms and 100 MB/s: ten times 20 ms.
+
+    >>> from helpers.models.caches import Read
+    >>> reading = Reading(tuple(Read(n * 1_000_000, 1_000_000) for n in range(10)))
+    >>> network = Network(0.01, 0.01, stream_nbytes_per_s=100e6)
+    >>> round(replay(order_reads(reading), network).seconds, 6)
+    0.2
+    """
+    check_count("n_draws", n_draws)
+    times_s = [
+        _Run(steps, network, request_s, random.Random(seed)).run() for seed in range(n_draws)
+    ]
+    nbytes = sum(step.nbytes for step in steps)
+    return Replay(statistics.median(times_s) + rest_s, len(steps), nbytes)
+
+
+class _Run:
+    """One simulated replay."""
+
+    def __init__(
+        self, steps: Sequence[Step], network: Network, request_s: float, rng: random.Random
+    ) -> None:
+        self.steps, self.network, self.request_s, self.rng = steps, network, request_s, rng
+        self.link = _Shared(network.stream_nbytes_per_s, network.aggregate_nbytes_per_s)
+        self.waiting: list[tuple[float, int]] = []
+        self.received: list[tuple[float, int]] = []
+        self.n_missing = [len(step.after) for step in steps]
+        self.following: list[list[int]] = [[] for _ in steps]
+        for number, step in enumerate(steps):
+            for before in step.after:
+                self.following[before].append(number)
+        self.now, self.next_request_s, self.end_s = 0.0, 0.0, 0.0
+
+    def run(self) -> float:
+        for number, n_missing in enumerate(self.n_missing):
+            if not n_missing:
+                self.ask(number)
+        while self.waiting or self.link.ends:
+            self.step()
+        return self.end_s
+
+    def ask(self, number: int) -> None:
+        asked_s = self.now + self.steps[number].think_s
+        if math.isfinite(self.network.requests_per_s):
+            asked_s = max(asked_s, self.next_request_s)
+            self.next_request_s = asked_s + 1 / self.network.requests_per_s
+        first_byte_s = asked_s + self.request_s + self.network.draw_first_byte_s(self.rng)
+        heapq.heappush(self.waiting, (first_byte_s, number))
+
+    def step(self) -> None:
+        """Go to the next event and let what waits for it go on."""
+        until_first_byte = self.waiting[0][0] - self.now if self.waiting else math.inf
+        seconds = min(until_first_byte, self.link.next_s())
+        self.link.advance(seconds)
+        self.now += seconds
+        while self.waiting and self.waiting[0][0] <= self.now + 1e-12:
+            number = heapq.heappop(self.waiting)[1]
+            self.link.add(self.steps[number].nbytes)
+            heapq.heappush(self.received, (self.link.total + self.steps[number].nbytes, number))
+        for _ in range(self.link.take_finished()):
+            self.end(heapq.heappop(self.received)[1])
+
+    def end(self, number: int) -> None:
+        if self.steps[number].is_waited:
+            self.end_s = self.now
+        for following in self.following[number]:
+            self.n_missing[following] -= 1
+            if not self.n_missing[following]:
+                self.ask(following)

@@ -1,0 +1,289 @@
+"""What the metadata say is so, and repaired copies hold the same content in another layout."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import h5py
+import hdf5plugin
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from helpers.errors import UserError
+from helpers.storage.repairs import (
+    LoggedFile,
+    Repair,
+    Variable,
+    apply_repair,
+    find_tool,
+    inspect_file,
+    list_repairs,
+    list_tree,
+    open_hdf5,
+    open_source,
+    record_reads,
+    record_repaired,
+)
+from helpers.storage.repairs.equality import check_equal
+from helpers.storage.repairs.inspection import merge_spans
+from helpers.storage.repairs.repacking import choose_chunk_shape
+
+MIB = 2**20
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Path:
+    """Make a file with everything that a copy can get wrong."""
+    path, rng = tmp_path / "made.h5", np.random.default_rng(0)
+    with h5py.File(path, "w") as file:
+        file.attrs["title"] = "text of variable length"
+        file.attrs["full"] = np.bytes_("fills its field")
+        file.attrs["none"] = h5py.Empty("f4")
+        group = file.create_group("g", track_order=True)
+        for number in range(6):
+            made = group.create_dataset(
+                f"v{number}", data=rng.normal(size=(40, 500)), chunks=(7, 90), compression="gzip"
+            )
+            made.attrs["units"] = "m"
+        file["rows"] = np.arange(40)
+        file["rows"].make_scale("row")
+        file["g/v0"].dims[0].attach_scale(file["rows"])  # references both ways
+        file["nan"] = np.array([np.nan, -0.0, 1.0], ">f4")
+        file["text"] = ["a", "bb" * 40, ""]
+        file["letters"] = np.array([b"a", b"b"], "S1")
+        file["pair"] = np.array([(1, 2.0)], [("n", "i4"), ("x", "f8")])
+        file["scalar"] = 3
+        file["empty"] = np.zeros((0, 4))
+        file["again"] = file["g/v1"]  # a second name of the same dataset
+        file["soft"] = h5py.SoftLink("/g/v2")
+        file["type"] = np.dtype("f4")
+        file.create_dataset("loose", shape=(1000, 1000), dtype="f4", chunks=(100, 1000))[3] = 1.0
+    return path
+
+
+REPAIRS = (
+    Repair(page_nbytes=65536),
+    Repair(metadata_block_nbytes=MIB),
+    Repair(65536, 0, (("g/v0", (20, 500)), ("g/v5", (40, 250)))),
+)
+
+
+@pytest.mark.parametrize("repair", REPAIRS, ids=lambda repair: repair.label)
+def test_copy_is_equal_in_the_layout_asked_for(made: Path, tmp_path: Path, repair: Repair) -> None:
+    """Values, attributes, types, links and references are kept; the input is not touched."""
+    before, out = made.read_bytes(), tmp_path / "out.h5"
+    assert "made by h5py; 14 datasets" in apply_repair(str(made), repair, out)
+    assert made.read_bytes() == before
+    with open_source(str(out)) as file, h5py.File(out) as copy:
+        report = inspect_file(file, "out")
+        assert report.page_nbytes == repair.page_nbytes
+        for name, chunk_shape in repair.chunk_shapes:
+            assert copy[name].chunks == chunk_shape
+        assert copy[copy["g/v0"].attrs["DIMENSION_LIST"][0][0]].name == "/rows"
+        assert copy["again"] == copy["g/v1"]
+        if repair.metadata_block_nbytes:
+            assert report.metadata_end <= MIB
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+
+
+@pytest.mark.parametrize("repair", REPAIRS, ids=lambda repair: repair.label)
+def test_model_says_what_the_copy_will_be_asked(made: Path, tmp_path: Path, repair: Repair) -> None:
+    """Raw data lie in the copy where the model has them, as far as chunks stay as they are."""
+    variables, out = ["g/v3", "loose"], tmp_path / "out.h5"
+    with open_source(str(made)) as file:
+        foretold = record_repaired(file, "made", repair, variables)
+    apply_repair(str(made), repair, out)
+    with open_source(str(out)) as file:
+        found = record_reads(file, "out", variables)
+    raw = [
+        [read.nbytes for read in recording.reads if read.phase == "read" and not read.is_metadata]
+        for recording in (foretold, found)
+    ]
+    assert raw[0] == raw[1]
+    assert len(foretold.reads) == pytest.approx(len(found.reads), rel=0.1)
+    assert foretold.file_nbytes == pytest.approx(found.file_nbytes, rel=0.1)
+
+
+def test_recorded_reads_are_those_of_the_library(made: Path) -> None:
+    """The library asks for the chunks that the metadata name, in this order, and for nothing else."""
+    variables = ["g/v3", "nan", "loose", "letters"]
+    with open_source(str(made)) as file:
+        recording = record_reads(file, "made", variables)
+        log = LoggedFile(file)
+        with open_hdf5(log, "made") as opened:
+            list_tree(opened)
+            for variable in variables:
+                opened[variable][...]
+    assert [(read.offset, read.nbytes) for read in recording.reads] == log.spans
+
+
+def test_report_counts_what_is_there(made: Path) -> None:
+    """Chunks, bytes, filters and the places of metadata are those of the file."""
+    with open_source(str(made)) as file:
+        report = inspect_file(file, "made")
+    assert (report.userblock_nbytes, report.page_nbytes) == (0, 0)
+    assert report.strategy == "free-space managers and aggregators"
+    found = report.variable("/g/v0")
+    assert found.n_chunks == 6 * 6 and found.filters == ("deflate",)
+    assert sum(report.chunk_counts) == sum(variable.n_chunks for variable in report.variables)
+    assert sum(report.chunk_nbytes) == sum(v.stored_nbytes for v in report.variables)
+    assert report.variable("loose").n_chunks == 1, "what was never written is not stored"
+    assert 0 < report.metadata_nbytes < report.file_nbytes - sum(report.chunk_nbytes)
+    assert report.n_metadata_spans > 3 and report.metadata_end > report.file_nbytes // 2
+    assert find_tool(report) == "h5py", "strings of variable length"
+    labels = [repair.label for repair in list_repairs(report)]
+    assert labels[0] == "metadata at the front" and len(labels) == 5
+
+
+def test_user_block_keeps_pages_away(tmp_path: Path) -> None:
+    """HDF5 refuses pages behind a user block, so they are not advised; offsets count from the start."""
+    path, out = tmp_path / "user.h5", tmp_path / "out.h5"
+    with h5py.File(path, "w", userblock_size=512) as file:
+        file.create_dataset("x", data=np.arange(9000.0), chunks=(100,))
+    with open_source(str(path)) as file:
+        report = inspect_file(file, "user")
+        [chunk] = [r for r in record_reads(file, "user", ["x"]).reads if not r.is_metadata][:1]
+    with path.open("rb") as file:
+        file.seek(chunk.offset)
+        assert file.read(chunk.nbytes) == np.arange(100.0).tobytes()
+    [repair] = list_repairs(report)
+    assert report.userblock_nbytes == 512 and not repair.page_nbytes
+    assert "1 datasets" in apply_repair(str(path), repair, out)
+
+
+def test_blosc_is_left_to_h5py(tmp_path: Path) -> None:
+    """h5repack does not have the filters of plugins; a copy by h5py keeps their chunks as they are."""
+    path, out = tmp_path / "blosc.h5", tmp_path / "out.h5"
+    with h5py.File(path, "w") as file:
+        file.create_dataset("x", data=np.arange(9000.0), chunks=(1000,), **hdf5plugin.Blosc())
+    assert "made by h5py" in apply_repair(str(path), Repair(page_nbytes=4 * MIB), out)
+
+
+@pytest.mark.skipif(not shutil.which("h5repack"), reason="h5repack is not on PATH")
+def test_h5repack_does_it_where_it_can(tmp_path: Path) -> None:
+    """The command line that is printed is what is run, and its result has the layout."""
+    path, out = tmp_path / "plain.h5", tmp_path / "out.h5"
+    with h5py.File(path, "w") as file:
+        file.create_dataset("x", data=np.arange(9000.0), chunks=(100,), compression="gzip")
+    repair = Repair(8 * MIB, 0, (("x", (4500,)),))
+    assert repair.command("a", "b") == "h5repack -S PAGE -G 8388608 -l x:CHUNK=4500 a b"
+    assert "made by h5repack; 1 datasets" in apply_repair(str(path), repair, out)
+    with h5py.File(out) as copy:
+        assert copy["x"].chunks == (4500,)
+        assert copy.id.get_create_plist().get_file_space_page_size() == 8 * MIB
+
+
+def _change_value(file: h5py.File) -> None:
+    file["nan"][0] = 0.0
+
+
+def _change_attribute(file: h5py.File) -> None:
+    file["g/v3"].attrs["units"] = "k"
+
+
+def _add_attribute(file: h5py.File) -> None:
+    file["g"].attrs["more"] = 1
+
+
+def _remove_link(file: h5py.File) -> None:
+    del file["again"]
+
+
+def _change_reference(file: h5py.File) -> None:
+    references = file["g/v0"].attrs["DIMENSION_LIST"]
+    references[0][0] = file["nan"].ref
+    file["g/v0"].attrs["DIMENSION_LIST"] = references
+
+
+def _change_text(file: h5py.File) -> None:
+    file["text"][1] = "b"
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        (_change_value, "nan"),
+        (_change_attribute, "g/v3@units"),
+        (_add_attribute, "at g "),
+        (_remove_link, "again"),
+        (_change_reference, "DIMENSION_LIST"),
+        (_change_text, "text"),
+    ],
+)
+def test_a_difference_is_found(made: Path, tmp_path: Path, change: Any, named: str) -> None:
+    """One value, attribute, link or reference that differs is an error that names it."""
+    copy = tmp_path / "copy.h5"
+    shutil.copy(made, copy)
+    with open_source(str(made)) as file:
+        assert "are equal" in check_equal(file, "made", copy)
+        with h5py.File(copy, "r+") as changed:
+            change(changed)
+        with pytest.raises(UserError, match=named):
+            check_equal(file, "made", copy)
+
+
+def test_missing_filter_is_named(tmp_path: Path) -> None:
+    """A dataset whose filter is not here can be inspected, and not repaired."""
+    path = tmp_path / "secret.h5"
+    with h5py.File(path, "w") as file:
+        plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        plist.set_chunk((10,))
+        plist.set_filter(305, h5py.h5z.FLAG_OPTIONAL, ())  # a number that no plugin here has
+        space = h5py.h5s.create_simple((20,))
+        h5py.h5d.create(file.id, b"x", h5py.h5t.NATIVE_INT32, space, dcpl=plist)
+    with open_source(str(path)) as file:
+        report = inspect_file(file, "secret")
+    with pytest.raises(UserError, match=r"'x' needs the filter .*305.*plugins"):
+        report.variable("x").check_filters()
+    with pytest.raises(UserError, match="305"):
+        apply_repair(str(path), Repair(65536), tmp_path / "out.h5")
+    assert not (tmp_path / "out.h5").exists()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may read everything")
+def test_no_permission_is_told(made: Path) -> None:
+    """A file that may not be read is named."""
+    made.chmod(0)
+    with pytest.raises(UserError, match="no permission"), open_source(str(made)):
+        pass
+
+
+@given(st.lists(st.tuples(st.integers(0, 50), st.integers(1, 9)), max_size=15))
+def test_merged_spans_cover_the_same_bytes(found: list[tuple[int, int]]) -> None:
+    """Merging keeps every byte once, and leaves gaps between spans."""
+    spans = [(start, start + nbytes) for start, nbytes in found]
+    merged = merge_spans(spans)
+    covered = {byte for span in spans for byte in range(*span)}
+    assert covered == {byte for span in merged for byte in range(*span)}
+    assert sum(stop - start for start, stop in merged) == len(covered)
+    assert all(one[1] < other[0] for one, other in itertools.pairwise(merged))
+
+
+@pytest.mark.parametrize(
+    ("shape", "chunk_shape", "n_chunks", "chosen"),
+    [
+        # one dimension: doubled to 4 MiB of 8-byte elements
+        ((10_000_000,), (1_000,), 10_000, (512_000,)),
+        # the dimension with the smallest share grows first
+        ((1000, 100, 100), (1, 100, 100), 1000, (32, 100, 100)),
+        # never beyond the array
+        ((3000,), (1000,), 3, (3000,)),
+        # large enough, or alone, or not chunked
+        ((4_000_000,), (500_000,), 8, (500_000,)),
+        ((100,), (1000,), 1, (1000,)),
+        ((100,), (), 1, ()),
+    ],
+)
+def test_chunks_are_enlarged(
+    shape: tuple[int, ...], chunk_shape: tuple[int, ...], n_chunks: int, chosen: tuple[int, ...]
+) -> None:
+    """Small chunks come near to 4 MiB, others stay."""
+    nbytes = 8 * int(np.prod(shape))
+    variable = Variable("x", shape, "f8", chunk_shape, n_chunks, 1, nbytes, (), (), False)
+    assert choose_chunk_shape(variable) == chosen
