@@ -8,12 +8,20 @@ from pathlib import Path
 
 import click
 
+from helpers.commands.advise import advise
+from helpers.commands.chunks import chunks
+from helpers.commands.costs import costs
 from helpers.errors import UserError
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def main() -> None:
     """Measure how arrays are read from object storage, and build the book."""
+
+
+main.add_command(chunks)
+main.add_command(advise)
+main.add_command(costs)
 
 
 @main.command("run-all")
@@ -28,13 +36,16 @@ def run_all(site: str, anew: bool, more: bool) -> None:
 
     find_or_build_versitygw()
     cases = runner.find_cases(site)
+    if any(case.notebook == "hdf5-drivers" for case in cases):
+        _try_ros3()
     start = time.monotonic()
     with watch_memory() as peak:
         outcomes = runner.run_cases(cases, click.echo, anew=anew, more=more)
         click.echo("\n".join(["", *runner.summarise(outcomes), "", "building the book"]))
         page = book.build(site)
     if all(outcome.state == "done" for outcome in outcomes):
-        runner.note_whole_run(site, seconds=time.monotonic() - start, peak_nbytes=peak.nbytes)
+        took = {"seconds": time.monotonic() - start, "peak_nbytes": peak.nbytes}
+        runner.note_whole_run(site, outcomes, **took)
     click.echo(f"the book: open {_short(page)}")
     _end(runner.explain_failures(outcomes))
 
@@ -91,6 +102,24 @@ def server() -> None:
     from helpers.storage.server import find_or_build_versitygw
 
     click.echo(f"S3 server: {find_or_build_versitygw().name} is there")
+
+
+@main.command("ros3")
+def ros3_() -> None:
+    """Find the HDF5 with its own S3 driver, or build it once."""
+    from helpers.storage import ros3
+
+    click.echo(f"ROS3: {ros3.build_ros3(click.echo).folder.name} is there")
+
+
+def _try_ros3() -> None:
+    """Build HDF5 with ROS3 if it can be; the studies say so where it is absent."""
+    from helpers.storage import ros3
+
+    try:
+        ros3.build_ros3(click.echo)
+    except UserError as error:
+        click.echo(f"going on without it: {error}")
 
 
 def _end(failures: list[str]) -> None:

@@ -18,11 +18,15 @@ import papermill
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from helpers.errors import UserError
+from helpers.storage.caches import CACHES
 from helpers.storage.catalogs import open_entry
-from helpers.storage.clusters import KINDS
+from helpers.storage.clusters import KINDS, check_reach
+from helpers.storage.drivers import DRIVERS, TASKS
 from helpers.storage.formats import CODECS, READERS
+from helpers.storage.hdf5.files import LAYOUTS as FILE_LAYOUTS
 from helpers.storage.network import profile_names
 from helpers.storage.stores import check_chunk_shape
+from helpers.tiles.matrix import map_names
 
 Count = Annotated[int, Field(ge=1)]
 Shape = Annotated[list[Count], Field(min_length=4, max_length=4)]
@@ -35,6 +39,12 @@ def _choice(allowed: tuple[str, ...]) -> Any:
 
 
 _READER: TypeAlias = _choice(tuple(READERS))  # type: ignore[valid-type]
+_CACHE: TypeAlias = _choice(CACHES)  # type: ignore[valid-type]
+_MAP: TypeAlias = _choice(map_names())  # type: ignore[valid-type]
+_DRIVER: TypeAlias = _choice(tuple(DRIVERS))  # type: ignore[valid-type]
+_FILE_LAYOUT: TypeAlias = _choice(FILE_LAYOUTS)  # type: ignore[valid-type]
+_TASK: TypeAlias = _choice(tuple(TASKS))  # type: ignore[valid-type]
+_MEDIUM: TypeAlias = _choice(("hdf5", "zarr", "sharded"))  # type: ignore[valid-type]
 
 GLOSSARY: Mapping[str, Any] = {
     "dataset": str,
@@ -46,6 +56,15 @@ GLOSSARY: Mapping[str, Any] = {
     "n_workers": Annotated[list[Count], Field(min_length=1)],
     "threads_per_worker": Count,
     "chunks_per_task": Count,
+    "n_photons": Annotated[int, Field(ge=6000)],
+    "drivers": Annotated[list[_DRIVER], Field(min_length=1)],
+    "file_layouts": Annotated[list[_FILE_LAYOUT], Field(min_length=1)],
+    "tasks": Annotated[list[_TASK], Field(min_length=1)],
+    "metadata_drivers": list[_DRIVER],
+    "metadata_layouts": list[_FILE_LAYOUT],
+    "metadata_group": str,
+    "block_mib": list[Count],
+    "page_buffer_mib": list[Count],
     "n_blocks": Count,
     "time_budget_s": Positive,
     "target_width": Positive,
@@ -53,6 +72,20 @@ GLOSSARY: Mapping[str, Any] = {
     "store": str,
     "cluster_kind": _choice(KINDS),
     "cluster_address": str,
+    "media": Annotated[list[_MEDIUM], Field(min_length=1)],
+    "scale_factor": Annotated[float, Field(ge=1)],
+    "n_boxes": Count,
+    "caches": Annotated[list[_CACHE], Field(min_length=1)],
+    "maps": Annotated[list[_MAP], Field(min_length=1)],
+    "map_scale": Annotated[float, Field(gt=0, le=1)],
+    "n_requests": Count,
+    "n_users": Count,
+    "spawn_rate": Positive,
+    "think_s": Annotated[float, Field(ge=0)],
+    "zipf_exponent": Annotated[float, Field(ge=0)],
+    "n_datasets": Count,
+    "n_lookups": Count,
+    "redis_url": str,
     "record": Annotated[str, Field(pattern=r"^[\w.-]+\.csv$", description="NAME.csv")],
 }
 """Every parameter of every notebook, with its type and bounds."""
@@ -86,6 +119,9 @@ def check_parameters(values: Mapping[str, Any], where: str = "parameters") -> No
         check_chunk_shape(values["array_shape"], values["chunk_shape"])
     if "dataset" in values:
         open_entry(values["dataset"])
+    if "store" in values and "cluster_kind" in values:
+        kind, address = values["cluster_kind"], values.get("cluster_address", "")
+        check_reach(values["store"], kind=kind, address=address)
 
 
 def _refuse_unknown(values: Mapping[str, Any], known: tuple[str, ...], where: str) -> None:
