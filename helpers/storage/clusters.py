@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -241,6 +242,7 @@ def _open_local(n_threads: int, address: str | None, deadline_s: float) -> Itera
             dashboard_address="127.0.0.1:0",  # None means port 8787 of every interface
             scheduler_kwargs={"dashboard": False},
             memory_limit=0,  # a share of this machine's memory would pause workers that share it
+            silence_logs=logging.CRITICAL,  # what fails is raised here; at the end workers lose heartbeats
         ) as backend,
         distributed.Client(backend) as client,  # type: ignore[no-untyped-call]
     ):
