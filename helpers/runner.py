@@ -37,8 +37,8 @@ Say = Callable[[str], None]
 
 _AROUND_S = 60.0  # of a case beside its blocks: kernel, cluster, calibration, figures
 
-HEADLINE = "best-throughput"
-"""Key of the glued finding that the table of cases shows."""
+HEADLINES = ("headline", "best-throughput")
+"""Keys of the glued finding that the table of cases shows; the first that a notebook has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,7 +261,12 @@ def _duration_s(case: Case, site: str = "") -> float:
 
 def _headline(case: Case) -> str:
     notebook = nbformat.read(case.result(".ipynb"), as_version=4)  # type: ignore[no-untyped-call]
-    return read_glued(notebook, HEADLINE)
+    return read_headline(notebook)
+
+
+def read_headline(notebook: Any) -> str:
+    """Read the finding that the table of cases shows; empty if a notebook has none."""
+    return next(filter(None, (read_glued(notebook, key) for key in HEADLINES)), "")
 
 
 def read_glued(notebook: Any, key: str) -> str:
