@@ -43,7 +43,7 @@ def run_all(site: str, anew: bool, more: bool) -> None:
         outcomes = runner.run_cases(cases, click.echo, anew=anew, more=more)
         click.echo("\n".join(["", *runner.summarise(outcomes), "", "building the book"]))
         page = book.build(site)
-    if all(outcome.state == "done" for outcome in outcomes):
+    if not more and all(outcome.state == "done" for outcome in outcomes):
         took = {"seconds": time.monotonic() - start, "peak_nbytes": peak.nbytes}
         runner.note_whole_run(site, outcomes, **took)
     click.echo(f"the book: open {_short(page)}")
