@@ -323,7 +323,7 @@
   const SVG = "http://www.w3.org/2000/svg";
   const GROUPS = {
     load: "Load",
-    service: "Service, measured",
+    service: "Service, to be measured",
     computing: "Computing",
     caches: "Caches",
     network: "Network",

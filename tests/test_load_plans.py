@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
+from dataclasses import asdict
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from helpers.errors import UserError
+from helpers.models.assumptions import Assumptions
 from helpers.models.queueing import Demand, simulate_users
-from helpers.studies.caching_costs import compare_hit_ratios
+from helpers.storage.locations import Location
+from helpers.storage.maps import Maps
+from helpers.studies.caching_costs import (
+    Workload,
+    compare_hit_ratios,
+    learn_assumptions,
+    predict_latencies,
+)
+from helpers.studies.caching_costs.findings import tell_errors, tell_generator
 from helpers.tiles.matrix import make_specs, map_names, published_specs
 from helpers.tiles.plans import warm_plan, zipf_weights
 
@@ -115,7 +127,92 @@ def test_no_request_is_faster_than_alone(plans: list[list[tuple[float, float]]])
 
 def test_real_cache_hits_as_often_as_predicted() -> None:
     """Che's approximation is within three percentage points of the cache of the service."""
-    found = compare_hit_ratios(100, exponent=1.0, n_lookups=20_000, seed=1)
+    found = compare_hit_ratios([100], exponent=1.0, n_lookups=20_000, seed=1)
     assert len(found) == 3
     assert found["measured"].is_monotonic_increasing
     assert (found["error"].abs() < 0.03).all()
+
+
+def make_rows(phase: str, loads: dict[str, dict[str, float]]) -> pd.DataFrame:
+    """Make rows of a record with the numbers that each contender traced."""
+    return pd.DataFrame(
+        {
+            "phase": phase,
+            "contender": list(loads),
+            "block": 0,
+            "n_requests": [12] * len(loads),
+            "wire_nbytes": [6e6] * len(loads),
+            "trace": [json.dumps({"n_tiles": 6, **numbers}) for numbers in loads.values()],
+        }
+    )
+
+
+def alone(open_s: float, make_s: float, cpu_s: float) -> dict[str, float]:
+    """Give the numbers of two requests to one map that were alone."""
+    return {
+        f"a|{column}|{number}": value
+        for number in range(2)
+        for column, value in (("latency_s", open_s + make_s), ("open_s", open_s), ("cpu_s", cpu_s))
+    }
+
+
+def test_prediction_adds_opening_and_making() -> None:
+    """Alone on the processor, a request takes its own opening and the making that all share."""
+    rows = make_rows("calibration", {"none": alone(0.3, 0.1, 0.1), "redis": alone(0.01, 0.1, 0.1)})
+    expected = predict_latencies(rows, [[("a", 0, 0, 0)] * 3], think_s=0.0, seed=1)
+    found = expected.set_index("contender")["predicted_s"]
+    assert found.to_dict() == pytest.approx({"none": 0.4, "redis": 0.11})
+
+
+def test_prediction_counts_company() -> None:
+    """Two users who only compute take twice as long together as alone."""
+    rows = make_rows("calibration", {"none": alone(0.0, 0.2, 0.2)})
+    expected = predict_latencies(rows, [[("a", 0, 0, 0)]] * 2, think_s=0.0, seed=1)
+    assert expected.loc[0, ["predicted_s", "alone_s"]].tolist() == pytest.approx([0.4, 0.2])
+
+
+def test_file_cache_makes_tiles_in_its_own_time() -> None:
+    """It keeps chunks, so its making tells nothing of the others, nor theirs of it."""
+    rows = make_rows(
+        "calibration", {"none": alone(0.3, 0.2, 0.0), "filecache": alone(0.3, 0.1, 0.0)}
+    )
+    found = predict_latencies(rows, [[("a", 0, 0, 0)]], think_s=0.0, seed=1)
+    assert found.set_index("contender")["predicted_s"].to_dict() == pytest.approx(
+        {"none": 0.5, "filecache": 0.4}
+    )
+
+
+def test_assumptions_are_those_measured() -> None:
+    """The model gets means weighted by what users ask for, and the rest stays as it is."""
+    rows = make_rows(
+        "calibration",
+        {"none": alone(0.3, 0.1, 0.1), "redis": alone(0.01, 0.1, 0.1), "lru": alone(0, 0.1, 0.1)},
+    )
+    rows["n_requests"] = [48, 12, 12]
+    workload = Workload(
+        Maps(Location("s3", "nothing"), (), {}), [], [[("a", 0, 0, 0)]], [], {}, 1.0, 0.0
+    )
+    found = learn_assumptions(rows, workload, entry_nbytes={"a": 5000})
+    measured = {"make_s": 0.1, "open_s": 0.3, "redis_fetch_s": 0.01, "metadata_nbytes": 5000}
+    measured |= {"open_gets": 6.0, "tile_gets": 2.0, "tile_read_nbytes": 1e6}
+    assert asdict(found) == pytest.approx({**asdict(Assumptions()), **measured})
+
+
+@pytest.mark.parametrize(
+    ("errors", "said"),
+    [
+        ({"none": 0.5, "lru": 0.1, "redis": -0.14}, "Every predicted"),  # none is no cache
+        ({"none": 0.0, "lru": 0.16, "redis": -0.1}, "beyond 15 % are those of lru"),
+        ({"none": 0.0, "lru": 0.0, "redis": -0.3}, "beyond 15 % are those of redis"),
+    ],
+)
+def test_errors_are_told(errors: dict[str, float], said: str) -> None:
+    """A prediction that misses is named, whichever its sign."""
+    frame = pd.DataFrame({"contender": list(errors), "relative_error": list(errors.values())})
+    assert said in tell_errors(frame)
+
+
+@pytest.mark.parametrize(("share", "said"), [(0.02, "at most 0.02"), (0.6, "it was measured too")])
+def test_generator_is_told(share: float, said: str) -> None:
+    """A load generator that took more than half a core is said to be measured too."""
+    assert said in tell_generator(share)

@@ -237,7 +237,9 @@ def _tell_lever(assumptions: Assumptions, prices: Mapping[str, float], *, best: 
     """Say which assumption the saving depends on most, and whether one can turn it."""
     bars = tornado(assumptions, prices, option=best)
     turning = [bar.name for bar in bars if min(bar.low_usd, bar.high_usd) < 0]
-    most = f"Most depends on {bars[0].name}"
+    # That a saving grows with the rate tells nobody anything.
+    lever = next(bar.name for bar in bars if bar.name != "requests_per_s")
+    most = f"Beside the rate, the saving depends most on {lever}"
     if not turning:
         return f"{most}; no single assumption, halved or doubled, turns the saving into a loss."
     return f"{most}; halved or doubled, {turning[0]} turns the saving into a loss."

@@ -21,7 +21,9 @@ from helpers.tiles.service import Service, Tile, tile_path
 QUANTILES = tuple(range(0, 101, 5))
 """Percentiles of latency that a record keeps, so that its distribution can be drawn."""
 
-_MAX_GENERATOR_SHARE = 0.5
+MAX_GENERATOR_SHARE = 0.5
+"""Share of a core above which a load generator is measured too."""
+
 _TIMEOUT_S = 240.0
 _TIMING = re.compile(r"(\w+);dur=([\d.]+)")
 
@@ -56,7 +58,7 @@ class Load:
     @property
     def warning(self) -> str:
         """What to say if the load generator took more than half a core; else empty."""
-        if self.generator_share <= _MAX_GENERATOR_SHARE:
+        if self.generator_share <= MAX_GENERATOR_SHARE:
             return ""
         return f"the load generator took {self.generator_share:.2f} of a core: it was measured too"
 
@@ -204,4 +206,31 @@ def summarise(load: Load, *, must_fail: Sequence[str] = ()) -> dict[str, float]:
         f"{name}|{column}": float(value)
         for name, line in by_map.items()
         for column, value in line.items()
+    }
+
+
+def list_requests(
+    load: Load, columns: Sequence[str], *, must_fail: Sequence[str] = ()
+) -> dict[str, float]:
+    """List each request to a map that can be read, as numbers for a record.
+
+    Parameters
+    ----------
+    load : Load
+        What was found.
+    columns : sequence of str
+        Of its requests, such as `latency_s`.
+    must_fail : sequence of str
+        Maps that are left out.
+
+    Returns
+    -------
+    dict of str to float
+        By ``MAP|COLUMN|NUMBER``, numbered in the order of answers, to 10 microseconds.
+    """
+    good = load.requests[~load.requests["map"].isin(must_fail)]
+    return {
+        f"{name}|{column}|{number}": round(float(value), 5)
+        for column in columns
+        for number, (name, value) in enumerate(zip(good["map"], good[column], strict=True))
     }

@@ -76,8 +76,9 @@ class FileCacheOrigin(Origin):
             if kept is not None:
                 self.counter.add("hits")
                 return kept
-            self.counter.add("misses")
-            return self._fetch(key)
+            fetched = self._fetch(key)
+            self.counter.add("misses")  # what is absent is no entry, and is asked for each time
+            return fetched
 
     def _folder_of(self, key: str) -> Path:
         return self._folder / hashlib.sha256(key.encode()).hexdigest()

@@ -5,11 +5,10 @@ from __future__ import annotations
 import io
 import threading
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache
 from typing import Any
 
 import obstore
-from fsspec.caching import BlockCache
 from obspec_utils.registry import ObjectStoreRegistry
 from zarr.abc.store import Store
 from zarr.storage import ObjectStore
@@ -17,10 +16,7 @@ from zarr.storage import ObjectStore
 from helpers.storage.locations import Location
 
 _BLOCK_NBYTES = 256 * 2**10
-
-
-def _read_range(client: Any, key: str, start: int, end: int) -> bytes:
-    return bytes(obstore.get_range(client, key, start=start, end=end))
+_N_BLOCKS = 32  # 8 MiB of a file
 
 
 class ObjectFile(io.RawIOBase):
@@ -41,8 +37,14 @@ class ObjectFile(io.RawIOBase):
     def __init__(self, client: Any, key: str) -> None:
         super().__init__()
         self.key = key
-        self._at, self._nbytes = 0, int(obstore.head(client, key)["size"])
-        self._blocks = BlockCache(_BLOCK_NBYTES, partial(_read_range, client, key), self._nbytes)
+        self._client, self._at = client, 0
+        self._nbytes = int(obstore.head(client, key)["size"])
+        self._read_block = lru_cache(_N_BLOCKS)(self._fetch_block)
+
+    def _fetch_block(self, number: int) -> bytes:
+        start = number * _BLOCK_NBYTES
+        end = min(start + _BLOCK_NBYTES, self._nbytes)
+        return bytes(obstore.get_range(self._client, self.key, start=start, end=end))
 
     def readable(self) -> bool:
         """Tell that it can be read."""
@@ -88,10 +90,13 @@ class ObjectFile(io.RawIOBase):
         int
             Number of bytes read.
         """
-        data = self._blocks._fetch(self._at, min(self._at + len(buffer), self._nbytes))
-        buffer[: len(data)] = data
-        self._at += len(data)
-        return len(data)
+        start, end = self._at, min(self._at + len(buffer), self._nbytes)
+        while self._at < end:
+            number, place = divmod(self._at, _BLOCK_NBYTES)
+            part = self._read_block(number)[place : place + end - self._at]
+            buffer[self._at - start : self._at - start + len(part)] = part
+            self._at += len(part)
+        return max(0, end - start)
 
 
 class Origin:

