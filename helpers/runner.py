@@ -347,8 +347,8 @@ def _relative(outcome: Outcome) -> str:
 
 def note_whole_run(site: str, outcomes: Sequence[Outcome], **took: float) -> None:
     """Keep what a run of every case took, for the bars: `seconds` and `peak_nbytes`."""
-    longest = max(outcome.seconds for outcome in outcomes)
-    note = {name: round(value, 1) for name, value in {**took, "longest_seconds": longest}.items()}
+    cases = {outcome.case.title: round(outcome.seconds, 1) for outcome in outcomes}
+    note = {**{name: round(value, 1) for name, value in took.items()}, "cases": cases}
     (ROOT / "results" / site / "run-all.json").write_text(json.dumps(note) + "\n")
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+from typing import Any
 
 import nbformat
 
@@ -44,40 +46,43 @@ def check_predictions() -> list[Bar]:
     return [Bar("prediction error (%), worst case", max(errors), 20, False, how)]
 
 
-_WHOLE_RUN = RESULTS / "run-all.json"
-_NOTES = (
-    (
-        "minutes of run-all",
-        _WHOLE_RUN,
-        "seconds",
-        60,
-        12,
-        "wall time of the last run of every case, book included",
-    ),
-    ("minutes of its longest case", _WHOLE_RUN, "longest_seconds", 60, 4, "of the same run"),
-    (
-        "peak memory of run-all (GB)",
-        _WHOLE_RUN,
-        "peak_nbytes",
-        1e9,
-        6,
-        "unique memory of all its processes, largest of ten looks a second",
-    ),
-    (
-        "minutes of the first set-up",
-        ROOT / ".venv" / "setup.json",
-        "seconds",
-        60,
-        6,
-        "environment and S3 server, as the last `make env` took",
-    ),
-)
-
-
 def check_whole_runs() -> list[Bar]:
     """Read what the last whole `make run-all` and the set-up took, if they ran here."""
+    bars = []
+    run, setup = RESULTS / "run-all.json", ROOT / ".venv" / "setup.json"
+    if run.exists():
+        bars += _describe_run(json.loads(run.read_text()))
+    if setup.exists():
+        minutes = json.loads(setup.read_text())["seconds"] / 60
+        how = "environment and S3 server, as the last `make env` took"
+        bars.append(Bar("minutes of the first set-up", minutes, 6, False, how))
+    return bars
+
+
+def _describe_run(note: dict[str, Any]) -> list[Bar]:
+    """Describe a whole run: the minutes of each study's cases, of one case, and of everything."""
+    cases: dict[str, float] = note["cases"]
+    studies: dict[str, float] = {}
+    for title, seconds in cases.items():
+        study = title.split("/")[0]
+        studies[study] = studies.get(study, 0.0) + seconds
+    longest, slowest = (
+        max(studies, key=lambda name: studies[name]),
+        max(cases, key=lambda name: cases[name]),
+    )
+    how, memory = (
+        "wall time of {}, in the last run of every case",
+        "unique memory of all its processes, largest of ten looks a second",
+    )
     return [
-        Bar(name, json.loads(path.read_text())[key] / scale, bound, False, how)
-        for name, path, key, scale, bound, how in _NOTES
-        if path.exists()
+        Bar("minutes of the longest study", studies[longest] / 60, 12, False, how.format(longest)),
+        Bar("minutes of the longest case", cases[slowest] / 60, 4, False, how.format(slowest)),
+        Bar(
+            "minutes of run-all",
+            note["seconds"] / 60,
+            math.inf,
+            False,
+            how.format(f"{len(studies)} studies, {len(cases)} cases and the book"),
+        ),
+        Bar("peak memory of run-all (GB)", note["peak_nbytes"] / 1e9, 6, False, memory),
     ]
