@@ -8,10 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from helpers.chunking import allowed_shapes, make_choice, sweep, touched_chunks
+from helpers.chunking import make_choice
 from helpers.errors import UserError
 from helpers.mixes import Choice, Floats, Mix, Shapes
-from helpers.models.accesses import Prices
+from helpers.models.reading_prices import Prices
+from helpers.sweeps import allowed_shapes, sweep, touched_chunks
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 import statistics
+from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers.errors import UserError
-from helpers.models import accesses
-from helpers.models.accesses import Observation, Prices, Store, access_seconds, fit_store
+from helpers.models import reading_prices
+from helpers.models.accesses import Store, access_seconds
+from helpers.models.fitting import Observation, fit_store, predict_observation
 from helpers.models.fluid import Client, Network, simulate
 
 IN_REGION = Network(0.03, 0.1, 36e6, 200e6, 2200)
@@ -63,33 +65,33 @@ def test_more_is_never_faster(n_chunks: float, nbytes: float, n_connections: int
     assert float(access_seconds(store, 2 * n_chunks, nbytes)) >= base * (1 - 1e-9)
 
 
-@given(st.floats(0, 0.1), st.floats(1e-5, 1e-2), st.floats(1e-10, 1e-8), st.floats(0, 1e-2))
+COSTS = st.tuples(
+    st.floats(1e-4, 0.1), st.floats(1e-5, 1e-2), st.floats(1e-10, 1e-8), st.floats(1e-4, 1e-2)
+)
+
+
+@settings(max_examples=25, deadline=None)
+@given(COSTS, st.sampled_from([Store(), Store(IN_REGION, 10), Store(is_file=True)]))
 def test_a_fit_finds_what_made_the_times(
-    start_s: float, chunk_s: float, byte_s: float, shard_s: float
+    costs: tuple[float, float, float, float], store: Store
 ) -> None:
-    """Costs come back from times that they made; what they explain needs no network."""
-    made = Store(start_s=start_s, chunk_s=chunk_s, decode_s_per_nbyte=byte_s, request_s=shard_s)
+    """Times come back from the costs that made them, whatever network is between."""
+    names = ("start_s", "chunk_s", "decode_s_per_nbyte", "request_s")
+    made = replace(store, **dict(zip(names, costs, strict=True)))
     points = [(1, 1e3, 1), (10, 1e6, 2), (100, 1e5, 7), (300, 1e4, 4), (5, 1e7, 5), (40, 1, 40)]
-    seen = [
-        Observation(float(access_seconds(made, n, nbytes, n_shards=shards)), n, nbytes, shards)
-        for n, nbytes, shards in points
-    ]
-    fitted = fit_store(Store(IN_REGION), seen)
-    assert fitted.network == IN_REGION
-    for n, nbytes, shards in points:
-        again = access_seconds(
-            Store(
-                start_s=fitted.start_s,
-                chunk_s=fitted.chunk_s,
-                decode_s_per_nbyte=fitted.decode_s_per_nbyte,
-                request_s=fitted.request_s,
-            ),
-            n,
-            nbytes,
-            n_shards=shards,
-        )
-        expected = access_seconds(made, n, nbytes, n_shards=shards)
-        assert float(again) == pytest.approx(float(expected), rel=1e-5)
+    seen = [Observation(1, n, nbytes, shards) for n, nbytes, shards in points]
+    seen = [replace(each, seconds=predict_observation(made, each)) for each in seen]
+    fitted = fit_store(store, seen)
+    assert (fitted.network, fitted.n_connections) == (store.network, store.n_connections)
+    for each in seen:
+        assert predict_observation(fitted, each) == pytest.approx(each.seconds, rel=0.01)
+
+
+def test_requests_that_are_fewer_wait_less() -> None:
+    """A shard read whole is one request, not one and one a chunk."""
+    store = Store(IN_REGION, 10)
+    several = access_seconds(store, 64, 1e4, n_shards=1)
+    assert float(access_seconds(store, 64, 1e4, n_shards=1, n_requests=1)) < float(several) / 10
 
 
 REFUSED = [
@@ -97,10 +99,10 @@ REFUSED = [
     (lambda: Store(chunk_s=-1.0), "chunk_s: -1.0"),
     (lambda: Store(start_s=math.inf), "start_s: inf"),
     (lambda: Store(compression_ratio=0.0), "compression_ratio: 0.0"),
-    (lambda: Prices(-0.1), "storage_per_gb_month: -0.1"),
+    (lambda: reading_prices.Prices(-0.1), "storage_per_gb_month: -0.1"),
     (lambda: fit_store(Store(), []), "observations: 0"),
     (lambda: fit_store(Store(), [Observation(0, 1, 1)] * 2), "observations: 2"),
-    (lambda: accesses.payback_reads(1, {"a": 1}, {"b": 1}), "after_s: b; allowed: a"),
+    (lambda: reading_prices.payback_reads(1, {"a": 1}, {"b": 1}), "after_s: b; allowed: a"),
 ]
 
 
@@ -115,12 +117,14 @@ def test_bad_input_is_named(call, words: str) -> None:  # type: ignore[no-untype
 
 def test_a_rewriting_that_gains_nothing_never_pays() -> None:
     """The payback is infinite, not negative."""
-    assert accesses.payback_reads(10, {"a": 1.0}, {"a": 2.0}) == math.inf
+    assert reading_prices.payback_reads(10, {"a": 1.0}, {"a": 2.0}) == math.inf
 
 
 def test_reads_are_priced_by_time_requests_and_bytes() -> None:
     """Each price alone."""
-    assert float(Prices(1, waiting_per_hour=3600).of_read(2, 9, 9)) == pytest.approx(2)
-    assert float(Prices(1, get_per_1000=1).of_read(2, 9, 9)) == pytest.approx(0.009)
-    assert float(Prices(1, egress_per_gb=1).of_read(2, 9, 9e9)) == pytest.approx(9)
-    assert Prices(0.5).of_month(4e9, 2) == pytest.approx(4)
+    assert float(reading_prices.Prices(1, waiting_per_hour=3600).of_read(2, 9, 9)) == pytest.approx(
+        2
+    )
+    assert float(reading_prices.Prices(1, get_per_1000=1).of_read(2, 9, 9)) == pytest.approx(0.009)
+    assert float(reading_prices.Prices(1, egress_per_gb=1).of_read(2, 9, 9e9)) == pytest.approx(9)
+    assert reading_prices.Prices(0.5).of_month(4e9, 2) == pytest.approx(4)

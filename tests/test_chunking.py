@@ -11,13 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from helpers import chunking
-from helpers.chunking import Access, Bounds, Mix, best_chunk_shape, predict_seconds
+from helpers import chunking, sweeps
+from helpers.chunking import Access, Bounds, Mix, best_chunk_shape
 from helpers.copies import compare_copies
 from helpers.errors import UserError
-from helpers.models.accesses import Prices, Store
+from helpers.models.accesses import Store
 from helpers.models.fluid import Network
+from helpers.models.reading_prices import Prices
 from helpers.storage.layout import balanced_chunk_shape, count_chunks
+from helpers.sweeps import predict_seconds
 
 DISK = Store(start_s=1e-3, chunk_s=2e-3, decode_s_per_nbyte=5e-9)
 OBJECTS = Store(
@@ -71,7 +73,7 @@ def test_no_shape_is_better_by_two_percent(
 
 def test_a_coarse_sweep_is_mended_by_looking_around(monkeypatch: pytest.MonkeyPatch) -> None:
     """With six extents a dimension, as in large arrays, the result is still within 2 percent."""
-    monkeypatch.setattr(chunking, "_N_CANDIDATES", 216)
+    monkeypatch.setattr(sweeps, "_N_CANDIDATES", 216)
     shape = (220, 23, 37)
     for weights in ([1, 1], [8, 2], [1, 9]):
         mix = Mix(shape, 4, pair(shape), weights, DISK)
@@ -100,6 +102,17 @@ def test_weights_move_the_shape() -> None:
     )
     assert series.chunk_shape[0] > even.chunk_shape[0] > slices.chunk_shape[0]
     assert series.seconds["series"] < even.seconds["series"] < slices.seconds["series"]
+
+
+def test_runs_of_a_file_are_those_of_boxes() -> None:
+    """A series through tiles is a seek a tile, through whole time steps one, and ours knows."""
+    store = Store(is_file=True, request_s=0.1, chunk_s=1e-4)
+    accesses = [Access("series", (40, 1, 1)), Access("slice", (1, 8, 8))]
+    mix = Mix((40, 8, 8), 4, accesses, (1, 1), store)
+    runs = [sweeps.touched_runs(mix, a, np.asarray([(10, 4, 4), (1, 8, 8)])) for a in accesses]
+    assert [list(each) for each in runs] == [[4, 1], [1, 1]]
+    best = best_chunk_shape((40, 8, 8), 4, accesses, (1, 1), store).best.chunk_shape
+    assert best[0] == 40
 
 
 def test_the_front_holds_what_nobody_beats() -> None:
@@ -145,9 +158,9 @@ def test_large_arrays_take_no_longer_than_a_look() -> None:
     shape = (10_000, 100, 1000, 1000)
     mix = Mix(shape, 4, pair(shape), [1, 1], OBJECTS)
     start = time.process_time()
-    shapes, _ = chunking.sweep(mix)
+    shapes, _ = sweeps.sweep(mix)
     swept_s = time.process_time() - start
-    assert len(shapes) <= chunking._N_CANDIDATES
+    assert len(shapes) <= sweeps._N_CANDIDATES
     best_chunk_shape(shape, 4, pair(shape), [1, 1], OBJECTS)
     assert time.process_time() - start < 100 * max(swept_s, 0.01)  # refining is no second sweep
 

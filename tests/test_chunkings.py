@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from helpers.errors import UserError
 from helpers.storage import chunkings
+from helpers.storage.boxes import draw_boxes
 from helpers.storage.chunkings import Chunking
-from helpers.storage.layout import chunks_touched, contiguous_runs
+from helpers.storage.layout import chunks_touched
 from helpers.storage.server import Server
-from helpers.studies import chunk_shape as study
 from tests.stores import make_location, make_sample
 
 BOX = (slice(3, 9), slice(2, 4), slice(1, 6))
@@ -27,7 +27,7 @@ def make_values() -> np.ndarray:
 
 LAYOUTS = [
     Chunking("contiguous", None),
-    Chunking("series in one piece", None, True),
+    Chunking("series in one piece", None, (1, 2, 0)),
     Chunking("chunks", (5, 7, 30)),
 ]
 
@@ -43,7 +43,7 @@ def test_a_file_reads_as_it_was_written(tmp_path: Path, one: Chunking) -> None:
     array = chunkings.open_hdf5(path)
     assert array.chunks == one.chunk_shape
     assert 0 < nbytes == path.stat().st_size
-    found = chunkings.read_box(array, BOX, is_time_fastest=one.is_time_fastest)
+    found = chunkings.read_box(array, BOX, axes=one.axes)
     assert np.array_equal(found, values[BOX])
 
 
@@ -70,7 +70,7 @@ def test_boxes_share_no_chunk(data: st.DataObject) -> None:
     shape = tuple(data.draw(st.integers(1, 30)) for _ in range(3))
     extent = tuple(data.draw(st.integers(1, n)) for n in shape)
     chunk = tuple(data.draw(st.integers(1, n)) for n in shape)
-    boxes, n_apart = chunkings.draw_boxes(shape, extent, chunk, n_boxes=12, seed=1)
+    boxes, n_apart = draw_boxes(shape, extent, chunk, n_boxes=12, seed=1)
     assert 1 <= n_apart <= len(boxes) <= 12
     owners: set[tuple[int, ...]] = set()
     for box in boxes:
@@ -89,39 +89,3 @@ def test_boxes_share_no_chunk(data: st.DataObject) -> None:
         assert len(touched) == chunks_touched(box, chunk)
         assert not touched & owners
         owners |= touched
-
-
-def test_every_layout_fits_its_array() -> None:
-    """All fit the array, and ours move with the mix."""
-    shape = study.scale_shape(16)
-    layouts = study.make_chunkings(shape, 16, {"ours": (10, 2, 2)})
-    for one in layouts:
-        chunk = one.chunk_shape or (1, 1, 1)
-        assert all(1 <= c <= n for c, n in zip(chunk, shape, strict=True))
-    assert {"a time step", "dask auto", "zarr auto", "netcdf-4 default", "ours"} <= {
-        one.name for one in layouts
-    }
-
-
-def test_loads_count_what_an_access_touches() -> None:
-    """Chunks, shards, seeks of a file, and runs of an array without chunks."""
-    shape = (40, 8, 8)
-    series = study.make_accesses(shape)[0]
-    assert study.load_of(shape, Chunking("a", (10, 4, 4)), series, is_file=False).n_chunks == 4
-    assert study.load_of(shape, Chunking("a", (10, 4, 4)), series, (20, 8, 8)).n_shards == 2
-    assert study.load_of(shape, Chunking("a", (10, 4, 4)), series).n_shards == 4
-    contiguous = study.load_of(shape, Chunking("a", None), series)
-    assert contiguous.n_chunks == contiguous_runs((slice(0, 40), slice(0, 1), slice(0, 1)), shape)
-    assert study.load_of(shape, Chunking("a", None, True), series).n_chunks == 1
-
-
-def test_a_wrong_read_is_no_row() -> None:
-    """Other values than those written are an error."""
-    values = make_values()
-    access = study.make_accesses(values.shape)[0]
-    boxes, n_apart, sums = study.prepare_boxes(values, LAYOUTS[2], access, n_boxes=3, seed=0)
-    way = study.BoxRead("hdf5", LAYOUTS[2], access, boxes, n_apart, sums, lambda: values)
-    assert way.check(way.read(values)).startswith("xxh3 of")
-    assert way.collect()["n_boxes"] == len(boxes)
-    with pytest.raises(study.CheckError, match="read other values"):
-        way.check(way.read(values + 1))

@@ -9,7 +9,7 @@ from typing import Any
 import click
 import numpy as np
 
-from helpers.chunking import Access, Bounds, Mix, Recommendation, best_chunk_shape, predict_seconds
+from helpers.chunking import Access, Bounds, Mix, Recommendation, best_chunk_shape
 from helpers.errors import UserError
 from helpers.models.accesses import Store
 from helpers.models.fluid import Network
@@ -17,6 +17,7 @@ from helpers.storage import layout
 from helpers.storage.layout import Shape
 from helpers.storage.metadata import ArrayFacts, read_facts
 from helpers.storage.network import get_profile, profile_names
+from helpers.sweeps import predict_seconds
 
 _TYPES = {1: "uint8", 2: "int16", 4: "float32", 8: "float64", 16: "complex128"}
 _MB = 1e6

@@ -8,14 +8,12 @@ numbers or on arrays of numbers.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import least_squares, nnls
 
 from helpers.errors import UserError
 from helpers.models.fluid import Network, check_count
@@ -45,7 +43,10 @@ class Store:
     compression_ratio : float
         Bytes in the array over bytes in the store.
     request_s : float
-        Processor seconds for each request beside its chunk: a look into a shard's index.
+        Processor seconds for each request beside its chunk: a look into a shard's index;
+        in a file, the seek to each run of chunks.
+    is_file : bool
+        Whether chunks lie in one file, in their order, so that neighbours are read in one go.
     """
 
     network: Network = field(default_factory=Network)
@@ -55,6 +56,7 @@ class Store:
     decode_s_per_nbyte: float = 0.0
     compression_ratio: float = 1.0
     request_s: float = 0.0
+    is_file: bool = False
 
     def __post_init__(self) -> None:
         """Refuse what no store has."""
@@ -67,7 +69,12 @@ class Store:
 
 
 def access_seconds(
-    store: Store, n_chunks: Any, chunk_nbytes: Any, *, n_shards: Any | None = None
+    store: Store,
+    n_chunks: Any,
+    chunk_nbytes: Any,
+    *,
+    n_shards: Any | None = None,
+    n_requests: Any | None = None,
 ) -> Floats:
     """Predict the median time of an access from the chunks that it touches.
 
@@ -86,7 +93,11 @@ def access_seconds(
     chunk_nbytes : float or array
         Bytes of a chunk in the array.
     n_shards : float or array, optional
-        Shards touched, at least 1; none where chunks are objects.
+        Shards touched, or runs of chunks in a file, at least 1; none where
+        chunks are objects.
+    n_requests : float or array, optional
+        Requests in all, where some shards are read whole; else one a chunk and
+        one a shard.
 
     Returns
     -------
@@ -104,13 +115,15 @@ def access_seconds(
     n = np.asarray(n_chunks, np.float64)
     stored_nbytes = np.asarray(chunk_nbytes, np.float64) / store.compression_ratio
     n_jobs = n if n_shards is None else np.minimum(np.asarray(n_shards, np.float64), n)
-    n_requests = n if n_shards is None else n + n_jobs
+    if n_requests is None:
+        n_requests = n if n_shards is None else n + n_jobs
     cpu_s = (store.chunk_s + store.decode_s_per_nbyte * np.asarray(chunk_nbytes)) * n
     cpu_s = cpu_s + (0.0 if n_shards is None else store.request_s * n_jobs)
     abreast = np.minimum(store.n_connections, n_jobs)
     network = store.network
-    tail_s = _slowest_of(network, abreast)
-    wait_s = (n_requests / abreast - 1) * _mean_first_byte_s(network) + tail_s
+    in_turn = np.asarray(n_requests / n_jobs, np.float64)  # of a shard: its index, its chunks
+    tail_s = _slowest_of(network, abreast, in_turn)
+    wait_s = (n_jobs / abreast - 1) * in_turn * _mean_first_byte_s(network) + tail_s
     rate = np.minimum(network.stream_nbytes_per_s, network.aggregate_nbytes_per_s / abreast)
     in_turn_s = wait_s + n / abreast * stored_nbytes / rate + cpu_s / abreast
     at_link_s = tail_s + n * stored_nbytes / network.aggregate_nbytes_per_s
@@ -130,206 +143,16 @@ def _mean_first_byte_s(network: Network) -> float:
     return network.first_byte_median_s * math.exp(_sigma(network) ** 2 / 2)
 
 
-def _slowest_of(network: Network, n: Floats) -> Floats:
-    """Expect the slowest of n first bytes: what the last of parallel requests waits."""
+def _slowest_of(network: Network, n: Floats, in_turn: Floats) -> Floats:
+    """Expect the slowest of n sums of first bytes in turn: what the last of them waits.
+
+    A sum of log-normal delays is taken as log-normal, of the same mean and variance.
+    """
     if network.first_byte_median_s == 0:
-        return np.zeros_like(n)
+        return np.zeros(np.broadcast_shapes(n.shape, in_turn.shape))
     # A table over whole numbers, interpolated: the inverse of the normal is slow.
     whole = np.arange(1, int(np.ceil(n.max())) + 1)
     z = [NormalDist().inv_cdf((k - _BLOM) / (k + 1 - 2 * _BLOM)) for k in whole]
-    table = network.first_byte_median_s * np.exp(_sigma(network) * np.asarray(z))
-    return np.asarray(np.interp(n, whole, table), np.float64)
-
-
-@dataclass(frozen=True, slots=True)
-class Observation:
-    """A measured access over a network that imposes nothing.
-
-    Parameters
-    ----------
-    seconds : float
-        Median time, above 0.
-    n_chunks : float
-        Chunks touched, or seeks of an array without chunks.
-    chunk_nbytes : float
-        Bytes of a chunk in the array.
-    n_shards : float
-        Shards touched, 0 where there are none.
-    """
-
-    seconds: float
-    n_chunks: float
-    chunk_nbytes: float
-    n_shards: float = 0.0
-
-
-def fit_store(store: Store, observations: Sequence[Observation]) -> Store:
-    """Fit what an access, a chunk, a byte and a shard cost in processor time.
-
-    The least error of logarithms, no cost below 0. What is imposed on the network
-    later is not among the observations, so nothing predicted is fitted.
-
-    Parameters
-    ----------
-    store : Store
-        What is known already; its four costs are replaced.
-    observations : sequence of Observation
-        Measured accesses, at least two that differ.
-
-    Returns
-    -------
-    Store
-        With the costs fitted.
-
-    Raises
-    ------
-    UserError
-        If there are fewer than two observations, or one took no time.
-
-    Examples
-    --------
-    >>> seen = [Observation(1.1, 10, 0), Observation(2.1, 20, 0), Observation(0.2, 1, 0)]
-    >>> round(fit_store(Store(), seen).chunk_s, 3)
-    0.1
-    """
-    if len(observations) < 2 or not all(each.seconds > 0 for each in observations):
-        raise UserError(
-            f"observations: {len(observations)}; allowed: two or more, of times above 0"
-        )
-    scale = 1e6  # bytes and counts alike of order 1, for the solver's sake
-    costs = np.asarray(
-        [(1.0, o.n_chunks, o.n_chunks * o.chunk_nbytes / scale, o.n_shards) for o in observations]
-    )
-    seconds = np.asarray([o.seconds for o in observations])
-    first = nnls(costs / seconds[:, None], np.ones(len(seconds)))[0]
-    start_s, chunk_s, scaled_s, request_s = _fit_logarithms(costs, seconds, first)
-    return replace(
-        store,
-        start_s=start_s,
-        chunk_s=chunk_s,
-        decode_s_per_nbyte=scaled_s / scale,
-        request_s=request_s,
-    )
-
-
-def _fit_logarithms(costs: Floats, seconds: Floats, first: Floats) -> list[float]:
-    """Fit factors rather than differences: twice as long counts as much as half as long."""
-    if np.allclose(costs @ first, seconds, rtol=1e-7):
-        return [float(value) for value in first]
-    floor = 1e-12  # s, below any clock
-    found = least_squares(
-        lambda logs: np.log(costs @ np.exp(logs)) - np.log(seconds),
-        np.log(np.maximum(first, 1e-7)),
-        bounds=(math.log(floor), math.log(seconds.max() * 10)),
-        loss="soft_l1",
-    )
-    return [float(value) if value > 10 * floor else 0.0 for value in np.exp(found.x)]
-
-
-@dataclass(frozen=True, slots=True)
-class Prices:
-    """What storing and reading costs, in one currency.
-
-    Parameters
-    ----------
-    storage_per_gb_month : float
-        Price of keeping 1 GB, 1e9 bytes, for a month.
-    get_per_1000 : float
-        Price of a thousand requests.
-    egress_per_gb : float
-        Price of reading 1 GB out of the store.
-    waiting_per_hour : float
-        Price of an hour in which a reader waits: the machine's, or a person's.
-    """
-
-    storage_per_gb_month: float
-    get_per_1000: float = 0.0
-    egress_per_gb: float = 0.0
-    waiting_per_hour: float = 0.0
-
-    def __post_init__(self) -> None:
-        """Refuse negative prices."""
-        for name in self.__dataclass_fields__:
-            if not 0 <= getattr(self, name) < math.inf:
-                raise UserError(f"{name}: {getattr(self, name)!r}; allowed: at least 0, and finite")
-
-    def of_read(self, seconds: Any, n_requests: Any, nbytes: Any) -> Floats:
-        """Price reads.
-
-        Parameters
-        ----------
-        seconds, n_requests, nbytes : float or array
-            Time, requests and stored bytes of each read.
-
-        Returns
-        -------
-        ndarray of float
-            In the currency of the prices.
-
-        Examples
-        --------
-        >>> prices = Prices(0.023, get_per_1000=0.4, waiting_per_hour=36)
-        >>> round(float(prices.of_read(10, 1000, 0)), 2)
-        0.5
-        """
-        return np.asarray(
-            np.asarray(seconds) * (self.waiting_per_hour / 3600)
-            + np.asarray(n_requests) * (self.get_per_1000 / 1000)
-            + np.asarray(nbytes) * (self.egress_per_gb / 1e9),
-            np.float64,
-        )
-
-    def of_month(self, stored_nbytes: float, n_copies: int) -> float:
-        """Price keeping copies for a month.
-
-        Parameters
-        ----------
-        stored_nbytes : float
-            Bytes of one copy in the store.
-        n_copies : int
-            Copies kept.
-
-        Returns
-        -------
-        float
-            In the currency of the prices.
-
-        Examples
-        --------
-        >>> round(Prices(0.02).of_month(1e12, 2), 6)
-        40.0
-        """
-        return self.storage_per_gb_month * stored_nbytes / 1e9 * n_copies
-
-
-def payback_reads(
-    cost_s: float, before_s: Mapping[str, float], after_s: Mapping[str, float]
-) -> float:
-    """Compute after how many reads of each kind, equally mixed, a rewriting has paid.
-
-    Parameters
-    ----------
-    cost_s : float
-        Seconds that rewriting took.
-    before_s, after_s : mapping of str to float
-        Seconds of each kind of read, before and after.
-
-    Returns
-    -------
-    float
-        Reads; infinite if reads gain nothing.
-
-    Raises
-    ------
-    UserError
-        If the two name other reads.
-
-    Examples
-    --------
-    >>> payback_reads(100, {"series": 11, "slice": 1}, {"series": 1, "slice": 1})
-    20.0
-    """
-    if set(before_s) != set(after_s) or not before_s:
-        raise UserError(f"after_s: {', '.join(after_s)}; allowed: {', '.join(before_s)}")
-    gain_s = sum(before_s[name] - after_s[name] for name in before_s) / len(before_s)
-    return cost_s / gain_s if gain_s > 0 else math.inf
+    variance = np.log1p(math.expm1(_sigma(network) ** 2) / in_turn)  # of the logarithm
+    median_s = in_turn * _mean_first_byte_s(network) * np.exp(-variance / 2)
+    return np.asarray(median_s * np.exp(np.sqrt(variance) * np.interp(n, whole, z)), np.float64)

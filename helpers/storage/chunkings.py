@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 from zarr.storage import ObjectStore
 
 from helpers.errors import UserError
+from helpers.storage.boxes import Box
 from helpers.storage.data import FILL, SampleArray
 from helpers.storage.layout import Shape
 from helpers.storage.locations import Location
 
 Medium = Literal["hdf5", "zarr", "sharded"]
-Box = tuple[slice, ...]
 
 _BLOCK_TIMES = 512  # of the sample made at a time
 
@@ -38,13 +38,13 @@ class Chunking:
         Name on the page.
     chunk_shape : tuple of int or None
         Elements for each dimension (time, y, x); None for contiguous storage.
-    is_time_fastest : bool
-        Whether a series lies in one piece, in contiguous storage.
+    axes : tuple of int
+        Order of the dimensions in a file without chunks, the fastest last.
     """
 
     name: str
     chunk_shape: Shape | None
-    is_time_fastest: bool = False
+    axes: Shape = (0, 1, 2)
 
 
 def make_values(sample: SampleArray) -> NDArray[np.float32]:
@@ -91,7 +91,7 @@ def write_hdf5(path: Path, values: NDArray[np.float32], chunking: Chunking) -> i
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         draft = path.with_suffix(".part")
-        stored = values.transpose(1, 2, 0) if chunking.is_time_fastest else values
+        stored = values.transpose(chunking.axes)
         with h5py.File(draft, "w", libver="latest") as file:
             file.create_dataset("t", data=stored, chunks=chunking.chunk_shape, **_filters(chunking))
         with draft.open("rb") as written:  # clean pages alone can be dropped
@@ -170,8 +170,8 @@ def drop_pages(path: Path) -> None:
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
-def open_hdf5(path: Path) -> Any:
-    """Open the variable of a file, without HDF5's cache of chunks.
+def open_hdf5(path: Path, *, cache_nbytes: int = 0) -> Any:
+    """Open the variable of a file, by default without HDF5's cache of chunks.
 
     Where an array has fewer chunks than boxes are read, a chunk comes again.
 
@@ -179,13 +179,15 @@ def open_hdf5(path: Path) -> Any:
     ----------
     path : Path
         As `write_hdf5` made it.
+    cache_nbytes : int
+        Bytes of decoded chunks that the library keeps (``rdcc_nbytes``).
 
     Returns
     -------
     h5py.Dataset
         Not read yet.
     """
-    return h5py.File(path, "r", rdcc_nbytes=0)["t"]
+    return h5py.File(path, "r", rdcc_nbytes=cache_nbytes, rdcc_nslots=10007)["t"]
 
 
 def open_zarr(location: Location) -> Any:
@@ -204,7 +206,7 @@ def open_zarr(location: Location) -> Any:
     return zarr.open_array(ObjectStore(location.obstore(), read_only=True), mode="r")
 
 
-def read_box(array: Any, box: Box, *, is_time_fastest: bool = False) -> NDArray[np.float32]:
+def read_box(array: Any, box: Box, *, axes: Shape = (0, 1, 2)) -> NDArray[np.float32]:
     """Read a box of elements.
 
     Parameters
@@ -213,64 +215,13 @@ def read_box(array: Any, box: Box, *, is_time_fastest: bool = False) -> NDArray[
         Opened.
     box : tuple of slice
         Of (time, y, x).
-    is_time_fastest : bool
-        Whether the array lies as (y, x, time).
+    axes : tuple of int
+        Order in which the dimensions lie.
 
     Returns
     -------
     ndarray of float32
         Of (time, y, x).
     """
-    if is_time_fastest:
-        return np.asarray(array[box[1], box[2], box[0]]).transpose(2, 0, 1)
-    return np.asarray(array[box])
-
-
-def draw_boxes(
-    shape: Shape, extent: Shape, chunk_shape: Shape, *, n_boxes: int, seed: int
-) -> tuple[list[Box], int]:
-    """Draw boxes anywhere in an array, without a common chunk as far as there are enough.
-
-    Parameters
-    ----------
-    shape, extent, chunk_shape : tuple of int
-        Elements of the array, of a box and of a chunk.
-    n_boxes : int
-        Boxes wanted.
-    seed : int
-        Seed of the draw.
-
-    Returns
-    -------
-    tuple of list and int
-        Boxes, at least one, and how many of them, the first, share no chunk.
-        Where chunks run out there are fewer boxes than wanted, and no fewer than ten
-        if there are ten places.
-    """
-    rng = np.random.default_rng([seed, *extent, *chunk_shape])
-    size, chunk = np.asarray(extent), np.asarray(chunk_shape)
-    last = np.asarray(shape) - size
-    drawn = np.unique(rng.integers(0, last + 1, (20 * n_boxes, len(shape))), axis=0)
-    apart: list[NDArray[np.int64]] = []
-    shared: list[NDArray[np.int64]] = []
-    for start in rng.permutation(drawn):
-        if len(apart) == n_boxes:
-            break
-        touched = any(_share_chunk(start, other, size, chunk) for other in apart)
-        (shared if touched else apart).append(start)
-    n_least = min(10, n_boxes)
-    chosen = apart + shared[: max(0, n_least - len(apart))]
-    boxes = [
-        tuple(slice(int(i), int(i + e)) for i, e in zip(start, extent, strict=True))
-        for start in chosen
-    ]
-    return boxes, len(apart)
-
-
-def _share_chunk(
-    a: NDArray[np.int64], b: NDArray[np.int64], size: NDArray[np.int64], chunk: NDArray[np.int64]
-) -> bool:
-    """Tell whether two boxes of one size have a chunk in common: a range in every dimension."""
-    return bool(
-        ((a // chunk <= (b + size - 1) // chunk) & (b // chunk <= (a + size - 1) // chunk)).all()
-    )
+    stored = np.asarray(array[tuple(box[i] for i in axes)])
+    return stored.transpose(np.argsort(axes))

@@ -8,193 +8,26 @@ anywhere with equal chance.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Sequence
 
 from helpers.errors import UserError
+from helpers.storage.balance import balanced_chunk_shape, balanced_extents
+from helpers.storage.shapes import Shape, check_shape, check_within
 
-Shape = tuple[int, ...]
-
-
-def check_shape(name: str, shape: Sequence[int]) -> Shape:
-    """Refuse a shape without dimensions, or with an extent below 1.
-
-    Parameters
-    ----------
-    name : str
-        Name of the parameter, for the message.
-    shape : sequence of int
-        Elements for each dimension.
-
-    Returns
-    -------
-    tuple of int
-        The same shape.
-
-    Raises
-    ------
-    UserError
-        If it is empty, or an extent is no whole number of at least 1.
-    """
-    whole = all(not isinstance(n, bool) and n == int(n) and n >= 1 for n in shape)
-    if not shape or not whole:
-        raise UserError(
-            f"{name}: {list(shape)}; allowed: one or more extents, each a whole number above 0"
-        )
-    return tuple(int(n) for n in shape)
-
-
-def check_within(name: str, part: Sequence[int], shape: Shape) -> Shape:
-    """Refuse extents that an array does not have.
-
-    Parameters
-    ----------
-    name : str
-        Name of the parameter, for the message.
-    part : sequence of int
-        Elements for each dimension, of a chunk or of an access.
-    shape : tuple of int
-        Elements of the array.
-
-    Returns
-    -------
-    tuple of int
-        The same extents.
-
-    Raises
-    ------
-    UserError
-        If the lengths differ, or an extent is below 1 or above the array's.
-    """
-    if len(part) != len(shape):
-        raise UserError(f"{name}: {list(part)}; allowed: {len(shape)} extents, as the array has")
-    checked = check_shape(name, part)
-    if any(p > n for p, n in zip(checked, shape, strict=True)):
-        raise UserError(f"{name}: {list(part)}; allowed: at most the array's, {list(shape)}")
-    return checked
-
-
-def balanced_extents(
-    shape: Sequence[int], itemsize: int, chunk_nbytes: int, *, axis: int = 0
-) -> tuple[float, ...]:
-    """Compute the balanced chunk extents before they are rounded.
-
-    With N chunks in all, a line along `axis` and the hyperplane across it
-    touch equally many, the square root of N; the other dimensions share the
-    hyperplane's equally. Where that would cut a dimension finer than its
-    elements, the dimension is cut into elements and the others share the rest.
-    The rule is that of Rew (2013), for any number of dimensions.
-
-    Parameters
-    ----------
-    shape : sequence of int
-        Elements of the array for each dimension.
-    itemsize : int
-        Bytes of an element, at least 1.
-    chunk_nbytes : int
-        Bytes of a chunk, at least `itemsize` and at most the array's.
-    axis : int
-        Dimension along which lines are read.
-
-    Returns
-    -------
-    tuple of float
-        Elements for each dimension, each at least 1.
-
-    Raises
-    ------
-    UserError
-        If an argument is out of bounds.
-
-    Examples
-    --------
-    >>> [round(extent, 2) for extent in balanced_extents((98128, 277, 349), 4, 2**22)]
-    [1031.68, 28.4, 35.78]
-    """
-    shape = _check_balance(shape, itemsize, chunk_nbytes, axis)
-    n_chunks = max(1.0, math.prod(shape) * itemsize / chunk_nbytes)
-    others = [i for i in range(len(shape)) if i != axis]
-    if not others:
-        return (shape[axis] / n_chunks,)
-    across = math.prod(shape[i] for i in others)
-    along = min(max(math.sqrt(n_chunks), n_chunks / across), float(shape[axis]))
-    counts = _share({i: shape[i] for i in others}, n_chunks / along) | {axis: along}
-    return tuple(max(1.0, shape[i] / counts[i]) for i in range(len(shape)))
-
-
-def _check_balance(shape: Sequence[int], itemsize: int, chunk_nbytes: int, axis: int) -> Shape:
-    checked = check_shape("shape", shape)
-    if itemsize < 1:
-        raise UserError(f"itemsize: {itemsize}; allowed: bytes of an element, at least 1")
-    array_nbytes = math.prod(checked) * itemsize
-    if not itemsize <= chunk_nbytes <= array_nbytes:
-        raise UserError(
-            f"chunk_nbytes: {chunk_nbytes}; allowed: from {itemsize}, an element,"
-            f" to {array_nbytes}, the array"
-        )
-    if not 0 <= axis < len(checked):
-        raise UserError(f"axis: {axis}; allowed: 0 to {len(checked) - 1}")
-    return checked
-
-
-def _share(extents: dict[int, int], n_chunks: float) -> dict[int, float]:
-    """Cut dimensions into `n_chunks` together, equally but none finer than its elements."""
-    counts: dict[int, float] = {}
-    for left, (i, extent) in zip(
-        range(len(extents), 0, -1), sorted(extents.items(), key=lambda item: item[1]), strict=True
-    ):
-        counts[i] = min(float(extent), n_chunks ** (1 / left))
-        n_chunks /= counts[i]
-    return counts
-
-
-def balanced_chunk_shape(
-    shape: Sequence[int], itemsize: int, chunk_nbytes: int, *, axis: int = 0
-) -> Shape:
-    """Choose the chunk shape that a line and the hyperplane across it touch equally often.
-
-    Of the shapes that round `balanced_extents` down or up in each dimension,
-    it is the largest that is not above `chunk_nbytes`.
-
-    Parameters
-    ----------
-    shape : sequence of int
-        Elements of the array for each dimension.
-    itemsize : int
-        Bytes of an element, at least 1.
-    chunk_nbytes : int
-        Most bytes of a chunk, at least `itemsize` and at most the array's.
-    axis : int
-        Dimension along which lines are read.
-
-    Returns
-    -------
-    tuple of int
-        Elements for each dimension.
-
-    Raises
-    ------
-    UserError
-        If an argument is out of bounds.
-
-    Examples
-    --------
-    >>> balanced_chunk_shape((98128, 277, 349), 4, 2**22)
-    (1032, 29, 35)
-    >>> balanced_chunk_shape((98128, 277, 349), 4, 4096)
-    (33, 5, 6)
-    """
-    extents = balanced_extents(shape, itemsize, chunk_nbytes, axis=axis)
-    # Rounding may have moved a whole extent to either side: its floor must be safe.
-    low = [max(1, math.floor(extent * (1 - 1e-9))) for extent in extents]
-    choices = [(c, c + 1) if c < n else (c,) for c, n in zip(low, shape, strict=True)]
-    fitting = [
-        candidate
-        for candidate in itertools.product(*choices)
-        if math.prod(candidate) * itemsize <= chunk_nbytes
-    ]
-    return max(fitting, key=math.prod)
+__all__ = [
+    "Shape",
+    "balanced_chunk_shape",
+    "balanced_extents",
+    "check_shape",
+    "check_within",
+    "chunks_touched",
+    "contiguous_runs",
+    "count_chunks",
+    "expected_chunks",
+    "expected_touched",
+    "read_amplification",
+]
 
 
 def count_chunks(shape: Sequence[int], chunk_shape: Sequence[int]) -> int:

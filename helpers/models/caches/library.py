@@ -184,3 +184,33 @@ class Ros3Cache:
                 yield from span(start, stop)
 
         return ask
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The S3 client below ROS3: no cache, but what is asked goes out in parts, one by one.
+
+    Parts end at multiples of their length in the file.
+
+    Parameters
+    ----------
+    part_nbytes : int
+        Bytes of a part.
+    """
+
+    part_nbytes: int = 8 * MIB
+
+    def __post_init__(self) -> None:
+        check_nbytes("part_nbytes", self.part_nbytes)
+
+    def start(self, file_nbytes: int) -> Ask:
+        """Return a client without requests under way."""
+
+        def ask(read: Read) -> Iterator[Read]:
+            start = read.offset
+            while start < read.stop:
+                stop = min(read.stop, (start // self.part_nbytes + 1) * self.part_nbytes)
+                yield from span(start, stop)
+                start = stop
+
+        return ask

@@ -1,0 +1,178 @@
+"""The figures of the study of chunk shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+
+from helpers.studies.chunk_shape.findings import bias, pivot
+from helpers.study import read_published
+
+_BLUE, _RED, _GREY = "#0073b1", "#841900", "#767676"
+_ACCESSES = {
+    "series": ("o", "#0073b1"),
+    "slice": ("s", "#841900"),
+    "box": ("^", "#8c5a00"),
+    "region mean": ("D", "#00724d"),
+    "whole": ("v", "#84408d"),
+}
+_SHORT = {"contiguous, time slowest": "contiguous t", "contiguous, time fastest": "contiguous yx"}
+
+
+def _note(ax: Axes, text: str) -> None:
+    ax.annotate(text, (0.03, 0.97), xycoords="axes fraction", va="top", fontsize=8)
+
+
+def _published() -> pd.DataFrame:
+    """Read the published times: a row a layout on a disk, a column an access."""
+    table = read_published("rew2013_access_times")
+    table = table.assign(chunk_kb=table["chunk_kb_nominal"].fillna(0))
+    keys = ["medium", "layout", "chunk_kb"]
+    return table.pivot_table(index=keys, columns="access", values="time_s").reset_index()
+
+
+def draw_fronts(axes: Sequence[Axes], named: pd.DataFrame) -> None:
+    """Draw the time of a series against that of a slice, a panel a medium, a point a layout."""
+    for ax, (medium, part) in zip(axes, named.groupby("medium", sort=False), strict=True):
+        measured = pivot(part).droplevel("medium")
+        expected = pivot(part, "predicted_s").droplevel("medium")
+        theirs = _published()
+        ax.plot(
+            theirs["spatial_slice"],
+            theirs["time_series"],
+            "s",
+            color=_RED,
+            markersize=3.5,
+            alpha=0.6,
+        )
+        ax.plot(expected["slice"], expected["series"], "x", color=_GREY, markersize=5)
+        ax.plot(measured["slice"], measured["series"], "o", color=_BLUE, markersize=5)
+        front = _front(measured)
+        ax.step(front["slice"], front["series"], where="post", color=_BLUE, linewidth=0.8)
+        _label(ax, measured)
+        ax.set(
+            xscale="log", yscale="log", xlabel="time of a slice (s)", ylabel="time of a series (s)"
+        )
+        _note(ax, str(medium))
+
+
+def _front(times: pd.DataFrame) -> pd.DataFrame:
+    """Keep the layouts that no other beats in both accesses."""
+    ordered = times[["slice", "series"]].sort_values(["slice", "series"])
+    return ordered[ordered["series"] < ordered["series"].cummin().shift(fill_value=np.inf)]
+
+
+def _label(ax: Axes, times: pd.DataFrame) -> None:
+    """Label points, one label for names that fall together."""
+    places = times.groupby([times["slice"].round(9), times["series"].round(9)])
+    for k, (_, part) in enumerate(places):
+        text = ", ".join(_SHORT.get(str(name), str(name)) for name in part.index)
+        at = (part["slice"].iloc[0], part["series"].iloc[0])
+        ax.annotate(
+            text, at, xytext=(5, 4 if k % 2 else -8), textcoords="offset points", fontsize=6
+        )
+
+
+def draw_prediction(ax: Axes, table: pd.DataFrame) -> None:
+    """Draw predicted against measured times of all layouts held out, by access."""
+    low, high = table["p50_s"].min() / 2, table["p50_s"].max() * 2
+    line = np.asarray([low, high])
+    ax.fill_between(line, 0.8 * line, 1.2 * line, color="#e8e8e8", linewidth=0)
+    ax.plot(line, line, color=_GREY, linewidth=1)
+    for access, (marker, color) in _ACCESSES.items():
+        part = table[table["access"] == access]
+        ax.plot(part["p50_s"], part["predicted_s"], marker, color=color, markersize=4, label=access)
+    ax.set(xscale="log", yscale="log", xlabel="measured (s)", ylabel="predicted (s)")
+    ax.legend(frameon=False, fontsize=8)
+    ax.annotate(
+        "grey: within a fifth", (0.97, 0.03), xycoords="axes fraction", ha="right", fontsize=8
+    )
+
+
+def draw_bias(ax: Axes, named: pd.DataFrame, chunk_kb: pd.Series[float]) -> None:
+    """Draw bias against chunk size, the published beside ours; 0 kB stands for no chunks."""
+    table = bias(named)[["bias"]].join(chunk_kb.rename("kb"))
+    x = table["kb"].fillna(1.0)
+    for (medium, part), color in zip(
+        table.groupby(level="medium"), (_BLUE, "#8c5a00"), strict=False
+    ):
+        ax.plot(
+            x[part.index], part["bias"], "o", color=color, markersize=4, label=f"ours, {medium}"
+        )
+    for name, value in zip(table.index.get_level_values("contender"), table["bias"], strict=True):
+        if str(name).startswith(("contiguous", "a time step")):
+            at = (float(x[table["bias"] == value].iloc[0]), value)
+            ax.annotate(str(name), at, xytext=(5, 0), textcoords="offset points", fontsize=7)
+    theirs = _published()
+    pair = theirs[["spatial_slice", "time_series"]]
+    ax.plot(
+        theirs["chunk_kb"].replace(0, 1), pair.max(axis=1) / pair.min(axis=1), "s",
+        color=_RED, markersize=4, alpha=0.6, label="Rew (2013)",
+    )  # fmt: skip
+    ax.set(
+        xscale="log",
+        yscale="log",
+        xlabel="chunk (kB); none at the left end",
+        ylabel="slower over faster",
+    )
+    ax.legend(frameon=False, fontsize=8)
+
+
+def draw_traffic(axes: Sequence[Axes], traffic: pd.DataFrame) -> None:
+    """Draw requests and over-read of each access, a line a layout."""
+    names = list(dict.fromkeys(traffic["contender"] + ", " + traffic["medium"]))
+    rows = {name: i for i, name in enumerate(names)}
+    y = (traffic["contender"] + ", " + traffic["medium"]).map(rows)
+    for ax, column, label in zip(
+        axes, ("requests", "over_read"), ("requests", "bytes brought / asked"), strict=True
+    ):
+        for access, (marker, color) in _ACCESSES.items():
+            part = traffic["access"] == access
+            ax.plot(
+                traffic.loc[part, column], y[part], marker, color=color, markersize=4, label=access
+            )
+        ax.set(xscale="log", xlabel=label, yticks=[])
+    axes[0].set_yticks(list(rows.values()), list(rows), fontsize=7)
+    axes[1].legend(frameon=False, fontsize=7)
+
+
+def draw_rewriting(axes: Sequence[Axes], costs: pd.DataFrame) -> None:
+    """Draw minutes per GB and the reads after which rewriting has paid, the published beside."""
+    ours, reads = costs["minutes per GB"], costs["reads to pay back"]
+    theirs = read_published("rew2013_rechunking_minutes")
+    theirs = theirs[theirs["time_min"].notna()]
+    per_gb = theirs["time_min"].astype(float) / (theirs["nbytes_input"] / 1e9)
+    axes[0].plot(per_gb, theirs["tool"], "s", color=_RED, markersize=4, alpha=0.6)
+    axes[0].plot(ours, ours.index, "o", color=_BLUE)
+    axes[0].set(xscale="log", xlabel="minutes per GB")
+    axes[1].plot(reads.replace(np.inf, np.nan), reads.index, "o", color=_BLUE)
+    axes[1].set(xscale="log", xlabel="reads to pay back")
+    for ax in axes:
+        if costs.empty:
+            _note(ax, "not measured in this case")
+
+
+def draw_codecs(axes: Sequence[Axes], costs: pd.DataFrame) -> None:
+    """Draw compression ratio and decoding speed against chunk size, a line a codec."""
+    colors = ("#767676", "#0073b1", "#841900", "#00724d", "#84408d")
+    for (codec, part), color in zip(costs.groupby("codec", sort=False), colors, strict=False):
+        for ax, column in zip(axes, ("ratio", "decode_mb_per_s"), strict=True):
+            ax.plot(
+                part["chunk_kib"],
+                part[column],
+                "o-",
+                color=color,
+                linewidth=1,
+                markersize=4,
+                label=codec,
+            )
+    for ax, label in zip(axes, ("array / stored", "decoded (MB/s)"), strict=True):
+        ax.set(xscale="log", xlabel="chunk (KiB)", ylabel=label)
+        if costs.empty:
+            _note(ax, "not measured in this case")
+    if not costs.empty:
+        axes[1].set_yscale("log")
+        axes[0].legend(frameon=False, fontsize=7)

@@ -1,0 +1,266 @@
+"""What the record says: gains over the rule, bias, noise, advice; and words to quote."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import numpy as np
+import pandas as pd
+
+from helpers import study
+from helpers.models.reading_prices import payback_reads
+from helpers.storage.chunkings import Chunking
+from helpers.studies.chunk_shape.layouts import BOUND_NBYTES, MIXES
+from helpers.studies.chunk_shape.reading import BoxRead
+from helpers.studies.cluster_scaling import digits
+
+RULE = f"balanced {BOUND_NBYTES // 1024} KiB"
+"""The balance rule at the bound that ours has too."""
+
+_BAR_GAIN, _BAR_LOSS, _BAR_ERROR, _BAR_RANK = 1.3, 1.05, 0.2, 0.95
+
+
+def name_all(
+    table: pd.DataFrame, ways: Sequence[BoxRead], layouts: Mapping[str, Sequence[Chunking]]
+) -> pd.DataFrame:
+    """Repeat the rows of a shape for each name that it has: ours may be another's."""
+    held = {(way.medium, way.chunks.chunk_shape, way.chunks.axes): way.chunks.name for way in ways}
+    parts = []
+    for medium, chosen in layouts.items():
+        for one in chosen:
+            name = held.get((cast(Any, medium), one.chunk_shape, one.axes))
+            part = table[(table["medium"] == medium) & (table["contender"] == name)]
+            parts.append(part.assign(contender=one.name, measured_as=name))
+    return pd.concat(parts, ignore_index=True)
+
+
+def pivot(named: pd.DataFrame, value: str = "p50_s") -> pd.DataFrame:
+    """Give medians: a row a medium and layout, a column an access."""
+    columns = ["series", "slice", "box", "region mean", "whole"]
+    return named.pivot(index=["medium", "contender"], columns="access", values=value)[columns]
+
+
+def bias(named: pd.DataFrame) -> pd.DataFrame:
+    """Compute the slower of series and slice over the faster, for each layout."""
+    times = pivot(named)
+    pair = times[["series", "slice"]]
+    return times.assign(bias=pair.max(axis=1) / pair.min(axis=1)).sort_values("bias")
+
+
+def compare_gains(named: pd.DataFrame) -> pd.DataFrame:
+    """Compare ours with the balance rule at each published size: time of the rule over ours.
+
+    Returns
+    -------
+    DataFrame
+        A row a medium, a shape of ours and a comparator; `mean` for the mix
+        that ours was chosen for, `worst` for the slower of the two accesses.
+    """
+    lines = []
+    for medium, times in pivot(named).groupby(level="medium"):
+        pair = times.droplevel("medium")[["series", "slice"]]
+        rules = [str(name) for name in pair.index if str(name).startswith("balanced")]
+        for ours, weights in MIXES.items():
+            shares = np.asarray(weights) / sum(weights)
+            for rule in rules:
+                theirs, own = (pair.loc[name].to_numpy(dtype=float) for name in (rule, ours))
+                mean, worst = (theirs @ shares) / (own @ shares), theirs.max() / own.max()
+                lines.append((str(medium), ours, rule, float(mean), float(worst)))
+    names = ["medium", "ours", "rule", "mean", "worst"]
+    return pd.DataFrame(lines, columns=names).set_index(names[:3])
+
+
+def noise(rows: pd.DataFrame) -> float:
+    """Compute how far the control lies from its original: the median ratio of an access, less 1."""
+    measured = rows[rows["phase"] == "measured"]
+    control = measured[measured["control_of"] != ""]
+    if control.empty:
+        return float("nan")
+    original = measured[measured["contender"].isin(control["control_of"].unique())]
+    keys = ["medium", "access"]
+    a, b = (
+        study.trace_of(part).join(part[keys]).groupby(keys)["p50_s"].median()
+        for part in (control, original)
+    )
+    return float(np.exp(np.nanmedian(np.abs(np.log(a / b)))) - 1)
+
+
+def tabulate_positions(named: pd.DataFrame) -> pd.DataFrame:
+    """Tabulate positions and quantiles: how many share no chunk, first read, p50 and p95 in ms."""
+    table = named.set_index(["medium", "contender", "access"])
+    times = 1000 * table[["first_s", "p50_s", "p95_s"]]
+    times.columns = ["first read (ms)", "p50 (ms)", "p95 (ms)"]
+    counts = table[["n_positions", "n_apart"]].astype(int)
+    counts.columns = ["positions", "without a common chunk"]
+    return counts.join(times)
+
+
+def first_reads(named: pd.DataFrame) -> pd.DataFrame:
+    """Compare the first read after opening with those that follow: series and slice."""
+    part = named[named["access"].isin(["series", "slice"])]
+    ratio = part.assign(ratio=part["first_s"] / part["p50_s"])
+    return ratio.pivot(index=["medium", "contender"], columns="access", values="ratio")
+
+
+def count_traffic(rows: pd.DataFrame) -> pd.DataFrame:
+    """Count, for each access to each layout, requests and bytes brought over bytes asked for.
+
+    On local disk a chunk is a request, and bytes are those of the chunks;
+    over the wire both are those that the trace saw.
+    """
+    part = rows[(rows["phase"] == "measured") & (rows["control_of"] == "")]
+    trace = study.trace_of(part).reindex(columns=["n_boxes", "n_chunks", "decoded_nbytes"])
+    part = part.join(trace)[trace["n_boxes"].notna() & ~part["is_ceiling"]]
+    per_box = (part["n_requests"] / part["n_boxes"]).fillna(part["n_chunks"])
+    brought = part["wire_nbytes"].fillna(part["decoded_nbytes"])
+    table = part.assign(requests=per_box, over_read=brought / part["array_nbytes"])
+    by = ["medium", "contender", "access"]
+    return table.groupby(by)[["n_chunks", "requests", "over_read"]].median().reset_index()
+
+
+def rewrite_costs(rows: pd.DataFrame, named: pd.DataFrame) -> pd.DataFrame:
+    """Compute what rewriting costs and after how many reads it has paid, by tool.
+
+    Returns
+    -------
+    DataFrame
+        Minutes per GB of array, most memory in MB, and reads, half series half
+        slices, after which rewriting the whole array from time steps has paid.
+    """
+    part = rows[(rows["phase"] == "measured") & (rows["access"] == "rewrite")]
+    if part.empty:
+        return pd.DataFrame(columns=["minutes per GB", "memory (MB)", "reads to pay back"])
+    part = part.join(study.trace_of(part)[["work_s", "most_nbytes"]])
+    found = part.groupby("contender")[["work_s", "most_nbytes"]].median()
+    s_per_nbyte = found["work_s"] / part["array_nbytes"].iloc[0]
+    times = pivot(named).loc["hdf5"][["series", "slice"]]
+    whole_nbytes = float(rows.loc[rows["access"] == "whole", "array_nbytes"].iloc[0])
+    before, after = (
+        {str(k): float(cast(Any, v)) for k, v in times.loc[name].items()}
+        for name in ("a time step", "balanced 1024 KiB")
+    )
+    return pd.DataFrame(
+        {
+            "minutes per GB": s_per_nbyte * 1e9 / 60,
+            "memory (MB)": found["most_nbytes"] / 1e6,
+            "reads to pay back": [
+                payback_reads(c, before, after) for c in s_per_nbyte * whole_nbytes
+            ],
+        }
+    ).sort_values("minutes per GB")
+
+
+def codec_costs(rows: pd.DataFrame) -> pd.DataFrame:
+    """Tabulate compression ratio and decoding in MB/s, by codec and chunk size."""
+    part = rows[(rows["phase"] == "measured") & (rows["access"] == "decode")]
+    if part.empty:
+        return pd.DataFrame(columns=["codec", "chunk_kib", "ratio", "decode_mb_per_s"])
+    work_s = study.trace_of(part)["work_s"]
+    table = part.assign(
+        ratio=part["array_nbytes"] / part["stored_nbytes"],
+        decode_mb_per_s=part["array_nbytes"] / work_s / 1e6,
+    )
+    columns = ["ratio", "decode_mb_per_s"]
+    return table.groupby(["codec", "chunk_kib"])[columns].median().reset_index()
+
+
+def cache_gains(rows: pd.DataFrame) -> pd.DataFrame:
+    """Tabulate adjacent slices by the size of HDF5's cache: ms a slice, and times faster than none."""
+    part = rows[(rows["phase"] == "measured") & (rows["access"] == "adjacent slices")]
+    if part.empty:
+        return pd.DataFrame(columns=["ms for all", "times faster than without"])
+    part = part.assign(work_s=study.trace_of(part)["work_s"])
+    found = part.groupby(["rdcc_nbytes"])["work_s"].median()
+    return pd.DataFrame(
+        {"ms for all": 1000 * found, "times faster than without": found.iloc[0] / found}
+    )
+
+
+def judge_advice(named: pd.DataFrame) -> pd.DataFrame:
+    """Judge chunks as large as the box that is read: against the layout fastest for it."""
+    lines = {}
+    for medium, part in named.groupby("medium"):
+        times = part.pivot(index="contender", columns="access", values="p50_s")
+        if "as the box" not in times.index:
+            continue
+        others, own, rule = (
+            times.drop(index="as the box"),
+            times.loc["as the box"].astype(float),
+            times.loc[RULE].astype(float),
+        )
+        lines[str(medium)] = {
+            "fastest for the box": str(others["box"].idxmin()),
+            "box": own["box"] / others["box"].min(),
+            "series": own["series"] / rule["series"],
+            "slice": own["slice"] / rule["slice"],
+        }
+    return pd.DataFrame(lines).T
+
+
+def _times(value: float) -> str:
+    return f"{digits(value)} times"
+
+
+def judge_bars(medium: str, gains: pd.DataFrame, judged: pd.DataFrame) -> str:
+    """Say of each bar whether it is met."""
+    at = gains.loc[medium]
+    worst = float(cast(Any, at.loc[("ours, worst access", RULE), "worst"]))
+    loss = 1 / float(cast(Any, at.loc[("ours 50:50", RULE), "mean"]))
+    line = judged.loc[medium]
+    met = {
+        "error of the prediction": line["median error"] <= _BAR_ERROR,
+        "rank of the prediction": line["rank correlation"] >= _BAR_RANK,
+        "worst access": worst >= _BAR_GAIN,
+        "equal mix": loss <= _BAR_LOSS,
+    }
+    words = [f"{name} {'met' if is_met else 'missed'}" for name, is_met in met.items()]
+    return ", ".join(words)
+
+
+def _least(gains: pd.DataFrame, ours: str, value: str) -> float:
+    """Find the least gain over the rule at any published chunk size: over its best."""
+    return float(gains.xs(ours, level="ours")[value].min())
+
+
+def _judge_any_size(gains: pd.DataFrame) -> str:
+    """Say whether the two bars of ours hold against the rule at whichever size is best."""
+    is_faster = _least(gains, "ours, worst access", "worst") >= _BAR_GAIN
+    is_equal = 1 / _least(gains, "ours 50:50", "mean") <= _BAR_LOSS
+    words = {"worst access": is_faster, "equal mix": is_equal}
+    return ", ".join(f"{name} {'met' if is_met else 'missed'}" for name, is_met in words.items())
+
+
+def find_all(rows: pd.DataFrame, named: pd.DataFrame, judged: pd.DataFrame) -> dict[str, str]:
+    """Put the findings of a case into words, by the key under which pages quote them."""
+    gains, told = compare_gains(named), bias(named)["bias"]
+    found: dict[str, str] = {}
+    for medium in dict.fromkeys(named["medium"]):
+        at = gains.loc[medium]
+        biases = told.loc[medium]
+        found |= {
+            f"{medium}-bars": judge_bars(medium, gains, judged),
+            f"{medium}-median-error": f"{digits(100 * judged.loc[medium, 'median error'])} %",
+            f"{medium}-rank-correlation": digits(judged.loc[medium, "rank correlation"]),
+            f"{medium}-gain-equal-mix": _times(at.loc[("ours 50:50", RULE), "mean"]),
+            f"{medium}-gain-skewed-mix": _times(at.loc[("ours 80:20", RULE), "mean"]),
+            f"{medium}-gain-worst-access": _times(at.loc[("ours, worst access", RULE), "worst"]),
+            f"{medium}-bars-any-size": _judge_any_size(at),
+            f"{medium}-gain-equal-mix-any-size": _times(_least(at, "ours 50:50", "mean")),
+            f"{medium}-gain-skewed-mix-any-size": _times(_least(at, "ours 80:20", "mean")),
+            f"{medium}-gain-worst-access-any-size": _times(
+                _least(at, "ours, worst access", "worst")
+            ),
+            f"{medium}-least-bias": digits(biases.min()),
+            f"{medium}-least-biased": str(biases.idxmin()),
+            f"{medium}-largest-bias": digits(biases.max()),
+            f"{medium}-most-biased": str(biases.idxmax()),
+        }
+    first = next(iter(dict.fromkeys(named["medium"])))
+    return {
+        "best-throughput": f"{found[f'{first}-gain-skewed-mix']} the balance rule's speed",
+        "comparator": RULE,
+        "aa-noise": f"{digits(100 * noise(rows))} %",
+        "n-blocks": str(int(rows.loc[rows["phase"] == "measured", "block"].nunique())),
+        **found,
+    }

@@ -1,0 +1,167 @@
+"""What rewriting an array in other chunks costs, by tool: time, memory, and what it gives."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import psutil
+import zarr
+
+from helpers.measurement.measure import CheckError, Contender
+from helpers.storage import chunkings
+from helpers.storage.chunkings import Chunking
+from helpers.storage.layout import Shape, balanced_chunk_shape
+from helpers.studies.chunk_shape.layouts import PUBLISHED_NBYTES
+from helpers.studies.chunk_shape.planning import Plan, file_path
+from helpers.studies.chunk_shape.reading import checksum
+
+TOOLS = ("nccopy", "h5repack", "Dask", "cubed")
+"""Tools that rewrite: two that come with the formats, two of Python."""
+
+_NAMES = ("t", "y", "x")
+_SAMPLING_S = 0.005
+_IN_PYTHON = {"Dask": "dask", "cubed": "cubed"}
+
+
+@dataclass(slots=True)
+class Rewrite:
+    """One tool that rewrites a file of time steps in balanced chunks.
+
+    Parameters
+    ----------
+    tool : str
+        One of `TOOLS`.
+    source, target : Path
+        What is read; what is made anew each time.
+    chunk_shape : tuple of int
+        Elements of a chunk to make.
+    expected : int
+        Checksum of the values.
+    """
+
+    tool: str
+    source: Path
+    target: Path
+    chunk_shape: Shape
+    expected: int
+    numbers: dict[str, float] = field(default_factory=dict)
+
+    def prepare(self) -> None:
+        """Remove what was made before, and forget the pages of the source."""
+        shutil.rmtree(self.target, ignore_errors=True)
+        self.target.unlink(missing_ok=True)
+        chunkings.drop_pages(self.source)
+
+    def run(self, _opened: object) -> None:
+        """Run the tool in a process of its own; keep its work and its most memory."""
+        start = time.perf_counter()
+        with subprocess.Popen(self._command(), stdout=subprocess.PIPE, text=True) as child:
+            most_nbytes = watch_memory(child)
+            told = child.communicate()[0]
+        if child.returncode:
+            raise CheckError(f"{self.tool} ended with {child.returncode}")
+        work_s = time.perf_counter() - start
+        if self.tool in _IN_PYTHON:  # imports are no rewriting
+            work_s = float(told.splitlines()[-1])
+        self.numbers = {"work_s": work_s, "most_nbytes": float(most_nbytes)}
+
+    def _command(self) -> list[str]:
+        chunks = self.chunk_shape
+        if self.tool == "nccopy":
+            asked = ",".join(f"{n}/{c}" for n, c in zip(_NAMES, chunks, strict=True))
+            # -M: by default it leaves variables below 8 KiB a chunk as they were
+            options = ["-s", "-d", "1", "-M", "0", "-c", asked]
+            return ["nccopy", *options, str(self.source), str(self.target)]
+        if self.tool == "h5repack":
+            asked = "v:CHUNK=" + "x".join(map(str, chunks))
+            filters = ["-f", "v:SHUF", "-f", "v:GZIP=1"]
+            return ["h5repack", "-l", asked, *filters, str(self.source), str(self.target)]
+        module = "helpers.studies.chunk_shape.rewrite_child"
+        shape = ",".join(map(str, chunks))
+        kind = _IN_PYTHON[self.tool]
+        return [sys.executable, "-m", module, kind, str(self.source), str(self.target), shape]
+
+    def check(self, _result: object) -> str:
+        """Compare chunks and values with what was asked."""
+        array: Any
+        if self.target.is_dir():
+            array = zarr.open_array(self.target, mode="r")
+        else:
+            array = h5py.File(self.target, "r")["v"]
+        if tuple(array.chunks) != self.chunk_shape or checksum(array[...]) != self.expected:
+            raise CheckError(f"{self.tool} made other chunks or values")
+        return "xxh3 of the array"
+
+
+def watch_memory(child: subprocess.Popen[str]) -> int:
+    """Sample the memory of a process until it ends; return the most bytes seen."""
+    most_nbytes, process = 0, psutil.Process(child.pid)
+    while child.poll() is None:
+        with contextlib.suppress(psutil.Error):  # it may end between the two lines
+            most_nbytes = max(most_nbytes, process.memory_info().rss)
+        time.sleep(_SAMPLING_S)
+    return most_nbytes
+
+
+def make_rewrites(plan: Plan) -> list[Contender]:
+    """Make a contender of each tool that is there; a quarter of the times is rewritten."""
+    values = np.ascontiguousarray(plan.values[: max(1, len(plan.values) // 4)])
+    asked = min(PUBLISHED_NBYTES[1], values.nbytes // 2)
+    chunk_shape = balanced_chunk_shape(values.shape, 4, asked)
+    source = file_path(plan, Chunking("rewritten", None)).with_name("steps.nc")
+    _write_steps(source, plan, len(values))
+    return [
+        _contend(Rewrite(tool, source, source.with_name(f"by-{tool}"), chunk_shape,
+                         checksum(values)), values.nbytes)
+        for tool in TOOLS
+        if tool in _IN_PYTHON or shutil.which(tool)
+    ]  # fmt: skip
+
+
+def _write_steps(path: Path, plan: Plan, n_times: int) -> None:
+    """Write a netCDF-4 file with a chunk a time step, as models write."""
+    import netCDF4
+
+    if path.exists():
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_suffix(".part")
+    with netCDF4.Dataset(draft, "w") as file:
+        for name, n in zip(_NAMES, (n_times, *plan.values.shape[1:]), strict=True):
+            file.createDimension(name, n)
+        chunks = (1, *plan.values.shape[1:])
+        variable = file.createVariable("v", "f4", _NAMES, zlib=True, complevel=1, chunksizes=chunks)
+        variable[:] = plan.values[:n_times]
+    draft.rename(path)
+
+
+def _contend(way: Rewrite, nbytes: int) -> Contender:
+    return Contender(
+        name=way.tool,
+        point={"access": "rewrite", "medium": "hdf5"},
+        group="rewrite",
+        settings={
+            "layout": "zarr" if way.tool in _IN_PYTHON else "hdf5",
+            "codec": "shuffle, deflate" if way.tool not in _IN_PYTHON else "zstd",
+            "concurrency": len(os.sched_getaffinity(0)) if way.tool in _IN_PYTHON else 1,
+            "cache_state": "pages dropped",
+            "chunks": "x".join(map(str, way.chunk_shape)),
+        },
+        open=lambda: None,
+        read=way.run,
+        check=way.check,
+        prepare=way.prepare,
+        collect=lambda: way.numbers,
+        array_nbytes=nbytes,
+        stored_nbytes=nbytes,
+    )

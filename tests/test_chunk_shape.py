@@ -1,0 +1,243 @@
+"""The study of chunk shapes: what boxes ask of layouts, what is written, and what is concluded."""
+
+from __future__ import annotations
+
+import math
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import zarr
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from helpers.measurement.measure import CheckError
+from helpers.models.accesses import Store
+from helpers.storage import chunkings
+from helpers.storage.chunkings import Chunking
+from helpers.storage.layout import contiguous_runs
+from helpers.storage.server import Server
+from helpers.studies.chunk_shape import (
+    decoding,
+    findings,
+    layouts,
+    loads,
+    planning,
+    predicting,
+    reading,
+)
+from helpers.studies.chunk_shape.loads import Load
+from helpers.studies.chunk_shape.rewriting import make_rewrites
+from tests.stores import make_location
+
+SHAPE = (48, 12, 14)
+
+
+@pytest.fixture
+def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> planning.Plan:
+    """Make a small array whose files go to a folder of their own."""
+    monkeypatch.setenv("ARRAYS_CACHE", str(tmp_path))
+    return planning.Plan(layouts.make_sample(SHAPE, 3), n_boxes=2, n_blocks=2, seed=3)
+
+
+def test_every_layout_fits_its_array() -> None:
+    """All fit the array, none that calibrates is compared, and the named ones are there."""
+    shape = layouts.scale_shape(16)
+    chosen, calibrating = layouts.make_chunkings(shape), layouts.make_calibrations(shape)
+    for one in [*chosen, *calibrating]:
+        chunk = one.chunk_shape or (1, 1, 1)
+        assert all(1 <= c <= n for c, n in zip(chunk, shape, strict=True))
+    lies = {(one.chunk_shape, one.axes) for one in chosen}
+    assert not lies & {(one.chunk_shape, one.axes) for one in calibrating}
+    assert {"a time step", "dask auto", "zarr auto", "netcdf-4 default", "as the box"} <= {
+        one.name for one in chosen
+    }
+
+
+def test_ours_moves_with_the_mix_and_keeps_the_bound() -> None:
+    """More series want longer chunks, and no chunk is larger than the rule's largest."""
+    shape = layouts.scale_shape(4)
+    store = Store(start_s=1e-4, chunk_s=1e-4, decode_s_per_nbyte=5e-9)
+    ours = {one.name: one.chunk_shape for one in layouts.choose_ours(shape, store)}
+    assert set(ours) == set(layouts.MIXES)
+    for chunk in ours.values():
+        assert chunk is not None and 4 * math.prod(chunk) <= layouts.BOUND_NBYTES
+    equal, skewed = ours["ours 50:50"], ours["ours 80:20"]
+    assert equal is not None and skewed is not None and skewed[0] > equal[0]
+
+
+FILES = [
+    # box, chunk shape, chunks, seeks
+    ((slice(0, 40), slice(0, 1), slice(0, 1)), (10, 4, 4), 4, 4),  # a series: all apart
+    ((slice(0, 1), slice(0, 8), slice(0, 8)), (10, 4, 4), 4, 1),  # a slice lies in one piece
+    ((slice(0, 11), slice(0, 8), slice(0, 3)), (10, 4, 4), 4, 4),  # x is cut, so rows are apart
+    ((slice(0, 40), slice(0, 8), slice(0, 8)), (10, 4, 4), 16, 1),  # the whole array
+]
+
+
+@pytest.mark.parametrize(("box", "chunk", "n_chunks", "n_seeks"), FILES)
+def test_a_file_is_asked_for_chunks_and_seeks(
+    box: tuple[slice, ...], chunk: tuple[int, ...], n_chunks: int, n_seeks: int
+) -> None:
+    """Counted by hand."""
+    found = loads.load_file(box, (40, 8, 8), Chunking("a", chunk))
+    assert (found.n_chunks, found.n_shards) == (n_chunks, n_seeks)
+    assert found.chunk_nbytes == 4 * math.prod(chunk)
+
+
+@given(st.data())
+@settings(max_examples=50, deadline=None)
+def test_a_sieve_reads_all_that_is_asked(data: st.DataObject) -> None:
+    """Reads hold every byte of the box, are no more than its runs, and no longer than they may."""
+    shape = tuple(data.draw(st.lists(st.integers(1, 60), min_size=3, max_size=3)))
+    starts = [data.draw(st.integers(0, n - 1)) for n in shape]
+    box = [slice(i, data.draw(st.integers(i + 1, n))) for i, n in zip(starts, shape, strict=True)]
+    reads = loads.sieve_reads(box, shape)
+    asked = 4 * math.prod(s.stop - s.start for s in box)
+    assert asked <= sum(reads)
+    assert max(reads) <= max(65536, asked)
+    assert len(reads) <= contiguous_runs(box, shape)
+
+
+@pytest.mark.parametrize(
+    "box",
+    [
+        (slice(3, 4), slice(0, 12), slice(0, 14)),  # a slice: some chunks of each shard
+        (slice(0, 48), slice(5, 6), slice(0, 1)),  # a series
+        (slice(2, 30), slice(1, 9), slice(0, 14)),  # some shards whole
+        (slice(0, 48), slice(0, 12), slice(0, 14)),  # all, the clipped ones too
+    ],
+)
+@pytest.mark.parametrize("medium", ["zarr", "sharded"])
+def test_requests_are_those_that_zarr_makes(
+    server: Server,
+    plan: planning.Plan,
+    monkeypatch: pytest.MonkeyPatch,
+    medium: str,
+    box: tuple[slice, ...],
+) -> None:
+    """What is counted is what the installed zarr asks of its store."""
+    one = Chunking("a", (5, 3, 4))
+    shard = layouts.shard_of(medium, SHAPE, one)  # type: ignore[arg-type]
+    place = make_location(server, f"loads-{medium}")
+    chunkings.write_zarr(place, plan.values, one, shard_shape=shard)
+    array = chunkings.open_zarr(place)
+    asked, get = [], zarr.storage.ObjectStore.get
+
+    async def count(store: object, key: str, *rest: object, **more: object) -> object:
+        asked.append(key)
+        return await get(store, key, *rest, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(zarr.storage.ObjectStore, "get", count)
+    assert np.array_equal(array[box], plan.values[box])
+    assert len(asked) == loads.load_objects(box, one, shard).n_requests
+
+
+def test_a_region_mean_is_the_mean_over_time() -> None:
+    """A map is left of a region, and other accesses keep their values."""
+    accesses = {each.name: each for each in layouts.make_accesses(SHAPE)}
+    values = np.arange(24, dtype=np.float32).reshape(4, 2, 3)
+    assert np.allclose(reading.reduce_box(accesses["region mean"], values), values.mean(axis=0))
+    assert reading.reduce_box(accesses["box"], values) is values
+
+
+def test_blocks_have_positions_of_their_own(plan: planning.Plan) -> None:
+    """Shares do not overlap, and few positions come again."""
+    boxes = plan.draw(Chunking("a", (1, 1, 1)), layouts.make_accesses(SHAPE)[0])
+    assert len(boxes.places) == 4 and not set(boxes.share(0)) & set(boxes.share(1))
+    assert replace(boxes, places=boxes.places[:1]).share(7) == [0]
+
+
+def test_a_file_is_read_and_a_wrong_read_is_no_row(plan: planning.Plan) -> None:
+    """Each access of a layout gives what was written; other values are an error."""
+    ways = planning.make_ways(
+        "hdf5", None, plan, [Chunking("a", (5, 3, 4)), Chunking("b", (5, 3, 4))]
+    )  # type: ignore[arg-type]
+    assert {way.chunks.name for way in ways} == {"a"}  # a shape is written and read once
+    for way in ways:
+        way.prepare()
+        found = way.read(way.open())
+        assert way.check(found).startswith("xxh3 of")
+        told = way.collect()
+        assert told["n_boxes"] == len(found) and told["p50_s"] <= told["p95_s"]
+        with pytest.raises(CheckError, match="read other values"):
+            way.check([each + 1 for each in found])
+
+
+def test_predictions_are_of_the_boxes_that_are_read() -> None:
+    """The median over boxes of a cost a chunk."""
+    access = layouts.make_accesses(SHAPE)[0]
+    boxes = reading.Boxes([(slice(0, 1),)] * 3, 3, [0] * 3, 1)
+    way = reading.BoxRead(
+        "hdf5", Chunking("a", (1, 1, 1)), access, boxes, [Load(n, 4, 1) for n in (1, 2, 9)], dict
+    )
+    found = predicting.predict({"hdf5": (Store(chunk_s=0.5), None)}, [way])
+    assert found["predicted_s"].tolist() == [1.0]
+
+
+def make_table(ours: tuple[float, float], rule: tuple[float, float]) -> pd.DataFrame:
+    """Make medians of series and slice, of ours and of the rule."""
+    times = {name: ours for name in layouts.MIXES} | {findings.RULE: rule}
+    return pd.DataFrame(
+        [
+            {"medium": "hdf5", "contender": name, "access": access, "p50_s": seconds}
+            for name, pair in times.items()
+            for access, seconds in zip(
+                ("series", "slice", "box", "region mean", "whole"), (*pair, 1, 1, 1), strict=True
+            )
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    ("ours", "rule", "mean", "worst", "words"),
+    [
+        ((1, 2), (2, 4), 2.0, 2.0, "worst access met, equal mix met"),  # twice as fast in both
+        ((1, 4), (4, 4), 4 / 1.6, 1.0, "worst access missed, equal mix met"),  # series alone
+        ((4, 4), (4, 2), 3.6 / 4.0, 1.0, "worst access missed, equal mix missed"),  # ours loses
+    ],
+)
+def test_gains_name_their_comparator(
+    ours: tuple[float, float], rule: tuple[float, float], mean: float, worst: float, words: str
+) -> None:
+    """Weighted as the mix, against the rule at the same bound, and bars judged honestly."""
+    gains = findings.compare_gains(make_table(ours, rule))
+    line = gains.loc[("hdf5", "ours 80:20", findings.RULE)]
+    assert (line["mean"], line["worst"]) == pytest.approx((mean, worst))
+    judged = pd.DataFrame({"median error": [0.3], "rank correlation": [0.96]}, index=["hdf5"])
+    told = findings.judge_bars("hdf5", gains, judged)
+    assert told == f"error of the prediction missed, rank of the prediction met, {words}"
+
+
+def test_codecs_decode_what_they_encoded() -> None:
+    """All keep the values but the one that rounds, and that one to its bits."""
+    values = np.linspace(1, 2, 4096, dtype=np.float32)
+    for name, codecs in decoding.CODECS.items():
+        found = decoding.decode(codecs, decoding.encode(codecs, values))
+        assert np.allclose(found, values, rtol=2**-12 if "rounded" in name else 0), name
+
+
+def test_a_larger_cache_of_chunks_changes_no_value(plan: planning.Plan) -> None:
+    """Adjacent slices are those written, whatever is kept of them."""
+    made = decoding.make_adjacents(plan)
+    assert len({each.name for each in made}) == len(made) == 4
+    for each in made:
+        assert each.check(each.read(each.open())).startswith("xxh3 of")
+
+
+@pytest.mark.parametrize("tool", ["nccopy", "h5repack", "Dask", "cubed"])
+def test_a_rewriting_gives_the_chunks_asked_for(plan: planning.Plan, tool: str) -> None:
+    """Each tool that is there writes the same values in balanced chunks, and tells its costs."""
+    made = {each.name: each for each in make_rewrites(plan)}
+    if tool not in made:
+        assert shutil.which(tool) is None
+        pytest.skip(f"{tool} is not installed")
+    each = made[tool]
+    for _ in range(2):  # the second time over what the first made
+        each.prepare()
+        each.read(each.open())
+        assert each.check(None).startswith("xxh3")
+    assert each.collect()["work_s"] > 0 and each.collect()["most_nbytes"] > 1e6
