@@ -16,8 +16,9 @@ import pytest
 from click.testing import CliRunner
 
 from helpers.__main__ import main
-from helpers.advisor import MIB, UNTUNED, Advised, Settings, advise, forecast, read_file
+from helpers.advisor import Advised, advise
 from helpers.errors import UserError
+from helpers.forecasts import MIB, UNTUNED, Settings, forecast, read_file
 from helpers.storage.locations import Location
 from helpers.storage.network import Relay, get_profile, open_relay
 from helpers.storage.repairs import Repair, apply_repair, open_source, record_reads
@@ -196,6 +197,11 @@ def test_command_reports_and_applies(tmp_path: Path) -> None:
     code, output, _ = run(str(path), "--apply", str(out))
     assert code == 0 and "attributes are equal" in output
     assert out.exists() and path.read_bytes() == before
+    other = tmp_path / "other.out.nc"
+    code, output, _ = run(str(path), "--apply", str(other), "--repair", "paged, 4 MiB pages")
+    assert code == 0 and output.splitlines()[-1].startswith("paged, 4 MiB pages: ")
+    with open_source(str(other)) as file:
+        assert record_reads(file, other.name, ()).page_nbytes == 4 * MIB
 
 
 def test_command_refuses_in_one_line(tmp_path: Path) -> None:
@@ -216,6 +222,7 @@ def test_command_refuses_in_one_line(tmp_path: Path) -> None:
         ((str(path), "--apply", str(path)), "is the input"),
         ((str(path), "--apply", str(short)), "is there already"),
         ((str(path), "--apply", str(tmp_path / "no" / "out.nc")), "no folder"),
+        ((str(path), "--repair", "magic"), "repair: 'magic'; allowed: "),
         ((str(paged), "--page-buffer", "4"), "page_buffer_nbytes: 4194304"),
     )
     for arguments, said in cases:

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 @click.option("--page-buffer", "buffer_mib", default=16.0, show_default=True, help="HDF5's, MiB.")
 @click.option("--json", "is_json", is_flag=True, help="Print JSON.")
 @click.option(
-    "--apply", "out", type=click.Path(path_type=Path), help="Write the best repair to this file."
+    "--apply", "out", type=click.Path(path_type=Path), help="Write a repair to this file."
 )
+@click.option("--repair", "label", default="", help="Label of the repair; the best by default.")
 def advise(
     source: str,
     variables: tuple[str, ...],
@@ -32,25 +33,26 @@ def advise(
     buffer_mib: float,
     is_json: bool,
     out: Path | None,
+    label: str,
 ) -> None:
     """Report how an HDF5 file lies, and predict what its repairs gain; only metadata are read."""
-    from helpers import advisor
+    from helpers import advisor, forecasts
     from helpers.storage.network import get_profile
     from helpers.storage.repairs import apply_repair, check_out
 
     if out is not None:
         check_out(source, out)
-    settings = advisor.Settings(
-        block_nbytes=round(block_mib * advisor.MIB),
-        page_buffer_nbytes=round(buffer_mib * advisor.MIB),
+    settings = forecasts.Settings(
+        block_nbytes=round(block_mib * forecasts.MIB),
+        page_buffer_nbytes=round(buffer_mib * forecasts.MIB),
     )
     advised = advisor.advise(source, get_profile(profile), variables=variables, settings=settings)
+    chosen = advised.find_repair(label) if out is not None or label else None
     click.echo(
         json.dumps(advised.to_mapping(), indent=2) if is_json else "\n".join(render(advised))
     )
-    if out is not None:
-        label, repair = advised.best_repair()
-        click.echo(f"{label}: {apply_repair(source, repair, out)}", err=is_json)
+    if out is not None and chosen is not None:
+        click.echo(f"{chosen[0]}: {apply_repair(source, chosen[1], out)}", err=is_json)
 
 
 def render(advised: Advised) -> list[str]:
@@ -66,12 +68,15 @@ def render(advised: Advised) -> list[str]:
     list of str
         Lines.
     """
+    from helpers.forecasts import TYPICAL_COSTS
+
     present = advised.present
     lines = [
         *_render_report(advised.report),
         "",
         f"read {len(advised.variables)} of {len(advised.report.variables)} datasets over"
-        f" {advised.profile}; time without decoding",
+        f" {advised.profile}; {TYPICAL_COSTS.request_s * 1000:g} ms of client and server a request"
+        " are assumed, decoding is not counted",
         f"{'':34}{'open':>8}{'read':>8}{'requests':>10}{'MB':>9}{'gain':>7}",
         _row("as it is, no cache", present.open.seconds, present.read.seconds)
         + f"{present.n_requests:>10}{present.nbytes / 1e6:>9.1f}{1:>7.1f}",

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from helpers.errors import UserError
+from helpers.storage.hdf5.product import ANCILLARY, METADATA, PHOTON_KINDS, SEGMENT_NAMES
 
 GENERATION = 1  # raise it when the same arguments make other bytes
 
@@ -34,115 +35,6 @@ _SEGMENT_CHUNK = 2_000
 _ROUND = 4 * PHOTON_CHUNK  # photons that a beam appends in one round
 _PHOTONS_PER_SEGMENT = 60
 _DEFLATE_LEVEL = 6
-
-_PHOTON_KINDS = {
-    "h_ph": "f4",
-    "lat_ph": "f8",
-    "lon_ph": "f8",
-    "delta_time": "f8",
-    "dist_ph_along": "f4",
-    "dist_ph_across": "f4",
-    "quality_ph": "i1",
-    "signal_conf_ph": "i1",
-    "ph_id_channel": "u1",
-    "ph_id_pulse": "u1",
-    "pce_mframe_cnt": "u4",
-    "weight_ph": "u1",
-}
-_SEGMENT_NAMES = {
-    "geolocation": [
-        "altitude_sc",
-        "azimuth",
-        "bounce_time_offset",
-        "delta_time",
-        "full_sat_fract",
-        "knn",
-        "near_sat_fract",
-        "neutat_delay_derivative",
-        "neutat_delay_total",
-        "neutat_ht",
-        "ph_index_beg",
-        "pitch",
-        "podppd_flag",
-        "range_bias_corr",
-        "ref_azimuth",
-        "ref_elev",
-        "reference_photon_lat",
-        "reference_photon_lon",
-        "roll",
-        "segment_dist_x",
-        "segment_id",
-        "segment_length",
-        "segment_ph_cnt",
-        "sigma_across",
-        "sigma_along",
-        "sigma_h",
-        "sigma_lat",
-        "sigma_lon",
-        "solar_azimuth",
-        "solar_elevation",
-        "surf_type",
-        "tx_pulse_energy",
-        "yaw",
-    ],
-    "geophys_corr": [
-        "dac",
-        "delta_time",
-        "dem_flag",
-        "dem_h",
-        "geoid",
-        "geoid_free2mean",
-        "tide_earth",
-        "tide_earth_free2mean",
-        "tide_equilibrium",
-        "tide_load",
-        "tide_oc_pole",
-        "tide_ocean",
-        "tide_pole",
-    ],
-    "bckgrd_atlas": [
-        "bckgrd_counts",
-        "bckgrd_counts_reduced",
-        "bckgrd_hist_top",
-        "bckgrd_int_height",
-        "bckgrd_int_height_reduced",
-        "bckgrd_rate",
-        "delta_time",
-        "pce_mframe_cnt",
-        "tlm_height_band1",
-        "tlm_height_band2",
-        "tlm_top_band1",
-        "tlm_top_band2",
-    ],
-}
-_ANCILLARY = [
-    "atlas_sdp_gps_epoch",
-    "control",
-    "data_end_utc",
-    "data_start_utc",
-    "end_cycle",
-    "end_delta_time",
-    "end_geoseg",
-    "end_gpssow",
-    "end_gpsweek",
-    "end_orbit",
-    "end_region",
-    "end_rgt",
-    "granule_end_utc",
-    "granule_start_utc",
-    "podppd_pad",
-    "release",
-    "start_cycle",
-    "start_delta_time",
-    "start_geoseg",
-    "start_gpssow",
-    "start_gpsweek",
-    "start_orbit",
-    "start_region",
-    "start_rgt",
-    "version",
-]
-_METADATA = ["AcquisitionInformation", "DatasetIdentification", "Extent", "Lineage", "ProcessStep"]
 
 Values = NDArray[Any]
 
@@ -212,11 +104,11 @@ def _write_descriptions(file: h5py.File) -> None:
     """Write what a granule says of itself: attributes, and scalars one by one."""
     for name in ("Conventions", "title", "institution", "history", "references", "license"):
         file.attrs[name] = f"{name} of a photon granule, as long as such texts are: " + name * 8
-    for name in _ANCILLARY:
+    for name in ANCILLARY:
         text = f"{name}: 2018-11-20T18:21:{len(name):02d}.000000Z"
         file.create_dataset(f"ancillary_data/{name}", data=[text], dtype=h5py.string_dtype())
         file[f"ancillary_data/{name}"].attrs["long_name"] = name.replace("_", " ")
-    for name in _METADATA:
+    for name in METADATA:
         group = file.create_group(f"METADATA/{name}")
         for part in range(12):
             group.attrs[f"part{part:02d}"] = f"{name} {part} " + "of the product's lineage " * 4
@@ -230,10 +122,10 @@ class _Beam:
         self.rng = np.random.default_rng([granule.seed, BEAMS.index(beam)])
         self.group, self.height_m, self.n_done = file.create_group(beam), 100.0, 0
         self.group.attrs["groundtrack_id"] = beam
-        for name, kind in _PHOTON_KINDS.items():
+        for name, kind in PHOTON_KINDS.items():
             extent = (5,) if name == "signal_conf_ph" else ()
             _create(self.group, f"heights/{name}", kind, chunk=(PHOTON_CHUNK, *extent))
-        for group, names in _SEGMENT_NAMES.items():
+        for group, names in SEGMENT_NAMES.items():
             for name in names:
                 kind = "f8" if "delta_time" in name or name.endswith(("lat", "lon")) else "f4"
                 _create(self.group, f"{group}/{name}", kind, chunk=(_SEGMENT_CHUNK,))
@@ -246,13 +138,13 @@ class _Beam:
         for name, values in self._photons(start, n).items():
             _append(self.group[f"heights/{name}"], values)
         n_segments = stop // _PHOTONS_PER_SEGMENT - start // _PHOTONS_PER_SEGMENT
-        for group, names in _SEGMENT_NAMES.items():
+        for group, names in SEGMENT_NAMES.items():
             for name in names:
                 _append(self.group[f"{group}/{name}"], self._segments(name, n_segments))
 
     def describe(self) -> None:
         """Write, last of all, what is known at the end: ranges of the values."""
-        for name in _PHOTON_KINDS:
+        for name in PHOTON_KINDS:
             dataset = self.group[f"heights/{name}"]
             dataset.attrs["n_valid"] = dataset.shape[0]
             dataset.attrs["comment"] = f"{name} of {self.name}, {dataset.shape[0]} photons"
@@ -280,7 +172,7 @@ class _Beam:
             "pce_mframe_cnt": pulse // 600,
             "weight_ph": np.where(is_signal, 200, 20) + rng.integers(0, 40, n),
         }
-        return {name: np.asarray(values[name], kind) for name, kind in _PHOTON_KINDS.items()}
+        return {name: np.asarray(values[name], kind) for name, kind in PHOTON_KINDS.items()}
 
     def _segments(self, name: str, n: int) -> Values:
         """Make the values of a small variable: smooth, as corrections and angles are."""

@@ -6,11 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import pandas as pd
-
 from helpers.measurement.measure import CheckError, Contender
 from helpers.storage.drivers import Answer, Driver, Session, TaskName
-from helpers.storage.drivers.registry import MIB
 from helpers.storage.drivers.traces import summarise_trace
 from helpers.storage.hdf5.files import StoredFile
 from helpers.storage.hdf5.layouts import FILE_LAYOUTS
@@ -203,36 +200,6 @@ def contend(way: FileRead, *, name: str = "", control_of: str | None = None) -> 
     )
 
 
-def sweep(
-    driver: Driver, *, block_mib: Sequence[int], page_buffer_mib: Sequence[int]
-) -> list[Driver]:
-    """Vary the block of the file object and the page buffer of the library.
-
-    Parameters
-    ----------
-    driver : Driver
-        With both settings.
-    block_mib, page_buffer_mib : sequence of int
-        Sizes in MiB; every one of the first meets every one of the second.
-
-    Returns
-    -------
-    list of Driver
-        Named by their settings.
-    """
-    return [
-        Driver(
-            f"block {block} MiB, page buffer {page} MiB",
-            driver.open,
-            driver.description,
-            {**driver.settings, "block_size": block * MIB, "page_buf_size": page * MIB},
-            registered=driver.name,
-        )
-        for block in block_mib
-        for page in page_buffer_mib
-    ]
-
-
 def look_once(way: FileRead) -> list[Request]:
     """Read once, untimed and verified, to look at the trace.
 
@@ -252,39 +219,3 @@ def look_once(way: FileRead) -> list[Request]:
     way.collect()
     way.check(answer)
     return way.trace
-
-
-def tabulate_sweep(
-    drivers: Sequence[Driver], layout: str, stored: StoredFile, wire: Wire, session: Session
-) -> pd.DataFrame:
-    """Tabulate requests and bytes of reading the variables, for each setting of a driver.
-
-    Parameters
-    ----------
-    drivers : sequence of Driver
-        Made by `sweep`.
-    layout : str
-        An arrangement of the file; others are refused where a page does not fit.
-    stored : StoredFile
-        The file.
-    wire : Wire
-        The network.
-    session : Session
-        The interpreter.
-
-    Returns
-    -------
-    DataFrame
-        A row a driver: requests, MB, over-read and depth.
-    """
-    lines = {}
-    for driver, _ in pair_up(drivers, [layout], stored):
-        trace = look_once(FileRead(stored, layout, "variables", driver, wire, session))
-        told = summarise_trace(trace, needed_nbytes=stored.needed_nbytes(layout))
-        lines[driver.name] = {
-            "requests": told["all_requests"],
-            "MB": told["all_nbytes"] / 1e6,
-            "over-read": told["over_read"],
-            "depth": told["dependency_depth"],
-        }
-    return pd.DataFrame(lines).T.round(2).rename_axis("setting")

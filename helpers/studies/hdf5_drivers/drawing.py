@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -88,11 +88,17 @@ def _write_key(ax: Axes, names: Sequence[str]) -> None:
 
 
 def draw_ranges(
-    ax: Axes, traces: Mapping[str, Sequence[Request]], *, file_nbytes: int, page_nbytes: int
+    ax: Axes,
+    traces: Mapping[str, Sequence[Request]],
+    *,
+    file_nbytes: int,
+    page_nbytes: int,
+    chunk_offsets: Collection[int],
 ) -> None:
     """Draw the byte ranges of each trace along the file, coloured by the bytes of a request.
 
-    Thin lines are page boundaries, where the file has pages.
+    Thin lines are page boundaries, where the file has pages; the marks of the lowest line are
+    where chunks of the variables begin.
     """
     for place, trace in enumerate(traces.values()):
         for request in trace:
@@ -103,7 +109,9 @@ def draw_ranges(
     if page_nbytes:
         for start in range(0, file_nbytes, page_nbytes):
             ax.axvline(start / 1e6, color="#bbbbbb", linewidth=0.4, zorder=0)
-    ax.set_yticks(range(len(traces)), list(traces))
+    starts = [offset / 1e6 for offset in chunk_offsets]
+    ax.plot(starts, [len(traces)] * len(starts), "|", color="#222222", markersize=8)
+    ax.set_yticks(range(len(traces) + 1), [*traces, "chunks begin"])
     ax.invert_yaxis()
     ax.set(xlim=(0, file_nbytes / 1e6), xlabel="place in the file (MB)", ylabel="")
 

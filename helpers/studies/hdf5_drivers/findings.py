@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 
@@ -12,9 +11,7 @@ from helpers.measurement import statistics
 from helpers.models.fluid import Network
 from helpers.storage.drivers import Driver
 from helpers.storage.hdf5.files import StoredFile
-from helpers.storage.hdf5.layouts import FILE_LAYOUTS
 from helpers.storage.network import Profile
-from helpers.studies.cluster_scaling import describe_profile, digits
 from helpers.study import network_of, read_published, trace_of
 
 _NORMAL_P95 = 1.6449  # standard deviations
@@ -98,7 +95,8 @@ def _count_chunks(stored: StoredFile, layout: str) -> int:
     return sum(-(-n_photons // found.chunk_shapes[name][0]) for name in task.variables)
 
 
-def _measured(rows: pd.DataFrame, task: str) -> pd.DataFrame:
+def measured(rows: pd.DataFrame, task: str) -> pd.DataFrame:
+    """Choose the measured rows of a task, without the control, with the time of both steps."""
     part = rows[(rows["phase"] == "measured") & (rows["task"] == task)]
     part = part[part["control_of"] == ""]
     return part.assign(total_s=part["open_s"] + part["read_s"])
@@ -106,7 +104,7 @@ def _measured(rows: pd.DataFrame, task: str) -> pd.DataFrame:
 
 def tabulate_times(rows: pd.DataFrame, *, task: str) -> pd.DataFrame:
     """Tabulate the median time to open and do a task, a row a driver, a column a layout."""
-    part = _measured(rows, task)
+    part = measured(rows, task)
     table = part.pivot_table(
         index="contender", columns="layout", values="total_s", aggfunc="median", sort=False
     )
@@ -115,7 +113,7 @@ def tabulate_times(rows: pd.DataFrame, *, task: str) -> pd.DataFrame:
 
 def tabulate_traces(rows: pd.DataFrame, *, task: str, layout: str) -> pd.DataFrame:
     """Tabulate what the trace says of each driver on a layout: medians over blocks."""
-    part = _measured(rows, task)
+    part = measured(rows, task)
     part = part[part["layout"] == layout]
     trace = trace_of(part)
     if "all_requests" not in trace:
@@ -135,7 +133,7 @@ def tabulate_traces(rows: pd.DataFrame, *, task: str, layout: str) -> pd.DataFra
     return table.groupby("contender", sort=False).median().round(2).rename(columns=names)
 
 
-def _ratio(
+def paired(
     part: pd.DataFrame, over: tuple[str, str], under: tuple[str, str]
 ) -> statistics.Interval | None:
     """Compare two contenders on two layouts, paired within blocks."""
@@ -156,70 +154,13 @@ def compare_published(rows: pd.DataFrame) -> pd.DataFrame:
     times = read_published("hdf5_driver_access_times")
     times = times[times["file_set"] == "h5py-atl03-benchmarks.csv"]
     known = times.groupby(["driver", "optimised_io", "format"])["time_s"].median()
-    rows_of_task, lines = _measured(rows, "variables"), []
+    rows_of_task, lines = measured(rows, "variables"), []
     for driver, tuned, layout in list[tuple[str, str, str]](known.index):
         time_s = known[driver, tuned, layout]
         base = known.get((driver, "no", "original"))
         ours = _OURS[driver, tuned], _PUBLISHED_LAYOUTS[layout]
-        found = _ratio(rows_of_task, (_OURS[driver, "no"], "original"), ours)
+        found = paired(rows_of_task, (_OURS[driver, "no"], "original"), ours)
         if base and found:
             lines.append((*ours, base / time_s, found.centre, found.low, found.high))
     columns = ["contender", "layout", "published", "ours", "low", "high"]
     return pd.DataFrame(lines, columns=columns).round(2)
-
-
-def judge_claim(rows: pd.DataFrame, *, task: str = "variables") -> pd.DataFrame:
-    """Judge on every layout whether ROS3 is faster than a file object of fsspec.
-
-    Both untuned, both tuned, and untuned ROS3 against tuned fsspec.
-    """
-    part, lines = _measured(rows, task), []
-    pairs = (("ros3", "fsspec-none"), ("ros3-tuned", "fsspec-tuned"), ("ros3", "fsspec-tuned"))
-    noise = control_noise(rows)
-    for layout in dict.fromkeys(part["layout"]):
-        for a, b in pairs:
-            found = _ratio(part, (a, layout), (b, layout))
-            if found:
-                verdict = statistics.judge(found, noise).verdict
-                lines.append((layout, a, b, found.centre, found.low, found.high, verdict))
-    columns = ["layout", "driver", "against", "time ratio", "low", "high", "verdict"]
-    return pd.DataFrame(lines, columns=columns).round(2)
-
-
-def control_noise(rows: pd.DataFrame) -> float:
-    """Compute by which factor a contender differs from its own copy."""
-    control = rows[(rows["phase"] == "measured") & (rows["control_of"] != "")]
-    if control.empty:
-        return float("nan")
-    point = control["point"].iloc[0]
-    return statistics.noise_ratio(rows[rows["point"] == point], "control")
-
-
-def find_all(rows: pd.DataFrame, profile: Profile, versions: Mapping[str, str]) -> dict[str, str]:
-    """Put the findings of a case into words, by the key under which pages quote them."""
-    part = _measured(rows, "variables")
-    medians = part.groupby(["contender", "layout"])["total_s"].median()
-    files = medians[medians.index.get_level_values("layout").isin(FILE_LAYOUTS)]
-    best: tuple[str, str] = files.idxmin()  # type: ignore[assignment]
-    worst: tuple[str, str] = files.idxmax()  # type: ignore[assignment]
-    ratio = _ratio(part, ("fsspec-none", "original"), best)
-    opened = trace_of(part).assign(layout=part["layout"], contender=part["contender"])
-    at_best = (opened["layout"] == best[1]) & (opened["contender"] == best[0])
-    machine = json.loads(part["machine"].iloc[0])
-    return {
-        "profile": describe_profile(profile),
-        "best-driver": best[0],
-        "best-layout": best[1],
-        "best-throughput": f"{digits(part['array_nbytes'].iloc[0] / files.min() / 1e6)} MB/s",
-        "best-time": f"{digits(files.min())} s",
-        "worst-driver": worst[0],
-        "worst-layout": worst[1],
-        "worst-time": f"{digits(files.max())} s",
-        "ratio-untuned-original-to-best": digits(ratio.centre) if ratio else "not measured",
-        "requests-to-open-best": digits(opened.loc[at_best, "n_open_requests"].median()),
-        "ros3": "built in" if versions["ros3"] == "True" else "not built in",
-        "hdf5-version": versions["hdf5"],
-        "aa-noise": f"{digits(100 * (control_noise(rows) - 1))} %",
-        "n-blocks": str(part["block"].nunique()),
-        "machine": f"{machine['n_cores']} cores, {machine['cpu']}",
-    }

@@ -1,0 +1,172 @@
+"""What the study foretells of drivers with caches is what the relay counts, and faults make no rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import h5py
+import numpy as np
+import obstore
+import pandas as pd
+import pytest
+
+from helpers.errors import UserError
+from helpers.forecasts import ClientCosts
+from helpers.models.caches import Parts, Read, Reading, read_through
+from helpers.models.fluid import Network
+from helpers.storage import drivers
+from helpers.storage.hdf5 import files
+from helpers.storage.hdf5.granule import Granule
+from helpers.storage.network import Faults, Profile, Request, get_profile, open_relay
+from helpers.storage.repairs.recording import iterate_chunks
+from helpers.storage.ros3 import find_ros3, why_absent
+from helpers.storage.server import Server
+from helpers.storage.wires import Wire
+from helpers.studies import hdf5_drivers as study
+from tests.stores import make_location
+
+MIB = 2**20
+LAYOUTS = ["original", "paged-4mib"]
+COSTS = dict.fromkeys(("fsspec", "ros3", "obstore"), ClientCosts())
+
+
+@pytest.fixture(scope="module")
+def wire(server: Server) -> Iterator[Wire]:
+    """Open the relay before the server of the tests."""
+    near = make_location(server, "hdf5-drivers")
+    with open_relay(str(near.endpoint_url), profile=get_profile("loopback")) as relay:
+        yield Wire(near, near.through(relay.endpoint_url), relay)
+
+
+@pytest.fixture(scope="module")
+def session(wire: Wire) -> Iterator[drivers.Session]:
+    """Start the interpreter of the drivers, with ROS3 where it was built."""
+    with drivers.open_session(wire.far, find_ros3()) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def stored(wire: Wire) -> files.StoredFile:
+    """Store a granule that is larger than blocks of a MiB."""
+    return files.prepare_granule(Granule(200_000), wire.near, layouts=LAYOUTS, group="gt1l/heights")
+
+
+def skip_without_ros3(driver: drivers.Driver) -> None:
+    """Skip what this machine does not have."""
+    if driver.needs_ros3 and find_ros3() is None:
+        pytest.skip(why_absent())
+
+
+DETERMINISTIC = ("fsspec-readahead", "fsspec-first", "fsspec-tuned", "ros3", "ros3-tuned")
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("name", [*DETERMINISTIC, "obstore-tuned"])
+def test_requests_are_foretold_exactly(
+    name: str, layout: str, stored: files.StoredFile, wire: Wire, session: drivers.Session
+) -> None:
+    """From the trace without a cache follow the requests and bytes with one."""
+    driver = drivers.DRIVERS[name]
+    skip_without_ros3(driver)
+    chosen = [driver]
+    if name == "fsspec-tuned":  # blocks below the length of the file as well
+        chosen += study.sweep(driver, block_mib=[1], page_buffer_mib=[8])
+    recorded = study.record_library(stored, [layout], wire, session)[layout]
+    for each in chosen:
+        trace = study.look_once(study.FileRead(stored, layout, "variables", each, wire, session))
+        found = study.foretell(each, recorded, Network(), COSTS)
+        assert found is not None
+        counted = (len(trace), sum(request.nbytes for request in trace))
+        assert (found.n_requests, found.nbytes) == counted, each.name
+
+
+def write_large(path: Path) -> tuple[tuple[str, ...], set[int]]:
+    """Write three variables whose chunks of a MiB lie between one another, in 48 MB."""
+    names = ("a", "b", "c")
+    with h5py.File(path, "w") as file:
+        made = [
+            file.create_dataset(name, shape=(16, MIB // 4), dtype="f4", chunks=(1, MIB // 4))
+            for name in names
+        ]
+        for row in range(16):
+            for dataset in made:
+                dataset[row] = np.float32(row)
+    with h5py.File(path) as file:
+        return names, {at for name in names for _, at, _ in iterate_chunks(file[name])}
+
+
+def test_blocks_of_ros3_are_foretold(tmp_path: Path, wire: Wire, session: drivers.Session) -> None:
+    """In a file of several of its blocks, ROS3 asks for what its model asks for, in parts."""
+    skip_without_ros3(drivers.DRIVERS["ros3"])
+    path = tmp_path / "large.h5"
+    names, chunks = write_large(path)
+    obstore.put(wire.near.obstore(), path.name, path)
+    task = drivers.Task("variables", names, (0, 1))
+
+    def trace_of(name: str) -> list[Request]:
+        session.forget()
+        wire.take_trace()
+        session.open(drivers.DRIVERS[name], wire.far / path.name)
+        session.run(task)
+        return sorted(wire.take_trace(), key=lambda request: request.start_s)
+
+    plain, real = trace_of("fsspec-none"), trace_of("ros3")
+    session.forget()
+    spans = [(each.range_start or 0, each.nbytes) for each in plain if each.nbytes]
+    reading = Reading(tuple(Read(*span, is_metadata=span[0] not in chunks) for span in spans))
+    recorded = study.Recorded(reading, 1, path.stat().st_size, 0, 0, tuple(chunks))
+    found = study.foretell(drivers.DRIVERS["ros3"], recorded, Network(), COSTS)
+    assert found is not None and len(plain) > 48
+    assert (found.n_requests, found.nbytes) == (len(real), sum(each.nbytes for each in real))
+
+
+def test_parts_end_at_multiples() -> None:
+    """A read across two multiples is three requests."""
+    behind = read_through(Parts(10), Reading((Read(5, 20),)), file_nbytes=100)
+    assert [(read.offset, read.nbytes) for read in behind.reads] == [(5, 5), (10, 10), (20, 5)]
+
+
+FAULTS = {"503": Faults(error_503=0.3), "reset": Faults(reset=0.3), "torn": Faults(truncate=0.3)}
+READERS = ("fsspec-none", "fsspec-tuned", "obstore-tuned", "ros3", "h5coro", "pyfive", "references")
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("name", READERS)
+def test_faults_are_retried_or_refused(
+    name: str, fault: str, stored: files.StoredFile, wire: Wire, session: drivers.Session
+) -> None:
+    """A client gets over a fault by its own retries, or the read is an error: never a wrong row."""
+    driver = drivers.DRIVERS[name]
+    skip_without_ros3(driver)
+    files.prepare_granule(Granule(200_000), wire.near, layouts=["references"], group="gt1l/heights")
+    layout = "references" if name == "references" else "original"
+    wire.impose(Profile("faulty", faults=FAULTS[fault]))
+    way = study.FileRead(stored, layout, "variables", driver, wire, session)
+    try:
+        way.prepare()
+        way.open()
+        answer: drivers.Answer | None = way.read(None)
+    except UserError:
+        answer = None  # refused: `measure_blocks` ends, and writes no row
+    finally:
+        wire.impose(get_profile("loopback"))
+        session.forget()
+    assert answer in (None, stored.answers["variables"])
+
+
+def test_claims_are_told_with_their_settings() -> None:
+    """Both sides of the claim are named, with the settings in which each holds."""
+    columns = ["layout", "driver", "against", "time ratio", "verdict"]
+    judged = pd.DataFrame(
+        [
+            ("original", "ros3", "fsspec-none", 0.5, "faster"),
+            ("original", "ros3-tuned", "fsspec-tuned", 1.3, "slower"),
+            ("paged-8mib", "ros3", "fsspec-none", 0.99, "indistinguishable"),
+        ],
+        columns=columns,
+    )
+    found = study.find_claims(judged)
+    assert found["ros3-faster"] == "ros3 over fsspec-none on original"
+    assert found["ros3-slower"] == "ros3-tuned over fsspec-tuned on original"
+    assert (found["ros3-undecided"], found["claims-judged"]) == ("1", "3")
