@@ -74,7 +74,7 @@ def render_page(page: Page) -> dict[str, Any]:
         If the notebook has no title or its record cannot be read.
     """
     notebook = read_notebook(page.executed)
-    _suffix_labels(notebook["cells"], page.case)
+    _suffix_labels(notebook["cells"], f"{page.notebook}-{page.case}")
     first = notebook["cells"][0]
     title, _, rest = first["source"].partition("\n")
     if first["cell_type"] != "markdown" or not title.startswith("# "):
@@ -173,8 +173,8 @@ def _commit(rows: Any) -> str:
     return f"commit {' and '.join(commits)}{changed}"
 
 
-def _suffix_labels(cells: list[dict[str, Any]], case: str) -> None:
-    """Append the case to every label and to every mention of it."""
+def _suffix_labels(cells: list[dict[str, Any]], page: str) -> None:
+    """Append notebook and case to every label and to every mention of it."""
     figures = [cell["metadata"].get("mystnb", {}).get("figure", {}) for cell in cells]
     texts = [cell for cell in cells if cell["cell_type"] == "markdown"]
     labels = {figure["name"] for figure in figures if "name" in figure}
@@ -190,11 +190,11 @@ def _suffix_labels(cells: list[dict[str, Any]], case: str) -> None:
     mention = re.compile(rf"(?:^:(?:name|label):\s*|[(`<#])(?:{names})(?=[)`>]|\s*$)", re.MULTILINE)
     for figure in figures:
         if "name" in figure:
-            figure["name"] += f"-{case}"
+            figure["name"] += f"-{page}"
         if "caption" in figure:
-            figure["caption"] = mention.sub(rf"\g<0>-{case}", figure["caption"])
+            figure["caption"] = mention.sub(rf"\g<0>-{page}", figure["caption"])
     for cell in texts:
-        cell["source"] = mention.sub(rf"\g<0>-{case}", cell["source"])
+        cell["source"] = mention.sub(rf"\g<0>-{page}", cell["source"])
 
 
 def render_bars(path: Path) -> str:

@@ -45,6 +45,7 @@ _DRIVER: TypeAlias = _choice(tuple(DRIVERS))  # type: ignore[valid-type]
 _FILE_LAYOUT: TypeAlias = _choice(FILE_LAYOUTS)  # type: ignore[valid-type]
 _TASK: TypeAlias = _choice(tuple(TASKS))  # type: ignore[valid-type]
 _MEDIUM: TypeAlias = _choice(("hdf5", "zarr", "sharded"))  # type: ignore[valid-type]
+_EXTRA: TypeAlias = _choice(("rewriting", "codecs", "chunk-cache"))  # type: ignore[valid-type]
 
 GLOSSARY: Mapping[str, Any] = {
     "dataset": str,
@@ -60,6 +61,9 @@ GLOSSARY: Mapping[str, Any] = {
     "drivers": Annotated[list[_DRIVER], Field(min_length=1)],
     "file_layouts": Annotated[list[_FILE_LAYOUT], Field(min_length=1)],
     "tasks": Annotated[list[_TASK], Field(min_length=1)],
+    "more_drivers": list[_DRIVER],
+    "more_layouts": list[_FILE_LAYOUT],
+    "metadata_tasks": list[_TASK],
     "metadata_drivers": list[_DRIVER],
     "metadata_layouts": list[_FILE_LAYOUT],
     "metadata_group": str,
@@ -74,6 +78,7 @@ GLOSSARY: Mapping[str, Any] = {
     "cluster_address": str,
     "media": Annotated[list[_MEDIUM], Field(min_length=1)],
     "scale_factor": Annotated[float, Field(ge=1)],
+    "extras": list[_EXTRA],
     "n_boxes": Count,
     "caches": Annotated[list[_CACHE], Field(min_length=1)],
     "maps": Annotated[list[_MAP], Field(min_length=1)],

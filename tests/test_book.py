@@ -14,6 +14,7 @@ import yaml
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 from helpers import book
+from helpers.book_pages import Page
 from helpers.errors import UserError
 from helpers.measurement.provenance import Provenance
 from helpers.measurement.records import COLUMNS, Record, Row
@@ -157,7 +158,16 @@ def make_project(root: Path) -> Path:
     shutil.copytree(ROOT / bench, root / bench)
     for case in CASES:
         make_results(root, "reference", case)
+    for notebook in (ROOT / "results" / "reference").glob("*/*.ipynb"):
+        if notebook.parent.name != "cluster-scaling":  # of the others, what is committed
+            target = root / notebook.parent.relative_to(ROOT)
+            shutil.copytree(notebook.parent, target, dirs_exist_ok=True)
     return root
+
+
+def stage_cases(site: str, root: Path) -> list[Page]:
+    """Stage the book and return the pages of the study whose results are invented."""
+    return [page for page in book.stage(site, root=root) if page.notebook == "cluster-scaling"]
 
 
 def source_pages() -> list[Path]:
@@ -314,7 +324,7 @@ def staged(root: Path, case: str) -> str:
 
 def test_reference_is_shown(project: Path) -> None:
     """Without results of one's own each page shows the reference and says so, with its origin."""
-    pages = book.stage("laptop", root=project)
+    pages = stage_cases("laptop", project)
     assert [(page.case, page.site) for page in pages] == [(case, "reference") for case in CASES]
     first = staged(project, "wide-area")
     assert first.startswith("# How does it scale? (wide-area)\n")
@@ -332,7 +342,7 @@ def test_reference_is_shown(project: Path) -> None:
 def test_own_results_come_first(project: Path) -> None:
     """A finished case of one's own replaces the reference on its page, and on no other."""
     make_results(project, "hub", "other-region", machine="My CPU")
-    sites = [page.site for page in book.stage("hub", root=project)]
+    sites = [page.site for page in stage_cases("hub", project)]
     assert sites == ["reference", "hub", "reference"]
     assert "Your own results (site hub)" in staged(project, "other-region")
     assert "My CPU" in staged(project, "other-region")
@@ -362,10 +372,7 @@ def test_interrupted_run_is_not_finished(project: Path) -> None:
 def test_further_case_is_listed(project: Path) -> None:
     """A case that `_toc.yml` does not know appears under its notebook."""
     make_results(project, "laptop", "my-case")
-    assert [page.case for page in book.stage("laptop", root=project)] == [
-        *CASES,
-        "my-case",
-    ]
+    assert [page.case for page in stage_cases("laptop", project)] == [*CASES, "my-case"]
     toc = yaml.safe_load((project / "_build" / "stage" / "_toc.yml").read_text())
     chapter = next(entry for entry in toc["chapters"] if entry["file"] == "cluster-scaling")
     assert chapter["sections"][-1] == {
@@ -379,14 +386,14 @@ def test_labels_are_unique(project: Path) -> None:
     book.stage("laptop", root=project)
     folder = project / "_build" / "stage" / "notebooks" / "cluster-scaling"
     cells = nbformat.read(folder / "in-region.ipynb", as_version=4).cells
-    assert cells[1].metadata["mystnb"]["figure"]["name"] == "fig-scaling-in-region"
+    assert cells[1].metadata["mystnb"]["figure"]["name"] == "fig-scaling-cluster-scaling-in-region"
     assert (
         cells[1].metadata["mystnb"]["figure"]["caption"]
-        == "Throughput ({numref}`fig-scaling-in-region`), fig-scaling."
+        == "Throughput ({numref}`fig-scaling-cluster-scaling-in-region`), fig-scaling."
     )
-    assert cells[2].source.startswith("(fig-table-in-region)=\n")
+    assert cells[2].source.startswith("(fig-table-cluster-scaling-in-region)=\n")
     assert (
-        "{numref}`fig-scaling-in-region` and {ref}`below <fig-table-in-region>`, a fig-table"
+        "{numref}`fig-scaling-cluster-scaling-in-region` and {ref}`below <fig-table-cluster-scaling-in-region>`, a fig-table"
         in cells[2].source
     )
 

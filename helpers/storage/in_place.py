@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-from numcodecs import Blosc  # type: ignore[import-untyped]
+from numcodecs import Blosc
 from numpy.typing import NDArray
 from zarr.codecs import BloscCodec, BytesCodec
 from zarr.core.buffer import NDBuffer
