@@ -49,7 +49,7 @@ class _BytesDisk(diskcache.Disk):  # type: ignore[misc]
 
 
 class DiskBackend:
-    """diskcache: SQLite, and files for what is large.
+    """A diskcache: SQLite, and files for what is large.
 
     Parameters
     ----------

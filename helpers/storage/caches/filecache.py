@@ -1,4 +1,4 @@
-"""fsspec's `filecache` as an origin: objects as files, each checked before it is used."""
+"""Files of fsspec's `filecache` as an origin: each is checked before it is used."""
 
 from __future__ import annotations
 
