@@ -198,7 +198,7 @@ def _suffix_labels(cells: list[dict[str, Any]], page: str) -> None:
 
 
 def render_bars(path: Path) -> str:
-    """Write the bars of a reference as a table.
+    """Write the bars of a reference as a table, and below it how each was computed.
 
     Parameters
     ----------
@@ -208,16 +208,20 @@ def render_bars(path: Path) -> str:
     Returns
     -------
     str
-        A table in Markdown, one line a bar.
+        A table in Markdown, one line a bar, and a list of definitions.
     """
-    lines = ["| bar | measured | asked | holds | how it was computed |", "| --- " * 5 + "|"]
-    for bar in pd.read_csv(path).to_dict("records"):
+    lines = ["| bar | measured | asked | holds |", "| --- " * 4 + "|"]
+    bars = pd.read_csv(path).to_dict("records")
+    for bar in bars:
         sign = "at least" if bar["is_least"] else "at most"
         is_asked = 0 < bar["bound"] < float("inf")
         asked = f"{sign} {bar['bound']:g}" if is_asked else "nothing"
         holds = ("yes" if bar["holds"] else "**no**") if is_asked else "—"
-        lines.append(f"| {bar['name']} | {bar['value']:.3g} | {asked} | {holds} | {bar['how']} |")
-    return "\n".join(lines) + "\n"
+        lines.append(f"| {bar['name']} | {bar['value']:.3g} | {asked} | {holds} |")
+    lines += ["", "How each was computed:", ""]
+    for bar in bars:
+        lines += [bar["name"], f": {bar['how']}", ""]
+    return "\n".join(lines)
 
 
 def render_profiles(profiles: Mapping[str, Any]) -> str:
