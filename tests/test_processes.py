@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import signal
@@ -76,7 +77,14 @@ def becomes(claim: Callable[[], bool], *, timeout_s: float = 15.0) -> bool:
 def start_owner(first: str, then: str, log: Path) -> tuple[subprocess.Popen[str], list[int], int]:
     """Start an owner; return it, the processes under it and the port of its child."""
     argv = [sys.executable, "-c", OWNER, FAMILY, first, then, os.fspath(log)]
-    owner = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    owner = subprocess.Popen(
+        argv,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        # a test run in the background ignores Ctrl-C, and what it starts would inherit that
+        preexec_fn=functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
+    )
     assert owner.stdout is not None
     child, supervisor, port, grandchild = json.loads(owner.stdout.readline())
     owner.stdout.close()

@@ -151,7 +151,8 @@ def test_a_slower_network_is_not_faster(
     one_chunk_s = client.chunk_nbytes / 1e8 + client.cpu_s_per_chunk
     for name in ("stream_nbytes_per_s", "aggregate_nbytes_per_s", "requests_per_s"):
         slower = replace(network, **{name: factor * getattr(network, name)})
-        assert seconds(slower, client, n_chunks, n_workers) >= base - one_chunk_s
+        least = (base - one_chunk_s) * (1 - 1e-6)  # sums of many steps, rounded
+        assert seconds(slower, client, n_chunks, n_workers) >= least
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import http.client
 import json
 import os
@@ -335,7 +336,11 @@ def test_nothing_is_left_of_it(number: int, tmp_path: Path) -> None:
     """However the owner ends, process, port and lock are gone, and all can begin again."""
     folder = tmp_path / "store"
     owner = subprocess.Popen(
-        [sys.executable, "-c", OWNER, folder], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        [sys.executable, "-c", OWNER, folder],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        # a test run in the background ignores Ctrl-C, and what it starts would inherit that
+        preexec_fn=functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
     )
     assert owner.stdout is not None
     url, family = json.loads(owner.stdout.readline())
