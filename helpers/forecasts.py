@@ -98,7 +98,7 @@ class ClientCosts:
 
 
 TYPICAL_COSTS = ClientCosts(request_s=0.004, start_s=0.05)
-"""Costs where none were fitted: of s3fs and h5py on a core of a few years ago, rounded.
+"""Costs where none were fitted: an assumption, not a measurement; `fit_costs` finds those of a machine.
 
 Without them a file object that makes thousands of requests looks too fast, and a repair that
 leaves a handful looks better than it is.

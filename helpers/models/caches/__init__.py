@@ -12,7 +12,7 @@ from helpers.models.caches.file_objects import (
     NoCache,
     ReadAheadCache,
 )
-from helpers.models.caches.library import PageBuffer, Parts, Ros3Cache
+from helpers.models.caches.hdf5 import PageBuffer, Parts, Ros3Cache
 
 __all__ = [
     "BackgroundCache",

@@ -110,12 +110,16 @@ class BlockCache:
             if not read.nbytes:
                 return
             first, last = read.offset // self.block_nbytes, (read.stop - 1) // self.block_nbytes
-            for number in range(first, last + 1):
-                if not recent.use(number):
-                    recent.add(number)
-                    yield from self.block(number, file_nbytes)
+            yield from self.look_up(range(first, last + 1), recent, file_nbytes)
 
         return ask
+
+    def look_up(self, numbers: range, recent: Recent, file_nbytes: int) -> Iterator[Read]:
+        """Ask for the blocks that are not kept, and keep them."""
+        for number in numbers:
+            if not recent.use(number):
+                recent.add(number)
+                yield from self.block(number, file_nbytes)
 
     def block(self, number: int, file_nbytes: int, *, is_ahead: bool = False) -> Iterator[Read]:
         """Ask for a block, as far as the file has it."""
@@ -124,38 +128,19 @@ class BlockCache:
 
 
 @dataclass(frozen=True, slots=True)
-class BackgroundCache:
+class BackgroundCache(BlockCache):
     """The ``background`` of fsspec: as `BlockCache`, and the next block is fetched meanwhile.
 
     How many requests it makes depends on time: here each block fetched in the
-    background has arrived before the next read.
-
-    Parameters
-    ----------
-    block_nbytes : int
-        Bytes of a block.
-    max_blocks : int
-        Blocks that are kept.
+    background has arrived before the next read. Its parameters are those of
+    `BlockCache`.
     """
-
-    block_nbytes: int
-    max_blocks: int = 32
-
-    def __post_init__(self) -> None:
-        check_nbytes("block_nbytes", self.block_nbytes)
-        check_nbytes("max_blocks", self.max_blocks)
 
     def start(self, file_nbytes: int) -> Ask:
         """Return an empty cache of a file."""
-        blocks, recent = BlockCache(self.block_nbytes), Recent(self.max_blocks)
+        recent = Recent(self.max_blocks)
         n_blocks = math.ceil(file_nbytes / self.block_nbytes)
         ahead: int | None = None
-
-        def look_up(numbers: range) -> Iterator[Read]:
-            for number in numbers:
-                if not recent.use(number):
-                    recent.add(number)
-                    yield from blocks.block(number, file_nbytes)
 
         def ask(read: Read) -> Iterator[Read]:
             nonlocal ahead
@@ -165,10 +150,12 @@ class BackgroundCache:
                 recent.add(ahead)
             # a read that ends at the end of a block counts as touching the next
             first, last = read.offset // self.block_nbytes, read.stop // self.block_nbytes
-            yield from look_up(range(first, last + 1))
+            yield from self.look_up(range(first, last + 1), recent, file_nbytes)
             ahead = last + 1 if last + 1 <= n_blocks and last + 1 not in recent else None
             if ahead is not None:
-                yield from blocks.block(ahead, file_nbytes, is_ahead=True)
-            yield from look_up(range(first, last + 1))  # to copy from them
+                yield from self.block(ahead, file_nbytes, is_ahead=True)
+            yield from self.look_up(
+                range(first, last + 1), recent, file_nbytes
+            )  # to copy from them
 
         return ask
