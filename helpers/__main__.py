@@ -82,9 +82,9 @@ def book(site: str) -> None:
 )
 def publish(site: str) -> None:
     """Promote results to the reference that the published book shows."""
-    from helpers import runner
+    from helpers import promotion
 
-    for path in runner.publish(site):
+    for path in promotion.publish(site):
         click.echo(_short(path))
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from helpers import runner
+from helpers import promotion, runner
 from helpers.errors import UserError
 from helpers.runner import Case
 
@@ -165,4 +165,4 @@ def test_publishing_needs_five_blocks(make_case: MakeCase) -> None:
     case = make_case(code='open(record, "w").write("phase,block\\nmeasured,0\\n")')
     runner.run_case(case, print)
     with pytest.raises(UserError, match="1 blocks; allowed: at least 5"):
-        runner.publish("laptop", case.root)
+        promotion.publish("laptop", case.root)
