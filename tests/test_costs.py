@@ -17,7 +17,7 @@ from helpers.__main__ import main
 from helpers.errors import UserError
 from helpers.models.assumptions import OPTIONS, Assumptions, Option, change, describe
 from helpers.models.costs import compare_options, price_option
-from helpers.models.decisions import break_even_rates, cost_curves, tell_verdict, tornado
+from helpers.models.decisions import break_even_rates, cost_curves, tornado
 from helpers.models.flows import follow_day
 from helpers.models.loads import (
     concurrency,
@@ -29,6 +29,7 @@ from helpers.models.loads import (
 from helpers.models.published_costs import PublishedLoad, published_costs
 from helpers.models.tails import equal_tail
 from helpers.models.tariffs import PRICE_UNITS
+from helpers.models.verdicts import tell_verdict
 from helpers.prices import get_prices
 
 PUBLISHED = Path(__file__).parents[1] / "results" / "published" / "tile_caching_costs.csv"

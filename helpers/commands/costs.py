@@ -78,7 +78,8 @@ def _read_numbers(option: str, pairs: Sequence[str]) -> dict[str, float]:
 def _price(assumptions: Assumptions, prices: Mapping[str, float]) -> dict[str, Any]:
     """Price all options, and draw the conclusions."""
     from helpers.models.costs import SECONDS_PER_MONTH, compare_options
-    from helpers.models.decisions import break_even_rates, tell_verdict, tornado
+    from helpers.models.decisions import break_even_rates, tornado
+    from helpers.models.verdicts import tell_verdict
 
     priced = compare_options(assumptions, prices)
     millions = assumptions.requests_per_s * SECONDS_PER_MONTH / 1e6

@@ -1,4 +1,4 @@
-"""What follows from the costs: where one option overtakes another, what matters most, what to do."""
+"""What follows from the costs: where one option overtakes another, what matters most."""
 
 from __future__ import annotations
 
@@ -10,16 +10,7 @@ from helpers.errors import UserError
 from helpers.models.assumptions import CHOICES, OPTIONS, Assumptions, Option, change
 from helpers.models.costs import compare_options, price_option
 
-__all__ = ["Bar", "break_even_rates", "cost_curves", "tell_verdict", "tornado"]  # fmt: skip
-
-NAMES: Mapping[Option, str] = {
-    "none": "no cache",
-    "disk": "a cache on each instance's disk",
-    "shared": "a cache on a shared file system",
-    "redis": "Redis",
-    "cdn": "a CDN in front",
-}
-"""How prose calls the options."""
+__all__ = ["Bar", "break_even_rates", "cost_curves", "tornado"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,73 +169,3 @@ def _saved(assumptions: Assumptions, prices: Mapping[str, float], *, option: Opt
         price_option(assumptions, prices, option=one).usd for one in ("none", option)
     )
     return without - with_it
-
-
-def tell_verdict(assumptions: Assumptions, prices: Mapping[str, float]) -> str:
-    """Say in words what the model says.
-
-    Parameters
-    ----------
-    assumptions : Assumptions
-        Load, service and caches.
-    prices : mapping of str to float
-        USD by item.
-
-    Returns
-    -------
-    str
-        A few sentences, every number in them from the model.
-
-    Examples
-    --------
-    >>> from helpers.models.tariffs import PRICE_UNITS
-    >>> free = tell_verdict(Assumptions(), dict.fromkeys(PRICE_UNITS, 0.0))
-    >>> free.split(";")[0]
-    'At 185 tiles a second no cache costs 0 USD a month'
-    """
-    costs = compare_options(assumptions, prices)
-    without = costs["none"].usd
-    best = min(OPTIONS, key=lambda option: costs[option].usd)
-    rate = f"At {assumptions.requests_per_s:,.3g} tiles a second"
-    if best == "none":
-        return f"{rate} no cache costs {_usd(without)} a month; no other option costs less."
-    share = 1 - costs[best].usd / without
-    text = (
-        f"{rate} no cache costs {_usd(without)} a month; the cheapest is {NAMES[best]}"
-        f" at {_usd(costs[best].usd)}, {share * 100:.2g} % less."
-    )
-    return " ".join(
-        [
-            text,
-            _tell_rate(assumptions, prices, best=best),
-            _tell_lever(assumptions, prices, best=best),
-        ]
-    )
-
-
-def _tell_rate(assumptions: Assumptions, prices: Mapping[str, float], *, best: Option) -> str:
-    """Say from which rate on the best option pays."""
-    crossings = break_even_rates(assumptions, prices, pair=("none", best))
-    if not crossings:
-        return "It costs less than no cache at every rate looked at."
-    last, winner = crossings[-1]
-    if winner == best:
-        return f"It pays from {last:.2g} tiles a second on."
-    return f"From {last:.2g} tiles a second on no cache costs less."
-
-
-def _tell_lever(assumptions: Assumptions, prices: Mapping[str, float], *, best: Option) -> str:
-    """Say which assumption the saving depends on most, and whether one can turn it."""
-    bars = tornado(assumptions, prices, option=best)
-    turning = [bar.name for bar in bars if min(bar.low_usd, bar.high_usd) < 0]
-    # That a saving grows with the rate tells nobody anything.
-    lever = next(bar.name for bar in bars if bar.name != "requests_per_s")
-    most = f"Beside the rate, the saving depends most on {lever}"
-    if not turning:
-        return f"{most}; no single assumption, halved or doubled, turns the saving into a loss."
-    return f"{most}; halved or doubled, {turning[0]} turns the saving into a loss."
-
-
-def _usd(usd: float) -> str:
-    """Write an amount to three digits."""
-    return f"{float(f'{usd:.3g}'):,.0f} USD" if usd >= 100 else f"{usd:.3g} USD"

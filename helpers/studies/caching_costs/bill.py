@@ -11,8 +11,9 @@ import pandas as pd
 from helpers.calculator import compare_published
 from helpers.models.assumptions import Assumptions, Option, change
 from helpers.models.costs import SECONDS_PER_MONTH, compare_options
-from helpers.models.decisions import break_even_rates, tell_verdict
+from helpers.models.decisions import break_even_rates
 from helpers.models.tails import equal_tail
+from helpers.models.verdicts import tell_verdict
 from helpers.prices import get_prices
 from helpers.storage.caches import Origin, entries
 from helpers.storage.maps import Maps, open_map
