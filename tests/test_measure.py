@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,12 @@ import pandas as pd
 import pytest
 
 from helpers.errors import UserError
-from helpers.measurement import measure
 from helpers.measurement.measure import (
     CheckError,
     Contender,
     MeasurementError,
     StoppingRule,
+    loop,
     measure_blocks,
     plan_block,
 )
@@ -26,6 +27,14 @@ from helpers.measurement.provenance import Provenance
 from helpers.measurement.records import Record, RecordError, read_records
 
 ORIGIN = Provenance({"n_cores": 2}, {"zarr": "3.1.6"}, {"seed": 1})
+
+
+@pytest.fixture(autouse=True)
+def _young_garbage_only() -> Iterator[None]:
+    """Let the loop collect the garbage of a test, not look through what hundreds of imports made."""
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 class Clock:
@@ -43,7 +52,7 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """Replace the clock of the loop."""
     clock = Clock()
-    monkeypatch.setattr(measure.time, "perf_counter", clock.perf_counter)
+    monkeypatch.setattr(loop.time, "perf_counter", clock.perf_counter)
     return clock
 
 

@@ -15,9 +15,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers.errors import UserError
-from helpers.measurement import records
 from helpers.measurement.provenance import Provenance
-from helpers.measurement.records import COLUMNS, Record, RecordError, Row, read_records, schema
+from helpers.measurement.records import (
+    COLUMNS,
+    Record,
+    RecordError,
+    Row,
+    read_records,
+    schema,
+    texts,
+)
 
 ORIGIN = Provenance(
     machine={"cpu": "One", "n_cores": 2},
@@ -84,10 +91,10 @@ def test_rows_come_back_as_they_went(tmp_path: Path) -> None:
 @given(check=st.text(max_size=50), seconds=st.floats(0, 1e6))
 def test_any_text_and_time_come_back(check: str, seconds: float) -> None:
     """Text is kept but for white space, which becomes single blanks."""
-    line = records._line(records._cells(make_row(check=check, read_s=seconds)))
-    text = records._line(COLUMNS) + line
+    line = texts.write_line(texts.write_cells(make_row(check=check, read_s=seconds)))
+    text = texts.write_line(COLUMNS) + line
     assert line.count("\n") == 1
-    (row,) = records._parse(text, Path("case.csv"))
+    (row,) = texts.parse_rows(text, Path("case.csv"))
     assert row.check == " ".join(check.split())
     assert row.read_s == seconds
 

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from helpers.errors import UserError
 from helpers.measurement.statistics import (
-    Floats,
     Interval,
     add_throughputs,
     compare,
@@ -30,6 +29,7 @@ from helpers.measurement.statistics import (
     relative_widths,
     summarise,
 )
+from helpers.measurement.statistics.intervals import Floats
 
 N_BLOCKS = 5
 Noise = Callable[[np.random.Generator, int], Floats]

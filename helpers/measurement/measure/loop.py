@@ -7,200 +7,20 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from numbers import Real
 from typing import Any, Literal
 
-import numpy as np
 import pandas as pd
 
 from helpers.errors import UserError
-from helpers.measurement.provenance import Scalar, as_json
-from helpers.measurement.records import PHASES, Record, Row
-from helpers.measurement.statistics import relative_widths
-
-StoppedBy = Literal["n_blocks", "target_width", "time_budget"]
-Number = int | float
-
-
-class CheckError(Exception):
-    """What was read is not what was written."""
+from helpers.measurement.measure.contenders import CheckError, Contender, Number
+from helpers.measurement.measure.plans import StoppedBy, StoppingRule, plan_block
+from helpers.measurement.records import Record, Row
 
 
 class MeasurementError(UserError):
     """A measurement failed, and what was measured before it is on disk."""
-
-
-def _nothing() -> None:
-    """Do nothing, where a contender needs no preparation."""
-
-
-def _no_numbers() -> Mapping[str, Number]:
-    """Return no numbers, where nothing is traced."""
-    return {}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Contender:
-    """What is compared: how it opens, reads and checks, and under which settings.
-
-    `name` and `point` together identify it: the same format at four worker
-    counts is four contenders of one name, with points {"n_workers": 1} and so on.
-
-    Parameters
-    ----------
-    name : str
-        Name on the page, one colour across the book.
-    point : mapping
-        Place on the x-axis.
-    settings : mapping
-        Declared facts: codec, concurrency, n_workers, client settings, and
-        `cache_state`, which is required.
-    open, read, check : callable
-        `open()` is timed and returns what `read` takes; `read(opened)` is timed
-        and returns what `check` takes; `check(read)` is not timed, says in a few
-        words what was verified, and raises `CheckError` when it is wrong.
-    array_nbytes, stored_nbytes : int
-        Bytes decoded and encoded.
-    prepare : callable
-        Runs before the clock: empties caches, starts the trace.
-    collect : callable
-        Runs after the clock and before the check, so that the check's own
-        requests are not counted. Returns `n_requests`, `wire_nbytes` and any
-        other numbers of the trace.
-    group : str
-        Contenders of one group run next to each other in a block.
-    is_ceiling : bool
-        Whether it reads raw, without decoding.
-    control_of : str or None
-        Name of the contender of which this is a second copy, for A/A.
-    """
-
-    name: str
-    settings: Mapping[str, Scalar]
-    open: Callable[[], Any]
-    read: Callable[[Any], Any]
-    check: Callable[[Any], str]
-    array_nbytes: int
-    stored_nbytes: int
-    point: Mapping[str, Scalar] = field(default_factory=dict)
-    prepare: Callable[[], None] = _nothing
-    collect: Callable[[], Mapping[str, Number]] = _no_numbers
-    group: str = ""
-    is_ceiling: bool = False
-    control_of: str | None = None
-
-    def __post_init__(self) -> None:
-        """Refuse a contender that does not state its cache state or its bytes."""
-        if "cache_state" not in self.settings:
-            raise UserError(
-                f"settings: {self.name} states no cache_state; allowed: text, as in 'cold'"
-            )
-        for name in ("array_nbytes", "stored_nbytes"):
-            if getattr(self, name) < 1:
-                raise UserError(
-                    f"{name}: {getattr(self, name)} of {self.name}; allowed: at least 1"
-                )
-
-    @property
-    def identity(self) -> tuple[str, str]:
-        """Name and point, as text."""
-        return self.name, as_json(self.point)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoppingRule:
-    """When to stop, stated before the first measurement.
-
-    Parameters
-    ----------
-    n_blocks : int
-        Most blocks, at least 1.
-    min_blocks : int
-        Blocks before the width is looked at, at least 1.
-    target_width : float
-        Full width of the 95 % interval of each median read time, over the
-        median; when all are as narrow, enough is measured.
-    time_budget_s : float
-        No block starts that would end later, if it took the mean time of the
-        blocks before; the first measured block always runs. It bounds one
-        call: a record continued tomorrow has tomorrow's budget.
-    """
-
-    n_blocks: int
-    time_budget_s: float
-    target_width: float
-    min_blocks: int = 5
-
-    def __post_init__(self) -> None:
-        """Refuse a rule that would never start or never stop."""
-        for name in ("n_blocks", "min_blocks"):
-            if getattr(self, name) < 1:
-                raise UserError(f"{name}: {getattr(self, name)}; allowed: at least 1")
-        for name in ("time_budget_s", "target_width"):
-            if not getattr(self, name) > 0:
-                raise UserError(f"{name}: {getattr(self, name)}; allowed: above 0")
-
-    def reason(
-        self, frame: pd.DataFrame, *, n_done: int, spent_s: float, block_s: float
-    ) -> StoppedBy | None:
-        """Say why to stop before the next block, if there is a reason.
-
-        Parameters
-        ----------
-        frame : DataFrame
-            Measured rows of the blocks done.
-        n_done : int
-            Measured blocks done.
-        spent_s, block_s : float
-            Time spent in this call; mean time of a block, 0 if none ran yet.
-
-        Returns
-        -------
-        str or None
-            "n_blocks", "target_width", "time_budget", or None to go on.
-        """
-        if n_done >= self.n_blocks:
-            return "n_blocks"
-        if n_done >= self.min_blocks and (relative_widths(frame) <= self.target_width).all():
-            return "target_width"
-        # A block that is on disk already costs nothing, so it is never refused.
-        if n_done >= 1 and block_s > 0 and spent_s + block_s > self.time_budget_s:
-            return "time_budget"
-        return None
-
-
-def plan_block(
-    contenders: Sequence[Contender], *, seed: int, phase: str, block: int
-) -> list[Contender]:
-    """Order the contenders of one block.
-
-    Groups are shuffled, then the contenders inside each: what is costly to
-    change, such as the size of a cluster, changes once a group, and still no
-    contender and no group has a fixed place in time. Contenders to be compared
-    with one another belong into one group, where they run closest together.
-
-    Parameters
-    ----------
-    contenders : sequence of Contender
-        All contenders.
-    seed, phase, block : int, str, int
-        The order depends on these three and on nothing else.
-
-    Returns
-    -------
-    list of Contender
-        The same contenders, in the order to run.
-    """
-    rng = np.random.default_rng([seed, PHASES.index(phase), block])
-    groups = list(dict.fromkeys(contender.group for contender in contenders))
-    rng.shuffle(groups)
-    order: list[Contender] = []
-    for group in groups:
-        members = [contender for contender in contenders if contender.group == group]
-        order += [members[i] for i in rng.permutation(len(members))]
-    return order
 
 
 def measure_blocks(

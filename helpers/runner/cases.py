@@ -1,0 +1,118 @@
+"""What a case is, and whether its results are those of its notebook and its parameters."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import yaml
+
+from helpers.errors import UserError
+from helpers.parameters import complete_parameters
+from helpers.paths import ROOT
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One parameter file, and where its results go."""
+
+    site: str
+    notebook: str
+    name: str
+    root: Path = ROOT
+
+    @property
+    def title(self) -> str:
+        """Notebook and case, as ``make run CASE=...`` takes them."""
+        return f"{self.notebook}/{self.name}"
+
+    @property
+    def parameter_file(self) -> Path:
+        """Where the parameters are."""
+        return self.root / "parameters" / self.site / self.notebook / f"{self.name}.yaml"
+
+    @property
+    def source(self) -> Path:
+        """The notebook without outputs."""
+        return self.root / "notebooks" / f"{self.notebook}.ipynb"
+
+    def result(self, suffix: str, site: str = "") -> Path:
+        """Where a result of this case lies, at its own site or another."""
+        return self.root / "results" / (site or self.site) / self.notebook / f"{self.name}{suffix}"
+
+
+def find_cases(site: str, root: Path = ROOT) -> list[Case]:
+    """Find the cases of a site, notebook by notebook.
+
+    Raises
+    ------
+    UserError
+        If the site has none.
+    """
+    files = sorted((root / "parameters" / site).glob("*/*.yaml"))
+    if not files:
+        sites = sorted(path.name for path in (root / "parameters").iterdir() if path.is_dir())
+        raise UserError(f"SITE: {site!r}; allowed: {', '.join(sites)}")
+    return [Case(site, file.parent.name, file.stem, root) for file in files]
+
+
+def find_case(title: str, site: str, root: Path = ROOT) -> Case:
+    """Find one case by notebook and name.
+
+    Raises
+    ------
+    UserError
+        If there is no such case.
+    """
+    cases = {case.title: case for case in find_cases(site, root)}
+    if title not in cases:
+        raise UserError(f"CASE: {title!r}; allowed: {', '.join(cases)}")
+    return cases[title]
+
+
+def read_parameters(case: Case) -> dict[str, Any]:
+    """Read and check the parameters of a case, defaults included.
+
+    Raises
+    ------
+    UserError
+        If the file is no mapping, or a parameter is unknown or out of bounds.
+    """
+    where = f"parameters/{case.site}/{case.title}.yaml"
+    try:
+        overrides = yaml.safe_load(case.parameter_file.read_text(encoding="utf-8")) or {}
+    except yaml.YAMLError as error:
+        raise UserError(f"{where}: is no YAML: {' '.join(str(error).split())}") from error
+    if not isinstance(overrides, dict):
+        raise UserError(f"{where}: {overrides!r}; allowed: NAME: VALUE on each line")
+    if not case.source.exists():
+        raise UserError(f"{where}: there is no notebooks/{case.notebook}.ipynb")
+    values = {"record": f"{case.name}.csv", **overrides}
+    complete_parameters(case.source, values, where)
+    return values
+
+
+def fingerprint(case: Case, values: dict[str, Any]) -> str:
+    """Hash what a result is made of: the notebook, text included, and the parameters."""
+    return hash_sources(case, values, ("code", "markdown"))
+
+
+def hash_sources(case: Case, values: dict[str, Any], cell_types: Sequence[str]) -> str:
+    """Hash the cells of some types and the parameters."""
+    cells = nbformat.read(case.source, as_version=4).cells  # type: ignore[no-untyped-call]
+    sources = [cell.source for cell in cells if cell.cell_type in cell_types]
+    return hashlib.sha256(json.dumps([sources, values], sort_keys=True).encode()).hexdigest()
+
+
+def is_done(case: Case, values: dict[str, Any]) -> bool:
+    """Tell whether the results are there and are those of this notebook and these parameters."""
+    paths = [case.result(suffix) for suffix in (".ipynb", ".csv")]
+    if not all(path.exists() for path in paths):
+        return False
+    metadata = nbformat.read(paths[0], as_version=4).metadata  # type: ignore[no-untyped-call]
+    return bool(metadata.get("case", {}).get("fingerprint") == fingerprint(case, values))
