@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import obstore
 import pytest
 import redis
 import xarray as xr
 from hypothesis import given
 from hypothesis import strategies as st
+from obstore.store import MemoryStore
 
 from helpers.errors import UserError
 from helpers.storage.caches import (
@@ -28,6 +30,7 @@ from helpers.storage.caches import (
     open_cache,
     open_valkey,
 )
+from helpers.storage.caches.origins import ObjectFile
 from helpers.storage.caches.valkey import Valkey
 from helpers.storage.maps import VARIABLE, Maps, make_dataset, open_map
 from helpers.storage.server import Server
@@ -94,6 +97,27 @@ def test_first_and_second_read_are_what_was_written(
         np.testing.assert_array_equal(found[VARIABLE], written[VARIABLE])
         np.testing.assert_array_equal(found["lat"], written["lat"])
         assert found["time"].to_numpy() == written["time"].to_numpy()
+
+
+@pytest.mark.parametrize(
+    ("start", "nbytes"),
+    [
+        (0, 10),  # inside the first block
+        (2**18 - 5, 10),  # over the edge of two blocks
+        (2**18, 2**18),  # exactly the second
+        (100, 600_000),  # parts of three, and past the end
+        (649_990, 100),  # the last bytes
+        (700_000, 10),  # nothing
+    ],
+)
+def test_an_object_as_a_file_reads_what_was_asked_for(start: int, nbytes: int) -> None:
+    """Bytes from any place are those of the object, fewer at its end."""
+    client, content = MemoryStore(), np.random.default_rng(1).bytes(650_000)
+    obstore.put(client, "object", content)
+    with ObjectFile(client, "object") as file:
+        file.seek(start)
+        assert file.read(nbytes) == content[start : start + nbytes]
+        assert file.tell() == max(start, min(start + nbytes, 650_000))
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pandas as pd
 from helpers.bench.bars import RESULTS, Bar, Say, open_bench
 from helpers.bench.knee import check_knee
 from helpers.bench.reading import check_2020, check_ceiling, check_growth, check_netcdf
-from helpers.bench.runs import check_predictions, check_relay, check_whole_runs
+from helpers.bench.runs import check_promises, check_relay, check_whole_runs
 from helpers.memory import watch_memory
 
 __all__ = ["Bar", "run_bench"]
@@ -33,7 +33,7 @@ def run_bench(say: Say) -> list[Bar]:
         In the order printed.
     """
     RESULTS.mkdir(parents=True, exist_ok=True)
-    bars = [*check_predictions(), *check_whole_runs()]
+    bars = [*check_promises(), *check_whole_runs()]
     with watch_memory() as peak, open_bench(say) as bench:
         for check in (
             check_relay,

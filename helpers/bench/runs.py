@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import re
+from dataclasses import dataclass
 from typing import Any
 
 import nbformat
@@ -31,19 +33,82 @@ def check_relay(bench: Bench) -> list[Bar]:
     ]
 
 
-def check_predictions() -> list[Bar]:
-    """Read the error of the predictions from the notebooks of the laptop's cases."""
-    errors = []
-    for case in runner.find_cases("laptop"):
-        site = "laptop" if case.result(".ipynb").exists() else "reference"
-        if case.result(".ipynb", site).exists():
-            notebook = nbformat.read(case.result(".ipynb", site), as_version=4)  # type: ignore[no-untyped-call]
-            errors.append(float(runner.read_glued(notebook, "median-prediction-error").split()[0]))
-    how = (
-        "predicted against measured read time, median over contenders and points of a case, largest of all cases;"
-        " nothing that is predicted is used for the fit"
-    )
-    return [Bar("prediction error (%), worst case", max(errors), 20, False, how)]
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """What the cases of a study are held to, and the glued finding that says whether they keep it."""
+
+    notebook: str
+    key: str
+    name: str
+    bound: float
+    is_least: bool
+    how: str
+
+
+PROMISES = (
+    Promise(
+        "cluster-scaling",
+        "median-prediction-error",
+        "cluster scaling: prediction error (%)",
+        20,
+        False,
+        "predicted against measured read time, median over contenders and points; nothing that is predicted is used for the fit",
+    ),
+    Promise(
+        "caching-costs",
+        "worst-prediction-error",
+        "caching: prediction error (%)",
+        15,
+        False,
+        "median latency with a cache, predicted from requests that were alone, largest over caches",
+    ),
+    Promise(
+        "caching-costs",
+        "hit-ratio-error",
+        "caching: error of the hit ratio (percentage points)",
+        3,
+        False,
+        "predicted by Che's approximation against a real cache, 100 datasets",
+    ),
+    Promise(
+        "caching-costs",
+        "failed-requests",
+        "caching: failed requests, but those that must fail",
+        0,
+        False,
+        "of all contenders and blocks",
+    ),
+)
+
+
+def check_promises() -> list[Bar]:
+    """Read the bars of the studies from the notebooks of the laptop's cases."""
+    return [_check_promise(promise) for promise in PROMISES]
+
+
+def _check_promise(promise: Promise) -> Bar:
+    """Read the worst case of a study, here if it ran here and else in the reference."""
+    worst = max if not promise.is_least else min
+    found = {
+        case.name: _read_number(case, promise.key)
+        for case in runner.find_cases("laptop")
+        if case.notebook == promise.notebook
+    }
+    case = worst(found, key=found.__getitem__)
+    told = f"{promise.how}; worst of {len(found)} cases: {case}" if len(found) > 1 else promise.how
+    return Bar(promise.name, found[case], promise.bound, promise.is_least, told)
+
+
+def _read_number(case: runner.Case, key: str) -> float:
+    """Read a glued finding that begins with a number."""
+    site = "laptop" if case.result(".ipynb").exists() else "reference"
+    notebook = nbformat.read(case.result(".ipynb", site), as_version=4)  # type: ignore[no-untyped-call]
+    text = runner.read_glued(notebook, key)
+    if not (number := re.match(r"-?[\d.]+", text)):
+        raise UserError(
+            f"{case.title}: {key} is {text!r}; allowed: a finding that begins with a number"
+        )
+    return float(number[0])
 
 
 def check_whole_runs() -> list[Bar]:
