@@ -14,12 +14,12 @@ import yaml
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 from helpers import book
-from helpers.book_pages import Page
+from helpers.book import Page
 from helpers.errors import UserError
 from helpers.measurement.provenance import Provenance
 from helpers.measurement.records import COLUMNS, Record, Row
+from helpers.paths import ROOT
 
-ROOT = book.PROJECT
 CASES = ("in-region", "other-region", "wide-area")
 GLUED = {
     "profile": "in-region",

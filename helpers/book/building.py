@@ -1,10 +1,4 @@
-"""Stage the pages of the book and build it strictly; nothing is measured here.
-
-A page shows an executed notebook: your own, from `results/<site>/`, where that
-case has finished, otherwise the committed one, from `results/reference/`. Pages
-are staged under `_build/stage/` so that their addresses do not depend on whose
-results they show.
-"""
+"""Pages staged and built, with every warning an error."""
 
 from __future__ import annotations
 
@@ -13,131 +7,32 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import yaml
 
-from helpers.book_pages import (
-    Page,
-    read_notebook,
-    render_bars,
-    render_page,
-    render_profile_sources,
-    render_profiles,
-    render_schema,
-)
+from helpers.book.pages import Page, find_pages, walk_toc
+from helpers.book.rendering import render_page
+from helpers.book.tables import render_bars, render_profile_sources, render_profiles, render_schema
 from helpers.calculator import render_calculator, render_prices, render_published
 from helpers.errors import UserError
+from helpers.paths import ROOT
 
-PROJECT = Path(__file__).resolve().parents[1]
+_PROFILES = ROOT / "helpers" / "storage" / "network" / "profiles.yaml"
 
-_PROFILES = Path(__file__).parent / "storage" / "network" / "profiles.yaml"
 
 # What a page may show or need besides the executed notebooks.
 _SOURCES = ("_config.yml", "_toc.yml", "*.md", "references.bib", "_static", "_ext")
+
+
 # Repository files that are no pages.
 NOT_PAGES = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")
+
+
 _WARNING = re.compile(r"^(?:(?P<page>.*?)(?::\d*)*: )?(?:WARNING|ERROR|CRITICAL): (?P<text>.*)$")
 
 
-def find_pages(site: str, *, root: Path = PROJECT) -> list[Page]:
-    """Choose the results that each case's page shows.
-
-    Parameters
-    ----------
-    site : str
-        Folder under `results/` whose finished cases come before the reference.
-    root : Path
-        Folder of the project.
-
-    Returns
-    -------
-    list of Page
-        The cases of `_toc.yml` in its order, then the site's further finished cases by name.
-
-    Raises
-    ------
-    UserError
-        If a case of `_toc.yml` has no results, or an executed notebook has no record.
-    """
-    listed = [name for name in toc_files(root) if name.startswith("notebooks/")]
-    found = {name: _choose(name, site, root=root) for name in listed}
-    for path in sorted((root / "results" / site).glob("*/*.ipynb")):
-        name = f"notebooks/{path.parent.name}/{path.stem}"
-        if name not in found and is_finished(path):
-            found[name] = Page(path.parent.name, path.stem, path, site)
-    for page in found.values():
-        if not page.record.exists():
-            raise UserError(
-                f"results: {page.record.relative_to(root)} is missing; every executed notebook needs its record"
-            )
-    return list(found.values())
-
-
-def toc_files(root: Path = PROJECT) -> list[str]:
-    """List the pages of `_toc.yml` in order.
-
-    Parameters
-    ----------
-    root : Path
-        Folder of the project.
-
-    Returns
-    -------
-    list of str
-        Addresses without suffix, the root page first.
-    """
-    toc = yaml.safe_load((root / "_toc.yml").read_text(encoding="utf-8"))
-    return [toc["root"], *_files(toc)]
-
-
-def _files(entry: dict[str, Any]) -> Iterator[str]:
-    """Walk the entries below one entry of the table of contents."""
-    for child in [*entry.get("chapters", ()), *entry.get("sections", ())]:
-        yield child["file"]
-        yield from _files(child)
-
-
-def _choose(name: str, site: str, *, root: Path) -> Page:
-    """Choose between a user's own results of a case and the reference."""
-    _, notebook, case = name.split("/")
-    own = root / "results" / site / notebook / f"{case}.ipynb"
-    reference = root / "results" / "reference" / notebook / f"{case}.ipynb"
-    if own.exists() and is_finished(own):
-        return Page(notebook, case, own, site)
-    if not reference.exists():
-        raise UserError(
-            f"results: {notebook}/{case} has no finished run in results/{site}/ and no reference; "
-            f"run `make run CASE={notebook}/{case}`"
-        )
-    return Page(notebook, case, reference, "reference", failed_site=site if own.exists() else "")
-
-
-def is_finished(executed: Path) -> bool:
-    """Tell whether an executed notebook ran to its end without an error.
-
-    Parameters
-    ----------
-    executed : Path
-        Notebook as papermill left it.
-
-    Returns
-    -------
-    bool
-        True if every code cell ran and none raised.
-    """
-    cells = [cell for cell in read_notebook(executed)["cells"] if cell["cell_type"] == "code"]
-    has_failed = any(
-        output["output_type"] == "error" for cell in cells for output in cell["outputs"]
-    )
-    return not has_failed and all(
-        cell["execution_count"] for cell in cells if cell["source"].strip()
-    )
-
-
-def stage(site: str, *, root: Path = PROJECT) -> list[Page]:
+def stage(site: str, *, root: Path = ROOT) -> list[Page]:
     """Copy what the book is made of to `_build/stage/`, emptied before.
 
     Parameters
@@ -207,7 +102,7 @@ def _stage_page(page: Page, into: Path) -> None:
 def _list_pages(toc_path: Path, pages: list[Page]) -> None:
     """Append cases that the table of contents does not know under their notebook's overview."""
     toc = yaml.safe_load(toc_path.read_text(encoding="utf-8"))
-    known = {*_files(toc)}
+    known = {*walk_toc(toc)}
     for page in pages:
         if page.name not in known:
             chapter = next(
@@ -222,7 +117,7 @@ def _list_pages(toc_path: Path, pages: list[Page]) -> None:
     toc_path.write_text(yaml.safe_dump(toc, sort_keys=False), encoding="utf-8")
 
 
-def build(site: str, *, root: Path = PROJECT) -> Path:
+def build(site: str, *, root: Path = ROOT) -> Path:
     """Stage the book and build it, with every warning an error.
 
     Parameters
