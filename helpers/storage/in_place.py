@@ -72,7 +72,8 @@ class InPlacePipeline(BatchedCodecPipeline):
         to_bytes, compressor = self.array_bytes_codec, self.bytes_bytes_codecs[0]
         if not isinstance(to_bytes, BytesCodec) or not isinstance(compressor, BloscCodec):
             return False
-        return to_bytes.endian is None or to_bytes.endian.value == sys.byteorder
+        # An enumeration in some versions of zarr, a text in others.
+        return getattr(to_bytes.endian, "value", to_bytes.endian) in (None, sys.byteorder)
 
 
 def _is_whole(selection: Any, chunk_shape: tuple[int, ...]) -> bool:
