@@ -50,9 +50,12 @@ test: env  ## run the tests
 lint: env  ## run every check of pre-commit over all files
 	@$(BIN)/pre-commit run --all-files
 
+# What the oldest Python gets, all get, so that all measure the same versions.
+LOCK = $(BIN)/python -m uv pip compile pyproject.toml --all-extras --python-version 3.11 --no-emit-index-url --no-emit-find-links --quiet
+
 lock: env  ## resolve requirements.lock anew from pyproject.toml
-	@$(BIN)/python -m uv pip compile pyproject.toml --all-extras --universal --python-version 3.11 \
-		--generate-hashes --no-emit-index-url --no-emit-find-links --quiet --output-file requirements.lock
+	@$(LOCK) --upgrade --output-file .cache/oldest-python.txt
+	@$(LOCK) --constraints .cache/oldest-python.txt --universal --generate-hashes --no-annotate --no-header --upgrade --output-file requirements.lock
 
 publish: env  ## promote the results of SITE to the reference
 	@$(RUN) publish --site "$(SITE)"

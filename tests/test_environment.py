@@ -107,3 +107,11 @@ def test_lock_has_no_address() -> None:
         )
         == []
     )
+
+
+def test_every_python_gets_the_same_versions() -> None:
+    """A record says what was measured; with which Python must not change what zarr it is."""
+    text = (ROOT / "requirements.lock").read_text()
+    names = re.findall(r"^([A-Za-z0-9._-]+)(?:\[[^\]]*\])?==", text, re.MULTILINE)
+    assert len(names) > 100
+    assert len(names) == len(set(names))
