@@ -10,7 +10,7 @@ import pandas as pd
 
 from helpers.errors import UserError
 from helpers.paths import ROOT
-from helpers.runner import find_cases, is_done, read_parameters
+from helpers.runner import Case, find_cases, is_done, read_parameters
 
 
 def publish(site: str, root: Path = ROOT) -> list[Path]:
@@ -19,24 +19,35 @@ def publish(site: str, root: Path = ROOT) -> list[Path]:
     Raises
     ------
     UserError
-        If a case is not done, or has fewer than five blocks.
+        If a case is not done, has fewer than five blocks, or was measured with
+        sources that are in no commit; nothing is promoted then.
     """
+    cases = find_cases(site, root)
+    for case in cases:
+        _refuse(case)
     copied = []
-    for case in find_cases(site, root):
-        if not is_done(case, read_parameters(case)):
-            raise UserError(f"{case.title}: not done; run it before it becomes the reference")
-        rows = pd.read_csv(case.result(".csv"))
-        n_blocks = rows.loc[rows["phase"] == "measured", "block"].nunique()
-        if n_blocks < 5:
-            raise UserError(
-                f"{case.title}: {n_blocks} blocks; allowed: at least 5 in a reference record"
-            )
+    for case in cases:
         for suffix in (".ipynb", ".csv"):
             target = case.result(suffix, "reference")
             target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(case.result(suffix), target)
-            copied.append(target)
+            copied.append(Path(shutil.copy(case.result(suffix), target)))
     return [*copied, *_publish_bench(site, root), _publish_headline(root)]
+
+
+def _refuse(case: Case) -> None:
+    """Refuse a result that nobody could make again, or that says too little."""
+    if not is_done(case, read_parameters(case)):
+        raise UserError(f"{case.title}: not done; run it before it becomes the reference")
+    rows = pd.read_csv(case.result(".csv"))
+    n_blocks = rows.loc[rows["phase"] == "measured", "block"].nunique()
+    if n_blocks < 5:
+        raise UserError(
+            f"{case.title}: {n_blocks} blocks; allowed: at least 5 in a reference record"
+        )
+    if rows["is_dirty"].any():
+        raise UserError(
+            f"{case.title}: measured with sources that are in no commit; allowed: a record of a clean checkout"
+        )
 
 
 def _publish_bench(site: str, root: Path) -> list[Path]:

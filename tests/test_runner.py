@@ -166,3 +166,13 @@ def test_publishing_needs_five_blocks(make_case: MakeCase) -> None:
     runner.run_case(case, print)
     with pytest.raises(UserError, match="1 blocks; allowed: at least 5"):
         promotion.publish("laptop", case.root)
+
+
+def test_publishing_needs_sources_of_a_commit(make_case: MakeCase) -> None:
+    """A reference that nobody could make again is refused, and none of it is promoted."""
+    rows = "".join(f"measured,{block},True\\n" for block in range(5))
+    case = make_case(code=f'open(record, "w").write("phase,block,is_dirty\\n{rows}")')
+    runner.run_case(case, print)
+    with pytest.raises(UserError, match="in no commit; allowed: a record of a clean checkout"):
+        promotion.publish("laptop", case.root)
+    assert not case.result(".csv", "reference").exists()

@@ -30,7 +30,7 @@ def render_bars(path: Path) -> str:
         sign = "at least" if bar["is_least"] else "at most"
         anything = 0 if bar["is_least"] else float("inf")
         is_asked = bar["bound"] != anything
-        asked = f"{sign} {bar['bound']:g}" if is_asked else "nothing"
+        asked = f"{sign} {bar['bound']:g}" if is_asked else "reported only"
         holds = ("yes" if bar["holds"] else "**no**") if is_asked else "—"
         lines.append(f"| {bar['name']} | {bar['value']:.3g} | {asked} | {holds} |")
     lines += ["", "How each was computed:", ""]

@@ -188,7 +188,7 @@ READERS: Mapping[str, Reader] = {
             "zarr-obstore-in-place",
             "zarr",
             _open_limited,
-            "as batched, each chunk decoded in its place, without zarr's second copy",
+            "Zarr v3 through obstore, several chunks in flight in a task, each decoded straight into its place",
             is_batched=True,
             zarr_config=_IN_PLACE,
         ),

@@ -10,11 +10,22 @@ from matplotlib.axes import Axes
 
 from helpers.measurement import statistics
 from helpers.measurement.figures import contender_palette
+from helpers.storage.formats import READERS
 from helpers.storage.network import Profile
 from helpers.study import read_published
 
 _2020 = "zarr-s3fs"
 _NETCDF = "netcdf-fsspec"
+
+_LIMITS = {
+    "latency": "the time to the first byte",
+    "stream": "the rate of one connection",
+    "aggregate": "the shared link",
+    "request rate": "the rate of requests",
+    "processors": "the processors",
+    "tasks": "the task graph",
+}
+"""What binds, as prose calls it."""
 
 
 def digits(value: float) -> str:
@@ -39,7 +50,10 @@ def best_contender(rows: pd.DataFrame, *, n_workers: int) -> str:
 
 
 def judge_all(rows: pd.DataFrame, best: str, *, n_workers: int) -> pd.DataFrame:
-    """Compare each contender with the best: time ratio, interval, noise and verdict."""
+    """Compare each contender with the best: time ratio, interval, noise and verdict.
+
+    One is faster or slower where the interval excludes 1 and the ratio lies outside the noise.
+    """
     part = rows[(rows["phase"] == "measured") & (rows["n_workers"] == n_workers)]
     names = part.loc[~part["is_ceiling"] & (part["control_of"] == ""), "contender"].unique()
     lines = {}
@@ -47,24 +61,14 @@ def judge_all(rows: pd.DataFrame, best: str, *, n_workers: int) -> pd.DataFrame:
         if name != best:
             found = statistics.compare(part, name, best, control="control")
             ratio = found.ratio
-            lines[name] = (
-                ratio.centre,
-                ratio.low,
-                ratio.high,
-                found.noise,
-                found.verdict,
-                found.reason,
-            )
-    columns = [f"time over {best}", "low", "high", "A/A noise", "verdict", "reason"]
+            lines[name] = (ratio.centre, ratio.low, ratio.high, found.noise, found.verdict)
+    columns = [f"time over {best}", "low", "high", "A/A noise", "verdict"]
     table = pd.DataFrame.from_dict(lines, orient="index", columns=columns)
     return table.sort_values(columns[0]).round(3).rename_axis("contender")
 
 
 def find_knee(rows: pd.DataFrame, contender: str) -> int:
-    """Find the number of workers beyond which more gain less than the noise.
-
-    The noise is the half width of the interval of the median at that number.
-    """
+    """Find the smallest number of workers whose interval reaches the throughput of the most."""
     part = rows[rows["contender"] == contender]
     found = statistics.summarise(part, ["n_workers"], value="throughput_mb_per_s").sort_values(
         "n_workers"
@@ -87,25 +91,50 @@ def find_all(
     measured = rows[rows["phase"] == "measured"]
     most = int(measured["n_workers"].max())
     top = measured[(measured["contender"] == best) & (measured["n_workers"] == most)]
-    limits = expected[(expected["contender"] == best) & (expected["n_workers"] == most)]
+    knee = find_knee(measured, best)
+    limits = expected[expected["contender"] == best].set_index("n_workers")["limit"].map(_LIMITS)
+    ratios = measure_ratios(rows)
     control = measured[measured["n_workers"] == most]
     machine = json.loads(measured["machine"].iloc[0])
     times = verdicts[f"time over {best}"]
     return {
         "profile": describe_profile(profile),
         "best-contender": best,
+        "best-reads": f"{READERS[best].description} ({best})",
         "best-throughput": f"{digits(top['throughput_mb_per_s'].median())} MB/s",
         "best-share-of-ceiling": f"{digits(100 * top['share_of_ceiling'].median())} %",
         "ratio-best-to-s3fs": _ratio(times, _2020, best),
         "ratio-best-to-netcdf": _ratio(times, _NETCDF, best),
-        "knee-workers": str(find_knee(measured, best)),
+        "ratio-zarr-to-netcdf": digits(ratios["ratio"].iloc[-1]) if len(ratios) else "not measured",
+        "knee-workers": str(knee) if knee < most else f"none up to {most}",
         "most-workers": str(most),
-        "binding-limit": str(limits["limit"].iloc[0]),
+        "binding-limit": str(limits[most]),
+        "scaling": _tell_scaling(knee, most, limits),
+        "limits-of-others": _tell_others(expected[expected["n_workers"] == most], best),
         "median-prediction-error": f"{digits(100 * errors['relative_error'].abs().median())} %",
         "aa-noise": f"{digits(100 * (statistics.noise_ratio(control, 'control') - 1))} %",
         "n-blocks": str(measured["block"].nunique()),
         "machine": f"{machine['n_cores']} cores, {machine['cpu']}",
     }
+
+
+def _tell_scaling(knee: int, most: int, limits: pd.Series[str]) -> str:
+    """Say where growth ends, if it does, and what binds there by the model."""
+    if knee == most:
+        return f"throughput still grows at {most} workers, the most measured, where the model names {limits[most]} as what binds"
+    return f"more than {knee} workers gain less than can be told apart; the model names {limits[knee]} as what binds there, and {limits[most]} at {most}"
+
+
+def _tell_others(expected: pd.DataFrame, best: str) -> str:
+    """Say how many of the slower readers wait for this machine's processors, by the model."""
+    others = expected[~expected["contender"].isin([best, "raw"])]
+    n_bound = int((others["limit"] == "processors").sum())
+    if not n_bound:
+        return "By the model none of the other readers is held up by this machine's processors."
+    return (
+        f"By the model {n_bound} of the {len(others)} other readers are held up by this machine's processors,"
+        " so ratios to these are not those of a cloud."
+    )
 
 
 def _ratio(times: pd.Series[float], name: str, best: str) -> str:
@@ -118,9 +147,10 @@ def describe_profile(profile: Profile) -> str:
     """Say in one line what a profile imposes."""
     if profile.first_byte_s is None:
         return "nothing imposed"
+    scale = "at full scale" if profile.scale == 1 else f"bandwidths divided by {profile.scale:g}"
     return (
         f"{1000 * profile.first_byte_s.median_s:g} ms to the first byte, {profile.stream_mb_per_s:g} MB/s a stream,"
-        f" {profile.aggregate_mb_per_s:g} MB/s in all (bandwidths divided by {profile.scale:g})"
+        f" {profile.aggregate_mb_per_s:g} MB/s in all ({scale})"
     )
 
 

@@ -126,7 +126,7 @@ def tabulate_costs(assumptions: Assumptions, prices: Mapping[str, float]) -> pd.
     millions = assumptions.requests_per_s * SECONDS_PER_MONTH / 1e6
     lines = {
         option: {
-            "USD a month": round(cost.usd, 2),
+            "USD a month": float(f"{cost.usd:.3g}"),
             "USD a million tiles": round(cost.usd / millions, 3),
             "hit ratio": round(max(cost.hit_ratio, cost.edge_hit_ratio), 3),
             "mean time (s)": round(cost.duration_s, 3),
@@ -208,9 +208,10 @@ def find_costs(
     worst = hit_ratios["error"].abs().groupby(hit_ratios["datasets"]).max()
     priced = compare_options(assumptions, prices)
     verdict = tell_verdict(assumptions, prices)
+    none_usd = float(f"{priced['none'].usd:.3g}")
     return {
         "verdict-cost": verdict,
-        "none-cost": f"{priced['none'].usd:,.0f} USD a month",
+        "none-cost": f"{none_usd:,.0f} USD a month",
         "cost-rate": f"{assumptions.requests_per_s:g} tiles a second",
         "hit-ratio-error": f"{digits(100 * worst[worst.index.max()])} percentage points",
         "hit-ratio-error-few": f"{digits(100 * worst[worst.index.min()])} percentage points",

@@ -138,6 +138,19 @@ def compare_published(rows: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(lines, columns=["map", "contender", "published", "ours"])
 
 
+_NAMES = {
+    "lru": "a cache in the process (lru)",
+    "diskcache": "a cache on disk (diskcache)",
+    "filecache": "fsspec's file cache",
+    "redis": "Redis",
+}
+
+
+def _of_none(errors: pd.DataFrame) -> float:
+    """Return by how much the median without a cache was predicted wrong."""
+    return float(errors.loc[errors["contender"] == BASELINE, "relative_error"].abs().max())
+
+
 def find_all(
     rows: pd.DataFrame, opening: pd.DataFrame, errors: pd.DataFrame, *, profile: Profile
 ) -> dict[str, str]:
@@ -154,7 +167,7 @@ def find_all(
         "verdict-cache": tell_choice(table, verdicts),
         "verdict-prediction": tell_errors(errors),
         "verdict-generator": tell_generator(table["generator (cores)"].max()),
-        "best-cache": best,
+        "best-cache": _NAMES.get(best, best),
         "best-throughput": f"{digits(table.loc[best, 'tiles/s'])} tiles/s",
         "best-saving": digits(1 / verdicts["p50 over none"].iloc[0]),
         "best-p50": f"{digits(1000 * table.loc[best, 'p50 (s)'])} ms",
@@ -163,8 +176,9 @@ def find_all(
         "amdahl-bound": digits(opening["bound"].median()),
         "failed-requests": str(int(failures[["failed", "failed cold"]].to_numpy().sum())),
         "worst-prediction-error": _percent(_of_caches(errors)["relative_error"].abs().max()),
+        "none-prediction-error": _percent(_of_none(errors)),
         "generator-share": digits(table["generator (cores)"].max()),
-        "aa-noise": _percent(statistics.noise_ratio(measured, "control") - 1),
+        "aa-noise": _percent(verdicts["A/A noise"].iloc[0] - 1),
         "n-blocks": str(measured["block"].nunique()),
         "machine": f"{machine['n_cores']} cores, {machine['cpu']}",
     }
