@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from helpers.chunking import make_choice
+from helpers.climbs import make_choice
 from helpers.errors import UserError
 from helpers.mixes import Choice, Floats, Mix, Shapes
 from helpers.models.reading_prices import Prices

@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 
 from helpers.errors import UserError
 from helpers.mixes import Access, Floats, Mix, Shapes
-from helpers.models.accesses import access_seconds
+from helpers.models.accesses import Load, access_seconds
 from helpers.storage.layout import expected_touched
 
-_N_CANDIDATES = 120_000  # at most, in the first sweep: some 0.1 s
+_N_CANDIDATES = 120_000  # at most, in the first sweep: some 0.1 s; an array with fewer has all
+_LONG = 2**31  # elements of a dimension whose square is beyond 64 bits
 _FRONT_STEP = 0.02  # relative: times of the front that differ by less are one point
 _N_FRONT = 100  # points of a front, above which the step doubles
 
@@ -36,8 +37,10 @@ def sweep(mix: Mix) -> tuple[Shapes, Floats]:
     UserError
         If no shape is within the bounds on bytes.
     """
-    n_each = int(_N_CANDIDATES ** (1 / len(mix.shape)))
-    shapes = within_bytes(mix, [_spread(n, n_each) for n in mix.shape])
+    grids: list[Sequence[int]] = [range(1, n + 1) for n in mix.shape]
+    if math.prod(mix.shape) > _N_CANDIDATES:
+        grids = [_spread(mix, column) for column in range(len(mix.shape))]
+    shapes = within_bytes(mix, grids)
     if not len(shapes):
         raise UserError(
             f"bounds: no chunk of {mix.min_nbytes} to {mix.max_nbytes} bytes;"
@@ -46,11 +49,16 @@ def sweep(mix: Mix) -> tuple[Shapes, Floats]:
     return shapes, predict_seconds(mix, shapes)
 
 
-def _spread(n: int, n_each: int) -> list[int]:
-    """Choose extents from 1 to n in equal steps of their logarithm, with no rest to spare."""
+def _spread(mix: Mix, column: int) -> list[int]:
+    """Choose extents: those of accesses, and equal steps of the logarithm, with no rest to spare."""
+    n = mix.shape[column]
+    accessed = {access.extent[column] for access in mix.accesses} - {1, n}
+    n_each = max(2, int(_N_CANDIDATES ** (1 / len(mix.shape))) - len(accessed))
+    if n <= n_each:
+        return list(range(1, n + 1))
     wanted = np.unique(np.round(np.geomspace(1, n, n_each)).astype(np.int64))
     tight = -(-n // -(-n // wanted))  # as many chunks, the last one least clipped
-    return sorted({int(extent) for extent in tight} | {n})
+    return sorted({int(extent) for extent in tight} | accessed | {n})
 
 
 def within_bytes(mix: Mix, grids: Sequence[Sequence[int]]) -> Shapes:
@@ -98,15 +106,17 @@ def predict_seconds(mix: Mix, shapes: Shapes, *, shard_shapes: Shapes | None = N
     for access in mix.accesses:
         n_shards = _n_jobs(mix, access, shapes, shard_shapes)
         n_chunks = touched_chunks(mix, access, shapes)
-        columns.append(access_seconds(mix.store, n_chunks, nbytes, n_shards=n_shards))
+        columns.append(access_seconds(mix.store, Load(n_chunks, nbytes, n_shards)))
     return np.stack(columns, axis=1)
 
 
-def _n_jobs(mix: Mix, access: Access, shapes: Shapes, shard_shapes: Shapes | None) -> Floats | None:
+def _n_jobs(
+    mix: Mix, access: Access, shapes: Shapes, shard_shapes: Shapes | None
+) -> Floats | float:
     """Count what chunks come in: shards, or the runs of a file; none where they are objects."""
     if shard_shapes is not None:
         return touched_chunks(mix, access, shard_shapes)
-    return touched_runs(mix, access, shapes) if mix.store.is_file else None
+    return touched_runs(mix, access, shapes) if mix.store.is_file else 0.0
 
 
 def touched_runs(mix: Mix, access: Access, shapes: Shapes) -> Floats:
@@ -156,11 +166,12 @@ def touched_chunks(mix: Mix, access: Access, shapes: Shapes) -> Floats:
 
 
 def _touched(mix: Mix, access: Access, shapes: Shapes, column: int) -> Floats:
-    """Expect the chunks touched in one dimension: a look-up of each extent."""
+    """Expect the chunks touched in one dimension."""
     extent, n = access.extent[column], mix.shape[column]
-    values, places = np.unique(shapes[:, column], return_inverse=True)
-    table = [expected_touched(extent, min(int(c), n), n) for c in values]
-    return np.asarray(table, np.float64)[places]
+    chunks = shapes[:, column]
+    if n >= _LONG:  # squares would not fit in 64 bits: whole numbers of Python do
+        return np.asarray([expected_touched(extent, int(c), n) for c in chunks])
+    return np.asarray(expected_touched(extent, chunks, n), np.float64)
 
 
 def allowed_shapes(mix: Mix, shapes: Shapes) -> NDArray[np.bool_]:

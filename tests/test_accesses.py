@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers.errors import UserError
-from helpers.models import reading_prices
-from helpers.models.accesses import Store, access_seconds
-from helpers.models.fitting import Observation, fit_store, predict_observation
+from helpers.models import accesses, reading_prices
+from helpers.models.accesses import Load, Store, access_seconds
+from helpers.models.fitting import Observation, fit_store, predict_median
 from helpers.models.fluid import Client, Network, simulate
 
 IN_REGION = Network(0.03, 0.1, 36e6, 200e6, 2200)
@@ -30,6 +30,7 @@ BY_HAND = [
     (Store(Network(stream_nbytes_per_s=1e6), compression_ratio=2), 2, 1e6, None, 1.0),  # stored
     (Store(Network(0.01, 0.01), n_connections=8), 8, 0, 2, 0.05),  # index, 4 chunks, in 2 shards
     (Store(Network(0.01, 0.01), n_connections=8), 8, 0, 8, 0.02),  # index, then its only chunk
+    (Store(stored_s_per_nbyte=1e-6, compression_ratio=2), 4, 1e6, None, 2.0),  # inflating
     (Store(request_s=0.1), 8, 0, 2, 0.2),  # a look into each shard
 ]
 
@@ -39,7 +40,7 @@ def test_seconds_by_hand(
     store: Store, n_chunks: float, nbytes: float, n_shards: float | None, expected: float
 ) -> None:
     """Each limit alone gives a time that can be worked out in the head."""
-    found = access_seconds(store, n_chunks, nbytes, n_shards=n_shards)
+    found = access_seconds(store, Load(n_chunks, nbytes, n_shards or 0))
     assert float(found) == pytest.approx(expected)
 
 
@@ -53,45 +54,59 @@ def test_the_closed_form_follows_the_simulation(n_chunks: int, nbytes: float) ->
         simulate(IN_REGION, client, n_chunks, n_workers=1, n_cores=1, seed=seed)
         for seed in range(15)
     )
-    assert float(access_seconds(store, n_chunks, nbytes)) == pytest.approx(simulated, rel=0.2)
+    assert float(access_seconds(store, Load(n_chunks, nbytes))) == pytest.approx(simulated, rel=0.2)
 
 
 @given(st.floats(1, 1e5), st.floats(1, 1e8), st.integers(1, 64))
 def test_more_is_never_faster(n_chunks: float, nbytes: float, n_connections: int) -> None:
     """More chunks or larger ones take no less time."""
     store = Store(IN_REGION, n_connections, chunk_s=1e-4, decode_s_per_nbyte=1e-9)
-    base = float(access_seconds(store, n_chunks, nbytes))
-    assert float(access_seconds(store, n_chunks, 2 * nbytes)) >= base * (1 - 1e-9)
-    assert float(access_seconds(store, 2 * n_chunks, nbytes)) >= base * (1 - 1e-9)
+    base = float(access_seconds(store, Load(n_chunks, nbytes)))
+    assert float(access_seconds(store, Load(n_chunks, 2 * nbytes))) >= base * (1 - 1e-9)
+    assert float(access_seconds(store, Load(2 * n_chunks, nbytes))) >= base * (1 - 1e-9)
 
 
 COSTS = st.tuples(
-    st.floats(1e-4, 0.1), st.floats(1e-5, 1e-2), st.floats(1e-10, 1e-8), st.floats(1e-4, 1e-2)
+    *(st.floats(*each) for each in ((1e-4, 0.1), (1e-5, 1e-2), (1e-10, 1e-8), (1e-4, 1e-2))),
+    st.floats(1e-10, 1e-8),
 )
+POINTS = [
+    # chunks, their bytes, shards or seeks, bytes stored
+    (1, 1e3, 1, 900), (10, 1e6, 2, 2e5), (100, 1e5, 7, 6e4), (300, 1e4, 4, 100),
+    (5, 1e7, 5, 1e7), (40, 1, 40, 1), (60, 1e5, 1, 1e4),
+]  # fmt: skip
 
 
 @settings(max_examples=25, deadline=None)
-@given(COSTS, st.sampled_from([Store(), Store(IN_REGION, 10), Store(is_file=True)]))
+@given(COSTS, st.sampled_from([Store(), Store(IN_REGION, 10), Store(is_file=True)]), st.booleans())
 def test_a_fit_finds_what_made_the_times(
-    costs: tuple[float, float, float, float], store: Store
+    costs: tuple[float, ...], store: Store, is_told: bool
 ) -> None:
-    """Times come back from the costs that made them, whatever network is between."""
-    names = ("start_s", "chunk_s", "decode_s_per_nbyte", "request_s")
-    made = replace(store, **dict(zip(names, costs, strict=True)))
-    points = [(1, 1e3, 1), (10, 1e6, 2), (100, 1e5, 7), (300, 1e4, 4), (5, 1e7, 5), (40, 1, 40)]
-    seen = [Observation(1, n, nbytes, shards) for n, nbytes, shards in points]
-    seen = [replace(each, seconds=predict_observation(made, each)) for each in seen]
+    """Times come back from the costs that made them, whether or not stored bytes are told."""
+    made = replace(
+        store, **dict(zip(accesses.COSTS, costs if is_told else costs[:4], strict=False))
+    )
+    loads = [Load(n, each, runs, 0, stored if is_told else 0) for n, each, runs, stored in POINTS]
+    seen = [Observation(predict_median(made, load), load) for load in loads]
     fitted = fit_store(store, seen)
     assert (fitted.network, fitted.n_connections) == (store.network, store.n_connections)
+    assert is_told or fitted.stored_s_per_nbyte == 0
     for each in seen:
-        assert predict_observation(fitted, each) == pytest.approx(each.seconds, rel=0.01)
+        assert predict_median(fitted, each.load) == pytest.approx(each.seconds, rel=0.01)
+
+
+def test_the_median_is_over_accesses() -> None:
+    """Of three accesses the middle one counts, and what is stored is what it costs to inflate."""
+    load = Load([1, 2, 9], 10, stored_nbytes=[5, 4, 1])
+    assert predict_median(Store(stored_s_per_nbyte=1.0), load) == 8
+    assert predict_median(Store(chunk_s=1.0), load) == 2
 
 
 def test_requests_that_are_fewer_wait_less() -> None:
     """A shard read whole is one request, not one and one a chunk."""
     store = Store(IN_REGION, 10)
-    several = access_seconds(store, 64, 1e4, n_shards=1)
-    assert float(access_seconds(store, 64, 1e4, n_shards=1, n_requests=1)) < float(several) / 10
+    several = access_seconds(store, Load(64, 1e4, 1))
+    assert float(access_seconds(store, Load(64, 1e4, 1, 1))) < float(several) / 10
 
 
 REFUSED = [
@@ -101,7 +116,7 @@ REFUSED = [
     (lambda: Store(compression_ratio=0.0), "compression_ratio: 0.0"),
     (lambda: reading_prices.Prices(-0.1), "storage_per_gb_month: -0.1"),
     (lambda: fit_store(Store(), []), "observations: 0"),
-    (lambda: fit_store(Store(), [Observation(0, 1, 1)] * 2), "observations: 2"),
+    (lambda: fit_store(Store(), [Observation(0, Load(1, 1))] * 2), "observations: 2"),
     (lambda: reading_prices.payback_reads(1, {"a": 1}, {"b": 1}), "after_s: b; allowed: a"),
 ]
 

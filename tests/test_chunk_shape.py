@@ -7,6 +7,7 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pandas as pd
 import pytest
@@ -14,9 +15,11 @@ import zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from helpers.errors import UserError
 from helpers.measurement.measure import CheckError
-from helpers.models.accesses import Store
+from helpers.models.accesses import Load, Store
 from helpers.storage import chunkings
+from helpers.storage.chunk_index import read_index
 from helpers.storage.chunkings import Chunking
 from helpers.storage.layout import contiguous_runs
 from helpers.storage.server import Server
@@ -28,8 +31,8 @@ from helpers.studies.chunk_shape import (
     planning,
     predicting,
     reading,
+    verdicts,
 )
-from helpers.studies.chunk_shape.loads import Load
 from helpers.studies.chunk_shape.rewriting import make_rewrites
 from tests.stores import make_location
 
@@ -83,9 +86,25 @@ def test_a_file_is_asked_for_chunks_and_seeks(
     box: tuple[slice, ...], chunk: tuple[int, ...], n_chunks: int, n_seeks: int
 ) -> None:
     """Counted by hand."""
-    found = loads.load_file(box, (40, 8, 8), Chunking("a", chunk))
+    grid = tuple(-(-n // c) for n, c in zip((40, 8, 8), chunk, strict=True))
+    index = loads.lay_in_order(grid, 8192)
+    found = loads.load_file(box, (40, 8, 8), Chunking("a", chunk), index)
     assert (found.n_chunks, found.n_shards) == (n_chunks, n_seeks)
-    assert found.chunk_nbytes == 4 * math.prod(chunk)
+    assert (found.chunk_nbytes, found.stored_nbytes) == (4 * math.prod(chunk), 8192)
+
+
+def test_the_index_of_a_file_is_where_its_chunks_are(plan: planning.Plan) -> None:
+    """Stored bytes at their addresses are those that HDF5 gives for each chunk."""
+    one = Chunking("a", (20, 5, 6))
+    path = planning.file_path(plan, one)
+    chunkings.write_hdf5(path, plan.values, one)
+    index, content = read_index(path), path.read_bytes()
+    assert index is not None and index.starts.shape == (3, 3, 3)
+    with h5py.File(path) as file:
+        for at in np.ndindex(3, 3, 3):
+            _, stored = file["t"].id.read_direct_chunk(tuple(np.multiply(at, one.chunk_shape)))
+            start = index.starts[at]
+            assert content[start : start + index.nbytes[at]] == stored
 
 
 @given(st.data())
@@ -95,7 +114,7 @@ def test_a_sieve_reads_all_that_is_asked(data: st.DataObject) -> None:
     shape = tuple(data.draw(st.lists(st.integers(1, 60), min_size=3, max_size=3)))
     starts = [data.draw(st.integers(0, n - 1)) for n in shape]
     box = [slice(i, data.draw(st.integers(i + 1, n))) for i, n in zip(starts, shape, strict=True)]
-    reads = loads.sieve_reads(box, shape)
+    _, reads = loads.sieve_reads(box, shape)
     asked = 4 * math.prod(s.stop - s.start for s in box)
     assert asked <= sum(reads)
     assert max(reads) <= max(65536, asked)
@@ -170,10 +189,9 @@ def test_a_file_is_read_and_a_wrong_read_is_no_row(plan: planning.Plan) -> None:
 def test_predictions_are_of_the_boxes_that_are_read() -> None:
     """The median over boxes of a cost a chunk."""
     access = layouts.make_accesses(SHAPE)[0]
-    boxes = reading.Boxes([(slice(0, 1),)] * 3, 3, [0] * 3, 1)
-    way = reading.BoxRead(
-        "hdf5", Chunking("a", (1, 1, 1)), access, boxes, [Load(n, 4, 1) for n in (1, 2, 9)], dict
-    )
+    boxes = reading.Boxes([(slice(0, 1),)] * 4, 4, [0] * 4, 1)
+    asked = [Load(n, 4, 1) for n in (99, 1, 2, 9)]  # the first is told apart
+    way = reading.BoxRead("hdf5", Chunking("a", (1, 1, 1)), access, boxes, asked, dict)
     found = predicting.predict({"hdf5": (Store(chunk_s=0.5), None)}, [way])
     assert found["predicted_s"].tolist() == [1.0]
 
@@ -192,24 +210,93 @@ def make_table(ours: tuple[float, float], rule: tuple[float, float]) -> pd.DataF
     )
 
 
-@pytest.mark.parametrize(
-    ("ours", "rule", "mean", "worst", "words"),
-    [
-        ((1, 2), (2, 4), 2.0, 2.0, "worst access met, equal mix met"),  # twice as fast in both
-        ((1, 4), (4, 4), 4 / 1.6, 1.0, "worst access missed, equal mix met"),  # series alone
-        ((4, 4), (4, 2), 3.6 / 4.0, 1.0, "worst access missed, equal mix missed"),  # ours loses
-    ],
-)
+GAINS = [
+    # ours, the rule: series and slice; gain of 80:20, of the worst; is the worst met, the mix
+    ((1, 2), (2, 4), 2.0, 2.0, "met", "met"),  # twice as fast in both
+    ((1, 4), (4, 4), 4 / 1.6, 1.0, "met", "met"),  # the worst is equal
+    ((1, 4), (4, 4.6), 4.12 / 1.6, 1.15, "missed", "met"),  # faster, but not by enough
+    ((4, 4), (4, 2), 3.6 / 4.0, 1.0, "met", "missed"),  # ours loses at an equal mix
+    ((5, 5), (4, 4), 4 / 5, 0.8, "missed", "missed"),  # ours loses all
+]
+
+
+@pytest.mark.parametrize(("ours", "rule", "mean", "worst", "is_worst", "is_mix"), GAINS)
 def test_gains_name_their_comparator(
-    ours: tuple[float, float], rule: tuple[float, float], mean: float, worst: float, words: str
+    ours: tuple[float, float],
+    rule: tuple[float, float],
+    mean: float,
+    worst: float,
+    is_worst: str,
+    is_mix: str,
 ) -> None:
     """Weighted as the mix, against the rule at the same bound, and bars judged honestly."""
-    gains = findings.compare_gains(make_table(ours, rule))
+    gains = verdicts.compare_gains(make_table(ours, rule))
     line = gains.loc[("hdf5", "ours 80:20", findings.RULE)]
     assert (line["mean"], line["worst"]) == pytest.approx((mean, worst))
     judged = pd.DataFrame({"median error": [0.3], "rank correlation": [0.96]}, index=["hdf5"])
-    told = findings.judge_bars("hdf5", gains, judged)
-    assert told == f"error of the prediction missed, rank of the prediction met, {words}"
+    told = verdicts.judge_bars("hdf5", gains, judged).split("; ")
+    assert told[0] == "median error of the prediction 30 %, missed"
+    assert told[1] == "its rank correlation 0.96, met"
+    assert told[2].startswith("gain of the worst access") and told[2].endswith(f", {is_worst}")
+    assert told[3].startswith("time at an equal mix") and told[3].endswith(f", {is_mix}")
+
+
+def test_positions_are_told_with_their_fewest() -> None:
+    """Pairs with as many positions as were asked for are counted, the whole left out."""
+    table = pd.DataFrame(
+        {
+            "contender": ["a", "b", "b", "b"],
+            "access": ["series", "series", "slice", "whole"],
+            "n_positions": [100, 10, 100, 1],
+            "n_apart": [100, 4, 100, 1],
+        }
+    )
+    told = verdicts.tell_positions(table)
+    assert told.startswith("2 of 3 pairs of layout and access have 100 positions")
+    assert "at least 4 (b, series)" in told
+
+
+def test_the_bias_stands_beside_the_published_one() -> None:
+    """The published ranges are those of the source's own column, to two digits."""
+    biases = pd.Series({"contiguous, time slowest": 48.0, "balanced 4 KiB": 1.5, "square": 99.0})
+    told = verdicts.tell_bias(biases)
+    assert told == (
+        "without chunks 48 to 48 (published 14000 to 17000),"
+        " in balanced chunks 1.5 to 1.5 (published 1 to 1.1)"
+    )
+    assert "without chunks not stored" in verdicts.tell_bias(biases[1:])
+
+
+def test_advice_is_judged_against_the_fastest_and_the_rule() -> None:
+    """Three ratios of medians, worked out by hand."""
+    times = {"as the box": (2, 8, 3), findings.RULE: (4, 2, 1.5), "other": (9, 9, 1)}
+    accesses = ("series", "slice", "box")
+    named = pd.DataFrame(
+        [
+            {"medium": "hdf5", "contender": name, "access": access, "p50_s": seconds}
+            for name, three in times.items()
+            for access, seconds in zip(accesses, three, strict=True)
+        ]
+    )
+    told = verdicts.tell_advice("hdf5", findings.judge_advice(named))
+    assert "3 times as long for it as the fastest layout, other" in told
+    assert "0.5 times the rule's time for a series and 4 times for a slice" in told
+
+
+@pytest.mark.parametrize("chunk", [(3, 2, 2), (48, 12, 14), (5, 7, 3)])
+def test_codecs_of_each_chunk_size_get_the_same_values(chunk: tuple[int, ...]) -> None:
+    """Clipped at the borders, the chunks hold each value once."""
+    values = np.arange(math.prod(SHAPE), dtype=np.float32).reshape(SHAPE)
+    parts = decoding.cut(values, chunk)
+    found = np.sort(np.concatenate([part.ravel() for part in parts]))
+    assert np.array_equal(found, values.ravel())
+
+
+@pytest.mark.parametrize("factor", [0.0, -1.0, 50.0, float("nan")])
+def test_an_array_without_several_chunks_is_refused(factor: float) -> None:
+    """The rule's largest chunk needs an array that is larger; the parameter is named."""
+    with pytest.raises(UserError, match="scale_factor: .*; allowed: "):
+        layouts.scale_shape(factor)
 
 
 def test_codecs_decode_what_they_encoded() -> None:

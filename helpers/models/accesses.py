@@ -20,6 +20,9 @@ from helpers.models.fluid import Network, check_count
 
 Floats = NDArray[np.float64]
 
+COSTS = ("start_s", "chunk_s", "decode_s_per_nbyte", "request_s", "stored_s_per_nbyte")
+"""What a reader's own work costs, beside the network."""
+
 _NORMAL_P95 = NormalDist().inv_cdf(0.95)
 _BLOM = 0.375  # the k-th of k normal variates lies near the (k - 3/8) / (k + 1/4) quantile
 
@@ -47,6 +50,8 @@ class Store:
         in a file, the seek to each run of chunks.
     is_file : bool
         Whether chunks lie in one file, in their order, so that neighbours are read in one go.
+    stored_s_per_nbyte : float
+        Processor seconds for each byte in the store: to inflate what compresses badly takes longer.
     """
 
     network: Network = field(default_factory=Network)
@@ -57,25 +62,46 @@ class Store:
     compression_ratio: float = 1.0
     request_s: float = 0.0
     is_file: bool = False
+    stored_s_per_nbyte: float = 0.0
 
     def __post_init__(self) -> None:
         """Refuse what no store has."""
         check_count("n_connections", self.n_connections)
-        for name in ("start_s", "chunk_s", "decode_s_per_nbyte", "request_s"):
+        for name in COSTS:
             if not 0 <= getattr(self, name) < math.inf:
                 raise UserError(f"{name}: {getattr(self, name)!r}; allowed: at least 0, and finite")
         if not 0 < self.compression_ratio < math.inf:
             raise UserError(f"compression_ratio: {self.compression_ratio!r}; allowed: above 0")
 
 
-def access_seconds(
-    store: Store,
-    n_chunks: Any,
-    chunk_nbytes: Any,
-    *,
-    n_shards: Any | None = None,
-    n_requests: Any | None = None,
-) -> Floats:
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What an access asks of a layout, or several accesses, an array an argument.
+
+    Parameters
+    ----------
+    n_chunks : float or array
+        Chunks, or reads of an array without chunks, at least 1; expected values may be fractions.
+    chunk_nbytes : float or array
+        Bytes of each in the array, on average.
+    n_shards : float or array
+        Shards, or runs of neighbouring chunks in a file; 0 where chunks are objects.
+    n_requests : float or array
+        Requests over the wire, where some shards are read whole; 0 stands for
+        one a chunk and one a shard.
+    stored_nbytes : float or array
+        Bytes of each chunk in the store, on average; 0 stands for the
+        compression ratio of the store.
+    """
+
+    n_chunks: Any
+    chunk_nbytes: Any
+    n_shards: Any = 0.0
+    n_requests: Any = 0.0
+    stored_nbytes: Any = 0.0
+
+
+def access_seconds(store: Store, load: Load) -> Floats:
     """Predict the median time of an access from the chunks that it touches.
 
     Connections work side by side, each through its share of the chunks: wait
@@ -88,16 +114,8 @@ def access_seconds(
     ----------
     store : Store
         What the access meets.
-    n_chunks : float or array
-        Chunks touched, at least 1; expected values may be fractions.
-    chunk_nbytes : float or array
-        Bytes of a chunk in the array.
-    n_shards : float or array, optional
-        Shards touched, or runs of chunks in a file, at least 1; none where
-        chunks are objects.
-    n_requests : float or array, optional
-        Requests in all, where some shards are read whole; else one a chunk and
-        one a shard.
+    load : Load
+        What it asks.
 
     Returns
     -------
@@ -109,16 +127,15 @@ def access_seconds(
     Ten chunks of 1 MB, one at a time, 10 ms and 100 MB/s: ten times 20 ms.
 
     >>> store = Store(Network(0.01, 0.01, stream_nbytes_per_s=100e6))
-    >>> round(float(access_seconds(store, 10, 1e6)), 6)
+    >>> round(float(access_seconds(store, Load(10, 1e6))), 6)
     0.2
     """
-    n = np.asarray(n_chunks, np.float64)
-    stored_nbytes = np.asarray(chunk_nbytes, np.float64) / store.compression_ratio
-    n_jobs = n if n_shards is None else np.minimum(np.asarray(n_shards, np.float64), n)
-    if n_requests is None:
-        n_requests = n if n_shards is None else n + n_jobs
-    cpu_s = (store.chunk_s + store.decode_s_per_nbyte * np.asarray(chunk_nbytes)) * n
-    cpu_s = cpu_s + (0.0 if n_shards is None else store.request_s * n_jobs)
+    n = np.asarray(load.n_chunks, np.float64)
+    stored_nbytes = _stored_nbytes(store, load)
+    has_shards, has_requests = np.any(load.n_shards), np.any(load.n_requests)
+    n_jobs = np.minimum(np.asarray(load.n_shards, np.float64), n) if has_shards else n
+    n_requests = load.n_requests if has_requests else n + (n_jobs if has_shards else 0.0)
+    cpu_s = _cpu_s(store, load, stored_nbytes) + (store.request_s * n_jobs if has_shards else 0.0)
     abreast = np.minimum(store.n_connections, n_jobs)
     network = store.network
     in_turn = np.asarray(n_requests / n_jobs, np.float64)  # of a shard: its index, its chunks
@@ -131,6 +148,19 @@ def access_seconds(
     at_rate_s = tail_s + n_requests / network.requests_per_s
     longest = np.maximum.reduce(np.broadcast_arrays(in_turn_s, at_link_s, at_cpu_s, at_rate_s))
     return np.asarray(store.start_s + longest, np.float64)
+
+
+def _stored_nbytes(store: Store, load: Load) -> Floats:
+    if np.any(load.stored_nbytes):
+        return np.asarray(load.stored_nbytes, np.float64)
+    return np.asarray(load.chunk_nbytes, np.float64) / store.compression_ratio
+
+
+def _cpu_s(store: Store, load: Load, stored_nbytes: Floats) -> Floats:
+    """Add up what each chunk costs: its call, its bytes in the array, and its bytes in the store."""
+    decode_s = store.decode_s_per_nbyte * np.asarray(load.chunk_nbytes, np.float64)
+    each_s = store.chunk_s + decode_s + store.stored_s_per_nbyte * stored_nbytes
+    return np.asarray(each_s * np.asarray(load.n_chunks, np.float64))
 
 
 def _sigma(network: Network) -> float:

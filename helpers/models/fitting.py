@@ -15,46 +15,36 @@ import numpy as np
 from scipy.optimize import least_squares, nnls
 
 from helpers.errors import UserError
-from helpers.models.accesses import Floats, Store, access_seconds
+from helpers.models.accesses import COSTS, Floats, Load, Store, access_seconds
 
-_COSTS = ("start_s", "chunk_s", "decode_s_per_nbyte", "request_s")
 _LEAST_S = 1e-12  # below any clock, and the least decoding of a byte
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """A measured access.
+    """The median time of accesses that were measured.
 
     Parameters
     ----------
     seconds : float
-        Median time, above 0.
-    n_chunks : float
-        Chunks touched, or what an array without chunks is read by.
-    chunk_nbytes : float
-        Bytes of a chunk in the array.
-    n_shards : float
-        Shards, or runs of chunks in a file, touched; 0 where there are none.
-    n_requests : float
-        Requests in all, 0 where they follow from the others.
+        Median, above 0.
+    load : Load
+        What each of them asked, an array an argument; or what the only one asked.
     """
 
     seconds: float
-    n_chunks: float
-    chunk_nbytes: float
-    n_shards: float = 0.0
-    n_requests: float = 0.0
+    load: Load
 
 
-def predict_observation(store: Store, seen: Observation) -> float:
-    """Predict the time of an access that was observed.
+def predict_median(store: Store, load: Load) -> float:
+    """Predict the median time of accesses.
 
     Parameters
     ----------
     store : Store
-        What the access meets.
-    seen : Observation
-        Its counts; its seconds do not matter.
+        What the accesses meet.
+    load : Load
+        What each of them asks.
 
     Returns
     -------
@@ -63,14 +53,10 @@ def predict_observation(store: Store, seen: Observation) -> float:
 
     Examples
     --------
-    >>> predict_observation(Store(chunk_s=0.5), Observation(1.0, 4, 0))
+    >>> predict_median(Store(chunk_s=0.5), Load([2, 4, 5], 0))
     2.0
     """
-    more: dict[str, Any] = {
-        "n_shards": seen.n_shards or None,
-        "n_requests": seen.n_requests or None,
-    }
-    return float(access_seconds(store, seen.n_chunks, seen.chunk_nbytes, **more))
+    return float(np.median(access_seconds(store, load)))
 
 
 def fit_store(
@@ -80,11 +66,12 @@ def fit_store(
 
     The least absolute error of logarithms, softened near 0, no cost below 0: twice
     as long counts as much as half as long. Network and connections stay as given.
+    A cost of stored bytes is fitted where the observations tell them.
 
     Parameters
     ----------
     store : Store
-        What is known already; its four costs are replaced.
+        What is known already; its costs are replaced.
     observations : sequence of Observation
         Measured accesses, at least two that differ.
     start_s : float, optional
@@ -102,7 +89,7 @@ def fit_store(
 
     Examples
     --------
-    >>> seen = [Observation(1.1, 10, 0), Observation(2.1, 20, 0), Observation(0.2, 1, 0)]
+    >>> seen = [Observation(s, Load(n, 0)) for s, n in ((1.1, 10), (2.1, 20), (0.2, 1))]
     >>> round(fit_store(Store(), seen).chunk_s, 3)
     0.1
     """
@@ -110,13 +97,12 @@ def fit_store(
         raise UserError(
             f"observations: {len(observations)}; allowed: two or more, of times above 0"
         )
-    nothing: dict[str, Any] = dict.fromkeys(_COSTS, 0.0)
-    bare = replace(store, **nothing)
+    bare = _with_costs(store, np.zeros(len(COSTS)))
     seconds = np.asarray([each.seconds for each in observations])
 
     def errors(logs: Floats) -> Floats:
         costs = _with_costs(bare, np.exp(logs), start_s)
-        found = np.asarray([predict_observation(costs, each) for each in observations])
+        found = np.asarray([predict_median(costs, each.load) for each in observations])
         return np.asarray(np.log(found) - np.log(seconds))
 
     first = _guess(bare, observations, seconds)
@@ -128,19 +114,28 @@ def fit_store(
     return _with_costs(bare, np.where(kept > 10 * _LEAST_S, kept, 0.0), start_s)
 
 
-def _with_costs(bare: Store, costs: Floats, start_s: float | None) -> Store:
-    """Put costs into a store; a known start stands above a fitted one."""
-    named: dict[str, Any] = dict(zip(_COSTS, map(float, costs), strict=True))
+def _with_costs(bare: Store, costs: Floats, start_s: float | None = None) -> Store:
+    """Put costs into a store, as many as there are; a known start stands above a fitted one."""
+    named: dict[str, Any] = dict(zip(COSTS, map(float, costs), strict=False))
     return replace(bare, **named | ({} if start_s is None else {"start_s": start_s}))
 
 
 def _guess(bare: Store, observations: Sequence[Observation], seconds: Floats) -> Floats:
     """Start from the least squares of what the network leaves unexplained."""
     scale = 1e6  # bytes and counts alike of order 1, for the solver's sake
-    costs = np.asarray(
-        [(1.0, o.n_chunks, o.n_chunks * o.chunk_nbytes / scale, o.n_shards) for o in observations]
-    )
-    on_wire_s = np.asarray([predict_observation(bare, each) for each in observations])
+    loads = [each.load for each in observations]
+    costs = np.asarray([[np.median(column) for column in _columns(load)] for load in loads])
+    scales = np.asarray([1.0, 1.0, scale, 1.0, scale])
+    if not any(np.any(load.stored_nbytes) for load in loads):
+        costs, scales = costs[:, :-1], scales[:-1]
+    on_wire_s = np.asarray([predict_median(bare, load) for load in loads])
     left_s = np.maximum(seconds - on_wire_s, 0.02 * seconds)
-    found = nnls(costs / seconds[:, None], left_s / seconds)[0]
-    return np.asarray(found / np.asarray([1.0, 1.0, scale, 1.0]))
+    found = nnls(costs / scales / seconds[:, None], left_s / seconds)[0]
+    return np.asarray(found / scales)
+
+
+def _columns(load: Load) -> tuple[Floats, ...]:
+    """List what costs are multiplied by, in the order of the costs."""
+    n = np.asarray(load.n_chunks, np.float64)
+    nbytes, stored = n * np.asarray(load.chunk_nbytes), n * np.asarray(load.stored_nbytes)
+    return np.ones(1), n, nbytes, np.asarray(load.n_shards, np.float64), stored

@@ -40,7 +40,7 @@ def draw_boxes(
     for start in rng.permutation(drawn):
         if len(apart) == n_boxes:
             break
-        touched = any(_share_chunk(start, other, size, chunk) for other in apart)
+        touched = apart and _share_chunk(start, np.stack(apart), size, chunk).any()
         (shared if touched else apart).append(start)
     n_least = min(10, n_boxes)
     chosen = apart + shared[: max(0, n_least - len(apart))]
@@ -53,8 +53,7 @@ def draw_boxes(
 
 def _share_chunk(
     a: NDArray[np.int64], b: NDArray[np.int64], size: NDArray[np.int64], chunk: NDArray[np.int64]
-) -> bool:
-    """Tell whether two boxes of one size have a chunk in common: a range in every dimension."""
-    return bool(
-        ((a // chunk <= (b + size - 1) // chunk) & (b // chunk <= (a + size - 1) // chunk)).all()
-    )
+) -> NDArray[np.bool_]:
+    """Tell which boxes of one size have a chunk in common with `a`: a range in every dimension."""
+    meet = (a // chunk <= (b + size - 1) // chunk) & (b // chunk <= (a + size - 1) // chunk)
+    return np.asarray(meet.all(axis=-1))

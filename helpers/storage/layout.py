@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from helpers.errors import UserError
 from helpers.storage.balance import balanced_chunk_shape, balanced_extents
@@ -97,7 +98,7 @@ def _check_selection(selection: Sequence[slice], chunk_shape: Sequence[int]) -> 
             raise UserError(f"selection: {s}; allowed: START < STOP, from 0, in steps of 1")
 
 
-def expected_touched(extent: int, chunk_extent: int, n: int) -> float:
+def expected_touched(extent: int, chunk_extent: Any, n: int) -> Any:
     """Compute how many chunks a range touches on average, in one dimension.
 
     The range starts anywhere with equal chance: at 0, 1, … or ``n - extent``.
@@ -107,14 +108,14 @@ def expected_touched(extent: int, chunk_extent: int, n: int) -> float:
     ----------
     extent : int
         Elements of the range, at most `n`.
-    chunk_extent : int
-        Elements of a chunk, at least 1.
+    chunk_extent : int or array of int
+        Elements of a chunk, at least 1 and at most `n`.
     n : int
         Elements of the dimension.
 
     Returns
     -------
-    float
+    float or array of float
         At least 1.
 
     Examples
@@ -125,7 +126,7 @@ def expected_touched(extent: int, chunk_extent: int, n: int) -> float:
     1.333
     """
 
-    def floors(stop: int) -> int:
+    def floors(stop: int) -> Any:
         """Sum ``i // chunk_extent`` for i below `stop`."""
         whole, rest = divmod(stop, chunk_extent)
         return chunk_extent * whole * (whole - 1) // 2 + rest * whole

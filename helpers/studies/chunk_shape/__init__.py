@@ -18,9 +18,7 @@ from helpers.studies.chunk_shape.findings import (
     bias,
     cache_gains,
     codec_costs,
-    compare_gains,
     count_traffic,
-    find_all,
     first_reads,
     judge_advice,
     name_all,
@@ -44,6 +42,7 @@ from helpers.studies.chunk_shape.predicting import (
     tabulate_costs,
     worst_errors,
 )
+from helpers.studies.chunk_shape.verdicts import compare_gains, find_all
 
 __all__ = [
     "Plan",

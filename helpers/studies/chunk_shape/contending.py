@@ -21,7 +21,8 @@ from helpers.studies.chunk_shape.reading import N_CONNECTIONS, BoxRead
 from helpers.studies.chunk_shape.rewriting import make_rewrites
 
 _COPIED = "balanced 1024 KiB"
-_N_CALIBRATING = 5  # positions at least: the costs of all predictions rest on them
+_N_CALIBRATING = 5  # positions on disk, at least: the costs of all predictions rest on them
+_N_CALIBRATING_OBJECTS = 4  # fewer, because each waits for its requests
 _EXTRAS = {"rewriting": make_rewrites, "codecs": make_decodings, "chunk-cache": make_adjacents}
 EXTRAS = tuple(_EXTRAS)
 """What is measured beside reading, where a case asks for it."""
@@ -29,10 +30,12 @@ EXTRAS = tuple(_EXTRAS)
 
 def write_calibrations(media: Sequence[Medium], wire: Wire, plan: Plan) -> list[BoxRead]:
     """Write the layouts that calibrate to each medium; positions are drawn with another seed."""
-    shape, n_boxes = plan.values.shape, max(plan.n_boxes, _N_CALIBRATING)
-    apart = replace(plan, n_boxes=n_boxes, n_blocks=1, draw_seed=plan.seed + 1)
-    chosen = make_calibrations(shape)
-    return [way for medium in media for way in make_ways(medium, wire, apart, chosen)]
+    chosen, ways = make_calibrations(plan.values.shape), []
+    for medium in media:
+        n_boxes = max(plan.n_boxes, _N_CALIBRATING) if medium == "hdf5" else _N_CALIBRATING_OBJECTS
+        apart = replace(plan, n_boxes=n_boxes, n_blocks=1, draw_seed=plan.seed + 1)
+        ways += make_ways(medium, wire, apart, chosen)
+    return ways
 
 
 def write_layouts(
@@ -57,11 +60,11 @@ def keep_fitting(
 def contend_all(
     ways: Sequence[BoxRead], wire: Wire, plan: Plan, extras: Sequence[str]
 ) -> list[Contender]:
-    """Make all contenders: of each way, a copy of one layout, raw objects, and the extras."""
+    """Make all contenders: of each way, a copy of a layout of the first medium, and what is beside."""
     copies = [
         contend(replace(way), name="control", control_of=_COPIED)
         for way in ways
-        if way.chunks.name == _COPIED
+        if way.chunks.name == _COPIED and way.medium == ways[0].medium
     ]
     more = [contender for extra in extras for contender in _EXTRAS[extra](plan)]
     return [*map(contend, ways), *copies, *_make_ceilings(ways, wire, plan), *more]

@@ -20,7 +20,7 @@ from helpers.studies.chunk_shape.layouts import PUBLISHED_NBYTES
 from helpers.studies.chunk_shape.planning import Plan, file_path
 from helpers.studies.chunk_shape.reading import checksum
 
-_SAMPLE_NBYTES = 8_000_000  # of each chunk size, at most
+_SAMPLE_NBYTES = 8_000_000  # the same values at each chunk size
 _KEPT_BITS = 12  # of the 23 of a float32's fraction, in what is rounded
 _CACHE_NBYTES = (0, 2**20, 2**23, 2**26)
 N_ADJACENT = 16
@@ -93,7 +93,7 @@ def make_decodings(plan: Plan) -> list[Contender]:
     made = []
     for nbytes in PUBLISHED_NBYTES:
         shape = balanced_chunk_shape(plan.values.shape, 4, min(nbytes, plan.values.nbytes // 2))
-        parts = _cut(plan.values, shape)
+        parts = cut(plan.values, shape)
         for name, codecs in CODECS.items():
             rounded = numcodecs.BitRound(keepbits=_KEPT_BITS) if "rounded" in name else None
             kept = [_round(rounded, part) for part in parts]
@@ -107,17 +107,22 @@ def _round(codec: Any, part: NDArray[np.float32]) -> NDArray[np.float32]:
     return part if codec is None else np.asarray(codec.decode(codec.encode(part)), np.float32)
 
 
-def _cut(values: NDArray[np.float32], shape: Shape) -> list[NDArray[np.float32]]:
-    """Take whole chunks from the start of the array, as many as make the sample."""
-    n_most = max(1, _SAMPLE_NBYTES // (4 * int(np.prod(shape))))
-    grid = [max(1, n // c) for n, c in zip(values.shape, shape, strict=True)]
-    step = max(1, int(np.prod(grid)) // n_most)
-    places = list(np.ndindex(*grid))[::step][:n_most]
+def cut(values: NDArray[np.float32], shape: Shape) -> list[NDArray[np.float32]]:
+    """Cut the first times, the same for every shape, into chunks; those at the borders are clipped.
+
+    Examples
+    --------
+    >>> [part.shape for part in cut(np.zeros((3, 2, 2), np.float32), (2, 2, 2))]
+    [(2, 2, 2), (1, 2, 2)]
+    """
+    n_times = max(1, _SAMPLE_NBYTES // values[:1].nbytes)
+    sample = values[:n_times]
+    grid = [-(-n // c) for n, c in zip(sample.shape, shape, strict=True)]
     return [
         np.ascontiguousarray(
-            values[tuple(slice(i * c, (i + 1) * c) for i, c in zip(at, shape, strict=True))]
+            sample[tuple(slice(i * c, (i + 1) * c) for i, c in zip(at, shape, strict=True))]
         )
-        for at in places
+        for at in np.ndindex(*grid)
     ]
 
 

@@ -1,4 +1,4 @@
-"""What the record says: gains over the rule, bias, noise, advice; and words to quote."""
+"""What the record says: bias, noise, positions, traffic, costs of rewriting, codecs, caches, advice."""
 
 from __future__ import annotations
 
@@ -11,14 +11,11 @@ import pandas as pd
 from helpers import study
 from helpers.models.reading_prices import payback_reads
 from helpers.storage.chunkings import Chunking
-from helpers.studies.chunk_shape.layouts import BOUND_NBYTES, MIXES
+from helpers.studies.chunk_shape.layouts import BOUND_NBYTES
 from helpers.studies.chunk_shape.reading import BoxRead
-from helpers.studies.cluster_scaling import digits
 
 RULE = f"balanced {BOUND_NBYTES // 1024} KiB"
 """The balance rule at the bound that ours has too."""
-
-_BAR_GAIN, _BAR_LOSS, _BAR_ERROR, _BAR_RANK = 1.3, 1.05, 0.2, 0.95
 
 
 def name_all(
@@ -46,29 +43,6 @@ def bias(named: pd.DataFrame) -> pd.DataFrame:
     times = pivot(named)
     pair = times[["series", "slice"]]
     return times.assign(bias=pair.max(axis=1) / pair.min(axis=1)).sort_values("bias")
-
-
-def compare_gains(named: pd.DataFrame) -> pd.DataFrame:
-    """Compare ours with the balance rule at each published size: time of the rule over ours.
-
-    Returns
-    -------
-    DataFrame
-        A row a medium, a shape of ours and a comparator; `mean` for the mix
-        that ours was chosen for, `worst` for the slower of the two accesses.
-    """
-    lines = []
-    for medium, times in pivot(named).groupby(level="medium"):
-        pair = times.droplevel("medium")[["series", "slice"]]
-        rules = [str(name) for name in pair.index if str(name).startswith("balanced")]
-        for ours, weights in MIXES.items():
-            shares = np.asarray(weights) / sum(weights)
-            for rule in rules:
-                theirs, own = (pair.loc[name].to_numpy(dtype=float) for name in (rule, ours))
-                mean, worst = (theirs @ shares) / (own @ shares), theirs.max() / own.max()
-                lines.append((str(medium), ours, rule, float(mean), float(worst)))
-    names = ["medium", "ours", "rule", "mean", "worst"]
-    return pd.DataFrame(lines, columns=names).set_index(names[:3])
 
 
 def noise(rows: pd.DataFrame) -> float:
@@ -196,71 +170,3 @@ def judge_advice(named: pd.DataFrame) -> pd.DataFrame:
             "slice": own["slice"] / rule["slice"],
         }
     return pd.DataFrame(lines).T
-
-
-def _times(value: float) -> str:
-    return f"{digits(value)} times"
-
-
-def judge_bars(medium: str, gains: pd.DataFrame, judged: pd.DataFrame) -> str:
-    """Say of each bar whether it is met."""
-    at = gains.loc[medium]
-    worst = float(cast(Any, at.loc[("ours, worst access", RULE), "worst"]))
-    loss = 1 / float(cast(Any, at.loc[("ours 50:50", RULE), "mean"]))
-    line = judged.loc[medium]
-    met = {
-        "error of the prediction": line["median error"] <= _BAR_ERROR,
-        "rank of the prediction": line["rank correlation"] >= _BAR_RANK,
-        "worst access": worst >= _BAR_GAIN,
-        "equal mix": loss <= _BAR_LOSS,
-    }
-    words = [f"{name} {'met' if is_met else 'missed'}" for name, is_met in met.items()]
-    return ", ".join(words)
-
-
-def _least(gains: pd.DataFrame, ours: str, value: str) -> float:
-    """Find the least gain over the rule at any published chunk size: over its best."""
-    return float(gains.xs(ours, level="ours")[value].min())
-
-
-def _judge_any_size(gains: pd.DataFrame) -> str:
-    """Say whether the two bars of ours hold against the rule at whichever size is best."""
-    is_faster = _least(gains, "ours, worst access", "worst") >= _BAR_GAIN
-    is_equal = 1 / _least(gains, "ours 50:50", "mean") <= _BAR_LOSS
-    words = {"worst access": is_faster, "equal mix": is_equal}
-    return ", ".join(f"{name} {'met' if is_met else 'missed'}" for name, is_met in words.items())
-
-
-def find_all(rows: pd.DataFrame, named: pd.DataFrame, judged: pd.DataFrame) -> dict[str, str]:
-    """Put the findings of a case into words, by the key under which pages quote them."""
-    gains, told = compare_gains(named), bias(named)["bias"]
-    found: dict[str, str] = {}
-    for medium in dict.fromkeys(named["medium"]):
-        at = gains.loc[medium]
-        biases = told.loc[medium]
-        found |= {
-            f"{medium}-bars": judge_bars(medium, gains, judged),
-            f"{medium}-median-error": f"{digits(100 * judged.loc[medium, 'median error'])} %",
-            f"{medium}-rank-correlation": digits(judged.loc[medium, "rank correlation"]),
-            f"{medium}-gain-equal-mix": _times(at.loc[("ours 50:50", RULE), "mean"]),
-            f"{medium}-gain-skewed-mix": _times(at.loc[("ours 80:20", RULE), "mean"]),
-            f"{medium}-gain-worst-access": _times(at.loc[("ours, worst access", RULE), "worst"]),
-            f"{medium}-bars-any-size": _judge_any_size(at),
-            f"{medium}-gain-equal-mix-any-size": _times(_least(at, "ours 50:50", "mean")),
-            f"{medium}-gain-skewed-mix-any-size": _times(_least(at, "ours 80:20", "mean")),
-            f"{medium}-gain-worst-access-any-size": _times(
-                _least(at, "ours, worst access", "worst")
-            ),
-            f"{medium}-least-bias": digits(biases.min()),
-            f"{medium}-least-biased": str(biases.idxmin()),
-            f"{medium}-largest-bias": digits(biases.max()),
-            f"{medium}-most-biased": str(biases.idxmax()),
-        }
-    first = next(iter(dict.fromkeys(named["medium"])))
-    return {
-        "best-throughput": f"{found[f'{first}-gain-skewed-mix']} the balance rule's speed",
-        "comparator": RULE,
-        "aa-noise": f"{digits(100 * noise(rows))} %",
-        "n-blocks": str(int(rows.loc[rows["phase"] == "measured", "block"].nunique())),
-        **found,
-    }

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from helpers import chunking
 from helpers.chunking import Access, Bounds
+from helpers.errors import UserError
 from helpers.models.accesses import Store
 from helpers.paths import ROOT, cache_folder
 from helpers.storage import chunkings, layout
@@ -39,7 +40,7 @@ MIXES: Mapping[str, tuple[float, float]] = {
 SHARD_BY = 2
 """Chunks of a shard in each dimension."""
 
-_MAX_CHUNKS = 1000  # in an object store, at laptop scale: a request each
+_MAX_CHUNKS = 200  # in an object store, at laptop scale: a request each, and a case has minutes
 
 
 def scale_shape(factor: float) -> Shape:
@@ -50,7 +51,15 @@ def scale_shape(factor: float) -> Shape:
     >>> scale_shape(10)
     (9813, 28, 35)
     """
-    return tuple(max(1, round(n / factor)) for n in FULL_SHAPE)
+    if not factor > 0:
+        raise UserError(f"scale_factor: {factor:g}; allowed: above 0")
+    shape = tuple(max(1, round(n / factor)) for n in FULL_SHAPE)
+    if 4 * math.prod(shape) <= BOUND_NBYTES:
+        raise UserError(
+            f"scale_factor: {factor:g}; allowed: less, so that an array of {4 * math.prod(shape)}"
+            f" bytes has more than one chunk of {BOUND_NBYTES}"
+        )
+    return shape
 
 
 def make_accesses(shape: Shape) -> list[Access]:

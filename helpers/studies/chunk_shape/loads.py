@@ -4,57 +4,85 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import astuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from helpers.models.accesses import Load
 from helpers.storage import layout
 from helpers.storage.boxes import Box
+from helpers.storage.chunk_index import ChunkIndex
 from helpers.storage.chunkings import Chunking
 from helpers.storage.layout import Shape
 
+_PAGE_NBYTES = 4096  # the unit of the kernel's cache
 _SIEVE_NBYTES = 65536  # HDF5 reads contiguous data by so much (H5Pset_sieve_buf_size)
 
 
-@dataclass(frozen=True, slots=True)
-class Load:
-    """What an access asks of a layout.
-
-    Parameters
-    ----------
-    n_chunks : float
-        Chunks, or reads of an array without chunks.
-    chunk_nbytes : float
-        Bytes of each in the array, on average.
-    n_shards : float
-        Shards, or runs of chunks in a file; 0 where chunks are objects.
-    n_requests : float
-        Requests over the wire; 0 on a local disk.
-    """
-
-    n_chunks: float
-    chunk_nbytes: float
-    n_shards: float = 0.0
-    n_requests: float = 0.0
-
-
-def load_file(box: Box, shape: Shape, one: Chunking) -> Load:
-    """Count what a box asks of a file.
+def load_file(box: Box, shape: Shape, one: Chunking, index: ChunkIndex | None) -> Load:
+    """Count what a box asks of a file: chunks, their bytes, and seeks, by the file's own index.
 
     Examples
     --------
     A series through a file of time steps is one seek and one chunk a step:
 
     >>> box = slice(0, 10), slice(0, 1), slice(0, 1)
-    >>> load_file(box, (10, 4, 4), Chunking("a time step", (1, 4, 4)))
-    Load(n_chunks=10, chunk_nbytes=64, n_shards=1, n_requests=0.0)
+    >>> index = lay_in_order((10, 1, 1), 50)
+    >>> load_file(box, (10, 4, 4), Chunking("a time step", (1, 4, 4)), index)
+    Load(n_chunks=10, chunk_nbytes=64, n_shards=1, n_requests=0.0, stored_nbytes=50.0)
     """
-    if one.chunk_shape is None:
+    if one.chunk_shape is None or index is None:
         stored = [box[i] for i in one.axes]
-        reads = sieve_reads(stored, [shape[i] for i in one.axes])
-        return Load(len(reads), sum(reads) / len(reads))
-    n_chunks = layout.chunks_touched(box, one.chunk_shape)
-    return Load(n_chunks, 4 * math.prod(one.chunk_shape), count_seeks(box, shape, one.chunk_shape))
+        starts, reads = sieve_reads(stored, [shape[i] for i in one.axes])
+        return Load(len(reads), sum(reads) / len(reads), count_seeks(starts, np.asarray(reads)))
+    touched = tuple(
+        slice(s.start // c, (s.stop - 1) // c + 1)
+        for s, c in zip(box, one.chunk_shape, strict=True)
+    )
+    starts, nbytes = index.starts[touched].ravel(), index.nbytes[touched].ravel()
+    n_seeks = count_seeks(starts, nbytes)
+    chunk_nbytes = 4 * math.prod(one.chunk_shape)
+    return Load(len(starts), chunk_nbytes, n_seeks, stored_nbytes=float(nbytes.mean()))
+
+
+def lay_in_order(grid: Shape, stored_nbytes: int) -> ChunkIndex:
+    """Make the index of chunks that all have as many bytes, one after the other in C order.
+
+    Examples
+    --------
+    >>> lay_in_order((2, 2), 50).starts.tolist()
+    [[0, 50], [100, 150]]
+    """
+    starts = stored_nbytes * np.arange(math.prod(grid), dtype=np.int64).reshape(grid)
+    return ChunkIndex(starts, np.full(grid, stored_nbytes, np.int64))
+
+
+def count_seeks(starts: NDArray[np.int64], nbytes: NDArray[np.int64]) -> int:
+    """Count the runs of pages that follow one another, of pieces of a file.
+
+    The kernel reads ahead where a read goes on in the same page or in the next.
+
+    Examples
+    --------
+    >>> count_seeks(np.asarray([0, 100, 9000]), np.asarray([100, 100, 100]))
+    2
+    """
+    order = np.argsort(starts)
+    first = starts[order] // _PAGE_NBYTES
+    last = (starts + nbytes - 1)[order] // _PAGE_NBYTES
+    return 1 + int((first[1:] - last[:-1] > 1).sum())
+
+
+def stack(loads: Sequence[Load]) -> Load:
+    """Put loads together, an array an argument.
+
+    Examples
+    --------
+    >>> stack([Load(1, 8), Load(3, 8)]).n_chunks.tolist()
+    [1.0, 3.0]
+    """
+    return Load(*np.asarray([astuple(load) for load in loads], np.float64).T)
 
 
 def load_objects(box: Box, one: Chunking, shard_shape: Shape | None) -> Load:
@@ -66,7 +94,7 @@ def load_objects(box: Box, one: Chunking, shard_shape: Shape | None) -> Load:
     Examples
     --------
     >>> load_objects((slice(0, 6),), Chunking("pairs", (2,)), (4,))
-    Load(n_chunks=3, chunk_nbytes=8, n_shards=2, n_requests=3)
+    Load(n_chunks=3, chunk_nbytes=8, n_shards=2, n_requests=3, stored_nbytes=0.0)
     """
     chunk = one.chunk_shape
     if chunk is None:
@@ -87,26 +115,8 @@ def _whole_shards(part: slice, chunk: int, shard: int) -> int:
     return int(max(0, (last + 1) // by - -(-first // by)))
 
 
-def count_seeks(box: Box, shape: Shape, chunk_shape: Shape) -> int:
-    """Count the runs of chunks that lie one after the other in a file, and are read so.
-
-    Examples
-    --------
-    A slice of a file of time steps is one run; a series, one a step.
-
-    >>> slice_, series = (slice(0, 1), slice(0, 4), slice(0, 4)), (slice(0, 9), slice(0, 1), slice(0, 1))
-    >>> [count_seeks(box, (9, 4, 4), (1, 2, 2)) for box in (slice_, series)]
-    [1, 9]
-    """
-    grid = [-(-n // c) for n, c in zip(shape, chunk_shape, strict=True)]
-    touched = [(s.stop - 1) // c - s.start // c + 1 for s, c in zip(box, chunk_shape, strict=True)]
-    while len(touched) > 1 and touched[-1] == grid[len(touched) - 1]:
-        touched.pop()
-    return math.prod(touched[:-1])
-
-
-def sieve_reads(box: Sequence[slice], shape: Sequence[int]) -> list[int]:
-    """List the bytes of each read that HDF5 makes of data without chunks.
+def sieve_reads(box: Sequence[slice], shape: Sequence[int]) -> tuple[NDArray[np.int64], list[int]]:
+    """List start and bytes of each read that HDF5 makes of data without chunks.
 
     A run of neighbouring elements longer than the sieve buffer is read as it
     is; a shorter one that the buffer does not hold yet fills the buffer anew.
@@ -115,24 +125,23 @@ def sieve_reads(box: Sequence[slice], shape: Sequence[int]) -> list[int]:
     --------
     Every second kB of 128 kB is two buffers full; far apart, each has its own.
 
-    >>> sieve_reads((slice(0, 64), slice(0, 256)), (64, 512))
+    >>> sieve_reads((slice(0, 64), slice(0, 256)), (64, 512))[1]
     [65536, 65536]
-    >>> sieve_reads((slice(0, 3), slice(0, 1)), (3, 20000))
+    >>> sieve_reads((slice(0, 3), slice(0, 1)), (3, 20000))[1]
     [65536, 65536, 65536]
     """
     starts, run_nbytes = _runs(box, shape)
     if run_nbytes > _SIEVE_NBYTES:
-        return [run_nbytes] * len(starts)
-    end, reads, i = 4 * math.prod(shape), [], 0
+        return starts, [run_nbytes] * len(starts)
+    end, places, reads, i = 4 * math.prod(shape), [], [], 0
     while i < len(starts):
+        places.append(starts[i])
         reads.append(int(min(_SIEVE_NBYTES, end - starts[i])))
         i = int(np.searchsorted(starts, starts[i] + reads[-1] - run_nbytes, side="right"))
-    return reads
+    return np.asarray(places, np.int64), reads
 
 
-def _runs(
-    box: Sequence[slice], shape: Sequence[int]
-) -> tuple[np.ndarray[tuple[int], np.dtype[np.int64]], int]:
+def _runs(box: Sequence[slice], shape: Sequence[int]) -> tuple[NDArray[np.int64], int]:
     """Find where runs of neighbouring elements start, in bytes, and how long they are."""
     starts, inner = np.zeros(1, np.int64), 4
     is_whole, run = True, 4

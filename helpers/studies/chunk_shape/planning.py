@@ -17,6 +17,7 @@ from helpers.measurement.measure import Contender
 from helpers.paths import cache_folder
 from helpers.storage import chunkings
 from helpers.storage.boxes import draw_boxes
+from helpers.storage.chunk_index import read_index
 from helpers.storage.chunkings import Chunking, Medium
 from helpers.storage.wires import Wire
 from helpers.studies.chunk_shape.layouts import fits, make_accesses, shard_of
@@ -78,10 +79,10 @@ def make_ways(medium: Medium, wire: Wire, plan: Plan, layouts: Sequence[Chunking
 def _file_ways(medium: Medium, _wire: Wire, plan: Plan, one: Chunking) -> list[BoxRead]:
     path = file_path(plan, one)
     chunkings.write_hdf5(path, plan.values, one)
-    ways = []
+    index, ways = read_index(path), []
     for access in make_accesses(plan.values.shape):
         boxes = plan.draw(one, access)
-        loads = [load_file(box, plan.values.shape, one) for box in boxes.places]
+        loads = [load_file(box, plan.values.shape, one, index) for box in boxes.places]
         opener, forget = partial(chunkings.open_hdf5, path), partial(chunkings.drop_pages, path)
         ways.append(BoxRead(medium, one, access, boxes, loads, opener, forget))
     return ways

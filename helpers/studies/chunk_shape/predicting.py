@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 
 from helpers import study
-from helpers.models.accesses import Store, access_seconds
-from helpers.models.fitting import Observation, fit_store
+from helpers.models.accesses import Load, Store
+from helpers.models.fitting import Observation, fit_store, predict_median
 from helpers.storage.chunkings import Medium
 from helpers.storage.network import Profile
-from helpers.studies.chunk_shape.loads import Load
-from helpers.studies.chunk_shape.reading import N_CONNECTIONS, BoxRead
+from helpers.studies.chunk_shape.loads import stack
+from helpers.studies.chunk_shape.reading import N_CONNECTIONS, BoxRead, leave_first
 
 TIMES = ["first_s", "p50_s", "p95_s", "n_boxes", "n_positions", "n_apart", "n_chunks"]
 """Numbers of the boxes of a row."""
@@ -40,13 +41,13 @@ def calibrate(
     seconds = medians.groupby(["medium", "contender", "access"])["p50_s"].median()
 
     def fit(medium: Medium, *, has_chunks: bool, start_s: float | None = None) -> Store | None:
-        mine = [w for w in ways if w.medium == medium]
         seen = [
-            _observe(float(seconds[medium, way.chunks.name, way.access.name]), way)
-            for way in mine
-            if (way.chunks.chunk_shape is not None) == has_chunks
+            Observation(float(seconds[medium, way.chunks.name, way.access.name]), load_of(way, 0))
+            for way in ways
+            if way.medium == medium and (way.chunks.chunk_shape is not None) == has_chunks
         ]
-        return fit_store(start_store(medium, profile), seen, start_s=start_s) if seen else None
+        known = replace(start_store(medium, profile), compression_ratio=_ratio(seen))
+        return fit_store(known, seen, start_s=start_s) if seen else None
 
     fitted = {}
     for medium in dict.fromkeys(way.medium for way in ways):
@@ -56,11 +57,19 @@ def calibrate(
     return fitted
 
 
-def _observe(seconds: float, way: BoxRead) -> Observation:
-    """Take the load of the box in the middle: the time is the median box's."""
-    loads = sorted(way.loads, key=lambda load: (load.n_chunks, load.n_requests))
-    load = loads[len(loads) // 2]
-    return Observation(seconds, load.n_chunks, load.chunk_nbytes, load.n_shards, load.n_requests)
+def load_of(way: BoxRead, block: int) -> Load:
+    """Put together what the boxes of a block ask, but for the first, as their median time is."""
+    return stack(leave_first([way.loads[i] for i in way.boxes.share(block)]))
+
+
+def _ratio(seen: Sequence[Observation]) -> float:
+    """Compute bytes in the array over bytes in the store, where the latter are told: the median."""
+    ratios = [
+        each.load.chunk_nbytes / each.load.stored_nbytes
+        for each in seen
+        if np.all(each.load.stored_nbytes)
+    ]
+    return float(np.median(np.concatenate(ratios))) if ratios else 1.0
 
 
 def tabulate_costs(fitted: Mapping[str, tuple[Store, Store | None]]) -> pd.DataFrame:
@@ -73,6 +82,7 @@ def tabulate_costs(fitted: Mapping[str, tuple[Store, Store | None]]) -> pd.DataF
                     "an access (us)": 1e6 * store.start_s,
                     "a chunk (us)": 1e6 * store.chunk_s,
                     "a byte (ns)": 1e9 * store.decode_s_per_nbyte,
+                    "a stored byte (ns)": 1e9 * store.stored_s_per_nbyte,
                     "a shard or a seek (us)": 1e6 * store.request_s,
                 }
     return pd.DataFrame(lines).T
@@ -81,26 +91,17 @@ def tabulate_costs(fitted: Mapping[str, tuple[Store, Store | None]]) -> pd.DataF
 def predict(
     fitted: Mapping[str, tuple[Store, Store | None]], ways: Sequence[BoxRead]
 ) -> pd.DataFrame:
-    """Predict the median time of each access to each layout: of its own boxes, one by one."""
+    """Predict the median time of each access to each layout: that of the boxes that are read."""
     lines = []
     for way in ways:
         store = fitted[way.medium][way.chunks.chunk_shape is None]
         assert store is not None
-        seconds = np.median(_seconds(store, way.loads))
-        lines.append((way.medium, way.chunks.name, way.access.name, float(seconds)))
+        medians = [
+            predict_median(store, load_of(way, block)) for block in range(way.boxes.n_blocks)
+        ]
+        seconds = float(np.median(medians))
+        lines.append((way.medium, way.chunks.name, way.access.name, seconds))
     return pd.DataFrame(lines, columns=["medium", "contender", "access", "predicted_s"])
-
-
-def _seconds(store: Store, loads: Sequence[Load]) -> np.ndarray:
-    columns = np.asarray([(o.n_chunks, o.chunk_nbytes, o.n_shards, o.n_requests) for o in loads])
-    n_chunks, nbytes, n_shards, n_requests = columns.T
-    return access_seconds(
-        store,
-        n_chunks,
-        nbytes,
-        n_shards=n_shards if n_shards.any() else None,
-        n_requests=n_requests if n_requests.any() else None,
-    )
 
 
 def compare(rows: pd.DataFrame, predicted: pd.DataFrame) -> pd.DataFrame:

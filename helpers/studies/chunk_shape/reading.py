@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 
 from helpers.chunking import Access
 from helpers.measurement.measure import CheckError
+from helpers.models.accesses import Load
 from helpers.storage import chunkings
 from helpers.storage.boxes import Box
 from helpers.storage.chunkings import Chunking, Medium
 from helpers.storage.reads import count_requests
 from helpers.storage.wires import Wire
-from helpers.studies.chunk_shape.loads import Load
 
 N_CONNECTIONS = 10
 """Requests that zarr has in flight at most, by default."""
@@ -122,7 +122,7 @@ class BoxRead:
     def collect(self) -> dict[str, float]:
         """Count requests, and tell the quantiles of the boxes' times."""
         times = np.asarray(self.seconds)
-        later = times[1:] if len(times) > 1 else times
+        later = leave_first(times)
         loads = [self.loads[i] for i in self.boxes.share(self.block)]
         decoded = sum(load.n_chunks * load.chunk_nbytes for load in loads)
         told = {
@@ -138,6 +138,11 @@ class BoxRead:
         if self.wire is None:
             return told
         return {**count_requests(self.wire.take_trace(), N_CONNECTIONS), **told}
+
+
+def leave_first(items: Any) -> Any:
+    """Leave out the first of several: the first read after opening is told apart."""
+    return items[1:] if len(items) > 1 else items
 
 
 def reduce_box(access: Access, values: NDArray[np.float32]) -> NDArray[np.float32]:

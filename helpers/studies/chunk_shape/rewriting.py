@@ -114,11 +114,11 @@ def watch_memory(child: subprocess.Popen[str]) -> int:
 
 
 def make_rewrites(plan: Plan) -> list[Contender]:
-    """Make a contender of each tool that is there; a quarter of the times is rewritten."""
-    values = np.ascontiguousarray(plan.values[: max(1, len(plan.values) // 4)])
+    """Make a contender of each tool that is there; an eighth of the times is rewritten."""
+    values = np.ascontiguousarray(plan.values[: max(1, len(plan.values) // 8)])
     asked = min(PUBLISHED_NBYTES[1], values.nbytes // 2)
     chunk_shape = balanced_chunk_shape(values.shape, 4, asked)
-    source = file_path(plan, Chunking("rewritten", None)).with_name("steps.nc")
+    source = file_path(plan, Chunking("rewritten", None)).with_name(f"steps-{len(values)}.nc")
     _write_steps(source, plan, len(values))
     return [
         _contend(Rewrite(tool, source, source.with_name(f"by-{tool}"), chunk_shape,
