@@ -25,6 +25,7 @@ from helpers.forecasts import (
 from helpers.models.caches import Read, Reading
 from helpers.models.fluid import Network
 from helpers.models.replay import order_reads
+from helpers.networks import network_of
 from helpers.storage.locations import Location
 from helpers.storage.network import Profile
 from helpers.storage.repairs import (
@@ -39,7 +40,6 @@ from helpers.storage.repairs import (
     record_repaired,
 )
 from helpers.storage.repairs import sources as _sources
-from helpers.study import network_of
 
 N_CONNECTIONS = 10
 """Chunks that readers of references keep in flight, as zarr does by default."""
@@ -92,6 +92,8 @@ class Advised:
         The file as it is, read without settings.
     advice : tuple of Advice
         Best first.
+    costs : ClientCosts
+        What client and server were taken to need beside the network.
     """
 
     report: FileReport
@@ -99,6 +101,7 @@ class Advised:
     profile: str
     present: Forecast
     advice: tuple[Advice, ...]
+    costs: ClientCosts
 
     def best_repair(self) -> tuple[str, Repair]:
         """Return the best of what can be applied, and its label."""
@@ -155,7 +158,8 @@ def advise(
     settings : Settings
         How it is read then.
     costs : ClientCosts
-        What client and server take beside it; typical ones where none were fitted.
+        What client and server take beside it; where none were fitted, typical ones, which
+        are an assumption.
 
     Returns
     -------
@@ -181,7 +185,7 @@ def advise(
         found += [advisor.repaired(repair) for repair in list_repairs(report)]
     advice = [_weigh(one, present) for one in found]
     advice.sort(key=lambda one: one.forecast.seconds)
-    return Advised(report, chosen, profile.name, present, tuple(advice))
+    return Advised(report, chosen, profile.name, present, tuple(advice), costs)
 
 
 def _weigh(advice: Advice, present: Forecast) -> Advice:

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from helpers.errors import UserError
 from helpers.models.caches import (
     BlockCache,
     Cache,
@@ -20,10 +19,25 @@ from helpers.models.caches import (
     Reading,
     read_through,
 )
+from helpers.models.client_costs import TYPICAL_COSTS, ClientCosts, fit_costs
 from helpers.models.fluid import Network
 from helpers.models.replay import Replay, Step, order_reads, replay
 from helpers.storage.locations import Location
 from helpers.storage.repairs import Recording, list_tree, open_hdf5
+
+__all__ = [
+    "MIB",
+    "TUNED",
+    "TYPICAL_COSTS",
+    "UNTUNED",
+    "ClientCosts",
+    "Forecast",
+    "Settings",
+    "fit_costs",
+    "forecast",
+    "read_file",
+    "replay_both",
+]
 
 MIB = 2**20
 
@@ -79,60 +93,6 @@ UNTUNED = Settings("none", page_buffer_nbytes=0)
 
 TUNED = Settings()
 """Blocks of 8 MiB and a page buffer of 16 MiB, as published advice has them."""
-
-
-@dataclass(frozen=True, slots=True)
-class ClientCosts:
-    """What the client and the server take beside the network.
-
-    Parameters
-    ----------
-    request_s : float
-        Seconds for a request.
-    start_s : float
-        Seconds for a new client, its connection and the library's own work.
-    """
-
-    request_s: float = 0.0
-    start_s: float = 0.0
-
-
-TYPICAL_COSTS = ClientCosts(request_s=0.004, start_s=0.05)
-"""Costs where none were fitted: an assumption, not a measurement; `fit_costs` finds those of a machine.
-
-Without them a file object that makes thousands of requests looks too fast, and a repair that
-leaves a handful looks better than it is.
-"""
-
-
-def fit_costs(measured: Sequence[tuple[int, float]]) -> ClientCosts:
-    """Fit the client's costs to reads over a network that imposes nothing.
-
-    Parameters
-    ----------
-    measured : sequence of (int, float)
-        Requests and seconds of two or more reads, of few and of many requests.
-
-    Returns
-    -------
-    ClientCosts
-        The line through the reads of fewest and of most requests.
-
-    Raises
-    ------
-    UserError
-        If all have as many requests.
-
-    Examples
-    --------
-    >>> fit_costs([(2, 0.25), (102, 0.75)])
-    ClientCosts(request_s=0.005, start_s=0.24)
-    """
-    (few, few_s), (many, many_s) = min(measured), max(measured)
-    if few == many:
-        raise UserError(f"measured: {list(measured)}; allowed: reads of few and of many requests")
-    request_s = max(0.0, (many_s - few_s) / (many - few))
-    return ClientCosts(request_s, max(0.0, few_s - few * request_s))
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,10 +174,18 @@ def replay_both(
     Forecast
         Time, requests and bytes.
     """
+    request_s = costs.request_s
     return Forecast(
-        replay(opened, network, request_s=costs.request_s, rest_s=costs.start_s),
-        replay(read, network, request_s=costs.request_s),
+        replay(
+            opened, network, request_s=request_s, rest_s=costs.start_s, n_draws=_count_draws(opened)
+        ),
+        replay(read, network, request_s=request_s, n_draws=_count_draws(read)),
     )
+
+
+def _count_draws(steps: Sequence[Step]) -> int:
+    """Choose more simulations where few requests leave the median to chance."""
+    return max(9, min(201, 2_000 // max(1, len(steps))))
 
 
 def _pass(reading: Reading, settings: Settings, recording: Recording) -> Reading:

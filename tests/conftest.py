@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+import hdf5plugin  # noqa: F401  # before netCDF4, whose own HDF5 would keep filters out of h5py
 import pytest
 
 from helpers.storage.processes import Child, start_child

@@ -194,8 +194,10 @@ def test_command_reports_and_applies(tmp_path: Path) -> None:
     found = json.loads(output)
     assert code == 0 and found["variables"] == [variables[0]]
     assert found["report"]["page_nbytes"] == 0
+    assert found["costs"]["is_assumed"] is True
     code, output, _ = run(str(path), "--apply", str(out))
     assert code == 0 and "attributes are equal" in output
+    assert "are assumed, not measured" in output
     assert out.exists() and path.read_bytes() == before
     other = tmp_path / "other.out.nc"
     code, output, _ = run(str(path), "--apply", str(other), "--repair", "paged, 4 MiB pages")
@@ -225,6 +227,8 @@ def test_command_refuses_in_one_line(tmp_path: Path) -> None:
         ((str(path), "--repair", "magic"), "repair: 'magic'; allowed: "),
         ((str(paged), "--page-buffer", "4"), "page_buffer_nbytes: 4194304"),
     )
+    if Path("/proc").is_dir():  # where nobody may write, the superuser neither
+        cases += (((str(path), "--apply", "/proc/out.nc"), "/proc cannot be written to"),)
     for arguments, said in cases:
         code, _, error = run(*arguments)
         assert code and isinstance(error, UserError), arguments

@@ -19,7 +19,7 @@ from helpers.storage.server import Server
 from tests.stores import make_location
 
 GRANULE = Granule(240_000, seed=3)  # more than 50 000 photons in strong beams: rechunked
-LONG = "gt1r/heights/h_ph"
+LONG = "gt1l/heights/h_ph"
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,7 @@ def test_a_granule_has_the_shape_of_the_product(original: Path) -> None:
         variables = dict(iterate_variables(file))
         assert set(BEAMS) < set(file)
         assert len(variables) > 400
-        assert variables[LONG].shape == (GRANULE.photons_of("gt1r"),)
+        assert variables[LONG].shape == (GRANULE.photons_of("gt1l"),)
         assert variables[LONG].chunks == (PHOTON_CHUNK,)
         assert (variables[LONG].compression, variables[LONG].shuffle) == ("gzip", True)
         assert h5py.check_string_dtype(variables["ancillary_data/release"].dtype).length is None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,12 +20,21 @@ from helpers.models.fluid import Network
 from helpers.storage import drivers
 from helpers.storage.hdf5 import files
 from helpers.storage.hdf5.granule import Granule
-from helpers.storage.network import Faults, Profile, Request, get_profile, open_relay
-from helpers.storage.repairs.recording import iterate_chunks
+from helpers.storage.network import (
+    Faults,
+    FirstByte,
+    Profile,
+    Request,
+    get_profile,
+    open_relay,
+)
+from helpers.storage.repairs.chunks import iterate_chunks
 from helpers.storage.ros3 import find_ros3, why_absent
 from helpers.storage.server import Server
 from helpers.storage.wires import Wire
 from helpers.studies import hdf5_drivers as study
+from helpers.studies.hdf5_drivers.advising import take_scatter_out
+from helpers.studies.hdf5_drivers.verdicts import find_bars
 from tests.stores import make_location
 
 MIB = 2**20
@@ -58,7 +69,14 @@ def skip_without_ros3(driver: drivers.Driver) -> None:
         pytest.skip(why_absent())
 
 
-DETERMINISTIC = ("fsspec-readahead", "fsspec-first", "fsspec-tuned", "ros3", "ros3-tuned")
+DETERMINISTIC = (
+    "fsspec-readahead",
+    "fsspec-first",
+    "fsspec-tuned",
+    "ros3",
+    "ros3-none",
+    "ros3-tuned",
+)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -128,7 +146,16 @@ def test_parts_end_at_multiples() -> None:
 
 
 FAULTS = {"503": Faults(error_503=0.3), "reset": Faults(reset=0.3), "torn": Faults(truncate=0.3)}
-READERS = ("fsspec-none", "fsspec-tuned", "obstore-tuned", "ros3", "h5coro", "pyfive", "references")
+READERS = (
+    "fsspec-none",
+    "fsspec-tuned",
+    "obstore-tuned",
+    "ros3",
+    "ros3-none",
+    "h5coro",
+    "pyfive",
+    "references",
+)
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -155,6 +182,110 @@ def test_faults_are_retried_or_refused(
     assert answer in (None, stored.answers["variables"])
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_ros3_without_caches_asks_as_the_file_object_does(
+    layout: str, stored: files.StoredFile, wire: Wire, session: drivers.Session
+) -> None:
+    """With its caches off, each of the library's reads is a request: neither blocks nor pages."""
+    skip_without_ros3(drivers.DRIVERS["ros3-none"])
+    looks = study.look_at(
+        [drivers.DRIVERS[name] for name in ("fsspec-none", "ros3-none")],
+        [layout],
+        stored,
+        wire,
+        session,
+    )[layout]
+    spans = {
+        name: sorted((each.range_start or 0, each.nbytes) for each in trace if each.nbytes)
+        for name, trace in looks.items()
+    }
+    assert spans["ros3-none"] == spans["fsspec-none"]
+
+
+def make_rows(times_s: dict[tuple[str, str], float], *, requests: int = 100) -> pd.DataFrame:
+    """Make a record of two blocks of contenders that take these times."""
+    lines = [
+        {
+            "contender": name,
+            "layout": layout,
+            "task": "variables",
+            "phase": "measured",
+            "control_of": "",
+            "block": block,
+            "point": "",
+            "open_s": 0.0,
+            "read_s": seconds,
+            "trace": json.dumps(
+                {
+                    "all_requests": requests,
+                    "all_nbytes": 8e6,
+                    "over_read": 2.0,
+                    "n_open_requests": 3,
+                    "dependency_depth": 3,
+                }
+            ),
+        }
+        for block in range(2)
+        for (name, layout), seconds in times_s.items()
+    ]
+    return pd.DataFrame(lines)
+
+
+BEST = ("fsspec-tuned", "paged-4mib")
+
+
+@pytest.mark.parametrize(
+    ("slow_s", "told"),
+    [
+        (10.0, "^yes$"),  # 25 times
+        # 10 times; 4 MB needed are 0.4 s at 10 MB/s, and a first byte 0.1 s: at most 8 times
+        (4.0, r"^no: of its 0.4 s the fastest waits 0.3 s for 3 answers .* at most 8 times$"),
+    ],
+)
+def test_the_bar_is_met_or_explained(slow_s: float, told: str) -> None:
+    """Where twentyfold is missed, the trace says where the time goes, and what is the most."""
+    rows = make_rows({("fsspec-none", "original"): slow_s, BEST: 0.4})
+    found = find_bars(rows, BEST, Profile("p", FirstByte(0.1, 0.1), stream_mb_per_s=10))
+    assert re.match(told, found["bar-gain"]), found
+    assert found["bar-requests-to-open"] == "yes"
+
+
+def test_a_bar_that_was_not_asked_is_not_judged() -> None:
+    """Without the untuned driver on the original there is nothing to compare with."""
+    found = find_bars(make_rows({BEST: 0.4}), BEST, get_profile("in-region"))
+    assert set(found.values()) == {"not measured"}
+
+
+def test_tables_keep_one_order() -> None:
+    """Rows come as the registry has drivers and layouts, whatever the order in a block."""
+    rows = make_rows(
+        {("ros3", "original"): 2.0, BEST: 1.0, ("fsspec-none", "original"): 3.0},
+    )
+    table = study.tabulate_times(rows, task="variables")
+    assert list(table.index) == ["fsspec-none", "fsspec-tuned", "ros3"]
+    assert list(table.columns) == ["original", "paged-4mib"]
+    assert table.loc["ros3", "paged-4mib"] == ""
+
+
+def test_a_steady_network_has_the_same_mean() -> None:
+    """First bytes without scatter take the mean of a log-normal time, not its median."""
+    found = take_scatter_out(get_profile("in-region"))
+    assert found.first_byte_s is not None
+    # sigma = ln(100 / 30) / 1.645 = 0.732, so 30 ms x exp(0.732^2 / 2)
+    assert found.first_byte_s.median_s == pytest.approx(0.0392, abs=1e-4)
+    assert found.first_byte_s.p95_s == found.first_byte_s.median_s
+    assert found.stream_mb_per_s == get_profile("in-region").stream_mb_per_s
+
+
+def test_drivers_of_conversions_alone_are_refused(
+    stored: files.StoredFile, wire: Wire, session: drivers.Session
+) -> None:
+    """The study compares with HDF5 files; without a driver for them it does not begin."""
+    pairs = [(drivers.DRIVERS["zarr"], "zarr")]
+    with pytest.raises(UserError, match="^drivers: zarr; allowed: also one that reads HDF5"):
+        study.make_control(pairs, "variables", stored, wire, session)
+
+
 def test_claims_are_told_with_their_settings() -> None:
     """Both sides of the claim are named, with the settings in which each holds."""
     columns = ["layout", "driver", "against", "time ratio", "verdict"]
@@ -170,3 +301,4 @@ def test_claims_are_told_with_their_settings() -> None:
     assert found["ros3-faster"] == "ros3 over fsspec-none on original"
     assert found["ros3-slower"] == "ros3-tuned over fsspec-tuned on original"
     assert (found["ros3-undecided"], found["claims-judged"]) == ("1", "3")
+    assert study.find_claims(judged[:0])["ros3-slower"] == "not measured"

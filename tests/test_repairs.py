@@ -30,9 +30,9 @@ from helpers.storage.repairs import (
     record_reads,
     record_repaired,
 )
+from helpers.storage.repairs.choices import choose_chunk_shape
 from helpers.storage.repairs.equality import check_equal
 from helpers.storage.repairs.inspection import merge_spans
-from helpers.storage.repairs.repacking import choose_chunk_shape
 
 MIB = 2**20
 

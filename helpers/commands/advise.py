@@ -68,24 +68,23 @@ def render(advised: Advised) -> list[str]:
     list of str
         Lines.
     """
-    from helpers.forecasts import TYPICAL_COSTS
-
-    present = advised.present
+    present, costs = advised.present, advised.costs
+    origin = "assumed, not measured" if costs.is_assumed else "fitted"
     lines = [
         *_render_report(advised.report),
         "",
         f"read {len(advised.variables)} of {len(advised.report.variables)} datasets over"
-        f" {advised.profile}; {TYPICAL_COSTS.request_s * 1000:g} ms of client and server a request"
-        " are assumed, decoding is not counted",
+        f" {advised.profile}; {costs.request_s * 1000:g} ms a request and {costs.start_s:g} s to start"
+        f" for client and server are {origin}; decoding is not counted",
         f"{'':34}{'open':>8}{'read':>8}{'requests':>10}{'MB':>9}{'gain':>7}",
         _row("as it is, no cache", present.open.seconds, present.read.seconds)
-        + f"{present.n_requests:>10}{present.nbytes / 1e6:>9.1f}{1:>7.1f}",
+        + f"{present.n_requests:>10}{present.nbytes / 1e6:>9.3g}{1:>7.1f}",
     ]
     for one in advised.advice:
         found = one.forecast
         lines.append(
             _row(one.label, found.open.seconds, found.read.seconds)
-            + f"{found.n_requests:>10}{found.nbytes / 1e6:>9.1f}{one.gain:>7.1f}"
+            + f"{found.n_requests:>10}{found.nbytes / 1e6:>9.3g}{one.gain:>7.1f}"
         )
     lines.append("")
     for one in advised.advice:
@@ -98,19 +97,19 @@ def _row(label: str, open_s: float, read_s: float) -> str:
 
 
 def _render_report(report: FileReport) -> list[str]:
-    from helpers.storage.repairs.inspection import CHUNK_BOUNDS_NBYTES
+    from helpers.storage.repairs.reports import CHUNK_BOUNDS_NBYTES
 
     pages = f", pages of {report.page_nbytes / 2**20:g} MiB" if report.page_nbytes else ""
     lines = [
-        f"{report.name}: {report.file_nbytes / 1e6:.1f} MB, file space: {report.strategy}{pages}",
+        f"{report.name}: {report.file_nbytes / 1e6:.3g} MB, file space: {report.strategy}{pages}",
         f"metadata: {report.metadata_nbytes / 1e3:.1f} kB in {report.n_metadata_spans} places,"
-        f" the last ends at {report.metadata_end / 1e6:.1f} MB",
+        f" the last ends at {report.metadata_end / 1e6:.3g} MB",
     ]
     if report.userblock_nbytes:
         lines.append(f"user block: {report.userblock_nbytes} bytes")
     bounds = [f"under {bound / 1e3:g} kB" for bound in CHUNK_BOUNDS_NBYTES] + ["above"]
     counted = zip(bounds, report.chunk_counts, report.chunk_nbytes, strict=True)
-    lines += [f"chunks {label}: {n}, {b / 1e6:.2f} MB" for label, n, b in counted if n]
+    lines += [f"chunks {label}: {n}, {b / 1e6:.3g} MB" for label, n, b in counted if n]
     heaps = [variable.name for variable in report.variables if variable.is_variable_length]
     if heaps:
         lines.append(f"of variable length, their heaps not predicted: {', '.join(heaps)}")

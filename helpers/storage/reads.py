@@ -227,10 +227,11 @@ def count_requests(trace: Sequence[Request], n_connections: int) -> dict[str, fl
         "n_open_requests": len(trace) - len(reads),
         "n_failed_requests": sum(not 200 <= request.status < 300 for request in reads),
         "mean_in_flight": round(busy_s / span_s, 3) if span_s else float(bool(reads)),
-        "max_in_flight": _max_in_flight(reads),
+        "max_in_flight": max_in_flight(reads),
     }
 
 
-def _max_in_flight(trace: Sequence[Request]) -> int:
+def max_in_flight(trace: Sequence[Request]) -> int:
+    """Count the requests that were in flight at once, at most."""
     moments = sorted([(r.start_s, 1) for r in trace] + [(r.end_s, -1) for r in trace])
     return max(itertools.accumulate(change for _, change in moments), default=0)

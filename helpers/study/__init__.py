@@ -5,6 +5,7 @@ same in every study, are here: contenders from reads, predictions from
 calibrations, tables from records.
 """
 
+from helpers.networks import network_of
 from helpers.study.contending import Way, contend
 from helpers.study.describing import (
     PACKAGES,
@@ -18,7 +19,6 @@ from helpers.study.describing import (
 from helpers.study.expecting import (
     calibrate_network,
     compare_predictions,
-    network_of,
     predict,
     read_clients,
 )

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import numpy as np
 import pandas as pd
 
 from helpers.measurement import calibration, statistics
 from helpers.models import calibrations, requests
+from helpers.networks import network_of
 from helpers.storage.formats import Reader
 from helpers.storage.network import Profile
 from helpers.storage.stores import StoredArray
@@ -52,22 +52,6 @@ def read_clients(
     return {
         str(name): read_one(str(name), part) for name, part in rows.groupby("contender", sort=False)
     }
-
-
-def network_of(profile: Profile) -> requests.Network:
-    """Turn a profile into what the request model takes."""
-
-    def rate(mb_per_s: float | None) -> float:
-        return np.inf if mb_per_s is None else 1e6 * mb_per_s
-
-    first = profile.first_byte_s
-    return requests.Network(
-        first.median_s if first else 0.0,
-        first.p95_s if first else 0.0,
-        rate(profile.stream_mb_per_s),
-        rate(profile.aggregate_mb_per_s),
-        np.inf if profile.requests_per_s is None else profile.requests_per_s,
-    )
 
 
 def predict(

@@ -17,7 +17,8 @@ import h5py
 from s3fs import S3FileSystem
 
 from helpers.errors import UserError
-from helpers.storage.drivers.registry import DRIVERS, Settings
+from helpers.storage.drivers.openers import Settings
+from helpers.storage.drivers.registry import DRIVERS
 from helpers.storage.drivers.tasks import Answer, Task, run_task
 from helpers.storage.drivers.trees import Tree
 from helpers.storage.locations import Location

@@ -4,34 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
-
-import h5py
-import pyfive
-import zarr
-from h5coro.h5coro import H5Coro
-from h5coro.s3driver import S3Driver
-from virtualizarr.parsers import KerchunkJSONParser
-from zarr.storage import ObjectStore
+from typing import Literal
 
 from helpers.errors import UserError
-from helpers.storage.drivers.fileobjects import BlockFile, PlainFile
-from helpers.storage.drivers.trees import H5CoroTree, MappingTree, Tree, ZarrTree
-from helpers.storage.layouts import expected_warning, make_registry
+from helpers.storage.drivers import openers
+from helpers.storage.drivers.openers import Settings
+from helpers.storage.drivers.trees import Tree
 from helpers.storage.locations import Location
 
 MIB = 2**20
-CONVERTED = "gt1l/heights"
-"""Group that conversions hold: they are for the arrays that are read."""
 
 Kind = Literal["hdf5", "zarr", "zarr-sharded", "references"]
-Setting = int | str
-Settings = Mapping[str, Setting]
 
 # The two pairs of the published study: a file object and the library above it.
 _PUBLISHED_FILE: Settings = {"cache_type": "blockcache", "block_size": 8 * MIB}
 _PUBLISHED_LIBRARY: Settings = {"page_buf_size": 16 * MIB, "rdcc_nbytes": 4 * MIB}
-_LIBRARY = ("page_buf_size", "rdcc_nbytes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,154 +67,111 @@ class Driver:
         return int(self.settings.get("page_buf_size", 0))
 
 
-def _library_settings(settings: Settings) -> dict[str, Any]:
-    return {name: settings[name] for name in _LIBRARY if name in settings}
-
-
-def _client_settings(settings: Settings) -> dict[str, Any]:
-    return {name: value for name, value in settings.items() if name not in _LIBRARY}
-
-
-def _open_with_fsspec(location: Location, settings: Settings) -> Tree:
-    file = location.fsspec().open(location.path, "rb", **_client_settings(settings))
-    return MappingTree(h5py.File(file, "r", **_library_settings(settings)), file.close)
-
-
-def _open_with_obstore(location: Location, settings: Settings) -> Tree:
-    file = PlainFile(location, **_client_settings(settings))
-    return MappingTree(h5py.File(file, "r", **_library_settings(settings)), file.close)
-
-
-def _open_with_obstore_blocks(location: Location, settings: Settings) -> Tree:
-    file = BlockFile(location, block_size=int(settings["block_size"]))
-    return MappingTree(h5py.File(file, "r", **_library_settings(settings)), file.close)
-
-
-def _open_with_ros3(location: Location, settings: Settings) -> Tree:
-    options: dict[str, Any] = {"aws_region": location.region.encode()}
-    if location.access_key and location.secret_key:
-        options["secret_id"] = location.access_key.encode()
-        options["secret_key"] = location.secret_key.encode()
-    file = h5py.File(location.url, "r", driver="ros3", **options, **_library_settings(settings))
-    return MappingTree(file)
-
-
-def _open_with_pyfive(location: Location, settings: Settings) -> Tree:
-    client = {name: value for name, value in settings.items() if name != "metadata_buffer_size"}
-    more = {name: value for name, value in settings.items() if name not in client}
-    file = location.fsspec().open(location.path, "rb", **client)
-    return MappingTree(pyfive.File(file, **more), file.close)
-
-
-def _open_with_h5coro(location: Location, settings: Settings) -> Tree:
-    # its client takes endpoint and credentials from the environment of the process
-    return H5CoroTree(H5Coro(location.path, S3Driver, **settings))
-
-
-def _open_zarr(location: Location, settings: Settings) -> Tree:
-    store = ObjectStore(location.obstore(), read_only=True)
-    return ZarrTree(zarr.open_group(store, mode="r", zarr_format=3))
-
-
-def _open_references(location: Location, settings: Settings) -> Tree:
-    with expected_warning("Numcodecs codecs are not in the Zarr version 3"):
-        store = KerchunkJSONParser()(location.url, make_registry(location))
-        group = zarr.open_group(store, mode="r", zarr_format=3)
-        return ZarrTree(group, stands_for=CONVERTED)
-
-
 DRIVERS: Mapping[str, Driver] = {
     driver.name: driver
     for driver in (
         Driver(
             "fsspec-none",
-            _open_with_fsspec,
+            openers.open_with_fsspec,
             "h5py over an s3fs file object without a cache: published as the default",
             {"cache_type": "none"},
         ),
         Driver(
             "fsspec-readahead",
-            _open_with_fsspec,
+            openers.open_with_fsspec,
             "h5py over an s3fs file object that reads ahead: the default of s3fs",
             {"cache_type": "readahead"},
         ),
         Driver(
             "fsspec-first",
-            _open_with_fsspec,
+            openers.open_with_fsspec,
             "h5py over an s3fs file object that keeps the first block",
             {"cache_type": "first", "block_size": 8 * MIB},
         ),
         Driver(
             "fsspec-background",
-            _open_with_fsspec,
+            openers.open_with_fsspec,
             "h5py over an s3fs file object that fetches the next block in the background",
             {"cache_type": "background", "block_size": 8 * MIB},
         ),
         Driver(
             "fsspec-blockcache",
-            _open_with_fsspec,
+            openers.open_with_fsspec,
             "h5py over an s3fs file object that keeps blocks of 8 MiB, the library at its defaults",
             _PUBLISHED_FILE,
         ),
         Driver(
             "fsspec-tuned",
-            _open_with_fsspec,
+            openers.open_with_fsspec,
             "the same with page buffer and chunk cache: published as tuned",
             {**_PUBLISHED_FILE, **_PUBLISHED_LIBRARY},
             tuned_from="fsspec-none",
         ),
         Driver(
             "ros3",
-            _open_with_ros3,
-            "HDF5's own S3 driver at its defaults",
+            openers.open_with_ros3,
+            "HDF5's own S3 driver at its defaults, with blocks of 16 MiB and a page buffer",
+            needs_ros3=True,
+        ),
+        Driver(
+            "ros3-none",
+            openers.open_with_ros3,
+            "HDF5's own S3 driver without block cache and page buffer: its default before HDF5 2.2",
+            {"block_cache": 0},
             needs_ros3=True,
         ),
         Driver(
             "ros3-tuned",
-            _open_with_ros3,
+            openers.open_with_ros3,
             "HDF5's own S3 driver with page buffer and chunk cache: published as tuned",
             _PUBLISHED_LIBRARY,
             tuned_from="ros3",
             needs_ros3=True,
         ),
-        Driver("obstore", _open_with_obstore, "h5py over an obstore file object at its defaults"),
+        Driver(
+            "obstore", openers.open_with_obstore, "h5py over an obstore file object at its defaults"
+        ),
         Driver(
             "obstore-tuned",
-            _open_with_obstore_blocks,
+            openers.open_with_obstore_blocks,
             "h5py over obstore that keeps blocks of 8 MiB, page buffer and chunk cache",
             {"block_size": 8 * MIB, **_PUBLISHED_LIBRARY},
             tuned_from="obstore",
         ),
-        Driver("h5coro", _open_with_h5coro, "h5coro, which reads without HDF5, at its defaults"),
+        Driver(
+            "h5coro", openers.open_with_h5coro, "h5coro, which reads without HDF5, at its defaults"
+        ),
         Driver(
             "h5coro-tuned",
-            _open_with_h5coro,
+            openers.open_with_h5coro,
             "h5coro with cache lines of 8 MiB",
             {"cacheLineSize": 8 * MIB},
             tuned_from="h5coro",
         ),
         Driver(
             "pyfive",
-            _open_with_pyfive,
+            openers.open_with_pyfive,
             "pyfive, which reads without HDF5, over an s3fs file object at its defaults",
         ),
         Driver(
             "pyfive-tuned",
-            _open_with_pyfive,
+            openers.open_with_pyfive,
             "pyfive over an s3fs file object with blocks of 8 MiB and as much metadata at once",
             {**_PUBLISHED_FILE, "metadata_buffer_size": 8},
             tuned_from="pyfive",
         ),
-        Driver("zarr", _open_zarr, "Zarr v3, an object a chunk, through obstore", kind="zarr"),
+        Driver(
+            "zarr", openers.open_zarr, "Zarr v3, an object a chunk, through obstore", kind="zarr"
+        ),
         Driver(
             "zarr-sharded",
-            _open_zarr,
+            openers.open_zarr,
             "Zarr v3, chunks gathered in shards, through obstore",
             kind="zarr-sharded",
         ),
         Driver(
             "references",
-            _open_references,
+            openers.open_references,
             "references to the chunks of the HDF5 file, read as Zarr through obstore",
             kind="references",
         ),

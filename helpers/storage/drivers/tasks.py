@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -115,4 +114,4 @@ def _prove_values(arrays: Sequence[NDArray[Any]]) -> Answer:
 
 def _prove_texts(texts: Sequence[str]) -> Answer:
     joined = "\n".join(sorted(texts)).encode()
-    return Answer(hashlib.sha256(joined).hexdigest()[:16], len(texts), len(joined))
+    return Answer(xxhash.xxh3_64_hexdigest(joined), len(texts), len(joined))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from helpers.storage.network import Request
-from helpers.storage.reads import count_requests
+from helpers.storage.reads import count_requests, max_in_flight
 
 
 def dependency_depth(trace: Sequence[Request]) -> int:
@@ -71,8 +71,8 @@ def summarise_trace(trace: Sequence[Request], *, needed_nbytes: int) -> dict[str
     -------
     dict of str to float
         What `count_requests` counts, and over both together: bytes over the wire
-        over those needed, bytes fetched more than once, and the longest chain of
-        dependent requests.
+        over those needed, bytes fetched more than once, most requests in flight,
+        and the longest chain of dependent requests.
     """
     if not trace:
         return {}
@@ -80,6 +80,7 @@ def summarise_trace(trace: Sequence[Request], *, needed_nbytes: int) -> dict[str
     found = count_requests(trace, 1) | {
         "all_requests": len(trace),
         "all_nbytes": nbytes,
+        "all_max_in_flight": max_in_flight(trace),
         "repeated_nbytes": nbytes - count_distinct_nbytes(trace),
         "dependency_depth": dependency_depth(trace),
     }

@@ -15,7 +15,7 @@ import zarr
 from virtualizarr.parsers import HDFParser
 from zarr.storage import ObjectStore
 
-from helpers.storage.drivers.registry import CONVERTED
+from helpers.storage.drivers.openers import CONVERTED
 from helpers.storage.hdf5.properties import iterate_variables
 from helpers.storage.layouts import expected_warning, make_registry
 from helpers.storage.locations import Location

@@ -10,24 +10,21 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import h5py
 import obstore
 
 from helpers.errors import UserError
-from helpers.storage.drivers.tasks import Answer, Task, run_task
-from helpers.storage.drivers.trees import MappingTree
+from helpers.storage.drivers.tasks import Answer, Task
 from helpers.storage.hdf5 import granule as granules
-from helpers.storage.hdf5.conversions import CONVERSIONS, convert
-from helpers.storage.hdf5.layouts import FILE_LAYOUTS, arrange
-from helpers.storage.hdf5.properties import FileProperties, read_properties
+from helpers.storage.hdf5.conversions import CONVERSIONS
+from helpers.storage.hdf5.layouts import FILE_LAYOUTS
+from helpers.storage.hdf5.making import Maker
+from helpers.storage.hdf5.properties import FileProperties
 from helpers.storage.locations import Location
 
 LAYOUTS = (*FILE_LAYOUTS, *CONVERSIONS)
 """Arrangements of the file, then conversions of it."""
 
-_GENERATION = 2  # raise it when the same arguments make other bytes
-_PART_NBYTES = 16 * 2**20  # of an upload
-_N_PARTS = 2  # in memory at a time
+_GENERATION = 3  # raise it when the same arguments make other bytes
 
 Progress = Callable[[str], None]
 
@@ -177,7 +174,7 @@ def prepare_granule(
     entries = {name: _read_entry(target, name) for name in wanted}
     if missing := [name for name in wanted if entries[name] is None]:
         with tempfile.TemporaryDirectory() as folder:
-            maker = _Maker(granule, target, Path(folder), tasks)
+            maker = Maker(granule, target, Path(folder), tasks)
             for name in missing:
                 progress(f"writing a granule of {granule.n_photons} photons as {name}")
                 entries[name] = maker.make(name)
@@ -195,77 +192,6 @@ def _read_entry(target: Location, layout: str) -> dict[str, Any] | None:
     except FileNotFoundError:
         return None
     return dict(json.loads(bytes(found)))
-
-
-class _Maker:
-    """What makes the layouts of one granule, on local disk first."""
-
-    def __init__(
-        self,
-        granule: granules.Granule,
-        target: Location,
-        folder: Path,
-        tasks: Mapping[str, Task],
-    ) -> None:
-        self.granule, self.target, self.folder, self.tasks = granule, target, folder, tasks
-        self.original = folder / "original.h5"
-        granules.write_granule(granule, self.original)
-        self.answers = self._read(self.original)
-
-    def make(self, layout: str) -> dict[str, Any]:
-        """Make a layout, check it, upload it and write its entry."""
-        if layout in CONVERSIONS:
-            made_by = convert(layout, self.original, self.target)
-            facts: dict[str, Any] = {"properties": None}
-        else:
-            path, made_by = self._arrange(layout)
-            with h5py.File(path) as file:
-                facts = {"properties": asdict(read_properties(file))}
-            self._upload(path, f"{layout}.h5")
-        stored = self.target if layout == "references" else self.target / layout
-        entry = {
-            **facts,
-            "made_by": made_by,
-            "answers": {name: asdict(answer) for name, answer in self.answers.items()},
-            "stored_nbytes": _stored_nbytes(stored, layout),
-        }
-        obstore.put(self.target.obstore(), f"{layout}.entry.json", json.dumps(entry).encode())
-        return entry
-
-    def _arrange(self, layout: str) -> tuple[Path, str]:
-        if layout == "original":
-            return self.original, f"h5py {h5py.__version__}, HDF5 {h5py.version.hdf5_version}"
-        path = self.folder / f"{layout}.h5"
-        made_by = arrange(self.original, path, FILE_LAYOUTS[layout])
-        if self._read(path) != self.answers:
-            raise UserError(f"layouts: {layout} made by {made_by} reads back other values")
-        return path, made_by
-
-    def _read(self, path: Path) -> dict[str, Answer]:
-        with h5py.File(path) as file:
-            return {name: run_task(MappingTree(file), task) for name, task in self.tasks.items()}
-
-    def _upload(self, path: Path, name: str) -> None:
-        obstore.put(
-            self.target.obstore(),
-            name,
-            path,
-            chunk_size=_PART_NBYTES,
-            max_concurrency=_N_PARTS,
-        )
-        if path != self.original:
-            path.unlink()
-
-
-def _stored_nbytes(location: Location, layout: str) -> int:
-    """Count the bytes of the objects of a layout."""
-    folder = location if layout == "references" else location / ""
-    if layout in FILE_LAYOUTS:
-        parent, _, name = location.prefix.rpartition("/")
-        return int(obstore.head(replace(location, prefix=parent).obstore(), f"{name}.h5")["size"])
-    if layout == "references":
-        return int(obstore.head(folder.obstore(), "references.json")["size"])
-    return sum(item["size"] for page in obstore.list(folder.obstore()) for item in page)
 
 
 def _describe(

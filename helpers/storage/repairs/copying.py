@@ -7,76 +7,17 @@ the library itself says where everything lies.
 
 from __future__ import annotations
 
-import itertools
-import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import h5py
 import numpy as np
 
-from helpers.errors import UserError
+from helpers.storage.repairs.chunks import iterate_chunks
 from helpers.storage.repairs.inspection import is_variable_length
-from helpers.storage.repairs.recording import iterate_chunks
-
-Shape = tuple[int, ...]
-_HOLE_NBYTES = 4096
-
-
-class SparseFile:
-    """A file object that leaves holes where zeros are written.
-
-    Parameters
-    ----------
-    path : Path
-        File to make.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._file = path.open("w+b")
-        self._nbytes = 0
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        """Go to a place."""
-        return self._file.seek(offset, whence)
-
-    def tell(self) -> int:
-        """Tell the place."""
-        return self._file.tell()
-
-    def read(self, nbytes: int = -1) -> bytes:
-        """Read bytes."""
-        return self._file.read(nbytes)
-
-    def readinto(self, buffer: Any) -> int:
-        """Read bytes into a buffer."""
-        return self._file.readinto(buffer)
-
-    def write(self, data: Any) -> int:
-        """Write bytes, or a hole."""
-        values = np.frombuffer(data, np.uint8)
-        at = self._file.tell()
-        if values.size < _HOLE_NBYTES or at < self._nbytes or values.any():
-            self._file.write(data)
-        else:
-            self._file.truncate(at + values.size)
-            self._file.seek(at + values.size)
-        self._nbytes = max(self._nbytes, at + values.size)
-        return int(values.size)
-
-    def truncate(self, nbytes: int) -> int:
-        """Cut or lengthen the file."""
-        self._nbytes = nbytes
-        return self._file.truncate(nbytes)
-
-    def flush(self) -> None:
-        """Hand what is buffered to the system."""
-        self._file.flush()
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
+from helpers.storage.repairs.placeholders import Shape, write_placeholders
+from helpers.storage.repairs.references import map_references
 
 
 def copy_file(
@@ -194,7 +135,7 @@ class _Copier:
     def copy_values(self, source: h5py.Dataset, target: h5py.Dataset) -> None:
         is_same = source.chunks == target.chunks
         if self.is_model:
-            _write_placeholders(source, target)
+            write_placeholders(source, target)
         elif source.is_virtual or (not source.shape and source.shape != ()):
             return
         elif source.chunks and is_same and not source.dtype.hasobject:
@@ -229,7 +170,7 @@ class _Copier:
 
     def translate(self, values: Any, dtype: np.dtype[Any]) -> Any:
         """Turn references to objects of the source into references to those of the copy."""
-        return _map_references(values, dtype, self.refer)
+        return map_references(values, dtype, self.refer)
 
     def refer(self, reference: h5py.Reference) -> h5py.Reference:
         if not reference:
@@ -255,77 +196,8 @@ def _token(found: Any) -> int:
     return int(h5py.h5o.get_info(found.id).addr)
 
 
-def _map_references(
-    values: Any, dtype: np.dtype[Any], refer: Callable[[h5py.Reference], h5py.Reference]
-) -> Any:
-    kind = h5py.check_ref_dtype(dtype)
-    if kind is h5py.RegionReference:
-        raise UserError("file: has region references; allowed: others, unless h5repack is on PATH")
-    if kind is h5py.Reference:
-        mapped = np.empty(np.shape(values), dtype)
-        for index in np.ndindex(mapped.shape):
-            mapped[index] = refer(np.asarray(values, object)[index])
-        return mapped
-    base = h5py.check_vlen_dtype(dtype)
-    if base is not None and h5py.check_ref_dtype(base) is not None:
-        mapped = np.empty(np.shape(values), dtype)
-        for index in np.ndindex(mapped.shape):
-            mapped[index] = _map_references(np.asarray(values, object)[index], base, refer)
-        return mapped
-    if dtype.fields and dtype.hasobject:
-        mapped = np.array(values, dtype)
-        for name, field in dtype.fields.items():
-            mapped[name] = _map_references(mapped[name], field[0], refer)
-        return mapped
-    return values
-
-
 def _iterate_regions(target: h5py.Dataset) -> Iterator[Any]:
     if target.chunks is None:
         yield ()
     else:
         yield from target.iter_chunks()
-
-
-def count_rechunked(source: h5py.Dataset, chunk_shape: Shape) -> Iterator[tuple[Shape, int]]:
-    """Give the corner and the bytes of each chunk that a dataset will have.
-
-    Compressed, as many bytes for an element as the dataset has now: what lies
-    beyond an edge are fill values, which compress to nothing. Uncompressed,
-    chunks at the edges are stored whole.
-
-    Parameters
-    ----------
-    source : h5py.Dataset
-        Chunked.
-    chunk_shape : tuple of int
-        Elements for each dimension of a new chunk.
-
-    Yields
-    ------
-    tuple
-        Index of the first element, and stored bytes.
-    """
-    stored = [nbytes for *_, nbytes in iterate_chunks(source)]
-    if not stored:
-        return
-    is_filtered = bool(source.id.get_create_plist().get_nfilters())
-    ratio = sum(stored) / math.prod(source.shape) if is_filtered else source.dtype.itemsize
-    starts = (range(0, n, c) for n, c in zip(source.shape, chunk_shape, strict=True))
-    for corner in itertools.product(*starts):
-        ends = zip(source.shape, chunk_shape, corner, strict=True)
-        extents = [min(c, n - at) if is_filtered else c for n, c, at in ends]
-        yield corner, max(1, round(ratio * math.prod(extents)))
-
-
-def _write_placeholders(source: h5py.Dataset, target: h5py.Dataset) -> None:
-    """Give each chunk of a model its bytes, all of them zero."""
-    if target.chunks is None:
-        return
-    if target.chunks == source.chunks:
-        chunks = [(corner, nbytes) for corner, _, nbytes in iterate_chunks(source)]
-    else:
-        chunks = list(count_rechunked(source, target.chunks))
-    zeros = bytes(max((nbytes for _, nbytes in chunks), default=0))
-    for corner, nbytes in chunks:
-        target.id.write_direct_chunk(corner, memoryview(zeros)[:nbytes])

@@ -11,11 +11,12 @@ from itertools import accumulate
 from pathlib import Path
 from typing import BinaryIO
 
-from helpers.storage.repairs.copying import SparseFile, copy_file
+from helpers.storage.repairs.choices import Repair
+from helpers.storage.repairs.copying import copy_file
 from helpers.storage.repairs.inspection import list_datasets, merge_spans
 from helpers.storage.repairs.recording import LibraryRead, Recording, record_reads
-from helpers.storage.repairs.repacking import Repair
 from helpers.storage.repairs.sources import open_hdf5
+from helpers.storage.repairs.sparse import SparseFile
 
 
 def record_repaired(

@@ -6,16 +6,23 @@ from helpers.studies.hdf5_drivers.advising import (
     make_gridded,
     tabulate_advice,
 )
-from helpers.studies.hdf5_drivers.contenders import FileRead, look_once, make_contenders, pair_up
+from helpers.studies.hdf5_drivers.contenders import (
+    FileRead,
+    make_contenders,
+    make_control,
+    pair_up,
+)
 from helpers.studies.hdf5_drivers.drawing import draw_ranges, draw_requests, draw_times, label_steps
 from helpers.studies.hdf5_drivers.findings import (
     compare_published,
     describe_drivers,
     describe_layouts,
     predict_floor,
+    tabulate_tasks,
     tabulate_times,
     tabulate_traces,
 )
+from helpers.studies.hdf5_drivers.looks import look_at, look_once
 from helpers.studies.hdf5_drivers.recordings import (
     Recorded,
     caches_of,
@@ -55,8 +62,10 @@ __all__ = [
     "foretell",
     "judge_claim",
     "label_steps",
+    "look_at",
     "look_once",
     "make_contenders",
+    "make_control",
     "make_gridded",
     "pair_up",
     "predict_floor",
@@ -64,6 +73,7 @@ __all__ = [
     "sweep",
     "tabulate_advice",
     "tabulate_sweep",
+    "tabulate_tasks",
     "tabulate_times",
     "tabulate_traces",
     "what_if",

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from helpers.errors import UserError
 from helpers.measurement.measure import CheckError, Contender
 from helpers.storage.drivers import Answer, Driver, Session, TaskName
 from helpers.storage.drivers.traces import summarise_trace
@@ -78,8 +79,8 @@ class FileRead:
         """Compare what was read with what was written."""
         if answer != (expected := self.stored.answers[self.task]):
             raise CheckError(f"{self.driver.name} on {self.layout}: {answer}, not {expected}")
-        kind = "xxh3 of the values" if self.task in _ON_VALUES else "sha256 of the texts"
-        return f"{kind} of {answer.n_items} variables"
+        kind = "values" if self.task in _ON_VALUES else "texts"
+        return f"xxh3 of the {kind} of {answer.n_items} variables"
 
     def collect(self) -> Mapping[str, float]:
         """Count what passed over the wire; the trace is kept until the next read."""
@@ -133,10 +134,10 @@ def make_contenders(
     wire: Wire,
     session: Session,
 ) -> list[Contender]:
-    """Make a contender of each pair and task, and a control.
+    """Make a contender of each pair and task.
 
     Conversions hold the arrays that are read and nothing else, so that they are not asked
-    about the tree. The control is a second copy of the first contender.
+    about the tree.
 
     Parameters
     ----------
@@ -154,17 +155,55 @@ def make_contenders(
     Returns
     -------
     list of Contender
-        At most as many as pairs times tasks, and one.
+        At most as many as pairs times tasks.
     """
-    made = [
+    return [
         contend(FileRead(stored, layout, task, driver, wire, session))
         for driver, layout in pairs
         for task in tasks
         if driver.kind == "hdf5" or task in _ON_VALUES
     ]
-    driver, layout = next((d, s) for d, s in reversed(pairs) if d.kind == "hdf5")
-    twin = FileRead(stored, layout, tasks[0], driver, wire, session)
-    return [*made, contend(twin, name=CONTROL, control_of=driver.name)]
+
+
+def make_control(
+    pairs: Sequence[tuple[Driver, str]],
+    task: TaskName,
+    stored: StoredFile,
+    wire: Wire,
+    session: Session,
+) -> Contender:
+    """Make a second copy of the last pair that reads an HDF5 file.
+
+    Parameters
+    ----------
+    pairs : sequence of tuple of Driver and str
+        Driver and layout.
+    task : str
+        What it is asked.
+    stored : StoredFile
+        The file.
+    wire : Wire
+        The network.
+    session : Session
+        The interpreter.
+
+    Returns
+    -------
+    Contender
+        The control.
+
+    Raises
+    ------
+    UserError
+        If no driver reads HDF5 files.
+    """
+    of_files = [pair for pair in pairs if pair[0].kind == "hdf5"]
+    if not of_files:
+        given = ", ".join(dict.fromkeys(driver.name for driver, _ in pairs)) or "none"
+        raise UserError(f"drivers: {given}; allowed: also one that reads HDF5 files as they are")
+    driver, layout = of_files[-1]
+    twin = FileRead(stored, layout, task, driver, wire, session)
+    return contend(twin, name=CONTROL, control_of=driver.name)
 
 
 def contend(way: FileRead, *, name: str = "", control_of: str | None = None) -> Contender:
@@ -198,24 +237,3 @@ def contend(way: FileRead, *, name: str = "", control_of: str | None = None) -> 
         stored_nbytes=way.stored.stored_nbytes[way.layout],
         control_of=control_of,
     )
-
-
-def look_once(way: FileRead) -> list[Request]:
-    """Read once, untimed and verified, to look at the trace.
-
-    Parameters
-    ----------
-    way : FileRead
-        Driver, layout and task.
-
-    Returns
-    -------
-    list of Request
-        Those of the opening and of the read.
-    """
-    way.prepare()
-    way.open()
-    answer = way.read(None)
-    way.collect()
-    way.check(answer)
-    return way.trace

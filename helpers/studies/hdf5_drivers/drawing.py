@@ -7,11 +7,15 @@ from collections.abc import Collection, Mapping, Sequence
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.lines import Line2D
+from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter
 
 from helpers.measurement import statistics
 from helpers.measurement.figures import Look
+from helpers.storage.hdf5.files import LAYOUTS
 from helpers.storage.network import Request
+from helpers.studies.hdf5_drivers.findings import measured
 
 LOOKS: Mapping[str, Look] = {
     "fsspec": Look("#0073b1", "o"),
@@ -24,13 +28,30 @@ LOOKS: Mapping[str, Look] = {
 }
 """Colour and marker of each library; hollow marks are untuned settings."""
 
+_MARKERS = {
+    "fsspec-readahead": ">",
+    "fsspec-blockcache": "s",
+    "fsspec-background": "<",
+    "fsspec-first": "p",
+    "ros3-none": "d",
+    "zarr-sharded": "X",
+}
+
 _STEPS = ((1e3, "under 1 kB"), (1e4, "to 10 kB"), (1e5, "to 100 kB"), (np.inf, "above"))
 _COLORS = ("#7a0177", "#c51b8a", "#41ab5d", "#0868ac")
 
 
 def look_of(contender: str) -> Look:
-    """Find the look of the library that a contender reads with."""
-    return LOOKS[contender.partition("-")[0]]
+    """Find the look of a contender: its library's colour, and a marker for its cache."""
+    look = LOOKS[contender.partition("-")[0]]
+    return Look(look.color, _MARKERS.get(contender, look.marker))
+
+
+def number_axis(axis: Axis) -> None:
+    """Write plain numbers along a logarithmic axis, no more than find room."""
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    axis.set_minor_locator(NullLocator())
 
 
 def draw_times(ax: Axes, rows: pd.DataFrame, *, task: str) -> None:
@@ -38,21 +59,37 @@ def draw_times(ax: Axes, rows: pd.DataFrame, *, task: str) -> None:
 
     The line is the slowest contender on the original layout.
     """
-    part = rows[(rows["phase"] == "measured") & (rows["task"] == task)]
-    part = part[part["control_of"] == ""].assign(total_s=lambda t: t["open_s"] + t["read_s"])
+    part = measured(rows, task)
     found = statistics.summarise(part, ["contender", "layout"], value="total_s")
-    layouts = list(dict.fromkeys(found["layout"]))
-    names = list(dict.fromkeys(found["contender"]))
+    names = list(dict.fromkeys(part["contender"]))
+    places = place_rows(list(dict.fromkeys(zip(part["contender"], part["layout"], strict=True))))
     for name in names:
         line = found[found["contender"] == name]
-        aside = 0.8 * (names.index(name) / max(1, len(names) - 1) - 0.5)
-        _draw_marks(ax, line, [layouts.index(each) + aside for each in line["layout"]], name)
+        _draw_marks(ax, line, [places[name, layout] for layout in line["layout"]], name)
+    centres = {
+        layout: np.mean([at for (_, other), at in places.items() if other == layout])
+        for layout in dict.fromkeys(layout for _, layout in places)
+    }
     worst = found.loc[found["layout"] == "original", "median"].max()
     ax.axvline(worst, color="#999999", linewidth=0.8)
-    ax.set_yticks(range(len(layouts)), layouts)
+    ax.set_yticks(list(centres.values()), list(centres))
     ax.invert_yaxis()
     ax.set(xscale="log", xlabel="time to open and read (s)", ylabel="layout")
+    number_axis(ax.xaxis)
     _write_key(ax, names)
+
+
+def place_rows(pairs: Sequence[tuple[str, str]]) -> dict[tuple[str, str], int]:
+    """Give each contender and layout a line of its own, and each layout a line of space.
+
+    Examples
+    --------
+    >>> place_rows([("zarr", "zarr"), ("ros3", "original"), ("ros3-none", "original")])
+    {('ros3', 'original'): 0, ('ros3-none', 'original'): 1, ('zarr', 'zarr'): 3}
+    """
+    ordered = sorted(pairs, key=lambda pair: LAYOUTS.index(pair[1]))
+    ranks = {layout: rank for rank, layout in enumerate(dict.fromkeys(pair[1] for pair in ordered))}
+    return {pair: line + ranks[pair[1]] for line, pair in enumerate(ordered)}
 
 
 def _draw_marks(ax: Axes, line: pd.DataFrame, places: Sequence[float], name: str) -> None:
@@ -127,14 +164,15 @@ def label_steps(ax: Axes) -> None:
 
 def draw_requests(ax: Axes, traces: Mapping[str, Sequence[Request]]) -> None:
     """Draw each request as a line from its start to its end, in the order of starts."""
-    for name, trace in traces.items():
+    for place, (name, trace) in enumerate(traces.items()):
         ordered = sorted(trace, key=lambda each: each.start_s)
         first_s = ordered[0].start_s
         ends = [request.end_s - first_s for request in ordered]
         starts = [request.start_s - first_s for request in ordered]
-        color = look_of(name).color
-        style = "solid" if name.endswith("-tuned") else "dotted"
-        ax.hlines(np.arange(1, len(ordered) + 1), starts, ends, color=color, linestyle=style)
-        at = (ends[-1], len(ordered))
-        ax.annotate(name, at, xytext=(4, 0), textcoords="offset points", color=color)
+        # a little aside, or drivers that make as many requests would hide one another
+        numbers = np.arange(1, len(ordered) + 1) * 1.06**place
+        style = "solid" if name.endswith("-tuned") else (0, (1, 1))
+        ax.hlines(numbers, starts, ends, color=look_of(name).color, linestyle=style, label=name)
     ax.set(xlabel="time since the first request (s)", ylabel="requests so far", yscale="log")
+    number_axis(ax.yaxis)
+    ax.legend(loc="lower right", frameon=False, fontsize=8)

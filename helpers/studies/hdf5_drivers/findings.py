@@ -9,8 +9,8 @@ import pandas as pd
 
 from helpers.measurement import statistics
 from helpers.models.fluid import Network
-from helpers.storage.drivers import Driver
-from helpers.storage.hdf5.files import StoredFile
+from helpers.storage.drivers import DRIVERS, Driver
+from helpers.storage.hdf5.files import LAYOUTS, StoredFile
 from helpers.storage.network import Profile
 from helpers.study import network_of, read_published, trace_of
 
@@ -25,7 +25,7 @@ _PUBLISHED_LAYOUTS = {
 _OURS = {
     ("fsspec", "no"): "fsspec-none",
     ("fsspec", "yes"): "fsspec-tuned",
-    ("ros3", "no"): "ros3",
+    ("ros3", "no"): "ros3-none",  # which had no cache then; where it is not measured: ros3
     ("ros3", "yes"): "ros3-tuned",
 }
 
@@ -66,7 +66,7 @@ def predict_floor(stored: StoredFile, profile: Profile, layouts: Sequence[str]) 
     Two ends: a request for each chunk and nothing else, and all bytes in one request.
     """
     network: Network = network_of(profile)
-    per_request_s = _mean_first_byte_s(network)
+    per_request_s = mean_first_byte_s(network)
     lines = {}
     for layout in [name for name in layouts if name in stored.properties]:
         n_chunks = _count_chunks(stored, layout)
@@ -81,7 +81,7 @@ def predict_floor(stored: StoredFile, profile: Profile, layouts: Sequence[str]) 
     return pd.DataFrame(lines).T.rename_axis("layout")
 
 
-def _mean_first_byte_s(network: Network) -> float:
+def mean_first_byte_s(network: Network) -> float:
     """Compute the mean of a log-normal delay from its median and 95th percentile."""
     if network.first_byte_median_s == 0:
         return 0.0
@@ -96,10 +96,17 @@ def _count_chunks(stored: StoredFile, layout: str) -> int:
 
 
 def measured(rows: pd.DataFrame, task: str) -> pd.DataFrame:
-    """Choose the measured rows of a task, without the control, with the time of both steps."""
+    """Choose the measured rows of a task, without the control, with the time of both steps.
+
+    They come in the order of drivers and layouts, not in the random one of the blocks.
+    """
     part = rows[(rows["phase"] == "measured") & (rows["task"] == task)]
     part = part[part["control_of"] == ""]
-    return part.assign(total_s=part["open_s"] + part["read_s"])
+    names = list(DRIVERS)
+    keys = zip(part["contender"], part["layout"], part["block"], strict=True)
+    places = [(names.index(name), LAYOUTS.index(layout), block) for name, layout, block in keys]
+    ordered = part.iloc[sorted(range(len(places)), key=places.__getitem__)]
+    return ordered.assign(total_s=ordered["open_s"] + ordered["read_s"])
 
 
 def tabulate_times(rows: pd.DataFrame, *, task: str) -> pd.DataFrame:
@@ -108,7 +115,13 @@ def tabulate_times(rows: pd.DataFrame, *, task: str) -> pd.DataFrame:
     table = part.pivot_table(
         index="contender", columns="layout", values="total_s", aggfunc="median", sort=False
     )
-    return table.map(lambda value: float(f"{value:.3g}"))
+    return table.map(lambda value: "" if math.isnan(value) else float(f"{value:.3g}"))
+
+
+def tabulate_tasks(rows: pd.DataFrame, tasks: Sequence[str]) -> pd.DataFrame:
+    """Tabulate median times as `tabulate_times`, for those of several tasks that were asked."""
+    asked = {task: tabulate_times(rows, task=task) for task in tasks if task in set(rows["task"])}
+    return pd.concat(asked, names=["task"]) if asked else pd.DataFrame(columns=["not asked"])
 
 
 def tabulate_traces(rows: pd.DataFrame, *, task: str, layout: str) -> pd.DataFrame:
@@ -125,7 +138,7 @@ def tabulate_traces(rows: pd.DataFrame, *, task: str, layout: str) -> pd.DataFra
         "over_read": "over-read",
         "repeated_nbytes": "MB fetched again",
         "dependency_depth": "depth",
-        "max_in_flight": "in flight, most",
+        "all_max_in_flight": "in flight, most",
     }
     table = trace[[name for name in names if name in trace]].assign(contender=part["contender"])
     for name in ("all_nbytes", "repeated_nbytes"):
@@ -155,11 +168,13 @@ def compare_published(rows: pd.DataFrame) -> pd.DataFrame:
     times = times[times["file_set"] == "h5py-atl03-benchmarks.csv"]
     known = times.groupby(["driver", "optimised_io", "format"])["time_s"].median()
     rows_of_task, lines = measured(rows, "variables"), []
+    names = set(rows_of_task["contender"])
+    names_of = {pair: name if name in names else "ros3" for pair, name in _OURS.items()}
     for driver, tuned, layout in list[tuple[str, str, str]](known.index):
         time_s = known[driver, tuned, layout]
         base = known.get((driver, "no", "original"))
-        ours = _OURS[driver, tuned], _PUBLISHED_LAYOUTS[layout]
-        found = paired(rows_of_task, (_OURS[driver, "no"], "original"), ours)
+        ours = names_of[driver, tuned], _PUBLISHED_LAYOUTS[layout]
+        found = paired(rows_of_task, (names_of[driver, "no"], "original"), ours)
         if base and found:
             lines.append((*ours, base / time_s, found.centre, found.low, found.high))
     columns = ["contender", "layout", "published", "ours", "low", "high"]

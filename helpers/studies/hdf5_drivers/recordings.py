@@ -11,15 +11,16 @@ from helpers.storage.drivers import DRIVERS, Driver, Session
 from helpers.storage.drivers.registry import MIB
 from helpers.storage.hdf5.files import StoredFile
 from helpers.storage.repairs import open_source, record_reads
-from helpers.storage.repairs.recording import iterate_chunks
+from helpers.storage.repairs.chunks import iterate_chunks
 from helpers.storage.repairs.sources import open_hdf5
 from helpers.storage.wires import Wire
-from helpers.studies.hdf5_drivers.contenders import FileRead, look_once
+from helpers.studies.hdf5_drivers.contenders import FileRead
+from helpers.studies.hdf5_drivers.looks import look_once
 
 RECORDED = "fsspec-none"
 """The driver whose trace is what the library asks for: nothing lies between."""
 
-CALIBRATED = {"fsspec": "fsspec-none", "ros3": "ros3", "obstore": "obstore"}
+CALIBRATED = {"fsspec": "fsspec-none", "ros3": "ros3-none", "obstore": "obstore"}
 """The untuned driver of each client, whose times without a network calibrate the client."""
 
 _READ_AHEAD_NBYTES = 50 * MIB  # of s3fs
@@ -142,6 +143,8 @@ def caches_of(driver: Driver, recorded: Recorded) -> list[caches.Cache] | None:
     family, settings = driver.registered_name.partition("-")[0], driver.settings
     if family not in CALIBRATED or driver.name == "obstore":
         return None
+    if "block_cache" in settings:
+        return [caches.Parts()]
     is_paged = recorded.page_nbytes > 0
     default = _ROS3_PAGE_BUFFER_NBYTES if family == "ros3" else 0
     buffer_nbytes = int(settings.get("page_buf_size", default)) if is_paged else 0

@@ -14,9 +14,12 @@ from helpers.models import caches
 from helpers.models.fluid import Network
 from helpers.models.replay import Replay, order_reads, replay
 from helpers.storage.drivers import Driver
-from helpers.studies.hdf5_drivers.drawing import look_of
+from helpers.studies.hdf5_drivers.drawing import look_of, number_axis
+from helpers.studies.hdf5_drivers.findings import measured
 from helpers.studies.hdf5_drivers.recordings import CALIBRATED, RECORDED, Recorded, caches_of
 from helpers.study import trace_of
+
+_BAR_TIME, _BAR_REQUESTS = 15, 2  # percent
 
 
 def fit_all(calibration: pd.DataFrame) -> dict[str, ClientCosts]:
@@ -107,14 +110,13 @@ def compare_foretold(
     DataFrame
         A row a driver and layout; errors are foretold over measured, less 1.
     """
-    part = rows[(rows["phase"] == "measured") & (rows["task"] == "variables")]
-    part = part[part["control_of"] == ""]
+    part = measured(rows, "variables")
     trace = trace_of(part)
-    part = part.assign(s=part["open_s"] + part["read_s"], requests=trace["all_requests"])
+    part = part.assign(s=part["total_s"], requests=trace["all_requests"])
     part = part.assign(MB=trace["all_nbytes"] / 1e6)
-    measured = part.groupby(["contender", "layout"], sort=False)[["s", "requests", "MB"]].median()
+    medians = part.groupby(["contender", "layout"], sort=False)[["s", "requests", "MB"]].median()
     by_name, lines = {driver.name: driver for driver in drivers}, {}
-    for key, line in measured.iterrows():
+    for key, line in medians.iterrows():
         name, layout = map(str, cast(tuple[Any, Any], key))
         if name == RECORDED or layout not in recorded:
             continue
@@ -146,6 +148,8 @@ def draw_foretold(ax: Axes, table: pd.DataFrame) -> None:
     ends += [table[["s measured", "s foretold"]].max().max() * 1.3]
     ax.plot(ends, ends, color="#999999", linewidth=0.8)
     ax.set(xscale="log", yscale="log", xlabel="measured (s)", ylabel="foretold (s)")
+    number_axis(ax.xaxis)
+    number_axis(ax.yaxis)
     ax.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False, fontsize=8)
 
 
@@ -194,10 +198,12 @@ def find_errors(table: pd.DataFrame) -> dict[str, str]:
         return "met" if value <= bar else "missed"
 
     return {
+        "replay-hoped-time": f"at most {_BAR_TIME} %",
+        "replay-hoped-requests": f"at most {_BAR_REQUESTS} %",
         "n-foretold": str(len(table)),
         "replay-error-time": f"{time:.1f} %",
         "replay-error-requests": f"{requests:.1f} %",
         "replay-error-bytes": f"{nbytes:.1f} %",
-        "replay-bar-time": judge(time, 15),
-        "replay-bar-requests": judge(max(requests, nbytes), 2),
+        "replay-bar-time": judge(time, _BAR_TIME),
+        "replay-bar-requests": judge(max(requests, nbytes), _BAR_REQUESTS),
     }

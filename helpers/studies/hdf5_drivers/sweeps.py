@@ -11,7 +11,8 @@ from helpers.storage.drivers.registry import MIB
 from helpers.storage.drivers.traces import summarise_trace
 from helpers.storage.hdf5.files import StoredFile
 from helpers.storage.wires import Wire
-from helpers.studies.hdf5_drivers.contenders import FileRead, look_once, pair_up
+from helpers.studies.hdf5_drivers.contenders import FileRead, pair_up
+from helpers.studies.hdf5_drivers.looks import look_once
 
 
 def sweep(

@@ -11,24 +11,31 @@ from helpers.measurement import statistics
 from helpers.storage.hdf5.layouts import FILE_LAYOUTS
 from helpers.storage.network import Profile
 from helpers.studies.cluster_scaling import describe_profile, digits
-from helpers.studies.hdf5_drivers.findings import measured, paired
-from helpers.study import trace_of
+from helpers.studies.hdf5_drivers.findings import mean_first_byte_s, measured, paired
+from helpers.study import network_of, trace_of
 
 UNTUNED, TUNED, ORIGINAL = "fsspec-none", "fsspec-tuned", "original"
+NOT_MEASURED = "not measured"
 _BAR_GAIN, _BAR_REQUESTS = 20, 5
-_CLAIM = ("layout", "driver", "against")
+_CLAIM = ("driver", "against")
+_CLAIMS = (
+    ("ros3-none", UNTUNED),
+    ("ros3-none", TUNED),
+    ("ros3", UNTUNED),
+    ("ros3", TUNED),
+    ("ros3-tuned", TUNED),
+)
 
 
 def judge_claim(rows: pd.DataFrame, *, task: str = "variables") -> pd.DataFrame:
     """Judge on every layout whether ROS3 is faster than a file object of fsspec.
 
-    Both untuned, both tuned, and untuned ROS3 against tuned fsspec.
+    Both without a cache, both tuned, and at their defaults against each other's settings.
     """
     part, lines = measured(rows, task), []
-    pairs = (("ros3", "fsspec-none"), ("ros3-tuned", "fsspec-tuned"), ("ros3", "fsspec-tuned"))
     noise = control_noise(rows)
     for layout in dict.fromkeys(part["layout"]):
-        for a, b in pairs:
+        for a, b in _CLAIMS:
             found = paired(part, (a, layout), (b, layout))
             if found:
                 verdict = statistics.judge(found, noise).verdict
@@ -52,8 +59,12 @@ def find_claims(judged: pd.DataFrame) -> dict[str, str]:
     def where(*, is_below: bool) -> str:
         clear = judged[judged["verdict"] != "indistinguishable"]
         part = clear[(clear["time ratio"] < 1) == is_below]
-        told = [f"{a} over {b} on {layout}" for layout, a, b in part[list(_CLAIM)].to_numpy()]
-        return "; ".join(told) or "with none of these settings"
+        told = [
+            f"{a} over {b} on {', '.join(same['layout'])}"
+            for (a, b), same in part.groupby(list(_CLAIM), sort=False)
+        ]
+        nowhere = NOT_MEASURED if judged.empty else "with none of these settings"
+        return "; ".join(told) or nowhere
 
     return {
         "ros3-faster": where(is_below=True),
@@ -68,23 +79,36 @@ def find_bars(rows: pd.DataFrame, best: tuple[str, str], profile: Profile) -> di
     part = measured(rows, "variables")
     ratio = paired(part, (UNTUNED, ORIGINAL), best)
     keys = list(zip(part["contender"], part["layout"], strict=True))
-    trace = trace_of(part)
+    trace = trace_of(part).assign(total_s=part["total_s"])
     slow, fast = (
         trace[[key == at for key in keys]].median(numeric_only=True)
         for at in ((UNTUNED, ORIGINAL), best)
     )
-    gain = ratio.centre if ratio else float("nan")
-    moved_s = fast["all_nbytes"] / 1e6 / (profile.stream_mb_per_s or float("inf"))
-    reason = (
-        f"no: the original takes {slow['all_requests']:.0f} requests and the best"
-        f" {fast['all_requests']:.0f}, whose bytes alone take {digits(moved_s)} s of a stream"
-    )
+    if ratio is None:
+        return dict.fromkeys(("bar-gain", "bar-requests-to-open", "headline"), NOT_MEASURED)
+    gain = ratio.centre
     n_open = fast["n_open_requests"]
     return {
-        "bar-gain": "yes" if gain >= _BAR_GAIN else reason,
+        "bar-gain": "yes" if gain >= _BAR_GAIN else f"no: {_explain(slow, fast, profile)}",
         "bar-requests-to-open": "yes" if n_open <= _BAR_REQUESTS else f"no: {n_open:.0f}",
         "headline": f"{digits(gain)} times",
     }
+
+
+def _explain(slow: pd.Series[float], fast: pd.Series[float], profile: Profile) -> str:
+    """Say where the time of the fastest goes, and what one stream could gain at most."""
+    network = network_of(profile)
+    first_byte_s = mean_first_byte_s(network)
+    moved_s = fast["all_nbytes"] / network.stream_nbytes_per_s
+    needed_s = moved_s / fast["over_read"]
+    n_waits = fast["dependency_depth"]
+    return (
+        f"of its {digits(fast['total_s'])} s the fastest waits {digits(n_waits * first_byte_s)} s"
+        f" for {n_waits:.0f} answers one after the other, and its"
+        f" {digits(fast['all_nbytes'] / 1e6)} MB take {digits(moved_s)} s of one stream;"
+        f" what is needed takes {digits(needed_s)} s, so that one stream gains at most"
+        f" {digits(slow['total_s'] / (needed_s + first_byte_s))} times"
+    )
 
 
 def find_decision(rows: pd.DataFrame) -> dict[str, str]:
@@ -97,7 +121,7 @@ def find_decision(rows: pd.DataFrame) -> dict[str, str]:
     medians = part[part["contender"] == TUNED].groupby("layout")["total_s"].median()
     anew = medians.drop(index=ORIGINAL, errors="ignore")
     if anew.empty:
-        return {"decision": "not measured"}
+        return {"decision": NOT_MEASURED}
     layout = str(anew.idxmin())
 
     def gain(contender: str, where: str) -> float:
@@ -130,6 +154,7 @@ def find_all(rows: pd.DataFrame, profile: Profile, versions: Mapping[str, str]) 
     ratio = paired(part, ("fsspec-none", "original"), best)
     opened = trace_of(part).assign(layout=part["layout"], contender=part["contender"])
     at_best = (opened["layout"] == best[1]) & (opened["contender"] == best[0])
+    stored_nbytes = part.loc[part["layout"] == ORIGINAL, "stored_nbytes"]
     machine = json.loads(part["machine"].iloc[0])
     return {
         "profile": describe_profile(profile),
@@ -140,10 +165,11 @@ def find_all(rows: pd.DataFrame, profile: Profile, versions: Mapping[str, str]) 
         "worst-driver": worst[0],
         "worst-layout": worst[1],
         "worst-time": f"{digits(files.max())} s",
-        "ratio-untuned-original-to-best": digits(ratio.centre) if ratio else "not measured",
+        "ratio-untuned-original-to-best": digits(ratio.centre) if ratio else NOT_MEASURED,
         "requests-to-open-best": digits(opened.loc[at_best, "n_open_requests"].median()),
         "ros3": "built in" if versions["ros3"] == "True" else "not built in",
         "hdf5-version": versions["hdf5"],
+        "file-nbytes": f"{digits(stored_nbytes.median() / 1e6)} MB",
         "aa-noise": f"{digits(100 * (control_noise(rows) - 1))} %",
         "n-blocks": str(part["block"].nunique()),
         "machine": f"{machine['n_cores']} cores, {machine['cpu']}",

@@ -1,0 +1,168 @@
+"""The steps that build HDF5 with ROS3, and an h5py over it, from sources that are checked."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import shutil
+import sys
+import tarfile
+import urllib.error
+import urllib.request
+from dataclasses import dataclass
+from pathlib import Path
+
+from helpers.errors import UserError
+from helpers.storage.processes import start_child
+
+HDF5_VERSION = "2.2.0"
+SKIP = "ARRAYS_SKIP_ROS3"
+
+# HDF5's sources as the Rust binding carries them: one archive with one checksum.
+_HDF5_URL = "https://static.crates.io/crates/hdf5-metno-src/hdf5-metno-src-0.10.4.crate"
+_HDF5_SHA256 = "69c883c565498492954e344c482f8622525e58c7a71100dd9498c4940da82885"
+BUILD_NBYTES = 1_500_000_000
+_STEP_TIMEOUT_S = 3600.0
+_HDF5_OPTIONS = {
+    "HDF5_ENABLE_ROS3_VFD": "ON",
+    "HDF5_ENABLE_ZLIB_SUPPORT": "ON",
+    "HDF5_ENABLE_SZIP_SUPPORT": "OFF",
+    "HDF5_BUILD_HL_LIB": "ON",
+    "HDF5_BUILD_TOOLS": "OFF",
+    "HDF5_BUILD_EXAMPLES": "OFF",
+    "HDF5_NO_PACKAGES": "ON",
+    "BUILD_SHARED_LIBS": "ON",
+    "BUILD_STATIC_LIBS": "OFF",
+    "BUILD_TESTING": "OFF",
+}
+
+
+def find_tools() -> dict[str, str]:
+    """Find the programs that build, or say which are missing."""
+    near = os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)])
+    names = {"cmake": "cmake", "make": "make", "C compiler cc": "cc", "C++ compiler c++": "c++"}
+    found = {tool: shutil.which(program, path=near) for tool, program in names.items()}
+    if missing := [tool for tool, path in found.items() if path is None]:
+        raise not_built(f"missing: {', '.join(missing)}")
+    return {names[tool]: str(path) for tool, path in found.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Build:
+    """The steps of a build in a folder that is thrown away.
+
+    Parameters
+    ----------
+    folder : Path
+        What is thrown away.
+    target : Path
+        Where HDF5 and h5py go.
+    cmake : str
+        Path of CMake.
+    """
+
+    folder: Path
+    target: Path
+    cmake: str
+
+    def fetch(self) -> None:
+        """Fetch and unpack the sources."""
+        self._pip("install", "--target", "tools", "--only-binary", ":all:", lock="ros3-tools.lock")
+        self._pip(
+            *("download", "--dest", "archives", "--no-binary", ":all:", "--no-build-isolation"),
+            lock="ros3-sources.lock",
+        )
+        fetch_hdf5(self.folder / "archives" / "hdf5.tar.gz")
+        for archive in sorted((self.folder / "archives").iterdir()):
+            with tarfile.open(archive) as file:
+                # Filters came with a patch release of Python 3.11; before it the pinned hash is the guard.
+                file.extraction_filter = getattr(tarfile, "data_filter", None)
+                file.extractall(self.folder / "sources")  # noqa: S202 filtered where Python can
+
+    def build_aws(self) -> None:
+        """Build the AWS libraries for C."""
+        source = next((self.folder / "sources").glob("awscrt-*/crt"))
+        self._cmake("aws", source, self.folder / "aws", {})
+
+    def build_hdf5(self) -> None:
+        """Build HDF5 with ROS3."""
+        source = next((self.folder / "sources").glob("hdf5-*/ext/hdf5"))
+        # Our libcrypto, not the system's: CMake would take that one for a shared library.
+        crypto = os.fspath(self.folder / "aws" / "lib" / "libcrypto.a")
+        ours = {
+            "crypto_LIBRARY": crypto,
+            "crypto_SHARED_LIBRARY": crypto,
+            "crypto_INCLUDE_DIR": os.fspath(self.folder / "aws" / "include"),
+        }
+        if sys.platform == "linux":  # nor shall Python's own libcrypto be mistaken for it
+            ours["CMAKE_SHARED_LINKER_FLAGS"] = "-Wl,--exclude-libs,ALL"
+        self._cmake("hdf5", source, self.target, {**_HDF5_OPTIONS, **ours})
+
+    def build_h5py(self) -> None:
+        """Build h5py over it."""
+        source = next((self.folder / "sources").glob("h5py-*"))
+        command = ["install", "--no-deps", "--no-build-isolation", "--target"]
+        env = {"HDF5_DIR": os.fspath(self.target), "H5PY_ROS3": "1"}
+        self._pip(*command, os.fspath(self.target / "python"), os.fspath(source), **env)
+
+    def _cmake(self, name: str, source: Path, prefix: Path, options: dict[str, str]) -> None:
+        """Configure, build and install with CMake."""
+        into = {
+            "CMAKE_BUILD_TYPE": "Release",
+            "CMAKE_INSTALL_PREFIX": os.fspath(prefix),
+            "CMAKE_INSTALL_LIBDIR": "lib",
+            "CMAKE_PREFIX_PATH": os.fspath(self.folder / "aws"),
+        }
+        given = [f"-D{key}={value}" for key, value in {**into, **options}.items()]
+        build = os.fspath(self.folder / f"build-{name}")
+        generator = ["-G", "Unix Makefiles"]
+        self._run([self.cmake, "-S", os.fspath(source), "-B", build, *generator, *given])
+        n_jobs = str(os.environ.get("ARRAYS_BUILD_JOBS") or os.cpu_count() or 1)
+        self._run([self.cmake, "--build", build, "--parallel", n_jobs, "--target", "install"])
+
+    def _pip(self, *arguments: str, lock: str | None = None, **env: str) -> None:
+        """Run pip in the folder, with what was installed there for building."""
+        command = [sys.executable, "-m", "pip", "--disable-pip-version-check", *arguments]
+        if lock:
+            where = os.fspath(Path(__file__).with_name(lock))
+            command += ["--no-deps", "--require-hashes", "--requirement", where]
+        self._run(command, PYTHONPATH=os.fspath(self.folder / "tools"), **env)
+
+    def _run(self, argv: list[str], **env: str) -> None:
+        """Run a step; it ends with this process."""
+        log = self.folder / "build.log"
+        with (
+            contextlib.chdir(self.folder),
+            start_child(argv, env={**os.environ, **env}, log=log) as child,
+        ):
+            if child.wait(timeout_s=_STEP_TIMEOUT_S) != 0:
+                raise not_built(f"{child.name}: {_first_error(log) or child.last_log_line()}")
+
+
+def fetch_hdf5(path: Path) -> None:
+    """Fetch HDF5's sources and check them."""
+    url = os.environ.get("ARRAYS_HDF5_SOURCE", _HDF5_URL)
+    try:
+        with urllib.request.urlopen(url, timeout=60) as response:  # noqa: S310  # a mirror may be a file
+            content = response.read()
+    except (OSError, ValueError, urllib.error.URLError) as error:
+        raise not_built(f"{url}: {error}; ARRAYS_HDF5_SOURCE may name another address") from error
+    if hashlib.sha256(content).hexdigest() != _HDF5_SHA256:
+        raise not_built(f"{url}: not the file with sha256 {_HDF5_SHA256}")
+    path.write_bytes(content)
+
+
+def _first_error(log: Path) -> str:
+    """Find the line of a build's log that says what went wrong."""
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    return next((line.strip() for line in lines if "error:" in line.lower()), "")
+
+
+def not_built(reason: str) -> UserError:
+    """Say in one line why there is no ROS3 and what to do."""
+    return UserError(
+        f"ROS3: HDF5 {HDF5_VERSION} cannot be built ({reason}); allowed: CMake (in the locked"
+        " environment), make, a C and a C++ compiler, the headers of zlib (Debian: apt install"
+        f" build-essential zlib1g-dev) and a network for the first time, or {SKIP}=1"
+    )
