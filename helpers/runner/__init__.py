@@ -7,7 +7,7 @@ rows that its record holds.
 """
 
 from helpers.runner.cases import Case, find_case, find_cases, fingerprint, is_done, read_parameters
-from helpers.runner.findings import HEADLINES, read_glued, read_headline
+from helpers.runner.findings import HEADLINES, list_glued, read_glued, read_headline
 from helpers.runner.running import Outcome, Say, kernel_options, run_case, run_cases
 from helpers.runner.telling import explain_failures, note_whole_run, summarise
 
@@ -22,6 +22,7 @@ __all__ = [
     "fingerprint",
     "is_done",
     "kernel_options",
+    "list_glued",
     "note_whole_run",
     "read_glued",
     "read_headline",

@@ -34,8 +34,15 @@ def read_headline(notebook: Any) -> str:
 
 def read_glued(notebook: Any, key: str) -> str:
     """Read a text that a notebook glued under a key; empty if it did not."""
+    return list_glued(notebook).get(key, "")
+
+
+def list_glued(notebook: Any) -> dict[str, str]:
+    """List all texts that a notebook glued, by key."""
+    found = {}
     for output in (output for cell in notebook.cells for output in cell.get("outputs", [])):
         name = output.get("metadata", {}).get("scrapbook", {}).get("name", "")
-        if name.removeprefix("application/papermill.record/") == key:
-            return str(next(iter(output["data"].values()))).strip("'")
-    return ""
+        if name:
+            key = name.removeprefix("application/papermill.record/")
+            found[key] = str(next(iter(output["data"].values()))).strip("'\"")
+    return found
