@@ -11,15 +11,21 @@ from helpers.runner.running import Outcome
 
 def summarise(outcomes: Sequence[Outcome]) -> list[str]:
     """Write the table of cases."""
-    width = max(len(outcome.case.title) for outcome in outcomes)
-    lines = [f"{'case':{width}}  {'state':11}  {'time':>6}  {'headline':14}  notebook"]
+    table = [("case", "state", "time", "headline", "notebook")]
     for outcome in outcomes:
         headline = outcome.text if outcome.state.startswith("done") else ""
-        path = _relative(outcome)
-        lines.append(
-            f"{outcome.case.title:{width}}  {outcome.state:11}  {outcome.seconds:5.0f}s  {headline:14}  {path}"
-        )
-    return lines
+        took = f"{outcome.seconds:.0f} s"
+        table.append((outcome.case.title, outcome.state, took, headline, _relative(outcome)))
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    return [_align(line, widths) for line in table]
+
+
+def _align(cells: Sequence[str], widths: Sequence[int]) -> str:
+    """Write a line of the table; durations stand to the right."""
+    case, state, took, *rest = (
+        f"{cell:{width}}" for cell, width in zip(cells, widths, strict=True)
+    )
+    return "  ".join([case, state, f"{took.strip():>{widths[2]}}", *rest]).rstrip()
 
 
 def explain_failures(outcomes: Sequence[Outcome]) -> list[str]:
