@@ -11,9 +11,14 @@ from typing import NamedTuple
 
 import hdf5plugin  # noqa: F401  # before netCDF4, whose own HDF5 would keep filters out of h5py
 import pytest
+from hypothesis import settings
 
 from helpers.storage.processes import Child, start_child
 from helpers.storage.server import Server, open_server
+
+# What passes depends on the commit alone; `--hypothesis-profile=default` looks for more.
+settings.register_profile("of the commit", derandomize=True)
+settings.load_profile("of the commit")
 
 
 @pytest.fixture(scope="session")
