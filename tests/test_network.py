@@ -618,7 +618,8 @@ def test_bandwidth(stored: Stored, stream: float | None, aggregate: float | None
     """Each connection has its share of stream and link within 5 %, and all together too."""
     stored.relay.impose(Profile("thin", stream_mb_per_s=stream, aggregate_mb_per_s=aggregate))
     share = min(stream or 1e9, (aggregate or 1e9) / n)
-    window_s = min(0.3, 10 / share)
+    # long enough for many quanta of each connection, short enough for the object
+    window_s = min(max(0.3, 3 / share), 10 / share)
     runs = [measure_streams_mb_per_s(stored.url, n, window_s=window_s) for _ in range(3)]
     assert median(map(sum, runs)) == pytest.approx(n * share, rel=0.05)
     assert median(map(median, runs)) == pytest.approx(share, rel=0.05)
