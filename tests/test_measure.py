@@ -99,13 +99,13 @@ def test_every_contender_once_a_block(tmp_path: Path) -> None:
 
 def test_row_carries_what_was_declared_and_traced(tmp_path: Path) -> None:
     """Settings, bytes, requests, check, origin: all in the row."""
-    numbers = {"n_requests": 7, "wire_nbytes": 120, "n_retries": 1}
+    numbers = {"n_requests": 7, "wire_nbytes": 120, "box_s": [0.25, 1]}
     one = make_contender(collect=lambda: numbers, is_ceiling=True)
     copy = make_contender("copy", control_of="a")
     found = run([one, copy], make_record(tmp_path), n_blocks=1).set_index("contender")
     assert found.loc["a", "n_requests"].tolist() == [7, 7]
     assert found.loc["a", "wire_nbytes"].tolist() == [120, 120]
-    assert found.loc["a", "trace"].tolist() == ['{"n_retries": 1}'] * 2
+    assert found.loc["a", "trace"].tolist() == ['{"box_s": [0.25, 1]}'] * 2
     assert found.loc["a", "check"].tolist() == ["crc32c of 3 chunks"] * 2
     assert found.loc["a", "is_ceiling"].all() and not found.loc["copy", "is_ceiling"].any()
     assert found.loc["copy", "control_of"].tolist() == ["a"] * 2
@@ -113,7 +113,7 @@ def test_row_carries_what_was_declared_and_traced(tmp_path: Path) -> None:
     assert found["n_workers"].eq(1).all() and found["seed"].eq(1).all()
     assert found["fingerprint"].eq(ORIGIN.fingerprint).all()
     assert found.loc["copy", "n_requests"].isna().all()
-    assert numbers == {"n_requests": 7, "wire_nbytes": 120, "n_retries": 1}
+    assert numbers == {"n_requests": 7, "wire_nbytes": 120, "box_s": [0.25, 1]}
 
 
 def test_only_open_and_read_are_timed(tmp_path: Path, clock: Clock) -> None:
@@ -225,6 +225,8 @@ def check_wrong(_: Any) -> str:
         ({"check": lambda _: ""}, "check failed: CheckError: it does not say"),
         ({"check": lambda _: None}, "check failed: CheckError: it does not say"),
         ({"collect": lambda: {"n_requests": "many"}}, "collect failed: .*'many'"),
+        ({"collect": lambda: {"box_s": [1.0, "many"]}}, "collect failed: .*'many'"),
+        ({"enter_block": raise_error}, "prepare failed: OSError: connection reset by"),
     ],
 )
 def test_a_failure_leaves_no_row_and_loses_none(
@@ -280,6 +282,15 @@ def test_a_secret_in_the_settings_stops_the_loop(tmp_path: Path) -> None:
     with pytest.raises(RecordError, match="settings: shows a credential"):
         run([contender], record)
     assert not record.path.exists()
+
+
+def test_a_block_that_is_continued_keeps_its_number(tmp_path: Path) -> None:
+    """A contender is told the block that is measured, also where others are on disk."""
+    told: list[int] = []
+    for n_blocks in (2, 3):
+        one = make_contender(enter_block=told.append)
+        run([one], make_record(tmp_path), n_warm_ups=0, n_blocks=n_blocks)
+    assert told == [0, 1, 2]
 
 
 def test_a_continued_record_equals_an_uninterrupted_one(tmp_path: Path) -> None:

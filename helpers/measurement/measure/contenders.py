@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,6 +10,7 @@ from helpers.errors import UserError
 from helpers.measurement.provenance import Scalar, as_json
 
 Number = int | float
+Traced = Number | Sequence[Number]
 
 
 class CheckError(Exception):
@@ -20,7 +21,11 @@ def _nothing() -> None:
     """Do nothing, where a contender needs no preparation."""
 
 
-def _no_numbers() -> Mapping[str, Number]:
+def _enter_any(_block: int) -> None:
+    """Do nothing, where all blocks are alike."""
+
+
+def _no_numbers() -> Mapping[str, Traced]:
     """Return no numbers, where nothing is traced."""
     return {}
 
@@ -47,12 +52,14 @@ class Contender:
         words what was verified, and raises `CheckError` when it is wrong.
     array_nbytes, stored_nbytes : int
         Bytes decoded and encoded.
+    enter_block : callable
+        Runs before `prepare` with the number of the block, for what differs between blocks.
     prepare : callable
         Runs before the clock: empties caches, starts the trace.
     collect : callable
         Runs after the clock and before the check, so that the check's own
         requests are not counted. Returns `n_requests`, `wire_nbytes` and any
-        other numbers of the trace.
+        other numbers of the trace, or lists of them.
     group : str
         Contenders of one group run next to each other in a block.
     is_ceiling : bool
@@ -69,8 +76,9 @@ class Contender:
     array_nbytes: int
     stored_nbytes: int
     point: Mapping[str, Scalar] = field(default_factory=dict)
+    enter_block: Callable[[int], None] = _enter_any
     prepare: Callable[[], None] = _nothing
-    collect: Callable[[], Mapping[str, Number]] = _no_numbers
+    collect: Callable[[], Mapping[str, Traced]] = _no_numbers
     group: str = ""
     is_ceiling: bool = False
     control_of: str | None = None

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import pandas as pd
 
 from helpers.errors import UserError
-from helpers.measurement.measure.contenders import CheckError, Contender, Number
+from helpers.measurement.measure.contenders import CheckError, Contender, Traced
 from helpers.measurement.measure.plans import StoppedBy, StoppingRule, plan_block
 from helpers.measurement.records import Record, Row
 
@@ -174,6 +174,7 @@ class _Loop:
         """Measure one contender once and put its row on disk."""
         at = (" ".join(contender.identity), phase, block)
         with self._step("prepare", *at):
+            contender.enter_block(block)
             contender.prepare()
             # Garbage of the contender before is not paid for by this one.
             gc.collect()
@@ -213,15 +214,16 @@ class _Loop:
             ) from error
 
 
-def _numbers(collected: Mapping[str, Number]) -> dict[str, Number]:
-    """Copy what a trace says, refusing what is no number."""
+def _numbers(collected: Mapping[str, Traced]) -> dict[str, Any]:
+    """Copy what a trace says, refusing what is neither a number nor a list of numbers."""
     for name, value in collected.items():
-        if not isinstance(value, Real):
-            raise TypeError(f"{name} is {value!r}; allowed: a number")
+        numbers = value if isinstance(value, list) else [value]
+        if not all(isinstance(number, Real) for number in numbers):
+            raise TypeError(f"{name} is {value!r}; allowed: a number, or a list of numbers")
     return dict(collected)
 
 
-def _row(contender: Contender, record: Record, trace: dict[str, Number], **measured: Any) -> Row:
+def _row(contender: Contender, record: Record, trace: dict[str, Any], **measured: Any) -> Row:
     """Put together what the contender declares, the run is and the clock says."""
     origin = record.provenance
     return Row(
