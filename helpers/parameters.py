@@ -26,6 +26,7 @@ from helpers.storage.formats import CODECS, READERS
 from helpers.storage.hdf5.files import LAYOUTS as FILE_LAYOUTS
 from helpers.storage.network import profile_names
 from helpers.storage.stores import check_chunk_shape
+from helpers.storage.wires import check_profile
 from helpers.tiles.matrix import map_names
 
 Count = Annotated[int, Field(ge=1)]
@@ -71,6 +72,8 @@ GLOSSARY: Mapping[str, Any] = {
     "page_buffer_mib": list[Count],
     "n_blocks": Count,
     "time_budget_s": Positive,
+    "access_time_s": Positive,
+    "max_chunks": Count,
     "target_width": Positive,
     "seed": Annotated[int, Field(ge=0)],
     "store": str,
@@ -124,6 +127,8 @@ def check_parameters(values: Mapping[str, Any], where: str = "parameters") -> No
         check_chunk_shape(values["array_shape"], values["chunk_shape"])
     if "dataset" in values:
         open_entry(values["dataset"])
+    if "store" in values and "profile" in values:
+        check_profile(values["store"], values["profile"])
     if "store" in values and "cluster_kind" in values:
         kind, address = values["cluster_kind"], values.get("cluster_address", "")
         check_reach(values["store"], kind=kind, address=address)

@@ -36,6 +36,7 @@ REFUSED: list[tuple[dict[str, Any], list[str]]] = [
         ["store", "'embedded'", "hub.example.org", "s3://BUCKET/PREFIX"],
     ),
     ({"cluster_kind": "address", "cluster_address": "tcp://10.0.0.7:8786"}, ["store", "10.0.0.7"]),
+    ({"store": "s3://mine/x", "profile": "in-region"}, ["profile", "'in-region'", "loopback"]),
     ({"record": "../away.csv"}, ["record", "'../away.csv'", "NAME.csv"]),
 ]
 

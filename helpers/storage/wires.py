@@ -14,7 +14,7 @@ import obstore
 from helpers.errors import UserError
 from helpers.paths import cache_folder
 from helpers.storage.locations import Location, parse_location
-from helpers.storage.network import Profile, Relay, Request, get_profile, open_relay
+from helpers.storage.network import Profile, Relay, Request, open_relay
 from helpers.storage.server import open_server
 
 _BUCKET = "arrays"
@@ -42,8 +42,8 @@ class Wire:
         """Impose another network from now on."""
         if self.relay is not None:
             self.relay.impose(profile)
-        elif profile != get_profile("loopback"):
-            raise _refuse_profile(profile.name)
+        else:
+            check_profile("a store of your own", profile.name)
 
     def set_tag(self, tag: str) -> None:
         """Mark the requests that arrive from now on."""
@@ -94,8 +94,7 @@ def open_wire(
             yield wire
         return
     location = parse_location(store)
-    if profile != get_profile("loopback"):
-        raise _refuse_profile(profile.name)
+    check_profile(store, profile.name)
     location.check()
     if (location.endpoint_url or "").startswith("http://"):
         with open_relay(str(location.endpoint_url), profile=profile, seed=seed) as relay:
@@ -104,11 +103,26 @@ def open_wire(
         yield Wire(location, location)
 
 
-def _refuse_profile(name: str) -> UserError:
-    return UserError(
-        f"profile: {name!r}; allowed: loopback, because nothing is imposed on the network"
-        " of a store of your own"
-    )
+def check_profile(store: str, name: str) -> None:
+    """Refuse to impose a network on a store that has its own.
+
+    Parameters
+    ----------
+    store : str
+        ``"embedded"``, or the address of a bucket.
+    name : str
+        Name of a profile.
+
+    Raises
+    ------
+    UserError
+        If the store is not the embedded one and the profile is not ``loopback``.
+    """
+    if store != "embedded" and name != "loopback":
+        raise UserError(
+            f"profile: {name!r}; allowed: loopback, because nothing is imposed on the network"
+            " of a store of your own"
+        )
 
 
 @contextmanager
