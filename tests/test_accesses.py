@@ -44,6 +44,31 @@ def test_seconds_by_hand(
     assert float(found) == pytest.approx(expected)
 
 
+UNEQUAL = [
+    # chunks of the longest shard, what is expected in seconds, of 6 chunks in 3 shards
+    (0, 0.03),  # alike: an index and two chunks each
+    (4, 0.05),  # 4, 1 and 1: an index and four chunks
+    (1, 0.03),  # no less than the average
+]
+
+
+@pytest.mark.parametrize(("n_longest", "expected"), UNEQUAL)
+def test_an_access_lasts_as_long_as_its_longest_shard(n_longest: int, expected: float) -> None:
+    """Shards go in parallel, chunks of one after the other."""
+    store = Store(Network(0.01, 0.01), n_connections=8)
+    asked = Load(6, 0, 3, n_longest=n_longest)
+    assert float(access_seconds(store, asked)) == pytest.approx(expected)
+
+
+def test_the_bytes_of_the_longest_shard_come_through_one_stream() -> None:
+    """Two shards in turn would not fill the link: 3 MB at 1 MB/s, decoded at 2 MB/s."""
+    network = Network(stream_nbytes_per_s=1e6)
+    store = Store(network, n_connections=8, decode_s_per_nbyte=0.5e-6)
+    assert float(access_seconds(store, Load(4, 1e6, 2, n_longest=3))) == pytest.approx(4.5)
+    many = access_seconds(store, Load([4, 4], 1e6, 2, n_longest=[3, 0]))
+    assert many.tolist() == pytest.approx([4.5, 3.0])
+
+
 @pytest.mark.parametrize("n_chunks", [1, 3, 10, 25, 100, 400])
 @pytest.mark.parametrize("nbytes", [1e4, 3e5, 4e6])
 def test_the_closed_form_follows_the_simulation(n_chunks: int, nbytes: float) -> None:

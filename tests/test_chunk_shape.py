@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 import math
 import shutil
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -155,6 +158,26 @@ def test_requests_are_those_that_zarr_makes(
     assert len(asked) == loads.load_objects(box, one, shard).n_requests
 
 
+@given(st.data())
+@settings(max_examples=50, deadline=None)
+def test_requests_of_shards_are_counted(data: st.DataObject) -> None:
+    """Shard by shard: one where all its chunks are touched, else an index and its chunks."""
+    chunk = tuple(data.draw(st.lists(st.integers(1, 4), min_size=3, max_size=3)))
+    by = tuple(data.draw(st.lists(st.integers(1, 3), min_size=3, max_size=3)))
+    starts = [data.draw(st.integers(0, 20)) for _ in range(3)]
+    box = tuple(slice(i, i + data.draw(st.integers(1, 12))) for i in starts)
+    ranges = [range(s.start // c, (s.stop - 1) // c + 1) for s, c in zip(box, chunk, strict=True)]
+    shards = Counter(
+        tuple(i // n for i, n in zip(at, by, strict=True)) for at in itertools.product(*ranges)
+    )
+    in_parts = [n for n in shards.values() if n < math.prod(by)]
+    shard = tuple(c * n for c, n in zip(chunk, by, strict=True))
+    found = loads.load_objects(box, Chunking("a", chunk), shard)
+    assert (found.n_chunks, found.n_shards) == (sum(shards.values()), len(shards))
+    assert found.n_requests == len(shards) + sum(in_parts)
+    assert found.n_longest == max(in_parts, default=0)
+
+
 def test_a_region_mean_is_the_mean_over_time() -> None:
     """A map is left of a region, and other accesses keep their values."""
     accesses = {each.name: each for each in layouts.make_accesses(SHAPE)}
@@ -167,7 +190,65 @@ def test_blocks_have_positions_of_their_own(plan: planning.Plan) -> None:
     """Shares do not overlap, and few positions come again."""
     boxes = plan.draw(Chunking("a", (1, 1, 1)), layouts.make_accesses(SHAPE)[0])
     assert len(boxes.places) == 4 and not set(boxes.share(0)) & set(boxes.share(1))
-    assert replace(boxes, places=boxes.places[:1]).share(7) == [0]
+    assert replace(boxes, places=boxes.places[:1]).share(7) == [0, 0]
+
+
+def test_where_chunks_run_out_positions_share_them(plan: planning.Plan) -> None:
+    """As many positions as are asked for, and the first alone has no chunk in common."""
+    boxes = plan.draw(Chunking("a", SHAPE), layouts.make_accesses(SHAPE)[0])
+    assert len(boxes.places) == 4 and boxes.n_apart == 1
+
+
+TIMES = [
+    # seconds of reading allowed, positions of a box that takes a second, of one that takes five
+    (0.5, 3, 3),  # three in any case
+    (4.0, 4, 3),
+    (7.9, 7, 3),
+    (99.0, 8, 8),  # no more than were drawn
+]
+
+
+@pytest.mark.parametrize(("access_time_s", "n_short", "n_long"), TIMES)
+def test_short_reads_get_more_positions(access_time_s: float, n_short: int, n_long: int) -> None:
+    """By the predicted time; what belongs to a position goes with it."""
+    access, ways = layouts.make_accesses(SHAPE)[0], []
+    for n_chunks in (1, 5):
+        places = [(slice(i, i + 1),) for i in range(16)]
+        boxes = reading.Boxes(places, 6, list(range(16)), 8)
+        asked = [Load(n_chunks, 4, 1)] * 16
+        one = Chunking(f"{n_chunks} chunks", (1, 1, 1))
+        ways.append(reading.BoxRead("hdf5", one, access, boxes, asked, dict))
+    fitted = {"hdf5": (Store(chunk_s=1.0), None)}
+    short, long = predicting.share_out(fitted, ways, n_blocks=2, access_time_s=access_time_s)
+    for way, n_each in ((short, n_short), (long, n_long)):
+        assert way.boxes.n_each == n_each and way.boxes.n_apart == min(6, 2 * n_each)
+        assert len(way.boxes.places) == len(way.boxes.sums) == len(way.loads) == 2 * n_each
+        assert [way.boxes.share(block)[0] for block in (0, 1, 2)] == [0, n_each, 0]
+
+
+def make_rows(boxes: list[list[int]], box_s: list[list[float]]) -> pd.DataFrame:
+    """Make the rows of blocks of one access to one layout, the first three positions apart."""
+    traces = [
+        {"boxes": some, "box_s": seconds, "n_apart": 3, "n_chunks": 2.0}
+        for some, seconds in zip(boxes, box_s, strict=True)
+    ]
+    table = pd.DataFrame({"trace": [json.dumps(trace) for trace in traces]})
+    return table.assign(medium="hdf5", contender="a", access="series")
+
+
+def test_reads_of_all_blocks_are_pooled() -> None:
+    """First reads stand apart, a position that comes again counts once; worked out by hand."""
+    rows = make_rows([[0, 1, 2], [3, 4, 0]], [[9.0, 1.0, 2.0], [7.0, 4.0, 3.0]])
+    found = predicting.pool(rows).iloc[0]
+    assert (found["first_s"], found["p50_s"], found["p95_s"]) == (8.0, 2.5, pytest.approx(3.85))
+    assert (found["odd_s"], found["even_s"]) == (2.5, 2.5)  # 1 and 4, 2 and 3
+    assert (found["n_positions"], found["n_apart"], found["n_chunks"]) == (5, 3, 2)
+
+
+def test_what_is_read_once_has_no_other_half() -> None:
+    """The only read of a block is its first and its median."""
+    found = predicting.pool(make_rows([[0]], [[2.0]])).iloc[0]
+    assert found["first_s"] == found["p50_s"] == 2.0 and math.isnan(found["even_s"])
 
 
 def test_a_file_is_read_and_a_wrong_read_is_no_row(plan: planning.Plan) -> None:
@@ -177,11 +258,13 @@ def test_a_file_is_read_and_a_wrong_read_is_no_row(plan: planning.Plan) -> None:
     )  # type: ignore[arg-type]
     assert {way.chunks.name for way in ways} == {"a"}  # a shape is written and read once
     for way in ways:
+        way.enter_block(1)
         way.prepare()
         found = way.read(way.open())
         assert way.check(found).startswith("xxh3 of")
         told = way.collect()
-        assert told["n_boxes"] == len(found) and told["p50_s"] <= told["p95_s"]
+        assert told["boxes"] == way.boxes.share(1) and told["n_boxes"] == len(found)
+        assert len(told["box_s"]) == len(found) and min(told["box_s"]) > 0
         with pytest.raises(CheckError, match="read other values"):
             way.check([each + 1 for each in found])
 
@@ -189,7 +272,7 @@ def test_a_file_is_read_and_a_wrong_read_is_no_row(plan: planning.Plan) -> None:
 def test_predictions_are_of_the_boxes_that_are_read() -> None:
     """The median over boxes of a cost a chunk."""
     access = layouts.make_accesses(SHAPE)[0]
-    boxes = reading.Boxes([(slice(0, 1),)] * 4, 4, [0] * 4, 1)
+    boxes = reading.Boxes([(slice(0, 1),)] * 4, 4, [0] * 4, 4)
     asked = [Load(n, 4, 1) for n in (99, 1, 2, 9)]  # the first is told apart
     way = reading.BoxRead("hdf5", Chunking("a", (1, 1, 1)), access, boxes, asked, dict)
     found = predicting.predict({"hdf5": (Store(chunk_s=0.5), None)}, [way])
@@ -242,18 +325,18 @@ def test_gains_name_their_comparator(
 
 
 def test_positions_are_told_with_their_fewest() -> None:
-    """Pairs with as many positions as were asked for are counted, the whole left out."""
+    """Pairs with a hundred positions apart are counted, the whole left out."""
     table = pd.DataFrame(
         {
             "contender": ["a", "b", "b", "b"],
             "access": ["series", "series", "slice", "whole"],
-            "n_positions": [100, 10, 100, 1],
+            "n_positions": [100, 15, 100, 1],
             "n_apart": [100, 4, 100, 1],
         }
     )
     told = verdicts.tell_positions(table)
-    assert told.startswith("2 of 3 pairs of layout and access have 100 positions")
-    assert "at least 4 (b, series)" in told
+    assert told.startswith("2 of 3 pairs of layout and access are read at 100 positions")
+    assert told.endswith("the others at 15 or more, of which 4 or more share none (b, series)")
 
 
 def test_the_bias_stands_beside_the_published_one() -> None:

@@ -66,12 +66,13 @@ def test_a_zarr_array_reads_as_it_was_written(
 @settings(deadline=None)
 @given(st.data())
 def test_boxes_share_no_chunk(data: st.DataObject) -> None:
-    """Of those said to be apart, no two touch a chunk in common."""
+    """Of those said to be apart, no two touch a chunk in common; no place is drawn twice."""
     shape = tuple(data.draw(st.integers(1, 30)) for _ in range(3))
     extent = tuple(data.draw(st.integers(1, n)) for n in shape)
     chunk = tuple(data.draw(st.integers(1, n)) for n in shape)
     boxes, n_apart = draw_boxes(shape, extent, chunk, n_boxes=12, seed=1)
     assert 1 <= n_apart <= len(boxes) <= 12
+    assert len({tuple(s.start for s in box) for box in boxes}) == len(boxes)
     owners: set[tuple[int, ...]] = set()
     for box in boxes:
         assert all(0 <= s.start < s.stop <= n for s, n in zip(box, shape, strict=True))

@@ -92,6 +92,9 @@ class Load:
     stored_nbytes : float or array
         Bytes of each chunk in the store, on average; 0 stands for the
         compression ratio of the store.
+    n_longest : float or array
+        Chunks read one after the other from the shard of which most are read,
+        but not all; 0 where shards are alike.
     """
 
     n_chunks: Any
@@ -99,6 +102,7 @@ class Load:
     n_shards: Any = 0.0
     n_requests: Any = 0.0
     stored_nbytes: Any = 0.0
+    n_longest: Any = 0.0
 
 
 def access_seconds(store: Store, load: Load) -> Floats:
@@ -108,7 +112,8 @@ def access_seconds(store: Store, load: Load) -> Floats:
     for the first byte, receive, decode. The access cannot be shorter than its
     bytes through the link, its chunks through the processors, or its requests
     at the rate allowed. In a shard, the index comes first and chunks one
-    after the other, as zarr reads them, so shards are what goes in parallel.
+    after the other, as zarr reads them, so shards are what goes in parallel,
+    and the access cannot be shorter than the longest of them.
 
     Parameters
     ----------
@@ -146,7 +151,9 @@ def access_seconds(store: Store, load: Load) -> Floats:
     at_link_s = tail_s + n * stored_nbytes / network.aggregate_nbytes_per_s
     at_cpu_s = tail_s + stored_nbytes / network.stream_nbytes_per_s + cpu_s
     at_rate_s = tail_s + n_requests / network.requests_per_s
-    longest = np.maximum.reduce(np.broadcast_arrays(in_turn_s, at_link_s, at_cpu_s, at_rate_s))
+    in_shard_s = _longest_shard_s(store, load, stored_nbytes)
+    bounds_s = (in_turn_s, at_link_s, at_cpu_s, at_rate_s, in_shard_s)
+    longest = np.maximum.reduce(np.broadcast_arrays(*bounds_s))
     return np.asarray(store.start_s + longest, np.float64)
 
 
@@ -156,11 +163,26 @@ def _stored_nbytes(store: Store, load: Load) -> Floats:
     return np.asarray(load.chunk_nbytes, np.float64) / store.compression_ratio
 
 
+def _longest_shard_s(store: Store, load: Load, stored_nbytes: Floats) -> Floats:
+    """Add up the index and the chunks of the longest shard, each after a delay of its own."""
+    n = np.asarray(load.n_longest, np.float64)
+    if not np.any(n):
+        return n
+    each_s = stored_nbytes / store.network.stream_nbytes_per_s + _cpu_s_each(
+        store, load, stored_nbytes
+    )
+    wait_s = _slowest_of(store.network, np.ones_like(n), n + 1)
+    return np.asarray(np.where(n > 0, wait_s + n * each_s, 0.0), np.float64)
+
+
 def _cpu_s(store: Store, load: Load, stored_nbytes: Floats) -> Floats:
-    """Add up what each chunk costs: its call, its bytes in the array, and its bytes in the store."""
+    return np.asarray(_cpu_s_each(store, load, stored_nbytes) * np.asarray(load.n_chunks))
+
+
+def _cpu_s_each(store: Store, load: Load, stored_nbytes: Floats) -> Floats:
+    """Add up what a chunk costs: its call, its bytes in the array, and its bytes in the store."""
     decode_s = store.decode_s_per_nbyte * np.asarray(load.chunk_nbytes, np.float64)
-    each_s = store.chunk_s + decode_s + store.stored_s_per_nbyte * stored_nbytes
-    return np.asarray(each_s * np.asarray(load.n_chunks, np.float64))
+    return np.asarray(store.chunk_s + decode_s + store.stored_s_per_nbyte * stored_nbytes)
 
 
 def _sigma(network: Network) -> float:

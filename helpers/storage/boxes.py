@@ -27,9 +27,8 @@ def draw_boxes(
     Returns
     -------
     tuple of list and int
-        Boxes, at least one, and how many of them, the first, share no chunk.
-        Where chunks run out there are fewer boxes than wanted, and no fewer than ten
-        if there are ten places.
+        Boxes, as many as wanted where there are as many places, and how many of
+        them, the first, share no chunk.
     """
     rng = np.random.default_rng([seed, *extent, *chunk_shape])
     size, chunk = np.asarray(extent), np.asarray(chunk_shape)
@@ -42,8 +41,7 @@ def draw_boxes(
             break
         touched = apart and _share_chunk(start, np.stack(apart), size, chunk).any()
         (shared if touched else apart).append(start)
-    n_least = min(10, n_boxes)
-    chosen = apart + shared[: max(0, n_least - len(apart))]
+    chosen = apart + shared[: n_boxes - len(apart)]
     boxes = [
         tuple(slice(int(i), int(i + e)) for i, e in zip(start, extent, strict=True))
         for start in chosen

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 
-import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
@@ -12,7 +11,7 @@ from helpers.measurement import statistics
 from helpers.measurement.figures import contender_palette
 from helpers.storage.formats import READERS
 from helpers.storage.network import Profile
-from helpers.study import read_published
+from helpers.study import describe_profile, digits, read_published
 
 _2020 = "zarr-s3fs"
 _NETCDF = "netcdf-fsspec"
@@ -26,20 +25,6 @@ _LIMITS = {
     "tasks": "the task graph",
 }
 """What binds, as prose calls it."""
-
-
-def digits(value: float) -> str:
-    """Format a number with two significant digits, without an exponent.
-
-    Examples
-    --------
-    >>> digits(1234.5), digits(3.14159), digits(0.0456)
-    ('1200', '3.1', '0.046')
-    """
-    if not np.isfinite(value):
-        return "not measured"
-    rounded = float(f"{value:.2g}")
-    return f"{rounded:.0f}" if abs(rounded) >= 10 else f"{rounded:.2g}"
 
 
 def best_contender(rows: pd.DataFrame, *, n_workers: int) -> str:
@@ -141,17 +126,6 @@ def _ratio(times: pd.Series[float], name: str, best: str) -> str:
     if name == best:
         return "1.0"
     return digits(times[name]) if name in times else "not measured"
-
-
-def describe_profile(profile: Profile) -> str:
-    """Say in one line what a profile imposes."""
-    if profile.first_byte_s is None:
-        return "nothing imposed"
-    scale = "at full scale" if profile.scale == 1 else f"bandwidths divided by {profile.scale:g}"
-    return (
-        f"{1000 * profile.first_byte_s.median_s:g} ms to the first byte, {profile.stream_mb_per_s:g} MB/s a stream,"
-        f" {profile.aggregate_mb_per_s:g} MB/s in all ({scale})"
-    )
 
 
 def read_published_ratios() -> pd.DataFrame:

@@ -31,6 +31,7 @@ from helpers.study.showing import (
     tabulate_requests,
     trace_of,
 )
+from helpers.study.wording import describe_profile, digits
 
 __all__ = [
     "PACKAGES",
@@ -43,6 +44,8 @@ __all__ = [
     "count_rows",
     "describe_array",
     "describe_origin",
+    "describe_profile",
+    "digits",
     "draw_network",
     "draw_scaling",
     "n_cores",

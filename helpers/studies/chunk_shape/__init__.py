@@ -39,6 +39,7 @@ from helpers.studies.chunk_shape.predicting import (
     compare,
     judge,
     predict,
+    share_out,
     tabulate_costs,
     worst_errors,
 )
@@ -75,6 +76,7 @@ __all__ = [
     "predict",
     "rewrite_costs",
     "scale_shape",
+    "share_out",
     "tabulate_costs",
     "tabulate_positions",
     "worst_errors",

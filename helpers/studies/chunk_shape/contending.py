@@ -15,25 +15,21 @@ from helpers.storage.locations import Location
 from helpers.storage.reads import count_requests
 from helpers.storage.wires import Wire
 from helpers.studies.chunk_shape.decoding import make_adjacents, make_decodings
-from helpers.studies.chunk_shape.layouts import fits, make_calibrations
+from helpers.studies.chunk_shape.layouts import make_calibrations
 from helpers.studies.chunk_shape.planning import Plan, contend, make_ways, object_place
 from helpers.studies.chunk_shape.reading import N_CONNECTIONS, BoxRead
 from helpers.studies.chunk_shape.rewriting import make_rewrites
 
 _COPIED = "balanced 1024 KiB"
-_N_CALIBRATING = 5  # positions on disk, at least: the costs of all predictions rest on them
-_N_CALIBRATING_OBJECTS = 4  # fewer, because each waits for its requests
+_N_CALIBRATING = 10  # positions: all predictions rest on them
 _EXTRAS = {"rewriting": make_rewrites, "codecs": make_decodings, "chunk-cache": make_adjacents}
-EXTRAS = tuple(_EXTRAS)
-"""What is measured beside reading, where a case asks for it."""
 
 
 def write_calibrations(media: Sequence[Medium], wire: Wire, plan: Plan) -> list[BoxRead]:
     """Write the layouts that calibrate to each medium; positions are drawn with another seed."""
     chosen, ways = make_calibrations(plan.values.shape), []
     for medium in media:
-        n_boxes = max(plan.n_boxes, _N_CALIBRATING) if medium == "hdf5" else _N_CALIBRATING_OBJECTS
-        apart = replace(plan, n_boxes=n_boxes, n_blocks=1, draw_seed=plan.seed + 1)
+        apart = replace(plan, n_boxes=_N_CALIBRATING, n_blocks=1, draw_seed=plan.seed + 1)
         ways += make_ways(medium, wire, apart, chosen)
     return ways
 
@@ -52,7 +48,7 @@ def keep_fitting(
 ) -> dict[Medium, list[Chunking]]:
     """Keep the layouts that a medium holds."""
     return {
-        medium: [one for one in chosen if fits(medium, plan.values.shape, one)]
+        medium: [one for one in chosen if plan.holds(medium, one)]
         for medium, chosen in layouts.items()
     }
 

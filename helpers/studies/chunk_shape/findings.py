@@ -12,6 +12,7 @@ from helpers import study
 from helpers.models.reading_prices import payback_reads
 from helpers.storage.chunkings import Chunking
 from helpers.studies.chunk_shape.layouts import BOUND_NBYTES
+from helpers.studies.chunk_shape.predicting import pool
 from helpers.studies.chunk_shape.reading import BoxRead
 
 RULE = f"balanced {BOUND_NBYTES // 1024} KiB"
@@ -53,10 +54,7 @@ def noise(rows: pd.DataFrame) -> float:
         return float("nan")
     original = measured[measured["contender"].isin(control["control_of"].unique())]
     keys = ["medium", "access"]
-    a, b = (
-        study.trace_of(part).join(part[keys]).groupby(keys)["p50_s"].median()
-        for part in (control, original)
-    )
+    a, b = (pool(part).set_index(keys)["p50_s"] for part in (control, original))
     return float(np.exp(np.nanmedian(np.abs(np.log(a / b)))) - 1)
 
 

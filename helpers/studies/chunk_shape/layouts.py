@@ -40,8 +40,6 @@ MIXES: Mapping[str, tuple[float, float]] = {
 SHARD_BY = 2
 """Chunks of a shard in each dimension."""
 
-_MAX_CHUNKS = 200  # in an object store, at laptop scale: a request each, and a case has minutes
-
 
 def scale_shape(factor: float) -> Shape:
     """Divide each extent of the reanalysis by one factor.
@@ -161,12 +159,12 @@ def choose_ours(shape: Shape, store: Store) -> list[Chunking]:
     ]  # fmt: skip
 
 
-def fits(medium: Medium, shape: Shape, one: Chunking) -> bool:
+def fits(medium: Medium, shape: Shape, one: Chunking, *, max_chunks: int) -> bool:
     """Tell whether a medium holds a layout: objects have chunks, several, and not too many."""
     if medium == "hdf5":
         return True
     return one.chunk_shape is not None and (
-        1 < layout.count_chunks(shape, one.chunk_shape) <= _MAX_CHUNKS
+        1 < layout.count_chunks(shape, one.chunk_shape) <= max_chunks
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import astuple
+from functools import reduce
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +31,7 @@ def load_file(box: Box, shape: Shape, one: Chunking, index: ChunkIndex | None) -
     >>> box = slice(0, 10), slice(0, 1), slice(0, 1)
     >>> index = lay_in_order((10, 1, 1), 50)
     >>> load_file(box, (10, 4, 4), Chunking("a time step", (1, 4, 4)), index)
-    Load(n_chunks=10, chunk_nbytes=64, n_shards=1, n_requests=0.0, stored_nbytes=50.0)
+    Load(n_chunks=10, chunk_nbytes=64, n_shards=1, n_requests=0.0, stored_nbytes=50.0, n_longest=0.0)
     """
     if one.chunk_shape is None or index is None:
         stored = [box[i] for i in one.axes]
@@ -94,7 +95,7 @@ def load_objects(box: Box, one: Chunking, shard_shape: Shape | None) -> Load:
     Examples
     --------
     >>> load_objects((slice(0, 6),), Chunking("pairs", (2,)), (4,))
-    Load(n_chunks=3, chunk_nbytes=8, n_shards=2, n_requests=3, stored_nbytes=0.0)
+    Load(n_chunks=3, chunk_nbytes=8, n_shards=2, n_requests=3, stored_nbytes=0.0, n_longest=1)
     """
     chunk = one.chunk_shape
     if chunk is None:
@@ -102,17 +103,18 @@ def load_objects(box: Box, one: Chunking, shard_shape: Shape | None) -> Load:
     n_chunks, nbytes = layout.chunks_touched(box, chunk), 4 * math.prod(chunk)
     if shard_shape is None:
         return Load(n_chunks, nbytes, 0, n_chunks)
-    n_shards = layout.chunks_touched(box, shard_shape)
-    n_whole = math.prod(map(_whole_shards, box, chunk, shard_shape))
-    in_whole = n_whole * math.prod(s // c for s, c in zip(shard_shape, chunk, strict=True))
-    return Load(n_chunks, nbytes, n_shards, n_shards + n_chunks - in_whole)
+    touched = reduce(np.multiply.outer, map(_chunks_by_shard, box, chunk, shard_shape))
+    n_in_whole = math.prod(s // c for s, c in zip(shard_shape, chunk, strict=True))
+    in_parts = touched[touched < n_in_whole]
+    n_requests = touched.size + int(in_parts.sum())
+    longest = int(in_parts.max(initial=0))
+    return Load(n_chunks, nbytes, touched.size, n_requests, n_longest=longest)
 
 
-def _whole_shards(part: slice, chunk: int, shard: int) -> int:
-    """Count the shards, in one dimension, of which a range touches every chunk."""
-    by = shard // chunk
-    first, last = part.start // chunk, (part.stop - 1) // chunk
-    return int(max(0, (last + 1) // by - -(-first // by)))
+def _chunks_by_shard(part: slice, chunk: int, shard: int) -> NDArray[np.int64]:
+    """Count the chunks, in one dimension, that a range touches in each shard."""
+    touched = np.arange(part.start // chunk, (part.stop - 1) // chunk + 1)
+    return np.unique(touched // (shard // chunk), return_counts=True)[1]
 
 
 def sieve_reads(box: Sequence[slice], shape: Sequence[int]) -> tuple[NDArray[np.int64], list[int]]:

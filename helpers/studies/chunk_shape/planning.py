@@ -34,11 +34,13 @@ class Plan:
     values : ndarray of float32
         The array.
     n_boxes : int
-        Positions of each access in each block.
+        Positions of each access in each block, at most.
     n_blocks : int
         Blocks, each with positions of its own as far as there are enough.
     seed : int
         Seed of the values, and of the positions unless they have their own.
+    max_chunks : int
+        Most chunks of a layout in an object store, where each is a request.
     draw_seed : int or None
         Seed of the positions.
     """
@@ -47,12 +49,17 @@ class Plan:
     n_boxes: int
     n_blocks: int
     seed: int
+    max_chunks: int = 200
     draw_seed: int | None = None
 
     @property
     def name(self) -> str:
         """Folder of the array."""
         return f"{'x'.join(map(str, self.values.shape))}-{self.seed}"
+
+    def holds(self, medium: Medium, one: Chunking) -> bool:
+        """Tell whether a medium holds a layout of this array."""
+        return fits(medium, self.values.shape, one, max_chunks=self.max_chunks)
 
     def draw(self, one: Chunking, access: Access) -> Boxes:
         """Draw the boxes of an access and compute what they must give."""
@@ -62,16 +69,15 @@ class Plan:
             self.values.shape, access.extent, chunk, n_boxes=n, seed=self.draw_seed or self.seed
         )
         sums = [checksum(reduce_box(access, self.values[box])) for box in places]
-        return Boxes(places, n_apart, sums, self.n_blocks)
+        return Boxes(places, n_apart, sums, max(1, len(places) // self.n_blocks))
 
 
 def make_ways(medium: Medium, wire: Wire, plan: Plan, layouts: Sequence[Chunking]) -> list[BoxRead]:
     """Write each layout that a medium holds, once a shape, and make its accesses."""
-    shape = plan.values.shape
     kept = {(one.chunk_shape, one.axes): one for one in reversed(layouts)}
     ways = []
     for one in reversed(kept.values()):
-        if fits(medium, shape, one):
+        if plan.holds(medium, one):
             ways += (_file_ways if medium == "hdf5" else _object_ways)(medium, wire, plan, one)
     return ways
 
@@ -131,6 +137,7 @@ def contend(way: BoxRead, **more: Any) -> Contender:
         open=way.open,
         read=way.read,
         check=way.check,
+        enter_block=way.enter_block,
         prepare=way.prepare,
         collect=way.collect,
         array_nbytes=nbytes,

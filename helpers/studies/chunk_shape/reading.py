@@ -31,24 +31,24 @@ class Boxes:
     Parameters
     ----------
     places : list of tuple of slice
-        All positions; each block reads its share.
+        All positions, in the order in which they are read.
     n_apart : int
         The first of them, which share no chunk.
     sums : list of int
         What each must give: the checksum of its values, or their mean over time.
-    n_blocks : int
-        Shares.
+    n_each : int
+        How many of them a block reads, in turn.
     """
 
     places: list[Box]
     n_apart: int
     sums: list[int]
-    n_blocks: int
+    n_each: int
 
     def share(self, block: int) -> list[int]:
         """Return the numbers of the positions of a block; a few positions serve several."""
-        n = max(1, len(self.places) // self.n_blocks)
-        return [(block * n + i) % len(self.places) for i in range(n)]
+        first = block * self.n_each
+        return [i % len(self.places) for i in range(first, first + self.n_each)]
 
 
 @dataclass(slots=True)
@@ -83,12 +83,15 @@ class BoxRead:
     opener: Callable[[], Any]
     forget: Callable[[], None] = lambda: None
     wire: Wire | None = None
-    block: int = -1
+    turn: list[int] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
 
+    def enter_block(self, block: int) -> None:
+        """Take the positions of a block."""
+        self.turn = self.boxes.share(block)
+
     def prepare(self) -> None:
-        """Take the positions of the next block, and empty caches and the trace."""
-        self.block += 1
+        """Empty the trace."""
         self.seconds = []
         if self.wire is not None:
             self.wire.take_trace()
@@ -104,7 +107,7 @@ class BoxRead:
     def read(self, array: Any) -> list[int]:
         """Read each box, cold, and keep its checksum and its seconds."""
         sums = []
-        for i in self.boxes.share(self.block):
+        for i in self.turn:
             self.forget()
             start = time.perf_counter()
             values = chunkings.read_box(array, self.boxes.places[i], axes=self.chunks.axes)
@@ -115,25 +118,20 @@ class BoxRead:
 
     def check(self, sums: list[int]) -> str:
         """Compare what was read with what was written."""
-        if sums != [self.boxes.sums[i] for i in self.boxes.share(self.block)]:
+        if sums != [self.boxes.sums[i] for i in self.turn]:
             raise CheckError(f"{self.chunks.name}: {self.access.name} read other values")
         return f"xxh3 of {len(sums)} boxes"
 
-    def collect(self) -> dict[str, float]:
-        """Count requests, and tell the quantiles of the boxes' times."""
-        times = np.asarray(self.seconds)
-        later = leave_first(times)
-        loads = [self.loads[i] for i in self.boxes.share(self.block)]
-        decoded = sum(load.n_chunks * load.chunk_nbytes for load in loads)
+    def collect(self) -> dict[str, Any]:
+        """Count requests, and tell each box and its seconds, the first read after opening first."""
+        loads = [self.loads[i] for i in self.turn]
         told = {
-            "first_s": float(times[0]),
-            "p50_s": float(np.median(later)),
-            "p95_s": float(np.quantile(later, 0.95)),
-            "n_boxes": len(times),
-            "n_positions": len(self.boxes.places),
+            "boxes": self.turn,
+            "box_s": [round(seconds, 7) for seconds in self.seconds],
+            "n_boxes": len(self.turn),
             "n_apart": self.boxes.n_apart,
             "n_chunks": sum(load.n_chunks for load in loads) / len(loads),
-            "decoded_nbytes": decoded,
+            "decoded_nbytes": sum(load.n_chunks * load.chunk_nbytes for load in loads),
         }
         if self.wire is None:
             return told

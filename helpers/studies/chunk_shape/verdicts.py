@@ -9,12 +9,14 @@ import numpy as np
 import pandas as pd
 
 from helpers import study
+from helpers.storage.layout import balanced_chunk_shape
 from helpers.studies.chunk_shape.findings import RULE, bias, judge_advice, noise, pivot
-from helpers.studies.chunk_shape.layouts import MIXES
-from helpers.studies.cluster_scaling import digits
+from helpers.studies.chunk_shape.layouts import BOUND_NBYTES, FULL_SHAPE, MIXES
+from helpers.study import digits
 
 _BAR_GAIN, _BAR_LOSS, _BAR_ERROR, _BAR_RANK = 1.3, 1.05, 0.2, 0.95
 _SPREAD = ("series", "slice", "box", "region mean")  # of the whole there is one
+_MANY = 100  # positions without a common chunk that are wanted
 
 
 def compare_gains(named: pd.DataFrame) -> pd.DataFrame:
@@ -92,16 +94,15 @@ def _judge_any_size(gains: pd.DataFrame) -> str:
 
 
 def tell_positions(part: pd.DataFrame) -> str:
-    """Say how many layouts have enough positions without a common chunk, and who has fewest."""
+    """Say how many pairs have enough positions without a common chunk, and what the others have."""
     table = part[part["access"].isin(_SPREAD)]
-    n_asked = int(table["n_positions"].max())
-    n_enough = int((table["n_apart"] >= n_asked).sum())
-    fewest = table.sort_values("n_apart").iloc[0]
+    n_enough = int((table["n_apart"] >= _MANY).sum())
+    fewest = table.sort_values(["n_apart", "n_positions"]).iloc[0]
     return (
-        f"{n_enough} of {len(table)} pairs of layout and access have {n_asked} positions"
-        f" without a common chunk; the others have as many as a random draw finds in their few"
-        f" chunks, at least {int(fewest['n_apart'])} ({fewest['contender']}, {fewest['access']}),"
-        " and there positions share chunks"
+        f"{n_enough} of {len(table)} pairs of layout and access are read at {_MANY} positions"
+        f" without a common chunk; the others at {int(table['n_positions'].min())} or more, of"
+        f" which {int(fewest['n_apart'])} or more share none ({fewest['contender']},"
+        f" {fewest['access']})"
     )
 
 
@@ -165,6 +166,7 @@ def find_all(
             f"{medium}-bars-any-size": _judge_any_size(at),
             f"{medium}-median-error": _percent(_at(judged, medium, "median error")),
             f"{medium}-rank-correlation": digits(_at(judged, medium, "rank correlation")),
+            f"{medium}-rank-of-halves": digits(_at(judged, medium, "of two halves")),
             f"{medium}-positions": tell_positions(named[named["medium"] == medium]),
             f"{medium}-advice": tell_advice(medium, advice),
             f"{medium}-biases": tell_bias(biases),
@@ -176,10 +178,17 @@ def find_all(
         "best-throughput": f"{found[f'{media[0]}-gain-skewed-mix-any-size']} the balance rule's speed",
         "comparator": RULE,
         "aa-noise": _percent(noise(rows)),
+        "full-slices": str(_count_full_slices()),
         "n-blocks": str(int(rows.loc[rows["phase"] == "measured", "block"].nunique())),
         **found,
         **tell_rewriting(costs),
     }
+
+
+def _count_full_slices() -> int:
+    """Count the slices of the whole reanalysis that share no chunk of the rule's at our bound."""
+    chunk = balanced_chunk_shape(FULL_SHAPE, 4, BOUND_NBYTES)
+    return -(-FULL_SHAPE[0] // chunk[0])
 
 
 def _tell_gains(medium: str, gains: pd.DataFrame) -> Mapping[str, str]:
