@@ -7,6 +7,7 @@
   const HOURS_PER_MONTH = 720;
   const SECONDS_PER_MONTH = HOURS_PER_MONTH * 3600;
   const GB = 1e9;
+  const READS_PER_METERED = 3; // a shared file system meters reads by a third
   const OPTIONS = ["none", "disk", "shared", "redis", "cdn"];
   const NAMES = {
     none: "no cache",
@@ -231,7 +232,7 @@
     if (option === "shared") {
       let storedGb = (a.n_datasets * a.metadata_nbytes) / GB;
       if (a.shared_mode === "bursting") {
-        const read = a.shared_read_nbytes / 3e6;
+        const read = a.shared_read_nbytes / READS_PER_METERED / 1e6;
         const written = a.metadata_nbytes / 1e6;
         const metered = day.flows.map((f) => f.made * (f.hit * read + (1 - f.hit) * written));
         storedGb = leastStoredGb(metered, storedGb);

@@ -20,7 +20,7 @@ from helpers import calculator
 from helpers.models.assumptions import CHOICES, OPTIONS, Assumptions, change, describe
 from helpers.models.costs import compare_options
 from helpers.models.decisions import break_even_rates
-from helpers.models.tariffs import PRICE_UNITS
+from helpers.models.tariffs import PRICE_UNITS, STORAGE_UNITS
 from helpers.prices import get_prices, read_prices
 
 ROOT = Path(__file__).parents[1]
@@ -183,7 +183,8 @@ def test_data_are_those_of_python() -> None:
     assert {entry["name"]: entry["default"] for entry in data["assumptions"]} == asdict(Assumptions())  # fmt: skip
     for name in read_prices():
         assert data["sets"][name]["values"] == get_prices(name)
-    assert {item["item"] for item in data["items"]} == set(PRICE_UNITS) == set(calculator.LABELS)
+    assert {item["item"] for item in data["items"]} == set(PRICE_UNITS)
+    assert set(calculator.LABELS) == {*PRICE_UNITS, *STORAGE_UNITS}
 
 
 def test_data_cannot_end_their_script() -> None:

@@ -16,10 +16,12 @@ from hypothesis import strategies as st
 from helpers.__main__ import main
 from helpers.errors import UserError
 from helpers.models.assumptions import OPTIONS, Assumptions, Option, change, describe
-from helpers.models.costs import compare_options, price_option
+from helpers.models.costs import compare_options, metered_mb_per_s, price_option
 from helpers.models.decisions import break_even_rates, cost_curves, tornado
-from helpers.models.flows import follow_day
+from helpers.models.flows import Day, Flow, follow_day
 from helpers.models.loads import (
+    BASELINE_MB_PER_S_PER_GB,
+    READS_PER_METERED,
     concurrency,
     credit_balances,
     diurnal_curve,
@@ -234,6 +236,16 @@ def test_curve_has_its_peak(peak_ratio: float) -> None:
 def test_credits(stored_gb: float, metered: list[float], expected: tuple[float, ...]) -> None:
     """Credits come in by what is stored and go out by what is metered."""
     assert credit_balances(stored_gb, metered) == pytest.approx(expected)
+
+
+def test_a_shared_file_system_meters_reads_by_a_third() -> None:
+    """A third of what hits read and all that misses write, as the published throughputs have it."""
+    assumptions = change(EVEN, {"shared_read_nbytes": 3e5, "metadata_nbytes": 5e5})
+    flows = (Flow(200, 100, 0, hit, 1, 1) for hit in (1.0, 0.0, 0.5))
+    metered = metered_mb_per_s(assumptions, Day(tuple(flows), 1))
+    assert metered == pytest.approx([10, 50, 30])
+    of_reads = BASELINE_MB_PER_S_PER_GB * READS_PER_METERED
+    assert of_reads == pytest.approx(PublishedLoad().shared_mb_per_s_per_gb)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from helpers.models.assumptions import OPTIONS, Assumptions, Option
 from helpers.models.flows import Day, follow_day
-from helpers.models.loads import least_stored_gb
+from helpers.models.loads import READS_PER_METERED, least_stored_gb
 from helpers.models.tariffs import check_prices
 
 __all__ = ["Cost", "compare_options", "metered_mb_per_s", "price_option"]
@@ -224,7 +224,8 @@ def metered_mb_per_s(assumptions: Assumptions, day: Day) -> list[float]:
     list of float
         MB/s in each hour.
     """
-    read, written = assumptions.shared_read_nbytes / 3e6, assumptions.metadata_nbytes / 1e6
+    read = assumptions.shared_read_nbytes / READS_PER_METERED / 1e6
+    written = assumptions.metadata_nbytes / 1e6
     return [
         flow.made_per_s * (flow.hit_ratio * read + (1 - flow.hit_ratio) * written)
         for flow in day.flows

@@ -8,7 +8,14 @@ from functools import lru_cache
 
 from helpers.errors import UserError
 
-__all__ = ["concurrency", "credit_balances", "diurnal_curve", "least_stored_gb", "wait_probability"]
+__all__ = [
+    "READS_PER_METERED",
+    "concurrency",
+    "credit_balances",
+    "diurnal_curve",
+    "least_stored_gb",
+    "wait_probability",
+]
 
 HOURS = 24
 

@@ -113,24 +113,6 @@ def instability(values: Iterable[float]) -> str:
     return "; ".join(told)
 
 
-def is_stable(df: pd.DataFrame, *, value: str = "read_s") -> bool:
-    """Say whether every result of a record is to be trusted.
-
-    Parameters
-    ----------
-    df : DataFrame
-        A record.
-    value : str
-        Column to judge.
-
-    Returns
-    -------
-    bool
-        Whether no contender at any point is unstable, see `summarise`.
-    """
-    return bool((summarise(df, value=value)["unstable"] == "").all())
-
-
 def add_throughputs(df: pd.DataFrame) -> pd.DataFrame:
     """Add throughputs of array, stored and wire bytes, and the share of the ceiling.
 

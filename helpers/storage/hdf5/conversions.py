@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import h5py
 import numpy as np
@@ -20,7 +20,6 @@ from helpers.storage.hdf5.properties import iterate_variables
 from helpers.storage.layouts import expected_warning, make_registry
 from helpers.storage.locations import Location
 
-Conversion = Literal["zarr", "zarr-sharded", "references"]
 CONVERSIONS: tuple[str, ...] = ("zarr", "zarr-sharded", "references")
 
 _CHUNK = 100_000  # elements, as in the rechunked files

@@ -48,11 +48,6 @@ class FileProperties:
         """Bytes of the file that are no data: headers, indices, attributes and gaps."""
         return self.file_nbytes - sum(self.stored_nbytes.values())
 
-    @property
-    def data_nbytes(self) -> int:
-        """Bytes of the data of all variables, as stored."""
-        return sum(self.stored_nbytes.values())
-
 
 def read_properties(file: h5py.File) -> FileProperties:
     """Read the properties of an open file from the file itself, never from its name.

@@ -20,7 +20,7 @@ from helpers.storage.maps import Maps, open_map
 from helpers.studies.caching_costs.predictions import draw_demands, isolate
 from helpers.studies.caching_costs.tables import BASELINE, list_requests, read_numbers
 from helpers.studies.caching_costs.workload import Workload
-from helpers.studies.cluster_scaling import digits
+from helpers.study import digits
 
 MEASURED_BY: Mapping[Option, str] = {
     "none": "none",

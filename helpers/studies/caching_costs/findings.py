@@ -18,7 +18,7 @@ from helpers.studies.caching_costs.tables import (
     read_numbers,
     tabulate_maps,
 )
-from helpers.studies.cluster_scaling import describe_profile, digits
+from helpers.study import describe_profile, digits
 from helpers.tiles.load import MAX_GENERATOR_SHARE
 from helpers.tiles.matrix import published_specs
 

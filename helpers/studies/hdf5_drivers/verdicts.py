@@ -10,9 +10,8 @@ import pandas as pd
 from helpers.measurement import statistics
 from helpers.storage.hdf5.layouts import FILE_LAYOUTS
 from helpers.storage.network import Profile
-from helpers.studies.cluster_scaling import describe_profile, digits
 from helpers.studies.hdf5_drivers.findings import mean_first_byte_s, measured, paired
-from helpers.study import network_of, trace_of
+from helpers.study import describe_profile, digits, network_of, trace_of
 
 UNTUNED, TUNED, ORIGINAL = "fsspec-none", "fsspec-tuned", "original"
 NOT_MEASURED = "not measured"
