@@ -217,12 +217,17 @@ def pareto(mix: Mix, shapes: Shapes, seconds: Floats) -> list[tuple[Sequence[int
 
 def _nondominated(seconds: Floats, step: float) -> list[int]:
     """List the rows that no other beats, times rounded to steps; stop when they are too many."""
-    steps = np.floor(np.log(seconds) / math.log1p(step)).astype(np.int32)
-    order = np.argsort(steps.sum(axis=1), kind="stable")
-    steps = steps[order]
+    # An access a row, and copied only when half are beaten: numpy is several times faster so.
+    logarithms = np.log(np.ascontiguousarray(seconds.T))
+    steps = np.floor(logarithms / math.log1p(step)).astype(np.int32)
+    order = np.argsort(steps.sum(axis=0), kind="stable")
+    steps, left = np.take(steps, order, axis=1), np.ones(len(order), bool)
     front: list[int] = []
-    while len(steps) and len(front) <= _N_FRONT:
-        front.append(int(order[0]))  # the least sum of what is left: nothing can beat it
-        kept = (steps < steps[0]).any(axis=1)
-        steps, order = steps[kept], order[kept]
+    while left.any() and len(front) <= _N_FRONT:
+        at = int(left.argmax())  # the least sum of what is left: nothing can beat it
+        front.append(int(order[at]))
+        left &= (steps < steps[:, at, None]).any(axis=0)
+        if 2 * np.count_nonzero(left) < len(left):
+            steps, order = np.compress(left, steps, axis=1), order[left]
+            left = np.ones(len(order), bool)
     return front
