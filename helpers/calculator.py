@@ -34,6 +34,7 @@ LABELS: Mapping[str, str] = {
     "redis_node_hour": "Redis node",
     "cdn_gb": "data out of the CDN",
     "cdn_requests_1e4": "requests to the CDN",
+    "store_gb_month": "storage in the object store, for copies of an array",
 }
 """What each price is, in words."""
 

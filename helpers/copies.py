@@ -14,6 +14,9 @@ from helpers.mixes import Choice, Floats, Mix, Shapes
 from helpers.models.reading_prices import Prices
 from helpers.sweeps import allowed_shapes, sweep, touched_chunks
 
+MOST_ACCESSES = 8
+"""That are shared out between two copies: every split is tried, and each more doubles them."""
+
 
 @dataclass(frozen=True, slots=True)
 class Copies:
@@ -58,13 +61,9 @@ def compare_copies(mix: Mix, prices: Prices, *, n_reads_per_month: float) -> Cop
     Raises
     ------
     UserError
-        If there are fewer than two accesses, or no shape is within bounds.
+        If accesses are fewer than two, too many or there twice, or no shape is within bounds.
     """
-    if len(mix.accesses) < 2 or not n_reads_per_month >= 0:
-        raise UserError(
-            f"copies: {len(mix.accesses)} accesses, {n_reads_per_month} reads;"
-            " allowed: two accesses or more, 0 reads or more"
-        )
+    _check(mix, n_reads_per_month)
     shapes, seconds = sweep(mix)
     allowed = allowed_shapes(mix, shapes)
     shapes, seconds = shapes[allowed], seconds[allowed]
@@ -88,6 +87,17 @@ def compare_copies(mix: Mix, prices: Prices, *, n_reads_per_month: float) -> Cop
         2 * storage + n_reads_per_month * two_read,
         storage / gain if gain > 0 else math.inf,
     )
+
+
+def _check(mix: Mix, n_reads_per_month: float) -> None:
+    """Refuse accesses that cannot be split, and reads that nobody makes."""
+    names = [access.name for access in mix.accesses]
+    if not 2 <= len(names) <= MOST_ACCESSES or len(set(names)) < len(names):
+        raise UserError(
+            f"accesses: {', '.join(names)}; allowed for two copies: 2 to {MOST_ACCESSES}, each once"
+        )
+    if not 0 <= n_reads_per_month < math.inf:
+        raise UserError(f"reads_per_month: {n_reads_per_month}; allowed: at least 0, and finite")
 
 
 def _read_costs(mix: Mix, prices: Prices, shapes: Shapes, seconds: Floats) -> Floats:

@@ -11,7 +11,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from helpers.errors import UserError
-from helpers.models.tariffs import PRICE_UNITS, check_prices
+from helpers.models.tariffs import PRICE_UNITS, STORAGE_UNITS, check_prices
 
 Status = Literal["published", "found", "taken-over", "unknown"]
 
@@ -24,7 +24,7 @@ class Price(BaseModel):
     Parameters
     ----------
     item, unit : str
-        As `helpers.models.tariffs.PRICE_UNITS` has them.
+        As `PRICE_UNITS` and `STORAGE_UNITS` of `helpers.models.tariffs` have them.
     value : float or None
         In `currency` per unit, from 0 on; None where it is unknown.
     currency, region : str
@@ -101,10 +101,10 @@ def _parse_set(given: Any, where: str) -> PriceSet:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])
         raise UserError(f"{where}: {place}: {first['input']!r}; {first['msg']}") from error
-    seen = set()
+    seen, units = set(), {**PRICE_UNITS, **STORAGE_UNITS}
     for price in found.prices:
-        if PRICE_UNITS.get(price.item) != price.unit:
-            allowed = PRICE_UNITS.get(price.item, "the items of the model")
+        allowed = units.get(price.item, "the items of the model")
+        if allowed != price.unit:
             raise UserError(f"{where}: {price.item} in {price.unit!r}; allowed is {allowed}")
         if (price.item, price.region) in seen:
             raise UserError(f"{where}: {price.item} in {price.region} is there twice")
@@ -138,7 +138,7 @@ def get_prices(
     overrides: Mapping[str, float] | None = None,
     sets: Mapping[str, PriceSet] | None = None,
 ) -> dict[str, float]:
-    """Choose the prices to reckon with.
+    """Choose the prices to reckon the bill of a tile service with.
 
     Parameters
     ----------
@@ -177,8 +177,44 @@ def get_prices(
     known = {
         price.item: price.value
         for price in sets[name].prices
-        if price.region == region and price.value is not None
+        if price.region == region and price.item in PRICE_UNITS and price.value is not None
     }
     chosen = {**known, **(overrides or {})}
     check_prices(chosen)
     return chosen
+
+
+def find_price(item: str, name: str = "current", *, region: str = "us-east-1") -> Price:
+    """Find one price that ships with the project, with its date and source.
+
+    Parameters
+    ----------
+    item : str
+        As `PRICE_UNITS` and `STORAGE_UNITS` of `helpers.models.tariffs` have it.
+    name : str
+        Name of a set.
+    region : str
+        Where the service runs.
+
+    Returns
+    -------
+    Price
+        The only one of that item in that region.
+
+    Raises
+    ------
+    UserError
+        If the set has no such price.
+
+    Examples
+    --------
+    >>> find_price("store_gb_month").unit
+    'USD/GB-month'
+    """
+    prices = [price for price in read_prices()[name].prices if price.region == region]
+    for price in prices:
+        if price.item == item:
+            return price
+    raise UserError(
+        f"price {item}; allowed for {name} in {region}: {', '.join(p.item for p in prices)}"
+    )

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -13,6 +15,7 @@ from click.testing import CliRunner
 
 from helpers.commands.chunks import chunks
 from helpers.errors import UserError
+from helpers.prices import find_price
 
 
 def run(*arguments: str) -> str:
@@ -81,6 +84,79 @@ def test_stores_tell_their_shape_and_chunks(tmp_path: Path) -> None:
         assert (answer["shape"], answer["itemsize"]) == ([50], 8)
 
 
+ARRAY = ("--shape", "2000,50,60", "--itemsize", "4")
+SHARED = (*ARRAY, "--access", "series:3", "--access", "slice:1", "--copies")
+# Storage and waiting alone, in round numbers: 36 USD an hour are a cent a second.
+ROUND = ("--price", "storage_per_gb_month=0.02", "--price", "get_per_1000=0", "--price", "waiting_per_hour=36")  # fmt: skip
+
+
+def compare(reads: float, *more: str) -> dict[str, Any]:
+    """Compare copies at a number of reads a month, and return what JSON says of it."""
+    answer = json.loads(run(*SHARED, "--reads-per-month", str(reads), "--json", *more))
+    found: dict[str, Any] = answer["copies"]
+    return found
+
+
+def test_a_second_copy_pays_from_the_break_even_on() -> None:
+    """What each costs follows from its seconds, each access goes to one copy, and costs cross there."""
+    even = compare(0, *ROUND)["breakeven_reads_per_month"]
+    storage = 0.02 * 2000 * 50 * 60 * 4 / 1e9
+    weights = {"series": 0.75, "slice": 0.25}
+    for reads in (0, even / 2, even, 2 * even):
+        found = compare(reads, *ROUND)
+        assert found["reads_per_month"] == reads
+        for n_copies, each in ((1, found["one"]), (2, found["two"])):
+            assert len(each["copies"]) == n_copies
+            times = [pair for copy in each["copies"] for pair in copy["seconds"].items()]
+            assert sorted(name for name, _ in times) == ["series", "slice"]
+            read = sum(0.01 * weights[name] * seconds for name, seconds in times)
+            assert each["usd_per_month"] == pytest.approx(n_copies * storage + reads * read)
+        saved = found["one"]["usd_per_month"] - found["two"]["usd_per_month"]
+        assert saved == pytest.approx(storage * (reads / even - 1), abs=1e-9)
+    for copy in found["two"]["copies"]:  # each in the shape of its own access, or nearly
+        ((name, _),) = copy["seconds"].items()
+        long = copy["chunk_shape"][0]
+        assert long > 1000 if name == "series" else long < 20
+
+
+def test_words_say_what_the_copies_are_and_when_two_pay() -> None:
+    """Shapes, accesses, costs and break-even are those of the JSON; free reads never pay."""
+    found = compare(1e6)
+    out = run(*SHARED, "--reads-per-month", "1e6")
+    shapes = [",".join(map(str, copy["chunk_shape"])) for copy in found["two"]["copies"]]
+    names = [next(iter(copy["seconds"])) for copy in found["two"]["copies"]]
+    usd = found["two"]["usd_per_month"]
+    assert f"Two copies, {shapes[0]} for {names[0]} and {shapes[1]} for {names[1]}: {usd:.4g} USD" in out  # fmt: skip
+    assert f"{found['one']['usd_per_month']:.4g} USD a month at 1,000,000 reads" in out
+    stated = re.search(r"Two copies cost less from ([\d,.]+) reads", out)
+    even = found["breakeven_reads_per_month"]
+    assert stated and float(stated[1].replace(",", "")) == pytest.approx(even, rel=0.005)
+    free = ("--price", "get_per_1000=0", "--price", "waiting_per_hour=0")
+    assert compare(1e6, *free)["breakeven_reads_per_month"] is None
+    assert "Two copies never cost less" in run(*SHARED, "--reads-per-month", "1e6", *free)
+
+
+def test_prices_are_those_kept_unless_given() -> None:
+    """Each says its date and source or that it was given; bytes that leave the region are paid."""
+    prices = compare(1, "--profile", "wide-area", "--price", "get_per_1000=0.5")["prices"]
+    kept = {"storage_per_gb_month": "store_gb_month", "egress_per_gb": "data_out_gb"}
+    for name, item in kept.items():
+        price = find_price(item)
+        assert prices[name]["usd"] == price.value
+        assert price.date in prices[name]["source"] and price.source in prices[name]["source"]
+    assert prices["get_per_1000"] == {"usd": 0.5, "source": "given"}
+    assert prices["waiting_per_hour"]["usd"] > 0
+    assert compare(1)["prices"]["egress_per_gb"]["usd"] == 0
+    assert str(find_price("store_gb_month").source) in run(*SHARED, "--reads-per-month", "1")
+
+
+def test_without_copies_nothing_is_said_of_them() -> None:
+    """Who does not ask gets no prices."""
+    assert "copies" not in json.loads(run(*ARRAY, "--json"))
+
+
+COPIES = ("--shape", "3,3", "--itemsize", "4", "--copies", "--reads-per-month", "5")
+
 REFUSED = [
     ((), "shape: none"),
     (("--shape", "3,x", "--itemsize", "4"), "shape: '3,x'"),
@@ -97,6 +173,23 @@ REFUSED = [
     (("--shape", "3,3", "--itemsize", "4", "--access", "series:much"), "access: 'series:much'"),
     (("--shape", "3,3", "--itemsize", "4", "--chunk-nbytes", "99", "--rule", "balanced"),
      "chunk_nbytes: 99"),
+    # Copies: reads that nobody makes, none stated, and accesses that cannot be shared out.
+    ((*COPIES[:-1], "-1"), "reads_per_month: -1.0"),
+    ((*COPIES[:-1], "inf"), "reads_per_month: inf"),
+    ((*COPIES[:-1], "nan"), "reads_per_month: nan"),
+    (COPIES[:-2], "reads-per-month: none"),
+    ((*COPIES, "--access", "series"), "accesses: series;"),
+    ((*COPIES, "--access", "1x2", "--access", "1x2:3"), "accesses: 1x2, 1x2;"),
+    ((*COPIES, *(f"--access={i}x{j}" for i in (1, 2, 3) for j in (1, 2, 3))), "accesses: 1x1, "),
+    # Copies: options that contradict, or that mean nothing without the flag.
+    ((*COPIES, "--rule", "balanced"), "rule: 'balanced'"),
+    ((*COPIES, "--criterion", "worst"), "criterion: 'worst'"),
+    (("--shape", "3,3", "--itemsize", "4", "--reads-per-month", "5"), "reads-per-month: 5.0"),
+    (("--shape", "3,3", "--itemsize", "4", "--price", "get_per_1000=1"), "price: ('get_per_1000=1',)"),
+    # Copies: prices below zero, unknown, and no number.
+    ((*COPIES, "--price", "get_per_1000=-1"), "get_per_1000: -1.0"),
+    ((*COPIES, "--price", "gold=1"), "price gold: no such price"),
+    ((*COPIES, "--price", "get_per_1000=dear"), "--price get_per_1000=dear"),
     (("/nowhere.nc",), "store: '/nowhere.nc'"),
     (("/nowhere.zarr",), "store: '/nowhere.zarr'"),
 ]  # fmt: skip

@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from helpers.errors import UserError
-from helpers.models.tariffs import PRICE_UNITS
-from helpers.prices import PATH, get_prices, parse_prices, read_prices
+from helpers.models.tariffs import PRICE_UNITS, STORAGE_UNITS
+from helpers.prices import PATH, find_price, get_prices, parse_prices, read_prices
 
 PUBLISHED = Path(__file__).parents[1] / "results" / "published" / "tile_caching_costs.csv"
 
@@ -35,6 +35,8 @@ def test_every_set_has_every_item_with_its_source() -> None:
     assert list(read_prices()) == ["published-2023", "current"]
     for name, given in read_prices().items():
         assert set(get_prices(name)) == set(PRICE_UNITS)
+        for item, unit in {**PRICE_UNITS, **STORAGE_UNITS}.items():
+            assert find_price(item, name).unit == unit
         assert given.date and given.note
         assert all(price.source and price.date for price in given.prices), name
 
@@ -125,3 +127,10 @@ def test_unknown_price_must_be_given() -> None:
         get_prices(sets=parsed)
     own = get_prices(sets=parsed, overrides={"invocation_gb_s": 1e-5})
     assert own["invocation_gb_s"] == 1e-5
+
+
+@pytest.mark.parametrize(("item", "region"), [("gold", "us-east-1"), ("nat_gb", "mars")])
+def test_a_price_that_is_not_there_is_named(item: str, region: str) -> None:
+    """An item that no set has, or not in that region, is refused by name."""
+    with pytest.raises(UserError, match=f"price {item}; allowed for current in {region}: "):
+        find_price(item, region=region)

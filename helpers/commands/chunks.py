@@ -9,17 +9,15 @@ from typing import Any
 import click
 import numpy as np
 
-from helpers.chunking import Access, Bounds, Mix, Recommendation, best_chunk_shape
-from helpers.errors import UserError
-from helpers.models.accesses import Store
-from helpers.models.fluid import Network
+from helpers.chunking import Bounds, Mix, Recommendation, best_chunk_shape
+from helpers.commands.asked import facts_from, parse_accesses, store_from
+from helpers.commands.copies import answer_copies, check_options, explain_copies
 from helpers.storage import layout
 from helpers.storage.layout import Shape
 from helpers.storage.metadata import ArrayFacts, read_facts
-from helpers.storage.network import get_profile, profile_names
+from helpers.storage.network import profile_names
 from helpers.sweeps import predict_seconds
 
-_TYPES = {1: "uint8", 2: "int16", 4: "float32", 8: "float64", 16: "complex128"}
 _MB = 1e6
 
 
@@ -43,44 +41,22 @@ _MB = 1e6
 @click.option("--connections", type=int, default=10, show_default=True, help="Requests in flight.")
 @click.option("--decode-mb-per-s", type=float, default=500.0, show_default=True)
 @click.option("--compression-ratio", type=float, help="Array bytes over stored bytes.")
+@click.option("--copies", is_flag=True, help="Does a second copy, in another shape, pay?")
+@click.option("--reads-per-month", type=float, help="Accesses of the mix a month; for --copies.")
+@click.option(
+    "--price", "own", multiple=True, metavar="NAME=USD", help="A price of your own; for --copies."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
 def chunks(store: str | None, as_json: bool, **options: Any) -> None:
     """Recommend a chunk shape for a mix of accesses, from numbers or for the array in STORE."""
-    facts = read_facts(store, options["variable"]) if store else _facts_from(options)
+    check_options(options)
+    facts = read_facts(store, options["variable"]) if store else facts_from(options)
     answer = _balanced(facts, options) if options["rule"] == "balanced" else _best(facts, options)
     if as_json:
         click.echo(json.dumps(answer, indent=2))
         return
     click.echo(",".join(map(str, answer["chunk_shape"])))
     click.echo("\n".join(["", *answer["reasons"], "", answer["snippet"]]), err=False)
-
-
-def _facts_from(options: dict[str, Any]) -> ArrayFacts:
-    if not options["shape"]:
-        raise UserError("shape: none; allowed: --shape 98128,277,349, or a STORE to read it from")
-    try:
-        shape = tuple(int(text) for text in options["shape"].split(","))
-    except ValueError as error:
-        raise UserError(
-            f"shape: {options['shape']!r}; allowed: whole numbers and commas"
-        ) from error
-    shape = layout.check_shape("shape", shape)
-    dtype, itemsize = options["dtype"], options["itemsize"]
-    if dtype:
-        itemsize = _itemsize_of(dtype)
-    if not itemsize or itemsize < 1:
-        raise UserError(f"itemsize: {itemsize}; allowed: bytes of an element, at least 1")
-    return ArrayFacts("array", shape, dtype or _TYPES.get(itemsize, f"V{itemsize}"), itemsize, None)
-
-
-def _itemsize_of(dtype: str) -> int:
-    try:
-        found = np.dtype(dtype)
-    except TypeError as error:
-        raise UserError(f"dtype: {dtype!r}; allowed: a numpy type such as float32") from error
-    if found.hasobject or found.itemsize == 0:
-        raise UserError(f"dtype: {dtype!r}; allowed: a type of fixed size, such as float32")
-    return found.itemsize
 
 
 def _balanced(facts: ArrayFacts, options: dict[str, Any]) -> dict[str, Any]:
@@ -98,18 +74,19 @@ def _balanced(facts: ArrayFacts, options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _best(facts: ArrayFacts, options: dict[str, Any]) -> dict[str, Any]:
-    accesses, weights = _parse_accesses(options["accesses"] or ("series", "slice"), facts.shape)
+    accesses, weights = parse_accesses(options["accesses"] or ("series", "slice"), facts.shape)
     bounds = Bounds(
         max_chunk_nbytes=options["chunk_nbytes"] or 100_000_000,
         max_objects=options["max_objects"],
         memory_nbytes=options["memory_nbytes"],
     )
-    store = _store(options, facts)
+    store = store_from(options, facts)
+    mix = Mix(facts.shape, facts.itemsize, accesses, weights, store, bounds, options["criterion"])
+    copies = {"copies": answer_copies(mix, options)} if options["copies"] else {}
     found = best_chunk_shape(
         facts.shape, facts.itemsize, accesses, weights, store,
         bounds=bounds, criterion=options["criterion"],
     )  # fmt: skip
-    mix = Mix(facts.shape, facts.itemsize, accesses, weights, store, bounds, options["criterion"])
     reasons = [*_explain(found, facts, options), *_compare_now(mix, found, facts)]
     more = {
         "shard_shape": found.shard_shape,
@@ -119,63 +96,8 @@ def _best(facts: ArrayFacts, options: dict[str, Any]) -> dict[str, Any]:
         "n_chunks": found.n_chunks,
         "n_objects": found.n_objects,
     }
-    return _answer(facts, found.best.chunk_shape, found.shard_shape, reasons) | more
-
-
-def _store(options: dict[str, Any], facts: ArrayFacts) -> Store:
-    """Describe the network as it is, not to scale, and a reader that decodes as it goes."""
-    profile = get_profile(options["profile"])
-    first = profile.first_byte_s
-
-    def rate(value: float | None) -> float:
-        return math.inf if value is None else value * profile.scale
-
-    network = Network(
-        first.median_s if first else 0.0,
-        first.p95_s if first else 0.0,
-        rate(profile.stream_mb_per_s) * _MB,
-        rate(profile.aggregate_mb_per_s) * _MB,
-        rate(profile.requests_per_s),
-    )
-    if not options["decode_mb_per_s"] > 0:
-        raise UserError(f"decode-mb-per-s: {options['decode_mb_per_s']}; allowed: above 0")
-    ratio = options["compression_ratio"] or facts.compression_ratio or 1.0
-    return Store(
-        network,
-        options["connections"],
-        chunk_s=5e-4,
-        decode_s_per_nbyte=1 / (options["decode_mb_per_s"] * _MB),
-        compression_ratio=ratio,
-    )
-
-
-def _parse_accesses(texts: tuple[str, ...], shape: Shape) -> tuple[list[Access], list[float]]:
-    accesses, weights = [], []
-    for text in texts:
-        what, _, weight = text.partition(":")
-        accesses.append(Access(what, _extent_of(what, shape)))
-        try:
-            weights.append(float(weight or 1))
-        except ValueError as error:
-            raise UserError(f"access: {text!r}; allowed: WHAT:NUMBER") from error
-    return accesses, weights
-
-
-def _extent_of(what: str, shape: Shape) -> Shape:
-    named = {
-        "series": (shape[0], *(1 for _ in shape[1:])),
-        "slice": (1, *shape[1:]),
-        "whole": shape,
-    }
-    if what in named:
-        return named[what]
-    try:
-        extent = tuple(int(part) for part in what.split("x"))
-    except ValueError as error:
-        raise UserError(
-            f"access: {what!r}; allowed: series, slice, whole, or a box such as 365x10x10"
-        ) from error
-    return layout.check_within("access", extent, shape)
+    reasons += explain_copies(copies["copies"]) if copies else []
+    return _answer(facts, found.best.chunk_shape, found.shard_shape, reasons) | more | copies
 
 
 def _explain(found: Recommendation, facts: ArrayFacts, options: dict[str, Any]) -> list[str]:

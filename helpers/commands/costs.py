@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from helpers.commands.pairs import read_numbers, read_pairs
 from helpers.errors import UserError
 
 if TYPE_CHECKING:
@@ -37,42 +38,19 @@ def costs(
     from helpers.prices import get_prices
 
     price_set = price_set or ("published-2023" if published else "current")
-    prices = get_prices(price_set, region, overrides=_read_numbers("price", given["own"]))
-    assumptions = change(Assumptions(), _read_pairs("set", given["changes"]))
+    prices = get_prices(price_set, region, overrides=read_numbers("price", given["own"]))
+    assumptions = change(Assumptions(), read_pairs("set", given["changes"]))
     if is_list:
         found: dict[str, Any] = {"assumptions": asdict(assumptions), "prices": prices}
     elif published:
         found = {"published": compare_published(prices)}
     else:
-        tails = _read_numbers("p95", given["tails"])
+        tails = read_numbers("p95", given["tails"])
         rows = _meet_tail(assumptions, prices, tails, given["target_p95"])
         found = {**_price(assumptions, prices), "equal_p95": rows}
     found["price_set"] = price_set
     found["region"] = region
     click.echo(json.dumps(found, indent=2) if is_json else "\n".join(_render(found)))
-
-
-def _read_pairs(option: str, pairs: Sequence[str]) -> dict[str, Any]:
-    """Read NAME=VALUE pairs; a value that is no number stays text."""
-    found: dict[str, Any] = {}
-    for pair in pairs:
-        name, sign, value = pair.partition("=")
-        if not (name and sign and value):
-            raise UserError(f"--{option} {pair!r}; allowed is NAME=VALUE")
-        try:
-            found[name] = float(value)
-        except ValueError:
-            found[name] = value
-    return found
-
-
-def _read_numbers(option: str, pairs: Sequence[str]) -> dict[str, float]:
-    """Read NAME=NUMBER pairs."""
-    found = _read_pairs(option, pairs)
-    for name, value in found.items():
-        if not isinstance(value, float):
-            raise UserError(f"--{option} {name}={value}; allowed is a number")
-    return found
 
 
 def _price(assumptions: Assumptions, prices: Mapping[str, float]) -> dict[str, Any]:

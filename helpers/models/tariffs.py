@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from helpers.errors import UserError
 
-__all__ = ["PRICE_UNITS", "check_prices"]
+__all__ = ["PRICE_UNITS", "STORAGE_UNITS", "check_prices"]
 
 PRICE_UNITS: Mapping[str, str] = {
     "invocation_gb_s": "USD/GB-s",
@@ -26,7 +26,10 @@ PRICE_UNITS: Mapping[str, str] = {
     "cdn_gb": "USD/GB",
     "cdn_requests_1e4": "USD/1e4 requests",
 }
-"""Every price that a rule here asks for, with its unit."""
+"""Every price that the bill of a tile service asks for, with its unit."""
+
+STORAGE_UNITS: Mapping[str, str] = {"store_gb_month": "USD/GB-month"}
+"""What keeping arrays costs: no bill of a tile service has it, a second copy of an array does."""
 
 
 def check_prices(prices: Mapping[str, float]) -> None:
