@@ -29,6 +29,7 @@ from helpers.measurement.figures import (
     draw_errors,
     draw_scaling,
     label_ends,
+    number_axis,
     spread,
 )
 
@@ -349,3 +350,22 @@ def test_labels_outside_a_figure_are_refused() -> None:
     removed.remove()
     with pytest.raises(UserError, match="ax: belongs to no figure"):
         label_ends(removed, [("a", 1.0, "#000000")], at=1.0)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "told", "untold"),
+    [
+        (0.08, 0.6, {"0.1", "0.2", "0.5"}, {"0.3"}),  # less than a decade
+        (1e-4, 1.0, {"0.001", "0.1"}, {"0.002", "0.2"}),  # many decades
+    ],
+)
+def test_a_logarithmic_axis_has_plain_numbers(
+    ax: Axes, low: float, high: float, told: set[str], untold: set[str]
+) -> None:
+    """No powers of ten, and no more of them than find room."""
+    ax.plot([low, high], [low, high])
+    ax.set(xscale="log", yscale="log")
+    number_axis(ax.xaxis)
+    ax.figure.draw_without_rendering()  # type: ignore[union-attr]
+    labels = {label.get_text() for label in ax.get_xticklabels(which="both")}
+    assert told <= labels and not untold & labels

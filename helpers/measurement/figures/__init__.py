@@ -5,7 +5,7 @@ print. Labels stand beside what they name; there are no legends.
 """
 
 from helpers.measurement.figures.deviations import draw_calibration, draw_errors
-from helpers.measurement.figures.labels import label_ends, spread
+from helpers.measurement.figures.labels import label_ends, number_axis, spread
 from helpers.measurement.figures.scaling import draw_scaling
 from helpers.measurement.looks import (
     STYLE,
@@ -25,5 +25,6 @@ __all__ = [
     "draw_errors",
     "draw_scaling",
     "label_ends",
+    "number_axis",
     "spread",
 ]

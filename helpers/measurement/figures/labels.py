@@ -1,4 +1,4 @@
-"""Names beside what they name, moved apart where they would overlap."""
+"""Names beside what they name, moved apart where they would overlap; numbers along axes."""
 
 from __future__ import annotations
 
@@ -7,10 +7,29 @@ from collections.abc import Sequence
 import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter
 from scipy.optimize import isotonic_regression  # no types shipped
 
 from helpers.errors import UserError
+
+_FEW_DECADES = 2.5  # of an axis: 1, 2 and 5 have room
+
+
+def number_axis(axis: Axis) -> None:
+    """Write plain numbers along a logarithmic axis, no more than find room.
+
+    Parameters
+    ----------
+    axis : Axis
+        Of axes on which everything is drawn.
+    """
+    low, high = axis.get_view_interval()
+    subs = (1, 2, 5) if np.log10(high / low) <= _FEW_DECADES else (1,)
+    axis.set_major_locator(LogLocator(subs=subs))
+    axis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    axis.set_minor_locator(NullLocator())
 
 
 def spread(places: Sequence[float], *, gap: float, low: float, high: float) -> list[float]:

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
+from helpers.measurement.figures import number_axis
 from helpers.studies.chunk_shape.findings import bias, pivot
 from helpers.study import read_published
 
@@ -52,6 +53,8 @@ def draw_fronts(axes: Sequence[Axes], named: pd.DataFrame) -> None:
         ax.set(
             xscale="log", yscale="log", xlabel="time of a slice (s)", ylabel="time of a series (s)"
         )
+        number_axis(ax.xaxis)
+        number_axis(ax.yaxis)
         ax.legend(frameon=False, fontsize=8, loc="best", title=str(medium))
 
 
@@ -84,6 +87,8 @@ def draw_prediction(ax: Axes, table: pd.DataFrame) -> None:
         part = table[table["access"] == access]
         ax.plot(part["p50_s"], part["predicted_s"], marker, color=color, markersize=4, label=access)
     ax.set(xscale="log", yscale="log", xlabel="measured (s)", ylabel="predicted (s)")
+    number_axis(ax.xaxis)
+    number_axis(ax.yaxis)
     ax.legend(frameon=False, fontsize=8)
     ax.annotate(
         "grey: within a fifth", (0.97, 0.03), xycoords="axes fraction", ha="right", fontsize=8

@@ -7,12 +7,10 @@ from collections.abc import Collection, Mapping, Sequence
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.axis import Axis
 from matplotlib.lines import Line2D
-from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter
 
 from helpers.measurement import statistics
-from helpers.measurement.figures import Look
+from helpers.measurement.figures import Look, number_axis
 from helpers.storage.hdf5.files import LAYOUTS
 from helpers.storage.network import Request
 from helpers.studies.hdf5_drivers.findings import measured
@@ -45,13 +43,6 @@ def look_of(contender: str) -> Look:
     """Find the look of a contender: its library's colour, and a marker for its cache."""
     look = LOOKS[contender.partition("-")[0]]
     return Look(look.color, _MARKERS.get(contender, look.marker))
-
-
-def number_axis(axis: Axis) -> None:
-    """Write plain numbers along a logarithmic axis, no more than find room."""
-    axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axis.set_major_formatter(StrMethodFormatter("{x:g}"))
-    axis.set_minor_locator(NullLocator())
 
 
 def draw_times(ax: Axes, rows: pd.DataFrame, *, task: str) -> None:

@@ -10,11 +10,12 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from helpers.forecasts import ClientCosts, fit_costs
+from helpers.measurement.figures import number_axis
 from helpers.models import caches
 from helpers.models.fluid import Network
 from helpers.models.replay import Replay, order_reads, replay
 from helpers.storage.drivers import Driver
-from helpers.studies.hdf5_drivers.drawing import look_of, number_axis
+from helpers.studies.hdf5_drivers.drawing import look_of
 from helpers.studies.hdf5_drivers.findings import measured
 from helpers.studies.hdf5_drivers.recordings import CALIBRATED, RECORDED, Recorded, caches_of
 from helpers.study import trace_of
