@@ -7,18 +7,20 @@ import math
 from helpers.storage.network import Profile
 
 
-def digits(value: float) -> str:
-    """Format a number with two significant digits, without an exponent.
+def digits(value: float, *, n: int = 2) -> str:
+    """Format a number with two significant digits, or `n`, without an exponent.
 
     Examples
     --------
     >>> digits(1234.5), digits(3.14159), digits(0.0456)
     ('1200', '3.1', '0.046')
+    >>> digits(1.272, n=3)
+    '1.27'
     """
     if not math.isfinite(value):
         return "not measured"
-    rounded = float(f"{value:.2g}")
-    return f"{rounded:.0f}" if abs(rounded) >= 10 else f"{rounded:.2g}"
+    rounded = float(f"{value:.{n}g}")
+    return f"{rounded:.0f}" if abs(rounded) >= 10 ** (n - 1) else f"{rounded:.{n}g}"
 
 
 def describe_profile(profile: Profile) -> str:

@@ -43,7 +43,12 @@ def compare_gains(named: pd.DataFrame) -> pd.DataFrame:
 
 
 def _times(value: float) -> str:
-    return f"{digits(value)} times"
+    return f"{_near_one(value)} times"
+
+
+def _near_one(value: float) -> str:
+    """Format a ratio so that it can be told from one, and from its bar."""
+    return digits(value, n=3)
 
 
 def _percent(value: float) -> str:
@@ -57,9 +62,9 @@ def judge_bars(medium: str, gains: pd.DataFrame, judged: pd.DataFrame) -> str:
     loss = 1 / _at(gains, (medium, "ours 50:50", RULE), "mean")
     told = [
         ("median error of the prediction", error <= _BAR_ERROR, _percent(error)),
-        ("its rank correlation", rank >= _BAR_RANK, digits(rank)),
+        ("its rank correlation", rank >= _BAR_RANK, _near_one(rank)),
         ("gain of the worst access", _is_worst_met(worst), _times(worst)),
-        ("time at an equal mix over the rule's", loss <= _BAR_LOSS, digits(loss)),
+        ("time at an equal mix over the rule's", loss <= _BAR_LOSS, _near_one(loss)),
     ]
     return _tell(told)
 
@@ -88,7 +93,7 @@ def _judge_any_size(gains: pd.DataFrame) -> str:
     loss = 1 / _least(gains, "ours 50:50", "mean")
     told = [
         ("gain of the worst access", _is_worst_met(worst), _times(worst)),
-        ("time at an equal mix over the rule's", loss <= _BAR_LOSS, digits(loss)),
+        ("time at an equal mix over the rule's", loss <= _BAR_LOSS, _near_one(loss)),
     ]
     return _tell(told)
 
@@ -165,12 +170,12 @@ def find_all(
             f"{medium}-bars": judge_bars(medium, gains, judged),
             f"{medium}-bars-any-size": _judge_any_size(at),
             f"{medium}-median-error": _percent(_at(judged, medium, "median error")),
-            f"{medium}-rank-correlation": digits(_at(judged, medium, "rank correlation")),
-            f"{medium}-rank-of-halves": digits(_at(judged, medium, "of two halves")),
+            f"{medium}-rank-correlation": _near_one(_at(judged, medium, "rank correlation")),
+            f"{medium}-rank-of-halves": _near_one(_at(judged, medium, "of two halves")),
             f"{medium}-positions": tell_positions(named[named["medium"] == medium]),
             f"{medium}-advice": tell_advice(medium, advice),
             f"{medium}-biases": tell_bias(biases),
-            f"{medium}-least-biased": f"{biases.idxmin()}, {digits(biases.min())}",
+            f"{medium}-least-biased": f"{biases.idxmin()}, {_near_one(biases.min())}",
             f"{medium}-most-biased": f"{biases.idxmax()}, {digits(biases.max())}",
             **_tell_gains(medium, at),
         }
