@@ -23,6 +23,7 @@ from urllib.parse import urlsplit
 import botocore.session
 import obstore
 import psutil
+import numpy as np
 import pytest
 import s3fs
 from botocore.config import Config
@@ -623,9 +624,9 @@ def test_bandwidth(stored: Stored, stream: float | None, aggregate: float | None
     runs = [measure_streams_mb_per_s(stored.url, n, window_s=window_s) for _ in range(3)]
     assert median(map(sum, runs)) == pytest.approx(n * share, rel=0.05)
     assert median(map(median, runs)) == pytest.approx(share, rel=0.05)
-    # fair: the slowest connection has its share too, but for the quantum at each end;
-    # a busy machine holds up a client now and then, an unfair relay does it in every run
-    assert max(map(min, runs)) > 0.8 * share
+    # fair: the slow connections have their share too, but for the quantum at each end;
+    # a busy machine holds up a client now and then, an unfair relay many and in every run
+    assert max(float(np.quantile(run, 0.1)) for run in runs) > 0.8 * share
 
 
 def test_upload_paced(relay: Relay) -> None:
