@@ -21,9 +21,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import botocore.session
+import numpy as np
 import obstore
 import psutil
-import numpy as np
 import pytest
 import s3fs
 from botocore.config import Config
