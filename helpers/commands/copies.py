@@ -80,7 +80,8 @@ def explain_copies(answer: Mapping[str, Any]) -> list[str]:
         if even is not None
         else "Two copies never cost less: at these prices reads gain nothing by the second.",
         f"Priced at {'; '.join(prices)}.",
-        "The copies compared have no shards, and writing them is not counted.",
+        "These shapes cost least, and need not be the fastest; they have no shards, and writing"
+        " them is not counted.",
     ]
 
 
