@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, NullLocator
 
-from helpers.measurement.figures import Look, contender_palette, draw_errors
+from helpers.measurement.figures import Look, contender_palette, draw_errors, number_axis
 from helpers.studies.caching_costs.findings import TOLERANCE
 from helpers.studies.caching_costs.tables import list_requests, read_numbers
 
@@ -132,10 +132,8 @@ def draw_published(ax: Axes, compared: pd.DataFrame) -> None:
     ax.set(xscale="log", yscale="log", ylabel="ours")
     at = float(compared["ours"].min())  # a point among the marks, so that the line widens no axis
     ax.axline((at, at), (2 * at, 2 * at), color="#767676", linewidth=0.8)
-    for axis in (ax.xaxis, ax.yaxis):
-        axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        axis.set_major_formatter("{x:g}")
-        axis.set_minor_locator(NullLocator())
     ax.margins(x=0.2, y=0.1)
+    number_axis(ax.xaxis)
+    number_axis(ax.yaxis)
     ax.set_xlabel("published: latency without a cache over that with it")
     _write_key(ax, names)
