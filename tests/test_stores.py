@@ -204,7 +204,8 @@ def test_whole_chunks_fit() -> None:
 
 
 _WRITE = """
-import resource, sys
+import sys
+from helpers.memory import peak_nbytes
 from helpers.storage.data import SampleArray
 from helpers.storage.locations import parse_location
 from helpers.storage.stores import prepare_array
@@ -213,7 +214,7 @@ from tests.stores import SOURCE
 sample = SampleArray(SOURCE, "temperature", (int(sys.argv[1]), 5, 360, 720))
 how = {"chunk_shape": (1, 5, 360, 720), "codec": "blosc-lz4", "layouts": [sys.argv[2]]}
 prepare_array(sample, parse_location("s3://stores/growth"), **how)
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+print(peak_nbytes())
 """
 
 
@@ -225,15 +226,14 @@ def test_memory_does_not_grow_with_the_array(
     script = tmp_path / "write.py"
     script.write_text(_WRITE)
     environment = {**os.environ, **server.client_environment(), "PYTHONPATH": str(ROOT)}
-    kilobytes = []
+    peaks = []
     for n_times in (12, 48):  # 62 and 249 MB
         command = [sys.executable, str(script), str(n_times), layout]
         run = subprocess.run(
             command, env=environment, stdout=subprocess.PIPE, text=True, check=True
         )
-        kilobytes.append(int(run.stdout))
-    unit = 1024 if sys.platform == "linux" else 1  # macOS counts bytes
-    small_nbytes, large_nbytes = (unit * each for each in kilobytes)
+        peaks.append(int(run.stdout))
+    small_nbytes, large_nbytes = peaks
     assert large_nbytes < 1e9
     assert large_nbytes - small_nbytes < 60e6, "a third of what the larger array adds"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import subprocess
@@ -14,11 +13,11 @@ from typing import Any
 
 import h5py
 import numpy as np
-import psutil
 import zarr
 from numpy.typing import NDArray
 
 from helpers.measurement.measure import CheckError, Contender
+from helpers.memory import peak_nbytes
 from helpers.storage import chunkings
 from helpers.storage.chunkings import Chunking
 from helpers.storage.layout import Shape, balanced_chunk_shape
@@ -105,11 +104,10 @@ class Rewrite:
 
 
 def watch_memory(child: subprocess.Popen[str]) -> int:
-    """Sample the memory of a process until it ends; return the most bytes seen."""
-    most_nbytes, process = 0, psutil.Process(child.pid)
+    """Ask for the peak memory of a process until it ends, for nothing tells it afterwards."""
+    most_nbytes = 0
     while child.poll() is None:
-        with contextlib.suppress(psutil.Error):  # it may end between the two lines
-            most_nbytes = max(most_nbytes, process.memory_info().rss)
+        most_nbytes = max(most_nbytes, peak_nbytes(child.pid))
         time.sleep(_SAMPLING_S)
     return most_nbytes
 

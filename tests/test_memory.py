@@ -1,0 +1,49 @@
+"""The peak memory of a process is its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from helpers.memory import peak_nbytes
+
+# Holds 500 MB, and tells what a child that it starts says of itself by the two ways to ask.
+_LARGE = """
+import subprocess, sys
+held = b"x" * 500_000_000
+child = ["import resource; print(1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)",
+         "from helpers.memory import peak_nbytes; print(peak_nbytes())"]
+for source in child:
+    subprocess.run([sys.executable, "-c", source], check=True)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a child inherits no peak")
+def test_a_child_of_a_large_process_reports_its_own_peak() -> None:
+    """What the system's own count inherits over `exec`, this one does not."""
+    run = subprocess.run(
+        [sys.executable, "-c", _LARGE], stdout=subprocess.PIPE, text=True, check=True
+    )
+    inherited, own = map(int, run.stdout.split())
+    assert own < 250e6
+    assert inherited > 500e6, "the trap that this avoids is no longer there"
+
+
+def test_the_peak_stays_when_memory_is_returned() -> None:
+    """A process that held 200 MB says so afterwards, asked by itself or by its parent."""
+    source = (
+        "import sys; from helpers.memory import peak_nbytes; first = peak_nbytes();"
+        "held = b'x' * 200_000_000; del held; print(first, peak_nbytes(), flush=True);"
+        "sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", source], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as child:
+        assert child.stdout is not None
+        first, last = map(int, child.stdout.readline().split())
+        assert last - first > 190e6
+        assert peak_nbytes(child.pid) >= last
+        child.communicate()
+    assert peak_nbytes(child.pid) == 0
