@@ -12,9 +12,11 @@ import h5py
 import hdf5plugin
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
+from helpers.commands.advise import advise
 from helpers.errors import UserError
 from helpers.storage.repairs import (
     LoggedFile,
@@ -31,7 +33,8 @@ from helpers.storage.repairs import (
     record_repaired,
 )
 from helpers.storage.repairs.choices import choose_chunk_shape
-from helpers.storage.repairs.equality import check_equal
+from helpers.storage.repairs.copying import copy_file
+from helpers.storage.repairs.equality import check_equal, check_sources
 from helpers.storage.repairs.inspection import merge_spans
 
 MIB = 2**20
@@ -285,5 +288,152 @@ def test_chunks_are_enlarged(
 ) -> None:
     """Small chunks come near to 4 MiB, others stay."""
     nbytes = 8 * int(np.prod(shape))
-    variable = Variable("x", shape, "f8", chunk_shape, n_chunks, 1, nbytes, (), (), False)
+    variable = Variable("x", shape, "f8", chunk_shape, n_chunks, 1, nbytes, (), (), False, ())
     assert choose_chunk_shape(variable) == chosen
+
+
+# values in other files
+
+
+def _make_external(folder: Path) -> Path:
+    """Make a file of which one dataset has its values in another file, shorter than the dataset."""
+    (folder / "data.bin").write_bytes(np.arange(25, dtype="f8").tobytes())
+    path = folder / "external.h5"
+    with h5py.File(path, "w") as file:
+        where = [(str(folder / "data.bin"), 0, h5py.h5f.UNLIMITED)]
+        file.create_dataset("x", shape=(50,), dtype="f8", external=where)
+        file["y"] = np.arange(3)
+    return path
+
+
+def test_external_files_are_never_written(tmp_path: Path) -> None:
+    """A copy would keep the names of external files, and fill them: it is refused in one line."""
+    path, out = _make_external(tmp_path), tmp_path / "out.h5"
+    before = (tmp_path / "data.bin").read_bytes()
+    with open_source(str(path)) as file:
+        assert inspect_file(file, "x").variable("x").other_files == (str(tmp_path / "data.bin"),)
+        record_repaired(file, "x", Repair(65536), ["x", "y"])  # a model has no values at all
+    for tool in (None, "h5py"):
+        with pytest.raises(UserError, match=r"^file: .*'/x'.*data\.bin.*; allowed: ") as caught:
+            apply_repair(str(path), Repair(65536), out, tool=tool)
+        assert "\n" not in str(caught.value)
+    said = CliRunner().invoke(advise, [str(path)])
+    assert "values in other files, not predicted: x" in said.output
+    assert (tmp_path / "data.bin").read_bytes() == before
+    assert not out.exists()
+
+
+def test_a_copy_itself_refuses_external_files(tmp_path: Path) -> None:
+    """Whoever copies a file with values elsewhere is refused before a byte is written there."""
+    path = _make_external(tmp_path)
+    with h5py.File(path) as source, pytest.raises(UserError, match=r"data\.bin"):
+        copy_file(source, tmp_path / "out.h5")
+    assert (tmp_path / "data.bin").stat().st_size == 200
+
+
+def _make_virtual(folder: Path, name: str, source: str) -> Path:
+    """Make a file with a virtual dataset over two sources, of which one is made beside it."""
+    layout = h5py.VirtualLayout((2, 4), "f8")
+    for row in range(2):
+        layout[row] = h5py.VirtualSource(source, f"row{row}", (4,))
+    with h5py.File(folder / name, "w") as file:
+        for row in range(2):
+            if source == ".":
+                file[f"row{row}"] = np.arange(4.0) + row
+        file.create_virtual_dataset("x", layout, fillvalue=-9)
+        file["y"] = np.arange(3)
+    return folder / name
+
+
+def _make_rows(path: Path, *, n_rows: int = 2, start: float = 0) -> None:
+    with h5py.File(path, "w") as file:
+        for row in range(n_rows):
+            file[f"row{row}"] = np.arange(4.0) + row + start
+
+
+def test_virtual_dataset_whose_sources_are_found_is_kept(tmp_path: Path) -> None:
+    """A copy beside the file finds the same sources, and so does one in another folder by full paths."""
+    _make_rows(tmp_path / "rows.h5")
+    (tmp_path / "other").mkdir()
+    apply_repair(
+        str(_make_virtual(tmp_path, "beside.h5", "rows.h5")), Repair(65536), tmp_path / "1.h5"
+    )
+    whole = _make_virtual(tmp_path, "whole.h5", str(tmp_path / "rows.h5"))
+    apply_repair(str(whole), Repair(65536), tmp_path / "other" / "2.h5")
+    own = _make_virtual(tmp_path, "own.h5", ".")
+    apply_repair(str(own), Repair(65536), tmp_path / "other" / "3.h5")
+    for made in ("1.h5", "other/2.h5", "other/3.h5"):
+        with h5py.File(tmp_path / made) as copy:
+            assert copy["x"].is_virtual
+            assert copy["x"][:].tolist() == [[0, 1, 2, 3], [1, 2, 3, 4]]
+
+
+def _sources_gone(folder: Path) -> Path:
+    return folder / "out.h5"
+
+
+def _dataset_gone(folder: Path) -> Path:
+    _make_rows(folder / "rows.h5", n_rows=1)
+    return folder / "out.h5"
+
+
+def _copy_elsewhere(folder: Path) -> Path:
+    _make_rows(folder / "rows.h5")
+    return folder / "other" / "out.h5"
+
+
+def _others_there(folder: Path) -> Path:
+    _make_rows(folder / "other" / "rows.h5", start=7)
+    return _copy_elsewhere(folder)
+
+
+@pytest.mark.parametrize(
+    ("arrange", "named"),
+    [
+        (_sources_gone, r"rows\.h5"),  # fill values would equal fill values
+        (_dataset_gone, "row1"),  # the same, for one dataset of a source
+        (_copy_elsewhere, r"rows\.h5.*other"),  # the copy does not find what the file finds
+        (_others_there, "differs from the input at x"),  # it finds something else
+    ],
+)
+def test_virtual_dataset_without_its_sources_is_refused(
+    tmp_path: Path, arrange: Any, named: str
+) -> None:
+    """Where a file or its copy would read fill values, nothing can be compared: one line."""
+    (tmp_path / "other").mkdir()
+    path, out = _make_virtual(tmp_path, "virtual.h5", "rows.h5"), arrange(tmp_path)
+    with pytest.raises(UserError, match=named) as caught:
+        apply_repair(str(path), Repair(65536), out)
+    assert "\n" not in str(caught.value)
+    assert not out.exists()
+    assert [made.name for made in out.parent.iterdir() if made.name.startswith(".")] == []
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_virtual_dataset_of_numbered_sources(tmp_path: Path, is_there: bool) -> None:
+    """A pattern of names is found if its first file is; there may be any number of them."""
+    if is_there:
+        _make_rows(tmp_path / "part0%.h5")
+    space = h5py.h5s.create_simple((2, 4), (h5py.h5s.UNLIMITED, 4))
+    space.select_hyperslab((0, 0), (h5py.h5s.UNLIMITED, 1), (1, 1), (1, 4))
+    plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    plist.set_virtual(space, b"part%b%%.h5", b"row0", h5py.h5s.create_simple((4,)))
+    with h5py.File(tmp_path / "many.h5", "w") as file:
+        whole = h5py.h5s.create_simple((2, 4), (h5py.h5s.UNLIMITED, 4))
+        h5py.h5d.create(file.id, b"x", h5py.h5t.NATIVE_DOUBLE, whole, dcpl=plist)
+    out = tmp_path / "out.h5"
+    if is_there:
+        apply_repair(str(tmp_path / "many.h5"), Repair(65536), out)
+        with h5py.File(out) as copy:
+            assert copy["x"][:].tolist() == [[0, 1, 2, 3]]
+    else:
+        with pytest.raises(UserError, match="part0%.h5"):
+            apply_repair(str(tmp_path / "many.h5"), Repair(65536), out)
+
+
+def test_virtual_dataset_of_a_remote_file_is_refused(tmp_path: Path) -> None:
+    """Sources of a file in object storage are not on this disk, whatever lies there."""
+    _make_rows(tmp_path / "rows.h5")
+    path = _make_virtual(tmp_path, "virtual.h5", "rows.h5")
+    with h5py.File(path) as file, pytest.raises(UserError, match=r"rows\.h5.*s3://bucket"):
+        check_sources(file, "s3://bucket/virtual.h5", (None, tmp_path))

@@ -113,6 +113,9 @@ def _render_report(report: FileReport) -> list[str]:
     heaps = [variable.name for variable in report.variables if variable.is_variable_length]
     if heaps:
         lines.append(f"of variable length, their heaps not predicted: {', '.join(heaps)}")
+    others = [variable.name for variable in report.variables if variable.other_files]
+    if others:
+        lines.append(f"values in other files, not predicted: {', '.join(others)}")
     missing = {name for variable in report.variables for name in variable.missing_filters}
     if missing:
         lines.append(f"filters that are not here: {', '.join(sorted(missing))}")

@@ -15,7 +15,7 @@ import h5py
 import numpy as np
 
 from helpers.storage.repairs.chunks import iterate_chunks
-from helpers.storage.repairs.inspection import is_variable_length
+from helpers.storage.repairs.inspection import is_variable_length, refuse_external
 from helpers.storage.repairs.placeholders import Shape, write_placeholders
 from helpers.storage.repairs.references import map_references
 
@@ -50,7 +50,8 @@ def copy_file(
     Raises
     ------
     UserError
-        If the file has region references, which cannot be followed.
+        If the file has region references, which cannot be followed, or values
+        in external files, into which the library would write.
     """
     with _create(source, target, page_nbytes, metadata_block_nbytes) as made:
         copier = _Copier(source, made, dict(chunk_shapes or {}), is_model)
@@ -118,11 +119,11 @@ class _Copier:
             self.copy_dataset(found, target, encoded)
 
     def copy_dataset(self, found: h5py.Dataset, target: h5py.Group, key: bytes) -> None:
-        plist = found.id.get_create_plist()
+        plist = self.choose_properties(found)
         chunk_shape = self.chunk_shapes.get(found.name.strip("/"), found.chunks)
         if chunk_shape is not None:
             plist.set_chunk(chunk_shape)
-        elif self.is_model and plist.get_layout() == h5py.h5d.CONTIGUOUS:
+        elif self.is_model and not found.external and plist.get_layout() == h5py.h5d.CONTIGUOUS:
             plist.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
             if not is_variable_length(found.dtype):  # HDF5 wants those filled
                 plist.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
@@ -131,6 +132,13 @@ class _Copier:
             file_type = file_type.copy()
         made = h5py.h5d.create(target.id, key, file_type, found.id.get_space(), dcpl=plist)
         self.copy_values(found, h5py.Dataset(made))
+
+    def choose_properties(self, found: h5py.Dataset) -> Any:
+        """Give what a dataset is created with; a model leaves out files that are not its own."""
+        if self.is_model and found.external:
+            return h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        refuse_external(found, self.source.filename)
+        return found.id.get_create_plist()
 
     def copy_values(self, source: h5py.Dataset, target: h5py.Dataset) -> None:
         is_same = source.chunks == target.chunks

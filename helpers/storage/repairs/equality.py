@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -10,18 +10,72 @@ import h5py
 import numpy as np
 
 from helpers.errors import UserError
+from helpers.storage.repairs.inspection import list_datasets, list_sources, refuse_external
 from helpers.storage.repairs.sources import open_hdf5
 
 _SLAB_NBYTES = 64 * 2**20
 
 
-def check_equal(file: BinaryIO, name: str, copy: Path) -> str:
+def check_sources(file: h5py.File, name: str, folders: Sequence[Path | None]) -> bool:
+    """Refuse values in other files that a file and its copy do not both find.
+
+    The library reads fill values where it finds nothing, in both of them, so
+    that they would compare as equal.
+
+    Parameters
+    ----------
+    file : h5py.File
+        Open for reading.
+    name : str
+        How messages call it.
+    folders : sequence of Path or None
+        Where the file and its copy lie; None in object storage.
+
+    Returns
+    -------
+    bool
+        Whether datasets have sources in other files.
+
+    Raises
+    ------
+    UserError
+        If a dataset has values in an external file, or a source is not found.
+    """
+    datasets = [file[path] for path in list_datasets(file)]
+    for dataset in datasets:
+        refuse_external(dataset, name)
+    pairs = [(found.name, *pair) for found in datasets for pair in list_sources(found)]
+    for folder in folders:
+        for path, other, key in dict.fromkeys(pairs):
+            if folder is None or not _has_dataset(folder / _first(other), _first(key)):
+                raise UserError(
+                    f"file: {name}: the virtual dataset {path!r} has no source {_first(key)!r} in"
+                    f" {_first(other)!r} as found from {folder or name}; allowed: sources that both"
+                    " the file and its copy find"
+                )
+    return bool(pairs)
+
+
+def _first(pattern: str) -> str:
+    """Return the first of the names that a pattern of HDF5 stands for."""
+    return pattern.replace("%%", "\0").replace("%b", "0").replace("\0", "%")
+
+
+def _has_dataset(path: Path, key: str) -> bool:
+    try:
+        with h5py.File(path, "r") as file:
+            return isinstance(file.get(key), h5py.Dataset)
+    except OSError:
+        return False
+
+
+def check_equal(file: BinaryIO | Path, name: str, copy: Path) -> str:
     """Compare every object, dataset and attribute of a file with those of its copy.
 
     Parameters
     ----------
-    file : file object
-        Open HDF5 file.
+    file : file object or Path
+        HDF5 file; its path where virtual datasets have sources beside it.
     name : str
         How messages call it.
     copy : Path

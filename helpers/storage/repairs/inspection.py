@@ -9,6 +9,7 @@ from typing import Any, BinaryIO
 
 import h5py
 
+from helpers.errors import UserError
 from helpers.storage.repairs.chunks import iterate_chunks
 from helpers.storage.repairs.recording import find_dataset, get_page_nbytes, record_reads
 from helpers.storage.repairs.reports import CHUNK_BOUNDS_NBYTES, FileReport, Variable
@@ -100,7 +101,28 @@ def _inspect_variable(dataset: h5py.Dataset) -> Variable:
         tuple(name for _, name in filters),
         tuple(f"{name} (number {n})" for n, name in filters if not h5py.h5z.filter_avail(n)),
         is_variable_length(dataset.dtype),
+        (*list_external(dataset), *dict.fromkeys(file for file, _ in list_sources(dataset))),
     )
+
+
+def list_external(dataset: h5py.Dataset) -> list[str]:
+    """Name the files, not of HDF5, in which a dataset has its values."""
+    return [str(name) for name, *_ in dataset.external or ()]
+
+
+def refuse_external(dataset: h5py.Dataset, name: str) -> None:
+    """Refuse a dataset whose copy would name external files, for the library writes to those."""
+    if external := list_external(dataset):
+        raise UserError(
+            f"file: {name}: {dataset.name!r} has its values in another file, {external[0]!r},"
+            " which a copy would write to; allowed: a file that holds its values itself"
+        )
+
+
+def list_sources(dataset: h5py.Dataset) -> list[tuple[str, str]]:
+    """Name the other files, and the datasets in them, of which a virtual dataset is made."""
+    found = dataset.virtual_sources() if dataset.is_virtual else ()
+    return [(source.file_name, source.dset_name) for source in found if source.file_name != "."]
 
 
 def _list_filters(dataset: h5py.Dataset) -> list[tuple[int, str]]:

@@ -12,7 +12,7 @@ from helpers.errors import UserError
 from helpers.storage.locations import Location
 from helpers.storage.repairs.choices import MIB, Repair
 from helpers.storage.repairs.copying import copy_file
-from helpers.storage.repairs.equality import check_equal
+from helpers.storage.repairs.equality import check_equal, check_sources
 from helpers.storage.repairs.inspection import inspect_file
 from helpers.storage.repairs.reports import FileReport
 from helpers.storage.repairs.sources import find_location, name, open_hdf5, open_source
@@ -76,16 +76,30 @@ def apply_repair(
         report = inspect_file(file, name(source))
         for variable in report.variables:
             variable.check_filters()
+        compared_with = _find_compared(source, file, out)
         tool = tool or find_tool(report)
         with tempfile.TemporaryDirectory(dir=out.parent, prefix=".repair-") as folder:
-            made = Path(folder) / out.name
-            if tool == "h5repack":
-                _repack(_as_path(source, file, Path(folder)), repair, made)
-            else:
-                _copy(file, name(source), repair, made)
-            compared = check_equal(file, name(source), made)
-            out.hardlink_to(made)
+            # virtual datasets find their sources from where a file lies
+            made = Path(f"{folder}.h5")
+            try:
+                if tool == "h5repack":
+                    _repack(_as_path(source, file, Path(folder)), repair, made)
+                else:
+                    _copy(file, name(source), repair, made)
+                compared = check_equal(compared_with, name(source), made)
+                out.hardlink_to(made)
+            finally:
+                made.unlink(missing_ok=True)
     return f"{out}: made by {tool}; {compared}"
+
+
+def _find_compared(source: str | Location, file: BinaryIO, out: Path) -> BinaryIO | Path:
+    """Return what the copy is compared with, after a look for the sources of virtual datasets."""
+    path = None if find_location(source) else Path(name(source))
+    with open_hdf5(file, name(source)) as opened:
+        folders = (path.parent if path else None, out.parent)
+        has_sources = check_sources(opened, name(source), folders)
+    return path if has_sources and path else file
 
 
 def check_out(source: str | Location, out: Path) -> None:

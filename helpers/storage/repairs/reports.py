@@ -34,6 +34,9 @@ class Variable:
         Those that this machine does not have.
     is_variable_length : bool
         Whether its values lie in heaps, which are not in the chunks.
+    other_files : tuple of str
+        Names of other files that hold its values: external ones, or sources
+        of a virtual dataset.
     """
 
     name: str
@@ -46,6 +49,7 @@ class Variable:
     filters: tuple[str, ...]
     missing_filters: tuple[str, ...]
     is_variable_length: bool
+    other_files: tuple[str, ...]
 
     def check_filters(self) -> None:
         """Refuse a variable that cannot be decoded here.
