@@ -12,6 +12,8 @@ import socket
 import sys
 import threading
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -157,6 +159,54 @@ def _command(process: psutil.Process) -> list[str]:
     with contextlib.suppress(psutil.NoSuchProcess):
         return process.cmdline()
     return []
+
+
+def _try_client(address: str) -> str:
+    """Connect as any program of this machine can, and tell what comes of it."""
+    with contextlib.suppress(OSError, TypeError, RuntimeError):
+        with distributed.Client(address, timeout=3) as client:
+            return str(client.submit(os.getpid).result(timeout=10))
+    return "refused"
+
+
+@pytest.mark.parametrize("scheme", ["tcp", "tls"])
+def test_a_client_without_the_certificate_is_refused(local: Cluster, scheme: str) -> None:
+    """Who may run code on the workers has the owner's files and keys: nobody else may."""
+    local.scale(1)
+    address = str(local.client.scheduler.address).partition("://")[2]
+    with local_logs_silenced():
+        assert _try_client(f"{scheme}://{address}") == "refused"
+        stranger = distributed.Security.temporary()  # a certificate, but not that of the cluster
+        with pytest.raises(OSError):
+            distributed.Client(f"tls://{address}", security=stranger, timeout=3)
+    assert local.client.submit(os.getpid).result(timeout=30)
+
+
+@contextlib.contextmanager
+def local_logs_silenced() -> Iterator[None]:
+    """Keep refusals out of the log, where they are what is wanted."""
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(logging.NOTSET)
+
+
+def test_no_port_of_a_local_cluster_answers_the_web(local: Cluster) -> None:
+    """What is open on this machine neither describes the cluster nor passes requests on."""
+    local.scale(1)
+    ports = set(local.client.run(lambda dask_worker: dask_worker.http_server.port).values())
+    ports.add(local.client.run_on_scheduler(lambda dask_scheduler: dask_scheduler.http_server.port))
+    paths = ("health", "info/main/workers.html", "json/identity.json", "metrics", "status")
+    assert {_get(f"http://127.0.0.1:{port}/{path}") for port in ports for path in paths} == {404}
+
+
+def _get(url: str) -> int:
+    try:
+        with urllib.request.urlopen(url, timeout=5) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        return error.code
 
 
 # a scheduler that runs already

@@ -22,6 +22,8 @@ KINDS = ("local", "gateway", "address")
 
 _DEADLINE_S = 120.0
 _ANSWER_S = 5.0  # a scheduler that has not answered by then is taken as not there
+# without a dashboard, ports for the web are still opened; these are the pages on them
+_NO_PAGES = {"distributed.scheduler.http.routes": [], "distributed.worker.http.routes": []}
 
 
 @dataclass(slots=True)
@@ -236,9 +238,12 @@ def open_cluster(
 @contextmanager
 def _open_local(n_threads: int, address: str | None, deadline_s: float) -> Iterator[Cluster]:
     with (
+        dask.config.set(_NO_PAGES),
         distributed.LocalCluster(  # type: ignore[no-untyped-call]
             n_workers=0,
             threads_per_worker=n_threads,
+            # who reaches a scheduler runs code as its owner: only who has this certificate does
+            security=distributed.Security.temporary(),
             dashboard_address="127.0.0.1:0",  # None means port 8787 of every interface
             scheduler_kwargs={"dashboard": False},
             memory_limit=0,  # a share of this machine's memory would pause workers that share it
