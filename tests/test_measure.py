@@ -15,6 +15,7 @@ import pytest
 
 from helpers.errors import UserError
 from helpers.measurement.measure import (
+    Budget,
     CheckError,
     Contender,
     MeasurementError,
@@ -79,7 +80,9 @@ def make_contender(name: str = "a", *, n_workers: int = 1, **changed: Any) -> Co
 def run(contenders: list[Contender], record: Record, **changed: Any) -> pd.DataFrame:
     """Measure two blocks after one warm-up, unless told otherwise."""
     rule: dict[str, Any] = {"seed": 1, "n_blocks": 2, "time_budget_s": 1e9, "target_width": 1e-9}
-    return measure_blocks(contenders, record, **(rule | changed))
+    rule |= changed
+    rule.setdefault("budget", Budget(rule.pop("time_budget_s")))
+    return measure_blocks(contenders, record, **rule)
 
 
 def test_every_contender_once_a_block(tmp_path: Path) -> None:
@@ -255,7 +258,8 @@ def test_a_failure_leaves_no_row_and_loses_none(
     assert rows.loc[rows["phase"] == "measured", "contender"].tolist() == before
     # What failed once can be continued: only what is missing is measured.
     found = run(contenders, make_record(tmp_path, secrets=["hunter2"]))
-    assert len(found) == 9 and not found.duplicated(["phase", "block", "contender"]).any()
+    assert (found["phase"] == "measured").sum() == 6
+    assert not found.duplicated(["phase", "block", "contender"]).any()
 
 
 def test_a_group_that_cannot_be_entered_is_named(tmp_path: Path) -> None:
@@ -290,31 +294,61 @@ def test_a_block_that_is_continued_keeps_its_number(tmp_path: Path) -> None:
     for n_blocks in (2, 3):
         one = make_contender(enter_block=told.append)
         run([one], make_record(tmp_path), n_warm_ups=0, n_blocks=n_blocks)
-    assert told == [0, 1, 2]
+    assert told == [0, 1, 0, 2], "the second run warms up, with its first warm-up block"
+
+
+def phases(found: pd.DataFrame) -> list[tuple[str, int]]:
+    """List phases and blocks in the order in which they were measured."""
+    return [*dict.fromkeys(zip(found["phase"], found["block"], strict=True))]
+
+
+@pytest.mark.parametrize("n_warm_ups", [0, 1, 2])
+def test_a_continued_record_is_warmed_up_again(tmp_path: Path, n_warm_ups: int) -> None:
+    """A later process is as cold as the first was, so its first block is a warm-up of its own."""
+    first = run([make_contender()], make_record(tmp_path), n_warm_ups=n_warm_ups)
+    warm = [("warm-up", block) for block in range(n_warm_ups)]
+    assert phases(first) == [*warm, ("measured", 0), ("measured", 1)]
+    again = run([make_contender()], make_record(tmp_path), n_warm_ups=n_warm_ups, n_blocks=3)
+    n_more = max(1, n_warm_ups)
+    more = [("warm-up", n_warm_ups + i) for i in range(n_more)]
+    assert phases(again)[len(phases(first)) :] == [*more, ("measured", 2)]
+    # Nothing is warmed up where nothing is to be measured.
+    whole = run([make_contender()], make_record(tmp_path), n_warm_ups=n_warm_ups, n_blocks=3)
+    assert phases(whole) == phases(again)
+
+
+def test_calibrating_before_is_no_earlier_run(tmp_path: Path) -> None:
+    """Rows of the same process, of another phase, ask for no second warm-up."""
+    record = make_record(tmp_path)
+    run([make_contender()], record, phase="calibration", n_blocks=1)
+    found = run([make_contender()], record, n_warm_ups=0)
+    assert phases(found) == [("warm-up", 0), ("calibration", 0), ("measured", 0), ("measured", 1)]
 
 
 def test_a_continued_record_equals_an_uninterrupted_one(tmp_path: Path) -> None:
-    """Interrupted after each number of rows, the end is the same, and nothing runs twice."""
+    """Interrupted after each number of rows, the end is the same, and no block runs twice."""
     for folder in ("whole", "parts"):
         (tmp_path / folder).mkdir()
-    n_reads = Counter[str]()
 
-    def counting(name: str, limit: int) -> Contender:
+    def fragile(name: str, left: list[int]) -> Contender:
         def read(_: Any) -> None:
-            if sum(n_reads.values()) >= limit:
+            if not left[0]:
                 raise KeyboardInterrupt
-            n_reads[name] += 1
+            left[0] -= 1
 
         return make_contender(name, read=read)
 
     whole = run([make_contender(name) for name in "abc"], make_record(tmp_path / "whole"))
-    for limit in range(9):
+    for n_rows in (1, 2, 2, 4, 4):  # the last two begin with three rows of warming up again
+        left = [n_rows]
         with pytest.raises(KeyboardInterrupt):
-            run([counting(name, limit) for name in "abc"], make_record(tmp_path / "parts"))
-    parts = run([counting(name, 9) for name in "abc"], make_record(tmp_path / "parts"))
+            run([fragile(name, left) for name in "abc"], make_record(tmp_path / "parts"))
+    parts = run([fragile(name, [99]) for name in "abc"], make_record(tmp_path / "parts"))
     columns = ["phase", "block", "order", "contender"]
+    assert (parts["phase"] == "warm-up").sum() > (whole["phase"] == "warm-up").sum()
+    for found in (whole, parts):
+        found.drop(found[(found["phase"] == "warm-up") & (found["block"] > 0)].index, inplace=True)
     assert parts[columns].to_numpy().tolist() == whole[columns].to_numpy().tolist()
-    assert n_reads == {"a": 3, "b": 3, "c": 3}
 
 
 def timed(clock: Clock, name: str, seconds: list[float]) -> Contender:
@@ -367,6 +401,42 @@ def test_warm_ups_cost_budget_but_no_width(tmp_path: Path, clock: Clock) -> None
     spent = timed(clock, "a", [50.0, 10.0, 1.0])
     found = run([spent], make_record(tmp_path / "b"), time_budget_s=61.0, **rule)
     assert found["phase"].tolist() == ["warm-up", "warm-up", "measured"]
+    assert found.attrs["stopped_by"] == "time_budget"
+
+
+@pytest.mark.parametrize(
+    ("opening_s", "calibration_s", "n_blocks"),
+    [
+        (0, 0, 5),  # of 10 s, five blocks of 2 s
+        (3, 0, 3),
+        (0, 4, 3),
+        (3, 4, 1),
+        (30, 40, 1),  # the first block is always measured
+    ],
+)
+def test_one_budget_bounds_a_whole_case(
+    tmp_path: Path, clock: Clock, opening_s: float, calibration_s: float, n_blocks: int
+) -> None:
+    """What opens and calibrates takes from the time that is left for measuring."""
+    record, budget = make_record(tmp_path), Budget(10.0)
+    clock.now += opening_s
+    rule: dict[str, Any] = {"n_warm_ups": 0, "n_blocks": 9, "min_blocks": 9, "budget": budget}
+    calibrating = timed(clock, "a", [float(calibration_s)])
+    run([calibrating], record, **(rule | {"phase": "calibration", "n_blocks": 1}))
+    found = run([timed(clock, "a", [2.0])], record, **rule)
+    assert (found["phase"] == "measured").sum() == n_blocks
+    assert record.stopped_by == "time_budget"
+    assert budget.spent_s == opening_s + calibration_s + 2.0 * n_blocks
+
+
+def test_a_continued_run_measures_at_least_a_block(tmp_path: Path, clock: Clock) -> None:
+    """Whoever asks for more gets a block, though opening and warming up took all the time."""
+    rule: dict[str, Any] = {"n_warm_ups": 0, "n_blocks": 9}
+    run([timed(clock, "a", [4.0])], make_record(tmp_path), time_budget_s=10.0, **rule)
+    late = Budget(10.0)
+    clock.now += 20.0
+    found = run([timed(clock, "a", [4.0])], make_record(tmp_path), budget=late, **rule)
+    assert (found["phase"] == "measured").sum() == 3
     assert found.attrs["stopped_by"] == "time_budget"
 
 

@@ -13,7 +13,7 @@ import pandas as pd
 
 from helpers import study
 from helpers.measurement import statistics
-from helpers.measurement.measure import Contender, measure_blocks
+from helpers.measurement.measure import Budget, Contender, measure_blocks
 from helpers.measurement.records import Record
 from helpers.paths import ROOT
 from helpers.storage import catalogs, clusters, reads, wires
@@ -106,7 +106,7 @@ class Bench:
             record,
             seed=self.seed,
             n_blocks=self.n_blocks,
-            time_budget_s=300,
+            budget=Budget(300),
             target_width=1e-3,
             enter_group=self._enter,
         )

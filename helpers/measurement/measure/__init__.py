@@ -2,9 +2,10 @@
 
 from helpers.measurement.measure.contenders import CheckError, Contender
 from helpers.measurement.measure.loop import MeasurementError, measure_blocks
-from helpers.measurement.measure.plans import StoppingRule, plan_block
+from helpers.measurement.measure.plans import Budget, StoppingRule, plan_block
 
 __all__ = [
+    "Budget",
     "CheckError",
     "Contender",
     "MeasurementError",

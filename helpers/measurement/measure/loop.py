@@ -15,7 +15,7 @@ import pandas as pd
 
 from helpers.errors import UserError
 from helpers.measurement.measure.contenders import CheckError, Contender, Traced
-from helpers.measurement.measure.plans import StoppedBy, StoppingRule, plan_block
+from helpers.measurement.measure.plans import Budget, StoppedBy, StoppingRule, plan_block
 from helpers.measurement.records import Record, Row
 
 
@@ -29,7 +29,7 @@ def measure_blocks(
     *,
     seed: int,
     n_blocks: int,
-    time_budget_s: float,
+    budget: Budget,
     target_width: float,
     min_blocks: int = 5,
     n_warm_ups: int = 1,
@@ -51,10 +51,14 @@ def measure_blocks(
         Where rows go; its `stopped_by` is set at the end.
     seed : int
         Seed of the order, at least 0.
-    n_blocks, time_budget_s, target_width, min_blocks : number
+    n_blocks, target_width, min_blocks : number
         The rule, see `StoppingRule`.
+    budget : Budget
+        Time of the whole case, shared by all calls of a notebook.
     n_warm_ups : int
-        Blocks measured first and never used, at least 0.
+        Blocks measured first and never used, at least 0. A record that holds
+        rows of this phase from an earlier run is warmed up anew, by at least
+        one block, before anything is added to it.
     phase : {"measured", "calibration"}
         What the rows are for: the findings, or the predictions.
     enter_group : callable
@@ -78,19 +82,13 @@ def measure_blocks(
     """
     rule = StoppingRule(
         n_blocks=n_blocks,
-        time_budget_s=time_budget_s,
+        time_budget_s=budget.seconds,
         target_width=target_width,
         min_blocks=min_blocks,
     )
     _refuse(contenders, seed=seed, n_warm_ups=n_warm_ups)
     loop = _Loop(contenders, record, seed=seed, enter_group=enter_group, progress=progress)
-    for block in range(n_warm_ups):
-        loop.run_block("warm-up", block)
-    n_done = 0
-    while (reason := loop.reason(rule, phase, n_done)) is None:
-        loop.run_block(phase, n_done)
-        n_done += 1
-    record.stopped_by = reason
+    record.stopped_by = loop.run(rule, budget, phase, loop.plan_warm_ups(phase, n_warm_ups))
     return record.to_frame()
 
 
@@ -136,7 +134,33 @@ class _Loop:
         plan = enumerate(plan_block(self.contenders, seed=self.seed, phase=phase, block=block))
         return [(i, one) for i, one in plan if (phase, block, *one.identity) not in there]
 
-    def reason(self, rule: StoppingRule, phase: str, n_done: int) -> StoppedBy | None:
+    def plan_warm_ups(self, phase: str, n_warm_ups: int) -> list[int]:
+        """Choose numbers for the warm-up blocks; a record that is continued gets new ones."""
+        asked = {contender.identity for contender in self.contenders}
+        there = [row for row in self.record.rows if row.key[2:] in asked]
+        if not any(row.phase == phase for row in there):
+            return [*range(n_warm_ups)]
+        first = 1 + max((row.block for row in there if row.phase == "warm-up"), default=-1)
+        return [*range(first, first + max(1, n_warm_ups))]
+
+    def run(
+        self, rule: StoppingRule, budget: Budget, phase: str, warm_ups: Sequence[int]
+    ) -> StoppedBy:
+        """Run block after block until the rule says stop; warm up before the first that is due."""
+        n_done, block_s = 0, 0.0
+        while (reason := self.reason(rule, budget, phase, n_done, block_s)) is None:
+            if self.pending(phase, n_done):
+                while warm_ups:
+                    block, *warm_ups = warm_ups
+                    self.run_block("warm-up", block)
+                self.run_block(phase, n_done)
+                block_s = sum(self.spent_s) / len(self.spent_s)
+            n_done += 1
+        return reason
+
+    def reason(
+        self, rule: StoppingRule, budget: Budget, phase: str, n_done: int, block_s: float
+    ) -> StoppedBy | None:
         """Ask the rule; a block that is on disk already costs no time."""
         asked = {contender.identity for contender in self.contenders}
         rows = [
@@ -144,12 +168,11 @@ class _Loop:
             for row in self.record.rows
             if row.phase == phase and row.block < n_done and row.key[2:] in asked
         ]
-        ran = self.spent_s if self.pending(phase, n_done) else []
         return rule.reason(
             pd.DataFrame(rows, columns=["contender", "point", "read_s"]),
             n_done=n_done,
-            spent_s=sum(self.spent_s),
-            block_s=sum(ran) / len(ran) if ran else 0.0,
+            spent_s=budget.spent_s,
+            block_s=block_s if self.pending(phase, n_done) else 0.0,
         )
 
     def run_block(self, phase: str, block: int) -> None:

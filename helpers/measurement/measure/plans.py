@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -15,6 +16,31 @@ from helpers.measurement.records import PHASES
 from helpers.measurement.statistics import relative_widths
 
 StoppedBy = Literal["n_blocks", "target_width", "time_budget"]
+
+
+class Budget:
+    """The time that a case may take, counted from here.
+
+    A case makes one, first of all, and gives it to each of its calls of
+    `measure_blocks`: opening a cluster, checking a network and calibrating
+    take from it what is then not left for measuring.
+
+    Parameters
+    ----------
+    seconds : float
+        Time allowed, above 0.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        if not seconds > 0:
+            raise UserError(f"time_budget_s: {seconds}; allowed: above 0")
+        self.seconds = seconds
+        self._start = time.perf_counter()
+
+    @property
+    def spent_s(self) -> float:
+        """Seconds since this was made."""
+        return time.perf_counter() - self._start
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,9 +57,10 @@ class StoppingRule:
         Full width of the 95 % interval of each median read time, over the
         median; when all are as narrow, enough is measured.
     time_budget_s : float
-        No block starts that would end later, if it took the mean time of the
-        blocks before; the first measured block always runs. It bounds one
-        call: a record continued tomorrow has tomorrow's budget.
+        No block starts that would end later than this after the case began, if
+        it took the mean time of the blocks before. The first block of each call
+        always runs, so that a case has a result, and one that is continued has
+        more; a record continued tomorrow has tomorrow's budget.
     """
 
     n_blocks: int
@@ -62,7 +89,7 @@ class StoppingRule:
         n_done : int
             Measured blocks done.
         spent_s, block_s : float
-            Time spent in this call; mean time of a block, 0 if none ran yet.
+            Time since the case began; mean time of a block, 0 if none ran in this call.
 
         Returns
         -------
