@@ -163,9 +163,11 @@ def _command(process: psutil.Process) -> list[str]:
 
 def _try_client(address: str) -> str:
     """Connect as any program of this machine can, and tell what comes of it."""
-    with contextlib.suppress(OSError, TypeError, RuntimeError):
-        with distributed.Client(address, timeout=3) as client:
-            return str(client.submit(os.getpid).result(timeout=10))
+    with (
+        contextlib.suppress(OSError, TypeError, RuntimeError),
+        distributed.Client(address, timeout=3) as client,
+    ):
+        return str(client.submit(os.getpid).result(timeout=10))
     return "refused"
 
 

@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import json
+import os
+import signal
+import time
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
+import dask.array as da
 import numpy as np
 import obstore
 import pytest
 
 from helpers.errors import UserError
+from helpers.measurement.measure import Budget, MeasurementError, measure_blocks
+from helpers.measurement.provenance import Provenance
+from helpers.measurement.records import Record
 from helpers.storage import workloads
 from helpers.storage.clusters import Cluster, open_cluster
 from helpers.storage.formats import READERS
@@ -20,6 +30,7 @@ from helpers.storage.reads import ArrayRead, RawRead, count_requests, list_chunk
 from helpers.storage.server import Server
 from helpers.storage.stores import StoredArray
 from helpers.storage.wires import Wire
+from helpers.study import contend
 from tests.stores import make_location, make_stored
 
 
@@ -153,6 +164,63 @@ def test_batches_have_fewer_tasks(wire: Wire, stored: StoredArray, cluster: Clus
     assert plain.settings()["chunks_per_task"] == 1
     assert (batched.open().npartitions, plain.open().npartitions) == (3, 12)
     assert read_once(batched)[0] == "xxh3 of 12 chunks"
+
+
+def test_a_worker_that_dies_leaves_no_row(
+    wire: Wire, stored: StoredArray, cluster: Cluster, tmp_path: Path
+) -> None:
+    """A read of which a part was done with fewer workers than its point says is no measurement."""
+    way = ArrayRead(stored, READERS["zarr-obstore"], wire, cluster)
+    record = Record(tmp_path / "r.csv", study="s", case="c", provenance=Provenance({}, {}, {}))
+    killed: list[int] = []
+
+    def read(sink: da.Array) -> Any:
+        if len(record.rows) != 1:
+            return sink.compute()
+        future = cluster.client.compute(sink)
+        while not all(cluster.client.processing().values()):
+            time.sleep(0.01)
+        victim = next(iter(cluster.client.run(os.getpid, workers=[*cluster.workers()]).values()))
+        killed.append(victim)
+        os.kill(victim, signal.SIGKILL)
+        return future.result()
+
+    def measure() -> None:
+        contender = contend("zarr-obstore", way, 2, read=read, settings={"concurrency": 4})
+        options = {"seed": 1, "n_blocks": 3, "n_warm_ups": 0, "target_width": 0.001}
+        measure_blocks(
+            [contender],
+            record,
+            budget=Budget(1000),
+            enter_group=lambda group: cluster.scale(int(group)),
+            **options,
+        )
+
+    wire.impose(Profile("late", first_byte_s=FirstByte(0.3, 0.3)))
+    try:
+        with pytest.raises(MeasurementError, match=r"block 1.*n_workers: 2; .*; allowed: ") as told:
+            measure()
+        assert "\n" not in str(told.value)
+    finally:
+        wire.impose(get_profile("loopback"))
+    assert len(killed) == 1 and len(record.rows) == 1
+    frame = record.to_frame()
+    assert [json.loads(trace)["n_workers_obtained"] for trace in frame["trace"]] == [2]
+
+
+def test_workers_must_be_those_asked_for(wire: Wire, stored: StoredArray, cluster: Cluster) -> None:
+    """A read does not begin with another number of workers than the cluster was scaled to."""
+    cluster.scale(2)
+    read = ArrayRead(stored, READERS["zarr-obstore"], wire, cluster)
+    read.prepare()
+    cluster.scale(1)
+    with pytest.raises(UserError, match="^n_workers: 2; "):
+        cluster.check_held()
+    cluster.n_workers = 2
+    with pytest.raises(UserError, match="^n_workers: 2; the local cluster has 1"):
+        read.prepare()
+    cluster.scale(2)
+    read.prepare()
 
 
 @pytest.mark.parametrize("n_connections", [1, 5])

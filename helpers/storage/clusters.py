@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -47,6 +48,8 @@ class Cluster:
         Asks for a number of workers; None for a cluster that is not ours to scale.
     deadline_s : float
         How long to wait for workers, in seconds.
+    n_workers : int
+        Workers that it was scaled to last; 0 before it was.
     """
 
     kind: str
@@ -54,6 +57,8 @@ class Cluster:
     threads_per_worker: int
     ask: Callable[[int], None] | None = None
     deadline_s: float = field(default=_DEADLINE_S)
+    n_workers: int = 0
+    _held: dict[str, int] = field(default_factory=dict)
 
     def scale(self, n_workers: int) -> int:
         """Scale to `n_workers` and wait for them.
@@ -79,7 +84,31 @@ class Cluster:
             self.client.run(_set_paused, addresses[n_workers:])
         self._wait(lambda: len(self.workers()) == n_workers, n_workers)
         self._check_threads()
+        self.n_workers = n_workers
         return self.n_threads()
+
+    def hold(self) -> None:
+        """Note which processes take tasks before a read; refuse another number than was asked."""
+        self._held = self._find_processes()
+        if self.n_workers and len(self._held) != self.n_workers:
+            raise self._lost(self.n_workers, len(self._held))
+
+    def check_held(self) -> None:
+        """Refuse a read during which a worker ended, also if another took its place."""
+        found = self._find_processes()
+        if found != self._held:
+            raise self._lost(len(self._held), len(found.items() & self._held.items()))
+
+    def _find_processes(self) -> dict[str, int]:
+        """Find the processes of the workers that take tasks, by address: a port may be taken again."""
+        return dict(self.client.run(os.getpid, workers=list(self.workers())))
+
+    def _lost(self, n_workers: int, n_found: int) -> UserError:
+        return UserError(
+            f"n_workers: {n_workers}; the {self.kind} cluster has {n_found}"
+            " of these, so the read is not kept; allowed: the same workers from its beginning to"
+            " its end (run it again, it goes on from the last row)"
+        )
 
     def resume(self) -> None:
         """Let every worker take tasks again."""

@@ -63,7 +63,8 @@ class ArrayRead:
         }
 
     def prepare(self) -> None:
-        """Empty the caches of every process that reads, and of the trace."""
+        """Empty the caches of every process that reads, and of the trace; note the workers."""
+        self.cluster.hold()
         config = dict(self.reader.zarr_config)
         self.cluster.client.run(workloads.forget_data, config)
         workloads.forget_clients(config)
@@ -86,7 +87,14 @@ class ArrayRead:
         return workloads.check_values(checksums, self.stored)
 
     def collect(self) -> dict[str, float]:
-        """Count what passed over the wire during the read."""
+        """Count what passed over the wire during the read, if its workers lived to the end.
+
+        Raises
+        ------
+        UserError
+            If a worker ended: its tasks were done by fewer than the point says.
+        """
+        self.cluster.check_held()
         counts = count_requests(self.wire.take_trace(), self.cluster.n_threads())
         return {**counts, "n_workers_obtained": len(self.cluster.workers())}
 
