@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-from helpers.memory import peak_nbytes
+from helpers import memory
+from helpers.memory import peak_nbytes, watch_memory
 
 # Holds 500 MB, and tells what a child that it starts says of itself by the two ways to ask.
 _LARGE = """
@@ -47,3 +48,42 @@ def test_the_peak_stays_when_memory_is_returned() -> None:
         assert peak_nbytes(child.pid) >= last
         child.communicate()
     assert peak_nbytes(child.pid) == 0
+
+
+# When told to, holds 200 MB for as long as it takes to write them; then waits.
+_BRIEF = """
+import sys
+sys.stdin.readline()
+held = b"x" * 200_000_000
+del held
+print(flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere no kernel keeps another's peak")
+def test_a_peak_between_two_looks_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A child's memory that came and went before the first look is counted."""
+    monkeypatch.setattr(memory, "LOOK_EVERY_S", 3600.0)
+    with subprocess.Popen(
+        [sys.executable, "-c", _BRIEF], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as child:
+        assert child.stdin is not None and child.stdout is not None
+        with watch_memory() as peak:
+            child.stdin.write(b"\n")
+            child.stdin.flush()
+            child.stdout.readline()
+        child.communicate()
+    assert peak.nbytes > peak_nbytes() + 200e6
+    assert peak.cpu_s > 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a peak cannot begin anew")
+def test_what_was_held_before_does_not_count() -> None:
+    """Two spans are compared by their peaks, so the first must not lift the second."""
+    held = b"x" * 300_000_000
+    del held
+    before = peak_nbytes()
+    with watch_memory() as peak:
+        pass
+    assert 0 < peak.nbytes < before - 200e6

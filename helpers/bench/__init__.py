@@ -50,7 +50,7 @@ def run_bench(say: Say) -> list[Bar]:
             peak.nbytes / 1e9,
             6,
             False,
-            "unique memory of this process and its children, largest of ten looks a second",
+            "sum of the peaks of this process and its children, each shared page counted in each",
         )
     )
     table = pd.DataFrame([{**dataclasses.asdict(bar), "holds": bar.holds} for bar in bars])

@@ -222,7 +222,7 @@ def _describe_run(note: dict[str, Any]) -> list[Bar]:
     slowest = max(cases, key=lambda name: cases[name])
     how, memory = (
         "wall time of {}, in the last run of every case",
-        "unique memory of all its processes, largest of ten looks a second",
+        "sum of the peaks of all its processes, each shared page counted in each",
     )
     return [
         Bar(
