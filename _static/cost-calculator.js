@@ -450,8 +450,8 @@
     costs.forEach((cost, k) => {
       const y = top + k * rowHeight;
       const isCheapest = cost.usd === cheapest;
-      put("text", { x: 0, y: y + 12, "font-size": 13, fill: "#1a1a1a", "font-weight": isCheapest ? 700 : 400 }, `${NAMES[cost.option]}: ${digits(cost.usd, 3)} USD`);
-      put("rect", { x: 0, y: y + 18, width: Math.max(1, (width * cost.usd) / most), height: 14, fill: isCheapest ? "#0072b2" : "#9a9a9a" });
+      put("text", { x: 0, y: y + 12, "font-size": 13, class: "cc-name", "font-weight": isCheapest ? 700 : 400 }, `${NAMES[cost.option]}: ${digits(cost.usd, 3)} USD`);
+      put("rect", { x: 0, y: y + 18, width: Math.max(1, (width * cost.usd) / most), height: 14, class: isCheapest ? "cc-cheapest" : "cc-dearer" });
     });
     return svg;
   }

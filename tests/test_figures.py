@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import itertools
-from collections.abc import Iterator
+import re
+from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import matplotlib as mpl
 import matplotlib.style
+import nbformat
 import numpy as np
 import pandas as pd
 import pytest
@@ -19,19 +22,36 @@ from matplotlib.figure import Figure
 from matplotlib.text import Annotation, Text
 
 from helpers.errors import UserError
+from helpers.measurement import looks
 from helpers.measurement.figures import (
     STYLE,
     Look,
     UnfairComparisonError,
+    check_looks,
     comparison,
     contender_palette,
     draw_calibration,
     draw_errors,
     draw_scaling,
+    find_look,
+    get_looks,
     label_ends,
     number_axis,
     spread,
 )
+from helpers.models.assumptions import OPTIONS
+from helpers.paths import ROOT
+from helpers.storage.caches import CACHES
+from helpers.storage.chunkings import Medium
+from helpers.storage.drivers.registry import DRIVERS
+from helpers.storage.formats import READERS
+from helpers.storage.hdf5.files import LAYOUTS
+from helpers.storage.hdf5.layouts import FILE_LAYOUTS
+from helpers.studies.caching_costs import drawing as caching_drawing
+from helpers.studies.chunk_shape import drawing as chunk_drawing
+from helpers.studies.chunk_shape.decoding import CODECS
+from helpers.studies.chunk_shape.layouts import make_accesses
+from helpers.studies.hdf5_drivers.drawing import place_rows
 
 NAMES = [name for name in contender_palette() if name != "raw"]
 
@@ -51,7 +71,13 @@ def luminance(color: str) -> float:
     return float(linear @ [0.2126, 0.7152, 0.0722])
 
 
-@pytest.mark.parametrize(("name", "look"), contender_palette().items())
+KINDS: tuple[looks.Kind, ...] = get_args(looks.Kind)
+
+
+@pytest.mark.parametrize(
+    ("name", "look"),
+    [(f"{kind} {name}", look) for kind in KINDS for name, look in get_looks(kind).items()],
+)
 def test_labels_in_these_colours_can_be_read(name: str, look: Look) -> None:
     """Each colour has a contrast of at least 4.5 to 1 on white, as text needs."""
     assert 1.05 / (luminance(look.color) + 0.05) >= 4.5, name
@@ -59,6 +85,7 @@ def test_labels_in_these_colours_can_be_read(name: str, look: Look) -> None:
 
 # Machado, Oliveira and Fernandes 2009, severity 1, on linear RGB.
 DEFICIENCIES = {
+    "none": [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
     "protanopia": [[0.152, 1.053, -0.205], [0.115, 0.786, 0.099], [-0.004, -0.048, 1.052]],
     "tritanopia": [[1.256, -0.077, -0.179], [-0.078, 0.931, 0.148], [0.005, 0.691, 0.304]],
     "deuteranopia": [[0.367, 0.861, -0.228], [0.280, 0.673, 0.047], [-0.012, 0.043, 0.969]],
@@ -75,14 +102,104 @@ def lab(color: str, deficiency: list[list[float]]) -> np.ndarray[Any, Any]:
     return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
 
 
-@pytest.mark.parametrize("kind", DEFICIENCIES)
-def test_colours_differ_for_the_colour_blind(kind: str) -> None:
-    """Any two contenders differ by 14 in CIE Lab, and by their markers."""
-    for one, other in itertools.combinations(contender_palette().values(), 2):
-        seen = [lab(look.color, DEFICIENCIES[kind]) for look in (one, other)]
-        distance = np.linalg.norm(seen[0] - seen[1])
-        assert distance >= 14, (one, other, distance)
-        assert one.marker != other.marker
+@pytest.mark.parametrize("deficiency", DEFICIENCIES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_colours_differ_for_the_colour_blind(kind: looks.Kind, deficiency: str) -> None:
+    """Any two of a kind differ by their marks; two colours differ by 14 in CIE Lab."""
+    for one, other in itertools.combinations(get_looks(kind).values(), 2):
+        assert (one.marker, one.is_hollow) != (other.marker, other.is_hollow) or (
+            one.color != other.color and kind == "driver"  # marks are those of a library's caches
+        )
+        if one.color != other.color:
+            seen = [lab(look.color, DEFICIENCIES[deficiency]) for look in (one, other)]
+            distance = np.linalg.norm(seen[0] - seen[1])
+            assert distance >= 14, (one, other, distance)
+
+
+REGISTRIES: dict[looks.Kind, Collection[str]] = {
+    "reader": [*READERS, "raw"],
+    "cache": CACHES,
+    "option": OPTIONS,
+    "driver": DRIVERS,
+    "access": [access.name for access in make_accesses((60, 12, 12))],
+    "medium": get_args(Medium),
+    "codec": CODECS,
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_whatever_is_registered_can_be_drawn(kind: looks.Kind) -> None:
+    """Every entry of a registry has a look, and no look stands for nothing."""
+    check_looks(REGISTRIES[kind], kind)
+    assert {*get_looks(kind)} == {*REGISTRIES[kind]}
+
+
+def test_every_layout_of_a_file_has_its_place() -> None:
+    """Layouts are rows, not colours; none is without one."""
+    every = [*FILE_LAYOUTS, *LAYOUTS]
+    assert len(place_rows([("ros3", layout) for layout in every])) == len({*every})
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_has_no_look_is_refused_by_name(kind: looks.Kind) -> None:
+    """One line names what cannot be drawn, and where a look would be written."""
+    with pytest.raises(UserError, match=f"^{kind}: no colour and marker for new-one; allowed: "):
+        check_looks(["new-one", "new-one"], kind)
+    with pytest.raises(UserError, match=r"or a line in looks\.py$"):
+        find_look("new-one", kind)
+
+
+def test_no_contender_vanishes_from_a_figure(ax: Axes) -> None:
+    """What has no look stops a drawing that once left it out."""
+    savings = pd.DataFrame({"lru": [2.0], "new-one": [3.0]}, index=["map"])
+    opening = pd.DataFrame({"bound": [4.0]}, index=["map"])
+    with pytest.raises(UserError, match="new-one"):
+        caching_drawing.draw_savings(ax, savings, opening)
+    codecs = pd.DataFrame(
+        {"codec": ["none", "new-one"], "chunk_kib": 1, "ratio": 1, "decode_mb_per_s": 1}
+    )
+    with pytest.raises(UserError, match="new-one"):
+        chunk_drawing.draw_codecs([ax, ax], codecs)
+    with pytest.raises(UserError, match="new-one"):
+        draw_errors(ax, pd.DataFrame({"contender": ["new-one"], "relative_error": [0.1]}))
+
+
+_HEX = re.compile(r"#(?:[0-9a-fA-F]{8}|[0-9a-fA-F]{6}|[0-9a-fA-F]{3,4})\b")
+
+
+def find_colours(source: str) -> set[str]:
+    """Find colours that a source writes: hexadecimal in any text, names and letters as arguments."""
+    tree = ast.parse(source)
+    texts = [node for node in ast.walk(tree) if isinstance(node, ast.Constant)]
+    found = {text for node in texts for text in _HEX.findall(str(node.value))}
+    found |= {str(node.value) for node in texts if str(node.value) in mpl.colors.CSS4_COLORS}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.keyword) and re.search("color|^c$|cmap|palette", node.arg or ""):
+            found |= {str(node.value.value)} if isinstance(node.value, ast.Constant) else set()
+    return found - {"none"}
+
+
+def test_colours_are_found_wherever_they_are_written() -> None:
+    """The search that the next test relies on finds each way to write a colour."""
+    source = 'a = {"x": "#0073B1"}; f(facecolor="k"); g("white"); h(cmap="jet"); h(color="none")'
+    assert find_colours(source) == {"#0073B1", "k", "white", "jet"}
+
+
+def test_colours_stand_in_one_table() -> None:
+    """No helper, notebook, script or style sheet of figures writes a colour of its own."""
+    table = Path(looks.__file__)
+    sources = {
+        path: path.read_text() for path in [*ROOT.glob("helpers/**/*.py"), *ROOT.glob("_ext/*.py")]
+    }
+    for path in ROOT.glob("notebooks/*.ipynb"):
+        cells = nbformat.read(path, as_version=4).cells
+        sources[path] = "\n".join(cell.source for cell in cells if cell.cell_type == "code")
+    assert find_colours(sources.pop(table))
+    written = {path.name: found for path, text in sources.items() if (found := find_colours(text))}
+    for path in [*ROOT.glob("_static/*.js"), *ROOT.glob("helpers/**/*.mplstyle")]:
+        if found := _HEX.findall(path.read_text()) + re.findall(r"color: *\w+", path.read_text()):
+            written[path.name] = {*found}
+    assert not written
 
 
 def test_palette_is_extended_not_changed() -> None:
@@ -195,8 +312,8 @@ def make_summary(**medians: list[float]) -> pd.DataFrame:
 
 @pytest.fixture
 def summary() -> pd.DataFrame:
-    """Seven contenders, three of which end almost together."""
-    ends = dict(zip(NAMES, [500.0, 505.0, 510.0, 420.0, 200.0, 60.0, 350.0], strict=True))
+    """Eight contenders, three of which end almost together."""
+    ends = dict(zip(NAMES, [500.0, 505.0, 510.0, 420.0, 200.0, 60.0, 120.0, 350.0], strict=True))
     return make_summary(**{name: [end / 5, end / 3, end / 2, end] for name, end in ends.items()})
 
 
@@ -282,7 +399,7 @@ def test_unstable_medians_are_hollow_and_the_key_says_so(ax: Axes) -> None:
     (hollow,) = [
         line
         for line in other.lines
-        if line.get_markerfacecolor() == "white" and len(line.get_xdata())
+        if line.get_markerfacecolor() == looks.PAPER and len(line.get_xdata())
     ]
     assert hollow.get_xdata().tolist() == [8]
     assert any("hollow: unstable" in text for text in texts(other))

@@ -1,17 +1,57 @@
-"""One look and one colour per contender across the whole book, and what may stand in one figure."""
+"""Every colour and marker of the book, and what may stand in one figure."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
+from typing import Literal
 
 import pandas as pd
+from cycler import cycler
 
 from helpers.errors import UserError
 
-STYLE = Path(__file__).with_name("book.mplstyle")
+# Every colour of the book is in this table: hues by name, then what has a role of its own.
+BLUE, GREEN, RED, PLUM, BROWN = "#0073b1", "#006b42", "#841900", "#953a7e", "#8a6000"
+INDIGO, VIOLET, PURPLE, TEAL, RUST = "#0047b0", "#5b3fa0", "#450066", "#00636b", "#b34700"
+BLACK, CHARCOAL, SLATE = "#101010", "#333333", "#444444"
+
 CEILING_GREY = "#767676"
+"""The raw ceiling, and lines that stand for what is predicted or equal."""
+TEXT, AXIS, GRID, PAPER = CHARCOAL, "#666666", "#e5e5e5", "#ffffff"
+BAND, NOTE, RULE = "#e8e8e8", "#555555", "#999999"
+"""What is tolerated; the key above the axes; a line to compare with."""
+OURS, THEIRS, THEIRS_GREY = BLUE, RED, "#777777"
+"""What is measured here, and what others published."""
+OPENING, MAKING, MAKING_TEXT = BLUE, "#b0b0b0", "#6b6b6b"
+"""The parts of a tile's time; the second is too pale to write in."""
+HALVED, DOUBLED = BLUE, RUST
+"""An assumption that is varied."""
+PAGE, CHUNK = "#bbbbbb", "#222222"
+"""Where pages and chunks of a file begin."""
+REQUEST_STEPS = ("#7a0177", "#c51b8a", "#41ab5d", "#0868ac")
+"""Requests by their bytes, the smallest first."""
+
+STYLE = (
+    Path(__file__).with_name("book.mplstyle"),
+    {
+        "axes.edgecolor": AXIS,
+        "axes.labelcolor": TEXT,
+        "axes.prop_cycle": cycler(color=[BLUE, RED, GREEN, PLUM, BROWN, INDIGO]),
+        "grid.color": GRID,
+        "text.color": TEXT,
+        "xtick.color": AXIS,
+        "xtick.labelcolor": TEXT,
+        "ytick.color": AXIS,
+        "ytick.labelcolor": TEXT,
+    },
+)
+"""Sizes and fonts from the file, colours from here; for `matplotlib.style.use`."""
+
+Kind = Literal["reader", "cache", "option", "driver", "access", "medium", "codec"]
+"""What is compared: readers of arrays, caches of a service, options of a bill, and so on."""
 
 
 class UnfairComparisonError(UserError):
@@ -28,18 +68,145 @@ class Look:
         Hexadecimal colour.
     marker : str
         Matplotlib marker, for those who see no colours.
+    is_hollow : bool
+        Whether marks are filled with paper, as those of untuned settings are.
     """
 
     color: str
     marker: str
+    is_hollow: bool = False
+
+    @property
+    def face(self) -> str:
+        """Colour inside a mark."""
+        return PAPER if self.is_hollow else self.color
+
+
+_LOOKS: Mapping[Kind, Mapping[str, Look]] = MappingProxyType(
+    {
+        "reader": {
+            "zarr-s3fs": Look(BLUE, "o"),
+            "zarr-obstore": Look(GREEN, "s"),
+            "zarr-obstore-batched": Look(RED, "D"),
+            "zarr-obstore-in-place": Look(BLACK, "d"),
+            "zarr-zarrs": Look(PLUM, "^"),
+            "netcdf-fsspec": Look(BROWN, "v"),
+            "netcdf-fsspec-5mib": Look(PURPLE, "P"),
+            "references": Look(INDIGO, "h"),
+            "raw": Look(CEILING_GREY, "x"),
+        },
+        "cache": {
+            "none": Look(CHARCOAL, "o"),
+            "lru": Look(VIOLET, "s"),
+            "diskcache": Look(RED, "D"),
+            "filecache": Look(TEAL, "^"),
+            "redis": Look(RUST, "v"),
+        },
+        "option": {
+            "none": Look(CHARCOAL, "o"),
+            "disk": Look(RED, "D"),
+            "shared": Look(TEAL, "^"),
+            "redis": Look(RUST, "v"),
+            "cdn": Look(VIOLET, "s"),
+        },
+        # A colour for each library, a mark for each of its caches, filled where it is tuned.
+        "driver": {
+            "fsspec-none": Look(BLUE, "o", is_hollow=True),
+            "fsspec-readahead": Look(BLUE, ">", is_hollow=True),
+            "fsspec-first": Look(BLUE, "p", is_hollow=True),
+            "fsspec-background": Look(BLUE, "<", is_hollow=True),
+            "fsspec-blockcache": Look(BLUE, "s", is_hollow=True),
+            "fsspec-tuned": Look(BLUE, "o"),
+            "ros3": Look(RED, "D", is_hollow=True),
+            "ros3-none": Look(RED, "d", is_hollow=True),
+            "ros3-tuned": Look(RED, "D"),
+            "obstore": Look(GREEN, "s", is_hollow=True),
+            "obstore-tuned": Look(GREEN, "s"),
+            "h5coro": Look(PLUM, "^", is_hollow=True),
+            "h5coro-tuned": Look(PLUM, "^"),
+            "pyfive": Look(BROWN, "v", is_hollow=True),
+            "pyfive-tuned": Look(BROWN, "v"),
+            "zarr": Look(SLATE, "P", is_hollow=True),
+            "zarr-sharded": Look(SLATE, "X", is_hollow=True),
+            "references": Look(INDIGO, "h", is_hollow=True),
+        },
+        "access": {
+            "series": Look(BLUE, "o"),
+            "slice": Look(RED, "s"),
+            "box": Look(BROWN, "^"),
+            "region mean": Look(GREEN, "D"),
+            "whole": Look(PLUM, "v"),
+        },
+        "medium": {
+            "hdf5": Look(BLUE, "o"),
+            "zarr": Look(BROWN, "s"),
+            "sharded": Look(PLUM, "^"),
+        },
+        "codec": {
+            "none": Look(CEILING_GREY, "o"),
+            "zstd": Look(BLUE, "s"),
+            "blosc-lz4": Look(RED, "D"),
+            "shuffle, deflate": Look(GREEN, "^"),
+            "rounded, shuffle, zstd": Look(PLUM, "v"),
+        },
+    }
+)
+
+
+def get_looks(kind: Kind) -> dict[str, Look]:
+    """Return the look of everything of a kind, in the order in which it is drawn.
+
+    Within a kind any two differ in colour or marker; between kinds they may be
+    the same, for they never stand in one figure.
+
+    Parameters
+    ----------
+    kind : str
+        Of `Kind`.
+
+    Returns
+    -------
+    dict of str to Look
+        Name to look.
+    """
+    return dict(_LOOKS[kind])
+
+
+def check_looks(names: Iterable[str], kind: Kind) -> None:
+    """Refuse, before anything is measured, what no figure could show.
+
+    Parameters
+    ----------
+    names : iterable of str
+        Contenders, or what else is told apart by colour.
+    kind : str
+        Of `Kind`.
+
+    Raises
+    ------
+    UserError
+        If a name has no colour and marker, naming it.
+    """
+    known = _LOOKS[kind]
+    if unknown := [name for name in dict.fromkeys(names) if name not in known]:
+        raise UserError(
+            f"{kind}: no colour and marker for {', '.join(unknown)};"
+            f" allowed: {', '.join(known)}, or a line in {Path(__file__).name}"
+        )
+
+
+def find_look(name: str, kind: Kind) -> Look:
+    """Return the look of one contender, or refuse it by its name."""
+    check_looks([name], kind)
+    return _LOOKS[kind][name]
 
 
 def contender_palette(extra: Mapping[str, Look] | None = None) -> dict[str, Look]:
-    """Return the colour and marker of each contender.
+    """Return the colour and marker of each reader.
 
     Dark enough to write labels in, with a contrast of at least 4.5 to 1 on
-    white, and any two at least 14 apart in CIE Lab for readers with
-    protanopia, deuteranopia or tritanopia, 37 for others.
+    white, and any two at least 14 apart in CIE Lab, also for those who see
+    with protanopia, deuteranopia or tritanopia.
 
     Parameters
     ----------
@@ -56,16 +223,7 @@ def contender_palette(extra: Mapping[str, Look] | None = None) -> dict[str, Look
     UserError
         If `extra` takes a name or a look that is in use.
     """
-    looks = {
-        "zarr-s3fs": Look("#0073b1", "o"),
-        "zarr-obstore": Look("#006b42", "s"),
-        "zarr-obstore-batched": Look("#841900", "D"),
-        "zarr-obstore-in-place": Look("#101010", "d"),
-        "zarr-zarrs": Look("#953a7e", "^"),
-        "netcdf-fsspec": Look("#8a6000", "v"),
-        "references": Look("#0047b0", "h"),
-        "raw": Look(CEILING_GREY, "x"),
-    }
+    looks = get_looks("reader")
     for name, look in (extra or {}).items():
         if name in looks or look.color in {known.color for known in looks.values()}:
             raise UserError(

@@ -8,7 +8,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from helpers.measurement import statistics
-from helpers.measurement.figures import contender_palette
+from helpers.measurement.figures import find_look
+from helpers.measurement.looks import AXIS, RULE, THEIRS_GREY
 from helpers.storage.formats import READERS
 from helpers.storage.network import Profile
 from helpers.study import describe_profile, digits, read_published
@@ -155,21 +156,19 @@ def measure_ratios(rows: pd.DataFrame) -> pd.DataFrame:
 
 def draw_published(ax: Axes, published: pd.DataFrame, ours: pd.DataFrame) -> None:
     """Draw the published ratios of Zarr to netCDF and ours on logarithmic axes."""
-    look = contender_palette()[_NETCDF]
-    ax.plot(published["n_threads"], published["ratio"], "o", color="#777777", alpha=0.8)
+    look = find_look(_NETCDF, "reader")
+    ax.plot(published["n_threads"], published["ratio"], "o", color=THEIRS_GREY, alpha=0.8)
     spread = [ours["ratio"] - ours["low"], ours["high"] - ours["ratio"]]
     ax.errorbar(ours["n_threads"], ours["ratio"], spread, fmt=look.marker, color=look.color)
-    ax.axhline(10, color="#999999", linewidth=0.8)
+    ax.axhline(10, color=RULE, linewidth=0.8)
     most = max(10.0, *published["ratio"], *ours["ratio"])
     ticks = sorted({*published["n_threads"], *ours["n_threads"]})
     ax.set(xscale="log", xlabel="threads", ylabel="Zarr over netCDF (ratio)", ylim=(0, 1.2 * most))
     ax.set_xticks(ticks, [str(tick) for tick in ticks])
     ax.minorticks_off()
-    ax.annotate(
-        "tenfold", (ticks[0], 10), xytext=(0, 3), textcoords="offset points", color="#666666"
-    )
+    ax.annotate("tenfold", (ticks[0], 10), xytext=(0, 3), textcoords="offset points", color=AXIS)
     for table, text, color in (
-        (published, "published, 2020", "#666666"),
+        (published, "published, 2020", AXIS),
         (ours, "here", look.color),
     ):
         if len(table):

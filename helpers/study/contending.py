@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+from helpers.measurement.looks import check_looks
 from helpers.measurement.measure import Contender
 from helpers.storage.stores import StoredArray
 
@@ -44,8 +45,10 @@ def contend(
     """Make a contender of a way to read and a number of workers.
 
     Contenders with as many workers run next to each other, so that a cluster
-    is scaled once for all of them.
+    is scaled once for all of them. A reader without a colour is refused here,
+    before an hour of measuring and not after it.
     """
+    check_looks([more.get("control_of") or name], "reader")
     layout = way.settings()["layout"]
     layout = "netcdf" if layout == "references" else layout
     return Contender(

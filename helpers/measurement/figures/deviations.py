@@ -12,7 +12,10 @@ from matplotlib.ticker import NullLocator, ScalarFormatter
 
 from helpers.errors import UserError
 from helpers.measurement.looks import (
+    BAND,
     CEILING_GREY,
+    NOTE,
+    OURS,
     Look,
     contender_palette,
 )
@@ -60,7 +63,7 @@ def draw_calibration(
         )
     deviations = 100 * (np.asarray(measured) / np.asarray(asked) - 1)
     _draw_band(ax, 100 * tolerance, is_horizontal=True)
-    ax.plot(places, deviations, "o", color=contender_palette()["zarr-s3fs"].color, alpha=0.8)
+    ax.plot(places, deviations, "o", color=OURS, alpha=0.8)
     ax.set_xscale("log", base=2)
     ax.xaxis.set_major_formatter(ScalarFormatter())
     ax.xaxis.set_minor_locator(NullLocator())
@@ -91,9 +94,16 @@ def draw_errors(
         Column.
     tolerance : float
         Largest error hoped for, drawn as a band.
+
+    Raises
+    ------
+    UserError
+        If a contender has no look.
     """
     looks = looks or contender_palette()
     names = list(dict.fromkeys(errors["contender"]))
+    if unknown := [name for name in names if name not in looks]:
+        raise UserError(f"looks: none for {', '.join(unknown)}; allowed: {', '.join(looks)}")
     _draw_band(ax, 100 * tolerance, is_horizontal=False)
     for row, name in enumerate(names):
         found = 100 * errors.loc[errors["contender"] == name, error]
@@ -110,12 +120,12 @@ def draw_errors(
 def _draw_band(ax: Axes, percent: float, *, is_horizontal: bool) -> None:
     """Shade what is tolerated around zero and name it."""
     band, line = (ax.axhspan, ax.axhline) if is_horizontal else (ax.axvspan, ax.axvline)
-    band(-percent, percent, color="#e8e8e8", linewidth=0, zorder=0)
+    band(-percent, percent, color=BAND, linewidth=0, zorder=0)
     line(0, color=CEILING_GREY, linewidth=1, zorder=0.5)
     ax.annotate(
         f"grey: within {percent:g} %",
         xy=(0, 1.02),
         xycoords="axes fraction",
-        color="#555555",
+        color=NOTE,
         fontsize=matplotlib.rcParams["xtick.labelsize"],
     )

@@ -15,6 +15,8 @@ from helpers.errors import UserError
 from helpers.measurement.figures.labels import figure_of, label_ends
 from helpers.measurement.looks import (
     CEILING_GREY,
+    NOTE,
+    PAPER,
     Look,
     contender_palette,
 )
@@ -116,7 +118,7 @@ def _draw_medians(ax: Axes, line: pd.DataFrame, look: Look, aside: Transform, x:
     ax.plot(line[x], line["median"], color=color, linewidth=1, alpha=0.5, transform=aside)
     ax.vlines(line[x], line["low"], line["high"], color=color, linewidth=1.5, transform=aside)
     unstable = line["unstable"].ne("") if "unstable" in line else line["n"].lt(0)
-    for part, fill, size in ((line[~unstable], color, 5.5), (line[unstable], "white", 8)):
+    for part, fill, size in ((line[~unstable], color, 5.5), (line[unstable], PAPER, 8)):
         ax.plot(
             part[x],
             part["median"],
@@ -155,7 +157,7 @@ def _write_key(ax: Axes, summary: pd.DataFrame, *, has_points: bool, has_predict
         "  ·  ".join(parts),
         xy=(0, 1.02),
         xycoords="axes fraction",
-        color="#555555",
+        color=NOTE,
         fontsize=matplotlib.rcParams["xtick.labelsize"],
     )
 

@@ -9,18 +9,12 @@ import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 
-from helpers.measurement.figures import label_ends
+from helpers.measurement.figures import find_look, label_ends
+from helpers.measurement.looks import CEILING_GREY, DOUBLED, HALVED, TEXT
 from helpers.models.assumptions import OPTIONS, Assumptions, Option
 from helpers.models.costs import compare_options
 from helpers.models.decisions import Bar, cost_curves, tornado
 
-_COLORS: Mapping[Option, str] = {
-    "none": "#333333",
-    "disk": "#a3123f",
-    "shared": "#00636b",
-    "redis": "#b34700",
-    "cdn": "#0073b1",
-}
 _RATES_PER_S = tuple(float(rate) for rate in np.geomspace(0.01, 1000, 21))
 
 
@@ -30,13 +24,13 @@ def draw_costs(axes: Sequence[Axes], assumptions: Assumptions, prices: Mapping[s
     for ax, is_ratio in zip(axes, (False, True), strict=True):
         ends = []
         for option in OPTIONS:
-            usd = np.asarray(curves[option])
+            usd, color = np.asarray(curves[option]), find_look(option, "option").color
             values = usd / np.asarray(curves["none"]) if is_ratio else usd
-            ax.plot(_RATES_PER_S, values, color=_COLORS[option], linewidth=1.5)
-            ends.append((str(option), float(values[-1]), _COLORS[option]))
+            ax.plot(_RATES_PER_S, values, color=color, linewidth=1.5)
+            ends.append((str(option), float(values[-1]), color))
         ax.set(xscale="log", yscale="log")
         ax.set_ylabel("cost over that of no cache" if is_ratio else "cost (USD a month)")
-        ax.axvline(assumptions.requests_per_s, color="#767676", linewidth=0.8, linestyle=":")
+        ax.axvline(assumptions.requests_per_s, color=CEILING_GREY, linewidth=0.8, linestyle=":")
         label_ends(ax, ends, at=_RATES_PER_S[-1])
     axes[-1].set_xlabel("tiles asked for (1/s)")
 
@@ -67,7 +61,7 @@ def draw_levers(ax: Axes, bars: Sequence[Bar], *, middle_usd: float) -> None:
     size = float(matplotlib.rcParams["xtick.labelsize"])
     for row, bar in enumerate(bars):
         ends: list[tuple[float, float]] = [(bar.low_usd, bar.low), (bar.high_usd, bar.high)]
-        for (usd, value), color in zip(ends, ("#0073b1", "#b34700"), strict=True):
+        for (usd, value), color in zip(ends, (HALVED, DOUBLED), strict=True):
             ax.barh(row, usd - middle_usd, left=middle_usd, color=color, height=0.6)
             is_left = usd < middle_usd or (usd == middle_usd and bar.high_usd > bar.low_usd)
             place: dict[str, Any] = {"ha": "right" if is_left else "left", "va": "center"}
@@ -76,8 +70,8 @@ def draw_levers(ax: Axes, bars: Sequence[Bar], *, middle_usd: float) -> None:
                 f"{value:.3g}", (usd, row), xytext=shift, textcoords="offset points",
                 fontsize=size, color=color, **place,
             )  # fmt: skip
-    ax.axvline(middle_usd, color="#333333", linewidth=1)
-    ax.axvline(0, color="#767676", linewidth=0.8, linestyle=":")
+    ax.axvline(middle_usd, color=TEXT, linewidth=1)
+    ax.axvline(0, color=CEILING_GREY, linewidth=0.8, linestyle=":")
     ax.set_yticks(range(len(bars)), [bar.name for bar in bars])
     ax.invert_yaxis()
     ax.margins(x=0.15)

@@ -10,48 +10,44 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, NullLocator
 
-from helpers.measurement.figures import Look, contender_palette, draw_errors, number_axis
+from helpers.measurement.figures import check_looks, draw_errors, find_look, get_looks, number_axis
+from helpers.measurement.looks import CEILING_GREY, MAKING, MAKING_TEXT, OPENING
 from helpers.studies.caching_costs.findings import TOLERANCE
 from helpers.studies.caching_costs.tables import list_requests, read_numbers
 
-LOOKS = {
-    "none": Look("#333333", "o"),
-    "lru": Look("#5b3fa0", "s"),
-    "diskcache": Look("#a3123f", "D"),
-    "filecache": Look("#00636b", "^"),
-    "redis": Look("#b34700", "v"),
-}
 
-
-def _look(name: str) -> Look:
-    return contender_palette(LOOKS)[name]
+def _order(names: Iterable[str]) -> list[str]:
+    """Put contenders in the order of the palette; one without a look is refused, not left out."""
+    there = [str(name) for name in names if name != "control"]
+    check_looks(there, "cache")
+    return [name for name in get_looks("cache") if name in there]
 
 
 def _write_key(ax: Axes, names: Iterable[str]) -> None:
     """Write the contenders above the axes, each with its mark: labels at marks would collide."""
     handles = [
-        Line2D([], [], color=_look(name).color, marker=_look(name).marker, linestyle="none")
-        for name in names
+        Line2D([], [], color=look.color, marker=look.marker, linestyle="none")
+        for look in (find_look(name, "cache") for name in names)
     ]
     key = ax.legend(
         handles, list(names), loc="lower left", bbox_to_anchor=(0, 1), ncols=len(handles),
         frameon=False, handletextpad=0.1, columnspacing=1.0, borderaxespad=0.2,
     )  # fmt: skip
     for text, name in zip(key.get_texts(), names, strict=True):
-        text.set_color(_look(name).color)
+        text.set_color(find_look(name, "cache").color)
 
 
 def draw_latencies(ax: Axes, rows: pd.DataFrame) -> None:
     """Draw the share of requests answered within a time, a curve a contender."""
     each = list_requests(rows, "measured")
-    names = [str(name) for name in each["contender"].unique() if name != "control"]
-    names = [name for name in LOOKS if name in names]
+    names = _order(each["contender"].unique())
     for name in names:
+        look = find_look(name, "cache")
         latency_s = np.sort(each.loc[each["contender"] == name, "latency_s"])
         share = 100 * np.arange(1, len(latency_s) + 1) / len(latency_s)
-        ax.step(latency_s, share, where="post", color=_look(name).color, linewidth=1.3)
+        ax.step(latency_s, share, where="post", color=look.color, linewidth=1.3)
         at = np.linspace(0, len(latency_s) - 1, 9).astype(int)
-        ax.plot(latency_s[at], share[at], _look(name).marker, color=_look(name).color, markersize=4)
+        ax.plot(latency_s[at], share[at], look.marker, color=look.color, markersize=4)
     ax.set(xscale="log", xlabel="latency of a tile (s)", ylabel="requests answered (%)")
     ax.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     ax.xaxis.set_major_formatter("{x:g}")
@@ -63,16 +59,17 @@ def draw_savings(ax: Axes, savings: pd.DataFrame, opening: pd.DataFrame) -> None
     """Draw how much faster each map is with each cache, and the bound as a line for each."""
     table = savings.loc[[name for name in opening.index if name in savings.index]]
     places = np.arange(len(table))
-    names = [name for name in LOOKS if name in table]
+    names = _order(table.columns)
     for rank, name in enumerate(names):
+        look = find_look(name, "cache")
         above = 0.13 * (rank - (len(names) - 1) / 2)
         ax.plot(
-            table[name], places + above, _look(name).marker, color=_look(name).color,
+            table[name], places + above, look.marker, color=look.color,
             linestyle="none", markersize=5,
         )  # fmt: skip
     bounds = opening.loc[table.index, "bound"]
-    ax.vlines(bounds, places - 0.35, places + 0.35, color="#767676", linewidth=2)
-    ax.axvline(1, color="#767676", linewidth=0.8, linestyle=":")
+    ax.vlines(bounds, places - 0.35, places + 0.35, color=CEILING_GREY, linewidth=2)
+    ax.axvline(1, color=CEILING_GREY, linewidth=0.8, linestyle=":")
     ax.set_yticks(places, list(table.index))
     ax.set_xscale("log", base=2)
     ax.xaxis.set_major_formatter("{x:g}")
@@ -84,13 +81,13 @@ def draw_savings(ax: Axes, savings: pd.DataFrame, opening: pd.DataFrame) -> None
 def draw_amdahl(ax: Axes, opening: pd.DataFrame) -> None:
     """Draw what a request alone spends on opening and on making the tile."""
     places = np.arange(len(opening))
-    ax.barh(places, opening["open_s"], color="#0073b1")
-    ax.barh(places, opening["make_s"], left=opening["open_s"], color="#b0b0b0")
+    ax.barh(places, opening["open_s"], color=OPENING)
+    ax.barh(places, opening["make_s"], left=opening["open_s"], color=MAKING)
     ax.set_yticks(places, list(opening.index))
     ax.grid(visible=False, axis="y")
     top = places[-1]
     total_s = float(opening["open_s"].iloc[-1] + opening["make_s"].iloc[-1])
-    for text, color, share in (("opening", "#0073b1", 0.0), ("making", "#6b6b6b", 1.0)):
+    for text, color, share in (("opening", OPENING, 0.0), ("making", MAKING_TEXT, 1.0)):
         ax.annotate(
             text, (share * total_s, top + 0.4), xytext=(2 if not share else -2, 2), color=color,
             textcoords="offset points", ha="right" if share else "left",
@@ -103,7 +100,8 @@ def draw_requests(ax: Axes, rows: pd.DataFrame) -> None:
     numbers = read_numbers(rows, "measured")
     each = (numbers["n_requests"] / numbers["n_tiles"]).groupby(numbers["contender"]).median()
     each = each.drop("control", errors="ignore").sort_values()
-    bars = ax.barh(list(each.index), each, color=[_look(str(name)).color for name in each.index])
+    colors = [find_look(str(name), "cache").color for name in each.index]
+    bars = ax.barh(list(each.index), each, color=colors)
     ax.bar_label(bars, fmt="%.2g", padding=3)
     ax.grid(visible=False, axis="y")
     ax.set_xlabel("requests to the store for each tile")
@@ -111,14 +109,14 @@ def draw_requests(ax: Axes, rows: pd.DataFrame) -> None:
 
 def draw_predictions(ax: Axes, errors: pd.DataFrame) -> None:
     """Draw by how much each predicted median is off."""
-    draw_errors(ax, errors, looks=LOOKS, tolerance=TOLERANCE)
+    draw_errors(ax, errors, looks=get_looks("cache"), tolerance=TOLERANCE)
 
 
 def draw_published(ax: Axes, compared: pd.DataFrame) -> None:
     """Draw the published saving against ours, a mark a map and cache."""
     names = list(dict.fromkeys(map(str, compared["contender"])))
     for name, part in compared.groupby("contender"):
-        look = _look(str(name))
+        look = find_look(str(name), "cache")
         ax.plot(part["published"], part["ours"], look.marker, color=look.color, linestyle="none")
         part = part.sort_values("published")
         for rank, (label, x, y) in enumerate(
@@ -131,7 +129,7 @@ def draw_published(ax: Axes, compared: pd.DataFrame) -> None:
             )  # fmt: skip
     ax.set(xscale="log", yscale="log", ylabel="ours")
     at = float(compared["ours"].min())  # a point among the marks, so that the line widens no axis
-    ax.axline((at, at), (2 * at, 2 * at), color="#767676", linewidth=0.8)
+    ax.axline((at, at), (2 * at, 2 * at), color=CEILING_GREY, linewidth=0.8)
     ax.margins(x=0.2, y=0.1)
     number_axis(ax.xaxis)
     number_axis(ax.yaxis)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
+from helpers.measurement.looks import check_looks
 from helpers.measurement.measure import CheckError, Contender
 from helpers.storage.caches import open_valkey
 from helpers.storage.reads import count_requests
@@ -164,7 +165,13 @@ def open_loads(
     ------
     dict of str to CacheLoad
         By contender, and ``"control"``.
+
+    Raises
+    ------
+    UserError
+        If a contender has no colour.
     """
+    check_looks(caches, "cache")
     far = replace(workload.maps, location=workload.maps.location.through(wire.far.endpoint_url))
     planned = replace(workload, maps=far)
     with contextlib.ExitStack() as stack:

@@ -12,6 +12,7 @@ import numcodecs
 import numpy as np
 from numpy.typing import NDArray
 
+from helpers.measurement.looks import check_looks
 from helpers.measurement.measure import CheckError, Contender
 from helpers.storage import chunkings
 from helpers.storage.chunkings import Chunking
@@ -127,6 +128,7 @@ def cut(values: NDArray[np.float32], shape: Shape) -> list[NDArray[np.float32]]:
 
 
 def _contend_decoding(name: str, nbytes: int, way: Decoding, array_nbytes: int) -> Contender:
+    check_looks([name], "codec")
     return Contender(
         name=f"codec {name}",
         point={"access": "decode", "medium": "memory", "chunk_kib": nbytes // 1024},

@@ -8,18 +8,11 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from helpers.measurement.figures import number_axis
+from helpers.measurement.figures import find_look, number_axis
+from helpers.measurement.looks import BAND, CEILING_GREY, OURS, THEIRS
 from helpers.studies.chunk_shape.findings import bias, pivot
 from helpers.study import read_published
 
-_BLUE, _RED, _GREY = "#0073b1", "#841900", "#767676"
-_ACCESSES = {
-    "series": ("o", "#0073b1"),
-    "slice": ("s", "#841900"),
-    "box": ("^", "#8c5a00"),
-    "region mean": ("D", "#00724d"),
-    "whole": ("v", "#84408d"),
-}
 _SHORT = {"contiguous, time slowest": "contiguous t", "contiguous, time fastest": "contiguous yx"}
 _NAMED_BIAS = 10  # layouts above it have a label
 
@@ -40,15 +33,22 @@ def draw_fronts(axes: Sequence[Axes], named: pd.DataFrame) -> None:
         if medium == "hdf5":  # the published times are a file's
             theirs = _published()
             slices, series = theirs["spatial_slice"], theirs["time_series"]
-            ax.plot(slices, series, "s", color=_RED, markersize=3.5, alpha=0.6, label="Rew (2013)")
+            ax.plot(
+                slices, series, "s", color=THEIRS, markersize=3.5, alpha=0.6, label="Rew (2013)"
+            )
         ax.plot(
-            expected["slice"], expected["series"], "x", color=_GREY, markersize=5, label="predicted"
+            expected["slice"],
+            expected["series"],
+            "x",
+            color=CEILING_GREY,
+            markersize=5,
+            label="predicted",
         )
         ax.plot(
-            measured["slice"], measured["series"], "o", color=_BLUE, markersize=5, label="measured"
+            measured["slice"], measured["series"], "o", color=OURS, markersize=5, label="measured"
         )
         front = _front(measured)
-        ax.step(front["slice"], front["series"], where="post", color=_BLUE, linewidth=0.8)
+        ax.step(front["slice"], front["series"], where="post", color=OURS, linewidth=0.8)
         _label(ax, measured)
         ax.set(
             xscale="log", yscale="log", xlabel="time of a slice (s)", ylabel="time of a series (s)"
@@ -73,7 +73,7 @@ def _label(ax: Axes, times: pd.DataFrame) -> None:
         ax.annotate(
             _SHORT.get(str(name), str(name)), (x, y), xytext=(1.04, float(height)),
             textcoords="axes fraction", fontsize=7, va="center",
-            arrowprops={"arrowstyle": "-", "color": _GREY, "linewidth": 0.4},
+            arrowprops={"arrowstyle": "-", "color": CEILING_GREY, "linewidth": 0.4},
         )  # fmt: skip
 
 
@@ -81,11 +81,14 @@ def draw_prediction(ax: Axes, table: pd.DataFrame) -> None:
     """Draw predicted against measured times of all layouts held out, by access."""
     low, high = table["p50_s"].min() / 2, table["p50_s"].max() * 2
     line = np.asarray([low, high])
-    ax.fill_between(line, 0.8 * line, 1.2 * line, color="#e8e8e8", linewidth=0)
-    ax.plot(line, line, color=_GREY, linewidth=1)
-    for access, (marker, color) in _ACCESSES.items():
-        part = table[table["access"] == access]
-        ax.plot(part["p50_s"], part["predicted_s"], marker, color=color, markersize=4, label=access)
+    ax.fill_between(line, 0.8 * line, 1.2 * line, color=BAND, linewidth=0)
+    ax.plot(line, line, color=CEILING_GREY, linewidth=1)
+    for access, part in table.groupby("access", sort=False):
+        look = find_look(str(access), "access")
+        ax.plot(
+            part["p50_s"], part["predicted_s"], look.marker, color=look.color, markersize=4,
+            label=access,
+        )  # fmt: skip
     ax.set(xscale="log", yscale="log", xlabel="measured (s)", ylabel="predicted (s)")
     number_axis(ax.xaxis)
     number_axis(ax.yaxis)
@@ -99,12 +102,12 @@ def draw_bias(ax: Axes, named: pd.DataFrame, chunk_kb: pd.Series[float]) -> None
     """Draw bias against chunk size, the published beside ours; 0 kB stands for no chunks."""
     table = bias(named)[["bias"]]
     x = chunk_kb.rename_axis(table.index.names).reindex(table.index).fillna(1.0)
-    for (medium, part), color in zip(
-        table.groupby(level="medium"), (_BLUE, "#8c5a00"), strict=False
-    ):
+    for medium, part in table.groupby(level="medium"):
+        look = find_look(str(medium), "medium")
         ax.plot(
-            x[part.index], part["bias"], "o", color=color, markersize=4, label=f"ours, {medium}"
-        )
+            x[part.index], part["bias"], look.marker, color=look.color, markersize=4,
+            label=f"ours, {medium}",
+        )  # fmt: skip
     worst = table.loc[table["bias"] > _NAMED_BIAS, "bias"]
     for name, at in zip(worst.index, zip(x[worst.index], worst, strict=True), strict=True):
         ax.annotate(name[1], at, xytext=(6, 0), textcoords="offset points", fontsize=7, va="center")
@@ -112,7 +115,7 @@ def draw_bias(ax: Axes, named: pd.DataFrame, chunk_kb: pd.Series[float]) -> None
     pair = theirs[["spatial_slice", "time_series"]]
     ax.plot(
         theirs["chunk_kb"].replace(0, 1), pair.max(axis=1) / pair.min(axis=1), "s",
-        color=_RED, markersize=4, alpha=0.6, label="Rew (2013)",
+        color=THEIRS, markersize=4, alpha=0.6, label="Rew (2013)",
     )  # fmt: skip
     ax.set(
         xscale="log",
@@ -131,11 +134,12 @@ def draw_traffic(axes: Sequence[Axes], traffic: pd.DataFrame) -> None:
     for ax, column, label in zip(
         axes, ("requests", "over_read"), ("requests", "bytes brought / asked"), strict=True
     ):
-        for access, (marker, color) in _ACCESSES.items():
-            part = traffic["access"] == access
+        for access, part in traffic.groupby("access", sort=False):
+            look = find_look(str(access), "access")
             ax.plot(
-                traffic.loc[part, column], y[part], marker, color=color, markersize=4, label=access
-            )
+                part[column], y[part.index], look.marker, color=look.color, markersize=4,
+                label=access,
+            )  # fmt: skip
         ax.set(xscale="log", xlabel=label, yticks=[])
     axes[0].set_yticks(list(rows.values()), list(rows), fontsize=7)
     axes[0].figure.legend(  # above the panels: inside, it would hide points
@@ -149,23 +153,23 @@ def draw_rewriting(axes: Sequence[Axes], costs: pd.DataFrame) -> None:
     theirs = read_published("rew2013_rechunking_minutes")
     theirs = theirs[theirs["time_min"].notna()]
     per_gb = theirs["time_min"].astype(float) / (theirs["nbytes_input"] / 1e9)
-    axes[0].plot(per_gb, theirs["tool"], "s", color=_RED, markersize=4, alpha=0.6)
-    axes[0].plot(ours, ours.index, "o", color=_BLUE)
+    axes[0].plot(per_gb, theirs["tool"], "s", color=THEIRS, markersize=4, alpha=0.6)
+    axes[0].plot(ours, ours.index, "o", color=OURS)
     axes[0].set(xlim=(0, None), xlabel="minutes per GB")
-    axes[1].plot(reads.replace(np.inf, np.nan), reads.index, "o", color=_BLUE)
+    axes[1].plot(reads.replace(np.inf, np.nan), reads.index, "o", color=OURS)
     axes[1].set(xlim=(0, 1.1 * float(reads.max())), xlabel="reads to pay back")
 
 
 def draw_codecs(axes: Sequence[Axes], costs: pd.DataFrame) -> None:
     """Draw compression ratio and decoding speed against chunk size, a line a codec."""
-    colors = ("#767676", "#0073b1", "#841900", "#00724d", "#84408d")
-    for (codec, part), color in zip(costs.groupby("codec", sort=False), colors, strict=False):
+    for codec, part in costs.groupby("codec", sort=False):
+        look = find_look(str(codec), "codec")
         for ax, column in zip(axes, ("ratio", "decode_mb_per_s"), strict=True):
             ax.plot(
                 part["chunk_kib"],
                 part[column],
-                "o-",
-                color=color,
+                f"{look.marker}-",
+                color=look.color,
                 linewidth=1,
                 markersize=4,
                 label=codec,

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from helpers.chunking import Access
+from helpers.measurement.looks import check_looks
 from helpers.measurement.measure import Contender
 from helpers.paths import cache_folder
 from helpers.storage import chunkings
@@ -120,6 +121,8 @@ def _object_ways(medium: Medium, wire: Wire, plan: Plan, one: Chunking) -> list[
 
 def contend(way: BoxRead, **more: Any) -> Contender:
     """Make a contender of a layout and an access; `more` may name it otherwise."""
+    check_looks([way.access.name], "access")
+    check_looks([way.medium], "medium")
     nbytes = 4 * math.prod(way.access.extent) * len(way.boxes.share(0))
     is_file = way.medium == "hdf5"
     settings = {

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from helpers.errors import UserError
+from helpers.measurement.looks import check_looks
 from helpers.measurement.measure import CheckError, Contender
 from helpers.storage.drivers import Answer, Driver, Session, TaskName
 from helpers.storage.drivers.traces import summarise_trace
@@ -156,7 +157,13 @@ def make_contenders(
     -------
     list of Contender
         At most as many as pairs times tasks.
+
+    Raises
+    ------
+    UserError
+        If a driver has no colour.
     """
+    check_looks([driver.name for driver, _ in pairs], "driver")
     return [
         contend(FileRead(stored, layout, task, driver, wire, session))
         for driver, layout in pairs

@@ -10,39 +10,13 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from helpers.measurement import statistics
-from helpers.measurement.figures import Look, number_axis
+from helpers.measurement.figures import find_look, number_axis
+from helpers.measurement.looks import CHUNK, PAGE, REQUEST_STEPS, RULE
 from helpers.storage.hdf5.files import LAYOUTS
 from helpers.storage.network import Request
 from helpers.studies.hdf5_drivers.findings import measured
 
-LOOKS: Mapping[str, Look] = {
-    "fsspec": Look("#0073b1", "o"),
-    "ros3": Look("#841900", "D"),
-    "obstore": Look("#006b42", "s"),
-    "h5coro": Look("#953a7e", "^"),
-    "pyfive": Look("#8a6000", "v"),
-    "zarr": Look("#444444", "P"),
-    "references": Look("#0047b0", "h"),
-}
-"""Colour and marker of each library; hollow marks are untuned settings."""
-
-_MARKERS = {
-    "fsspec-readahead": ">",
-    "fsspec-blockcache": "s",
-    "fsspec-background": "<",
-    "fsspec-first": "p",
-    "ros3-none": "d",
-    "zarr-sharded": "X",
-}
-
 _STEPS = ((1e3, "under 1 kB"), (1e4, "to 10 kB"), (1e5, "to 100 kB"), (np.inf, "above"))
-_COLORS = ("#7a0177", "#c51b8a", "#41ab5d", "#0868ac")
-
-
-def look_of(contender: str) -> Look:
-    """Find the look of a contender: its library's colour, and a marker for its cache."""
-    look = LOOKS[contender.partition("-")[0]]
-    return Look(look.color, _MARKERS.get(contender, look.marker))
 
 
 def draw_times(ax: Axes, rows: pd.DataFrame, *, task: str) -> None:
@@ -62,7 +36,7 @@ def draw_times(ax: Axes, rows: pd.DataFrame, *, task: str) -> None:
         for layout in dict.fromkeys(layout for _, layout in places)
     }
     worst = found.loc[found["layout"] == "original", "median"].max()
-    ax.axvline(worst, color="#999999", linewidth=0.8)
+    ax.axvline(worst, color=RULE, linewidth=0.8)
     ax.set_yticks(list(centres.values()), list(centres))
     ax.invert_yaxis()
     ax.set(xscale="log", xlabel="time to open and read (s)", ylabel="layout")
@@ -84,17 +58,16 @@ def place_rows(pairs: Sequence[tuple[str, str]]) -> dict[tuple[str, str], int]:
 
 
 def _draw_marks(ax: Axes, line: pd.DataFrame, places: Sequence[float], name: str) -> None:
-    look = look_of(name)
+    look = find_look(name, "driver")
     spread = [line["median"] - line["low"].fillna(line["median"])]
     spread += [line["high"].fillna(line["median"]) - line["median"]]
-    face = look.color if name.endswith("-tuned") else "white"
     ax.errorbar(
         line["median"],
         places,
         xerr=np.clip(np.array(spread, float), 0, None),
         fmt=look.marker,
         color=look.color,
-        markerfacecolor=face,
+        markerfacecolor=look.face,
         markersize=5,
     )
 
@@ -105,12 +78,12 @@ def _write_key(ax: Axes, names: Sequence[str]) -> None:
             [],
             [],
             linestyle="",
-            marker=look_of(name).marker,
-            color=look_of(name).color,
-            markerfacecolor=look_of(name).color if name.endswith("-tuned") else "white",
+            marker=look.marker,
+            color=look.color,
+            markerfacecolor=look.face,
             label=name,
         )
-        for name in names
+        for name, look in ((name, find_look(name, "driver")) for name in names)
     ]
     ax.legend(handles=handles, loc="upper left", bbox_to_anchor=(1, 1), frameon=False, fontsize=8)
 
@@ -133,12 +106,14 @@ def draw_ranges(
             start, width = (request.range_start or 0) / 1e6, request.nbytes / 1e6
             step = next(i for i, (limit, _) in enumerate(_STEPS) if request.nbytes < limit)
             shown = max(width, file_nbytes / 1e6 / 800)  # else a request of 500 B is not seen
-            ax.broken_barh([(start, shown)], (place - 0.4, 0.8), color=_COLORS[step], alpha=0.6)
+            ax.broken_barh(
+                [(start, shown)], (place - 0.4, 0.8), color=REQUEST_STEPS[step], alpha=0.6
+            )
     if page_nbytes:
         for start in range(0, file_nbytes, page_nbytes):
-            ax.axvline(start / 1e6, color="#bbbbbb", linewidth=0.4, zorder=0)
+            ax.axvline(start / 1e6, color=PAGE, linewidth=0.4, zorder=0)
     starts = [offset / 1e6 for offset in chunk_offsets]
-    ax.plot(starts, [len(traces)] * len(starts), "|", color="#222222", markersize=8)
+    ax.plot(starts, [len(traces)] * len(starts), "|", color=CHUNK, markersize=8)
     ax.set_yticks(range(len(traces) + 1), [*traces, "chunks begin"])
     ax.invert_yaxis()
     ax.set(xlim=(0, file_nbytes / 1e6), xlabel="place in the file (MB)", ylabel="")
@@ -148,7 +123,7 @@ def label_steps(ax: Axes) -> None:
     """Write what the colours of `draw_ranges` mean."""
     handles = [
         Line2D([], [], color=color, linewidth=5, alpha=0.6, label=label)
-        for color, (_, label) in zip(_COLORS, _STEPS, strict=True)
+        for color, (_, label) in zip(REQUEST_STEPS, _STEPS, strict=True)
     ]
     ax.legend(handles=handles, ncols=4, loc="lower left", bbox_to_anchor=(0, 1), frameon=False)
 
@@ -163,7 +138,8 @@ def draw_requests(ax: Axes, traces: Mapping[str, Sequence[Request]]) -> None:
         # a little aside, or drivers that make as many requests would hide one another
         numbers = np.arange(1, len(ordered) + 1) * 1.06**place
         style = "solid" if name.endswith("-tuned") else (0, (1, 1))
-        ax.hlines(numbers, starts, ends, color=look_of(name).color, linestyle=style, label=name)
+        color = find_look(name, "driver").color
+        ax.hlines(numbers, starts, ends, color=color, linestyle=style, label=name)
     ax.set(xlabel="time since the first request (s)", ylabel="requests so far", yscale="log")
     number_axis(ax.yaxis)
     ax.legend(loc="lower right", frameon=False, fontsize=8)

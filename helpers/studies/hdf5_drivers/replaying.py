@@ -10,12 +10,12 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from helpers.forecasts import ClientCosts, fit_costs
-from helpers.measurement.figures import number_axis
+from helpers.measurement.figures import find_look, number_axis
+from helpers.measurement.looks import RULE
 from helpers.models import caches
 from helpers.models.fluid import Network
 from helpers.models.replay import Replay, order_reads, replay
 from helpers.storage.drivers import Driver
-from helpers.studies.hdf5_drivers.drawing import look_of
 from helpers.studies.hdf5_drivers.findings import measured
 from helpers.studies.hdf5_drivers.recordings import CALIBRATED, RECORDED, Recorded, caches_of
 from helpers.study import trace_of
@@ -135,19 +135,18 @@ def compare_foretold(
 def draw_foretold(ax: Axes, table: pd.DataFrame) -> None:
     """Draw foretold against measured times; the line is where they are equal."""
     for name, part in table.groupby(level="driver", sort=False):
-        look = look_of(str(name))
-        face = look.color if str(name).endswith("-tuned") else "white"
+        look = find_look(str(name), "driver")
         ax.plot(
             part["s measured"],
             part["s foretold"],
             look.marker,
             color=look.color,
-            markerfacecolor=face,
+            markerfacecolor=look.face,
             label=str(name),
         )
     ends = [table[["s measured", "s foretold"]].min().min() / 1.3]
     ends += [table[["s measured", "s foretold"]].max().max() * 1.3]
-    ax.plot(ends, ends, color="#999999", linewidth=0.8)
+    ax.plot(ends, ends, color=RULE, linewidth=0.8)
     ax.set(xscale="log", yscale="log", xlabel="measured (s)", ylabel="foretold (s)")
     number_axis(ax.xaxis)
     number_axis(ax.yaxis)
