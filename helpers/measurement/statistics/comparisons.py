@@ -1,4 +1,8 @@
-"""One contender against another, and against itself: paired ratios, A/A noise and the verdict."""
+"""One contender against another, against itself, and at another point.
+
+Everything is paired within blocks. A contender and its second copy are one reader here: where a
+verdict is given, their times are pooled, so that it cannot differ between the two.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +19,9 @@ from helpers.measurement.statistics.intervals import Floats, Interval, ratio_int
 from helpers.measurement.statistics.summaries import measured
 
 Verdict = Literal["faster", "slower", "indistinguishable"]
+GainVerdict = Literal["grows", "falls", "ended", "undecided"]
+WORTH = 1.1
+"""Gain below which growth is said to have ended: a step that costs more and brings less than this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +41,29 @@ class Comparison:
     """
 
     verdict: Verdict
+    ratio: Interval
+    noise: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Gain:
+    """What a record says of one contender at two points of the x-axis.
+
+    Parameters
+    ----------
+    verdict : str
+        "grows" or "falls" where the difference is judged one, "ended" where it is none and the
+        whole interval lies below the gain that is worth a step, else "undecided".
+    ratio : Interval
+        Time at the first point over time at the second, paired within blocks: above 1 is a gain.
+    noise : float
+        Ratio, at least 1, up to which a thing differs from itself here.
+    reason : str
+        Why, in a few words.
+    """
+
+    verdict: GainVerdict
     ratio: Interval
     noise: float
     reason: str
@@ -86,14 +116,95 @@ def _log_ratios(df: pd.DataFrame, a: str, b: str, value: str) -> Floats:
             allowed = ", ".join(sorted(set(rows["contender"])))
             raise UserError(f"contender: {name!r} was not measured; allowed: {allowed}")
     rows = rows[rows["contender"].isin([a, b])]
-    if rows.duplicated(["block", "contender"]).any():
-        raise UserError(f"{a}, {b}: measured more than once a block; select one point first")
+    _refuse_repeats(rows)
     table = rows.pivot(index="block", columns="contender", values=value).dropna()
     if not len(table) or not (table > 0).all(axis=None):
         raise UserError(f"{a}, {b}: no block holds both with {value} above 0")
     logs: Floats
     logs = np.log((table[a] / table[b]).to_numpy(dtype=np.float64))
     return logs
+
+
+def _refuse_repeats(rows: pd.DataFrame) -> None:
+    """Refuse rows of several points, whose pairs would be made by chance."""
+    if rows.duplicated(["block", "contender"]).any():
+        names = ", ".join(dict.fromkeys(map(str, rows["contender"])))
+        raise UserError(f"{names}: measured more than once a block; select one point first")
+
+
+def paired_between(
+    over: pd.DataFrame, under: pd.DataFrame, *, value: str = "read_s", n_compared: int = 1
+) -> Interval:
+    """Compute the ratio of two selections of a record, paired within blocks.
+
+    Parameters
+    ----------
+    over, under : DataFrame
+        Rows of one record, each at most once a block: of one contender at one point.
+    value : str
+        Column, above 0.
+    n_compared : int
+        Ratios of which this one was, or may have been, chosen after looking: the interval is
+        widened so that all of them hold at once in 95 % (Bonferroni).
+
+    Returns
+    -------
+    Interval
+        Median of `over` over `under`, dimensionless, and its interval.
+
+    Raises
+    ------
+    UserError
+        If a block holds a selection twice, or no block holds both, or a value is not above 0.
+    """
+    sides = [side.assign(contender=name) for side, name in ((over, "over"), (under, "under"))]
+    logs = _log_ratios(pd.concat(sides), "over", "under", value)
+    return ratio_interval(logs, n_compared=n_compared)
+
+
+def paired_gain(
+    df: pd.DataFrame,
+    contender: str,
+    from_point: float,
+    to_point: float,
+    *,
+    x: str = "n_workers",
+    value: str = "read_s",
+    n_compared: int = 1,
+) -> Interval:
+    """Compute how much faster a contender is at another point, paired within blocks.
+
+    Parameters
+    ----------
+    df : DataFrame
+        A record.
+    contender : str
+        Who is measured at both points.
+    from_point, to_point : float
+        Places on the x-axis, as in 4 and 8 workers.
+    x, value : str
+        Columns of the place and of the time.
+    n_compared : int
+        As in `paired_between`.
+
+    Returns
+    -------
+    Interval
+        Time at `from_point` over time at `to_point`: above 1 is a gain.
+
+    Examples
+    --------
+    >>> table = pd.DataFrame({"block": [0, 1, 0, 1], "contender": "a", "n_workers": [4, 4, 8, 8],
+    ...                       "read_s": [3.0, 6.0, 2.0, 4.0]})
+    >>> paired_gain(table, "a", 4, 8).centre
+    1.5
+    """
+    rows = df[df["contender"] == contender]
+    if absent := {from_point, to_point} - {*rows[x]}:
+        known = ", ".join(map(str, sorted({*rows[x]}))) or "none"
+        raise UserError(f"{x}: {contender} was not measured at {absent.pop()}; allowed: {known}")
+    sides = (rows[rows[x] == from_point], rows[rows[x] == to_point])
+    return paired_between(*sides, value=value, n_compared=n_compared)
 
 
 def noise_ratio(df: pd.DataFrame, control: str, *, value: str = "read_s") -> float:
@@ -149,12 +260,13 @@ def log_noise(logs: Floats) -> float:
 
 
 def compare(df: pd.DataFrame, a: str, b: str, *, control: str, value: str = "read_s") -> Comparison:
-    """Judge whether one contender is faster than another.
+    """Judge whether one contender is faster than another, both named beforehand.
 
-    Different means both: the interval of the paired ratio excludes 1, and the
+    Of the best of several, chosen after looking, `rank` judges. Different means both: the interval of the paired ratio excludes 1, and the
     median ratio lies outside the A/A noise. In 20 000 simulated comparisons
     with 5 blocks and 5 % noise the rule calls equals different in 2.5 % and
     finds a true 20 % difference in 98 %; the interval alone would be wrong in 5 %.
+    A contender counts together with its copy, so both get the same verdict.
 
     Parameters
     ----------
@@ -177,8 +289,29 @@ def compare(df: pd.DataFrame, a: str, b: str, *, control: str, value: str = "rea
     UserError
         As `paired_ratio` and `noise_ratio`.
     """
-    ratio = paired_ratio(df, a, b, value=value)
-    return judge(ratio, noise_ratio(df, control, value=value))
+    noise = noise_ratio(df, control, value=value)
+    one, other = _reader_of(df, a), _reader_of(df, b)
+    if one == other:
+        ratio = paired_ratio(df, a, b, value=value)
+        return Comparison("indistinguishable", ratio, noise, "a reader and its copy")
+    return judge(paired_ratio(pool_copies(df, value), one, other, value=value), noise)
+
+
+def _reader_of(df: pd.DataFrame, name: str) -> str:
+    """Name the contender of which `name` is a copy, or itself."""
+    copied = df.loc[(df["contender"] == name) & (df["control_of"] != ""), "control_of"]
+    return name if copied.empty else str(copied.iloc[0])
+
+
+def pool_copies(df: pd.DataFrame, value: str) -> pd.DataFrame:
+    """Make one reader of each contender and its copies: their geometric mean in each block."""
+    rows = measured(df)
+    _refuse_repeats(rows)
+    if not (rows[value] > 0).all():
+        raise UserError(f"{value}: not above 0 in some rows; allowed: durations above 0")
+    readers = rows["contender"].where(rows["control_of"] == "", rows["control_of"])
+    logs = np.log(rows[value]).groupby([rows["block"], readers.rename("contender")], sort=False)
+    return pd.DataFrame(np.exp(logs.mean()).rename(value).reset_index())
 
 
 def judge(ratio: Interval, noise: float) -> Comparison:
@@ -211,3 +344,71 @@ def judge(ratio: Interval, noise: float) -> Comparison:
         return Comparison("indistinguishable", ratio, noise, "inside the A/A noise")
     verdict: Verdict = "faster" if ratio.centre < 1 else "slower"
     return Comparison(verdict, ratio, noise, "outside the A/A noise, and the interval excludes 1")
+
+
+def compare_points(
+    df: pd.DataFrame,
+    contender: str,
+    from_point: float,
+    to_point: float,
+    *,
+    control: str,
+    x: str = "n_workers",
+    value: str = "read_s",
+    n_compared: int = 1,
+) -> Gain:
+    """Judge what a contender gains from one point to another, against the A/A noise.
+
+    Parameters
+    ----------
+    df : DataFrame
+        A record.
+    contender, from_point, to_point, x, value, n_compared
+        As in `paired_gain`.
+    control : str
+        A second copy of a contender, measured at one point at least.
+
+    Returns
+    -------
+    Gain
+        Verdict, with ratio, noise and reason.
+
+    Raises
+    ------
+    UserError
+        As `paired_gain` and `noise_ratio`.
+    """
+    places = {"x": x, "value": value, "n_compared": n_compared}
+    ratio = paired_gain(df, contender, from_point, to_point, **places)  # type: ignore[arg-type]
+    last = df.loc[df["contender"] == control, x].max()
+    return judge_gain(ratio, noise_ratio(df[df[x] == last], control, value=value))
+
+
+def judge_gain(ratio: Interval, noise: float, *, worth: float = WORTH) -> Gain:
+    """Give the verdict on a gain: that growth ended has to be shown, and is no lack of proof.
+
+    Parameters
+    ----------
+    ratio : Interval
+        Time before over time after.
+    noise : float
+        Ratio, at least 1, up to which a thing differs from itself; NaN if unknown.
+    worth : float
+        Least gain that is worth the step.
+
+    Examples
+    --------
+    >>> judge_gain(Interval(1.17, 1.13, 1.19, n=5), noise=1.05).verdict
+    'grows'
+    >>> judge_gain(Interval(1.01, 0.97, 1.05, n=5), noise=1.05).verdict
+    'ended'
+    >>> judge_gain(Interval(1.08, 0.95, 1.23, n=5), noise=1.05).verdict
+    'undecided'
+    """
+    found = judge(ratio, noise)
+    if found.verdict != "indistinguishable":
+        verdict: GainVerdict = "falls" if ratio.centre < 1 else "grows"
+        return Gain(verdict, ratio, noise, found.reason)
+    if ratio.high < worth and not math.isnan(noise):
+        return Gain("ended", ratio, noise, f"below {worth:g} times in the whole interval")
+    return Gain("undecided", ratio, noise, found.reason)

@@ -84,13 +84,15 @@ def finite(values: Iterable[float], name: str) -> Floats:
     return sample
 
 
-def ratio_interval(logs: Floats) -> Interval:
+def ratio_interval(logs: Floats, *, n_compared: int = 1) -> Interval:
     """Turn logarithms of paired ratios into a median ratio with its interval.
 
     Parameters
     ----------
     logs : array of float
         At least one.
+    n_compared : int
+        Ratios whose intervals are to hold at once, in 95 %: each is widened (Bonferroni).
 
     Returns
     -------
@@ -100,6 +102,6 @@ def ratio_interval(logs: Floats) -> Interval:
     n, centre = len(logs), float(np.exp(np.median(logs)))
     if n == 1:
         return Interval(centre, np.nan, np.nan, n, "one pair, no interval")
-    half = stats.t.ppf(0.975, n - 1) * stats.sem(logs)
+    half = stats.t.ppf(1 - 0.025 / n_compared, n - 1) * stats.sem(logs)
     low, high = np.exp([logs.mean() - half, logs.mean() + half])
     return Interval(centre, float(low), float(high), n)
