@@ -9,6 +9,7 @@ import shutil
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -21,7 +22,7 @@ from hypothesis import strategies as st
 from helpers.errors import UserError
 from helpers.measurement.measure import CheckError
 from helpers.models.accesses import Load, Store
-from helpers.storage import chunkings
+from helpers.storage import chunkings, data
 from helpers.storage.chunk_index import read_index
 from helpers.storage.chunkings import Chunking
 from helpers.storage.layout import contiguous_runs
@@ -99,8 +100,7 @@ def test_a_file_is_asked_for_chunks_and_seeks(
 def test_the_index_of_a_file_is_where_its_chunks_are(plan: planning.Plan) -> None:
     """Stored bytes at their addresses are those that HDF5 gives for each chunk."""
     one = Chunking("a", (20, 5, 6))
-    path = planning.file_path(plan, one)
-    chunkings.write_hdf5(path, plan.values, one)
+    path = planning.prepare_file(plan, one)
     index, content = read_index(path), path.read_bytes()
     assert index is not None and index.starts.shape == (3, 3, 3)
     with h5py.File(path) as file:
@@ -144,9 +144,9 @@ def test_requests_are_those_that_zarr_makes(
     """What is counted is what the installed zarr asks of its store."""
     one = Chunking("a", (5, 3, 4))
     shard = layouts.shard_of(medium, SHAPE, one)  # type: ignore[arg-type]
-    place = make_location(server, f"loads-{medium}")
-    chunkings.write_zarr(place, plan.values, one, shard_shape=shard)
-    array = chunkings.open_zarr(place)
+    location = make_location(server, f"loads-{medium}")
+    place = chunkings.prepare_zarr(location, plan.values, one, shard_shape=shard)
+    array = chunkings.open_zarr(location / place)
     asked, get = [], zarr.storage.ObjectStore.get
 
     async def count(store: object, key: str, *rest: object, **more: object) -> object:
@@ -267,6 +267,58 @@ def test_a_file_is_read_and_a_wrong_read_is_no_row(plan: planning.Plan) -> None:
         assert len(told["box_s"]) == len(found) and min(told["box_s"]) > 0
         with pytest.raises(CheckError, match="read other values"):
             way.check([each + 1 for each in found])
+
+
+STORED = Chunking("a", (5, 3, 4))
+
+
+def open_stored(plan: planning.Plan) -> Any:
+    """Open what is read of a file, made if it is not there."""
+    return planning.make_ways("hdf5", None, plan, [STORED])[0].open()  # type: ignore[arg-type]
+
+
+def test_a_changed_codec_is_what_is_read(
+    plan: planning.Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bytes of another codec are not taken for those of this one."""
+    assert open_stored(plan).compression_opts == 1
+    stronger = {"compression": "gzip", "compression_opts": 9}
+    monkeypatch.setattr(chunkings, "_filters", lambda _one: stronger)
+    assert open_stored(plan).compression_opts == 9
+
+
+@pytest.mark.parametrize("fill_value", [0.0, 1.0])
+def test_changed_settings_of_zarr_are_what_is_read(
+    server: Server, plan: planning.Plan, monkeypatch: pytest.MonkeyPatch, fill_value: float
+) -> None:
+    """Objects are named by all that makes them."""
+    location = make_location(server, "settings")
+    monkeypatch.setattr(chunkings, "_ZARR", {**chunkings._ZARR, "fill_value": fill_value})
+    place = chunkings.prepare_zarr(location, plan.values, STORED)
+    assert chunkings.open_zarr(location / place).fill_value == fill_value
+
+
+def test_a_changed_generator_makes_the_array_anew(
+    plan: planning.Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other values under the same shape and seed are not the stored ones, in no layout."""
+    assert np.array_equal(open_stored(plan)[...], plan.values)
+    block = data.SampleArray.block
+    monkeypatch.setattr(data.SampleArray, "block", lambda *asked: block(*asked) + 1)
+    other = replace(plan, values=layouts.make_sample(SHAPE, 3))
+    assert not np.array_equal(other.values, plan.values)
+    assert np.array_equal(open_stored(other)[...], other.values)
+
+
+@pytest.mark.parametrize("name", ["values.npy", "array.h5"])
+def test_what_was_cut_off_is_made_anew(plan: planning.Plan, tmp_path: Path, name: str) -> None:
+    """A file that lost its end, on a full disk or by a copy, costs a rewriting and no case."""
+    open_stored(plan)
+    (path,) = tmp_path.rglob(name)
+    path.write_bytes(path.read_bytes()[:5000])
+    again = replace(plan, values=layouts.make_sample(SHAPE, 3))
+    assert np.array_equal(again.values, plan.values)
+    assert np.array_equal(open_stored(again)[...], plan.values)
 
 
 def test_predictions_are_of_the_boxes_that_are_read() -> None:

@@ -95,6 +95,20 @@ def test_interrupted_write_is_written_again(location: Location, layout: formats.
     assert again.stored_nbytes == stored.stored_nbytes
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_altered_objects_are_written_again(location: Location, layout: formats.Layout) -> None:
+    """A layout whose objects are no longer those of its entry is as it was written first."""
+    place = location / f"altered-{layout}"
+    stored = make_stored(place)
+    client = stored.at(layout).obstore()
+    key = max(obstore.list(client).collect(), key=lambda item: item["size"])["path"]
+    content = bytes(obstore.get(client, key).bytes())
+    obstore.put(client, key, content[:-1])
+    again = make_stored(place)
+    assert bytes(obstore.get(client, key).bytes()) == content
+    assert again.stored_nbytes == stored.stored_nbytes
+
+
 def test_interruption_leaves_no_entry(location: Location, monkeypatch: pytest.MonkeyPatch) -> None:
     """A write that fails midway does not count as there, and the next one completes it."""
     calls = iter(range(100))

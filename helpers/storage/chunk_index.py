@@ -31,7 +31,7 @@ def read_index(path: Path) -> ChunkIndex | None:
     Parameters
     ----------
     path : Path
-        As `helpers.storage.chunkings.write_hdf5` made it.
+        As `helpers.storage.chunkings.prepare_hdf5` made it.
 
     Returns
     -------

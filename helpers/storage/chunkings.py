@@ -6,6 +6,7 @@ store, plain or sharded; what differs is which elements lie together.
 
 from __future__ import annotations
 
+import hashlib
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,11 +14,13 @@ from typing import Any, Literal
 
 import h5py
 import numpy as np
+import xxhash
 import zarr
 from numpy.typing import NDArray
 from zarr.storage import ObjectStore
 
 from helpers.errors import UserError
+from helpers.storage import data, prepared
 from helpers.storage.boxes import Box
 from helpers.storage.data import FILL, SampleArray
 from helpers.storage.layout import Shape
@@ -25,7 +28,15 @@ from helpers.storage.locations import Location
 
 Medium = Literal["hdf5", "zarr", "sharded"]
 
+_GENERATION = 1  # raise it when the same arguments make other bytes
 _BLOCK_TIMES = 512  # of the sample made at a time
+_LIBVER = "latest"
+_ZARR: dict[str, Any] = {
+    "zarr_format": 3,
+    "compressors": None,
+    "fill_value": float(FILL),
+    "config": {"write_empty_chunks": True},
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,16 +79,58 @@ def make_values(sample: SampleArray) -> NDArray[np.float32]:
     return np.concatenate(parts)[:, 0]
 
 
-def write_hdf5(path: Path, values: NDArray[np.float32], chunking: Chunking) -> int:
-    """Write values to an HDF5 file, unless it is there; chunks with shuffle and deflate.
+def prepare_values(folder: Path, sample: SampleArray) -> NDArray[np.float32]:
+    """Make a sample as `make_values` does, or load it if the same was made before.
+
+    Parameters
+    ----------
+    folder : Path
+        Where values are kept; these get a folder of their own below.
+    sample : SampleArray
+        Of shape (time, 1, y, x).
+
+    Returns
+    -------
+    ndarray of float32
+        (time, y, x).
+    """
+    n, _, *plane = sample.shape
+    # a plane tells another generator from this one, whatever library it is that differs
+    last = sample.block((n - 1, 0, 0, 0), (n, 1, *plane))
+    made_by = {
+        "generation": _GENERATION,
+        "source": hashlib.sha256(sample.source.read_bytes()).hexdigest(),
+        "generator": hashlib.sha256(Path(data.__file__).read_bytes()).hexdigest(),
+        "variable": sample.variable,
+        "shape": sample.shape,
+        "seed": sample.seed,
+        "last": _hash_values(last),
+        "versions": prepared.versions_of("numpy", "scipy"),
+    }
+
+    def write(draft: Path) -> dict[str, Any]:
+        np.save(draft / "values.npy", make_values(sample))
+        return {}
+
+    place = folder / f"values-{prepared.name_of(made_by)}"
+    prepared.prepare(place, made_by, write)
+    return np.asarray(np.load(place / "values.npy"), np.float32)
+
+
+def _hash_values(values: NDArray[np.float32]) -> str:
+    return xxhash.xxh3_128_hexdigest(np.ascontiguousarray(values).data)
+
+
+def prepare_hdf5(folder: Path, values: NDArray[np.float32], chunking: Chunking) -> Path:
+    """Write values to an HDF5 file, unless the same is there; chunks with shuffle and deflate.
 
     Without a filter the library reads parts of chunks, and a chunk would not
     be what is read.
 
     Parameters
     ----------
-    path : Path
-        File to make.
+    folder : Path
+        Where files are kept; this one gets a folder of its own below.
     values : ndarray of float32
         (time, y, x).
     chunking : Chunking
@@ -85,19 +138,27 @@ def write_hdf5(path: Path, values: NDArray[np.float32], chunking: Chunking) -> i
 
     Returns
     -------
-    int
-        Bytes of the file.
+    Path
+        The file.
     """
-    if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        draft = path.with_suffix(".part")
-        stored = values.transpose(chunking.axes)
-        with h5py.File(draft, "w", libver="latest") as file:
-            file.create_dataset("t", data=stored, chunks=chunking.chunk_shape, **_filters(chunking))
-        with draft.open("rb") as written:  # clean pages alone can be dropped
-            os.fsync(written.fileno())
-        draft.rename(path)
-    return path.stat().st_size
+    how = {"chunks": chunking.chunk_shape, **_filters(chunking)}
+    made_by = {
+        "generation": _GENERATION,
+        "values": _hash_values(values),
+        "shape": values.shape,
+        "axes": chunking.axes,
+        "format": {"libver": _LIBVER, **how},
+        "versions": {**prepared.versions_of("h5py"), "hdf5": h5py.version.hdf5_version},
+    }
+
+    def write(draft: Path) -> dict[str, Any]:
+        with h5py.File(draft / "array.h5", "w", libver=_LIBVER) as file:
+            file.create_dataset("t", data=values.transpose(chunking.axes), **how)
+        return {}
+
+    place = folder / f"hdf5-{prepared.name_of(made_by)}"
+    prepared.prepare(place, made_by, write)
+    return place / "array.h5"
 
 
 def _filters(chunking: Chunking) -> dict[str, Any]:
@@ -106,25 +167,30 @@ def _filters(chunking: Chunking) -> dict[str, Any]:
     return {"compression": "gzip", "compression_opts": 1, "shuffle": True}
 
 
-def write_zarr(
+def prepare_zarr(
     location: Location,
     values: NDArray[np.float32],
     chunking: Chunking,
     *,
     shard_shape: Shape | None = None,
-) -> None:
-    """Write values as a Zarr v3 array without compression, unless it is there.
+) -> str:
+    """Write values as a Zarr v3 array without compression, unless the same is there.
 
     Parameters
     ----------
     location : Location
-        Folder of the array.
+        Where arrays are kept; this one gets a prefix of its own below.
     values : ndarray of float32
         (time, y, x).
     chunking : Chunking
         How they lie; contiguous storage has no objects and is refused.
     shard_shape : tuple of int, optional
         Elements of an object that holds several chunks.
+
+    Returns
+    -------
+    str
+        Prefix of the array below `location`.
 
     Raises
     ------
@@ -133,26 +199,24 @@ def write_zarr(
     """
     if chunking.chunk_shape is None:
         raise UserError(f"chunk_shape: none of {chunking.name}; allowed: a shape, in Zarr")
-    store = ObjectStore(location.obstore())
-    try:
-        found = zarr.open_array(store, mode="r")
-        if found.attrs.get("is_whole"):
-            return
-    except FileNotFoundError:
-        pass
-    array = zarr.create_array(
-        store,
-        shape=values.shape,
-        chunks=chunking.chunk_shape,
-        shards=shard_shape,
-        dtype="float32",
-        compressors=None,
-        fill_value=float(FILL),
-        config={"write_empty_chunks": True},
-        overwrite=True,
-    )
-    array[...] = values
-    array.attrs["is_whole"] = True
+    how = {"chunks": chunking.chunk_shape, "shards": shard_shape, **_ZARR}
+    made_by = {
+        "generation": _GENERATION,
+        "values": _hash_values(values),
+        "shape": values.shape,
+        "format": how,
+        "versions": prepared.versions_of("zarr", "numcodecs"),
+    }
+
+    def write(place: Location) -> dict[str, Any]:
+        store = ObjectStore((place / "array").obstore())
+        array = zarr.create_array(store, shape=values.shape, dtype="float32", **how)
+        array[...] = values
+        return {}
+
+    name = f"chunkings-{prepared.name_of(made_by)}"
+    prepared.prepare(location / name, made_by, write, name="array", under=["array/"])
+    return f"{name}/array"
 
 
 def drop_pages(path: Path) -> None:
@@ -178,7 +242,7 @@ def open_hdf5(path: Path, *, cache_nbytes: int = 0) -> Any:
     Parameters
     ----------
     path : Path
-        As `write_hdf5` made it.
+        As `prepare_hdf5` made it.
     cache_nbytes : int
         Bytes of decoded chunks that the library keeps (``rdcc_nbytes``).
 

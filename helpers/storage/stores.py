@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import obstore
 import xxhash
 from numpy.typing import NDArray
 
 from helpers.errors import UserError
-from helpers.storage import formats
+from helpers.storage import formats, prepared
 from helpers.storage.data import SampleArray
 from helpers.storage.formats import Block, Codec, Layout
 from helpers.storage.locations import Location
@@ -183,18 +181,24 @@ def prepare_array(
     check_chunk_shape(sample.shape, chunk_shape)
     _check_choice("codec", [codec], formats.CODECS)
     _check_choice("layouts", layouts, formats.LAYOUTS)
-    target = location / _name(sample, chunk_shape, codec)
+    made_by = _made_by(sample, chunk_shape, codec)
+    target = location / prepared.name_of(made_by)
     wanted = sorted(
         {"netcdf", *layouts} if "references" in layouts else {*layouts}, key=formats.LAYOUTS.index
     )
-    entries = {layout: _read_entry(target, layout) for layout in wanted}
+    entries: dict[str, prepared.Entry] = {}
     for layout in wanted:
-        if entries[layout] is None:
+        # references hold places in the file, and go with it
+        of = entries["netcdf"].files if layout == "references" else None
+
+        def write(place: Location, layout: Layout = layout) -> dict[str, Any]:
             progress(f"writing {sample.nbytes / 1e6:.0f} MB as {layout}")
-            entries[layout] = _write_layout(
-                sample, target, layout, chunk_shape=chunk_shape, codec=codec
-            )
-    return _describe(sample, target, chunk_shape, codec, {k: v for k, v in entries.items() if v})
+            return _write_layout(sample, place, layout, chunk_shape=chunk_shape, codec=codec)
+
+        entries[layout] = prepared.prepare(
+            target, [made_by, of], write, name=layout, under=[f"{layout}/"]
+        )
+    return _describe(sample, target, chunk_shape, codec, entries)
 
 
 def _check_choice(parameter: str, values: Sequence[str], allowed: Sequence[str]) -> None:
@@ -205,18 +209,9 @@ def _check_choice(parameter: str, values: Sequence[str], allowed: Sequence[str])
         )
 
 
-def _name(sample: SampleArray, chunk_shape: tuple[int, ...], codec: Codec) -> str:
+def _made_by(sample: SampleArray, chunk_shape: tuple[int, ...], codec: Codec) -> list[Any]:
     source = hashlib.sha256(sample.source.read_bytes()).hexdigest()
-    made_by = [_GENERATION, source, sample.variable, sample.shape, sample.seed, chunk_shape, codec]
-    return hashlib.sha256(json.dumps(made_by).encode()).hexdigest()[:16]
-
-
-def _read_entry(target: Location, layout: str) -> dict[str, Any] | None:
-    try:
-        found = obstore.get(target.obstore(), f"{layout}.json").bytes()
-    except FileNotFoundError:
-        return None
-    return dict(json.loads(bytes(found)))
+    return [_GENERATION, source, sample.variable, sample.shape, sample.seed, chunk_shape, codec]
 
 
 def _write_layout(
@@ -246,16 +241,7 @@ def _write_layout(
             chunk_shape=chunk_shape,
             codec=codec,
         )
-    entry: dict[str, Any] = {
-        "checksums": checksums,
-        "stored_nbytes": _stored_nbytes(target / layout),
-    }
-    obstore.put(target.obstore(), f"{layout}.json", json.dumps(entry).encode())
-    return entry
-
-
-def _stored_nbytes(location: Location) -> int:
-    return sum(item["size"] for page in obstore.list(location.obstore()) for item in page)
+    return {"checksums": checksums}
 
 
 def _describe(
@@ -263,9 +249,11 @@ def _describe(
     target: Location,
     chunk_shape: tuple[int, ...],
     codec: Codec,
-    entries: dict[str, dict[str, Any]],
+    entries: dict[str, prepared.Entry],
 ) -> StoredArray:
-    checksums = next(entry["checksums"] for entry in entries.values() if entry["checksums"])
+    checksums = next(
+        entry.facts["checksums"] for entry in entries.values() if entry.facts["checksums"]
+    )
     grid = tuple(-(-n // c) for n, c in zip(sample.shape, chunk_shape, strict=True))
     return StoredArray(
         target,
@@ -274,5 +262,5 @@ def _describe(
         chunk_shape,
         codec,
         np.asarray(checksums, np.uint64).reshape(grid),
-        {layout: entry["stored_nbytes"] for layout, entry in entries.items()},
+        {layout: entry.nbytes for layout, entry in entries.items()},
     )

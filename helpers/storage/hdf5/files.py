@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
+import functools
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import obstore
-
 from helpers.errors import UserError
+from helpers.storage import prepared
 from helpers.storage.drivers.tasks import Answer, Task
 from helpers.storage.hdf5 import granule as granules
 from helpers.storage.hdf5.conversions import CONVERSIONS
@@ -24,6 +22,7 @@ from helpers.storage.locations import Location
 LAYOUTS = (*FILE_LAYOUTS, *CONVERSIONS)
 """Arrangements of the file, then conversions of it."""
 
+_SUFFIXES = {"references": ".json"} | dict.fromkeys(FILE_LAYOUTS, ".h5")
 _GENERATION = 3  # raise it when the same arguments make other bytes
 
 Progress = Callable[[str], None]
@@ -69,8 +68,7 @@ class StoredFile:
         Location
             Place to open.
         """
-        suffixes = {"references": ".json"} | dict.fromkeys(FILE_LAYOUTS, ".h5")
-        return self.location / f"{layout}{suffixes.get(layout, '')}"
+        return self.location / f"{layout}{_SUFFIXES.get(layout, '')}"
 
     def seen_from(self, location: Location) -> StoredFile:
         """Return the same file, reached as `location` is.
@@ -168,48 +166,48 @@ def prepare_granule(
     """
     if unknown := [name for name in layouts if name not in LAYOUTS]:
         raise UserError(f"layouts: {', '.join(unknown)}; allowed: {', '.join(LAYOUTS)}")
-    target = location / _name(granule, group)
+    made_by = [_GENERATION, granules.GENERATION, asdict(granule), group]
+    target = location / f"granule-{prepared.name_of(made_by)}"
     wanted = [name for name in LAYOUTS if name in {"original", *layouts}]
     tasks = make_tasks(granule, group=group)
-    entries = {name: _read_entry(target, name) for name in wanted}
-    if missing := [name for name in wanted if entries[name] is None]:
-        with tempfile.TemporaryDirectory() as folder:
-            maker = Maker(granule, target, Path(folder), tasks)
-            for name in missing:
+    entries: dict[str, prepared.Entry] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        start = functools.cache(lambda: Maker(granule, target, Path(folder), tasks))
+        for name in wanted:
+            # references hold places in the original, and go with it
+            of = entries["original"].files if name == "references" else None
+
+            def write(_place: Location, name: str = name) -> dict[str, Any]:
                 progress(f"writing a granule of {granule.n_photons} photons as {name}")
-                entries[name] = maker.make(name)
-    return _describe(target, tasks, {name: entry for name, entry in entries.items() if entry})
+                return start().make(name)
+
+            entries[name] = prepared.prepare(
+                target, [made_by, of], write, name=f"{name}.entry", under=[_key(name)]
+            )
+    return _describe(target, tasks, entries)
 
 
-def _name(granule: granules.Granule, group: str) -> str:
-    made_by = [_GENERATION, granules.GENERATION, asdict(granule), group]
-    return "granule-" + hashlib.sha256(json.dumps(made_by).encode()).hexdigest()[:16]
-
-
-def _read_entry(target: Location, layout: str) -> dict[str, Any] | None:
-    try:
-        found = obstore.get(target.obstore(), f"{layout}.entry.json").bytes()
-    except FileNotFoundError:
-        return None
-    return dict(json.loads(bytes(found)))
+def _key(layout: str) -> str:
+    """Return how the keys of a layout's objects begin."""
+    return f"{layout}{_SUFFIXES.get(layout, '/')}"
 
 
 def _describe(
-    target: Location, tasks: Mapping[str, Task], entries: Mapping[str, dict[str, Any]]
+    target: Location, tasks: Mapping[str, Task], entries: Mapping[str, prepared.Entry]
 ) -> StoredFile:
     properties = {
-        name: _properties(entry["properties"])
+        name: _properties(entry.facts["properties"])
         for name, entry in entries.items()
-        if entry["properties"]
+        if entry.facts["properties"]
     }
     first = next(iter(entries.values()))
     return StoredFile(
         target,
         tasks,
-        {name: Answer(**answer) for name, answer in first["answers"].items()},
+        {name: Answer(**answer) for name, answer in first.facts["answers"].items()},
         properties,
-        {name: entry["stored_nbytes"] for name, entry in entries.items()},
-        {name: entry["made_by"] for name, entry in entries.items()},
+        {name: entry.nbytes for name, entry in entries.items()},
+        {name: entry.facts["made_by"] for name, entry in entries.items()},
     )
 
 

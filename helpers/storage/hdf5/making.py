@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +51,7 @@ class Maker:
         self.answers = self._read(self.original)
 
     def make(self, layout: str) -> dict[str, Any]:
-        """Make a layout, check it, upload it and write its entry."""
+        """Make a layout, check it and upload it; return what is told of it."""
         if layout in CONVERSIONS:
             made_by = convert(layout, self.original, self.target)
             facts: dict[str, Any] = {"properties": None}
@@ -61,15 +60,8 @@ class Maker:
             with h5py.File(path) as file:
                 facts = {"properties": asdict(read_properties(file))}
             self._upload(path, f"{layout}.h5")
-        stored = self.target if layout == "references" else self.target / layout
-        entry = {
-            **facts,
-            "made_by": made_by,
-            "answers": {name: asdict(answer) for name, answer in self.answers.items()},
-            "stored_nbytes": _stored_nbytes(stored, layout),
-        }
-        obstore.put(self.target.obstore(), f"{layout}.entry.json", json.dumps(entry).encode())
-        return entry
+        answers = {name: asdict(answer) for name, answer in self.answers.items()}
+        return {**facts, "made_by": made_by, "answers": answers}
 
     def _arrange(self, layout: str) -> tuple[Path, str]:
         if layout == "original":
@@ -94,14 +86,3 @@ class Maker:
         )
         if path != self.original:
             path.unlink()
-
-
-def _stored_nbytes(location: Location, layout: str) -> int:
-    """Count the bytes of the objects of a layout."""
-    folder = location if layout == "references" else location / ""
-    if layout in FILE_LAYOUTS:
-        parent, _, name = location.prefix.rpartition("/")
-        return int(obstore.head(replace(location, prefix=parent).obstore(), f"{name}.h5")["size"])
-    if layout == "references":
-        return int(obstore.head(folder.obstore(), "references.json")["size"])
-    return sum(item["size"] for page in obstore.list(folder.obstore()) for item in page)

@@ -21,6 +21,7 @@ from zarr.storage import ObjectStore
 
 from helpers.errors import UserError
 from helpers.paths import ROOT
+from helpers.storage import prepared
 from helpers.storage.data import FILL, SampleArray
 from helpers.storage.layouts import expected_warning, make_registry
 from helpers.storage.locations import Location
@@ -87,32 +88,22 @@ def prepare_maps(location: Location, specs: Sequence[MapSpec], *, seed: int) -> 
     names = [spec.name for spec in specs]
     if not names or len({*names}) < len(names):
         raise UserError(f"maps: {', '.join(names) or 'none'}; allowed: at least one, each once")
-    target = location / _name(specs, seed)
-    entry = _read_entry(target)
-    if entry is None:
-        for spec in specs:
-            _WRITERS[spec.kind](target / spec.name, make_dataset(spec, seed=seed), spec)
-        entry = {spec.name: _stored_nbytes(target / spec.name) for spec in specs}
-        obstore.put(target.obstore(), "maps.json", json.dumps(entry).encode())
-    return Maps(target, tuple(specs), entry)
-
-
-def _name(specs: Sequence[MapSpec], seed: int) -> str:
     source = hashlib.sha256(_SOURCE.read_bytes()).hexdigest()
     made_by = [_GENERATION, source, seed, [asdict(spec) for spec in specs]]
-    return "maps-" + hashlib.sha256(json.dumps(made_by).encode()).hexdigest()[:16]
 
+    def write(place: Location) -> dict[str, Any]:
+        for spec in specs:
+            _WRITERS[spec.kind](place / spec.name, make_dataset(spec, seed=seed), spec)
+        return {}
 
-def _read_entry(target: Location) -> dict[str, int] | None:
-    try:
-        found = obstore.get(target.obstore(), "maps.json").bytes()
-    except FileNotFoundError:
-        return None
-    return dict(json.loads(bytes(found)))
-
-
-def _stored_nbytes(location: Location) -> int:
-    return sum(item["size"] for page in obstore.list(location.obstore()) for item in page)
+    target = location / f"maps-{prepared.name_of(made_by)}"
+    under = [f"{name}/" for name in names]
+    files = prepared.prepare(target, made_by, write, name="maps", under=under).files
+    sizes = {
+        name: sum(size for key, (size, _) in files.items() if key.startswith(f"{name}/"))
+        for name in names
+    }
+    return Maps(target, tuple(specs), sizes)
 
 
 def _write_zarr(location: Location, dataset: xr.Dataset, spec: MapSpec) -> None:

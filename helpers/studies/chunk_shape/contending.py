@@ -16,7 +16,7 @@ from helpers.storage.reads import count_requests
 from helpers.storage.wires import Wire
 from helpers.studies.chunk_shape.decoding import make_adjacents, make_decodings
 from helpers.studies.chunk_shape.layouts import make_calibrations
-from helpers.studies.chunk_shape.planning import Plan, contend, make_ways, object_place
+from helpers.studies.chunk_shape.planning import Plan, contend, make_ways, prepare_objects
 from helpers.studies.chunk_shape.reading import N_CONNECTIONS, BoxRead
 from helpers.studies.chunk_shape.rewriting import make_rewrites
 
@@ -116,7 +116,7 @@ def _make_ceilings(ways: Sequence[BoxRead], wire: Wire, plan: Plan) -> list[Cont
     for way in found.values():
         if way.wire is None:
             continue
-        place = object_place(way.medium, plan, way.chunks)
+        place = prepare_objects(way.medium, wire, plan, way.chunks)
         near = (wire.near / place).obstore()
         keys = [o["path"] for page in obstore.list(near, prefix="c") for o in page]
         sums = {k: xxhash.xxh3_64_intdigest(obstore.get(near, k).bytes()) for k in sorted(keys)}

@@ -18,7 +18,7 @@ from helpers.storage import chunkings
 from helpers.storage.chunkings import Chunking
 from helpers.storage.layout import Shape, balanced_chunk_shape
 from helpers.studies.chunk_shape.layouts import PUBLISHED_NBYTES
-from helpers.studies.chunk_shape.planning import Plan, file_path
+from helpers.studies.chunk_shape.planning import Plan, prepare_file
 from helpers.studies.chunk_shape.reading import checksum
 
 _SAMPLE_NBYTES = 8_000_000  # the same values at each chunk size
@@ -184,8 +184,7 @@ def make_adjacents(plan: Plan) -> list[Contender]:
     """Make a contender of each size of the cache, on balanced chunks of the second size."""
     asked = min(PUBLISHED_NBYTES[1], plan.values.nbytes // 2)
     one = Chunking("balanced", balanced_chunk_shape(plan.values.shape, 4, asked))
-    path = file_path(plan, one)
-    chunkings.write_hdf5(path, plan.values, one)
+    path = prepare_file(plan, one)
     n = min(N_ADJACENT, len(plan.values))
     sums = [checksum(plan.values[i]) for i in range(n)]
     made = []

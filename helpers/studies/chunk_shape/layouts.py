@@ -177,14 +177,10 @@ def shard_of(medium: Medium, shape: Shape, one: Chunking) -> Shape | None:
 
 
 def make_sample(shape: Shape, seed: int) -> NDArray[np.float32]:
-    """Make the array (time, y, x), or load it if it was made before."""
-    path = cache_folder() / "chunkings" / f"{'x'.join(map(str, shape))}-{seed}.npy"
-    if not path.exists():
-        source = ROOT / "data" / "ocean-temperature.nc"
-        sample = SampleArray(source, "temperature", (shape[0], 1, *shape[1:]), seed)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        np.save(path, chunkings.make_values(sample))
-    return np.asarray(np.load(path), np.float32)
+    """Make the array (time, y, x), or load it if the same was made before."""
+    source = ROOT / "data" / "ocean-temperature.nc"
+    sample = SampleArray(source, "temperature", (shape[0], 1, *shape[1:]), seed)
+    return chunkings.prepare_values(cache_folder() / "chunkings", sample)
 
 
 def describe(shape: Shape, layouts: Mapping[Medium, Sequence[Chunking]]) -> pd.DataFrame:

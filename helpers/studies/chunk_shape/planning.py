@@ -53,11 +53,6 @@ class Plan:
     max_chunks: int = 200
     draw_seed: int | None = None
 
-    @property
-    def name(self) -> str:
-        """Folder of the array."""
-        return f"{'x'.join(map(str, self.values.shape))}-{self.seed}"
-
     def holds(self, medium: Medium, one: Chunking) -> bool:
         """Tell whether a medium holds a layout of this array."""
         return fits(medium, self.values.shape, one, max_chunks=self.max_chunks)
@@ -84,8 +79,7 @@ def make_ways(medium: Medium, wire: Wire, plan: Plan, layouts: Sequence[Chunking
 
 
 def _file_ways(medium: Medium, _wire: Wire, plan: Plan, one: Chunking) -> list[BoxRead]:
-    path = file_path(plan, one)
-    chunkings.write_hdf5(path, plan.values, one)
+    path = prepare_file(plan, one)
     index, ways = read_index(path), []
     for access in make_accesses(plan.values.shape):
         boxes = plan.draw(one, access)
@@ -95,21 +89,20 @@ def _file_ways(medium: Medium, _wire: Wire, plan: Plan, one: Chunking) -> list[B
     return ways
 
 
-def file_path(plan: Plan, one: Chunking) -> Path:
-    """Name the file of a layout."""
-    lies: tuple[int | str, ...] = one.chunk_shape or ("none", *one.axes)
-    return cache_folder() / "chunkings" / plan.name / f"{'x'.join(map(str, lies))}.h5"
+def prepare_file(plan: Plan, one: Chunking) -> Path:
+    """Have the file of a layout: made once, and made anew where it does not hold."""
+    return chunkings.prepare_hdf5(cache_folder() / "chunkings", plan.values, one)
 
 
-def object_place(medium: Medium, plan: Plan, one: Chunking) -> str:
-    """Name the folder of a layout in the store."""
-    return f"chunkings-{plan.name}/{medium}-{'x'.join(map(str, one.chunk_shape or ()))}"
+def prepare_objects(medium: Medium, wire: Wire, plan: Plan, one: Chunking) -> str:
+    """Have the objects of a layout, likewise; return where they lie in the store."""
+    shard = shard_of(medium, plan.values.shape, one)
+    return chunkings.prepare_zarr(wire.near, plan.values, one, shard_shape=shard)
 
 
 def _object_ways(medium: Medium, wire: Wire, plan: Plan, one: Chunking) -> list[BoxRead]:
     shard = shard_of(medium, plan.values.shape, one)
-    place = object_place(medium, plan, one)
-    chunkings.write_zarr(wire.near / place, plan.values, one, shard_shape=shard)
+    place = prepare_objects(medium, wire, plan, one)
     ways = []
     for access in make_accesses(plan.values.shape):
         boxes = plan.draw(one, access)

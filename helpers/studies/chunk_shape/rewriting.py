@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 
 from helpers.measurement.measure import CheckError, Contender
 from helpers.memory import peak_nbytes
-from helpers.storage import chunkings
-from helpers.storage.chunkings import Chunking
+from helpers.paths import cache_folder
+from helpers.storage import chunkings, prepared
 from helpers.storage.layout import Shape, balanced_chunk_shape
 from helpers.studies.chunk_shape.layouts import PUBLISHED_NBYTES
-from helpers.studies.chunk_shape.planning import Plan, file_path
+from helpers.studies.chunk_shape.planning import Plan
 from helpers.studies.chunk_shape.reading import checksum
 
 TOOLS = ("nccopy", "h5repack", "Dask", "cubed")
@@ -117,33 +117,39 @@ def make_rewrites(plan: Plan) -> list[Contender]:
     values = plan.values
     asked = min(PUBLISHED_NBYTES[1], values.nbytes // 2)
     chunk_shape = balanced_chunk_shape(values.shape, 4, asked)
-    source = file_path(plan, Chunking("rewritten", None)).with_name("steps.nc")
-    _write_steps(source, values)
+    source = _prepare_steps(values)
+    made = source.parent  # what tools make lies beside it: it is made anew each time
     return [
-        _contend(Rewrite(tool, source, source.with_name(f"by-{tool}"), chunk_shape,
+        _contend(Rewrite(tool, source, made.with_name(f"{made.name}-by-{tool}"), chunk_shape,
                          checksum(values)), values.nbytes)
         for tool in TOOLS
         if tool in _IN_PYTHON or shutil.which(tool)
     ]  # fmt: skip
 
 
-def _write_steps(path: Path, values: NDArray[np.float32]) -> None:
-    """Write a netCDF-4 file with a chunk a time step, as models write."""
-    import netCDF4
+def _prepare_steps(values: NDArray[np.float32]) -> Path:
+    """Have a netCDF-4 file with a chunk a time step, as models write."""
+    how: dict[str, Any] = {
+        "zlib": True,
+        "complevel": 1,
+        "shuffle": False,
+        "chunksizes": (1, *values.shape[1:]),
+    }
+    versions = prepared.versions_of("netCDF4")
+    made_by = {"values": str(checksum(values)), "shape": values.shape, "format": how, **versions}
 
-    if path.exists():
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_suffix(".part")
-    with netCDF4.Dataset(draft, "w") as file:
-        for name, n in zip(_NAMES, values.shape, strict=True):
-            file.createDimension(name, n)
-        chunks = (1, *values.shape[1:])
-        variable = file.createVariable(
-            "v", "f4", _NAMES, zlib=True, complevel=1, shuffle=False, chunksizes=chunks
-        )
-        variable[:] = values
-    draft.rename(path)
+    def write(draft: Path) -> dict[str, Any]:
+        import netCDF4
+
+        with netCDF4.Dataset(draft / "steps.nc", "w") as file:
+            for name, n in zip(_NAMES, values.shape, strict=True):
+                file.createDimension(name, n)
+            file.createVariable("v", "f4", _NAMES, **how)[:] = values
+        return {}
+
+    place = cache_folder() / "chunkings" / f"steps-{prepared.name_of(made_by)}"
+    prepared.prepare(place, made_by, write)
+    return place / "steps.nc"
 
 
 def _contend(way: Rewrite, nbytes: int) -> Contender:
