@@ -13,6 +13,8 @@ from matplotlib_inline.backend_inline import set_matplotlib_formats
 
 from helpers.measurement import figures, statistics
 
+_COMMIT_DIGITS, _DAY_DIGITS = 8, 10  # of a commit's hash, and of a date as ISO 8601 has it
+
 
 def draw_network(axes: Sequence[Axes], checked: pd.DataFrame) -> None:
     """Draw asked against measured, a panel a quantity."""
@@ -37,7 +39,7 @@ def draw_network(axes: Sequence[Axes], checked: pd.DataFrame) -> None:
             ax.set_ylabel("")
 
 
-def draw_scaling(ax: Axes, rows: pd.DataFrame, expected: pd.DataFrame) -> str:
+def draw_scaling(ax: Axes, rows: pd.DataFrame, expected: pd.DataFrame, *, n_chunks: int = 0) -> str:
     """Draw throughput of array bytes against workers; return the footnote on fairness."""
     by = ["contender", "n_workers"]
     shown = rows[(rows["phase"] == "measured") & (rows["control_of"] == "")]
@@ -51,7 +53,7 @@ def draw_scaling(ax: Axes, rows: pd.DataFrame, expected: pd.DataFrame) -> str:
         ceiling=ceiling,
     )
     ax.set(xlabel="workers", ylabel="throughput (MB/s)")
-    return figures.comparison(readers)
+    return figures.comparison(readers, n_chunks=n_chunks)
 
 
 def tabulate(rows: pd.DataFrame, *, n_workers: int) -> pd.DataFrame:
@@ -97,11 +99,26 @@ def tabulate_requests(rows: pd.DataFrame, *, n_chunks: int, n_workers: int) -> p
 
 
 def count_rows(rows: pd.DataFrame, *, stopped_by: str) -> pd.DataFrame:
-    """Count the rows of a record by phase, and say what ended the measurement."""
-    table = rows.groupby("phase").agg(blocks=("block", "nunique"), rows=("block", "size"))
-    return table.assign(
-        ended_by=["" if phase != "measured" else stopped_by for phase in table.index]
-    )
+    """Count the rows of a record by phase, and say what ended the measurement.
+
+    Rows of several commits, or of several days (UTC), are counted by commit and by day.
+    """
+    phases = rows.groupby("phase")
+    table = phases.agg(blocks=("block", "nunique"), rows=("block", "size"))
+    table["ended_by"] = ["" if phase != "measured" else stopped_by for phase in table.index]
+    origins = {
+        "rows of each commit": rows["commit"].str[:_COMMIT_DIGITS],
+        "rows of each day": rows["started_utc"].str[:_DAY_DIGITS],
+    }
+    for name, origin in origins.items():
+        if origin.nunique() > 1:
+            table[name] = origin.groupby(rows["phase"]).agg(_tell_counts)
+    return table
+
+
+def _tell_counts(names: pd.Series[str]) -> str:
+    """Tell how often each name occurs, in the order of its first row."""
+    return ", ".join(f"{name}: {n}" for name, n in names.value_counts(sort=False).items())
 
 
 def _at(rows: pd.DataFrame, n_workers: int) -> pd.DataFrame:
