@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import itertools
+import json
 import re
 from collections.abc import Collection, Iterator
 from pathlib import Path
@@ -39,6 +40,7 @@ from helpers.measurement.figures import (
     number_axis,
     spread,
 )
+from helpers.measurement.records import read_records
 from helpers.models.assumptions import OPTIONS
 from helpers.paths import ROOT
 from helpers.storage.caches import CACHES
@@ -254,6 +256,54 @@ def test_unfair_is_refused_or_footnoted(name: str, value: object, told: str) -> 
             comparison(rows, declared=declared)
     note = comparison(rows, declared=(name,))
     assert note.startswith(f"Not equal, by declaration: {name}: ") and note.endswith("(b).")
+
+
+def make_traced(**seen: dict[str, Any]) -> pd.DataFrame:
+    """Return rows of two equal contenders and the ceiling with traces; `seen` by contender."""
+    rows = make_rows().assign(n_requests=10, wire_nbytes=50.0, stored_nbytes=50)
+    for name, values in seen.items():
+        for key, value in values.items():
+            rows.loc[rows["contender"] == name, key] = value
+    flights = {name: values.get("in_flight", 0.9) for name, values in seen.items()}
+    shares = rows["contender"].map(flights).fillna(0.9) * rows["concurrency"]
+    traces = [json.dumps({"mean_in_flight": s, "max_in_flight": s}) for s in shares]
+    return rows.assign(trace=traces)
+
+
+@pytest.mark.parametrize(
+    ("seen", "told"),
+    [
+        ({}, "^$"),
+        ({"in_flight": 0.85}, "^$"),  # within the tolerance
+        ({"in_flight": 0.5}, r"in flight over threads, on average: 0.5 \(b\), 0.9 \(a\), at n_"),
+        ({"in_flight": 0.5}, r"in flight over threads, at most: 0.5 \(b\), 0.9 \(a\), at n_"),
+        ({"n_requests": 20}, r"requests a chunk: 2 \(a\), 4 \(b\), at n_workers 2"),
+        ({"wire_nbytes": 100.0}, r"over the wire over those stored: 1 \(a\), 2 \(b\), at"),
+    ],
+)
+def test_what_the_trace_saw_is_declared(seen: dict[str, Any], told: str) -> None:
+    """Equal settings are not equal reads: requests in flight, a chunk and bytes are compared."""
+    note = comparison(make_traced(b=seen), n_chunks=5)
+    assert re.search(told, note), note
+    assert (note == "") or note.startswith("Not equal, in the trace: ")
+
+
+def test_settings_and_traces_share_a_footnote() -> None:
+    """A declared setting does not hide the trace; what was not traced is said to be so."""
+    note = comparison(make_traced(b={"codec": "lz4", "n_requests": 20}), declared=("codec",))
+    assert re.match(
+        r"Not equal, by declaration: codec: .* Not equal, in the trace: requests: ", note
+    )
+    untraced = make_traced().assign(trace="{}", n_requests=np.nan, wire_nbytes=np.nan)
+    assert comparison(untraced) == "Requests were not traced, so they are not compared."
+
+
+def test_the_reference_declares_how_netcdf_reads() -> None:
+    """In region netCDF has half as many requests in flight as threads, and the footnote says it."""
+    rows = read_records([ROOT / "results" / "reference" / "cluster-scaling" / "in-region.csv"])
+    measured = rows[(rows["phase"] == "measured") & (rows["control_of"] == "")]
+    note = comparison(measured)
+    assert "requests in flight over threads, at most: 0.5 (netcdf-fsspec), 1 (" in note
 
 
 def test_comparison_on_what_is_not_there_is_refused() -> None:

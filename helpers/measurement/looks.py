@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Literal
+from typing import Any, Literal
 
 import pandas as pd
 from cycler import cycler
@@ -49,6 +50,9 @@ STYLE = (
     },
 )
 """Sizes and fonts from the file, colours from here; for `matplotlib.style.use`."""
+
+TRACE_TOLERANCE = 1.1
+"""Ratio of the most to the least up to which traces of contenders count as equal."""
 
 Kind = Literal["reader", "cache", "option", "driver", "access", "medium", "codec"]
 """What is compared: readers of arrays, caches of a service, options of a bill, and so on."""
@@ -238,11 +242,14 @@ def comparison(
     on: Sequence[str] = ("codec", "concurrency", "cache_state", "array_nbytes"),
     *,
     declared: Collection[str] = (),
+    n_chunks: int = 0,
 ) -> str:
     """Refuse a comparison that mixes settings, or write its footnote.
 
     Contenders are compared at each point of the x-axis; the ceiling is not a
-    contender, for it decodes nothing.
+    contender, for it decodes nothing. A setting is what was asked: whether as
+    many requests were in flight is what the trace saw. It is how a contender
+    reads, so it is not refused, but where it differs the footnote says so.
 
     Parameters
     ----------
@@ -252,11 +259,13 @@ def comparison(
         Columns that must be equal.
     declared : collection of str
         Columns of `on` that may differ, because the reader is told.
+    n_chunks : int
+        Stored chunks of the array, for the requests a chunk; 0 if they are unknown.
 
     Returns
     -------
     str
-        Text to print under the figure; empty if all is equal.
+        Text to print under the figure; empty if all is equal, in the trace too.
 
     Raises
     ------
@@ -276,7 +285,54 @@ def comparison(
         raise UnfairComparisonError(
             f"contenders differ in {'; '.join(unfair)}; make them equal or declare it"
         )
-    return f"Not equal, by declaration: {'; '.join(notes)}." if notes else ""
+    told = [f"Not equal, by declaration: {'; '.join(notes)}."] if notes else []
+    return " ".join([*told, *filter(None, [_compare_traces(rows, n_chunks)])])
+
+
+def _compare_traces(rows: pd.DataFrame, n_chunks: int) -> str:
+    """Say in what the traces of contenders differ, or that there are none."""
+    if "trace" not in rows:
+        return ""
+    traced = _read_traces(rows, n_chunks)
+    if traced.empty:
+        return "Requests were not traced, so they are not compared."
+    points = rows["point"]
+    notes = [_scatter(traced[name], rows["contender"], points) for name in traced]
+    told = "; ".join(note for note in notes if note)
+    return f"Not equal, in the trace: {told}." if told else ""
+
+
+def _read_traces(rows: pd.DataFrame, n_chunks: int) -> pd.DataFrame:
+    """Tabulate what the trace saw of each row, in the words of the footnote."""
+    trace = pd.DataFrame([json.loads(text) for text in rows["trace"]], index=rows.index)
+    threads = rows["concurrency"]
+    columns = {
+        "requests a chunk" if n_chunks else "requests": rows["n_requests"] / (n_chunks or 1),
+        "bytes over the wire over those stored": rows["wire_nbytes"] / rows["stored_nbytes"],
+    }
+    for name, word in (("mean", "on average"), ("max", "at most")):
+        if f"{name}_in_flight" in trace:
+            columns[f"requests in flight over threads, {word}"] = (
+                trace[f"{name}_in_flight"] / threads
+            )
+    return pd.DataFrame(columns).dropna(axis="columns", how="all")
+
+
+def _scatter(seen: pd.Series[float], contenders: pd.Series[str], points: pd.Series[str]) -> str:
+    """Say which contender has how much, at the point where they differ most, if they do."""
+    medians: Any = seen.groupby([points, contenders], sort=False).median().unstack()
+    # of points at which they differ alike, the largest speaks
+    places = sorted(map(str, medians.index), key=lambda p: [*json.loads(p).values()], reverse=True)
+    spans = {p: medians.loc[p].max() / medians.loc[p].min() for p in places}
+    point = max(places, key=lambda p: spans[p] if spans[p] > 0 else 0)
+    if not spans[point] > TRACE_TOLERANCE:
+        return ""
+    found = medians.loc[point].dropna().sort_values().map("{:.2g}".format)
+    told = ", ".join(
+        f"{value} ({', '.join(found.index[found == value])})" for value in dict.fromkeys(found)
+    )
+    place = ", ".join(f"{name} {value}" for name, value in json.loads(point).items())
+    return f"{seen.name}: {told}, at {place}"
 
 
 def _mixture(rows: pd.DataFrame, name: str) -> str:
