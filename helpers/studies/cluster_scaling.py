@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -17,6 +18,9 @@ from helpers.study import describe_profile, digits, read_published
 _2020 = "zarr-s3fs"
 _NETCDF = "netcdf-fsspec"
 
+Gains = Mapping[tuple[str, int, int], statistics.Gain]
+"""The gain of a contender from a number of workers to the next, by these three."""
+
 _LIMITS = {
     "latency": "the time to the first byte",
     "stream": "the rate of one connection",
@@ -28,74 +32,47 @@ _LIMITS = {
 """What binds, as prose calls it."""
 
 
-def best_contender(rows: pd.DataFrame, *, n_workers: int) -> str:
-    """Name the contender with the shortest median read at a number of workers."""
+def select_readers(rows: pd.DataFrame, *, n_workers: int) -> pd.DataFrame:
+    """Choose the measured rows of the readers and of the control at a number of workers."""
     part = rows[(rows["phase"] == "measured") & (rows["n_workers"] == n_workers)]
-    part = part[~part["is_ceiling"] & (part["control_of"] == "")]
-    return str(part.groupby("contender")["read_s"].median().idxmin())
-
-
-def judge_all(rows: pd.DataFrame, best: str, *, n_workers: int) -> pd.DataFrame:
-    """Compare each contender with the best: time ratio, interval, noise and verdict.
-
-    One is faster or slower where the interval excludes 1 and the ratio lies outside the noise.
-    """
-    part = rows[(rows["phase"] == "measured") & (rows["n_workers"] == n_workers)]
-    names = part.loc[~part["is_ceiling"] & (part["control_of"] == ""), "contender"].unique()
-    lines = {}
-    for name in names:
-        if name != best:
-            found = statistics.compare(part, name, best, control="control")
-            ratio = found.ratio
-            lines[name] = (ratio.centre, ratio.low, ratio.high, found.noise, found.verdict)
-    columns = [f"time over {best}", "low", "high", "A/A noise", "verdict"]
-    table = pd.DataFrame.from_dict(lines, orient="index", columns=columns)
-    return table.sort_values(columns[0]).round(3).rename_axis("contender")
-
-
-def find_knee(rows: pd.DataFrame, contender: str) -> int:
-    """Find the smallest number of workers whose interval reaches the throughput of the most."""
-    part = rows[rows["contender"] == contender]
-    found = statistics.summarise(part, ["n_workers"], value="throughput_mb_per_s").sort_values(
-        "n_workers"
-    )
-    most = found.iloc[-1]
-    reached = found[found["high"].fillna(found["median"]) >= most[["low", "median"]].min()]
-    return int(reached["n_workers"].min())
+    return part[~part["is_ceiling"]]
 
 
 def find_all(
     rows: pd.DataFrame,
     expected: pd.DataFrame,
     errors: pd.DataFrame,
-    verdicts: pd.DataFrame,
+    ranking: statistics.Ranking,
+    gains: Gains,
     *,
-    best: str,
     profile: Profile,
 ) -> dict[str, str]:
-    """Put the findings of a case into words, by the key under which pages quote them."""
-    measured = rows[rows["phase"] == "measured"]
+    """Put the findings of a case into words, by the key under which pages quote them.
+
+    What is said of the best is said of the reader with the shortest median; that it is the
+    fastest, or among them, is the ranking's word.
+    """
+    measured, best = rows[rows["phase"] == "measured"], ranking.best
     most = int(measured["n_workers"].max())
     top = measured[(measured["contender"] == best) & (measured["n_workers"] == most)]
-    knee = find_knee(measured, best)
     limits = expected[expected["contender"] == best].set_index("n_workers")["limit"].map(_LIMITS)
     ratios = measure_ratios(rows)
     control = measured[measured["n_workers"] == most]
     machine = json.loads(measured["machine"].iloc[0])
-    times = verdicts[f"time over {best}"]
+    described = {name: f"{reader.description} ({name})" for name, reader in READERS.items()}
     return {
         "profile": describe_profile(profile),
-        "best-contender": best,
-        "best-reads": f"{READERS[best].description} ({best})",
+        "best-contender": ranking.tell(),
+        "best-reads": ranking.tell(described),
         "best-throughput": f"{digits(top['throughput_mb_per_s'].median())} MB/s",
         "best-share-of-ceiling": f"{digits(100 * top['share_of_ceiling'].median())} %",
-        "ratio-best-to-s3fs": _ratio(times, _2020, best),
-        "ratio-best-to-netcdf": _ratio(times, _NETCDF, best),
+        "ratio-best-to-s3fs": tell_ratio(ranking, _2020),
+        "ratio-best-to-netcdf": tell_ratio(ranking, _NETCDF),
         "ratio-zarr-to-netcdf": digits(ratios["ratio"].iloc[-1]) if len(ratios) else "not measured",
-        "knee-workers": str(knee) if knee < most else f"none up to {most}",
+        "knee-workers": tell_knee(gains, best),
         "most-workers": str(most),
         "binding-limit": str(limits[most]),
-        "scaling": _tell_scaling(knee, most, limits),
+        "scaling": tell_scaling(gains, best, limits),
         "limits-of-others": _tell_others(expected[expected["n_workers"] == most], best),
         "median-prediction-error": f"{digits(100 * errors['relative_error'].abs().median())} %",
         "aa-noise": f"{digits(100 * (statistics.noise_ratio(control, 'control') - 1))} %",
@@ -104,15 +81,65 @@ def find_all(
     }
 
 
-def _tell_scaling(knee: int, most: int, limits: pd.Series[str]) -> str:
-    """Say where growth ends, if it does, and what binds there by the model."""
-    if knee == most:
-        return f"throughput still grows at {most} workers, the most measured, where the model names {limits[most]} as what binds"
-    return f"more than {knee} workers gain less than can be told apart; the model names {limits[knee]} as what binds there, and {limits[most]} at {most}"
+def _steps_of(gains: Gains, contender: str) -> list[tuple[int, int, statistics.Gain]]:
+    """List the steps of a contender in the order of workers."""
+    return sorted(
+        ((low, high, gain) for (name, low, high), gain in gains.items() if name == contender),
+        key=lambda step: step[0],
+    )
+
+
+def find_knee(gains: Gains, contender: str) -> int | None:
+    """Find the number of workers from which on no step gains; None where that is not shown.
+
+    Only steps that were judged to gain nothing count, up to the most workers measured.
+    """
+    knee = None
+    for low, _, gain in reversed(_steps_of(gains, contender)):
+        if gain.verdict not in ("ended", "falls"):
+            break
+        knee = low
+    return knee
+
+
+def tell_knee(gains: Gains, contender: str) -> str:
+    """Say at how many workers growth ended, that it did not, or that it is undecided."""
+    steps = _steps_of(gains, contender)
+    if not steps:
+        return "not measured"
+    knee, (low, high, last) = find_knee(gains, contender), steps[-1]
+    if knee is not None:
+        return str(knee)
+    return f"none up to {high}" if last.verdict == "grows" else f"undecided from {low} on"
+
+
+def tell_scaling(gains: Gains, contender: str, limits: pd.Series[str]) -> str:
+    """Say whether throughput still grows, where growth ended, or that it is undecided."""
+    steps = _steps_of(gains, contender)
+    if not steps:
+        return "one size of the cluster was measured, so growth was not"
+    knee, (low, high, last) = find_knee(gains, contender), steps[-1]
+    ratio = last.ratio
+    ends = f" ({digits(ratio.low, n=3)} to {digits(ratio.high, n=3)})" if ratio.n > 1 else ""
+    step = f"{high} workers read {digits(ratio.centre, n=3)} times as fast as {low}{ends}"
+    if knee is not None:
+        return (
+            f"growth ends at {knee} workers: {step}; the model names {limits[knee]}"
+            f" as what binds there, and {limits[high]} at {high}"
+        )
+    if last.verdict == "grows":
+        return (
+            f"throughput still grows at {high} workers, the most measured: {step};"
+            f" the model names {limits[high]} as what binds there"
+        )
+    return (
+        f"whether throughput still grows from {low} to {high} workers is undecided: {step};"
+        f" the model names {limits[high]} as what binds at {high}"
+    )
 
 
 def _tell_others(expected: pd.DataFrame, best: str) -> str:
-    """Say how many of the slower readers wait for this machine's processors, by the model."""
+    """Say how many of the other readers wait for this machine's processors, by the model."""
     others = expected[~expected["contender"].isin([best, "raw"])]
     n_bound = int((others["limit"] == "processors").sum())
     if not n_bound:
@@ -123,10 +150,15 @@ def _tell_others(expected: pd.DataFrame, best: str) -> str:
     )
 
 
-def _ratio(times: pd.Series[float], name: str, best: str) -> str:
-    if name == best:
+def tell_ratio(ranking: statistics.Ranking, name: str) -> str:
+    """Say by which factor the best is ahead, and whether the two can be told apart."""
+    if name == ranking.best:
         return "1.0"
-    return digits(times[name]) if name in times else "not measured"
+    if name not in ranking.others:
+        return "not measured"
+    found = ranking.others[name]
+    told = "" if found.verdict == "slower" else " (cannot be told apart)"
+    return f"{digits(found.ratio.centre)}{told}"
 
 
 def read_published_ratios() -> pd.DataFrame:
