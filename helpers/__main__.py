@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+import traceback
 from pathlib import Path
 
 import click
@@ -12,6 +13,7 @@ from helpers.commands.advise import advise
 from helpers.commands.chunks import chunks
 from helpers.commands.costs import costs
 from helpers.errors import UserError
+from helpers.redaction import redact
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -143,3 +145,5 @@ if __name__ == "__main__":
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         sys.exit("interrupted; what was measured is kept, and the same command goes on from there")
+    except Exception:  # of a defect: the whole traceback, but no credential of an address
+        sys.exit(redact(traceback.format_exc().rstrip()))

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from helpers.redaction import redact
+
 
 class UserError(ValueError):
     """Something the user asked for cannot be done.
 
     The message is one line that names the parameter, its value and what is
-    allowed; the command line prints it without a traceback.
+    allowed; the command line prints it without a traceback, and no credential is in it.
     """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(redact(message))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import nbformat
@@ -10,6 +9,7 @@ import pandas as pd
 
 from helpers.errors import UserError
 from helpers.paths import ROOT
+from helpers.redaction import copy_redacted
 from helpers.runner import Case, find_cases, is_done, read_parameters
 
 
@@ -30,7 +30,7 @@ def publish(site: str, root: Path = ROOT) -> list[Path]:
         for suffix in (".ipynb", ".csv"):
             target = case.result(suffix, "reference")
             target.parent.mkdir(parents=True, exist_ok=True)
-            copied.append(Path(shutil.copy(case.result(suffix), target)))
+            copied.append(copy_redacted(case.result(suffix), target))
     return [*copied, *_publish_bench(site, root), _publish_headline(root)]
 
 
@@ -55,7 +55,7 @@ def _publish_bench(site: str, root: Path) -> list[Path]:
     target = root / "results" / "reference" / "bench"
     target.mkdir(parents=True, exist_ok=True)
     found = sorted((root / "results" / site).glob("bench*.*"))
-    return [Path(shutil.copy(path, target)) for path in found]
+    return [copy_redacted(path, target / path.name) for path in found]
 
 
 def _publish_headline(root: Path) -> Path:

@@ -400,7 +400,7 @@ def test_redact_blacks_out_and_keeps_the_rest(tmp_path: Path) -> None:
     assert (
         record.redact("key hunter2 at http://127.0.0.1:80/a") == "key *** at http://127.0.0.1:80/a"
     )
-    assert record.redact("http://me:you@example.org") == "http***example.org"
+    assert record.redact("http://me:you@example.org") == "http://***@example.org"
 
 
 def test_errors_are_user_errors() -> None:

@@ -17,6 +17,7 @@ from helpers.book.tables import render_bars, render_profile_sources, render_prof
 from helpers.calculator import render_calculator, render_prices, render_published
 from helpers.errors import UserError
 from helpers.paths import ROOT
+from helpers.redaction import copy_redacted, redact_tree
 
 _PROFILES = ROOT / "helpers" / "storage" / "network" / "profiles.yaml"
 
@@ -92,11 +93,11 @@ def _write_generated(folder: Path, root: Path) -> None:
 
 
 def _stage_page(page: Page, into: Path) -> None:
-    """Write a case's page and lay its record beside it."""
+    """Write a case's page and lay its record beside it, both without credentials."""
     target = into / f"{page.name}.ipynb"
     target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(json.dumps(render_page(page)), encoding="utf-8")
-    shutil.copy2(page.record, target.with_suffix(".csv"))
+    target.write_text(json.dumps(redact_tree(render_page(page))), encoding="utf-8")
+    copy_redacted(page.record, target.with_suffix(".csv"))
 
 
 def _list_pages(toc_path: Path, pages: list[Page]) -> None:

@@ -18,6 +18,7 @@ from pathlib import Path
 import psutil
 
 from helpers.errors import UserError
+from helpers.redaction import redact_tree
 
 Scalar = str | int | float | bool | None
 
@@ -53,7 +54,8 @@ class Provenance:
     fingerprint: str = field(init=False)
 
     def __post_init__(self) -> None:
-        """Compute the fingerprint once, for it goes into every row."""
+        """Black out credentials, and compute the fingerprint once: both go into every row."""
+        object.__setattr__(self, "parameters", redact_tree(self.parameters))
         value = fingerprint(self.parameters, machine=self.machine, versions=self.versions)
         object.__setattr__(self, "fingerprint", value)
 

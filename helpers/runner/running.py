@@ -21,6 +21,7 @@ from traitlets.config import Config
 
 from helpers.errors import UserError
 from helpers.paths import ROOT
+from helpers.redaction import find_secrets, redact, redact_tree
 from helpers.runner.cases import Case, fingerprint, hash_sources, is_done, read_parameters
 from helpers.runner.findings import duration_s, headline_of
 
@@ -68,7 +69,7 @@ def run_case(case: Case, say: Say, *, anew: bool = False, more: bool = False) ->
     problem = _execute(case, values)
     seconds = time.monotonic() - start
     if problem:
-        return Outcome(case, "failed", seconds, problem)
+        return Outcome(case, "failed", seconds, redact(problem, find_secrets(values)))
     return Outcome(case, "done", seconds, headline_of(case))
 
 
@@ -128,7 +129,7 @@ def kernel_options() -> Iterator[dict[str, Any]]:
 
 
 def _clean(path: Path) -> None:
-    """Take the paths of this machine out of an executed notebook."""
+    """Take the paths of this machine and credentials out of an executed notebook."""
     notebook = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
     kept = {"duration", "start_time", "end_time", "exception"}
     told = notebook.metadata.get("papermill", {})
@@ -136,7 +137,9 @@ def _clean(path: Path) -> None:
     for cell in notebook.cells:
         cell.metadata.pop("papermill", None)
         cell.metadata.pop("execution", None)
-    text = nbformat.writes(notebook)  # type: ignore[no-untyped-call]
+    secrets = find_secrets(told.get("parameters"))
+    clean = nbformat.from_dict(redact_tree(notebook, secrets))  # type: ignore[no-untyped-call]
+    text = nbformat.writes(clean)  # type: ignore[no-untyped-call]
     for place, name in ((str(ROOT), "."), (str(Path.home()), "~")):
         text = text.replace(place, name)
     path.write_text(text + "\n", encoding="utf-8")

@@ -24,7 +24,10 @@ KINDS = ("local", "gateway", "address")
 _DEADLINE_S = 120.0
 _ANSWER_S = 5.0  # a scheduler that has not answered by then is taken as not there
 # without a dashboard, ports for the web are still opened; these are the pages on them
-_NO_PAGES = {"distributed.scheduler.http.routes": [], "distributed.worker.http.routes": []}
+_NO_PAGES: dict[str, list[str]] = {
+    "distributed.scheduler.http.routes": [],
+    "distributed.worker.http.routes": [],
+}
 
 
 @dataclass(slots=True)
@@ -272,7 +275,7 @@ def _open_local(n_threads: int, address: str | None, deadline_s: float) -> Itera
             n_workers=0,
             threads_per_worker=n_threads,
             # who reaches a scheduler runs code as its owner: only who has this certificate does
-            security=distributed.Security.temporary(),
+            security=distributed.Security.temporary(),  # type: ignore[no-untyped-call]
             dashboard_address="127.0.0.1:0",  # None means port 8787 of every interface
             scheduler_kwargs={"dashboard": False},
             memory_limit=0,  # a share of this machine's memory would pause workers that share it

@@ -14,6 +14,7 @@ import obstore.store
 from fsspec import AbstractFileSystem, filesystem
 
 from helpers.errors import UserError
+from helpers.redaction import find_secrets, redact
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,10 @@ class Location:
     region: str = "us-east-1"
     session_token: str | None = field(default=None, repr=False)
 
+    def __repr__(self) -> str:
+        """Show the place, and of the endpoint's address no credential."""
+        return redact(f"Location({self.url!r}, {self.endpoint_url!r}, {self.region!r})")
+
     def __truediv__(self, name: str) -> Location:
         """Return the location of `name` below this one."""
         return replace(self, prefix=f"{self.prefix}/{name}".strip("/"))
@@ -67,7 +72,7 @@ class Location:
     def secrets(self) -> tuple[str, ...]:
         """Texts that must appear in no record, notebook or trace."""
         texts = (self.access_key, self.secret_key, self.session_token)
-        return tuple(text for text in texts if text)
+        return (*(text for text in texts if text), *find_secrets(self.endpoint_url))
 
     def fsspec_options(self) -> dict[str, Any]:
         """Give the options with which fsspec makes a client, otherwise at its defaults."""

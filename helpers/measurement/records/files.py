@@ -18,16 +18,9 @@ from helpers.measurement.records.texts import (
     write_cells,
     write_line,
 )
+from helpers.redaction import redact
 
 MAY_DIFFER = ("machine", "versions")
-
-
-# What a credential looks like when nobody told us its value.
-_CREDENTIAL = re.compile(
-    r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b|aws_?secret|aws_session_token"
-    r"|X-Amz-(?:Signature|Credential|Security-Token)|://[^/\s\"@:]+:[^/\s\"@]+@",
-    re.IGNORECASE,
-)
 
 
 _ORIGIN = ("machine", "versions", "parameters")
@@ -134,10 +127,7 @@ class Record:
         str
             The same, with every secret as three asterisks.
         """
-        for secret in self.secrets:
-            for shape in (secret, json.dumps(secret)[1:-1]):
-                text = text.replace(shape, "***")
-        return _CREDENTIAL.sub("***", text)
+        return redact(text, self.secrets)
 
     def to_frame(self) -> pd.DataFrame:
         """Return all rows as a table, warm-ups included.
