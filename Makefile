@@ -27,28 +27,28 @@ env: .venv/ready  ## set up the locked environment in .venv/
 	@touch $@
 
 server: env  ## find the embedded S3 server, or build it once
-	@$(RUN) server
+	@exec $(RUN) server
 
 ros3: env  ## build HDF5 with its own S3 driver, once (about 10 minutes)
-	@$(RUN) ros3
+	@exec $(RUN) ros3
 
 run-all: env  ## measure every case of SITE (default laptop), then build the book
-	@$(RUN) run-all --site "$(SITE)"
+	@exec $(RUN) run-all --site "$(SITE)" $(FLAGS)
 
 run: env  ## measure one case: make run CASE=cluster-scaling/in-region
-	@$(RUN) run "$(CASE)" --site "$(SITE)"
+	@exec $(RUN) run "$(CASE)" --site "$(SITE)" $(FLAGS)
 
 book: env  ## build the book from results that are there
-	@$(RUN) book --site "$(SITE)"
+	@exec $(RUN) book --site "$(SITE)"
 
 bench: env  ## print every bar with how it was computed, and write results/laptop/bench.csv
-	@$(RUN) bench
+	@exec $(RUN) bench
 
 test: env  ## run the tests
-	@$(BIN)/python -m pytest -q
+	@exec $(BIN)/python -m pytest -q
 
 lint: env  ## run every check of pre-commit over all files
-	@$(BIN)/pre-commit run --all-files
+	@exec $(BIN)/pre-commit run --all-files
 
 # What the oldest Python gets, all get, so that all measure the same versions.
 LOCK = $(BIN)/python -m uv pip compile pyproject.toml --all-extras --python-version 3.11 --no-emit-index-url --no-emit-find-links --quiet
@@ -58,7 +58,7 @@ lock: env  ## resolve requirements.lock anew from pyproject.toml
 	@$(LOCK) --constraints .cache/oldest-python.txt --universal --generate-hashes --no-annotate --no-header --upgrade --output-file requirements.lock
 
 publish: env  ## promote the results of SITE to the reference
-	@$(RUN) publish --site "$(SITE)"
+	@exec $(RUN) publish --site "$(SITE)"
 
 clean:  ## remove the environment, generated stores, builds and own results
 	rm -rf .venv .cache _build $(addprefix results/,$(filter-out reference published,$(notdir $(wildcard results/*))))

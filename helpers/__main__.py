@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import time
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -46,7 +50,11 @@ def run_all(site: str, anew: bool, more: bool) -> None:
         click.echo("\n".join(["", *runner.summarise(outcomes), "", "building the book"]))
         page = book.build(site)
     if not more and all(outcome.state == "done" for outcome in outcomes):
-        took = {"seconds": time.monotonic() - start, "peak_nbytes": peak.nbytes}
+        took = {
+            "seconds": time.monotonic() - start,
+            "peak_nbytes": peak.nbytes,
+            "watcher_cpu_s": peak.cpu_s,
+        }
         runner.note_whole_run(site, outcomes, **took)
     click.echo(f"the book: open {_short(page)}")
     _end(runner.explain_failures(outcomes))
@@ -135,9 +143,14 @@ def _short(path: Path) -> str:
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
 
 
-if __name__ == "__main__":
+@contextmanager
+def end_well() -> Iterator[None]:
+    """End with a line instead of a traceback, and on a signal only after the children have."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) == signal.SIG_DFL:  # else nohup, or another's
+            signal.signal(number, _interrupt)
     try:
-        main(standalone_mode=False)
+        yield
     except UserError as error:
         sys.exit(f"error: {error}")
     except click.ClickException as error:
@@ -147,3 +160,14 @@ if __name__ == "__main__":
         sys.exit("interrupted; what was measured is kept, and the same command goes on from there")
     except Exception:  # of a defect: the whole traceback, but no credential of an address
         sys.exit(redact(traceback.format_exc().rstrip()))
+
+
+def _interrupt(number: int, _frame: Any) -> None:
+    """Do what Ctrl-C does, once."""
+    signal.signal(number, signal.SIG_IGN)
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    with end_well():
+        main(standalone_mode=False)

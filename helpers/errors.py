@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import reprlib
+
 from helpers.redaction import redact
+
+_SHOWN_LENGTH = 80  # characters of a value in a message
 
 
 class UserError(ValueError):
@@ -14,3 +18,36 @@ class UserError(ValueError):
 
     def __init__(self, message: str) -> None:
         super().__init__(redact(message))
+
+
+def show(value: object) -> str:
+    """Write a value for a message: in one line, however long, nested or odd it is.
+
+    Examples
+    --------
+    >>> show("zarr"), show([1, 2, 3])
+    ("'zarr'", '[1, 2, 3]')
+    >>> len(show("x" * 1000)) <= 80
+    True
+    """
+    shorter = reprlib.Repr()
+    shorter.maxstring = shorter.maxlong = shorter.maxother = _SHOWN_LENGTH
+    shorter.maxlist = shorter.maxdict = shorter.maxset = shorter.maxtuple = 12
+    try:
+        text = shorter.repr(value)
+    except ValueError:  # Python writes no number of more than some thousand digits
+        text = f"a number of {int(value).bit_length()} bits" if isinstance(value, int) else "?"
+    return cut(text)
+
+
+def cut(text: str) -> str:
+    r"""Cut a text to the length that a message shows, and escape what is not printed.
+
+    Examples
+    --------
+    >>> print(cut("two" + chr(10) + "lines"))
+    two\nlines
+    """
+    escaped = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text[: 2 * _SHOWN_LENGTH])
+    is_whole = len(text) <= 2 * _SHOWN_LENGTH and len(escaped) <= _SHOWN_LENGTH
+    return escaped if is_whole else escaped[: _SHOWN_LENGTH - 3] + "..."

@@ -17,7 +17,7 @@ import nbformat
 import papermill
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
-from helpers.errors import UserError
+from helpers.errors import UserError, cut, show
 from helpers.storage.caches import CACHES
 from helpers.storage.catalogs import open_entry
 from helpers.storage.clusters import KINDS, check_reach
@@ -29,9 +29,10 @@ from helpers.storage.stores import check_chunk_shape
 from helpers.storage.wires import check_profile
 from helpers.tiles.matrix import map_names
 
-Count = Annotated[int, Field(ge=1)]
+_MOST = 2**63 - 1  # what other programs take as a whole number too
+Count = Annotated[int, Field(ge=1, le=_MOST)]
 Shape = Annotated[list[Count], Field(min_length=4, max_length=4)]
-Positive = Annotated[float, Field(gt=0)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 def _choice(allowed: tuple[str, ...]) -> Any:
@@ -58,7 +59,7 @@ GLOSSARY: Mapping[str, Any] = {
     "n_workers": Annotated[list[Count], Field(min_length=1)],
     "threads_per_worker": Count,
     "chunks_per_task": Count,
-    "n_photons": Annotated[int, Field(ge=6000)],
+    "n_photons": Annotated[int, Field(ge=6000, le=_MOST)],
     "drivers": Annotated[list[_DRIVER], Field(min_length=1)],
     "file_layouts": Annotated[list[_FILE_LAYOUT], Field(min_length=1)],
     "tasks": Annotated[list[_TASK], Field(min_length=1)],
@@ -75,12 +76,12 @@ GLOSSARY: Mapping[str, Any] = {
     "access_time_s": Positive,
     "max_chunks": Count,
     "target_width": Positive,
-    "seed": Annotated[int, Field(ge=0)],
+    "seed": Annotated[int, Field(ge=0, le=_MOST)],
     "store": str,
     "cluster_kind": _choice(KINDS),
     "cluster_address": str,
     "media": Annotated[list[_MEDIUM], Field(min_length=1)],
-    "scale_factor": Annotated[float, Field(ge=1)],
+    "scale_factor": Annotated[float, Field(ge=1, allow_inf_nan=False)],
     "extras": list[_EXTRA],
     "n_boxes": Count,
     "caches": Annotated[list[_CACHE], Field(min_length=1)],
@@ -89,8 +90,8 @@ GLOSSARY: Mapping[str, Any] = {
     "n_requests": Count,
     "n_users": Count,
     "spawn_rate": Positive,
-    "think_s": Annotated[float, Field(ge=0)],
-    "zipf_exponent": Annotated[float, Field(ge=0)],
+    "think_s": Annotated[float, Field(ge=0, allow_inf_nan=False)],
+    "zipf_exponent": Annotated[float, Field(ge=0, allow_inf_nan=False)],
     "n_datasets": Count,
     "n_lookups": Count,
     "redis_url": str,
@@ -138,8 +139,14 @@ def _refuse_unknown(values: Mapping[str, Any], known: tuple[str, ...], where: st
     for name, value in values.items():
         if name not in known:
             raise UserError(
-                f"{where}: {name}: {value!r}; no such parameter; allowed: {', '.join(known)}"
+                f"{where}: {_name(name)}: {show(value)}; no such parameter;"
+                f" allowed: {', '.join(known)}"
             )
+
+
+def _name(name: object) -> str:
+    """Write the name of a parameter, which in a file may be anything."""
+    return cut(name) if isinstance(name, str) and name.isprintable() else show(name)
 
 
 def _explain(error: ValidationError) -> str:
@@ -148,7 +155,7 @@ def _explain(error: ValidationError) -> str:
     name = str(first["loc"][0])
     choices = _description(GLOSSARY[name])
     allowed = choices if first["type"] == "string_pattern_mismatch" and choices else first["msg"]
-    return f"{name}: {first['input']!r}; allowed: {allowed}"
+    return f"{name}: {show(first['input'])}; allowed: {allowed}"
 
 
 def _description(annotation: Any) -> str:

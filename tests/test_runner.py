@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import os
 import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import nbformat
+import psutil
 import pytest
+import yaml
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
 
 from helpers import promotion, runner
 from helpers.errors import UserError
@@ -113,18 +125,84 @@ def test_results_hold_no_path_of_the_machine(make_case: MakeCase) -> None:
         ("seed: two\n", "seed: 'two'; allowed"),  # wrong type
         ("- seed\n", "allowed: NAME: VALUE"),  # no mapping
         ("seed: [\n", "is no YAML"),  # no YAML
+        (b"\x7fELF\x02\x00\xff", "is no YAML"),  # a program
+        ("seed: 1  # K\xf6ln".encode("latin-1"), "is no YAML"),  # not UTF-8
+        ("seed: 2001-99-99\n", "is no YAML"),  # no day
+        ("seed: !!int twelve\n", "is no YAML"),  # tags that their text fails,
+        ("seed: !!timestamp noon\n", "is no YAML"),  # each with another error
+        ("seed: !!bool maybe\n", "is no YAML"),
+        ("seed: !!python/object:os.system {}\n", "is no YAML"),
+        ("seed: " + "[" * 5000 + "\n", "is no YAML"),  # deeper than Python goes
+        ("seed: " + "9" * 5000 + "\n", "is no YAML"),  # longer than Python reads
+        ("seed: .inf\n", "seed: inf; allowed"),
+        ("seed: .nan\n", "seed: nan; allowed"),
+        ("? [seed]\n: 1\n", "is no YAML"),  # a name that is a list
+        ("1: 2\n", "1: 2; no such parameter"),
+        ('seed: "a\\nb\\e[31m"\n', r"seed: 'a\nb\x1b[31m'; allowed"),  # control characters
+        ('"a\\nb": 1\n', r"'a\nb': 1; no such parameter"),
+        ("&a {seed: *a}\n", "seed: {'seed': {'seed': "),  # holds itself
     ],
 )
-def test_bad_parameter_files_are_refused(make_case: MakeCase, text: str, words: str) -> None:
-    """Nothing runs, and a record that is there stays."""
-    case = make_case("one", text)
+def test_bad_parameter_files_are_refused(
+    make_case: MakeCase, text: str | bytes, words: str
+) -> None:
+    """Nothing runs, one short line says why, and a record that is there stays."""
+    case = make_case("one")
+    case.parameter_file.write_bytes(text if isinstance(text, bytes) else text.encode())
     case.result(".csv").parent.mkdir(parents=True)
     case.result(".csv").write_text("measured before")
     outcome = runner.run_case(case, print)
     assert outcome.state == "refused"
     assert words in outcome.text
-    assert "\n" not in outcome.text
+    assert outcome.text.isprintable()
+    assert len(outcome.text) < 250
     assert case.result(".csv").read_text() == "measured before"
+    # Nor does any of them end the run of the other cases.
+    assert [one.state for one in runner.run_cases([case], lambda _: None)] == ["refused"]
+
+
+_SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text()
+    | st.binary()
+    | st.dates()
+    | st.datetimes()
+)
+_VALUES = st.recursive(
+    _SCALARS, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=8
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(
+    st.binary()
+    | st.text().map(str.encode)
+    | st.text("[]{}&*!?:-|>'\"%@`,# \n0a.~=<e").map(str.encode)
+    | st.dictionaries(st.sampled_from(["seed", "record", "other"]) | st.text(), _VALUES).map(
+        lambda values: yaml.safe_dump(values, allow_unicode=True).encode()
+    )
+)
+@example(b"seed: !!float ''\n")
+@example(b"a: &a [1,1,1,1,1,1,1,1,1]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\nseed: [*b,*b,*b]\n")
+@example(b"record: '\\0'\n")
+@example(b"seed: 0o17\nseed: 1_000\n")
+@example(b"<<: 1\n")
+def test_any_parameter_file_is_read_or_refused(make_case: MakeCase, text: bytes) -> None:
+    """Whatever a file holds, it gives parameters or one short line."""
+    case = make_case("fuzzed")
+    case.parameter_file.write_bytes(text)
+    said, values = "", {}
+    try:
+        values = runner.read_parameters(case)
+    except UserError as error:
+        said = str(error)
+    assert said.isprintable() and len(said) < 250
+    assert set(values) <= {"seed", "record"}
+    assert bool(values) != bool(said)
+    assert runner.fingerprint(case, values)
 
 
 def test_unknown_sites_and_cases_name_the_known_ones(make_case: MakeCase) -> None:
@@ -176,3 +254,167 @@ def test_publishing_needs_sources_of_a_commit(make_case: MakeCase) -> None:
     with pytest.raises(UserError, match="in no commit; allowed: a record of a clean checkout"):
         promotion.publish("laptop", case.root)
     assert not case.result(".csv", "reference").exists()
+
+
+def glue(**texts: str) -> str:
+    """Write code that glues texts under names with hyphens."""
+    found = {name.replace("_", "-"): text for name, text in texts.items()}
+    code = f"\nfrom myst_nb import glue\nfor key, text in {found}.items():\n    glue(key, text, display=False)"
+    return SOURCE + code
+
+
+@pytest.mark.parametrize(
+    ("noise", "state"),
+    [("9.9 %", "done"), ("10 %", "done"), ("16 %", "done, unstable"), ("nan %", "done")],
+)
+def test_a_noisy_case_is_told(make_case: MakeCase, noise: str, state: str) -> None:
+    """Noise and blocks are in the table; above the bound the case is done but unstable."""
+    case = make_case(code=glue(headline="fast", aa_noise=noise, n_blocks="3"))
+    outcomes = runner.run_cases([case], print)
+    title, line, *notes = runner.summarise(outcomes)
+    columns = [title.index(word) for word in ("state", "noise", "blocks", "time")]
+    cells = [line[a:b].strip() for a, b in itertools.pairwise(columns)]
+    assert cells == [state, "" if "nan" in noise else noise, "3"]
+    assert "above 10 %" in "\n".join(notes)
+    assert ("FLAGS=--" in "\n".join(notes)) == (state != "done")
+    assert runner.explain_failures(outcomes) == [], "it is no failure"
+    # It stays unstable when it is not run again.
+    assert (state != "done") == (outcomes[0].is_unstable)
+    [again] = runner.run_cases([case], print)
+    assert (again.state, again.is_unstable) == ("done before", outcomes[0].is_unstable)
+
+
+def test_the_harness_tells_what_it_took(make_case: MakeCase) -> None:
+    """The runner's own processor time is in the executed notebook and in the table."""
+    case = make_case()
+    outcomes = runner.run_cases([case], print)
+    noted = nbformat.read(case.result(".ipynb"), as_version=4).metadata["case"]["harness"]
+    assert 0 < noted["cpu_s"] < noted["wall_s"]
+    assert noted["share_of_a_core"] == pytest.approx(noted["cpu_s"] / noted["wall_s"], rel=0.1)
+    assert "of a core" in runner.summarise(outcomes)[-1]
+
+
+def test_an_idle_kernel_is_not_interrupted(
+    make_case: MakeCase, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A notebook that came to its end is asked to leave, without the signal of Ctrl-C."""
+    mark = tmp_path / "interrupted"
+    code = f"""
+import pathlib
+get_ipython().kernel.saved_sigint_handler = lambda *_: pathlib.Path({str(mark)!r}).touch()
+"""
+    case = make_case(code=SOURCE + code)
+    assert runner.run_case(case, print).state == "done"
+    assert not mark.exists()
+    assert "IPKernelApp" not in capfd.readouterr().err
+
+
+def test_a_kernel_that_dies_fails_its_case_alone(make_case: MakeCase) -> None:
+    """A kernel that is killed, as when memory ends, stops neither the run nor the next case."""
+    code = SOURCE + "import os, signal\nif seed == 13:\n    os.kill(os.getpid(), signal.SIGKILL)"
+    bad, good = make_case("bad", "seed: 13\n", code), make_case("good", "seed: 2\n", code)
+    outcomes = runner.run_cases([bad, good], print)
+    assert [outcome.state for outcome in outcomes] == ["failed", "done"]
+    assert "died" in runner.explain_failures(outcomes)[0]
+    assert bad.result(".failed.ipynb").exists()
+    assert [path.name for path in bad.result("").parent.glob("*.running*")] == []
+
+
+def test_a_case_runs_once_at_a_time(make_case: MakeCase) -> None:
+    """A second run of a case is refused in one line; another case of the notebook runs."""
+    one, other = make_case("one"), make_case("other")
+    with runner.lock_case(one):
+        script = "import sys; from helpers.runner import *; from pathlib import Path\n" + (
+            "case = Case('laptop', 'study', sys.argv[1], Path(sys.argv[2]))\n"
+            "print(run_case(case, print))"
+        )
+        second = {
+            case.name: subprocess.run(
+                [sys.executable, "-c", script, case.name, case.root],
+                capture_output=True,
+                text=True,
+                check=True,
+            ).stdout
+            for case in (one, other)
+        }
+    assert "'refused'" in second["one"] and "another run" in second["one"]
+    assert not one.result(".csv").exists()
+    assert "'done'" in second["other"]
+    assert runner.run_case(one, print).state == "done", "the lock ends with its holder"
+
+
+def test_a_lock_does_not_outlive_its_holder(make_case: MakeCase) -> None:
+    """A run that was killed leaves nothing that keeps the next from running."""
+    case = make_case()
+    script = (
+        "import os, sys; from helpers.runner import *; from pathlib import Path\n"
+        "with lock_case(Case('laptop', 'study', 'one', Path(sys.argv[1]))): os.kill(os.getpid(), 9)"
+    )
+    killed = subprocess.run([sys.executable, "-c", script, case.root], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert runner.run_case(case, print).state == "done"
+
+
+def test_a_kernel_leaves_no_socket(make_case: MakeCase) -> None:
+    """Sockets lie in a folder of their own kernel, and go with it."""
+    look = "\nprint('sockets', *pathlib.Path().glob('kernel*'))"
+    case = make_case(code=SOURCE + look)
+    before = {*Path(tempfile.gettempdir()).glob("arrays-*")}
+    runner.run_case(case, print)
+    assert "kernel-ipc" not in case.result(".ipynb").read_text()
+    assert sorted(
+        path.name for path in case.result("").parent.iterdir() if path.name[0] != "."
+    ) == [
+        "one.csv",
+        "one.fingerprint",
+        "one.ipynb",
+    ]
+    assert {*Path(tempfile.gettempdir()).glob("arrays-*")} <= before
+
+
+def wait_until(holds: Callable[[], Any], *, timeout_s: float = 60) -> None:
+    """Wait for something that happens in another process."""
+    deadline = time.monotonic() + timeout_s
+    while not holds():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_run_that_is_told_to_end_leaves_nothing(
+    make_case: MakeCase, tmp_path: Path, number: signal.Signals
+) -> None:
+    """The kernel, what it started and every temporary folder end with the runner."""
+    pids = tmp_path / "pids"
+    code = f"""
+import os, pathlib, subprocess, sys, tempfile, time
+from helpers.storage.processes import start_child
+with tempfile.TemporaryDirectory(), start_child(["sleep", "600"]) as child:
+    pathlib.Path({str(pids)!r}).write_text(f"{{os.getpid()}} {{child.pid}} ")
+    time.sleep(600)
+"""
+    case = make_case(code=code)
+    script = (
+        "import sys; from helpers.__main__ import end_well; from helpers import runner\n"
+        "from pathlib import Path\n"
+        "with end_well(): runner.run_case(runner.Case('laptop', 'study', 'one', Path(sys.argv[1])), print)"
+    )
+    temporary = tmp_path / "t"
+    temporary.mkdir()
+    with subprocess.Popen(
+        [sys.executable, "-c", script, case.root],
+        env={**os.environ, "TMPDIR": str(temporary), "PYTHONPATH": str(Path(__file__).parents[1])},
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),  # pytest may ignore it
+    ) as running:
+        wait_until(lambda: pids.exists() and pids.read_text().endswith(" "))
+        running.send_signal(number)
+        _, said = running.communicate(timeout=60)
+    assert running.returncode == 1
+    [line] = said.splitlines()
+    assert line.startswith("interrupted; what was measured is kept")
+    wait_until(lambda: not any(map(psutil.pid_exists, map(int, pids.read_text().split()))))
+    assert [*temporary.iterdir()] == []
+    left = [path.name for path in case.result("").parent.iterdir() if path.name[0] != "."]
+    assert left == ["one.fingerprint"]

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import nbformat
 import yaml
+from filelock import FileLock, Timeout
 
-from helpers.errors import UserError
+from helpers.errors import UserError, cut, show
 from helpers.parameters import complete_parameters
 from helpers.paths import ROOT
 
@@ -85,11 +87,12 @@ def read_parameters(case: Case) -> dict[str, Any]:
     """
     where = f"parameters/{case.site}/{case.title}.yaml"
     try:
-        overrides = yaml.safe_load(case.parameter_file.read_text(encoding="utf-8")) or {}
-    except yaml.YAMLError as error:
-        raise UserError(f"{where}: is no YAML: {' '.join(str(error).split())}") from error
+        overrides = yaml.safe_load(case.parameter_file.read_bytes()) or {}
+    except Exception as error:  # a tag fails with whatever its text makes Python say
+        told = " ".join(f"{type(error).__name__}: {error}".split())
+        raise UserError(f"{where}: is no YAML: {cut(told)}") from error
     if not isinstance(overrides, dict):
-        raise UserError(f"{where}: {overrides!r}; allowed: NAME: VALUE on each line")
+        raise UserError(f"{where}: {show(overrides)}; allowed: NAME: VALUE on each line")
     if not case.source.exists():
         raise UserError(f"{where}: there is no notebooks/{case.notebook}.ipynb")
     values = {"record": f"{case.name}.csv", **overrides}
@@ -114,5 +117,34 @@ def is_done(case: Case, values: dict[str, Any]) -> bool:
     paths = [case.result(suffix) for suffix in (".ipynb", ".csv")]
     if not all(path.exists() for path in paths):
         return False
-    metadata = nbformat.read(paths[0], as_version=4).metadata  # type: ignore[no-untyped-call]
-    return bool(metadata.get("case", {}).get("fingerprint") == fingerprint(case, values))
+    known = read_metadata(paths[0]).get("case", {}).get("fingerprint")
+    return bool(known == fingerprint(case, values))
+
+
+def read_metadata(path: Path) -> dict[str, Any]:
+    """Read what an executed notebook says of its run; nothing if it is no whole notebook."""
+    try:
+        return dict(json.loads(path.read_text(encoding="utf-8"))["metadata"])
+    except (OSError, ValueError, TypeError, KeyError):
+        return {}
+
+
+@contextmanager
+def lock_case(case: Case) -> Iterator[None]:
+    """Hold a case for this process, so that nobody else measures it; ends with the process.
+
+    Raises
+    ------
+    UserError
+        If another process holds it.
+    """
+    path = case.result(".lock").with_name(f".{case.name}.lock")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with FileLock(path).acquire(blocking=False):
+            yield
+    except Timeout as error:
+        raise UserError(
+            f"CASE: {case.title!r} is being measured by another run at site {case.site};"
+            " allowed: once at a time"
+        ) from error

@@ -2,29 +2,71 @@
 
 from __future__ import annotations
 
+import math
+import re
+from dataclasses import dataclass
 from typing import Any
 
 import nbformat
 
-from helpers.runner.cases import Case
+from helpers.runner.cases import Case, read_metadata
 
 HEADLINES = ("headline", "best-throughput")
 """Keys of the glued finding that the table of cases shows; the first that a notebook has."""
 
 
+UNSTABLE_ABOVE = 0.1
+"""A/A noise above which a case is unstable.
+
+The pages rank contenders that differ by a tenth; where two copies of one
+contender differ by more, such an order is the machine's doing.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What the table of cases says of an executed notebook.
+
+    Parameters
+    ----------
+    headline : str
+        Its finding; empty if it has none.
+    noise : float
+        By which part two copies of one contender differ (A/A); NaN if unknown.
+    n_blocks : int
+        Measured blocks; 0 if unknown.
+    """
+
+    headline: str = ""
+    noise: float = math.nan
+    n_blocks: int = 0
+
+    @property
+    def is_unstable(self) -> bool:
+        """Whether the noise is above what the project trusts."""
+        return self.noise > UNSTABLE_ABOVE
+
+
 def duration_s(case: Case, site: str = "") -> float:
     """Read how long a case took, here or in the reference; 0 if nobody knows."""
-    path = case.result(".ipynb", site)
-    if not path.exists():
-        return 0.0
-    metadata = nbformat.read(path, as_version=4).metadata  # type: ignore[no-untyped-call]
-    return float(metadata.get("papermill", {}).get("duration") or 0.0)
+    told = read_metadata(case.result(".ipynb", site))
+    return float(told.get("papermill", {}).get("duration") or 0.0)
 
 
-def headline_of(case: Case) -> str:
-    """Read the finding of a case that ran."""
-    notebook = nbformat.read(case.result(".ipynb"), as_version=4)  # type: ignore[no-untyped-call]
-    return read_headline(notebook)
+def findings_of(case: Case) -> Findings:
+    """Read what the table says of a case that ran."""
+    return read_findings(nbformat.read(case.result(".ipynb"), as_version=4))  # type: ignore[no-untyped-call]
+
+
+def read_findings(notebook: Any) -> Findings:
+    """Read headline, noise and blocks from what a notebook glued."""
+    noise = re.match(r"[\d.]+(?= %)", read_glued(notebook, "aa-noise"))
+    blocks = re.match(r"\d+", read_glued(notebook, "n-blocks"))
+    return Findings(
+        read_headline(notebook),
+        float(noise[0]) / 100 if noise else math.nan,
+        int(blocks[0]) if blocks else 0,
+    )
 
 
 def read_headline(notebook: Any) -> str:

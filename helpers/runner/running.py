@@ -2,28 +2,39 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-import re
 import shutil
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 import nbformat
 import papermill
+from jupyter_client.manager import AsyncKernelManager
+from papermill.clientwrap import PapermillNotebookClient
+from papermill.engines import NBClientEngine, papermill_engines
 from papermill.exceptions import PapermillExecutionError
 from traitlets.config import Config
 
 from helpers.errors import UserError
 from helpers.paths import ROOT
 from helpers.redaction import find_secrets, redact, redact_tree
-from helpers.runner.cases import Case, fingerprint, hash_sources, is_done, read_parameters
-from helpers.runner.findings import duration_s, headline_of
+from helpers.runner.cases import (
+    Case,
+    fingerprint,
+    hash_sources,
+    is_done,
+    lock_case,
+    read_metadata,
+    read_parameters,
+)
+from helpers.runner.findings import Findings, duration_s, findings_of
 
 State = Literal["done", "done before", "failed", "refused"]
 
@@ -31,17 +42,49 @@ State = Literal["done", "done before", "failed", "refused"]
 Say = Callable[[str], None]
 
 
-_AROUND_S = 60.0  # of a case beside its blocks: kernel, cluster, calibration, figures
+_AROUND_S = 15.0  # of a case outside its budget: kernel, imports, figures
+_END_S = 20.0  # for a cell that is interrupted to stop what it started
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a case."""
+    """What became of a case.
+
+    Parameters
+    ----------
+    case : Case
+        Which.
+    state : str
+        What became of it.
+    seconds : float
+        Wall time of the run.
+    text : str
+        Why it failed or was refused.
+    found : Findings
+        What its executed notebook says.
+    is_cut : bool
+        Whether it has fewer blocks than its parameters ask for.
+    cpu_s : float
+        Processor time of the runner itself meanwhile; 0 if nothing ran.
+    """
 
     case: Case
     state: State
     seconds: float = 0.0
     text: str = ""
+    found: Findings = field(default_factory=Findings)
+    is_cut: bool = False
+    cpu_s: float = 0.0
+
+    @property
+    def is_unstable(self) -> bool:
+        """Whether it is done, but with more noise than the project trusts."""
+        return self.found.is_unstable
+
+    @property
+    def verdict(self) -> str:
+        """The state, and whether it is unstable."""
+        return f"{self.state}, unstable" if self.is_unstable else self.state
 
 
 def run_case(case: Case, say: Say, *, anew: bool = False, more: bool = False) -> Outcome:
@@ -60,17 +103,37 @@ def run_case(case: Case, say: Say, *, anew: bool = False, more: bool = False) ->
     """
     try:
         values = read_parameters(case)
+        with lock_case(case):
+            return _run_locked(case, values, anew=anew, more=more)
     except UserError as error:
         return Outcome(case, "refused", text=str(error))
+
+
+def _run_locked(case: Case, values: dict[str, Any], *, anew: bool, more: bool) -> Outcome:
+    """Run a case that nobody else runs now, unless it is done."""
     if is_done(case, values) and not anew and not more:
-        return Outcome(case, "done before", duration_s(case), headline_of(case))
+        return _describe(case, values, "done before", duration_s(case))
     start = time.monotonic()
     _set_aside(case, values, anew=anew)
     problem = _execute(case, values)
     seconds = time.monotonic() - start
     if problem:
         return Outcome(case, "failed", seconds, redact(problem, find_secrets(values)))
-    return Outcome(case, "done", seconds, headline_of(case))
+    return _describe(case, values, "done", seconds)
+
+
+def _describe(case: Case, values: dict[str, Any], state: State, seconds: float) -> Outcome:
+    """Put together what became of a case whose executed notebook is there."""
+    found = findings_of(case)
+    harness = read_metadata(case.result(".ipynb")).get("case", {}).get("harness", {})
+    return Outcome(
+        case,
+        state,
+        seconds,
+        found=found,
+        is_cut=0 < found.n_blocks < values.get("n_blocks", 0),
+        cpu_s=float(harness.get("cpu_s", 0.0)) if state == "done" else 0.0,
+    )
 
 
 def _set_aside(case: Case, values: dict[str, Any], *, anew: bool) -> None:
@@ -90,22 +153,27 @@ def _set_aside(case: Case, values: dict[str, Any], *, anew: bool) -> None:
 def _execute(case: Case, values: dict[str, Any]) -> str:
     """Execute the notebook beside its record; return what went wrong, or nothing."""
     draft, failed = case.result(".running.ipynb"), case.result(".failed.ipynb")
+    start, start_cpu = time.monotonic(), time.process_time()
     try:
-        with kernel_options() as options:
-            notebook = papermill.execute_notebook(
-                str(case.source),
-                str(draft),
-                parameters=values,
-                cwd=str(draft.parent),
-                kernel_name="python3",
-                progress_bar=False,
-                **options,
-            )
+        notebook = _execute_to(draft, case.source, values)
     except PapermillExecutionError as error:
         _clean(draft)
         os.replace(draft, failed)
         return " ".join(f"{error.ename}: {error.evalue}".split()).removeprefix("UserError: ")
-    notebook.metadata["case"] = {"fingerprint": fingerprint(case, values), "site": case.site}
+    except RuntimeError as error:  # what nbclient raises of a kernel that is gone
+        if draft.exists():
+            _clean(draft)
+            os.replace(draft, failed)
+        told = " ".join(str(error).split())
+        return f"its kernel died or did not start ({told}); was it killed, or did memory end?"
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
+    notebook.metadata["case"] = {
+        "fingerprint": fingerprint(case, values),
+        "site": case.site,
+        "harness": _harness(time.monotonic() - start, time.process_time() - start_cpu),
+    }
     nbformat.write(notebook, draft)  # type: ignore[no-untyped-call]
     _clean(draft)
     os.replace(draft, case.result(".ipynb"))
@@ -113,19 +181,102 @@ def _execute(case: Case, values: dict[str, Any]) -> str:
     return ""
 
 
+def _harness(wall_s: float, cpu_s: float) -> dict[str, float]:
+    """Note what the runner took beside the kernel: messages, drafts, the watch over memory."""
+    return {
+        "cpu_s": round(cpu_s, 3),
+        "wall_s": round(wall_s, 3),
+        "share_of_a_core": round(cpu_s / wall_s, 5),
+    }
+
+
+def _execute_to(draft: Path, source: Path, values: dict[str, Any]) -> Any:
+    """Execute a notebook in a kernel of its own, which has ended afterwards."""
+    with kernel_options() as options:
+        return papermill.execute_notebook(
+            str(source),
+            str(draft),
+            parameters=values,
+            cwd=str(draft.parent),
+            kernel_name="python3",
+            progress_bar=False,
+            **options,
+        )
+
+
+class _Kernel(AsyncKernelManager):
+    """A kernel that leaves in order: first its cell ends, then it is asked to leave.
+
+    Its parent interrupts at every shutdown and asks in the same breath. A kernel
+    that is still tidying up after its last answer then speaks of an interrupt
+    that nobody made, and one that runs a cell loses the socket to answer with.
+    """
+
+    is_idle = False
+
+    async def shutdown_kernel(  # type: ignore[override]  # as in its parent
+        self, now: bool = False, restart: bool = False
+    ) -> None:
+        """End the kernel; what runs in a cell is interrupted and can stop what it started."""
+        self.shutting_down = True
+        self.stop_restarter()
+        if not self.is_idle:
+            with contextlib.suppress(RuntimeError):  # stuck: it is killed below
+                await self._end_cell()
+        await self.request_shutdown(restart)
+        await self.finish_shutdown(restart=restart)
+        await self.cleanup_resources(restart=restart)
+
+    async def _end_cell(self) -> None:
+        """Interrupt what runs, and wait for the kernel to answer again."""
+        await self.interrupt_kernel()
+        client = self.client()
+        client.start_channels()
+        try:
+            await client.wait_for_ready(timeout=_END_S)
+        finally:
+            client.stop_channels()
+
+
+class _Client(PapermillNotebookClient):  # type: ignore[misc]
+    """Executes a notebook, and tells its kernel when all cells have been answered."""
+
+    @contextmanager
+    def setup_kernel(self, **kwargs: Any) -> Iterator[None]:
+        with super().setup_kernel(**kwargs):
+            yield
+            self.km.is_idle = True
+
+
+class _Engine(NBClientEngine):  # type: ignore[misc]
+    """Lets papermill execute with the client above."""
+
+    @classmethod
+    def execute_managed_notebook(cls, nb_man: Any, kernel_name: str, **kwargs: Any) -> Any:
+        client = _Client(
+            nb_man,
+            kernel_name=kernel_name,
+            startup_timeout=kwargs["start_timeout"],
+            kernel_manager_class=_Kernel,
+            config=kwargs["config"],
+        )
+        return client.execute()
+
+
 @contextmanager
 def kernel_options() -> Iterator[dict[str, Any]]:
     """Start kernels of this environment, and on Linux speak to them without TCP.
 
-    Sockets have short paths, so they get a folder of their own.
+    Each gets a folder of its own for its sockets, whose paths must be short and
+    which two runs must not share.
     """
     os.environ["JUPYTER_PREFER_ENV_PATH"] = "1"
-    if sys.platform != "linux":
-        yield {}
-        return
+    papermill_engines.register("arrays", _Engine)
     with tempfile.TemporaryDirectory(prefix="arrays-") as folder:
-        os.environ["JUPYTER_RUNTIME_DIR"] = folder
-        yield {"config": Config({"KernelManager": {"transport": "ipc"}})}
+        manager: dict[str, Any] = {"connection_file": os.path.join(folder, "kernel.json")}
+        if sys.platform == "linux":
+            manager["transport"] = "ipc"
+        yield {"engine_name": "arrays", "config": Config({"KernelManager": manager})}
 
 
 def _clean(path: Path) -> None:
@@ -158,7 +309,7 @@ def run_cases(
         say(f"[{i + 1}/{len(cases)}] {case.title}: {_say_left(left[i:])}")
         outcomes.append(run_case(case, say, anew=anew, more=more))
         say(
-            f"[{i + 1}/{len(cases)}] {case.title}: {outcomes[-1].state}, {outcomes[-1].seconds:.0f} s"
+            f"[{i + 1}/{len(cases)}] {case.title}: {outcomes[-1].verdict}, {outcomes[-1].seconds:.0f} s"
         )
     return outcomes
 
@@ -168,9 +319,11 @@ def _expected_s(case: Case) -> float:
 
     A reference that was continued took less in its last run than a first run takes.
     """
-    budget = re.search(r"(?m)^time_budget_s:\s*([\d.]+)", case.parameter_file.read_text("utf-8"))
-    from_budget = float(budget[1]) + _AROUND_S if budget else 0.0
-    return max(duration_s(case) or duration_s(case, "reference"), from_budget)
+    try:
+        budget_s = float(read_parameters(case).get("time_budget_s", -_AROUND_S))
+    except UserError:
+        return 0.0
+    return max(duration_s(case) or duration_s(case, "reference"), budget_s + _AROUND_S)
 
 
 def _say_left(seconds: Sequence[float]) -> str:
