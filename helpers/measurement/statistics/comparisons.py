@@ -259,7 +259,15 @@ def log_noise(logs: Floats) -> float:
     return float(np.exp(abs(logs.mean()) + stats.sem(logs))) if len(logs) > 1 else math.nan
 
 
-def compare(df: pd.DataFrame, a: str, b: str, *, control: str, value: str = "read_s") -> Comparison:
+def compare(
+    df: pd.DataFrame,
+    a: str,
+    b: str,
+    *,
+    control: str,
+    value: str = "read_s",
+    n_compared: int = 1,
+) -> Comparison:
     """Judge whether one contender is faster than another, both named beforehand.
 
     Of the best of several, chosen after looking, `rank` judges. Different means both: the interval of the paired ratio excludes 1, and the
@@ -278,6 +286,9 @@ def compare(df: pd.DataFrame, a: str, b: str, *, control: str, value: str = "rea
         A second copy of a contender of the same record.
     value : str
         Column of durations, above 0: less is faster.
+    n_compared : int
+        Pairs among which this one was, or may have been, chosen after looking, as in
+        `paired_between`.
 
     Returns
     -------
@@ -294,7 +305,8 @@ def compare(df: pd.DataFrame, a: str, b: str, *, control: str, value: str = "rea
     if one == other:
         ratio = paired_ratio(df, a, b, value=value)
         return Comparison("indistinguishable", ratio, noise, "a reader and its copy")
-    return judge(paired_ratio(pool_copies(df, value), one, other, value=value), noise)
+    logs = _log_ratios(pool_copies(df, value), one, other, value)
+    return judge(ratio_interval(logs, n_compared=n_compared), noise)
 
 
 def _reader_of(df: pd.DataFrame, name: str) -> str:

@@ -38,7 +38,15 @@ from helpers.studies.hdf5_drivers.replaying import (
     what_if,
 )
 from helpers.studies.hdf5_drivers.sweeps import sweep, tabulate_sweep
-from helpers.studies.hdf5_drivers.verdicts import find_all, find_claims, judge_claim
+from helpers.studies.hdf5_drivers.verdicts import (
+    find_all,
+    find_claims,
+    find_decision,
+    judged_task,
+    list_claims,
+    list_ways,
+    select_reads,
+)
 
 __all__ = [
     "FileRead",
@@ -57,11 +65,14 @@ __all__ = [
     "find_advice",
     "find_all",
     "find_claims",
+    "find_decision",
     "find_errors",
     "fit_all",
     "foretell",
-    "judge_claim",
+    "judged_task",
     "label_steps",
+    "list_claims",
+    "list_ways",
     "look_at",
     "look_once",
     "make_contenders",
@@ -70,6 +81,7 @@ __all__ = [
     "pair_up",
     "predict_floor",
     "record_library",
+    "select_reads",
     "sweep",
     "tabulate_advice",
     "tabulate_sweep",

@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Literal
 
 import pandas as pd
 
+from helpers.errors import UserError
 from helpers.measurement import statistics
+from helpers.storage.hdf5.files import LAYOUTS
 from helpers.storage.hdf5.layouts import FILE_LAYOUTS
 from helpers.storage.network import Profile
 from helpers.studies.hdf5_drivers.findings import mean_first_byte_s, measured, paired
 from helpers.study import describe_profile, digits, network_of, trace_of
 
+Claim = tuple[str, str, str]
+"""A layout, a driver and another against which it is judged."""
+Judged = Mapping[Claim, statistics.Comparison]
+Way = Literal["settings", "layout"]
+"""What is changed alone: the settings of the driver, or the layout of the file."""
+
 UNTUNED, TUNED, ORIGINAL = "fsspec-none", "fsspec-tuned", "original"
 NOT_MEASURED = "not measured"
+_WAYS: tuple[Way, ...] = ("settings", "layout")
 _BAR_GAIN, _BAR_REQUESTS = 20, 5
-_CLAIM = ("driver", "against")
 _CLAIMS = (
     ("ros3-none", UNTUNED),
     ("ros3-none", TUNED),
@@ -26,49 +35,75 @@ _CLAIMS = (
 )
 
 
-def judge_claim(rows: pd.DataFrame, *, task: str = "variables") -> pd.DataFrame:
-    """Judge on every layout whether ROS3 is faster than a file object of fsspec.
+def judged_task(tasks: Sequence[str]) -> Literal["variables"]:
+    """Name the task that is judged, which the control repeats; refuse tasks without it."""
+    if "variables" not in tasks:
+        raise UserError(f"tasks: {', '.join(tasks)}; allowed: also variables, which is judged")
+    return "variables"
 
-    Both without a cache, both tuned, and at their defaults against each other's settings.
+
+def name_read(driver: str, layout: str) -> str:
+    """Name a read by its driver and its layout."""
+    return f"{driver} on {layout}"
+
+
+def split_read(name: str) -> tuple[str, str]:
+    """Split the name of a read into its driver and its layout."""
+    driver, _, layout = name.partition(" on ")
+    return driver, layout
+
+
+def select_reads(rows: pd.DataFrame) -> pd.DataFrame:
+    """Choose the measured reads of the variables of HDF5 files, each named by driver and layout.
+
+    The control stays, as a copy of the read that it repeats; `total_s` is what is judged, the
+    time to open and read.
     """
-    part, lines = measured(rows, task), []
-    noise = control_noise(rows)
-    for layout in dict.fromkeys(part["layout"]):
-        for a, b in _CLAIMS:
-            found = paired(part, (a, layout), (b, layout))
-            if found:
-                verdict = statistics.judge(found, noise).verdict
-                lines.append((layout, a, b, found.centre, found.low, found.high, verdict))
-    columns = ["layout", "driver", "against", "time ratio", "low", "high", "verdict"]
-    return pd.DataFrame(lines, columns=columns).round(2)
+    part = rows[(rows["phase"] == "measured") & (rows["task"] == "variables")]
+    part = part[part["layout"].isin(FILE_LAYOUTS)]
+    is_copy = part["control_of"] != ""
+    names = [name_read(*pair) for pair in zip(part["contender"], part["layout"], strict=True)]
+    copied = [name_read(*pair) for pair in zip(part["control_of"], part["layout"], strict=True)]
+    return part.assign(
+        contender=part["contender"].where(is_copy, pd.Series(names, part.index)),
+        control_of=pd.Series(copied, part.index).where(is_copy, ""),
+        total_s=part["open_s"] + part["read_s"],
+    )
 
 
-def control_noise(rows: pd.DataFrame) -> float:
-    """Compute by which factor a contender differs from its own copy."""
-    control = rows[(rows["phase"] == "measured") & (rows["control_of"] != "")]
-    if control.empty:
-        return float("nan")
-    point = control["point"].iloc[0]
-    return statistics.noise_ratio(rows[rows["point"] == point], "control")
+def list_claims(reads: pd.DataFrame) -> dict[Claim, tuple[str, str]]:
+    """List the pairs of ROS3 and a file object of fsspec that were measured on a layout.
+
+    Both without a cache, both tuned, and at their defaults against each other's settings. They
+    were named beforehand.
+    """
+    there = dict.fromkeys(zip(reads["contender"], reads["layout"], strict=True))
+    layouts = sorted({layout for _, layout in there}, key=LAYOUTS.index)
+    return {
+        (layout, a, b): (name_read(a, layout), name_read(b, layout))
+        for layout in layouts
+        for a, b in _CLAIMS
+        if {(name_read(a, layout), layout), (name_read(b, layout), layout)} <= {*there}
+    }
 
 
-def find_claims(judged: pd.DataFrame) -> dict[str, str]:
+def find_claims(judged: Judged) -> dict[str, str]:
     """Say with which settings ROS3 is faster than fsspec, and with which slower."""
 
-    def where(*, is_below: bool) -> str:
-        clear = judged[judged["verdict"] != "indistinguishable"]
-        part = clear[(clear["time ratio"] < 1) == is_below]
-        told = [
-            f"{a} over {b} on {', '.join(same['layout'])}"
-            for (a, b), same in part.groupby(list(_CLAIM), sort=False)
-        ]
-        nowhere = NOT_MEASURED if judged.empty else "with none of these settings"
+    def where(verdict: str) -> str:
+        layouts: dict[tuple[str, str], list[str]] = {}
+        for (layout, a, b), found in judged.items():
+            if found.verdict == verdict:
+                layouts.setdefault((a, b), []).append(layout)
+        told = [f"{a} over {b} on {', '.join(same)}" for (a, b), same in layouts.items()]
+        nowhere = "with none of these settings" if judged else NOT_MEASURED
         return "; ".join(told) or nowhere
 
+    n_even = sum(found.verdict == "indistinguishable" for found in judged.values())
     return {
-        "ros3-faster": where(is_below=True),
-        "ros3-slower": where(is_below=False),
-        "ros3-undecided": str(int((judged["verdict"] == "indistinguishable").sum())),
+        "ros3-faster": where("faster"),
+        "ros3-slower": where("slower"),
+        "ros3-undecided": str(n_even),
         "claims-judged": str(len(judged)),
     }
 
@@ -95,14 +130,14 @@ def find_bars(rows: pd.DataFrame, best: tuple[str, str], profile: Profile) -> di
 
 
 def _explain(slow: pd.Series[float], fast: pd.Series[float], profile: Profile) -> str:
-    """Say where the time of the fastest goes, and what one stream could gain at most."""
+    """Say where the time of the best read goes, and what one stream could gain at most."""
     network = network_of(profile)
     first_byte_s = mean_first_byte_s(network)
     moved_s = fast["all_nbytes"] / network.stream_nbytes_per_s
     needed_s = moved_s / fast["over_read"]
     n_waits = fast["dependency_depth"]
     return (
-        f"of its {digits(fast['total_s'])} s the fastest waits {digits(n_waits * first_byte_s)} s"
+        f"of its {digits(fast['total_s'])} s the read with the shortest median waits {digits(n_waits * first_byte_s)} s"
         f" for {n_waits:.0f} answers one after the other, and its"
         f" {digits(fast['all_nbytes'] / 1e6)} MB take {digits(moved_s)} s of one stream;"
         f" what is needed takes {digits(needed_s)} s, so that one stream gains at most"
@@ -110,57 +145,85 @@ def _explain(slow: pd.Series[float], fast: pd.Series[float], profile: Profile) -
     )
 
 
-def find_decision(rows: pd.DataFrame) -> dict[str, str]:
-    """Say what gains how much: settings alone, a new layout alone, and both.
+def list_ways(reads: pd.DataFrame) -> dict[Way, tuple[str, str]]:
+    """Pair new settings on a new layout with new settings alone, and with the layout alone.
 
     The layout is the one, of those that are not the original, on which the tuned file object
-    is fastest.
+    has the shortest median: chosen after looking. What was not measured is left out.
     """
-    part = measured(rows, "variables")
-    medians = part[part["contender"] == TUNED].groupby("layout")["total_s"].median()
-    anew = medians.drop(index=ORIGINAL, errors="ignore")
-    if anew.empty:
+    anew = reads[(reads["contender"].isin([name_read(TUNED, at) for at in FILE_LAYOUTS]))]
+    medians = anew[anew["layout"] != ORIGINAL].groupby("layout")["total_s"].median()
+    if medians.empty:
+        return {}
+    layout = str(medians.idxmin())
+    alone: dict[Way, str] = {
+        "settings": name_read(TUNED, ORIGINAL),
+        "layout": name_read(UNTUNED, layout),
+    }
+    there = {*reads["contender"]}
+    return {way: (name_read(TUNED, layout), one) for way, one in alone.items() if one in there}
+
+
+def find_decision(
+    reads: pd.DataFrame,
+    ways: Mapping[Way, tuple[str, str]],
+    judged: Mapping[Way, statistics.Comparison],
+) -> dict[str, str]:
+    """Say what gains how much: settings alone, a new layout alone, and both.
+
+    That both are needed is said where both are judged faster than either alone.
+    """
+    base = name_read(UNTUNED, ORIGINAL)
+    if not ways or base not in {*reads["contender"]}:
         return {"decision": NOT_MEASURED}
-    layout = str(anew.idxmin())
 
-    def gain(contender: str, where: str) -> float:
-        found = paired(part, (UNTUNED, ORIGINAL), (contender, where))
-        return found.centre if found else float("nan")
+    def gain(name: str) -> str:
+        return digits(statistics.paired_ratio(reads, base, name, value="total_s").centre)
 
-    alone = {"settings": gain(TUNED, ORIGINAL), "layout": gain(UNTUNED, layout)}
-    both = gain(TUNED, layout)
-    is_joint = both > 1.2 * max(alone.values())
-    word = (
-        "settings and layout together" if is_joint else f"{max(alone, key=alone.__getitem__)} alone"
-    )
+    together = next(iter(ways.values()))[0]
+    alone = {way: gain(ways[way][1]) if way in ways else NOT_MEASURED for way in _WAYS}
+    enough = [way for way in ways if judged[way].verdict != "faster"]
+    word = f"{' or '.join(enough)} alone" if enough else "settings and layout together"
+    told = f"{alone['settings']} by settings alone, {alone['layout']} by layout alone"
+    even = ", which cannot be told apart from both" if enough else ""
     return {
-        "decision-layout": layout,
-        "gain-settings-alone": digits(alone["settings"]),
-        "gain-layout-alone": digits(alone["layout"]),
-        "gain-both": digits(both),
-        "decision": f"{word}: {digits(both)} times faster with both,"
-        f" {digits(alone['settings'])} by settings alone, {digits(alone['layout'])} by layout alone",
+        "decision-layout": split_read(together)[1],
+        "gain-settings-alone": alone["settings"],
+        "gain-layout-alone": alone["layout"],
+        "gain-both": gain(together),
+        "decision": f"{word}{even}: {gain(together)} times faster with both, {told}",
     }
 
 
-def find_all(rows: pd.DataFrame, profile: Profile, versions: Mapping[str, str]) -> dict[str, str]:
-    """Put the findings of a case into words, by the key under which pages quote them."""
-    part = measured(rows, "variables")
+def find_all(
+    rows: pd.DataFrame,
+    profile: Profile,
+    versions: Mapping[str, str],
+    *,
+    ranking: statistics.Ranking,
+) -> dict[str, str]:
+    """Put the findings of a case into words, by the key under which pages quote them.
+
+    What is said of the best is said of the read with the shortest median; that it is the fastest,
+    or among them, is the ranking's word.
+    """
+    part, reads = measured(rows, "variables"), select_reads(rows)
     medians = part.groupby(["contender", "layout"])["total_s"].median()
     files = medians[medians.index.get_level_values("layout").isin(FILE_LAYOUTS)]
-    best: tuple[str, str] = files.idxmin()  # type: ignore[assignment]
+    best = split_read(ranking.best)
     worst: tuple[str, str] = files.idxmax()  # type: ignore[assignment]
-    ratio = paired(part, ("fsspec-none", "original"), best)
+    ratio = paired(part, (UNTUNED, ORIGINAL), best)
     opened = trace_of(part).assign(layout=part["layout"], contender=part["contender"])
     at_best = (opened["layout"] == best[1]) & (opened["contender"] == best[0])
     stored_nbytes = part.loc[part["layout"] == ORIGINAL, "stored_nbytes"]
     machine = json.loads(part["machine"].iloc[0])
+    noise = statistics.noise_ratio(reads, "control", value="total_s")
     return {
         "profile": describe_profile(profile),
-        "best-driver": best[0],
+        "best-driver": ranking.tell(),
         "best-layout": best[1],
-        "best-throughput": f"{digits(part['array_nbytes'].iloc[0] / files.min() / 1e6)} MB/s",
-        "best-time": f"{digits(files.min())} s",
+        "best-throughput": f"{digits(part['array_nbytes'].iloc[0] / files[best] / 1e6)} MB/s",
+        "best-time": f"{digits(files[best])} s",
         "worst-driver": worst[0],
         "worst-layout": worst[1],
         "worst-time": f"{digits(files.max())} s",
@@ -169,10 +232,8 @@ def find_all(rows: pd.DataFrame, profile: Profile, versions: Mapping[str, str]) 
         "ros3": "built in" if versions["ros3"] == "True" else "not built in",
         "hdf5-version": versions["hdf5"],
         "file-nbytes": f"{digits(stored_nbytes.median() / 1e6)} MB",
-        "aa-noise": f"{digits(100 * (control_noise(rows) - 1))} %",
+        "aa-noise": f"{digits(100 * (noise - 1))} %",
         "n-blocks": str(part["block"].nunique()),
         "machine": f"{machine['n_cores']} cores, {machine['cpu']}",
-        **find_claims(judge_claim(rows)),
         **find_bars(rows, best, profile),
-        **find_decision(rows),
     }
