@@ -18,6 +18,7 @@ from helpers.book import Page
 from helpers.errors import UserError
 from helpers.measurement.provenance import Provenance
 from helpers.measurement.records import COLUMNS, Record, Row
+from helpers.measurement.records.texts import parse_rows
 from helpers.paths import ROOT
 
 CASES = ("in-region", "other-region", "wide-area")
@@ -343,6 +344,20 @@ def test_reference_is_shown(project: Path) -> None:
         "<wide-area.csv>",
     ):
         assert part in first
+
+
+def test_versions_of_every_row_are_shown(project: Path) -> None:
+    """A row names what was imported by then: the page names what any of them does."""
+    path = project / "results" / "reference" / "cluster-scaling" / "in-region.csv"
+    (row,) = parse_rows(path.read_text(), path)
+    later = replace(row, block=1, versions={**row.versions, "zarrs": "0.2.3"})
+    origin = Provenance(row.machine, row.versions, row.parameters)
+    record = Record(path, study=row.study, case=row.case, provenance=origin)
+    record.append([later])
+    stage_cases("laptop", project)
+    text = staged(project, "in-region")
+    assert "Versions of the 3 packages and libraries in use" in text
+    assert "python 3.12.1, zarr 3.1.6, zarrs 0.2.3." in text
 
 
 def test_own_results_come_first(project: Path) -> None:

@@ -463,3 +463,7 @@ def test_a_rewriting_gives_the_chunks_asked_for(plan: planning.Plan, tool: str) 
         each.read(each.open())
         assert each.check(None).startswith("xxh3")
     assert each.collect()["work_s"] > 0 and each.collect()["most_nbytes"] > 1e6
+    told = each.versions()
+    wanted = {"Dask": "dask", "cubed": "cubed"}.get(tool, f"tool {tool}")
+    assert told[wanted][0].isdigit()
+    assert (tool in ("Dask", "cubed")) == ("HDF5 of h5py in rewriting" in told)

@@ -9,6 +9,7 @@ import obstore
 import pytest
 
 from helpers.errors import UserError
+from helpers.measurement.provenance import imported
 from helpers.storage import drivers
 from helpers.storage.drivers.traces import (
     count_distinct_nbytes,
@@ -47,6 +48,14 @@ def session(wire: Wire) -> Iterator[drivers.Session]:
     """Start the interpreter of the drivers, with ROS3 where it was built."""
     with drivers.open_session(wire.far, find_ros3()) as running:
         yield running
+
+
+def test_the_interpreter_tells_what_it_imported(session: drivers.Session) -> None:
+    """Libraries without HDF5 are named, and the HDF5 that is loaded there."""
+    found = session.call(imported)
+    assert {"h5coro", "pyfive", "s3fs", "obstore"} <= {*found}
+    assert found["HDF5 of h5py"] == session.describe()["hdf5"]
+    assert found["h5py"] == session.describe()["h5py"]
 
 
 @pytest.mark.parametrize("name", drivers.DRIVERS)

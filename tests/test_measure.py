@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import gc
+import importlib
+import json
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -117,6 +120,22 @@ def test_row_carries_what_was_declared_and_traced(tmp_path: Path) -> None:
     assert found["fingerprint"].eq(ORIGIN.fingerprint).all()
     assert found.loc["copy", "n_requests"].isna().all()
     assert numbers == {"n_requests": 7, "wire_nbytes": 120, "box_s": [0.25, 1]}
+
+
+def test_a_row_names_what_was_imported_by_then(tmp_path: Path) -> None:
+    """Nobody lists it: a package that only a read imports, and one of another process."""
+    name = "codespell_lib"  # of the environment of developers, and of no study
+    assert name not in sys.modules
+    late = make_contender("late", read=lambda _: importlib.import_module(name))
+    beside = make_contender("beside", versions=lambda: {"zarr in workers": "9.9"})
+    found = run([beside, late], make_record(tmp_path), n_warm_ups=0).set_index("contender")
+    versions = found["versions"].map(json.loads)
+    assert all(each["codespell"][0].isdigit() for each in versions["late"])
+    assert "codespell" in versions["beside"].iloc[-1]
+    assert [each.get("zarr in workers") for each in versions["beside"]] == ["9.9"] * 2
+    assert not any("zarr in workers" in each for each in versions["late"])
+    assert found["fingerprint"].nunique() == 1
+    assert make_record(tmp_path).to_frame().shape == found.reset_index().shape
 
 
 def test_only_open_and_read_are_timed(tmp_path: Path, clock: Clock) -> None:

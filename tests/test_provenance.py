@@ -7,6 +7,7 @@ import json
 import platform
 import socket
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 
 from helpers.errors import UserError
 from helpers.measurement import provenance
-from helpers.measurement.provenance import Provenance, as_json, differences, fingerprint
+from helpers.measurement.provenance import Provenance, as_json, clashes, differences, fingerprint
 
 PLAIN = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),
@@ -36,7 +37,7 @@ def test_machine_states_what_a_reader_needs() -> None:
 
 def test_nothing_names_host_user_or_path() -> None:
     """No fact contains the host name, the home folder or the project folder."""
-    found = provenance.describe({"seed": 1}, ["numpy"])
+    found = provenance.describe({"seed": 1})
     text = as_json([found.machine, found.versions, found.parameters, found.commit])
     for private in (socket.gethostname(), str(Path.home()), str(Path.cwd()), getpass.getuser()):
         assert private not in text
@@ -49,20 +50,76 @@ def test_kernel_name_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "secret-host" not in str(provenance.machine())
 
 
-def test_versions_are_those_installed() -> None:
-    """Python is always there, and names come in order."""
+def test_what_is_imported_is_found_without_a_list() -> None:
+    """Python, packages, and what they load are there; this project is not."""
+    import h5py
     import numpy as np
 
-    found = provenance.versions(["numpy", "h5py"])
-    assert list(found) == ["h5py", "numpy", "python"]
+    found = provenance.imported()
     assert found["numpy"] == np.__version__
     assert found["python"] == platform.python_version()
+    assert found["HDF5 of h5py"] == h5py.version.hdf5_version
+    assert "arrays-over-the-wire" not in found
+    assert list(found) == sorted(found)
 
 
-def test_unknown_package_is_refused() -> None:
-    """A package that is not installed is named, not recorded as missing."""
-    with pytest.raises(UserError, match="'no-such-package' is not installed"):
-        provenance.versions(["no-such-package"])
+def imports(*lines: str) -> dict[str, Any]:
+    """Run imports in a process of their own; return its versions and fingerprint."""
+    script = [
+        "import json, sys",
+        "from helpers.measurement import provenance",
+        *lines,
+        "found = provenance.describe({'seed': 1})",
+        "json.dump({'versions': found.versions, 'fingerprint': found.fingerprint}, sys.stdout)",
+    ]
+    command = [sys.executable, "-W", "ignore", "-c", "\n".join(script)]
+    return dict(json.loads(subprocess.run(command, check=True, capture_output=True).stdout))
+
+
+def test_the_order_of_imports_does_not_matter() -> None:
+    """The same imports in another order, and fewer of them, give the same fingerprint."""
+    one = imports("import numpy", "import xarray", "import redis")
+    other = imports("import redis", "import xarray", "import numpy")
+    early = imports("import redis")
+    assert one == other
+    assert {"redis", "numpy", "xarray"} <= {*one["versions"]}
+    assert early["versions"].items() < one["versions"].items()
+    assert early["fingerprint"] == one["fingerprint"]
+
+
+def test_packages_that_share_a_name_are_told_apart(tmp_path: Path) -> None:
+    """Of distributions that fill one namespace, those whose files were imported are named."""
+    for name in ("first", "second"):
+        folder, facts = tmp_path / "shared", tmp_path / f"shared_{name}-1.0.dist-info"
+        folder.mkdir(exist_ok=True)
+        facts.mkdir()
+        (folder / f"{name}.py").touch()
+        (facts / "METADATA").write_text(f"Name: shared-{name}\nVersion: 1.0\n")
+        (facts / "RECORD").write_text(f"shared/{name}.py,,\n")
+    found = imports(f"sys.path.append({str(tmp_path)!r})", "import shared.second")["versions"]
+    assert found["shared-second"] == "1.0"
+    assert "shared-first" not in found
+
+
+def test_a_module_beside_a_package_of_its_name_is_not_that_package(tmp_path: Path) -> None:
+    """What lies elsewhere is not what a distribution installed: an editable project, for one."""
+    elsewhere = tmp_path / "redis.py"
+    elsewhere.touch()
+    assert "redis" not in provenance.distributions({"redis": str(elsewhere)})
+    assert "redis" not in provenance.distributions({"redis": ""})  # a namespace has no file
+
+
+def test_processes_beside_are_named_where_they_differ() -> None:
+    """What is as here has its plain name; another version, or a library, tells whose it is."""
+    here = provenance.installed(["zarr", "no-such-package", "python"])
+    assert {*here} == {"zarr", "python"}
+    library = {"HDF5 of h5py": "2.2.0"}
+    found = provenance.name_beside("workers", [here | library, {"zarr": "0.1", "redis-fork": "1"}])
+    assert found == here | {
+        "HDF5 of h5py in workers": "2.2.0",
+        "zarr in workers": "0.1",
+        "redis-fork in workers": "1",
+    }
 
 
 def _git(folder: Path, *arguments: str) -> None:
@@ -122,12 +179,12 @@ def test_commit_of_an_outer_repository_is_not_ours(
         ({"commit": "b" * 40}, True),  # prose may be corrected between blocks
         ({"is_dirty": False}, True),
         ({"machine": {"n_cores": 4}}, False),
-        ({"versions": {"zarr": "3.4.2"}}, False),
+        ({"versions": {"zarr": "3.4.2"}}, True),  # compared one by one, by what both sides know
         ({"parameters": {"seed": 2}}, False),
     ],
 )
 def test_what_the_fingerprint_covers(changed: dict[str, Any], is_same: bool) -> None:
-    """Machine, versions and parameters count, the commit does not."""
+    """Machine and parameters count, the commit and what is imported by then do not."""
     base: dict[str, Any] = {
         "machine": {"n_cores": 2},
         "versions": {"zarr": "3.1.6"},
@@ -143,8 +200,8 @@ def test_what_the_fingerprint_covers(changed: dict[str, Any], is_same: bool) -> 
 def test_fingerprint_ignores_the_order_of_keys(parameters: dict[str, Any]) -> None:
     """The same parameters in another order give the same hash."""
     turned = dict(reversed(parameters.items()))
-    one = fingerprint(parameters, machine={}, versions={})
-    assert one == fingerprint(turned, machine={}, versions={})
+    one = fingerprint(parameters, machine={})
+    assert one == fingerprint(turned, machine={})
 
 
 @settings(max_examples=30, deadline=None)
@@ -169,6 +226,13 @@ def test_json_takes_numpy_numbers() -> None:
     import numpy as np
 
     assert as_json({"n": np.int64(4)}) == '{"n": 4}'
+
+
+def test_clashes_are_only_of_what_both_sides_know() -> None:
+    """What one side has not imported is no difference."""
+    here = {"zarr": "3.1.6", "new": 1, "same": 0}
+    there = {"zarr": "3.4.2", "old": 2, "same": 0}
+    assert list(clashes(here, there)) == ["zarr 3.1.6 here, 3.4.2 there"]
 
 
 def test_differences_name_both_sides() -> None:

@@ -19,7 +19,7 @@ import pytest
 
 from helpers.errors import UserError
 from helpers.measurement.measure import Budget, MeasurementError, measure_blocks
-from helpers.measurement.provenance import Provenance
+from helpers.measurement.provenance import Provenance, imported
 from helpers.measurement.records import Record
 from helpers.storage import workloads
 from helpers.storage.clusters import Cluster, open_cluster
@@ -129,6 +129,16 @@ def test_array_read_is_checked_and_counted(
     if READERS[name].layout == "zarr":
         assert counts["wire_nbytes"] == chunk_nbytes
     assert counts["max_in_flight"] >= counts["mean_in_flight"] >= 0
+
+
+def test_workers_tell_what_they_imported(wire: Wire, stored: StoredArray, cluster: Cluster) -> None:
+    """Each worker answers; one that reads through zarrs has imported it."""
+    read = ArrayRead(stored, READERS["zarr-zarrs"], wire, cluster)
+    read_once(read)
+    answers = read.ask(imported)
+    assert len(answers) == 2
+    assert all({"zarr", "zarrs", "python"} <= {*answer} for answer in answers)
+    assert RawRead(stored, wire, n_connections=1).ask(imported) == []
 
 
 def count_chunk_nbytes(stored: StoredArray) -> int:

@@ -25,6 +25,8 @@ from helpers.measurement.records import (
     schema,
     texts,
 )
+from helpers.measurement.records.texts import parse_rows
+from helpers.paths import ROOT
 
 ORIGIN = Provenance(
     machine={"cpu": "One", "n_cores": 2},
@@ -406,3 +408,69 @@ def test_redact_blacks_out_and_keeps_the_rest(tmp_path: Path) -> None:
 def test_errors_are_user_errors() -> None:
     """The command line prints them without a traceback."""
     assert issubclass(RecordError, UserError)
+
+
+REFERENCES = sorted(ROOT.glob("results/reference/*/*.csv"))
+REFERENCES = [path for path in REFERENCES if path.parent.name != "bench"]
+
+
+def origin_of(row: Row, **changed: Any) -> Provenance:
+    """Return what a run on the machine of a row, at its parameters, would say of itself."""
+    known = {"machine": row.machine, "versions": row.versions, "parameters": row.parameters}
+    return Provenance(**{**known, **changed})
+
+
+@pytest.fixture(params=REFERENCES, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def reference(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, Row]:
+    """Copy a committed record, and return one of its rows."""
+    path = tmp_path / request.param.name
+    path.write_bytes(request.param.read_bytes())
+    return path, parse_rows(path.read_text(), path)[0]
+
+
+def test_committed_records_can_be_continued(reference: tuple[Path, Row]) -> None:
+    """On their machine, with the versions that they name and others imported beside."""
+    path, row = reference
+    origin = origin_of(row, versions={**row.versions, "new-one": "1.0", "HDF5 of h5py": "2.0.0"})
+    record = make_record(path, origin=origin, study=row.study, case=row.case)
+    added = dataclasses.replace(
+        row, block=999, versions=origin.versions, fingerprint=origin.fingerprint
+    )
+    record.append([added])
+    make_record(path, origin=origin, study=row.study, case=row.case)
+    assert len(read_records([path])) == len(record.rows)
+
+
+def test_committed_records_name_what_differs(reference: tuple[Path, Row]) -> None:
+    """Another version is refused, also where that package is not imported yet."""
+    path, row = reference
+    names = {"study": row.study, "case": row.case}
+    changed = {**row.versions, "zarr": "9.9"}
+    with pytest.raises(RecordError, match=f"zarr 9.9 here, {row.versions['zarr']} there"):
+        make_record(path, origin=origin_of(row, versions=changed), **names)
+    written = '""zarr"": ""{}""'
+    text = path.read_text().replace(written.format(row.versions["zarr"]), written.format("0.0.1"))
+    path.write_text(text)
+    here = {name: v for name, v in row.versions.items() if name != "zarr"}
+    with pytest.raises(RecordError, match=r"zarr \d[^ ]* here, 0.0.1 there"):
+        make_record(path, origin=origin_of(row, versions=here), **names)
+
+
+def test_a_version_that_is_found_late_is_refused(tmp_path: Path) -> None:
+    """What another process imports is known only when it has measured."""
+    record = make_record(tmp_path / "case.csv")
+    record.append([make_row(versions={**ORIGIN.versions, "HDF5 of h5py in drivers": "2.2"})])
+    other = {**ORIGIN.versions, "HDF5 of h5py in drivers": "2.3"}
+    before = record.path.read_bytes()
+    with pytest.raises(RecordError, match=r"versions: HDF5 of h5py in drivers 2.3 here, 2.2 there"):
+        record.append([make_row(block=1, versions=other)])
+    assert record.path.read_bytes() == before
+    record.append([make_row(block=1, versions={**ORIGIN.versions, "another": "1"})])
+
+
+def test_a_package_that_is_gone_is_another_origin(tmp_path: Path) -> None:
+    """A record that names what is not installed here cannot be continued."""
+    record = make_record(tmp_path / "case.csv")
+    record.append([make_row(versions={**ORIGIN.versions, "no-such-package": "1.0"})])
+    with pytest.raises(RecordError, match=r"no-such-package absent here, 1.0 there"):
+        make_record(tmp_path / "case.csv")

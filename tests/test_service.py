@@ -84,6 +84,12 @@ def generator() -> Iterator[Generator]:
         yield running
 
 
+def test_processes_tell_what_they_imported(generator: Generator, uncached: Service) -> None:
+    """What measures in a process of its own is named by it."""
+    assert {"titiler-core", "titiler-xarray", "diskcache", "redis"} <= {*uncached.versions()}
+    assert {"locust", "gevent"} <= {*generator.versions()}
+
+
 def test_tiles_are_those_without_a_cache(service: Service, uncached: Service) -> None:
     """Cold and warm, each tile is byte for byte the uncached one, a real image."""
     service.clear()

@@ -75,8 +75,8 @@ def render_origin(page: Page) -> str:
     own = f"For your own, run `{command}`.\n" if is_reference else ""
     return (
         f":::{{admonition}} {heading}\n:class: note origin\n{failed}Measured {_dates(rows)} on {_machine(rows)}.\n"
-        f"With {_versions(rows)}; {_commit(rows)}.\n"
-        f"{own}{{download}}`The record as CSV <{page.record.name}>`.\n:::\n"
+        f"With the versions below; {_commit(rows)}.\n"
+        f"{own}{{download}}`The record as CSV <{page.record.name}>`.\n:::\n\n{_versions(rows)}"
     )
 
 
@@ -93,10 +93,11 @@ def _machine(rows: Any) -> str:
 
 
 def _versions(rows: Any) -> str:
-    """List the versions that were measured; a record has one set."""
-    return ", ".join(
-        f"{name} {version}" for name, version in json.loads(rows["versions"].iloc[0]).items()
-    )
+    """List, folded, every version that a row names; one has what was imported by then."""
+    named = {name: v for text in rows["versions"] for name, v in json.loads(text).items()}
+    listed = ", ".join(f"{name} {version}" for name, version in sorted(named.items()))
+    heading = f"Versions of the {len(named)} packages and libraries in use"
+    return f":::{{admonition}} {heading}\n:class: dropdown\n{listed}.\n:::\n"
 
 
 def _commit(rows: Any) -> str:

@@ -5,11 +5,14 @@ Nothing here names a host, a user or a path: records are published.
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import hashlib
 import json
 import os
 import platform
 import subprocess
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import metadata
@@ -31,13 +34,15 @@ class Provenance:
 
     The commit is kept for the reader but is not part of the fingerprint: a
     corrected sentence in a notebook must not throw away an hour of measuring.
+    Nor are versions, for which are known depends on what has been imported by
+    then: they are compared one by one, by all names that both sides know.
 
     Parameters
     ----------
     machine : mapping
         Facts of the machine, see `machine`.
     versions : mapping of str to str
-        Version of each package that is measured, see `versions`.
+        Version of each package that was imported by now, see `imported`.
     parameters : mapping
         What the study was asked for, without what only says how long to go on.
     commit : str
@@ -56,19 +61,17 @@ class Provenance:
     def __post_init__(self) -> None:
         """Black out credentials, and compute the fingerprint once: both go into every row."""
         object.__setattr__(self, "parameters", redact_tree(self.parameters))
-        value = fingerprint(self.parameters, machine=self.machine, versions=self.versions)
+        value = fingerprint(self.parameters, machine=self.machine)
         object.__setattr__(self, "fingerprint", value)
 
 
-def describe(parameters: Mapping[str, object], packages: Iterable[str]) -> Provenance:
-    """Describe this machine, the packages named, and the commit.
+def describe(parameters: Mapping[str, object]) -> Provenance:
+    """Describe this machine, what has been imported, and the commit.
 
     Parameters
     ----------
     parameters : mapping
         What the study was asked for; values that JSON can hold.
-    packages : iterable of str
-        Distribution names, as in "zarr".
 
     Returns
     -------
@@ -78,10 +81,10 @@ def describe(parameters: Mapping[str, object], packages: Iterable[str]) -> Prove
     Raises
     ------
     UserError
-        If a package is not installed, or a parameter does not fit into JSON.
+        If a parameter does not fit into JSON.
     """
     name, is_dirty = commit()
-    return Provenance(machine(), versions(packages), dict(parameters), name, is_dirty)
+    return Provenance(machine(), imported(), dict(parameters), name, is_dirty)
 
 
 def machine() -> dict[str, Scalar]:
@@ -117,33 +120,163 @@ def _cpu_model() -> str:
     return names[0] if names else platform.processor() or platform.machine()
 
 
-def versions(packages: Iterable[str]) -> dict[str, str]:
-    """Look up the versions of Python and of installed packages.
+def imported() -> dict[str, str]:
+    """Look up the versions of all that this process has imported so far.
 
-    Parameters
-    ----------
-    packages : iterable of str
-        Distribution names, as in "zarr".
+    Nothing is a list that somebody has to keep: modules are mapped to the
+    distributions that installed them. This project is not among them, for its
+    commit says more; nor is what lies outside the folder of its distribution.
 
     Returns
     -------
     dict of str to str
-        Name to version, in alphabetical order, `python` included.
+        Distribution to version in alphabetical order, `python` and the
+        libraries that wheels bring along, as in "HDF5 of h5py", included.
 
-    Raises
-    ------
-    UserError
-        If a package is not installed.
+    Examples
+    --------
+    >>> {"python", "psutil"} <= {*imported()}
+    True
     """
-    found = {"python": platform.python_version()}
-    for name in packages:
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError as error:
-            raise UserError(
-                f"packages: {name!r} is not installed; name installed distributions only"
-            ) from error
+    files = {name: _file_of(module) for name, module in [*sys.modules.items()]}
+    found = {"python": platform.python_version(), **distributions(files), **_libraries()}
     return dict(sorted(found.items()))
+
+
+def _file_of(module: object) -> str:
+    """Return the file of a module; empty for those without, as namespaces are."""
+    return getattr(module, "__file__", None) or ""
+
+
+def distributions(files: Mapping[str, str]) -> dict[str, str]:
+    """Find the distributions that installed modules, with their versions.
+
+    Parameters
+    ----------
+    files : mapping of str to str
+        File of each module, by its name.
+
+    Returns
+    -------
+    dict of str to str
+        Name to version.
+    """
+    by_top: dict[str, list[str]] = {}
+    for name, file in files.items():
+        by_top.setdefault(name.partition(".")[0], []).append(file)
+    pairs = [(by_top[top], owners) for top, owners in _owners().items() if top in by_top]
+    return {
+        owner.name: owner.version
+        for found, owners in pairs
+        for owner in owners
+        if owner.folder != os.path.join(_PROJECT, "")  # this one, read from its checkout
+        and any(owner.holds(file, is_only=len(owners) == 1) for file in found)
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class _Owner:
+    """A distribution that installed a package."""
+
+    name: str
+    version: str
+    folder: str
+
+    def holds(self, file: str, *, is_only: bool) -> bool:
+        """Tell whether a file is of it; packages that share a name have to list it."""
+        if not file.startswith(self.folder):
+            return False
+        return is_only or file.removeprefix(self.folder) in _listed(self.name)
+
+
+@functools.cache
+def _owners() -> dict[str, list[_Owner]]:
+    """List who installed each package; what is found first on the path counts, as in an import."""
+    return {
+        top: [_find_owner(name) for name in dict.fromkeys(names)]
+        for top, names in metadata.packages_distributions().items()
+    }
+
+
+@functools.cache
+def _find_owner(name: str) -> _Owner:
+    found = metadata.distribution(name)
+    return _Owner(name, found.version, os.path.join(str(found.locate_file("")), ""))
+
+
+@functools.cache
+def _listed(name: str) -> frozenset[str]:
+    """List the files of a distribution."""
+    return frozenset(map(os.fspath, metadata.files(name) or ()))
+
+
+def _libraries() -> dict[str, str]:
+    """Ask h5py and netCDF4 for the libraries that they have loaded; each brings its own HDF5."""
+    h5py, netcdf4 = sys.modules.get("h5py"), sys.modules.get("netCDF4")
+    found = {
+        "HDF5 of h5py": getattr(getattr(h5py, "version", None), "hdf5_version", None),
+        "HDF5 of netCDF4": getattr(netcdf4, "__hdf5libversion__", None),
+        "netCDF-C of netCDF4": getattr(netcdf4, "__netcdf4libversion__", None),
+    }
+    return {name: str(version) for name, version in found.items() if version}
+
+
+def installed(names: Iterable[str]) -> dict[str, str]:
+    """Look up the versions of distributions that are here, imported or not.
+
+    Parameters
+    ----------
+    names : iterable of str
+        Distributions, or `python`; others are passed over.
+
+    Returns
+    -------
+    dict of str to str
+        Name to version of those that are here.
+    """
+    return {name: version for name in names if (version := _installed(name))}
+
+
+@functools.cache
+def _installed(name: str) -> str:
+    """Look up the version of one distribution; empty where it is not here."""
+    if name == "python":
+        return platform.python_version()
+    with contextlib.suppress(metadata.PackageNotFoundError, ValueError):
+        return metadata.version(name)
+    return ""
+
+
+def name_beside(process: str, answers: Iterable[Mapping[str, str]]) -> dict[str, str]:
+    """Name the versions that processes beside this one have imported.
+
+    A distribution of the version that is installed here has its plain name.
+    Another version, and a library that was loaded there, has the process in
+    its name, so that neither hides the other. What has been imported here does
+    not matter: the names are the same whenever they are made.
+
+    Parameters
+    ----------
+    process : str
+        What the processes are, as in "workers".
+    answers : iterable of mapping
+        What `imported` returned in each.
+
+    Returns
+    -------
+    dict of str to str
+        Name to version, several joined by commas.
+
+    Examples
+    --------
+    >>> name_beside("workers", [{"dask": "1.0"}, {"dask": "1.1"}, {"dask": "1.0"}])
+    {'dask in workers': '1.0, 1.1'}
+    """
+    found: dict[str, set[str]] = {}
+    for name, version in (pair for answer in answers for pair in answer.items()):
+        is_same = _installed(name) == version
+        found.setdefault(name if is_same else f"{name} in {process}", set()).add(version)
+    return {name: ", ".join(sorted(versions)) for name, versions in sorted(found.items())}
 
 
 def commit() -> tuple[str, bool]:
@@ -180,9 +313,9 @@ def fingerprint(
     parameters: Mapping[str, object],
     *,
     machine: Mapping[str, Scalar],
-    versions: Mapping[str, str],
+    versions: Mapping[str, str] | None = None,
 ) -> str:
-    """Hash what must not change within a record.
+    """Hash what must not change within a record and is known from its first row on.
 
     Parameters
     ----------
@@ -190,8 +323,8 @@ def fingerprint(
         What the study was asked for.
     machine : mapping
         Facts of the machine.
-    versions : mapping of str to str
-        Version of each package.
+    versions : mapping of str to str, optional
+        Version of each package, which only the rows of older records hashed.
 
     Returns
     -------
@@ -205,13 +338,14 @@ def fingerprint(
 
     Examples
     --------
-    >>> one = fingerprint({"seed": 1, "codec": "zstd"}, machine={}, versions={})
-    >>> one == fingerprint({"codec": "zstd", "seed": 1}, machine={}, versions={})
+    >>> one = fingerprint({"seed": 1, "codec": "zstd"}, machine={})
+    >>> one == fingerprint({"codec": "zstd", "seed": 1}, machine={})
     True
-    >>> one == fingerprint({"codec": "zstd", "seed": 2}, machine={}, versions={})
+    >>> one == fingerprint({"codec": "zstd", "seed": 2}, machine={})
     False
     """
-    text = as_json({"machine": machine, "versions": versions, "parameters": parameters})
+    parts: dict[str, object] = {"machine": machine, "parameters": parameters}
+    text = as_json(parts if versions is None else {**parts, "versions": versions})
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -278,3 +412,25 @@ def differences(here: Mapping[str, object], there: Mapping[str, object]) -> Iter
         mine, other = here.get(key, "absent"), there.get(key, "absent")
         if mine != other:
             yield f"{key} {mine} here, {other} there"
+
+
+def clashes(here: Mapping[str, object], there: Mapping[str, object]) -> Iterator[str]:
+    """Name the entries that two mappings both have and in which they differ.
+
+    Parameters
+    ----------
+    here, there : mapping
+        Versions of this run and of a record.
+
+    Yields
+    ------
+    str
+        One difference.
+
+    Examples
+    --------
+    >>> list(clashes({"zarr": "3.1.6", "h5py": "3.16.0"}, {"zarr": "3.4.2", "dask": "2026.8"}))
+    ['zarr 3.1.6 here, 3.4.2 there']
+    """
+    both = here.keys() & there.keys()
+    return differences({k: here[k] for k in both}, {k: there[k] for k in both})

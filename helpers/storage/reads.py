@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -82,6 +82,10 @@ class ArrayRead:
         self.wire.set_tag("read")
         return workloads.read_into_sink(array, self.stored.chunk_shape)
 
+    def ask(self, question: Callable[[], Any]) -> list[Any]:
+        """Put a question to every process that reads beside this one."""
+        return list(self.cluster.client.run(question).values())
+
     def check(self, checksums: NDArray[np.uint64]) -> str:
         """Compare what was read with what was written."""
         return workloads.check_values(checksums, self.stored)
@@ -138,6 +142,10 @@ class RawRead:
         """Return where the objects are; there is nothing to open."""
         self.wire.set_tag("read")
         return self.stored.seen_from(self.wire.far).at("zarr")
+
+    def ask(self, question: Callable[[], Any]) -> list[Any]:
+        """Put a question to nobody: this process reads alone."""
+        return []
 
     def read(self, location: Location) -> list[int]:
         """Read every object and keep nothing but checksums."""

@@ -8,7 +8,6 @@ calibrations, tables from records.
 from helpers.networks import network_of
 from helpers.study.contending import Way, contend
 from helpers.study.describing import (
-    PACKAGES,
     case_of,
     collect,
     describe_array,
@@ -34,7 +33,6 @@ from helpers.study.showing import (
 from helpers.study.wording import describe_profile, digits
 
 __all__ = [
-    "PACKAGES",
     "Way",
     "calibrate_network",
     "case_of",

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from helpers.measurement.looks import check_looks
 from helpers.measurement.measure import Contender
+from helpers.measurement.provenance import imported, name_beside
 from helpers.storage.stores import StoredArray
 
 
@@ -28,6 +29,9 @@ class Way(Protocol):
 
     def check(self, result: Any, /) -> str:
         """Compare what was read with what was written."""
+
+    def ask(self, question: Callable[[], Any], /) -> list[Any]:
+        """Put a question to every process that reads beside this one."""
 
     def collect(self) -> Mapping[str, float]:
         """Count what passed over the wire."""
@@ -61,6 +65,7 @@ def contend(
         check=way.check,
         prepare=way.prepare,
         collect=way.collect,
+        versions=lambda: name_beside("workers", way.ask(imported)),
         array_nbytes=way.stored.nbytes,
         stored_nbytes=way.stored.stored_nbytes[layout],
         **more,

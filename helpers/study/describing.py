@@ -13,24 +13,6 @@ from helpers.parameters import GLOSSARY
 from helpers.paths import ROOT
 from helpers.storage.stores import StoredArray
 
-PACKAGES = (
-    "dask",
-    "distributed",
-    "fsspec",
-    "h5netcdf",
-    "h5py",
-    "numcodecs",
-    "numpy",
-    "obstore",
-    "s3fs",
-    "virtualizarr",
-    "xarray",
-    "zarr",
-    "zarrs",
-)
-"""Packages whose versions decide what is measured."""
-
-
 # Parameters that say how long to go on, or where rows and workers are, not what is measured.
 _NOT_MEASURED = ("n_blocks", "time_budget_s", "target_width", "record", "cluster_address")
 
@@ -46,9 +28,9 @@ def case_of(record: str) -> str:
 
 
 def describe_origin(settings: Mapping[str, Any]) -> provenance.Provenance:
-    """Describe this machine, the versions and the parameters of a study."""
+    """Describe this machine, what is imported by now, and the parameters of a study."""
     measured = {name: value for name, value in settings.items() if name not in _NOT_MEASURED}
-    return provenance.describe(measured, PACKAGES)
+    return provenance.describe(measured)
 
 
 def describe_array(stored: StoredArray) -> pd.DataFrame:

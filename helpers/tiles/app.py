@@ -23,6 +23,7 @@ from titiler.core.errors import DEFAULT_STATUS_CODES, add_exception_handlers
 from titiler.xarray.factory import TilerFactory
 from titiler.xarray.io import Reader
 
+from helpers.measurement.provenance import imported
 from helpers.storage.caches import Cache, Origin, open_cache
 from helpers.storage.locations import Location
 from helpers.storage.maps import MapSpec, open_map
@@ -154,7 +155,8 @@ def make_app(library: Library) -> FastAPI:
     Returns
     -------
     FastAPI
-        ``/tiles/…`` is titiler's; ``/cache`` tells the counts, and empties it on DELETE.
+        ``/tiles/…`` is titiler's; ``/cache`` tells the counts, and empties it on DELETE;
+        ``/versions`` tells what the service has imported.
     """
 
     class MapReader(Reader):
@@ -172,6 +174,7 @@ def make_app(library: Library) -> FastAPI:
     add_exception_handlers(app, DEFAULT_STATUS_CODES)
     app.add_middleware(Timed)
     _add_cache_routes(app, library.cache)
+    app.get("/versions")(imported)
     return app
 
 

@@ -9,7 +9,7 @@ import socket
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TextIO
+from typing import Any, TextIO
 
 import numpy as np
 import pandas as pd
@@ -117,14 +117,22 @@ class Generator:
             "spawn_rate": spawn_rate,
             "think_s": think_s,
         }
+        return _read_load(self._tell(order))
+
+    def versions(self) -> dict[str, str]:
+        """Ask what it has imported."""
+        return dict(json.loads(self._tell({})))
+
+    def _tell(self, order: dict[str, Any]) -> str:
+        """Send an order and wait for the line that answers it."""
         self.lines.write(json.dumps(order) + "\n")
         self.lines.flush()
-        return _read_load(self.lines.readline())
+        if not (line := self.lines.readline()):
+            raise UserError("load generator: it ended; allowed: one that runs")
+        return line
 
 
 def _read_load(line: str) -> Load:
-    if not line:
-        raise UserError("load generator: it ended; allowed: one that runs")
     found = json.loads(line)
     columns = ["map", "path", "start_s", "latency_s", "status", "checksum", "timing"]
     requests = pd.DataFrame(found["requests"], columns=columns)

@@ -81,6 +81,10 @@ class Service:
         """Ask what the cache did since it was emptied."""
         return Counts(**json.loads(self.ask("/cache").content))
 
+    def versions(self) -> dict[str, str]:
+        """Ask what it has imported."""
+        return dict(json.loads(self.ask("/versions").content))
+
     def wait(self) -> None:
         """Wait until it answers."""
         self.child.wait_until(lambda: _answers(self), timeout_s=_TIMEOUT_S)

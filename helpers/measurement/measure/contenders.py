@@ -25,6 +25,11 @@ def _enter_any(_block: int) -> None:
     """Do nothing, where all blocks are alike."""
 
 
+def _no_versions() -> Mapping[str, str]:
+    """Return no versions, where no process beside this one measures."""
+    return {}
+
+
 def _no_numbers() -> Mapping[str, Traced]:
     """Return no numbers, where nothing is traced."""
     return {}
@@ -60,6 +65,9 @@ class Contender:
         Runs after the clock and before the check, so that the check's own
         requests are not counted. Returns `n_requests`, `wire_nbytes` and any
         other numbers of the trace, or lists of them.
+    versions : callable
+        Runs after the clock. Returns what processes beside this one have
+        imported by then, see `provenance.name_beside`.
     group : str
         Contenders of one group run next to each other in a block.
     is_ceiling : bool
@@ -79,6 +87,7 @@ class Contender:
     enter_block: Callable[[int], None] = _enter_any
     prepare: Callable[[], None] = _nothing
     collect: Callable[[], Mapping[str, Traced]] = _no_numbers
+    versions: Callable[[], Mapping[str, str]] = _no_versions
     group: str = ""
     is_ceiling: bool = False
     control_of: str | None = None

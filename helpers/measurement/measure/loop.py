@@ -16,6 +16,7 @@ import pandas as pd
 from helpers.errors import UserError
 from helpers.measurement.measure.contenders import CheckError, Contender, Traced
 from helpers.measurement.measure.plans import Budget, StoppedBy, StoppingRule, plan_block
+from helpers.measurement.provenance import imported
 from helpers.measurement.records import Record, Row
 
 
@@ -209,7 +210,11 @@ class _Loop:
             check = contender.check(result)
             if not check:
                 raise CheckError("it does not say what it checked")
-        row = _row(contender, self.record, trace, **where, **timed, check=check)
+        with self._step("versions", *at):
+            # those at the opening of the record win: nothing is imported twice
+            versions = {**imported(), **contender.versions(), **self.record.provenance.versions}
+        measured = {**where, **timed, "check": check, "versions": versions}
+        row = _row(contender, self.record, trace, **measured)
         self.record.append([row])
 
     def _time(self, contender: Contender, at: tuple[str, str, int]) -> tuple[dict[str, Any], Any]:
@@ -265,7 +270,6 @@ def _row(contender: Contender, record: Record, trace: dict[str, Any], **measured
         trace=trace,
         fingerprint=origin.fingerprint,
         machine=origin.machine,
-        versions=origin.versions,
         parameters=origin.parameters,
         commit=origin.commit,
         is_dirty=origin.is_dirty,

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import pandas as pd
 
-from helpers.measurement.provenance import Provenance, as_json, differences
+from helpers.measurement.provenance import (
+    Provenance,
+    as_json,
+    clashes,
+    differences,
+    fingerprint,
+    installed,
+)
 from helpers.measurement.records.rows import COLUMNS, JSON_COLUMNS, RecordError, Row
 from helpers.measurement.records.texts import (
     parse_rows,
@@ -23,7 +29,7 @@ from helpers.redaction import redact
 MAY_DIFFER = ("machine", "versions")
 
 
-_ORIGIN = ("machine", "versions", "parameters")
+_ORIGIN = ("machine", "parameters")
 
 
 class Record:
@@ -36,7 +42,8 @@ class Record:
     study, case : str
         Names that go into each row.
     provenance : Provenance
-        Facts of this run; rows already in the file must share its fingerprint.
+        Facts of this run; rows already in the file must share its fingerprint,
+        and name no other version of what is installed here.
     secrets : sequence of str
         Values that must never reach the file, as in access keys.
 
@@ -63,18 +70,28 @@ class Record:
         self._text = read_text(self.path) if self.path.exists() else ""
         self.rows = parse_rows(self._text, self.path) if self._text else []
         self._refuse_others()
+        self._versions = {name: v for row in self.rows for name, v in row.versions.items()}
 
     def _refuse_others(self) -> None:
         """Refuse to go on with rows of another origin, naming what differs."""
         mine = _origin(self.provenance, self)
+        here = self._versions_here()
         for row in self.rows:
-            told = _contrast(mine, _origin(row, row))
-            if told or row.fingerprint != self.provenance.fingerprint:
+            told = [*_contrast(mine, _origin(row, row)), *clashes(here, row.versions)]
+            if told or row.fingerprint not in _fingerprints(row):
                 raise RecordError(
                     f"{self.path.name}: cannot continue a record of another origin: "
                     f"{self.redact('; '.join(told)) or 'fingerprint altered'}; "
                     "move it away to measure anew"
                 )
+
+    def _versions_here(self) -> dict[str, str]:
+        """Find here whatever the rows name, imported already or not."""
+        known = self.provenance.versions
+        # a name with a space in it is no distribution: `append` compares those
+        named = {name for row in self.rows for name in row.versions if " " not in name}
+        unknown = named - known.keys()
+        return {**dict.fromkeys(unknown, "absent"), **installed(unknown), **known}
 
     def append(self, rows: Sequence[Row]) -> None:
         """Add rows, all of them or, when interrupted, none.
@@ -87,11 +104,18 @@ class Record:
         Raises
         ------
         RecordError
-            If a row repeats one, shows a secret, or if the file was changed
-            by somebody else since it was opened.
+            If a row repeats one, shows a secret, names another version than a
+            row before it, or if the file was changed by somebody else since it
+            was opened.
         """
         taken = {row.key for row in self.rows}
+        versions = dict(self._versions)
         for row in rows:
+            if told := [*clashes(row.versions, versions)]:
+                raise RecordError(
+                    f"{self.path.name}: versions: {'; '.join(told)}; allowed: the same"
+                )
+            versions |= row.versions
             self._refuse_secrets(row)
             if row.key in taken:
                 raise RecordError(f"{self.path.name}: {row.key} is there already")
@@ -104,7 +128,7 @@ class Record:
             write_line(write_cells(row)) for row in rows
         )
         replace_file(self.path, text)
-        self._text, self.rows = text, [*self.rows, *rows]
+        self._text, self.rows, self._versions = text, [*self.rows, *rows], versions
 
     def _refuse_secrets(self, row: Row) -> None:
         """Raise if a cell shows a credential, naming the column, not the value."""
@@ -179,9 +203,14 @@ def read_records(paths: Sequence[Path], *, allow: Collection[str] = ()) -> pd.Da
 def _merge_notes(rows: Sequence[Row], allow: Collection[str]) -> list[str]:
     """Say in what rows differ from the first, or refuse."""
     notes: dict[str, None] = {}
-    for row in rows[1:]:
-        for kind in MAY_DIFFER:
-            told = [*differences(getattr(rows[0], kind), getattr(row, kind))]
+    versions: dict[str, object] = {}
+    for row in rows:
+        found = {
+            "machine": [*differences(rows[0].machine, row.machine)],
+            "versions": [*clashes(versions, row.versions)],
+        }
+        versions = {**row.versions, **versions}
+        for kind, told in found.items():
             if told and kind not in allow:
                 raise RecordError(
                     f"{kind}: {'; '.join(told)} ({rows[0].case} here, {row.case} there); "
@@ -195,6 +224,14 @@ def _origin(source: Provenance | Row, named: Record | Row) -> list[dict[str, obj
     """List what makes the fingerprint, as it looks after a trip through JSON."""
     parts = [json.loads(as_json(getattr(source, name))) for name in _ORIGIN]
     return [{"study": named.study, "case": named.case}, *parts]
+
+
+def _fingerprints(row: Row) -> tuple[str, str]:
+    """Compute what a row's fingerprint may be: of now, and of rows that hashed versions too."""
+    return (
+        fingerprint(row.parameters, machine=row.machine),
+        fingerprint(row.parameters, machine=row.machine, versions=row.versions),
+    )
 
 
 def _contrast(here: list[dict[str, object]], there: list[dict[str, object]]) -> list[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import os
+from collections.abc import Callable
 from multiprocessing.connection import Client, Connection
 from typing import Any
 
@@ -40,6 +41,10 @@ class Worker:
             "hdf5": h5py.version.hdf5_version,
             "ros3": str(bool(h5py.h5.get_config().ros3)),
         }
+
+    def call(self, question: Callable[[], Any]) -> Any:
+        """Answer a question that a function of this project puts to a process."""
+        return question()
 
     def forget(self) -> None:
         """Close the open file and forget every client."""

@@ -8,7 +8,7 @@ import secrets
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection, Listener
 from pathlib import Path
 from typing import Any
@@ -44,6 +44,10 @@ class Session:
     def describe(self) -> dict[str, str]:
         """Return its versions of h5py and HDF5, and whether ROS3 is in."""
         return dict(self._ask("describe"))
+
+    def call(self, question: Callable[[], Any]) -> Any:
+        """Put a question to the interpreter: a function of this project that it imports."""
+        return self._ask("call", question)
 
     def forget(self) -> None:
         """Close the open file and forget every client."""

@@ -9,6 +9,7 @@ from typing import Any
 
 from helpers.measurement.looks import check_looks
 from helpers.measurement.measure import CheckError, Contender
+from helpers.measurement.provenance import name_beside
 from helpers.storage.caches import open_valkey
 from helpers.storage.reads import count_requests
 from helpers.storage.wires import Wire
@@ -125,6 +126,13 @@ class CacheLoad:
             **{f"cold {name}": cold[name] for name in ("n_failures", "p50_s", "p95_s")},
         }
 
+    def versions(self) -> dict[str, str]:
+        """Ask the service and the load generator what they have imported."""
+        return {
+            **name_beside("load generator", [self.generator.versions()]),
+            **name_beside("tile service", [self.service.versions()]),
+        }
+
     def contender(self, name: str, **more: Any) -> Contender:
         """Make a contender of this load."""
         stored = self.workload.maps.stored_nbytes
@@ -138,6 +146,7 @@ class CacheLoad:
             check=self.check,
             prepare=self.prepare,
             collect=self.collect,
+            versions=self.versions,
             array_nbytes=n_tiles * _TILE_NBYTES,
             stored_nbytes=sum(stored.values()),
             **more,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import tempfile
 import time
@@ -56,8 +57,18 @@ def create_target(
     )
 
 
+def list_modules() -> dict[str, str]:
+    """List the packages that are imported, with their files: whose they are the owner finds out."""
+    tops = {name: module for name, module in sys.modules.items() if "." not in name}
+    return {
+        name: getattr(module, "__file__", None) or ""
+        for name, module in tops.items()
+        if name not in sys.stdlib_module_names
+    }
+
+
 def main(arguments: Sequence[str]) -> None:
-    """Run the tool that is asked for, and write its seconds."""
+    """Run the tool that is asked for, and write its seconds and what it imported."""
     tool, source, target, shape = arguments
     chosen = {"dask": rewrite_with_dask, "cubed": rewrite_with_cubed}[tool]
     with tempfile.TemporaryDirectory() as folder:  # a first time, for what is imported late
@@ -66,7 +77,9 @@ def main(arguments: Sequence[str]) -> None:
             file.create_dataset("v", data=np.zeros((4, 2, 2), np.float32), chunks=(1, 2, 2))
         chosen(few, Path(folder) / "few.zarr", (2, 2, 2))
     seconds = chosen(Path(source), Path(target), [int(n) for n in shape.split(",")])
-    sys.stdout.write(f"{seconds}\n")
+    library = {"HDF5 of h5py": h5py.version.hdf5_version}
+    told = {"seconds": seconds, "modules": list_modules(), "libraries": library}
+    sys.stdout.write(json.dumps(told) + "\n")
 
 
 if __name__ == "__main__":

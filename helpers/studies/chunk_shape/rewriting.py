@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -17,6 +20,7 @@ import zarr
 from numpy.typing import NDArray
 
 from helpers.measurement.measure import CheckError, Contender
+from helpers.measurement.provenance import distributions, name_beside
 from helpers.memory import peak_nbytes
 from helpers.paths import cache_folder
 from helpers.storage import chunkings, prepared
@@ -55,6 +59,7 @@ class Rewrite:
     chunk_shape: Shape
     expected: int
     numbers: dict[str, float] = field(default_factory=dict)
+    found: dict[str, str] = field(default_factory=dict)
 
     def prepare(self) -> None:
         """Remove what was made before, and forget the pages of the source."""
@@ -72,8 +77,16 @@ class Rewrite:
             raise CheckError(f"{self.tool} ended with {child.returncode}")
         work_s = time.perf_counter() - start
         if self.tool in _IN_PYTHON:  # imports are no rewriting
-            work_s = float(told.splitlines()[-1])
+            answer = json.loads(told.splitlines()[-1])
+            work_s = float(answer["seconds"])
+            self.found = {**distributions(answer["modules"]), **answer["libraries"]}
         self.numbers = {"work_s": work_s, "most_nbytes": float(most_nbytes)}
+
+    def versions(self) -> dict[str, str]:
+        """Say what the tool had imported, or which version it says it is."""
+        if self.tool in _IN_PYTHON:
+            return name_beside("rewriting", [self.found])
+        return {f"tool {self.tool}": _version_of(self.tool)}
 
     def _command(self) -> list[str]:
         chunks = self.chunk_shape
@@ -101,6 +114,15 @@ class Rewrite:
         if tuple(array.chunks) != self.chunk_shape or checksum(array[...]) != self.expected:
             raise CheckError(f"{self.tool} made other chunks or values")
         return "xxh3 of the array"
+
+
+@functools.cache
+def _version_of(tool: str) -> str:
+    """Ask a tool that is no Python for its version: nccopy tells it where it tells its usage."""
+    command = [tool, "--version"] if tool == "h5repack" else [tool]
+    told = subprocess.run(command, capture_output=True, text=True, check=False)
+    found = re.search(r"[Vv]ersion:? (\S+)", told.stdout + told.stderr)
+    return found[1] if found else "unknown"
 
 
 def watch_memory(child: subprocess.Popen[str]) -> int:
@@ -169,6 +191,7 @@ def _contend(way: Rewrite, nbytes: int) -> Contender:
         check=way.check,
         prepare=way.prepare,
         collect=lambda: way.numbers,
+        versions=way.versions,
         array_nbytes=nbytes,
         stored_nbytes=nbytes,
     )

@@ -9,6 +9,7 @@ from typing import Any
 from helpers.errors import UserError
 from helpers.measurement.looks import check_looks
 from helpers.measurement.measure import CheckError, Contender
+from helpers.measurement.provenance import imported, name_beside
 from helpers.storage.drivers import Answer, Driver, Session, TaskName
 from helpers.storage.drivers.traces import summarise_trace
 from helpers.storage.hdf5.files import StoredFile
@@ -82,6 +83,10 @@ class FileRead:
             raise CheckError(f"{self.driver.name} on {self.layout}: {answer}, not {expected}")
         kind = "values" if self.task in _ON_VALUES else "texts"
         return f"xxh3 of the {kind} of {answer.n_items} variables"
+
+    def versions(self) -> dict[str, str]:
+        """Ask the interpreter what it has imported; its HDF5 may be another."""
+        return name_beside("drivers", [self.session.call(imported)])
 
     def collect(self) -> Mapping[str, float]:
         """Count what passed over the wire; the trace is kept until the next read."""
@@ -240,6 +245,7 @@ def contend(way: FileRead, *, name: str = "", control_of: str | None = None) -> 
         check=way.check,
         prepare=way.prepare,
         collect=way.collect,
+        versions=way.versions,
         array_nbytes=way.stored.answers[way.task].nbytes,
         stored_nbytes=way.stored.stored_nbytes[way.layout],
         control_of=control_of,
