@@ -13,15 +13,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from helpers.errors import UserError
+from helpers.measurement import statistics
+from helpers.measurement.records import read_records
 from helpers.models.assumptions import Assumptions
 from helpers.models.queueing import Demand, simulate_users
+from helpers.paths import ROOT
 from helpers.storage.locations import Location
 from helpers.storage.maps import Maps
+from helpers.storage.network import get_profile
 from helpers.studies.caching_costs import (
     Workload,
     compare_hit_ratios,
+    find_all,
     learn_assumptions,
     predict_latencies,
+    select_loads,
 )
 from helpers.studies.caching_costs.findings import tell_errors, tell_generator
 from helpers.tiles.matrix import make_specs, map_names, published_specs
@@ -216,3 +222,25 @@ def test_errors_are_told(errors: dict[str, float], said: str) -> None:
 def test_generator_is_told(share: float, said: str) -> None:
     """A load generator that took more than half a core is said to be measured too."""
     assert said in tell_generator(share)
+
+
+def test_the_reference_names_no_fastest_cache_that_is_none() -> None:
+    """Three caches cannot be told apart; each is judged faster than none in its own right."""
+    rows = read_records([ROOT / "results" / "reference" / "caching-costs" / "in-region.csv"])
+    under_load = select_loads(rows)
+    caches = [name for name in under_load["contender"].unique() if name not in ("none", "control")]
+    judged = {
+        name: statistics.compare(under_load, name, "none", control="control", value="p50_s")
+        for name in caches
+    }
+    ranking = statistics.rank(under_load, control="control", value="p50_s")
+    assert set(ranking.fastest) == {"lru", "diskcache", "redis"}
+    assert ranking.others["none"].verdict == ranking.others["filecache"].verdict == "slower"
+    errors = pd.DataFrame({"contender": ["none", "lru"], "relative_error": [0.0, 0.1]})
+    opening = pd.DataFrame({"open_s": [0.3], "make_s": [0.1], "bound": [4.0]})
+    found = find_all(
+        rows, opening, errors, judged=judged, ranking=ranking, profile=get_profile("in-region")
+    )
+    assert found["best-cache"].startswith("among the fastest: ")
+    assert "(lru)" in found["best-cache"] and "Redis" in found["best-cache"]
+    assert found["verdict-cache"].count("(faster)") == len(caches)

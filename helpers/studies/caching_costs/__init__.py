@@ -27,9 +27,9 @@ from helpers.studies.caching_costs.drawing import (
 from helpers.studies.caching_costs.findings import (
     compare_published,
     find_all,
-    judge_all,
     measure_opening,
     measure_savings,
+    select_loads,
     tabulate,
     tabulate_failures,
 )
@@ -59,7 +59,6 @@ __all__ = [
     "find_all",
     "find_costs",
     "find_levers",
-    "judge_all",
     "learn_assumptions",
     "measure_entries",
     "measure_opening",
@@ -68,6 +67,7 @@ __all__ = [
     "plan_workload",
     "predict_latencies",
     "saved_usd",
+    "select_loads",
     "tabulate",
     "tabulate_assumptions",
     "tabulate_costs",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,9 @@ from helpers.studies.caching_costs.tables import (
 from helpers.study import describe_profile, digits
 from helpers.tiles.load import MAX_GENERATOR_SHARE
 from helpers.tiles.matrix import published_specs
+
+Judged = Mapping[str, statistics.Comparison]
+"""Each cache against none."""
 
 TOLERANCE = 0.15
 """Relative error of a predicted median that is hoped for."""
@@ -101,19 +105,10 @@ def tabulate_failures(rows: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def judge_all(rows: pd.DataFrame) -> pd.DataFrame:
-    """Compare each cache with none: ratio of the loads' median latencies, interval, noise."""
+def select_loads(rows: pd.DataFrame) -> pd.DataFrame:
+    """Choose the measured loads, the control among them; `p50_s` is what is judged."""
     part = rows[rows["phase"] == "measured"]
-    part = part.assign(p50_s=study.trace_of(part)["p50_s"])
-    lines = {}
-    for name in part.loc[part["control_of"] == "", "contender"].unique():
-        if name != BASELINE:
-            found = statistics.compare(part, name, BASELINE, control="control", value="p50_s")
-            ratio = found.ratio
-            lines[name] = (ratio.centre, ratio.low, ratio.high, found.noise, found.verdict)
-    columns = ["p50 over none", "low", "high", "A/A noise", "verdict"]
-    table = pd.DataFrame.from_dict(lines, orient="index", columns=columns)
-    return table.sort_values(columns[0]).round(3).rename_axis("contender")
+    return part.assign(p50_s=study.trace_of(part)["p50_s"])
 
 
 def compare_published(rows: pd.DataFrame) -> pd.DataFrame:
@@ -139,6 +134,7 @@ def compare_published(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 _NAMES = {
+    "none": "no cache",
     "lru": "a cache in the process (lru)",
     "diskcache": "a cache on disk (diskcache)",
     "filecache": "fsspec's file cache",
@@ -152,24 +148,37 @@ def _of_none(errors: pd.DataFrame) -> float:
 
 
 def find_all(
-    rows: pd.DataFrame, opening: pd.DataFrame, errors: pd.DataFrame, *, profile: Profile
+    rows: pd.DataFrame,
+    opening: pd.DataFrame,
+    errors: pd.DataFrame,
+    *,
+    judged: Judged,
+    ranking: statistics.Ranking,
+    profile: Profile,
 ) -> dict[str, str]:
-    """Put the findings of a case into words, by the key under which pages quote them."""
+    """Put the findings of a case into words, by the key under which pages quote them.
+
+    Each cache is judged against none; which is the fastest, or among them, is the ranking's word.
+    What is said of the best is said of the cache with the shortest median.
+    """
     table: Any = tabulate(rows)
-    verdicts: Any = judge_all(rows)
     failures = tabulate_failures(rows)
-    best = str(verdicts.index[0])
+    best = (
+        ranking.best
+        if ranking.best in judged
+        else min(judged, key=lambda name: judged[name].ratio.centre)
+    )
     measured = rows[rows["phase"] == "measured"]
     machine = json.loads(measured["machine"].iloc[0])
     share = opening["open_s"] / (opening["open_s"] + opening["make_s"])
     return {
         "profile": describe_profile(profile),
-        "verdict-cache": tell_choice(table, verdicts),
+        "verdict-cache": tell_choice(table, judged),
         "verdict-prediction": tell_errors(errors),
         "verdict-generator": tell_generator(table["generator (cores)"].max()),
-        "best-cache": _NAMES.get(best, best),
+        "best-cache": ranking.tell(_NAMES),
         "best-throughput": f"{digits(table.loc[best, 'tiles/s'])} tiles/s",
-        "best-saving": digits(1 / verdicts["p50 over none"].iloc[0]),
+        "best-saving": digits(1 / judged[best].ratio.centre),
         "best-p50": f"{digits(1000 * table.loc[best, 'p50 (s)'])} ms",
         "none-p50": f"{digits(1000 * table.loc[BASELINE, 'p50 (s)'])} ms",
         "opening-share": f"{digits(100 * share.median())} %",
@@ -178,20 +187,20 @@ def find_all(
         "worst-prediction-error": _percent(_of_caches(errors)["relative_error"].abs().max()),
         "none-prediction-error": _percent(_of_none(errors)),
         "generator-share": digits(table["generator (cores)"].max()),
-        "aa-noise": _percent(verdicts["A/A noise"].iloc[0] - 1),
+        "aa-noise": _percent(judged[best].noise - 1),
         "n-blocks": str(measured["block"].nunique()),
         "machine": f"{machine['n_cores']} cores, {machine['cpu']}",
     }
 
 
-def tell_choice(table: pd.DataFrame, verdicts: pd.DataFrame) -> str:
+def tell_choice(table: pd.DataFrame, judged: Judged) -> str:
     """Say which caches make tiles come faster, and by how much."""
     p50_s: Any = table["p50 (s)"]
     text = f"Without a cache the median tile takes {digits(1000 * p50_s[BASELINE])} ms"
     words = {"faster": "faster", "slower": "slower", "indistinguishable": "within the noise"}
     parts = [
-        f"{name} {digits(1000 * p50_s[name])} ms ({words[str(verdict)]})"
-        for name, verdict in verdicts["verdict"].items()
+        f"{name} {digits(1000 * p50_s[name])} ms ({words[one.verdict]})"
+        for name, one in sorted(judged.items(), key=lambda item: item[1].ratio.centre)
     ]
     return f"{text}; with {', '.join(parts)}."
 
