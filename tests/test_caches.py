@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import pickle
 import resource
 import sqlite3
@@ -357,3 +358,173 @@ def test_seal_holds_for_its_name_and_no_bit_more(
     if other != name:
         with pytest.raises(TamperedError):
             entries.unseal(sealed, name=other, key=KEY)
+
+
+# entries that are spoilt
+
+
+def _lists(folder: Path) -> list[Path]:
+    found = [path for path in folder.rglob("cache") if path.is_file()]
+    assert found
+    return found
+
+
+def _write_all(text: str) -> Callable[[Path], None]:
+    def spoil(folder: Path) -> None:
+        for path in _lists(folder):
+            path.write_text(text)
+
+    return spoil
+
+
+def _change_all(change: Callable[[dict[str, Any]], Any]) -> Callable[[Path], None]:
+    def spoil(folder: Path) -> None:
+        for path in _lists(folder):
+            listed = json.loads(path.read_text())
+            path.write_text(json.dumps({key: change(entry) for key, entry in listed.items()}))
+
+    return spoil
+
+
+def _pickle_all(folder: Path) -> None:
+    for path in _lists(folder):
+        path.write_bytes(pickle.dumps(Bomb(folder.parent / "ran")))
+
+
+def _lose_data(folder: Path) -> None:
+    for path in folder.rglob("*"):
+        if path.is_file() and path.name not in ("cache", "code-of-authentication"):
+            path.unlink()
+
+
+def _change_unsigned(folder: Path) -> None:
+    for path in folder.rglob("*"):
+        if path.name == "code-of-authentication":
+            path.unlink()
+        elif path.is_file() and path.name != "cache":
+            path.write_bytes(b"of another" + path.read_bytes())
+
+
+def _link_outside(folder: Path) -> None:
+    for path in list(folder.iterdir()):
+        outside = folder.parent / f"outside-{path.name}"
+        path.rename(outside)
+        path.symlink_to(outside)
+
+
+SPOILT_LISTS = {
+    "list": _write_all("[]"),
+    "null": _write_all("null"),
+    "number": _write_all("1"),
+    "empty": _write_all(""),
+    "no entry": _write_all("{}"),
+    "deep": _write_all("[" * 100_000),
+    "no fields": _change_all(lambda _: {}),
+    "null entry": _change_all(lambda _: None),
+    "no file name": _change_all(lambda e: {k: v for k, v in e.items() if k != "fn"}),
+    "no time": _change_all(lambda e: {k: v for k, v in e.items() if k not in ("time", "blocks")}),
+    "odd name": _change_all(lambda e: e | {"fn": 3}),
+    "a file elsewhere": _change_all(lambda e: e | {"fn": "../../kept"}),
+    "a file by its full path": _change_all(lambda e: e | {"fn": "/etc/hostname"}),
+    "pickle": _pickle_all,
+    "data gone": _lose_data,
+    "data of another, and no code": _change_unsigned,
+    "folder elsewhere": _link_outside,
+}
+
+
+@pytest.mark.parametrize("spoil", SPOILT_LISTS.values(), ids=SPOILT_LISTS)
+def test_spoilt_list_of_files_is_counted_and_fetched_again(
+    spoil: Callable[[Path], None], make: Make, maps: Maps, tmp_path: Path
+) -> None:
+    """Whatever is wrong beside a cached file costs a fetch, and touches nothing elsewhere."""
+    cache = make("filecache")
+    expected = get(cache, maps, "single-4mib")[VARIABLE].to_numpy()
+    n_objects = cache.counts().misses
+    (tmp_path / "kept").write_bytes(b"kept")
+    spoil(tmp_path / "filecache")
+    outside = {
+        path: path.read_bytes()
+        for path in tmp_path.rglob("*")
+        if path.is_file() and "filecache" not in path.parts
+    }
+    for _ in range(2):
+        found = get(cache, maps, "single-4mib")[VARIABLE].to_numpy()
+        np.testing.assert_array_equal(found, expected)
+    assert cache.counts() == Counts(
+        misses=2 * n_objects, corrupt=n_objects, hits=cache.counts().hits
+    )
+    assert all(path.read_bytes() == content for path, content in outside.items())
+    assert not (tmp_path / "ran").exists()
+
+
+def test_absent_objects_leave_nothing(make: Make, tmp_path: Path) -> None:
+    """What is not in the store is no entry, and no spoilt one when asked for again."""
+    cache = make("filecache")
+    origin = cache._origin  # type: ignore[attr-defined]
+    for _ in range(2):
+        with pytest.raises(FileNotFoundError):
+            origin.read_object("maps/nothing")
+    assert cache.counts() == Counts()
+    assert list((tmp_path / "filecache").iterdir()) == []
+
+
+VICTIM = "UPDATE Cache SET filename = '{}'"
+SPOILT_ROWS = {
+    "file gone": "",
+    "no file name": "UPDATE Cache SET filename = NULL",
+    "a file above": VICTIM.format("../elsewhere/victim"),
+    "a file below and above": VICTIM.format("aa/../../elsewhere/victim"),
+    "a file by its full path": VICTIM.format("{victim}"),
+    "a link": VICTIM.format("ab/cd/0123456789abcdef0123456789ab.val"),
+    "odd mode": "UPDATE Cache SET mode = 9",
+    "text": "UPDATE Cache SET mode = 3",
+    "a number": "UPDATE Cache SET mode = 1, filename = NULL, value = 3",
+    "a file name of bytes": "UPDATE Cache SET filename = X'FF00'",
+}
+
+
+@pytest.mark.parametrize("statement", SPOILT_ROWS.values(), ids=SPOILT_ROWS)
+@pytest.mark.parametrize("is_emptied", [False, True])
+def test_spoilt_row_is_counted_and_made_anew(
+    statement: str, is_emptied: bool, make: Make, maps: Maps, tmp_path: Path
+) -> None:
+    """A row that does not lead to its own file costs an opening, and deletes no file of others."""
+    cache, folder = make("diskcache"), tmp_path / "diskcache"
+    disk = cache._backend._cache.disk  # type: ignore[attr-defined]
+    disk.min_file_size = 0  # so that entries are files, as large ones are
+    expected = get(cache, maps, "single-4mib")[VARIABLE].to_numpy()
+    victim = tmp_path / "elsewhere" / "victim"
+    victim.parent.mkdir()
+    victim.write_bytes(b"of others")
+    if not statement:
+        for path in folder.rglob("*.val"):
+            path.unlink()
+    (folder / "ab" / "cd").mkdir(parents=True)
+    (folder / "ab" / "cd" / "0123456789abcdef0123456789ab.val").symlink_to(victim)
+    with contextlib.closing(sqlite3.connect(folder / "cache.db")) as database:
+        database.execute(statement.format(victim=victim))
+        database.commit()
+    if is_emptied:
+        cache.clear()
+    else:
+        np.testing.assert_array_equal(get(cache, maps, "single-4mib")[VARIABLE], expected)
+        assert cache.counts() == Counts(misses=2, corrupt=1)
+        get(cache, maps, "single-4mib")
+        assert cache.counts() == Counts(hits=1, misses=2, corrupt=1)
+    assert victim.read_bytes() == b"of others"
+
+
+def test_odd_value_in_redis_is_counted_and_made_anew(
+    make: Make, maps: Maps, valkey: Valkey
+) -> None:
+    """A list under the name of an entry is a spoilt entry, not a server that fails."""
+    cache = make("redis")
+    get(cache, maps, "single-4mib")
+    with contextlib.closing(redis.Redis.from_url(valkey.url)) as client:
+        (name,) = client.keys()
+        client.delete(name)
+        client.rpush(name, "a", "b")
+    for _ in range(2):
+        get(cache, maps, "single-4mib")
+    assert cache.counts() == Counts(hits=1, misses=2, corrupt=1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import sqlite3
 from pathlib import Path
 from typing import Any, Protocol
@@ -10,13 +12,14 @@ import diskcache
 import redis
 import redis.backoff
 import redis.retry
-from diskcache.core import MODE_PICKLE
+from diskcache.core import MODE_BINARY, MODE_RAW
 
 from helpers.errors import UserError
 from helpers.storage.caches.entries import TamperedError
 
 _PREFIX = "arrays-over-the-wire:"
 _PATIENCE_S = 0.5
+_ENTRY_FILE = re.compile(r"[0-9a-f]{2}[/\\][0-9a-f]{2}[/\\][0-9a-f]{28}\.val")
 
 
 class BackendError(Exception):
@@ -40,12 +43,35 @@ class Backend(Protocol):
 
 
 class _BytesDisk(diskcache.Disk):  # type: ignore[misc]
-    """A store of diskcache that refuses pickles, which it would load unasked."""
+    """A store of diskcache for bytes, which follows no row to what it did not write itself.
 
-    def fetch(self, mode: int, filename: str, value: Any, read: bool) -> Any:
-        if mode == MODE_PICKLE:
-            raise TamperedError("an entry is a pickle, which this run never writes")
-        return super().fetch(mode, filename, value, read)
+    It would load pickles unasked, and read and delete whatever file a row names.
+    """
+
+    def fetch(self, mode: int, filename: Any, value: Any, read: bool) -> bytes:
+        if mode == MODE_RAW and isinstance(value, bytes):
+            return value
+        if mode != MODE_BINARY or not self._is_own(filename):
+            raise TamperedError("a row is not as this run writes rows")
+        try:
+            return (Path(self._directory) / filename).read_bytes()
+        except OSError as error:
+            raise _LostFileError(filename) from error
+
+    def remove(self, file_path: Any) -> None:
+        if self._is_own(file_path):
+            super().remove(file_path)
+
+    def _is_own(self, filename: Any) -> bool:
+        """Tell whether a name is one that diskcache makes, and no link leads elsewhere."""
+        if not isinstance(filename, str) or not _ENTRY_FILE.fullmatch(filename):
+            return False
+        folder = os.path.realpath(self._directory)
+        return os.path.realpath(os.path.join(folder, filename)) == os.path.join(folder, filename)
+
+
+class _LostFileError(Exception):
+    """The file of a row is not there: another thread replaced the row, or somebody deleted it."""
 
 
 class DiskBackend:
@@ -74,10 +100,18 @@ class DiskBackend:
     def get(self, name: str) -> bytes | None:
         """Return the bytes of an entry, None if there are none."""
         try:
-            found = self._cache.get(name)
+            try:
+                return self._find(name)
+            except _LostFileError:
+                return self._find(name)
         except (OSError, sqlite3.Error, diskcache.Timeout) as error:
             raise BackendError(str(error)) from error
-        return found if found is None or isinstance(found, bytes) else b""
+        except Exception as error:  # of a row that is spoilt, whatever it makes diskcache raise
+            raise TamperedError(f"{name}: {type(error).__name__}") from error
+
+    def _find(self, name: str) -> bytes | None:
+        found: bytes | None = self._cache.get(name)
+        return found
 
     def put(self, name: str, sealed: bytes) -> None:
         """Keep the bytes of an entry."""
@@ -132,6 +166,8 @@ class RedisBackend:
         try:
             found = self._client.get(_PREFIX + name)
         except redis.RedisError as error:
+            if str(error).startswith("WRONGTYPE"):
+                raise TamperedError(f"{name}: not of the type that this run writes") from error
             raise BackendError(type(error).__name__) from error
         return None if found is None else bytes(found)  # type: ignore[arg-type]
 

@@ -6,7 +6,10 @@ import asyncio
 import collections
 import hashlib
 import io
+import json
+import os
 import shutil
+import stat
 import threading
 from pathlib import Path
 from typing import Any
@@ -53,7 +56,7 @@ class FileCacheOrigin(Origin):
     def clear(self) -> None:
         """Delete all files and begin to count at zero."""
         for path in self._folder.iterdir():
-            shutil.rmtree(path)
+            _remove(path)
         self.counter.reset()
 
     def read_object(self, key: str) -> bytes:
@@ -95,13 +98,18 @@ class FileCacheOrigin(Origin):
             return bytes(file.read())
 
     def _read_file(self, key: str) -> bytes | None:
-        """Read an object that is there already; None if it is not, or not as it was."""
-        try:
-            mac = (self._folder_of(key) / _MAC).read_bytes()
-            return unseal(mac + self._read(key), name=key, key=self._key)
-        except FileNotFoundError:
+        """Read an object that is there already; None if it is not, or not as it was.
+
+        What is not whole is forgotten, for fsspec would hand it to be signed.
+        """
+        folder = self._folder_of(key)
+        if not os.path.lexists(folder):
             return None
-        except (OSError, ValueError, TamperedError):  # its list may be spoilt too
+        try:
+            _check_files(folder, f"{self.location.bucket}/{key}")
+            mac = (folder / _MAC).read_bytes()
+            return unseal(mac + self._read(key), name=key, key=self._key)
+        except Exception:  # a spoilt list makes fsspec and json raise whatever comes
             self.counter.add("corrupt")
             self._forget(key)
             return None
@@ -113,6 +121,7 @@ class FileCacheOrigin(Origin):
             sealed = seal(data, name=key, key=self._key)
             (self._folder_of(key) / _MAC).write_bytes(sealed[: len(sealed) - len(data)])
         except FileNotFoundError:
+            self._forget(key)
             raise
         except OSError:
             self.counter.add("errors")
@@ -121,7 +130,7 @@ class FileCacheOrigin(Origin):
         return data
 
     def _forget(self, key: str) -> None:
-        shutil.rmtree(self._folder_of(key), ignore_errors=True)
+        _remove(self._folder_of(key))
 
     def _make_zarr_store(self, name: str) -> Store:
         store = ObjectStore((self.location / name).obstore(), read_only=True)
@@ -141,6 +150,25 @@ class FileCacheOrigin(Origin):
             The whole object.
         """
         return io.BytesIO(self.read_object(key))  # type: ignore[return-value]
+
+
+def _check_files(folder: Path, path: str) -> None:
+    """Refuse files other than fsspec and this module write, before fsspec follows its list to them."""
+    found = {file.name: stat.S_ISREG(file.lstat().st_mode) for file in folder.iterdir()}
+    listed = json.loads((folder / "cache").read_text()) if found.get("cache") else None
+    if not isinstance(listed, dict) or [*listed] != [path] or folder.is_symlink():
+        raise TamperedError(f"{path}: another list of files")
+    expected = {"cache", _MAC, listed[path]["fn"]}
+    if {*found} != expected or not all(found.values()):
+        raise TamperedError(f"{path}: other files")
+
+
+def _remove(path: Path) -> None:
+    """Delete what lies in a folder of the cache; of a link, the link alone."""
+    if path.is_symlink() or path.is_file():
+        path.unlink(missing_ok=True)
+    else:
+        shutil.rmtree(path, ignore_errors=True)
 
 
 class _FileStore(WrapperStore[ObjectStore[Any]]):
