@@ -48,7 +48,7 @@ def run_all(site: str, anew: bool, more: bool) -> None:
     with watch_memory() as peak:
         outcomes = runner.run_cases(cases, click.echo, anew=anew, more=more)
         click.echo("\n".join(["", *runner.summarise(outcomes), "", "building the book"]))
-        page = book.build(site)
+        page = book.build(site, say=click.echo)
     if not more and all(outcome.state == "done" for outcome in outcomes):
         took = {
             "seconds": time.monotonic() - start,
@@ -83,7 +83,7 @@ def book(site: str) -> None:
     """Build the book from results that are there; nothing is measured."""
     from helpers import book as book_
 
-    click.echo(f"open {_short(book_.build(site))}")
+    click.echo(f"open {_short(book_.build(site, say=click.echo))}")
 
 
 @main.command()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections.abc import Sequence
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -127,11 +128,13 @@ def make_results(
     *,
     machine: str = "Invented CPU",
     has_failed: bool = False,
+    glued: dict[str, str] = GLUED,
+    minutes: Sequence[int] = (0,),
 ) -> Path:
     """Write an executed notebook and its record, and return the notebook's path."""
     path = root / "results" / site / "cluster-scaling" / f"{case}.ipynb"
     path.parent.mkdir(parents=True, exist_ok=True)
-    nbformat.write(make_notebook(glued=GLUED, has_failed=has_failed), path)
+    nbformat.write(make_notebook(glued=glued, has_failed=has_failed), path)
     facts = {"cpu": machine, "n_cores": 2, "memory_gb": 8, "system": "Linux"}
     origin = Provenance(facts, {"python": "3.12.1", "zarr": "3.1.6"}, {})
     record = Record(path.with_suffix(".csv"), study="cluster-scaling", case=case, provenance=origin)
@@ -142,7 +145,10 @@ def make_results(
                 machine=facts,
                 versions=origin.versions,
                 fingerprint=origin.fingerprint,
+                block=block,
+                started_utc=f"2026-01-02T03:{4 + minute:02}:{block:02}+00:00",
             )
+            for block, minute in enumerate(minutes)
         ]
     )
     return path
@@ -400,6 +406,62 @@ def test_further_case_is_listed(project: Path) -> None:
         "file": "notebooks/cluster-scaling/my-case",
         "title": "my-case",
     }
+
+
+@pytest.mark.parametrize("suffix", [".running", ".failed"])
+def test_what_a_run_leaves_is_no_page(project: Path, suffix: str) -> None:
+    """A draft, whole or torn, and a failed notebook are passed over without a word."""
+    said: list[str] = []
+    draft = make_results(project, "laptop", f"in-region{suffix}")
+    draft.with_suffix(".csv").unlink()
+    torn = draft.with_name(f"wide-area{suffix}.ipynb")
+    torn.write_text("{")
+    pages = book.stage("laptop", root=project, say=said.append)
+    assert {page.site for page in pages} == {"reference"}
+    assert said == []
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "told"),
+    [
+        ("cluster-scaling/copy.ipynb", None, "its record copy.csv is missing"),
+        ("my-study/case.ipynb", None, "no study is called my-study; allowed: "),
+        ("cluster-scaling/torn.ipynb", "{", "its record torn.csv is missing"),
+    ],
+)
+def test_a_stray_notebook_is_named(project: Path, name: str, text: str | None, told: str) -> None:
+    """A notebook that no page can be made of is named in one line, and the book is built without."""
+    said: list[str] = []
+    path = project / "results" / "laptop" / name
+    path.parent.mkdir(parents=True)
+    if text is None:
+        nbformat.write(make_notebook(glued=GLUED), path)
+    else:
+        path.write_text(text)
+    pages = book.stage("laptop", root=project, say=said.append)
+    assert {page.site for page in pages} == {"reference"}
+    [line] = said
+    assert line.startswith(f"results/laptop/{name}: not in the book: {told}")
+
+
+def test_an_unstable_page_is_marked(project: Path) -> None:
+    """Noise above the bound is told at the top of the page; within it nothing is."""
+    make_results(project, "laptop", "in-region", glued=GLUED | {"aa-noise": "16 %"})
+    book.stage("laptop", root=project)
+    first = staged(project, "in-region")
+    assert "{warning} Unstable" in first and "differ by 16 %" in first
+    assert first.index("Unstable") < first.index("A question.")
+    assert "Unstable" not in staged(project, "wide-area")
+
+
+def test_a_page_tells_its_runs(project: Path) -> None:
+    """A record that was continued after a pause says so on its page."""
+    make_results(project, "laptop", "in-region")
+    make_results(project, "laptop", "other-region", minutes=[0, 0, 14, 14, 14])
+    book.stage("laptop", root=project)
+    assert "Measured in 2 runs" not in staged(project, "in-region")
+    told = "Measured in 2 runs: blocks 0 to 1, then blocks 2 to 4 after a pause of 14 minutes."
+    assert told in staged(project, "other-region")
 
 
 def test_labels_are_unique(project: Path) -> None:

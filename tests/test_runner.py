@@ -24,6 +24,8 @@ from hypothesis import strategies as st
 
 from helpers import promotion, runner
 from helpers.errors import UserError
+from helpers.parameters import read_defaults
+from helpers.paths import ROOT
 from helpers.runner import Case
 
 MakeCase = Callable[..., Case]
@@ -175,6 +177,8 @@ _VALUES = st.recursive(
     _SCALARS, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=8
 )
 
+_NUMBERS = st.sampled_from([0, 1, -1, 10**6, 2**64, 0.5, 1e308, float("inf"), float("nan")])
+
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(
@@ -203,6 +207,29 @@ def test_any_parameter_file_is_read_or_refused(make_case: MakeCase, text: bytes)
     assert set(values) <= {"seed", "record"}
     assert bool(values) != bool(said)
     assert runner.fingerprint(case, values)
+
+
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+_DEFAULTS = {path.stem: read_defaults(path) for path in NOTEBOOKS}
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(st.sampled_from(sorted(_DEFAULTS)), st.data())
+def test_any_value_of_a_study_is_taken_or_refused(
+    make_case: MakeCase, notebook: str, data: st.DataObject
+) -> None:
+    """Whatever a parameter of a study is given, it is refused in one line, or runs."""
+    names = st.sampled_from(sorted(_DEFAULTS[notebook]))
+    values = data.draw(st.dictionaries(names, _VALUES | _NUMBERS | st.lists(_NUMBERS), min_size=1))
+    case = make_case("fuzzed")
+    shutil.copy(ROOT / "notebooks" / f"{notebook}.ipynb", case.source)
+    case.parameter_file.write_text(yaml.safe_dump(values))
+    said = ""
+    try:
+        runner.fingerprint(case, runner.read_parameters(case))
+    except UserError as error:
+        said = str(error)
+    assert said.isprintable() and len(said) < 1000  # names all that is allowed
 
 
 def test_unknown_sites_and_cases_name_the_known_ones(make_case: MakeCase) -> None:

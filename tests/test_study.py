@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from helpers.paths import ROOT
-from helpers.study import count_rows
+from helpers.study import count_rows, tell_runs
 
 OLD, NEW = "a" * 40, "b" * 40
 
@@ -46,3 +46,50 @@ def test_reference_records_of_several_commits_say_so(path: Path) -> None:
     rows = pd.read_csv(path, low_memory=False)
     told = "rows of each commit" in count_rows(rows, stopped_by="")
     assert told == (rows["commit"].nunique() > 1)
+
+
+def make_run(phases: str, starts_s: list[float]) -> pd.DataFrame:
+    """Make rows of 2 s each: w for warm-up, c for calibration, digits for measured blocks."""
+    words = {"w": "warm-up", "c": "calibration"}
+    return pd.DataFrame(
+        {
+            "phase": [words.get(letter, "measured") for letter in phases],
+            "block": [int(letter) if letter.isdigit() else 0 for letter in phases],
+            "started_utc": [
+                pd.Timestamp(1.7e9 + s, unit="s", tz="UTC").isoformat() for s in starts_s
+            ],
+            "open_s": 0.5,
+            "read_s": 1.5,
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("phases", "starts_s", "told"),
+    [
+        ("wc012", [0, 2, 4, 6, 8], ""),  # one run
+        ("wc012", [0, 2, 300, 302, 304], ""),  # that opened for five minutes, less 4 s
+        ("c001", [0, 2, 4, 726], "2 runs: block 0, then block 1 after a pause of 12 minutes"),
+        # begun again at once, by a warm-up of its own
+        ("w01w2", [0, 2, 4, 16, 18], "2 runs: blocks 0 to 1, then block 2 after a pause of 10 s"),
+        # two warm-ups are one beginning; a run that only calibrated; days
+        ("cww0", [0, 500, 502, 504], "2 runs: no block, then block 0 after a pause of 8 minutes"),
+        (
+            "01w2",
+            [0, 1e4, 2e5 + 1e4 + 2, 2e5 + 1e4 + 4],
+            "3 runs: block 0, then block 1 after a pause of 3 hours,"
+            " then block 2 after a pause of 2 days",
+        ),
+    ],
+)
+def test_runs_of_a_record_are_told(phases: str, starts_s: list[float], told: str) -> None:
+    """A pause, or a warm-up after measured rows, begins another run; the order of rows is free."""
+    rows = make_run(phases, starts_s)
+    assert tell_runs(rows) == tell_runs(rows[::-1]) == told
+
+
+@pytest.mark.parametrize("path", RECORDS, ids=lambda path: path.stem)
+def test_reference_records_of_one_commit_are_runs_without_a_gap(path: Path) -> None:
+    """Every commit change within a record is a run that was gone on with."""
+    rows = pd.read_csv(path, low_memory=False)
+    assert bool(tell_runs(rows)) or rows["commit"].nunique() == 1

@@ -167,3 +167,22 @@ def test_room_in_an_absent_folder(tmp_path: Path) -> None:
     """Nothing is there yet, and nothing is made."""
     make_room(tmp_path / "absent", 1)
     assert not (tmp_path / "absent").exists()
+
+
+def test_arrays_that_another_run_reads_make_no_room(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second run is refused before it deletes what the first serves; afterwards it makes room."""
+    monkeypatch.setattr("helpers.storage.folders._LOCK_TIMEOUT_S", 0.1)
+    monkeypatch.setenv("ARRAYS_CACHE_GB", "1e-6")
+    with open_wire("embedded", LOOPBACK) as wire:
+        obstore.put((wire.near / "old").obstore(), "x", bytes(600))
+        for _ in range(2):
+            with (
+                pytest.raises(UserError, match="in use by another server"),
+                open_wire("embedded", LOOPBACK, needed_nbytes=900),
+            ):
+                pytest.fail("not reached")
+        assert len(obstore.get((wire.far / "old").obstore(), "x").bytes()) == 600
+    with open_wire("embedded", LOOPBACK, needed_nbytes=900) as wire:
+        assert obstore.list(wire.near.obstore()).collect() == []

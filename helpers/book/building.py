@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import yaml
@@ -33,7 +34,9 @@ NOT_PAGES = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")
 _WARNING = re.compile(r"^(?:(?P<page>.*?)(?::\d*)*: )?(?:WARNING|ERROR|CRITICAL): (?P<text>.*)$")
 
 
-def stage(site: str, *, root: Path = ROOT) -> list[Page]:
+def stage(
+    site: str, *, root: Path = ROOT, say: Callable[[str], None] = lambda _line: None
+) -> list[Page]:
     """Copy what the book is made of to `_build/stage/`, emptied before.
 
     Parameters
@@ -42,6 +45,8 @@ def stage(site: str, *, root: Path = ROOT) -> list[Page]:
         Folder under `results/` whose finished cases come before the reference.
     root : Path
         Folder of the project.
+    say : callable
+        Takes a line on each notebook that no page is made of.
 
     Returns
     -------
@@ -53,7 +58,7 @@ def stage(site: str, *, root: Path = ROOT) -> list[Page]:
     UserError
         As `find_pages`, or if a record cannot be read.
     """
-    pages = find_pages(site, root=root)
+    pages = find_pages(site, root=root, say=say)
     into = root / "_build" / "stage"
     shutil.rmtree(into, ignore_errors=True)
     into.mkdir(parents=True)
@@ -118,7 +123,7 @@ def _list_pages(toc_path: Path, pages: list[Page]) -> None:
     toc_path.write_text(yaml.safe_dump(toc, sort_keys=False), encoding="utf-8")
 
 
-def build(site: str, *, root: Path = ROOT) -> Path:
+def build(site: str, *, root: Path = ROOT, say: Callable[[str], None] = lambda _line: None) -> Path:
     """Stage the book and build it, with every warning an error.
 
     Parameters
@@ -127,6 +132,8 @@ def build(site: str, *, root: Path = ROOT) -> Path:
         Folder under `results/` whose finished cases come before the reference.
     root : Path
         Folder of the project.
+    say : callable
+        Takes a line on each notebook that no page is made of.
 
     Returns
     -------
@@ -139,7 +146,7 @@ def build(site: str, *, root: Path = ROOT) -> Path:
         If a page cannot be staged, or the build warns; the message names the
         first page and its warning, and where the whole log is.
     """
-    stage(site, root=root)
+    stage(site, root=root, say=say)
     for name in ("html", ".doctrees", "jupyter_execute"):
         shutil.rmtree(root / "_build" / name, ignore_errors=True)
     command = [

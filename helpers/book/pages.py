@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,9 +13,16 @@ import yaml
 from helpers.errors import UserError
 from helpers.paths import ROOT
 
+_LEFT_OVER = (".running.ipynb", ".failed.ipynb")  # of a run that did not end, or not well
 
-def find_pages(site: str, *, root: Path = ROOT) -> list[Page]:
+
+def find_pages(
+    site: str, *, root: Path = ROOT, say: Callable[[str], None] = lambda _line: None
+) -> list[Page]:
     """Choose the results that each case's page shows.
+
+    What a run has left beside its results is passed over, and so is any other
+    notebook that no page can be made of, which is named.
 
     Parameters
     ----------
@@ -23,6 +30,8 @@ def find_pages(site: str, *, root: Path = ROOT) -> list[Page]:
         Folder under `results/` whose finished cases come before the reference.
     root : Path
         Folder of the project.
+    say : callable
+        Takes a line on each notebook that is passed over.
 
     Returns
     -------
@@ -32,20 +41,37 @@ def find_pages(site: str, *, root: Path = ROOT) -> list[Page]:
     Raises
     ------
     UserError
-        If a case of `_toc.yml` has no results, or an executed notebook has no record.
+        If a case of `_toc.yml` has no results, or its executed notebook has no record.
     """
     listed = [name for name in toc_files(root) if name.startswith("notebooks/")]
     found = {name: _choose(name, site, root=root) for name in listed}
     for path in sorted((root / "results" / site).glob("*/*.ipynb")):
-        name = f"notebooks/{path.parent.name}/{path.stem}"
-        if name not in found and is_finished(path):
-            found[name] = Page(path.parent.name, path.stem, path, site)
+        page = Page(path.parent.name, path.stem, path, site)
+        if page.name in found or path.name.endswith(_LEFT_OVER):
+            continue
+        if problem := _find_problem(page, listed):
+            say(f"{path.relative_to(root)}: not in the book: {problem}")
+        else:
+            found[page.name] = page
     for page in found.values():
         if not page.record.exists():
             raise UserError(
                 f"results: {page.record.relative_to(root)} is missing; every executed notebook needs its record"
             )
     return list(found.values())
+
+
+def _find_problem(page: Page, listed: list[str]) -> str:
+    """Say why no page can be made of a notebook that `_toc.yml` does not list."""
+    studies = {name.split("/")[1] for name in listed}
+    if page.notebook not in studies:
+        return f"no study is called {page.notebook}; allowed: {', '.join(sorted(studies))}"
+    if not page.record.exists():
+        return f"its record {page.record.name} is missing"
+    try:
+        return "" if is_finished(page.executed) else "it did not run to its end"
+    except UserError as error:
+        return str(error)
 
 
 def toc_files(root: Path = ROOT) -> list[str]:

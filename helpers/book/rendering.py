@@ -9,6 +9,8 @@ from typing import Any
 from helpers.book.pages import Page, read_notebook
 from helpers.errors import UserError
 from helpers.measurement.records import read_records
+from helpers.runner.findings import UNSTABLE_ABOVE, read_findings
+from helpers.study.showing import tell_runs
 
 _LABELS = re.compile(
     r"^\((?P<target>[\w-]+)\)=\s*$|^:(?:name|label):\s*(?P<name>[\w-]+)\s*$",
@@ -44,8 +46,35 @@ def render_page(page: Page) -> dict[str, Any]:
         raise UserError(
             f"{page.executed.name}: the first cell is no title; allowed: a text cell that begins with '# '"
         )
-    first["source"] = f"{title} ({page.case})\n\n{render_origin(page)}\n{rest}"
+    marks = f"{render_origin(page)}\n{render_noise(page, notebook)}"
+    first["source"] = f"{title} ({page.case})\n\n{marks}\n{rest}"
     return notebook
+
+
+def render_noise(page: Page, notebook: dict[str, Any]) -> str:
+    """Warn of a page whose measurement was not quiet enough to rank contenders closely.
+
+    Parameters
+    ----------
+    page : Page
+        The case and its results.
+    notebook : dict
+        The executed notebook, as JSON holds it.
+
+    Returns
+    -------
+    str
+        An admonition in MyST Markdown; empty if its noise is within the bound, or unknown.
+    """
+    found = read_findings(notebook)
+    if not found.is_unstable:
+        return ""
+    own = f"`make run CASE={page.notebook}/{page.case} FLAGS=--anew`, on a machine with nothing else to do"
+    return (
+        f":::{{warning}} Unstable\n:class: unstable\nTwo copies of one contender differ by {100 * found.noise:.3g} % here,"
+        f" more than the {100 * UNSTABLE_ABOVE:g} % up to which an order of contenders is trusted.\n"
+        f"Smaller differences on this page may be the machine's doing.\nTo measure again: {own}.\n:::\n"
+    )
 
 
 def render_origin(page: Page) -> str:
@@ -73,8 +102,9 @@ def render_origin(page: Page) -> str:
         else ""
     )
     own = f"For your own, run `{command}`.\n" if is_reference else ""
+    runs = f"Measured in {told}.\n" if (told := tell_runs(rows)) else ""
     return (
-        f":::{{admonition}} {heading}\n:class: note origin\n{failed}Measured {_dates(rows)} on {_machine(rows)}.\n"
+        f":::{{admonition}} {heading}\n:class: note origin\n{failed}Measured {_dates(rows)} on {_machine(rows)}.\n{runs}"
         f"With the versions below; {_commit(rows)}.\n"
         f"{own}{{download}}`The record as CSV <{page.record.name}>`.\n:::\n\n{_versions(rows)}"
     )

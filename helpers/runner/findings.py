@@ -82,7 +82,7 @@ def read_glued(notebook: Any, key: str) -> str:
 def list_glued(notebook: Any) -> dict[str, str]:
     """List all texts that a notebook glued, by key."""
     found = {}
-    for output in (output for cell in notebook.cells for output in cell.get("outputs", [])):
+    for output in (output for cell in notebook["cells"] for output in cell.get("outputs", [])):
         name = output.get("metadata", {}).get("scrapbook", {}).get("name", "")
         if name:
             key = name.removeprefix("application/papermill.record/")

@@ -13,6 +13,7 @@ import obstore
 
 from helpers.errors import UserError
 from helpers.paths import cache_folder
+from helpers.storage.folders import claim_folder
 from helpers.storage.locations import Location, parse_location
 from helpers.storage.network import Profile, Relay, Request, open_relay
 from helpers.storage.server import open_server
@@ -128,7 +129,7 @@ def check_profile(store: str, name: str) -> None:
 @contextmanager
 def _open_embedded(profile: Profile, seed: int, needed_nbytes: int) -> Iterator[Wire]:
     folder = cache_folder() / "store"
-    make_room(folder, needed_nbytes)
+    _make_room_unserved(folder, needed_nbytes)
     with (
         open_server(folder, needed_nbytes=needed_nbytes) as server,
         open_relay(server.endpoint_url, profile=profile, seed=seed) as relay,
@@ -152,6 +153,18 @@ def _ensure_bucket(location: Location) -> None:
         client.create_bucket(Bucket=location.bucket)
 
 
+def _make_room_unserved(folder: Path, needed_nbytes: int) -> None:
+    """Make room under the lock of the folder, which a server holds as long as it lives.
+
+    So nothing is deleted that another run reads.
+    """
+    lock = claim_folder(folder.absolute())
+    try:
+        make_room(folder, needed_nbytes)
+    finally:
+        os.close(lock)
+
+
 def make_room(folder: Path, needed_nbytes: int) -> None:
     """Delete the arrays made longest ago until the cache with `needed_nbytes` stays below its cap.
 
@@ -160,7 +173,7 @@ def make_room(folder: Path, needed_nbytes: int) -> None:
     Parameters
     ----------
     folder : Path
-        Store folder that no server serves now.
+        Store folder that no server serves now; the caller holds its lock.
     needed_nbytes : int
         Bytes that are to be written.
 

@@ -28,6 +28,7 @@ from helpers.study.showing import (
     set_style,
     tabulate,
     tabulate_requests,
+    tell_runs,
     trace_of,
 )
 from helpers.study.wording import describe_profile, digits
@@ -54,5 +55,6 @@ __all__ = [
     "set_style",
     "tabulate",
     "tabulate_requests",
+    "tell_runs",
     "trace_of",
 ]

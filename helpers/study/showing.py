@@ -16,6 +16,10 @@ from helpers.measurement import figures, statistics
 _COMMIT_DIGITS, _DAY_DIGITS = 8, 10  # of a commit's hash, and of a date as ISO 8601 has it
 
 
+# Opening again, or growing a cluster, takes a run less from one row to the next.
+_PAUSE_S = 300.0
+
+
 def draw_network(axes: Sequence[Axes], checked: pd.DataFrame) -> None:
     """Draw asked against measured, a panel a quantity."""
     names = {
@@ -119,6 +123,45 @@ def count_rows(rows: pd.DataFrame, *, stopped_by: str) -> pd.DataFrame:
 def _tell_counts(names: pd.Series[str]) -> str:
     """Tell how often each name occurs, in the order of its first row."""
     return ", ".join(f"{name}: {n}" for name, n in names.value_counts(sort=False).items())
+
+
+def tell_runs(rows: pd.DataFrame) -> str:
+    """Say in which runs the rows of a record were measured; empty for a single one.
+
+    A record that was continued shows it: by a pause of more than `_PAUSE_S`
+    between the end of one row and the start of the next, or by a warm-up after
+    measured rows.
+    """
+    ordered = rows.sort_values("started_utc", kind="stable")
+    starts = pd.to_datetime(ordered["started_utc"], format="ISO8601", utc=True)
+    ends = starts + pd.to_timedelta(ordered["open_s"] + ordered["read_s"], unit="s")
+    pauses_s = (starts - ends.shift()).dt.total_seconds()
+    is_warm = ordered["phase"] == "warm-up"
+    is_again = is_warm & (ordered["phase"] == "measured").shift(fill_value=False)
+    begins = (pauses_s > _PAUSE_S) | is_again
+    if not begins.any():
+        return ""
+    parts = [_tell_blocks(part) for _, part in ordered.groupby(begins.cumsum())]
+    after = [f" after a pause of {_tell_pause(s)}" for s in pauses_s[begins]]
+    told = ", then ".join(part + pause for part, pause in zip(parts, ["", *after], strict=True))
+    return f"{len(parts)} runs: {told}"
+
+
+def _tell_blocks(rows: pd.DataFrame) -> str:
+    """Name the measured blocks among rows."""
+    blocks = rows.loc[rows["phase"] == "measured", "block"]
+    if blocks.empty:
+        return "no block"
+    first, last = int(blocks.min()), int(blocks.max())
+    return f"block {first}" if first == last else f"blocks {first} to {last}"
+
+
+def _tell_pause(seconds: float) -> str:
+    """Write a pause in its largest unit."""
+    for unit, length_s in (("days", 86400), ("hours", 3600), ("minutes", 60)):
+        if seconds >= 2 * length_s:
+            return f"{seconds / length_s:.0f} {unit}"
+    return f"{max(seconds, 0):.0f} s"
 
 
 def _at(rows: pd.DataFrame, n_workers: int) -> pd.DataFrame:
