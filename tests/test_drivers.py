@@ -72,6 +72,23 @@ def test_every_driver_reads_right(
             assert trace, f"{task} on {layout} passed no wire"
 
 
+def test_drivers_need_no_setting_of_the_users(
+    stored: files.StoredFile, wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A token of another account and a proxy have no part in reads of a store on this machine."""
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "token-of-another-account")
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    with drivers.open_session(wire.far, find_ros3()) as running:
+        for driver in drivers.DRIVERS.values():
+            if driver.needs_ros3 and find_ros3() is None:
+                continue
+            _, layout = next(iter(pair_up([driver], LAYOUTS, stored)))
+            assert look_once(FileRead(stored, layout, "variables", driver, wire, running))
+
+
 def test_a_wrong_value_is_found(
     stored: files.StoredFile, wire: Wire, session: drivers.Session
 ) -> None:

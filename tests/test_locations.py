@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
+import pickle
 import socket
 
 import obstore
 import pytest
 
 from helpers.errors import UserError
+from helpers.storage.formats import READERS
 from helpers.storage.locations import Location, parse_location
 from helpers.storage.server import Server
-from tests.stores import make_location
+from helpers.storage.workloads import (
+    check_values,
+    forget_clients,
+    open_array,
+    read_into_sink,
+)
+from tests.stores import make_location, make_stored
 
 SETTINGS = (
     "AWS_ACCESS_KEY_ID",
@@ -160,3 +168,48 @@ def test_check_says_what_is_wrong(server: Server, change: dict[str, str], says: 
     assert "\n" not in text
     assert location.url in text
     assert not any(secret in text for secret in location.secrets)
+
+
+# settings of the user's that are not for a store of ours
+
+
+@pytest.fixture
+def _foreign_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Set a token and proxies as for another store: nothing listens at the proxy."""
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "token-of-another-account")
+    for name in ("http_proxy", "HTTP_PROXY", "https_proxy", "all_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.usefixtures("_foreign_settings")
+def test_clients_of_our_store_need_no_setting(server: Server) -> None:
+    """A token of another account and a proxy of the user's have no part in reads of loopback."""
+    location = make_location(server, "settings") / "folder"
+    store = location.obstore()
+    obstore.put(store, "x", b"1234")
+    for one in (store, pickle.loads(pickle.dumps(store))):
+        assert bytes(obstore.get(one, "x").bytes()) == b"1234"
+    assert location.fsspec(skip_instance_cache=True).cat(f"{location.path}/x") == b"1234"
+    found = location.botocore().get_object(Bucket=location.bucket, Key=f"{location.prefix}/x")
+    assert found["Body"].read() == b"1234"
+    location.check()
+
+
+@pytest.mark.usefixtures("_foreign_settings")
+@pytest.mark.parametrize("name", READERS)
+def test_readers_of_our_store_need_no_setting(server: Server, name: str) -> None:
+    """Every reader reads with the location's own credentials, and directly."""
+    stored = make_stored(make_location(server, "settings"))
+    forget_clients({})
+    array = open_array(stored, READERS[name])
+    sums = read_into_sink(array, stored.chunk_shape).compute(scheduler="sync")
+    assert check_values(sums, stored) == "xxh3 of 12 chunks"
+    forget_clients({})
+
+
+def test_a_token_of_the_location_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Credentials that expire take their own token, whatever else is set."""
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "another")
+    assert SECRET.obstore().config["session_token"] == "TOKEN-7"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
+from urllib.request import getproxies_environment
 
 import botocore.config
 import botocore.exceptions
@@ -15,6 +16,9 @@ from fsspec import AbstractFileSystem, filesystem
 
 from helpers.errors import UserError
 from helpers.redaction import find_secrets, redact
+
+if TYPE_CHECKING:
+    from obstore.store import ClientConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +82,9 @@ class Location:
         """Give the options with which fsspec makes a client, otherwise at its defaults."""
         if self.scheme == "gs":
             return {"token": "anon"}
+        direct: dict[str, Any] = {"config_kwargs": {"proxies": {}}} if self._is_here else {}
         return {
+            **direct,
             "key": self.access_key,
             "secret": self.secret_key,
             "token": self.session_token,
@@ -86,6 +92,12 @@ class Location:
             "endpoint_url": self.endpoint_url,
             "client_kwargs": {"region_name": self.region},
         }
+
+    @property
+    def _is_here(self) -> bool:
+        """Whether the store is on this machine, to which no proxy leads."""
+        host = urlsplit(self.endpoint_url or "").hostname
+        return host in ("localhost", "127.0.0.1", "::1")
 
     def fsspec(self, **options: Any) -> AbstractFileSystem:
         """Make an fsspec client; `options` go to it beside our own."""
@@ -99,22 +111,39 @@ class Location:
             "endpoint": self.endpoint_url,
             "access_key_id": self.access_key,
             "secret_access_key": self.secret_key,
-            "session_token": self.session_token,
+            "session_token": self.session_token or self._no_token(),
         }
         return obstore.store.S3Store(
             self.bucket,
             prefix=self.prefix or None,
             region=self.region,
             skip_signature=self.access_key is None,
-            client_options={"allow_http": True},
+            client_options=self._client_options(),
             **{name: value for name, value in options.items() if value is not None},  # type: ignore[arg-type]
         )
+
+    def _no_token(self) -> str | None:
+        """Keep out a token of other credentials, which obstore takes from the environment."""
+        is_set = any(name in os.environ for name in ("AWS_SESSION_TOKEN", "AWS_TOKEN"))
+        return "" if is_set and self.access_key else None
+
+    def _client_options(self) -> ClientConfig:
+        """Keep out proxies, which obstore takes from the environment; it has no switch for that."""
+        host = urlsplit(self.endpoint_url or "").hostname
+        if self._is_here and host and getproxies_environment():
+            return {
+                "allow_http": True,
+                "proxy_url": "http://127.0.0.1:9",
+                "proxy_excludes": host,
+            }
+        return {"allow_http": True}
 
     def botocore(self, **settings: Any) -> Any:
         """Make a botocore client, for what the readers' clients cannot do."""
         config = botocore.config.Config(
             signature_version="s3v4" if self.access_key else botocore.UNSIGNED,
             s3={"addressing_style": "path" if self.endpoint_url else "auto"},
+            proxies={} if self._is_here else None,
             **settings,
         )
         return botocore.session.get_session().create_client(

@@ -120,7 +120,8 @@ def open_session(location: Location, ros3: Ros3 | None) -> Iterator[Session]:
     """
     with tempfile.TemporaryDirectory() as folder:
         key, address = secrets.token_hex(16), str(Path(folder) / "line")
-        env = {**os.environ, **_credentials(location), **(ros3.environment() if ros3 else {})}
+        kept = {name: v for name, v in os.environ.items() if name != "AWS_SESSION_TOKEN"}
+        env = {**kept, **_credentials(location), **(ros3.environment() if ros3 else {})}
         env |= {KEY_VARIABLE: key, ADDRESS_VARIABLE: address}
         argv = [sys.executable, "-m", "helpers.storage.drivers.child"]
         with (
@@ -150,6 +151,8 @@ def _credentials(location: Location) -> dict[str, str]:
         "AWS_REGION": location.region,
         "AWS_DEFAULT_REGION": location.region,
         "AWS_EC2_METADATA_DISABLED": "true",
+        # a proxy of the user's does not lead to a store of this machine
+        "no_proxy": "localhost,127.0.0.1,::1," + os.environ.get("no_proxy", ""),
         "HDF5_ROS3_VFD_FORCE_PATH_STYLE": "true" if location.endpoint_url else None,
     }
     return {name: value for name, value in values.items() if value}
