@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
+
+from helpers.errors import UserError
 
 ROOT = Path(__file__).resolve().parents[1]
 """The checkout."""
@@ -14,3 +17,21 @@ CATALOG = ROOT / "catalog.yml"
 def cache_folder() -> Path:
     """Return the folder of generated stores: ``ARRAYS_CACHE``, else ``.cache`` in the checkout."""
     return Path(os.environ.get("ARRAYS_CACHE", ROOT / ".cache"))
+
+
+def check_site(site: str) -> str:
+    """Return the name of a site, which is a folder of `parameters/` and `results/` and no path.
+
+    Raises
+    ------
+    UserError
+        If it could lead elsewhere.
+
+    Examples
+    --------
+    >>> check_site("laptop")
+    'laptop'
+    """
+    if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", site):
+        raise UserError(f"SITE: {site!r}; allowed: a name of letters, digits, '-', '_' and '.'")
+    return site

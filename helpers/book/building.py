@@ -17,7 +17,7 @@ from helpers.book.rendering import render_page
 from helpers.book.tables import render_bars, render_profile_sources, render_profiles, render_schema
 from helpers.calculator import render_calculator, render_prices, render_published
 from helpers.errors import UserError
-from helpers.paths import ROOT
+from helpers.paths import ROOT, check_site
 from helpers.redaction import copy_redacted, redact_tree
 
 _PROFILES = ROOT / "helpers" / "storage" / "network" / "profiles.yaml"
@@ -58,7 +58,7 @@ def stage(
     UserError
         As `find_pages`, or if a record cannot be read.
     """
-    pages = find_pages(site, root=root, say=say)
+    pages = find_pages(check_site(site), root=root, say=say)
     into = root / "_build" / "stage"
     shutil.rmtree(into, ignore_errors=True)
     into.mkdir(parents=True)

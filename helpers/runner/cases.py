@@ -16,7 +16,8 @@ from filelock import FileLock, Timeout
 
 from helpers.errors import UserError, cut, show
 from helpers.parameters import complete_parameters
-from helpers.paths import ROOT
+from helpers.paths import ROOT, check_site
+from helpers.redaction import redact_tree
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,7 @@ def find_cases(site: str, root: Path = ROOT) -> list[Case]:
     UserError
         If the site has none.
     """
-    files = sorted((root / "parameters" / site).glob("*/*.yaml"))
+    files = sorted((root / "parameters" / check_site(site)).glob("*/*.yaml"))
     if not files:
         sites = sorted(path.name for path in (root / "parameters").iterdir() if path.is_dir())
         raise UserError(f"SITE: {site!r}; allowed: {', '.join(sites)}")
@@ -106,10 +107,12 @@ def fingerprint(case: Case, values: dict[str, Any]) -> str:
 
 
 def hash_sources(case: Case, values: dict[str, Any], cell_types: Sequence[str]) -> str:
-    """Hash the cells of some types and the parameters."""
+    """Hash the cells of some types and the parameters, of which a hash must not tell a password."""
     cells = nbformat.read(case.source, as_version=4).cells  # type: ignore[no-untyped-call]
     sources = [cell.source for cell in cells if cell.cell_type in cell_types]
-    return hashlib.sha256(json.dumps([sources, values], sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(
+        json.dumps([sources, redact_tree(values)], sort_keys=True).encode()
+    ).hexdigest()
 
 
 def is_done(case: Case, values: dict[str, Any]) -> bool:

@@ -1,0 +1,37 @@
+"""The project's own files lie below its folders, whatever a user types."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from helpers import book, promotion, runner
+from helpers.errors import UserError
+from helpers.paths import check_site
+
+OUT = ["..", "../laptop", "laptop/../laptop", "/tmp", "", ".", "laptop/", ".hidden", "a b", "a\nb"]
+
+
+@pytest.mark.parametrize("site", OUT)
+def test_a_site_is_a_folder_and_no_way_out(tmp_path: Path, site: str) -> None:
+    """No name of a site leads out of the folders of parameters and results; one line says so."""
+    for folder in ("parameters/laptop/study", "laptop/study"):
+        (tmp_path / folder).mkdir(parents=True)  # the second is what ../laptop would find
+        (tmp_path / folder / "one.yaml").write_text("seed: 2\n")
+    for act in (
+        lambda: runner.find_cases(site, tmp_path),
+        lambda: runner.find_case("study/one", site, tmp_path),
+        lambda: promotion.publish(site, tmp_path),
+        lambda: book.stage(site, root=tmp_path),
+    ):
+        with pytest.raises(UserError, match=r"^SITE: .*; allowed: ") as caught:
+            act()
+        assert "\n" not in str(caught.value)
+    assert {path.name for path in tmp_path.iterdir()} == {"laptop", "parameters"}
+
+
+@pytest.mark.parametrize("site", ["laptop", "reference", "my-site_2.b"])
+def test_a_plain_name_is_a_site(site: str) -> None:
+    """Letters, digits and what usually joins them."""
+    assert check_site(site) == site
