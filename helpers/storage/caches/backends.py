@@ -49,12 +49,12 @@ class _BytesDisk(diskcache.Disk):  # type: ignore[misc]
     """
 
     def fetch(self, mode: int, filename: Any, value: Any, read: bool) -> bytes:
-        if mode == MODE_RAW and isinstance(value, bytes):
+        if mode == MODE_RAW and type(value) is bytes:
             return value
         if mode != MODE_BINARY or not self._is_own(filename):
             raise TamperedError("a row is not as this run writes rows")
         try:
-            return (Path(self._directory) / filename).read_bytes()
+            return Path(self._directory, filename).read_bytes()
         except OSError as error:
             raise _LostFileError(filename) from error
 
