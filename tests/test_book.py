@@ -454,6 +454,17 @@ def test_an_unstable_page_is_marked(project: Path) -> None:
     assert "Unstable" not in staged(project, "wide-area")
 
 
+def test_a_page_tells_what_the_runner_took(project: Path) -> None:
+    """The share of a core is that of the executed notebook; an older one has none."""
+    path = make_results(project, "laptop", "in-region")
+    notebook = nbformat.read(path, as_version=4)
+    notebook.metadata["case"] = {"harness": {"share_of_a_core": 0.0042}}
+    nbformat.write(notebook, path)
+    book.stage("laptop", root=project)
+    assert "the runner took 0.42 % of a core" in staged(project, "in-region")
+    assert "the runner took" not in staged(project, "wide-area")
+
+
 def test_a_page_tells_its_runs(project: Path) -> None:
     """A record that was continued after a pause says so on its page."""
     make_results(project, "laptop", "in-region")

@@ -445,3 +445,47 @@ with tempfile.TemporaryDirectory(), start_child(["sleep", "600"]) as child:
     assert [*temporary.iterdir()] == []
     left = [path.name for path in case.result("").parent.iterdir() if path.name[0] != "."]
     assert left == ["one.fingerprint"]
+
+
+def copy_project(root: Path) -> None:
+    """Copy what `make run` needs, with the Python of the tests for its environment."""
+    for name in ("helpers", "results/published"):
+        shutil.copytree(ROOT / name, root / name)
+    python = root / ".venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    python.chmod(0o755)
+    for name in ("requirements.lock", "Makefile"):
+        shutil.copy(ROOT / name, root / name)
+    (root / ".venv" / "ready").touch()
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+def test_make_that_is_told_to_end_leaves_nothing(make_case: MakeCase, tmp_path: Path) -> None:
+    """SIGTERM to make alone reaches the runner, its kernel and what that started."""
+    pids = tmp_path / "pids"
+    code = f"""
+import os, pathlib, subprocess, time
+child = subprocess.Popen(["sleep", "600"])
+try:
+    pathlib.Path({str(pids)!r}).write_text(f"{{os.getppid()}} {{os.getpid()}} {{child.pid}} ")
+    time.sleep(600)
+finally:
+    child.kill()
+"""
+    case = make_case(code=code)
+    copy_project(case.root)
+    with subprocess.Popen(
+        ["make", "run", f"CASE={case.title}"],
+        cwd=case.root,
+        env={**os.environ, "PYTHONPATH": str(case.root)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as running:
+        wait_until(lambda: pids.exists() and pids.read_text().endswith(" "))
+        running.terminate()
+        _, said = running.communicate(timeout=60)
+    assert running.returncode != 0
+    assert "interrupted; what was measured is kept" in said
+    wait_until(lambda: not any(map(psutil.pid_exists, map(int, pids.read_text().split()))))

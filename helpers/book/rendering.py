@@ -9,6 +9,7 @@ from typing import Any
 from helpers.book.pages import Page, read_notebook
 from helpers.errors import UserError
 from helpers.measurement.records import read_records
+from helpers.runner.cases import read_metadata
 from helpers.runner.findings import UNSTABLE_ABOVE, read_findings
 from helpers.study.showing import tell_runs
 
@@ -105,9 +106,17 @@ def render_origin(page: Page) -> str:
     runs = f"Measured in {told}.\n" if (told := tell_runs(rows)) else ""
     return (
         f":::{{admonition}} {heading}\n:class: note origin\n{failed}Measured {_dates(rows)} on {_machine(rows)}.\n{runs}"
-        f"With the versions below; {_commit(rows)}.\n"
+        f"With the versions below; {_commit(rows)}.\n{_harness(page)}"
         f"{own}{{download}}`The record as CSV <{page.record.name}>`.\n:::\n\n{_versions(rows)}"
     )
+
+
+def _harness(page: Page) -> str:
+    """Say what part of a core the runner itself took, where the notebook notes it."""
+    harness = read_metadata(page.executed).get("case", {}).get("harness", {})
+    if "share_of_a_core" not in harness:
+        return ""
+    return f"Beside what is measured, the runner took {100 * harness['share_of_a_core']:.2g} % of a core.\n"
 
 
 def _dates(rows: Any) -> str:
