@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
+import http.server
+import json
 import os
 import resource
 import signal
@@ -14,7 +17,7 @@ import psutil
 import pytest
 
 from helpers.errors import UserError
-from helpers.storage.caches import CACHES, open_valkey
+from helpers.storage.caches import CACHES, Counts, open_valkey
 from helpers.storage.caches.valkey import Valkey
 from helpers.storage.maps import Maps
 from helpers.storage.network import get_profile, open_relay
@@ -260,3 +263,83 @@ def test_load_without_sense_is_refused(
     with pytest.raises(UserError, match="allowed"):
         generator.run(uncached, plans, **settings)
     assert len(generator.run(uncached, [[TILE]]).requests) == 1
+
+
+class Impostor(http.server.BaseHTTPRequestHandler):
+    """Answers whatever is asked as a service with an empty cache would."""
+
+    def do_GET(self) -> None:
+        body = json.dumps({"hits": 7, "misses": 0, "errors": 0, "corrupt": 0}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+def test_another_server_does_not_pass_as_ours(maps: Maps, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No port is guessed, so that nobody who takes one first is measured instead."""
+    with http.server.HTTPServer(("127.0.0.1", 0), Impostor) as impostor:
+        thread = threading.Thread(target=impostor.serve_forever)
+        thread.start()
+        taken = impostor.server_port
+        monkeypatch.setattr("helpers.tiles.service._free_port", lambda: taken, raising=False)
+        try:
+            with open_service("none", maps) as service:
+                assert service.counts().hits == 0
+                process = psutil.Process(service.child.pid)
+                ports = [c.laddr.port for c in process.net_connections() if c.status == "LISTEN"]
+                assert service.address == f"127.0.0.1:{ports[0]}"
+        finally:
+            impostor.shutdown()
+            thread.join()
+
+
+def test_only_who_started_it_empties_the_cache(service: Service) -> None:
+    """Any program of the machine can send requests; none of them throws a measurement away."""
+    service.clear()
+    service.ask(tile_path(TILE))
+    before = service.counts()
+    connection = http.client.HTTPConnection(service.address, timeout=30)
+    with contextlib.closing(connection):
+        for headers in ({}, {"Authorization": "Bearer "}, {"Authorization": "Bearer \u00e9"}):
+            connection.request("DELETE", "/cache", headers=headers)
+            answer = connection.getresponse()
+            answer.read()
+            assert answer.status == 403
+    assert service.counts() == before != Counts()
+    service.clear()
+    assert service.counts() == Counts()
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        "tilesize=100000",  # of which one tile would take 74 GiB
+        "tilesize=256&tilesize=100000",  # the last one counts, whatever is before it
+        "tilesize=100_000",  # as Python writes it
+    ],
+)
+def test_large_tiles_are_refused(uncached: Service, more: str) -> None:
+    """A request cannot take the memory of the machine; it is refused before a map is opened."""
+    before = uncached.counts()
+    answer = uncached.ask(f"{tile_path(TILE)}&{more}")
+    assert answer.status == 422
+    assert b"less than or equal to" in answer.content
+    assert uncached.counts() == before
+
+
+@pytest.mark.parametrize(
+    "path", ["/bbox/-180,-90,180,90/90000x90000.png", "/info", "/openapi.json", "/docs", "/tiles"]
+)
+def test_nothing_but_tiles_is_served(uncached: Service, path: str) -> None:
+    """What no measurement asks for is not there."""
+    query = tile_path(TILE).partition("?")[2]
+    assert uncached.ask(f"{path}?{query}").status == 404
+
+
+def test_usual_sizes_are_served(uncached: Service) -> None:
+    """Tiles of twice the side, as screens of high resolution ask for."""
+    assert uncached.ask(f"{tile_path(TILE)}&tilesize=512").content.startswith(b"\x89PNG")

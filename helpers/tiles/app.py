@@ -1,14 +1,16 @@
 """The application of titiler.xarray, with a cache of opened maps behind its reader.
 
-Run by uvicorn in a process of its own: see `helpers.tiles.service`. titiler's
+Run in a process of its own: see `helpers.tiles.service`. titiler's
 own opener keeps every dataset in an unbounded cache of functions, so that it
 knows no case without one; here the opener is ours, and the cache the contender's.
 """
 
 from __future__ import annotations
 
+import hmac
 import json
 import os
+import socket
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from contextvars import ContextVar
@@ -17,8 +19,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import hdf5plugin  # noqa: F401  # teaches h5py to read Blosc
+import uvicorn
 import xarray as xr
-from fastapi import FastAPI, HTTPException, Query
+from fastapi import Depends, FastAPI, Header, HTTPException, Query
 from titiler.core.errors import DEFAULT_STATUS_CODES, add_exception_handlers
 from titiler.xarray.factory import TilerFactory
 from titiler.xarray.io import Reader
@@ -30,6 +33,10 @@ from helpers.storage.maps import MapSpec, open_map
 
 SETTINGS = "ARRAYS_TILES"
 """Variable of the environment that holds the settings, secrets included."""
+
+HOST = "127.0.0.1"
+PORT_FILE = "port"
+_LARGEST_TILE = 1024  # pixels of a side: 8 MB for each band, four times what viewers ask for
 
 _opening_s: ContextVar[list[float]] = ContextVar("opening_s")
 
@@ -52,6 +59,8 @@ class Settings:
         For caches on disk.
     key : bytes
         Key of the run.
+    token : str
+        What a request to empty the cache has to show.
     redis_url : str
         Address of a Redis; empty if the contender needs none.
     n_entries : int
@@ -63,6 +72,7 @@ class Settings:
     specs: tuple[MapSpec, ...]
     folder: Path
     key: bytes
+    token: str
     redis_url: str = ""
     n_entries: int = 128
 
@@ -144,19 +154,22 @@ class Timed:
         await self.app(scope, receive, send_timed)
 
 
-def make_app(library: Library) -> FastAPI:
+def make_app(library: Library, token: str) -> FastAPI:
     """Make the application: titiler's tiles, and the counts of the cache.
 
     Parameters
     ----------
     library : Library
         Maps and cache.
+    token : str
+        What a request to empty the cache has to show.
 
     Returns
     -------
     FastAPI
-        ``/tiles/…`` is titiler's; ``/cache`` tells the counts, and empties it on DELETE;
-        ``/versions`` tells what the service has imported.
+        ``/tiles/…`` is titiler's, and nothing else of titiler is served; ``/cache`` tells
+        the counts, and empties it on DELETE with the token; ``/versions`` tells what the
+        service has imported.
     """
 
     class MapReader(Reader):
@@ -168,14 +181,22 @@ def make_app(library: Library) -> FastAPI:
             if not library.cache.is_shared:
                 super().close()  # type: ignore[no-untyped-call]
 
-    app = FastAPI()
+    app = FastAPI(openapi_url=None)
     tiler = TilerFactory(reader=MapReader, path_dependency=_name_checker(library))
-    app.include_router(tiler.router)
+    tiles = "/tiles/{tileMatrixSetId}/{z}/{x}/{y}"
+    tiler.router.routes = [one for one in tiler.router.routes if one.path.startswith(tiles)]  # type: ignore[attr-defined]
+    app.include_router(tiler.router, dependencies=[Depends(_refuse_large)])
     add_exception_handlers(app, DEFAULT_STATUS_CODES)
     app.add_middleware(Timed)
-    _add_cache_routes(app, library.cache)
+    _add_cache_routes(app, library.cache, token)
     app.get("/versions")(imported)
     return app
+
+
+def _refuse_large(
+    tilesize: Annotated[int | None, Query(gt=0, le=_LARGEST_TILE)] = None,
+) -> None:
+    """Bound what one request can take of the memory; titiler itself does not."""
 
 
 def _name_checker(library: Library) -> Callable[[str], str]:
@@ -187,19 +208,19 @@ def _name_checker(library: Library) -> Callable[[str], str]:
     return find_name
 
 
-def _add_cache_routes(app: FastAPI, cache: Cache) -> None:
+def _add_cache_routes(app: FastAPI, cache: Cache, token: str) -> None:
     @app.get("/cache")
     def read_counts() -> dict[str, int]:
         return asdict(cache.counts())
 
     @app.delete("/cache")
-    def empty_cache() -> None:
+    def empty_cache(authorization: Annotated[str, Header()] = "") -> None:
+        if not hmac.compare_digest(authorization.encode(), f"Bearer {token}".encode()):
+            raise HTTPException(403, "only who started the service empties its cache")
         cache.clear()
 
 
-def create() -> FastAPI:
-    """Make the application that the environment describes; uvicorn calls it."""
-    settings = Settings.from_json(os.environ.pop(SETTINGS))
+def _create(settings: Settings) -> FastAPI:
     cache = open_cache(
         settings.cache,
         Origin(settings.location),
@@ -208,4 +229,19 @@ def create() -> FastAPI:
         redis_url=settings.redis_url,
         n_entries=settings.n_entries,
     )
-    return make_app(Library(settings.specs, cache))
+    return make_app(Library(settings.specs, cache), settings.token)
+
+
+def main() -> None:
+    """Serve on a port that the system chooses, and tell the owner which, in a folder of its own."""
+    settings = Settings.from_json(os.environ.pop(SETTINGS))
+    with socket.create_server((HOST, 0)) as listening:
+        draft = settings.folder.with_name(f".{PORT_FILE}")
+        draft.write_text(str(listening.getsockname()[1]))
+        draft.rename(settings.folder.with_name(PORT_FILE))
+        config = uvicorn.Config(_create(settings), log_level="warning")
+        uvicorn.Server(config).run(sockets=[listening])
+
+
+if __name__ == "__main__":
+    main()

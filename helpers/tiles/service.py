@@ -7,20 +7,18 @@ import http.client
 import json
 import os
 import secrets
-import socket
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlencode
 
 from helpers.storage.caches import Counts
 from helpers.storage.maps import VARIABLE, Maps
 from helpers.storage.processes import Child, start_child
-from helpers.tiles.app import SETTINGS, Settings
+from helpers.tiles.app import HOST, PORT_FILE, SETTINGS, Settings
 
-_HOST = "127.0.0.1"
 _RESCALE = "-2,32"  # degrees Celsius over the colours of a tile
 _TIMEOUT_S = 60.0
 
@@ -55,24 +53,29 @@ class Service:
     ----------
     cache : str
         Its contender.
-    address : str
-        Host and port.
     child : Child
         Its process.
     folder : Path
         Folder of its caches on disk.
+    token : str
+        What a request to empty its cache has to show.
     """
 
     cache: str
-    address: str
     child: Child
     folder: Path
+    token: str = field(repr=False)
 
-    def ask(self, path: str, method: str = "GET") -> Answer:
+    @property
+    def address(self) -> str:
+        """Host and port, which it tells as soon as it has them."""
+        return f"{HOST}:{self.folder.with_name(PORT_FILE).read_text()}"
+
+    def ask(self, path: str, method: str = "GET", **headers: str) -> Answer:
         """Send one request over a connection of its own."""
         connection = http.client.HTTPConnection(self.address, timeout=_TIMEOUT_S)
         with contextlib.closing(connection):
-            connection.request(method, path)
+            connection.request(method, path, headers=headers)
             response = connection.getresponse()
             timing = response.headers.get("server-timing", "")
             return Answer(response.status, response.read(), timing)
@@ -91,7 +94,7 @@ class Service:
 
     def clear(self) -> None:
         """Empty the cache."""
-        answer = self.ask("/cache", "DELETE")
+        answer = self.ask("/cache", "DELETE", Authorization=f"Bearer {self.token}")
         if answer.status != 200:
             raise RuntimeError(f"cache {self.cache}: cannot be emptied: {answer.content!r}")
 
@@ -148,15 +151,12 @@ def open_service(
     """
     with tempfile.TemporaryDirectory(prefix="tiles-") as folder:
         files = Path(folder) / "cache"
-        settings = Settings(
-            cache, maps.location, maps.specs, files, secrets.token_bytes(32), redis_url
-        )
-        port = _free_port()
-        command = [sys.executable, "-m", "uvicorn", "--factory", "helpers.tiles.app:create"]
-        options = ["--host", _HOST, "--port", str(port), "--log-level", "warning"]
+        key, token = secrets.token_bytes(32), secrets.token_hex(16)
+        settings = Settings(cache, maps.location, maps.specs, files, key, token, redis_url)
+        command = [sys.executable, "-m", "helpers.tiles.app"]
         environment = _environment(settings)
-        with start_child([*command, *options], env=environment, log=Path(folder) / "log") as child:
-            service = Service(cache, f"{_HOST}:{port}", child, files)
+        with start_child(command, env=environment, log=Path(folder) / "log") as child:
+            service = Service(cache, child, files, token)
             if is_awaited:
                 service.wait()
             yield service
@@ -174,11 +174,6 @@ def _environment(settings: Settings) -> dict[str, str]:
 
 def _answers(service: Service) -> bool:
     try:
-        return service.ask("/cache").status == 200
-    except (OSError, http.client.HTTPException):  # not listening yet
+        return service.folder.with_name(PORT_FILE).exists() and service.ask("/cache").status == 200
+    except (OSError, http.client.HTTPException):  # not serving yet
         return False
-
-
-def _free_port() -> int:
-    with socket.create_server((_HOST, 0)) as probe:
-        return int(probe.getsockname()[1])
