@@ -449,7 +449,7 @@ def test_an_unstable_page_is_marked(project: Path) -> None:
     make_results(project, "laptop", "in-region", glued=GLUED | {"aa-noise": "16 %"})
     book.stage("laptop", root=project)
     first = staged(project, "in-region")
-    assert "{warning} Unstable" in first and "differ by 16 %" in first
+    assert "{admonition} Unstable" in first and "differ by 16 %" in first
     assert first.index("Unstable") < first.index("A question.")
     assert "Unstable" not in staged(project, "wide-area")
 
