@@ -56,14 +56,21 @@ def keep_fitting(
 def contend_all(
     ways: Sequence[BoxRead], wire: Wire, plan: Plan, extras: Sequence[str]
 ) -> list[Contender]:
-    """Make all contenders: of each way, a copy of a layout of the first medium, and what is beside."""
+    """Make all contenders: of each way, a copy of a layout of each medium, and what is beside."""
+    copied = {medium: _copied(medium, ways) for medium in dict.fromkeys(w.medium for w in ways)}
     copies = [
-        contend(replace(way), name="control", control_of=_COPIED)
+        contend(replace(way), name="control", control_of=way.chunks.name)
         for way in ways
-        if way.chunks.name == _COPIED and way.medium == ways[0].medium
+        if way.chunks.name == copied[way.medium]
     ]
     more = [contender for extra in extras for contender in _EXTRAS[extra](plan)]
     return [*map(contend, ways), *copies, *_make_ceilings(ways, wire, plan), *more]
+
+
+def _copied(medium: Medium, ways: Sequence[BoxRead]) -> str:
+    """Choose the layout of which a medium has a second copy."""
+    names = [way.chunks.name for way in ways if way.medium == medium]
+    return _COPIED if _COPIED in names else names[0]
 
 
 @dataclass(frozen=True, slots=True)

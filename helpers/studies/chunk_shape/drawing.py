@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -10,7 +11,7 @@ from matplotlib.axes import Axes
 
 from helpers.measurement.figures import find_look, number_axis
 from helpers.measurement.looks import BAND, CEILING_GREY, OURS, THEIRS
-from helpers.studies.chunk_shape.findings import bias, pivot
+from helpers.studies.chunk_shape.findings import pivot
 from helpers.study import read_published
 
 _SHORT = {"contiguous, time slowest": "contiguous t", "contiguous, time fastest": "contiguous yx"}
@@ -98,15 +99,19 @@ def draw_prediction(ax: Axes, table: pd.DataFrame) -> None:
     )
 
 
-def draw_bias(ax: Axes, named: pd.DataFrame, chunk_kb: pd.Series[float]) -> None:
+def _spread(centre: pd.Series[float], low: pd.Series[float], high: pd.Series[float]) -> list[Any]:
+    """Give the lengths of the bars of an interval; a median may lie beyond its end."""
+    return [(centre - low).clip(lower=0), (high - centre).clip(lower=0)]
+
+
+def draw_bias(ax: Axes, table: pd.DataFrame, chunk_kb: pd.Series[float]) -> None:
     """Draw bias against chunk size, the published beside ours; 0 kB stands for no chunks."""
-    table = bias(named)[["bias"]]
     x = chunk_kb.rename_axis(table.index.names).reindex(table.index).fillna(1.0)
     for medium, part in table.groupby(level="medium"):
         look = find_look(str(medium), "medium")
-        ax.plot(
-            x[part.index], part["bias"], look.marker, color=look.color, markersize=4,
-            label=f"ours, {medium}",
+        ax.errorbar(
+            x[part.index], part["bias"], _spread(part["bias"], part["low"], part["high"]),
+            fmt=look.marker, color=look.color, markersize=4, label=f"ours, {medium}",
         )  # fmt: skip
     worst = table.loc[table["bias"] > _NAMED_BIAS, "bias"]
     for name, at in zip(worst.index, zip(x[worst.index], worst, strict=True), strict=True):
@@ -154,10 +159,14 @@ def draw_rewriting(axes: Sequence[Axes], costs: pd.DataFrame) -> None:
     theirs = theirs[theirs["time_min"].notna()]
     per_gb = theirs["time_min"].astype(float) / (theirs["nbytes_input"] / 1e9)
     axes[0].plot(per_gb, theirs["tool"], "s", color=THEIRS, markersize=4, alpha=0.6)
-    axes[0].plot(ours, ours.index, "o", color=OURS)
+    bars = _spread(ours, costs["low"], costs["high"])
+    axes[0].errorbar(ours, ours.index, xerr=bars, fmt="o", color=OURS)
     axes[0].set(xlim=(0, None), xlabel="minutes per GB")
-    axes[1].plot(reads.replace(np.inf, np.nan), reads.index, "o", color=OURS)
-    axes[1].set(xlim=(0, 1.1 * float(reads.max())), xlabel="reads to pay back")
+    reads = reads.replace(np.inf, np.nan)
+    bars = _spread(reads, costs["least"], costs["most"])
+    axes[1].errorbar(reads, reads.index, xerr=bars, fmt="o", color=OURS)
+    most = float(costs[["reads to pay back", "most"]].replace(np.inf, 1).fillna(1).to_numpy().max())
+    axes[1].set(xlim=(0, 1.1 * most), xlabel="reads to pay back")
 
 
 def draw_codecs(axes: Sequence[Axes], costs: pd.DataFrame) -> None:

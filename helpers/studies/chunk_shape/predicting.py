@@ -22,6 +22,7 @@ Fitted = Mapping[str, tuple[Store, Store | None]]
 PAIR = ["medium", "contender", "access"]
 """What has a time of its own: a layout on a medium, and an access."""
 
+_SEED, _N_RESAMPLED = 2014, 1000  # of the intervals over layouts
 _LEAST_BOXES = 3  # in a block: the first read after opening, and two more
 
 
@@ -199,25 +200,54 @@ def compare(rows: pd.DataFrame, predicted: pd.DataFrame) -> pd.DataFrame:
 
 
 def judge(table: pd.DataFrame) -> pd.DataFrame:
-    """Compute the two bars of the prediction, for each medium and for all together.
+    """Compute the two targets of the prediction, for each medium and for all together.
 
-    Beside the rank correlation with the prediction stands that of the medians
-    of every second read with those of the others: how well the measurement,
-    with half its reads, foretells itself.
+    Their intervals are those of resampled layouts: what is predicted is a layout
+    that no fit has seen, and its accesses share its error. Beside the rank
+    correlation with the prediction stands that of the medians of every second
+    read with those of the others: how well the measurement, with half its
+    reads, predicts itself.
+
+    Returns
+    -------
+    DataFrame
+        A row a medium; the columns that end in `low` and `high` are the ends
+        of 95 % intervals.
     """
     parts = {str(medium): part for medium, part in table.groupby("medium")}
     parts |= {"all": table} if len(parts) > 1 else {}
     lines = {
         name: {
-            "median error": part["relative_error"].abs().median(),
+            **_judge_targets(part),
             "within a fifth": (part["relative_error"].abs() <= 0.2).mean(),
-            "rank correlation": part["predicted_s"].corr(part["p50_s"], method="spearman"),
             "of two halves": part["odd_s"].corr(part["even_s"], method="spearman"),
             "pairs of layout and access": len(part),
         }
         for name, part in parts.items()
     }
     return pd.DataFrame(lines).T
+
+
+def _judge_targets(part: pd.DataFrame) -> dict[str, float]:
+    """Compute median error and rank correlation, with intervals over layouts."""
+    kinds = {"median error": _median_error, "rank correlation": _rank_correlation}
+    lines = [*part.groupby(["medium", "contender"]).indices.values()]
+    rng = np.random.default_rng(_SEED)
+    drawn = rng.integers(0, len(lines), (_N_RESAMPLED, len(lines)))
+    resampled = [part.iloc[np.concatenate([lines[i] for i in each])] for each in drawn]
+    found: dict[str, float] = {}
+    for name, compute in kinds.items():
+        low, high = np.quantile([compute(each) for each in resampled], [0.025, 0.975])
+        found |= {name: compute(part), f"{name}, low": low, f"{name}, high": high}
+    return found
+
+
+def _median_error(part: pd.DataFrame) -> float:
+    return float(part["relative_error"].abs().median())
+
+
+def _rank_correlation(part: pd.DataFrame) -> float:
+    return float(part["predicted_s"].corr(part["p50_s"], method="spearman"))
 
 
 def worst_errors(table: pd.DataFrame, *, n: int = 6) -> pd.DataFrame:
