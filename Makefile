@@ -4,10 +4,10 @@ PYTHON ?= $(shell for p in python3.12 python3.13 python3.11 python3 python; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 UV_VERSION = 0.13.8
 BIN = .venv/bin
-RUN = $(BIN)/python -m helpers
+RUN = $(BIN)/wire
 
 .DEFAULT_GOAL := help
-.PHONY: help env server ros3 run-all run book bench test lint lock publish clean
+.PHONY: help env server ros3 run-all run book test lint lock publish clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1:/p' Makefile | awk -F: '{printf "make %-9s %s\n", $$1, $$2}'
@@ -29,8 +29,8 @@ env: .venv/ready  ## set up the locked environment in .venv/
 server: env  ## find the embedded S3 server, or build it once
 	@exec $(RUN) server
 
-ros3: env  ## build HDF5 with its own S3 driver, once (about 10 minutes)
-	@exec $(RUN) ros3
+ros3: env  ## build what studies need beside the server: HDF5 with its own S3 driver (about 10 minutes)
+	@exec $(RUN) set-up
 
 run-all: env  ## measure every case of SITE (default laptop), then build the book
 	@exec $(RUN) run-all --site "$(SITE)" $(FLAGS)
@@ -40,9 +40,6 @@ run: env  ## measure one case: make run CASE=cluster-scaling/in-region
 
 book: env  ## build the book from results that are there
 	@exec $(RUN) book --site "$(SITE)"
-
-bench: env  ## print every bar with how it was computed, and write results/laptop/bench.csv
-	@exec $(RUN) bench
 
 test: env  ## run the tests
 	@exec $(BIN)/python -m pytest -q

@@ -1,1 +1,1 @@
-"""Helpers of *Arrays over the Wire*: storage, measurement and models, which meet only in notebooks."""
+"""What studies and advisors share; knows neither."""

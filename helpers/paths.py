@@ -22,11 +22,6 @@ def cache_folder() -> Path:
 def check_site(site: str) -> str:
     """Return the name of a site, which is a folder of `parameters/` and `results/` and no path.
 
-    Raises
-    ------
-    UserError
-        If it could lead elsewhere.
-
     Examples
     --------
     >>> check_site("laptop")

@@ -68,18 +68,6 @@ _SIGHTS = (
 def redact(text: str, secrets: Iterable[str] = ()) -> str:
     """Black out credentials.
 
-    Parameters
-    ----------
-    text : str
-        About to be shown or stored.
-    secrets : iterable of str
-        What is known to be secret beside the environment's.
-
-    Returns
-    -------
-    str
-        The same with three asterisks in place of each; redacted again, it stays as it is.
-
     Examples
     --------
     >>> redact("redis://:pass/word@host:6379 and http://host/a?sig=7Fb&n=1")

@@ -13,8 +13,8 @@ import hdf5plugin  # noqa: F401  # before netCDF4, whose own HDF5 would keep fil
 import pytest
 from hypothesis import settings
 
-from helpers.storage.processes import Child, start_child
-from helpers.storage.server import Server, open_server
+from helpers.objectstore.processes import Child, start_child
+from helpers.objectstore.server import Server, open_server
 
 # What passes depends on the commit alone; `--hypothesis-profile=default` looks for more.
 settings.register_profile("of the commit", derandomize=True)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from helpers.arrays.fields import SampleArray
+from helpers.arrays.stores import StoredArray, prepare_array
+from helpers.arrays.writers import LAYOUTS, Codec, Layout
+from helpers.objectstore.locations import Location
+from helpers.objectstore.server import Server
 from helpers.paths import ROOT
-from helpers.storage.data import SampleArray
-from helpers.storage.formats import LAYOUTS, Codec, Layout
-from helpers.storage.locations import Location
-from helpers.storage.server import Server
-from helpers.storage.stores import StoredArray, prepare_array
 
 SOURCE = ROOT / "data" / "ocean-temperature.nc"
 SHAPE = (3, 6, 40, 80)

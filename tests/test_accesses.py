@@ -10,11 +10,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from advisors.chunks import replicas
 from helpers.errors import UserError
-from helpers.models import accesses, reading_prices
-from helpers.models.accesses import Load, Store, access_seconds
-from helpers.models.fitting import Observation, fit_store, predict_median
-from helpers.models.fluid import Client, Network, simulate
+from helpers.models import access
+from helpers.models.access import (
+    IoCounts,
+    Observation,
+    Store,
+    access_seconds,
+    fit_store,
+    predict_median,
+)
+from helpers.models.transfer import Client, Network, simulate
 
 IN_REGION = Network(0.03, 0.1, 36e6, 200e6, 2200)
 
@@ -40,7 +47,7 @@ def test_seconds_by_hand(
     store: Store, n_chunks: float, nbytes: float, n_shards: float | None, expected: float
 ) -> None:
     """Each limit alone gives a time that can be worked out in the head."""
-    found = access_seconds(store, Load(n_chunks, nbytes, n_shards or 0))
+    found = access_seconds(store, IoCounts(n_chunks, nbytes, n_shards or 0))
     assert float(found) == pytest.approx(expected)
 
 
@@ -56,7 +63,7 @@ UNEQUAL = [
 def test_an_access_lasts_as_long_as_its_longest_shard(n_longest: int, expected: float) -> None:
     """Shards go in parallel, chunks of one after the other."""
     store = Store(Network(0.01, 0.01), n_connections=8)
-    asked = Load(6, 0, 3, n_longest=n_longest)
+    asked = IoCounts(6, 0, 3, n_longest=n_longest)
     assert float(access_seconds(store, asked)) == pytest.approx(expected)
 
 
@@ -64,8 +71,8 @@ def test_the_bytes_of_the_longest_shard_come_through_one_stream() -> None:
     """Two shards in turn would not fill the link: 3 MB at 1 MB/s, decoded at 2 MB/s."""
     network = Network(stream_nbytes_per_s=1e6)
     store = Store(network, n_connections=8, decode_s_per_nbyte=0.5e-6)
-    assert float(access_seconds(store, Load(4, 1e6, 2, n_longest=3))) == pytest.approx(4.5)
-    many = access_seconds(store, Load([4, 4], 1e6, 2, n_longest=[3, 0]))
+    assert float(access_seconds(store, IoCounts(4, 1e6, 2, n_longest=3))) == pytest.approx(4.5)
+    many = access_seconds(store, IoCounts([4, 4], 1e6, 2, n_longest=[3, 0]))
     assert many.tolist() == pytest.approx([4.5, 3.0])
 
 
@@ -79,16 +86,18 @@ def test_the_closed_form_follows_the_simulation(n_chunks: int, nbytes: float) ->
         simulate(IN_REGION, client, n_chunks, n_workers=1, n_cores=1, seed=seed)
         for seed in range(15)
     )
-    assert float(access_seconds(store, Load(n_chunks, nbytes))) == pytest.approx(simulated, rel=0.2)
+    assert float(access_seconds(store, IoCounts(n_chunks, nbytes))) == pytest.approx(
+        simulated, rel=0.2
+    )
 
 
 @given(st.floats(1, 1e5), st.floats(1, 1e8), st.integers(1, 64))
 def test_more_is_never_faster(n_chunks: float, nbytes: float, n_connections: int) -> None:
     """More chunks or larger ones take no less time."""
     store = Store(IN_REGION, n_connections, chunk_s=1e-4, decode_s_per_nbyte=1e-9)
-    base = float(access_seconds(store, Load(n_chunks, nbytes)))
-    assert float(access_seconds(store, Load(n_chunks, 2 * nbytes))) >= base * (1 - 1e-9)
-    assert float(access_seconds(store, Load(2 * n_chunks, nbytes))) >= base * (1 - 1e-9)
+    base = float(access_seconds(store, IoCounts(n_chunks, nbytes)))
+    assert float(access_seconds(store, IoCounts(n_chunks, 2 * nbytes))) >= base * (1 - 1e-9)
+    assert float(access_seconds(store, IoCounts(2 * n_chunks, nbytes))) >= base * (1 - 1e-9)
 
 
 COSTS = st.tuples(
@@ -108,10 +117,10 @@ def test_a_fit_finds_what_made_the_times(
     costs: tuple[float, ...], store: Store, is_told: bool
 ) -> None:
     """Times come back from the costs that made them, whether or not stored bytes are told."""
-    made = replace(
-        store, **dict(zip(accesses.COSTS, costs if is_told else costs[:4], strict=False))
-    )
-    loads = [Load(n, each, runs, 0, stored if is_told else 0) for n, each, runs, stored in POINTS]
+    made = replace(store, **dict(zip(access.COSTS, costs if is_told else costs[:4], strict=False)))
+    loads = [
+        IoCounts(n, each, runs, 0, stored if is_told else 0) for n, each, runs, stored in POINTS
+    ]
     seen = [Observation(predict_median(made, load), load) for load in loads]
     fitted = fit_store(store, seen)
     assert (fitted.network, fitted.n_connections) == (store.network, store.n_connections)
@@ -122,7 +131,7 @@ def test_a_fit_finds_what_made_the_times(
 
 def test_the_median_is_over_accesses() -> None:
     """Of three accesses the middle one counts, and what is stored is what it costs to inflate."""
-    load = Load([1, 2, 9], 10, stored_nbytes=[5, 4, 1])
+    load = IoCounts([1, 2, 9], 10, stored_nbytes=[5, 4, 1])
     assert predict_median(Store(stored_s_per_nbyte=1.0), load) == 8
     assert predict_median(Store(chunk_s=1.0), load) == 2
 
@@ -130,8 +139,8 @@ def test_the_median_is_over_accesses() -> None:
 def test_requests_that_are_fewer_wait_less() -> None:
     """A shard read whole is one request, not one and one a chunk."""
     store = Store(IN_REGION, 10)
-    several = access_seconds(store, Load(64, 1e4, 1))
-    assert float(access_seconds(store, Load(64, 1e4, 1, 1))) < float(several) / 10
+    several = access_seconds(store, IoCounts(64, 1e4, 1))
+    assert float(access_seconds(store, IoCounts(64, 1e4, 1, 1))) < float(several) / 10
 
 
 REFUSED = [
@@ -139,10 +148,10 @@ REFUSED = [
     (lambda: Store(chunk_s=-1.0), "chunk_s: -1.0"),
     (lambda: Store(start_s=math.inf), "start_s: inf"),
     (lambda: Store(compression_ratio=0.0), "compression_ratio: 0.0"),
-    (lambda: reading_prices.Prices(-0.1), "storage_per_gb_month: -0.1"),
+    (lambda: replicas.Prices(-0.1), "storage_per_gb_month: -0.1"),
     (lambda: fit_store(Store(), []), "observations: 0"),
-    (lambda: fit_store(Store(), [Observation(0, Load(1, 1))] * 2), "observations: 2"),
-    (lambda: reading_prices.payback_reads(1, {"a": 1}, {"b": 1}), "after_s: b; allowed: a"),
+    (lambda: fit_store(Store(), [Observation(0, IoCounts(1, 1))] * 2), "observations: 2"),
+    (lambda: replicas.payback_reads(1, {"a": 1}, {"b": 1}), "after_s: b; allowed: a"),
 ]
 
 
@@ -157,14 +166,12 @@ def test_bad_input_is_named(call, words: str) -> None:  # type: ignore[no-untype
 
 def test_a_rewriting_that_gains_nothing_never_pays() -> None:
     """The payback is infinite, not negative."""
-    assert reading_prices.payback_reads(10, {"a": 1.0}, {"a": 2.0}) == math.inf
+    assert replicas.payback_reads(10, {"a": 1.0}, {"a": 2.0}) == math.inf
 
 
 def test_reads_are_priced_by_time_requests_and_bytes() -> None:
     """Each price alone."""
-    assert float(reading_prices.Prices(1, waiting_per_hour=3600).of_read(2, 9, 9)) == pytest.approx(
-        2
-    )
-    assert float(reading_prices.Prices(1, get_per_1000=1).of_read(2, 9, 9)) == pytest.approx(0.009)
-    assert float(reading_prices.Prices(1, egress_per_gb=1).of_read(2, 9, 9e9)) == pytest.approx(9)
-    assert reading_prices.Prices(0.5).of_month(4e9, 2) == pytest.approx(4)
+    assert float(replicas.Prices(1, waiting_per_hour=3600).of_read(2, 9, 9)) == pytest.approx(2)
+    assert float(replicas.Prices(1, get_per_1000=1).of_read(2, 9, 9)) == pytest.approx(0.009)
+    assert float(replicas.Prices(1, egress_per_gb=1).of_read(2, 9, 9e9)) == pytest.approx(9)
+    assert replicas.Prices(0.5).of_month(4e9, 2) == pytest.approx(4)

@@ -1,4 +1,4 @@
-"""What the advisor foretells is what the relay then counts, on files made by other tools."""
+"""What the advisor predicts is what the proxy then counts, on files made by other tools."""
 
 from __future__ import annotations
 
@@ -15,15 +15,18 @@ import obstore
 import pytest
 from click.testing import CliRunner
 
-from helpers.__main__ import main
-from helpers.advisor import Advised, advise
+from advisors.hdf5.advice import Advised, advise
+from advisors.hdf5.prediction import MIB, UNTUNED, Settings, predict_read, read_file
+from advisors.hdf5.recording import record_reads
+from advisors.hdf5.repack import Repack, apply_repack
+from advisors.hdf5.sources import open_source
+from helpers.book.cli import main
 from helpers.errors import UserError
-from helpers.forecasts import MIB, UNTUNED, Settings, forecast, read_file
-from helpers.storage.locations import Location
-from helpers.storage.network import Relay, get_profile, open_relay
-from helpers.storage.repairs import Repair, apply_repair, open_source, record_reads
-from helpers.storage.server import Server
-from helpers.study import network_of
+from helpers.netem.profiles import get_profile
+from helpers.netem.proxy import Proxy, open_proxy
+from helpers.objectstore.locations import Location
+from helpers.objectstore.server import Server
+from helpers.objectstore.testbed import network_of
 from tests.stores import make_location
 
 IN_REGION = get_profile("in-region")
@@ -90,12 +93,12 @@ def make_with_h5repack(folder: Path) -> tuple[Path, tuple[str, ...]]:
 MAKERS = (make_with_netcdf4, make_with_ncgen, make_with_h5repack)
 
 
-class Wire(NamedTuple):
-    """A bucket behind the relay."""
+class Testbed(NamedTuple):
+    """A bucket behind the proxy."""
 
     near: Location
     far: Location
-    relay: Relay
+    proxy: Proxy
 
     def put(self, path: Path) -> None:
         """Upload a file under its name."""
@@ -105,18 +108,18 @@ class Wire(NamedTuple):
         """Read a file over the network, and count requests and bytes."""
         with open_source(self.near / name) as file:
             page_nbytes = record_reads(file, name, ()).page_nbytes
-        self.relay.take_trace()
+        self.proxy.take_trace()
         read_file(self.far / name, settings, variables, is_paged=page_nbytes > 0)
-        rows = self.relay.take_trace()
+        rows = self.proxy.take_trace()
         return len(rows), sum(row.nbytes for row in rows)
 
 
 @pytest.fixture(scope="module")
-def wire(server: Server) -> Iterator[Wire]:
+def testbed(server: Server) -> Iterator[Testbed]:
     """Put the network of a region before a bucket."""
     near = make_location(server, "advisor")
-    with open_relay(server.endpoint_url, profile=IN_REGION, seed=3) as relay:
-        yield Wire(near, near.through(relay.endpoint_url), relay)
+    with open_proxy(server.endpoint_url, profile=IN_REGION, seed=3) as proxy:
+        yield Testbed(near, near.through(proxy.endpoint_url), proxy)
 
 
 class Made(NamedTuple):
@@ -136,46 +139,48 @@ def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 
 @pytest.mark.parametrize("settings", [UNTUNED, SETTINGS], ids=["untuned", "tuned"])
-def test_present_file_is_foretold_exactly(made: Made, wire: Wire, settings: Settings) -> None:
-    """Requests and bytes of the file as it is are those that the relay counts."""
-    wire.relay.impose(IN_REGION)
-    wire.put(made.path)
+def test_present_file_is_foretold_exactly(made: Made, testbed: Testbed, settings: Settings) -> None:
+    """Requests and bytes of the file as it is are those that the proxy counts."""
+    testbed.proxy.emulate(IN_REGION)
+    testbed.put(made.path)
     with open_source(str(made.path)) as file:
         recording = record_reads(file, made.path.name, made.variables)
-    found = forecast(recording, settings, network_of(IN_REGION))
-    assert (found.n_requests, found.nbytes) == wire.count(made.path.name, settings, made.variables)
+    found = predict_read(recording, settings, network_of(IN_REGION))
+    assert (found.n_requests, found.nbytes) == testbed.count(
+        made.path.name, settings, made.variables
+    )
 
 
-def test_every_repair_is_foretold(made: Made, wire: Wire, tmp_path: Path) -> None:
-    """A repair is foretold from a model; done, it makes as many requests as foretold."""
-    wire.relay.impose(get_profile("loopback"))  # what is counted does not depend on time
+def test_every_repair_is_foretold(made: Made, testbed: Testbed, tmp_path: Path) -> None:
+    """A repack is predicted from a model; done, it makes as many requests as predicted."""
+    testbed.proxy.emulate(get_profile("loopback"))  # what is counted does not depend on time
     for number, advice in enumerate(made.advised.advice):
-        if advice.repair is None:
+        if advice.repack is None:
             continue
         out = tmp_path / f"{number}-{made.path.name}"
-        apply_repair(str(made.path), advice.repair, out)
-        wire.put(out)
-        n_requests, nbytes = wire.count(out.name, SETTINGS, made.variables)
-        assert n_requests == advice.forecast.n_requests, advice.label
+        apply_repack(str(made.path), advice.repack, out)
+        testbed.put(out)
+        n_requests, nbytes = testbed.count(out.name, SETTINGS, made.variables)
+        assert n_requests == advice.prediction.n_requests, advice.label
         # whole blocks but for the last of the file, whose length h5repack decides to a few kB
-        assert nbytes == pytest.approx(advice.forecast.nbytes, rel=0.06), advice.label
+        assert nbytes == pytest.approx(advice.prediction.nbytes, rel=0.06), advice.label
 
 
 def test_repaired_file_opens_in_five_requests(made: Made) -> None:
     """With blocks as large as pages, opening and listing a paged file is a handful of requests."""
     advised = advise(str(made.path), IN_REGION, variables=made.variables)
-    paged = [one for one in advised.advice if one.repair and one.repair.page_nbytes]
+    paged = [one for one in advised.advice if one.repack and one.repack.page_nbytes]
     assert len(paged) >= 2
-    assert all(one.forecast.open.n_requests <= 5 for one in paged)
+    assert all(one.prediction.open.n_requests <= 5 for one in paged)
     assert all(one.gain > 1 for one in paged), "one request for each read is slower"
 
 
 def test_advice_is_sorted_and_told(made: Made) -> None:
     """The best comes first, its gain is against the file as it is, and each says how."""
-    seconds = [one.forecast.seconds for one in made.advised.advice]
+    seconds = [one.prediction.seconds for one in made.advised.advice]
     assert seconds == sorted(seconds)
     for one in made.advised.advice:
-        assert one.gain == pytest.approx(made.advised.present.seconds / one.forecast.seconds)
+        assert one.gain == pytest.approx(made.advised.present.seconds / one.prediction.seconds)
         assert one.command and one.cost
 
 
@@ -200,7 +205,7 @@ def test_command_reports_and_applies(tmp_path: Path) -> None:
     assert "are assumed, not measured" in output
     assert out.exists() and path.read_bytes() == before
     other = tmp_path / "other.out.nc"
-    code, output, _ = run(str(path), "--apply", str(other), "--repair", "paged, 4 MiB pages")
+    code, output, _ = run(str(path), "--apply", str(other), "--repack", "paged, 4 MiB pages")
     assert code == 0 and output.splitlines()[-1].startswith("paged, 4 MiB pages: ")
     with open_source(str(other)) as file:
         assert record_reads(file, other.name, ()).page_nbytes == 4 * MIB
@@ -213,7 +218,7 @@ def test_command_refuses_in_one_line(tmp_path: Path) -> None:
     text.write_text("no HDF5 at all" * 200)
     short.write_bytes(path.read_bytes()[:-100_000])
     paged = tmp_path / "paged.nc"
-    apply_repair(str(path), Repair(8 * MIB), paged)
+    apply_repack(str(path), Repack(8 * MIB), paged)
     cases = (
         ((str(tmp_path / "absent.nc"),), "is not there"),
         ((str(text),), "is not HDF5"),
@@ -224,7 +229,7 @@ def test_command_refuses_in_one_line(tmp_path: Path) -> None:
         ((str(path), "--apply", str(path)), "is the input"),
         ((str(path), "--apply", str(short)), "is there already"),
         ((str(path), "--apply", str(tmp_path / "no" / "out.nc")), "no folder"),
-        ((str(path), "--repair", "magic"), "repair: 'magic'; allowed: "),
+        ((str(path), "--repack", "magic"), "repack: 'magic'; allowed: "),
         ((str(paged), "--page-buffer", "4"), "page_buffer_nbytes: 4194304"),
     )
     if Path("/proc").is_dir():  # where nobody may write, the superuser neither

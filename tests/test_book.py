@@ -14,12 +14,12 @@ import pytest
 import yaml
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
-from helpers import book
-from helpers.book import Page
+from helpers.benchmark.provenance import Provenance
+from helpers.benchmark.record import COLUMNS, Record, Row, parse_rows
+from helpers.book import build
+from helpers.book import pages as book
+from helpers.book.pages import Page
 from helpers.errors import UserError
-from helpers.measurement.provenance import Provenance
-from helpers.measurement.records import COLUMNS, Record, Row
-from helpers.measurement.records.texts import parse_rows
 from helpers.paths import ROOT
 
 CASES = ("in-region", "other-region", "wide-area")
@@ -34,7 +34,7 @@ GLUED = {
     "ratio-best-to-s3fs": "1.9",
     "ratio-best-to-netcdf": "4.1",
     "knee-workers": "4",
-    "binding-limit": "the link",
+    "bottleneck": "the link",
     "median-prediction-error": "12 %",
     "aa-noise": "3.0 %",
     "n-blocks": "5",
@@ -179,7 +179,7 @@ def make_project(root: Path) -> Path:
 
 def stage_cases(site: str, root: Path) -> list[Page]:
     """Stage the book and return the pages of the study whose results are invented."""
-    return [page for page in book.stage(site, root=root) if page.notebook == "cluster-scaling"]
+    return [page for page in build.stage(site, root=root) if page.notebook == "cluster-scaling"]
 
 
 def source_pages() -> list[Path]:
@@ -227,7 +227,7 @@ def test_pages_exist() -> None:
     assert [path.name for path in source_pages() if not path.exists()] == []
     assert {path.name for path in ROOT.glob("*.md")} - {
         path.name for path in source_pages()
-    } <= set(book.NOT_PAGES)
+    } <= set(build.NOT_PAGES)
 
 
 def test_cases_are_listed() -> None:
@@ -266,7 +266,7 @@ def test_findings_type_no_measurement() -> None:
         ("in 40ms", ["40ms"]),
         # Glued, a label, a year, a count without a unit: all allowed.
         ("{glue:text}`best-throughput:s` in {numref}`fig-4ms`", []),
-        ("the way of 2020, version 3", []),
+        ("the 2020 configuration, version 3", []),
     ],
 )
 def test_number_with_unit(text: str, expected: list[str]) -> None:
@@ -375,13 +375,13 @@ def test_own_results_come_first(project: Path) -> None:
     assert "My CPU" in staged(project, "other-region")
     assert "Reference record" in staged(project, "in-region")
     # Another site does not see them.
-    assert {page.site for page in book.stage("laptop", root=project)} == {"reference"}
+    assert {page.site for page in build.stage("laptop", root=project)} == {"reference"}
 
 
 def test_failed_run_is_named(project: Path) -> None:
     """A failed run of one's own is not shown, and the page says that it failed."""
     make_results(project, "laptop", "in-region", machine="My CPU", has_failed=True)
-    assert book.stage("laptop", root=project)[0].site == "reference"
+    assert build.stage("laptop", root=project)[0].site == "reference"
     assert "at site laptop did not finish" in staged(project, "in-region")
     assert "My CPU" not in staged(project, "in-region")
 
@@ -416,7 +416,7 @@ def test_what_a_run_leaves_is_no_page(project: Path, suffix: str) -> None:
     draft.with_suffix(".csv").unlink()
     torn = draft.with_name(f"wide-area{suffix}.ipynb")
     torn.write_text("{")
-    pages = book.stage("laptop", root=project, say=said.append)
+    pages = build.stage("laptop", root=project, say=said.append)
     assert {page.site for page in pages} == {"reference"}
     assert said == []
 
@@ -438,7 +438,7 @@ def test_a_stray_notebook_is_named(project: Path, name: str, text: str | None, t
         nbformat.write(make_notebook(glued=GLUED), path)
     else:
         path.write_text(text)
-    pages = book.stage("laptop", root=project, say=said.append)
+    pages = build.stage("laptop", root=project, say=said.append)
     assert {page.site for page in pages} == {"reference"}
     [line] = said
     assert line.startswith(f"results/laptop/{name}: not in the book: {told}")
@@ -447,7 +447,7 @@ def test_a_stray_notebook_is_named(project: Path, name: str, text: str | None, t
 def test_an_unstable_page_is_marked(project: Path) -> None:
     """Noise above the bound is told at the top of the page; within it nothing is."""
     make_results(project, "laptop", "in-region", glued=GLUED | {"aa-noise": "16 %"})
-    book.stage("laptop", root=project)
+    build.stage("laptop", root=project)
     first = staged(project, "in-region")
     assert "{admonition} Unstable" in first and "differ by 16 %" in first
     assert first.index("Unstable") < first.index("A question.")
@@ -460,7 +460,7 @@ def test_a_page_tells_what_the_runner_took(project: Path) -> None:
     notebook = nbformat.read(path, as_version=4)
     notebook.metadata["case"] = {"harness": {"share_of_a_core": 0.0042}}
     nbformat.write(notebook, path)
-    book.stage("laptop", root=project)
+    build.stage("laptop", root=project)
     assert "the runner took 0.42 % of a core" in staged(project, "in-region")
     assert "the runner took" not in staged(project, "wide-area")
 
@@ -469,7 +469,7 @@ def test_a_page_tells_its_runs(project: Path) -> None:
     """A record that was continued after a pause says so on its page."""
     make_results(project, "laptop", "in-region")
     make_results(project, "laptop", "other-region", minutes=[0, 0, 14, 14, 14])
-    book.stage("laptop", root=project)
+    build.stage("laptop", root=project)
     assert "Measured in 2 runs" not in staged(project, "in-region")
     told = "Measured in 2 runs: blocks 0 to 1, then blocks 2 to 4 after a pause of 14 minutes."
     assert told in staged(project, "other-region")
@@ -477,7 +477,7 @@ def test_a_page_tells_its_runs(project: Path) -> None:
 
 def test_labels_are_unique(project: Path) -> None:
     """The pages of one notebook share no label, and words of the text stay as they are."""
-    book.stage("laptop", root=project)
+    build.stage("laptop", root=project)
     folder = project / "_build" / "stage" / "notebooks" / "cluster-scaling"
     cells = nbformat.read(folder / "in-region.ipynb", as_version=4).cells
     assert cells[1].metadata["mystnb"]["figure"]["name"] == "fig-scaling-cluster-scaling-in-region"
@@ -494,17 +494,17 @@ def test_labels_are_unique(project: Path) -> None:
 
 def test_stage_leaves_nothing_behind(project: Path) -> None:
     """What was staged before and is gone from the project is gone from the stage."""
-    book.stage("laptop", root=project)
+    build.stage("laptop", root=project)
     old = project / "_build" / "stage" / "old.md"
     old.write_text("# Old")
-    book.stage("laptop", root=project)
+    build.stage("laptop", root=project)
     assert not old.exists()
 
 
 def test_sources_stay_as_they_are(project: Path) -> None:
     """Staging and its changes touch no file of the project."""
     before = {path: path.read_bytes() for path in project.rglob("*") if path.is_file()}
-    book.stage("laptop", root=project)
+    build.stage("laptop", root=project)
     assert {path: path.read_bytes() for path in before} == before
 
 
@@ -521,7 +521,7 @@ def test_missing_results_are_named(project: Path, broken: str, message: str) -> 
     """What is missing is said in one line."""
     (project / "results" / "reference" / "cluster-scaling" / broken).unlink()
     with pytest.raises(UserError, match=re.escape(message)) as caught:
-        book.stage("laptop", root=project)
+        build.stage("laptop", root=project)
     assert "\n" not in str(caught.value)
 
 
@@ -541,7 +541,7 @@ def test_torn_results_are_named(project: Path, name: str, text: str, message: st
     """A file that is no notebook or no record is refused by name."""
     (project / "results" / "reference" / "cluster-scaling" / name).write_text(text)
     with pytest.raises(UserError, match=re.escape(message)):
-        book.stage("laptop", root=project)
+        build.stage("laptop", root=project)
 
 
 @pytest.mark.parametrize(
@@ -567,7 +567,7 @@ def test_torn_results_are_named(project: Path, name: str, text: str, message: st
 )
 def test_first_warning(log: str, message: str) -> None:
     """The first warning is told in one line with its page."""
-    assert book.first_warning(log) == message
+    assert build.first_warning(log) == message
 
 
 # Building.
@@ -659,7 +659,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A book built from invented results, one case of it the user's own."""
     root = make_project(tmp_path_factory.mktemp("book") / "a project")
     make_results(root, "laptop", "wide-area", machine="My CPU")
-    return book.build("laptop", root=root).parent
+    return build.build("laptop", root=root).parent
 
 
 def test_book_reads_offline(built: Path) -> None:
@@ -744,7 +744,7 @@ def test_warnings_are_errors(project: Path, name: str, text: str, message: str) 
     with (project / name).open("a") as page:
         page.write(text)
     with pytest.raises(UserError, match=re.escape(message)) as caught:
-        book.build("laptop", root=project)
+        build.build("laptop", root=project)
     assert "\n" not in str(caught.value)
     assert "_build/book.log" in str(caught.value)
 
@@ -759,7 +759,7 @@ def reference(tmp_path_factory: pytest.TempPathFactory) -> Path:
     make_project(root)
     shutil.rmtree(root / "results")
     shutil.copytree(ROOT / "results" / "reference", root / "results" / "reference")
-    return book.build("laptop", root=root).parent
+    return build.build("laptop", root=root).parent
 
 
 def test_reference_builds(reference: Path) -> None:

@@ -21,20 +21,13 @@ from hypothesis import strategies as st
 from obstore.store import MemoryStore
 
 from helpers.errors import UserError
-from helpers.storage.caches import (
-    CACHES,
-    Cache,
-    Counts,
-    Origin,
-    TamperedError,
-    entries,
-    open_cache,
-    open_valkey,
-)
-from helpers.storage.caches.origins import ObjectFile
-from helpers.storage.caches.valkey import Valkey
-from helpers.storage.maps import VARIABLE, Maps, make_dataset, open_map
-from helpers.storage.server import Server
+from helpers.objectstore.server import Server
+from studies.caching_costs import origins
+from studies.caching_costs.backends import Counts
+from studies.caching_costs.caches import CACHES, Cache, open_cache
+from studies.caching_costs.datasets import VARIABLE, Datasets, make_dataset, open_map_dataset
+from studies.caching_costs.origins import ObjectFile, Origin, TamperedError
+from studies.caching_costs.service import Valkey, open_valkey
 from tests.tiles import make_maps
 
 KEY = b"0123456789abcdef0123456789abcdef"
@@ -44,7 +37,7 @@ WHOLE += ("netcdf", "references")
 
 
 @pytest.fixture(scope="module")
-def maps(server: Server) -> Maps:
+def maps(server: Server) -> Datasets:
     """Maps in the store of the tests."""
     return make_maps(server)
 
@@ -60,7 +53,7 @@ Make = Callable[[str], Cache]
 
 
 @pytest.fixture
-def make(maps: Maps, valkey: Valkey, tmp_path: Path) -> Iterator[Make]:
+def make(maps: Datasets, valkey: Valkey, tmp_path: Path) -> Iterator[Make]:
     """Make contenders, empty, on a folder of the test."""
     with contextlib.ExitStack() as stack:
 
@@ -80,15 +73,15 @@ def make(maps: Maps, valkey: Valkey, tmp_path: Path) -> Iterator[Make]:
         yield make_one
 
 
-def get(cache: Cache, maps: Maps, name: str) -> xr.Dataset:
+def get(cache: Cache, maps: Datasets, name: str) -> xr.Dataset:
     spec = next(spec for spec in maps.specs if spec.name == name)
-    return cache.get(name, lambda origin: open_map(spec, origin))
+    return cache.get(name, lambda origin: open_map_dataset(spec, origin))
 
 
 @pytest.mark.parametrize("map_name", WHOLE)
 @pytest.mark.parametrize("name", CACHES)
 def test_first_and_second_read_are_what_was_written(
-    name: str, map_name: str, make: Make, maps: Maps
+    name: str, map_name: str, make: Make, maps: Datasets
 ) -> None:
     """A dataset from a cache has the values and coordinates that were stored."""
     spec = next(spec for spec in maps.specs if spec.name == map_name)
@@ -131,7 +124,7 @@ def test_an_object_as_a_file_reads_what_was_asked_for(start: int, nbytes: int) -
     ],
 )
 def test_hits_and_misses_are_counted(
-    name: str, hits: int, misses: int, make: Make, maps: Maps
+    name: str, hits: int, misses: int, make: Make, maps: Datasets
 ) -> None:
     """Three look-ups of one dataset, and nothing after it was emptied."""
     cache = make(name)
@@ -144,7 +137,7 @@ def test_hits_and_misses_are_counted(
     assert cache.counts() == Counts(misses=1)
 
 
-def test_files_are_counted_by_object(make: Make, maps: Maps) -> None:
+def test_files_are_counted_by_object(make: Make, maps: Datasets) -> None:
     """The second opening finds every object that the first one fetched."""
     cache = make("filecache")
     get(cache, maps, "single-4mib")
@@ -154,7 +147,7 @@ def test_files_are_counted_by_object(make: Make, maps: Maps) -> None:
     assert cache.counts().hits == first.hits + first.hits + first.misses
 
 
-def test_lru_forgets_what_was_used_longest_ago(make: Make, maps: Maps) -> None:
+def test_lru_forgets_what_was_used_longest_ago(make: Make, maps: Datasets) -> None:
     """Of three datasets in a cache for two, the second one is gone."""
     cache = make("lru")
     for name in ("single-4mib", "chunked-64mib", "single-4mib", "unconsolidated", "single-4mib"):
@@ -172,7 +165,7 @@ def stored(cache: Cache) -> bytes:
 
 
 @pytest.mark.parametrize("name", ["diskcache", "redis"])
-def test_entries_hold_no_credential(name: str, make: Make, maps: Maps) -> None:
+def test_entries_hold_no_credential(name: str, make: Make, maps: Datasets) -> None:
     """A plain pickle of the same dataset holds the secret key; what is kept does not."""
     cache = make(name)
     dataset = get(cache, maps, "single-4mib")
@@ -202,7 +195,7 @@ class Bomb:
     ],
 )
 def test_corrupted_entry_is_counted_and_made_anew(
-    name: str, spoil: Callable[[bytes], bytes], make: Make, maps: Maps
+    name: str, spoil: Callable[[bytes], bytes], make: Make, maps: Datasets
 ) -> None:
     """The reader of a spoilt entry gets the values that were stored, and the next one a hit."""
     cache = make(name)
@@ -215,17 +208,19 @@ def test_corrupted_entry_is_counted_and_made_anew(
 
 
 @pytest.mark.parametrize("name", ["diskcache", "redis"])
-def test_entry_of_another_does_not_run(name: str, make: Make, maps: Maps, tmp_path: Path) -> None:
+def test_entry_of_another_does_not_run(
+    name: str, make: Make, maps: Datasets, tmp_path: Path
+) -> None:
     """Whoever writes a pickle into the cache, signed by a key of their own, runs nothing."""
     cache, mark = make(name), tmp_path / "ran"
-    foreign = entries.seal(pickle.dumps(Bomb(mark)), name="single-4mib", key=b"another key of 16")
+    foreign = origins.seal(pickle.dumps(Bomb(mark)), name="single-4mib", key=b"another key of 16")
     cache._backend.put("single-4mib", foreign)  # type: ignore[attr-defined]
     get(cache, maps, "single-4mib")
     assert not mark.exists()
     assert cache.counts() == Counts(misses=1, corrupt=1)
 
 
-def test_diskcache_loads_no_pickle_of_its_own(make: Make, maps: Maps, tmp_path: Path) -> None:
+def test_diskcache_loads_no_pickle_of_its_own(make: Make, maps: Datasets, tmp_path: Path) -> None:
     """A row marked as pickle in the database, which diskcache would load unasked, is refused."""
     cache, mark = make("diskcache"), tmp_path / "ran"
     get(cache, maps, "single-4mib")
@@ -239,7 +234,7 @@ def test_diskcache_loads_no_pickle_of_its_own(make: Make, maps: Maps, tmp_path: 
 
 
 def test_corrupted_file_is_counted_and_fetched_again(
-    make: Make, maps: Maps, tmp_path: Path
+    make: Make, maps: Datasets, tmp_path: Path
 ) -> None:
     """A bit of every cached file is turned; the values are still those that were stored."""
     cache = make("filecache")
@@ -266,7 +261,7 @@ def full_disk() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("name", ["diskcache", "filecache"])
-def test_full_disk_costs_no_dataset(name: str, make: Make, maps: Maps) -> None:
+def test_full_disk_costs_no_dataset(name: str, make: Make, maps: Datasets) -> None:
     """While nothing can be written the store is read, each failure counted; then it is kept."""
     cache = make(name)
     spec = next(spec for spec in maps.specs if spec.name == "single-4mib")
@@ -281,7 +276,7 @@ def test_full_disk_costs_no_dataset(name: str, make: Make, maps: Maps) -> None:
     assert cache.counts().errors == before.errors
 
 
-def test_redis_may_go_and_come_back(maps: Maps, tmp_path: Path) -> None:
+def test_redis_may_go_and_come_back(maps: Datasets, tmp_path: Path) -> None:
     """Without its server each look-up is an error and a miss; with it again, hits."""
     with open_valkey() as first:
         cache = open_cache(
@@ -297,7 +292,7 @@ def test_redis_may_go_and_come_back(maps: Maps, tmp_path: Path) -> None:
         cache.close()
 
 
-def test_redis_keeps_what_others_have_there(make: Make, maps: Maps, valkey: Valkey) -> None:
+def test_redis_keeps_what_others_have_there(make: Make, maps: Datasets, valkey: Valkey) -> None:
     """Emptying the cache deletes its own entries alone."""
     with contextlib.closing(redis.Redis.from_url(valkey.url)) as client:
         client.set("of others", "kept")
@@ -327,7 +322,7 @@ def test_our_redis_asks_for_its_password(valkey: Valkey) -> None:
     ],
 )
 def test_bad_input_is_refused(
-    given_: dict[str, Any], named: str, maps: Maps, tmp_path: Path
+    given_: dict[str, Any], named: str, maps: Datasets, tmp_path: Path
 ) -> None:
     """One line names what is wrong."""
     arguments: dict[str, Any] = {"name": "none", "key": KEY, "folder": tmp_path} | given_
@@ -337,7 +332,9 @@ def test_bad_input_is_refused(
 
 
 @pytest.mark.parametrize("name", ["diskcache", "filecache"])
-def test_folder_that_others_may_write_to_is_refused(name: str, maps: Maps, tmp_path: Path) -> None:
+def test_folder_that_others_may_write_to_is_refused(
+    name: str, maps: Datasets, tmp_path: Path
+) -> None:
     """Who can write to the folder could plant a database of their own."""
     tmp_path.chmod(0o777)
     with pytest.raises(UserError, match="others may write"):
@@ -349,15 +346,15 @@ def test_seal_holds_for_its_name_and_no_bit_more(
     payload: bytes, name: str, other: str, place: int
 ) -> None:
     """What is sealed comes back; under another name or with a bit turned it does not."""
-    sealed = entries.seal(payload, name=name, key=KEY)
-    assert entries.unseal(sealed, name=name, key=KEY) == payload
+    sealed = origins.seal(payload, name=name, key=KEY)
+    assert origins.unseal(sealed, name=name, key=KEY) == payload
     turned = bytearray(sealed)
     turned[place % len(sealed)] ^= 1
     with pytest.raises(TamperedError):
-        entries.unseal(bytes(turned), name=name, key=KEY)
+        origins.unseal(bytes(turned), name=name, key=KEY)
     if other != name:
         with pytest.raises(TamperedError):
-            entries.unseal(sealed, name=other, key=KEY)
+            origins.unseal(sealed, name=other, key=KEY)
 
 
 # entries that are spoilt
@@ -435,7 +432,7 @@ SPOILT_LISTS = {
 
 @pytest.mark.parametrize("spoil", SPOILT_LISTS.values(), ids=SPOILT_LISTS)
 def test_spoilt_list_of_files_is_counted_and_fetched_again(
-    spoil: Callable[[Path], None], make: Make, maps: Maps, tmp_path: Path
+    spoil: Callable[[Path], None], make: Make, maps: Datasets, tmp_path: Path
 ) -> None:
     """Whatever is wrong beside a cached file costs a fetch, and touches nothing elsewhere."""
     cache = make("filecache")
@@ -487,7 +484,7 @@ SPOILT_ROWS = {
 @pytest.mark.parametrize("statement", SPOILT_ROWS.values(), ids=SPOILT_ROWS)
 @pytest.mark.parametrize("is_emptied", [False, True])
 def test_spoilt_row_is_counted_and_made_anew(
-    statement: str, is_emptied: bool, make: Make, maps: Maps, tmp_path: Path
+    statement: str, is_emptied: bool, make: Make, maps: Datasets, tmp_path: Path
 ) -> None:
     """A row that does not lead to its own file costs an opening, and deletes no file of others."""
     cache, folder = make("diskcache"), tmp_path / "diskcache"
@@ -516,7 +513,7 @@ def test_spoilt_row_is_counted_and_made_anew(
 
 
 def test_odd_value_in_redis_is_counted_and_made_anew(
-    make: Make, maps: Maps, valkey: Valkey
+    make: Make, maps: Datasets, valkey: Valkey
 ) -> None:
     """A list under the name of an entry is a spoilt entry, not a server that fails."""
     cache = make("redis")

@@ -16,12 +16,11 @@ from typing import Any
 
 import pytest
 
-from helpers import calculator
-from helpers.models.assumptions import CHOICES, OPTIONS, Assumptions, change, describe
-from helpers.models.costs import compare_options
-from helpers.models.decisions import break_even_rates
-from helpers.models.tariffs import PRICE_UNITS, STORAGE_UNITS
-from helpers.prices import get_prices, read_prices
+from advisors.costs import calculator
+from advisors.costs.assumptions import CHOICES, OPTIONS, Assumptions, change, describe
+from advisors.costs.bill import compare_options
+from advisors.costs.decisions import break_even_rates
+from advisors.costs.prices import PRICE_UNITS, STORAGE_UNITS, get_prices, read_prices
 
 ROOT = Path(__file__).parents[1]
 SCRIPT = ROOT / "_static" / "cost-calculator.js"

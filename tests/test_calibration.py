@@ -1,4 +1,4 @@
-"""Calibration: what is measured follows what is imposed, and what is asked is a table."""
+"""Calibration: what is measured follows what is emulated, and what is asked is a table."""
 
 from __future__ import annotations
 
@@ -11,14 +11,10 @@ import pytest
 from botocore.config import Config
 
 from helpers.errors import UserError
-from helpers.measurement.calibration import (
-    Asked,
-    Calibration,
-    calibrate,
-    measure_overhead,
-)
-from helpers.storage.network import FirstByte, Profile, Relay, open_relay
-from helpers.storage.server import Server
+from helpers.netem.calibration import Asked, Calibration, calibrate, measure_overhead
+from helpers.netem.profiles import FirstByte, Profile
+from helpers.netem.proxy import Proxy, open_proxy
+from helpers.objectstore.server import Server
 
 BUCKET = "of-test-calibration"
 PROFILE = Profile("p", FirstByte(0.03, 0.04), 10.0, 30.0, 300.0)
@@ -47,19 +43,19 @@ def make_client(server: Server, endpoint_url: str) -> Any:
 
 
 @pytest.fixture(scope="module")
-def relay(server: Server) -> Iterator[Relay]:
+def proxy(server: Server) -> Iterator[Proxy]:
     """Stand before the real server, which holds an object of 16 MB."""
     client = make_client(server, server.endpoint_url)
     client.create_bucket(Bucket=BUCKET)
     client.put_object(Bucket=BUCKET, Key="object", Body=os.urandom(16_000_000))
-    with open_relay(server.endpoint_url, profile=PROFILE) as running:
+    with open_proxy(server.endpoint_url, profile=PROFILE) as running:
         yield running
 
 
-def test_calibrate(server: Server, relay: Relay) -> None:
+def test_calibrate(server: Server, proxy: Proxy) -> None:
     """Each figure is measured at each number of connections and lies near what was asked."""
-    relay.impose(PROFILE)
-    url = presign(server, relay.endpoint_url, "object")
+    proxy.emulate(PROFILE)
+    url = presign(server, proxy.endpoint_url, "object")
     rows = calibrate(url, ASKED, connections=(2, 6))
     assert [(row.quantity, row.n_connections, row.asked) for row in rows] == [
         ("first_byte_s", 2, 0.03),
@@ -75,27 +71,27 @@ def test_calibrate(server: Server, relay: Relay) -> None:
     assert [row for row in rows if abs(row.error) > 0.15] == []
 
 
-def test_calibrate_sees_what_is_not_imposed(server: Server, relay: Relay) -> None:
+def test_calibrate_sees_what_is_not_imposed(server: Server, proxy: Proxy) -> None:
     """A network that is not what was asked for shows it."""
-    relay.impose(Profile("other", FirstByte(0.06, 0.06), 5.0))
-    url = presign(server, relay.endpoint_url, "object")
+    proxy.emulate(Profile("other", FirstByte(0.06, 0.06), 5.0))
+    url = presign(server, proxy.endpoint_url, "object")
     asked = Asked(0.03, 10.0)
     errors = {row.quantity: row.error for row in calibrate(url, asked, connections=[1])}
     assert errors["first_byte_s"] == pytest.approx(1.0, abs=0.2)
     assert errors["stream_mb_per_s"] == pytest.approx(-0.5, abs=0.05)
 
 
-def test_calibrate_nothing(server: Server, relay: Relay) -> None:
-    """What is not imposed is not measured."""
-    relay.impose(Profile("free"))
-    url = presign(server, relay.endpoint_url, "object")
+def test_calibrate_nothing(server: Server, proxy: Proxy) -> None:
+    """What is not emulated is not measured."""
+    proxy.emulate(Profile("free"))
+    url = presign(server, proxy.endpoint_url, "object")
     assert calibrate(url, Asked(), connections=[1]) == []
 
 
-def test_calibrate_request_rate_out_of_reach(server: Server, relay: Relay) -> None:
+def test_calibrate_request_rate_out_of_reach(server: Server, proxy: Proxy) -> None:
     """A rate that 256 connections cannot exceed is left out, not measured wrongly."""
-    relay.impose(Profile("late", FirstByte(0.1, 0.1), requests_per_s=5000))
-    url = presign(server, relay.endpoint_url, "object")
+    proxy.emulate(Profile("late", FirstByte(0.1, 0.1), requests_per_s=5000))
+    url = presign(server, proxy.endpoint_url, "object")
     asked = Asked(0.1, requests_per_s=5000)
     (row,) = calibrate(url, asked, connections=[8])
     assert row.quantity == "first_byte_s"
@@ -108,21 +104,21 @@ def test_calibrate_refuses_connections(connections: tuple[int, ...]) -> None:
         calibrate("http://127.0.0.1:1/a", ASKED, connections=connections)
 
 
-def test_calibrate_refuses_url(server: Server, relay: Relay) -> None:
+def test_calibrate_refuses_url(server: Server, proxy: Proxy) -> None:
     """An object that cannot be read is refused, without its signature."""
-    relay.impose(PROFILE)
-    url = presign(server, relay.endpoint_url, "missing")
+    proxy.emulate(PROFILE)
+    url = presign(server, proxy.endpoint_url, "missing")
     with pytest.raises(UserError, match="url is .*missing' and answers 404") as caught:
         calibrate(url, ASKED, connections=[1])
     assert "Signature" not in str(caught.value)
 
 
-def test_overhead(server: Server, relay: Relay) -> None:
+def test_overhead(server: Server, proxy: Proxy) -> None:
     """Passing through a slow link shows as a ratio, and processor time is counted."""
-    relay.impose(Profile("thin", aggregate_mb_per_s=50.0))
+    proxy.emulate(Profile("thin", aggregate_mb_per_s=50.0))
     direct = [presign(server, server.endpoint_url, "object")] * 2
-    relayed = [presign(server, relay.endpoint_url, "object")] * 2
-    cost = measure_overhead(direct, relayed, cpu_s=relay.cpu_s, n_rounds=1, n_repeats=1)
+    relayed = [presign(server, proxy.endpoint_url, "object")] * 2
+    cost = measure_overhead(direct, relayed, cpu_s=proxy.cpu_s, n_rounds=1, n_repeats=1)
     assert cost.relayed_mb_per_s == pytest.approx(50, rel=0.1)
     assert cost.ratio == pytest.approx(cost.relayed_mb_per_s / cost.direct_mb_per_s)
     assert 0 <= cost.cpu_s_per_gb < 10

@@ -13,15 +13,15 @@ import pytest
 import zarr
 from zarr.storage import ObjectStore
 
+from helpers.arrays import sink, writers
+from helpers.arrays.catalog import find_array, open_entry
+from helpers.arrays.fields import FILL
+from helpers.arrays.readers import READERS
+from helpers.arrays.stores import StoredArray
+from helpers.arrays.writers import expected_warning
 from helpers.errors import UserError
-from helpers.storage import formats, workloads
-from helpers.storage.catalogs import find_array, open_entry
-from helpers.storage.data import FILL
-from helpers.storage.formats import READERS
-from helpers.storage.layouts import expected_warning
-from helpers.storage.locations import Location
-from helpers.storage.server import Server
-from helpers.storage.stores import StoredArray
+from helpers.objectstore.locations import Location
+from helpers.objectstore.server import Server
 from tests.stores import CHUNK_SHAPE, SHAPE, make_location, make_sample, make_stored
 
 WHOLE = make_sample().block((0,) * 4, SHAPE)
@@ -40,7 +40,7 @@ def _environment(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """Lead clients to the server, as users do: through the environment."""
     for name, value in server.client_environment().items():
         monkeypatch.setenv(name, value)
-    workloads.forget_clients({})
+    sink.forget_clients({})
 
 
 def make_enlarged(location: Location, dataset: str = "enlarged-ocean-temperature") -> StoredArray:
@@ -89,7 +89,7 @@ def test_intake_opens_the_enlarged_array(
     monkeypatch.setenv("ARRAYS_URL", make_enlarged(location).at("zarr").url)
     dataset = open_entry("enlarged-ocean-temperature").read(mask_and_scale=False)
     values = dataset["temperature"]
-    assert values.dims == formats.DIMENSIONS
+    assert values.dims == writers.DIMENSIONS
     assert values.data.chunksize == CHUNK_SHAPE
     assert np.array_equal(values.compute(scheduler="synchronous"), WHOLE)
 
@@ -168,7 +168,7 @@ def find_others(
     location: Location,
     shape: tuple[int, ...] = OTHERS_SHAPE,
     chunk_shape: tuple[int, ...] = OTHERS_CHUNK_SHAPE,
-    layouts: tuple[formats.Layout, ...] = ("zarr",),
+    layouts: tuple[writers.Layout, ...] = ("zarr",),
 ) -> StoredArray:
     """Find the array of others."""
     return find_array(
@@ -192,12 +192,12 @@ def test_array_of_others(location: Location, tmp_path: Path, zarr_format: int, n
     assert stored.at("zarr") == place
     assert not stored.is_made
     assert stored.dimensions == ("month", "level", "lat", "lon")
-    expected = workloads.checksum_chunks(values, OTHERS_CHUNK_SHAPE)
+    expected = sink.checksum_chunks(values, OTHERS_CHUNK_SHAPE)
     assert np.array_equal(stored.checksums, expected)
-    workloads.forget_clients(READERS[name].zarr_config)
-    sums = workloads.read_into_sink(workloads.open_array(stored, READERS[name]), stored.chunk_shape)
-    assert workloads.check_values(sums.compute(scheduler="synchronous"), stored)
-    workloads.forget_clients({})
+    sink.forget_clients(READERS[name].zarr_config)
+    sums = sink.read_into_sink(sink.open_array(stored, READERS[name]), stored.chunk_shape)
+    assert sink.check_values(sums.compute(scheduler="synchronous"), stored)
+    sink.forget_clients({})
 
 
 def test_corner_of_others(location: Location, tmp_path: Path) -> None:
@@ -205,7 +205,7 @@ def test_corner_of_others(location: Location, tmp_path: Path) -> None:
     place = location / "others-corner"
     values = write_others(place, zarr_format=3)
     stored = find_others(write_catalog(tmp_path, place.url), location, shape=(2, 3, 6, 6))
-    expected = workloads.checksum_chunks(values[:2, :, :, :6], OTHERS_CHUNK_SHAPE)
+    expected = sink.checksum_chunks(values[:2, :, :, :6], OTHERS_CHUNK_SHAPE)
     assert np.array_equal(stored.checksums, expected)
     assert stored.n_chunks == 4
 
@@ -225,7 +225,7 @@ def test_options_of_the_entry_count(
 
 def test_anonymous_entry_takes_no_credentials(tmp_path: Path) -> None:
     """An entry that says anonymous is not given the credentials of the environment."""
-    from helpers.storage.catalogs import _locate
+    from helpers.arrays.catalog import _locate
 
     path = write_catalog(tmp_path, "s3://public/data", "storage_options: {anon: true}")
     assert _locate("others", open_entry("others", path), ["zarr"]).secrets == ()

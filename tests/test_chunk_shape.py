@@ -19,43 +19,33 @@ import zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from helpers.arrays import fields
+from helpers.arrays.chunks import contiguous_runs
+from helpers.benchmark import ranking, statistics
+from helpers.benchmark.contender import CheckError
 from helpers.errors import UserError
-from helpers.measurement import statistics
-from helpers.measurement.measure import CheckError
-from helpers.models.accesses import Load, Store
-from helpers.storage import chunkings, data
-from helpers.storage.chunk_index import read_index
-from helpers.storage.chunkings import Chunking
-from helpers.storage.layout import contiguous_runs
-from helpers.storage.server import Server
-from helpers.studies.chunk_shape import (
-    contending,
-    decoding,
-    findings,
-    layouts,
-    loads,
-    planning,
-    predicting,
-    reading,
-    verdicts,
-)
-from helpers.studies.chunk_shape.rewriting import make_rewrites
+from helpers.models.access import IoCounts, Store
+from helpers.objectstore.server import Server
+from studies.chunk_shape import contenders, findings, layouts, loads, prediction, workload
+from studies.chunk_shape.layouts import ChunkLayout
+from studies.chunk_shape.loads import read_index
+from studies.chunk_shape.rewriting import make_rewrites
 from tests.stores import make_location
 
 SHAPE = (48, 12, 14)
 
 
 @pytest.fixture
-def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> planning.Plan:
+def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> workload.Plan:
     """Make a small array whose files go to a folder of their own."""
     monkeypatch.setenv("ARRAYS_CACHE", str(tmp_path))
-    return planning.Plan(layouts.make_sample(SHAPE, 3), n_boxes=2, n_blocks=2, seed=3)
+    return workload.Plan(layouts.make_sample(SHAPE, 3), n_boxes=2, n_blocks=2, seed=3)
 
 
 def test_every_layout_fits_its_array() -> None:
     """All fit the array, none that calibrates is compared, and the named ones are there."""
     shape = layouts.scale_shape(16)
-    chosen, calibrating = layouts.make_chunkings(shape), layouts.make_calibrations(shape)
+    chosen, calibrating = layouts.make_chunk_layouts(shape), layouts.make_calibrations(shape)
     for one in [*chosen, *calibrating]:
         chunk = one.chunk_shape or (1, 1, 1)
         assert all(1 <= c <= n for c, n in zip(chunk, shape, strict=True))
@@ -71,7 +61,7 @@ def test_ours_moves_with_the_mix_and_keeps_the_bound() -> None:
     shape = layouts.scale_shape(4)
     store = Store(start_s=1e-4, chunk_s=1e-4, decode_s_per_nbyte=5e-9)
     ours = {one.name: one.chunk_shape for one in layouts.choose_ours(shape, store)}
-    assert set(ours) == set(layouts.MIXES)
+    assert set(ours) == set(layouts.PATTERNS)
     for chunk in ours.values():
         assert chunk is not None and 4 * math.prod(chunk) <= layouts.BOUND_NBYTES
     equal, skewed = ours["ours 50:50"], ours["ours 80:20"]
@@ -94,15 +84,15 @@ def test_a_file_is_asked_for_chunks_and_seeks(
     """Counted by hand."""
     grid = tuple(-(-n // c) for n, c in zip((40, 8, 8), chunk, strict=True))
     index = loads.lay_in_order(grid, 8192)
-    found = loads.load_file(box, (40, 8, 8), Chunking("a", chunk), index)
+    found = loads.count_file_io(box, (40, 8, 8), ChunkLayout("a", chunk), index)
     assert (found.n_chunks, found.n_shards) == (n_chunks, n_seeks)
     assert (found.chunk_nbytes, found.stored_nbytes) == (4 * math.prod(chunk), 8192)
 
 
-def test_the_index_of_a_file_is_where_its_chunks_are(plan: planning.Plan) -> None:
+def test_the_index_of_a_file_is_where_its_chunks_are(plan: workload.Plan) -> None:
     """Stored bytes at their addresses are those that HDF5 gives for each chunk."""
-    one = Chunking("a", (20, 5, 6))
-    path = planning.prepare_file(plan, one)
+    one = ChunkLayout("a", (20, 5, 6))
+    path = workload.prepare_file(plan, one)
     index, content = read_index(path), path.read_bytes()
     assert index is not None and index.starts.shape == (3, 3, 3)
     with h5py.File(path) as file:
@@ -116,9 +106,9 @@ def test_the_index_of_a_file_is_where_its_chunks_are(plan: planning.Plan) -> Non
 @settings(max_examples=50, deadline=None)
 def test_a_sieve_reads_all_that_is_asked(data: st.DataObject) -> None:
     """Reads hold every byte of the box, are no more than its runs, and no longer than they may."""
-    shape = tuple(data.draw(st.lists(st.integers(1, 60), min_size=3, max_size=3)))
-    starts = [data.draw(st.integers(0, n - 1)) for n in shape]
-    box = [slice(i, data.draw(st.integers(i + 1, n))) for i, n in zip(starts, shape, strict=True)]
+    shape = tuple(fields.draw(st.lists(st.integers(1, 60), min_size=3, max_size=3)))
+    starts = [fields.draw(st.integers(0, n - 1)) for n in shape]
+    box = [slice(i, fields.draw(st.integers(i + 1, n))) for i, n in zip(starts, shape, strict=True)]
     _, reads = loads.sieve_reads(box, shape)
     asked = 4 * math.prod(s.stop - s.start for s in box)
     assert asked <= sum(reads)
@@ -138,17 +128,17 @@ def test_a_sieve_reads_all_that_is_asked(data: st.DataObject) -> None:
 @pytest.mark.parametrize("medium", ["zarr", "sharded"])
 def test_requests_are_those_that_zarr_makes(
     server: Server,
-    plan: planning.Plan,
+    plan: workload.Plan,
     monkeypatch: pytest.MonkeyPatch,
     medium: str,
     box: tuple[slice, ...],
 ) -> None:
     """What is counted is what the installed zarr asks of its store."""
-    one = Chunking("a", (5, 3, 4))
+    one = ChunkLayout("a", (5, 3, 4))
     shard = layouts.shard_of(medium, SHAPE, one)  # type: ignore[arg-type]
     location = make_location(server, f"loads-{medium}")
-    place = chunkings.prepare_zarr(location, plan.values, one, shard_shape=shard)
-    array = chunkings.open_zarr(location / place)
+    place = layouts.prepare_zarr(location, plan.values, one, shard_shape=shard)
+    array = layouts.open_zarr(location / place)
     asked, get = [], zarr.storage.ObjectStore.get
 
     async def count(store: object, key: str, *rest: object, **more: object) -> object:
@@ -157,24 +147,24 @@ def test_requests_are_those_that_zarr_makes(
 
     monkeypatch.setattr(zarr.storage.ObjectStore, "get", count)
     assert np.array_equal(array[box], plan.values[box])
-    assert len(asked) == loads.load_objects(box, one, shard).n_requests
+    assert len(asked) == loads.count_object_io(box, one, shard).n_requests
 
 
 @given(st.data())
 @settings(max_examples=50, deadline=None)
 def test_requests_of_shards_are_counted(data: st.DataObject) -> None:
     """Shard by shard: one where all its chunks are touched, else an index and its chunks."""
-    chunk = tuple(data.draw(st.lists(st.integers(1, 4), min_size=3, max_size=3)))
-    by = tuple(data.draw(st.lists(st.integers(1, 3), min_size=3, max_size=3)))
-    starts = [data.draw(st.integers(0, 20)) for _ in range(3)]
-    box = tuple(slice(i, i + data.draw(st.integers(1, 12))) for i in starts)
+    chunk = tuple(fields.draw(st.lists(st.integers(1, 4), min_size=3, max_size=3)))
+    by = tuple(fields.draw(st.lists(st.integers(1, 3), min_size=3, max_size=3)))
+    starts = [fields.draw(st.integers(0, 20)) for _ in range(3)]
+    box = tuple(slice(i, i + fields.draw(st.integers(1, 12))) for i in starts)
     ranges = [range(s.start // c, (s.stop - 1) // c + 1) for s, c in zip(box, chunk, strict=True)]
     shards = Counter(
         tuple(i // n for i, n in zip(at, by, strict=True)) for at in itertools.product(*ranges)
     )
     in_parts = [n for n in shards.values() if n < math.prod(by)]
     shard = tuple(c * n for c, n in zip(chunk, by, strict=True))
-    found = loads.load_objects(box, Chunking("a", chunk), shard)
+    found = loads.count_object_io(box, ChunkLayout("a", chunk), shard)
     assert (found.n_chunks, found.n_shards) == (sum(shards.values()), len(shards))
     assert found.n_requests == len(shards) + sum(in_parts)
     assert found.n_longest == max(in_parts, default=0)
@@ -184,20 +174,22 @@ def test_a_region_mean_is_the_mean_over_time() -> None:
     """A map is left of a region, and other accesses keep their values."""
     accesses = {each.name: each for each in layouts.make_accesses(SHAPE)}
     values = np.arange(24, dtype=np.float32).reshape(4, 2, 3)
-    assert np.allclose(reading.reduce_box(accesses["region mean"], values), values.mean(axis=0))
-    assert reading.reduce_box(accesses["box"], values) is values
+    assert np.allclose(
+        workload.reduce_hyperslab(accesses["region mean"], values), values.mean(axis=0)
+    )
+    assert workload.reduce_hyperslab(accesses["box"], values) is values
 
 
-def test_blocks_have_positions_of_their_own(plan: planning.Plan) -> None:
+def test_blocks_have_positions_of_their_own(plan: workload.Plan) -> None:
     """Shares do not overlap, and few positions come again."""
-    boxes = plan.draw(Chunking("a", (1, 1, 1)), layouts.make_accesses(SHAPE)[0])
+    boxes = plan.draw(ChunkLayout("a", (1, 1, 1)), layouts.make_accesses(SHAPE)[0])
     assert len(boxes.places) == 4 and not set(boxes.share(0)) & set(boxes.share(1))
     assert replace(boxes, places=boxes.places[:1]).share(7) == [0, 0]
 
 
-def test_where_chunks_run_out_positions_share_them(plan: planning.Plan) -> None:
+def test_where_chunks_run_out_positions_share_them(plan: workload.Plan) -> None:
     """As many positions as are asked for, and the first alone has no chunk in common."""
-    boxes = plan.draw(Chunking("a", SHAPE), layouts.make_accesses(SHAPE)[0])
+    boxes = plan.draw(ChunkLayout("a", SHAPE), layouts.make_accesses(SHAPE)[0])
     assert len(boxes.places) == 4 and boxes.n_apart == 1
 
 
@@ -216,12 +208,12 @@ def test_short_reads_get_more_positions(access_time_s: float, n_short: int, n_lo
     access, ways = layouts.make_accesses(SHAPE)[0], []
     for n_chunks in (1, 5):
         places = [(slice(i, i + 1),) for i in range(16)]
-        boxes = reading.Boxes(places, 6, list(range(16)), 8)
-        asked = [Load(n_chunks, 4, 1)] * 16
-        one = Chunking(f"{n_chunks} chunks", (1, 1, 1))
-        ways.append(reading.BoxRead("hdf5", one, access, boxes, asked, dict))
+        boxes = workload.Hyperslabs(places, 6, list(range(16)), 8)
+        asked = [IoCounts(n_chunks, 4, 1)] * 16
+        one = ChunkLayout(f"{n_chunks} chunks", (1, 1, 1))
+        ways.append(workload.HyperslabRead("hdf5", one, access, boxes, asked, dict))
     fitted = {"hdf5": (Store(chunk_s=1.0), None)}
-    short, long = predicting.share_out(fitted, ways, n_blocks=2, access_time_s=access_time_s)
+    short, long = prediction.share_out(fitted, ways, n_blocks=2, access_time_s=access_time_s)
     for way, n_each in ((short, n_short), (long, n_long)):
         assert way.boxes.n_each == n_each and way.boxes.n_apart == min(6, 2 * n_each)
         assert len(way.boxes.places) == len(way.boxes.sums) == len(way.loads) == 2 * n_each
@@ -241,7 +233,7 @@ def make_rows(boxes: list[list[int]], box_s: list[list[float]]) -> pd.DataFrame:
 def test_reads_of_all_blocks_are_pooled() -> None:
     """First reads stand apart, a position that comes again counts once; worked out by hand."""
     rows = make_rows([[0, 1, 2], [3, 4, 0]], [[9.0, 1.0, 2.0], [7.0, 4.0, 3.0]])
-    found = predicting.pool(rows).iloc[0]
+    found = prediction.pool(rows).iloc[0]
     assert (found["first_s"], found["p50_s"], found["p95_s"]) == (8.0, 2.5, pytest.approx(3.85))
     assert (found["odd_s"], found["even_s"]) == (2.5, 2.5)  # 1 and 4, 2 and 3
     assert (found["n_positions"], found["n_apart"], found["n_chunks"]) == (5, 3, 2)
@@ -249,14 +241,14 @@ def test_reads_of_all_blocks_are_pooled() -> None:
 
 def test_what_is_read_once_has_no_other_half() -> None:
     """The only read of a block is its first and its median."""
-    found = predicting.pool(make_rows([[0]], [[2.0]])).iloc[0]
+    found = prediction.pool(make_rows([[0]], [[2.0]])).iloc[0]
     assert found["first_s"] == found["p50_s"] == 2.0 and math.isnan(found["even_s"])
 
 
-def test_a_file_is_read_and_a_wrong_read_is_no_row(plan: planning.Plan) -> None:
+def test_a_file_is_read_and_a_wrong_read_is_no_row(plan: workload.Plan) -> None:
     """Each access of a layout gives what was written; other values are an error."""
-    ways = planning.make_ways(
-        "hdf5", None, plan, [Chunking("a", (5, 3, 4)), Chunking("b", (5, 3, 4))]
+    ways = workload.make_ways(
+        "hdf5", None, plan, [ChunkLayout("a", (5, 3, 4)), ChunkLayout("b", (5, 3, 4))]
     )  # type: ignore[arg-type]
     assert {way.chunks.name for way in ways} == {"a"}  # a shape is written and read once
     for way in ways:
@@ -271,49 +263,49 @@ def test_a_file_is_read_and_a_wrong_read_is_no_row(plan: planning.Plan) -> None:
             way.check([each + 1 for each in found])
 
 
-STORED = Chunking("a", (5, 3, 4))
+STORED = ChunkLayout("a", (5, 3, 4))
 
 
-def open_stored(plan: planning.Plan) -> Any:
+def open_stored(plan: workload.Plan) -> Any:
     """Open what is read of a file, made if it is not there."""
-    return planning.make_ways("hdf5", None, plan, [STORED])[0].open()  # type: ignore[arg-type]
+    return workload.make_ways("hdf5", None, plan, [STORED])[0].open()  # type: ignore[arg-type]
 
 
 def test_a_changed_codec_is_what_is_read(
-    plan: planning.Plan, monkeypatch: pytest.MonkeyPatch
+    plan: workload.Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Bytes of another codec are not taken for those of this one."""
     assert open_stored(plan).compression_opts == 1
     stronger = {"compression": "gzip", "compression_opts": 9}
-    monkeypatch.setattr(chunkings, "_filters", lambda _one: stronger)
+    monkeypatch.setattr(layouts, "_filters", lambda _one: stronger)
     assert open_stored(plan).compression_opts == 9
 
 
 @pytest.mark.parametrize("fill_value", [0.0, 1.0])
 def test_changed_settings_of_zarr_are_what_is_read(
-    server: Server, plan: planning.Plan, monkeypatch: pytest.MonkeyPatch, fill_value: float
+    server: Server, plan: workload.Plan, monkeypatch: pytest.MonkeyPatch, fill_value: float
 ) -> None:
     """Objects are named by all that makes them."""
     location = make_location(server, "settings")
-    monkeypatch.setattr(chunkings, "_ZARR", {**chunkings._ZARR, "fill_value": fill_value})
-    place = chunkings.prepare_zarr(location, plan.values, STORED)
-    assert chunkings.open_zarr(location / place).fill_value == fill_value
+    monkeypatch.setattr(layouts, "_ZARR", {**layouts._ZARR, "fill_value": fill_value})
+    place = layouts.prepare_zarr(location, plan.values, STORED)
+    assert layouts.open_zarr(location / place).fill_value == fill_value
 
 
 def test_a_changed_generator_makes_the_array_anew(
-    plan: planning.Plan, monkeypatch: pytest.MonkeyPatch
+    plan: workload.Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Other values under the same shape and seed are not the stored ones, in no layout."""
     assert np.array_equal(open_stored(plan)[...], plan.values)
-    block = data.SampleArray.block
-    monkeypatch.setattr(data.SampleArray, "block", lambda *asked: block(*asked) + 1)
+    block = fields.SampleArray.block
+    monkeypatch.setattr(fields.SampleArray, "block", lambda *asked: block(*asked) + 1)
     other = replace(plan, values=layouts.make_sample(SHAPE, 3))
     assert not np.array_equal(other.values, plan.values)
     assert np.array_equal(open_stored(other)[...], other.values)
 
 
 @pytest.mark.parametrize("name", ["values.npy", "array.h5"])
-def test_what_was_cut_off_is_made_anew(plan: planning.Plan, tmp_path: Path, name: str) -> None:
+def test_what_was_cut_off_is_made_anew(plan: workload.Plan, tmp_path: Path, name: str) -> None:
     """A file that lost its end, on a full disk or by a copy, costs a rewriting and no case."""
     open_stored(plan)
     (path,) = tmp_path.rglob(name)
@@ -326,10 +318,10 @@ def test_what_was_cut_off_is_made_anew(plan: planning.Plan, tmp_path: Path, name
 def test_predictions_are_of_the_boxes_that_are_read() -> None:
     """The median over boxes of a cost a chunk."""
     access = layouts.make_accesses(SHAPE)[0]
-    boxes = reading.Boxes([(slice(0, 1),)] * 4, 4, [0] * 4, 4)
-    asked = [Load(n, 4, 1) for n in (99, 1, 2, 9)]  # the first is told apart
-    way = reading.BoxRead("hdf5", Chunking("a", (1, 1, 1)), access, boxes, asked, dict)
-    found = predicting.predict({"hdf5": (Store(chunk_s=0.5), None)}, [way])
+    boxes = workload.Hyperslabs([(slice(0, 1),)] * 4, 4, [0] * 4, 4)
+    asked = [IoCounts(n, 4, 1) for n in (99, 1, 2, 9)]  # the first is told apart
+    way = workload.HyperslabRead("hdf5", ChunkLayout("a", (1, 1, 1)), access, boxes, asked, dict)
+    found = prediction.predict({"hdf5": (Store(chunk_s=0.5), None)}, [way])
     assert found["predicted_s"].tolist() == [1.0]
 
 
@@ -434,17 +426,17 @@ GAINS = [
 def test_gains_have_intervals_and_targets_follow_them(
     ours: tuple[float, float],
     rule: tuple[float, float],
-    mix: float,
+    pattern: float,
     slower: float,
     is_slower: str,
     is_mix: str,
 ) -> None:
     """Weighted as the mix, against the rule at the same bound, and targets judged by intervals."""
-    times = dict.fromkeys(layouts.MIXES, ours) | {findings.RULE: rule}
+    times = dict.fromkeys(layouts.PATTERNS, ours) | {findings.RULE: rule}
     blocks, named = make_blocks(times), name_layouts(*times)
     gains = judge_pairs(findings.pair_gains(named), blocks)
-    table = verdicts.tabulate_gains(gains)
-    for quantity, expected in (("four series to a slice", mix), ("slower access", slower)):
+    table = findings.tabulate_gains(gains)
+    for quantity, expected in (("four series to a slice", pattern), ("slower access", slower)):
         line = table.loc[("hdf5", "ours 80:20", findings.RULE, quantity)]
         assert line["gain"] == pytest.approx(expected, rel=0.02)
         assert line["low"] < expected < line["high"] < 1.1 * line["low"]
@@ -454,7 +446,7 @@ def test_gains_have_intervals_and_targets_follow_them(
         for k, v in numbers.items()
         for end, d in (("low", -0.02), ("high", 0.02))
     }
-    told = verdicts.judge_targets("hdf5", gains, pd.DataFrame({**numbers, **ends}, index=["hdf5"]))
+    told = findings.judge_targets("hdf5", gains, pd.DataFrame({**numbers, **ends}, index=["hdf5"]))
     error, rank, worst, loss = told.split("; ")
     assert error == "median error of the prediction 30 [28, 32] %, missed"
     assert rank == "its rank correlation 0.96 [0.94, 0.98], undecided"
@@ -479,7 +471,7 @@ TARGETS = [
 def test_targets_are_judged_by_the_whole_interval(low: float, high: float, verdict: str) -> None:
     """Met where all of it meets the target, missed where none of it does."""
     found = statistics.Interval(1.2, low, high, n=5)
-    assert verdicts.judge_target(found, verdicts._GAIN) == verdict
+    assert findings.judge_target(found, findings._GAIN) == verdict
 
 
 def test_the_gain_over_the_best_size_is_the_least() -> None:
@@ -487,13 +479,13 @@ def test_the_gain_over_the_best_size_is_the_least() -> None:
     sizes = {"balanced 4 KiB": (1.0, 1.01), "balanced 8 KiB": (1.2, 1.2), findings.RULE: (9, 9)}
     times = {"ours 50:50": (1.0, 1.0), **sizes}
     gains = judge_pairs(findings.pair_gains(name_layouts(*times)), make_blocks(times))
-    least, verdict = verdicts.find_gain("hdf5", "equal-mix", sizes, gains)
+    least, verdict = findings.find_gain("hdf5", "equal-mix", sizes, gains)
     assert least.low < 1 < least.high and verdict == "indistinguishable"
-    assert verdicts.tell_gain((least, verdict)).endswith("] times (indistinguishable)")
+    assert findings.tell_gain((least, verdict)).endswith("] times (indistinguishable)")
     without = [name for name in sizes if name != "balanced 4 KiB"]
-    least, verdict = verdicts.find_gain("hdf5", "equal-mix", without, gains)
+    least, verdict = findings.find_gain("hdf5", "equal-mix", without, gains)
     assert least.centre == pytest.approx(1.2, rel=0.02) and verdict == "faster"
-    assert verdicts.tell_gain((least, verdict)).endswith("] times")
+    assert findings.tell_gain((least, verdict)).endswith("] times")
 
 
 def test_ours_of_another_name_is_judged_under_it() -> None:
@@ -502,12 +494,12 @@ def test_ours_of_another_name_is_judged_under_it() -> None:
     names = (*times, "ours 50:50")
     named = name_layouts(*names).assign(measured_as=[*times, findings.RULE])
     gains = judge_pairs(findings.pair_gains(named), make_blocks(times))
-    same, _ = verdicts.find_gain("hdf5", "equal-mix", {findings.RULE}, gains)
+    same, _ = findings.find_gain("hdf5", "equal-mix", {findings.RULE}, gains)
     assert (same.low, same.centre, same.high) == (1.0, 1.0, 1.0)
     ranks = {
-        ("hdf5", "series"): statistics.rank(make_blocks(times), control="control", value="series")
+        ("hdf5", "series"): ranking.rank(make_blocks(times), control="control", value="series")
     }
-    told = verdicts.tabulate_first(ranks, named).iloc[0, 0]
+    told = findings.tabulate_first(ranks, named).iloc[0, 0]
     assert told == f"{findings.RULE} = ours 50:50"
 
 
@@ -538,16 +530,16 @@ def test_the_noise_of_each_quantity_is_its_own() -> None:
     """Said of what gains are judged by, and of the least and the most noisy access."""
     noise = dict.fromkeys((("hdf5", name) for name in findings.QUANTITIES), 1.02)
     noise |= {("hdf5", "box"): 1.2, ("hdf5", "equal mix"): 1.04}
-    assert verdicts.tell_noise("hdf5", noise) == (
+    assert findings.tell_noise("hdf5", noise) == (
         "equal mix 4 %, four series to a slice 2 %, slower access 2 %; a single access 2 % to 20 %"
     )
 
 
-def test_every_medium_has_a_copy(plan: planning.Plan) -> None:
+def test_every_medium_has_a_copy(plan: workload.Plan) -> None:
     """Noise is known wherever something is judged, also where the usual layout is not stored."""
-    ways = planning.make_ways("hdf5", None, plan, [STORED])  # type: ignore[arg-type]
+    ways = workload.make_ways("hdf5", None, plan, [STORED])  # type: ignore[arg-type]
     ways += [replace(way, medium="zarr") for way in ways]
-    made = contending.contend_all(ways, None, plan, [])  # type: ignore[arg-type]
+    made = contenders.contend_all(ways, None, plan, [])  # type: ignore[arg-type]
     copies = {(each.point["medium"], each.control_of) for each in made if each.control_of}
     assert copies == {("hdf5", "a"), ("zarr", "a")}
 
@@ -563,7 +555,7 @@ def test_the_prediction_has_intervals_over_layouts() -> None:
     table = pd.DataFrame(lines)
     table = table.assign(odd_s=table["p50_s"], even_s=table["p50_s"])
     table["relative_error"] = table["predicted_s"] / table["p50_s"] - 1
-    found = predicting.judge(table).loc["zarr"]
+    found = prediction.judge(table).loc["zarr"]
     assert found["median error, low"] == pytest.approx(0.05)
     assert found["median error, high"] > 1 > found["median error"]
     assert (
@@ -581,7 +573,7 @@ def test_positions_are_told_with_their_fewest() -> None:
             "n_apart": [100, 4, 100, 1],
         }
     )
-    told = verdicts.tell_positions(table)
+    told = findings.tell_positions(table)
     assert told.startswith("2 of 3 pairs of layout and access are read at 100 positions")
     assert told.endswith("the others at 15 or more, of which 4 or more share none (b, series)")
 
@@ -589,12 +581,12 @@ def test_positions_are_told_with_their_fewest() -> None:
 def test_the_bias_stands_beside_the_published_one() -> None:
     """The published ranges are those of the source's own column, to two digits."""
     biases = pd.Series({"contiguous, time slowest": 48.0, "balanced 4 KiB": 1.5, "square": 99.0})
-    told = verdicts.tell_bias(biases)
+    told = findings.tell_bias(biases)
     assert told == (
         "without chunks 48 to 48 (published 14000 to 17000),"
         " in balanced chunks 1.5 to 1.5 (published 1 to 1.1)"
     )
-    assert "without chunks not stored" in verdicts.tell_bias(biases[1:])
+    assert "without chunks not stored" in findings.tell_bias(biases[1:])
 
 
 def test_advice_is_judged_against_the_fastest_and_the_rule() -> None:
@@ -604,24 +596,24 @@ def test_advice_is_judged_against_the_fastest_and_the_rule() -> None:
     blocks = make_blocks({**times, "contiguous": (9, 9)})
     blocks["box"] *= blocks["contender"].replace("control", findings.RULE).map(boxes)
     named = name_layouts(*times, "contiguous")
-    judged = verdicts.Verdicts(
+    judged = findings.Verdicts(
         noise={}, gains={}, tools={},
         advice=judge_pairs(findings.pair_advice(named), blocks),
         ranks={
-            (each.medium, each.name): statistics.rank(
+            (each.medium, each.name): ranking.rank(
                 each.rows, control="control", value=each.quantity
             )
             for each in findings.contests(blocks)
         },
     )  # fmt: skip
-    told = verdicts.tell_advice("hdf5", judged, named)
+    told = findings.tell_advice("hdf5", judged, named)
     assert "as long for it as the fastest layout, contiguous;" in told
     chunked = told.split("of layouts with chunks they are among the fastest (")[1].split(");")[0]
     assert {*chunked.split("; ")} == {"as the box", "balanced 4 KiB"}
     assert "times the rule's time for a series and 4 [" in told
     assert "slower than balanced 4096 KiB (4 [" in told
     nothing = replace(judged, advice={})
-    assert verdicts.tell_advice("hdf5", nothing, named) == "no such layout on this medium"
+    assert findings.tell_advice("hdf5", nothing, named) == "no such layout on this medium"
 
 
 def test_tools_are_named_as_they_were_judged() -> None:
@@ -645,11 +637,11 @@ def test_tools_are_named_as_they_were_judged() -> None:
         )
         for a, b in findings.pair_tools(tools)
     }
-    told = verdicts.tell_rewriting(costs, between)
+    told = findings.tell_rewriting(costs, between)
     assert told["rewrite-tool"] == "a"
     assert told["rewrite-slowest"].startswith("among the slowest (c; b), 0.033")
     assert told["rewrite-payback"] == "0.1 [0.099, 0.101] reads"
-    assert verdicts.tell_rewriting(costs.iloc[:0], {}) == {}
+    assert findings.tell_rewriting(costs.iloc[:0], {}) == {}
 
 
 def test_caches_of_chunks_are_paired_with_none() -> None:
@@ -674,7 +666,7 @@ def test_caches_of_chunks_are_paired_with_none() -> None:
 def test_codecs_of_each_chunk_size_get_the_same_values(chunk: tuple[int, ...]) -> None:
     """Clipped at the borders, the chunks hold each value once."""
     values = np.arange(math.prod(SHAPE), dtype=np.float32).reshape(SHAPE)
-    parts = decoding.cut(values, chunk)
+    parts = contenders.cut(values, chunk)
     found = np.sort(np.concatenate([part.ravel() for part in parts]))
     assert np.array_equal(found, values.ravel())
 
@@ -689,21 +681,21 @@ def test_an_array_without_several_chunks_is_refused(factor: float) -> None:
 def test_codecs_decode_what_they_encoded() -> None:
     """All keep the values but the one that rounds, and that one to its bits."""
     values = np.linspace(1, 2, 4096, dtype=np.float32)
-    for name, codecs in decoding.CODECS.items():
-        found = decoding.decode(codecs, decoding.encode(codecs, values))
+    for name, codecs in contenders.CODECS.items():
+        found = contenders.decode(codecs, contenders.encode(codecs, values))
         assert np.allclose(found, values, rtol=2**-12 if "rounded" in name else 0), name
 
 
-def test_a_larger_cache_of_chunks_changes_no_value(plan: planning.Plan) -> None:
+def test_a_larger_cache_of_chunks_changes_no_value(plan: workload.Plan) -> None:
     """Adjacent slices are those written, whatever is kept of them."""
-    made = decoding.make_adjacents(plan)
+    made = contenders.make_adjacents(plan)
     assert len({each.name for each in made}) == len(made) == 4
     for each in made:
         assert each.check(each.read(each.open())).startswith("xxh3 of")
 
 
 @pytest.mark.parametrize("tool", ["nccopy", "h5repack", "Dask", "cubed"])
-def test_a_rewriting_gives_the_chunks_asked_for(plan: planning.Plan, tool: str) -> None:
+def test_a_rewriting_gives_the_chunks_asked_for(plan: workload.Plan, tool: str) -> None:
     """Each tool that is there writes the same values in balanced chunks, and tells its costs."""
     made = {each.name: each for each in make_rewrites(plan)}
     if tool not in made:

@@ -11,15 +11,15 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from helpers import chunking, sweeps
-from helpers.chunking import Access, Bounds, Mix, best_chunk_shape
-from helpers.copies import compare_copies
+from advisors.chunks import candidates, problem
+from advisors.chunks.candidates import predict_seconds
+from advisors.chunks.problem import Access, AccessPattern, Bounds
+from advisors.chunks.replicas import Prices, compare_replicas
+from advisors.chunks.search import best_chunk_shape
+from helpers.arrays.chunks import balanced_chunk_shape, count_chunks
 from helpers.errors import UserError
-from helpers.models.accesses import Store
-from helpers.models.fluid import Network
-from helpers.models.reading_prices import Prices
-from helpers.storage.layout import balanced_chunk_shape, count_chunks
-from helpers.sweeps import predict_seconds
+from helpers.models.access import Store
+from helpers.models.transfer import Network
 
 DISK = Store(start_s=1e-3, chunk_s=2e-3, decode_s_per_nbyte=5e-9)
 OBJECTS = Store(
@@ -39,18 +39,18 @@ def pair(shape: tuple[int, ...]) -> list[Access]:
     return [Access("series", (shape[0], *ones)), Access("slice", (1, *shape[1:]))]
 
 
-def try_all(mix: Mix) -> float:
+def try_all(pattern: AccessPattern) -> float:
     """Score every shape within bounds; return the least."""
-    every = np.asarray(list(itertools.product(*[range(1, n + 1) for n in mix.shape])))
-    nbytes = every.prod(axis=1) * mix.itemsize
-    n_chunks = np.asarray([count_chunks(mix.shape, c) for c in every])
-    kept = (nbytes <= mix.max_nbytes) & (nbytes >= mix.min_nbytes)
-    kept &= n_chunks <= mix.bounds.max_objects
-    return float(mix.score(predict_seconds(mix, every[kept])).min())
+    every = np.asarray(list(itertools.product(*[range(1, n + 1) for n in pattern.shape])))
+    nbytes = every.prod(axis=1) * pattern.itemsize
+    n_chunks = np.asarray([count_chunks(pattern.shape, c) for c in every])
+    kept = (nbytes <= pattern.max_nbytes) & (nbytes >= pattern.min_nbytes)
+    kept &= n_chunks <= pattern.bounds.max_objects
+    return float(pattern.score(predict_seconds(pattern, every[kept])).min())
 
 
 @st.composite
-def draw_mixes(draw: st.DrawFn) -> Mix:
+def draw_mixes(draw: st.DrawFn) -> AccessPattern:
     """Draw a small array, a series, a slice and a box of it, weights, and a bound on bytes."""
     shape = draw(st.tuples(st.integers(2, 60), st.integers(2, 25), st.integers(2, 25)))
     box = Access("box", tuple(draw(st.integers(1, n)) for n in shape))
@@ -58,51 +58,51 @@ def draw_mixes(draw: st.DrawFn) -> Mix:
     bounds = Bounds(max_chunk_nbytes=draw(st.integers(8, 4 * math.prod(shape))))
     criterion = draw(st.sampled_from(["mean", "worst"]))
     store = draw(st.sampled_from([DISK, OBJECTS]))
-    return Mix(shape, 4, (*pair(shape), box), weights, store, bounds, criterion)
+    return AccessPattern(shape, 4, (*pair(shape), box), weights, store, bounds, criterion)
 
 
 def mix_of(
     shape: tuple[int, ...], box: tuple[int, ...], weights: tuple[float, ...], most: int
-) -> Mix:
+) -> AccessPattern:
     """Make a mix on a disk, of what once failed."""
     accesses = (*pair(shape), Access("box", box))
-    return Mix(shape, 4, accesses, weights, DISK, Bounds(max_chunk_nbytes=most))
+    return AccessPattern(shape, 4, accesses, weights, DISK, Bounds(max_chunk_nbytes=most))
 
 
-def recommend(mix: Mix) -> chunking.Recommendation:
+def recommend(pattern: AccessPattern) -> problem.Recommendation:
     """Ask for the best shape of a mix."""
-    array = mix.shape, mix.itemsize, mix.accesses, mix.weights, mix.store
-    return best_chunk_shape(*array, bounds=mix.bounds, criterion=mix.criterion)
+    array = pattern.shape, pattern.itemsize, pattern.accesses, pattern.weights, pattern.store
+    return best_chunk_shape(*array, bounds=pattern.bounds, criterion=pattern.criterion)
 
 
 @settings(max_examples=40, deadline=None)
 @given(draw_mixes())
 @example(mix_of((17, 2, 9), (12, 1, 1), (0.5, 1, 1), 288))  # the best is between two steps
-def test_no_shape_of_a_small_array_is_better(mix: Mix) -> None:
+def test_no_shape_of_a_small_array_is_better(pattern: AccessPattern) -> None:
     """Every shape is tried, so none that fits the bound is better at all."""
-    found = recommend(mix).best
-    assert found.score <= try_all(mix) * (1 + 1e-9)
-    assert math.prod(found.chunk_shape) * 4 <= mix.max_nbytes
+    found = recommend(pattern).best
+    assert found.score <= try_all(pattern) * (1 + 1e-9)
+    assert math.prod(found.chunk_shape) * 4 <= pattern.max_nbytes
 
 
 @settings(max_examples=40, deadline=None)
 @given(draw_mixes())
 @example(mix_of((17, 2, 9), (12, 1, 1), (0.5, 1, 1), 288))
-def test_a_search_finds_what_trying_all_finds(mix: Mix) -> None:
+def test_a_search_finds_what_trying_all_finds(pattern: AccessPattern) -> None:
     """With fifteen extents a dimension, as in large arrays, it is within 2 percent of the best."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sweeps, "_N_CANDIDATES", min(15**3, math.prod(mix.shape) - 1))
-        assert recommend(mix).best.score <= 1.02 * try_all(mix)
+        patch.setattr(candidates, "_N_CANDIDATES", min(15**3, math.prod(pattern.shape) - 1))
+        assert recommend(pattern).best.score <= 1.02 * try_all(pattern)
 
 
 def test_a_coarse_sweep_is_mended_by_looking_around(monkeypatch: pytest.MonkeyPatch) -> None:
     """With six extents a dimension, as in large arrays, the result is still within 2 percent."""
-    monkeypatch.setattr(sweeps, "_N_CANDIDATES", 216)
+    monkeypatch.setattr(candidates, "_N_CANDIDATES", 216)
     shape = (220, 23, 37)
     for weights in ([1, 1], [8, 2], [1, 9]):
-        mix = Mix(shape, 4, pair(shape), weights, DISK)
+        pattern = AccessPattern(shape, 4, pair(shape), weights, DISK)
         found = best_chunk_shape(shape, 4, pair(shape), weights, DISK)
-        assert found.best.score <= 1.02 * try_all(mix)
+        assert found.best.score <= 1.02 * try_all(pattern)
 
 
 @pytest.mark.parametrize("store", [DISK, OBJECTS])
@@ -113,9 +113,9 @@ def test_at_equal_weights_it_is_no_worse_than_the_balance_rule(
     """At the same bound of bytes, the predicted mean is at most the rule's."""
     bounds = Bounds(max_chunk_nbytes=chunk_nbytes, max_objects=10**9)
     found = best_chunk_shape(REANALYSIS, 4, pair(REANALYSIS), [1, 1], store, bounds=bounds)
-    mix = Mix(REANALYSIS, 4, pair(REANALYSIS), [1, 1], store, bounds)
+    pattern = AccessPattern(REANALYSIS, 4, pair(REANALYSIS), [1, 1], store, bounds)
     rule = np.asarray([balanced_chunk_shape(REANALYSIS, 4, chunk_nbytes)])
-    assert found.best.score <= float(mix.score(predict_seconds(mix, rule))[0])
+    assert found.best.score <= float(pattern.score(predict_seconds(pattern, rule))[0])
 
 
 def test_weights_move_the_shape() -> None:
@@ -132,8 +132,10 @@ def test_runs_of_a_file_are_those_of_boxes() -> None:
     """A series through tiles is a seek a tile, through whole time steps one, and ours knows."""
     store = Store(is_file=True, request_s=0.1, chunk_s=1e-4)
     accesses = [Access("series", (40, 1, 1)), Access("slice", (1, 8, 8))]
-    mix = Mix((40, 8, 8), 4, accesses, (1, 1), store)
-    runs = [sweeps.touched_runs(mix, a, np.asarray([(10, 4, 4), (1, 8, 8)])) for a in accesses]
+    pattern = AccessPattern((40, 8, 8), 4, accesses, (1, 1), store)
+    runs = [
+        candidates.touched_runs(pattern, a, np.asarray([(10, 4, 4), (1, 8, 8)])) for a in accesses
+    ]
     assert [list(each) for each in runs] == [[4, 1], [1, 1]]
     best = best_chunk_shape((40, 8, 8), 4, accesses, (1, 1), store).best.chunk_shape
     assert best[0] == 40
@@ -180,23 +182,23 @@ def test_memory_bounds_the_chunks_decoded_at_once() -> None:
 def test_large_arrays_take_no_longer_than_a_look() -> None:
     """A sweep of 4-D arrays of 10^12 elements tries a bounded number of shapes."""
     shape = (10_000, 100, 1000, 1000)
-    mix = Mix(shape, 4, pair(shape), [1, 1], OBJECTS)
+    pattern = AccessPattern(shape, 4, pair(shape), [1, 1], OBJECTS)
     start = time.process_time()
-    shapes, _ = sweeps.sweep(mix)
+    shapes, _ = candidates.predict_candidates(pattern)
     swept_s = time.process_time() - start
-    assert len(shapes) <= sweeps._N_CANDIDATES
+    assert len(shapes) <= candidates._N_CANDIDATES
     best_chunk_shape(shape, 4, pair(shape), [1, 1], OBJECTS)
     assert time.process_time() - start < 100 * max(swept_s, 0.01)  # refining is no second sweep
 
 
 def test_two_copies_win_when_reads_are_many() -> None:
     """Below the break-even one copy is cheaper, above it two are."""
-    mix = Mix(REANALYSIS, 4, pair(REANALYSIS), [1, 1], OBJECTS)
+    pattern = AccessPattern(REANALYSIS, 4, pair(REANALYSIS), [1, 1], OBJECTS)
     prices = Prices(0.023, get_per_1000=0.0004, waiting_per_hour=1)
-    even = compare_copies(mix, prices, n_reads_per_month=0).breakeven_reads_per_month
+    even = compare_replicas(pattern, prices, n_reads_per_month=0).breakeven_reads_per_month
     assert 0 < even < math.inf
-    few = compare_copies(mix, prices, n_reads_per_month=even / 2)
-    many = compare_copies(mix, prices, n_reads_per_month=even * 2)
+    few = compare_replicas(pattern, prices, n_reads_per_month=even / 2)
+    many = compare_replicas(pattern, prices, n_reads_per_month=even * 2)
     assert few.one_per_month < few.two_per_month
     assert many.two_per_month < many.one_per_month
     assert [set(copy.seconds) for copy in many.two] in (
@@ -207,8 +209,8 @@ def test_two_copies_win_when_reads_are_many() -> None:
 
 def test_two_copies_never_win_where_waiting_and_requests_are_free() -> None:
     """Storage alone is paid, and twice."""
-    mix = Mix(REANALYSIS, 4, pair(REANALYSIS), [1, 1], OBJECTS)
-    found = compare_copies(mix, Prices(0.023), n_reads_per_month=10**9)
+    pattern = AccessPattern(REANALYSIS, 4, pair(REANALYSIS), [1, 1], OBJECTS)
+    found = compare_replicas(pattern, Prices(0.023), n_reads_per_month=10**9)
     assert found.breakeven_reads_per_month == math.inf
     assert found.two_per_month == pytest.approx(2 * found.one_per_month)
 

@@ -9,12 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from helpers.arrays.chunks import chunks_touched, draw_hyperslabs
 from helpers.errors import UserError
-from helpers.storage import chunkings
-from helpers.storage.boxes import draw_boxes
-from helpers.storage.chunkings import Chunking
-from helpers.storage.layout import chunks_touched
-from helpers.storage.server import Server
+from helpers.objectstore.server import Server
+from studies.chunk_shape import layouts
+from studies.chunk_shape.layouts import ChunkLayout
 from tests.stores import make_location, make_sample
 
 BOX = (slice(3, 9), slice(2, 4), slice(1, 6))
@@ -22,26 +21,26 @@ BOX = (slice(3, 9), slice(2, 4), slice(1, 6))
 
 def make_values() -> np.ndarray:
     """Make 12 times of a small field."""
-    return chunkings.make_values(make_sample((12, 1, 20, 30)))
+    return layouts.make_values(make_sample((12, 1, 20, 30)))
 
 
 LAYOUTS = [
-    Chunking("contiguous", None),
-    Chunking("series in one piece", None, (1, 2, 0)),
-    Chunking("chunks", (5, 7, 30)),
+    ChunkLayout("contiguous", None),
+    ChunkLayout("series in one piece", None, (1, 2, 0)),
+    ChunkLayout("chunks", (5, 7, 30)),
 ]
 
 
 @pytest.mark.parametrize("one", LAYOUTS, ids=lambda one: one.name)
-def test_a_file_reads_as_it_was_written(tmp_path: Path, one: Chunking) -> None:
+def test_a_file_reads_as_it_was_written(tmp_path: Path, one: ChunkLayout) -> None:
     """A box comes back the same in each order, and chunks are those asked for."""
     values = make_values()
     assert values.shape == (12, 20, 30) and len(np.unique(values)) > 100
-    path = chunkings.prepare_hdf5(tmp_path, values, one)
-    chunkings.drop_pages(path)
-    array = chunkings.open_hdf5(path)
+    path = layouts.prepare_hdf5(tmp_path, values, one)
+    layouts.drop_pages(path)
+    array = layouts.open_hdf5(path)
     assert array.chunks == one.chunk_shape
-    found = chunkings.read_box(array, BOX, axes=one.axes)
+    found = layouts.read_hyperslab(array, BOX, axes=one.axes)
     assert np.array_equal(found, values[BOX])
 
 
@@ -52,12 +51,12 @@ def test_a_zarr_array_reads_as_it_was_written(
     """A box comes back the same, sharded or not."""
     values = make_values()
     location = make_location(server, "chunkings")
-    place = chunkings.prepare_zarr(location, values, LAYOUTS[2], shard_shape=shard_shape)
-    array = chunkings.open_zarr(location / place)
+    place = layouts.prepare_zarr(location, values, LAYOUTS[2], shard_shape=shard_shape)
+    array = layouts.open_zarr(location / place)
     assert (array.chunks, array.shards) == (LAYOUTS[2].chunk_shape, shard_shape)
-    assert np.array_equal(chunkings.read_box(array, BOX), values[BOX])
+    assert np.array_equal(layouts.read_hyperslab(array, BOX), values[BOX])
     with pytest.raises(UserError, match="chunk_shape: none of contiguous"):
-        chunkings.prepare_zarr(location, values, LAYOUTS[0])
+        layouts.prepare_zarr(location, values, LAYOUTS[0])
 
 
 @settings(deadline=None)
@@ -67,7 +66,7 @@ def test_boxes_share_no_chunk(data: st.DataObject) -> None:
     shape = tuple(data.draw(st.integers(1, 30)) for _ in range(3))
     extent = tuple(data.draw(st.integers(1, n)) for n in shape)
     chunk = tuple(data.draw(st.integers(1, n)) for n in shape)
-    boxes, n_apart = draw_boxes(shape, extent, chunk, n_boxes=12, seed=1)
+    boxes, n_apart = draw_hyperslabs(shape, extent, chunk, n_boxes=12, seed=1)
     assert 1 <= n_apart <= len(boxes) <= 12
     assert len({tuple(s.start for s in box) for box in boxes}) == len(boxes)
     owners: set[tuple[int, ...]] = set()

@@ -13,14 +13,14 @@ import pytest
 import zarr
 from click.testing import CliRunner
 
-from helpers.commands.chunks import chunks
+from advisors.chunks.cli import chunks_command
+from advisors.costs.prices import find_price
 from helpers.errors import UserError
-from helpers.prices import find_price
 
 
 def run(*arguments: str) -> str:
     """Run the command and return what it prints."""
-    found = CliRunner().invoke(chunks, list(arguments), catch_exceptions=False)
+    found = CliRunner().invoke(chunks_command, list(arguments), catch_exceptions=False)
     assert found.exit_code == 0, found.output
     return found.output
 
@@ -105,12 +105,12 @@ def test_a_second_copy_pays_from_the_break_even_on() -> None:
     for reads in (0, even / 2, even, 2 * even):
         found = compare(reads, *ROUND)
         assert found["reads_per_month"] == reads
-        for n_copies, each in ((1, found["one"]), (2, found["two"])):
-            assert len(each["copies"]) == n_copies
+        for n_replicas, each in ((1, found["one"]), (2, found["two"])):
+            assert len(each["copies"]) == n_replicas
             times = [pair for copy in each["copies"] for pair in copy["seconds"].items()]
             assert sorted(name for name, _ in times) == ["series", "slice"]
             read = sum(0.01 * weights[name] * seconds for name, seconds in times)
-            assert each["usd_per_month"] == pytest.approx(n_copies * storage + reads * read)
+            assert each["usd_per_month"] == pytest.approx(n_replicas * storage + reads * read)
         saved = found["one"]["usd_per_month"] - found["two"]["usd_per_month"]
         assert saved == pytest.approx(storage * (reads / even - 1), abs=1e-9)
     for copy in found["two"]["copies"]:  # each in the shape of its own access, or nearly
@@ -199,7 +199,7 @@ REFUSED = [
 def test_bad_input_is_named(arguments: tuple[str, ...], words: str) -> None:
     """One line names the parameter, the value and what is allowed."""
     with pytest.raises(UserError) as caught:
-        CliRunner().invoke(chunks, list(arguments), catch_exceptions=False)
+        CliRunner().invoke(chunks_command, list(arguments), catch_exceptions=False)
     assert str(caught.value).startswith(words)
     assert "allowed" in str(caught.value) and "\n" not in str(caught.value)
 
@@ -209,4 +209,4 @@ def test_a_type_without_fixed_size_is_named(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file.create_dataset("names", data=["a", "bc"], dtype=h5py.string_dtype())
     with pytest.raises(UserError, match="variable: 'names' is of object; allowed: a type of fixed"):
-        CliRunner().invoke(chunks, [str(tmp_path / "a.h5")], catch_exceptions=False)
+        CliRunner().invoke(chunks_command, [str(tmp_path / "a.h5")], catch_exceptions=False)

@@ -8,12 +8,13 @@ import math
 import pandas as pd
 import pytest
 
-from helpers.measurement import statistics
-from helpers.measurement.records import read_records
-from helpers.measurement.statistics import Gain, Interval, judge_gain
+from helpers.benchmark import ranking as rankings
+from helpers.benchmark import statistics
+from helpers.benchmark.record import read_records
+from helpers.benchmark.statistics import Gain, Interval, judge_gain
+from helpers.netem.profiles import get_profile
 from helpers.paths import ROOT
-from helpers.storage.network import get_profile
-from helpers.studies import cluster_scaling as findings
+from studies.cluster_scaling import findings
 
 REFERENCE = ROOT / "results" / "reference" / "cluster-scaling"
 LIMITS = pd.Series({2: "the latency", 4: "the stream", 8: "the link"})
@@ -55,11 +56,11 @@ def test_one_size_has_no_growth() -> None:
     )
 
 
-def judge(case: str) -> tuple[pd.DataFrame, statistics.Ranking, findings.Gains]:
+def judge(case: str) -> tuple[pd.DataFrame, rankings.Ranking, findings.Gains]:
     """Judge a reference record as the notebook does."""
     rows = statistics.add_throughputs(read_records([REFERENCE / f"{case}.csv"]))
     parameters = json.loads(rows["parameters"].iloc[0])
-    ranking = statistics.rank(findings.select_readers(rows, n_workers=8), control="control")
+    ranking = rankings.rank(findings.select_readers(rows, n_workers=8), control="control")
     n = len(parameters["contenders"])
     gains = {
         (name, low, high): statistics.compare_points(
@@ -103,6 +104,6 @@ def test_a_ratio_that_is_no_difference_says_so() -> None:
     """A factor is told with its verdict; one of the best with itself is one."""
     even = statistics.judge(Interval(1.1, 0.9, 1.3, 5), 1.05)
     slower = statistics.judge(Interval(2.0, 1.8, 2.2, 5), 1.05)
-    ranking = statistics.Ranking("a", ("a", "b"), {"b": even, "c": slower})
+    ranking = rankings.Ranking("a", ("a", "b"), {"b": even, "c": slower})
     told = [findings.tell_ratio(ranking, name) for name in "abcd"]
     assert told == ["1.0", "1.1 (cannot be told apart)", "2", "not measured"]

@@ -24,17 +24,17 @@ import psutil
 import pytest
 
 import helpers
+from helpers.arrays import clusters
+from helpers.arrays.clusters import Cluster, open_cluster
+from helpers.arrays.fields import SampleArray
+from helpers.arrays.readers import READERS
+from helpers.arrays.reads import ArrayRead
+from helpers.arrays.stores import prepare_array
 from helpers.errors import UserError
+from helpers.netem.profiles import get_profile
+from helpers.objectstore.processes import start_child
+from helpers.objectstore.testbed import open_testbed
 from helpers.paths import ROOT
-from helpers.storage import gateways
-from helpers.storage.clusters import Cluster, open_cluster
-from helpers.storage.data import SampleArray
-from helpers.storage.formats import READERS
-from helpers.storage.network import get_profile
-from helpers.storage.processes import start_child
-from helpers.storage.reads import ArrayRead
-from helpers.storage.stores import prepare_array
-from helpers.storage.wires import open_wire
 from tests.conftest import Gateway
 
 
@@ -264,10 +264,10 @@ def test_workers_of_another_width_are_refused(foreign: str) -> None:
 def test_gateway_gives_real_workers_that_read(
     gateway: Gateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Workers of a gateway read over the imposed network what was written; nothing is left."""
+    """Workers of a gateway read over the emulated network what was written; nothing is left."""
     monkeypatch.setenv("ARRAYS_CACHE", str(tmp_path / "cache"))
     with (
-        open_wire("embedded", get_profile("loopback")) as wire,
+        open_testbed("embedded", get_profile("loopback")) as testbed,
         open_cluster("gateway", threads_per_worker=2, address=gateway.url) as cluster,
     ):
         assert cluster.scale(2) == 4
@@ -277,13 +277,13 @@ def test_gateway_gives_real_workers_that_read(
         assert all("helpers.zip" in path for path in origins), origins
         stored = prepare_array(
             SampleArray(ROOT / "data" / "ocean-temperature.nc", "temperature", (2, 10, 90, 180)),
-            wire.near,
+            testbed.near,
             chunk_shape=(1, 5, 90, 180),
             codec="blosc-zstd",
             layouts=["zarr", "netcdf"],
         )
         for name in ("zarr-obstore", "zarr-s3fs", "netcdf-fsspec"):
-            read = ArrayRead(stored, READERS[name], wire, cluster)
+            read = ArrayRead(stored, READERS[name], testbed, cluster)
             read.prepare()
             assert read.check(read.open().compute()) == "xxh3 of 4 chunks"
             counts = read.collect()
@@ -413,7 +413,7 @@ def test_server_that_is_not_a_gateway() -> None:
 
 def test_server_that_never_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     """An address that accepts and says nothing is given up after a few seconds."""
-    monkeypatch.setattr(gateways, "_ANSWER_S", 0.3)
+    monkeypatch.setattr(clusters, "_ANSWER_S", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"http://127.0.0.1:{silent.getsockname()[1]}"
         with (

@@ -13,26 +13,31 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from helpers.__main__ import main
-from helpers.errors import UserError
-from helpers.models.assumptions import OPTIONS, Assumptions, Option, change, describe
-from helpers.models.costs import compare_options, metered_mb_per_s, price_option
-from helpers.models.decisions import break_even_rates, cost_curves, tornado
-from helpers.models.flows import Day, Flow, follow_day
-from helpers.models.loads import (
+from advisors.costs.assumptions import OPTIONS, Assumptions, Option, change, describe
+from advisors.costs.bill import compare_options, metered_mb_per_s, price_option
+from advisors.costs.calculator import PublishedLoad, published_costs
+from advisors.costs.decisions import (
+    break_even_rates,
+    cost_curves,
+    equal_tail,
+    tell_verdict,
+    tornado,
+)
+from advisors.costs.demand import (
     BASELINE_MB_PER_S_PER_GB,
     READS_PER_METERED,
+    Day,
+    Flow,
     concurrency,
     credit_balances,
     diurnal_curve,
+    follow_day,
     least_stored_gb,
     wait_probability,
 )
-from helpers.models.published_costs import PublishedLoad, published_costs
-from helpers.models.tails import equal_tail
-from helpers.models.tariffs import PRICE_UNITS
-from helpers.models.verdicts import tell_verdict
-from helpers.prices import get_prices
+from advisors.costs.prices import PRICE_UNITS, get_prices
+from helpers.book.cli import main
+from helpers.errors import UserError
 
 PUBLISHED = Path(__file__).parents[1] / "results" / "published" / "tile_caching_costs.csv"
 EVEN = Assumptions(peak_ratio=1.0)
@@ -405,7 +410,7 @@ def test_wrong_assumption_is_refused(changes: dict[str, Any], message: str) -> N
     ],
 )  # fmt: skip
 def test_wrong_price_is_refused(prices: dict[str, float], message: str) -> None:
-    """A price that is negative, missing or unknown is refused before anything is reckoned."""
+    """A price that is negative, missing or unknown is refused before anything is estimated."""
     with pytest.raises(UserError, match=message):
         compare_options(Assumptions(), prices)
     with pytest.raises(UserError, match=message):

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from numcodecs import Blosc
 
+from helpers.arrays.fields import FILL, SampleArray
 from helpers.errors import UserError
-from helpers.storage.data import FILL, SampleArray
 from tests.stores import SOURCE, make_sample
 
 SHAPE = (2, 3, 33, 47)

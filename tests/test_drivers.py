@@ -1,4 +1,4 @@
-"""Every driver reads what was written, over the relay, and the trace shows how."""
+"""Every driver reads what was written, over the proxy, and the trace shows how."""
 
 from __future__ import annotations
 
@@ -8,49 +8,54 @@ from dataclasses import replace
 import obstore
 import pytest
 
+from helpers.benchmark.provenance import imported
 from helpers.errors import UserError
-from helpers.measurement.provenance import imported
-from helpers.storage import drivers
-from helpers.storage.drivers.traces import (
+from helpers.netem.profiles import Profile, get_profile
+from helpers.netem.proxy import open_proxy
+from helpers.netem.trace import Request
+from helpers.objectstore.server import Server
+from helpers.objectstore.testbed import Testbed
+from studies.hdf5_drivers import drivers, files, tasks
+from studies.hdf5_drivers import session as sessions
+from studies.hdf5_drivers.granule import Granule
+from studies.hdf5_drivers.ros3 import find_ros3, why_absent
+from studies.hdf5_drivers.workload import (
+    FileRead,
     count_distinct_nbytes,
-    dependency_depth,
+    critical_path,
+    pair_up,
     summarise_trace,
+    sweep,
+    trace_once,
 )
-from helpers.storage.hdf5 import files
-from helpers.storage.hdf5.granule import Granule
-from helpers.storage.network import Profile, Request, get_profile, open_relay
-from helpers.storage.ros3 import find_ros3, why_absent
-from helpers.storage.server import Server
-from helpers.storage.wires import Wire
-from helpers.studies.hdf5_drivers import FileRead, look_once, pair_up, sweep
 from tests.stores import make_location
 
 LAYOUTS = ["original", "paged-4mib", "zarr", "zarr-sharded", "references"]
 
 
 @pytest.fixture(scope="module")
-def wire(server: Server) -> Iterator[Wire]:
-    """Open the relay before the server of the tests."""
+def testbed(server: Server) -> Iterator[Testbed]:
+    """Open the proxy before the server of the tests."""
     near = make_location(server, "drivers")
-    with open_relay(str(near.endpoint_url), profile=get_profile("loopback")) as relay:
-        yield Wire(near, near.through(relay.endpoint_url), relay)
+    with open_proxy(str(near.endpoint_url), profile=get_profile("loopback")) as proxy:
+        yield Testbed(near, near.through(proxy.endpoint_url), proxy)
 
 
 @pytest.fixture(scope="module")
-def stored(wire: Wire) -> files.StoredFile:
+def stored(testbed: Testbed) -> files.StoredFile:
     """Store a small granule in the layouts of the tests."""
     granule = Granule(60_000)
-    return files.prepare_granule(granule, wire.near, layouts=LAYOUTS, group="gt1l/heights")
+    return files.prepare_granule(granule, testbed.near, layouts=LAYOUTS, group="gt1l/heights")
 
 
 @pytest.fixture(scope="module")
-def session(wire: Wire) -> Iterator[drivers.Session]:
+def session(testbed: Testbed) -> Iterator[sessions.Session]:
     """Start the interpreter of the drivers, with ROS3 where it was built."""
-    with drivers.open_session(wire.far, find_ros3()) as running:
+    with sessions.open_session(testbed.far, find_ros3()) as running:
         yield running
 
 
-def test_the_interpreter_tells_what_it_imported(session: drivers.Session) -> None:
+def test_the_interpreter_tells_what_it_imported(session: sessions.Session) -> None:
     """Libraries without HDF5 are named, and the HDF5 that is loaded there."""
     found = session.call(imported)
     assert {"h5coro", "pyfive", "s3fs", "obstore"} <= {*found}
@@ -60,20 +65,20 @@ def test_the_interpreter_tells_what_it_imported(session: drivers.Session) -> Non
 
 @pytest.mark.parametrize("name", drivers.DRIVERS)
 def test_every_driver_reads_right(
-    name: str, stored: files.StoredFile, wire: Wire, session: drivers.Session
+    name: str, stored: files.StoredFile, testbed: Testbed, session: sessions.Session
 ) -> None:
     """Each task on each layout answers as the original on local disk does."""
     driver = drivers.DRIVERS[name]
     if driver.needs_ros3 and find_ros3() is None:
         pytest.skip(why_absent())
     for _, layout in pair_up([driver], LAYOUTS, stored):
-        for task in drivers.TASKS:
-            trace = look_once(FileRead(stored, layout, task, driver, wire, session))
+        for task in tasks.TASKS:
+            trace = trace_once(FileRead(stored, layout, task, driver, testbed, session))
             assert trace, f"{task} on {layout} passed no wire"
 
 
 def test_drivers_need_no_setting_of_the_users(
-    stored: files.StoredFile, wire: Wire, monkeypatch: pytest.MonkeyPatch
+    stored: files.StoredFile, testbed: Testbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A token of another account and a proxy have no part in reads of a store on this machine."""
     monkeypatch.setenv("AWS_SESSION_TOKEN", "token-of-another-account")
@@ -81,16 +86,16 @@ def test_drivers_need_no_setting_of_the_users(
         monkeypatch.setenv(name, "http://127.0.0.1:9")
     monkeypatch.delenv("no_proxy", raising=False)
     monkeypatch.delenv("NO_PROXY", raising=False)
-    with drivers.open_session(wire.far, find_ros3()) as running:
+    with sessions.open_session(testbed.far, find_ros3()) as running:
         for driver in drivers.DRIVERS.values():
             if driver.needs_ros3 and find_ros3() is None:
                 continue
             _, layout = next(iter(pair_up([driver], LAYOUTS, stored)))
-            assert look_once(FileRead(stored, layout, "variables", driver, wire, running))
+            assert trace_once(FileRead(stored, layout, "variables", driver, testbed, running))
 
 
 def test_a_wrong_value_is_found(
-    stored: files.StoredFile, wire: Wire, session: drivers.Session
+    stored: files.StoredFile, testbed: Testbed, session: sessions.Session
 ) -> None:
     """The check compares with what was written, not with what was read."""
     lying = {**stored.answers, "variables": replace(stored.answers["variables"], checksum="0")}
@@ -99,21 +104,21 @@ def test_a_wrong_value_is_found(
         "original",
         "variables",
         drivers.DRIVERS["fsspec-tuned"],
-        wire,
+        testbed,
         session,
     )
     with pytest.raises(Exception, match="fsspec-tuned on original"):
-        look_once(way)
+        trace_once(way)
 
 
 def test_settings_reach_the_client(
-    stored: files.StoredFile, wire: Wire, session: drivers.Session
+    stored: files.StoredFile, testbed: Testbed, session: sessions.Session
 ) -> None:
     """Smaller blocks make more requests of fewer bytes."""
     base = drivers.DRIVERS["fsspec-tuned"]
     counts = []
     for driver in sweep(base, block_mib=[1, 8], page_buffer_mib=[8]):
-        trace = look_once(FileRead(stored, "paged-4mib", "variables", driver, wire, session))
+        trace = trace_once(FileRead(stored, "paged-4mib", "variables", driver, testbed, session))
         counts.append((len(trace), max(request.nbytes for request in trace)))
     assert counts[0][1] <= 2 * 2**20 < counts[1][1]
 
@@ -141,28 +146,28 @@ def test_bad_files(
     content: bytes | None,
     name: str,
     stored: files.StoredFile,
-    wire: Wire,
-    session: drivers.Session,
+    testbed: Testbed,
+    session: sessions.Session,
 ) -> None:
     """A file that is none is an error of one line, and the interpreter goes on."""
-    folder = wire.near.obstore()
+    folder = testbed.near.obstore()
     if content is None:
         key = f"{stored.location.prefix}/original.h5"
         content = bytes(obstore.get_range(folder, key, start=0, end=200_000))
     obstore.put(folder, "bad.h5", content)
     task = stored.tasks["variables"]
     with pytest.raises(UserError, match="^driver: (open|run) failed: [^\n]*$"):
-        session.open(drivers.DRIVERS[name], wire.far / "bad.h5")
+        session.open(drivers.DRIVERS[name], testbed.far / "bad.h5")
         session.run(task)
     session.forget()
     assert session.describe()["hdf5"]
 
 
 def test_a_missing_variable_is_named(
-    stored: files.StoredFile, wire: Wire, session: drivers.Session
+    stored: files.StoredFile, testbed: Testbed, session: sessions.Session
 ) -> None:
     """The message says which."""
-    session.open(drivers.DRIVERS["fsspec-tuned"], stored.seen_from(wire.far).at("original"))
+    session.open(drivers.DRIVERS["fsspec-tuned"], stored.seen_from(testbed.far).at("original"))
     task = replace(stored.tasks["variables"], variables=("gt1l/heights/depth",))
     with pytest.raises(UserError, match="gt1l/heights/depth"):
         session.run(task)
@@ -186,7 +191,7 @@ def make_request(start_s: float, end_s: float, *, at: int = 0, nbytes: int = 0) 
 )
 def test_depth(spans: list[tuple[float, float]], depth: int) -> None:
     """The longest chain of requests that wait for one another."""
-    assert dependency_depth([make_request(*span) for span in spans]) == depth
+    assert critical_path([make_request(*span) for span in spans]) == depth
 
 
 @pytest.mark.parametrize(
@@ -213,10 +218,10 @@ def test_over_read() -> None:
 
 
 def test_profiles_slow_a_driver_down_by_its_depth(
-    stored: files.StoredFile, wire: Wire, session: drivers.Session
+    stored: files.StoredFile, testbed: Testbed, session: sessions.Session
 ) -> None:
     """A driver without a cache has a chain as long as its requests."""
     driver = drivers.DRIVERS["fsspec-none"]
-    trace = look_once(FileRead(stored, "original", "variables", driver, wire, session))
-    assert dependency_depth(trace) > 0.8 * len(trace) > 10
+    trace = trace_once(FileRead(stored, "original", "variables", driver, testbed, session))
+    assert critical_path(trace) > 0.8 * len(trace) > 10
     assert isinstance(get_profile("loopback"), Profile)

@@ -22,38 +22,39 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.text import Annotation, Text
 
+from advisors.costs.assumptions import OPTIONS
+from helpers.arrays.readers import READERS
+from helpers.benchmark.record import read_records
 from helpers.errors import UserError
-from helpers.measurement import looks
-from helpers.measurement.figures import (
+from helpers.paths import ROOT
+from helpers.plotting import palette
+from helpers.plotting.figures import (
+    draw_calibration,
+    draw_errors,
+    draw_scaling,
+    label_ends,
+    number_axis,
+    spread,
+)
+from helpers.plotting.palette import (
     STYLE,
     Look,
     UnfairComparisonError,
     check_looks,
     comparison,
     contender_palette,
-    draw_calibration,
-    draw_errors,
-    draw_scaling,
     find_look,
     get_looks,
-    label_ends,
-    number_axis,
-    spread,
 )
-from helpers.measurement.records import read_records
-from helpers.models.assumptions import OPTIONS
-from helpers.paths import ROOT
-from helpers.storage.caches import CACHES
-from helpers.storage.chunkings import Medium
-from helpers.storage.drivers.registry import DRIVERS
-from helpers.storage.formats import READERS
-from helpers.storage.hdf5.files import LAYOUTS
-from helpers.storage.hdf5.layouts import FILE_LAYOUTS
-from helpers.studies.caching_costs import drawing as caching_drawing
-from helpers.studies.chunk_shape import drawing as chunk_drawing
-from helpers.studies.chunk_shape.decoding import CODECS
-from helpers.studies.chunk_shape.layouts import make_accesses
-from helpers.studies.hdf5_drivers.drawing import place_rows
+from studies.caching_costs import figures
+from studies.caching_costs.caches import CACHES
+from studies.chunk_shape import figures as chunk_drawing
+from studies.chunk_shape.contenders import CODECS
+from studies.chunk_shape.layouts import Medium, make_accesses
+from studies.hdf5_drivers.drivers import DRIVERS
+from studies.hdf5_drivers.figures import place_rows
+from studies.hdf5_drivers.file_layouts import FILE_LAYOUTS
+from studies.hdf5_drivers.files import LAYOUTS
 
 NAMES = [name for name in contender_palette() if name != "raw"]
 
@@ -73,7 +74,7 @@ def luminance(color: str) -> float:
     return float(linear @ [0.2126, 0.7152, 0.0722])
 
 
-KINDS: tuple[looks.Kind, ...] = get_args(looks.Kind)
+KINDS: tuple[palette.Kind, ...] = get_args(palette.Kind)
 
 
 @pytest.mark.parametrize(
@@ -106,7 +107,7 @@ def lab(color: str, deficiency: list[list[float]]) -> np.ndarray[Any, Any]:
 
 @pytest.mark.parametrize("deficiency", DEFICIENCIES)
 @pytest.mark.parametrize("kind", KINDS)
-def test_colours_differ_for_the_colour_blind(kind: looks.Kind, deficiency: str) -> None:
+def test_colours_differ_for_the_colour_blind(kind: palette.Kind, deficiency: str) -> None:
     """Any two of a kind differ by their marks; two colours differ by 14 in CIE Lab."""
     for one, other in itertools.combinations(get_looks(kind).values(), 2):
         assert (one.marker, one.is_hollow) != (other.marker, other.is_hollow) or (
@@ -118,7 +119,7 @@ def test_colours_differ_for_the_colour_blind(kind: looks.Kind, deficiency: str) 
             assert distance >= 14, (one, other, distance)
 
 
-REGISTRIES: dict[looks.Kind, Collection[str]] = {
+REGISTRIES: dict[palette.Kind, Collection[str]] = {
     "reader": [*READERS, "raw"],
     "cache": CACHES,
     "option": OPTIONS,
@@ -130,7 +131,7 @@ REGISTRIES: dict[looks.Kind, Collection[str]] = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_whatever_is_registered_can_be_drawn(kind: looks.Kind) -> None:
+def test_whatever_is_registered_can_be_drawn(kind: palette.Kind) -> None:
     """Every entry of a registry has a look, and no look stands for nothing."""
     check_looks(REGISTRIES[kind], kind)
     assert {*get_looks(kind)} == {*REGISTRIES[kind]}
@@ -143,7 +144,7 @@ def test_every_layout_of_a_file_has_its_place() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_has_no_look_is_refused_by_name(kind: looks.Kind) -> None:
+def test_what_has_no_look_is_refused_by_name(kind: palette.Kind) -> None:
     """One line names what cannot be drawn, and where a look would be written."""
     with pytest.raises(UserError, match=f"^{kind}: no colour and marker for new-one; allowed: "):
         check_looks(["new-one", "new-one"], kind)
@@ -156,7 +157,7 @@ def test_no_contender_vanishes_from_a_figure(ax: Axes) -> None:
     savings = pd.DataFrame({"lru": [2.0], "new-one": [3.0]}, index=["map"])
     opening = pd.DataFrame({"bound": [4.0]}, index=["map"])
     with pytest.raises(UserError, match="new-one"):
-        caching_drawing.draw_savings(ax, savings, opening)
+        figures.draw_savings(ax, savings, opening)
     codecs = pd.DataFrame(
         {"codec": ["none", "new-one"], "chunk_kib": 1, "ratio": 1, "decode_mb_per_s": 1}
     )
@@ -189,7 +190,7 @@ def test_colours_are_found_wherever_they_are_written() -> None:
 
 def test_colours_stand_in_one_table() -> None:
     """No helper, notebook, script or style sheet of figures writes a colour of its own."""
-    table = Path(looks.__file__)
+    table = Path(palette.__file__)
     sources = {
         path: path.read_text() for path in [*ROOT.glob("helpers/**/*.py"), *ROOT.glob("_ext/*.py")]
     }
@@ -449,7 +450,7 @@ def test_unstable_medians_are_hollow_and_the_key_says_so(ax: Axes) -> None:
     (hollow,) = [
         line
         for line in other.lines
-        if line.get_markerfacecolor() == looks.PAPER and len(line.get_xdata())
+        if line.get_markerfacecolor() == palette.PAPER and len(line.get_xdata())
     ]
     assert hollow.get_xdata().tolist() == [8]
     assert any("hollow: unstable" in text for text in texts(other))

@@ -21,14 +21,15 @@ from numpy.typing import NDArray
 from zarr.core.buffer import default_buffer_prototype
 from zarr.storage import ObjectStore
 
-from helpers.storage import formats, workloads
-from helpers.storage.data import FILL
-from helpers.storage.formats import CODECS, READERS, Codec, LimitedStore, iterate_blocks
-from helpers.storage.locations import Location
-from helpers.storage.network import get_profile, open_relay
-from helpers.storage.network.profiles import FirstByte, Profile
-from helpers.storage.server import Server
-from helpers.storage.stores import StoredArray, prepare_array
+from helpers.arrays import sink, writers
+from helpers.arrays.fields import FILL
+from helpers.arrays.readers import READERS, LimitedStore
+from helpers.arrays.stores import StoredArray, prepare_array
+from helpers.arrays.writers import CODECS, Codec, iterate_blocks
+from helpers.netem.profiles import FirstByte, Profile, get_profile
+from helpers.netem.proxy import open_proxy
+from helpers.objectstore.locations import Location
+from helpers.objectstore.server import Server
 from tests.stores import CHUNK_SHAPE, SHAPE, make_location, make_sample, make_stored
 
 WHOLE = make_sample().block((0,) * 4, SHAPE)
@@ -44,15 +45,15 @@ def location(server: Server) -> Location:
 def _forget() -> Iterator[None]:
     """Leave no client and no setting of a reader to other tests."""
     yield
-    workloads.forget_clients({})
+    sink.forget_clients({})
 
 
 def read(stored: StoredArray, name: str, n_chunks: int = 1) -> NDArray[np.uint64]:
     """Read by a reader and return checksums."""
     reader = READERS[name]
-    workloads.forget_clients(reader.zarr_config)
-    array = workloads.open_array(stored, reader, n_connections=2, chunks_per_task=n_chunks)
-    sums = workloads.read_into_sink(array, stored.chunk_shape)
+    sink.forget_clients(reader.zarr_config)
+    array = sink.open_array(stored, reader, n_connections=2, chunks_per_task=n_chunks)
+    sums = sink.read_into_sink(array, stored.chunk_shape)
     return np.asarray(sums.compute(scheduler="threads", num_workers=2))
 
 
@@ -63,7 +64,7 @@ def test_reads_what_was_written(location: Location, name: str, codec: Codec) -> 
     stored = make_stored(location, codec=codec)
     assert np.array_equal(read(stored, name), stored.checksums)
     reader = READERS[name]
-    array = workloads.open_array(stored, reader)
+    array = sink.open_array(stored, reader)
     assert array.chunksize == CHUNK_SHAPE
     assert np.array_equal(array[1].compute(scheduler="synchronous"), WHOLE[1])
 
@@ -71,14 +72,14 @@ def test_reads_what_was_written(location: Location, name: str, codec: Codec) -> 
 def test_batched_reader_takes_several_chunks(location: Location) -> None:
     """Several chunks in a task give the same checksums, from fewer tasks."""
     stored, reader = make_stored(location), READERS["zarr-obstore-batched"]
-    array = workloads.open_array(stored, reader, n_connections=2, chunks_per_task=4)
+    array = sink.open_array(stored, reader, n_connections=2, chunks_per_task=4)
     assert array.numblocks == (3, 1, 1, 1)
     assert np.array_equal(read(stored, reader.name, 4), stored.checksums)
 
 
 def test_other_readers_take_one_chunk(location: Location) -> None:
     """A reader that does not batch ignores how many chunks a batch holds."""
-    array = workloads.open_array(make_stored(location), READERS["zarr-obstore"], chunks_per_task=4)
+    array = sink.open_array(make_stored(location), READERS["zarr-obstore"], chunks_per_task=4)
     assert array.numblocks == (3, 2, 1, 2)
 
 
@@ -105,11 +106,11 @@ def spoil(location: Location, layout: str) -> None:
 def test_corruption_is_found(location: Location, name: str, codec: Codec) -> None:
     """A read of other bytes ends in an error: of the codec's own, or of our check."""
     stored = make_stored(location / f"spoilt-{name}", codec=codec)
-    workloads.check_values(read(stored, name), stored)
+    sink.check_values(read(stored, name), stored)
     spoil(stored.location, READERS[name].layout)
     of_codecs = () if codec == "none" else (RuntimeError, OSError)
-    with pytest.raises((workloads.WrongValuesError, *of_codecs)):
-        workloads.check_values(read(stored, name), stored)
+    with pytest.raises((sink.WrongValuesError, *of_codecs)):
+        sink.check_values(read(stored, name), stored)
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -124,7 +125,7 @@ def test_zarr_metadata_are_as_asked(location: Location, codec: Codec) -> None:
     assert array["chunk_grid"]["configuration"]["chunk_shape"] == list(CHUNK_SHAPE)
     assert array["data_type"] == "float32"
     assert np.float32(array["fill_value"]) == FILL
-    assert array["dimension_names"] == list(formats.DIMENSIONS)
+    assert array["dimension_names"] == list(writers.DIMENSIONS)
     compressors = [each for each in array["codecs"] if each["name"] != "bytes"]
     if codec == "none":
         assert compressors == []
@@ -168,7 +169,7 @@ def test_netcdf_is_netcdf4(netcdf_paths: dict[Codec, Path]) -> None:
         with netCDF4.Dataset(path) as file:
             variable = file["temperature"]
             assert file.data_model == "NETCDF4"
-            assert variable.dimensions == formats.DIMENSIONS
+            assert variable.dimensions == writers.DIMENSIONS
             assert tuple(variable.chunking()) == CHUNK_SHAPE
             found = variable.filters()["blosc"]
             assert (found and found["compressor"]) == blosc[codec]
@@ -231,17 +232,17 @@ def test_limited_store_keeps_to_its_limit(
     """At most n requests are in flight, and as many are; also after pickling."""
     stored = make_stored(location)
     late = Profile(name="late", first_byte_s=FirstByte(0.05, 0.05))
-    with open_relay(server.endpoint_url, profile=late) as relay:
-        far = stored.at("zarr").through(relay.endpoint_url)
+    with open_proxy(server.endpoint_url, profile=late) as proxy:
+        far = stored.at("zarr").through(proxy.endpoint_url)
         store = LimitedStore(
             ObjectStore(far.obstore(), read_only=True), n_connections=n_connections
         )
         if way != "new":
             store = (pickle if way == "pickled" else cloudpickle).loads(cloudpickle.dumps(store))
         array = zarr.open_array(store, path="temperature", mode="r")
-        relay.take_trace()
+        proxy.take_trace()
         assert np.array_equal(array[:], WHOLE)
-        trace = relay.take_trace()
+        trace = proxy.take_trace()
     assert len(trace) == 12
     moments = sorted([(r.start_s, 1) for r in trace] + [(r.end_s, -1) for r in trace])
     assert np.cumsum([change for _, change in moments]).max() == n_connections
@@ -278,13 +279,13 @@ def test_requests_of_readers(
 ) -> None:
     """What a reader asks for to open and to read, a request of each method a chunk."""
     stored, reader = make_stored(location), READERS[name]
-    workloads.forget_clients(reader.zarr_config)
-    with open_relay(server.endpoint_url, profile=get_profile("loopback")) as relay:
-        far = stored.seen_from(stored.location.through(relay.endpoint_url))
-        array = workloads.open_array(far, reader)
-        opened = relay.take_trace()
-        workloads.read_into_sink(array, CHUNK_SHAPE).compute(scheduler="synchronous")
-        done = relay.take_trace()
+    sink.forget_clients(reader.zarr_config)
+    with open_proxy(server.endpoint_url, profile=get_profile("loopback")) as proxy:
+        far = stored.seen_from(stored.location.through(proxy.endpoint_url))
+        array = sink.open_array(far, reader)
+        opened = proxy.take_trace()
+        sink.read_into_sink(array, CHUNK_SHAPE).compute(scheduler="synchronous")
+        done = proxy.take_trace()
     assert len(opened) == open_requests
     assert {r.method for r in done} == methods
     assert len(done) == 12 * len(methods)
@@ -300,14 +301,14 @@ def test_file_object_reads_ahead_five_mebibytes(location: Location, server: Serv
         codec="none",
         layouts=["netcdf"],
     )
-    workloads.forget_clients({})
-    with open_relay(server.endpoint_url, profile=get_profile("loopback")) as relay:
-        far = stored.seen_from(stored.location.through(relay.endpoint_url))
-        array = workloads.open_array(far, READERS["netcdf-fsspec"])
-        relay.take_trace()
+    sink.forget_clients({})
+    with open_proxy(server.endpoint_url, profile=get_profile("loopback")) as proxy:
+        far = stored.seen_from(stored.location.through(proxy.endpoint_url))
+        array = sink.open_array(far, READERS["netcdf-fsspec"])
+        proxy.take_trace()
         array[2, 0, :, 0].compute(scheduler="synchronous")
         array[0, 0, :, 0].compute(scheduler="synchronous")
-        ranges = [r.range_nbytes for r in relay.take_trace() if r.method == "GET"]
+        ranges = [r.range_nbytes for r in proxy.take_trace() if r.method == "GET"]
     chunk_nbytes = stored.nbytes // stored.n_chunks
     assert ranges
     assert all(nbytes <= 5 * 2**20 + 2 * chunk_nbytes for nbytes in ranges if nbytes)

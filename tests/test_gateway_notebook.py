@@ -11,7 +11,7 @@ import pandas as pd
 import papermill
 import pytest
 
-from helpers.measurement import records
+from helpers.benchmark import record
 from helpers.paths import ROOT
 from tests.conftest import Gateway
 
@@ -36,7 +36,7 @@ def run(folder: Path, **parameters: Any) -> pd.DataFrame:
         cwd=folder,
         progress_bar=False,
     )
-    return records.read_records([folder / "record.csv"])
+    return record.read_records([folder / "record.csv"])
 
 
 def test_record_is_the_same_on_a_gateway(

@@ -9,13 +9,19 @@ import numpy as np
 import pytest
 
 from helpers.errors import UserError
-from helpers.storage.drivers import run_task
-from helpers.storage.drivers.trees import MappingTree
-from helpers.storage.hdf5 import files
-from helpers.storage.hdf5.granule import BEAMS, PHOTON_CHUNK, Granule, write_granule
-from helpers.storage.hdf5.layouts import FILE_LAYOUTS, MIB, Tool, arrange
-from helpers.storage.hdf5.properties import check_page_buffer, iterate_variables, read_properties
-from helpers.storage.server import Server
+from helpers.objectstore.server import Server
+from studies.hdf5_drivers import files
+from studies.hdf5_drivers.file_layouts import (
+    FILE_LAYOUTS,
+    MIB,
+    Tool,
+    arrange,
+    check_page_buffer,
+    iterate_variables,
+    read_properties,
+)
+from studies.hdf5_drivers.granule import BEAMS, PHOTON_CHUNK, Granule, write_granule
+from studies.hdf5_drivers.tasks import MappingTree, run_task
 from tests.stores import make_location
 
 GRANULE = Granule(240_000, seed=3)  # more than 50 000 photons in strong beams: rechunked

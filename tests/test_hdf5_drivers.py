@@ -1,4 +1,4 @@
-"""What the study foretells of drivers with caches is what the relay counts, and faults make no rows."""
+"""What the study predicts of drivers with caches is what the proxy counts, and faults make no rows."""
 
 from __future__ import annotations
 
@@ -13,31 +13,26 @@ import obstore
 import pandas as pd
 import pytest
 
+from advisors.hdf5.recording import iterate_chunks
+from helpers.benchmark import ranking as rankings
+from helpers.benchmark import statistics
+from helpers.benchmark.record import read_records
 from helpers.errors import UserError
-from helpers.forecasts import ClientCosts
-from helpers.measurement import statistics
-from helpers.measurement.records import read_records
 from helpers.models.caches import Parts, Read, Reading, read_through
-from helpers.models.fluid import Network
+from helpers.models.requests import ClientCosts
+from helpers.models.transfer import Network
+from helpers.netem.profiles import Faults, FirstByte, Profile, get_profile
+from helpers.netem.proxy import open_proxy
+from helpers.netem.trace import Request
+from helpers.objectstore.server import Server
+from helpers.objectstore.testbed import Testbed
 from helpers.paths import ROOT
-from helpers.storage import drivers
-from helpers.storage.hdf5 import files
-from helpers.storage.hdf5.granule import Granule
-from helpers.storage.network import (
-    Faults,
-    FirstByte,
-    Profile,
-    Request,
-    get_profile,
-    open_relay,
-)
-from helpers.storage.repairs.chunks import iterate_chunks
-from helpers.storage.ros3 import find_ros3, why_absent
-from helpers.storage.server import Server
-from helpers.storage.wires import Wire
-from helpers.studies import hdf5_drivers as study
-from helpers.studies.hdf5_drivers.advising import take_scatter_out
-from helpers.studies.hdf5_drivers.verdicts import find_bars
+from studies.hdf5_drivers import drivers, files, findings, prediction, tasks, workload
+from studies.hdf5_drivers import session as sessions
+from studies.hdf5_drivers.advising import take_scatter_out
+from studies.hdf5_drivers.findings import find_targets
+from studies.hdf5_drivers.granule import Granule
+from studies.hdf5_drivers.ros3 import find_ros3, why_absent
 from tests.stores import make_location
 
 MIB = 2**20
@@ -46,24 +41,26 @@ COSTS = dict.fromkeys(("fsspec", "ros3", "obstore"), ClientCosts())
 
 
 @pytest.fixture(scope="module")
-def wire(server: Server) -> Iterator[Wire]:
-    """Open the relay before the server of the tests."""
+def testbed(server: Server) -> Iterator[Testbed]:
+    """Open the proxy before the server of the tests."""
     near = make_location(server, "hdf5-drivers")
-    with open_relay(str(near.endpoint_url), profile=get_profile("loopback")) as relay:
-        yield Wire(near, near.through(relay.endpoint_url), relay)
+    with open_proxy(str(near.endpoint_url), profile=get_profile("loopback")) as proxy:
+        yield Testbed(near, near.through(proxy.endpoint_url), proxy)
 
 
 @pytest.fixture(scope="module")
-def session(wire: Wire) -> Iterator[drivers.Session]:
+def session(testbed: Testbed) -> Iterator[sessions.Session]:
     """Start the interpreter of the drivers, with ROS3 where it was built."""
-    with drivers.open_session(wire.far, find_ros3()) as running:
+    with sessions.open_session(testbed.far, find_ros3()) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
-def stored(wire: Wire) -> files.StoredFile:
+def stored(testbed: Testbed) -> files.StoredFile:
     """Store a granule that is larger than blocks of a MiB."""
-    return files.prepare_granule(Granule(200_000), wire.near, layouts=LAYOUTS, group="gt1l/heights")
+    return files.prepare_granule(
+        Granule(200_000), testbed.near, layouts=LAYOUTS, group="gt1l/heights"
+    )
 
 
 def skip_without_ros3(driver: drivers.Driver) -> None:
@@ -85,18 +82,20 @@ DETERMINISTIC = (
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("name", [*DETERMINISTIC, "obstore-tuned"])
 def test_requests_are_foretold_exactly(
-    name: str, layout: str, stored: files.StoredFile, wire: Wire, session: drivers.Session
+    name: str, layout: str, stored: files.StoredFile, testbed: Testbed, session: sessions.Session
 ) -> None:
     """From the trace without a cache follow the requests and bytes with one."""
     driver = drivers.DRIVERS[name]
     skip_without_ros3(driver)
     chosen = [driver]
     if name == "fsspec-tuned":  # blocks below the length of the file as well
-        chosen += study.sweep(driver, block_mib=[1], page_buffer_mib=[8])
-    recorded = study.record_library(stored, [layout], wire, session)[layout]
+        chosen += workload.sweep(driver, block_mib=[1], page_buffer_mib=[8])
+    recorded = prediction.record_library(stored, [layout], testbed, session)[layout]
     for each in chosen:
-        trace = study.look_once(study.FileRead(stored, layout, "variables", each, wire, session))
-        found = study.foretell(each, recorded, Network(), COSTS)
+        trace = workload.trace_once(
+            workload.FileRead(stored, layout, "variables", each, testbed, session)
+        )
+        found = prediction.predict_drivers(each, recorded, Network(), COSTS)
         assert found is not None
         counted = (len(trace), sum(request.nbytes for request in trace))
         assert (found.n_requests, found.nbytes) == counted, each.name
@@ -117,27 +116,29 @@ def write_large(path: Path) -> tuple[tuple[str, ...], set[int]]:
         return names, {at for name in names for _, at, _ in iterate_chunks(file[name])}
 
 
-def test_blocks_of_ros3_are_foretold(tmp_path: Path, wire: Wire, session: drivers.Session) -> None:
+def test_blocks_of_ros3_are_foretold(
+    tmp_path: Path, testbed: Testbed, session: sessions.Session
+) -> None:
     """In a file of several of its blocks, ROS3 asks for what its model asks for, in parts."""
     skip_without_ros3(drivers.DRIVERS["ros3"])
     path = tmp_path / "large.h5"
     names, chunks = write_large(path)
-    obstore.put(wire.near.obstore(), path.name, path)
-    task = drivers.Task("variables", names, (0, 1))
+    obstore.put(testbed.near.obstore(), path.name, path)
+    task = tasks.Task("variables", names, (0, 1))
 
     def trace_of(name: str) -> list[Request]:
         session.forget()
-        wire.take_trace()
-        session.open(drivers.DRIVERS[name], wire.far / path.name)
+        testbed.take_trace()
+        session.open(drivers.DRIVERS[name], testbed.far / path.name)
         session.run(task)
-        return sorted(wire.take_trace(), key=lambda request: request.start_s)
+        return sorted(testbed.take_trace(), key=lambda request: request.start_s)
 
     plain, real = trace_of("fsspec-none"), trace_of("ros3")
     session.forget()
     spans = [(each.range_start or 0, each.nbytes) for each in plain if each.nbytes]
     reading = Reading(tuple(Read(*span, is_metadata=span[0] not in chunks) for span in spans))
-    recorded = study.Recorded(reading, 1, path.stat().st_size, 0, 0, tuple(chunks))
-    found = study.foretell(drivers.DRIVERS["ros3"], recorded, Network(), COSTS)
+    recorded = prediction.Recorded(reading, 1, path.stat().st_size, 0, 0, tuple(chunks))
+    found = prediction.predict_drivers(drivers.DRIVERS["ros3"], recorded, Network(), COSTS)
     assert found is not None and len(plain) > 48
     assert (found.n_requests, found.nbytes) == (len(real), sum(each.nbytes for each in real))
 
@@ -164,38 +165,40 @@ READERS = (
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("name", READERS)
 def test_faults_are_retried_or_refused(
-    name: str, fault: str, stored: files.StoredFile, wire: Wire, session: drivers.Session
+    name: str, fault: str, stored: files.StoredFile, testbed: Testbed, session: sessions.Session
 ) -> None:
     """A client gets over a fault by its own retries, or the read is an error: never a wrong row."""
     driver = drivers.DRIVERS[name]
     skip_without_ros3(driver)
-    files.prepare_granule(Granule(200_000), wire.near, layouts=["references"], group="gt1l/heights")
+    files.prepare_granule(
+        Granule(200_000), testbed.near, layouts=["references"], group="gt1l/heights"
+    )
     layout = "references" if name == "references" else "original"
-    wire.impose(Profile("faulty", faults=FAULTS[fault]))
-    way = study.FileRead(stored, layout, "variables", driver, wire, session)
+    testbed.emulate(Profile("faulty", faults=FAULTS[fault]))
+    way = workload.FileRead(stored, layout, "variables", driver, testbed, session)
     try:
         way.prepare()
         way.open()
-        answer: drivers.Answer | None = way.read(None)
+        answer: tasks.Answer | None = way.read(None)
     except UserError:
         answer = None  # refused: `measure_blocks` ends, and writes no row
     finally:
-        wire.impose(get_profile("loopback"))
+        testbed.emulate(get_profile("loopback"))
         session.forget()
     assert answer in (None, stored.answers["variables"])
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_ros3_without_caches_asks_as_the_file_object_does(
-    layout: str, stored: files.StoredFile, wire: Wire, session: drivers.Session
+    layout: str, stored: files.StoredFile, testbed: Testbed, session: sessions.Session
 ) -> None:
     """With its caches off, each of the library's reads is a request: neither blocks nor pages."""
     skip_without_ros3(drivers.DRIVERS["ros3-none"])
-    looks = study.look_at(
+    looks = workload.trace_reads(
         [drivers.DRIVERS[name] for name in ("fsspec-none", "ros3-none")],
         [layout],
         stored,
-        wire,
+        testbed,
         session,
     )[layout]
     spans = {
@@ -224,7 +227,7 @@ def make_rows(times_s: dict[tuple[str, str], float], *, requests: int = 100) -> 
                     "all_nbytes": 8e6,
                     "over_read": 2.0,
                     "n_open_requests": 3,
-                    "dependency_depth": 3,
+                    "critical_path": 3,
                 }
             ),
         }
@@ -251,14 +254,14 @@ BEST = ("fsspec-tuned", "paged-4mib")
 def test_the_bar_is_met_or_explained(slow_s: float, told: str) -> None:
     """Where twentyfold is missed, the trace says where the time goes, and what is the most."""
     rows = make_rows({("fsspec-none", "original"): slow_s, BEST: 0.4})
-    found = find_bars(rows, BEST, Profile("p", FirstByte(0.1, 0.1), stream_mb_per_s=10))
-    assert re.match(told, found["bar-gain"]), found
-    assert found["bar-requests-to-open"] == "yes"
+    found = find_targets(rows, BEST, Profile("p", FirstByte(0.1, 0.1), stream_mb_per_s=10))
+    assert re.match(told, found["target-gain"]), found
+    assert found["target-requests-to-open"] == "yes"
 
 
 def test_a_bar_that_was_not_asked_is_not_judged() -> None:
     """Without the untuned driver on the original there is nothing to compare with."""
-    found = find_bars(make_rows({BEST: 0.4}), BEST, get_profile("in-region"))
+    found = find_targets(make_rows({BEST: 0.4}), BEST, get_profile("in-region"))
     assert set(found.values()) == {"not measured"}
 
 
@@ -267,7 +270,7 @@ def test_tables_keep_one_order() -> None:
     rows = make_rows(
         {("ros3", "original"): 2.0, BEST: 1.0, ("fsspec-none", "original"): 3.0},
     )
-    table = study.tabulate_times(rows, task="variables")
+    table = findings.tabulate_times(rows, task="variables")
     assert list(table.index) == ["fsspec-none", "fsspec-tuned", "ros3"]
     assert list(table.columns) == ["original", "paged-4mib"]
     assert table.loc["ros3", "paged-4mib"] == ""
@@ -284,12 +287,12 @@ def test_a_steady_network_has_the_same_mean() -> None:
 
 
 def test_drivers_of_conversions_alone_are_refused(
-    stored: files.StoredFile, wire: Wire, session: drivers.Session
+    stored: files.StoredFile, testbed: Testbed, session: sessions.Session
 ) -> None:
     """The study compares with HDF5 files; without a driver for them it does not begin."""
     pairs = [(drivers.DRIVERS["zarr"], "zarr")]
     with pytest.raises(UserError, match="^drivers: zarr; allowed: also one that reads HDF5"):
-        study.make_control(pairs, "variables", stored, wire, session)
+        workload.make_control(pairs, "variables", stored, testbed, session)
 
 
 def judge(ratio: float) -> statistics.Comparison:
@@ -305,11 +308,11 @@ def test_claims_are_told_with_their_settings() -> None:
         ("original", "ros3-tuned", "fsspec-tuned"): judge(1.3),
         ("paged-8mib", "ros3", "fsspec-none"): judge(0.99),
     }
-    found = study.find_claims(judged)
+    found = findings.find_claims(judged)
     assert found["ros3-faster"] == "ros3 over fsspec-none on original, paged-4mib"
     assert found["ros3-slower"] == "ros3-tuned over fsspec-tuned on original"
     assert (found["ros3-undecided"], found["claims-judged"]) == ("1", "4")
-    assert study.find_claims({})["ros3-slower"] == "not measured"
+    assert findings.find_claims({})["ros3-slower"] == "not measured"
 
 
 def reference(case: str) -> pd.DataFrame:
@@ -320,7 +323,7 @@ def reference(case: str) -> pd.DataFrame:
 @pytest.mark.parametrize(("case", "noise"), [("in-region", 8.3), ("layouts", 4.0)])
 def test_noise_is_of_what_is_judged(case: str, noise: float) -> None:
     """Ratios are of opening and reading, and so is the noise: not of reading alone."""
-    reads = study.select_reads(reference(case))
+    reads = findings.select_reads(reference(case))
     found = statistics.noise_ratio(reads, "control", value="total_s")
     assert 100 * (found - 1) == pytest.approx(noise, abs=0.05)
     assert found != pytest.approx(statistics.noise_ratio(reads, "control"), rel=1e-3)
@@ -338,25 +341,25 @@ def test_the_reference_names_no_winner_that_is_none(
 ) -> None:
     """Several reads cannot be told apart from the one with the shortest median."""
     rows = reference(case)
-    reads = study.select_reads(rows)
-    ranking = statistics.rank(reads, control="control", value="total_s")
+    reads = findings.select_reads(rows)
+    ranking = rankings.rank(reads, control="control", value="total_s")
     assert ranking.best == best and others in ranking.fastest
     versions = {"ros3": "True", "hdf5": "2"}
-    found = study.find_all(rows, get_profile("in-region"), versions, ranking=ranking)
+    found = findings.find_all(rows, get_profile("in-region"), versions, ranking=ranking)
     assert found["best-driver"].startswith(f"among the fastest: {best}, ")
     assert found["best-layout"] == best.partition(" on ")[2]
-    claims = study.list_claims(reads)
+    claims = findings.list_claims(reads)
     assert all(set(pair) <= set(reads["contender"]) for pair in claims.values()) and claims
-    ways = study.list_ways(reads)
+    ways = findings.list_ways(reads)
     rule = {"control": "control", "value": "total_s"}
     n = 2 * reads["layout"].nunique()
     both = {w: statistics.compare(reads, *p, **rule, n_compared=n) for w, p in ways.items()}
-    assert study.find_decision(reads, ways, both)["decision"].startswith(word)
-    assert study.find_decision(reads, {}, {}) == {"decision": "not measured"}
+    assert findings.find_decision(reads, ways, both)["decision"].startswith(word)
+    assert findings.find_decision(reads, {}, {}) == {"decision": "not measured"}
 
 
 def test_the_control_repeats_what_is_judged() -> None:
     """Without the task that verdicts are of, nothing is measured."""
-    assert study.judged_task(["tree", "variables"]) == "variables"
+    assert findings.judged_task(["tree", "variables"]) == "variables"
     with pytest.raises(UserError, match="^tasks: tree; allowed: also variables"):
-        study.judged_task(["tree"])
+        findings.judged_task(["tree"])

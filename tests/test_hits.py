@@ -93,7 +93,7 @@ def test_agrees_with_simulation(
     ],
 )
 def test_one_item(cache: Cache, expected: float) -> None:
-    """A cache of one item, asked for once a second, has a hit ratio that one can reckon."""
+    """A cache of one item, asked for once a second, has a hit ratio that one can estimate."""
     assert hit_ratio(zipf(1, 1.0), 1.0, cache=cache) == pytest.approx(expected, abs=1e-9)
 
 

@@ -15,7 +15,7 @@ from zarr.codecs import BloscCodec, GzipCodec
 from zarr.core.buffer import default_buffer_prototype
 from zarr.storage import MemoryStore
 
-from helpers.storage import in_place
+from helpers.arrays import in_place
 
 SHAPE, CHUNK_SHAPE = (4, 10, 6), (1, 5, 6)
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from helpers.arrays import chunks
+from helpers.benchmark.study import read_published
 from helpers.errors import UserError
-from helpers.storage import layout
-from helpers.study import read_published
 
 REANALYSIS = (98128, 277, 349)
 
@@ -26,14 +26,14 @@ PUBLISHED = [
 @pytest.mark.parametrize(("chunk_nbytes", "chunk_shape"), PUBLISHED)
 def test_published_shapes_come_out_exactly(chunk_nbytes: int, chunk_shape: tuple[int, ...]) -> None:
     """Rew's shapes are ours."""
-    assert layout.balanced_chunk_shape(REANALYSIS, 4, chunk_nbytes) == chunk_shape
+    assert chunks.balanced_chunk_shape(REANALYSIS, 4, chunk_nbytes) == chunk_shape
 
 
 def test_the_continuous_rule_is_the_published_one() -> None:
     """The formula agrees with the table of the source, to its two decimals (one digit is off)."""
     for row in read_published("rew2013_chunk_shape_examples").itertuples():
         expected = [float(text) for text in str(row.formula_shape_continuous).split(" x ")]
-        found = layout.balanced_extents(REANALYSIS, 4, int(row.max_chunk_bytes))
+        found = chunks.balanced_extents(REANALYSIS, 4, int(row.max_chunk_bytes))
         assert found == pytest.approx(expected, rel=2e-3)
 
 
@@ -54,7 +54,7 @@ def test_balanced_shapes(
     shape: tuple[int, ...], itemsize: int, chunk_nbytes: int, axis: int, expected: tuple[int, ...]
 ) -> None:
     """Small arrays, worked out by hand."""
-    assert layout.balanced_chunk_shape(shape, itemsize, chunk_nbytes, axis=axis) == expected
+    assert chunks.balanced_chunk_shape(shape, itemsize, chunk_nbytes, axis=axis) == expected
 
 
 @given(
@@ -70,8 +70,8 @@ def test_a_balanced_chunk_never_exceeds_its_bound(
     n_elements = math.prod(shape)
     chunk_nbytes = min(int(itemsize * n_elements**share) + itemsize - 1, itemsize * n_elements)
     axis = data.draw(st.integers(0, len(shape) - 1))
-    chunk = layout.balanced_chunk_shape(shape, itemsize, chunk_nbytes, axis=axis)
-    extents = layout.balanced_extents(shape, itemsize, chunk_nbytes, axis=axis)
+    chunk = chunks.balanced_chunk_shape(shape, itemsize, chunk_nbytes, axis=axis)
+    extents = chunks.balanced_extents(shape, itemsize, chunk_nbytes, axis=axis)
     assert math.prod(chunk) * itemsize <= chunk_nbytes
     assert all(1 <= c <= n for c, n in zip(chunk, shape, strict=True))
     assert all(abs(c - e) < 1 + 1e-6 * e for c, e in zip(chunk, extents, strict=True))
@@ -82,7 +82,7 @@ def test_the_continuous_rule_balances(n: int, n_dimensions: int, share: float) -
     """Where no dimension is too short, both accesses touch equally many chunks of the bound."""
     shape = (n ** (n_dimensions - 1), *[n] * (n_dimensions - 1))
     chunk_nbytes = max(1, int(math.prod(shape) ** share))
-    extents = layout.balanced_extents(shape, 1, chunk_nbytes)
+    extents = chunks.balanced_extents(shape, 1, chunk_nbytes)
     counts = [m / e for m, e in zip(shape, extents, strict=True)]
     assert counts[0] == pytest.approx(math.prod(counts[1:]), rel=1e-6)
     assert math.prod(extents) == pytest.approx(chunk_nbytes, rel=1e-6)
@@ -104,7 +104,7 @@ def test_bad_input_is_named(
 ) -> None:
     """One line names the parameter, the value and what is allowed."""
     with pytest.raises(UserError) as caught:
-        layout.balanced_chunk_shape(shape, itemsize, chunk_nbytes, axis=axis)
+        chunks.balanced_chunk_shape(shape, itemsize, chunk_nbytes, axis=axis)
     assert str(caught.value).startswith(words)
     assert "allowed" in str(caught.value)
 
@@ -118,7 +118,7 @@ def test_touched_chunks_are_those_counted(data: st.DataObject) -> None:
     selection = [slice(i, i + data.draw(st.integers(1, 8))) for i in starts]
     elements = itertools.product(*[range(s.start, s.stop) for s in selection])
     counted = {tuple(i // c for i, c in zip(at, chunk, strict=True)) for at in elements}
-    assert layout.chunks_touched(selection, chunk) == len(counted)
+    assert chunks.chunks_touched(selection, chunk) == len(counted)
 
 
 @given(st.integers(1, 40), st.integers(1, 45), st.data())
@@ -126,9 +126,9 @@ def test_expected_chunks_are_the_mean_over_starts(n: int, chunk: int, data: st.D
     """The closed form agrees with enumerating every start."""
     extent = data.draw(st.integers(1, n))
     counts = [
-        layout.chunks_touched((slice(i, i + extent),), (chunk,)) for i in range(n - extent + 1)
+        chunks.chunks_touched((slice(i, i + extent),), (chunk,)) for i in range(n - extent + 1)
     ]
-    assert layout.expected_touched(extent, chunk, n) == pytest.approx(sum(counts) / len(counts))
+    assert chunks.expected_touched(extent, chunk, n) == pytest.approx(sum(counts) / len(counts))
 
 
 @given(st.data())
@@ -139,10 +139,10 @@ def test_expected_chunks_in_n_dimensions(data: st.DataObject) -> None:
     chunk = [data.draw(st.integers(1, n)) for n in shape]
     starts = itertools.product(*[range(n - e + 1) for n, e in zip(shape, extent, strict=True)])
     counts = [
-        layout.chunks_touched([slice(i, i + e) for i, e in zip(at, extent, strict=True)], chunk)
+        chunks.chunks_touched([slice(i, i + e) for i, e in zip(at, extent, strict=True)], chunk)
         for at in starts
     ]
-    found = layout.expected_chunks(shape, extent, chunk)
+    found = chunks.expected_chunks(shape, extent, chunk)
     assert found == pytest.approx(sum(counts) / len(counts))
 
 
@@ -158,7 +158,7 @@ def test_read_amplification(
     selection: tuple[slice, ...], chunk_shape: tuple[int, ...], expected: float
 ) -> None:
     """Elements decoded over elements asked for."""
-    assert layout.read_amplification(selection, chunk_shape) == expected
+    assert chunks.read_amplification(selection, chunk_shape) == expected
 
 
 @given(st.data())
@@ -174,9 +174,9 @@ def test_runs_are_those_counted(data: st.DataObject) -> None:
     places = sorted(sum(i * s for i, s in zip(at, strides, strict=True)) for at in elements)
     jumps = sum(b - a > 1 for a, b in itertools.pairwise(places))
     # Runs that happen to touch count apart, as a reader that goes row by row has them.
-    assert layout.contiguous_runs(selection, shape) >= jumps + 1
+    assert chunks.contiguous_runs(selection, shape) >= jumps + 1
     if all(s.stop - s.start < n for s, n in zip(selection[1:], shape[1:], strict=True)):
-        assert layout.contiguous_runs(selection, shape) == jumps + 1
+        assert chunks.contiguous_runs(selection, shape) == jumps + 1
 
 
 @pytest.mark.parametrize(
@@ -191,12 +191,12 @@ def test_runs_are_those_counted(data: st.DataObject) -> None:
 def test_bad_selections_are_named(selection: tuple[slice, ...]) -> None:
     """One line names the selection."""
     with pytest.raises(UserError, match=r"^selection: .*allowed"):
-        layout.chunks_touched(selection, (2, 2))
+        chunks.chunks_touched(selection, (2, 2))
 
 
 def test_boxes_outside_the_array_are_named() -> None:
     """An access larger than the array is refused."""
     with pytest.raises(UserError, match=r"^extent: \[11\]; allowed: at most the array's, \[10\]"):
-        layout.expected_chunks((10,), (11,), (2,))
+        chunks.expected_chunks((10,), (11,), (2,))
     with pytest.raises(UserError, match=r"^chunk_shape: \[11\]"):
-        layout.expected_chunks((10,), (1,), (11,))
+        chunks.expected_chunks((10,), (1,), (11,))

@@ -12,26 +12,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from advisors.costs.assumptions import Assumptions
+from helpers.benchmark import ranking as rankings
+from helpers.benchmark import statistics
+from helpers.benchmark.record import read_records
 from helpers.errors import UserError
-from helpers.measurement import statistics
-from helpers.measurement.records import read_records
-from helpers.models.assumptions import Assumptions
-from helpers.models.queueing import Demand, simulate_users
+from helpers.netem.profiles import get_profile
+from helpers.objectstore.locations import Location
 from helpers.paths import ROOT
-from helpers.storage.locations import Location
-from helpers.storage.maps import Maps
-from helpers.storage.network import get_profile
-from helpers.studies.caching_costs import (
-    Workload,
+from studies.caching_costs.bill import learn_assumptions
+from studies.caching_costs.datasets import Datasets, dataset_names, make_specs, published_specs
+from studies.caching_costs.findings import find_all, select_loads, tell_errors, tell_generator
+from studies.caching_costs.prediction import (
+    Demand,
     compare_hit_ratios,
-    find_all,
-    learn_assumptions,
     predict_latencies,
-    select_loads,
+    simulate_users,
 )
-from helpers.studies.caching_costs.findings import tell_errors, tell_generator
-from helpers.tiles.matrix import make_specs, map_names, published_specs
-from helpers.tiles.plans import warm_plan, zipf_weights
+from studies.caching_costs.workload import Workload, warm_plan, zipf_weights
 
 
 def test_matrix_has_the_corrected_geometry() -> None:
@@ -49,7 +47,9 @@ def test_matrix_has_the_corrected_geometry() -> None:
 def test_scale_goes_on_sides(scale: float) -> None:
     """Every map keeps its number of chunks, to a chunk, and its bytes go with the square."""
     for spec, whole in zip(
-        make_specs(map_names(), scale=scale), make_specs(map_names(), scale=1.0), strict=True
+        make_specs(dataset_names(), scale=scale),
+        make_specs(dataset_names(), scale=1.0),
+        strict=True,
     ):
         assert spec.nbytes == pytest.approx(whole.nbytes * scale**2, rel=0.05)
         assert spec.kind == whole.kind
@@ -196,7 +196,7 @@ def test_assumptions_are_those_measured() -> None:
     )
     rows["n_requests"] = [48, 12, 12]
     workload = Workload(
-        Maps(Location("s3", "nothing"), (), {}), [], [[("a", 0, 0, 0)]], [], {}, 1.0, 0.0
+        Datasets(Location("s3", "nothing"), (), {}), [], [[("a", 0, 0, 0)]], [], {}, 1.0, 0.0
     )
     found = learn_assumptions(rows, workload, entry_nbytes={"a": 5000})
     measured = {"make_s": 0.1, "open_s": 0.3, "redis_fetch_s": 0.01, "metadata_nbytes": 5000}
@@ -233,7 +233,7 @@ def test_the_reference_names_no_fastest_cache_that_is_none() -> None:
         name: statistics.compare(under_load, name, "none", control="control", value="p50_s")
         for name in caches
     }
-    ranking = statistics.rank(under_load, control="control", value="p50_s")
+    ranking = rankings.rank(under_load, control="control", value="p50_s")
     assert set(ranking.fastest) == {"lru", "diskcache", "redis"}
     assert ranking.others["none"].verdict == ranking.others["filecache"].verdict == "slower"
     errors = pd.DataFrame({"contender": ["none", "lru"], "relative_error": [0.0, 0.1]})

@@ -16,19 +16,18 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from helpers.errors import UserError
-from helpers.measurement.measure import (
+from helpers.benchmark import loop
+from helpers.benchmark.contender import CheckError, Contender
+from helpers.benchmark.loop import (
     Budget,
-    CheckError,
-    Contender,
     MeasurementError,
     StoppingRule,
-    loop,
     measure_blocks,
     plan_block,
 )
-from helpers.measurement.provenance import Provenance
-from helpers.measurement.records import Record, RecordError, read_records
+from helpers.benchmark.provenance import Provenance
+from helpers.benchmark.record import Record, RecordError, read_records
+from helpers.errors import UserError
 
 ORIGIN = Provenance({"n_cores": 2}, {"zarr": "3.1.6"}, {"seed": 1})
 

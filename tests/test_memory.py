@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from helpers import memory
-from helpers.memory import peak_nbytes, watch_memory
+from helpers.benchmark import memory
+from helpers.benchmark.memory import peak_nbytes, watch_memory
 
 # Holds 500 MB, and tells what a child that it starts says of itself by the two ways to ask.
 _LARGE = """

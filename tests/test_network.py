@@ -1,4 +1,4 @@
-"""The imposed network: profiles, pacing, the relay and its trace."""
+"""The emulated network: profiles, pacing, the proxy and its trace."""
 
 from __future__ import annotations
 
@@ -31,27 +31,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from helpers.errors import UserError
-from helpers.measurement.probes import (
+from helpers.netem.calibration import (
     measure_accepted_per_s,
     measure_first_byte_s,
     measure_streams_mb_per_s,
 )
-from helpers.storage.network import (
-    FAULTS,
-    Faults,
-    FirstByte,
-    Profile,
-    Relay,
-    Request,
-    get_profile,
-    open_relay,
-    profile_names,
-)
-from helpers.storage.network.child import accept_all, listen
-from helpers.storage.network.heads import BadHead, key_of, parse_request
-from helpers.storage.network.imposed import Network
-from helpers.storage.network.pacing import Bucket, Clock, normal_variates
-from helpers.storage.server import Server
+from helpers.netem.exchange import Network
+from helpers.netem.http import BadHead, key_of, parse_request
+from helpers.netem.profiles import FAULTS, Faults, FirstByte, Profile, get_profile, profile_names
+from helpers.netem.proxy import Proxy, open_proxy
+from helpers.netem.proxy_process import accept_all, listen
+from helpers.netem.shaping import Bucket, Clock, normal_variates
+from helpers.netem.trace import Request
+from helpers.objectstore.server import Server
 
 FREE = Profile("free")
 BODY = random.Random(0).randbytes(3_000_001)
@@ -150,29 +142,29 @@ def upstream_url() -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def one_relay(upstream_url: str) -> Iterator[Relay]:
+def one_relay(upstream_url: str) -> Iterator[Proxy]:
     """Stand before the thread for all tests of this module."""
-    with open_relay(upstream_url, profile=FREE) as relay:
-        yield relay
+    with open_proxy(upstream_url, profile=FREE) as proxy:
+        yield proxy
 
 
 @pytest.fixture
-def relay(one_relay: Relay) -> Relay:
-    """Return the relay with nothing imposed, an empty trace and no tag."""
-    one_relay.impose(FREE)
+def proxy(one_relay: Proxy) -> Proxy:
+    """Return the proxy with no network emulated, an empty trace and no tag."""
+    one_relay.emulate(FREE)
     one_relay.set_tag("")
     one_relay.take_trace()
     return one_relay
 
 
-def connect(relay: Relay) -> http.client.HTTPConnection:
-    """Open a connection to a relay."""
-    return http.client.HTTPConnection(urlsplit(relay.endpoint_url).netloc, timeout=20)
+def connect(proxy: Proxy) -> http.client.HTTPConnection:
+    """Open a connection to a proxy."""
+    return http.client.HTTPConnection(urlsplit(proxy.endpoint_url).netloc, timeout=20)
 
 
-def get(relay: Relay, path: str, **headers: str) -> tuple[int, bytes]:
+def get(proxy: Proxy, path: str, **headers: str) -> tuple[int, bytes]:
     """Make one request on a connection of its own."""
-    connection = connect(relay)
+    connection = connect(proxy)
     try:
         connection.request("GET", path, headers=headers)
         response = connection.getresponse()
@@ -181,13 +173,13 @@ def get(relay: Relay, path: str, **headers: str) -> tuple[int, bytes]:
         connection.close()
 
 
-def take(relay: Relay, n: int) -> list[Request]:
-    """Take `n` rows, waiting for those whose end the relay has yet to notice."""
-    rows = relay.take_trace()
+def take(proxy: Proxy, n: int) -> list[Request]:
+    """Take `n` rows, waiting for those whose end the proxy has yet to notice."""
+    rows = proxy.take_trace()
     deadline_s = time.monotonic() + 5
     while len(rows) < n and time.monotonic() < deadline_s:
         time.sleep(0.01)
-        rows += relay.take_trace()
+        rows += proxy.take_trace()
     assert len(rows) == n
     return rows
 
@@ -228,12 +220,12 @@ def test_profile_refuses(given_values: dict[str, Any], message: str) -> None:
 
 
 def test_profiles_shipped() -> None:
-    """Each figure of each shipped profile has its source, and survives the way to the relay."""
+    """Each figure of each shipped profile has its source, and survives the way to the proxy."""
     assert profile_names()[0] == "loopback"
     figures = {one.name for one in fields(Profile)} - {"name", "sources", "faults"}
     for profile in map(get_profile, profile_names()):
-        imposed = {name for name in figures if getattr(profile, name) is not None}
-        assert set(profile.sources) == imposed
+        emulated = {name for name in figures if getattr(profile, name) is not None}
+        assert set(profile.sources) == emulated
         assert profile.faults == Faults()
         assert Profile.from_mapping(profile.to_mapping()) == profile
 
@@ -275,7 +267,7 @@ def test_terms_follow_the_seed() -> None:
 
     def terms(seed: int, faults: Faults) -> list[tuple[float, str | None]]:
         network = Network(("127.0.0.1", 1), seed=seed)
-        network.impose(Profile("p", FirstByte(0.03, 0.1), faults=faults))
+        network.emulate(Profile("p", FirstByte(0.03, 0.1), faults=faults))
         drawn = [network.admit(0.0) for _ in range(50)]
         return [(one.delay_s, one.fault) for one in drawn]
 
@@ -341,17 +333,17 @@ def test_bucket_rate() -> None:
         b"PUT /a HTTP/1.1\r\nTransfer-Encoding: gzip\r\n\r\n",
     ],
 )
-def test_malformed_request(raw: bytes, relay: Relay) -> None:
+def test_malformed_request(raw: bytes, proxy: Proxy) -> None:
     """What is no request is refused with 400, closed, and nothing of it is kept."""
     with pytest.raises(BadHead):
         parse_request(raw)
-    address = urlsplit(relay.endpoint_url)
+    address = urlsplit(proxy.endpoint_url)
     with socket.create_connection((str(address.hostname), address.port or 0)) as sock:
         sock.sendall(raw)
         answer = b"".join(iter(lambda: sock.recv(4096), b""))
     assert answer.startswith(b"HTTP/1.1 400 ")
     assert b"<Code>BadRequest</Code>" in answer
-    (row,) = take(relay, 1)
+    (row,) = take(proxy, 1)
     assert (row.status, row.method, row.key) == (400, "", "")
 
 
@@ -376,7 +368,7 @@ def test_key_of(target: bytes, key: str) -> None:
 
 @contextmanager
 def relay_in_thread(url: str, *, is_spliced: bool) -> Iterator[str]:
-    """Relay from a thread of this process, by splicing or by copying."""
+    """Proxy from a thread of this process, by splicing or by copying."""
     parts = urlsplit(url)
     network = Network((str(parts.hostname), parts.port or 0), seed=0, is_spliced=is_spliced)
     listener = listen()
@@ -418,7 +410,7 @@ def test_bytes_identical(upstream_url: str, is_spliced: bool) -> None:
     ],
 )
 def test_framing(
-    relay: Relay,
+    proxy: Proxy,
     method: str,
     path: str,
     status: int,
@@ -427,14 +419,14 @@ def test_framing(
     is_kept: bool,
 ) -> None:
     """Each framing ends where it should, is counted, and keeps the connection if it may."""
-    connection = connect(relay)
+    connection = connect(proxy)
     connection.request(method, path)
     response = connection.getresponse()
     assert (response.status, len(response.read())) == (status, n_body)
     connection.request("HEAD", "/plain")  # opens another connection if need be
     assert connection.getresponse().read() == b""
     connection.close()
-    first, second = take(relay, 2)
+    first, second = take(proxy, 2)
     assert (first.method, first.key, first.status) == (method, path, status)
     assert first.nbytes == n_row
     assert first.start_s <= first.first_byte_s <= first.end_s <= second.end_s
@@ -442,9 +434,9 @@ def test_framing(
 
 
 @pytest.mark.parametrize("version", ["HTTP/1.0", "HTTP/1.1\r\nConnection: close"])
-def test_client_closes(relay: Relay, version: str) -> None:
+def test_client_closes(proxy: Proxy, version: str) -> None:
     """A client that wants no further request sees the connection close."""
-    address = urlsplit(relay.endpoint_url)
+    address = urlsplit(proxy.endpoint_url)
     with socket.create_connection((str(address.hostname), address.port or 0)) as sock:
         sock.sendall(f"HEAD /plain {version}\r\n\r\n".encode())
         sock.settimeout(5)
@@ -452,9 +444,9 @@ def test_client_closes(relay: Relay, version: str) -> None:
 
 
 @pytest.mark.parametrize("is_patient", [True, False])
-def test_expect_continue(relay: Relay, is_patient: bool) -> None:
+def test_expect_continue(proxy: Proxy, is_patient: bool) -> None:
     """A client that asks first is told to go on; one that does not wait is served too."""
-    address = urlsplit(relay.endpoint_url)
+    address = urlsplit(proxy.endpoint_url)
     with socket.create_connection((str(address.hostname), address.port or 0)) as sock:
         sock.settimeout(5)
         head = b"PUT /put HTTP/1.1\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n"
@@ -466,7 +458,7 @@ def test_expect_continue(relay: Relay, is_patient: bool) -> None:
         digest = hashlib.sha256(b"abc").hexdigest().encode()
         while digest not in answer:
             answer += sock.recv(4096)
-    (row,) = take(relay, 1)
+    (row,) = take(proxy, 1)
     assert (row.method, row.status, row.nbytes) == ("PUT", 200, 64)
 
 
@@ -481,43 +473,43 @@ def test_expect_continue(relay: Relay, is_patient: bool) -> None:
         ("bytes=2999999-9999999", 2_999_999, 2),
     ],
 )
-def test_ranges(relay: Relay, asked: str | None, start: int | None, nbytes: int | None) -> None:
+def test_ranges(proxy: Proxy, asked: str | None, start: int | None, nbytes: int | None) -> None:
     """The row says which bytes were asked for."""
-    _, body = get(relay, "/plain", **({"Range": asked} if asked else {}))
-    (row,) = take(relay, 1)
+    _, body = get(proxy, "/plain", **({"Range": asked} if asked else {}))
+    (row,) = take(proxy, 1)
     assert (row.range_start, row.range_nbytes) == (start, nbytes)
     assert row.nbytes == len(body) == (len(BODY) if nbytes is None else nbytes)
 
 
 def test_upstream_down() -> None:
-    """A store that is not there is said in the answer and in the row; the relay lives on."""
+    """A store that is not there is said in the answer and in the row; the proxy lives on."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
-    with open_relay(f"http://127.0.0.1:{port}", profile=FREE) as relay:
+    with open_proxy(f"http://127.0.0.1:{port}", profile=FREE) as proxy:
         for _ in range(2):
-            status, body = get(relay, "/plain")
+            status, body = get(proxy, "/plain")
             assert status == 502
             assert f"no answer from http://127.0.0.1:{port}".encode() in body
-        assert [row.status for row in take(relay, 2)] == [502, 502]
+        assert [row.status for row in take(proxy, 2)] == [502, 502]
 
 
-def test_upstream_talks_nonsense(relay: Relay) -> None:
+def test_upstream_talks_nonsense(proxy: Proxy) -> None:
     """An answer that is not HTTP becomes 502, not a hang."""
-    assert get(relay, "/garbage")[0] == 502
-    assert take(relay, 1)[0].status == 502
+    assert get(proxy, "/garbage")[0] == 502
+    assert take(proxy, 1)[0].status == 502
 
 
-def test_client_leaves(relay: Relay) -> None:
+def test_client_leaves(proxy: Proxy) -> None:
     """A client that leaves in the middle has a row with the bytes that were sent."""
-    relay.impose(Profile("slow", stream_mb_per_s=5))
-    connection = connect(relay)
+    proxy.emulate(Profile("slow", stream_mb_per_s=5))
+    connection = connect(proxy)
     connection.request("GET", "/plain")
     connection.getresponse().read(100_000)
     connection.close()
-    (row,) = take(relay, 1)
+    (row,) = take(proxy, 1)
     assert 100_000 <= row.nbytes < len(BODY)
     assert row.status == 200
-    assert get(relay, "/plain?again")[1] == BODY
+    assert get(proxy, "/plain?again")[1] == BODY
 
 
 def test_client_does_not_read() -> None:
@@ -540,23 +532,23 @@ def test_client_does_not_read() -> None:
     server.start()
     with (
         listener,
-        open_relay(f"http://127.0.0.1:{listener.getsockname()[1]}", profile=FREE) as relay,
+        open_proxy(f"http://127.0.0.1:{listener.getsockname()[1]}", profile=FREE) as proxy,
     ):
-        connection = connect(relay)
+        connection = connect(proxy)
         connection.request("GET", "/")
         server.join(20)
         assert 0 < taken < 40e6
         connection.close()
 
 
-# --- what is imposed --------------------------------------------------------
+# --- what is emulated --------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Stored:
-    """A relay before the real server, with an object of 16 MB and its presigned URL."""
+    """A proxy before the real server, with an object of 16 MB and its presigned URL."""
 
-    relay: Relay
+    proxy: Proxy
     url: str
     server: Server
 
@@ -583,11 +575,11 @@ def stored(server: Server) -> Iterator[Stored]:
     client = make_client(server, server.endpoint_url)
     client.create_bucket(Bucket=BUCKET)
     client.put_object(Bucket=BUCKET, Key="object", Body=os.urandom(16_000_000))
-    with open_relay(server.endpoint_url, profile=FREE) as relay:
-        url = make_client(server, relay.endpoint_url).generate_presigned_url(
+    with open_proxy(server.endpoint_url, profile=FREE) as proxy:
+        url = make_client(server, proxy.endpoint_url).generate_presigned_url(
             "get_object", Params={"Bucket": BUCKET, "Key": "object"}
         )
-        yield Stored(relay, url, server)
+        yield Stored(proxy, url, server)
 
 
 @pytest.mark.parametrize("n", [1, 4, 16, 64])
@@ -596,7 +588,7 @@ def test_latency(stored: Stored, first_byte: FirstByte, n: int) -> None:
     """The median time to the first byte is that asked for, within 5 % or 1 ms."""
     medians_s = []
     for _ in range(3):
-        stored.relay.impose(Profile("late", first_byte))
+        stored.proxy.emulate(Profile("late", first_byte))
         medians_s.append(measure_first_byte_s(stored.url, n, spacing_s=0.004))
     # a busy machine only adds, so that the least of three is the network's own
     measured = min(medians_s)
@@ -617,7 +609,7 @@ def test_latency(stored: Stored, first_byte: FirstByte, n: int) -> None:
 )
 def test_bandwidth(stored: Stored, stream: float | None, aggregate: float | None, n: int) -> None:
     """Each connection has its share of stream and link within 5 %, and all together too."""
-    stored.relay.impose(Profile("thin", stream_mb_per_s=stream, aggregate_mb_per_s=aggregate))
+    stored.proxy.emulate(Profile("thin", stream_mb_per_s=stream, aggregate_mb_per_s=aggregate))
     share = min(stream or 1e9, (aggregate or 1e9) / n)
     # long enough for many quanta of each connection, short enough for the object
     window_s = min(max(0.3, 3 / share), 10 / share)
@@ -625,52 +617,52 @@ def test_bandwidth(stored: Stored, stream: float | None, aggregate: float | None
     assert median(map(sum, runs)) == pytest.approx(n * share, rel=0.05)
     assert median(map(median, runs)) == pytest.approx(share, rel=0.05)
     # fair: the slow connections have their share too, but for the quantum at each end;
-    # a busy machine holds up a client now and then, an unfair relay many and in every run
+    # a busy machine holds up a client now and then, an unfair proxy many and in every run
     assert max(float(np.quantile(run, 0.1)) for run in runs) > 0.8 * share
 
 
-def test_upload_paced(relay: Relay) -> None:
+def test_upload_paced(proxy: Proxy) -> None:
     """An upload takes its bytes over its rate, and its latency counts from its end."""
-    relay.impose(Profile("thin", FirstByte(0.05, 0.05), stream_mb_per_s=20))
-    connection = connect(relay)
+    proxy.emulate(Profile("thin", FirstByte(0.05, 0.05), stream_mb_per_s=20))
+    connection = connect(proxy)
     connection.request("PUT", "/put", BODY)
     assert connection.getresponse().status == 200
     connection.close()
-    (row,) = take(relay, 1)
+    (row,) = take(proxy, 1)
     asked_s = len(BODY) / 20e6 + 0.05
     assert row.first_byte_s - row.start_s == pytest.approx(asked_s, rel=0.1)
 
 
 def test_request_rate(stored: Stored) -> None:
     """Of twice the allowed requests half are accepted."""
-    stored.relay.impose(Profile("rare", requests_per_s=200))
+    stored.proxy.emulate(Profile("rare", requests_per_s=200))
     offered, accepted = measure_accepted_per_s(stored.url, 16, offered_per_s=400)
     assert offered == pytest.approx(400, rel=0.05)
     assert accepted == pytest.approx(200, rel=0.05)
 
 
-def test_slow_down_keeps_connection(relay: Relay) -> None:
+def test_slow_down_keeps_connection(proxy: Proxy) -> None:
     """A refused request is answered as S3 does, its body dropped, its connection kept."""
-    relay.impose(Profile("refuses", faults=Faults(error_503=1)))
-    connection = connect(relay)
+    proxy.emulate(Profile("refuses", faults=Faults(error_503=1)))
+    connection = connect(proxy)
     for method, body in (("PUT", BODY), ("HEAD", None), ("GET", None)):
         connection.request(method, "/plain", body)
         response = connection.getresponse()
         text = response.read()
         assert response.status == 503
         assert (b"<Code>SlowDown</Code>" in text) == (method != "HEAD")
-    relay.impose(FREE)
+    proxy.emulate(FREE)
     connection.request("GET", "/plain")
     assert connection.getresponse().read() == BODY
     connection.close()
-    rows = take(relay, 4)
+    rows = take(proxy, 4)
     assert len({row.connection for row in rows}) == 1
     assert [row.status for row in rows] == [503, 503, 503, 200]
 
 
-def test_stale_upstream_connection(upstream_url: str, relay: Relay) -> None:
+def test_stale_upstream_connection(upstream_url: str, proxy: Proxy) -> None:
     """A connection that the store has closed meanwhile is replaced unseen."""
-    connection = connect(relay)
+    connection = connect(proxy)
     for path in ("/plain", "/plain"):
         connection.request("GET", path)
         assert connection.getresponse().read() == BODY
@@ -685,10 +677,10 @@ def test_stale_upstream_connection(upstream_url: str, relay: Relay) -> None:
 # --- faults -----------------------------------------------------------------
 
 
-def read_faulty(relay: Relay, path: str) -> tuple[str, bytes]:
+def read_faulty(proxy: Proxy, path: str) -> tuple[str, bytes]:
     """Read and say how it ended."""
     try:
-        return "whole", get(relay, path)[1]
+        return "whole", get(proxy, path)[1]
     except http.client.IncompleteRead as error:
         return "short", error.partial
     except ConnectionResetError:
@@ -697,13 +689,13 @@ def read_faulty(relay: Relay, path: str) -> tuple[str, bytes]:
 
 @pytest.mark.parametrize("path", ["/plain", "/chunked"])
 @pytest.mark.parametrize("fault", FAULTS)
-def test_faults(relay: Relay, fault: str, path: str) -> None:
+def test_faults(proxy: Proxy, fault: str, path: str) -> None:
     """Each fault does what it says, once, and the row says what was sent."""
-    relay.impose(Profile("bad", faults=Faults(stall_s=0.2, **{fault: 1.0})))
+    proxy.emulate(Profile("bad", faults=Faults(stall_s=0.2, **{fault: 1.0})))
     start_s = time.perf_counter()
-    end, body = read_faulty(relay, path)
+    end, body = read_faulty(proxy, path)
     passed_s = time.perf_counter() - start_s
-    (row,) = take(relay, 1)
+    (row,) = take(proxy, 1)
     part = len(BODY) if path == "/plain" else 700_000
     n_different = sum(a != b for a, b in zip(body, BODY, strict=False))
     if fault == "error_503":
@@ -722,45 +714,45 @@ def test_faults(relay: Relay, fault: str, path: str) -> None:
 # --- the trace --------------------------------------------------------------
 
 
-def test_tags(relay: Relay) -> None:
+def test_tags(proxy: Proxy) -> None:
     """A tag is in force when `set_tag` returns, and for requests that arrive after it."""
-    relay.set_tag("before")
-    slow = threading.Thread(target=get, args=(relay, "/slow"))
+    proxy.set_tag("before")
+    slow = threading.Thread(target=get, args=(proxy, "/slow"))
     slow.start()
     time.sleep(0.1)  # arrived, not answered
     for tag in ("a", "b", "a"):
-        relay.set_tag(tag)
-        get(relay, "/no_content")
-    assert [row.tag for row in relay.take_trace()] == ["a", "b", "a"]
+        proxy.set_tag(tag)
+        get(proxy, "/no_content")
+    assert [row.tag for row in proxy.take_trace()] == ["a", "b", "a"]
     slow.join()
-    assert [row.tag for row in take(relay, 1)] == ["before"]
+    assert [row.tag for row in take(proxy, 1)] == ["before"]
 
 
-def test_trace_is_complete(relay: Relay) -> None:
+def test_trace_is_complete(proxy: Proxy) -> None:
     """A row is there as soon as the client has the last byte, each time."""
-    connection = connect(relay)
+    connection = connect(proxy)
     for path in ["/last", "/chunked", "/no_content"] * 30:
         connection.request("GET", path)
         connection.getresponse().read()
-        assert [row.key for row in relay.take_trace()] == [path]
+        assert [row.key for row in proxy.take_trace()] == [path]
     connection.close()
 
 
-def test_times_are_of_the_clock(relay: Relay) -> None:
+def test_times_are_of_the_clock(proxy: Proxy) -> None:
     """Times are seconds since 1970, to be put beside those of a measurement."""
     before_s = time.time()
-    get(relay, "/no_content")
-    (row,) = take(relay, 1)
+    get(proxy, "/no_content")
+    (row,) = take(proxy, 1)
     assert before_s - 0.05 < row.start_s < time.time() + 0.05
 
 
 def open_s3fs(stored: Stored) -> Any:
-    """Open the way of s3fs through the relay."""
+    """Open the way of s3fs through the proxy."""
     return s3fs.S3FileSystem(
         key=stored.server.access_key,
         secret=stored.server.secret_key,
         client_kwargs={
-            "endpoint_url": stored.relay.endpoint_url,
+            "endpoint_url": stored.proxy.endpoint_url,
             "region_name": stored.server.region,
         },
         skip_instance_cache=True,
@@ -769,10 +761,10 @@ def open_s3fs(stored: Stored) -> Any:
 
 
 def open_obstore(stored: Stored) -> Any:
-    """Open the way of obstore through the relay."""
+    """Open the way of obstore through the proxy."""
     return obstore.store.S3Store(
         BUCKET,
-        endpoint=stored.relay.endpoint_url,
+        endpoint=stored.proxy.endpoint_url,
         access_key_id=stored.server.access_key,
         secret_access_key=stored.server.secret_key,
         region=stored.server.region,
@@ -810,12 +802,12 @@ def test_totals(
     stored: Stored, read: Callable[[Stored, list[tuple[int, int]]], list[bytes]]
 ) -> None:
     """Rows agree one by one with the ranges a client asked for, its HEAD and its list."""
-    stored.relay.impose(Profile("some", FirstByte(0.002, 0.004), aggregate_mb_per_s=500))
-    stored.relay.take_trace()
+    stored.proxy.emulate(Profile("some", FirstByte(0.002, 0.004), aggregate_mb_per_s=500))
+    stored.proxy.take_trace()
     rng = random.Random(0)
     ranges = [(rng.randrange(15_000_000), rng.choice([1, 100, 70_000, 900_000])) for _ in range(60)]
     got = read(stored, ranges)
-    rows = stored.relay.take_trace()
+    rows = stored.proxy.take_trace()
     gets = [row for row in rows if row.key == f"/{BUCKET}/object" and row.method == "GET"]
     asked = sorted((row.range_start or 0, row.range_nbytes or 0) for row in gets)
     assert asked == sorted(ranges)
@@ -840,15 +832,15 @@ def put_with_obstore(stored: Stored, body: bytes) -> None:
 @pytest.mark.parametrize("put", [put_with_s3fs, put_with_obstore])
 def test_multipart(stored: Stored, put: Callable[[Stored, bytes], None]) -> None:
     """An upload in parts passes whole, and no secret of it stays in the trace."""
-    stored.relay.impose(FREE)
-    stored.relay.take_trace()
+    stored.proxy.emulate(FREE)
+    stored.proxy.take_trace()
     body = os.urandom(12_000_000)
     put(stored, body)
     client = stored.client(stored.server.endpoint_url)
     whole = client.get_object(Bucket=BUCKET, Key="written")["Body"].read()
     client.delete_object(Bucket=BUCKET, Key="written")
     assert whole == body
-    rows = stored.relay.take_trace()
+    rows = stored.proxy.take_trace()
     assert [row.method for row in rows].count("PUT") >= 2
     assert [row.method for row in rows].count("POST") == 2
     check_no_secret(rows, stored.server)
@@ -863,14 +855,14 @@ def check_no_secret(rows: list[Request], server: Server) -> None:
 
 def test_no_secret_in_trace(stored: Stored) -> None:
     """Neither a presigned URL nor a signed header leaves a trace, refused or not."""
-    stored.relay.take_trace()
+    stored.proxy.take_trace()
     for faults in (Faults(), Faults(error_503=1), Faults(reset=1)):
-        stored.relay.impose(Profile("p", faults=faults))
+        stored.proxy.emulate(Profile("p", faults=faults))
         parts = urlsplit(stored.url)
-        read_faulty(stored.relay, f"{parts.path}?{parts.query}")
-    stored.relay.impose(FREE)
-    stored.client(stored.relay.endpoint_url).head_object(Bucket=BUCKET, Key="object")
-    rows = take(stored.relay, 4)
+        read_faulty(stored.proxy, f"{parts.path}?{parts.query}")
+    stored.proxy.emulate(FREE)
+    stored.client(stored.proxy.endpoint_url).head_object(Bucket=BUCKET, Key="object")
+    rows = take(stored.proxy, 4)
     assert [row.status for row in rows] == [200, 503, 0, 200]
     check_no_secret(rows, stored.server)
 
@@ -890,9 +882,9 @@ def test_no_secret_in_trace(stored: Stored) -> None:
     ],
 )
 def test_upstream_url_refused(url: str, message: str) -> None:
-    """What the relay cannot stand before is refused in one line, before anything starts."""
+    """What the proxy cannot stand before is refused in one line, before anything starts."""
     with pytest.raises(UserError, match=message) as caught, ExitStack() as stack:
-        stack.enter_context(open_relay(url, profile=FREE))
+        stack.enter_context(open_proxy(url, profile=FREE))
     assert "upstream_url is" in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -900,7 +892,7 @@ def test_upstream_url_refused(url: str, message: str) -> None:
 def test_seed_refused() -> None:
     """A seed that is no whole number is refused."""
     with pytest.raises(UserError, match="seed is 1.5; allowed"), ExitStack() as stack:
-        stack.enter_context(open_relay("http://h", profile=FREE, seed=1.5))  # type: ignore[arg-type]
+        stack.enter_context(open_proxy("http://h", profile=FREE, seed=1.5))  # type: ignore[arg-type]
 
 
 def wait_gone(pid: int, port: int) -> None:
@@ -915,27 +907,27 @@ def wait_gone(pid: int, port: int) -> None:
 
 def test_stop(upstream_url: str) -> None:
     """At the end of the context process and port are gone, with a request under way too."""
-    with open_relay(upstream_url, profile=FREE) as relay:
-        connection = connect(relay)
+    with open_proxy(upstream_url, profile=FREE) as proxy:
+        connection = connect(proxy)
         connection.request("GET", "/slow")
-    wait_gone(relay.pid, urlsplit(relay.endpoint_url).port or 0)
+    wait_gone(proxy.pid, urlsplit(proxy.endpoint_url).port or 0)
     connection.close()
     with pytest.raises(RuntimeError, match="has ended"):
-        relay.take_trace()
+        proxy.take_trace()
 
 
 OWNER = """
 import sys, time
-from helpers.storage.network import open_relay, get_profile
-with open_relay(sys.argv[1], profile=get_profile("loopback")) as relay:
-    print(relay.pid, relay.endpoint_url.rpartition(":")[2], flush=True)
+from helpers.storage.network import open_proxy, get_profile
+with open_proxy(sys.argv[1], profile=get_profile("loopback")) as proxy:
+    print(proxy.pid, proxy.endpoint_url.rpartition(":")[2], flush=True)
     time.sleep(60)
 """
 
 
 @pytest.mark.parametrize("kind", [signal.SIGKILL, signal.SIGINT])
 def test_owner_killed(upstream_url: str, kind: signal.Signals) -> None:
-    """However its owner ends, the relay is gone."""
+    """However its owner ends, the proxy is gone."""
     owner = subprocess.Popen(
         [sys.executable, "-c", OWNER, upstream_url],
         stdout=subprocess.PIPE,

@@ -9,9 +9,9 @@ import nbformat
 import papermill
 import pytest
 
-from helpers import runner
-from helpers.measurement import records
-from helpers.parameters import read_defaults
+from helpers.benchmark import record
+from helpers.book import cases, run
+from helpers.book.parameters import read_defaults
 from helpers.paths import ROOT
 
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -30,7 +30,7 @@ def executed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     folder = tmp_path_factory.mktemp(request.param.stem)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ARRAYS_CACHE", str(folder / "cache"))
-        with runner.kernel_options() as options:
+        with run.kernel_options() as options:
             papermill.execute_notebook(
                 str(request.param),
                 str(folder / request.param.name),
@@ -45,7 +45,7 @@ def executed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 def test_defaults_make_a_whole_record(executed: Path) -> None:
     """Every contender has as many rows as blocks, each verified, each traced."""
     defaults = read_defaults(ROOT / "notebooks" / executed.name)
-    rows = records.read_records([executed.parent / defaults["record"]])
+    rows = record.read_records([executed.parent / defaults["record"]])
     measured = rows[rows["phase"] == "measured"]
     counts = measured.groupby(["contender", "point"]).size()
     assert set(counts) == {defaults["n_blocks"]}
@@ -66,7 +66,7 @@ MEASURED = {
 def test_versions_that_decide_are_in_the_record(executed: Path) -> None:
     """What measures is named with its version, in whatever process it does."""
     defaults = read_defaults(ROOT / "notebooks" / executed.name)
-    rows = records.read_records([executed.parent / defaults["record"]])
+    rows = record.read_records([executed.parent / defaults["record"]])
     named = {name for text in rows["versions"].unique() for name in json.loads(text)}
     assert MEASURED[executed.stem] | {"python", "numpy", "h5py", "HDF5 of h5py"} <= named
 
@@ -76,7 +76,7 @@ def test_cluster_scaling_reads_every_byte_over_the_wire(executed: Path) -> None:
     if executed.stem != "cluster-scaling":
         pytest.skip("other notebooks read parts of arrays, or from disk")
     defaults = read_defaults(ROOT / "notebooks" / executed.name)
-    rows = records.read_records([executed.parent / defaults["record"]])
+    rows = record.read_records([executed.parent / defaults["record"]])
     assert set(defaults["contenders"]) < set(rows["contender"])
     assert (rows["n_requests"] > 0).all()
     assert (rows["wire_nbytes"] >= 0.9 * rows["stored_nbytes"]).all()
@@ -93,15 +93,15 @@ def test_no_output_shows_a_path_or_a_warning(executed: Path) -> None:
 def test_every_finding_is_glued(executed: Path) -> None:
     """The keys that pages quote are there."""
     notebook = nbformat.read(executed, as_version=4)
-    assert runner.read_headline(notebook)
+    assert cases.read_headline(notebook)
 
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: "/".join(path.parts[-3:]))
 def test_cases_declare_known_parameters_and_say_why(path: Path) -> None:
     """A case file is a comment that says why it exists, and values that a study can run with."""
-    case = runner.Case(path.parts[-3], path.parts[-2], path.stem)
+    case = cases.Case(path.parts[-3], path.parts[-2], path.stem)
     assert path.read_text(encoding="utf-8").startswith("# ")
-    runner.read_parameters(case)
+    cases.read_parameters(case)
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)

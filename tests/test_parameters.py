@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from helpers.book.parameters import GLOSSARY, check_parameters, complete_parameters, read_defaults
 from helpers.errors import UserError
-from helpers.parameters import GLOSSARY, check_parameters, complete_parameters, read_defaults
 from helpers.paths import ROOT
 
 NOTEBOOK = ROOT / "notebooks" / "cluster-scaling.ipynb"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers import book, promotion, runner
+from helpers.book import build, cases
 from helpers.errors import UserError
 from helpers.paths import check_site
 
@@ -20,10 +20,10 @@ def test_a_site_is_a_folder_and_no_way_out(tmp_path: Path, site: str) -> None:
         (tmp_path / folder).mkdir(parents=True)  # the second is what ../laptop would find
         (tmp_path / folder / "one.yaml").write_text("seed: 2\n")
     for act in (
-        lambda: runner.find_cases(site, tmp_path),
-        lambda: runner.find_case("study/one", site, tmp_path),
-        lambda: promotion.publish(site, tmp_path),
-        lambda: book.stage(site, root=tmp_path),
+        lambda: cases.find_cases(site, tmp_path),
+        lambda: cases.find_case("study/one", site, tmp_path),
+        lambda: build.publish(site, tmp_path),
+        lambda: build.stage(site, root=tmp_path),
     ):
         with pytest.raises(UserError, match=r"^SITE: .*; allowed: ") as caught:
             act()

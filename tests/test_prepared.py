@@ -12,10 +12,10 @@ from typing import Any
 import obstore
 import pytest
 
+from helpers.arrays.prepared import Entry, name_of, prepare
+from helpers.objectstore.locations import Location
+from helpers.objectstore.server import Server
 from helpers.paths import ROOT
-from helpers.storage.locations import Location
-from helpers.storage.prepared import Entry, name_of, prepare
-from helpers.storage.server import Server
 from tests.stores import make_location
 
 CONTENT = b"twelve bytes"

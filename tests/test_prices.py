@@ -1,4 +1,4 @@
-"""Tests of `helpers.prices`: the sets that ship, and what is refused."""
+"""Tests of `advisors.costs.prices`: the sets that ship, and what is refused."""
 
 from __future__ import annotations
 
@@ -11,9 +11,16 @@ from typing import Any
 import pytest
 import yaml
 
+from advisors.costs.prices import (
+    PATH,
+    PRICE_UNITS,
+    STORAGE_UNITS,
+    find_price,
+    get_prices,
+    parse_prices,
+    read_prices,
+)
 from helpers.errors import UserError
-from helpers.models.tariffs import PRICE_UNITS, STORAGE_UNITS
-from helpers.prices import PATH, find_price, get_prices, parse_prices, read_prices
 
 PUBLISHED = Path(__file__).parents[1] / "results" / "published" / "tile_caching_costs.csv"
 

@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from helpers.errors import UserError
-from helpers.storage.processes import Child, start_child
+from helpers.objectstore.processes import Child, start_child
 
 SLEEP = [sys.executable, "-c", "import time; time.sleep(120)"]
 # Takes a port, starts a process in another session, says both and stays.

@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from helpers.benchmark import provenance
+from helpers.benchmark.provenance import Provenance, as_json, clashes, differences, fingerprint
 from helpers.errors import UserError
-from helpers.measurement import provenance
-from helpers.measurement.provenance import Provenance, as_json, clashes, differences, fingerprint
 
 PLAIN = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),

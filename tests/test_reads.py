@@ -17,20 +17,21 @@ import numpy as np
 import obstore
 import pytest
 
+from helpers.arrays import sink as sinks
+from helpers.arrays.clusters import Cluster, open_cluster
+from helpers.arrays.readers import READERS
+from helpers.arrays.reads import ArrayRead, RawRead, count_requests, list_chunks
+from helpers.arrays.stores import StoredArray
+from helpers.benchmark.contender import contend
+from helpers.benchmark.loop import Budget, MeasurementError, measure_blocks
+from helpers.benchmark.provenance import Provenance, imported
+from helpers.benchmark.record import Record
 from helpers.errors import UserError
-from helpers.measurement.measure import Budget, MeasurementError, measure_blocks
-from helpers.measurement.provenance import Provenance, imported
-from helpers.measurement.records import Record
-from helpers.storage import workloads
-from helpers.storage.clusters import Cluster, open_cluster
-from helpers.storage.formats import READERS
-from helpers.storage.network import Profile, Request, get_profile, open_relay
-from helpers.storage.network.profiles import FirstByte
-from helpers.storage.reads import ArrayRead, RawRead, count_requests, list_chunks
-from helpers.storage.server import Server
-from helpers.storage.stores import StoredArray
-from helpers.storage.wires import Wire
-from helpers.study import contend
+from helpers.netem.profiles import FirstByte, Profile, get_profile
+from helpers.netem.proxy import open_proxy
+from helpers.netem.trace import Request
+from helpers.objectstore.server import Server
+from helpers.objectstore.testbed import Testbed
 from tests.stores import make_location, make_stored
 
 
@@ -83,17 +84,17 @@ def test_counts_requests(trace: list[Request], expected: dict[str, float]) -> No
 
 
 @pytest.fixture(scope="module")
-def wire(server: Server) -> Iterator[Wire]:
+def testbed(server: Server) -> Iterator[Testbed]:
     """Trace the store of the tests."""
     near = make_location(server, "reads")
-    with open_relay(server.endpoint_url, profile=get_profile("loopback")) as relay:
-        yield Wire(near, near.through(relay.endpoint_url), relay)
+    with open_proxy(server.endpoint_url, profile=get_profile("loopback")) as proxy:
+        yield Testbed(near, near.through(proxy.endpoint_url), proxy)
 
 
 @pytest.fixture(scope="module")
-def stored(wire: Wire) -> StoredArray:
+def stored(testbed: Testbed) -> StoredArray:
     """Store the small array in every layout."""
-    return make_stored(wire.near)
+    return make_stored(testbed.near)
 
 
 @pytest.fixture(scope="module")
@@ -114,10 +115,10 @@ def read_once(read: ArrayRead) -> tuple[str, dict[str, float]]:
 
 @pytest.mark.parametrize("name", READERS)
 def test_array_read_is_checked_and_counted(
-    wire: Wire, stored: StoredArray, cluster: Cluster, name: str
+    testbed: Testbed, stored: StoredArray, cluster: Cluster, name: str
 ) -> None:
     """Each reader's values are right on workers, and its requests and bytes are those needed."""
-    checked, counts = read_once(ArrayRead(stored, READERS[name], wire, cluster))
+    checked, counts = read_once(ArrayRead(stored, READERS[name], testbed, cluster))
     assert checked == "xxh3 of 12 chunks"
     assert counts["n_threads"] == 4
     assert counts["n_failed_requests"] == 0
@@ -131,14 +132,16 @@ def test_array_read_is_checked_and_counted(
     assert counts["max_in_flight"] >= counts["mean_in_flight"] >= 0
 
 
-def test_workers_tell_what_they_imported(wire: Wire, stored: StoredArray, cluster: Cluster) -> None:
+def test_workers_tell_what_they_imported(
+    testbed: Testbed, stored: StoredArray, cluster: Cluster
+) -> None:
     """Each worker answers; one that reads through zarrs has imported it."""
-    read = ArrayRead(stored, READERS["zarr-zarrs"], wire, cluster)
+    read = ArrayRead(stored, READERS["zarr-zarrs"], testbed, cluster)
     read_once(read)
     answers = read.ask(imported)
     assert len(answers) == 2
     assert all({"zarr", "zarrs", "python"} <= {*answer} for answer in answers)
-    assert RawRead(stored, wire, n_connections=1).ask(imported) == []
+    assert RawRead(stored, testbed, n_connections=1).ask(imported) == []
 
 
 def count_chunk_nbytes(stored: StoredArray) -> int:
@@ -147,29 +150,31 @@ def count_chunk_nbytes(stored: StoredArray) -> int:
     return sum(len(obstore.get(client, key).bytes()) for key in list_chunks(stored))
 
 
-def test_each_read_is_cold(wire: Wire, stored: StoredArray, cluster: Cluster) -> None:
+def test_each_read_is_cold(testbed: Testbed, stored: StoredArray, cluster: Cluster) -> None:
     """A second read makes the requests of the first: nothing was kept."""
-    read = ArrayRead(stored, READERS["netcdf-fsspec"], wire, cluster)
+    read = ArrayRead(stored, READERS["netcdf-fsspec"], testbed, cluster)
     (_, first), (_, second) = read_once(read), read_once(read)
     assert first["n_open_requests"] == second["n_open_requests"] > 0
     (_, first), (_, second) = (
-        read_once(ArrayRead(stored, READERS["zarr-s3fs"], wire, cluster)) for _ in "ab"
+        read_once(ArrayRead(stored, READERS["zarr-s3fs"], testbed, cluster)) for _ in "ab"
     )
     for name in ("n_requests", "n_open_requests", "wire_nbytes"):
         assert first[name] == second[name]
 
 
-def test_wrong_values_are_an_error(wire: Wire, stored: StoredArray, cluster: Cluster) -> None:
+def test_wrong_values_are_an_error(testbed: Testbed, stored: StoredArray, cluster: Cluster) -> None:
     """A read of other numbers than were written is no measurement."""
     wrong = dataclasses.replace(stored, checksums=stored.checksums + np.uint64(1))
-    with pytest.raises(workloads.WrongValuesError, match=r"^12 of 12 chunks differ"):
-        read_once(ArrayRead(wrong, READERS["zarr-obstore"], wire, cluster))
+    with pytest.raises(sinks.WrongValuesError, match=r"^12 of 12 chunks differ"):
+        read_once(ArrayRead(wrong, READERS["zarr-obstore"], testbed, cluster))
 
 
-def test_batches_have_fewer_tasks(wire: Wire, stored: StoredArray, cluster: Cluster) -> None:
+def test_batches_have_fewer_tasks(testbed: Testbed, stored: StoredArray, cluster: Cluster) -> None:
     """Chunks a task change the blocks of the reader that batches, and are declared there alone."""
-    batched = ArrayRead(stored, READERS["zarr-obstore-batched"], wire, cluster, chunks_per_task=4)
-    plain = ArrayRead(stored, READERS["zarr-obstore"], wire, cluster, chunks_per_task=4)
+    batched = ArrayRead(
+        stored, READERS["zarr-obstore-batched"], testbed, cluster, chunks_per_task=4
+    )
+    plain = ArrayRead(stored, READERS["zarr-obstore"], testbed, cluster, chunks_per_task=4)
     assert batched.settings()["chunks_per_task"] == 4
     assert plain.settings()["chunks_per_task"] == 1
     assert (batched.open().npartitions, plain.open().npartitions) == (3, 12)
@@ -177,10 +182,10 @@ def test_batches_have_fewer_tasks(wire: Wire, stored: StoredArray, cluster: Clus
 
 
 def test_a_worker_that_dies_leaves_no_row(
-    wire: Wire, stored: StoredArray, cluster: Cluster, tmp_path: Path
+    testbed: Testbed, stored: StoredArray, cluster: Cluster, tmp_path: Path
 ) -> None:
     """A read of which a part was done with fewer workers than its point says is no measurement."""
-    way = ArrayRead(stored, READERS["zarr-obstore"], wire, cluster)
+    way = ArrayRead(stored, READERS["zarr-obstore"], testbed, cluster)
     record = Record(tmp_path / "r.csv", study="s", case="c", provenance=Provenance({}, {}, {}))
     killed: list[int] = []
 
@@ -206,22 +211,24 @@ def test_a_worker_that_dies_leaves_no_row(
             **options,
         )
 
-    wire.impose(Profile("late", first_byte_s=FirstByte(0.3, 0.3)))
+    testbed.emulate(Profile("late", first_byte_s=FirstByte(0.3, 0.3)))
     try:
         with pytest.raises(MeasurementError, match=r"block 1.*n_workers: 2; .*; allowed: ") as told:
             measure()
         assert "\n" not in str(told.value)
     finally:
-        wire.impose(get_profile("loopback"))
+        testbed.emulate(get_profile("loopback"))
     assert len(killed) == 1 and len(record.rows) == 1
     frame = record.to_frame()
     assert [json.loads(trace)["n_workers_obtained"] for trace in frame["trace"]] == [2]
 
 
-def test_workers_must_be_those_asked_for(wire: Wire, stored: StoredArray, cluster: Cluster) -> None:
+def test_workers_must_be_those_asked_for(
+    testbed: Testbed, stored: StoredArray, cluster: Cluster
+) -> None:
     """A read does not begin with another number of workers than the cluster was scaled to."""
     cluster.scale(2)
-    read = ArrayRead(stored, READERS["zarr-obstore"], wire, cluster)
+    read = ArrayRead(stored, READERS["zarr-obstore"], testbed, cluster)
     read.prepare()
     cluster.scale(1)
     with pytest.raises(UserError, match="^n_workers: 2; "):
@@ -234,16 +241,18 @@ def test_workers_must_be_those_asked_for(wire: Wire, stored: StoredArray, cluste
 
 
 @pytest.mark.parametrize("n_connections", [1, 5])
-def test_raw_read_is_the_same_objects(wire: Wire, stored: StoredArray, n_connections: int) -> None:
+def test_raw_read_is_the_same_objects(
+    testbed: Testbed, stored: StoredArray, n_connections: int
+) -> None:
     """The ceiling reads each chunk's object once, n at a time, and counts as its client does."""
-    raw = RawRead(stored, wire, n_connections=n_connections)
-    wire.impose(Profile("late", first_byte_s=FirstByte(0.05, 0.05)))
+    raw = RawRead(stored, testbed, n_connections=n_connections)
+    testbed.emulate(Profile("late", first_byte_s=FirstByte(0.05, 0.05)))
     try:
         raw.prepare()
         sums = raw.read(raw.open())
         counts = raw.collect()
     finally:
-        wire.impose(get_profile("loopback"))
+        testbed.emulate(get_profile("loopback"))
     assert raw.check(sums) == "xxh3 of 12 objects"
     assert counts["n_requests"] == 12
     assert counts["wire_nbytes"] == count_chunk_nbytes(stored)
@@ -252,21 +261,21 @@ def test_raw_read_is_the_same_objects(wire: Wire, stored: StoredArray, n_connect
     assert counts["n_open_requests"] == 0
 
 
-def test_raw_read_in_a_running_loop(wire: Wire, stored: StoredArray) -> None:
+def test_raw_read_in_a_running_loop(testbed: Testbed, stored: StoredArray) -> None:
     """It reads in a notebook too, whose own loop is running."""
 
     async def read() -> list[int]:
-        return RawRead(stored, wire, n_connections=2).expected
+        return RawRead(stored, testbed, n_connections=2).expected
 
     assert len(asyncio.run(read())) == 12
 
 
-def test_wrong_objects_are_an_error(wire: Wire, stored: StoredArray) -> None:
+def test_wrong_objects_are_an_error(testbed: Testbed, stored: StoredArray) -> None:
     """Objects that changed since are found."""
-    raw = RawRead(stored, wire, n_connections=2)
+    raw = RawRead(stored, testbed, n_connections=2)
     sums = raw.read(raw.open())
     sums[3] += 1
-    with pytest.raises(workloads.WrongValuesError):
+    with pytest.raises(sinks.WrongValuesError):
         raw.check(sums)
 
 
@@ -279,20 +288,20 @@ def test_lists_chunks_of_the_corner(stored: StoredArray) -> None:
     assert list_chunks(corner) == ["temperature/c/0/0/0/0", "temperature/c/1/0/0/0"]
 
 
-def test_nothing_to_read_is_an_error(wire: Wire) -> None:
+def test_nothing_to_read_is_an_error(testbed: Testbed) -> None:
     """An array without chunks has no ceiling: it is refused, not read in no time."""
-    other = make_stored(wire.near / "empty", layouts=["zarr"])
+    other = make_stored(testbed.near / "empty", layouts=["zarr"])
     client = other.at("zarr").obstore()
     obstore.delete(
         client,
         [f"temperature/c/{i}/{j}/0/{k}" for i in range(3) for j in range(2) for k in range(2)],
     )
     with pytest.raises(UserError, match=r"^store: no chunk of s3://reads/empty/"):
-        RawRead(other, wire, n_connections=1)
+        RawRead(other, testbed, n_connections=1)
 
 
-def test_secrets_are_not_shown(wire: Wire, stored: StoredArray, cluster: Cluster) -> None:
+def test_secrets_are_not_shown(testbed: Testbed, stored: StoredArray, cluster: Cluster) -> None:
     """No text of a read, nor of the array it opens, holds a secret."""
-    read = ArrayRead(stored, READERS["zarr-s3fs"], wire, cluster)
+    read = ArrayRead(stored, READERS["zarr-s3fs"], testbed, cluster)
     texts = [repr(read), repr(read.settings()), repr(read.open()), read.open()._repr_html_()]
-    assert not any(secret in text for secret in wire.near.secrets for text in texts)
+    assert not any(secret in text for secret in testbed.near.secrets for text in texts)

@@ -14,18 +14,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from helpers.errors import UserError
-from helpers.measurement.provenance import Provenance
-from helpers.measurement.records import (
+from helpers.benchmark import record as records
+from helpers.benchmark.provenance import Provenance
+from helpers.benchmark.record import (
     COLUMNS,
     Record,
     RecordError,
     Row,
+    parse_rows,
     read_records,
     schema,
-    texts,
 )
-from helpers.measurement.records.texts import parse_rows
+from helpers.errors import UserError
 from helpers.paths import ROOT
 
 ORIGIN = Provenance(
@@ -93,10 +93,10 @@ def test_rows_come_back_as_they_went(tmp_path: Path) -> None:
 @given(check=st.text(max_size=50), seconds=st.floats(0, 1e6))
 def test_any_text_and_time_come_back(check: str, seconds: float) -> None:
     """Text is kept but for white space, which becomes single blanks."""
-    line = texts.write_line(texts.write_cells(make_row(check=check, read_s=seconds)))
-    text = texts.write_line(COLUMNS) + line
+    line = records.write_line(records.write_cells(make_row(check=check, read_s=seconds)))
+    text = records.write_line(COLUMNS) + line
     assert line.count("\n") == 1
-    (row,) = texts.parse_rows(text, Path("case.csv"))
+    (row,) = records.parse_rows(text, Path("case.csv"))
     assert row.check == " ".join(check.split())
     assert row.read_s == seconds
 

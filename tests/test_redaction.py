@@ -14,14 +14,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helpers import promotion, runner
+from helpers.benchmark.provenance import Provenance
+from helpers.benchmark.record import Record, RecordError
+from helpers.book import build, run
+from helpers.book.cases import Case
 from helpers.errors import UserError
-from helpers.measurement.provenance import Provenance
-from helpers.measurement.records import Record, RecordError
+from helpers.objectstore.locations import parse_location
 from helpers.paths import ROOT
 from helpers.redaction import copy_redacted, find_secrets, redact, redact_tree
-from helpers.runner import Case
-from helpers.storage.locations import parse_location
 from tests.test_book import make_project, make_results, stage_cases
 from tests.test_records import make_row
 
@@ -189,9 +189,9 @@ def search_all(folder: Path) -> list[str]:
 def test_a_run_writes_no_password(tmp_path: Path, address: str, seed: int) -> None:
     """Record, notebook done or failed, fingerprint and the lines of the terminal: none shows it."""
     case, said = make_case(tmp_path, address, seed=seed), list[str]()
-    outcomes = runner.run_cases([case], said.append)
+    outcomes = run.run_cases([case], said.append)
     assert outcomes[0].state == ("done" if seed == 2 else "failed"), outcomes[0].text
-    said += [*runner.summarise(outcomes), *runner.explain_failures(outcomes), repr(outcomes)]
+    said += [*run.summarise(outcomes), *run.explain_failures(outcomes), repr(outcomes)]
     assert not SIGHTS.search("\n".join(said))
     assert search_all(tmp_path / "results") == []
     suffix = ".ipynb" if seed == 2 else ".failed.ipynb"
@@ -202,7 +202,7 @@ def test_a_refused_case_shows_no_password(tmp_path: Path) -> None:
     """A parameter that is refused is named by its value, without what is secret in it."""
     case = make_case(tmp_path, ADDRESSES[0])
     case.parameter_file.write_text(f"n_blocks: '{ADDRESSES[2]}'\n")
-    outcome = runner.run_case(case, print)
+    outcome = run.run_case(case, print)
     assert outcome.state == "refused" and not SIGHTS.search(outcome.text)
 
 
@@ -232,12 +232,12 @@ def test_older_results_are_staged_without_passwords(tmp_path: Path) -> None:
 def test_older_results_are_promoted_without_passwords(tmp_path: Path) -> None:
     """Results that hold credentials from before lose them on the way to the reference."""
     case = make_case(tmp_path, "redis://host")
-    assert runner.run_case(case, print).state == "done"
+    assert run.run_case(case, print).state == "done"
     plant(case.result(".ipynb"))
     headline = tmp_path / "results" / "reference" / "cluster-scaling" / "in-region.ipynb"
     headline.parent.mkdir(parents=True)
     nbformat.write(nbformat.v4.new_notebook(), headline)
-    promotion.publish("laptop", tmp_path)
+    build.publish("laptop", tmp_path)
     assert case.result(".csv", "reference").exists()
     assert search_all(tmp_path / "results" / "reference") == []
 

@@ -1,4 +1,4 @@
-"""What the metadata say is so, and repaired copies hold the same content in another layout."""
+"""What the metadata say is so, and repacked copies hold the same content in another layout."""
 
 from __future__ import annotations
 
@@ -16,26 +16,22 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helpers.commands.advise import advise
-from helpers.errors import UserError
-from helpers.storage.repairs import (
-    LoggedFile,
-    Repair,
-    Variable,
-    apply_repair,
+from advisors.hdf5.cli import advise
+from advisors.hdf5.copying import copy_file
+from advisors.hdf5.inspection import Variable, inspect_file, merge_spans
+from advisors.hdf5.prediction import record_repacked
+from advisors.hdf5.recording import list_tree, record_reads
+from advisors.hdf5.repack import (
+    Repack,
+    apply_repack,
+    check_equal,
+    check_sources,
+    choose_chunk_shape,
     find_tool,
-    inspect_file,
-    list_repairs,
-    list_tree,
-    open_hdf5,
-    open_source,
-    record_reads,
-    record_repaired,
+    list_repacks,
 )
-from helpers.storage.repairs.choices import choose_chunk_shape
-from helpers.storage.repairs.copying import copy_file
-from helpers.storage.repairs.equality import check_equal, check_sources
-from helpers.storage.repairs.inspection import merge_spans
+from advisors.hdf5.sources import LoggedFile, open_hdf5, open_source
+from helpers.errors import UserError
 
 MIB = 2**20
 
@@ -71,46 +67,46 @@ def made(tmp_path: Path) -> Path:
 
 
 REPAIRS = (
-    Repair(page_nbytes=65536),
-    Repair(metadata_block_nbytes=MIB),
-    Repair(65536, 0, (("g/v0", (20, 500)), ("g/v5", (40, 250)))),
+    Repack(page_nbytes=65536),
+    Repack(metadata_block_nbytes=MIB),
+    Repack(65536, 0, (("g/v0", (20, 500)), ("g/v5", (40, 250)))),
 )
 
 
-@pytest.mark.parametrize("repair", REPAIRS, ids=lambda repair: repair.label)
-def test_copy_is_equal_in_the_layout_asked_for(made: Path, tmp_path: Path, repair: Repair) -> None:
+@pytest.mark.parametrize("repack", REPAIRS, ids=lambda repack: repack.label)
+def test_copy_is_equal_in_the_layout_asked_for(made: Path, tmp_path: Path, repack: Repack) -> None:
     """Values, attributes, types, links and references are kept; the input is not touched."""
     before, out = made.read_bytes(), tmp_path / "out.h5"
-    assert "made by h5py; 14 datasets" in apply_repair(str(made), repair, out)
+    assert "made by h5py; 14 datasets" in apply_repack(str(made), repack, out)
     assert made.read_bytes() == before
     with open_source(str(out)) as file, h5py.File(out) as copy:
         report = inspect_file(file, "out")
-        assert report.page_nbytes == repair.page_nbytes
-        for name, chunk_shape in repair.chunk_shapes:
+        assert report.page_nbytes == repack.page_nbytes
+        for name, chunk_shape in repack.chunk_shapes:
             assert copy[name].chunks == chunk_shape
         assert copy[copy["g/v0"].attrs["DIMENSION_LIST"][0][0]].name == "/rows"
         assert copy["again"] == copy["g/v1"]
-        if repair.metadata_block_nbytes:
+        if repack.metadata_block_nbytes:
             assert report.metadata_end <= MIB
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 
 
-@pytest.mark.parametrize("repair", REPAIRS, ids=lambda repair: repair.label)
-def test_model_says_what_the_copy_will_be_asked(made: Path, tmp_path: Path, repair: Repair) -> None:
+@pytest.mark.parametrize("repack", REPAIRS, ids=lambda repack: repack.label)
+def test_model_says_what_the_copy_will_be_asked(made: Path, tmp_path: Path, repack: Repack) -> None:
     """Raw data lie in the copy where the model has them, as far as chunks stay as they are."""
     variables, out = ["g/v3", "loose"], tmp_path / "out.h5"
     with open_source(str(made)) as file:
-        foretold = record_repaired(file, "made", repair, variables)
-    apply_repair(str(made), repair, out)
+        predicted = record_repacked(file, "made", repack, variables)
+    apply_repack(str(made), repack, out)
     with open_source(str(out)) as file:
         found = record_reads(file, "out", variables)
     raw = [
         [read.nbytes for read in recording.reads if read.phase == "read" and not read.is_metadata]
-        for recording in (foretold, found)
+        for recording in (predicted, found)
     ]
     assert raw[0] == raw[1]
-    assert len(foretold.reads) == pytest.approx(len(found.reads), rel=0.1)
-    assert foretold.file_nbytes == pytest.approx(found.file_nbytes, rel=0.1)
+    assert len(predicted.reads) == pytest.approx(len(found.reads), rel=0.1)
+    assert predicted.file_nbytes == pytest.approx(found.file_nbytes, rel=0.1)
 
 
 def test_recorded_reads_are_those_of_the_library(made: Path) -> None:
@@ -140,7 +136,7 @@ def test_report_counts_what_is_there(made: Path) -> None:
     assert 0 < report.metadata_nbytes < report.file_nbytes - sum(report.chunk_nbytes)
     assert report.n_metadata_spans > 3 and report.metadata_end > report.file_nbytes // 2
     assert find_tool(report) == "h5py", "strings of variable length"
-    labels = [repair.label for repair in list_repairs(report)]
+    labels = [repack.label for repack in list_repacks(report)]
     assert labels[0] == "metadata at the front" and len(labels) == 5
 
 
@@ -155,9 +151,9 @@ def test_user_block_keeps_pages_away(tmp_path: Path) -> None:
     with path.open("rb") as file:
         file.seek(chunk.offset)
         assert file.read(chunk.nbytes) == np.arange(100.0).tobytes()
-    [repair] = list_repairs(report)
-    assert report.userblock_nbytes == 512 and not repair.page_nbytes
-    assert "1 datasets" in apply_repair(str(path), repair, out)
+    [repack] = list_repacks(report)
+    assert report.userblock_nbytes == 512 and not repack.page_nbytes
+    assert "1 datasets" in apply_repack(str(path), repack, out)
 
 
 def test_blosc_is_left_to_h5py(tmp_path: Path) -> None:
@@ -165,7 +161,7 @@ def test_blosc_is_left_to_h5py(tmp_path: Path) -> None:
     path, out = tmp_path / "blosc.h5", tmp_path / "out.h5"
     with h5py.File(path, "w") as file:
         file.create_dataset("x", data=np.arange(9000.0), chunks=(1000,), **hdf5plugin.Blosc())
-    assert "made by h5py" in apply_repair(str(path), Repair(page_nbytes=4 * MIB), out)
+    assert "made by h5py" in apply_repack(str(path), Repack(page_nbytes=4 * MIB), out)
 
 
 @pytest.mark.skipif(not shutil.which("h5repack"), reason="h5repack is not on PATH")
@@ -174,9 +170,9 @@ def test_h5repack_does_it_where_it_can(tmp_path: Path) -> None:
     path, out = tmp_path / "plain.h5", tmp_path / "out.h5"
     with h5py.File(path, "w") as file:
         file.create_dataset("x", data=np.arange(9000.0), chunks=(100,), compression="gzip")
-    repair = Repair(8 * MIB, 0, (("x", (4500,)),))
-    assert repair.command("a", "b") == "h5repack -S PAGE -G 8388608 -l x:CHUNK=4500 a b"
-    assert "made by h5repack; 1 datasets" in apply_repair(str(path), repair, out)
+    repack = Repack(8 * MIB, 0, (("x", (4500,)),))
+    assert repack.command("a", "b") == "h5repack -S PAGE -G 8388608 -l x:CHUNK=4500 a b"
+    assert "made by h5repack; 1 datasets" in apply_repack(str(path), repack, out)
     with h5py.File(out) as copy:
         assert copy["x"].chunks == (4500,)
         assert copy.id.get_create_plist().get_file_space_page_size() == 8 * MIB
@@ -232,7 +228,7 @@ def test_a_difference_is_found(made: Path, tmp_path: Path, change: Any, named: s
 
 
 def test_missing_filter_is_named(tmp_path: Path) -> None:
-    """A dataset whose filter is not here can be inspected, and not repaired."""
+    """A dataset whose filter is not here can be inspected, and not repacked."""
     path = tmp_path / "secret.h5"
     with h5py.File(path, "w") as file:
         plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
@@ -245,7 +241,7 @@ def test_missing_filter_is_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"'x' needs the filter .*305.*plugins"):
         report.variable("x").check_filters()
     with pytest.raises(UserError, match="305"):
-        apply_repair(str(path), Repair(65536), tmp_path / "out.h5")
+        apply_repack(str(path), Repack(65536), tmp_path / "out.h5")
     assert not (tmp_path / "out.h5").exists()
 
 
@@ -312,10 +308,10 @@ def test_external_files_are_never_written(tmp_path: Path) -> None:
     before = (tmp_path / "data.bin").read_bytes()
     with open_source(str(path)) as file:
         assert inspect_file(file, "x").variable("x").other_files == (str(tmp_path / "data.bin"),)
-        record_repaired(file, "x", Repair(65536), ["x", "y"])  # a model has no values at all
+        record_repacked(file, "x", Repack(65536), ["x", "y"])  # a model has no values at all
     for tool in (None, "h5py"):
         with pytest.raises(UserError, match=r"^file: .*'/x'.*data\.bin.*; allowed: ") as caught:
-            apply_repair(str(path), Repair(65536), out, tool=tool)
+            apply_repack(str(path), Repack(65536), out, tool=tool)
         assert "\n" not in str(caught.value)
     said = CliRunner().invoke(advise, [str(path)])
     assert "values in other files, not predicted: x" in said.output
@@ -355,13 +351,13 @@ def test_virtual_dataset_whose_sources_are_found_is_kept(tmp_path: Path) -> None
     """A copy beside the file finds the same sources, and so does one in another folder by full paths."""
     _make_rows(tmp_path / "rows.h5")
     (tmp_path / "other").mkdir()
-    apply_repair(
-        str(_make_virtual(tmp_path, "beside.h5", "rows.h5")), Repair(65536), tmp_path / "1.h5"
+    apply_repack(
+        str(_make_virtual(tmp_path, "beside.h5", "rows.h5")), Repack(65536), tmp_path / "1.h5"
     )
     whole = _make_virtual(tmp_path, "whole.h5", str(tmp_path / "rows.h5"))
-    apply_repair(str(whole), Repair(65536), tmp_path / "other" / "2.h5")
+    apply_repack(str(whole), Repack(65536), tmp_path / "other" / "2.h5")
     own = _make_virtual(tmp_path, "own.h5", ".")
-    apply_repair(str(own), Repair(65536), tmp_path / "other" / "3.h5")
+    apply_repack(str(own), Repack(65536), tmp_path / "other" / "3.h5")
     for made in ("1.h5", "other/2.h5", "other/3.h5"):
         with h5py.File(tmp_path / made) as copy:
             assert copy["x"].is_virtual
@@ -403,7 +399,7 @@ def test_virtual_dataset_without_its_sources_is_refused(
     (tmp_path / "other").mkdir()
     path, out = _make_virtual(tmp_path, "virtual.h5", "rows.h5"), arrange(tmp_path)
     with pytest.raises(UserError, match=named) as caught:
-        apply_repair(str(path), Repair(65536), out)
+        apply_repack(str(path), Repack(65536), out)
     assert "\n" not in str(caught.value)
     assert not out.exists()
     assert [made.name for made in out.parent.iterdir() if made.name.startswith(".")] == []
@@ -423,12 +419,12 @@ def test_virtual_dataset_of_numbered_sources(tmp_path: Path, is_there: bool) -> 
         h5py.h5d.create(file.id, b"x", h5py.h5t.NATIVE_DOUBLE, whole, dcpl=plist)
     out = tmp_path / "out.h5"
     if is_there:
-        apply_repair(str(tmp_path / "many.h5"), Repair(65536), out)
+        apply_repack(str(tmp_path / "many.h5"), Repack(65536), out)
         with h5py.File(out) as copy:
             assert copy["x"][:].tolist() == [[0, 1, 2, 3]]
     else:
         with pytest.raises(UserError, match="part0%.h5"):
-            apply_repair(str(tmp_path / "many.h5"), Repair(65536), out)
+            apply_repack(str(tmp_path / "many.h5"), Repack(65536), out)
 
 
 def test_virtual_dataset_of_a_remote_file_is_refused(tmp_path: Path) -> None:

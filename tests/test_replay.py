@@ -14,6 +14,8 @@ from fsspec import caching
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from advisors.hdf5.recording import list_tree, record_reads
+from advisors.hdf5.sources import LoggedFile, open_hdf5, open_source
 from helpers.errors import UserError
 from helpers.models.caches import (
     BackgroundCache,
@@ -28,10 +30,8 @@ from helpers.models.caches import (
     Ros3Cache,
     read_through,
 )
-from helpers.models.fluid import Network
 from helpers.models.replay import Exchange, Step, order_reads, order_trace, replay
-from helpers.storage.repairs import list_tree, open_hdf5, open_source, record_reads
-from helpers.storage.repairs.sources import LoggedFile
+from helpers.models.transfer import Network
 
 Spans = list[tuple[int, int]]
 

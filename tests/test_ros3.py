@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from helpers.errors import UserError
-from helpers.storage import ros3, ros3_building
+from studies.hdf5_drivers import ros3
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def test_another_archive_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     (tmp_path / "other").write_bytes(b"other")
     monkeypatch.setenv("ARRAYS_HDF5_SOURCE", (tmp_path / "other").as_uri())
     with pytest.raises(UserError, match="not the file with sha256 69c8"):
-        ros3_building.fetch_hdf5(tmp_path / "hdf5.tar.gz")
+        ros3.fetch_hdf5(tmp_path / "hdf5.tar.gz")
     assert not (tmp_path / "hdf5.tar.gz").exists()
 
 

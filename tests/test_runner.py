@@ -22,11 +22,11 @@ import yaml
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from helpers import promotion, runner
+from helpers.book import build, cases, run
+from helpers.book.cases import Case
+from helpers.book.parameters import read_defaults
 from helpers.errors import UserError
-from helpers.parameters import read_defaults
 from helpers.paths import ROOT
-from helpers.runner import Case
 
 MakeCase = Callable[..., Case]
 
@@ -68,7 +68,7 @@ def make_case(tmp_path: Path) -> MakeCase:
 def test_a_case_leaves_notebook_and_record(make_case: MakeCase) -> None:
     """The result is what the notebook makes of the parameters."""
     case = make_case()
-    assert runner.run_case(case, print).state == "done"
+    assert run.run_case(case, print).state == "done"
     executed = nbformat.read(case.result(".ipynb"), as_version=4)
     assert any("seed = 2" in cell.source for cell in executed.cells)
     assert case.result(".csv").read_text() == "once"
@@ -77,12 +77,12 @@ def test_a_case_leaves_notebook_and_record(make_case: MakeCase) -> None:
 def test_a_case_that_is_done_is_not_run_again(make_case: MakeCase) -> None:
     """Resuming skips what is done, and runs it when asked to or when a parameter changed."""
     case = make_case()
-    runner.run_case(case, print)
-    assert runner.run_case(case, print).state == "done before"
-    assert runner.run_case(case, print, anew=True).state == "done"
+    run.run_case(case, print)
+    assert run.run_case(case, print).state == "done before"
+    assert run.run_case(case, print, anew=True).state == "done"
     make_case("one", "# why\nseed: 2\n", code=SOURCE + "# another comment")
     case.parameter_file.write_text("seed: 3\n")
-    assert runner.run_case(case, print).state == "done"
+    assert run.run_case(case, print).state == "done"
     kept = list(case.result(".csv").parent.glob("one.2*.csv"))
     assert len(kept) >= 1  # the record of other parameters is kept
 
@@ -92,8 +92,8 @@ def test_an_interrupted_case_goes_on_with_its_record(make_case: MakeCase) -> Non
     case = make_case(
         code=SOURCE + "assert pathlib.Path(record).read_text() != 'once', 'interrupted'"
     )
-    assert runner.run_case(case, print).state == "failed"
-    assert runner.run_case(case, print).state == "done"
+    assert run.run_case(case, print).state == "failed"
+    assert run.run_case(case, print).state == "done"
     assert case.result(".csv").read_text() == "onceagain"
 
 
@@ -101,11 +101,11 @@ def test_a_failing_case_leaves_its_notebook_and_the_others_run(make_case: MakeCa
     """The error is in a notebook of its own, in the last lines, with how to run the case alone."""
     bad = make_case("bad", "seed: 13\n", code=SOURCE + "assert seed != 13, 'unlucky'")
     good = make_case("good", "seed: 2\n", code=SOURCE + "assert seed != 13, 'unlucky'")
-    outcomes = runner.run_cases([bad, good], print)
+    outcomes = run.run_cases([bad, good], print)
     assert [outcome.state for outcome in outcomes] == ["failed", "done"]
     assert not bad.result(".ipynb").exists()
     assert "unlucky" in bad.result(".failed.ipynb").read_text()
-    last = runner.explain_failures(outcomes)
+    last = run.explain_failures(outcomes)
     assert "study/bad" in last[0]
     assert "unlucky" in last[0]
     assert "make run CASE=study/bad" in last[1]
@@ -114,7 +114,7 @@ def test_a_failing_case_leaves_its_notebook_and_the_others_run(make_case: MakeCa
 def test_results_hold_no_path_of_the_machine(make_case: MakeCase) -> None:
     """Executed notebooks are published, so they name no folder of the one who ran them."""
     case = make_case(code=SOURCE + f"print({str(Path.home() / 'x')!r})")
-    runner.run_case(case, print)
+    run.run_case(case, print)
     text = case.result(".ipynb").read_text()
     assert str(Path.home()) + "/" not in text.replace(str(case.root), "")
     assert str(case.root) not in text
@@ -153,14 +153,14 @@ def test_bad_parameter_files_are_refused(
     case.parameter_file.write_bytes(text if isinstance(text, bytes) else text.encode())
     case.result(".csv").parent.mkdir(parents=True)
     case.result(".csv").write_text("measured before")
-    outcome = runner.run_case(case, print)
+    outcome = run.run_case(case, print)
     assert outcome.state == "refused"
     assert words in outcome.text
     assert outcome.text.isprintable()
     assert len(outcome.text) < 250
     assert case.result(".csv").read_text() == "measured before"
     # Nor does any of them end the run of the other cases.
-    assert [one.state for one in runner.run_cases([case], lambda _: None)] == ["refused"]
+    assert [one.state for one in run.run_cases([case], lambda _: None)] == ["refused"]
 
 
 _SCALARS = (
@@ -200,13 +200,13 @@ def test_any_parameter_file_is_read_or_refused(make_case: MakeCase, text: bytes)
     case.parameter_file.write_bytes(text)
     said, values = "", {}
     try:
-        values = runner.read_parameters(case)
+        values = cases.read_parameters(case)
     except UserError as error:
         said = str(error)
     assert said.isprintable() and len(said) < 250
     assert set(values) <= {"seed", "record"}
     assert bool(values) != bool(said)
-    assert runner.fingerprint(case, values)
+    assert cases.fingerprint(case, values)
 
 
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -226,7 +226,7 @@ def test_any_value_of_a_study_is_taken_or_refused(
     case.parameter_file.write_text(yaml.safe_dump(values))
     said = ""
     try:
-        runner.fingerprint(case, runner.read_parameters(case))
+        cases.fingerprint(case, cases.read_parameters(case))
     except UserError as error:
         said = str(error)
     assert said.isprintable() and len(said) < 1000  # names all that is allowed
@@ -236,15 +236,15 @@ def test_unknown_sites_and_cases_name_the_known_ones(make_case: MakeCase) -> Non
     """A typo is answered with what there is."""
     case = make_case()
     with pytest.raises(UserError, match="SITE: 'moon'; allowed: laptop"):
-        runner.find_cases("moon", case.root)
+        cases.find_cases("moon", case.root)
     with pytest.raises(UserError, match="CASE: 'study/two'; allowed: study/one"):
-        runner.find_case("study/two", "laptop", case.root)
+        cases.find_case("study/two", "laptop", case.root)
 
 
 def test_the_table_names_every_case(make_case: MakeCase) -> None:
     """State, duration and path of each case are in the table."""
     case = make_case()
-    lines = runner.summarise(runner.run_cases([case], print))
+    lines = run.summarise(run.run_cases([case], print))
     assert "study/one" in lines[1]
     assert "done" in lines[1]
     assert str(Path("results/laptop/study/one.ipynb")) in lines[1]
@@ -254,32 +254,32 @@ def test_time_left_is_read_from_the_reference(make_case: MakeCase) -> None:
     """Before a case ever ran here, the reference says how long it takes."""
     case = make_case()
     said: list[str] = []
-    runner.run_case(case, print)
+    run.run_case(case, print)
     notebook = json.loads(case.result(".ipynb").read_text())
     notebook["metadata"]["papermill"]["duration"] = 240.0
     reference = case.result(".ipynb", "reference")
     reference.parent.mkdir(parents=True)
     reference.write_text(json.dumps(notebook))
     shutil.rmtree(case.result(".ipynb").parent)
-    runner.run_cases([case], said.append)
+    run.run_cases([case], said.append)
     assert "1 to run, about 4 minutes" in said[0]
 
 
 def test_publishing_needs_five_blocks(make_case: MakeCase) -> None:
     """A reference record of fewer blocks is refused."""
     case = make_case(code='open(record, "w").write("phase,block\\nmeasured,0\\n")')
-    runner.run_case(case, print)
+    run.run_case(case, print)
     with pytest.raises(UserError, match="1 blocks; allowed: at least 5"):
-        promotion.publish("laptop", case.root)
+        build.publish("laptop", case.root)
 
 
 def test_publishing_needs_sources_of_a_commit(make_case: MakeCase) -> None:
     """A reference that nobody could make again is refused, and none of it is promoted."""
     rows = "".join(f"measured,{block},True\\n" for block in range(5))
     case = make_case(code=f'open(record, "w").write("phase,block,is_dirty\\n{rows}")')
-    runner.run_case(case, print)
+    run.run_case(case, print)
     with pytest.raises(UserError, match="in no commit; allowed: a record of a clean checkout"):
-        promotion.publish("laptop", case.root)
+        build.publish("laptop", case.root)
     assert not case.result(".csv", "reference").exists()
 
 
@@ -297,28 +297,28 @@ def glue(**texts: str) -> str:
 def test_a_noisy_case_is_told(make_case: MakeCase, noise: str, state: str) -> None:
     """Noise and blocks are in the table; above the bound the case is done but unstable."""
     case = make_case(code=glue(headline="fast", aa_noise=noise, n_blocks="3"))
-    outcomes = runner.run_cases([case], print)
-    title, line, *notes = runner.summarise(outcomes)
+    outcomes = run.run_cases([case], print)
+    title, line, *notes = run.summarise(outcomes)
     columns = [title.index(word) for word in ("state", "noise", "blocks", "time")]
     cells = [line[a:b].strip() for a, b in itertools.pairwise(columns)]
     assert cells == [state, "" if "nan" in noise else noise, "3"]
     assert "above 10 %" in "\n".join(notes)
     assert ("FLAGS=--" in "\n".join(notes)) == (state != "done")
-    assert runner.explain_failures(outcomes) == [], "it is no failure"
+    assert run.explain_failures(outcomes) == [], "it is no failure"
     # It stays unstable when it is not run again.
     assert (state != "done") == (outcomes[0].is_unstable)
-    [again] = runner.run_cases([case], print)
+    [again] = run.run_cases([case], print)
     assert (again.state, again.is_unstable) == ("done before", outcomes[0].is_unstable)
 
 
 def test_the_harness_tells_what_it_took(make_case: MakeCase) -> None:
     """The runner's own processor time is in the executed notebook and in the table."""
     case = make_case()
-    outcomes = runner.run_cases([case], print)
+    outcomes = run.run_cases([case], print)
     noted = nbformat.read(case.result(".ipynb"), as_version=4).metadata["case"]["harness"]
     assert 0 < noted["cpu_s"] < noted["wall_s"]
     assert noted["share_of_a_core"] == pytest.approx(noted["cpu_s"] / noted["wall_s"], rel=0.1)
-    assert "of a core" in runner.summarise(outcomes)[-1]
+    assert "of a core" in run.summarise(outcomes)[-1]
 
 
 def test_an_idle_kernel_is_not_interrupted(
@@ -331,7 +331,7 @@ import pathlib
 get_ipython().kernel.saved_sigint_handler = lambda *_: pathlib.Path({str(mark)!r}).touch()
 """
     case = make_case(code=SOURCE + code)
-    assert runner.run_case(case, print).state == "done"
+    assert run.run_case(case, print).state == "done"
     assert not mark.exists()
     assert "IPKernelApp" not in capfd.readouterr().err
 
@@ -340,9 +340,9 @@ def test_a_kernel_that_dies_fails_its_case_alone(make_case: MakeCase) -> None:
     """A kernel that is killed, as when memory ends, stops neither the run nor the next case."""
     code = SOURCE + "import os, signal\nif seed == 13:\n    os.kill(os.getpid(), signal.SIGKILL)"
     bad, good = make_case("bad", "seed: 13\n", code), make_case("good", "seed: 2\n", code)
-    outcomes = runner.run_cases([bad, good], print)
+    outcomes = run.run_cases([bad, good], print)
     assert [outcome.state for outcome in outcomes] == ["failed", "done"]
-    assert "died" in runner.explain_failures(outcomes)[0]
+    assert "died" in run.explain_failures(outcomes)[0]
     assert bad.result(".failed.ipynb").exists()
     assert [path.name for path in bad.result("").parent.glob("*.running*")] == []
 
@@ -350,7 +350,7 @@ def test_a_kernel_that_dies_fails_its_case_alone(make_case: MakeCase) -> None:
 def test_a_case_runs_once_at_a_time(make_case: MakeCase) -> None:
     """A second run of a case is refused in one line; another case of the notebook runs."""
     one, other = make_case("one"), make_case("other")
-    with runner.lock_case(one):
+    with cases.lock_case(one):
         script = "import sys; from helpers.runner import *; from pathlib import Path\n" + (
             "case = Case('laptop', 'study', sys.argv[1], Path(sys.argv[2]))\n"
             "print(run_case(case, print))"
@@ -367,7 +367,7 @@ def test_a_case_runs_once_at_a_time(make_case: MakeCase) -> None:
     assert "'refused'" in second["one"] and "another run" in second["one"]
     assert not one.result(".csv").exists()
     assert "'done'" in second["other"]
-    assert runner.run_case(one, print).state == "done", "the lock ends with its holder"
+    assert run.run_case(one, print).state == "done", "the lock ends with its holder"
 
 
 def test_a_lock_does_not_outlive_its_holder(make_case: MakeCase) -> None:
@@ -379,7 +379,7 @@ def test_a_lock_does_not_outlive_its_holder(make_case: MakeCase) -> None:
     )
     killed = subprocess.run([sys.executable, "-c", script, case.root], check=False)
     assert killed.returncode == -signal.SIGKILL
-    assert runner.run_case(case, print).state == "done"
+    assert run.run_case(case, print).state == "done"
 
 
 def test_a_kernel_leaves_no_socket(make_case: MakeCase) -> None:
@@ -387,7 +387,7 @@ def test_a_kernel_leaves_no_socket(make_case: MakeCase) -> None:
     look = "\nprint('sockets', *pathlib.Path().glob('kernel*'))"
     case = make_case(code=SOURCE + look)
     before = {*Path(tempfile.gettempdir()).glob("arrays-*")}
-    runner.run_case(case, print)
+    run.run_case(case, print)
     assert "kernel-ipc" not in case.result(".ipynb").read_text()
     assert sorted(
         path.name for path in case.result("").parent.iterdir() if path.name[0] != "."

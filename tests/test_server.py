@@ -24,8 +24,8 @@ from botocore.exceptions import ClientError
 from obstore.store import S3Store
 
 from helpers.errors import UserError
-from helpers.storage import server as server_module
-from helpers.storage.server import Server, open_server
+from helpers.objectstore import server as servers
+from helpers.objectstore.server import Server, open_server
 from tests.test_processes import becomes, listens, lives
 
 BODY = bytes(range(256)) * 40  # 10,240 bytes, each known from its place
@@ -228,7 +228,7 @@ def test_objects_outlive_the_server(tmp_path: Path) -> None:
 
 def test_a_file_system_without_attributes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where extended attributes are missing, ETags survive in files beside the objects."""
-    monkeypatch.setattr("helpers.storage.folders._keeps_attributes", lambda _: False)
+    monkeypatch.setattr("helpers.objectstore.server._keeps_attributes", lambda _: False)
     for _ in range(2):
         with open_server(tmp_path / "store") as server:
             client = make_client(server)
@@ -243,7 +243,7 @@ def test_a_file_system_without_attributes(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_an_explicit_port_is_used(tmp_path: Path) -> None:
     """The server listens where it was told to."""
-    port = server_module._free_port()
+    port = servers._free_port()
     with open_server(tmp_path / "store", port=port) as server:
         assert server.endpoint_url == f"http://127.0.0.1:{port}"
 
@@ -268,11 +268,11 @@ def test_another_port_is_taken_if_one_is_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A free port that someone takes before the server does costs one more try."""
-    choose = server_module._free_port
+    choose = servers._free_port
     with socket.create_server(("127.0.0.1", 0)) as holder:
         taken = holder.getsockname()[1]
         choices = iter([taken, taken, choose()])
-        monkeypatch.setattr(server_module, "_free_port", lambda: next(choices))
+        monkeypatch.setattr(servers, "_free_port", lambda: next(choices))
         with open_server(tmp_path / "store") as server:
             assert port_of(server) != taken
             assert make_client(server).list_buckets()["Buckets"] == []
@@ -282,7 +282,7 @@ def test_two_servers_over_one_folder_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second is told in one line, the first goes on, and the lock ends with it."""
-    monkeypatch.setattr("helpers.storage.folders._LOCK_TIMEOUT_S", 0.2)
+    monkeypatch.setattr("helpers.objectstore.server._LOCK_TIMEOUT_S", 0.2)
     folder = tmp_path / "store"
     with open_server(folder) as first:
         with pytest.raises(UserError, match=rf"^store folder {folder}: in use by another server"):
@@ -295,7 +295,7 @@ def test_two_servers_over_one_folder_are_refused(
 def test_a_server_that_fails_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that ends at once is reported with its last words, and unlocks the folder."""
     with monkeypatch.context() as patch:
-        patch.setattr(server_module, "find_or_build_versitygw", lambda: Path("/bin/false"))
+        patch.setattr(servers, "find_or_build_versitygw", lambda: Path("/bin/false"))
         with pytest.raises(UserError, match=r"^false: ended with exit code 1 .*versitygw\.log$"):
             open_server(tmp_path / "store").__enter__()
     with open_server(tmp_path / "store"):

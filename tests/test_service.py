@@ -17,15 +17,15 @@ import psutil
 import pytest
 
 from helpers.errors import UserError
-from helpers.storage.caches import CACHES, Counts, open_valkey
-from helpers.storage.caches.valkey import Valkey
-from helpers.storage.maps import Maps
-from helpers.storage.network import get_profile, open_relay
-from helpers.storage.network.relay import Relay
-from helpers.storage.server import Server
-from helpers.tiles.load import Generator, Load, list_requests, open_generator, summarise
-from helpers.tiles.plans import cold_plan, warm_plan
-from helpers.tiles.service import Service, open_service, tile_path
+from helpers.netem.profiles import get_profile
+from helpers.netem.proxy import Proxy, open_proxy
+from helpers.objectstore.server import Server
+from studies.caching_costs.backends import Counts
+from studies.caching_costs.caches import CACHES
+from studies.caching_costs.datasets import Datasets
+from studies.caching_costs.load import Generator, Load, list_requests, open_generator, summarise
+from studies.caching_costs.service import Service, Valkey, open_service, open_valkey, tile_path
+from studies.caching_costs.workload import cold_plan, warm_plan
 from tests.tiles import NAMES, make_maps
 
 TILE = ("single-4mib", 1, 1, 0)
@@ -33,17 +33,17 @@ WHOLE = tuple(name for name in NAMES if name != "broken")
 
 
 @pytest.fixture(scope="module")
-def relay(server: Server) -> Iterator[Relay]:
+def proxy(server: Server) -> Iterator[Proxy]:
     """Stand between service and store, to count requests."""
-    with open_relay(server.endpoint_url, profile=get_profile("loopback")) as running:
+    with open_proxy(server.endpoint_url, profile=get_profile("loopback")) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
-def maps(server: Server, relay: Relay) -> Maps:
-    """Maps seen through the relay."""
+def maps(server: Server, proxy: Proxy) -> Datasets:
+    """Maps seen through the proxy."""
     made = make_maps(server)
-    return Maps(made.location.through(relay.endpoint_url), made.specs, made.stored_nbytes)
+    return Datasets(made.location.through(proxy.endpoint_url), made.specs, made.stored_nbytes)
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +54,7 @@ def valkey() -> Iterator[Valkey]:
 
 
 @pytest.fixture(scope="module")
-def services(maps: Maps, valkey: Valkey) -> Iterator[dict[str, Service]]:
+def services(maps: Datasets, valkey: Valkey) -> Iterator[dict[str, Service]]:
     """Run a service with each contender, started side by side."""
     with contextlib.ExitStack() as stack:
         found = {
@@ -117,23 +117,23 @@ def test_unknown_map_is_not_found(uncached: Service) -> None:
         assert uncached.ask(tile_path((name, 0, 0, 0))).status == 404
 
 
-def test_baseline_opens_each_time(uncached: Service, relay: Relay) -> None:
+def test_baseline_opens_each_time(uncached: Service, proxy: Proxy) -> None:
     """Without a cache the second tile costs as many requests as the first; titiler keeps none."""
     counted = []
     for _ in range(3):
-        relay.take_trace()
+        proxy.take_trace()
         uncached.ask(tile_path(TILE))
-        counted.append(len(relay.take_trace()))
+        counted.append(len(proxy.take_trace()))
     assert counted[1] == counted[2] > 2
 
 
-def test_cache_saves_requests_to_the_store(service: Service, relay: Relay) -> None:
+def test_cache_saves_requests_to_the_store(service: Service, proxy: Proxy) -> None:
     """Warm, a dataset that is kept costs its chunk alone, and a file that is kept nothing."""
     allowed = {"none": range(4, 99), "filecache": range(1)}.get(service.cache, range(1, 2))
     service.ask(tile_path(TILE))
-    relay.take_trace()
+    proxy.take_trace()
     service.ask(tile_path(TILE))
-    trace = relay.take_trace()
+    trace = proxy.take_trace()
     found = [request for request in trace if request.status == 200 and TILE[0] in request.key]
     assert len(found) in allowed
     absent = [request for request in trace if request.status == 404]
@@ -192,7 +192,7 @@ def test_loads_are_the_same_from_the_same_seed(generator: Generator, uncached: S
 
 
 def test_redis_killed_in_mid_load_costs_no_tile(
-    generator: Generator, uncached: Service, maps: Maps
+    generator: Generator, uncached: Service, maps: Datasets
 ) -> None:
     """The server dies without a word and comes back empty; no request fails and no tile differs."""
     with open_valkey() as first, open_service("redis", maps, redis_url=first.url) as service:
@@ -232,7 +232,7 @@ def test_full_disk_costs_no_tile(service: Service, generator: Generator, uncache
     assert (service.counts().errors > 0) == (service.cache in ("diskcache", "filecache"))
 
 
-def test_service_tells_no_secret_and_ends_with_its_owner(maps: Maps) -> None:
+def test_service_tells_no_secret_and_ends_with_its_owner(maps: Datasets) -> None:
     """Its arguments, which everyone can read, name no key; nothing is left behind."""
     with open_service("none", maps) as service:
         process = psutil.Process(service.child.pid)
@@ -279,13 +279,17 @@ class Impostor(http.server.BaseHTTPRequestHandler):
         """Say nothing."""
 
 
-def test_another_server_does_not_pass_as_ours(maps: Maps, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_server_does_not_pass_as_ours(
+    maps: Datasets, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """No port is guessed, so that nobody who takes one first is measured instead."""
     with http.server.HTTPServer(("127.0.0.1", 0), Impostor) as impostor:
         thread = threading.Thread(target=impostor.serve_forever)
         thread.start()
         taken = impostor.server_port
-        monkeypatch.setattr("helpers.tiles.service._free_port", lambda: taken, raising=False)
+        monkeypatch.setattr(
+            "studies.caching_costs.service._free_port", lambda: taken, raising=False
+        )
         try:
             with open_service("none", maps) as service:
                 assert service.counts().hits == 0

@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from helpers.errors import UserError
-from helpers.measurement.records import read_records
-from helpers.measurement.statistics import (
+from helpers.benchmark.ranking import rank, tabulate_comparisons
+from helpers.benchmark.record import read_records
+from helpers.benchmark.statistics import (
+    Floats,
     Interval,
     add_throughputs,
     compare,
@@ -29,13 +30,11 @@ from helpers.measurement.statistics import (
     paired_between,
     paired_gain,
     paired_ratio,
-    rank,
     ratio_interval,
     relative_widths,
     summarise,
-    tabulate_comparisons,
 )
-from helpers.measurement.statistics.intervals import Floats
+from helpers.errors import UserError
 from helpers.paths import ROOT
 
 N_BLOCKS = 5

@@ -12,13 +12,13 @@ import numpy as np
 import obstore
 import pytest
 
+from helpers.arrays import stores, writers
+from helpers.arrays.stores import check_chunk_shape, checksum, prepare_array
+from helpers.arrays.writers import CODECS, LAYOUTS, Codec
 from helpers.errors import UserError
+from helpers.objectstore.locations import Location
+from helpers.objectstore.server import Server
 from helpers.paths import ROOT
-from helpers.storage import formats, stores
-from helpers.storage.formats import CODECS, LAYOUTS, Codec
-from helpers.storage.locations import Location
-from helpers.storage.server import Server
-from helpers.storage.stores import check_chunk_shape, checksum, prepare_array
 from tests.stores import CHUNK_SHAPE, SHAPE, make_location, make_sample, make_stored
 
 
@@ -81,7 +81,7 @@ def test_what_decides_the_bytes_decides_the_folder(
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_interrupted_write_is_written_again(location: Location, layout: formats.Layout) -> None:
+def test_interrupted_write_is_written_again(location: Location, layout: writers.Layout) -> None:
     """A layout without its entry, written last, is rewritten whatever lies there."""
     stored = make_stored(location / f"interrupted-{layout}")
     client = stored.location.obstore()
@@ -96,7 +96,7 @@ def test_interrupted_write_is_written_again(location: Location, layout: formats.
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_altered_objects_are_written_again(location: Location, layout: formats.Layout) -> None:
+def test_altered_objects_are_written_again(location: Location, layout: writers.Layout) -> None:
     """A layout whose objects are no longer those of its entry is as it was written first."""
     place = location / f"altered-{layout}"
     stored = make_stored(place)

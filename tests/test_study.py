@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from helpers.paths import ROOT
-from helpers.study import count_rows, tell_runs
+from helpers.plotting.tables import count_rows, tell_runs
 
 OLD, NEW = "a" * 40, "b" * 40
 

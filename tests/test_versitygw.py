@@ -12,8 +12,8 @@ from typing import Self
 import pytest
 
 from helpers.errors import UserError
-from helpers.storage import versitygw
-from helpers.storage.versitygw import VERSION, find_or_build_versitygw, versitygw_version
+from helpers.objectstore import versitygw
+from helpers.objectstore.versitygw import VERSION, find_or_build_versitygw, versitygw_version
 from tests.test_processes import becomes
 
 RECORD = f"mod\tgithub.com/versity/versitygw\tv{VERSION}\t{versitygw._SOURCE_SUM}\n"
@@ -233,7 +233,7 @@ def test_lack_of_space_is_one_line(place: Path, monkeypatch: pytest.MonkeyPatch)
 def test_builders_at_the_same_time_build_once(place: Path) -> None:
     """The second waits for the first and takes its result; killing one frees the lock."""
     write_go(place / "bin", install=f"sleep 1\n{INSTALLS}")
-    code = "from helpers.storage.versitygw import *; print(find_or_build_versitygw())"
+    code = "from helpers.objectstore.versitygw import *; print(find_or_build_versitygw())"
     root = Path(versitygw.__file__).parents[2]
     killed = subprocess.Popen([sys.executable, "-c", code], cwd=root)
     assert becomes((place / "bin" / "calls").exists)

@@ -10,9 +10,9 @@ import obstore
 import pytest
 
 from helpers.errors import UserError
-from helpers.storage.network import get_profile
-from helpers.storage.server import Server
-from helpers.storage.wires import Wire, make_room, open_wire
+from helpers.netem.profiles import get_profile
+from helpers.objectstore.server import Server
+from helpers.objectstore.testbed import Testbed, make_room, open_testbed
 from tests.stores import make_location
 
 LOOPBACK = get_profile("loopback")
@@ -36,69 +36,71 @@ def own_store(server: Server, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def test_embedded_store_is_traced_and_kept(cache: Path) -> None:
-    """The embedded store serves through the relay, and keeps its objects for the next time."""
-    with open_wire("embedded", LOOPBACK) as wire:
-        obstore.put(wire.near.obstore(), "x", b"1234")
-        assert wire.take_trace() == [], "what is written near is not traced"
-        wire.set_tag("mine")
-        assert bytes(obstore.get(wire.far.obstore(), "x").bytes()) == b"1234"
-        [row] = wire.take_trace()
+    """The embedded store serves through the proxy, and keeps its objects for the next time."""
+    with open_testbed("embedded", LOOPBACK) as testbed:
+        obstore.put(testbed.near.obstore(), "x", b"1234")
+        assert testbed.take_trace() == [], "what is written near is not traced"
+        testbed.set_tag("mine")
+        assert bytes(obstore.get(testbed.far.obstore(), "x").bytes()) == b"1234"
+        [row] = testbed.take_trace()
         assert (row.tag, row.key, row.nbytes) == ("mine", "/arrays/x", 4)
-        assert not any(secret in repr(wire) for secret in wire.near.secrets)
-    with open_wire("embedded", LOOPBACK) as wire:
-        assert bytes(obstore.get(wire.far.obstore(), "x").bytes()) == b"1234"
+        assert not any(secret in repr(testbed) for secret in testbed.near.secrets)
+    with open_testbed("embedded", LOOPBACK) as testbed:
+        assert bytes(obstore.get(testbed.far.obstore(), "x").bytes()) == b"1234"
     assert (cache / "store").is_dir()
 
 
 def test_probe_is_made_once(cache: Path) -> None:
     """The probe's address leads over the network to 32 MB, and is signed anew each time."""
-    with open_wire("embedded", LOOPBACK) as wire:
-        url = wire.probe_url()
-        assert url.startswith(wire.far.endpoint_url or "")
+    with open_testbed("embedded", LOOPBACK) as testbed:
+        url = testbed.probe_url()
+        assert url.startswith(testbed.far.endpoint_url or "")
         with urllib.request.urlopen(url) as response:
             assert len(response.read()) == 32_000_000
-        first = obstore.head(wire.near.obstore(), "probe")["last_modified"]
-        wire.probe_url()
-        assert obstore.head(wire.near.obstore(), "probe")["last_modified"] == first
+        first = obstore.head(testbed.near.obstore(), "probe")["last_modified"]
+        testbed.probe_url()
+        assert obstore.head(testbed.near.obstore(), "probe")["last_modified"] == first
 
 
 def test_profile_can_change(cache: Path) -> None:
-    """Another network is imposed on requests from now on."""
-    with open_wire("embedded", LOOPBACK) as wire:
-        obstore.put(wire.near.obstore(), "x", b"1234")
-        wire.impose(get_profile("wide-area"))
-        obstore.get(wire.far.obstore(), "x").bytes()
-        [row] = wire.take_trace()
+    """Another network is emulated on requests from now on."""
+    with open_testbed("embedded", LOOPBACK) as testbed:
+        obstore.put(testbed.near.obstore(), "x", b"1234")
+        testbed.emulate(get_profile("wide-area"))
+        obstore.get(testbed.far.obstore(), "x").bytes()
+        [row] = testbed.take_trace()
         assert row.first_byte_s - row.start_s > 0.02
 
 
 def test_own_plain_endpoint_is_traced(own_store: str) -> None:
-    """A store of one's own that speaks plain HTTP is reached through a relay."""
-    with open_wire(own_store, LOOPBACK) as wire:
-        assert wire.near.endpoint_url == os.environ["AWS_ENDPOINT_URL"] != wire.far.endpoint_url
-        obstore.put(wire.far.obstore(), "y", b"12345")
-        assert bytes(obstore.get(wire.near.obstore(), "y").bytes()) == b"12345"
-        [row] = wire.take_trace()
+    """A store of one's own that speaks plain HTTP is reached through a proxy."""
+    with open_testbed(own_store, LOOPBACK) as testbed:
+        assert (
+            testbed.near.endpoint_url == os.environ["AWS_ENDPOINT_URL"] != testbed.far.endpoint_url
+        )
+        obstore.put(testbed.far.obstore(), "y", b"12345")
+        assert bytes(obstore.get(testbed.near.obstore(), "y").bytes()) == b"12345"
+        [row] = testbed.take_trace()
         assert (row.method, row.key) == ("PUT", "/wires/folder/y")
 
 
 @pytest.mark.parametrize("profile", ["in-region", "other-region", "wide-area", "express"])
 def test_own_store_has_its_own_network(own_store: str, profile: str) -> None:
-    """Nothing is imposed on a store of one's own: another profile is refused, not ignored."""
+    """Nothing is emulated on a store of one's own: another profile is refused, not ignored."""
     says = f"^profile: '{profile}'; allowed: loopback"
-    with pytest.raises(UserError, match=says), open_wire(own_store, get_profile(profile)):
+    with pytest.raises(UserError, match=says), open_testbed(own_store, get_profile(profile)):
         pytest.fail("not reached")
-    with open_wire(own_store, LOOPBACK) as wire:
-        untraced = Wire(wire.near, wire.near)
-        untraced.impose(LOOPBACK)
+    with open_testbed(own_store, LOOPBACK) as testbed:
+        untraced = Testbed(testbed.near, testbed.near)
+        untraced.emulate(LOOPBACK)
         with pytest.raises(UserError, match=says):
-            untraced.impose(get_profile(profile))
+            untraced.emulate(get_profile(profile))
 
 
 def test_without_a_relay_there_is_no_trace(own_store: str) -> None:
-    """A wire without a relay takes tags and gives no rows."""
-    with open_wire(own_store, LOOPBACK) as wire:
-        untraced = Wire(wire.near, wire.near)
+    """A wire without a proxy takes tags and gives no rows."""
+    with open_testbed(own_store, LOOPBACK) as testbed:
+        untraced = Testbed(testbed.near, testbed.near)
         untraced.set_tag("read")
         obstore.list(untraced.far.obstore()).collect()
         assert untraced.take_trace() == []
@@ -110,7 +112,7 @@ def test_without_a_relay_there_is_no_trace(own_store: str) -> None:
 )
 def test_refuses_store(own_store: str, store: str, says: str) -> None:
     """A store that is not there is refused before anything starts."""
-    with pytest.raises(UserError, match=f"^store: .*{says}"), open_wire(store, LOOPBACK):
+    with pytest.raises(UserError, match=f"^store: .*{says}"), open_testbed(store, LOOPBACK):
         pytest.fail("not reached")
 
 
@@ -173,16 +175,16 @@ def test_arrays_that_another_run_reads_make_no_room(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A second run is refused before it deletes what the first serves; afterwards it makes room."""
-    monkeypatch.setattr("helpers.storage.folders._LOCK_TIMEOUT_S", 0.1)
+    monkeypatch.setattr("helpers.objectstore.server._LOCK_TIMEOUT_S", 0.1)
     monkeypatch.setenv("ARRAYS_CACHE_GB", "1e-6")
-    with open_wire("embedded", LOOPBACK) as wire:
-        obstore.put((wire.near / "old").obstore(), "x", bytes(600))
+    with open_testbed("embedded", LOOPBACK) as testbed:
+        obstore.put((testbed.near / "old").obstore(), "x", bytes(600))
         for _ in range(2):
             with (
                 pytest.raises(UserError, match="in use by another server"),
-                open_wire("embedded", LOOPBACK, needed_nbytes=900),
+                open_testbed("embedded", LOOPBACK, needed_nbytes=900),
             ):
                 pytest.fail("not reached")
-        assert len(obstore.get((wire.far / "old").obstore(), "x").bytes()) == 600
-    with open_wire("embedded", LOOPBACK, needed_nbytes=900) as wire:
-        assert obstore.list(wire.near.obstore()).collect() == []
+        assert len(obstore.get((testbed.far / "old").obstore(), "x").bytes()) == 600
+    with open_testbed("embedded", LOOPBACK, needed_nbytes=900) as testbed:
+        assert obstore.list(testbed.near.obstore()).collect() == []

@@ -16,10 +16,8 @@ from hypothesis import given
 from s3fs import S3FileSystem
 from xarray.backends.file_manager import FILE_CACHE
 
-from helpers.storage.formats import READERS
-from helpers.storage.server import Server
-from helpers.storage.stores import StoredArray, checksum
-from helpers.storage.workloads import (
+from helpers.arrays.readers import READERS
+from helpers.arrays.sink import (
     WrongValuesError,
     check_values,
     checksum_chunks,
@@ -28,6 +26,8 @@ from helpers.storage.workloads import (
     read_into_sink,
     task_block_shape,
 )
+from helpers.arrays.stores import StoredArray, checksum
+from helpers.objectstore.server import Server
 from tests.stores import make_location, make_stored
 
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from helpers.storage.maps import Maps, prepare_maps
-from helpers.storage.server import Server
-from helpers.tiles.matrix import make_specs
+from helpers.objectstore.server import Server
+from studies.caching_costs.datasets import Datasets, make_specs, prepare_datasets
 from tests.stores import make_location
 
 NAMES = ("single-4mib", "chunked-64mib", "unconsolidated", "chunked-coordinates")
 NAMES += ("netcdf", "references", "broken")
 
 
-def make_maps(server: Server, names: tuple[str, ...] = NAMES) -> Maps:
+def make_maps(server: Server, names: tuple[str, ...] = NAMES) -> Datasets:
     """Store maps of a sixteenth of the published sides, unless they are there."""
     location = make_location(server, "maps")
-    return prepare_maps(location, make_specs(names, scale=1 / 16), seed=1)
+    return prepare_datasets(location, make_specs(names, scale=1 / 16), seed=1)

@@ -1,8 +1,9 @@
-"""Which results each case's page shows: your own where they are finished, else the reference."""
+"""Which results each case's page shows, and how an executed notebook becomes a page."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,8 +11,12 @@ from typing import Any
 
 import yaml
 
+from helpers.benchmark.record import read_records
+from helpers.book.cases import UNSTABLE_ABOVE, read_findings, read_metadata
+from helpers.book.studies import find_studies
 from helpers.errors import UserError
 from helpers.paths import ROOT
+from helpers.plotting.tables import tell_runs
 
 _LEFT_OVER = (".running.ipynb", ".failed.ipynb")  # of a run that did not end, or not well
 
@@ -23,25 +28,6 @@ def find_pages(
 
     What a run has left beside its results is passed over, and so is any other
     notebook that no page can be made of, which is named.
-
-    Parameters
-    ----------
-    site : str
-        Folder under `results/` whose finished cases come before the reference.
-    root : Path
-        Folder of the project.
-    say : callable
-        Takes a line on each notebook that is passed over.
-
-    Returns
-    -------
-    list of Page
-        The cases of `_toc.yml` in its order, then the site's further finished cases by name.
-
-    Raises
-    ------
-    UserError
-        If a case of `_toc.yml` has no results, or its executed notebook has no record.
     """
     listed = [name for name in toc_files(root) if name.startswith("notebooks/")]
     found = {name: _choose(name, site, root=root) for name in listed}
@@ -75,18 +61,7 @@ def _find_problem(page: Page, listed: list[str]) -> str:
 
 
 def toc_files(root: Path = ROOT) -> list[str]:
-    """List the pages of `_toc.yml` in order.
-
-    Parameters
-    ----------
-    root : Path
-        Folder of the project.
-
-    Returns
-    -------
-    list of str
-        Addresses without suffix, the root page first.
-    """
+    """List the pages of `_toc.yml` in order."""
     toc = yaml.safe_load((root / "_toc.yml").read_text(encoding="utf-8"))
     return [toc["root"], *walk_toc(toc)]
 
@@ -114,18 +89,7 @@ def _choose(name: str, site: str, *, root: Path) -> Page:
 
 
 def is_finished(executed: Path) -> bool:
-    """Tell whether an executed notebook ran to its end without an error.
-
-    Parameters
-    ----------
-    executed : Path
-        Notebook as papermill left it.
-
-    Returns
-    -------
-    bool
-        True if every code cell ran and none raised.
-    """
+    """Tell whether an executed notebook ran to its end without an error."""
     cells = [cell for cell in read_notebook(executed)["cells"] if cell["cell_type"] == "code"]
     has_failed = any(
         output["output_type"] == "error" for cell in cells for output in cell["outputs"]
@@ -137,25 +101,13 @@ def is_finished(executed: Path) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A case and the results that its page shows.
+    """A case and the results that its page shows."""
 
-    Parameters
-    ----------
-    notebook, case : str
-        Names, as in "cluster-scaling" and "in-region".
-    executed : Path
-        Executed notebook.
-    site : str
-        Folder of `results/` that it lies in, "reference" for the committed one.
-    failed_site : str
-        Site whose own run of this case did not finish, or empty.
-    """
-
-    notebook: str
+    notebook: str  # names, as in "cluster-scaling" and "in-region"
     case: str
-    executed: Path
-    site: str
-    failed_site: str = ""
+    executed: Path  # executed notebook
+    site: str  # folder of `results/` that it lies in, "reference" for the committed one
+    failed_site: str = ""  # site whose own run of this case did not finish, or empty
 
     @property
     def name(self) -> str:
@@ -169,23 +121,7 @@ class Page:
 
 
 def read_notebook(path: Path) -> dict[str, Any]:
-    """Read a notebook.
-
-    Parameters
-    ----------
-    path : Path
-        File in the notebook format, version 4.
-
-    Returns
-    -------
-    dict
-        What the file holds, the source of each cell as one text.
-
-    Raises
-    ------
-    UserError
-        If the file is no such notebook.
-    """
+    """Read a notebook."""
     try:
         notebook: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         cells = notebook["cells"]
@@ -196,3 +132,119 @@ def read_notebook(path: Path) -> dict[str, Any]:
     if not cells:
         raise UserError(f"{path.name}: a notebook without cells; measure the case anew")
     return notebook
+
+
+_LABELS = re.compile(
+    r"^\((?P<target>[\w-]+)\)=\s*$|^:(?:name|label):\s*(?P<name>[\w-]+)\s*$",
+    re.MULTILINE,
+)
+
+
+def render_page(page: Page) -> dict[str, Any]:
+    """Make the page of a case."""
+    notebook = read_notebook(page.executed)
+    _suffix_labels(notebook["cells"], f"{page.notebook}-{page.case}")
+    first = notebook["cells"][0]
+    title, _, rest = first["source"].partition("\n")
+    if first["cell_type"] != "markdown" or not title.startswith("# "):
+        raise UserError(
+            f"{page.executed.name}: the first cell is no title; allowed: a text cell that begins with '# '"
+        )
+    marks = f"{render_origin(page)}\n{render_noise(page, notebook)}"
+    first["source"] = f"{title} ({page.case})\n\n{marks}\n{rest}"
+    return notebook
+
+
+def render_noise(page: Page, notebook: dict[str, Any]) -> str:
+    """Warn of a page whose measurement was not quiet enough to rank contenders closely."""
+    study = find_studies().get(page.notebook)
+    found = read_findings(notebook, study.headline if study else "")
+    if not found.is_unstable:
+        return ""
+    own = f"`make run CASE={page.notebook}/{page.case} FLAGS=--anew`, on a machine with nothing else to do"
+    return (
+        f":::{{admonition}} Unstable\n:class: warning unstable\nTwo copies of one contender differ by {100 * found.noise:.3g} % here,"
+        f" more than the {100 * UNSTABLE_ABOVE:g} % up to which an order of contenders is trusted.\n"
+        f"Smaller differences on this page may be the machine's doing.\nTo measure again: {own}.\n:::\n"
+    )
+
+
+def render_origin(page: Page) -> str:
+    """Say whose results a page shows: machine, versions, date, record."""
+    rows = read_records([page.record])
+    if rows.empty:
+        raise UserError(f"{page.record.name}: holds no row; measure the case anew")
+    is_reference = page.site == "reference"
+    heading = "Reference record" if is_reference else f"Your own results (site {page.site})"
+    command = f"make run CASE={page.notebook}/{page.case}"
+    failed = (
+        f"Your own run at site {page.failed_site} did not finish, so this is the reference.\n"
+        if page.failed_site
+        else ""
+    )
+    own = f"For your own, run `{command}`.\n" if is_reference else ""
+    runs = f"Measured in {told}.\n" if (told := tell_runs(rows)) else ""
+    return (
+        f":::{{admonition}} {heading}\n:class: note origin\n{failed}Measured {_dates(rows)} on {_machine(rows)}.\n{runs}"
+        f"With the versions below; {_commit(rows)}.\n{_harness(page)}"
+        f"{own}{{download}}`The record as CSV <{page.record.name}>`.\n:::\n\n{_versions(rows)}"
+    )
+
+
+def _harness(page: Page) -> str:
+    """Say what part of a core the runner itself took, where the notebook notes it."""
+    harness = read_metadata(page.executed).get("case", {}).get("harness", {})
+    if "share_of_a_core" not in harness:
+        return ""
+    return f"Beside what is measured, the runner took {100 * harness['share_of_a_core']:.2g} % of a core.\n"
+
+
+def _dates(rows: Any) -> str:
+    """Say on which days (UTC) the rows were measured."""
+    days = sorted({text[:10] for text in rows["started_utc"]})
+    return f"on {days[0]}" if len(days) == 1 else f"from {days[0]} to {days[-1]}"
+
+
+def _machine(rows: Any) -> str:
+    """Describe the machine; a record has one."""
+    facts = json.loads(rows["machine"].iloc[0])
+    return f"{facts['cpu']}, {facts['n_cores']} cores, {facts['memory_gb']} GB of memory, {facts['system']}"
+
+
+def _versions(rows: Any) -> str:
+    """List, folded, every version that a row names; one has what was imported by then."""
+    named = {name: v for text in rows["versions"] for name, v in json.loads(text).items()}
+    listed = ", ".join(f"{name} {version}" for name, version in sorted(named.items()))
+    heading = f"Versions of the {len(named)} packages and libraries in use"
+    return f":::{{admonition}} {heading}\n:class: dropdown\n{listed}.\n:::\n"
+
+
+def _commit(rows: Any) -> str:
+    """Name the commits, and say where sources differed from them."""
+    commits = sorted({name[:10] for name in rows["commit"]})
+    changed = ", with local changes" if rows["is_dirty"].any() else ""
+    return f"commit {' and '.join(commits)}{changed}"
+
+
+def _suffix_labels(cells: list[dict[str, Any]], page: str) -> None:
+    """Append notebook and case to every label and to every mention of it."""
+    figures = [cell["metadata"].get("mystnb", {}).get("figure", {}) for cell in cells]
+    texts = [cell for cell in cells if cell["cell_type"] == "markdown"]
+    labels = {figure["name"] for figure in figures if "name" in figure}
+    labels |= {
+        match["target"] or match["name"]
+        for cell in texts
+        for match in _LABELS.finditer(cell["source"])
+    }
+    if not labels:
+        return
+    # Only where Markdown names a label, for a label may be a word of the text too.
+    names = "|".join(sorted(map(re.escape, labels)))
+    mention = re.compile(rf"(?:^:(?:name|label):\s*|[(`<#])(?:{names})(?=[)`>]|\s*$)", re.MULTILINE)
+    for figure in figures:
+        if "name" in figure:
+            figure["name"] += f"-{page}"
+        if "caption" in figure:
+            figure["caption"] = mention.sub(rf"\g<0>-{page}", figure["caption"])
+    for cell in texts:
+        cell["source"] = mention.sub(rf"\g<0>-{page}", cell["source"])

@@ -21,8 +21,6 @@ from scipy.optimize import brentq
 
 from helpers.errors import UserError
 
-__all__ = ["Cache", "Popularity", "hit_ratio", "zipf"]
-
 Floats = NDArray[np.float64]
 
 N_SINGLE = 200
@@ -36,43 +34,22 @@ _LARGEST_EXPONENT = 700.0  # exp of more overflows a double
 
 @dataclass(frozen=True, slots=True)
 class Popularity:
-    """How requests are spread over items, most wanted first.
+    """How requests are spread over items, most wanted first."""
 
-    Parameters
-    ----------
-    n_items : tuple of int
-        Items in each group, all alike.
-    shares : tuple of float
-        Probability that a request is for one given item of the group.
-    """
-
-    n_items: tuple[int, ...]
-    shares: tuple[float, ...]
+    n_items: tuple[int, ...]  # items in each group, all alike
+    shares: tuple[float, ...]  # probability that a request is for one given item of the group
 
 
 @dataclass(frozen=True, slots=True)
 class Cache:
-    """A cache, or several alike that share the requests evenly and know nothing of one another.
+    """A cache, or several alike that share the requests evenly and know nothing of one another."""
 
-    Parameters
-    ----------
-    capacity_nbytes : float
-        Bytes that each holds, above 0; infinity if nothing is ever evicted.
-    item_nbytes : float
-        Bytes of one item, above 0.
-    ttl_s : float
-        Seconds from being stored to being stale, above 0; infinity for never.
-    lifetime_s : float
-        Mean seconds that an instance lives before its cache is lost, above 0.
-    n_replicas : float
-        Caches that share the requests, at least 1.
-    """
-
-    capacity_nbytes: float
-    item_nbytes: float
-    ttl_s: float = math.inf
+    capacity_nbytes: float  # bytes that each holds, above 0; infinity if nothing is ever evicted
+    item_nbytes: float  # bytes of one item, above 0
+    ttl_s: float = math.inf  # seconds from being stored to being stale, above 0; infinity for never
+    # mean seconds that an instance lives before its cache is lost, above 0
     lifetime_s: float = math.inf
-    n_replicas: float = 1.0
+    n_replicas: float = 1.0  # caches that share the requests, at least 1
 
     def __post_init__(self) -> None:
         """Refuse what is no cache."""

@@ -1,23 +1,22 @@
-"""Time of a set of requests: latency, stream, aggregate, rate, decoding, tasks.
+"""Time of a set of requests: latency, stream, aggregate, rate, decoding, tasks; and what a client costs, fitted.
 
 A read is simulated as a fluid. Nothing is tuned to the points that it
-predicts: how a contender reads is fitted on a network that imposes nothing.
+predicts: how a contender reads is fitted on a network that emulates nothing.
 """
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from scipy.optimize import brentq
 
 from helpers.errors import UserError
-from helpers.models.fluid import Client, Network, check_count, simulate
-
-__all__ = ["LIMITS", "Client", "Network", "Prediction", "fit_client", "predict", "simulate"]
+from helpers.models.transfer import Client, Network, check_count, simulate
 
 LIMITS = ("latency", "stream", "aggregate", "request rate", "processors", "tasks")
 """What can bind a read."""
@@ -25,18 +24,10 @@ LIMITS = ("latency", "stream", "aggregate", "request rate", "processors", "tasks
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """What to expect of a read.
+    """What to expect of a read."""
 
-    Parameters
-    ----------
-    seconds : float
-        Median over simulated reads.
-    limit : str
-        The one of `LIMITS` without which the read would be shortest.
-    """
-
-    seconds: float
-    limit: str
+    seconds: float  # median over simulated reads
+    limit: str  # the one of `LIMITS` without which the read would be shortest
 
 
 def predict(
@@ -53,7 +44,7 @@ def predict(
     Parameters
     ----------
     network, client : Network, Client
-        What is imposed, and how the contender reads.
+        What is emulated, and how the contender reads.
     n_chunks, n_workers : int
         Chunks to read and workers that read them, at least 1.
     n_cores : float
@@ -103,7 +94,7 @@ def predict(
 def fit_client(
     client: Client, measured_s: Sequence[tuple[int, float]], *, n_chunks: int, n_cores: float
 ) -> Client:
-    """Fit processor and waiting time to reads over a network that imposes nothing.
+    """Fit processor and waiting time to reads over a network that emulates nothing.
 
     At the largest number of workers the processors bind, which gives the
     processor time of a chunk; what a smaller number takes longer than that
@@ -162,3 +153,96 @@ def _with(client: Client, name: _Fitted, value: float) -> Client:
     if name == "cpu":
         return replace(client, cpu_s_per_chunk=value)
     return replace(client, wait_s_per_chunk=value)
+
+
+def read_client(
+    rows: Sequence[Mapping[str, float]],
+    *,
+    n_chunks: int,
+    n_cores: float,
+    connections_per_worker: int,
+    is_overlapped: bool = False,
+) -> Client:
+    """Learn how a contender reads from its calibration.
+
+    Requests and bytes come from the trace; what they do not explain of the
+    time is fitted.
+
+    Parameters
+    ----------
+    rows : sequence of mapping
+        One for each read: `n_workers`, `read_s`, `n_requests`, `wire_nbytes`.
+    n_chunks : int
+        Chunks of those reads.
+    n_cores : float
+        Processors that client and server share.
+    connections_per_worker : int
+        Requests that a worker keeps in flight: its threads, or 1 where a lock
+        lets one thread read at a time. Without a network in between, requests
+        are too short for the trace to show it.
+    is_overlapped : bool
+        Whether a connection goes on while the chunk it brought is decoded.
+
+    Returns
+    -------
+    Client
+        What `requests.predict` takes.
+    """
+    times_s: dict[int, list[float]] = defaultdict(list)
+    for row in rows:
+        times_s[int(row["n_workers"])].append(row["read_s"])
+    client = Client(
+        chunk_nbytes=statistics.median(row["wire_nbytes"] for row in rows) / n_chunks,
+        requests_per_chunk=statistics.median(row["n_requests"] for row in rows) / n_chunks,
+        connections_per_worker=connections_per_worker,
+        is_overlapped=is_overlapped,
+    )
+    measured_s = [(n, statistics.median(values)) for n, values in times_s.items()]
+    return fit_client(client, measured_s, n_chunks=n_chunks, n_cores=n_cores)
+
+
+@dataclass(frozen=True, slots=True)
+class ClientCosts:
+    """What the client and the server take beside the network."""
+
+    request_s: float = 0.0  # seconds for a request
+    start_s: float = 0.0  # seconds for a new client, its connection and the library's own work
+    is_assumed: bool = field(default=False, repr=False)  # whether nothing was measured
+
+
+TYPICAL_COSTS = ClientCosts(request_s=0.004, start_s=0.05, is_assumed=True)
+"""Costs where none were fitted: an assumption, not a measurement; `fit_costs` finds those of a machine.
+
+Without them a file object that makes thousands of requests looks too fast, and a repack that
+leaves a handful looks better than it is.
+"""
+
+
+def fit_costs(measured: Sequence[tuple[int, float]]) -> ClientCosts:
+    """Fit the client's costs to reads over a network that emulates nothing.
+
+    Parameters
+    ----------
+    measured : sequence of (int, float)
+        Requests and seconds of two or more reads, of few and of many requests.
+
+    Returns
+    -------
+    ClientCosts
+        The line through the reads of fewest and of most requests.
+
+    Raises
+    ------
+    UserError
+        If all have as many requests.
+
+    Examples
+    --------
+    >>> fit_costs([(2, 0.25), (102, 0.75)])
+    ClientCosts(request_s=0.005, start_s=0.24)
+    """
+    (few, few_s), (many, many_s) = min(measured), max(measured)
+    if few == many:
+        raise UserError(f"measured: {list(measured)}; allowed: reads of few and of many requests")
+    request_s = max(0.0, (many_s - few_s) / (many - few))
+    return ClientCosts(request_s, max(0.0, few_s - few * request_s))

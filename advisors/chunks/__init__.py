@@ -1,0 +1,1 @@
+"""Which chunk shape reads an access pattern in the least time."""

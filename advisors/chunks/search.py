@@ -1,0 +1,297 @@
+"""The search for the chunk shape that reads a given access pattern in the least time."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from advisors.chunks.candidates import (
+    allowed_shapes,
+    pareto,
+    predict_candidates,
+    predict_seconds,
+    within_bytes,
+)
+from advisors.chunks.problem import (
+    Access,
+    AccessPattern,
+    Bounds,
+    Choice,
+    Criterion,
+    Floats,
+    Recommendation,
+    Shapes,
+)
+from helpers.arrays.chunks import Shape, count_chunks
+from helpers.errors import UserError
+from helpers.models.access import Store
+
+ANOTHER = 1.5
+"""Shapes differ clearly if some extent differs by this factor; else they are the same."""
+
+_N_NEAR = 24  # extents tried around the best of a climb, for each dimension
+_N_STARTS = 6  # climbs, from shapes that differ clearly
+_N_FILLED = 200  # shapes, the best, whose extents are drawn out to the bound on bytes
+_N_ROUNDS = 20  # of a climb, at most; two or three are common
+
+
+def make_choice(pattern: AccessPattern, shape: Sequence[int], seconds: Floats) -> Choice:
+    """Put a shape, its predicted times and its score together."""
+    names = [access.name for access in pattern.accesses]
+    told = dict(zip(names, map(float, seconds), strict=True))
+    return Choice(tuple(int(c) for c in shape), told, float(pattern.score(seconds)))
+
+
+def refine_all(
+    pattern: AccessPattern, shapes: Shapes, seconds: Floats, *, is_bound: bool = True
+) -> Choice:
+    """Climb from the best shapes that differ clearly, and return the best summit."""
+    left = np.argsort(pattern.score(seconds), kind="stable")
+    summits: list[Choice] = []
+    while len(left) and len(summits) < _N_STARTS:
+        start = shapes[left[0]]
+        summits.append(
+            _refine(pattern, make_choice(pattern, start, seconds[left[0]]), is_bound=is_bound)
+        )
+        left = left[differ_clearly(start, shapes[left])]
+    return min(summits, key=lambda choice: choice.score)
+
+
+def differ_clearly(one: Sequence[int], shapes: Shapes) -> np.ndarray:
+    """Tell which shapes differ clearly from one in some dimension.
+
+    Examples
+    --------
+    >>> differ_clearly((2, 4), np.asarray([(2, 5), (3, 4)])).tolist()
+    [False, True]
+    """
+    factors = np.abs(np.log(shapes / np.asarray(one))).max(axis=1, initial=0)
+    return np.asarray(factors >= math.log(ANOTHER) - 1e-12)
+
+
+def _refine(pattern: AccessPattern, best: Choice, *, is_bound: bool) -> Choice:
+    """Take the best shape near the best so far, until none is better."""
+    for _ in range(_N_ROUNDS):
+        near = vary(pattern, best.chunk_shape)
+        near = near[allowed_shapes(pattern, near)] if is_bound else near
+        found = predict_seconds(pattern, near)
+        order = np.argsort(pattern.score(found), kind="stable")
+        filled = _fill(pattern, near[order[:_N_FILLED]])
+        filled = filled[allowed_shapes(pattern, filled)] if is_bound else filled
+        near = np.concatenate([near[order[:1]], filled])
+        found = predict_seconds(pattern, near)
+        at = int(np.argmin(pattern.score(found)))
+        before, best = best, make_choice(pattern, near[at], found[at])
+        if best.score >= before.score * (1 - 1e-9):
+            break
+    return min(before, best, key=lambda choice: choice.score)
+
+
+def vary(pattern: AccessPattern, shape: Shape) -> Shapes:
+    """Vary two dimensions of a shape at a time, by up to a fifth."""
+    around = [_around(c, n) for c, n in zip(shape, pattern.shape, strict=True)]
+    pairs = itertools.combinations(range(len(shape)), min(2, len(shape)))
+    parts = [
+        within_bytes(pattern, [around[i] if i in pair else [c] for i, c in enumerate(shape)])
+        for pair in pairs
+    ]
+    return np.concatenate(parts)
+
+
+def _around(extent: int, n: int) -> list[int]:
+    """List the extents within a fifth, those with the least rest, and those of few chunks more."""
+    low, high = max(1, math.floor(extent / 1.2) - 2), min(n, math.ceil(extent * 1.2) + 2)
+    wanted = np.unique(np.linspace(low, high, min(_N_NEAR, high - low + 1)).astype(np.int64))
+    n_chunks = -(-n // extent)
+    counts = {-(-n // int(c)) for c in wanted} | {n_chunks + i for i in (-2, -1, 0, 1, 2)}
+    tight = {-(-n // k) for k in counts if 1 <= k <= n}
+    return sorted({*map(int, wanted), *tight, extent})
+
+
+def _fill(pattern: AccessPattern, shapes: Shapes) -> Shapes:
+    """Draw out each extent in turn as far as the bound on bytes allows, with and without a rest."""
+    elements = np.prod(shapes, axis=1, keepdims=True)
+    most = pattern.max_nbytes // pattern.itemsize * shapes // elements
+    longest = np.clip(most, 1, np.asarray(pattern.shape))
+    tight = -(-np.asarray(pattern.shape) // -(-np.asarray(pattern.shape) // longest))
+    parts = [shapes]
+    for column in range(shapes.shape[1]):
+        for extents in (longest, tight):
+            drawn = shapes.copy()
+            drawn[:, column] = extents[:, column]
+            parts.append(drawn)
+    every = np.concatenate(parts)
+    nbytes = np.prod(every.astype(np.float64), axis=1) * pattern.itemsize
+    fits = (nbytes >= pattern.min_nbytes) & (nbytes <= pattern.max_nbytes)
+    return np.asarray(every[fits])
+
+
+_N_BEST = 500  # shapes of the sweep that are sharded: the best without shards
+_N_SPREAD = 1000  # and as many more, from the best to the worst
+_N_SHARD_ROUNDS = 3  # of varying the chunks of the best shard
+
+
+def shard_best(
+    pattern: AccessPattern, shapes: Shapes, seconds: Floats
+) -> list[tuple[Choice, Shape]]:
+    """Shard shapes that may be best, vary the best of them, and return it and the next."""
+    free = refine_all(pattern, shapes, seconds, is_bound=False)
+    order = np.argsort(pattern.score(seconds), kind="stable")
+    spread = order[:: max(1, len(order) // _N_SPREAD)]
+    front = [shape for shape, _ in pareto(pattern, shapes, seconds)]
+    chunks = np.concatenate([[free.chunk_shape], shapes[order[:_N_BEST]], shapes[spread], front])
+    pools = [_shard_all(pattern, np.unique(chunks, axis=0))]
+    for _ in range(_N_SHARD_ROUNDS):
+        if not len(pools[-1][0]):
+            break
+        near = [vary(pattern, choice.chunk_shape) for choice, _ in _choose(pattern, *pools[-1])]
+        pools.append(_shard_all(pattern, np.concatenate(near)))
+    return _choose(pattern, *(np.concatenate(parts) for parts in zip(*pools, strict=True)))
+
+
+def _choose(
+    pattern: AccessPattern, chunks: Shapes, shards: Shapes, seconds: Floats
+) -> list[tuple[Choice, Shape]]:
+    order = np.argsort(pattern.score(seconds), kind="stable")
+    if not len(order):
+        return []
+    others = order[differ_clearly(chunks[order[0]], chunks[order])]
+    return [
+        (make_choice(pattern, chunks[i], seconds[i]), tuple(int(s) for s in shards[i]))
+        for i in (order[0], *others[:1])
+    ]
+
+
+def _shard_all(pattern: AccessPattern, chunks: Shapes) -> tuple[Shapes, Shapes, Floats]:
+    """Double shards until objects are as few as allowed, each where it slows the accesses least."""
+    shards, fits = chunks.copy(), np.ones(len(chunks), bool)
+    while (grows := fits & ~allowed_shapes(pattern, shards)).any():
+        wider, scores = _widen(pattern, chunks[grows], shards[grows])
+        chosen = scores.argmin(axis=0)
+        places = np.arange(len(chosen))
+        fits[grows] = np.isfinite(scores[chosen, places])
+        shards[grows] = wider[chosen, places]
+    chunks, shards = chunks[fits], shards[fits]
+    return chunks, shards, predict_seconds(pattern, chunks, shard_shapes=shards)
+
+
+def _widen(pattern: AccessPattern, chunks: Shapes, shards: Shapes) -> tuple[Shapes, Floats]:
+    """Double each dimension in turn; a shard beyond the array or the memory scores infinity."""
+    doubling = 1 + np.eye(len(pattern.shape), dtype=np.int64)
+    wider = doubling[:, None, :] * shards
+    scores = np.stack(
+        [pattern.score(predict_seconds(pattern, chunks, shard_shapes=each)) for each in wider]
+    )
+    nbytes = np.prod(wider.astype(np.float64), axis=2) * pattern.itemsize
+    fits = (shards < np.asarray(pattern.shape)).T & (nbytes <= pattern.bounds.memory_nbytes)
+    return wider, np.where(fits, scores, np.inf)
+
+
+def best_chunk_shape(
+    shape: Sequence[int],
+    itemsize: int,
+    accesses: Sequence[Access],
+    weights: Sequence[float],
+    store: Store,
+    *,
+    bounds: Bounds | None = None,
+    criterion: Criterion = "mean",
+) -> Recommendation:
+    """Choose the chunk shape with the least predicted time of a mix of accesses.
+
+    Of a small array every shape is tried. Of a larger one there is a sweep over
+    extents in equal steps of their logarithm, and then a climb from each of the
+    best that differ clearly. Where chunks outnumber the objects allowed, larger
+    chunks compete with shards.
+
+    Parameters
+    ----------
+    shape : sequence of int
+        Elements of the array for each dimension.
+    itemsize : int
+        Bytes of an element, at least 1.
+    accesses : sequence of Access
+        One or more, none larger than the array.
+    weights : sequence of float
+        How often each happens, in any unit; their sum is above 0.
+    store : Store
+        What an access meets.
+    bounds : Bounds, optional
+        What the shape must respect.
+    criterion : {"mean", "worst"}
+        Whether the weighted mean is to be least, or the slowest access that happens.
+
+    Returns
+    -------
+    Recommendation
+        The best shape, the best of clearly other shapes, the Pareto front, and shards.
+
+    Raises
+    ------
+    UserError
+        If the input makes no sense, or no shape is within bounds.
+
+    Examples
+    --------
+    Lines alone, at a cost a chunk: a chunk is a line, or as long as it may be.
+
+    >>> lines = [Access("line", (1000, 1))]
+    >>> bounds = Bounds(max_chunk_nbytes=500)
+    >>> store = Store(chunk_s=0.01, decode_s_per_nbyte=1e-6)
+    >>> best_chunk_shape((1000, 50), 1, lines, [1], store, bounds=bounds).best.chunk_shape
+    (500, 1)
+    """
+    array = tuple(shape), itemsize, tuple(accesses), tuple(weights), store
+    pattern = AccessPattern(*array, bounds or Bounds(), criterion)
+    shapes, seconds = predict_candidates(pattern)
+    return _recommend(pattern, shapes, seconds, allowed_shapes(pattern, shapes))
+
+
+def _recommend(
+    pattern: AccessPattern, shapes: Shapes, seconds: Floats, allowed: NDArray[np.bool_]
+) -> Recommendation:
+    sharded = [] if allowed.all() else shard_best(pattern, shapes, seconds)
+    if not allowed.any() and not sharded:
+        raise UserError(
+            f"max_objects: {pattern.bounds.max_objects}; allowed: more, or larger chunks or shards"
+        )
+    shapes, seconds = shapes[allowed], seconds[allowed]
+    plain = [refine_all(pattern, shapes, seconds)] if allowed.any() else []
+    best = min([*plain, *(choice for choice, _ in sharded)], key=_by_score)
+    shard_shape = (
+        None if best in plain else dict((c.chunk_shape, s) for c, s in sharded)[best.chunk_shape]
+    )
+    others = [
+        *plain,
+        *(choice for choice, _ in sharded),
+        *_clearly_others(pattern, best, shapes, seconds),
+    ]
+    others = [c for c in others if differ_clearly(best.chunk_shape, np.asarray([c.chunk_shape]))[0]]
+    n_chunks = count_chunks(pattern.shape, best.chunk_shape)
+    return Recommendation(
+        best,
+        min(others, key=_by_score, default=best),
+        tuple(make_choice(pattern, *each) for each in pareto(pattern, shapes, seconds)),
+        shard_shape,
+        n_chunks,
+        count_chunks(pattern.shape, shard_shape) if shard_shape else n_chunks,
+    )
+
+
+def _by_score(choice: Choice) -> float:
+    return choice.score
+
+
+def _clearly_others(
+    pattern: AccessPattern, best: Choice, shapes: Shapes, seconds: Floats
+) -> list[Choice]:
+    """Find the best of the shapes that differ clearly from the best, if there is one."""
+    others = differ_clearly(best.chunk_shape, shapes)
+    if not others.any():
+        return []
+    at = int(np.argmin(pattern.score(seconds[others])))
+    return [make_choice(pattern, shapes[others][at], seconds[others][at])]

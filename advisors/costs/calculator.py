@@ -1,0 +1,184 @@
+"""What the calculator's page is made of, and the published cost model beside ours."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from advisors.costs.assumptions import Assumptions, describe
+from advisors.costs.bill import SECONDS_PER_MONTH, price_option
+from advisors.costs.prices import PRICE_UNITS, PriceSet, check_prices, get_prices, read_prices
+from helpers.paths import ROOT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedLoad:
+    """Hold the assumptions that were stated with the published figures."""
+
+    requests_per_day: float = 16e6  # tiles a day, of which 30 days are a month
+    memory_gb: float = 10  # of one function
+    disk_gb: float = 10
+    tile_gb: float = 1.4e-6  # bytes of a response, GB
+    shared_read_gb: float = 0.001  # largest read from the shared file system for a request, GB
+    # reads that a bursting file system sustains for each GB that it holds, MB/s
+    shared_mb_per_s_per_gb: float = 0.15
+
+
+def published_costs(
+    prices: Mapping[str, float], load: PublishedLoad | None = None
+) -> dict[str, float]:
+    """Compute every figure of the published table.
+
+    Examples
+    --------
+    One function of 1 GB, always on, at 1 USD a GB-s:
+
+    >>> from helpers.models.tariffs import PRICE_UNITS
+    >>> ones = dict.fromkeys(PRICE_UNITS, 1.0)
+    >>> published_costs(ones, PublishedLoad(memory_gb=1))["lambda_runtime_cost"]
+    2592000.0
+    """
+    check_prices(prices)
+    load = load or PublishedLoad()
+    requests = load.requests_per_day * 30
+    # The study cuts both to whole numbers: 185 requests a second, 1233 GB.
+    requests_per_s = math.floor(load.requests_per_day / 86400)
+    stored_gb = math.floor(requests_per_s * load.shared_read_gb * 1e3 / load.shared_mb_per_s_per_gb)
+    function = {
+        "lambda_runtime_cost": prices["invocation_gb_s"] * load.memory_gb * SECONDS_PER_MONTH,
+        "lambda_requests_cost": prices["invocations_1e6"] * requests / 1e6,
+        "lambda_storage_cost": prices["invocation_disk_gb_s"] * load.disk_gb * SECONDS_PER_MONTH,
+    }
+    return {
+        **function,
+        "lambda_total_cost": math.fsum(function.values()),
+        "nat_gateway_run_cost": prices["nat_hour"] * 720,
+        "nat_gateway_transfer_out_cost": prices["data_out_gb"] * requests * load.tile_gb,
+        "efs_storage_cost_upper_bound": prices["shared_gb_month"] * stored_gb,
+        "efs_read_cost": prices["shared_read_gb"] * requests * load.shared_read_gb,
+        "elasticache_t3_small_cost": prices["redis_node_hour"] * 720,
+    }
+
+
+PUBLISHED = ROOT / "results" / "published" / "tile_caching_costs.csv"
+REGION = "us-east-1"
+DEFAULT_SET = "current"
+
+LABELS: Mapping[str, str] = {
+    "invocation_gb_s": "computing by invocation",
+    "invocations_1e6": "invocations",
+    "invocation_disk_gb_s": "disk of an invocation",
+    "instance_vcpu_hour": "processor of an instance",
+    "instance_gb_hour": "memory of an instance",
+    "nat_hour": "NAT gateway",
+    "nat_gb": "data through NAT",
+    "data_out_gb": "data out to readers",
+    "store_gets_1e3": "GET requests to the store",
+    "shared_gb_month": "storage of the shared file system",
+    "shared_read_gb": "reads from it, elastic",
+    "shared_write_gb": "writes to it, elastic",
+    "redis_node_hour": "Redis node",
+    "cdn_gb": "data out of the CDN",
+    "cdn_requests_1e4": "requests to the CDN",
+    "store_gb_month": "storage in the object store, for copies of an array",
+}
+"""What each price is, in words."""
+
+
+def calculator_data() -> dict[str, Any]:
+    """Gather what the calculator's script needs.
+
+    Examples
+    --------
+    >>> calculator_data()["sets"]["published-2023"]["values"]["redis_node_hour"]
+    0.034
+    """
+    sets = {
+        name: {"date": one.date, "region": REGION, "values": get_prices(name, REGION)}
+        for name, one in read_prices().items()
+    }
+    chosen = get_prices(DEFAULT_SET, REGION)
+    items = [
+        {
+            "item": item,
+            "label": LABELS[item],
+            "unit": unit,
+            "value": chosen[item],
+            "bounds": [0, float(f"{chosen[item] * 20:.6g}")],
+        }
+        for item, unit in PRICE_UNITS.items()
+    ]
+    return {"assumptions": describe(), "items": items, "sets": sets, "set": DEFAULT_SET}
+
+
+def render_calculator() -> str:
+    """Write the calculator's place in its page, with its data."""
+    # A closing tag inside the data would end the script.
+    data = json.dumps(calculator_data(), indent=1).replace("</", "<\\/")
+    return (
+        "```{raw} html\n"
+        '<div id="cost-calculator"><p>The calculator runs in your browser and needs JavaScript; '
+        "<code>python -m helpers costs</code> computes the same.</p></div>\n"
+        f'<script type="application/json" id="cost-calculator-data">\n{data}\n</script>\n'
+        "```\n"
+    )
+
+
+def render_prices() -> str:
+    """Write all price sets as tables, with where each price comes from."""
+    return "\n".join(_render_set(name, one) for name, one in read_prices().items())
+
+
+def _render_set(name: str, given: PriceSet) -> str:
+    """Write one set as a table."""
+    lines = [f"**{name}** ({given.date}). {given.note}", ""]
+    lines += ["| price | value | date | status | source |", "| --- " * 5 + "|"]
+    for price in given.prices:
+        value = "unknown" if price.value is None else f"{price.value:.10f}".rstrip("0")
+        lines.append(
+            f"| {LABELS[price.item]} | {value} {price.unit} | {price.date} | {price.status} | {price.source} |"
+        )
+    return "\n".join([*lines, ""])
+
+
+def compare_published(prices: Mapping[str, float]) -> list[dict[str, Any]]:
+    """Lay the published figures beside what their own rules give.
+
+    Parameters
+    ----------
+    prices : mapping of str to float
+        USD by item.
+
+    Returns
+    -------
+    list of dict
+        Item, and the published and our USD a month, in the published order.
+    """
+    ours = published_costs(prices)
+    with PUBLISHED.open(encoding="utf-8") as table:
+        rows = [row for row in csv.DictReader(table) if row["kind"] == "result"]
+    return [
+        {"item": row["item"], "published_usd": float(row["value"]), "ours_usd": ours[row["item"]]}
+        for row in rows
+    ]
+
+
+def render_published() -> str:
+    """Write the published figures beside ours, and what computing costs by Little's law."""
+    prices = get_prices("published-2023", REGION)
+    lines = ["| item | published (USD a month) | by its rules (USD a month) |", "| --- " * 3 + "|"]
+    lines += [
+        f"| `{row['item']}` | {row['published_usd']:,.2f} | {row['ours_usd']:,.2f} |"
+        for row in compare_published(prices)
+    ]
+    given = Assumptions(peak_ratio=1.0)
+    cost = price_option(given, prices, option="none")
+    found = (
+        f"At {given.requests_per_s:g} tiles a second and {cost.duration_s:g} s for each, {cost.busy:.3g} functions "
+        f"are at work at once, and computing costs {cost.lines['computing']:,.2f} USD a month."
+    )
+    return "\n".join([*lines, "", found, ""])

@@ -1,0 +1,312 @@
+"""What reaches a tile service hour by hour, and how many requests are at work at once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from advisors.costs.assumptions import Assumptions, Option
+from helpers.errors import UserError
+from helpers.models.hits import Cache, Popularity, hit_ratio, zipf
+
+HOURS = 24
+
+# Bursting throughput of Amazon EFS, in its user guide and in the published study.
+BASELINE_MB_PER_S_PER_GB = 0.05
+LEAST_BASELINE_MB_PER_S = 1.0
+READS_PER_METERED = 3.0
+BURST_MB_PER_S_PER_GB = 0.1
+LEAST_BURST_MB_PER_S = 100.0
+CREDIT_GB_PER_GB = 2.1
+LEAST_CREDIT_GB = 2100.0
+
+
+def concurrency(requests_per_s: float, latency_s: float) -> float:
+    """Count the requests in progress, by Little's law :cite:p:`little1961`.
+
+    Parameters
+    ----------
+    requests_per_s : float
+        Requests that arrive per second, on average.
+    latency_s : float
+        Mean seconds that one takes.
+
+    Returns
+    -------
+    float
+        Mean number in progress.
+
+    Examples
+    --------
+    >>> concurrency(185, 0.5)
+    92.5
+    """
+    return requests_per_s * latency_s
+
+
+@lru_cache(maxsize=32)
+def diurnal_curve(peak_ratio: float) -> tuple[float, ...]:
+    """Spread a day's requests over its hours around one busiest hour.
+
+    The curve is exp(k cos t), the smooth one with a single hump; k is what
+    gives the peak that is asked for.
+
+    Examples
+    --------
+    >>> diurnal_curve(1.0)[:2]
+    (1.0, 1.0)
+    >>> round(diurnal_curve(2.0)[0], 9), round(sum(diurnal_curve(2.0)), 9)
+    (2.0, 24.0)
+    """
+    if not 1 <= peak_ratio < HOURS:
+        raise UserError(f"peak_ratio is {peak_ratio!r}; allowed is a number from 1 to below 24")
+    if peak_ratio == 1:
+        return (1.0,) * HOURS
+    low, high = 0.0, 500.0
+    for _ in range(100):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _hump(middle)[0] < peak_ratio else (low, middle)
+    return _hump(low)
+
+
+def _hump(k: float) -> tuple[float, ...]:
+    """Make the curve for one k, with mean 1."""
+    weights = [math.exp(k * (math.cos(2 * math.pi * hour / HOURS) - 1)) for hour in range(HOURS)]
+    return tuple(weight * HOURS / sum(weights) for weight in weights)
+
+
+def credit_balances(stored_gb: float, metered_mb_per_s: Sequence[float]) -> tuple[float, ...]:
+    """Follow the burst credits of a shared file system hour by hour, from a full balance.
+
+    Credits come in at the baseline rate of what is stored and go out with what
+    is metered: writes whole, reads by a third.
+
+    Examples
+    --------
+    10 GB earn the least baseline of 1 MB/s; at 11 MB/s an hour costs 36 GB.
+
+    >>> credit_balances(10, [11.0, 1.0])
+    (2064.0, 2064.0)
+    """
+    earned = max(LEAST_BASELINE_MB_PER_S, BASELINE_MB_PER_S_PER_GB * stored_gb)
+    full = max(LEAST_CREDIT_GB, CREDIT_GB_PER_GB * stored_gb)
+    balances = []
+    balance = full
+    for metered in metered_mb_per_s:
+        balance = min(full, balance + (earned - metered) * 3.6)
+        balances.append(balance)
+    return tuple(balances)
+
+
+def least_stored_gb(metered_mb_per_s: Sequence[float], *, data_gb: float) -> float:
+    """Find how much a bursting file system must hold so that it never throttles.
+
+    Examples
+    --------
+    185 MB/s of reads all day are 61.7 MB/s metered:
+
+    >>> round(least_stored_gb([185 / 3] * 24, data_gb=0.05))
+    1233
+    """
+    low, high = data_gb, 1.0 + data_gb
+    if _is_enough(low, metered_mb_per_s):
+        return low
+    while not _is_enough(high, metered_mb_per_s):
+        high *= 2
+    for _ in range(100):
+        middle = (low + high) / 2
+        low, high = (low, middle) if _is_enough(middle, metered_mb_per_s) else (middle, high)
+    return high
+
+
+def _is_enough(stored_gb: float, metered_mb_per_s: Sequence[float]) -> bool:
+    """Tell whether two days in a row end as they began, without running out or hitting the ceiling."""
+    if max(metered_mb_per_s) > max(LEAST_BURST_MB_PER_S, BURST_MB_PER_S_PER_GB * stored_gb):
+        return False
+    balances = credit_balances(stored_gb, [*metered_mb_per_s, *metered_mb_per_s])
+    is_lasting = balances[-1] >= balances[HOURS - 1] * (1 - 1e-12)
+    return is_lasting and min(balances) >= 0
+
+
+def wait_probability(n_servers: int, load: float) -> float:
+    """Compute the probability that all servers are busy, by Erlang's C formula.
+
+    Examples
+    --------
+    One server busy half of the time makes half of the arrivals wait:
+
+    >>> wait_probability(1, 0.5)
+    0.5
+    """
+    blocked = 1.0
+    for n in range(1, n_servers + 1):
+        blocked = load * blocked / (n + load * blocked)
+    return blocked / (1 - load / n_servers * (1 - blocked))
+
+
+N_ROUNDS = 200
+"""Bound on the rounds in which hit ratio and number of instances settle; some 20 are usual."""
+
+
+@dataclass(frozen=True, slots=True)
+class HourlyDemand:
+    """One hour of the day."""
+
+    requests_per_s: float  # tiles asked for per second
+    made_per_s: float  # tiles that the service makes per second: those that no CDN holds
+    edge_hit_ratio: float  # share of the tiles that the CDN holds
+    hit_ratio: float  # share of the tiles made whose dataset is in the cache
+    duration_s: float  # mean seconds in the service for a tile made
+    busy: float  # mean number of tiles in the making
+
+
+@dataclass(frozen=True, slots=True)
+class Day:
+    """A day of one option, the busiest hour first, and the instances that it takes."""
+
+    flows: tuple[HourlyDemand, ...]  # one for each of 24 hours
+    # instances that are always on, sized for the busiest hour; 0 where computing is billed by
+    # invocation
+    n_instances: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """How requests are spread over datasets and, for a CDN, over tiles."""
+
+    datasets: Popularity
+    tiles: Popularity | None
+
+
+def mean_duration_s(assumptions: Assumptions, option: Option, *, hit: float) -> float:
+    """Compute the mean time for a tile from the hit ratio of the cache of opened datasets.
+
+    A miss looks in the cache first, in vain, and opens then.
+
+    Examples
+    --------
+    >>> given = Assumptions(make_s=0.3, open_s=0.2, redis_fetch_s=0.01)
+    >>> mean_duration_s(given, "none", hit=0), round(mean_duration_s(given, "redis", hit=0.5), 3)
+    (0.5, 0.41)
+    """
+    if option in ("none", "cdn"):
+        return assumptions.make_s + assumptions.open_s
+    fetch_s = {
+        "disk": assumptions.disk_fetch_s,
+        "shared": assumptions.shared_fetch_s,
+        "redis": assumptions.redis_fetch_s,
+    }[option]
+    return assumptions.make_s + fetch_s + (1 - hit) * assumptions.open_s
+
+
+def follow_day(assumptions: Assumptions, option: Option) -> Day:
+    """Follow one option through a day.
+
+    Examples
+    --------
+    Without a cache each of 185 tiles a second takes half a second:
+
+    >>> day = follow_day(Assumptions(make_s=0.3, open_s=0.2, peak_ratio=1.0), "none")
+    >>> day.flows[0].busy
+    92.5
+    """
+    wanted = _spread(assumptions, option)
+    rates = [assumptions.requests_per_s * r for r in diurnal_curve(assumptions.peak_ratio)]
+    n_instances = 0
+    if assumptions.billing == "instance":
+        peak = _flow(assumptions, option, requests_per_s=rates[0], wanted=wanted)
+        n_instances = _n_instances(assumptions, peak.busy)
+    # The curve is symmetric, so an hour before the peak is like an hour after it.
+    half = [
+        _flow(assumptions, option, requests_per_s=rate, wanted=wanted, n_replicas=n_instances)
+        for rate in rates[:13]
+    ]
+    return Day(tuple(half[min(hour, 24 - hour)] for hour in range(24)), n_instances)
+
+
+def _spread(assumptions: Assumptions, option: Option) -> _Wanted:
+    """Spread requests over datasets, and over tiles where a CDN holds them."""
+    n_datasets = round(assumptions.n_datasets)
+    n_tiles = n_datasets * round(assumptions.tiles_per_dataset)
+    return _Wanted(
+        zipf(n_datasets, assumptions.dataset_zipf),
+        zipf(n_tiles, assumptions.tile_zipf) if option == "cdn" else None,
+    )
+
+
+def _n_instances(assumptions: Assumptions, busy: float) -> int:
+    """Size a fleet for a number of tiles in the making, a hair below a whole number being one."""
+    slots = assumptions.instance_slots * assumptions.target_utilisation
+    return max(1, math.ceil(busy / slots - 1e-9))
+
+
+def _flow(
+    assumptions: Assumptions,
+    option: Option,
+    *,
+    requests_per_s: float,
+    wanted: _Wanted,
+    n_replicas: int = 0,
+) -> HourlyDemand:
+    """Follow one hour; without `n_replicas` there are as many disks as instances at work."""
+    edge = _edge_hit_ratio(assumptions, requests_per_s, tiles=wanted.tiles)
+    made = requests_per_s * (1 - edge)
+    if option == "disk":
+        hit = _settle_disks(assumptions, made, datasets=wanted.datasets, n_replicas=n_replicas)
+    elif option in ("shared", "redis"):
+        hit = hit_ratio(wanted.datasets, made, cache=_common_cache(assumptions, option))
+    else:
+        hit = 0.0
+    duration_s = mean_duration_s(assumptions, option, hit=hit)
+    return HourlyDemand(requests_per_s, made, edge, hit, duration_s, concurrency(made, duration_s))
+
+
+def _edge_hit_ratio(
+    assumptions: Assumptions, requests_per_s: float, *, tiles: Popularity | None
+) -> float:
+    """Predict the share of the tiles that the CDN holds; its bytes are never short."""
+    if tiles is None:
+        return 0.0
+    cache = Cache(
+        math.inf,
+        assumptions.tile_nbytes,
+        ttl_s=assumptions.cdn_ttl_s,
+        n_replicas=assumptions.n_edges,
+    )
+    return hit_ratio(tiles, requests_per_s, cache=cache)
+
+
+def _common_cache(assumptions: Assumptions, option: Option) -> Cache:
+    """Describe the cache that all instances share."""
+    is_redis = option == "redis"
+    capacity = assumptions.redis_nodes * assumptions.redis_gb * 1e9 if is_redis else math.inf
+    return Cache(capacity, assumptions.metadata_nbytes, ttl_s=assumptions.ttl_s)
+
+
+def _settle_disks(
+    assumptions: Assumptions, made_per_s: float, *, datasets: Popularity, n_replicas: int
+) -> float:
+    """Find hit ratio and number of disks that agree.
+
+    Each instance has its own disk and sees a share of the requests, so more
+    instances hit less, and fewer hits take more instances. From no hit upwards
+    the rounds climb to the first point where both agree.
+    """
+    is_always_on = assumptions.billing == "instance"
+    slots = assumptions.instance_slots * assumptions.target_utilisation if is_always_on else 1.0
+    hit = 0.0
+    for _ in range(N_ROUNDS):
+        busy = concurrency(made_per_s, mean_duration_s(assumptions, "disk", hit=hit))
+        cache = Cache(
+            assumptions.disk_gb * 1e9,
+            assumptions.metadata_nbytes,
+            ttl_s=assumptions.ttl_s,
+            lifetime_s=assumptions.lifetime_s,
+            n_replicas=n_replicas or max(1.0, busy / slots),
+        )
+        before, hit = hit, hit_ratio(datasets, made_per_s, cache=cache)
+        if n_replicas or abs(hit - before) < 1e-12:
+            break
+    return hit

@@ -1,0 +1,198 @@
+"""What a repack of an HDF5 file would gain, before anything is rewritten.
+
+Only metadata are read. What the library asks for comes from the library: of
+the present file as it opens and lists it, of a repacked one from a model that
+has its layout without its values. `helpers.forecasts` turns both into time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, BinaryIO
+
+from advisors.hdf5 import sources
+from advisors.hdf5.inspection import FileReport, inspect_file
+from advisors.hdf5.prediction import (
+    TUNED,
+    UNTUNED,
+    ReadPrediction,
+    Settings,
+    predict_read,
+    record_repacked,
+    replay_both,
+)
+from advisors.hdf5.recording import Recording, record_reads
+from advisors.hdf5.repack import Repack, find_tool, list_repacks
+from advisors.hdf5.sources import open_source
+from helpers.errors import UserError
+from helpers.models.caches import Read, Reading
+from helpers.models.replay import order_reads
+from helpers.models.requests import TYPICAL_COSTS, ClientCosts
+from helpers.models.transfer import Network
+from helpers.netem.profiles import Profile
+from helpers.objectstore.locations import Location
+from helpers.objectstore.testbed import network_of
+
+N_CONNECTIONS = 10
+"""Chunks that readers of references keep in flight, as zarr does by default."""
+
+REFERENCE_NBYTES = 80
+"""Bytes of one reference in a JSON file: key, address, offset and length."""
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """Something that can be done, and what it brings.
+
+    Parameters
+    ----------
+    label : str
+        What is done.
+    predict_read : Forecast
+        What to expect then.
+    gain : float
+        Time of the file as it is and is read without settings, over the time then.
+    cost : str
+        What it costs.
+    command : str
+        How to do it.
+    repack : Repack or None
+        What `apply_repack` takes; None where nothing is rewritten.
+    """
+
+    label: str
+    prediction: ReadPrediction
+    gain: float
+    cost: str
+    command: str
+    repack: Repack | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Advised:
+    """A report, and advice, best first."""
+
+    report: FileReport  # how the file lies
+    variables: tuple[str, ...]  # what is read
+    profile: str  # over which network
+    present: ReadPrediction  # the file as it is, read without settings
+    advice: tuple[Advice, ...]  # best first
+    costs: ClientCosts  # what client and server were taken to need beside the network
+
+    def best_repack(self) -> tuple[str, Repack]:
+        """Return the best of what can be applied, and its label."""
+        return next((one.label, one.repack) for one in self.advice if one.repack is not None)
+
+    def find_repack(self, label: str) -> tuple[str, Repack]:
+        """Return the repack of a label; the best of all where the label is empty."""
+        if not label:
+            return self.best_repack()
+        found = {one.label: one.repack for one in self.advice if one.repack is not None}
+        if label not in found:
+            raise UserError(f"repack: {label!r}; allowed: {'; '.join(found)}")
+        return label, found[label]
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Return plain values, for JSON."""
+        return asdict(self)
+
+
+def advise(
+    source: str | Location,
+    profile: Profile,
+    *,
+    variables: Sequence[str] = (),
+    settings: Settings = TUNED,
+    costs: ClientCosts = TYPICAL_COSTS,
+) -> Advised:
+    """Predict what settings and repacks gain for a file.
+
+    Parameters
+    ----------
+    source : str or Location
+        Path, address of an object, or its location.
+    profile : Profile
+        Network over which it is read.
+    variables : sequence of str
+        Datasets to read; all by default.
+    settings : Settings
+        How it is read then.
+    costs : ClientCosts
+        What client and server take beside it; where none were fitted, typical ones, which
+        are an assumption.
+
+    Returns
+    -------
+    Advised
+        How the file lies, and what can be done, best first.
+
+    Raises
+    ------
+    UserError
+        If the file cannot be read, a variable is missing or cannot be
+        decoded, or the page buffer is smaller than a page.
+    """
+    with open_source(source) as file:
+        name = sources.name(source)
+        report = inspect_file(file, name)
+        chosen = tuple(variables) or tuple(variable.name for variable in report.variables)
+        recording = record_reads(file, name, chosen)
+        for variable in chosen:
+            report.variable(variable).check_filters()
+        advisor = _Advisor(file, report, chosen, settings, network_of(profile), costs)
+        present = predict_read(recording, UNTUNED, advisor.network, costs=costs)
+        found = [advisor.settings_alone(recording), advisor.references(recording)]
+        found += [advisor.repacked(repack) for repack in list_repacks(report)]
+    advice = [_weigh(one, present) for one in found]
+    advice.sort(key=lambda one: one.prediction.seconds)
+    return Advised(report, chosen, profile.name, present, tuple(advice), costs)
+
+
+def _weigh(advice: Advice, present: ReadPrediction) -> Advice:
+    gain = present.seconds / max(advice.prediction.seconds, 1e-9)
+    return Advice(advice.label, advice.prediction, gain, advice.cost, advice.command, advice.repack)
+
+
+@dataclass(frozen=True, slots=True)
+class _Advisor:
+    """Everything that one piece of advice needs."""
+
+    file: BinaryIO
+    report: FileReport
+    variables: tuple[str, ...]
+    settings: Settings
+    network: Network
+    costs: ClientCosts
+
+    def settings_alone(self, recording: Recording) -> Advice:
+        found = predict_read(recording, self.settings, self.network, costs=self.costs)
+        options = ", ".join(
+            f"{key}={value!r}" for key, value in self.settings.file_options().items()
+        )
+        return Advice("settings alone", found, 0.0, "nothing is rewritten", f"open(…, {options})")
+
+    def repacked(self, repack: Repack) -> Advice:
+        recording = record_repacked(self.file, self.report.name, repack, self.variables)
+        found = predict_read(recording, self.settings, self.network, costs=self.costs)
+        cost = f"rewrites {self.report.file_nbytes / 1e6:.3g} MB as {recording.file_nbytes / 1e6:.3g} MB"
+        command = repack.command(self.report.name, "OUT")
+        if find_tool(self.report) == "h5py":
+            command = f"python -m helpers advise {self.report.name} --apply OUT"
+        return Advice(repack.label, found, 0.0, cost, command, repack)
+
+    def references(self, recording: Recording) -> Advice:
+        """Predict a reader that has the places of all chunks in one small object."""
+        chunks = [r for r in recording.reads if r.phase == "read" and not r.is_metadata]
+        n_chunks = sum(variable.n_chunks for variable in self.report.variables)
+        table = Read(0, REFERENCE_NBYTES * n_chunks + self.report.metadata_nbytes)
+        reading = Reading(tuple(Read(r.offset, r.nbytes) for r in chunks))
+        opened = order_reads(Reading((table,)))
+        read = order_reads(reading, n_connections=N_CONNECTIONS)
+        return Advice(
+            "virtual references, or Zarr",
+            replay_both(opened, read, self.network, self.costs),
+            0.0,
+            "one object of references; readers must know them",
+            "VirtualiZarr writes them; the file stays as it is",
+        )

@@ -1,0 +1,226 @@
+"""What opening and reading an HDF5 file takes: recorded reads through simulated caches.
+
+What the library asks for passes through the caches of a client, and what is left of it over
+the network of a profile, with what client and server take beside the network.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from pathlib import Path
+from typing import Any, BinaryIO, Literal
+
+from advisors.hdf5.copying import SparseFile, copy_file
+from advisors.hdf5.inspection import list_datasets, merge_spans
+from advisors.hdf5.recording import LibraryRead, Recording, list_tree, record_reads
+from advisors.hdf5.repack import Repack
+from advisors.hdf5.sources import open_hdf5
+from helpers.models.caches import (
+    BlockCache,
+    Cache,
+    NoCache,
+    PageBuffer,
+    Read,
+    Reading,
+    read_through,
+)
+from helpers.models.replay import Replay, Step, order_reads, replay
+from helpers.models.requests import ClientCosts
+from helpers.models.transfer import Network
+from helpers.objectstore.locations import Location
+
+MIB = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How h5py reads through a file object of fsspec."""
+
+    cache_type: Literal["none", "blockcache"] = "blockcache"  # cache of the file object
+    block_nbytes: int = 8 * MIB  # bytes of its blocks
+    max_blocks: int = 32  # blocks that it keeps
+    page_buffer_nbytes: int = 16 * MIB  # HDF5's page buffer, where file space is paged; 0 for none
+
+    def file_options(self) -> dict[str, Any]:
+        """Give the options with which fsspec opens the file so."""
+        if self.cache_type == "none":
+            return {"cache_type": "none"}
+        return {
+            "cache_type": "blockcache",
+            "block_size": self.block_nbytes,
+            "cache_options": {"maxblocks": self.max_blocks},
+        }
+
+    def caches(self, recording: Recording) -> list[Cache]:
+        """Give the caches between the library and the wire, for a recorded file."""
+        found: list[Cache] = []
+        if recording.page_nbytes and self.page_buffer_nbytes:
+            found.append(
+                PageBuffer(
+                    recording.page_nbytes,
+                    self.page_buffer_nbytes,
+                    n_first_past=recording.n_first_past,
+                )
+            )
+        is_none = self.cache_type == "none"
+        return [*found, NoCache() if is_none else BlockCache(self.block_nbytes, self.max_blocks)]
+
+
+UNTUNED = Settings("none", page_buffer_nbytes=0)
+"""No cache at all: published comparisons start from it."""
+
+TUNED = Settings()
+"""Blocks of 8 MiB and a page buffer of 16 MiB, as published advice has them."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPrediction:
+    """What to expect of opening a file and reading variables."""
+
+    open: Replay  # opening with the listing of every object and attribute; reading
+    read: Replay
+
+    @property
+    def seconds(self) -> float:
+        """Time of both."""
+        return self.open.seconds + self.read.seconds
+
+    @property
+    def n_requests(self) -> int:
+        """Requests of both."""
+        return self.open.n_requests + self.read.n_requests
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of both."""
+        return self.open.nbytes + self.read.nbytes
+
+
+def predict_read(
+    recording: Recording, settings: Settings, network: Network, *, costs: ClientCosts | None = None
+) -> ReadPrediction:
+    """Predict opening and reading from what the library asks for."""
+    reads = [Read(r.offset, r.nbytes, is_metadata=r.is_metadata) for r in recording.reads]
+    n_open = sum(read.phase == "open" for read in recording.reads)
+    opened, whole = (
+        _pass(Reading(tuple(part)), settings, recording).reads for part in (reads[:n_open], reads)
+    )
+    parts = Reading((Read(0, 0), *opened)), Reading(whole[len(opened) :])
+    opening, reading = (order_reads(part) for part in parts)
+    return replay_both(opening, reading, network, costs or ClientCosts())
+
+
+def replay_both(
+    opened: Sequence[Step], read: Sequence[Step], network: Network, costs: ClientCosts
+) -> ReadPrediction:
+    """Predict an opening and a read, of which both are sequences of requests."""
+    request_s = costs.request_s
+    return ReadPrediction(
+        replay(
+            opened, network, request_s=request_s, rest_s=costs.start_s, n_draws=_count_draws(opened)
+        ),
+        replay(read, network, request_s=request_s, n_draws=_count_draws(read)),
+    )
+
+
+def _count_draws(steps: Sequence[Step]) -> int:
+    """Choose more simulations where few requests leave the median to chance."""
+    return max(9, min(201, 2_000 // max(1, len(steps))))
+
+
+def _pass(reading: Reading, settings: Settings, recording: Recording) -> Reading:
+    for cache in settings.caches(recording):
+        reading = read_through(cache, reading, file_nbytes=recording.file_nbytes)
+    return reading
+
+
+def read_file(
+    location: Location, settings: Settings, variables: Sequence[str], *, is_paged: bool
+) -> None:
+    """Open a file, list it and read variables whole, as a forecast has it."""
+    page_buffer_nbytes = settings.page_buffer_nbytes if is_paged else 0
+    files = location.fsspec(skip_instance_cache=True)
+    with (
+        files.open(location.path, **settings.file_options()) as file,
+        open_hdf5(file, location.url, page_buf_size=page_buffer_nbytes) as found,
+    ):
+        list_tree(found)
+        for variable in variables:
+            found[variable][...]
+
+
+def record_repacked(
+    file: BinaryIO, name: str, repack: Repack, variables: Sequence[str]
+) -> Recording:
+    """Note what the library will ask for to open a repacked file and to read variables."""
+    with _open_model(file, name, repack) as model:
+        recording = record_reads(model, name, variables)
+        if not repack.metadata_block_nbytes:
+            return recording
+        with open_hdf5(model, name) as opened:
+            everything = list_datasets(opened)
+        whole = record_reads(model, name, everything)
+    metadata = merge_spans((r.offset, r.offset + r.nbytes) for r in whole.reads if r.is_metadata)
+    return pack_front(recording, metadata, front_nbytes=repack.metadata_block_nbytes)
+
+
+@contextmanager
+def _open_model(file: BinaryIO, name: str, repack: Repack) -> Iterator[BinaryIO]:
+    """Open a model of a repacked file: its layout by the library, without its values."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.h5"
+        with open_hdf5(file, name) as source:
+            target = SparseFile(path)
+            copy_file(
+                source,
+                target,
+                page_nbytes=repack.page_nbytes,
+                chunk_shapes=dict(repack.chunk_shapes),
+                is_model=True,
+            )
+            target.close()
+        with path.open("rb") as model:
+            yield model
+
+
+def pack_front(
+    recording: Recording, metadata: Sequence[tuple[int, int]], *, front_nbytes: int
+) -> Recording:
+    """Move metadata to a block at the front, and raw data behind it, both in their order.
+
+    Metadata at `offset` go to the sum of the metadata before it. Raw data go
+    to `front_nbytes` and `offset` less that sum.
+
+    Examples
+    --------
+    Two pieces of metadata of 10 bytes, and 100 bytes of data between them:
+
+    >>> read = LibraryRead(110, 10, True, "open"), LibraryRead(10, 100, False, "read")
+    >>> moved = pack_front(Recording(read, 120, 0, 0), [(0, 10), (110, 120)], front_nbytes=64)
+    >>> [read.offset for read in moved.reads], moved.file_nbytes
+    ([10, 64], 164)
+    """
+    starts = [start for start, _ in metadata]
+    sums = [0, *accumulate(stop - start for start, stop in metadata)]
+
+    def before(offset: int) -> int:
+        place = bisect_right(starts, offset)
+        if not place:
+            return 0
+        start, stop = metadata[place - 1]
+        return sums[place - 1] + min(offset, stop) - start
+
+    def move(read: LibraryRead) -> LibraryRead:
+        ahead = before(read.offset)
+        return replace(
+            read, offset=ahead if read.is_metadata else front_nbytes + read.offset - ahead
+        )
+
+    n_raw = recording.file_nbytes - sums[-1]
+    reads = tuple(move(read) for read in recording.reads)
+    return replace(recording, reads=reads, file_nbytes=front_nbytes + n_raw)

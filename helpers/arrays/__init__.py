@@ -1,0 +1,1 @@
+"""Arrays in a store: chunk arithmetic, synthetic fields, writers, readers, clusters."""

@@ -1,0 +1,293 @@
+"""Chunk arithmetic on tuples of ints: shapes, chunks touched, read amplification, the balance rule, boxes.
+
+A *selection* asks for a box of elements; a store returns whole chunks. What a
+selection costs is decided by how many chunks its box touches, which is a
+product over dimensions, and so is its expected value when the box lies
+anywhere with equal chance.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from helpers.errors import UserError
+
+Shape = tuple[int, ...]
+
+
+def check_shape(name: str, shape: Sequence[int]) -> Shape:
+    """Refuse a shape without dimensions, or with an extent below 1."""
+    whole = all(not isinstance(n, bool) and n == int(n) and n >= 1 for n in shape)
+    if not shape or not whole:
+        raise UserError(
+            f"{name}: {list(shape)}; allowed: one or more extents, each a whole number above 0"
+        )
+    return tuple(int(n) for n in shape)
+
+
+def check_within(name: str, part: Sequence[int], shape: Shape) -> Shape:
+    """Refuse extents that an array does not have."""
+    if len(part) != len(shape):
+        raise UserError(f"{name}: {list(part)}; allowed: {len(shape)} extents, as the array has")
+    checked = check_shape(name, part)
+    if any(p > n for p, n in zip(checked, shape, strict=True)):
+        raise UserError(f"{name}: {list(part)}; allowed: at most the array's, {list(shape)}")
+    return checked
+
+
+def balanced_extents(
+    shape: Sequence[int], itemsize: int, chunk_nbytes: int, *, axis: int = 0
+) -> tuple[float, ...]:
+    """Compute the balanced chunk extents before they are rounded.
+
+    With N chunks in all, a line along `axis` and the hyperplane across it
+    touch equally many, the square root of N; the other dimensions share the
+    hyperplane's equally. Where that would cut a dimension finer than its
+    elements, the dimension is cut into elements and the others share the rest.
+    The rule is that of Rew (2013), for any number of dimensions.
+
+    Examples
+    --------
+    >>> [round(extent, 2) for extent in balanced_extents((98128, 277, 349), 4, 2**22)]
+    [1031.68, 28.4, 35.78]
+    """
+    shape = _check_balance(shape, itemsize, chunk_nbytes, axis)
+    n_chunks = max(1.0, math.prod(shape) * itemsize / chunk_nbytes)
+    others = [i for i in range(len(shape)) if i != axis]
+    if not others:
+        return (shape[axis] / n_chunks,)
+    across = math.prod(shape[i] for i in others)
+    along = min(max(math.sqrt(n_chunks), n_chunks / across), float(shape[axis]))
+    counts = _share({i: shape[i] for i in others}, n_chunks / along) | {axis: along}
+    return tuple(max(1.0, shape[i] / counts[i]) for i in range(len(shape)))
+
+
+def _check_balance(shape: Sequence[int], itemsize: int, chunk_nbytes: int, axis: int) -> Shape:
+    checked = check_shape("shape", shape)
+    if itemsize < 1:
+        raise UserError(f"itemsize: {itemsize}; allowed: bytes of an element, at least 1")
+    array_nbytes = math.prod(checked) * itemsize
+    if not itemsize <= chunk_nbytes <= array_nbytes:
+        raise UserError(
+            f"chunk_nbytes: {chunk_nbytes}; allowed: from {itemsize}, an element,"
+            f" to {array_nbytes}, the array"
+        )
+    if not 0 <= axis < len(checked):
+        raise UserError(f"axis: {axis}; allowed: 0 to {len(checked) - 1}")
+    return checked
+
+
+def _share(extents: dict[int, int], n_chunks: float) -> dict[int, float]:
+    """Cut dimensions into `n_chunks` together, equally but none finer than its elements."""
+    counts: dict[int, float] = {}
+    for left, (i, extent) in zip(
+        range(len(extents), 0, -1), sorted(extents.items(), key=lambda item: item[1]), strict=True
+    ):
+        counts[i] = min(float(extent), n_chunks ** (1 / left))
+        n_chunks /= counts[i]
+    return counts
+
+
+def balanced_chunk_shape(
+    shape: Sequence[int], itemsize: int, chunk_nbytes: int, *, axis: int = 0
+) -> Shape:
+    """Choose the chunk shape that a line and the hyperplane across it touch equally often.
+
+    Of the shapes that round `balanced_extents` down or up in each dimension,
+    it is the largest that is not above `chunk_nbytes`.
+
+    Parameters
+    ----------
+    shape : sequence of int
+        Elements of the array for each dimension.
+    itemsize : int
+        Bytes of an element, at least 1.
+    chunk_nbytes : int
+        Most bytes of a chunk, at least `itemsize` and at most the array's.
+    axis : int
+        Dimension along which lines are read.
+
+    Returns
+    -------
+    tuple of int
+        Elements for each dimension.
+
+    Raises
+    ------
+    UserError
+        If an argument is out of bounds.
+
+    Examples
+    --------
+    >>> balanced_chunk_shape((98128, 277, 349), 4, 2**22)
+    (1032, 29, 35)
+    >>> balanced_chunk_shape((98128, 277, 349), 4, 4096)
+    (33, 5, 6)
+    """
+    extents = balanced_extents(shape, itemsize, chunk_nbytes, axis=axis)
+    # Rounding may have moved a whole extent to either side: its floor must be safe.
+    low = [max(1, math.floor(extent * (1 - 1e-9))) for extent in extents]
+    choices = [(c, c + 1) if c < n else (c,) for c, n in zip(low, shape, strict=True)]
+    fitting = [
+        candidate
+        for candidate in itertools.product(*choices)
+        if math.prod(candidate) * itemsize <= chunk_nbytes
+    ]
+    return max(fitting, key=math.prod)
+
+
+def count_chunks(shape: Sequence[int], chunk_shape: Sequence[int]) -> int:
+    """Count the chunks of an array, clipped ones included.
+
+    Examples
+    --------
+    >>> count_chunks((10, 7), (4, 7))
+    3
+    """
+    return math.prod(-(-n // c) for n, c in zip(shape, chunk_shape, strict=True))
+
+
+def chunks_touched(selection: Sequence[slice], chunk_shape: Sequence[int]) -> int:
+    """Count the chunks that a selection touches.
+
+    Examples
+    --------
+    Elements 3 to 8 lie in the second, third and first chunk of four each:
+
+    >>> chunks_touched((slice(3, 9),), (4,))
+    3
+    """
+    _check_selection(selection, chunk_shape)
+    return math.prod(
+        (s.stop - 1) // c - s.start // c + 1 for s, c in zip(selection, chunk_shape, strict=True)
+    )
+
+
+def _check_selection(selection: Sequence[slice], chunk_shape: Sequence[int]) -> None:
+    if len(selection) != len(chunk_shape):
+        raise UserError(f"selection: {len(selection)} ranges; allowed: {len(chunk_shape)}")
+    for s in selection:
+        if (
+            s.start is None
+            or s.stop is None
+            or not 0 <= s.start < s.stop
+            or s.step not in (None, 1)
+        ):
+            raise UserError(f"selection: {s}; allowed: START < STOP, from 0, in steps of 1")
+
+
+def expected_touched(extent: int, chunk_extent: Any, n: int) -> Any:
+    """Compute how many chunks a range touches on average, in one dimension.
+
+    The range starts anywhere with equal chance: at 0, 1, … or ``n - extent``.
+    In closed form, from the sum of ``floor(i / c)`` over the first i.
+
+    Examples
+    --------
+    Two elements of four in chunks of two: starts 0, 1 and 2 touch 1, 2 and 1.
+
+    >>> round(expected_touched(2, 2, 4), 3)
+    1.333
+    """
+
+    def floors(stop: int) -> Any:
+        """Sum ``i // chunk_extent`` for i below `stop`."""
+        whole, rest = divmod(stop, chunk_extent)
+        return chunk_extent * whole * (whole - 1) // 2 + rest * whole
+
+    n_starts = n - extent + 1
+    first, last = floors(n_starts), floors(n) - floors(extent - 1)
+    return 1 + (last - first) / n_starts
+
+
+def expected_chunks(
+    shape: Sequence[int], extent: Sequence[int], chunk_shape: Sequence[int]
+) -> float:
+    """Compute how many chunks a box touches on average, wherever it lies.
+
+    Dimensions are independent, so it is the product of `expected_touched`.
+
+    Examples
+    --------
+    >>> expected_chunks((100, 8), (100, 1), (10, 4))
+    10.0
+    """
+    whole = check_shape("shape", shape)
+    box = check_within("extent", extent, whole)
+    chunk = check_within("chunk_shape", chunk_shape, whole)
+    return float(math.prod(map(expected_touched, box, chunk, whole)))
+
+
+def read_amplification(selection: Sequence[slice], chunk_shape: Sequence[int]) -> float:
+    """Compute the elements decoded per element requested.
+
+    A store returns whole chunks, so a selection that clips a chunk pays for
+    all of it. A value of 1 means that nothing was over-read.
+
+    Examples
+    --------
+    One row, stored in chunks ten rows deep, costs ten rows:
+
+    >>> read_amplification((slice(0, 1), slice(0, 100)), (10, 100))
+    10.0
+    """
+    n_requested = math.prod(s.stop - s.start for s in selection)
+    n_decoded = chunks_touched(selection, chunk_shape) * math.prod(chunk_shape)
+    return float(n_decoded / n_requested)
+
+
+def contiguous_runs(selection: Sequence[slice], shape: Sequence[int]) -> int:
+    """Count the runs of neighbouring elements that a selection takes, in C order.
+
+    What an array stored without chunks costs: each run is a seek.
+
+    Examples
+    --------
+    >>> contiguous_runs((slice(0, 5), slice(2, 4), slice(0, 7)), (9, 9, 7))
+    5
+    """
+    _check_selection(selection, shape)
+    extents = [s.stop - s.start for s in selection]
+    while len(extents) > 1 and extents[-1] == shape[len(extents) - 1]:
+        extents.pop()
+    return math.prod(extents[:-1])
+
+
+Hyperslab = tuple[slice, ...]
+
+
+def draw_hyperslabs(
+    shape: Shape, extent: Shape, chunk_shape: Shape, *, n_boxes: int, seed: int
+) -> tuple[list[Hyperslab], int]:
+    """Draw boxes anywhere in an array, without a common chunk as far as there are enough."""
+    rng = np.random.default_rng([seed, *extent, *chunk_shape])
+    size, chunk = np.asarray(extent), np.asarray(chunk_shape)
+    last = np.asarray(shape) - size
+    drawn = np.unique(rng.integers(0, last + 1, (20 * n_boxes, len(shape))), axis=0)
+    apart: list[NDArray[np.int64]] = []
+    shared: list[NDArray[np.int64]] = []
+    for start in rng.permutation(drawn):
+        if len(apart) == n_boxes:
+            break
+        touched = apart and _share_chunk(start, np.stack(apart), size, chunk).any()
+        (shared if touched else apart).append(start)
+    chosen = apart + shared[: n_boxes - len(apart)]
+    boxes = [
+        tuple(slice(int(i), int(i + e)) for i, e in zip(start, extent, strict=True))
+        for start in chosen
+    ]
+    return boxes, len(apart)
+
+
+def _share_chunk(
+    a: NDArray[np.int64], b: NDArray[np.int64], size: NDArray[np.int64], chunk: NDArray[np.int64]
+) -> NDArray[np.bool_]:
+    """Tell which boxes of one size have a chunk in common with `a`: a range in every dimension."""
+    meet = (a // chunk <= (b + size - 1) // chunk) & (b // chunk <= (a + size - 1) // chunk)
+    return np.asarray(meet.all(axis=-1))

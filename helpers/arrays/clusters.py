@@ -1,0 +1,449 @@
+"""Dask clusters: local, Gateway, or one that runs already, behind one handle."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+import os
+import time
+import warnings
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+from urllib.parse import urlsplit
+
+import dask
+import distributed
+from distributed.utils import LoopRunner
+
+from helpers.arrays.sink import forget_clients
+from helpers.errors import UserError
+
+_ANSWER_S = 5.0  # a gateway that has not answered by then is taken as not there
+_PACKAGE = Path(__file__).resolve().parents[1]
+
+
+@contextmanager
+def start_gateway_cluster(
+    address: str | None, *, threads_per_worker: int, deadline_s: float
+) -> Iterator[Any]:
+    """Start a cluster without workers on a Dask Gateway and stop it afterwards.
+
+    The gateway also stops it when this process exits without coming here;
+    after ``kill -9`` the idle timeout of the gateway has to.
+    """
+    dask_gateway = _import_dask_gateway()
+    runner: Any = LoopRunner()  # in a thread of its own: a notebook's loop runs already
+    name = runner.run_sync(_start, address, threads_per_worker, deadline_s)
+    cluster = dask_gateway.GatewayCluster.from_name(name, shutdown_on_close=True, address=address)
+    try:
+        yield cluster
+    finally:
+        cluster.close()
+        # Its gateway closes itself again when collected, and then misses its event loop.
+        cluster.gateway.close = _do_nothing
+
+
+def _do_nothing() -> None:
+    """Stand in for what has been done already."""
+
+
+def _import_dask_gateway() -> Any:
+    try:
+        import dask_gateway  # only hubs need it
+    except ImportError as error:
+        raise UserError(
+            "cluster_kind: gateway; the package dask-gateway is not installed;"
+            " allowed: after `pip install '.[hub]'`"
+        ) from error
+    return dask_gateway
+
+
+async def _start(address: str | None, n_threads: int, deadline_s: float) -> str:
+    """Start a cluster and return its name once its scheduler runs."""
+    gateway, options = await _connect_gateway(address)
+    async with gateway:
+        if "worker_cores" in options:
+            _ask_for_threads(options, n_threads)
+        name = str(await _submit(gateway, options))
+        try:
+            await asyncio.wait_for(_wait_until_running(gateway, name), deadline_s)
+        except BaseException as error:
+            await gateway.stop_cluster(name)
+            if isinstance(error, TimeoutError):
+                raise _refuse(address, f"it started no scheduler in {deadline_s:g} s") from error
+            raise
+    return name
+
+
+async def _connect_gateway(address: str | None) -> tuple[Any, Any]:
+    """Return a gateway that has answered, and the options it offers."""
+    gateway = None
+    try:
+        gateway = _import_dask_gateway().Gateway(address, asynchronous=True)
+        return gateway, await asyncio.wait_for(gateway.cluster_options(), _ANSWER_S)
+    except Exception as error:  # whatever else may listen there answers in its own way
+        if gateway is not None:
+            await gateway.__aexit__(None, None, None)
+        raise _refuse(address, f"no Dask Gateway answers ({_first_line(error)})") from error
+
+
+def _refuse(address: str | None, reason: str) -> UserError:
+    where = repr(address) if address else "the configured one"
+    return UserError(
+        f"cluster_kind: gateway, cluster_address: {where}; {reason};"
+        " allowed: the address of a running Dask Gateway, such as https://HUB/services/dask-gateway"
+    )
+
+
+def _first_line(error: BaseException) -> str:
+    said = str(error).strip().splitlines() or [f"nothing in {_ANSWER_S:g} s"]
+    return f"{type(error).__name__}: {said[0][:200]}"
+
+
+def _ask_for_threads(options: Any, n_threads: int) -> None:
+    try:
+        options["worker_cores"] = n_threads
+    except (TypeError, ValueError) as error:
+        raise UserError(
+            f"threads_per_worker: {n_threads}; allowed: what the gateway offers ({error})"
+        ) from error
+
+
+async def _submit(gateway: Any, options: Any) -> Any:
+    """Submit a cluster; a gateway refuses for reasons of its own, such as a quota."""
+    try:
+        return await gateway.submit(options)
+    except (OSError, ValueError, RuntimeError) as error:
+        raise _refuse(gateway.address, f"it starts no cluster ({_first_line(error)})") from error
+
+
+async def _wait_until_running(gateway: Any, name: str) -> None:
+    while (status := (await gateway.get_cluster(name)).status.name) != "RUNNING":
+        if status != "PENDING":
+            raise _refuse(gateway.address, f"its cluster is {status.lower()} before it ran")
+        await asyncio.sleep(0.2)
+
+
+def scale_gateway_cluster(cluster: Any, n_workers: int) -> None:
+    """Ask a gateway for workers."""
+    from dask_gateway.client import GatewayWarning  # only hubs need it
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", GatewayWarning)
+        try:
+            cluster.scale(n_workers)
+        except GatewayWarning as error:
+            raise UserError(
+                f"n_workers: {n_workers}; allowed: what the gateway grants ({error})"
+            ) from error
+
+
+def send_helpers(client: distributed.Client) -> None:
+    """Send this package to the scheduler and to every worker, those to come included.
+
+    Workers of a gateway run in an image that has the packages of the
+    environment, but not the checkout that the notebook runs from.
+    """
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "helpers.zip"
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+            for source in sorted(_PACKAGE.rglob("*.py")):
+                archive.write(source, source.relative_to(_PACKAGE.parent))
+        client.upload_file(str(path))
+
+
+KINDS = ("local", "gateway", "address")
+
+_DEADLINE_S = 120.0
+# without a dashboard, ports for the web are still opened; these are the pages on them
+_NO_PAGES: dict[str, list[str]] = {
+    "distributed.scheduler.http.routes": [],
+    "distributed.worker.http.routes": [],
+}
+
+
+@dataclass(slots=True)
+class Cluster:
+    """A cluster that is scaled to a number of workers, and says what it got.
+
+    Starting a Python process costs seconds of CPU, more than many a read. So
+    workers that are not wanted now are paused where they cost nothing (on this
+    machine, or on a cluster that is not ours) and stopped where they cost
+    money (Gateway). A paused worker is given no task.
+
+    Parameters
+    ----------
+    kind : str
+        One of `KINDS`.
+    client : distributed.Client
+        Client of its scheduler.
+    threads_per_worker : int
+        Threads asked for each worker.
+    ask : callable, optional
+        Asks for a number of workers; None for a cluster that is not ours to scale.
+    deadline_s : float
+        How long to wait for workers, in seconds.
+    n_workers : int
+        Workers that it was scaled to last; 0 before it was.
+    """
+
+    kind: str
+    client: distributed.Client
+    threads_per_worker: int
+    ask: Callable[[int], None] | None = None
+    deadline_s: float = field(default=_DEADLINE_S)
+    n_workers: int = 0
+    _held: dict[str, int] = field(default_factory=dict)
+
+    def scale(self, n_workers: int) -> int:
+        """Scale to `n_workers` and wait for them.
+
+        Returns
+        -------
+        int
+            Threads of the workers that are there: what was got, not what was asked.
+
+        Raises
+        ------
+        UserError
+            If there are not as many workers when the deadline has passed, or
+            they have not the threads that were asked for.
+        """
+        if n_workers < 1:
+            raise UserError(f"n_workers: {n_workers}; allowed: at least 1")
+        if self.ask is not None:
+            self.ask(max(n_workers, self._keep()))
+        self._wait(lambda: len(self._all_workers()) >= n_workers, n_workers)
+        if self.kind != "gateway":
+            addresses = list(self._all_workers())
+            self.client.run(_set_paused, addresses[n_workers:])
+        self._wait(lambda: len(self.workers()) == n_workers, n_workers)
+        self._check_threads()
+        self.n_workers = n_workers
+        return self.n_threads()
+
+    def hold(self) -> None:
+        """Note which processes take tasks before a read; refuse another number than was asked."""
+        self._held = self._find_processes()
+        if self.n_workers and len(self._held) != self.n_workers:
+            raise self._lost(self.n_workers, len(self._held))
+
+    def check_held(self) -> None:
+        """Refuse a read during which a worker ended, also if another took its place."""
+        found = self._find_processes()
+        if found != self._held:
+            raise self._lost(len(self._held), len(found.items() & self._held.items()))
+
+    def _find_processes(self) -> dict[str, int]:
+        """Find the processes of the workers that take tasks, by address: a port may be taken again."""
+        return dict(self.client.run(os.getpid, workers=list(self.workers())))
+
+    def _lost(self, n_workers: int, n_found: int) -> UserError:
+        return UserError(
+            f"n_workers: {n_workers}; the {self.kind} cluster has {n_found}"
+            " of these, so the read is not kept; allowed: the same workers from its beginning to"
+            " its end (run it again, it goes on from the last row)"
+        )
+
+    def resume(self) -> None:
+        """Let every worker take tasks again."""
+        self.client.run(_set_paused, [])
+
+    def release(self) -> None:
+        """Let every worker take tasks again, and close the clients that it kept."""
+        self.resume()
+        self.client.run(forget_clients, {})
+
+    def workers(self) -> dict[str, Any]:
+        """Describe the workers that take tasks, by address."""
+        return {k: v for k, v in self._all_workers().items() if v["status"] == "running"}
+
+    def n_threads(self) -> int:
+        """Count the threads of the workers that are there."""
+        return sum(int(worker["nthreads"]) for worker in self.workers().values())
+
+    def describe(self) -> dict[str, str | int | None]:
+        """Describe what was got, for the record; no host and no address.
+
+        Returns
+        -------
+        dict
+            `cluster_kind`; `n_workers` and `n_threads` that take tasks;
+            `scheduler_dask` and `worker_dask` (versions, several joined by
+            spaces); `worker_memory_nbytes` (limit of the smallest worker, None
+            where there is none).
+        """
+        workers = self.workers()
+        versions: Any = self.client.get_versions()
+        limits = [int(worker["memory_limit"] or 0) for worker in workers.values()]
+        dasks = {_dask_version(found) for at, found in versions["workers"].items() if at in workers}
+        return {
+            "cluster_kind": self.kind,
+            "n_workers": len(workers),
+            "n_threads": self.n_threads(),
+            "scheduler_dask": _dask_version(versions["scheduler"]),
+            "worker_dask": " ".join(sorted(dasks)),
+            "worker_memory_nbytes": min((n for n in limits if n), default=None),
+        }
+
+    def _all_workers(self) -> dict[str, Any]:
+        return dict(self.client.scheduler_info(n_workers=-1)["workers"])
+
+    def _keep(self) -> int:
+        """Count the workers that scaling must not stop."""
+        return 0 if self.kind == "gateway" else len(self._all_workers())
+
+    def _wait(self, is_done: Callable[[], bool], n_workers: int) -> None:
+        until = time.monotonic() + self.deadline_s
+        while not is_done():
+            if time.monotonic() > until:
+                found = len(self._all_workers())
+                raise UserError(
+                    f"n_workers: {n_workers}; the {self.kind} cluster has {found}"
+                    f" after {self.deadline_s:g} s; allowed: as many as it can start by then"
+                )
+            time.sleep(0.02)
+
+    def _check_threads(self) -> None:
+        """Refuse workers of another width: contenders and ceiling would not be given the same."""
+        found = sorted({int(worker["nthreads"]) for worker in self.workers().values()})
+        if found != [self.threads_per_worker]:
+            raise UserError(
+                f"threads_per_worker: {self.threads_per_worker};"
+                f" allowed: {' or '.join(map(str, found))}, as the workers of this"
+                f" {self.kind} cluster have"
+            )
+
+
+def _set_paused(addresses: list[str], dask_worker: distributed.Worker) -> None:
+    is_paused = dask_worker.address in addresses
+    # The watch over a worker's memory would resume it at once, for it is far from its limit.
+    dask_worker.memory_manager.memory_pause_fraction = (
+        False if is_paused else dask.config.get("distributed.worker.memory.pause")
+    )
+    dask_worker.status = distributed.Status.paused if is_paused else distributed.Status.running
+
+
+def _dask_version(found: dict[str, Any]) -> str:
+    return str(found["packages"]["dask"])
+
+
+def check_reach(store: str, *, kind: str, address: str) -> None:
+    """Refuse workers of other machines for a store that only this one can reach."""
+    if store != "embedded" or kind == "local":
+        return
+    where = address or (dask.config.get("gateway.address", None) if kind == "gateway" else None)
+    host = urlsplit(where or "").hostname
+    if host and host not in ("localhost", "127.0.0.1", "::1"):
+        raise UserError(
+            f"store: 'embedded' with cluster_kind: {kind} at {where}; allowed: the address of a bucket,"
+            " s3://BUCKET/PREFIX, because the embedded store listens on this machine alone"
+        )
+
+
+@contextmanager
+def open_cluster(
+    kind: str,
+    *,
+    threads_per_worker: int,
+    address: str | None = None,
+    deadline_s: float = _DEADLINE_S,
+) -> Iterator[Cluster]:
+    """Open a Dask cluster and close it afterwards.
+
+    A local or Gateway cluster has no workers before it is scaled; one that
+    ran before goes on afterwards, with all its workers at work.
+
+    Parameters
+    ----------
+    kind : {"local", "gateway", "address"}
+        Processes on this machine; a Dask Gateway; or a scheduler that runs.
+    threads_per_worker : int
+        Threads of each worker, at least 1.
+    address : str, optional
+        Of the Gateway (else Dask's own configuration says it) or the scheduler.
+    deadline_s : float
+        How long to wait for a scheduler and for workers, in seconds.
+
+    Yields
+    ------
+    Cluster
+        The cluster, to be scaled.
+
+    Raises
+    ------
+    UserError
+        If an argument is not allowed, or nothing answers at `address`.
+    """
+    openers = {"local": _open_local, "gateway": _open_gateway, "address": _open_running}
+    if kind not in openers:
+        raise UserError(f"cluster_kind: {kind!r}; allowed: {', '.join(KINDS)}")
+    if threads_per_worker < 1:
+        raise UserError(f"threads_per_worker: {threads_per_worker}; allowed: at least 1")
+    with openers[kind](threads_per_worker, address, deadline_s) as cluster:
+        yield cluster
+
+
+@contextmanager
+def _open_local(n_threads: int, address: str | None, deadline_s: float) -> Iterator[Cluster]:
+    with (
+        dask.config.set(_NO_PAGES),
+        distributed.LocalCluster(  # type: ignore[no-untyped-call]
+            n_workers=0,
+            threads_per_worker=n_threads,
+            # who reaches a scheduler runs code as its owner: only who has this certificate does
+            security=distributed.Security.temporary(),  # type: ignore[no-untyped-call]
+            dashboard_address="127.0.0.1:0",  # None means port 8787 of every interface
+            scheduler_kwargs={"dashboard": False},
+            memory_limit=0,  # a share of this machine's memory would pause workers that share it
+            silence_logs=logging.CRITICAL,  # what fails is raised here; at the end workers lose heartbeats
+        ) as backend,
+        distributed.Client(backend) as client,  # type: ignore[no-untyped-call]
+    ):
+        cluster = Cluster("local", client, n_threads, backend.scale, deadline_s)
+        try:
+            yield cluster
+        finally:
+            cluster.release()  # paused workers have been seen not to end when asked
+
+
+@contextmanager
+def _open_gateway(n_threads: int, address: str | None, deadline_s: float) -> Iterator[Cluster]:
+    with (
+        start_gateway_cluster(
+            address, threads_per_worker=n_threads, deadline_s=deadline_s
+        ) as backend,
+        backend.get_client() as client,
+    ):
+        send_helpers(client)
+        ask = functools.partial(scale_gateway_cluster, backend)
+        yield Cluster("gateway", client, n_threads, ask, deadline_s)
+
+
+@contextmanager
+def _open_running(n_threads: int, address: str | None, deadline_s: float) -> Iterator[Cluster]:
+    with _connect(address) as client:
+        cluster = Cluster("address", client, n_threads, None, deadline_s)
+        try:
+            yield cluster
+        finally:
+            cluster.release()
+
+
+def _connect(address: str | None) -> distributed.Client:
+    refused = UserError(
+        f"cluster_kind: address, cluster_address: {address or ''!r}; no scheduler answers;"
+        " allowed: that of a running one, such as tcp://HOST:8786"
+    )
+    if not address:  # without an address, Dask would start a cluster of its own
+        raise refused
+    try:
+        return distributed.Client(address, timeout=_ANSWER_S)  # type: ignore[no-untyped-call]
+    except (OSError, ValueError) as error:
+        raise refused from error

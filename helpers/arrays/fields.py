@@ -1,0 +1,185 @@
+"""Synthetic fields: real ones, enlarged to the shape asked for.
+
+A benchmark on invented numbers compresses like invented numbers. So a real
+field is interpolated to any shape, small-scale variability with a realistic
+spectrum is added from a seed, values are rounded to the decimals of the
+source, and land stays fill: the ratio of compression is that of real data.
+Every block is computed on its own, so an array of any size costs the memory
+of one block.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+from scipy import fft, ndimage
+
+from helpers.errors import UserError
+
+Float32 = NDArray[np.float32]
+
+FILL = np.float32(1e20)
+"""Value of land, as in the source files."""
+
+_DECIMALS = 4  # the source is rounded to 1e-4 degrees
+_TILE = 512  # elements along each side of the periodic noise tile
+_SLOPE = -1.25  # of the amplitude, in wavenumber; variance along a line falls as k^-1.5
+_AMPLITUDE = 0.25  # degrees
+
+
+@dataclass(frozen=True, slots=True)
+class SampleArray:
+    """A real field enlarged to `shape`, as a function from indices to values.
+
+    Parameters
+    ----------
+    source : Path
+        A netCDF file with one four-dimensional float32 variable
+        (time, depth, y, x); missing values are `FILL`.
+    variable : str
+        Name of the variable in `source`.
+    shape : tuple of int
+        Extents (time, depth, y, x) in elements, each at least 1.
+    seed : int
+        Seed of the small-scale variability.
+    """
+
+    source: Path
+    variable: str
+    shape: tuple[int, ...]
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if len(self.shape) != 4 or min(self.shape) < 1:
+            raise UserError(
+                f"array_shape: {list(self.shape)}; allowed: four extents of at least 1"
+                " (time, depth, y, x)"
+            )
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the array in memory: four for each element."""
+        return 4 * int(np.prod(self.shape, dtype=np.int64))
+
+    def block(self, start: tuple[int, ...], stop: tuple[int, ...]) -> Float32:
+        """Compute the elements from `start` to `stop`.
+
+        Parameters
+        ----------
+        start, stop : tuple of int
+            Half-open bounds in elements (time, depth, y, x), inside `shape`.
+
+        Returns
+        -------
+        ndarray of float32
+            Of shape ``stop - start``; the same numbers whichever block asks.
+        """
+        field = _read_source(self.source, self.variable)
+        planes = [
+            [self._plane(field, (t, z), start[2:], stop[2:]) for z in range(start[1], stop[1])]
+            for t in range(start[0], stop[0])
+        ]
+        return np.array(planes, dtype=np.float32)
+
+    def _plane(
+        self, field: _Source, at: tuple[int, int], start: tuple[int, ...], stop: tuple[int, ...]
+    ) -> Float32:
+        values, ocean = field.level(at[0] * 12 / self.shape[0], at[1] / self.shape[1])
+        rows = _Line.to(self.shape[2], values.shape[0]).part(start[0], stop[0])
+        columns = _Line.to(self.shape[3], values.shape[1]).part(start[1], stop[1])
+        smooth = columns.interpolate(rows.interpolate(values).T).T
+        wet = columns.interpolate(rows.interpolate(ocean).T).T > 0.5
+        rounded = np.round(smooth + self._noise(at, start, stop), _DECIMALS)
+        return np.where(wet, rounded, FILL)
+
+    def _noise(self, at: tuple[int, int], start: tuple[int, ...], stop: tuple[int, ...]) -> Float32:
+        shift = np.random.default_rng((self.seed, *at)).integers(0, _TILE, size=2)
+        rows = (np.arange(start[0], stop[0]) + shift[0]) % _TILE
+        columns = (np.arange(start[1], stop[1]) + shift[1]) % _TILE
+        return _noise_tile(self.seed)[np.ix_(rows, columns)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """A field with land filled from the nearest ocean, and where the ocean is."""
+
+    values: Float32  # (time, depth, y, x)
+    ocean: Float32  # the same shape, 1 for ocean and 0 for land
+
+    def level(self, month: float, relative_depth: float) -> tuple[Float32, Float32]:
+        """Interpolate one level in time (periodic) and depth."""
+        n_times, n_levels = self.values.shape[:2]
+        t, z = month * n_times / 12, relative_depth * (n_levels - 1)
+        t0, z0 = int(t), int(z)
+        weights = [(t0 % n_times, z0, (1 - t % 1) * (1 - z % 1))]
+        weights += [((t0 + 1) % n_times, z0, (t % 1) * (1 - z % 1))]
+        weights += [(t0 % n_times, min(z0 + 1, n_levels - 1), (1 - t % 1) * (z % 1))]
+        weights += [((t0 + 1) % n_times, min(z0 + 1, n_levels - 1), (t % 1) * (z % 1))]
+        values = sum(np.float32(w) * self.values[i, k] for i, k, w in weights)
+        return np.asarray(values, np.float32), self.ocean[t0 % n_times, z0]
+
+
+@functools.lru_cache(maxsize=2)
+def _read_source(path: Path, variable: str) -> _Source:
+    with xr.open_dataset(
+        path, engine="h5netcdf", mask_and_scale=False, decode_times=False
+    ) as dataset:
+        raw = dataset[variable].to_numpy().astype(np.float32)
+    land = raw == FILL
+    filled = np.empty_like(raw)
+    for level in range(raw.shape[1]):
+        nearest = ndimage.distance_transform_edt(
+            land[:, level].any(axis=0), return_distances=False, return_indices=True
+        )
+        filled[:, level] = raw[:, level, *nearest]
+    return _Source(filled, (~land).astype(np.float32))
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """Linear interpolation along one dimension, the same to the last bit in any block.
+
+    Element by element: a matrix product would round as its shape, and the
+    processor's, decide.
+    """
+
+    low: NDArray[np.int64]  # source index below each target
+    weight: Float32  # of the source index above it
+
+    @staticmethod
+    def to(n_target: int, n_source: int) -> _Line:
+        """Stretch `n_source` elements over `n_target`, cell centres on cell centres."""
+        position = np.clip((np.arange(n_target) + 0.5) * n_source / n_target - 0.5, 0, n_source - 1)
+        low = np.clip(position.astype(np.int64), 0, max(n_source - 2, 0))
+        return _Line(low, (position - low).astype(np.float32))
+
+    def part(self, start: int, stop: int) -> _Line:
+        """Keep the targets from `start` to `stop`."""
+        return _Line(self.low[start:stop], self.weight[start:stop])
+
+    def interpolate(self, values: Float32) -> Float32:
+        """Interpolate along the first of two dimensions."""
+        weight = self.weight[:, None]
+        above = np.minimum(self.low + 1, len(values) - 1)
+        return values[self.low] * (1 - weight) + values[above] * weight
+
+
+@functools.lru_cache(maxsize=2)
+def _noise_tile(seed: int) -> Float32:
+    """Draw a periodic field of variability with a red spectrum.
+
+    The slope is between those published for sea-surface temperature;
+    the amplitude stands for what a two-degree climatology has averaged away
+    and keeps the compression ratio at the source's own.
+    """
+    rng = np.random.default_rng(seed)
+    k = np.hypot(*np.meshgrid(fft.fftfreq(_TILE), fft.rfftfreq(_TILE), indexing="ij"))
+    k[0, 0] = np.inf
+    white = fft.rfft2(rng.standard_normal((_TILE, _TILE)))
+    tile = fft.irfft2(white * k**_SLOPE, s=(_TILE, _TILE))
+    return np.asarray(_AMPLITUDE * tile / tile.std(), np.float32)

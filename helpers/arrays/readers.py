@@ -1,0 +1,208 @@
+"""Readers: the ways to open a layout as a Dask array, one line of a registry each."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import hdf5plugin  # noqa: F401  # teaches h5py to read Blosc, here and in every worker
+import xarray as xr
+from virtualizarr.parsers import KerchunkJSONParser
+from zarr.abc.store import ByteRequest
+from zarr.core.buffer import Buffer, BufferPrototype
+from zarr.storage import ObjectStore, WrapperStore
+
+from helpers.arrays import in_place
+from helpers.arrays.writers import Layout, expected_warning, make_registry
+from helpers.objectstore.locations import Location
+
+
+class LimitedStore(WrapperStore[ObjectStore[Any]]):
+    """A store that keeps at most `n_connections` requests in flight.
+
+    The limit covers the wire alone: chunks that have arrived are decoded
+    while the next ones are fetched, where a thread that fetches and then
+    decodes leaves its connection idle meanwhile.
+
+    Parameters
+    ----------
+    store : zarr.storage.ObjectStore
+        What is read.
+    n_connections : int
+        Requests in flight, at least 1.
+    """
+
+    def __init__(self, store: ObjectStore[Any], *, n_connections: int) -> None:
+        super().__init__(store)
+        self._n_connections = n_connections
+        self._slots = asyncio.Semaphore(n_connections)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _limit_store, (self._store, self._n_connections)
+
+    def _with_store(self, store: ObjectStore[Any]) -> LimitedStore:
+        return LimitedStore(store, n_connections=self._n_connections)
+
+    async def get(
+        self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
+    ) -> Buffer | None:
+        """Get a value when a slot is free.
+
+        Parameters
+        ----------
+        key : str
+            Name of the object.
+        prototype : BufferPrototype
+            Kind of buffer to return.
+        byte_range : ByteRequest, optional
+            Part of the object; all of it by default.
+
+        Returns
+        -------
+        Buffer or None
+            None if there is no such object.
+        """
+        async with self._slots:
+            return await self._store.get(key, prototype, byte_range)
+
+
+def _limit_store(store: ObjectStore[Any], n_connections: int) -> LimitedStore:
+    return LimitedStore(store, n_connections=n_connections)
+
+
+Chunks = Mapping[str, int]
+"""Extent of a Dask block in elements, by dimension; empty for the stored chunks."""
+
+
+def _open_zarr(store: Any, **options: Any) -> xr.Dataset:
+    dataset: xr.Dataset = xr.open_zarr(store, mask_and_scale=False, decode_times=False, **options)
+    return dataset
+
+
+def _open_with_fsspec(location: Location, chunks: Chunks, n_connections: int) -> xr.Dataset:
+    return _open_zarr(location.url, storage_options=location.fsspec_options(), chunks=chunks)
+
+
+def _open_with_obstore(location: Location, chunks: Chunks, n_connections: int) -> xr.Dataset:
+    return _open_zarr(ObjectStore(location.obstore(), read_only=True), chunks=chunks)
+
+
+def _open_limited(location: Location, chunks: Chunks, n_connections: int) -> xr.Dataset:
+    store = ObjectStore(location.obstore(), read_only=True)
+    return _open_zarr(LimitedStore(store, n_connections=n_connections), chunks=chunks)
+
+
+_SCALED_READ_AHEAD_NBYTES = 64 * 2**10
+"""Bytes that a file object reads beyond what is asked, to scale.
+
+The study of 2020 read chunks of 194 MB with fsspec's default of then, 5 MiB, a
+thirty-seventh of a chunk. The chunks here are scaled down, to some 1.6 MB in the
+store, and so is this; unscaled, each chunk would bring three more that nobody
+asked for, which is a finding of its own and not that study's way.
+"""
+
+_READ_AHEAD_OF_2020_NBYTES = 5 * 2**20
+
+
+def _open_file_object(
+    location: Location,
+    chunks: Chunks,
+    n_connections: int,
+    *,
+    read_ahead_nbytes: int = _SCALED_READ_AHEAD_NBYTES,
+) -> xr.Dataset:
+    file = location.fsspec().open(f"{location.path}/array.nc", block_size=read_ahead_nbytes)
+    return xr.open_dataset(
+        file, engine="h5netcdf", mask_and_scale=False, decode_times=False, chunks=chunks
+    )
+
+
+def _open_references(location: Location, chunks: Chunks, n_connections: int) -> xr.Dataset:
+    with expected_warning("Numcodecs codecs are not in the Zarr version 3"):
+        store = KerchunkJSONParser()(f"{location.url}/references.json", make_registry(location))
+        return _open_zarr(store, consolidated=False, zarr_format=3, chunks=chunks)
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """A way to open a layout."""
+
+    name: str  # name in parameter files, records and figures
+    layout: Layout  # what it reads
+    # from a location, the extent of Dask blocks and a number of connections for each process to a
+    # dataset
+    open: Callable[[Location, Chunks, int], xr.Dataset]
+    description: str  # one line for readers of the book
+    is_batched: bool = False  # whether one Dask task reads several stored chunks
+    # whether one thread of a process reads at a time, as the HDF5 library's lock has it
+    is_serial: bool = False
+    # settings of zarr in every process that reads
+    zarr_config: Mapping[str, Any] = field(default_factory=dict)
+
+
+_ZARRS = {"codec_pipeline.path": "zarrs.ZarrsCodecPipeline"}
+_IN_PLACE = {"codec_pipeline.path": in_place.NAME}
+
+READERS: Mapping[str, Reader] = {
+    reader.name: reader
+    for reader in (
+        Reader(
+            "zarr-s3fs",
+            "zarr",
+            _open_with_fsspec,
+            "Zarr v3 through s3fs at its defaults, a task a chunk: the 2020 configuration",
+        ),
+        Reader(
+            "zarr-obstore",
+            "zarr",
+            _open_with_obstore,
+            "Zarr v3 through obstore, a task a chunk",
+        ),
+        Reader(
+            "zarr-obstore-batched",
+            "zarr",
+            _open_limited,
+            "Zarr v3 through obstore, several chunks in flight in a task",
+            is_batched=True,
+        ),
+        Reader(
+            "zarr-obstore-in-place",
+            "zarr",
+            _open_limited,
+            "Zarr v3 through obstore, several chunks in flight in a task, each decoded straight into its place",
+            is_batched=True,
+            zarr_config=_IN_PLACE,
+        ),
+        Reader(
+            "zarr-zarrs",
+            "zarr",
+            _open_with_obstore,
+            "Zarr v3 through obstore and the zarrs codec pipeline",
+            zarr_config=_ZARRS,
+        ),
+        Reader(
+            "netcdf-fsspec",
+            "netcdf",
+            _open_file_object,
+            "netCDF-4 through an s3fs file object, its read-ahead to scale: the 2020 configuration",
+            is_serial=True,
+        ),
+        Reader(
+            "netcdf-fsspec-5mib",
+            "netcdf",
+            partial(_open_file_object, read_ahead_nbytes=_READ_AHEAD_OF_2020_NBYTES),
+            "netCDF-4 through an s3fs file object that reads 5 MiB ahead, not to scale",
+            is_serial=True,
+        ),
+        Reader(
+            "references",
+            "references",
+            _open_references,
+            "kerchunk references to the netCDF-4 file, read by VirtualiZarr through obstore",
+        ),
+    )
+}
+"""Every contender of the book, by name."""

@@ -1,0 +1,221 @@
+"""One read of a stored array over the wire, in the steps that a measurement needs."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import dask.array as da
+import fsspec.asyn
+import numpy as np
+import obstore
+import xxhash
+import zarr
+from numpy.typing import NDArray
+from zarr.storage import ObjectStore
+
+from helpers.arrays import sink
+from helpers.arrays.clusters import Cluster
+from helpers.arrays.readers import Reader
+from helpers.arrays.stores import StoredArray
+from helpers.errors import UserError
+from helpers.netem.trace import Request
+from helpers.objectstore.locations import Location
+from helpers.objectstore.testbed import Testbed
+
+CACHE_STATE = "nothing cached, connected clients, warm server"
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayRead:
+    """A whole array read by one reader on a cluster.
+
+    Parameters
+    ----------
+    stored : StoredArray
+        What to read.
+    reader : Reader
+        How to read it.
+    testbed : Wire
+        The network that it is read over.
+    cluster : Cluster
+        Who reads it.
+    chunks_per_task : int
+        Chunks that one task of a batching reader takes.
+    """
+
+    stored: StoredArray
+    reader: Reader
+    testbed: Testbed
+    cluster: Cluster
+    chunks_per_task: int = 1
+
+    def settings(self) -> dict[str, Any]:
+        """Tell what a comparison has to hold equal, or declare."""
+        return {
+            "codec": self.stored.codec,
+            "layout": self.reader.layout,
+            "chunks_per_task": self.chunks_per_task if self.reader.is_batched else 1,
+            "cache_state": CACHE_STATE,
+        }
+
+    def prepare(self) -> None:
+        """Empty the caches of every process that reads, and of the trace; note the workers."""
+        self.cluster.hold()
+        config = dict(self.reader.zarr_config)
+        self.cluster.client.run(sink.forget_data, config)
+        sink.forget_clients(config)
+        self.testbed.take_trace()
+        self.testbed.set_tag("open")
+
+    def open(self) -> da.Array:
+        """Open the array and describe its read; the checksums are what it returns."""
+        array = sink.open_array(
+            self.stored.seen_from(self.testbed.far),
+            self.reader,
+            n_connections=self.cluster.threads_per_worker,
+            chunks_per_task=self.chunks_per_task,
+        )
+        self.testbed.set_tag("read")
+        return sink.read_into_sink(array, self.stored.chunk_shape)
+
+    def ask(self, question: Callable[[], Any]) -> list[Any]:
+        """Put a question to every process that reads beside this one."""
+        return list(self.cluster.client.run(question).values())
+
+    def check(self, checksums: NDArray[np.uint64]) -> str:
+        """Compare what was read with what was written."""
+        return sink.check_values(checksums, self.stored)
+
+    def collect(self) -> dict[str, float]:
+        """Count what passed over the wire during the read, if its workers lived to the end.
+
+        Raises
+        ------
+        UserError
+            If a worker ended: its tasks were done by fewer than the point says.
+        """
+        self.cluster.check_held()
+        counts = count_requests(self.testbed.take_trace(), self.cluster.n_threads())
+        return {**counts, "n_workers_obtained": len(self.cluster.workers())}
+
+
+class RawRead:
+    """The same objects read raw: no array, no decoding, no scheduler.
+
+    The ceiling of a comparison: one process keeps as many requests in flight
+    as the cluster has threads, with obstore, the fastest client we know.
+
+    Parameters
+    ----------
+    stored : StoredArray
+        Array whose Zarr objects are read.
+    testbed : Wire
+        The network that they are read over.
+    n_connections : int
+        Requests in flight.
+    """
+
+    def __init__(self, stored: StoredArray, testbed: Testbed, *, n_connections: int) -> None:
+        self.stored, self.testbed, self.n_connections = stored, testbed, n_connections
+        self.keys = list_chunks(stored)
+        self.expected = _read_all(stored.at("zarr"), self.keys, n_connections)
+
+    def settings(self) -> dict[str, Any]:
+        """Tell what a comparison has to hold equal, or declare."""
+        return {
+            "codec": self.stored.codec,
+            "layout": "zarr",
+            "chunks_per_task": 1,
+            "cache_state": CACHE_STATE,
+        }
+
+    def prepare(self) -> None:
+        """Empty the trace."""
+        self.testbed.take_trace()
+        self.testbed.set_tag("open")
+
+    def open(self) -> Location:
+        """Return where the objects are; there is nothing to open."""
+        self.testbed.set_tag("read")
+        return self.stored.seen_from(self.testbed.far).at("zarr")
+
+    def ask(self, question: Callable[[], Any]) -> list[Any]:
+        """Put a question to nobody: this process reads alone."""
+        return []
+
+    def read(self, location: Location) -> list[int]:
+        """Read every object and keep nothing but checksums."""
+        return _read_all(location, self.keys, self.n_connections)
+
+    def check(self, checksums: list[int]) -> str:
+        """Compare what was read with the same objects read without the network."""
+        if checksums != self.expected:
+            raise sink.WrongValuesError("raw objects differ from those in the store")
+        return f"xxh3 of {len(checksums)} objects"
+
+    def collect(self) -> dict[str, float]:
+        """Count what passed over the wire during the read."""
+        return count_requests(self.testbed.take_trace(), self.n_connections)
+
+
+def list_chunks(stored: StoredArray) -> list[str]:
+    """List the objects that hold the chunks of an array in Zarr, those that are there."""
+    client = stored.at("zarr").obstore()
+    store = ObjectStore(client, read_only=True)
+    array = zarr.open_array(store, path=stored.variable, mode="r")
+    encode, grid = array.metadata.encode_chunk_key, np.ndindex(stored.checksums.shape)
+    wanted = {f"{stored.variable}/{encode(at)}" for at in grid}
+    pages = obstore.list(client, prefix=stored.variable)
+    found = sorted(wanted & {item["path"] for page in pages for item in page})
+    if not found:
+        raise UserError(
+            f"store: no chunk of {stored.at('zarr').url}; allowed: a Zarr array with data"
+        )
+    return found
+
+
+def _read_all(location: Location, keys: Sequence[str], n_connections: int) -> list[int]:
+    """Run the reads on fsspec's own loop: that of a notebook is running already."""
+    return list(
+        fsspec.asyn.sync(fsspec.asyn.get_loop(), _read_objects, location, keys, n_connections)
+    )
+
+
+async def _read_objects(location: Location, keys: Sequence[str], n_connections: int) -> list[int]:
+    store, slots = location.obstore(), asyncio.Semaphore(n_connections)
+
+    async def read_one(key: str) -> int:
+        async with slots:
+            response = await obstore.get_async(store, key)
+            return xxhash.xxh3_64_intdigest(await response.bytes_async())
+
+    return list(await asyncio.gather(*map(read_one, keys)))
+
+
+def count_requests(trace: Sequence[Request], n_connections: int) -> dict[str, float]:
+    """Summarise the requests of a read."""
+    counts: dict[str, float] = {"n_threads": n_connections}
+    if not trace:
+        return counts
+    reads = [request for request in trace if request.tag == "read"]
+    busy_s = sum(request.end_s - request.start_s for request in reads)
+    first_s = min((request.start_s for request in reads), default=0.0)
+    span_s = max((request.end_s for request in reads), default=0.0) - first_s
+    return counts | {
+        "n_requests": len(reads),
+        "wire_nbytes": sum(request.nbytes for request in reads),
+        "n_open_requests": len(trace) - len(reads),
+        "n_failed_requests": sum(not 200 <= request.status < 300 for request in reads),
+        "mean_in_flight": round(busy_s / span_s, 3) if span_s else float(bool(reads)),
+        "max_in_flight": max_in_flight(reads),
+    }
+
+
+def max_in_flight(trace: Sequence[Request]) -> int:
+    """Count the requests that were in flight at once, at most."""
+    moments = sorted([(r.start_s, 1) for r in trace] + [(r.end_s, -1) for r in trace])
+    return max(itertools.accumulate(change for _, change in moments), default=0)

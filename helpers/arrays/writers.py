@@ -1,0 +1,187 @@
+"""Layouts: what lies in the store, and how an array is written in each.
+
+A *layout* is a Zarr group, a netCDF file, or references to that file. Blocks
+arrive one after the other, so an array of any size costs the memory of a few.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import itertools
+import json
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import netCDF4
+import numpy as np
+import obstore
+import virtualizarr
+import zarr
+from numpy.typing import NDArray
+from obspec_utils.registry import ObjectStoreRegistry
+from virtualizarr.parsers import HDFParser
+from zarr.errors import ZarrUserWarning
+from zarr.storage import ObjectStore
+
+from helpers.arrays.fields import FILL
+from helpers.objectstore.locations import Location
+
+DIMENSIONS = ("time", "depth", "y", "x")
+
+Codec = Literal["none", "blosc-lz4", "blosc-zstd"]
+CODECS: tuple[Codec, ...] = ("none", "blosc-lz4", "blosc-zstd")
+"""Codecs that Zarr and HDF5 both read, so that contenders share them."""
+
+Layout = Literal["zarr", "netcdf", "references"]
+LAYOUTS: tuple[Layout, ...] = ("zarr", "netcdf", "references")
+"""Layouts in the order in which they are written: references need their file."""
+
+Block = tuple[slice, ...]
+"""Half-open bounds in elements, one slice for each dimension."""
+
+Blocks = Callable[[], Iterator[tuple[Block, NDArray[np.float32]]]]
+"""Where the values come from: each chunk once, when it is asked for."""
+
+_PART_NBYTES = 16 * 2**20  # of an upload
+_N_PARTS = 2  # in memory at a time; obstore's default of 12 would grow with the file to 200 MB
+_BLOSC_LEVEL = 5
+_BLOSC_BYTE_SHUFFLE = 1
+
+
+def iterate_blocks(shape: tuple[int, ...], chunk_shape: tuple[int, ...]) -> Iterator[Block]:
+    """Yield the slices of each chunk, the last dimension fastest.
+
+    Examples
+    --------
+    >>> [block[0].start for block in iterate_blocks((5,), (2,))]
+    [0, 2, 4]
+    """
+    starts = [range(0, n, c) for n, c in zip(shape, chunk_shape, strict=True)]
+    for corner in itertools.product(*starts):
+        yield tuple(
+            slice(i, min(i + c, n)) for i, c, n in zip(corner, chunk_shape, shape, strict=True)
+        )
+
+
+def write_zarr(
+    location: Location,
+    blocks: Blocks,
+    *,
+    variable: str,
+    shape: tuple[int, ...],
+    chunk_shape: tuple[int, ...],
+    codec: Codec,
+) -> None:
+    """Write blocks as a Zarr v3 group with consolidated metadata, a chunk an object.
+
+    Whatever an interrupted write has left there is deleted first.
+    """
+    store = ObjectStore(location.obstore())
+    group = zarr.create_group(store, overwrite=True, zarr_format=3)
+    array = group.create_array(
+        variable,
+        shape=shape,
+        chunks=chunk_shape,
+        dtype="float32",
+        compressors=_zarr_compressor(codec),
+        fill_value=float(FILL),
+        dimension_names=DIMENSIONS,
+        config={"write_empty_chunks": True},
+    )
+    for block, values in blocks():
+        array[block] = values
+    with expected_warning("Consolidated metadata is currently not part"):
+        zarr.consolidate_metadata(store)
+
+
+_BLOSC_COMPRESSORS: dict[Codec, Literal["lz4", "zstd"]] = {"blosc-lz4": "lz4", "blosc-zstd": "zstd"}
+
+
+def _zarr_compressor(codec: Codec) -> zarr.codecs.BloscCodec | None:
+    if codec == "none":
+        return None
+    return zarr.codecs.BloscCodec(
+        cname=_BLOSC_COMPRESSORS[codec], clevel=_BLOSC_LEVEL, shuffle="shuffle", typesize=4
+    )
+
+
+def _netcdf_filter(codec: Codec) -> dict[str, Any]:
+    """Give the same codec as `_zarr_compressor`, as netCDF-4 takes it."""
+    if codec == "none":
+        return {}
+    return {
+        "compression": codec.replace("-", "_"),
+        "complevel": _BLOSC_LEVEL,
+        "blosc_shuffle": _BLOSC_BYTE_SHUFFLE,
+    }
+
+
+def write_netcdf(
+    location: Location,
+    blocks: Blocks,
+    *,
+    variable: str,
+    shape: tuple[int, ...],
+    chunk_shape: tuple[int, ...],
+    codec: Codec,
+) -> None:
+    """Write blocks as one netCDF-4 file, ``array.nc``, and upload it in parts.
+
+    The file is made on local disk first, because HDF5 writes in no order, and
+    by the netCDF library: with h5py, Blosc fails to write in a process that
+    has imported netCDF4 before, which brings an HDF5 of its own.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "array.nc"
+        with netCDF4.Dataset(path, "w") as file:
+            for name, extent in zip(DIMENSIONS, shape, strict=True):
+                file.createDimension(name, extent)
+            target = file.createVariable(
+                variable,
+                "f4",
+                DIMENSIONS,
+                chunksizes=chunk_shape,
+                fill_value=FILL,
+                **_netcdf_filter(codec),
+            )
+            for block, values in blocks():
+                target[block] = values
+        obstore.put(
+            location.obstore(), "array.nc", path, chunk_size=_PART_NBYTES, max_concurrency=_N_PARTS
+        )
+
+
+WRITERS: Mapping[str, Callable[..., None]] = {"zarr": write_zarr, "netcdf": write_netcdf}
+"""Layouts that are written block by block."""
+
+
+def write_references(location: Location, netcdf: Location, *, variable: str) -> None:
+    """Write kerchunk references, ``references.json``, to the netCDF file at `netcdf`."""
+    with expected_warning("Numcodecs codecs are not in the Zarr version 3"):
+        dataset = virtualizarr.open_virtual_dataset(
+            f"{netcdf.url}/array.nc",
+            registry=make_registry(netcdf),
+            parser=HDFParser(),
+            loadable_variables=[],
+        )
+    references = dataset[[variable]].vz.to_kerchunk(format="dict")
+    text = json.dumps(references, default=bytes.decode)
+    obstore.put(location.obstore(), "references.json", text.encode())
+
+
+@contextlib.contextmanager
+def expected_warning(message: str) -> Iterator[None]:
+    """Keep out of the notebooks what zarr says of a choice that the book makes and explains."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message, ZarrUserWarning)
+        yield
+
+
+def make_registry(location: Location) -> ObjectStoreRegistry[Any]:
+    """Tell VirtualiZarr by which client the bucket of a location is reached."""
+    bucket = dataclasses.replace(location, prefix="")
+    return ObjectStoreRegistry({bucket.url: bucket.obstore()})

@@ -1,0 +1,1 @@
+"""The measurement protocol: contenders, the one timing loop, records, statistics, provenance."""

@@ -1,0 +1,364 @@
+"""The one timing loop: blocks, random order, warm-ups apart, and when to stop."""
+
+from __future__ import annotations
+
+import gc
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from numbers import Real
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+
+from helpers.benchmark.contender import CheckError, Contender, Traced
+from helpers.benchmark.provenance import imported
+from helpers.benchmark.record import PHASES, Record, Row
+from helpers.benchmark.statistics import relative_widths
+from helpers.errors import UserError
+
+StoppedBy = Literal["n_blocks", "target_width", "time_budget"]
+
+
+class Budget:
+    """The time that a case may take, counted from here.
+
+    A case makes one, first of all, and gives it to each of its calls of
+    `measure_blocks`: opening a cluster, checking a network and calibrating
+    take from it what is then not left for measuring.
+
+    Parameters
+    ----------
+    seconds : float
+        Time allowed, above 0.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        if not seconds > 0:
+            raise UserError(f"time_budget_s: {seconds}; allowed: above 0")
+        self.seconds = seconds
+        self._start = time.perf_counter()
+
+    @property
+    def spent_s(self) -> float:
+        """Seconds since this was made."""
+        return time.perf_counter() - self._start
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoppingRule:
+    """When to stop, stated before the first measurement."""
+
+    n_blocks: int  # most blocks, at least 1
+    # no block starts that would end later than this after the case began, if it took the mean
+    # time of the blocks before. The first block of each call always runs, so that a case has a
+    # result, and one that is continued has more; a record continued tomorrow has tomorrow's
+    # budget
+    time_budget_s: float
+    # full width of the 95 % interval of each median read time, over the median; when all are as
+    # narrow, enough is measured
+    target_width: float
+    min_blocks: int = 5  # blocks before the width is looked at, at least 1
+
+    def __post_init__(self) -> None:
+        """Refuse a rule that would never start or never stop."""
+        for name in ("n_blocks", "min_blocks"):
+            if getattr(self, name) < 1:
+                raise UserError(f"{name}: {getattr(self, name)}; allowed: at least 1")
+        for name in ("time_budget_s", "target_width"):
+            if not getattr(self, name) > 0:
+                raise UserError(f"{name}: {getattr(self, name)}; allowed: above 0")
+
+    def reason(
+        self, frame: pd.DataFrame, *, n_done: int, spent_s: float, block_s: float
+    ) -> StoppedBy | None:
+        """Say why to stop before the next block, if there is a reason."""
+        if n_done >= self.n_blocks:
+            return "n_blocks"
+        if n_done >= self.min_blocks and (relative_widths(frame) <= self.target_width).all():
+            return "target_width"
+        # A block that is on disk already costs nothing, so it is never refused.
+        if n_done >= 1 and block_s > 0 and spent_s + block_s > self.time_budget_s:
+            return "time_budget"
+        return None
+
+
+def plan_block(
+    contenders: Sequence[Contender], *, seed: int, phase: str, block: int
+) -> list[Contender]:
+    """Order the contenders of one block.
+
+    Groups are shuffled, then the contenders inside each: what is costly to
+    change, such as the size of a cluster, changes once a group, and still no
+    contender and no group has a fixed place in time. Contenders to be compared
+    with one another belong into one group, where they run closest together.
+    """
+    rng = np.random.default_rng([seed, PHASES.index(phase), block])
+    groups = list(dict.fromkeys(contender.group for contender in contenders))
+    rng.shuffle(groups)
+    order: list[Contender] = []
+    for group in groups:
+        members = [contender for contender in contenders if contender.group == group]
+        order += [members[i] for i in rng.permutation(len(members))]
+    return order
+
+
+class MeasurementError(UserError):
+    """A measurement failed, and what was measured before it is on disk."""
+
+
+def measure_blocks(
+    contenders: Sequence[Contender],
+    record: Record,
+    *,
+    seed: int,
+    n_blocks: int,
+    budget: Budget,
+    target_width: float,
+    min_blocks: int = 5,
+    n_warm_ups: int = 1,
+    phase: Literal["measured", "calibration"] = "measured",
+    enter_group: Callable[[str], None] = lambda _group: None,
+    progress: Callable[[str], None] = lambda _line: None,
+) -> pd.DataFrame:
+    """Measure every contender once a block, until the stated rule says stop.
+
+    Repetitions are blocks, so that drift of the machine hits all alike. Each
+    row is on disk before the next measurement starts; what a record holds
+    already is not measured again, and the order stays that of the seed.
+
+    Parameters
+    ----------
+    contenders : sequence of Contender
+        At least one; ceiling and A/A copy included.
+    record : Record
+        Where rows go; its `stopped_by` is set at the end.
+    seed : int
+        Seed of the order, at least 0.
+    n_blocks, target_width, min_blocks : number
+        The rule, see `StoppingRule`.
+    budget : Budget
+        Time of the whole case, shared by all calls of a notebook.
+    n_warm_ups : int
+        Blocks measured first and never used, at least 0. A record that holds
+        rows of this phase from an earlier run is warmed up anew, by at least
+        one block, before anything is added to it.
+    phase : {"measured", "calibration"}
+        What the rows are for: the findings, or the predictions.
+    enter_group : callable
+        Called with the group, untimed, whenever the loop enters one: it scales
+        the cluster, for example.
+    progress : callable
+        Called with one line after each block.
+
+    Returns
+    -------
+    DataFrame
+        The whole record; `attrs["stopped_by"]` is "n_blocks", "target_width"
+        or "time_budget".
+
+    Raises
+    ------
+    MeasurementError
+        If a contender fails or reads wrong; rows before it are on disk.
+    UserError
+        If the rule or the contenders make no sense; nothing is measured then.
+    """
+    rule = StoppingRule(
+        n_blocks=n_blocks,
+        time_budget_s=budget.seconds,
+        target_width=target_width,
+        min_blocks=min_blocks,
+    )
+    _refuse(contenders, seed=seed, n_warm_ups=n_warm_ups)
+    loop = _Loop(contenders, record, seed=seed, enter_group=enter_group, progress=progress)
+    record.stopped_by = loop.run(rule, budget, phase, loop.plan_warm_ups(phase, n_warm_ups))
+    return record.to_frame()
+
+
+def _refuse(contenders: Sequence[Contender], *, seed: int, n_warm_ups: int) -> None:
+    """Refuse what would fail or confuse an hour later."""
+    if not contenders:
+        raise UserError("contenders: none given; allowed: at least one")
+    for name, value in (("seed", seed), ("n_warm_ups", n_warm_ups)):
+        if value < 0:
+            raise UserError(f"{name}: {value}; allowed: at least 0")
+    identities = [contender.identity for contender in contenders]
+    for identity in identities:
+        if identities.count(identity) > 1:
+            raise UserError(f"contenders: {' '.join(identity)} given twice; allowed: once a point")
+    names = {contender.name for contender in contenders}
+    for contender in contenders:
+        if contender.control_of is not None and contender.control_of not in names:
+            raise UserError(
+                f"control_of: {contender.control_of!r} of {contender.name}; "
+                f"allowed: {', '.join(sorted(names))}"
+            )
+
+
+class _Loop:
+    """What lasts from one block to the next."""
+
+    def __init__(
+        self,
+        contenders: Sequence[Contender],
+        record: Record,
+        *,
+        seed: int,
+        enter_group: Callable[[str], None],
+        progress: Callable[[str], None],
+    ) -> None:
+        self.contenders, self.record, self.seed = contenders, record, seed
+        self.enter_group, self.progress = enter_group, progress
+        self.spent_s: list[float] = []
+
+    def pending(self, phase: str, block: int) -> list[tuple[int, Contender]]:
+        """List what a block still lacks, each with its place in the order."""
+        there = {row.key for row in self.record.rows}
+        plan = enumerate(plan_block(self.contenders, seed=self.seed, phase=phase, block=block))
+        return [(i, one) for i, one in plan if (phase, block, *one.identity) not in there]
+
+    def plan_warm_ups(self, phase: str, n_warm_ups: int) -> list[int]:
+        """Choose numbers for the warm-up blocks; a record that is continued gets new ones."""
+        asked = {contender.identity for contender in self.contenders}
+        there = [row for row in self.record.rows if row.key[2:] in asked]
+        if not any(row.phase == phase for row in there):
+            return [*range(n_warm_ups)]
+        first = 1 + max((row.block for row in there if row.phase == "warm-up"), default=-1)
+        return [*range(first, first + max(1, n_warm_ups))]
+
+    def run(
+        self, rule: StoppingRule, budget: Budget, phase: str, warm_ups: Sequence[int]
+    ) -> StoppedBy:
+        """Run block after block until the rule says stop; warm up before the first that is due."""
+        n_done, block_s = 0, 0.0
+        while (reason := self.reason(rule, budget, phase, n_done, block_s)) is None:
+            if self.pending(phase, n_done):
+                while warm_ups:
+                    block, *warm_ups = warm_ups
+                    self.run_block("warm-up", block)
+                self.run_block(phase, n_done)
+                block_s = sum(self.spent_s) / len(self.spent_s)
+            n_done += 1
+        return reason
+
+    def reason(
+        self, rule: StoppingRule, budget: Budget, phase: str, n_done: int, block_s: float
+    ) -> StoppedBy | None:
+        """Ask the rule; a block that is on disk already costs no time."""
+        asked = {contender.identity for contender in self.contenders}
+        rows = [
+            {"contender": row.contender, "point": row.key[3], "read_s": row.read_s}
+            for row in self.record.rows
+            if row.phase == phase and row.block < n_done and row.key[2:] in asked
+        ]
+        return rule.reason(
+            pd.DataFrame(rows, columns=["contender", "point", "read_s"]),
+            n_done=n_done,
+            spent_s=budget.spent_s,
+            block_s=block_s if self.pending(phase, n_done) else 0.0,
+        )
+
+    def run_block(self, phase: str, block: int) -> None:
+        """Measure what a block lacks and say so in one line."""
+        start = time.perf_counter()
+        entered: str | None = None
+        pending = self.pending(phase, block)
+        for order, contender in pending:
+            if contender.group != entered:
+                with self._step("entering group", contender.group, phase, block):
+                    self.enter_group(contender.group)
+                entered = contender.group
+            self._measure(contender, phase=phase, block=block, order=order)
+        if pending:
+            self.spent_s.append(time.perf_counter() - start)
+            self.progress(
+                f"{phase} block {block}: {len(pending)} measurements in "
+                f"{self.spent_s[-1]:.1f} s, {sum(self.spent_s):.0f} s spent"
+            )
+
+    def _measure(self, contender: Contender, *, phase: str, block: int, order: int) -> None:
+        """Measure one contender once and put its row on disk."""
+        at = (" ".join(contender.identity), phase, block)
+        with self._step("prepare", *at):
+            contender.enter_block(block)
+            contender.prepare()
+            # Garbage of the contender before is not paid for by this one.
+            gc.collect()
+        where = {"seed": self.seed, "phase": phase, "block": block, "order": order}
+        timed, result = self._time(contender, at)
+        with self._step("collect", *at):
+            trace = _numbers(contender.collect())
+        with self._step("check", *at):
+            check = contender.check(result)
+            if not check:
+                raise CheckError("it does not say what it checked")
+        with self._step("versions", *at):
+            # those at the opening of the record win: nothing is imported twice
+            versions = {**imported(), **contender.versions(), **self.record.provenance.versions}
+        measured = {**where, **timed, "check": check, "versions": versions}
+        row = _row(contender, self.record, trace, **measured)
+        self.record.append([row])
+
+    def _time(self, contender: Contender, at: tuple[str, str, int]) -> tuple[dict[str, Any], Any]:
+        """Time the opening and the reading, and nothing else."""
+        started_utc = datetime.now(UTC).isoformat(timespec="milliseconds")
+        with self._step("open", *at):
+            start = time.perf_counter()
+            opened = contender.open()
+            open_s = time.perf_counter() - start
+        with self._step("read", *at):
+            start = time.perf_counter()
+            result = contender.read(opened)
+            read_s = time.perf_counter() - start
+        return {"started_utc": started_utc, "open_s": open_s, "read_s": read_s}, result
+
+    @contextmanager
+    def _step(self, step: str, what: str, phase: str, block: int) -> Iterator[None]:
+        """Turn any failure into one line that says where it happened."""
+        try:
+            yield
+        except Exception as error:
+            cause = self.record.redact(" ".join(f"{type(error).__name__}: {error}".split()))
+            raise MeasurementError(
+                f"{what}, {phase} block {block}: {step} failed: {cause[:300]}"
+            ) from error
+
+
+def _numbers(collected: Mapping[str, Traced]) -> dict[str, Any]:
+    """Copy what a trace says, refusing what is neither a number nor a list of numbers."""
+    for name, value in collected.items():
+        numbers = value if isinstance(value, list) else [value]
+        if not all(isinstance(number, Real) for number in numbers):
+            raise TypeError(f"{name} is {value!r}; allowed: a number, or a list of numbers")
+    return dict(collected)
+
+
+def _row(contender: Contender, record: Record, trace: dict[str, Any], **measured: Any) -> Row:
+    """Put together what the contender declares, the run is and the clock says."""
+    origin = record.provenance
+    return Row(
+        study=record.study,
+        case=record.case,
+        contender=contender.name,
+        point=contender.point,
+        settings=contender.settings,
+        cache_state=str(contender.settings["cache_state"]),
+        is_ceiling=contender.is_ceiling,
+        control_of=contender.control_of or "",
+        array_nbytes=contender.array_nbytes,
+        stored_nbytes=contender.stored_nbytes,
+        wire_nbytes=float(trace.pop("wire_nbytes", math.nan)),
+        n_requests=float(trace.pop("n_requests", math.nan)),
+        trace=trace,
+        fingerprint=origin.fingerprint,
+        machine=origin.machine,
+        parameters=origin.parameters,
+        commit=origin.commit,
+        is_dirty=origin.is_dirty,
+        **measured,
+    )

@@ -1,0 +1,313 @@
+"""Where a measurement comes from: machine, versions, parameters, commit.
+
+Nothing here names a host, a user or a path: records are published.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import json
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from importlib import metadata
+from pathlib import Path
+
+import psutil
+
+from helpers.errors import UserError
+from helpers.redaction import redact_tree
+
+Scalar = str | int | float | bool | None
+
+_PROJECT = Path(__file__).resolve().parents[2]
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """What must be equal for two measurements to lie in one record.
+
+    The commit is kept for the reader but is not part of the fingerprint: a
+    corrected sentence in a notebook must not throw away an hour of measuring.
+    Nor are versions, for which are known depends on what has been imported by
+    then: they are compared one by one, by all names that both sides know.
+    """
+
+    machine: Mapping[str, Scalar]  # facts of the machine, see `machine`
+    versions: Mapping[str, str]  # version of each package that was imported by now, see `imported`
+    # what the study was asked for, without what only says how long to go on
+    parameters: Mapping[str, object]
+    commit: str = "unknown"  # commit of the project, or "unknown"
+    is_dirty: bool = True  # whether the sources differ from `commit`
+    fingerprint: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Black out credentials, and compute the fingerprint once: both go into every row."""
+        object.__setattr__(self, "parameters", redact_tree(self.parameters))
+        value = fingerprint(self.parameters, machine=self.machine)
+        object.__setattr__(self, "fingerprint", value)
+
+
+def describe(parameters: Mapping[str, object]) -> Provenance:
+    """Describe this machine, what has been imported, and the commit.
+
+    Parameters
+    ----------
+    parameters : mapping
+        What the study was asked for; values that JSON can hold.
+
+    Returns
+    -------
+    Provenance
+        Facts of here and now.
+
+    Raises
+    ------
+    UserError
+        If a parameter does not fit into JSON.
+    """
+    name, is_dirty = commit()
+    return Provenance(machine(), imported(), dict(parameters), name, is_dirty)
+
+
+def machine() -> dict[str, Scalar]:
+    """Describe this machine without naming it."""
+    release = ".".join(platform.release().split(".")[:2])
+    return {
+        "cpu": _cpu_model(),
+        "n_cores": _n_cores(),
+        "memory_gb": round(psutil.virtual_memory().total / 1e9),
+        "system": f"{platform.system()} {release} {platform.machine()}",
+    }
+
+
+def _n_cores() -> int:
+    """Count the cores this process may use, where the system can tell."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _cpu_model() -> str:
+    """Name the processor, for `platform.processor` is empty on most Linuxes."""
+    facts = Path("/proc/cpuinfo")
+    lines = facts.read_text().splitlines() if facts.exists() else []
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def imported() -> dict[str, str]:
+    """Look up the versions of all that this process has imported so far.
+
+    Nothing is a list that somebody has to keep: modules are mapped to the
+    distributions that installed them. This project is not among them, for its
+    commit says more; nor is what lies outside the folder of its distribution.
+
+    Examples
+    --------
+    >>> {"python", "psutil"} <= {*imported()}
+    True
+    """
+    files = {name: _file_of(module) for name, module in [*sys.modules.items()]}
+    found = {"python": platform.python_version(), **distributions(files), **_libraries()}
+    return dict(sorted(found.items()))
+
+
+def _file_of(module: object) -> str:
+    """Return the file of a module; empty for those without, as namespaces are."""
+    return getattr(module, "__file__", None) or ""
+
+
+def distributions(files: Mapping[str, str]) -> dict[str, str]:
+    """Find the distributions that installed modules, with their versions."""
+    by_top: dict[str, list[str]] = {}
+    for name, file in files.items():
+        by_top.setdefault(name.partition(".")[0], []).append(file)
+    pairs = [(by_top[top], owners) for top, owners in _owners().items() if top in by_top]
+    return {
+        owner.name: owner.version
+        for found, owners in pairs
+        for owner in owners
+        if owner.folder != os.path.join(_PROJECT, "")  # this one, read from its checkout
+        and any(owner.holds(file, is_only=len(owners) == 1) for file in found)
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class _Owner:
+    """A distribution that installed a package."""
+
+    name: str
+    version: str
+    folder: str
+
+    def holds(self, file: str, *, is_only: bool) -> bool:
+        """Tell whether a file is of it; packages that share a name have to list it."""
+        if not file.startswith(self.folder):
+            return False
+        return is_only or file.removeprefix(self.folder) in _listed(self.name)
+
+
+@functools.cache
+def _owners() -> dict[str, list[_Owner]]:
+    """List who installed each package; what is found first on the path counts, as in an import."""
+    return {
+        top: [_find_owner(name) for name in dict.fromkeys(names)]
+        for top, names in metadata.packages_distributions().items()
+    }
+
+
+@functools.cache
+def _find_owner(name: str) -> _Owner:
+    found = metadata.distribution(name)
+    return _Owner(name, found.version, os.path.join(str(found.locate_file("")), ""))
+
+
+@functools.cache
+def _listed(name: str) -> frozenset[str]:
+    """List the files of a distribution."""
+    return frozenset(map(os.fspath, metadata.files(name) or ()))
+
+
+def _libraries() -> dict[str, str]:
+    """Ask h5py and netCDF4 for the libraries that they have loaded; each brings its own HDF5."""
+    h5py, netcdf4 = sys.modules.get("h5py"), sys.modules.get("netCDF4")
+    found = {
+        "HDF5 of h5py": getattr(getattr(h5py, "version", None), "hdf5_version", None),
+        "HDF5 of netCDF4": getattr(netcdf4, "__hdf5libversion__", None),
+        "netCDF-C of netCDF4": getattr(netcdf4, "__netcdf4libversion__", None),
+    }
+    return {name: str(version) for name, version in found.items() if version}
+
+
+def installed(names: Iterable[str]) -> dict[str, str]:
+    """Look up the versions of distributions that are here, imported or not."""
+    return {name: version for name in names if (version := _installed(name))}
+
+
+@functools.cache
+def _installed(name: str) -> str:
+    """Look up the version of one distribution; empty where it is not here."""
+    if name == "python":
+        return platform.python_version()
+    with contextlib.suppress(metadata.PackageNotFoundError, ValueError):
+        return metadata.version(name)
+    return ""
+
+
+def name_beside(process: str, answers: Iterable[Mapping[str, str]]) -> dict[str, str]:
+    """Name the versions that processes beside this one have imported.
+
+    A distribution of the version that is installed here has its plain name.
+    Another version, and a library that was loaded there, has the process in
+    its name, so that neither hides the other. What has been imported here does
+    not matter: the names are the same whenever they are made.
+
+    Examples
+    --------
+    >>> name_beside("workers", [{"dask": "1.0"}, {"dask": "1.1"}, {"dask": "1.0"}])
+    {'dask in workers': '1.0, 1.1'}
+    """
+    found: dict[str, set[str]] = {}
+    for name, version in (pair for answer in answers for pair in answer.items()):
+        is_same = _installed(name) == version
+        found.setdefault(name if is_same else f"{name} in {process}", set()).add(version)
+    return {name: ", ".join(sorted(versions)) for name, versions in sorted(found.items())}
+
+
+def commit() -> tuple[str, bool]:
+    """Find the commit of the project."""
+    top = _git("rev-parse", "--show-toplevel")
+    name = _git("rev-parse", "--verify", "HEAD")
+    if not top or not name or Path(top).resolve() != _PROJECT:
+        return "unknown", True
+    return name, _git("status", "--porcelain", "--", ".", ":!results") != ""
+
+
+def _git(*arguments: str) -> str | None:
+    """Ask git about the project; None where it cannot answer."""
+    try:
+        done = subprocess.run(
+            ["git", *arguments], cwd=_PROJECT, capture_output=True, text=True, check=False
+        )
+    except FileNotFoundError:
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def fingerprint(
+    parameters: Mapping[str, object],
+    *,
+    machine: Mapping[str, Scalar],
+    versions: Mapping[str, str] | None = None,
+) -> str:
+    """Hash what must not change within a record and is known from its first row on.
+
+    Examples
+    --------
+    >>> one = fingerprint({"seed": 1, "codec": "zstd"}, machine={})
+    >>> one == fingerprint({"codec": "zstd", "seed": 1}, machine={})
+    True
+    >>> one == fingerprint({"codec": "zstd", "seed": 2}, machine={})
+    False
+    """
+    parts: dict[str, object] = {"machine": machine, "parameters": parameters}
+    text = as_json(parts if versions is None else {**parts, "versions": versions})
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def as_json(value: object) -> str:
+    """Write a value as JSON on one line, keys in order.
+
+    Examples
+    --------
+    >>> as_json({"n_workers": 4, "codec": "zstd"})
+    '{"codec": "zstd", "n_workers": 4}'
+    """
+    try:
+        return json.dumps(value, sort_keys=True, allow_nan=False, default=_plain)
+    except (TypeError, ValueError) as error:
+        # The value itself stays unsaid: it may be a secret.
+        raise UserError(
+            f"a value does not fit into a record: {error}; allowed: text, finite numbers, lists, mappings"
+        ) from error
+
+
+def _plain(value: object) -> object:
+    """Turn mappings and NumPy numbers into what JSON knows."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    if hasattr(value, "item"):
+        return value.item()
+    raise TypeError(f"{type(value).__name__} is not plain")
+
+
+def differences(here: Mapping[str, object], there: Mapping[str, object]) -> Iterator[str]:
+    """Name the entries in which two mappings differ.
+
+    Examples
+    --------
+    >>> list(differences({"zarr": "3.1.6"}, {"zarr": "3.4.2"}))
+    ['zarr 3.1.6 here, 3.4.2 there']
+    """
+    for key in sorted({*here, *there}):
+        mine, other = here.get(key, "absent"), there.get(key, "absent")
+        if mine != other:
+            yield f"{key} {mine} here, {other} there"
+
+
+def clashes(here: Mapping[str, object], there: Mapping[str, object]) -> Iterator[str]:
+    """Name the entries that two mappings both have and in which they differ.
+
+    Examples
+    --------
+    >>> list(clashes({"zarr": "3.1.6", "h5py": "3.16.0"}, {"zarr": "3.4.2", "dask": "2026.8"}))
+    ['zarr 3.1.6 here, 3.4.2 there']
+    """
+    both = here.keys() & there.keys()
+    return differences({k: here[k] for k in both}, {k: there[k] for k in both})

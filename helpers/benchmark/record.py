@@ -1,0 +1,385 @@
+"""Records: rows and their schema, atomic append, and reading back."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import os
+from collections import abc
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, get_origin, get_type_hints
+
+import pandas as pd
+
+from helpers.benchmark.provenance import (
+    Provenance,
+    as_json,
+    clashes,
+    differences,
+    fingerprint,
+    installed,
+)
+from helpers.errors import UserError
+from helpers.redaction import redact
+
+PHASES = ("warm-up", "measured", "calibration")
+
+
+class RecordError(UserError):
+    """A record cannot be read, continued or merged."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One measurement of one contender; its fields are the schema.
+
+    Mappings are JSON text in the file.
+    """
+
+    study: Annotated[str, "", "notebook that asks the question"]
+    case: Annotated[str, "", "parameter file that fixes the answer's setting"]
+    contender: Annotated[str, "", "what is compared"]
+    point: Annotated[Mapping[str, Any], "", "place on the x-axis, as in n_workers"]
+    settings: Annotated[Mapping[str, Any], "", "settings of the contender and its client"]
+    cache_state: Annotated[str, "", "which caches were empty"]
+    is_ceiling: Annotated[bool, "", "raw reads without decoding, the most there is"]
+    control_of: Annotated[str, "", "contender of which this is a second copy, for A/A"]
+    seed: Annotated[int, "1", "seed of the order"]
+    phase: Annotated[
+        str, "", "'warm-up', never used; 'calibration', for predictions; or 'measured'"
+    ]
+    block: Annotated[int, "1", "repetition, from 0 in each phase"]
+    order: Annotated[int, "1", "place in the block, from 0"]
+    started_utc: Annotated[str, "ISO 8601", "when the opening began"]
+    open_s: Annotated[float, "s", "time to open"]
+    read_s: Annotated[float, "s", "time to read"]
+    array_nbytes: Annotated[int, "B", "bytes in the array, decoded"]
+    stored_nbytes: Annotated[int, "B", "bytes in the store, encoded"]
+    wire_nbytes: Annotated[float, "B", "bytes of response bodies, empty when not traced"]
+    n_requests: Annotated[float, "1", "requests, empty when not traced"]
+    trace: Annotated[Mapping[str, Any], "", "further numbers from the trace"]
+    check: Annotated[str, "", "how what was read was verified"]
+    fingerprint: Annotated[str, "", "hash of machine and parameters, in older rows of versions too"]
+    machine: Annotated[Mapping[str, Any], "", "processor, cores, memory, system"]
+    versions: Annotated[
+        Mapping[str, Any], "", "versions of all that the measuring processes have imported"
+    ]
+    parameters: Annotated[Mapping[str, Any], "", "what the study was asked for"]
+    commit: Annotated[str, "", "commit of the project"]
+    is_dirty: Annotated[bool, "", "whether the sources differ from the commit"]
+
+    def __post_init__(self) -> None:
+        """Refuse a row that no clock and no counter can have made."""
+        if self.phase not in PHASES:
+            raise RecordError(f"phase: {self.phase!r}; allowed: {', '.join(PHASES)}")
+        for name in ("open_s", "read_s", "array_nbytes", "stored_nbytes", "block", "order"):
+            if not getattr(self, name) >= 0:
+                raise RecordError(f"{name}: {getattr(self, name)!r}; allowed: at least 0")
+
+    @property
+    def key(self) -> tuple[str, int, str, str]:
+        """Phase, block, contender and point: no two rows share these."""
+        return self.phase, self.block, self.contender, as_json(self.point)
+
+
+_HINTS = get_type_hints(Row, include_extras=True)
+
+
+KINDS = {name: get_origin(hint.__origin__) or hint.__origin__ for name, hint in _HINTS.items()}
+
+
+COLUMNS = tuple(KINDS)
+
+
+JSON_COLUMNS = tuple(name for name, kind in KINDS.items() if kind is abc.Mapping)
+
+
+def schema() -> pd.DataFrame:
+    """List the columns of a record, for the page on method."""
+    names = {abc.Mapping: "JSON", str: "text"}
+    lines = [
+        (names.get(KINDS[name], KINDS[name].__name__), *hint.__metadata__)
+        for name, hint in _HINTS.items()
+    ]
+    index = pd.Index(COLUMNS, name="column")
+    return pd.DataFrame(lines, index=index, columns=["type", "unit", "description"])
+
+
+def replace_file(path: Path, text: str) -> None:
+    """Write a file so that at every instant it is whole, old or new."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.draft")
+    with draft.open("w", encoding="utf-8", newline="") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(draft, path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def read_text(path: Path) -> str:
+    """Read a record, or say in one line why not."""
+    try:
+        return path.read_bytes().decode("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise RecordError(
+            f"{path.name}: cannot be read as a record: {type(error).__name__}"
+        ) from error
+
+
+def write_line(cells: Sequence[str]) -> str:
+    """Write one line of CSV."""
+    buffer = io.StringIO(newline="")
+    csv.writer(buffer, lineterminator="\n").writerow(cells)
+    return buffer.getvalue()
+
+
+def write_cells(row: Row) -> list[str]:
+    """Turn a row into text, each cell on one line."""
+    return [_cell(getattr(row, name)) for name in COLUMNS]
+
+
+def _cell(value: object) -> str:
+    """Turn one value into text that `_value` turns back; NaN becomes empty."""
+    if isinstance(value, Mapping):
+        return as_json(value)
+    if isinstance(value, float) and math.isnan(value):
+        return ""
+    return " ".join(str(value).split())
+
+
+def _value(name: str, cell: str) -> object:
+    """Turn text back into the value of a column; an error if it is not one."""
+    kind = KINDS[name]
+    if name in JSON_COLUMNS:
+        return dict(json.loads(cell))
+    if kind is bool:
+        return {"True": True, "False": False}[cell]
+    if kind is float:
+        return float(cell or "nan")
+    return kind(cell)
+
+
+def parse_rows(text: str, path: Path) -> list[Row]:
+    """Read rows back, refusing what is torn or of another schema."""
+    lines = [*csv.reader(io.StringIO(text, newline=""))]
+    if not lines or tuple(lines[0]) != COLUMNS:
+        names = set(lines[0] if lines else ()) ^ set(COLUMNS)
+        told = ", ".join(sorted(names)) or "the order of columns"
+        raise RecordError(f"{path.name}: not a record of this schema: differs in {told}")
+    if not text.endswith("\n"):
+        raise RecordError(
+            f"{path.name}: torn, its last line is not whole; restore it or move it away"
+        )
+    return [
+        _parse_line(cells, f"{path.name}: line {i}") for i, cells in enumerate(lines[1:], start=2)
+    ]
+
+
+def _parse_line(cells: Sequence[str], where: str) -> Row:
+    """Read one row back."""
+    if len(cells) != len(COLUMNS):
+        raise RecordError(
+            f"{where}: torn, {len(cells)} of {len(COLUMNS)} cells; restore it or move it away"
+        )
+    try:
+        values: dict[str, Any] = {
+            n: _value(n, cell) for n, cell in zip(COLUMNS, cells, strict=True)
+        }
+        return Row(**values)
+    except (ValueError, KeyError, TypeError) as error:
+        raise RecordError(f"{where}: not a row of this schema: {error}") from error
+
+
+MAY_DIFFER = ("machine", "versions")
+
+
+_ORIGIN = ("machine", "parameters")
+
+
+class Record:
+    """The file of one case, open for appending.
+
+    Parameters
+    ----------
+    path : Path
+        CSV file; it and its folder are made by the first append.
+    study, case : str
+        Names that go into each row.
+    provenance : Provenance
+        Facts of this run; rows already in the file must share its fingerprint,
+        and name no other version of what is installed here.
+    secrets : sequence of str
+        Values that must never reach the file, as in access keys.
+
+    Raises
+    ------
+    RecordError
+        If the file is not a whole record, or if it was made on another machine,
+        with other versions or with other parameters; the file stays as it is.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        study: str,
+        case: str,
+        provenance: Provenance,
+        secrets: Sequence[str] = (),
+    ) -> None:
+        self.path, self.study, self.case = Path(path), study, case
+        self.provenance = provenance
+        self.secrets = tuple(secret for secret in secrets if secret)
+        self.stopped_by = ""
+        self._text = read_text(self.path) if self.path.exists() else ""
+        self.rows = parse_rows(self._text, self.path) if self._text else []
+        self._refuse_others()
+        self._versions = {name: v for row in self.rows for name, v in row.versions.items()}
+
+    def _refuse_others(self) -> None:
+        """Refuse to go on with rows of another origin, naming what differs."""
+        mine = _origin(self.provenance, self)
+        here = self._versions_here()
+        for row in self.rows:
+            told = [*_contrast(mine, _origin(row, row)), *clashes(here, row.versions)]
+            if told or row.fingerprint not in _fingerprints(row):
+                raise RecordError(
+                    f"{self.path.name}: cannot continue a record of another origin: "
+                    f"{self.redact('; '.join(told)) or 'fingerprint altered'}; "
+                    "move it away to measure anew"
+                )
+
+    def _versions_here(self) -> dict[str, str]:
+        """Find here whatever the rows name, imported already or not."""
+        known = self.provenance.versions
+        # a name with a space in it is no distribution: `append` compares those
+        named = {name for row in self.rows for name in row.versions if " " not in name}
+        unknown = named - known.keys()
+        return {**dict.fromkeys(unknown, "absent"), **installed(unknown), **known}
+
+    def append(self, rows: Sequence[Row]) -> None:
+        """Add rows, all of them or, when interrupted, none."""
+        taken = {row.key for row in self.rows}
+        versions = dict(self._versions)
+        for row in rows:
+            if told := [*clashes(row.versions, versions)]:
+                raise RecordError(
+                    f"{self.path.name}: versions: {'; '.join(told)}; allowed: the same"
+                )
+            versions |= row.versions
+            self._refuse_secrets(row)
+            if row.key in taken:
+                raise RecordError(f"{self.path.name}: {row.key} is there already")
+            taken.add(row.key)
+        if (read_text(self.path) if self.path.exists() else "") != self._text:
+            raise RecordError(
+                f"{self.path.name}: changed by another process; run a case once at a time"
+            )
+        text = (self._text or write_line(COLUMNS)) + "".join(
+            write_line(write_cells(row)) for row in rows
+        )
+        replace_file(self.path, text)
+        self._text, self.rows, self._versions = text, [*self.rows, *rows], versions
+
+    def _refuse_secrets(self, row: Row) -> None:
+        """Raise if a cell shows a credential, naming the column, not the value."""
+        for name, cell in zip(COLUMNS, write_cells(row), strict=True):
+            if self.redact(cell) != cell:
+                raise RecordError(
+                    f"{name}: shows a credential, which no record may; allowed: names of settings only"
+                )
+
+    def redact(self, text: str) -> str:
+        """Black out credentials."""
+        return redact(text, self.secrets)
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return all rows as a table, warm-ups included.
+
+        Returns
+        -------
+        DataFrame
+            Columns of the schema, then one column for each key of `point` and
+            `settings`; `attrs["stopped_by"]` says what ended the measuring.
+        """
+        frame = _frame(self.rows)
+        frame.attrs["stopped_by"] = self.stopped_by
+        return frame
+
+
+def read_records(paths: Sequence[Path], *, allow: Collection[str] = ()) -> pd.DataFrame:
+    """Read records of several cases into one table."""
+    if not paths:
+        raise RecordError("paths: no record given; allowed: at least one CSV file")
+    if unknown := {*allow} - {*MAY_DIFFER}:
+        raise RecordError(f"allow: {sorted(unknown)}; allowed: {', '.join(MAY_DIFFER)}")
+    parts = [parse_rows(read_text(Path(path)), Path(path)) for path in paths]
+    rows = [row for part in parts for row in part]
+    notes = _merge_notes(rows, allow)
+    frame = _frame(rows)
+    frame.attrs["note"] = "; ".join(notes)
+    return frame
+
+
+def _merge_notes(rows: Sequence[Row], allow: Collection[str]) -> list[str]:
+    """Say in what rows differ from the first, or refuse."""
+    notes: dict[str, None] = {}
+    versions: dict[str, object] = {}
+    for row in rows:
+        found = {
+            "machine": [*differences(rows[0].machine, row.machine)],
+            "versions": [*clashes(versions, row.versions)],
+        }
+        versions = {**row.versions, **versions}
+        for kind, told in found.items():
+            if told and kind not in allow:
+                raise RecordError(
+                    f"{kind}: {'; '.join(told)} ({rows[0].case} here, {row.case} there); "
+                    f"allowed only if declared with allow=({kind!r},)"
+                )
+            notes |= dict.fromkeys(f"{row.case}: {text}" for text in told)
+    return list(notes)
+
+
+def _origin(source: Provenance | Row, named: Record | Row) -> list[dict[str, object]]:
+    """List what makes the fingerprint, as it looks after a trip through JSON."""
+    parts = [json.loads(as_json(getattr(source, name))) for name in _ORIGIN]
+    return [{"study": named.study, "case": named.case}, *parts]
+
+
+def _fingerprints(row: Row) -> tuple[str, str]:
+    """Compute what a row's fingerprint may be: of now, and of rows that hashed versions too."""
+    return (
+        fingerprint(row.parameters, machine=row.machine),
+        fingerprint(row.parameters, machine=row.machine, versions=row.versions),
+    )
+
+
+def _contrast(here: list[dict[str, object]], there: list[dict[str, object]]) -> list[str]:
+    """Name what differs, part by part, for a parameter may be named like a package."""
+    return [
+        text for mine, other in zip(here, there, strict=True) for text in differences(mine, other)
+    ]
+
+
+def _frame(rows: Sequence[Row]) -> pd.DataFrame:
+    """Make a table with points and settings as columns of their own."""
+    table = [{name: getattr(row, name) for name in COLUMNS} for row in rows]
+    for line in table:
+        extra = line["point"] | {k: v for k, v in line["settings"].items() if k != "cache_state"}
+        if clash := set(extra) & set(COLUMNS):
+            raise RecordError(
+                f"settings: {sorted(clash)} are columns of the record; allowed: other names"
+            )
+        line |= extra | {name: as_json(line[name]) for name in JSON_COLUMNS}
+    frame = pd.DataFrame(table)
+    return frame if len(frame) else pd.DataFrame(columns=list(COLUMNS))

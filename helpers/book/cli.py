@@ -1,0 +1,127 @@
+"""Commands of ``wire`` that measure and build the book; each imports what it needs when it runs."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import click
+
+
+@click.command("run-all")
+@click.option("--site", default="laptop", show_default=True, help="Folder of parameters/.")
+@click.option("--anew", is_flag=True, help="Measure again what is done.")
+@click.option("--more", is_flag=True, help="Go on with cases that their time budget ended.")
+def run_all(site: str, anew: bool, more: bool) -> None:
+    """Run every case of a site, print a table and build the book."""
+    from helpers.benchmark.memory import watch_memory
+    from helpers.book import build
+    from helpers.book import cases as runner
+    from helpers.book import run as runs
+    from helpers.objectstore.versitygw import find_or_build_versitygw
+
+    find_or_build_versitygw()
+    cases = runner.find_cases(site)
+    for name in dict.fromkeys(case.notebook for case in cases):
+        _set_up(name)
+    start = time.monotonic()
+    with watch_memory() as peak:
+        outcomes = runs.run_cases(cases, click.echo, anew=anew, more=more)
+        click.echo("\n".join(["", *runs.summarise(outcomes), "", "building the book"]))
+        page = build.build(site, say=click.echo)
+    if not more and all(outcome.state == "done" for outcome in outcomes):
+        took = {
+            "seconds": time.monotonic() - start,
+            "peak_nbytes": peak.nbytes,
+            "watcher_cpu_s": peak.cpu_s,
+        }
+        runs.note_whole_run(site, outcomes, **took)
+    click.echo(f"the book: open {_short(page)}")
+    _end(runs.explain_failures(outcomes))
+
+
+@click.command()
+@click.argument("case")
+@click.option("--site", default="laptop", show_default=True, help="Folder of parameters/.")
+@click.option("--anew", is_flag=True, help="Measure again if it is done.")
+@click.option("--more", is_flag=True, help="Go on if its time budget ended it.")
+def run(case: str, site: str, anew: bool, more: bool) -> None:
+    """Run one case, such as cluster-scaling/in-region."""
+    from helpers.book import cases as runner
+    from helpers.book import run as runs
+
+    cases = [runner.find_case(case, site)]
+    outcomes = runs.run_cases(cases, click.echo, anew=anew, more=more)
+    click.echo("\n".join(runs.summarise(outcomes)))
+    _end(runs.explain_failures(outcomes))
+
+
+@click.command()
+@click.option(
+    "--site", default="laptop", show_default=True, help="Whose results come before the reference."
+)
+def book(site: str) -> None:
+    """Build the book from results that are there; nothing is measured."""
+    from helpers.book import build
+
+    click.echo(f"open {_short(build.build(site, say=click.echo))}")
+
+
+@click.command()
+@click.option(
+    "--site", default="laptop", show_default=True, help="Whose results become the reference."
+)
+def publish(site: str) -> None:
+    """Promote results to the reference that the published book shows."""
+    from helpers.book import build
+
+    for path in build.publish(site):
+        click.echo(_short(path))
+
+
+@click.command()
+def server() -> None:
+    """Find the S3 server, or build it once."""
+    from helpers.objectstore.versitygw import find_or_build_versitygw
+
+    click.echo(f"S3 server: {find_or_build_versitygw().name} is there")
+
+
+@click.command("set-up")
+def set_up() -> None:
+    """Find or build what the studies need beside the S3 server."""
+    from helpers.book.studies import find_studies
+
+    for study in find_studies().values():
+        if study.set_up is not None:
+            study.set_up(click.echo)
+
+
+@click.command()
+def derive() -> None:
+    """Write parameter cells of notebooks and schemas of case files from the studies' models."""
+    from helpers.book.studies import write_derived
+
+    for path in write_derived():
+        click.echo(_short(path))
+
+
+def _set_up(notebook: str) -> None:
+    """Run the set-up step of a study, if it has one; what the study is, is checked with its cases."""
+    from helpers.book.studies import find_studies
+
+    study = find_studies().get(notebook)
+    if study is not None and study.set_up is not None:
+        study.set_up(click.echo)
+
+
+def _end(failures: list[str]) -> None:
+    """Exit with the failures as the last lines, if there are any."""
+    if failures:
+        sys.exit("\n".join(failures))
+
+
+def _short(path: Path) -> str:
+    """Write a path as seen from here, where it can be."""
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)

@@ -1,0 +1,405 @@
+"""Cases run one after the other, each unless it is done, and what became of them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import nbformat
+import papermill
+from jupyter_client.manager import AsyncKernelManager
+from papermill.clientwrap import PapermillNotebookClient
+from papermill.engines import NBClientEngine, papermill_engines
+from papermill.exceptions import PapermillExecutionError
+from traitlets.config import Config
+
+from helpers.book.cases import (
+    UNSTABLE_ABOVE,
+    Case,
+    Findings,
+    duration_s,
+    findings_of,
+    fingerprint,
+    hash_sources,
+    is_done,
+    lock_case,
+    read_metadata,
+    read_parameters,
+)
+from helpers.errors import UserError
+from helpers.paths import ROOT
+from helpers.redaction import find_secrets, redact, redact_tree
+
+State = Literal["done", "done before", "failed", "refused"]
+
+
+Say = Callable[[str], None]
+
+
+_AROUND_S = 15.0  # of a case outside its budget: kernel, imports, figures
+_END_S = 20.0  # for a cell that is interrupted to stop what it started
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a case."""
+
+    case: Case  # which
+    state: State  # what became of it
+    seconds: float = 0.0  # wall time of the run
+    text: str = ""  # why it failed or was refused
+    found: Findings = field(default_factory=Findings)  # what its executed notebook says
+    is_cut: bool = False  # whether it has fewer blocks than its parameters ask for
+    cpu_s: float = 0.0  # processor time of the runner itself meanwhile; 0 if nothing ran
+
+    @property
+    def is_unstable(self) -> bool:
+        """Whether it is done, but with more noise than the project trusts."""
+        return self.found.is_unstable
+
+    @property
+    def verdict(self) -> str:
+        """The state, and whether it is unstable."""
+        return f"{self.state}, unstable" if self.is_unstable else self.state
+
+
+def run_case(case: Case, say: Say, *, anew: bool = False, more: bool = False) -> Outcome:
+    """Run one case unless it is done, and say what became of it."""
+    try:
+        values = read_parameters(case)
+        with lock_case(case):
+            return _run_locked(case, values, anew=anew, more=more)
+    except UserError as error:
+        return Outcome(case, "refused", text=str(error))
+
+
+def _run_locked(case: Case, values: dict[str, Any], *, anew: bool, more: bool) -> Outcome:
+    """Run a case that nobody else runs now, unless it is done."""
+    if is_done(case, values) and not anew and not more:
+        return _describe(case, values, "done before", duration_s(case))
+    start = time.monotonic()
+    _set_aside(case, values, anew=anew)
+    problem = _execute(case, values)
+    seconds = time.monotonic() - start
+    if problem:
+        return Outcome(case, "failed", seconds, redact(problem, find_secrets(values)))
+    return _describe(case, values, "done", seconds)
+
+
+def _describe(case: Case, values: dict[str, Any], state: State, seconds: float) -> Outcome:
+    """Put together what became of a case whose executed notebook is there."""
+    found = findings_of(case)
+    harness = read_metadata(case.result(".ipynb")).get("case", {}).get("harness", {})
+    return Outcome(
+        case,
+        state,
+        seconds,
+        found=found,
+        is_cut=0 < found.n_blocks < values.get("n_blocks", 0),
+        cpu_s=float(harness.get("cpu_s", 0.0)) if state == "done" else 0.0,
+    )
+
+
+def _set_aside(case: Case, values: dict[str, Any], *, anew: bool) -> None:
+    """Keep a record that this run cannot go on with, under another name.
+
+    Rows stay where only text changed: a better sentence costs no measurement.
+    """
+    record, note = case.result(".csv"), case.result(".fingerprint")
+    note.parent.mkdir(parents=True, exist_ok=True)
+    mine = hash_sources(case, values, ("code",))
+    known = note.read_text() if note.exists() else ""
+    if record.exists() and (anew or known != mine):
+        shutil.move(record, record.with_suffix(time.strftime(".%Y%m%d-%H%M%S.csv")))
+    note.write_text(mine)
+
+
+def _execute(case: Case, values: dict[str, Any]) -> str:
+    """Execute the notebook beside its record; return what went wrong, or nothing."""
+    draft, failed = case.result(".running.ipynb"), case.result(".failed.ipynb")
+    start, start_cpu = time.monotonic(), time.process_time()
+    try:
+        notebook = _execute_to(draft, case.source, values)
+    except PapermillExecutionError as error:
+        _clean(draft)
+        os.replace(draft, failed)
+        return " ".join(f"{error.ename}: {error.evalue}".split()).removeprefix("UserError: ")
+    except RuntimeError as error:  # what nbclient raises of a kernel that is gone
+        if draft.exists():
+            _clean(draft)
+            os.replace(draft, failed)
+        told = " ".join(str(error).split())
+        return f"its kernel died or did not start ({told}); was it killed, or did memory end?"
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
+    notebook.metadata["case"] = {
+        "fingerprint": fingerprint(case, values),
+        "site": case.site,
+        "harness": _harness(time.monotonic() - start, time.process_time() - start_cpu),
+    }
+    nbformat.write(notebook, draft)  # type: ignore[no-untyped-call]
+    _clean(draft)
+    os.replace(draft, case.result(".ipynb"))
+    failed.unlink(missing_ok=True)
+    return ""
+
+
+def _harness(wall_s: float, cpu_s: float) -> dict[str, float]:
+    """Note what the runner took beside the kernel: messages, drafts, the watch over memory."""
+    return {
+        "cpu_s": round(cpu_s, 3),
+        "wall_s": round(wall_s, 3),
+        "share_of_a_core": round(cpu_s / wall_s, 5),
+    }
+
+
+def _execute_to(draft: Path, source: Path, values: dict[str, Any]) -> Any:
+    """Execute a notebook in a kernel of its own, which has ended afterwards."""
+    with kernel_options() as options:
+        return papermill.execute_notebook(
+            str(source),
+            str(draft),
+            parameters=values,
+            cwd=str(draft.parent),
+            kernel_name="python3",
+            progress_bar=False,
+            **options,
+        )
+
+
+class _Kernel(AsyncKernelManager):
+    """A kernel that leaves in order: first its cell ends, then it is asked to leave.
+
+    Its parent interrupts at every shutdown and asks in the same breath. A kernel
+    that is still tidying up after its last answer then speaks of an interrupt
+    that nobody made, and one that runs a cell loses the socket to answer with.
+    """
+
+    is_idle = False
+
+    async def shutdown_kernel(  # type: ignore[override]  # as in its parent
+        self, now: bool = False, restart: bool = False
+    ) -> None:
+        """End the kernel; what runs in a cell is interrupted and can stop what it started."""
+        self.shutting_down = True
+        self.stop_restarter()
+        if not self.is_idle:
+            with contextlib.suppress(RuntimeError):  # stuck: it is killed below
+                await self._end_cell()
+        await self.request_shutdown(restart)
+        await self.finish_shutdown(restart=restart)
+        await self.cleanup_resources(restart=restart)
+
+    async def _end_cell(self) -> None:
+        """Interrupt what runs, and wait for the kernel to answer again."""
+        await self.interrupt_kernel()
+        client = self.client()
+        client.start_channels()
+        try:
+            await client.wait_for_ready(timeout=_END_S)
+        finally:
+            client.stop_channels()
+
+
+class _Client(PapermillNotebookClient):  # type: ignore[misc]
+    """Executes a notebook, and tells its kernel when all cells have been answered."""
+
+    @contextmanager
+    def setup_kernel(self, **kwargs: Any) -> Iterator[None]:
+        with super().setup_kernel(**kwargs):
+            yield
+            self.km.is_idle = True
+
+
+class _Engine(NBClientEngine):  # type: ignore[misc]
+    """Lets papermill execute with the client above."""
+
+    @classmethod
+    def execute_managed_notebook(cls, nb_man: Any, kernel_name: str, **kwargs: Any) -> Any:
+        client = _Client(
+            nb_man,
+            kernel_name=kernel_name,
+            startup_timeout=kwargs["start_timeout"],
+            kernel_manager_class=_Kernel,
+            config=kwargs["config"],
+        )
+        return client.execute()
+
+
+@contextmanager
+def kernel_options() -> Iterator[dict[str, Any]]:
+    """Start kernels of this environment, and on Linux speak to them without TCP.
+
+    Each gets a folder of its own for its sockets, whose paths must be short and
+    which two runs must not share.
+    """
+    os.environ["JUPYTER_PREFER_ENV_PATH"] = "1"
+    papermill_engines.register("arrays", _Engine)
+    with tempfile.TemporaryDirectory(prefix="arrays-") as folder:
+        manager: dict[str, Any] = {"connection_file": os.path.join(folder, "kernel.json")}
+        if sys.platform == "linux":
+            manager["transport"] = "ipc"
+        yield {"engine_name": "arrays", "config": Config({"KernelManager": manager})}
+
+
+def _clean(path: Path) -> None:
+    """Take the paths of this machine and credentials out of an executed notebook."""
+    notebook = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
+    kept = {"duration", "start_time", "end_time", "exception"}
+    told = notebook.metadata.get("papermill", {})
+    notebook.metadata["papermill"] = {key: told[key] for key in kept if key in told}
+    for cell in notebook.cells:
+        cell.metadata.pop("papermill", None)
+        cell.metadata.pop("execution", None)
+    secrets = find_secrets(told.get("parameters"))
+    clean = nbformat.from_dict(redact_tree(notebook, secrets))  # type: ignore[no-untyped-call]
+    text = nbformat.writes(clean)  # type: ignore[no-untyped-call]
+    for place, name in ((str(ROOT), "."), (str(Path.home()), "~")):
+        text = text.replace(place, name)
+    path.write_text(text + "\n", encoding="utf-8")
+
+
+def run_cases(
+    cases: Sequence[Case], say: Say, *, anew: bool = False, more: bool = False
+) -> list[Outcome]:
+    """Run cases one after the other, saying which runs, how many remain and how long.
+
+    A case that fails does not stop the others.
+    """
+    left = [_expected_s(case) for case in cases]
+    outcomes = []
+    for i, case in enumerate(cases):
+        say(f"[{i + 1}/{len(cases)}] {case.title}: {_say_left(left[i:])}")
+        outcomes.append(run_case(case, say, anew=anew, more=more))
+        say(
+            f"[{i + 1}/{len(cases)}] {case.title}: {outcomes[-1].verdict}, {outcomes[-1].seconds:.0f} s"
+        )
+    return outcomes
+
+
+def _expected_s(case: Case) -> float:
+    """Expect what a case took before, or its time budget and what surrounds it; 0 if unknown.
+
+    A reference that was continued took less in its last run than a first run takes.
+    """
+    try:
+        budget_s = float(read_parameters(case).get("time_budget_s", -_AROUND_S))
+    except UserError:
+        return 0.0
+    return max(duration_s(case) or duration_s(case, "reference"), budget_s + _AROUND_S)
+
+
+def _say_left(seconds: Sequence[float]) -> str:
+    known = [s for s in seconds if s]
+    if not known:
+        return f"{len(seconds)} to run, some 4 minutes each"
+    mean = sum(known) / len(known)
+    return f"{len(seconds)} to run, about {sum(s or mean for s in seconds) / 60:.0f} minutes"
+
+
+def summarise(outcomes: Sequence[Outcome]) -> list[str]:
+    """Write the table of cases, and below it what its noise means and what measuring took."""
+    table = [("case", "state", "noise", "blocks", "time", "headline", "notebook")]
+    for outcome in outcomes:
+        found = outcome.found
+        table.append(
+            (
+                outcome.case.title,
+                outcome.verdict,
+                "" if math.isnan(found.noise) else f"{100 * found.noise:.3g} %",
+                str(found.n_blocks or ""),
+                f"{outcome.seconds:.0f} s",
+                found.headline,
+                _relative(outcome),
+            )
+        )
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    return [
+        *(_align(line, widths) for line in table),
+        *_explain_noise(outcomes),
+        *_tell_harness(outcomes),
+    ]
+
+
+def _align(cells: Sequence[str], widths: Sequence[int]) -> str:
+    """Write a line of the table; numbers stand to the right."""
+    is_number = (False, False, True, True, True, False, False)
+    return "  ".join(
+        f"{cell:>{width}}" if right else f"{cell:{width}}"
+        for cell, width, right in zip(cells, widths, is_number, strict=True)
+    ).rstrip()
+
+
+def _explain_noise(outcomes: Sequence[Outcome]) -> list[str]:
+    """Say what noise is and from where on a case is unstable, and what to do about those that are."""
+    lines = [
+        "",
+        "noise: by how much two copies of one contender differ (A/A);"
+        f" above {100 * UNSTABLE_ABOVE:g} % a case is unstable, for pages rank what differs by as little.",
+    ]
+    for outcome in outcomes:
+        if outcome.is_unstable:
+            flag = "--more" if outcome.is_cut else "--anew"
+            lines.append(
+                f"  {outcome.case.title}: once the machine has nothing else to do,"
+                f" make run CASE={outcome.case.title} SITE={outcome.case.site} FLAGS={flag}"
+            )
+    return lines
+
+
+def _tell_harness(outcomes: Sequence[Outcome]) -> list[str]:
+    """Say what part of a core the runner itself took from what was measured."""
+    ran = [outcome for outcome in outcomes if outcome.cpu_s]
+    if not ran:
+        return []
+    return [f"the runner itself took {100 * harness_share(ran):.1f} % of a core meanwhile."]
+
+
+def harness_share(outcomes: Sequence[Outcome]) -> float:
+    """Compute the runner's own processor time over the wall time of the cases that ran."""
+    ran = [outcome for outcome in outcomes if outcome.cpu_s]
+    return sum(one.cpu_s for one in ran) / sum(one.seconds for one in ran) if ran else 0.0
+
+
+def explain_failures(outcomes: Sequence[Outcome]) -> list[str]:
+    """Say which cases failed, why, and how to run each alone; empty if none did."""
+    lines = []
+    for outcome in outcomes:
+        if outcome.state in ("failed", "refused"):
+            lines.append(f"{outcome.case.title} {outcome.state}: {outcome.text}")
+            lines.append(
+                f"  run it alone: make run CASE={outcome.case.title} SITE={outcome.case.site}"
+            )
+    return lines
+
+
+def _relative(outcome: Outcome) -> str:
+    suffix = {"failed": ".failed.ipynb", "refused": ""}.get(outcome.state, ".ipynb")
+    path = outcome.case.result(suffix) if suffix else outcome.case.parameter_file
+    return str(path.relative_to(outcome.case.root))
+
+
+def note_whole_run(site: str, outcomes: Sequence[Outcome], **took: float) -> None:
+    """Keep what a run of every case took, for the bars.
+
+    `seconds` and `peak_nbytes` of everything, `watcher_cpu_s` of the watch over
+    memory; and of the runner as a whole, that watch included, the part of a core
+    that it took while the cases ran.
+    """
+    cases = {outcome.case.title: round(outcome.seconds, 1) for outcome in outcomes}
+    note = {name: round(value, 2) for name, value in took.items()}
+    share = {"harness_share_of_a_core": round(harness_share(outcomes), 5)}
+    path = ROOT / "results" / site / "run-all.json"
+    path.write_text(json.dumps({**note, **share, "cases": cases}) + "\n")

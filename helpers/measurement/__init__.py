@@ -1,1 +1,0 @@
-"""What happened: knows clocks, never arrays."""

@@ -1,0 +1,299 @@
+"""Time of one access to a chunked array: latency, bandwidth, decoding, concurrency; and its fit.
+
+`helpers.models.requests` simulates a read chunk by chunk. Choosing a chunk
+shape asks for a million reads, so this is the same fluid in closed form, on
+numbers or on arrays of numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import least_squares, nnls
+
+from helpers.errors import UserError
+from helpers.models.transfer import Network, check_count
+
+Floats = NDArray[np.float64]
+
+COSTS = ("start_s", "chunk_s", "decode_s_per_nbyte", "request_s", "stored_s_per_nbyte")
+"""What a reader's own work costs, beside the network."""
+
+_NORMAL_P95 = NormalDist().inv_cdf(0.95)
+_BLOM = 0.375  # the k-th of k normal variates lies near the (k - 3/8) / (k + 1/4) quantile
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """What an access meets: a network, a reader's connections, and processors."""
+
+    # time to first byte, rates of one connection and of all, requests a second
+    network: Network = field(default_factory=Network)
+    n_connections: int = 1  # requests in flight at most; 1 for a reader that waits for each
+    start_s: float = 0.0  # seconds that an access takes before and after its requests
+    chunk_s: float = 0.0  # processor seconds for each chunk, however small; chunks queue for it
+    decode_s_per_nbyte: float = 0.0  # processor seconds for each byte of the array that is decoded
+    compression_ratio: float = 1.0  # bytes in the array over bytes in the store
+    # processor seconds for each request beside its chunk: a look into a shard's index; in a file,
+    # the seek to each run of chunks
+    request_s: float = 0.0
+    # whether chunks lie in one file, in their order, so that neighbours are read in one go
+    is_file: bool = False
+    # processor seconds for each byte in the store: to inflate what compresses badly takes longer
+    stored_s_per_nbyte: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Refuse what no store has."""
+        check_count("n_connections", self.n_connections)
+        for name in COSTS:
+            if not 0 <= getattr(self, name) < math.inf:
+                raise UserError(f"{name}: {getattr(self, name)!r}; allowed: at least 0, and finite")
+        if not 0 < self.compression_ratio < math.inf:
+            raise UserError(f"compression_ratio: {self.compression_ratio!r}; allowed: above 0")
+
+
+@dataclass(frozen=True, slots=True)
+class IoCounts:
+    """What an access asks of a layout, or several accesses, an array an argument."""
+
+    # chunks, or reads of an array without chunks, at least 1; expected values may be fractions
+    n_chunks: Any
+    chunk_nbytes: Any  # bytes of each in the array, on average
+    # shards, or runs of neighbouring chunks in a file; 0 where chunks are objects
+    n_shards: Any = 0.0
+    # requests over the wire, where some shards are read whole; 0 stands for one a chunk and one a
+    # shard
+    n_requests: Any = 0.0
+    # bytes of each chunk in the store, on average; 0 stands for the compression ratio of the
+    # store
+    stored_nbytes: Any = 0.0
+    # chunks read one after the other from the shard of which most are read, but not all; 0 where
+    # shards are alike
+    n_longest: Any = 0.0
+
+
+def access_seconds(store: Store, load: IoCounts) -> Floats:
+    """Predict the median time of an access from the chunks that it touches.
+
+    Connections work side by side, each through its share of the chunks: wait
+    for the first byte, receive, decode. The access cannot be shorter than its
+    bytes through the link, its chunks through the processors, or its requests
+    at the rate allowed. In a shard, the index comes first and chunks one
+    after the other, as zarr reads them, so shards are what goes in parallel,
+    and the access cannot be shorter than the longest of them.
+
+    Parameters
+    ----------
+    store : Store
+        What the access meets.
+    load : Load
+        What it asks.
+
+    Returns
+    -------
+    ndarray of float
+        Seconds.
+
+    Examples
+    --------
+    Ten chunks of 1 MB, one at a time, 10 ms and 100 MB/s: ten times 20 ms.
+
+    >>> store = Store(Network(0.01, 0.01, stream_nbytes_per_s=100e6))
+    >>> round(float(access_seconds(store, Load(10, 1e6))), 6)
+    0.2
+    """
+    n = np.asarray(load.n_chunks, np.float64)
+    stored_nbytes = _stored_nbytes(store, load)
+    has_shards, has_requests = np.any(load.n_shards), np.any(load.n_requests)
+    n_jobs = np.minimum(np.asarray(load.n_shards, np.float64), n) if has_shards else n
+    n_requests = load.n_requests if has_requests else n + (n_jobs if has_shards else 0.0)
+    cpu_s = _cpu_s(store, load, stored_nbytes) + (store.request_s * n_jobs if has_shards else 0.0)
+    abreast = np.minimum(store.n_connections, n_jobs)
+    network = store.network
+    in_turn = np.asarray(n_requests / n_jobs, np.float64)  # of a shard: its index, its chunks
+    tail_s = _slowest_of(network, abreast, in_turn)
+    wait_s = (n_jobs / abreast - 1) * in_turn * _mean_first_byte_s(network) + tail_s
+    rate = np.minimum(network.stream_nbytes_per_s, network.aggregate_nbytes_per_s / abreast)
+    in_turn_s = wait_s + n / abreast * stored_nbytes / rate + cpu_s / abreast
+    at_link_s = tail_s + n * stored_nbytes / network.aggregate_nbytes_per_s
+    at_cpu_s = tail_s + stored_nbytes / network.stream_nbytes_per_s + cpu_s
+    at_rate_s = tail_s + n_requests / network.requests_per_s
+    in_shard_s = _longest_shard_s(store, load, stored_nbytes)
+    bounds_s = (in_turn_s, at_link_s, at_cpu_s, at_rate_s, in_shard_s)
+    longest = np.maximum.reduce(np.broadcast_arrays(*bounds_s))
+    return np.asarray(store.start_s + longest, np.float64)
+
+
+def _stored_nbytes(store: Store, load: IoCounts) -> Floats:
+    if np.any(load.stored_nbytes):
+        return np.asarray(load.stored_nbytes, np.float64)
+    return np.asarray(load.chunk_nbytes, np.float64) / store.compression_ratio
+
+
+def _longest_shard_s(store: Store, load: IoCounts, stored_nbytes: Floats) -> Floats:
+    """Add up the index and the chunks of the longest shard, each after a delay of its own."""
+    n = np.asarray(load.n_longest, np.float64)
+    if not np.any(n):
+        return n
+    each_s = stored_nbytes / store.network.stream_nbytes_per_s + _cpu_s_each(
+        store, load, stored_nbytes
+    )
+    wait_s = _slowest_of(store.network, np.ones_like(n), n + 1)
+    return np.asarray(np.where(n > 0, wait_s + n * each_s, 0.0), np.float64)
+
+
+def _cpu_s(store: Store, load: IoCounts, stored_nbytes: Floats) -> Floats:
+    return np.asarray(_cpu_s_each(store, load, stored_nbytes) * np.asarray(load.n_chunks))
+
+
+def _cpu_s_each(store: Store, load: IoCounts, stored_nbytes: Floats) -> Floats:
+    """Add up what a chunk costs: its call, its bytes in the array, and its bytes in the store."""
+    decode_s = store.decode_s_per_nbyte * np.asarray(load.chunk_nbytes, np.float64)
+    return np.asarray(store.chunk_s + decode_s + store.stored_s_per_nbyte * stored_nbytes)
+
+
+def _sigma(network: Network) -> float:
+    if network.first_byte_median_s == 0:
+        return 0.0
+    return math.log(network.first_byte_p95_s / network.first_byte_median_s) / _NORMAL_P95
+
+
+def _mean_first_byte_s(network: Network) -> float:
+    return network.first_byte_median_s * math.exp(_sigma(network) ** 2 / 2)
+
+
+def _slowest_of(network: Network, n: Floats, in_turn: Floats) -> Floats:
+    """Expect the slowest of n sums of first bytes in turn: what the last of them waits.
+
+    A sum of log-normal delays is taken as log-normal, of the same mean and variance.
+    """
+    if network.first_byte_median_s == 0:
+        return np.zeros(np.broadcast_shapes(n.shape, in_turn.shape))
+    # A table over whole numbers, interpolated: the inverse of the normal is slow.
+    whole = np.arange(1, int(np.ceil(n.max())) + 1)
+    z = [NormalDist().inv_cdf((k - _BLOM) / (k + 1 - 2 * _BLOM)) for k in whole]
+    variance = np.log1p(math.expm1(_sigma(network) ** 2) / in_turn)  # of the logarithm
+    median_s = in_turn * _mean_first_byte_s(network) * np.exp(-variance / 2)
+    return np.asarray(median_s * np.exp(np.sqrt(variance) * np.interp(n, whole, z)), np.float64)
+
+
+_LEAST_S = 1e-12  # below any clock, and the least decoding of a byte
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """The median time of accesses that were measured."""
+
+    seconds: float  # median, above 0
+    load: IoCounts  # what each of them asked, an array an argument; or what the only one asked
+
+
+def predict_median(store: Store, load: IoCounts) -> float:
+    """Predict the median time of accesses.
+
+    Parameters
+    ----------
+    store : Store
+        What the accesses meet.
+    load : Load
+        What each of them asks.
+
+    Returns
+    -------
+    float
+        Seconds.
+
+    Examples
+    --------
+    >>> predict_median(Store(chunk_s=0.5), Load([2, 4, 5], 0))
+    2.0
+    """
+    return float(np.median(access_seconds(store, load)))
+
+
+def fit_store(
+    store: Store, observations: Sequence[Observation], *, start_s: float | None = None
+) -> Store:
+    """Fit what an access, a chunk, a byte and a shard cost in processor time.
+
+    The least absolute error of logarithms, softened near 0, no cost below 0: twice
+    as long counts as much as half as long. Network and connections stay as given.
+    A cost of stored bytes is fitted where the observations tell them.
+
+    Parameters
+    ----------
+    store : Store
+        What is known already; its costs are replaced.
+    observations : sequence of Observation
+        Measured accesses, at least two that differ.
+    start_s : float, optional
+        Seconds of an access beside its chunks, where they are known.
+
+    Returns
+    -------
+    Store
+        With the costs fitted.
+
+    Raises
+    ------
+    UserError
+        If there are fewer than two observations, or one took no time.
+
+    Examples
+    --------
+    >>> seen = [Observation(s, Load(n, 0)) for s, n in ((1.1, 10), (2.1, 20), (0.2, 1))]
+    >>> round(fit_store(Store(), seen).chunk_s, 3)
+    0.1
+    """
+    if len(observations) < 2 or not all(each.seconds > 0 for each in observations):
+        raise UserError(
+            f"observations: {len(observations)}; allowed: two or more, of times above 0"
+        )
+    bare = _with_costs(store, np.zeros(len(COSTS)))
+    seconds = np.asarray([each.seconds for each in observations])
+
+    def errors(logs: Floats) -> Floats:
+        costs = _with_costs(bare, np.exp(logs), start_s)
+        found = np.asarray([predict_median(costs, each.load) for each in observations])
+        return np.asarray(np.log(found) - np.log(seconds))
+
+    first = _guess(bare, observations, seconds)
+    least = math.log(_LEAST_S)
+    most = math.log(10 * seconds.max())
+    start = np.clip(np.log(np.maximum(first, 1e-10)), least + 1, most - 1)
+    found = least_squares(errors, start, bounds=(least, most), loss="soft_l1", f_scale=0.1)
+    kept = np.exp(found.x)
+    return _with_costs(bare, np.where(kept > 10 * _LEAST_S, kept, 0.0), start_s)
+
+
+def _with_costs(bare: Store, costs: Floats, start_s: float | None = None) -> Store:
+    """Put costs into a store, as many as there are; a known start stands above a fitted one."""
+    named: dict[str, Any] = dict(zip(COSTS, map(float, costs), strict=False))
+    return replace(bare, **named | ({} if start_s is None else {"start_s": start_s}))
+
+
+def _guess(bare: Store, observations: Sequence[Observation], seconds: Floats) -> Floats:
+    """Start from the least squares of what the network leaves unexplained."""
+    scale = 1e6  # bytes and counts alike of order 1, for the solver's sake
+    loads = [each.load for each in observations]
+    costs = np.asarray([[np.median(column) for column in _columns(load)] for load in loads])
+    scales = np.asarray([1.0, 1.0, scale, 1.0, scale])
+    if not any(np.any(load.stored_nbytes) for load in loads):
+        costs, scales = costs[:, :-1], scales[:-1]
+    on_wire_s = np.asarray([predict_median(bare, load) for load in loads])
+    left_s = np.maximum(seconds - on_wire_s, 0.02 * seconds)
+    found = nnls(costs / scales / seconds[:, None], left_s / seconds)[0]
+    return np.asarray(found / scales)
+
+
+def _columns(load: IoCounts) -> tuple[Floats, ...]:
+    """List what costs are multiplied by, in the order of the costs."""
+    n = np.asarray(load.n_chunks, np.float64)
+    nbytes, stored = n * np.asarray(load.chunk_nbytes), n * np.asarray(load.stored_nbytes)
+    return np.ones(1), n, nbytes, np.asarray(load.n_shards, np.float64), stored

@@ -1,0 +1,429 @@
+"""What a network does, beside what was asked of it: latency, rates and overhead, by a plain client."""
+
+from __future__ import annotations
+
+import re
+import selectors
+import socket
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from http.client import HTTPConnection
+from math import ceil
+from statistics import median
+from typing import Literal
+from urllib.parse import urlsplit
+
+from helpers.errors import UserError
+
+MB = 1_000_000
+
+# No answer for this long means that the network is not what was said.
+PATIENCE_S = 20.0
+
+
+@dataclass(slots=True)
+class _Getter:
+    """Ask for one range over and over on one connection, and note when what came."""
+
+    url: str
+    byte_range: str
+    sock: socket.socket = field(init=False)
+    head: bytes = field(init=False, default=b"")
+    asked_s: float = field(init=False, default=0.0)
+    first_byte_s: float = field(init=False, default=0.0)
+    last_s: float = field(init=False, default=0.0)
+    got_nbytes: int = field(init=False, default=0)
+    nbytes: int = field(init=False, default=0)
+
+    def __post_init__(self) -> None:
+        parts = urlsplit(self.url)
+        address = parts.hostname or "", parts.port or 80
+        self.sock = socket.create_connection(address, PATIENCE_S)
+        self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def ask(self) -> None:
+        """Send the request."""
+        parts = urlsplit(self.url)
+        target = f"{parts.path}?{parts.query}" if parts.query else parts.path
+        lines = (
+            f"GET {target} HTTP/1.1",
+            f"Host: {parts.netloc}",
+            f"Range: bytes={self.byte_range}",
+        )
+        self.head, self.got_nbytes, self.nbytes, self.first_byte_s = b"", 0, 0, 0.0
+        self.asked_s = time.perf_counter()
+        self.sock.sendall("\r\n".join((*lines, "", "")).encode())
+
+    @property
+    def status(self) -> int:
+        """HTTP status of the answer."""
+        return int(self.head[9:12])
+
+    @property
+    def has_all(self) -> bool:
+        """Whether the answer has come whole."""
+        return bool(self.head) and self.got_nbytes == self.nbytes
+
+    def receive(self, buffer: bytearray) -> None:
+        """Take what has come."""
+        got = self.sock.recv_into(buffer)
+        self.last_s = time.perf_counter()
+        if not got:
+            raise ConnectionError(f"{self.url.partition('?')[0]} closed the connection")
+        if self.head:
+            self.got_nbytes += got
+            return
+        self.first_byte_s = self.last_s
+        head, _, body = bytes(buffer[:got]).partition(b"\r\n\r\n")
+        self.head, self.got_nbytes = head, len(body)
+        self.nbytes = _number(head, rb"(?i)\r\ncontent-length: *(\d+)")
+
+
+def _number(head: bytes, pattern: bytes) -> int:
+    """Find a number in the head of an answer."""
+    if found := re.search(pattern, head):
+        return int(found[1])
+    raise ConnectionError(f"an answer lacks what {pattern!r} matches")
+
+
+class _Getters:
+    """Hold several getters and wait for what comes to any of them."""
+
+    def __init__(self, getters: Sequence[_Getter]) -> None:
+        self.all = getters
+        self._buffer = bytearray(1 << 20)
+        self._selector = selectors.DefaultSelector()
+        for getter in getters:
+            self._selector.register(getter.sock, selectors.EVENT_READ, getter)
+
+    def receive(self, timeout_s: float) -> list[_Getter]:
+        """Take what comes within `timeout_s`; return the getters it came to."""
+        ready: list[_Getter] = [key.data for key, _ in self._selector.select(max(0.0, timeout_s))]
+        for getter in ready:
+            getter.receive(self._buffer)
+        return ready
+
+    def close(self) -> None:
+        """Close all connections, whatever is on its way."""
+        self._selector.close()
+        for getter in self.all:
+            getter.sock.close()
+
+
+@contextmanager
+def _open_getters(url: str, byte_range: str, n: int) -> Iterator[_Getters]:
+    """Open `n` connections."""
+    with ExitStack() as stack:
+        opened = []
+        for _ in range(n):
+            opened.append(_Getter(url, byte_range))
+            stack.callback(opened[-1].sock.close)
+        getters = _Getters(opened)
+        stack.callback(getters.close)
+        yield getters
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """Hold when a small request was made, how long its first byte took, its status."""
+
+    asked_s: float
+    delay_s: float
+    status: int
+
+
+def _ask_spaced(getters: _Getters, n_requests: int, spacing_s: float) -> list[_Answer]:
+    """Make small requests, one each `spacing_s`, while connections are idle."""
+    idle, answers, n_asked = deque(getters.all), list[_Answer](), 0
+    due_s = time.perf_counter()
+    while len(answers) < n_requests:
+        now_s = time.perf_counter()
+        may_ask = bool(idle) and n_asked < n_requests
+        if may_ask and now_s >= due_s:
+            idle.popleft().ask()
+            n_asked, due_s = n_asked + 1, due_s + spacing_s
+            continue
+        ready = getters.receive(due_s - now_s if may_ask else PATIENCE_S)
+        if not ready and not may_ask:
+            raise TimeoutError(f"no answer within {PATIENCE_S} s")
+        for getter in ready:
+            if getter.has_all:
+                delay_s = getter.first_byte_s - getter.asked_s
+                answers.append(_Answer(getter.asked_s, delay_s, getter.status))
+                idle.append(getter)
+    return answers
+
+
+def measure_first_byte_s(url: str, n_connections: int, *, spacing_s: float) -> float:
+    """Measure the median time from a request of one byte to the first byte of its answer."""
+    n_requests = 20 * ceil((n_connections + 4) / 20)
+    with _open_getters(url, "0-0", n_connections) as getters:
+        answers = _ask_spaced(getters, n_requests, spacing_s)
+    _check_status(url, answers)
+    return median(one.delay_s for one in answers)
+
+
+def object_nbytes(url: str) -> int:
+    """Return the size in bytes of an object that can be read in ranges."""
+    with _open_getters(url, "0-0", 1) as getters:
+        _check_status(url, _ask_spaced(getters, 1, 0.0))
+        return _number(getters.all[0].head, rb"(?i)\r\ncontent-range: *bytes 0-0/(\d+)")
+
+
+def _check_status(url: str, answers: Sequence[_Answer]) -> None:
+    """Refuse an object that cannot be read in ranges."""
+    if bad := [one.status for one in answers if one.status != 206]:
+        raise UserError(
+            f"url is {url.partition('?')[0]!r} and answers {bad[0]}; "
+            "allowed is an object that can be read in ranges"
+        )
+
+
+def measure_accepted_per_s(
+    url: str, n_connections: int, *, offered_per_s: float
+) -> tuple[float, float]:
+    """Measure how many requests a second are let through when more are made."""
+    with _open_getters(url, "0-0", n_connections) as getters:
+        answers = _ask_spaced(getters, ceil(1.5 * offered_per_s), 1 / offered_per_s)
+    answers.sort(key=lambda one: one.asked_s)
+    counted = answers[len(answers) // 2 :]
+    duration_s = counted[-1].asked_s - counted[0].asked_s
+    accepted = [one for one in counted if one.status == 206]
+    _check_status(url, accepted or answers[:1])
+    return (len(counted) - 1) / duration_s, (len(accepted) - 1) / duration_s
+
+
+def measure_streams_mb_per_s(url: str, n_connections: int, *, window_s: float) -> list[float]:
+    """Measure the rate of each of several connections that read at once.
+
+    Each reads the object from its beginning. Once all are under way, bytes are
+    counted until `window_s` is over or one of them has the whole object.
+    """
+    with _open_getters(url, "0-", n_connections) as getters:
+        for getter in getters.all:
+            getter.ask()
+        _receive_while(getters, lambda: not all(one.got_nbytes for one in getters.all))
+        _receive_until(getters, time.perf_counter() + window_s / 8)
+        before = [(one.last_s, one.got_nbytes) for one in getters.all]
+        _receive_until(getters, time.perf_counter() + window_s)
+        return [
+            (one.got_nbytes - nbytes) / (one.last_s - last_s) / MB
+            for one, (last_s, nbytes) in zip(getters.all, before, strict=True)
+        ]
+
+
+def _receive_while(getters: _Getters, is_needed: Callable[[], bool]) -> None:
+    """Take what comes as long as it is needed."""
+    while is_needed():
+        if not getters.receive(PATIENCE_S):
+            raise TimeoutError(f"nothing came within {PATIENCE_S} s")
+
+
+def _receive_until(getters: _Getters, end_s: float) -> None:
+    """Take what comes until a moment, or until one getter has all."""
+    while (left_s := end_s - time.perf_counter()) > 0:
+        if any(one.has_all for one in getters.receive(left_s)):
+            return
+
+
+# Requests of the latency measurement are spread out to at most this rate, so
+# that neither client nor proxy queues them: latency is not capacity.
+MAX_LATENCY_REQUESTS_PER_S = 400.0
+
+# To exceed a request rate takes rate x latency connections, bounded by this.
+MAX_CONNECTIONS = 256
+
+# Rates are counted for this long, less where the object ends before.
+WINDOW_S = 0.5
+
+Quantity = Literal["first_byte_s", "stream_mb_per_s", "aggregate_mb_per_s", "requests_per_s"]
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """Hold one figure of a network, asked and measured.
+
+    Examples
+    --------
+    >>> round(Calibration("stream_mb_per_s", 4, asked=20, measured=19).error, 6)
+    -0.05
+    """
+
+    # what was measured, with its unit; `first_byte_s` is a median, `stream_mb_per_s` the median
+    # of the connections
+    quantity: Quantity
+    n_connections: int  # connections open at the time
+    asked: float  # in the unit of `quantity`; MB are decimal
+    measured: float
+
+    @property
+    def error(self) -> float:
+        """Deviation of the measured figure as a share of the asked one."""
+        return self.measured / self.asked - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Hold what was asked of a network; None is not emulated and not measured."""
+
+    first_byte_s: float | None = None  # median delay to the first byte, seconds
+    # ceilings for one connection and for all together, decimal MB/s
+    stream_mb_per_s: float | None = None
+    aggregate_mb_per_s: float | None = None
+    requests_per_s: float | None = None  # ceiling on requests
+
+    def rate_mb_per_s(self, n_connections: int) -> float | None:
+        """Compute the rate of each of `n_connections` that read at once.
+
+        Examples
+        --------
+        >>> Asked(stream_mb_per_s=18, aggregate_mb_per_s=250).rate_mb_per_s(50)
+        5.0
+        """
+        rates = []
+        if self.stream_mb_per_s is not None:
+            rates.append(float(self.stream_mb_per_s))
+        if self.aggregate_mb_per_s is not None:
+            rates.append(self.aggregate_mb_per_s / n_connections)
+        return min(rates, default=None)
+
+
+def calibrate(
+    url: str, asked: Asked, *, connections: Sequence[int] = (1, 4, 16, 64)
+) -> list[Calibration]:
+    """Measure a network beside what was asked of it.
+
+    Takes 4 s for a median of 30 ms and 9 s for one of 150 ms, most of it in
+    waiting for 20 requests one after the other on one connection.
+
+    Parameters
+    ----------
+    url : str
+        An object to read through the network, 16 MB or more, anonymously or
+        with a presigned URL.
+    asked : Asked
+        What was emulated.
+    connections : sequence of int
+        Numbers of connections at which to measure, each at least 1.
+
+    Returns
+    -------
+    list of Calibration
+        Latency, then rate per connection and of all, at each number of
+        connections; then the request rate, left out where 256 connections of
+        this machine cannot exceed it by a fifth.
+
+    Raises
+    ------
+    UserError
+        If `url` answers with an error, or `connections` holds a number below 1.
+    """
+    if not connections or min(connections) < 1:
+        raise UserError(f"connections is {tuple(connections)!r}; allowed are numbers from 1 on")
+    rows: list[Calibration] = []
+    for n in connections:
+        rows += _calibrate_latency(url, asked, n)
+    nbytes = object_nbytes(url)
+    for n in connections:
+        rows += _calibrate_rates(url, asked, n, nbytes)
+    return rows + _calibrate_requests(url, asked)
+
+
+def _calibrate_latency(url: str, asked: Asked, n: int) -> list[Calibration]:
+    """Measure the median latency at `n` connections, well below the request rate."""
+    if asked.first_byte_s is None:
+        return []
+    per_s = MAX_LATENCY_REQUESTS_PER_S
+    if asked.requests_per_s is not None:
+        per_s = min(per_s, asked.requests_per_s / 2)
+    measured = measure_first_byte_s(url, n, spacing_s=1 / per_s)
+    return [Calibration("first_byte_s", n, asked.first_byte_s, measured)]
+
+
+def _calibrate_rates(url: str, asked: Asked, n: int, nbytes: int) -> list[Calibration]:
+    """Measure the rates of `n` connections that read at once."""
+    rate = asked.rate_mb_per_s(n)
+    if rate is None:
+        return []
+    # a third is kept for what passes before all are under way
+    window_s = min(WINDOW_S, 0.67 * nbytes / (rate * MB))
+    rates = measure_streams_mb_per_s(url, n, window_s=window_s)
+    return [
+        Calibration("stream_mb_per_s", n, rate, median(rates)),
+        Calibration("aggregate_mb_per_s", n, n * rate, sum(rates)),
+    ]
+
+
+def _calibrate_requests(url: str, asked: Asked) -> list[Calibration]:
+    """Measure the requests accepted when half as many again are made."""
+    if asked.requests_per_s is None:
+        return []
+    offered = 1.5 * asked.requests_per_s
+    # twice what the median needs, because the mean is above the median
+    n = max(4, ceil(2 * offered * (asked.first_byte_s or 0.001)))
+    if n > MAX_CONNECTIONS:
+        return []
+    made, accepted = measure_accepted_per_s(url, n, offered_per_s=offered)
+    if made < 1.2 * asked.requests_per_s:
+        return []
+    return [Calibration("requests_per_s", n, asked.requests_per_s, accepted)]
+
+
+@dataclass(frozen=True, slots=True)
+class Overhead:
+    """Hold what passing through a proxy costs, no network emulated."""
+
+    direct_mb_per_s: float  # medians over the rounds, decimal MB/s
+    relayed_mb_per_s: float
+    ratio: float  # median over the rounds of relayed over direct throughput
+    cpu_s_per_gb: float  # processor time of the proxy for each GB that passed, seconds
+
+
+def measure_overhead(
+    direct_urls: Sequence[str],
+    relayed_urls: Sequence[str],
+    *,
+    cpu_s: Callable[[], float],
+    n_rounds: int = 5,
+    n_repeats: int = 4,
+) -> Overhead:
+    """Measure what a proxy costs: the same objects directly and through it, in turn."""
+    direct, relayed, cpu = list[float](), list[float](), list[float]()
+    for _ in range(n_rounds + 1):
+        direct.append(_read_all(direct_urls, n_repeats)[0])
+        before_s = cpu_s()
+        mb_per_s, nbytes = _read_all(relayed_urls, n_repeats)
+        cpu.append((cpu_s() - before_s) / (nbytes / 1e9))
+        relayed.append(mb_per_s)
+    ratios = [b / a for a, b in zip(direct[1:], relayed[1:], strict=True)]
+    return Overhead(median(direct[1:]), median(relayed[1:]), median(ratios), median(cpu[1:]))
+
+
+def _read_all(urls: Sequence[str], n_repeats: int) -> tuple[float, int]:
+    """Read all objects at once, each on a connection; return MB/s and bytes."""
+    start_s = time.perf_counter()
+    with ThreadPoolExecutor(len(urls)) as pool:
+        nbytes = sum(pool.map(_read, urls, [n_repeats] * len(urls)))
+    return nbytes / (time.perf_counter() - start_s) / MB, nbytes
+
+
+def _read(url: str, n_repeats: int) -> int:
+    """Read an object several times on one connection; return the bytes."""
+    parts, buffer, nbytes = urlsplit(url), bytearray(1 << 20), 0
+    connection = HTTPConnection(parts.hostname or "", parts.port)
+    for _ in range(n_repeats):
+        connection.request("GET", f"{parts.path}?{parts.query}")
+        response = connection.getresponse()
+        if response.status != 200:
+            raise UserError(
+                f"url is {url.partition('?')[0]!r} and answers {response.status}; "
+                "allowed is an object that can be read"
+            )
+        while got := response.readinto(buffer):
+            nbytes += got
+    connection.close()
+    return nbytes

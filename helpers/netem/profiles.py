@@ -1,0 +1,284 @@
+"""What a network is made of: validated profiles, shipped as data with sources."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import MISSING, asdict, dataclass, field, fields
+from functools import cache
+from math import exp, isfinite, log
+from pathlib import Path
+from types import UnionType
+from typing import Any, Literal
+
+from helpers.errors import UserError
+
+
+def check_number(name: str, value: object, *, low: float, high: float, is_open: bool) -> None:
+    """Refuse a figure that is not a number in its interval, open or closed below."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
+    if is_number and low <= value <= high and not (is_open and value == low):  # type: ignore[operator]
+        return
+    interval = f"{'above' if is_open else 'at least'} {low:g}" + (
+        "" if high == float("inf") else f", at most {high:g}"
+    )
+    raise UserError(f"{name} is {value!r}; allowed is a number {interval}")
+
+
+def check_positive(name: str, value: object) -> None:
+    """Refuse what is not a finite number above zero."""
+    check_number(name, value, low=0, high=float("inf"), is_open=True)
+
+
+def check_kind(name: str, value: object, kind: type | UnionType) -> None:
+    """Refuse a value of another type."""
+    if not isinstance(value, kind):
+        raise UserError(f"{name} is {value!r}; allowed is {kind}")
+
+
+def check_known(where: str, given: object, kind: type) -> None:
+    """Refuse what is no mapping of names of fields of `kind`."""
+    if not isinstance(given, Mapping):
+        raise UserError(f"{where} is {given!r}; allowed is a mapping")
+    allowed = [one.name for one in fields(kind)]
+    if unknown := [name for name in given if name not in allowed]:
+        raise UserError(
+            f"{where} has the unknown field {unknown[0]!r}; allowed are {', '.join(allowed)}"
+        )
+
+
+def check_complete(where: str, given: Mapping[str, Any], kind: type) -> None:
+    """Refuse a mapping without a field that `kind` needs."""
+    needed = [
+        one.name
+        for one in fields(kind)
+        if one.default is MISSING and one.default_factory is MISSING
+    ]
+    if missing := [name for name in needed if name not in given]:
+        raise UserError(f"{where} lacks {missing[0]!r}; needed are {', '.join(needed)}")
+
+
+def check_mapping(where: str, given: object, kind: type) -> None:
+    """Refuse what `kind` cannot be built from."""
+    check_known(where, given, kind)
+    if isinstance(given, Mapping):
+        check_complete(where, given, kind)
+
+
+MB = 1_000_000
+"""Bytes in a decimal megabyte."""
+
+Fault = Literal["error_503", "reset", "truncate", "stall", "corrupt"]
+FAULTS: tuple[Fault, ...] = ("error_503", "reset", "truncate", "stall", "corrupt")
+
+# The 95th percentile of a standard normal variate.
+_Z95 = 1.6448536269514722
+
+
+@dataclass(frozen=True, slots=True)
+class FirstByte:
+    """Hold the log-normal delay from a request to the first byte of its response.
+
+    Parameters
+    ----------
+    median_s : float
+        Median delay in seconds, above 0.
+    p95_s : float
+        Its 95th percentile in seconds, at least the median.
+
+    Examples
+    --------
+    >>> FirstByte(median_s=0.030, p95_s=0.100).delay_s(0.0)
+    0.03
+    """
+
+    median_s: float
+    p95_s: float
+
+    def __post_init__(self) -> None:
+        """Refuse delays that are no distribution."""
+        check_positive("first_byte_s.median_s", self.median_s)
+        check_number(
+            "first_byte_s.p95_s",
+            self.p95_s,
+            low=self.median_s,
+            high=float("inf"),
+            is_open=False,
+        )
+
+    def delay_s(self, z: float) -> float:
+        """Compute the delay in seconds that belongs to a standard normal variate."""
+        return self.median_s * exp(z * log(self.p95_s / self.median_s) / _Z95)
+
+
+@dataclass(frozen=True, slots=True)
+class Faults:
+    """Hold the probability, from 0 to 1, that a request meets each kind of fault.
+
+    Parameters
+    ----------
+    error_503 : float
+        Answered 503 SlowDown instead of being passed on.
+    reset : float
+        Connection reset before any byte of the response; not passed on.
+    truncate : float
+        Connection closed after half the body.
+    stall : float
+        Pause of `stall_s` seconds after half the body.
+    corrupt : float
+        One byte in the middle of the body inverted.
+    stall_s : float
+        Length of a stall in seconds.
+    """
+
+    error_503: float = 0.0
+    reset: float = 0.0
+    truncate: float = 0.0
+    stall: float = 0.0
+    corrupt: float = 0.0
+    stall_s: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Refuse what is no set of exclusive probabilities."""
+        for name in FAULTS:
+            check_number(f"faults.{name}", getattr(self, name), low=0, high=1, is_open=False)
+        check_number("faults.stall_s", self.stall_s, low=0, high=float("inf"), is_open=False)
+        total = sum(getattr(self, name) for name in FAULTS)
+        check_number(
+            "the sum of the probabilities in faults",
+            total,
+            low=0,
+            high=1,
+            is_open=False,
+        )
+
+    def pick(self, u: float) -> Fault | None:
+        """Choose the fault that belongs to a uniform variate in [0, 1).
+
+        Examples
+        --------
+        >>> Faults(reset=0.5).pick(0.2), Faults(reset=0.5).pick(0.7)
+        ('reset', None)
+        """
+        for name in FAULTS:
+            u -= getattr(self, name)
+            if u < 0:
+                return name
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """Hold a network to emulate; a figure that is None is not emulated.
+
+    Parameters
+    ----------
+    name : str
+        How records call it.
+    first_byte_s : FirstByte or None
+        Delay from a request to the first byte of its response, seconds.
+    stream_mb_per_s : float or None
+        Ceiling for one connection, decimal MB/s.
+    aggregate_mb_per_s : float or None
+        Ceiling for all connections together, decimal MB/s.
+    requests_per_s : float or None
+        Requests above this rate are answered 503 SlowDown.
+    faults : Faults
+        Probabilities of faults, for tests.
+    scale : float
+        Factor by which bandwidths and request rate were divided.
+    sources : Mapping of str to str
+        Where each figure comes from.
+
+    Examples
+    --------
+    >>> Profile("slow", stream_mb_per_s=0)
+    Traceback (most recent call last):
+    helpers.errors.UserError: stream_mb_per_s is 0; allowed is a number above 0
+    """
+
+    name: str
+    first_byte_s: FirstByte | None = None
+    stream_mb_per_s: float | None = None
+    aggregate_mb_per_s: float | None = None
+    requests_per_s: float | None = None
+    faults: Faults = field(default_factory=Faults)
+    scale: float = 1.0
+    sources: Mapping[str, str] = field(default_factory=dict, hash=False)
+
+    def __post_init__(self) -> None:
+        """Refuse figures that no network has."""
+        if not isinstance(self.name, str) or not self.name:
+            raise UserError(f"name is {self.name!r}; allowed is a text that is not empty")
+        check_kind("first_byte_s", self.first_byte_s, FirstByte | None)
+        check_kind("faults", self.faults, Faults)
+        for name in ("stream_mb_per_s", "aggregate_mb_per_s", "requests_per_s"):
+            if getattr(self, name) is not None:
+                check_positive(name, getattr(self, name))
+        check_number("scale", self.scale, low=1, high=float("inf"), is_open=False)
+        check_known("sources", self.sources, Profile)
+
+    @classmethod
+    def from_mapping(cls, given: Mapping[str, Any]) -> Profile:
+        """Build a profile from plain values, as they come from YAML or JSON."""
+        check_mapping(f"profile {given.get('name')!r}", given, cls)
+        values = dict(given)
+        for name, kind in (("first_byte_s", FirstByte), ("faults", Faults)):
+            if isinstance(values.get(name), Mapping):
+                check_mapping(name, values[name], kind)
+                values[name] = kind(**values[name])
+        return cls(**values)
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Return the plain values from which `from_mapping` builds the same profile."""
+        return asdict(self)
+
+
+@cache
+def _read_profiles() -> dict[str, Profile]:
+    """Read the profiles that ship with the package."""
+    import yaml  # here, because the proxy's process needs no YAML and starts faster without
+
+    text = Path(__file__).with_name("profiles.yaml").read_text(encoding="utf-8")
+    return {
+        name: Profile.from_mapping({"name": name, **given})
+        for name, given in yaml.safe_load(text).items()
+    }
+
+
+def profile_names() -> tuple[str, ...]:
+    """Return the names of the profiles that ship with the package.
+
+    Examples
+    --------
+    >>> profile_names()
+    ('loopback', 'in-region', 'other-region', 'wide-area', 'express')
+    """
+    return tuple(_read_profiles())
+
+
+def get_profile(name: str) -> Profile:
+    """Return a profile that ships with the package.
+
+    Parameters
+    ----------
+    name : str
+        One of `profile_names()`.
+
+    Returns
+    -------
+    Profile
+        The network of that name.
+
+    Raises
+    ------
+    UserError
+        If there is none of that name.
+
+    Examples
+    --------
+    >>> get_profile("in-region").aggregate_mb_per_s
+    200
+    """
+    if name not in _read_profiles():
+        raise UserError(f"profile is {name!r}; allowed are {', '.join(profile_names())}")
+    return _read_profiles()[name]

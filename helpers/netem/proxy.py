@@ -1,0 +1,154 @@
+"""The owner's side of the proxy: starts its process, tells it what to emulate, takes its trace."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import helpers
+from helpers.errors import UserError
+from helpers.netem.profiles import Profile
+from helpers.netem.trace import Request
+
+# After this long a proxy that was told to stop is killed.
+STOP_TIMEOUT_S = 5.0
+
+
+class Proxy:
+    """Stand between clients and an object store: emulate a network, write a trace.
+
+    Made by `open_proxy`. Its methods may be called from any thread.
+
+    Parameters
+    ----------
+    process : subprocess.Popen
+        The proxy's process, which has printed its port.
+    port : int
+        Where it listens.
+    """
+
+    def __init__(self, process: subprocess.Popen[str], port: int) -> None:
+        self._process = process
+        self._lock = threading.Lock()
+        self.endpoint_url = f"http://127.0.0.1:{port}"
+        """Where clients find the store through the proxy."""
+
+    @property
+    def pid(self) -> int:
+        """Process id of the proxy."""
+        return self._process.pid
+
+    def _command(self, *words: object) -> Any:
+        """Give a command and return its answer, which comes when it has been obeyed."""
+        stdin, stdout = self._process.stdin, self._process.stdout
+        if stdin is None or stdout is None:
+            raise RuntimeError("the proxy was started without pipes")
+        with self._lock:
+            try:
+                stdin.write(json.dumps(words) + "\n")
+                stdin.flush()
+                line = stdout.readline()
+            except (OSError, ValueError):
+                line = ""
+        if not line:
+            raise RuntimeError(
+                f"the proxy at {self.endpoint_url} has ended (exit code {self._process.poll()})"
+            )
+        return json.loads(line)
+
+    def emulate(self, profile: Profile) -> None:
+        """Emulate a network on the requests that arrive from now on."""
+        self._command("emulate", profile.to_mapping())
+
+    def set_tag(self, tag: str) -> None:
+        """Mark the rows of requests that arrive from now on."""
+        self._command("tag", tag)
+
+    def take_trace(self) -> list[Request]:
+        """Return the rows of the requests that ended since the last call, in that order, and forget them."""
+        return [Request(*row) for row in self._command("take")]
+
+    def cpu_s(self) -> float:
+        """Return the processor time the proxy has used so far, in seconds."""
+        return float(self._command("stats")["cpu_s"])
+
+
+def _address(upstream_url: str) -> tuple[str, int]:
+    """Split the address of a server into host and port; refuse what the proxy cannot stand before."""
+    refusal = f"upstream_url is {upstream_url!r}; allowed is http://HOST[:PORT]"
+    parts = urlsplit(upstream_url)
+    if parts.scheme == "https":
+        raise UserError(
+            f"{refusal}: a client signs the host name it connects to, so what is "
+            "signed for the proxy would be refused; use this location without it"
+        )
+    is_bare = not (parts.path.strip("/") or parts.query or "@" in parts.netloc)
+    if parts.scheme != "http" or not parts.hostname or not is_bare:
+        raise UserError(refusal)
+    try:
+        return parts.hostname, parts.port or 80
+    except ValueError as error:
+        raise UserError(f"{refusal} with a port to 65535") from error
+
+
+def _start(address: tuple[str, int], seed: int) -> subprocess.Popen[str]:
+    """Start the proxy's process, with this very `helpers`, wherever the owner runs."""
+    command = [
+        sys.executable,
+        "-m",
+        "helpers.netem.proxy_process",
+        address[0],
+        str(address[1]),
+        str(seed),
+        str(os.getpid()),
+    ]
+    places = [str(Path(helpers.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, places))}
+    return subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env
+    )
+
+
+def _stop(process: subprocess.Popen[str]) -> None:
+    """End the proxy's process: the end of its standard input tells it to."""
+    if process.stdin is not None:
+        process.stdin.close()
+    try:
+        process.wait(STOP_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    if process.stdout is not None:
+        process.stdout.close()
+
+
+@contextmanager
+def open_proxy(upstream_url: str, *, profile: Profile, seed: int = 0) -> Iterator[Proxy]:
+    """Start a proxy before an object store; it ends with the context, or with its owner.
+
+    It speaks plain HTTP on both sides and passes requests on untouched, so that
+    any client works through it, with its own credentials. It does not emulate
+    the round trips of setting up a connection, nor TLS.
+    """
+    if not isinstance(seed, int) or isinstance(seed, bool):
+        raise UserError(f"seed is {seed!r}; allowed is a whole number")
+    process = _start(_address(upstream_url), seed)
+    try:
+        line = process.stdout.readline() if process.stdout is not None else ""
+        if not line.strip().isdigit():
+            raise RuntimeError(
+                f"the proxy did not start (exit code {process.wait()}); its error is above"
+            )
+        proxy = Proxy(process, int(line))
+        proxy.emulate(profile)
+        yield proxy
+    finally:
+        _stop(process)

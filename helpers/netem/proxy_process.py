@@ -1,0 +1,180 @@
+"""The proxy's process: `python -m helpers.netem.proxy_process HOST PORT SEED OWNER_PID`.
+
+It prints the port it listens on, then answers each line of its standard input,
+a JSON list of a command and its arguments, with a line of JSON on its standard
+output. It ends with its owner: at the end of its standard input, which comes
+however the owner ended, or when its parent is another process than its owner.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+from itertools import count
+from typing import Any
+
+from helpers.netem.exchange import CutShort, Exchange, Network, RowMeter, Upstream, refuse
+from helpers.netem.http import BadHead, Head, key_of, parse_request, range_of
+from helpers.netem.profiles import Profile
+from helpers.netem.streams import Gone, Pipe, Source
+from helpers.netem.trace import Draft
+
+
+class Connection:
+    """Serve one client's connection until either side ends it.
+
+    Parameters
+    ----------
+    network : Network
+        What is emulated, and the trace.
+    sock : socket.socket
+        The accepted connection.
+    number : int
+        Its number in the trace.
+    """
+
+    def __init__(self, network: Network, sock: socket.socket, number: int) -> None:
+        self._network = network
+        self._client = Source(sock)
+        self._number = number
+        self._upstream = Upstream(network.address)
+        self._pipe = Pipe(is_spliced=network.is_spliced)
+
+    def serve(self) -> None:
+        """Serve requests, then close both sides."""
+        try:
+            while self._serve_one():
+                pass
+        except (Gone, CutShort):
+            pass  # how connections end: the row of a request under way is written by now
+        finally:
+            self._upstream.close()
+            self._client.sock.close()
+            self._pipe.close()
+
+    def _serve_one(self) -> bool:
+        """Serve one request and write its row; tell whether the connection goes on."""
+        try:
+            raw = self._client.read_head()
+            draft = Draft(time.perf_counter(), self._number)
+            request = parse_request(raw) if raw else None
+        except BadHead as error:
+            return self._refuse(str(error))
+        if request is None:
+            return False
+        try:
+            return self._exchange(request, draft).serve()
+        finally:
+            self._network.trace.add(draft)
+
+    def _refuse(self, reason: str) -> bool:
+        """Answer 400 to what is no request, of which the row says nothing else."""
+        draft = Draft(time.perf_counter(), self._number)
+        try:
+            return refuse(self._client, RowMeter(self._network.trace, draft), 400, reason)
+        finally:
+            self._network.trace.add(draft)
+
+    def _exchange(self, request: Head, draft: Draft) -> Exchange:
+        """Join a request to the terms of its arrival."""
+        terms = self._network.admit(draft.start_s)
+        draft.tag = terms.tag
+        draft.method = request.first[0].decode("ascii")
+        draft.key = key_of(request.first[1])
+        draft.range_start, draft.range_nbytes = range_of(request, None)
+        meter = RowMeter(self._network.trace, draft)
+        return Exchange(self._client, self._upstream, self._pipe, request, terms, meter)
+
+
+# Bytes that may lie between the proxy and a client that is not reading (the
+# kernel doubles it). Unbounded, it would grow to 4 MB, and a client that
+# decodes one chunk would find the next one fetched at memory speed; much less,
+# and each send would wait for the client to be scheduled.
+SEND_BUFFER_NBYTES = 1 << 18
+
+# How often the owner is looked for, should another process hold its pipe open.
+OWNER_CHECK_S = 1.0
+
+BACKLOG = 1024
+
+# 300 threads of the default 8 MiB would reserve 2.4 GB of addresses.
+STACK_NBYTES = 1 << 18
+
+
+def listen() -> socket.socket:
+    """Listen on a free port of the loopback interface."""
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_NBYTES)
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    listener.bind(("127.0.0.1", 0))
+    listener.listen(BACKLOG)
+    return listener
+
+
+def accept_all(listener: socket.socket, network: Network) -> None:
+    """Serve each connection in a thread of its own; accepted sockets inherit the listener's options."""
+    for number in count(1):
+        sock, _ = listener.accept()
+        threading.Thread(target=Connection(network, sock, number).serve, daemon=True).start()
+
+
+def _emulate(network: Network, given: dict[str, Any]) -> None:
+    """Emulate the profile that comes as plain values."""
+    network.emulate(Profile.from_mapping(given))
+
+
+def _stats(_network: Network) -> dict[str, float]:
+    """Report the processor time of this process in seconds."""
+    times = os.times()
+    return {"cpu_s": times.user + times.system}
+
+
+COMMANDS: dict[str, Callable[..., object]] = {
+    "emulate": _emulate,
+    "tag": Network.set_tag,
+    "take": lambda network: network.trace.take(),
+    "stats": _stats,
+}
+
+
+def is_owned(owner_pid: int) -> bool:
+    """Wait for a command; tell whether there may be one, False when the owner is gone."""
+    while not select.select([0], [], [], OWNER_CHECK_S)[0]:
+        if os.getppid() != owner_pid:
+            return False
+    return True
+
+
+def obey(network: Network, owner_pid: int) -> None:
+    """Answer commands until the owner says stop or is gone."""
+    # unbuffered, so that `select` sees what is left
+    with open(0, "rb", buffering=0, closefd=False) as commands:
+        while is_owned(owner_pid):
+            line = commands.readline()
+            command, *arguments = json.loads(line) if line else ["stop"]
+            if command == "stop":
+                return
+            print(json.dumps(COMMANDS[command](network, *arguments)), flush=True)
+
+
+def main(arguments: list[str]) -> None:
+    """Proxy until the owner is gone; threads under way end with the process."""
+    host, port, seed, owner_pid = arguments
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the owner, who then stops us
+    threading.stack_size(STACK_NBYTES)
+    listener = listen()
+    network = Network((host, int(port)), seed=int(seed))
+    threading.Thread(target=accept_all, args=(listener, network), daemon=True).start()
+    print(listener.getsockname()[1], flush=True)
+    obey(network, int(owner_pid))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

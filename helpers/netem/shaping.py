@@ -1,0 +1,231 @@
+"""When bytes may pass: delays, links and request rates, shared by all connections."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from random import Random
+from statistics import NormalDist
+
+from helpers.netem.profiles import MB, Profile
+
+# Bytes pass in quanta that take about this long, so that a rate is smooth at
+# the scale of a request (tens of ms) and a thread wakes some 250 times a second.
+QUANTUM_S = 0.004
+
+# A quantum is at least 64 KiB, or the interpreter could not carry 250 MB/s in
+# quanta, and at most 256 KiB, or 64 connections would queue for too long.
+MIN_QUANTUM_NBYTES = 1 << 16
+MAX_QUANTUM_NBYTES = 1 << 18
+
+# Quanta taken at a time when nothing is emulated: as much as a pipe holds.
+FREE_QUANTUM_NBYTES = 1 << 20
+
+# A busy machine wakes a thread late; up to this much is made up for.
+MAX_LATE_S = 0.1
+
+# Depth of the bucket of requests: a burst of a tenth of a second passes.
+BURST_S = 0.1
+
+# Delays come in sets of this many that carry the whole distribution.
+N_STRATA = 20
+
+
+class Sleeper:
+    """Sleep until a moment, less the lateness with which sleeps have ended so far."""
+
+    def __init__(self) -> None:
+        self._overshoot_s = 0.0
+
+    def until(self, deadline_s: float) -> None:
+        """Return at about `deadline_s`, on the clock of `time.perf_counter`."""
+        before_s = time.perf_counter()
+        asked_s = deadline_s - before_s - self._overshoot_s
+        if asked_s <= 0:
+            return
+        time.sleep(asked_s)
+        late_s = time.perf_counter() - before_s - asked_s
+        # Threads race on this estimate, harmlessly; a preempted sleep (1 ms and
+        # more) says nothing about the next one, so it counts as 1 ms at most.
+        self._overshoot_s += 0.05 * (min(late_s, 0.001) - self._overshoot_s)
+
+
+def normal_variates(rng: Random) -> Iterator[float]:
+    """Draw standard normal variates, stratified in sets of 20.
+
+    Each set holds one variate from each twentieth of the distribution, in
+    random order and symmetric about zero: its median is exactly that of the
+    distribution, whatever the seed, and it always has its share of the tail. A
+    run of some tens of requests then meets the network that was asked for,
+    where independent draws would miss its median by 15 %.
+    """
+    inverse = NormalDist().inv_cdf
+    while True:
+        lower = [inverse((k + 1 - rng.random()) / N_STRATA) for k in range(N_STRATA // 2)]
+        variates = lower + [-z for z in lower]
+        rng.shuffle(variates)
+        yield from variates
+
+
+class Clock:
+    """Tell when bytes have passed a link of a given rate, if they enter it now.
+
+    Parameters
+    ----------
+    mb_per_s : float
+        Rate of the link in decimal MB/s.
+    quantum_nbytes : int
+        Credit that an idle link gathers, in bytes: one quantum.
+    """
+
+    __slots__ = ("_credit_s", "_free_s", "_s_per_byte")
+
+    def __init__(self, mb_per_s: float, quantum_nbytes: int) -> None:
+        self._s_per_byte = 1 / (mb_per_s * MB)
+        self._credit_s = max(QUANTUM_S, quantum_nbytes * self._s_per_byte)
+        self._free_s = 0.0
+
+    def start(self, now_s: float) -> None:
+        """Drop all credit: bytes enter from now on."""
+        self._free_s = now_s
+
+    def enter(self, now_s: float, nbytes: int, *, late_s: float = 0.0) -> float:
+        """Queue bytes behind those that entered before; return when the last has passed.
+
+        Bytes cannot have entered earlier than a quantum before `now_s`, unless
+        the caller was woken `late_s` seconds late: a network would not have
+        waited for that.
+        """
+        earliest_s = now_s - self._credit_s - late_s
+        self._free_s = max(self._free_s, earliest_s) + nbytes * self._s_per_byte
+        return self._free_s
+
+
+class Bucket:
+    """Let requests pass up to a rate, with bursts of a tenth of a second.
+
+    Parameters
+    ----------
+    requests_per_s : float
+        Rate at which requests pass in the long run.
+    """
+
+    def __init__(self, requests_per_s: float) -> None:
+        self._rate = requests_per_s
+        self._depth = max(1.0, BURST_S * requests_per_s)
+        self._tokens = self._depth
+        self._at_s = 0.0
+
+    def take(self, now_s: float) -> bool:
+        """Take a token if there is one; the caller holds a lock.
+
+        Examples
+        --------
+        >>> bucket = Bucket(10)
+        >>> [bucket.take(now_s) for now_s in (5.0, 5.0, 5.2)]
+        [True, False, True]
+        """
+        self._tokens = min(self._depth, self._tokens + (now_s - self._at_s) * self._rate)
+        self._at_s = now_s
+        if self._tokens < 1:
+            return False
+        self._tokens -= 1
+        return True
+
+
+def quantum_nbytes(profile: Profile) -> int:
+    """Compute the bytes that pass at a time under a profile.
+
+    Examples
+    --------
+    18 MB/s for 4 ms are 72 kB:
+
+    >>> quantum_nbytes(Profile("example", stream_mb_per_s=18))
+    72000
+    """
+    rates = []
+    if profile.stream_mb_per_s is not None:
+        rates.append(profile.stream_mb_per_s)
+    if profile.aggregate_mb_per_s is not None:
+        # an eighth: the queue of many connections is one quantum of each
+        rates.append(profile.aggregate_mb_per_s / 8)
+    if not rates:
+        return FREE_QUANTUM_NBYTES
+    return min(MAX_QUANTUM_NBYTES, max(MIN_QUANTUM_NBYTES, round(min(rates) * MB * QUANTUM_S)))
+
+
+class Link:
+    """Hold what all connections share under one profile: the link and the request rate."""
+
+    def __init__(self, profile: Profile) -> None:
+        self.profile = profile
+        self.quantum_nbytes = quantum_nbytes(profile)
+        self._lock = threading.Lock()
+        self._sleeper = Sleeper()
+        rate = profile.aggregate_mb_per_s
+        self._clock = None if rate is None else Clock(rate, self.quantum_nbytes)
+        self._bucket = None if profile.requests_per_s is None else Bucket(profile.requests_per_s)
+
+    @property
+    def is_paced(self) -> bool:
+        """Whether bytes have to wait."""
+        return self._clock is not None or self.profile.stream_mb_per_s is not None
+
+    def admits(self, now_s: float) -> bool:
+        """Take one request from the allowed rate; False means that it is exceeded."""
+        if self._bucket is None:
+            return True
+        with self._lock:
+            return self._bucket.take(now_s)
+
+    def sleep_until(self, deadline_s: float) -> None:
+        """Sleep until a moment on the clock of `time.perf_counter`."""
+        self._sleeper.until(deadline_s)
+
+    def open_stream(self) -> Stream:
+        """Begin a body on one connection, without credit."""
+        rate = self.profile.stream_mb_per_s
+        clock = None if rate is None else Clock(rate, self.quantum_nbytes)
+        if clock is not None:
+            clock.start(time.perf_counter())
+        return Stream(self, clock)
+
+    def enter(self, now_s: float, nbytes: int, *, late_s: float) -> float:
+        """Queue bytes on the shared link; return when the last has passed."""
+        if self._clock is None:
+            return now_s
+        with self._lock:
+            return self._clock.enter(now_s, nbytes, late_s=late_s)
+
+
+@dataclass(slots=True)
+class Stream:
+    """Pace one body: by the clock of its connection and by that of the link."""
+
+    link: Link  # what is shared with other connections
+    clock: Clock | None  # the connection's own
+    late_s: float = field(init=False, default=0.0)
+
+    @property
+    def quantum_nbytes(self) -> int:
+        """Bytes to take at a time."""
+        return self.link.quantum_nbytes
+
+    def wait(self, nbytes: int) -> None:
+        """Sleep until `nbytes` more have passed both.
+
+        Bytes are handed on when the last of them would have arrived, so that a
+        body of n bytes ends n / rate after its head.
+        """
+        if not self.link.is_paced:
+            return
+        now_s = time.perf_counter()
+        deadline_s = self.link.enter(now_s, nbytes, late_s=self.late_s)
+        if self.clock is not None:
+            own_s = self.clock.enter(now_s, nbytes, late_s=self.late_s)
+            deadline_s = max(deadline_s, own_s)
+        self.link.sleep_until(deadline_s)
+        late_s = time.perf_counter() - max(now_s, deadline_s)
+        self.late_s = min(max(late_s, 0.0), MAX_LATE_S)

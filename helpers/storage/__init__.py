@@ -1,1 +1,0 @@
-"""What bytes are and where they lie: knows arrays, never clocks."""

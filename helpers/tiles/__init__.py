@@ -1,1 +1,0 @@
-"""A tile service of maps, and the load on it."""

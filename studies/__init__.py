@@ -1,0 +1,1 @@
+"""One folder a notebook; each registers itself."""

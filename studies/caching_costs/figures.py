@@ -1,0 +1,217 @@
+"""Drawings of the study of caching."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import matplotlib
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+from matplotlib.ticker import LogLocator, NullLocator
+
+from advisors.costs.assumptions import OPTIONS, Assumptions, Option
+from advisors.costs.bill import compare_options
+from advisors.costs.decisions import Bar, cost_curves, tornado
+from helpers.plotting.figures import draw_errors, label_ends, number_axis
+from helpers.plotting.palette import (
+    CEILING_GREY,
+    DOUBLED,
+    HALVED,
+    MAKING,
+    MAKING_TEXT,
+    OPENING,
+    TEXT,
+    check_looks,
+    find_look,
+    get_looks,
+)
+from studies.caching_costs.findings import TOLERANCE
+from studies.caching_costs.prediction import list_requests, read_numbers
+
+
+def _order(names: Iterable[str]) -> list[str]:
+    """Put contenders in the order of the palette; one without a look is refused, not left out."""
+    there = [str(name) for name in names if name != "control"]
+    check_looks(there, "cache")
+    return [name for name in get_looks("cache") if name in there]
+
+
+def _write_key(ax: Axes, names: Iterable[str]) -> None:
+    """Write the contenders above the axes, each with its mark: labels at marks would collide."""
+    handles = [
+        Line2D([], [], color=look.color, marker=look.marker, linestyle="none")
+        for look in (find_look(name, "cache") for name in names)
+    ]
+    key = ax.legend(
+        handles, list(names), loc="lower left", bbox_to_anchor=(0, 1), ncols=len(handles),
+        frameon=False, handletextpad=0.1, columnspacing=1.0, borderaxespad=0.2,
+    )  # fmt: skip
+    for text, name in zip(key.get_texts(), names, strict=True):
+        text.set_color(find_look(name, "cache").color)
+
+
+def draw_latencies(ax: Axes, rows: pd.DataFrame) -> None:
+    """Draw the share of requests answered within a time, a curve a contender."""
+    each = list_requests(rows, "measured")
+    names = _order(each["contender"].unique())
+    for name in names:
+        look = find_look(name, "cache")
+        latency_s = np.sort(each.loc[each["contender"] == name, "latency_s"])
+        share = 100 * np.arange(1, len(latency_s) + 1) / len(latency_s)
+        ax.step(latency_s, share, where="post", color=look.color, linewidth=1.3)
+        at = np.linspace(0, len(latency_s) - 1, 9).astype(int)
+        ax.plot(latency_s[at], share[at], look.marker, color=look.color, markersize=4)
+    ax.set(xscale="log", xlabel="latency of a tile (s)", ylabel="requests answered (%)")
+    ax.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    ax.xaxis.set_major_formatter("{x:g}")
+    ax.xaxis.set_minor_locator(NullLocator())
+    _write_key(ax, names)
+
+
+def draw_savings(ax: Axes, savings: pd.DataFrame, opening: pd.DataFrame) -> None:
+    """Draw how much faster each map is with each cache, and the bound as a line for each."""
+    table = savings.loc[[name for name in opening.index if name in savings.index]]
+    places = np.arange(len(table))
+    names = _order(table.columns)
+    for rank, name in enumerate(names):
+        look = find_look(name, "cache")
+        above = 0.13 * (rank - (len(names) - 1) / 2)
+        ax.plot(
+            table[name], places + above, look.marker, color=look.color,
+            linestyle="none", markersize=5,
+        )  # fmt: skip
+    bounds = opening.loc[table.index, "bound"]
+    ax.vlines(bounds, places - 0.35, places + 0.35, color=CEILING_GREY, linewidth=2)
+    ax.axvline(1, color=CEILING_GREY, linewidth=0.8, linestyle=":")
+    ax.set_yticks(places, list(table.index))
+    ax.set_xscale("log", base=2)
+    ax.xaxis.set_major_formatter("{x:g}")
+    ax.grid(visible=False, axis="y")
+    ax.set_xlabel("latency without a cache over that with it; bar: bound of a saved opening")
+    _write_key(ax, names)
+
+
+def draw_amdahl(ax: Axes, opening: pd.DataFrame) -> None:
+    """Draw what a request alone spends on opening and on making the tile."""
+    places = np.arange(len(opening))
+    ax.barh(places, opening["open_s"], color=OPENING)
+    ax.barh(places, opening["make_s"], left=opening["open_s"], color=MAKING)
+    ax.set_yticks(places, list(opening.index))
+    ax.grid(visible=False, axis="y")
+    top = places[-1]
+    total_s = float(opening["open_s"].iloc[-1] + opening["make_s"].iloc[-1])
+    for text, color, share in (("opening", OPENING, 0.0), ("making", MAKING_TEXT, 1.0)):
+        ax.annotate(
+            text, (share * total_s, top + 0.4), xytext=(2 if not share else -2, 2), color=color,
+            textcoords="offset points", ha="right" if share else "left",
+        )  # fmt: skip
+    ax.set_xlabel("time of a tile without a cache (s)")
+
+
+def draw_requests(ax: Axes, rows: pd.DataFrame) -> None:
+    """Draw requests to the store for each tile, warm."""
+    numbers = read_numbers(rows, "measured")
+    each = (numbers["n_requests"] / numbers["n_tiles"]).groupby(numbers["contender"]).median()
+    each = each.drop("control", errors="ignore").sort_values()
+    colors = [find_look(str(name), "cache").color for name in each.index]
+    bars = ax.barh(list(each.index), each, color=colors)
+    ax.bar_label(bars, fmt="%.2g", padding=3)
+    ax.grid(visible=False, axis="y")
+    ax.set_xlabel("requests to the store for each tile")
+
+
+def draw_predictions(ax: Axes, errors: pd.DataFrame) -> None:
+    """Draw by how much each predicted median is off."""
+    draw_errors(ax, errors, looks=get_looks("cache"), tolerance=TOLERANCE)
+
+
+def draw_published(ax: Axes, compared: pd.DataFrame) -> None:
+    """Draw the published saving against ours, a mark a map and cache."""
+    names = list(dict.fromkeys(map(str, compared["contender"])))
+    for name, part in compared.groupby("contender"):
+        look = find_look(str(name), "cache")
+        ax.plot(part["published"], part["ours"], look.marker, color=look.color, linestyle="none")
+        part = part.sort_values("published")
+        for rank, (label, x, y) in enumerate(
+            zip(part["map"], part["published"], part["ours"], strict=True)
+        ):
+            is_left = rank % 2 == 1  # neighbours would write over each other
+            ax.annotate(
+                label, (x, y), xytext=(-4, 6) if is_left else (4, -6), textcoords="offset points",
+                color=look.color, fontsize=7, va="center", ha="right" if is_left else "left",
+            )  # fmt: skip
+    ax.set(xscale="log", yscale="log", ylabel="ours")
+    at = float(compared["ours"].min())  # a point among the marks, so that the line widens no axis
+    ax.axline((at, at), (2 * at, 2 * at), color=CEILING_GREY, linewidth=0.8)
+    ax.margins(x=0.2, y=0.1)
+    number_axis(ax.xaxis)
+    number_axis(ax.yaxis)
+    ax.set_xlabel("published: latency without a cache over that with it")
+    _write_key(ax, names)
+
+
+_RATES_PER_S = tuple(float(rate) for rate in np.geomspace(0.01, 1000, 21))
+
+
+def draw_costs(axes: Sequence[Axes], assumptions: Assumptions, prices: Mapping[str, float]) -> None:
+    """Draw a month of each option against the rate: in USD, and as a ratio to no cache."""
+    curves = cost_curves(assumptions, prices, rates_per_s=_RATES_PER_S)
+    for ax, is_ratio in zip(axes, (False, True), strict=True):
+        ends = []
+        for option in OPTIONS:
+            usd, color = np.asarray(curves[option]), find_look(option, "option").color
+            values = usd / np.asarray(curves["none"]) if is_ratio else usd
+            ax.plot(_RATES_PER_S, values, color=color, linewidth=1.5)
+            ends.append((str(option), float(values[-1]), color))
+        ax.set(xscale="log", yscale="log")
+        ax.set_ylabel("cost over that of no cache" if is_ratio else "cost (USD a month)")
+        ax.axvline(assumptions.requests_per_s, color=CEILING_GREY, linewidth=0.8, linestyle=":")
+        label_ends(ax, ends, at=_RATES_PER_S[-1])
+    axes[-1].set_xlabel("tiles asked for (1/s)")
+
+
+def find_levers(
+    assumptions: Assumptions, prices: Mapping[str, float], *, option: Option, n_most: int = 10
+) -> list[Bar]:
+    """Vary each assumption and price alone by a factor of two; return what changes most."""
+    return tornado(assumptions, prices, option=option)[:n_most]
+
+
+def cheapest(
+    assumptions: Assumptions, prices: Mapping[str, float], *, among: Sequence[Option]
+) -> Option:
+    """Name the option that costs least among some."""
+    priced = compare_options(assumptions, prices)
+    return min(among, key=lambda option: priced[option].usd)
+
+
+def saved_usd(assumptions: Assumptions, prices: Mapping[str, float], *, option: Option) -> float:
+    """Compute USD a month that an option saves against no cache."""
+    priced = compare_options(assumptions, prices)
+    return priced["none"].usd - priced[option].usd
+
+
+def draw_levers(ax: Axes, bars: Sequence[Bar], *, middle_usd: float) -> None:
+    """Draw what a cache saves in a month, each assumption and price halved and doubled."""
+    size = float(matplotlib.rcParams["xtick.labelsize"])
+    for row, bar in enumerate(bars):
+        ends: list[tuple[float, float]] = [(bar.low_usd, bar.low), (bar.high_usd, bar.high)]
+        for (usd, value), color in zip(ends, (HALVED, DOUBLED), strict=True):
+            ax.barh(row, usd - middle_usd, left=middle_usd, color=color, height=0.6)
+            is_left = usd < middle_usd or (usd == middle_usd and bar.high_usd > bar.low_usd)
+            place: dict[str, Any] = {"ha": "right" if is_left else "left", "va": "center"}
+            shift = (-3 if is_left else 3, 0)
+            ax.annotate(
+                f"{value:.3g}", (usd, row), xytext=shift, textcoords="offset points",
+                fontsize=size, color=color, **place,
+            )  # fmt: skip
+    ax.axvline(middle_usd, color=TEXT, linewidth=1)
+    ax.axvline(0, color=CEILING_GREY, linewidth=0.8, linestyle=":")
+    ax.set_yticks(range(len(bars)), [bar.name for bar in bars])
+    ax.invert_yaxis()
+    ax.margins(x=0.15)
+    ax.grid(visible=False)
+    ax.set_xlabel("saved against no cache (USD a month); blue: halved, orange: doubled")

@@ -1,0 +1,234 @@
+"""What the record of loads says: tables, predictions, and sentences to quote."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from helpers.benchmark import ranking as rankings
+from helpers.benchmark import statistics, study
+from helpers.netem.profiles import Profile
+from helpers.plotting import tables
+from helpers.plotting.tables import describe_profile, digits
+from studies.caching_costs.datasets import published_specs
+from studies.caching_costs.load import MAX_GENERATOR_SHARE
+from studies.caching_costs.prediction import (
+    BASELINE,
+    KEEPS_CHUNKS,
+    list_requests,
+    read_numbers,
+    tabulate_datasets,
+)
+
+Judged = Mapping[str, statistics.Comparison]
+"""Each cache against none."""
+
+TOLERANCE = 0.15
+"""Relative error of a predicted median that is hoped for."""
+
+_PUBLISHED = {
+    "consolidated": "power_901_monthly_meteorology_utc.zarr",
+    "netcdf": "pr_day_ACCESS-CM2_historical_r1i1p1f1_gn_1950.nc",
+    "references": "aws-noaa-oisst-feedstock_reference",
+    "broken": "GLDAS_NOAH025_3H.A20230731.2100.021.nc4",
+}
+_PUBLISHED_CACHES = {"feature2": "filecache", "feature3": "redis"}
+
+
+def measure_opening(rows: pd.DataFrame) -> pd.DataFrame:
+    """Split the time of one request alone, without a cache, into opening and making.
+
+    Returns
+    -------
+    DataFrame
+        By map: ``open_s``, ``make_s``, and ``bound``, the most that any cache
+        of opened datasets can speed the request up (Amdahl).
+    """
+    each = list_requests(rows, "calibration")
+    opened = each[each["contender"] == BASELINE].groupby("map")["open_s"].median()
+    made = each[each["contender"] != KEEPS_CHUNKS].groupby("map")["make_s"].median()
+    table = pd.DataFrame({"open_s": opened, "make_s": made, "bound": (opened + made) / made})
+    return table.sort_values("bound")
+
+
+def measure_savings(rows: pd.DataFrame) -> pd.DataFrame:
+    """Compute how much faster each map is with each cache, under load.
+
+    Returns
+    -------
+    DataFrame
+        A line a map, a column a contender: latency without over with it.
+    """
+    wide = tabulate_datasets(rows, "measured").pivot(
+        index="map", columns="contender", values="latency_s"
+    )
+    return wide.rdiv(wide[BASELINE], axis=0).drop(columns=[BASELINE, "control"], errors="ignore")
+
+
+def tabulate(rows: pd.DataFrame) -> pd.DataFrame:
+    """Tabulate the warm phase: percentiles of all requests, and medians over blocks of the rest."""
+    latency_s = list_requests(rows, "measured").groupby("contender")["latency_s"]
+    percentiles = {f"p{q} (s)": latency_s.quantile(q / 100) for q in (50, 90, 95, 99)}
+    numbers = read_numbers(rows, "measured")
+    numbers["hit ratio"] = numbers["hits"] / (numbers["hits"] + numbers["misses"])
+    numbers["store requests a tile"] = numbers["n_requests"] / numbers["n_tiles"]
+    columns = {
+        "tiles_per_s": "tiles/s",
+        "hit ratio": "hit ratio",
+        "store requests a tile": "store requests a tile",
+        "cold p50_s": "cold p50 (s)",
+        "generator_share": "generator (cores)",
+    }
+    medians = numbers.groupby("contender")[list(columns)].median().rename(columns=columns)
+    table = pd.DataFrame(percentiles).join(medians)
+    return table.sort_values("p50 (s)").map(lambda value: float(f"{value:.3g}"))
+
+
+def tabulate_failures(rows: pd.DataFrame) -> pd.DataFrame:
+    """Count requests and failures of all measured blocks, cold and warm, and recoveries."""
+    numbers = read_numbers(rows, "measured")
+    table = numbers.groupby("contender")[
+        ["n_tiles", "n_failures", "cold n_failures", "n_expected_failures", "errors", "corrupt"]
+    ].sum()
+    return table.astype(int).rename(
+        columns={
+            "n_tiles": "requests",
+            "n_failures": "failed",
+            "cold n_failures": "failed cold",
+            "n_expected_failures": "failed as they must",
+            "errors": "recovered errors",
+            "corrupt": "refused entries",
+        }
+    )
+
+
+def select_loads(rows: pd.DataFrame) -> pd.DataFrame:
+    """Choose the measured loads, the control among them; `p50_s` is what is judged."""
+    part = rows[rows["phase"] == "measured"]
+    return part.assign(p50_s=tables.trace_of(part)["p50_s"])
+
+
+def compare_published(rows: pd.DataFrame) -> pd.DataFrame:
+    """Put the published saving of each map beside ours, as ratios to no cache.
+
+    Returns
+    -------
+    DataFrame
+        ``map``, ``contender``, ``published`` and ``ours``: median latency
+        without a cache over that with it; maps that the study read and we did.
+    """
+    table = study.read_published("tile_caching_locust")
+    wide: Any = table.pivot(index="dataset", columns="environment", values="p50_ms")
+    names = {name: found[0] for name, found in published_specs().items()} | _PUBLISHED
+    ours: Any = measure_savings(rows)
+    lines = [
+        (name, cache, wide.loc[names[name], "dev"] / wide.loc[names[name], column], line[cache])
+        for name, line in ours.iterrows()
+        for column, cache in _PUBLISHED_CACHES.items()
+        if name in names and cache in ours
+    ]
+    return pd.DataFrame(lines, columns=["map", "contender", "published", "ours"])
+
+
+_NAMES = {
+    "none": "no cache",
+    "lru": "a cache in the process (lru)",
+    "diskcache": "a cache on disk (diskcache)",
+    "filecache": "fsspec's file cache",
+    "redis": "Redis",
+}
+
+
+def _of_none(errors: pd.DataFrame) -> float:
+    """Return by how much the median without a cache was predicted wrong."""
+    return float(errors.loc[errors["contender"] == BASELINE, "relative_error"].abs().max())
+
+
+def find_all(
+    rows: pd.DataFrame,
+    opening: pd.DataFrame,
+    errors: pd.DataFrame,
+    *,
+    judged: Judged,
+    ranking: rankings.Ranking,
+    profile: Profile,
+) -> dict[str, str]:
+    """Put the findings of a case into words, by the key under which pages quote them.
+
+    Each cache is judged against none; which is the fastest, or among them, is the ranking's word.
+    What is said of the best is said of the cache with the shortest median.
+    """
+    table: Any = tabulate(rows)
+    failures = tabulate_failures(rows)
+    best = (
+        ranking.best
+        if ranking.best in judged
+        else min(judged, key=lambda name: judged[name].ratio.centre)
+    )
+    measured = rows[rows["phase"] == "measured"]
+    machine = json.loads(measured["machine"].iloc[0])
+    share = opening["open_s"] / (opening["open_s"] + opening["make_s"])
+    return {
+        "profile": describe_profile(profile),
+        "verdict-cache": tell_choice(table, judged),
+        "verdict-prediction": tell_errors(errors),
+        "verdict-generator": tell_generator(table["generator (cores)"].max()),
+        "best-cache": ranking.tell(_NAMES),
+        "best-throughput": f"{digits(table.loc[best, 'tiles/s'])} tiles/s",
+        "best-saving": digits(1 / judged[best].ratio.centre),
+        "best-p50": f"{digits(1000 * table.loc[best, 'p50 (s)'])} ms",
+        "none-p50": f"{digits(1000 * table.loc[BASELINE, 'p50 (s)'])} ms",
+        "opening-share": f"{digits(100 * share.median())} %",
+        "amdahl-bound": digits(opening["bound"].median()),
+        "failed-requests": str(int(failures[["failed", "failed cold"]].to_numpy().sum())),
+        "worst-prediction-error": _percent(_of_caches(errors)["relative_error"].abs().max()),
+        "none-prediction-error": _percent(_of_none(errors)),
+        "generator-share": digits(table["generator (cores)"].max()),
+        "aa-noise": _percent(judged[best].noise - 1),
+        "n-blocks": str(measured["block"].nunique()),
+        "machine": f"{machine['n_cores']} cores, {machine['cpu']}",
+    }
+
+
+def tell_choice(table: pd.DataFrame, judged: Judged) -> str:
+    """Say which caches make tiles come faster, and by how much."""
+    p50_s: Any = table["p50 (s)"]
+    text = f"Without a cache the median tile takes {digits(1000 * p50_s[BASELINE])} ms"
+    words = {"faster": "faster", "slower": "slower", "indistinguishable": "within the noise"}
+    parts = [
+        f"{name} {digits(1000 * p50_s[name])} ms ({words[one.verdict]})"
+        for name, one in sorted(judged.items(), key=lambda item: item[1].ratio.centre)
+    ]
+    return f"{text}; with {', '.join(parts)}."
+
+
+def tell_errors(errors: pd.DataFrame) -> str:
+    """Say whether predicted medians of the caches are within the tolerance, and which are not."""
+    cached = _of_caches(errors)
+    missed = cached[cached["relative_error"].abs() > TOLERANCE]
+    worst = _percent(float(cached["relative_error"].abs().max()))
+    if missed.empty:
+        return f"Every predicted median with a cache is within {100 * TOLERANCE:g} % of the measured one; the worst is {worst} off."
+    names = ", ".join(missed["contender"])
+    return f"Predicted medians with a cache are up to {worst} off; beyond {100 * TOLERANCE:g} % are those of {names}."
+
+
+def tell_generator(share: float) -> str:
+    """Say what the load generator took of a core, and whether that was too much."""
+    if share <= MAX_GENERATOR_SHARE:
+        return f"The load generator took at most {digits(share)} of a core."
+    return (
+        f"The load generator took {digits(share)} of a core, more than half: it was measured too."
+    )
+
+
+def _of_caches(errors: pd.DataFrame) -> pd.DataFrame:
+    return errors[~errors["contender"].isin([BASELINE, "control"])]
+
+
+def _percent(share: float) -> str:
+    return f"{digits(100 * share)} %" if np.isfinite(share) else "not measured"

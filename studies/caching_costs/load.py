@@ -1,0 +1,165 @@
+"""Load on a tile service: plans in, timed requests out."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import socket
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TextIO
+
+import numpy as np
+import pandas as pd
+
+from helpers.errors import UserError
+from helpers.objectstore.processes import start_child
+from studies.caching_costs.service import Service, Tile, tile_path
+
+QUANTILES = tuple(range(0, 101, 5))
+"""Percentiles of latency that a record keeps, so that its distribution can be drawn."""
+
+MAX_GENERATOR_SHARE = 0.5
+"""Share of a core above which a load generator is measured too."""
+
+_TIMEOUT_S = 240.0
+_TIMING = re.compile(r"(\w+);dur=([\d.]+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What a load found."""
+
+    # A line for each: `map`, `path`, `start_s`, `latency_s`, `status`, `checksum`, and of the
+    # service `open_s`, `cpu_s` and `total_s`
+    requests: pd.DataFrame
+    seconds: float  # from the order to the last answer
+    generator_cpu_s: float  # processor time of the load generator
+    n_failures: int  # failed requests as Locust counts them
+
+    @property
+    def generator_share(self) -> float:
+        """Share of one core that the load generator took."""
+        return self.generator_cpu_s / self.seconds
+
+    @property
+    def warning(self) -> str:
+        """What to say if the load generator took more than half a core; else empty."""
+        if self.generator_share <= MAX_GENERATOR_SHARE:
+            return ""
+        return f"the load generator took {self.generator_share:.2f} of a core: it was measured too"
+
+
+@dataclass(frozen=True, slots=True)
+class Generator:
+    """A load generator that runs."""
+
+    lines: TextIO  # orders out, results in
+
+    def run(
+        self,
+        service: Service,
+        plans: Sequence[Sequence[Tile]],
+        *,
+        spawn_rate: float = 100.0,
+        think_s: float = 0.0,
+    ) -> Load:
+        """Let a user for each plan ask for its tiles."""
+        if not plans or not spawn_rate > 0 or not think_s >= 0:
+            raise UserError(
+                f"n_users: {len(plans)}, spawn_rate: {spawn_rate}, think_s: {think_s};"
+                " allowed: at least 1, above 0, at least 0"
+            )
+        order = {
+            "host": f"http://{service.address}",
+            "plans": [[(tile[0], tile_path(tile)) for tile in plan] for plan in plans],
+            "spawn_rate": spawn_rate,
+            "think_s": think_s,
+        }
+        return _read_load(self._tell(order))
+
+    def versions(self) -> dict[str, str]:
+        """Ask what it has imported."""
+        return dict(json.loads(self._tell({})))
+
+    def _tell(self, order: dict[str, Any]) -> str:
+        """Send an order and wait for the line that answers it."""
+        self.lines.write(json.dumps(order) + "\n")
+        self.lines.flush()
+        if not (line := self.lines.readline()):
+            raise UserError("load generator: it ended; allowed: one that runs")
+        return line
+
+
+def _read_load(line: str) -> Load:
+    found = json.loads(line)
+    columns = ["map", "path", "start_s", "latency_s", "status", "checksum", "timing"]
+    requests = pd.DataFrame(found["requests"], columns=columns)
+    spent = [dict(_TIMING.findall(text)) for text in requests.pop("timing")]
+    for name in ("open", "cpu", "total"):
+        requests[f"{name}_s"] = [float(part.get(name, "nan")) / 1000 for part in spent]
+    return Load(requests, found["seconds"], found["cpu_s"], found["n_failures"])
+
+
+@contextlib.contextmanager
+def open_generator() -> Iterator[Generator]:
+    """Start Locust as a child process and wait until it takes orders."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = int(probe.getsockname()[1])
+    with start_child([sys.executable, "-m", "studies.caching_costs.swarm", str(port)]) as child:
+        found: list[socket.socket] = []
+        child.wait_until(lambda: _connect(port, found), timeout_s=60)
+        found[0].settimeout(_TIMEOUT_S)
+        with found[0], found[0].makefile("rw", encoding="utf-8") as lines:
+            yield Generator(lines)
+
+
+def _connect(port: int, found: list[socket.socket]) -> bool:
+    try:
+        found.append(socket.create_connection(("127.0.0.1", port), timeout=1))
+    except OSError:  # not listening yet
+        return False
+    return True
+
+
+def summarise(load: Load, *, must_fail: Sequence[str] = ()) -> dict[str, float]:
+    """Summarise a load in numbers for a record.
+
+    Latencies are those of the maps that can be read.
+    """
+    requests = load.requests
+    has_to = requests["map"].isin(must_fail)
+    failed = requests["status"] != 200
+    good = requests[~has_to]
+    numbers: dict[str, float] = {
+        "n_tiles": len(requests),
+        "n_failures": int((failed & ~has_to).sum() + (has_to & ~failed).sum()),
+        "n_expected_failures": int((failed & has_to).sum()),
+        "tiles_per_s": len(requests) / load.seconds,
+        "generator_share": load.generator_share,
+    }
+    points = np.percentile(good["latency_s"], (*QUANTILES, 99)) if len(good) else []
+    numbers |= {
+        f"p{q:02}_s": float(v) for q, v in zip((*QUANTILES, 99), points, strict=len(good) > 0)
+    }
+    medians = good.groupby("map")[["latency_s", "open_s", "cpu_s", "total_s"]].median()
+    by_map = medians.to_dict("index")
+    return numbers | {
+        f"{name}|{column}": float(value)
+        for name, line in by_map.items()
+        for column, value in line.items()
+    }
+
+
+def list_requests(
+    load: Load, columns: Sequence[str], *, must_fail: Sequence[str] = ()
+) -> dict[str, float]:
+    """List each request to a map that can be read, as numbers for a record."""
+    good = load.requests[~load.requests["map"].isin(must_fail)]
+    return {
+        f"{name}|{column}|{number}": round(float(value), 5)
+        for column in columns
+        for number, (name, value) in enumerate(zip(good["map"], good[column], strict=True))
+    }

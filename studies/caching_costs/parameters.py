@@ -1,0 +1,54 @@
+"""Parameters of caching and its costs."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from helpers.book import parameters
+from helpers.book.parameters import Count, OneOf, Positive
+from studies.caching_costs.caches import CACHES
+from studies.caching_costs.datasets import dataset_names
+
+
+class Parameters(parameters.Parameters):
+    """Caches to compare, datasets to serve, and the load on the service."""
+
+    caches: Annotated[list[Annotated[str, OneOf(CACHES)]], Field(min_length=1)] = Field(
+        ["none", "lru", "redis"], description="contenders, the baseline first"
+    )
+    maps: Annotated[list[Annotated[str, OneOf(dataset_names())]], Field(min_length=1)] = Field(
+        ["single-4mib", "chunked-64mib", "netcdf", "references", "broken"],
+        description="datasets to serve",
+    )
+    map_scale: Annotated[float, Field(gt=0, le=1)] = Field(
+        0.0625, description="factor on the sides of the published grids and chunks"
+    )
+    n_users: Annotated[int, Field(ge=1, le=10_000)] = Field(2, description="users at once")
+    spawn_rate: Positive = Field(
+        50.0, description="users that begin in a second", json_schema_extra={"unit": "1/s"}
+    )
+    think_s: Annotated[float, Field(ge=0, le=3600)] = Field(
+        0.05,
+        description="pause of a user between an answer and the next request",
+        json_schema_extra={"unit": "s"},
+    )
+    n_requests: Count = Field(16, description="requests of all users in a warm phase")
+    zipf_exponent: Annotated[float, Field(ge=0, le=10)] = Field(
+        1.0, description="popularity of datasets and of tiles, by rank"
+    )
+    n_datasets: Count = Field(
+        100,
+        description="datasets in the check of hit ratios, as many as the published study assumes",
+    )
+    n_lookups: Count = Field(20000, description="look-ups of the check of hit ratios")
+    redis_url: str = Field(
+        "", description="address of a Redis of your own; empty for one that is started here"
+    )
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = Field(
+        2023, description="of values, popularity, order and network delays"
+    )
+    record: Annotated[str, Field(pattern=r"^[\w.-]+\.csv$")] = Field(
+        "caching-costs.csv", description="file that receives every row"
+    )

@@ -1,0 +1,246 @@
+"""What users will see, from requests that were alone, and how often a cache hits."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from helpers.errors import UserError
+from helpers.models import hits
+from helpers.plotting import tables
+from studies.caching_costs.service import Tile
+from studies.caching_costs.workload import measure_hit_ratio
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What one request costs when it is alone."""
+
+    cpu_s: float  # processor seconds in the service, which requests share
+    wait_s: float  # seconds that it waits for others, beside which other requests go on
+
+    def __post_init__(self) -> None:
+        for name in ("cpu_s", "wait_s"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise UserError(f"{name}: {getattr(self, name)!r}; allowed: at least 0, finite")
+
+
+def simulate_users(
+    plans: Sequence[Sequence[Demand]], *, think_s: float, n_cores: float = 1.0
+) -> list[float]:
+    """Simulate users that ask, wait for the answer, think and ask again.
+
+    A request waits first and computes then; those that compute share the
+    processors equally. One core is what one Python process has.
+
+    Examples
+    --------
+    Two requests at once that only compute take twice as long:
+
+    >>> simulate_users([[Demand(1.0, 0.0)], [Demand(1.0, 0.0)]], think_s=0)
+    [2.0, 2.0]
+    """
+    if not n_cores > 0 or not think_s >= 0:
+        raise UserError(f"n_cores: {n_cores}, think_s: {think_s}; allowed: above 0, at least 0")
+    return _Users(plans, think_s, n_cores).run()
+
+
+class _Users:
+    """What changes from event to event."""
+
+    def __init__(self, plans: Sequence[Sequence[Demand]], think_s: float, n_cores: float) -> None:
+        self.plans, self.think_s, self.n_cores = plans, think_s, n_cores
+        self.now_s = 0.0
+        self.next_request = [0] * len(plans)
+        self.asked_s = [0.0] * len(plans)
+        self.left_s: dict[int, float] = {}  # processor seconds of each user that computes
+        self.waiting: list[tuple[float, int]] = []
+        self.latencies: list[float] = []
+
+    def run(self) -> list[float]:
+        for user in range(len(self.plans)):
+            self.ask(user, 0.0)
+        while self.waiting or self.left_s:
+            self.step()
+        return self.latencies
+
+    def ask(self, user: int, at_s: float) -> None:
+        if self.next_request[user] < len(self.plans[user]):
+            self.asked_s[user] = at_s
+            demand = self.plans[user][self.next_request[user]]
+            heapq.heappush(self.waiting, (at_s + demand.wait_s, user))
+
+    def step(self) -> None:
+        """Go to the next arrival at the processors or the next answer."""
+        share = min(1.0, self.n_cores / len(self.left_s)) if self.left_s else 1.0
+        until_done = min(self.left_s.values()) / share if self.left_s else math.inf
+        until_arrival = self.waiting[0][0] - self.now_s if self.waiting else math.inf
+        seconds = max(0.0, min(until_done, until_arrival))
+        self.now_s += seconds
+        self.left_s = {user: left - seconds * share for user, left in self.left_s.items()}
+        if until_done <= until_arrival:
+            self.answer(min(self.left_s, key=self.left_s.__getitem__))
+        else:
+            _, user = heapq.heappop(self.waiting)
+            self.left_s[user] = self.plans[user][self.next_request[user]].cpu_s
+
+    def answer(self, user: int) -> None:
+        del self.left_s[user]
+        self.latencies.append(self.now_s - self.asked_s[user])
+        self.next_request[user] += 1
+        self.ask(user, self.now_s + self.think_s)
+
+
+BASELINE = "none"
+"""The contender that every other is compared with."""
+
+
+def read_numbers(rows: pd.DataFrame, phase: str) -> pd.DataFrame:
+    """Spread the trace of a phase into columns, beside contender and block."""
+    part = rows[rows["phase"] == phase]
+    trace = tables.trace_of(part).drop(columns=["n_requests"], errors="ignore")
+    return trace.assign(
+        contender=part["contender"], n_requests=part["n_requests"], block=part["block"]
+    )
+
+
+def tabulate_datasets(rows: pd.DataFrame, phase: str) -> pd.DataFrame:
+    """Give the medians over blocks of what each map cost: contender, map, and times in s."""
+    numbers = read_numbers(rows, phase)
+    columns = [name for name in map(str, numbers) if name.count("|") == 1]
+    medians = numbers.groupby("contender")[columns].median()
+    pairs = [tuple(name.split("|")) for name in columns]
+    medians.columns = pd.MultiIndex.from_tuples(pairs, names=["map", None])
+    return pd.DataFrame(medians.stack(level="map", future_stack=True).reset_index())
+
+
+def list_requests(rows: pd.DataFrame, phase: str) -> pd.DataFrame:
+    """List the requests of a phase one by one."""
+    numbers = read_numbers(rows, phase).set_index(["contender", "block"])
+    each = numbers[[name for name in map(str, numbers) if name.count("|") == 2]]
+    each.columns = pd.MultiIndex.from_tuples(
+        [tuple(name.split("|")) for name in each.columns], names=["map", None, "number"]
+    )
+    table = each.stack(level=["map", "number"], future_stack=True).dropna(how="all").reset_index()
+    if "open_s" in table:
+        table = table.assign(make_s=table["latency_s"] - table["open_s"])
+    return pd.DataFrame(table)
+
+
+KEEPS_CHUNKS = "filecache"
+"""The contender that makes its tiles from chunks that it keeps."""
+
+_N_DRAWS = 100
+
+Floats = np.ndarray[tuple[int], np.dtype[np.float64]]
+
+
+@dataclass(frozen=True, slots=True)
+class Isolated:
+    """What requests to one map cost while they were alone, with one cache."""
+
+    open_s: Floats  # seconds that opening and the rest took, request by request
+    make_s: Floats
+    cpu_s: float  # median of their processor seconds
+
+    def draw(self, rng: np.random.Generator) -> Demand:
+        """Draw an opening and a making, each from what was measured."""
+        seconds = float(rng.choice(self.open_s) + rng.choice(self.make_s))
+        return Demand(self.cpu_s, max(0.0, seconds - self.cpu_s))
+
+
+def isolate(rows: pd.DataFrame) -> dict[str, dict[str, Isolated]]:
+    """Split requests that were alone into opening and making, by contender and map.
+
+    Opening is each contender's own. Making is the same work for all but the
+    one that keeps chunks, so theirs is put together: four times the sample.
+    """
+    each = list_requests(rows, "calibration")
+    made = each[each["contender"] != KEEPS_CHUNKS].groupby("map")["make_s"]
+    shared = {str(name): part for name, part in made}
+    found: dict[str, dict[str, Isolated]] = {}
+    for (contender, name), part in each.groupby(["contender", "map"]):
+        is_own = contender == KEEPS_CHUNKS
+        found.setdefault(str(contender), {})[str(name)] = Isolated(
+            part["open_s"].to_numpy(),
+            (part["make_s"] if is_own else shared[str(name)]).to_numpy(),
+            float(part["cpu_s"].median()),
+        )
+    return found
+
+
+def draw_demands(
+    isolated: Mapping[str, Isolated], plan: Sequence[Sequence[Tile]], rng: np.random.Generator
+) -> list[list[Demand]]:
+    """Draw what each request of a plan costs alone; those that must fail are left out."""
+    return [[isolated[tile[0]].draw(rng) for tile in user if tile[0] in isolated] for user in plan]
+
+
+def predict_latencies(
+    rows: pd.DataFrame, plan: Sequence[Sequence[Tile]], *, think_s: float, seed: int
+) -> pd.DataFrame:
+    """Predict the median latency of each contender under load from requests that were alone.
+
+    Users share the one processor that a Python process has. What each request
+    costs is drawn anew for each of a hundred simulated loads: with one time
+    for each map, simulated users would keep step and meet at the processor
+    more often than real ones.
+
+    Parameters
+    ----------
+    rows : DataFrame
+        A record with a calibration.
+    plan : sequence of sequence of tuple
+        Tiles of each user.
+    think_s : float
+        Seconds between an answer and the next request.
+    seed : int
+        Of the draws.
+
+    Returns
+    -------
+    DataFrame
+        ``contender``, ``predicted_s``, and ``alone_s``, the median without company.
+    """
+    rng = np.random.default_rng(seed)
+    lines = []
+    for name, isolated in isolate(rows).items():
+        drawn = [draw_demands(isolated, plan, rng) for _ in range(_N_DRAWS)]
+        loaded = [s for demands in drawn for s in simulate_users(demands, think_s=think_s)]
+        alone = [one.cpu_s + one.wait_s for demands in drawn for user in demands for one in user]
+        lines.append((name, float(np.median(loaded)), float(np.median(alone))))
+    return pd.DataFrame(lines, columns=["contender", "predicted_s", "alone_s"])
+
+
+def compare_predictions(rows: pd.DataFrame, expected: pd.DataFrame) -> pd.DataFrame:
+    """Put predicted beside measured medians; `relative_error` is predicted over measured, less 1."""
+    measured = list_requests(rows, "measured").groupby("contender")["latency_s"].median()
+    table = expected.merge(measured.rename("measured_s"), on="contender")
+    return table.assign(relative_error=table["predicted_s"] / table["measured_s"] - 1)
+
+
+def compare_hit_ratios(
+    n_datasets: Sequence[int], *, exponent: float, n_lookups: int, seed: int
+) -> pd.DataFrame:
+    """Put the hit ratio of Che's approximation beside that of the real cache in the process.
+
+    Returns
+    -------
+    DataFrame
+        By datasets and entries that fit: ``predicted``, ``measured`` and ``error``, all as shares.
+    """
+    lines = []
+    for n in n_datasets:
+        for n_entries in sorted({max(1, n // part) for part in (8, 4, 2)}):
+            kept = hits.Cache(capacity_nbytes=n_entries, item_nbytes=1)
+            predicted = hits.hit_ratio(hits.zipf(n, exponent), 1.0, cache=kept)
+            measured = measure_hit_ratio(
+                n, n_entries, exponent=exponent, n_lookups=n_lookups, seed=seed
+            )
+            lines.append((n, n_entries, predicted, measured, predicted - measured))
+    return pd.DataFrame(lines, columns=["datasets", "entries", "predicted", "measured", "error"])

@@ -1,0 +1,91 @@
+"""The load generator: Locust without its web page, as a process that takes orders.
+
+Run by `helpers.tiles.load` as ``python -m helpers.tiles.swarm PORT``. One
+connection is accepted; each line on it is an order, each line back its result.
+Starting Locust takes a second, which therefore lies outside every measurement.
+Importing it patches the sockets of a process, so that only functions do it here.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import sys
+import time
+from typing import Any
+
+import xxhash
+
+
+def run_order(order: dict[str, Any]) -> dict[str, Any]:
+    """Let each user ask for its tiles, one after the other, and time each."""
+    import gevent
+    from locust.env import Environment
+
+    requests: list[list[Any]] = []
+    done: list[object] = []
+    environment = Environment(
+        user_classes=[_make_user(order, requests, done)], host=order["host"], catch_exceptions=False
+    )
+    runner = environment.create_local_runner()
+    start, cpu = time.perf_counter(), time.process_time()
+    runner.start(len(order["plans"]), spawn_rate=order["spawn_rate"])
+    while len(done) < len(order["plans"]):
+        gevent.sleep(0.005)
+    spent = {"seconds": time.perf_counter() - start, "cpu_s": time.process_time() - cpu}
+    total = environment.stats.total
+    runner.quit()
+    counted = {"n_requests": total.num_requests, "n_failures": total.num_failures}
+    return {"requests": requests, **spent, **counted}
+
+
+def _make_user(order: dict[str, Any], requests: list[list[Any]], done: list[object]) -> Any:
+    import locust
+    from locust.contrib.fasthttp import FastHttpUser
+    from locust.exception import StopUser
+
+    plans = iter(order["plans"])
+
+    class TileUser(FastHttpUser):
+        wait_time = locust.constant(order["think_s"])
+
+        def on_start(self) -> None:
+            self.left = iter(next(plans))
+
+        def on_stop(self) -> None:
+            done.append(self)
+
+        @locust.task
+        def ask(self) -> None:
+            step = next(self.left, None)
+            if step is None:
+                raise StopUser
+            name, path = step
+            start = time.perf_counter()
+            answer = self.client.get(path, name=name)
+            seconds = time.perf_counter() - start
+            checksum = xxhash.xxh3_64_hexdigest(answer.content or b"")
+            headers: Any = answer.headers or {}
+            timing = headers.get("server-timing", "")
+            requests.append([name, path, start, seconds, answer.status_code, checksum, timing])
+
+    return TileUser
+
+
+def main(port: int) -> None:
+    """Take orders until the owner hangs up."""
+    import locust  # noqa: F401  # patches sockets before one is made
+
+    from helpers.benchmark.provenance import imported
+
+    with socket.create_server(("127.0.0.1", port)) as listener:
+        connection, _ = listener.accept()
+    with connection, connection.makefile("rw", encoding="utf-8") as lines:
+        for line in lines:
+            order = json.loads(line)  # an empty one asks who is there
+            lines.write(json.dumps(run_order(order) if order else imported()) + "\n")
+            lines.flush()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

@@ -1,0 +1,47 @@
+"""Parameters of chunk shape."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from helpers.book import parameters
+from helpers.book.parameters import Count, OneOf, Positive, Profile, Seconds
+
+MEDIA = ("hdf5", "zarr", "sharded")
+EXTRAS = ("rewriting", "codecs", "chunk-cache")
+
+
+class Parameters(parameters.Parameters):
+    """Media, the scale of the array, and how many positions of each access are read."""
+
+    media: Annotated[list[Annotated[str, OneOf(MEDIA)]], Field(min_length=1)] = Field(
+        ["hdf5"], description="hdf5 on local disk, zarr and sharded in the object store"
+    )
+    scale_factor: Annotated[float, Field(ge=1, le=1000)] = Field(
+        20.0, description="by which each dimension of the reanalysis is divided"
+    )
+    n_boxes: Count = Field(3, description="most random positions of each access in each block")
+    access_time_s: Seconds = Field(
+        0.2,
+        description="reading time in a block for which an access gets positions",
+        json_schema_extra={"unit": "s"},
+    )
+    max_chunks: Count = Field(
+        200, description="most chunks of a layout in the object store, where each is a request"
+    )
+    extras: list[Annotated[str, OneOf(EXTRAS)]] = Field(
+        ["codecs", "chunk-cache"], description="what is measured beside reading"
+    )
+    profile: Profile = Field("loopback", description="network to emulate on the object store")
+    n_blocks: Count = Field(1, description="most repetitions, each at positions of its own")
+    target_width: Positive = Field(
+        0.001, description="full width of the 95 % intervals, relative, at which to stop early"
+    )
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = Field(
+        2014, description="of values, positions, order and network delays"
+    )
+    record: Annotated[str, Field(pattern=r"^[\w.-]+\.csv$")] = Field(
+        "chunk-shape.csv", description="file that receives every row"
+    )

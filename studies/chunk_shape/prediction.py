@@ -1,0 +1,250 @@
+"""Predictions: costs fitted to the layouts that calibrate, times of all others from counting."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+
+from helpers.models.access import IoCounts, Observation, Store, fit_store, predict_median
+from helpers.netem.profiles import Profile
+from helpers.objectstore.testbed import network_of
+from helpers.plotting import tables
+from studies.chunk_shape.layouts import Medium
+from studies.chunk_shape.loads import stack
+from studies.chunk_shape.workload import N_CONNECTIONS, HyperslabRead, leave_first
+
+Fitted = Mapping[str, tuple[Store, Store | None]]
+"""Costs of a medium: of its chunks, and of reads without chunks."""
+
+PAIR = ["medium", "contender", "access"]
+"""What has a time of its own: a layout on a medium, and an access."""
+
+_SEED, _N_RESAMPLED = 2014, 1000  # of the intervals over layouts
+_LEAST_BOXES = 3  # in a block: the first read after opening, and two more
+
+
+def pool(rows: pd.DataFrame) -> pd.DataFrame:
+    """Pool the reads of all blocks: a row for each layout and access."""
+    trace = tables.trace_of(rows).reindex(columns=["boxes", "box_s", "n_apart", "n_chunks"])
+    part = rows[PAIR].join(trace)[trace["box_s"].notna()]
+    pooled = {key: _pool_pair(each) for key, each in part.groupby(PAIR)}
+    return pd.DataFrame(pooled).T.rename_axis(PAIR).reset_index()
+
+
+def _pool_pair(part: pd.DataFrame) -> pd.Series[float]:
+    later = np.concatenate([leave_first(each) for each in part["box_s"]])
+    read = np.unique(np.concatenate(list(part["boxes"])))
+    return pd.Series(
+        {
+            "first_s": np.median([each[0] for each in part["box_s"]]),
+            "p50_s": np.median(later),
+            "p95_s": np.quantile(later, 0.95),
+            "odd_s": np.median(later[::2]),
+            "even_s": np.median(later[1::2]) if len(later) > 1 else np.nan,
+            "n_positions": len(read),
+            "n_apart": np.sum(read < part["n_apart"].iloc[0]),
+            "n_chunks": part["n_chunks"].mean(),
+        }
+    )
+
+
+def start_store(medium: Medium) -> Store:
+    """Give what is known of a medium before anything is measured."""
+    return Store(is_file=True) if medium == "hdf5" else Store(n_connections=N_CONNECTIONS)
+
+
+def calibrate(rows: pd.DataFrame, ways: Sequence[HyperslabRead], profile: Profile) -> Fitted:
+    """Fit the costs of each medium: those of chunks, and those of reads without chunks.
+
+    Parameters
+    ----------
+    rows : DataFrame
+        Record; its calibration was measured with no network emulated on the network.
+    ways : sequence of HyperslabRead
+        What calibrated.
+    profile : Profile
+        Network to predict for. The fit does not see it.
+
+    Returns
+    -------
+    mapping of str to Store and Store or None
+        The costs of each medium, with that network.
+    """
+    seconds = pool(rows[rows["phase"] == "calibration"]).set_index(PAIR)["p50_s"]
+
+    def fit(medium: Medium, *, has_chunks: bool, start_s: float | None = None) -> Store | None:
+        seen = [
+            Observation(float(seconds[medium, way.chunks.name, way.access.name]), count_io(way))
+            for way in ways
+            if way.medium == medium and (way.chunks.chunk_shape is not None) == has_chunks
+        ]
+        known = replace(start_store(medium), compression_ratio=_ratio(seen))
+        return fit_store(known, seen, start_s=start_s) if seen else None
+
+    fitted: dict[str, tuple[Store, Store | None]] = {}
+    for medium in dict.fromkeys(way.medium for way in ways):
+        chunked = fit(medium, has_chunks=True)
+        assert chunked is not None
+        flat = fit(medium, has_chunks=False, start_s=chunked.start_s)
+        if medium != "hdf5":
+            chunked = replace(chunked, network=network_of(profile))
+        fitted[str(medium)] = (chunked, flat)
+    return fitted
+
+
+def count_io(way: HyperslabRead) -> IoCounts:
+    """Put together what the boxes ask, but for the first of each block, as their median time is."""
+    n_blocks = max(1, len(way.boxes.places) // way.boxes.n_each)
+    later = [i for block in range(n_blocks) for i in leave_first(way.boxes.share(block))]
+    return stack([way.loads[i] for i in later])
+
+
+def share_out(
+    fitted: Fitted, ways: Sequence[HyperslabRead], *, n_blocks: int, access_time_s: float
+) -> list[HyperslabRead]:
+    """Give each access of each layout the positions that its predicted time allows.
+
+    What is read in less time is read more often: a short read that waits for a
+    few requests varies most.
+
+    Parameters
+    ----------
+    fitted : mapping of str to Store and Store or None
+        Costs of each medium, as `calibrate` found them.
+    ways : sequence of HyperslabRead
+        With as many positions as are wanted at most.
+    n_blocks : int
+        Blocks that have positions of their own.
+    access_time_s : float
+        Predicted seconds of reading for each of them in a block; three
+        positions are read in any case, where there are as many.
+
+    Returns
+    -------
+    list of HyperslabRead
+        With fewer positions.
+    """
+    shared = []
+    for way in ways:
+        wanted = max(_LEAST_BOXES, int(access_time_s / _predict_one(fitted, way)))
+        n_each = min(way.boxes.n_each, wanted)
+        n_kept = n_each * n_blocks
+        kept = replace(
+            way.boxes,
+            places=way.boxes.places[:n_kept],
+            sums=way.boxes.sums[:n_kept],
+            n_apart=min(way.boxes.n_apart, n_kept),
+            n_each=n_each,
+        )
+        shared.append(replace(way, boxes=kept, loads=way.loads[:n_kept]))
+    return shared
+
+
+def _ratio(seen: Sequence[Observation]) -> float:
+    """Compute bytes in the array over bytes in the store, where the latter are told: the median."""
+    ratios = [
+        each.load.chunk_nbytes / each.load.stored_nbytes
+        for each in seen
+        if np.all(each.load.stored_nbytes)
+    ]
+    return float(np.median(np.concatenate(ratios))) if ratios else 1.0
+
+
+def tabulate_costs(fitted: Fitted) -> pd.DataFrame:
+    """Tabulate the fitted costs, in microseconds, and nanoseconds a byte."""
+    lines = {}
+    for medium, pair in fitted.items():
+        for store, kind in zip(pair, ("", ", no chunks"), strict=True):
+            if store is not None:
+                lines[medium + kind] = {
+                    "an access (us)": 1e6 * store.start_s,
+                    "a chunk (us)": 1e6 * store.chunk_s,
+                    "a byte (ns)": 1e9 * store.decode_s_per_nbyte,
+                    "a stored byte (ns)": 1e9 * store.stored_s_per_nbyte,
+                    "a shard or a seek (us)": 1e6 * store.request_s,
+                }
+    return pd.DataFrame(lines).T
+
+
+def predict(fitted: Fitted, ways: Sequence[HyperslabRead]) -> pd.DataFrame:
+    """Predict the median time of each access to each layout: that of the boxes that are read."""
+    lines = [
+        (way.medium, way.chunks.name, way.access.name, _predict_one(fitted, way)) for way in ways
+    ]
+    return pd.DataFrame(lines, columns=[*PAIR, "predicted_s"])
+
+
+def _predict_one(fitted: Fitted, way: HyperslabRead) -> float:
+    store = fitted[way.medium][way.chunks.chunk_shape is None]
+    assert store is not None
+    return predict_median(store, count_io(way))
+
+
+def compare(rows: pd.DataFrame, predicted: pd.DataFrame) -> pd.DataFrame:
+    """Put predicted beside measured medians; `relative_error` is predicted over measured, less 1."""
+    found = pool(rows[(rows["phase"] == "measured") & (rows["control_of"] == "")])
+    table = predicted.merge(found, on=PAIR)
+    return table.assign(relative_error=table["predicted_s"] / table["p50_s"] - 1)
+
+
+def judge(table: pd.DataFrame) -> pd.DataFrame:
+    """Compute the two targets of the prediction, for each medium and for all together.
+
+    Their intervals are those of resampled layouts: what is predicted is a layout
+    that no fit has seen, and its accesses share its error. Beside the rank
+    correlation with the prediction stands that of the medians of every second
+    read with those of the others: how well the measurement, with half its
+    reads, predicts itself.
+
+    Returns
+    -------
+    DataFrame
+        A row a medium; the columns that end in `low` and `high` are the ends
+        of 95 % intervals.
+    """
+    parts = {str(medium): part for medium, part in table.groupby("medium")}
+    parts |= {"all": table} if len(parts) > 1 else {}
+    lines = {
+        name: {
+            **_judge_targets(part),
+            "within a fifth": (part["relative_error"].abs() <= 0.2).mean(),
+            "of two halves": part["odd_s"].corr(part["even_s"], method="spearman"),
+            "pairs of layout and access": len(part),
+        }
+        for name, part in parts.items()
+    }
+    return pd.DataFrame(lines).T
+
+
+def _judge_targets(part: pd.DataFrame) -> dict[str, float]:
+    """Compute median error and rank correlation, with intervals over layouts."""
+    kinds = {"median error": _median_error, "rank correlation": _rank_correlation}
+    lines = [*part.groupby(["medium", "contender"]).indices.values()]
+    rng = np.random.default_rng(_SEED)
+    drawn = rng.integers(0, len(lines), (_N_RESAMPLED, len(lines)))
+    resampled = [part.iloc[np.concatenate([lines[i] for i in each])] for each in drawn]
+    found: dict[str, float] = {}
+    for name, compute in kinds.items():
+        low, high = np.quantile([compute(each) for each in resampled], [0.025, 0.975])
+        found |= {name: compute(part), f"{name}, low": low, f"{name}, high": high}
+    return found
+
+
+def _median_error(part: pd.DataFrame) -> float:
+    return float(part["relative_error"].abs().median())
+
+
+def _rank_correlation(part: pd.DataFrame) -> float:
+    return float(part["predicted_s"].corr(part["p50_s"], method="spearman"))
+
+
+def worst_errors(table: pd.DataFrame, *, n: int = 6) -> pd.DataFrame:
+    """List the predictions that are furthest off."""
+    error = np.log(table["predicted_s"] / table["p50_s"])
+    order = pd.Series(error, index=table.index).abs().sort_values(ascending=False).index
+    columns = ["medium", "contender", "access", "predicted_s", "p50_s", "relative_error"]
+    chosen: pd.DataFrame = table.loc[order[:n], columns]
+    return chosen.set_index(["medium", "contender", "access"])

@@ -1,0 +1,17 @@
+"""How read throughput grows with the number of workers, and what ends the growth."""
+
+from helpers.book.studies import Study, Threshold
+
+STUDY = Study(
+    name="cluster-scaling",
+    headline="best-throughput",
+    thresholds=(
+        Threshold(
+            key="median-prediction-error",
+            name="cluster scaling: prediction error (%)",
+            bound=20,
+            is_least=False,
+            how="predicted against measured read time, median over contenders and points; nothing that is predicted is used for the fit",
+        ),
+    ),
+)

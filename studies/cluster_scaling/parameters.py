@@ -1,0 +1,63 @@
+"""Parameters of cluster scaling."""
+
+from __future__ import annotations
+
+from typing import Annotated, Self
+
+from pydantic import Field, model_validator
+
+from helpers.arrays.catalog import open_entry
+from helpers.arrays.clusters import KINDS, check_reach
+from helpers.arrays.readers import READERS
+from helpers.arrays.stores import check_chunk_shape
+from helpers.arrays.writers import CODECS
+from helpers.book import parameters
+from helpers.book.parameters import Count, OneOf, Shape
+
+
+class Parameters(parameters.Parameters):
+    """An array, the readers to compare, and the clusters to read it with."""
+
+    dataset: str = Field("enlarged-ocean-temperature", description="entry of catalog.yml")
+    array_shape: Shape = Field([2, 20, 180, 240], description="elements: time, depth, y, x")
+    chunk_shape: Shape = Field([1, 5, 180, 240], description="elements of a stored chunk")
+    codec: Annotated[str, OneOf(CODECS)] = Field(
+        "blosc-zstd", description="compression of the chunks"
+    )
+    contenders: Annotated[list[Annotated[str, OneOf(READERS)]], Field(min_length=1)] = Field(
+        [
+            "zarr-obstore",
+            "zarr-s3fs",
+            "zarr-obstore-in-place",
+            "zarr-zarrs",
+            "netcdf-fsspec",
+            "references",
+        ],
+        description="readers to compare",
+    )
+    n_workers: Annotated[list[Annotated[int, Field(ge=1, le=4096)]], Field(min_length=1)] = Field(
+        [1, 2], description="sizes of the cluster"
+    )
+    threads_per_worker: Annotated[int, Field(ge=1, le=256)] = Field(
+        2, description="threads of each worker"
+    )
+    chunks_per_task: Count = Field(
+        2, description="stored chunks that a batching reader takes in one task"
+    )
+    cluster_kind: Annotated[str, OneOf(KINDS)] = Field("local", description="where the workers run")
+    cluster_address: str = Field(
+        "", description="of the gateway or the scheduler; empty for the configured one"
+    )
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = Field(
+        2020, description="of values, order and network delays"
+    )
+    record: Annotated[str, Field(pattern=r"^[\w.-]+\.csv$")] = Field(
+        "cluster-scaling.csv", description="file that receives every row"
+    )
+
+    @model_validator(mode="after")
+    def _check_together(self) -> Self:
+        check_chunk_shape(self.array_shape, self.chunk_shape)
+        open_entry(self.dataset)
+        check_reach(self.store, kind=self.cluster_kind, address=self.cluster_address)
+        return self

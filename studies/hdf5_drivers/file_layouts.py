@@ -1,0 +1,293 @@
+"""Layouts of a granule, and what an HDF5 file says of its own."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import h5py
+import numpy as np
+import obstore
+import virtualizarr
+import zarr
+from virtualizarr.parsers import HDFParser
+from zarr.storage import ObjectStore
+
+from helpers.arrays.writers import expected_warning, make_registry
+from helpers.errors import UserError
+from helpers.objectstore.locations import Location
+from studies.hdf5_drivers.drivers import CONVERTED
+
+Strategy = Literal["fsm", "page", "aggregate", "none"]
+_STRATEGIES: Mapping[int, Strategy] = {
+    h5py.h5f.FSPACE_STRATEGY_FSM_AGGR: "fsm",
+    h5py.h5f.FSPACE_STRATEGY_PAGE: "page",
+    h5py.h5f.FSPACE_STRATEGY_AGGR: "aggregate",
+    h5py.h5f.FSPACE_STRATEGY_NONE: "none",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class FileProperties:
+    """The creation properties of a file and of its arrays."""
+
+    strategy: Strategy  # how the file's space is managed; ``"page"`` is a paged file
+    page_nbytes: int  # bytes of a page; 0 where the file is not paged
+    file_nbytes: int  # bytes of the file
+    # elements of a chunk, for each chunked variable by its path
+    chunk_shapes: Mapping[str, tuple[int, ...]]
+    stored_nbytes: Mapping[str, int]  # bytes that each variable takes in the file, without metadata
+
+    @property
+    def metadata_nbytes(self) -> int:
+        """Bytes of the file that are no data: headers, indices, attributes and gaps."""
+        return self.file_nbytes - sum(self.stored_nbytes.values())
+
+
+def read_properties(file: h5py.File) -> FileProperties:
+    """Read the properties of an open file from the file itself, never from its name."""
+    plist = file.id.get_create_plist()
+    strategy = _STRATEGIES[plist.get_file_space_strategy()[0]]
+    variables = dict(iterate_variables(file))
+    return FileProperties(
+        strategy,
+        int(plist.get_file_space_page_size()) if strategy == "page" else 0,
+        int(file.id.get_filesize()),
+        {name: tuple(each.chunks) for name, each in variables.items() if each.chunks},
+        {name: int(each.id.get_storage_size()) for name, each in variables.items()},
+    )
+
+
+def iterate_variables(group: h5py.Group, path: str = "") -> Iterator[tuple[str, h5py.Dataset]]:
+    """Yield each variable of a group and of the groups below, in the order of names."""
+    for name in sorted(group):
+        item = group[name]
+        if isinstance(item, h5py.Group):
+            yield from iterate_variables(item, f"{path}{name}/")
+        elif isinstance(item, h5py.Dataset):
+            yield f"{path}{name}", item
+
+
+def check_page_buffer(page_nbytes: int, page_buffer_nbytes: int, what: str) -> None:
+    """Refuse a page buffer that does not hold one page, as HDF5 would when it opens the file.
+
+    Examples
+    --------
+    >>> check_page_buffer(4 * 2**20, 16 * 2**20, "granule.h5")
+    """
+    if 0 < page_buffer_nbytes < page_nbytes:
+        raise UserError(
+            f"page_buf_size: {page_buffer_nbytes} for {what};"
+            f" allowed: 0, or at least a page of that file, {page_nbytes}"
+        )
+
+
+MIB = 2**20
+RECHUNKED = 100_000  # elements, as the field's guidance for photon data has it
+_SMALL = 50_000  # elements up to which a variable keeps its chunks when rechunked
+_REPACK_TIMEOUT_S = 900
+
+Tool = Literal["auto", "h5repack", "h5py"]
+
+
+@dataclass(frozen=True, slots=True)
+class FileLayout:
+    """How a file is arranged anew."""
+
+    name: str  # name in parameter files, records and figures
+    description: str  # one line for readers of the book
+    page_nbytes: int = 0  # bytes of a page of the paged strategy; 0 for none
+    # elements of a chunk along the first dimension of long variables; 0 to keep
+    chunk_elements: int = 0
+    # bytes that are set aside for metadata at a time; 0 for the library's 2 kB
+    metadata_block_nbytes: int = 0
+
+
+FILE_LAYOUTS: Mapping[str, FileLayout] = {
+    each.name: each
+    for each in (
+        FileLayout("original", "as the producer writes it: metadata between the data"),
+        FileLayout(
+            "front",
+            "all metadata in one block at the front of the file",
+            metadata_block_nbytes=8 * MIB,
+        ),
+        FileLayout("paged-4mib", "paged, pages of 4 MiB", page_nbytes=4 * MIB),
+        FileLayout("paged-8mib", "paged, pages of 8 MiB", page_nbytes=8 * MIB),
+        FileLayout(
+            "rechunked-4mib",
+            "paged, pages of 4 MiB, and chunks of 100 000 photons",
+            page_nbytes=4 * MIB,
+            chunk_elements=RECHUNKED,
+        ),
+        FileLayout(
+            "rechunked-8mib",
+            "paged, pages of 8 MiB, and chunks of 100 000 photons",
+            page_nbytes=8 * MIB,
+            chunk_elements=RECHUNKED,
+        ),
+    )
+}
+"""Arrangements of one HDF5 file, by name; `original` is the file as it was written."""
+
+
+def arrange(source: Path, target: Path, layout: FileLayout, *, tool: Tool = "auto") -> str:
+    """Write a file anew in another layout."""
+    program = shutil.which("h5repack")
+    if tool == "h5repack" and program is None:
+        raise UserError("tool: h5repack is not on PATH; allowed: h5py, or install HDF5's tools")
+    if program is None or tool == "h5py":
+        _copy(source, target, layout)
+        return f"h5py {h5py.__version__}, HDF5 {h5py.version.hdf5_version}"
+    _run([program, *_options(source, layout), str(source), str(target)])
+    return _run([program, "--version"]).strip().replace(": Version", "")
+
+
+def _options(source: Path, layout: FileLayout) -> list[str]:
+    """Write a layout as options of h5repack."""
+    options: list[str] = []
+    if layout.page_nbytes:
+        options += ["--fs_strategy=PAGE", f"--fs_pagesize={layout.page_nbytes}"]
+    if layout.metadata_block_nbytes:
+        options += [f"--metadata_block_size={layout.metadata_block_nbytes}"]
+    if layout.chunk_elements:
+        with h5py.File(source) as file:
+            for name, variable in iterate_variables(file):
+                if chunk := _chunk(variable, layout):
+                    options += ["--layout", f"{name}:CHUNK={'x'.join(map(str, chunk))}"]
+    return options
+
+
+def _chunk(variable: h5py.Dataset, layout: FileLayout) -> tuple[int, ...] | None:
+    """Choose the chunk of a long variable; None where it keeps its own."""
+    if not (layout.chunk_elements and variable.chunks) or variable.shape[0] <= _SMALL:
+        return None
+    return (min(layout.chunk_elements, variable.shape[0]), *variable.shape[1:])
+
+
+def _run(argv: list[str]) -> str:
+    """Run one of HDF5's tools."""
+    done = subprocess.run(
+        argv, capture_output=True, text=True, timeout=_REPACK_TIMEOUT_S, check=False
+    )
+    if done.returncode:
+        said = (done.stderr or done.stdout).strip().splitlines()
+        raise UserError(f"h5repack: {said[-1] if said else f'exit code {done.returncode}'}")
+    return done.stdout or done.stderr
+
+
+def _copy(source: Path, target: Path, layout: FileLayout) -> None:
+    """Do what h5repack does, with h5py's creation properties."""
+    options: dict[str, object] = {}
+    if layout.page_nbytes:
+        options |= {"fs_strategy": "page", "fs_page_size": layout.page_nbytes}
+    if layout.metadata_block_nbytes:
+        options |= {"meta_block_size": layout.metadata_block_nbytes}
+    with h5py.File(source) as old, h5py.File(target, "w", **options) as new:
+        _copy_group(old, new, layout)
+
+
+def _copy_group(old: h5py.Group, new: h5py.Group, layout: FileLayout) -> None:
+    for name, value in old.attrs.items():
+        new.attrs[name] = value
+    for name, item in old.items():
+        if isinstance(item, h5py.Group):
+            _copy_group(item, new.create_group(name), layout)
+        elif chunk := _chunk(item, layout):
+            _copy_rechunked(item, new, chunk)
+        else:
+            old.copy(item, new, name)
+
+
+def _copy_rechunked(old: h5py.Dataset, new: h5py.Group, chunk: tuple[int, ...]) -> None:
+    dataset = new.create_dataset(
+        old.name.rpartition("/")[2],
+        data=old[:],
+        chunks=chunk,
+        maxshape=old.maxshape,
+        shuffle=old.shuffle,
+        compression=old.compression,
+        compression_opts=old.compression_opts,
+    )
+    for name, value in old.attrs.items():
+        dataset.attrs[name] = value
+
+
+CONVERSIONS: tuple[str, ...] = ("zarr", "zarr-sharded", "references")
+
+_CHUNK = 100_000  # elements, as in the rechunked files
+_CHUNKS_PER_SHARD = 16
+_DEFLATE_LEVEL = 6
+
+
+def convert(layout: str, source: Path, target: Location) -> str:
+    """Convert the photons of a granule."""
+    if layout == "references":
+        return _write_references(target)
+    _write_zarr(source, target / layout, is_sharded=layout == "zarr-sharded")
+    return f"zarr {zarr.__version__}"
+
+
+def _write_zarr(source: Path, location: Location, *, is_sharded: bool) -> None:
+    store = ObjectStore(location.obstore())
+    group = zarr.create_group(store, overwrite=True, zarr_format=3)
+    with h5py.File(source) as file:
+        for name, variable in _iterate_converted(file):
+            array = group.create_array(
+                name,
+                shape=variable.shape,
+                dtype=variable.dtype,
+                attributes=_attributes(variable),
+                **_cut(variable, is_sharded=is_sharded),
+            )
+            array[:] = variable[:]
+    with expected_warning("Consolidated metadata is currently not part"):
+        zarr.consolidate_metadata(store)
+
+
+def _iterate_converted(file: h5py.File) -> Iterator[tuple[str, h5py.Dataset]]:
+    for name, variable in iterate_variables(file[CONVERTED]):
+        yield f"{CONVERTED}/{name}", variable
+
+
+def _cut(variable: h5py.Dataset, *, is_sharded: bool) -> dict[str, Any]:
+    """Choose chunks as in the rechunked files, and deflate with shuffle."""
+    extent, *others = variable.shape
+    chunk = min(_CHUNK, extent)
+    shard = min(_CHUNKS_PER_SHARD, -(-extent // chunk)) * chunk
+    return {
+        "chunks": (chunk, *others),
+        "shards": (shard, *others) if is_sharded else None,
+        # deflate after a shuffle, in the form in which Zarr v3 specifies it
+        "compressors": zarr.codecs.BloscCodec(
+            cname="zlib",
+            clevel=_DEFLATE_LEVEL,
+            shuffle="shuffle",
+            typesize=variable.dtype.itemsize,
+        ),
+    }
+
+
+def _attributes(variable: h5py.Dataset) -> dict[str, Any]:
+    found = dict(variable.attrs)
+    return {k: v.item() if isinstance(v, np.generic) else v for k, v in found.items()}
+
+
+def _write_references(target: Location) -> str:
+    with expected_warning("Numcodecs codecs are not in the Zarr version 3"):
+        dataset = virtualizarr.open_virtual_dataset(
+            f"{target.url}/original.h5",
+            registry=make_registry(target),
+            parser=HDFParser(group=CONVERTED),
+            loadable_variables=[],
+            decode_times=False,
+        )
+        references = dataset.vz.to_kerchunk(format="dict")
+    text = json.dumps(references, default=bytes.decode)
+    obstore.put(target.obstore(), "references.json", text.encode())
+    return f"virtualizarr {virtualizarr.__version__}"

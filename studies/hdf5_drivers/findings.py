@@ -1,0 +1,411 @@
+"""Tables, claims and verdicts of the study, and what pages quote."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+import pandas as pd
+
+from helpers.benchmark import ranking as rankings
+from helpers.benchmark import statistics
+from helpers.benchmark.study import read_published
+from helpers.errors import UserError
+from helpers.models.transfer import Network
+from helpers.netem.profiles import Profile
+from helpers.objectstore.testbed import network_of
+from helpers.plotting.tables import describe_profile, digits, trace_of
+from studies.hdf5_drivers.drivers import DRIVERS, Driver
+from studies.hdf5_drivers.file_layouts import FILE_LAYOUTS
+from studies.hdf5_drivers.files import LAYOUTS, StoredFile
+
+_NORMAL_P95 = 1.6449  # standard deviations
+_PUBLISHED_LAYOUTS = {
+    "original": "original",
+    "page-only-4mb": "paged-4mib",
+    "page-only-8mb": "paged-8mib",
+    "rechunked-4mb": "rechunked-4mib",
+    "rechunked-8mb": "rechunked-8mib",
+}
+_OURS = {
+    ("fsspec", "no"): "fsspec-none",
+    ("fsspec", "yes"): "fsspec-tuned",
+    ("ros3", "no"): "ros3-none",  # which had no cache then; where it is not measured: ros3
+    ("ros3", "yes"): "ros3-tuned",
+}
+
+
+def describe_layouts(stored: StoredFile) -> pd.DataFrame:
+    """Tabulate what each file says of itself, and what made it."""
+    lines = {}
+    for name, nbytes in stored.stored_nbytes.items():
+        found = stored.properties.get(name)
+        chunk = found.chunk_shapes[stored.tasks["variables"].variables[0]] if found else ("",)
+        lines[name] = {
+            "strategy": found.strategy if found else "",
+            "page (MiB)": found.page_nbytes / 2**20 if found else None,
+            "photons a chunk": chunk[0],
+            "stored (MB)": round(nbytes / 1e6, 1),
+            "no data (MB)": round(found.metadata_nbytes / 1e6, 1) if found else None,
+            "made by": stored.made_by[name],
+        }
+    return pd.DataFrame(lines).T.rename_axis("layout").fillna("")
+
+
+def describe_drivers(drivers: Sequence[Driver], absent: Mapping[str, str]) -> pd.DataFrame:
+    """Tabulate the drivers and their settings, and those that are not here, with the reason."""
+    lines = {
+        driver.name: {
+            "reads": driver.description,
+            "settings": " ".join(f"{name}={value}" for name, value in driver.settings.items()),
+        }
+        for driver in drivers
+    }
+    lines |= {name: {"reads": reason, "settings": ""} for name, reason in absent.items()}
+    return pd.DataFrame(lines).T.rename_axis("driver")
+
+
+def predict_floor(stored: StoredFile, profile: Profile, layouts: Sequence[str]) -> pd.DataFrame:
+    """Predict how long reading the variables takes at least: one request at a time.
+
+    Two ends: a request for each chunk and nothing else, and all bytes in one request.
+    """
+    network: Network = network_of(profile)
+    per_request_s = mean_first_byte_s(network)
+    lines = {}
+    for layout in [name for name in layouts if name in stored.properties]:
+        n_chunks = _count_chunks(stored, layout)
+        nbytes = stored.needed_nbytes(layout)
+        stream_s = nbytes / network.stream_nbytes_per_s
+        lines[layout] = {
+            "chunks": n_chunks,
+            "needed (MB)": round(nbytes / 1e6, 2),
+            "a request a chunk (s)": round(n_chunks * per_request_s + stream_s, 2),
+            "one request (s)": round(per_request_s + stream_s, 3),
+        }
+    return pd.DataFrame(lines).T.rename_axis("layout")
+
+
+def mean_first_byte_s(network: Network) -> float:
+    """Compute the mean of a log-normal delay from its median and 95th percentile."""
+    if network.first_byte_median_s == 0:
+        return 0.0
+    sigma = math.log(network.first_byte_p95_s / network.first_byte_median_s) / _NORMAL_P95
+    return network.first_byte_median_s * math.exp(sigma**2 / 2)
+
+
+def _count_chunks(stored: StoredFile, layout: str) -> int:
+    task, found = stored.tasks["variables"], stored.properties[layout]
+    n_photons = 10 * (task.bounds[1] - task.bounds[0])
+    return sum(-(-n_photons // found.chunk_shapes[name][0]) for name in task.variables)
+
+
+def measured(rows: pd.DataFrame, task: str) -> pd.DataFrame:
+    """Choose the measured rows of a task, without the control, with the time of both steps.
+
+    They come in the order of drivers and layouts, not in the random one of the blocks.
+    """
+    part = rows[(rows["phase"] == "measured") & (rows["task"] == task)]
+    part = part[part["control_of"] == ""]
+    names = list(DRIVERS)
+    keys = zip(part["contender"], part["layout"], part["block"], strict=True)
+    places = [(names.index(name), LAYOUTS.index(layout), block) for name, layout, block in keys]
+    ordered = part.iloc[sorted(range(len(places)), key=places.__getitem__)]
+    return ordered.assign(total_s=ordered["open_s"] + ordered["read_s"])
+
+
+def tabulate_times(rows: pd.DataFrame, *, task: str) -> pd.DataFrame:
+    """Tabulate the median time to open and do a task, a row a driver, a column a layout."""
+    part = measured(rows, task)
+    table = part.pivot_table(
+        index="contender", columns="layout", values="total_s", aggfunc="median", sort=False
+    )
+    return table.map(lambda value: "" if math.isnan(value) else float(f"{value:.3g}"))
+
+
+def tabulate_tasks(rows: pd.DataFrame, tasks: Sequence[str]) -> pd.DataFrame:
+    """Tabulate median times as `tabulate_times`, for those of several tasks that were asked."""
+    asked = {task: tabulate_times(rows, task=task) for task in tasks if task in set(rows["task"])}
+    return pd.concat(asked, names=["task"]) if asked else pd.DataFrame(columns=["not asked"])
+
+
+def tabulate_traces(rows: pd.DataFrame, *, task: str, layout: str) -> pd.DataFrame:
+    """Tabulate what the trace says of each driver on a layout: medians over blocks."""
+    part = measured(rows, task)
+    part = part[part["layout"] == layout]
+    trace = trace_of(part)
+    if "all_requests" not in trace:
+        return pd.DataFrame(columns=["not traced"])
+    names = {
+        "n_open_requests": "requests to open",
+        "all_requests": "requests",
+        "all_nbytes": "MB",
+        "over_read": "over-read",
+        "repeated_nbytes": "MB fetched again",
+        "critical_path": "depth",
+        "all_max_in_flight": "in flight, most",
+    }
+    table = trace[[name for name in names if name in trace]].assign(contender=part["contender"])
+    for name in ("all_nbytes", "repeated_nbytes"):
+        table[name] = table[name] / 1e6
+    return table.groupby("contender", sort=False).median().round(2).rename(columns=names)
+
+
+def paired(
+    part: pd.DataFrame, over: tuple[str, str], under: tuple[str, str]
+) -> statistics.Interval | None:
+    """Compare two contenders on two layouts, paired within blocks."""
+    keys = list(zip(part["contender"], part["layout"], strict=True))
+    if over == under or over not in keys or under not in keys:
+        return None
+    labels = {over: "over", under: "under"}
+    chosen = part.assign(contender=[labels.get(key, "") for key in keys])
+    chosen = chosen[chosen["contender"] != ""]
+    return statistics.paired_ratio(chosen, "over", "under", value="total_s")
+
+
+def compare_published(rows: pd.DataFrame) -> pd.DataFrame:
+    """Put published ratios beside ours: untuned over tuned, and original over arranged anew.
+
+    Published times are of opening and reading three variables of one granule, one run each.
+    """
+    times = read_published("hdf5_driver_access_times")
+    times = times[times["file_set"] == "h5py-atl03-benchmarks.csv"]
+    known = times.groupby(["driver", "optimised_io", "format"])["time_s"].median()
+    rows_of_task, lines = measured(rows, "variables"), []
+    names = set(rows_of_task["contender"])
+    names_of = {pair: name if name in names else "ros3" for pair, name in _OURS.items()}
+    for driver, tuned, layout in list[tuple[str, str, str]](known.index):
+        time_s = known[driver, tuned, layout]
+        base = known.get((driver, "no", "original"))
+        ours = names_of[driver, tuned], _PUBLISHED_LAYOUTS[layout]
+        found = paired(rows_of_task, (names_of[driver, "no"], "original"), ours)
+        if base and found:
+            lines.append((*ours, base / time_s, found.centre, found.low, found.high))
+    columns = ["contender", "layout", "published", "ours", "low", "high"]
+    return pd.DataFrame(lines, columns=columns).round(2)
+
+
+Claim = tuple[str, str, str]
+"""A layout, a driver and another against which it is judged."""
+Judged = Mapping[Claim, statistics.Comparison]
+Way = Literal["settings", "layout"]
+"""What is changed alone: the settings of the driver, or the layout of the file."""
+
+UNTUNED, TUNED, ORIGINAL = "fsspec-none", "fsspec-tuned", "original"
+NOT_MEASURED = "not measured"
+_WAYS: tuple[Way, ...] = ("settings", "layout")
+_TARGET_GAIN, _TARGET_REQUESTS = 20, 5
+_CLAIMS = (
+    ("ros3-none", UNTUNED),
+    ("ros3-none", TUNED),
+    ("ros3", UNTUNED),
+    ("ros3", TUNED),
+    ("ros3-tuned", TUNED),
+)
+
+
+def judged_task(tasks: Sequence[str]) -> Literal["variables"]:
+    """Name the task that is judged, which the control repeats; refuse tasks without it."""
+    if "variables" not in tasks:
+        raise UserError(f"tasks: {', '.join(tasks)}; allowed: also variables, which is judged")
+    return "variables"
+
+
+def name_read(driver: str, layout: str) -> str:
+    """Name a read by its driver and its layout."""
+    return f"{driver} on {layout}"
+
+
+def split_read(name: str) -> tuple[str, str]:
+    """Split the name of a read into its driver and its layout."""
+    driver, _, layout = name.partition(" on ")
+    return driver, layout
+
+
+def select_reads(rows: pd.DataFrame) -> pd.DataFrame:
+    """Choose the measured reads of the variables of HDF5 files, each named by driver and layout.
+
+    The control stays, as a copy of the read that it repeats; `total_s` is what is judged, the
+    time to open and read.
+    """
+    part = rows[(rows["phase"] == "measured") & (rows["task"] == "variables")]
+    part = part[part["layout"].isin(FILE_LAYOUTS)]
+    is_copy = part["control_of"] != ""
+    names = [name_read(*pair) for pair in zip(part["contender"], part["layout"], strict=True)]
+    copied = [name_read(*pair) for pair in zip(part["control_of"], part["layout"], strict=True)]
+    return part.assign(
+        contender=part["contender"].where(is_copy, pd.Series(names, part.index)),
+        control_of=pd.Series(copied, part.index).where(is_copy, ""),
+        total_s=part["open_s"] + part["read_s"],
+    )
+
+
+def list_claims(reads: pd.DataFrame) -> dict[Claim, tuple[str, str]]:
+    """List the pairs of ROS3 and a file object of fsspec that were measured on a layout.
+
+    Both without a cache, both tuned, and at their defaults against each other's settings. They
+    were named beforehand.
+    """
+    there = dict.fromkeys(zip(reads["contender"], reads["layout"], strict=True))
+    layouts = sorted({layout for _, layout in there}, key=LAYOUTS.index)
+    return {
+        (layout, a, b): (name_read(a, layout), name_read(b, layout))
+        for layout in layouts
+        for a, b in _CLAIMS
+        if {(name_read(a, layout), layout), (name_read(b, layout), layout)} <= {*there}
+    }
+
+
+def find_claims(judged: Judged) -> dict[str, str]:
+    """Say with which settings ROS3 is faster than fsspec, and with which slower."""
+
+    def where(verdict: str) -> str:
+        layouts: dict[tuple[str, str], list[str]] = {}
+        for (layout, a, b), found in judged.items():
+            if found.verdict == verdict:
+                layouts.setdefault((a, b), []).append(layout)
+        told = [f"{a} over {b} on {', '.join(same)}" for (a, b), same in layouts.items()]
+        nowhere = "with none of these settings" if judged else NOT_MEASURED
+        return "; ".join(told) or nowhere
+
+    n_even = sum(found.verdict == "indistinguishable" for found in judged.values())
+    return {
+        "ros3-faster": where("faster"),
+        "ros3-slower": where("slower"),
+        "ros3-undecided": str(n_even),
+        "claims-judged": str(len(judged)),
+    }
+
+
+def find_targets(rows: pd.DataFrame, best: tuple[str, str], profile: Profile) -> dict[str, str]:
+    """Say whether repack and settings gain as much as was hoped, and if not, why not."""
+    part = measured(rows, "variables")
+    ratio = paired(part, (UNTUNED, ORIGINAL), best)
+    keys = list(zip(part["contender"], part["layout"], strict=True))
+    trace = trace_of(part).assign(total_s=part["total_s"])
+    slow, fast = (
+        trace[[key == at for key in keys]].median(numeric_only=True)
+        for at in ((UNTUNED, ORIGINAL), best)
+    )
+    if ratio is None:
+        return dict.fromkeys(("target-gain", "target-requests-to-open", "headline"), NOT_MEASURED)
+    gain = ratio.centre
+    n_open = fast["n_open_requests"]
+    return {
+        "target-gain": "yes" if gain >= _TARGET_GAIN else f"no: {_explain(slow, fast, profile)}",
+        "target-requests-to-open": "yes" if n_open <= _TARGET_REQUESTS else f"no: {n_open:.0f}",
+        "headline": f"{digits(gain)} times",
+    }
+
+
+def _explain(slow: pd.Series[float], fast: pd.Series[float], profile: Profile) -> str:
+    """Say where the time of the best read goes, and what one stream could gain at most."""
+    network = network_of(profile)
+    first_byte_s = mean_first_byte_s(network)
+    moved_s = fast["all_nbytes"] / network.stream_nbytes_per_s
+    needed_s = moved_s / fast["over_read"]
+    n_waits = fast["critical_path"]
+    return (
+        f"of its {digits(fast['total_s'])} s the read with the shortest median waits {digits(n_waits * first_byte_s)} s"
+        f" for {n_waits:.0f} answers one after the other, and its"
+        f" {digits(fast['all_nbytes'] / 1e6)} MB take {digits(moved_s)} s of one stream;"
+        f" what is needed takes {digits(needed_s)} s, so that one stream gains at most"
+        f" {digits(slow['total_s'] / (needed_s + first_byte_s))} times"
+    )
+
+
+def list_ways(reads: pd.DataFrame) -> dict[Way, tuple[str, str]]:
+    """Pair new settings on a new layout with new settings alone, and with the layout alone.
+
+    The layout is the one, of those that are not the original, on which the tuned file object
+    has the shortest median: chosen after looking. What was not measured is left out.
+    """
+    anew = reads[(reads["contender"].isin([name_read(TUNED, at) for at in FILE_LAYOUTS]))]
+    medians = anew[anew["layout"] != ORIGINAL].groupby("layout")["total_s"].median()
+    if medians.empty:
+        return {}
+    layout = str(medians.idxmin())
+    alone: dict[Way, str] = {
+        "settings": name_read(TUNED, ORIGINAL),
+        "layout": name_read(UNTUNED, layout),
+    }
+    there = {*reads["contender"]}
+    return {way: (name_read(TUNED, layout), one) for way, one in alone.items() if one in there}
+
+
+def find_decision(
+    reads: pd.DataFrame,
+    ways: Mapping[Way, tuple[str, str]],
+    judged: Mapping[Way, statistics.Comparison],
+) -> dict[str, str]:
+    """Say what gains how much: settings alone, a new layout alone, and both.
+
+    That both are needed is said where both are judged faster than either alone.
+    """
+    base = name_read(UNTUNED, ORIGINAL)
+    if not ways or base not in {*reads["contender"]}:
+        return {"decision": NOT_MEASURED}
+
+    def gain(name: str) -> str:
+        return digits(statistics.paired_ratio(reads, base, name, value="total_s").centre)
+
+    together = next(iter(ways.values()))[0]
+    alone = {way: gain(ways[way][1]) if way in ways else NOT_MEASURED for way in _WAYS}
+    enough = [way for way in ways if judged[way].verdict != "faster"]
+    word = f"{' or '.join(enough)} alone" if enough else "settings and layout together"
+    told = f"{alone['settings']} by settings alone, {alone['layout']} by layout alone"
+    even = ", which cannot be told apart from both" if enough else ""
+    return {
+        "decision-layout": split_read(together)[1],
+        "gain-settings-alone": alone["settings"],
+        "gain-layout-alone": alone["layout"],
+        "gain-both": gain(together),
+        "decision": f"{word}{even}: {gain(together)} times faster with both, {told}",
+    }
+
+
+def find_all(
+    rows: pd.DataFrame,
+    profile: Profile,
+    versions: Mapping[str, str],
+    *,
+    ranking: rankings.Ranking,
+) -> dict[str, str]:
+    """Put the findings of a case into words, by the key under which pages quote them.
+
+    What is said of the best is said of the read with the shortest median; that it is the fastest,
+    or among them, is the ranking's word.
+    """
+    part, reads = measured(rows, "variables"), select_reads(rows)
+    medians = part.groupby(["contender", "layout"])["total_s"].median()
+    files = medians[medians.index.get_level_values("layout").isin(FILE_LAYOUTS)]
+    best = split_read(ranking.best)
+    worst: tuple[str, str] = files.idxmax()  # type: ignore[assignment]
+    ratio = paired(part, (UNTUNED, ORIGINAL), best)
+    opened = trace_of(part).assign(layout=part["layout"], contender=part["contender"])
+    at_best = (opened["layout"] == best[1]) & (opened["contender"] == best[0])
+    stored_nbytes = part.loc[part["layout"] == ORIGINAL, "stored_nbytes"]
+    machine = json.loads(part["machine"].iloc[0])
+    noise = statistics.noise_ratio(reads, "control", value="total_s")
+    return {
+        "profile": describe_profile(profile),
+        "best-driver": ranking.tell(),
+        "best-layout": best[1],
+        "best-throughput": f"{digits(part['array_nbytes'].iloc[0] / files[best] / 1e6)} MB/s",
+        "best-time": f"{digits(files[best])} s",
+        "worst-driver": worst[0],
+        "worst-layout": worst[1],
+        "worst-time": f"{digits(files.max())} s",
+        "ratio-untuned-original-to-best": digits(ratio.centre) if ratio else NOT_MEASURED,
+        "requests-to-open-best": digits(opened.loc[at_best, "n_open_requests"].median()),
+        "ros3": "built in" if versions["ros3"] == "True" else "not built in",
+        "hdf5-version": versions["hdf5"],
+        "file-nbytes": f"{digits(stored_nbytes.median() / 1e6)} MB",
+        "aa-noise": f"{digits(100 * (noise - 1))} %",
+        "n-blocks": str(part["block"].nunique()),
+        "machine": f"{machine['n_cores']} cores, {machine['cpu']}",
+        **find_targets(rows, best, profile),
+    }

@@ -1,0 +1,66 @@
+"""Parameters of HDF5 drivers."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from helpers.book import parameters
+from helpers.book.parameters import OneOf
+from studies.hdf5_drivers.drivers import DRIVERS
+from studies.hdf5_drivers.files import LAYOUTS
+from studies.hdf5_drivers.tasks import TASKS
+
+_Driver = Annotated[str, OneOf(DRIVERS)]
+_Layout = Annotated[str, OneOf(LAYOUTS)]
+_Task = Annotated[str, OneOf(TASKS)]
+_Mebibytes = Annotated[int, Field(ge=1, le=4096)]
+
+
+class Parameters(parameters.Parameters):
+    """A granule, its layouts, and which drivers are asked what of them."""
+
+    n_photons: Annotated[int, Field(ge=6000, le=10**10)] = Field(
+        60_000, description="photons in the granule's six beams; ten million make some 220 MB"
+    )
+    drivers: Annotated[list[_Driver], Field(min_length=1)] = Field(
+        ["fsspec-none", "fsspec-tuned", "ros3", "ros3-tuned"],
+        description="drivers to compare on every layout: the published pairs",
+    )
+    file_layouts: Annotated[list[_Layout], Field(min_length=1)] = Field(
+        ["original", "paged-4mib"], description="arrangements of the file"
+    )
+    tasks: Annotated[list[_Task], Field(min_length=1)] = Field(
+        ["variables"], description="asked of these drivers on these layouts"
+    )
+    more_drivers: list[_Driver] = Field(
+        ["obstore-tuned", "h5coro", "pyfive-tuned", "zarr", "references"],
+        description="other drivers",
+    )
+    more_layouts: list[_Layout] = Field(
+        ["original", "zarr", "references"], description="layouts on which they read the variables"
+    )
+    metadata_drivers: list[_Driver] = Field(
+        ["fsspec-tuned"], description="drivers that are asked about the tree and parts"
+    )
+    metadata_layouts: list[_Layout] = Field(["original"], description="layouts on which they are")
+    metadata_tasks: list[_Task] = Field(
+        ["tree", "attributes", "subset"], description="what they are asked"
+    )
+    metadata_group: str = Field(
+        "gt1l/heights",
+        description="group whose variables and attributes are listed; empty for the file",
+    )
+    block_mib: list[_Mebibytes] = Field(
+        [8], description="block of the file object, to sweep", json_schema_extra={"unit": "MiB"}
+    )
+    page_buffer_mib: list[_Mebibytes] = Field(
+        [16], description="page buffer, to sweep", json_schema_extra={"unit": "MiB"}
+    )
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = Field(
+        2018, description="of values, order and network delays"
+    )
+    record: Annotated[str, Field(pattern=r"^[\w.-]+\.csv$")] = Field(
+        "hdf5-drivers.csv", description="file that receives every row"
+    )

@@ -1,0 +1,308 @@
+"""Tasks: what is asked of an open file, over one interface to every library."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Protocol
+
+import numpy as np
+import obstore
+import xxhash
+import zarr
+from fsspec.caching import BlockCache
+from h5coro.h5coro import H5Coro
+from numpy.typing import NDArray
+
+from helpers.errors import UserError
+from helpers.objectstore.locations import Location
+
+Bounds = tuple[int, int] | None
+"""Half-open bounds along the first dimension; None for all of it."""
+
+
+class Tree(Protocol):
+    """What an open file, or what stands for one, can be asked."""
+
+    def list_variables(self, group: str) -> list[str]:
+        """List the paths of all variables below a group."""
+
+    def read(self, names: Sequence[str], bounds: Bounds) -> list[NDArray[Any]]:
+        """Read variables, or a part of each."""
+
+    def read_attributes(self, group: str, attribute: str) -> dict[str, str]:
+        """Read one attribute of every variable below a group."""
+
+    def close(self) -> None:
+        """Close what was opened."""
+
+
+def _nothing() -> None:
+    """Close nothing."""
+
+
+class MappingTree:
+    """A tree whose groups are mappings, as those of h5py, pyfive and zarr are.
+
+    Parameters
+    ----------
+    root : mapping
+        The root group; closed by its `close` where it has one.
+    close : callable
+        Closes what lies below, such as a file object.
+    """
+
+    def __init__(self, root: Any, close: Callable[[], None] = _nothing) -> None:
+        self.root, self._close = root, close
+
+    def list_variables(self, group: str) -> list[str]:
+        """List the paths of all variables below a group."""
+        return [name for name, _ in self._iterate(group)]
+
+    def read(self, names: Sequence[str], bounds: Bounds) -> list[NDArray[Any]]:
+        """Read variables one after the other, as a program of a scientist does."""
+        part = slice(*bounds) if bounds else slice(None)
+        return [np.asarray(self.root[name][part]) for name in names]
+
+    def read_attributes(self, group: str, attribute: str) -> dict[str, str]:
+        """Read one attribute of every variable below a group."""
+        return {name: _as_text(each.attrs[attribute]) for name, each in self._iterate(group)}
+
+    def close(self) -> None:
+        """Close the file, then what lies below."""
+        if hasattr(self.root, "close"):
+            self.root.close()
+        self._close()
+
+    def _iterate(self, path: str) -> Iterator[tuple[str, Any]]:
+        group = self.root[path] if path else self.root
+        for name in sorted(group):
+            item = group[name]
+            below = f"{path}/{name}".strip("/")
+            if hasattr(item, "keys"):
+                yield from self._iterate(below)
+            else:
+                yield below, item
+
+
+class ZarrTree(MappingTree):
+    """A Zarr group that stands for a group of the file.
+
+    Parameters
+    ----------
+    root : zarr.Group
+        The group; its metadata are consolidated, so that listing costs nothing more.
+    stands_for : str
+        Path in the file that the group stands for; empty for the whole.
+    """
+
+    def __init__(self, root: zarr.Group, *, stands_for: str = "") -> None:
+        super().__init__(root)
+        self._prefix = f"{stands_for}/" if stands_for else ""
+
+    def read(self, names: Sequence[str], bounds: Bounds) -> list[NDArray[Any]]:
+        """Read variables one after the other."""
+        return super().read([name.removeprefix(self._prefix) for name in names], bounds)
+
+    def _iterate(self, path: str) -> Iterator[tuple[str, Any]]:
+        found = dict(self.root.members(max_depth=None))
+        for name in sorted(found):
+            below = f"{self._prefix}{name}"
+            if isinstance(found[name], zarr.Array) and f"{below}/".startswith(path):
+                yield below, found[name]
+
+
+class H5CoroTree:
+    """A file read by h5coro, all variables of a read at once, as its makers mean it.
+
+    Parameters
+    ----------
+    file : H5Coro
+        The open file.
+    """
+
+    def __init__(self, file: H5Coro) -> None:
+        self.file = file
+
+    def list_variables(self, group: str) -> list[str]:
+        """List the paths of all variables below a group."""
+        return sorted(self._list(group, with_attributes=False))
+
+    def read(self, names: Sequence[str], bounds: Bounds) -> list[NDArray[Any]]:
+        """Read variables, all at once."""
+        slices = [list(bounds)] if bounds else []
+        asked = [{"dataset": name, "hyperslice": slices} for name in names]
+        promise = self.file.readDatasets(asked, block=True)
+        return [np.asarray(promise[name]) for name in names]
+
+    def read_attributes(self, group: str, attribute: str) -> dict[str, str]:
+        """Read one attribute of every variable below a group."""
+        found = self._list(group, with_attributes=True)
+        return {name: _as_text(found[name][attribute]) for name in sorted(found)}
+
+    def close(self) -> None:
+        """Close the file."""
+        self.file.close()
+
+    def _list(self, path: str, *, with_attributes: bool) -> dict[str, Mapping[str, Any]]:
+        variables, _, groups = self.file.list(path, w_attr=with_attributes)
+        found = {f"{path}/{name}".strip("/"): each for name, each in variables.items()}
+        for name in groups:
+            found |= self._list(f"{path}/{name}".strip("/"), with_attributes=with_attributes)
+        return found
+
+
+def _as_text(value: Any) -> str:
+    """Write an attribute as text, however a library returns it."""
+    if isinstance(value, np.ndarray) and value.size == 1:
+        value = value.reshape(-1)[0]
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
+TaskName = Literal["variables", "subset", "tree", "attributes"]
+TASKS: dict[TaskName, str] = {
+    "variables": "read the variables whole",
+    "subset": "read a part of each variable",
+    "tree": "list the variables of a group and the groups below",
+    "attributes": "read one attribute of every variable of a group and the groups below",
+}
+"""What each task asks, in one line; opening is timed before each of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """Something to ask of an open file."""
+
+    name: TaskName  # one of `TASKS`
+    variables: tuple[str, ...]  # paths of the variables to read
+    bounds: tuple[int, int]  # half-open bounds of the part, along the first dimension
+    group: str = ""  # group to list; empty for the whole file
+    attribute: str = "long_name"  # attribute to read
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What proves that a task was done: a checksum, and how much was read."""
+
+    checksum: str  # of the values, of the names or of the texts
+    n_items: int  # variables
+    nbytes: int  # bytes of the values in memory; of text for the other tasks
+
+
+def run_task(tree: Tree, task: Task) -> Answer:
+    """Do what a task asks."""
+    try:
+        if task.name in ("variables", "subset"):
+            bounds = task.bounds if task.name == "subset" else None
+            return _prove_values(tree.read(task.variables, bounds))
+        if task.name == "tree":
+            return _prove_texts(tree.list_variables(task.group))
+        found = tree.read_attributes(task.group, task.attribute)
+        return _prove_texts([f"{name}={text}" for name, text in sorted(found.items())])
+    except KeyError as error:
+        raise UserError(
+            f"variables: {', '.join(task.variables)} below {task.group or '/'}: {error};"
+            " allowed: what is in the file"
+        ) from error
+
+
+def _prove_values(arrays: Sequence[NDArray[Any]]) -> Answer:
+    """Compute a checksum of values, in the byte order of the machine, at the speed of memory."""
+    whole = xxhash.xxh3_64()
+    for values in arrays:
+        native = np.ascontiguousarray(values, values.dtype.newbyteorder("="))
+        whole.update(f"{native.dtype.str}{native.shape}".encode())
+        whole.update(native.data if native.size else b"")
+    return Answer(whole.hexdigest(), len(arrays), sum(values.nbytes for values in arrays))
+
+
+def _prove_texts(texts: Sequence[str]) -> Answer:
+    joined = "\n".join(sorted(texts)).encode()
+    return Answer(xxhash.xxh3_64_hexdigest(joined), len(texts), len(joined))
+
+
+def split_object(location: Location) -> tuple[Location, str]:
+    """Split the place of an object into its folder and its name."""
+    prefix, _, name = location.prefix.rpartition("/")
+    return replace(location, prefix=prefix), name
+
+
+class PlainFile:
+    """A reader of obstore as h5py takes file objects.
+
+    Its buffer is fetched anew after each seek.
+
+    Parameters
+    ----------
+    location : Location
+        Place of the object.
+    **options
+        For `obstore.open_reader`, as in ``buffer_size``.
+    """
+
+    def __init__(self, location: Location, **options: Any) -> None:
+        folder, key = split_object(location)
+        self._file = obstore.open_reader(folder.obstore(), key, **options)
+        self.seek, self.tell, self.close = self._file.seek, self._file.tell, self._file.close
+
+    def readinto(self, buffer: memoryview) -> int:
+        """Read into a buffer; return the bytes that were there."""
+        found = memoryview(self._file.read(len(buffer)))
+        buffer[: len(found)] = found
+        return len(found)
+
+    def read(self, nbytes: int = -1) -> bytes:
+        """Read bytes; all that follow by default."""
+        return bytes(self._file.read() if nbytes < 0 else self._file.read(nbytes))
+
+
+class BlockFile(io.RawIOBase):
+    """An object that is read through obstore in blocks, which are kept.
+
+    The cache is fsspec's, so that only the client differs from an s3fs file
+    object with the same cache.
+
+    Parameters
+    ----------
+    location : Location
+        Place of the object.
+    block_size : int
+        Bytes of a block.
+    """
+
+    def __init__(self, location: Location, *, block_size: int) -> None:
+        folder, self._key = split_object(location)
+        self._store = folder.obstore()
+        self._nbytes = int(obstore.head(self._store, self._key)["size"])
+        self._cache = BlockCache(block_size, self._fetch, self._nbytes)
+        self._at = 0
+
+    def _fetch(self, start: int, stop: int) -> bytes:
+        return bytes(obstore.get_range(self._store, self._key, start=start, end=stop))
+
+    def seekable(self) -> bool:
+        """Say that there is a place to read from."""
+        return True
+
+    def readable(self) -> bool:
+        """Say that it can be read."""
+        return True
+
+    def tell(self) -> int:
+        """Return the place of the next read, in bytes."""
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Move to a place, in bytes, from the start, from here or from the end."""
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._nbytes}[whence]
+        self._at = start + offset
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        """Read into a buffer; return the bytes that were there."""
+        stop = min(self._at + len(buffer), self._nbytes)
+        found = self._cache._fetch(self._at, stop)
+        buffer[: len(found)] = found
+        self._at += len(found)
+        return len(found)
