@@ -17,16 +17,14 @@ from click.testing import CliRunner
 
 from advisors.hdf5.advice import Advised, advise
 from advisors.hdf5.prediction import MIB, UNTUNED, Settings, predict_read, read_file
-from advisors.hdf5.recording import record_reads
+from advisors.hdf5.recording import open_source, record_reads
 from advisors.hdf5.repack import Repack, apply_repack
-from advisors.hdf5.sources import open_source
-from helpers.book.cli import main
+from helpers.cli import main
 from helpers.errors import UserError
-from helpers.netem.profiles import get_profile
+from helpers.netem.profiles import get_profile, network_of
 from helpers.netem.proxy import Proxy, open_proxy
 from helpers.objectstore.locations import Location
 from helpers.objectstore.server import Server
-from helpers.objectstore.testbed import network_of
 from tests.stores import make_location
 
 IN_REGION = get_profile("in-region")
@@ -186,7 +184,7 @@ def test_advice_is_sorted_and_told(made: Made) -> None:
 
 def run(*arguments: str) -> tuple[int, str, BaseException | None]:
     """Run the command line."""
-    done = CliRunner().invoke(main, ["advise", *arguments])
+    done = CliRunner().invoke(main, ["hdf5", "advise", *arguments])
     return done.exit_code, done.output, done.exception
 
 

@@ -20,7 +20,7 @@ from advisors.hdf5.cli import advise
 from advisors.hdf5.copying import copy_file
 from advisors.hdf5.inspection import Variable, inspect_file, merge_spans
 from advisors.hdf5.prediction import record_repacked
-from advisors.hdf5.recording import list_tree, record_reads
+from advisors.hdf5.recording import LoggedFile, list_tree, open_hdf5, open_source, record_reads
 from advisors.hdf5.repack import (
     Repack,
     apply_repack,
@@ -30,7 +30,6 @@ from advisors.hdf5.repack import (
     find_tool,
     list_repacks,
 )
-from advisors.hdf5.sources import LoggedFile, open_hdf5, open_source
 from helpers.errors import UserError
 
 MIB = 2**20

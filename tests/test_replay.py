@@ -14,8 +14,7 @@ from fsspec import caching
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from advisors.hdf5.recording import list_tree, record_reads
-from advisors.hdf5.sources import LoggedFile, open_hdf5, open_source
+from advisors.hdf5.recording import LoggedFile, list_tree, open_hdf5, open_source, record_reads
 from helpers.errors import UserError
 from helpers.models.caches import (
     BackgroundCache,

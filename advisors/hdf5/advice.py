@@ -2,7 +2,7 @@
 
 Only metadata are read. What the library asks for comes from the library: of
 the present file as it opens and lists it, of a repacked one from a model that
-has its layout without its values. `helpers.forecasts` turns both into time.
+has its layout without its values. `advisors.hdf5.prediction` turns both into time.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, BinaryIO
 
-from advisors.hdf5 import sources
 from advisors.hdf5.inspection import FileReport, inspect_file
 from advisors.hdf5.prediction import (
     TUNED,
@@ -22,17 +21,15 @@ from advisors.hdf5.prediction import (
     record_repacked,
     replay_both,
 )
-from advisors.hdf5.recording import Recording, record_reads
+from advisors.hdf5.recording import Recording, name_source, open_source, record_reads
 from advisors.hdf5.repack import Repack, find_tool, list_repacks
-from advisors.hdf5.sources import open_source
 from helpers.errors import UserError
 from helpers.models.caches import Read, Reading
 from helpers.models.replay import order_reads
 from helpers.models.requests import TYPICAL_COSTS, ClientCosts
 from helpers.models.transfer import Network
-from helpers.netem.profiles import Profile
+from helpers.netem.profiles import Profile, network_of
 from helpers.objectstore.locations import Location
-from helpers.objectstore.testbed import network_of
 
 N_CONNECTIONS = 10
 """Chunks that readers of references keep in flight, as zarr does by default."""
@@ -49,7 +46,7 @@ class Advice:
     ----------
     label : str
         What is done.
-    predict_read : Forecast
+    prediction : ReadPrediction
         What to expect then.
     gain : float
         Time of the file as it is and is read without settings, over the time then.
@@ -134,7 +131,7 @@ def advise(
         decoded, or the page buffer is smaller than a page.
     """
     with open_source(source) as file:
-        name = sources.name(source)
+        name = name_source(source)
         report = inspect_file(file, name)
         chosen = tuple(variables) or tuple(variable.name for variable in report.variables)
         recording = record_reads(file, name, chosen)
@@ -178,7 +175,7 @@ class _Advisor:
         cost = f"rewrites {self.report.file_nbytes / 1e6:.3g} MB as {recording.file_nbytes / 1e6:.3g} MB"
         command = repack.command(self.report.name, "OUT")
         if find_tool(self.report) == "h5py":
-            command = f"python -m helpers advise {self.report.name} --apply OUT"
+            command = f"wire hdf5 advise {self.report.name} --apply OUT"
         return Advice(repack.label, found, 0.0, cost, command, repack)
 
     def references(self, recording: Recording) -> Advice:

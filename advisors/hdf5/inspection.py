@@ -10,8 +10,13 @@ from typing import Any, BinaryIO
 
 import h5py
 
-from advisors.hdf5.recording import find_dataset, get_page_nbytes, iterate_chunks, record_reads
-from advisors.hdf5.sources import open_hdf5
+from advisors.hdf5.recording import (
+    find_dataset,
+    get_page_nbytes,
+    iterate_chunks,
+    open_hdf5,
+    record_reads,
+)
 from helpers.errors import UserError
 
 CHUNK_BOUNDS_NBYTES = (10**3, 10**4, 10**5, 10**6, 10**7)

@@ -17,9 +17,8 @@ from typing import Any, BinaryIO, Literal
 
 from advisors.hdf5.copying import SparseFile, copy_file
 from advisors.hdf5.inspection import list_datasets, merge_spans
-from advisors.hdf5.recording import LibraryRead, Recording, list_tree, record_reads
+from advisors.hdf5.recording import LibraryRead, Recording, list_tree, open_hdf5, record_reads
 from advisors.hdf5.repack import Repack
-from advisors.hdf5.sources import open_hdf5
 from helpers.models.caches import (
     BlockCache,
     Cache,

@@ -25,7 +25,7 @@ from advisors.hdf5.inspection import (
     list_sources,
     refuse_external,
 )
-from advisors.hdf5.sources import find_location, name, open_hdf5, open_source
+from advisors.hdf5.recording import find_location, name_source, open_hdf5, open_source
 from helpers.errors import UserError
 from helpers.objectstore.locations import Location
 
@@ -296,7 +296,7 @@ def apply_repack(
     """
     check_out(source, out)
     with open_source(source) as file:
-        report = inspect_file(file, name(source))
+        report = inspect_file(file, name_source(source))
         for variable in report.variables:
             variable.check_filters()
         compared_with = _find_compared(source, file, out)
@@ -308,8 +308,8 @@ def apply_repack(
                 if tool == "h5repack":
                     _repack(_as_path(source, file, Path(folder)), repack, made)
                 else:
-                    _copy(file, name(source), repack, made)
-                compared = check_equal(compared_with, name(source), made)
+                    _copy(file, name_source(source), repack, made)
+                compared = check_equal(compared_with, name_source(source), made)
                 out.hardlink_to(made)
             finally:
                 made.unlink(missing_ok=True)
@@ -318,16 +318,16 @@ def apply_repack(
 
 def _find_compared(source: str | Location, file: BinaryIO, out: Path) -> BinaryIO | Path:
     """Return what the copy is compared with, after a look for the sources of virtual datasets."""
-    path = None if find_location(source) else Path(name(source))
-    with open_hdf5(file, name(source)) as opened:
+    path = None if find_location(source) else Path(name_source(source))
+    with open_hdf5(file, name_source(source)) as opened:
         folders = (path.parent if path else None, out.parent)
-        has_sources = check_sources(opened, name(source), folders)
+        has_sources = check_sources(opened, name_source(source), folders)
     return path if has_sources and path else file
 
 
 def check_out(source: str | Location, out: Path) -> None:
     """Refuse an output that is the input, or is there, or has no folder."""
-    if find_location(source) is None and out.resolve() == Path(name(source)).resolve():
+    if find_location(source) is None and out.resolve() == Path(name_source(source)).resolve():
         raise UserError(
             f"apply: {out} is the input; allowed: another file, the input is not touched"
         )
@@ -346,7 +346,7 @@ def check_out(source: str | Location, out: Path) -> None:
 def _as_path(source: str | Location, file: BinaryIO, folder: Path) -> Path:
     """Return a path to the source, of a copy if it is far away."""
     if find_location(source) is None:
-        return Path(name(source))
+        return Path(name_source(source))
     path = folder / "source.h5"
     file.seek(0)
     with path.open("wb") as copy:

@@ -14,8 +14,8 @@ from helpers.benchmark import provenance, statistics
 from helpers.book.parameters import Parameters
 from helpers.models import requests, transfer
 from helpers.netem import calibration
-from helpers.netem.profiles import Profile
-from helpers.objectstore.testbed import Testbed, network_of
+from helpers.netem.profiles import Profile, network_of
+from helpers.objectstore.testbed import Testbed
 from helpers.paths import ROOT
 
 

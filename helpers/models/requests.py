@@ -13,8 +13,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from scipy.optimize import brentq
-
 from helpers.errors import UserError
 from helpers.models.transfer import Client, Network, check_count, simulate
 
@@ -133,6 +131,8 @@ def fit_client(
         if excess_s(_with(client, name, 0.0), n_workers, target_s) >= 0:
             return _with(client, name, 0.0)
         high = target_s * (n_workers * client.connections_per_worker + 1)
+        from scipy.optimize import brentq  # a second, which those pay who fit
+
         fitted = brentq(
             lambda value: excess_s(_with(client, name, value), n_workers, target_s),
             0.0,

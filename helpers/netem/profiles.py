@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import MISSING, asdict, dataclass, field, fields
 from functools import cache
-from math import exp, isfinite, log
+from math import exp, inf, isfinite, log
 from pathlib import Path
 from types import UnionType
 from typing import Any, Literal
 
 from helpers.errors import UserError
+from helpers.models.transfer import Network
 
 
 def check_number(name: str, value: object, *, low: float, high: float, is_open: bool) -> None:
@@ -282,3 +283,30 @@ def get_profile(name: str) -> Profile:
     if name not in _read_profiles():
         raise UserError(f"profile is {name!r}; allowed are {', '.join(profile_names())}")
     return _read_profiles()[name]
+
+
+def network_of(profile: Profile) -> Network:
+    """Turn a profile into what the request model takes.
+
+    Parameters
+    ----------
+    profile : Profile
+        What is emulated; a figure that is None bounds nothing.
+
+    Returns
+    -------
+    Network
+        The same, in bytes and seconds.
+    """
+
+    def rate(mb_per_s: float | None) -> float:
+        return inf if mb_per_s is None else 1e6 * mb_per_s
+
+    first = profile.first_byte_s
+    return Network(
+        first.median_s if first else 0.0,
+        first.p95_s if first else 0.0,
+        rate(profile.stream_mb_per_s),
+        rate(profile.aggregate_mb_per_s),
+        inf if profile.requests_per_s is None else profile.requests_per_s,
+    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import shutil
 from collections.abc import Iterator
@@ -13,7 +12,6 @@ from pathlib import Path
 import obstore
 
 from helpers.errors import UserError
-from helpers.models.transfer import Network
 from helpers.netem.profiles import Profile
 from helpers.netem.proxy import Proxy, open_proxy
 from helpers.netem.trace import Request
@@ -190,30 +188,3 @@ def _read_cap() -> float:
 
 def _count_nbytes(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-
-
-def network_of(profile: Profile) -> Network:
-    """Turn a profile into what the request model takes.
-
-    Parameters
-    ----------
-    profile : Profile
-        What is emulated; a figure that is None bounds nothing.
-
-    Returns
-    -------
-    Network
-        The same, in bytes and seconds.
-    """
-
-    def rate(mb_per_s: float | None) -> float:
-        return math.inf if mb_per_s is None else 1e6 * mb_per_s
-
-    first = profile.first_byte_s
-    return Network(
-        first.median_s if first else 0.0,
-        first.p95_s if first else 0.0,
-        rate(profile.stream_mb_per_s),
-        rate(profile.aggregate_mb_per_s),
-        math.inf if profile.requests_per_s is None else profile.requests_per_s,
-    )

@@ -9,8 +9,7 @@ import numpy as np
 import pandas as pd
 
 from helpers.models.access import IoCounts, Observation, Store, fit_store, predict_median
-from helpers.netem.profiles import Profile
-from helpers.objectstore.testbed import network_of
+from helpers.netem.profiles import Profile, network_of
 from helpers.plotting import tables
 from studies.chunk_shape.layouts import Medium
 from studies.chunk_shape.loads import stack

@@ -20,8 +20,8 @@ from advisors.hdf5.repack import apply_repack
 from helpers.arrays.fields import SampleArray
 from helpers.errors import UserError
 from helpers.models.requests import ClientCosts
-from helpers.netem.profiles import FirstByte, Profile
-from helpers.objectstore.testbed import Testbed, network_of
+from helpers.netem.profiles import FirstByte, Profile, network_of
+from helpers.objectstore.testbed import Testbed
 from helpers.paths import ROOT
 from studies.hdf5_drivers.findings import mean_first_byte_s
 

@@ -14,8 +14,7 @@ from helpers.benchmark import statistics
 from helpers.benchmark.study import read_published
 from helpers.errors import UserError
 from helpers.models.transfer import Network
-from helpers.netem.profiles import Profile
-from helpers.objectstore.testbed import network_of
+from helpers.netem.profiles import Profile, network_of
 from helpers.plotting.tables import describe_profile, digits, trace_of
 from studies.hdf5_drivers.drivers import DRIVERS, Driver
 from studies.hdf5_drivers.file_layouts import FILE_LAYOUTS

@@ -10,8 +10,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from advisors.hdf5.recording import iterate_chunks, record_reads
-from advisors.hdf5.sources import open_hdf5, open_source
+from advisors.hdf5.recording import iterate_chunks, open_hdf5, open_source, record_reads
 from helpers.models import caches
 from helpers.models.replay import Replay, order_reads, replay
 from helpers.models.requests import ClientCosts, fit_costs
