@@ -106,9 +106,9 @@ def test_the_index_of_a_file_is_where_its_chunks_are(plan: workload.Plan) -> Non
 @settings(max_examples=50, deadline=None)
 def test_a_sieve_reads_all_that_is_asked(data: st.DataObject) -> None:
     """Reads hold every byte of the box, are no more than its runs, and no longer than they may."""
-    shape = tuple(fields.draw(st.lists(st.integers(1, 60), min_size=3, max_size=3)))
-    starts = [fields.draw(st.integers(0, n - 1)) for n in shape]
-    box = [slice(i, fields.draw(st.integers(i + 1, n))) for i, n in zip(starts, shape, strict=True)]
+    shape = tuple(data.draw(st.lists(st.integers(1, 60), min_size=3, max_size=3)))
+    starts = [data.draw(st.integers(0, n - 1)) for n in shape]
+    box = [slice(i, data.draw(st.integers(i + 1, n))) for i, n in zip(starts, shape, strict=True)]
     _, reads = loads.sieve_reads(box, shape)
     asked = 4 * math.prod(s.stop - s.start for s in box)
     assert asked <= sum(reads)
@@ -154,10 +154,10 @@ def test_requests_are_those_that_zarr_makes(
 @settings(max_examples=50, deadline=None)
 def test_requests_of_shards_are_counted(data: st.DataObject) -> None:
     """Shard by shard: one where all its chunks are touched, else an index and its chunks."""
-    chunk = tuple(fields.draw(st.lists(st.integers(1, 4), min_size=3, max_size=3)))
-    by = tuple(fields.draw(st.lists(st.integers(1, 3), min_size=3, max_size=3)))
-    starts = [fields.draw(st.integers(0, 20)) for _ in range(3)]
-    box = tuple(slice(i, i + fields.draw(st.integers(1, 12))) for i in starts)
+    chunk = tuple(data.draw(st.lists(st.integers(1, 4), min_size=3, max_size=3)))
+    by = tuple(data.draw(st.lists(st.integers(1, 3), min_size=3, max_size=3)))
+    starts = [data.draw(st.integers(0, 20)) for _ in range(3)]
+    box = tuple(slice(i, i + data.draw(st.integers(1, 12))) for i in starts)
     ranges = [range(s.start // c, (s.stop - 1) // c + 1) for s, c in zip(box, chunk, strict=True)]
     shards = Counter(
         tuple(i // n for i, n in zip(at, by, strict=True)) for at in itertools.product(*ranges)
@@ -422,7 +422,7 @@ GAINS = [
 ]
 
 
-@pytest.mark.parametrize(("ours", "rule", "mix", "slower", "is_slower", "is_mix"), GAINS)
+@pytest.mark.parametrize(("ours", "rule", "pattern", "slower", "is_slower", "is_mix"), GAINS)
 def test_gains_have_intervals_and_targets_follow_them(
     ours: tuple[float, float],
     rule: tuple[float, float],

@@ -684,7 +684,10 @@ def find_all(
     return {
         "best-throughput": _tell_headline(media[0], verdicts),
         "comparator": RULE,
-        "aa-noise": "; ".join(tell_noise(medium, verdicts.noise) for medium in media),
+        "aa-noise": "; ".join(
+            f"{medium}: {told}" if len(media) > 1 else told
+            for medium, told in ((one, tell_noise(one, verdicts.noise)) for one in media)
+        ),
         "full-slices": str(_count_full_slices()),
         "n-blocks": str(int(rows.loc[rows["phase"] == "measured", "block"].nunique())),
         **found,

@@ -302,7 +302,7 @@ def netcdf_default(shape: Shape) -> Shape:
         for name, n in zip(names, shape, strict=True):
             file.createDimension(name, n)
         variable = file.createVariable("v", "f4", names, zlib=True)
-        return tuple(int(c) for c in variable.chunk_layout())
+        return tuple(int(c) for c in variable.chunking())
 
 
 def choose_ours(shape: Shape, store: Store) -> list[ChunkLayout]:
