@@ -151,7 +151,6 @@ REFUSED = [
     (lambda: replicas.Prices(-0.1), "storage_per_gb_month: -0.1"),
     (lambda: fit_store(Store(), []), "observations: 0"),
     (lambda: fit_store(Store(), [Observation(0, IoCounts(1, 1))] * 2), "observations: 2"),
-    (lambda: replicas.payback_reads(1, {"a": 1}, {"b": 1}), "after_s: b; allowed: a"),
 ]
 
 
@@ -164,14 +163,8 @@ def test_bad_input_is_named(call, words: str) -> None:  # type: ignore[no-untype
     assert "allowed" in str(caught.value)
 
 
-def test_a_rewriting_that_gains_nothing_never_pays() -> None:
-    """The payback is infinite, not negative."""
-    assert replicas.payback_reads(10, {"a": 1.0}, {"a": 2.0}) == math.inf
-
-
 def test_reads_are_priced_by_time_requests_and_bytes() -> None:
     """Each price alone."""
     assert float(replicas.Prices(1, waiting_per_hour=3600).of_read(2, 9, 9)) == pytest.approx(2)
     assert float(replicas.Prices(1, get_per_1000=1).of_read(2, 9, 9)) == pytest.approx(0.009)
     assert float(replicas.Prices(1, egress_per_gb=1).of_read(2, 9, 9e9)) == pytest.approx(9)
-    assert replicas.Prices(0.5).of_month(4e9, 2) == pytest.approx(4)

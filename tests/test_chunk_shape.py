@@ -711,3 +711,8 @@ def test_a_rewriting_gives_the_chunks_asked_for(plan: workload.Plan, tool: str) 
     wanted = {"Dask": "dask", "cubed": "cubed"}.get(tool, f"tool {tool}")
     assert told[wanted][0].isdigit()
     assert (tool in ("Dask", "cubed")) == ("HDF5 of h5py in rewriting" in told)
+
+
+def test_a_rewriting_that_gains_nothing_never_pays() -> None:
+    """The payback is infinite, not negative."""
+    assert findings.payback_reads(10, {"a": 1.0}, {"a": 2.0}) == math.inf

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from advisors.chunks import candidates, problem
+from advisors.chunks import candidates
 from advisors.chunks.candidates import predict_seconds
 from advisors.chunks.problem import Access, AccessPattern, Bounds
 from advisors.chunks.replicas import Prices, compare_replicas
@@ -50,7 +50,7 @@ def try_all(pattern: AccessPattern) -> float:
 
 
 @st.composite
-def draw_mixes(draw: st.DrawFn) -> AccessPattern:
+def draw_patterns(draw: st.DrawFn) -> AccessPattern:
     """Draw a small array, a series, a slice and a box of it, weights, and a bound on bytes."""
     shape = draw(st.tuples(st.integers(2, 60), st.integers(2, 25), st.integers(2, 25)))
     box = Access("box", tuple(draw(st.integers(1, n)) for n in shape))
@@ -61,38 +61,32 @@ def draw_mixes(draw: st.DrawFn) -> AccessPattern:
     return AccessPattern(shape, 4, (*pair(shape), box), weights, store, bounds, criterion)
 
 
-def mix_of(
+def pattern_of(
     shape: tuple[int, ...], box: tuple[int, ...], weights: tuple[float, ...], most: int
 ) -> AccessPattern:
-    """Make a mix on a disk, of what once failed."""
+    """Make a pattern on a disk, of what once failed."""
     accesses = (*pair(shape), Access("box", box))
     return AccessPattern(shape, 4, accesses, weights, DISK, Bounds(max_chunk_nbytes=most))
 
 
-def recommend(pattern: AccessPattern) -> problem.Recommendation:
-    """Ask for the best shape of a mix."""
-    array = pattern.shape, pattern.itemsize, pattern.accesses, pattern.weights, pattern.store
-    return best_chunk_shape(*array, bounds=pattern.bounds, criterion=pattern.criterion)
-
-
 @settings(max_examples=40, deadline=None)
-@given(draw_mixes())
-@example(mix_of((17, 2, 9), (12, 1, 1), (0.5, 1, 1), 288))  # the best is between two steps
+@given(draw_patterns())
+@example(pattern_of((17, 2, 9), (12, 1, 1), (0.5, 1, 1), 288))  # the best is between two steps
 def test_no_shape_of_a_small_array_is_better(pattern: AccessPattern) -> None:
     """Every shape is tried, so none that fits the bound is better at all."""
-    found = recommend(pattern).best
+    found = best_chunk_shape(pattern).best
     assert found.score <= try_all(pattern) * (1 + 1e-9)
     assert math.prod(found.chunk_shape) * 4 <= pattern.max_nbytes
 
 
 @settings(max_examples=40, deadline=None)
-@given(draw_mixes())
-@example(mix_of((17, 2, 9), (12, 1, 1), (0.5, 1, 1), 288))
+@given(draw_patterns())
+@example(pattern_of((17, 2, 9), (12, 1, 1), (0.5, 1, 1), 288))
 def test_a_search_finds_what_trying_all_finds(pattern: AccessPattern) -> None:
     """With fifteen extents a dimension, as in large arrays, it is within 2 percent of the best."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(candidates, "_N_CANDIDATES", min(15**3, math.prod(pattern.shape) - 1))
-        assert recommend(pattern).best.score <= 1.02 * try_all(pattern)
+        assert best_chunk_shape(pattern).best.score <= 1.02 * try_all(pattern)
 
 
 def test_a_coarse_sweep_is_mended_by_looking_around(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,7 +95,7 @@ def test_a_coarse_sweep_is_mended_by_looking_around(monkeypatch: pytest.MonkeyPa
     shape = (220, 23, 37)
     for weights in ([1, 1], [8, 2], [1, 9]):
         pattern = AccessPattern(shape, 4, pair(shape), weights, DISK)
-        found = best_chunk_shape(shape, 4, pair(shape), weights, DISK)
+        found = best_chunk_shape(AccessPattern(shape, 4, pair(shape), weights, DISK))
         assert found.best.score <= 1.02 * try_all(pattern)
 
 
@@ -112,7 +106,9 @@ def test_at_equal_weights_it_is_no_worse_than_the_balance_rule(
 ) -> None:
     """At the same bound of bytes, the predicted mean is at most the rule's."""
     bounds = Bounds(max_chunk_nbytes=chunk_nbytes, max_objects=10**9)
-    found = best_chunk_shape(REANALYSIS, 4, pair(REANALYSIS), [1, 1], store, bounds=bounds)
+    found = best_chunk_shape(
+        AccessPattern(REANALYSIS, 4, pair(REANALYSIS), [1, 1], store, bounds=bounds)
+    )
     pattern = AccessPattern(REANALYSIS, 4, pair(REANALYSIS), [1, 1], store, bounds)
     rule = np.asarray([balanced_chunk_shape(REANALYSIS, 4, chunk_nbytes)])
     assert found.best.score <= float(pattern.score(predict_seconds(pattern, rule))[0])
@@ -121,7 +117,7 @@ def test_at_equal_weights_it_is_no_worse_than_the_balance_rule(
 def test_weights_move_the_shape() -> None:
     """Who reads series gets chunks that are long in time, and the reverse."""
     series, even, slices = (
-        best_chunk_shape(REANALYSIS, 4, pair(REANALYSIS), w, OBJECTS).best
+        best_chunk_shape(AccessPattern(REANALYSIS, 4, pair(REANALYSIS), w, OBJECTS)).best
         for w in ([99, 1], [1, 1], [1, 99])
     )
     assert series.chunk_shape[0] > even.chunk_shape[0] > slices.chunk_shape[0]
@@ -137,13 +133,13 @@ def test_runs_of_a_file_are_those_of_boxes() -> None:
         candidates.touched_runs(pattern, a, np.asarray([(10, 4, 4), (1, 8, 8)])) for a in accesses
     ]
     assert [list(each) for each in runs] == [[4, 1], [1, 1]]
-    best = best_chunk_shape((40, 8, 8), 4, accesses, (1, 1), store).best.chunk_shape
+    best = best_chunk_shape(AccessPattern((40, 8, 8), 4, accesses, (1, 1), store)).best.chunk_shape
     assert best[0] == 40
 
 
 def test_the_front_holds_what_nobody_beats() -> None:
     """No point of the front is faster than another in both accesses, and the best is near it."""
-    found = best_chunk_shape(REANALYSIS, 4, pair(REANALYSIS), [1, 1], OBJECTS)
+    found = best_chunk_shape(AccessPattern(REANALYSIS, 4, pair(REANALYSIS), [1, 1], OBJECTS))
     times = np.asarray([list(choice.seconds.values()) for choice in found.front])
     assert len(times) > 10
     for one in times:
@@ -153,7 +149,7 @@ def test_the_front_holds_what_nobody_beats() -> None:
 
 def test_the_second_best_is_another_shape_and_costs_more() -> None:
     """It differs by half in some dimension, and is no faster."""
-    found = best_chunk_shape(REANALYSIS, 4, pair(REANALYSIS), [8, 2], OBJECTS)
+    found = best_chunk_shape(AccessPattern(REANALYSIS, 4, pair(REANALYSIS), [8, 2], OBJECTS))
     pairs = zip(found.best.chunk_shape, found.second.chunk_shape, strict=True)
     assert max(max(a / b, b / a) for a, b in pairs) >= 1.5
     assert found.second_costs >= 1
@@ -163,7 +159,9 @@ def test_too_many_chunks_are_sharded_or_made_larger() -> None:
     """Objects stay within their bound, and shards are whole chunks."""
     for most in (10**5, 10**3, 10**2):
         bounds = Bounds(max_objects=most)
-        found = best_chunk_shape(REANALYSIS, 4, pair(REANALYSIS), [1, 1], OBJECTS, bounds=bounds)
+        found = best_chunk_shape(
+            AccessPattern(REANALYSIS, 4, pair(REANALYSIS), [1, 1], OBJECTS, bounds=bounds)
+        )
         assert found.n_objects <= most
         if found.shard_shape:
             parts = zip(found.shard_shape, found.best.chunk_shape, strict=True)
@@ -175,7 +173,9 @@ def test_too_many_chunks_are_sharded_or_made_larger() -> None:
 def test_memory_bounds_the_chunks_decoded_at_once() -> None:
     """Ten connections decode ten chunks."""
     bounds = Bounds(memory_nbytes=10**6)
-    found = best_chunk_shape(REANALYSIS, 4, pair(REANALYSIS), [1, 1], OBJECTS, bounds=bounds)
+    found = best_chunk_shape(
+        AccessPattern(REANALYSIS, 4, pair(REANALYSIS), [1, 1], OBJECTS, bounds=bounds)
+    )
     assert math.prod(found.best.chunk_shape) * 4 * OBJECTS.n_connections <= 10**6
 
 
@@ -187,12 +187,12 @@ def test_large_arrays_take_no_longer_than_a_look() -> None:
     shapes, _ = candidates.predict_candidates(pattern)
     swept_s = time.process_time() - start
     assert len(shapes) <= candidates._N_CANDIDATES
-    best_chunk_shape(shape, 4, pair(shape), [1, 1], OBJECTS)
+    best_chunk_shape(AccessPattern(shape, 4, pair(shape), [1, 1], OBJECTS))
     assert time.process_time() - start < 100 * max(swept_s, 0.01)  # refining is no second sweep
 
 
-def test_two_copies_win_when_reads_are_many() -> None:
-    """Below the break-even one copy is cheaper, above it two are."""
+def test_two_replicas_win_when_reads_are_many() -> None:
+    """Below the break-even one replica is cheaper, above it two are."""
     pattern = AccessPattern(REANALYSIS, 4, pair(REANALYSIS), [1, 1], OBJECTS)
     prices = Prices(0.023, get_per_1000=0.0004, waiting_per_hour=1)
     even = compare_replicas(pattern, prices, n_reads_per_month=0).breakeven_reads_per_month
@@ -201,13 +201,13 @@ def test_two_copies_win_when_reads_are_many() -> None:
     many = compare_replicas(pattern, prices, n_reads_per_month=even * 2)
     assert few.one_per_month < few.two_per_month
     assert many.two_per_month < many.one_per_month
-    assert [set(copy.seconds) for copy in many.two] in (
+    assert [set(each.seconds) for each in many.two] in (
         [{"series"}, {"slice"}],
         [{"slice"}, {"series"}],
     )
 
 
-def test_two_copies_never_win_where_waiting_and_requests_are_free() -> None:
+def test_two_replicas_never_win_where_waiting_and_requests_are_free() -> None:
     """Storage alone is paid, and twice."""
     pattern = AccessPattern(REANALYSIS, 4, pair(REANALYSIS), [1, 1], OBJECTS)
     found = compare_replicas(pattern, Prices(0.023), n_reads_per_month=10**9)
@@ -234,7 +234,7 @@ REFUSED = [
 def test_bad_input_is_named(arguments: tuple, words: str) -> None:  # type: ignore[type-arg]
     """One line names the parameter, the value and what is allowed."""
     with pytest.raises(UserError) as caught:
-        best_chunk_shape(*arguments, DISK)
+        best_chunk_shape(AccessPattern(*arguments, DISK))
     assert str(caught.value).startswith(words)
     assert "allowed" in str(caught.value)
 
@@ -245,5 +245,7 @@ def test_bounds_without_room_are_named() -> None:
         Bounds(min_chunk_nbytes=9, max_chunk_nbytes=8)
     with pytest.raises(UserError, match="max_objects: 1; allowed: more"):
         best_chunk_shape(
-            (10, 5), 4, [SERIES], [1], DISK, bounds=Bounds(max_objects=1, memory_nbytes=50)
+            AccessPattern(
+                (10, 5), 4, [SERIES], [1], DISK, bounds=Bounds(max_objects=1, memory_nbytes=50)
+            )
         )

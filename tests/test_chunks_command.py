@@ -33,7 +33,7 @@ def test_the_balanced_rule_prints_the_published_shape() -> None:
     assert "1031.68 x 28.40 x 35.78" in out
 
 
-def test_a_mix_is_weighed() -> None:
+def test_accesses_are_weighed() -> None:
     """Who reads series more often gets longer chunks."""
     lengths = []
     for weight in ("0.2", "0.8", "0.99"):
@@ -85,20 +85,20 @@ def test_stores_tell_their_shape_and_chunks(tmp_path: Path) -> None:
 
 
 ARRAY = ("--shape", "2000,50,60", "--itemsize", "4")
-SHARED = (*ARRAY, "--access", "series:3", "--access", "slice:1", "--copies")
+SHARED = (*ARRAY, "--access", "series:3", "--access", "slice:1", "--replicas")
 # Storage and waiting alone, in round numbers: 36 USD an hour are a cent a second.
 ROUND = ("--price", "storage_per_gb_month=0.02", "--price", "get_per_1000=0", "--price", "waiting_per_hour=36")  # fmt: skip
 
 
 def compare(reads: float, *more: str) -> dict[str, Any]:
-    """Compare copies at a number of reads a month, and return what JSON says of it."""
+    """Compare replicas at a number of reads a month, and return what JSON says of it."""
     answer = json.loads(run(*SHARED, "--reads-per-month", str(reads), "--json", *more))
-    found: dict[str, Any] = answer["copies"]
+    found: dict[str, Any] = answer["replicas"]
     return found
 
 
-def test_a_second_copy_pays_from_the_break_even_on() -> None:
-    """What each costs follows from its seconds, each access goes to one copy, and costs cross there."""
+def test_a_second_replica_pays_from_the_break_even_on() -> None:
+    """What each costs follows from its seconds, each access goes to one replica, and costs cross there."""
     even = compare(0, *ROUND)["breakeven_reads_per_month"]
     storage = 0.02 * 2000 * 50 * 60 * 4 / 1e9
     weights = {"series": 0.75, "slice": 0.25}
@@ -106,34 +106,34 @@ def test_a_second_copy_pays_from_the_break_even_on() -> None:
         found = compare(reads, *ROUND)
         assert found["reads_per_month"] == reads
         for n_replicas, each in ((1, found["one"]), (2, found["two"])):
-            assert len(each["copies"]) == n_replicas
-            times = [pair for copy in each["copies"] for pair in copy["seconds"].items()]
+            assert len(each["replicas"]) == n_replicas
+            times = [pair for one in each["replicas"] for pair in one["seconds"].items()]
             assert sorted(name for name, _ in times) == ["series", "slice"]
             read = sum(0.01 * weights[name] * seconds for name, seconds in times)
             assert each["usd_per_month"] == pytest.approx(n_replicas * storage + reads * read)
         saved = found["one"]["usd_per_month"] - found["two"]["usd_per_month"]
         assert saved == pytest.approx(storage * (reads / even - 1), abs=1e-9)
-    for copy in found["two"]["copies"]:  # each in the shape of its own access, or nearly
+    for copy in found["two"]["replicas"]:  # each in the shape of its own access, or nearly
         ((name, _),) = copy["seconds"].items()
         long = copy["chunk_shape"][0]
         assert long > 1000 if name == "series" else long < 20
 
 
-def test_words_say_what_the_copies_are_and_when_two_pay() -> None:
+def test_words_say_what_the_replicas_are_and_when_two_pay() -> None:
     """Shapes, accesses, costs and break-even are those of the JSON; free reads never pay."""
     found = compare(1e6)
     out = run(*SHARED, "--reads-per-month", "1e6")
-    shapes = [",".join(map(str, copy["chunk_shape"])) for copy in found["two"]["copies"]]
-    names = [next(iter(copy["seconds"])) for copy in found["two"]["copies"]]
+    shapes = [",".join(map(str, copy["chunk_shape"])) for copy in found["two"]["replicas"]]
+    names = [next(iter(copy["seconds"])) for copy in found["two"]["replicas"]]
     usd = found["two"]["usd_per_month"]
-    assert f"Two copies, {shapes[0]} for {names[0]} and {shapes[1]} for {names[1]}: {usd:.4g} USD" in out  # fmt: skip
+    assert f"Two replicas, {shapes[0]} for {names[0]} and {shapes[1]} for {names[1]}: {usd:.4g} USD" in out  # fmt: skip
     assert f"{found['one']['usd_per_month']:.4g} USD a month at 1,000,000 reads" in out
-    stated = re.search(r"Two copies cost less from ([\d,.]+) reads", out)
+    stated = re.search(r"Two replicas cost less from ([\d,.]+) reads", out)
     even = found["breakeven_reads_per_month"]
     assert stated and float(stated[1].replace(",", "")) == pytest.approx(even, rel=0.005)
     free = ("--price", "get_per_1000=0", "--price", "waiting_per_hour=0")
     assert compare(1e6, *free)["breakeven_reads_per_month"] is None
-    assert "Two copies never cost less" in run(*SHARED, "--reads-per-month", "1e6", *free)
+    assert "Two replicas never cost less" in run(*SHARED, "--reads-per-month", "1e6", *free)
 
 
 def test_prices_are_those_kept_unless_given() -> None:
@@ -150,12 +150,12 @@ def test_prices_are_those_kept_unless_given() -> None:
     assert str(find_price("store_gb_month").source) in run(*SHARED, "--reads-per-month", "1")
 
 
-def test_without_copies_nothing_is_said_of_them() -> None:
+def test_without_replicas_nothing_is_said_of_them() -> None:
     """Who does not ask gets no prices."""
-    assert "copies" not in json.loads(run(*ARRAY, "--json"))
+    assert "replicas" not in json.loads(run(*ARRAY, "--json"))
 
 
-COPIES = ("--shape", "3,3", "--itemsize", "4", "--copies", "--reads-per-month", "5")
+REPLICAS = ("--shape", "3,3", "--itemsize", "4", "--replicas", "--reads-per-month", "5")
 
 REFUSED = [
     ((), "shape: none"),
@@ -173,23 +173,23 @@ REFUSED = [
     (("--shape", "3,3", "--itemsize", "4", "--access", "series:much"), "access: 'series:much'"),
     (("--shape", "3,3", "--itemsize", "4", "--chunk-nbytes", "99", "--rule", "balanced"),
      "chunk_nbytes: 99"),
-    # Copies: reads that nobody makes, none stated, and accesses that cannot be shared out.
-    ((*COPIES[:-1], "-1"), "reads_per_month: -1.0"),
-    ((*COPIES[:-1], "inf"), "reads_per_month: inf"),
-    ((*COPIES[:-1], "nan"), "reads_per_month: nan"),
-    (COPIES[:-2], "reads-per-month: none"),
-    ((*COPIES, "--access", "series"), "accesses: series;"),
-    ((*COPIES, "--access", "1x2", "--access", "1x2:3"), "accesses: 1x2, 1x2;"),
-    ((*COPIES, *(f"--access={i}x{j}" for i in (1, 2, 3) for j in (1, 2, 3))), "accesses: 1x1, "),
-    # Copies: options that contradict, or that mean nothing without the flag.
-    ((*COPIES, "--rule", "balanced"), "rule: 'balanced'"),
-    ((*COPIES, "--criterion", "worst"), "criterion: 'worst'"),
+    # Replicas: reads that nobody makes, none stated, and accesses that cannot be shared out.
+    ((*REPLICAS[:-1], "-1"), "reads_per_month: -1.0"),
+    ((*REPLICAS[:-1], "inf"), "reads_per_month: inf"),
+    ((*REPLICAS[:-1], "nan"), "reads_per_month: nan"),
+    (REPLICAS[:-2], "reads-per-month: none"),
+    ((*REPLICAS, "--access", "series"), "accesses: series;"),
+    ((*REPLICAS, "--access", "1x2", "--access", "1x2:3"), "accesses: 1x2, 1x2;"),
+    ((*REPLICAS, *(f"--access={i}x{j}" for i in (1, 2, 3) for j in (1, 2, 3))), "accesses: 1x1, "),
+    # Replicas: options that contradict, or that mean nothing without the flag.
+    ((*REPLICAS, "--rule", "balanced"), "rule: 'balanced'"),
+    ((*REPLICAS, "--criterion", "worst"), "criterion: 'worst'"),
     (("--shape", "3,3", "--itemsize", "4", "--reads-per-month", "5"), "reads-per-month: 5.0"),
     (("--shape", "3,3", "--itemsize", "4", "--price", "get_per_1000=1"), "price: ('get_per_1000=1',)"),
-    # Copies: prices below zero, unknown, and no number.
-    ((*COPIES, "--price", "get_per_1000=-1"), "get_per_1000: -1.0"),
-    ((*COPIES, "--price", "gold=1"), "price gold: no such price"),
-    ((*COPIES, "--price", "get_per_1000=dear"), "--price get_per_1000=dear"),
+    # Replicas: prices below zero, unknown, and no number.
+    ((*REPLICAS, "--price", "get_per_1000=-1"), "get_per_1000: -1.0"),
+    ((*REPLICAS, "--price", "gold=1"), "price gold: no such price"),
+    ((*REPLICAS, "--price", "get_per_1000=dear"), "--price get_per_1000=dear"),
     (("/nowhere.nc",), "store: '/nowhere.nc'"),
     (("/nowhere.zarr",), "store: '/nowhere.zarr'"),
 ]  # fmt: skip

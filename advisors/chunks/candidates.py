@@ -1,4 +1,4 @@
-"""Candidate chunk shapes of a mix of accesses, their predicted times, and the front of the best."""
+"""Candidate chunk shapes of an access pattern, their predicted times, and the front of the best."""
 
 from __future__ import annotations
 
@@ -59,13 +59,18 @@ def predict_seconds(
     pattern: AccessPattern, shapes: Shapes, *, shard_shapes: Shapes | None = None
 ) -> Floats:
     """Predict the time of each access for given shapes."""
-    nbytes = np.prod(shapes.astype(np.float64), axis=1) * pattern.itemsize
+    nbytes = chunk_nbytes(pattern, shapes)
     columns = []
     for access in pattern.accesses:
         n_shards = _n_jobs(pattern, access, shapes, shard_shapes)
         n_chunks = touched_chunks(pattern, access, shapes)
         columns.append(access_seconds(pattern.store, IoCounts(n_chunks, nbytes, n_shards)))
     return np.stack(columns, axis=1)
+
+
+def chunk_nbytes(pattern: AccessPattern, shapes: Shapes) -> Floats:
+    """Compute the bytes of a chunk in the array, of each shape."""
+    return np.asarray(np.prod(shapes.astype(np.float64), axis=-1) * pattern.itemsize)
 
 
 def _n_jobs(

@@ -8,18 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-import fsspec
-import h5py
 import numpy as np
-import zarr
 from numpy.typing import NDArray
-from zarr.errors import ContainsGroupError, GroupNotFoundError, NodeTypeValidationError
-from zarr.storage import ObjectStore
 
 from helpers.arrays.chunks import Shape, check_shape, check_within
 from helpers.errors import UserError
 from helpers.models.access import Store
-from helpers.objectstore.locations import parse_location
 
 Floats = NDArray[np.float64]
 Shapes = NDArray[np.int64]
@@ -149,6 +143,15 @@ class AccessPattern:
         return math.prod(self.shape) * self.itemsize
 
 
+def make_choice(
+    pattern: AccessPattern, shape: Sequence[int], seconds: Floats, group: Sequence[int] = ()
+) -> Choice:
+    """Put a shape and the predicted times of some accesses together: of all, unless a group is named."""
+    names = [access.name for access in pattern.accesses]
+    told = {names[i]: float(seconds[i]) for i in group or range(len(names))}
+    return Choice(tuple(int(c) for c in shape), told, float(pattern.score(seconds)))
+
+
 @dataclass(frozen=True, slots=True)
 class ArrayFacts:
     """What a store says of an array."""
@@ -167,7 +170,7 @@ def read_facts(address: str, variable: str = "") -> ArrayFacts:
     is_file = address.endswith((".nc", ".nc4", ".h5", ".hdf5", ".he5"))
     try:
         arrays = _read_hdf5(address) if is_file else _read_zarr(address)
-    except (FileNotFoundError, GroupNotFoundError, NodeTypeValidationError) as error:
+    except FileNotFoundError as error:  # as zarr says too where nothing is
         raise UserError(
             f"store: {address!r}: no array there; allowed: a Zarr store or a file .nc, .h5"
         ) from error
@@ -190,24 +193,36 @@ def _facts(name: str, found: Any, chunks: Any, ratio: float | None = None) -> Ar
 
 
 def _read_zarr(address: str) -> dict[str, ArrayFacts]:
-    if "://" in address:
-        store: Any = ObjectStore(parse_location(address).obstore(), read_only=True)
-    elif not Path(address).is_dir():
-        raise FileNotFoundError(address)
-    else:
-        store = address
-    try:
-        group = zarr.open_group(store, mode="r")
-    except (GroupNotFoundError, ContainsGroupError):
-        array = zarr.open_array(store, mode="r")
-        return {"array": _facts("array", array, array.shards or array.chunks)}
-    return {
-        name: _facts(name, array, array.chunks) for name, array in group.arrays() if array.shape
-    }
+    import zarr  # here, as numbers alone need no library of a format
+
+    node = zarr.open(_reach(address), mode="r")
+    if isinstance(node, zarr.Array):
+        return {"array": _facts("array", node, node.shards or node.chunks)}
+    return {name: _facts(name, array, array.chunks) for name, array in node.arrays() if array.shape}
+
+
+def _reach(address: str) -> Any:
+    """Make what zarr opens of a folder, or of an address in object storage."""
+    if "://" not in address:
+        if not Path(address).is_dir():
+            raise FileNotFoundError(address)
+        return address
+    from zarr.storage import ObjectStore
+
+    from helpers.objectstore.locations import parse_location
+
+    return ObjectStore(parse_location(address).obstore(), read_only=True)
 
 
 def _read_hdf5(address: str) -> dict[str, ArrayFacts]:
-    options = parse_location(address).fsspec_options() if "://" in address else {}
+    import fsspec
+    import h5py
+
+    options = {}
+    if "://" in address:
+        from helpers.objectstore.locations import parse_location
+
+        options = parse_location(address).fsspec_options()
     found: dict[str, ArrayFacts] = {}
 
     def visit(name: str, node: Any) -> None:

@@ -7,43 +7,31 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from advisors.chunks.candidates import (
     allowed_shapes,
+    chunk_nbytes,
     pareto,
     predict_candidates,
     predict_seconds,
     within_bytes,
 )
 from advisors.chunks.problem import (
-    Access,
     AccessPattern,
-    Bounds,
     Choice,
-    Criterion,
     Floats,
     Recommendation,
     Shapes,
+    make_choice,
 )
 from helpers.arrays.chunks import Shape, count_chunks
 from helpers.errors import UserError
-from helpers.models.access import Store
 
-ANOTHER = 1.5
-"""Shapes differ clearly if some extent differs by this factor; else they are the same."""
-
+_ANOTHER = 1.5  # factor in some extent by which shapes differ clearly
 _N_NEAR = 24  # extents tried around the best of a climb, for each dimension
 _N_STARTS = 6  # climbs, from shapes that differ clearly
 _N_FILLED = 200  # shapes, the best, whose extents are drawn out to the bound on bytes
 _N_ROUNDS = 20  # of a climb, at most; two or three are common
-
-
-def make_choice(pattern: AccessPattern, shape: Sequence[int], seconds: Floats) -> Choice:
-    """Put a shape, its predicted times and its score together."""
-    names = [access.name for access in pattern.accesses]
-    told = dict(zip(names, map(float, seconds), strict=True))
-    return Choice(tuple(int(c) for c in shape), told, float(pattern.score(seconds)))
 
 
 def refine_all(
@@ -70,7 +58,7 @@ def differ_clearly(one: Sequence[int], shapes: Shapes) -> np.ndarray:
     [False, True]
     """
     factors = np.abs(np.log(shapes / np.asarray(one))).max(axis=1, initial=0)
-    return np.asarray(factors >= math.log(ANOTHER) - 1e-12)
+    return np.asarray(factors >= math.log(_ANOTHER) - 1e-12)
 
 
 def _refine(pattern: AccessPattern, best: Choice, *, is_bound: bool) -> Choice:
@@ -125,9 +113,8 @@ def _fill(pattern: AccessPattern, shapes: Shapes) -> Shapes:
             drawn[:, column] = extents[:, column]
             parts.append(drawn)
     every = np.concatenate(parts)
-    nbytes = np.prod(every.astype(np.float64), axis=1) * pattern.itemsize
-    fits = (nbytes >= pattern.min_nbytes) & (nbytes <= pattern.max_nbytes)
-    return np.asarray(every[fits])
+    nbytes = chunk_nbytes(pattern, every)
+    return np.asarray(every[(nbytes >= pattern.min_nbytes) & (nbytes <= pattern.max_nbytes)])
 
 
 _N_BEST = 500  # shapes of the sweep that are sharded: the best without shards
@@ -186,22 +173,13 @@ def _widen(pattern: AccessPattern, chunks: Shapes, shards: Shapes) -> tuple[Shap
     scores = np.stack(
         [pattern.score(predict_seconds(pattern, chunks, shard_shapes=each)) for each in wider]
     )
-    nbytes = np.prod(wider.astype(np.float64), axis=2) * pattern.itemsize
-    fits = (shards < np.asarray(pattern.shape)).T & (nbytes <= pattern.bounds.memory_nbytes)
+    is_small = chunk_nbytes(pattern, wider) <= pattern.bounds.memory_nbytes
+    fits = (shards < np.asarray(pattern.shape)).T & is_small
     return wider, np.where(fits, scores, np.inf)
 
 
-def best_chunk_shape(
-    shape: Sequence[int],
-    itemsize: int,
-    accesses: Sequence[Access],
-    weights: Sequence[float],
-    store: Store,
-    *,
-    bounds: Bounds | None = None,
-    criterion: Criterion = "mean",
-) -> Recommendation:
-    """Choose the chunk shape with the least predicted time of a mix of accesses.
+def best_chunk_shape(pattern: AccessPattern) -> Recommendation:
+    """Choose the chunk shape with the least predicted time of an access pattern.
 
     Of a small array every shape is tried. Of a larger one there is a sweep over
     extents in equal steps of their logarithm, and then a climb from each of the
@@ -210,20 +188,8 @@ def best_chunk_shape(
 
     Parameters
     ----------
-    shape : sequence of int
-        Elements of the array for each dimension.
-    itemsize : int
-        Bytes of an element, at least 1.
-    accesses : sequence of Access
-        One or more, none larger than the array.
-    weights : sequence of float
-        How often each happens, in any unit; their sum is above 0.
-    store : Store
-        What an access meets.
-    bounds : Bounds, optional
-        What the shape must respect.
-    criterion : {"mean", "worst"}
-        Whether the weighted mean is to be least, or the slowest access that happens.
+    pattern : AccessPattern
+        Array, accesses with their weights, store, bounds and criterion.
 
     Returns
     -------
@@ -233,57 +199,42 @@ def best_chunk_shape(
     Raises
     ------
     UserError
-        If the input makes no sense, or no shape is within bounds.
+        If no shape is within bounds.
 
     Examples
     --------
     Lines alone, at a cost a chunk: a chunk is a line, or as long as it may be.
 
-    >>> lines = [Access("line", (1000, 1))]
-    >>> bounds = Bounds(max_chunk_nbytes=500)
+    >>> from advisors.chunks.problem import Access, Bounds
+    >>> from helpers.models.access import Store
     >>> store = Store(chunk_s=0.01, decode_s_per_nbyte=1e-6)
-    >>> best_chunk_shape((1000, 50), 1, lines, [1], store, bounds=bounds).best.chunk_shape
+    >>> lines, bounds = [Access("line", (1000, 1))], Bounds(max_chunk_nbytes=500)
+    >>> pattern = AccessPattern((1000, 50), 1, lines, [1], store, bounds)
+    >>> best_chunk_shape(pattern).best.chunk_shape
     (500, 1)
     """
-    array = tuple(shape), itemsize, tuple(accesses), tuple(weights), store
-    pattern = AccessPattern(*array, bounds or Bounds(), criterion)
     shapes, seconds = predict_candidates(pattern)
-    return _recommend(pattern, shapes, seconds, allowed_shapes(pattern, shapes))
-
-
-def _recommend(
-    pattern: AccessPattern, shapes: Shapes, seconds: Floats, allowed: NDArray[np.bool_]
-) -> Recommendation:
+    allowed = allowed_shapes(pattern, shapes)
     sharded = [] if allowed.all() else shard_best(pattern, shapes, seconds)
     if not allowed.any() and not sharded:
         raise UserError(
             f"max_objects: {pattern.bounds.max_objects}; allowed: more, or larger chunks or shards"
         )
     shapes, seconds = shapes[allowed], seconds[allowed]
-    plain = [refine_all(pattern, shapes, seconds)] if allowed.any() else []
-    best = min([*plain, *(choice for choice, _ in sharded)], key=_by_score)
-    shard_shape = (
-        None if best in plain else dict((c.chunk_shape, s) for c, s in sharded)[best.chunk_shape]
-    )
-    others = [
-        *plain,
-        *(choice for choice, _ in sharded),
-        *_clearly_others(pattern, best, shapes, seconds),
-    ]
-    others = [c for c in others if differ_clearly(best.chunk_shape, np.asarray([c.chunk_shape]))[0]]
+    plain = [(refine_all(pattern, shapes, seconds), None)] if allowed.any() else []
+    found: list[tuple[Choice, Shape | None]] = [*plain, *sharded]
+    best, shard_shape = min(found, key=lambda each: each[0].score)
+    others = [choice for choice, _ in found] + _clearly_others(pattern, best, shapes, seconds)
+    differs = differ_clearly(best.chunk_shape, np.asarray([c.chunk_shape for c in others]))
     n_chunks = count_chunks(pattern.shape, best.chunk_shape)
     return Recommendation(
         best,
-        min(others, key=_by_score, default=best),
+        min(itertools.compress(others, differs), key=lambda choice: choice.score, default=best),
         tuple(make_choice(pattern, *each) for each in pareto(pattern, shapes, seconds)),
         shard_shape,
         n_chunks,
         count_chunks(pattern.shape, shard_shape) if shard_shape else n_chunks,
     )
-
-
-def _by_score(choice: Choice) -> float:
-    return choice.score
 
 
 def _clearly_others(

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 import pandas as pd
 
-from advisors.chunks.replicas import payback_reads
 from helpers.arrays.chunks import balanced_chunk_shape
 from helpers.benchmark import statistics, study
 from helpers.benchmark.ranking import Ranking
@@ -269,6 +268,20 @@ def rewrite_costs(tools: Mapping[str, pd.DataFrame], blocks: pd.DataFrame) -> pd
         lines[tool] = (found.centre, found.low, found.high, memory, *paid)
     table = pd.DataFrame.from_dict(lines, orient="index", columns=names)
     return table.sort_values("minutes per GB")
+
+
+def payback_reads(
+    cost_s: float, before_s: Mapping[str, float], after_s: Mapping[str, float]
+) -> float:
+    """Compute after how many reads of each kind, equally mixed, a rewriting has paid.
+
+    Examples
+    --------
+    >>> payback_reads(100, {"series": 11, "slice": 1}, {"series": 1, "slice": 1})
+    20.0
+    """
+    gain_s = sum(before_s[name] - after_s[name] for name in before_s) / len(before_s)
+    return cost_s / gain_s if gain_s > 0 else math.inf
 
 
 def _tell_payback(part: pd.DataFrame, blocks: pd.DataFrame) -> tuple[float, float, float]:

@@ -19,8 +19,8 @@ import zarr
 from numpy.typing import NDArray
 from zarr.storage import ObjectStore
 
-from advisors.chunks import search
-from advisors.chunks.problem import Access, Bounds
+from advisors.chunks.problem import Access, AccessPattern, Bounds, Criterion
+from advisors.chunks.search import best_chunk_shape
 from helpers.arrays import chunks, fields, prepared
 from helpers.arrays.chunks import Hyperslab, Shape
 from helpers.arrays.fields import FILL, SampleArray
@@ -306,18 +306,14 @@ def netcdf_default(shape: Shape) -> Shape:
 
 
 def choose_ours(shape: Shape, store: Store) -> list[ChunkLayout]:
-    """Choose our shape for each mix of series and slice, from what calibration found."""
+    """Choose our shape for each access pattern of series and slice, from what calibration found."""
     pair, bounds = make_accesses(shape)[:2], Bounds(max_chunk_nbytes=BOUND_NBYTES)
-    return [
-        ChunkLayout(
-            name,
-            search.best_chunk_shape(
-                shape, 4, pair, weights, store,
-                bounds=bounds, criterion="worst" if name.endswith("worst access") else "mean",
-            ).best.chunk_shape,
-        )
-        for name, weights in PATTERNS.items()
-    ]  # fmt: skip
+    ours = []
+    for name, weights in PATTERNS.items():
+        criterion: Criterion = "worst" if name.endswith("worst access") else "mean"
+        pattern = AccessPattern(shape, 4, pair, weights, store, bounds, criterion)
+        ours.append(ChunkLayout(name, best_chunk_shape(pattern).best.chunk_shape))
+    return ours
 
 
 def fits(medium: Medium, shape: Shape, one: ChunkLayout, *, max_chunks: int) -> bool:
