@@ -24,7 +24,7 @@ from helpers.arrays.reads import ArrayRead, RawRead, count_requests, list_chunks
 from helpers.arrays.stores import StoredArray
 from helpers.benchmark.contender import contend
 from helpers.benchmark.loop import Budget, MeasurementError, measure_blocks
-from helpers.benchmark.provenance import Provenance, imported
+from helpers.benchmark.provenance import Provenance
 from helpers.benchmark.record import Record
 from helpers.errors import UserError
 from helpers.netem.profiles import FirstByte, Profile, get_profile
@@ -138,10 +138,8 @@ def test_workers_tell_what_they_imported(
     """Each worker answers; one that reads through zarrs has imported it."""
     read = ArrayRead(stored, READERS["zarr-zarrs"], testbed, cluster)
     read_once(read)
-    answers = read.ask(imported)
-    assert len(answers) == 2
-    assert all({"zarr", "zarrs", "python"} <= {*answer} for answer in answers)
-    assert RawRead(stored, testbed, n_connections=1).ask(imported) == []
+    assert {"zarr", "zarrs", "python"} <= read.versions().keys()
+    assert RawRead.of_array(stored, testbed, n_connections=1).versions() == {}
 
 
 def count_chunk_nbytes(stored: StoredArray) -> int:
@@ -201,7 +199,14 @@ def test_a_worker_that_dies_leaves_no_row(
         return future.result()
 
     def measure() -> None:
-        contender = contend("zarr-obstore", way, 2, read=read, settings={"concurrency": 4})
+        contender = contend(
+            "zarr-obstore",
+            way,
+            point={"n_workers": 2},
+            group="2",
+            read=read,
+            settings={"concurrency": 4},
+        )
         options = {"seed": 1, "n_blocks": 3, "n_warm_ups": 0, "target_width": 0.001}
         measure_blocks(
             [contender],
@@ -245,7 +250,7 @@ def test_raw_read_is_the_same_objects(
     testbed: Testbed, stored: StoredArray, n_connections: int
 ) -> None:
     """The ceiling reads each chunk's object once, n at a time, and counts as its client does."""
-    raw = RawRead(stored, testbed, n_connections=n_connections)
+    raw = RawRead.of_array(stored, testbed, n_connections=n_connections)
     testbed.emulate(Profile("late", first_byte_s=FirstByte(0.05, 0.05)))
     try:
         raw.prepare()
@@ -265,14 +270,14 @@ def test_raw_read_in_a_running_loop(testbed: Testbed, stored: StoredArray) -> No
     """It reads in a notebook too, whose own loop is running."""
 
     async def read() -> list[int]:
-        return RawRead(stored, testbed, n_connections=2).expected
+        return RawRead.of_array(stored, testbed, n_connections=2).expected
 
     assert len(asyncio.run(read())) == 12
 
 
 def test_wrong_objects_are_an_error(testbed: Testbed, stored: StoredArray) -> None:
     """Objects that changed since are found."""
-    raw = RawRead(stored, testbed, n_connections=2)
+    raw = RawRead.of_array(stored, testbed, n_connections=2)
     sums = raw.read(raw.open())
     sums[3] += 1
     with pytest.raises(sinks.WrongValuesError):
@@ -297,7 +302,7 @@ def test_nothing_to_read_is_an_error(testbed: Testbed) -> None:
         [f"temperature/c/{i}/{j}/0/{k}" for i in range(3) for j in range(2) for k in range(2)],
     )
     with pytest.raises(UserError, match=r"^store: no chunk of s3://reads/empty/"):
-        RawRead(other, testbed, n_connections=1)
+        RawRead.of_array(other, testbed, n_connections=1)
 
 
 def test_secrets_are_not_shown(testbed: Testbed, stored: StoredArray, cluster: Cluster) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import dask.array as da
 import fsspec.asyn
@@ -21,6 +21,8 @@ from helpers.arrays import sink
 from helpers.arrays.clusters import Cluster
 from helpers.arrays.readers import Reader
 from helpers.arrays.stores import StoredArray
+from helpers.benchmark.contender import Steps
+from helpers.benchmark.provenance import Scalar, imported, name_beside
 from helpers.errors import UserError
 from helpers.netem.trace import Request
 from helpers.objectstore.locations import Location
@@ -30,7 +32,7 @@ CACHE_STATE = "nothing cached, connected clients, warm server"
 
 
 @dataclass(frozen=True, slots=True)
-class ArrayRead:
+class ArrayRead(Steps):
     """A whole array read by one reader on a cluster.
 
     Parameters
@@ -39,13 +41,15 @@ class ArrayRead:
         What to read.
     reader : Reader
         How to read it.
-    testbed : Wire
+    testbed : Testbed
         The network that it is read over.
     cluster : Cluster
         Who reads it.
     chunks_per_task : int
         Chunks that one task of a batching reader takes.
     """
+
+    palette = "reader"
 
     stored: StoredArray
     reader: Reader
@@ -61,6 +65,11 @@ class ArrayRead:
             "chunks_per_task": self.chunks_per_task if self.reader.is_batched else 1,
             "cache_state": CACHE_STATE,
         }
+
+    def nbytes(self) -> tuple[int, int]:
+        """Count the bytes of the array, and those of the layout that holds its values."""
+        layout = "netcdf" if self.reader.layout == "references" else self.reader.layout
+        return self.stored.nbytes, self.stored.stored_nbytes[layout]
 
     def prepare(self) -> None:
         """Empty the caches of every process that reads, and of the trace; note the workers."""
@@ -82,9 +91,14 @@ class ArrayRead:
         self.testbed.set_tag("read")
         return sink.read_into_sink(array, self.stored.chunk_shape)
 
-    def ask(self, question: Callable[[], Any]) -> list[Any]:
-        """Put a question to every process that reads beside this one."""
-        return list(self.cluster.client.run(question).values())
+    def read(self, opened: da.Array) -> NDArray[np.uint64]:
+        """Read every chunk into the sink, and keep nothing but checksums."""
+        checksums: NDArray[np.uint64] = opened.compute()
+        return checksums
+
+    def versions(self) -> dict[str, str]:
+        """Ask the workers what they have imported."""
+        return name_beside("workers", self.cluster.client.run(imported).values())
 
     def check(self, checksums: NDArray[np.uint64]) -> str:
         """Compare what was read with what was written."""
@@ -103,35 +117,75 @@ class ArrayRead:
         return {**counts, "n_workers_obtained": len(self.cluster.workers())}
 
 
-class RawRead:
-    """The same objects read raw: no array, no decoding, no scheduler.
+class RawRead(Steps):
+    """Objects read raw: no array, no decoding, no scheduler.
 
-    The ceiling of a comparison: one process keeps as many requests in flight
-    as the cluster has threads, with obstore, the fastest client we know.
+    The ceiling of every comparison: one process keeps as many requests in flight
+    as the readers may, with obstore, the fastest client we know.
 
     Parameters
     ----------
-    stored : StoredArray
-        Array whose Zarr objects are read.
-    testbed : Wire
+    near : Location
+        Folder of the objects, seen without the network.
+    keys : sequence of str
+        Objects, by their paths in the folder.
+    testbed : Testbed
         The network that they are read over.
     n_connections : int
         Requests in flight.
+    array_nbytes, stored_nbytes : int
+        Bytes that the objects hold, decoded and encoded.
+    settings : mapping
+        Facts that a comparison has to declare.
     """
 
-    def __init__(self, stored: StoredArray, testbed: Testbed, *, n_connections: int) -> None:
-        self.stored, self.testbed, self.n_connections = stored, testbed, n_connections
-        self.keys = list_chunks(stored)
-        self.expected = _read_all(stored.at("zarr"), self.keys, n_connections)
+    def __init__(
+        self,
+        near: Location,
+        keys: Sequence[str],
+        testbed: Testbed,
+        *,
+        n_connections: int,
+        array_nbytes: int,
+        stored_nbytes: int,
+        settings: Mapping[str, Scalar],
+    ) -> None:
+        self.near, self.keys, self.testbed = near, keys, testbed
+        self.n_connections, self._settings = n_connections, settings
+        self._nbytes = array_nbytes, stored_nbytes
+        self.expected = _read_all(near, keys, n_connections)
 
-    def settings(self) -> dict[str, Any]:
+    @classmethod
+    def of_array(cls, stored: StoredArray, testbed: Testbed, *, n_connections: int) -> Self:
+        """Read the objects that hold the chunks of an array in Zarr.
+
+        Raises
+        ------
+        UserError
+            If there are none.
+        """
+        return cls(
+            stored.at("zarr"),
+            list_chunks(stored),
+            testbed,
+            n_connections=n_connections,
+            array_nbytes=stored.nbytes,
+            stored_nbytes=stored.stored_nbytes["zarr"],
+            settings={
+                "codec": stored.codec,
+                "layout": "zarr",
+                "chunks_per_task": 1,
+                "cache_state": CACHE_STATE,
+            },
+        )
+
+    def settings(self) -> Mapping[str, Scalar]:
         """Tell what a comparison has to hold equal, or declare."""
-        return {
-            "codec": self.stored.codec,
-            "layout": "zarr",
-            "chunks_per_task": 1,
-            "cache_state": CACHE_STATE,
-        }
+        return self._settings
+
+    def nbytes(self) -> tuple[int, int]:
+        """Count the bytes that the objects hold."""
+        return self._nbytes
 
     def prepare(self) -> None:
         """Empty the trace."""
@@ -141,11 +195,7 @@ class RawRead:
     def open(self) -> Location:
         """Return where the objects are; there is nothing to open."""
         self.testbed.set_tag("read")
-        return self.stored.seen_from(self.testbed.far).at("zarr")
-
-    def ask(self, question: Callable[[], Any]) -> list[Any]:
-        """Put a question to nobody: this process reads alone."""
-        return []
+        return self.near.through(self.testbed.far.endpoint_url)
 
     def read(self, location: Location) -> list[int]:
         """Read every object and keep nothing but checksums."""

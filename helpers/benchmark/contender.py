@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, ClassVar
 
-from helpers.arrays.stores import StoredArray
-from helpers.benchmark.provenance import Scalar, as_json, imported, name_beside
+from helpers.benchmark.provenance import Scalar, as_json
 from helpers.errors import UserError
 from helpers.plotting.palette import check_looks
 
@@ -19,22 +18,55 @@ class CheckError(Exception):
     """What was read is not what was written."""
 
 
-def _nothing() -> None:
-    """Do nothing, where a contender needs no preparation."""
+class Steps:
+    """A way to read, in the steps of a measurement; a study's own overrides what differs.
+
+    `contend` makes a contender of it. Only `open` and `read` are timed.
+    """
+
+    __slots__ = ()
+
+    palette: ClassVar[str] = ""
+    """Kind of contender whose colours it takes, see `palette.check_looks`; empty for any."""
+
+    def settings(self) -> Mapping[str, Scalar]:
+        """Tell what a comparison has to hold equal, or declare: `cache_state` is required."""
+        raise NotImplementedError
+
+    def nbytes(self) -> tuple[int, int]:
+        """Count the bytes that are read, decoded and encoded."""
+        raise NotImplementedError
+
+    def enter_block(self, block: int) -> None:
+        """Choose, before `prepare`, what differs between blocks."""
+
+    def prepare(self) -> None:
+        """Empty caches and start the trace, before the clock."""
+
+    def open(self) -> Any:
+        """Open what is read: timed; its result is what `read` takes."""
+
+    def read(self, opened: Any, /) -> Any:
+        """Read: timed; its result is what `check` takes."""
+        raise NotImplementedError
+
+    def check(self, result: Any, /) -> str:
+        """Say in a few words what was verified, or raise `CheckError`."""
+        raise NotImplementedError
+
+    def collect(self) -> Mapping[str, Traced]:
+        """Return the numbers of the trace, `n_requests` and `wire_nbytes` among them.
+
+        It runs before the check, whose own requests are not counted.
+        """
+        return {}
+
+    def versions(self) -> Mapping[str, str]:
+        """Return what processes beside this one have imported, see `provenance.name_beside`."""
+        return {}
 
 
-def _enter_any(_block: int) -> None:
-    """Do nothing, where all blocks are alike."""
-
-
-def _no_versions() -> Mapping[str, str]:
-    """Return no versions, where no process beside this one measures."""
-    return {}
-
-
-def _no_numbers() -> Mapping[str, Traced]:
-    """Return no numbers, where nothing is traced."""
-    return {}
+_ANY = Steps()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,56 +75,24 @@ class Contender:
 
     `name` and `point` together identify it: the same format at four worker
     counts is four contenders of one name, with points {"n_workers": 1} and so on.
-
-    Parameters
-    ----------
-    name : str
-        Name on the page, one colour across the book.
-    point : mapping
-        Place on the x-axis.
-    settings : mapping
-        Declared facts: codec, concurrency, n_workers, client settings, and
-        `cache_state`, which is required.
-    open, read, check : callable
-        `open()` is timed and returns what `read` takes; `read(opened)` is timed
-        and returns what `check` takes; `check(read)` is not timed, says in a few
-        words what was verified, and raises `CheckError` when it is wrong.
-    array_nbytes, stored_nbytes : int
-        Bytes decoded and encoded.
-    enter_block : callable
-        Runs before `prepare` with the number of the block, for what differs between blocks.
-    prepare : callable
-        Runs before the clock: empties caches, starts the trace.
-    collect : callable
-        Runs after the clock and before the check, so that the check's own
-        requests are not counted. Returns `n_requests`, `wire_nbytes` and any
-        other numbers of the trace, or lists of them.
-    versions : callable
-        Runs after the clock. Returns what processes beside this one have
-        imported by then, see `provenance.name_beside`.
-    group : str
-        Contenders of one group run next to each other in a block.
-    is_ceiling : bool
-        Whether it reads raw, without decoding.
-    control_of : str or None
-        Name of the contender of which this is a second copy, for A/A.
+    Its callables are those of `Steps`, where `contend` makes it.
     """
 
-    name: str
-    settings: Mapping[str, Scalar]
+    name: str  # on the page, one colour across the book
+    settings: Mapping[str, Scalar]  # declared facts; `cache_state` is required
     open: Callable[[], Any]
     read: Callable[[Any], Any]
     check: Callable[[Any], str]
-    array_nbytes: int
-    stored_nbytes: int
-    point: Mapping[str, Scalar] = field(default_factory=dict)
-    enter_block: Callable[[int], None] = _enter_any
-    prepare: Callable[[], None] = _nothing
-    collect: Callable[[], Mapping[str, Traced]] = _no_numbers
-    versions: Callable[[], Mapping[str, str]] = _no_versions
-    group: str = ""
-    is_ceiling: bool = False
-    control_of: str | None = None
+    array_nbytes: int  # decoded
+    stored_nbytes: int  # encoded
+    point: Mapping[str, Scalar] = field(default_factory=dict)  # place on the x-axis
+    enter_block: Callable[[int], None] = _ANY.enter_block
+    prepare: Callable[[], None] = _ANY.prepare
+    collect: Callable[[], Mapping[str, Traced]] = _ANY.collect
+    versions: Callable[[], Mapping[str, str]] = _ANY.versions
+    group: str = ""  # contenders of one group run next to each other in a block
+    is_ceiling: bool = False  # whether it reads raw, without decoding
+    control_of: str | None = None  # contender of which this is a second copy, for A/A
 
     def __post_init__(self) -> None:
         """Refuse a contender that does not state its cache state or its bytes."""
@@ -112,62 +112,59 @@ class Contender:
         return self.name, as_json(self.point)
 
 
-class Way(Protocol):
-    """A way to read, in the steps that a measurement needs."""
-
-    @property
-    def stored(self) -> StoredArray:
-        """What is read."""
-
-    def settings(self) -> dict[str, Any]:
-        """Tell what a comparison has to hold equal, or declare."""
-
-    def prepare(self) -> None:
-        """Empty caches and the trace."""
-
-    def open(self) -> Any:
-        """Open what is to be read."""
-
-    def check(self, result: Any, /) -> str:
-        """Compare what was read with what was written."""
-
-    def ask(self, question: Callable[[], Any], /) -> list[Any]:
-        """Put a question to every process that reads beside this one."""
-
-    def collect(self) -> Mapping[str, float]:
-        """Count what passed over the wire."""
-
-
 def contend(
     name: str,
-    way: Way,
-    n_workers: int,
+    steps: Steps,
     *,
-    read: Callable[[Any], Any],
-    settings: Mapping[str, Any],
-    **more: Any,
+    point: Mapping[str, Scalar],
+    read: Callable[[Any], Any] | None = None,
+    settings: Mapping[str, Scalar] | None = None,
+    group: str = "",
+    is_ceiling: bool = False,
+    control_of: str | None = None,
 ) -> Contender:
-    """Make a contender of a way to read and a number of workers.
+    """Make a contender of a way to read, at a place on the x-axis.
 
-    Contenders with as many workers run next to each other, so that a cluster
-    is scaled once for all of them. A reader without a colour is refused here,
-    before an hour of measuring and not after it.
+    A contender without a colour is refused here, before an hour of measuring
+    and not after it.
+
+    Parameters
+    ----------
+    name : str
+        Name on the page.
+    steps : Steps
+        How it opens, reads and checks.
+    point : mapping
+        Place on the x-axis.
+    read : callable
+        What is timed, where a notebook shows it; else `steps.read`.
+    settings : mapping
+        Declared beside those of `steps`.
+    group, is_ceiling, control_of
+        As in `Contender`.
+
+    Raises
+    ------
+    UserError
+        If it has no colour, states no `cache_state`, or reads nothing.
     """
-    check_looks([more.get("control_of") or name], "reader")
-    layout = way.settings()["layout"]
-    layout = "netcdf" if layout == "references" else layout
+    if steps.palette:
+        check_looks([control_of or name], steps.palette)
+    array_nbytes, stored_nbytes = steps.nbytes()
     return Contender(
         name=name,
-        point={"n_workers": n_workers},
-        group=str(n_workers),
-        settings={**way.settings(), **settings},
-        open=way.open,
-        read=read,
-        check=way.check,
-        prepare=way.prepare,
-        collect=way.collect,
-        versions=lambda: name_beside("workers", way.ask(imported)),
-        array_nbytes=way.stored.nbytes,
-        stored_nbytes=way.stored.stored_nbytes[layout],
-        **more,
+        point=point,
+        group=group,
+        settings={**steps.settings(), **(settings or {})},
+        open=steps.open,
+        read=read or steps.read,
+        check=steps.check,
+        enter_block=steps.enter_block,
+        prepare=steps.prepare,
+        collect=steps.collect,
+        versions=steps.versions,
+        array_nbytes=array_nbytes,
+        stored_nbytes=stored_nbytes,
+        is_ceiling=is_ceiling,
+        control_of=control_of,
     )

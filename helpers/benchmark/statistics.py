@@ -237,7 +237,7 @@ def add_throughputs(df: pd.DataFrame) -> pd.DataFrame:
         If a block holds two ceilings at one point.
     """
     out = df.copy()
-    for kind, prefix in (("array", ""), ("stored", "stored_"), ("wire", "testbed_")):
+    for kind, prefix in (("array", ""), ("stored", "stored_"), ("wire", "wire_")):
         out[f"{prefix}throughput_mb_per_s"] = out[f"{kind}_nbytes"] / out["read_s"] / 1e6
     place = ["phase", "case", "block", "point"]
     ceilings = out[out["is_ceiling"]].set_index(place)["stored_throughput_mb_per_s"]
