@@ -1,4 +1,4 @@
-// The cost model of helpers/models, rule by rule, for the calculator's page.
+// The cost model of advisors/costs, rule by rule, for the calculator's page.
 // Prices and assumptions come with the page, made from prices.yaml and assumptions.py;
 // tests/test_calculator.py holds the two implementations to the same cent.
 (function () {
@@ -100,7 +100,7 @@
     return sum(rates.map((rate, k) => counts[k] * shares[k] * held(rate, time, cache)));
   }
 
-  // The day and its credits: helpers/models/loads.py
+  // The day and its credits: advisors/costs/demand.py
 
   function hump(k) {
     const weights = [];
@@ -153,7 +153,7 @@
     return high;
   }
 
-  // What reaches the service: helpers/models/flows.py
+  // What reaches the service: advisors/costs/demand.py
 
   function meanDuration(a, option, hit) {
     if (option === "none" || option === "cdn") return a.make_s + a.open_s;
@@ -211,7 +211,7 @@
     return { flows: rates.map((_, hour) => half[Math.min(hour, 24 - hour)]), nInstances };
   }
 
-  // What it costs: helpers/models/costs.py
+  // What it costs: advisors/costs/bill.py
 
   function computing(a, p, option, day, month) {
     if (a.billing === "instance") {
@@ -290,7 +290,7 @@
     return OPTIONS.map((option) => priceOption(a, p, option));
   }
 
-  // Rates at which two options change places: helpers/models/decisions.py
+  // Rates at which two options change places: advisors/costs/bill.py
   function breakEvenRates(a, p, first, second) {
     const low = Math.log(0.01);
     const high = Math.log(10000);

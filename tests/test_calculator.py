@@ -18,8 +18,7 @@ import pytest
 
 from advisors.costs import calculator
 from advisors.costs.assumptions import CHOICES, OPTIONS, Assumptions, change, describe
-from advisors.costs.bill import compare_options
-from advisors.costs.decisions import break_even_rates
+from advisors.costs.bill import break_even_rates, compare_options
 from advisors.costs.prices import PRICE_UNITS, STORAGE_UNITS, get_prices, read_prices
 
 ROOT = Path(__file__).parents[1]

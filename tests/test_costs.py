@@ -14,21 +14,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from advisors.costs.assumptions import OPTIONS, Assumptions, Option, change, describe
-from advisors.costs.bill import compare_options, metered_mb_per_s, price_option
-from advisors.costs.calculator import PublishedLoad, published_costs
-from advisors.costs.decisions import (
+from advisors.costs.bill import (
     break_even_rates,
+    compare_options,
     cost_curves,
     equal_tail,
-    tell_verdict,
+    metered_mb_per_s,
+    price_option,
     tornado,
 )
+from advisors.costs.calculator import PublishedLoad, published_costs, tell_verdict
 from advisors.costs.demand import (
     BASELINE_MB_PER_S_PER_GB,
     READS_PER_METERED,
     Day,
-    Flow,
-    concurrency,
+    HourlyDemand,
     credit_balances,
     diurnal_curve,
     follow_day,
@@ -36,7 +36,7 @@ from advisors.costs.demand import (
     wait_probability,
 )
 from advisors.costs.prices import PRICE_UNITS, get_prices
-from helpers.book.cli import main
+from helpers.cli import main
 from helpers.errors import UserError
 
 PUBLISHED = Path(__file__).parents[1] / "results" / "published" / "tile_caching_costs.csv"
@@ -75,7 +75,7 @@ def test_published_assumptions_are_those_of_the_study() -> None:
 
 def test_published_load_needs_more_than_one_function() -> None:
     """By Little's law the published load at half a second is 92.5 functions, near 40,000 USD and not 432."""
-    assert concurrency(185, 0.5) == 92.5
+    assert follow_day(change(Assumptions(), {"peak_ratio": 1.0}), "none").hours[0].busy == 92.5
     cost = price_option(
         change(EVEN, {"make_s": 0.4, "open_s": 0.1}), get_prices("published-2023"), option="none"
     )
@@ -166,13 +166,13 @@ def test_disks_hit_less_than_one_shared_cache() -> None:
     rare = change(EVEN, {"n_datasets": 5000, "ttl_s": 600})
     few, many = (follow_day(change(rare, {"make_s": make_s}), "disk") for make_s in (0.1, 2.0))
     shared = follow_day(rare, "shared")
-    assert many.flows[0].hit_ratio < few.flows[0].hit_ratio < shared.flows[0].hit_ratio
+    assert many.hours[0].hit_ratio < few.hours[0].hit_ratio < shared.hours[0].hit_ratio
 
 
 def test_settled_disks_agree() -> None:
     """Hit ratio, mean time and tiles in the making of the disks are consistent with one another."""
     given = change(EVEN, {"n_datasets": 3000, "ttl_s": 900})
-    flow = follow_day(given, "disk").flows[0]
+    flow = follow_day(given, "disk").hours[0]
     expected_s = given.make_s + given.disk_fetch_s + (1 - flow.hit_ratio) * given.open_s
     assert flow.duration_s == pytest.approx(expected_s)
     assert flow.busy == pytest.approx(flow.made_per_s * flow.duration_s)
@@ -181,7 +181,7 @@ def test_settled_disks_agree() -> None:
 
 def test_quiet_hours_hit_less() -> None:
     """With a time to live, the quietest hour finds less in the cache than the busiest."""
-    flows = follow_day(change(Assumptions(), {"ttl_s": 10, "n_datasets": 1000}), "redis").flows
+    flows = follow_day(change(Assumptions(), {"ttl_s": 10, "n_datasets": 1000}), "redis").hours
     assert flows[12].hit_ratio < flows[0].hit_ratio
     assert [flow.hit_ratio for flow in flows[1:12]] == [flow.hit_ratio for flow in flows[:12:-1]]
 
@@ -246,7 +246,7 @@ def test_credits(stored_gb: float, metered: list[float], expected: tuple[float, 
 def test_a_shared_file_system_meters_reads_by_a_third() -> None:
     """A third of what hits read and all that misses write, as the published throughputs have it."""
     assumptions = change(EVEN, {"shared_read_nbytes": 3e5, "metadata_nbytes": 5e5})
-    flows = (Flow(200, 100, 0, hit, 1, 1) for hit in (1.0, 0.0, 0.5))
+    flows = (HourlyDemand(200, 100, 0, hit, 1, 1) for hit in (1.0, 0.0, 0.5))
     metered = metered_mb_per_s(assumptions, Day(tuple(flows), 1))
     assert metered == pytest.approx([10, 50, 30])
     of_reads = BASELINE_MB_PER_S_PER_GB * READS_PER_METERED

@@ -147,11 +147,6 @@ def change(given: Assumptions, changes: Mapping[str, Any]) -> Assumptions:
 def describe() -> list[dict[str, Any]]:
     """List the assumptions: name, default, what it is, its group, and its bounds or choices.
 
-    Returns
-    -------
-    list of dict
-        One entry an assumption, as JSON can hold it.
-
     Examples
     --------
     >>> describe()[0]["name"], describe()[0]["bounds"]

@@ -1,4 +1,4 @@
-"""What a month of a tile service costs with each choice of cache.
+"""What a month of a tile service costs with each choice of cache, and what follows from it.
 
 Pure rules on assumptions and prices; nothing here knows where prices come from.
 Volume discounts, free allowances, savings plans and the way in (a load
@@ -9,12 +9,21 @@ reader's own.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 
-from advisors.costs.assumptions import OPTIONS, Assumptions, Option
-from advisors.costs.demand import READS_PER_METERED, Day, follow_day, least_stored_gb
+from scipy.optimize import brentq
+
+from advisors.costs.assumptions import CHOICES, OPTIONS, Assumptions, Option, change
+from advisors.costs.demand import (
+    READS_PER_METERED,
+    Day,
+    follow_day,
+    least_stored_gb,
+    wait_probability,
+)
 from advisors.costs.prices import check_prices
+from helpers.errors import UserError
 
 GB = 1e9
 HOURS_PER_MONTH = 720.0
@@ -53,55 +62,20 @@ class _Month:
 
 
 def compare_options(assumptions: Assumptions, prices: Mapping[str, float]) -> dict[Option, Cost]:
-    """Price a month of every option.
-
-    Parameters
-    ----------
-    assumptions : Assumptions
-        Load, service, caches and network.
-    prices : mapping of str to float
-        USD by item, in the units of `helpers.models.tariffs.PRICE_UNITS`.
-
-    Returns
-    -------
-    dict of Option to Cost
-        In the order of `OPTIONS`.
-
-    Raises
-    ------
-    UserError
-        If a price is missing or negative.
-    """
+    """Price a month of every option, in the order of `OPTIONS`."""
     return {option: price_option(assumptions, prices, option=option) for option in OPTIONS}
 
 
 def price_option(assumptions: Assumptions, prices: Mapping[str, float], *, option: Option) -> Cost:
     """Price a month of 30 days of one option.
 
-    Parameters
-    ----------
-    assumptions : Assumptions
-        Load, service, caches and network.
-    prices : mapping of str to float
-        USD by item, in the units of `helpers.models.tariffs.PRICE_UNITS`.
-    option : Option
-        Where the cache is.
-
-    Returns
-    -------
-    Cost
-        USD by line, hit ratios, duration and instances.
-
-    Raises
-    ------
-    UserError
-        If a price is missing or negative.
+    Prices are USD by item, in the units of `PRICE_UNITS`; a missing or negative one is refused.
 
     Examples
     --------
     One tile a second that takes half a second in 10 GB is 5 GB-s a second:
 
-    >>> from helpers.models.tariffs import PRICE_UNITS
+    >>> from advisors.costs.prices import PRICE_UNITS
     >>> even = Assumptions(requests_per_s=1, peak_ratio=1, make_s=0.3, open_s=0.2)
     >>> cost = price_option(even, dict.fromkeys(PRICE_UNITS, 1.0), option="none")
     >>> cost.lines["computing"] == 5 * 2_592_000
@@ -123,7 +97,7 @@ def price_option(assumptions: Assumptions, prices: Mapping[str, float], *, optio
         hit_ratio=month.hits / month.made if month.made else 0.0,
         edge_hit_ratio=1 - month.made / month.requests,
         duration_s=month.busy_s / month.made if month.made else 0.0,
-        busy=day.flows[0].busy,
+        busy=day.hours[0].busy,
         n_instances=day.n_instances,
         store_gets=store_gets,
     )
@@ -131,12 +105,12 @@ def price_option(assumptions: Assumptions, prices: Mapping[str, float], *, optio
 
 def _sum_up(day: Day) -> _Month:
     """Sum the hours of 30 such days."""
-    seconds = SECONDS_PER_MONTH / len(day.flows)
+    seconds = SECONDS_PER_MONTH / len(day.hours)
     return _Month(
-        requests=seconds * math.fsum(flow.requests_per_s for flow in day.flows),
-        made=seconds * math.fsum(flow.made_per_s for flow in day.flows),
-        hits=seconds * math.fsum(flow.made_per_s * flow.hit_ratio for flow in day.flows),
-        busy_s=seconds * math.fsum(flow.busy for flow in day.flows),
+        requests=seconds * math.fsum(hour.requests_per_s for hour in day.hours),
+        made=seconds * math.fsum(hour.made_per_s for hour in day.hours),
+        hits=seconds * math.fsum(hour.made_per_s * hour.hit_ratio for hour in day.hours),
+        busy_s=seconds * math.fsum(hour.busy for hour in day.hours),
     )
 
 
@@ -150,17 +124,22 @@ def _computing(
 ) -> dict[str, float]:
     """Price invocations by their duration, or instances by the hour."""
     if assumptions.billing == "instance":
-        an_hour = (
-            assumptions.instance_vcpus * prices["instance_vcpu_hour"]
-            + assumptions.instance_gb * prices["instance_gb_hour"]
-        )
-        return {"computing": day.n_instances * HOURS_PER_MONTH * an_hour, "invocations": 0.0, "disk": 0.0}  # fmt: skip
+        usd = day.n_instances * _instance_usd(assumptions, prices)
+        return {"computing": usd, "invocations": 0.0, "disk": 0.0}
     paid_gb = max(0.0, assumptions.disk_gb - FREE_DISK_GB) if option == "disk" else 0.0
     return {
         "computing": month.busy_s * assumptions.memory_gb * prices["invocation_gb_s"],
         "invocations": month.made / 1e6 * prices["invocations_1e6"],
         "disk": month.busy_s * paid_gb * prices["invocation_disk_gb_s"],
     }
+
+
+def _instance_usd(assumptions: Assumptions, prices: Mapping[str, float]) -> float:
+    """Price a month of an instance that is always on."""
+    return HOURS_PER_MONTH * (
+        assumptions.instance_vcpus * prices["instance_vcpu_hour"]
+        + assumptions.instance_gb * prices["instance_gb_hour"]
+    )
 
 
 def _caching(
@@ -194,8 +173,8 @@ def metered_mb_per_s(assumptions: Assumptions, day: Day) -> list[float]:
     read = assumptions.shared_read_nbytes / READS_PER_METERED / 1e6
     written = assumptions.metadata_nbytes / 1e6
     return [
-        flow.made_per_s * (flow.hit_ratio * read + (1 - flow.hit_ratio) * written)
-        for flow in day.flows
+        hour.made_per_s * (hour.hit_ratio * read + (1 - hour.hit_ratio) * written)
+        for hour in day.hours
     ]
 
 
@@ -212,7 +191,162 @@ def _network(
         "NAT data": assumptions.nat_share * read_gb * prices["nat_gb"],
         "data out": sent_gb * prices["cdn_gb" if option == "cdn" else "data_out_gb"],
     }  # fmt: skip
-    lines["CDN requests"] = (
-        month.requests / 1e4 * prices["cdn_requests_1e4"] if option == "cdn" else 0.0
+    cdn_requests = month.requests if option == "cdn" else 0.0
+    return {**lines, "CDN requests": cdn_requests / 1e4 * prices["cdn_requests_1e4"]}
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One bar of a tornado."""
+
+    name: str  # assumption or price
+    low: float  # its two values
+    high: float
+    low_usd: float  # USD a month saved against no cache at each
+    high_usd: float
+
+    @property
+    def swing_usd(self) -> float:
+        """Length of the bar, USD a month."""
+        return abs(self.high_usd - self.low_usd)
+
+
+def cost_curves(
+    assumptions: Assumptions, prices: Mapping[str, float], *, rates_per_s: Sequence[float]
+) -> dict[Option, list[float]]:
+    """Price every option at several rates."""
+    at = [compare_options(change(assumptions, {"requests_per_s": r}), prices) for r in rates_per_s]
+    return {option: [costs[option].usd for costs in at] for option in OPTIONS}
+
+
+def break_even_rates(
+    assumptions: Assumptions,
+    prices: Mapping[str, float],
+    *,
+    pair: tuple[Option, Option],
+    bounds_per_s: tuple[float, float] = (0.01, 10_000.0),
+) -> list[tuple[float, Option]]:
+    """Find the rates at which two options change places."""
+    low, high = (math.log(bound) for bound in bounds_per_s)
+    n_steps = math.ceil((high - low) / math.log(10) * 4)
+    grid = [low + (high - low) * step / n_steps for step in range(n_steps + 1)]
+
+    def excess(log_rate: float) -> float:
+        at = change(assumptions, {"requests_per_s": math.exp(log_rate)})
+        first, second = (price_option(at, prices, option=option).usd for option in pair)
+        return first - second
+
+    values = [excess(log_rate) for log_rate in grid]
+    found: list[tuple[float, Option]] = []
+    for left, right, before, after in zip(grid, grid[1:], values, values[1:], strict=False):
+        if (before > 0) == (after > 0):
+            continue
+        crossing = brentq(excess, left, right, xtol=1e-12)
+        found.append((math.exp(crossing), pair[1] if after > 0 else pair[0]))
+    return found
+
+
+def tornado(
+    assumptions: Assumptions,
+    prices: Mapping[str, float],
+    *,
+    option: Option,
+    factor: float = 2.0,
+) -> list[Bar]:
+    """Vary each assumption and price alone, and say what a cache then saves."""
+    if option == "none" or not 1 < factor < math.inf:
+        raise UserError(
+            f"tornado of {option!r} by {factor!r}; allowed is a cache and a factor above 1"
+        )
+    bars = []
+    for one in fields(Assumptions):
+        if one.name in CHOICES:
+            continue
+        middle, (least, most) = getattr(assumptions, one.name), one.metadata["bounds"]
+        low, high = max(least, middle / factor), min(most, middle * factor)
+        at = [change(assumptions, {one.name: end}) for end in (low, high)]
+        ends = [saved_usd(one_end, prices, option=option) for one_end in at]
+        bars.append(Bar(one.name, low, high, *ends))
+    for item, price in prices.items():
+        low, high = price / factor, price * factor
+        ends = [saved_usd(assumptions, {**prices, item: end}, option=option) for end in (low, high)]
+        bars.append(Bar(f"price {item}", low, high, *ends))
+    return sorted((bar for bar in bars if bar.swing_usd > 0), key=lambda bar: -bar.swing_usd)
+
+
+def saved_usd(assumptions: Assumptions, prices: Mapping[str, float], *, option: Option) -> float:
+    """Compute USD a month that an option saves against no cache."""
+    without, with_it = (
+        price_option(assumptions, prices, option=one).usd for one in ("none", option)
     )
-    return lines
+    return without - with_it
+
+
+@dataclass(frozen=True, slots=True)
+class EqualTail:
+    """What it takes to keep the 95th percentile of an option below a target."""
+
+    option: Option  # where the cache is
+    # 95th percentile reached, seconds; that of an idle service where the target cannot be met
+    p95_s: float
+    n_instances: int  # instances needed; 0 where no number is enough
+    usd_per_million: float  # USD for a million tiles; infinite where no number is enough
+
+
+def equal_tail(
+    assumptions: Assumptions,
+    prices: Mapping[str, float],
+    *,
+    p95_s: Mapping[Option, float],
+    target_s: float,
+) -> list[EqualTail]:
+    """Price a million tiles where every option keeps the same 95th percentile.
+
+    Instances are always on. Waiting for a free slot is taken as that of
+    exponential service times (Erlang's C formula) and its 95th percentile is
+    added to that of the service, which errs on the side of more instances.
+    """
+    for name, value in [*p95_s.items(), ("the target", target_s)]:
+        if not 0 < value < math.inf:
+            raise UserError(f"95th percentile of {name} is {value!r}; allowed is a number above 0")
+    always_on = change(assumptions, {"billing": "instance"})
+    return [
+        _meet(
+            always_on,
+            prices,
+            cost=price_option(always_on, prices, option=option),
+            p95_s=p95_s[option],
+            target_s=target_s,
+        )
+        for option in p95_s
+    ]
+
+
+def _meet(
+    assumptions: Assumptions,
+    prices: Mapping[str, float],
+    *,
+    cost: Cost,
+    p95_s: float,
+    target_s: float,
+) -> EqualTail:
+    """Find the fewest instances that keep the target in the busiest hour, and price them."""
+    if p95_s >= target_s:
+        return EqualTail(cost.option, p95_s, 0, math.inf)
+    slots = round(assumptions.instance_slots)
+    n_instances = max(1, math.floor(cost.busy / slots) + 1)
+    while p95_s + _wait_p95_s(n_instances * slots, cost) > target_s:
+        n_instances += 1
+    an_instance = _instance_usd(assumptions, prices)
+    usd = cost.usd - cost.lines["computing"] + n_instances * an_instance
+    millions = assumptions.requests_per_s * SECONDS_PER_MONTH / 1e6
+    reached = p95_s + _wait_p95_s(n_instances * slots, cost)
+    return EqualTail(cost.option, reached, n_instances, usd / millions)
+
+
+def _wait_p95_s(n_servers: int, cost: Cost) -> float:
+    """Compute the 95th percentile of the wait for a free slot."""
+    waiting = wait_probability(n_servers, cost.busy)
+    if waiting <= 0.05:
+        return 0.0
+    return math.log(waiting / 0.05) * cost.duration_s / (n_servers - cost.busy)

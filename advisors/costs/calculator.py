@@ -1,17 +1,24 @@
-"""What the calculator's page is made of, and the published cost model beside ours."""
+"""What the calculator's page shows, the published cost model beside ours, and the verdict in words."""
 
 from __future__ import annotations
 
 import csv
 import json
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from typing import Any
 
-from advisors.costs.assumptions import Assumptions, describe
-from advisors.costs.bill import SECONDS_PER_MONTH, price_option
+from advisors.costs.assumptions import OPTIONS, Assumptions, Option, describe
+from advisors.costs.bill import (
+    SECONDS_PER_MONTH,
+    break_even_rates,
+    compare_options,
+    price_option,
+    tornado,
+)
 from advisors.costs.prices import PRICE_UNITS, PriceSet, check_prices, get_prices, read_prices
+from helpers.errors import UserError
 from helpers.paths import ROOT
 
 
@@ -37,7 +44,7 @@ def published_costs(
     --------
     One function of 1 GB, always on, at 1 USD a GB-s:
 
-    >>> from helpers.models.tariffs import PRICE_UNITS
+    >>> from advisors.costs.prices import PRICE_UNITS
     >>> ones = dict.fromkeys(PRICE_UNITS, 1.0)
     >>> published_costs(ones, PublishedLoad(memory_gb=1))["lambda_runtime_cost"]
     2592000.0
@@ -122,7 +129,7 @@ def render_calculator() -> str:
     return (
         "```{raw} html\n"
         '<div id="cost-calculator"><p>The calculator runs in your browser and needs JavaScript; '
-        "<code>python -m helpers costs</code> computes the same.</p></div>\n"
+        "<code>wire costs</code> computes the same.</p></div>\n"
         f'<script type="application/json" id="cost-calculator-data">\n{data}\n</script>\n'
         "```\n"
     )
@@ -146,18 +153,11 @@ def _render_set(name: str, given: PriceSet) -> str:
 
 
 def compare_published(prices: Mapping[str, float]) -> list[dict[str, Any]]:
-    """Lay the published figures beside what their own rules give.
-
-    Parameters
-    ----------
-    prices : mapping of str to float
-        USD by item.
-
-    Returns
-    -------
-    list of dict
-        Item, and the published and our USD a month, in the published order.
-    """
+    """Lay the published USD a month beside what their own rules give, in the published order."""
+    if not PUBLISHED.is_file():
+        raise UserError(
+            f"published figures: {PUBLISHED.name} is not there; allowed: in a checkout of the project"
+        )
     ours = published_costs(prices)
     with PUBLISHED.open(encoding="utf-8") as table:
         rows = [row for row in csv.DictReader(table) if row["kind"] == "result"]
@@ -182,3 +182,93 @@ def render_published() -> str:
         f"are at work at once, and computing costs {cost.lines['computing']:,.2f} USD a month."
     )
     return "\n".join([*lines, "", found, ""])
+
+
+NAMES: Mapping[Option, str] = {
+    "none": "no cache",
+    "disk": "a cache on each instance's disk",
+    "shared": "a cache on a shared file system",
+    "redis": "Redis",
+    "cdn": "a CDN in front",
+}
+"""How prose calls the options."""
+
+
+def tell_verdict(assumptions: Assumptions, prices: Mapping[str, float]) -> str:
+    """Say in words what the model says.
+
+    Examples
+    --------
+    >>> from advisors.costs.prices import PRICE_UNITS
+    >>> free = tell_verdict(Assumptions(), dict.fromkeys(PRICE_UNITS, 0.0))
+    >>> free.split(";")[0]
+    'At 185 tiles a second no cache costs 0 USD a month'
+    """
+    costs = compare_options(assumptions, prices)
+    without = costs["none"].usd
+    best = min(OPTIONS, key=lambda option: costs[option].usd)
+    rate = f"At {assumptions.requests_per_s:,.3g} tiles a second"
+    if best == "none":
+        return f"{rate} no cache costs {_usd(without)} a month; no other option costs less."
+    share = 1 - costs[best].usd / without
+    text = (
+        f"{rate} no cache costs {_usd(without)} a month; the cheapest is {NAMES[best]}"
+        f" at {_usd(costs[best].usd)}, {share * 100:.2g} % less."
+    )
+    return " ".join(
+        [
+            text,
+            _tell_rate(assumptions, prices, best=best),
+            _tell_lever(assumptions, prices, best=best),
+        ]
+    )
+
+
+def _tell_rate(assumptions: Assumptions, prices: Mapping[str, float], *, best: Option) -> str:
+    """Say from which rate on the best option pays."""
+    crossings = break_even_rates(assumptions, prices, pair=("none", best))
+    if not crossings:
+        return "It costs less than no cache at every rate searched."
+    last, winner = crossings[-1]
+    if winner == best:
+        return f"It pays from {last:.2g} tiles a second on."
+    return f"From {last:.2g} tiles a second on no cache costs less."
+
+
+def _tell_lever(assumptions: Assumptions, prices: Mapping[str, float], *, best: Option) -> str:
+    """Say which assumption the saving depends on most, and whether one can turn it."""
+    bars = tornado(assumptions, prices, option=best)
+    turning = [bar.name for bar in bars if min(bar.low_usd, bar.high_usd) < 0]
+    # That a saving grows with the rate tells nobody anything.
+    lever = next(bar.name for bar in bars if bar.name != "requests_per_s")
+    most = f"Beside the rate, the saving depends most on {_spell(lever)}"
+    if not turning:
+        return f"{most}; no single assumption, halved or doubled, turns the saving into a loss."
+    return f"{most}; halved or doubled, {_spell(turning[0])} turns the saving into a loss."
+
+
+def _spell(name: str) -> str:
+    """Spell out the name of a bar: what the assumption is, or which price."""
+    if name.startswith("price "):
+        return f"the price of {name.removeprefix('price ')}"
+    label = next(one.metadata["label"] for one in fields(Assumptions) if one.name == name)
+    return "the " + str(label).partition(" (")[0]
+
+
+def _usd(usd: float) -> str:
+    """Write an amount to three digits."""
+    return f"{float(f'{usd:.3g}'):,.0f} USD" if usd >= 100 else f"{usd:.3g} USD"
+
+
+def tell_rates(
+    option: Option, crossings: Sequence[tuple[float, Option]], *, is_cheaper: bool, n_digits: int
+) -> str:
+    """Say at which rates an option costs less than no cache, from where they change places."""
+    if option == "none":
+        return ""
+    if not crossings:
+        return "every rate" if is_cheaper else "no rate"
+    return ", ".join(
+        f"{'above' if winner == option else 'below'} {rate:.{n_digits}g}"
+        for rate, winner in crossings
+    )

@@ -55,8 +55,13 @@ def costs(
 
 def _price(assumptions: Assumptions, prices: Mapping[str, float]) -> dict[str, Any]:
     """Price all options, and draw the conclusions."""
-    from advisors.costs.bill import SECONDS_PER_MONTH, compare_options
-    from advisors.costs.decisions import break_even_rates, tell_verdict, tornado
+    from advisors.costs.bill import (
+        SECONDS_PER_MONTH,
+        break_even_rates,
+        compare_options,
+        tornado,
+    )
+    from advisors.costs.calculator import tell_verdict
 
     priced = compare_options(assumptions, prices)
     millions = assumptions.requests_per_s * SECONDS_PER_MONTH / 1e6
@@ -93,7 +98,7 @@ def _meet_tail(
 ) -> list[dict[str, Any]]:
     """Price a million tiles at equal p95, if percentiles were given."""
     from advisors.costs.assumptions import OPTIONS
-    from advisors.costs.decisions import equal_tail
+    from advisors.costs.bill import equal_tail
 
     if not tails and target_s is None:
         return []
@@ -138,6 +143,8 @@ def _render_known(found: Mapping[str, Any]) -> list[str]:
 
 def _render_options(found: Mapping[str, Any]) -> list[str]:
     """Write the options as a table."""
+    from advisors.costs.calculator import tell_rates
+
     lines = [
         f"{'option':8} {'a month':>12} {'a million':>10} {'hits':>7} {'CDN hits':>9}"
         f" {'mean s':>7} {'busy':>7} {'GETs saved':>14}  cheaper than none at (tiles/s)"
@@ -147,22 +154,9 @@ def _render_options(found: Mapping[str, Any]) -> list[str]:
         lines.append(
             f"{row['option']:8} {row['usd']:12,.2f} {row['usd_per_million']:10,.2f} {row['hit_ratio']:7.3f}"
             f" {row['edge_hit_ratio']:9.3f} {row['duration_s']:7.3f} {row['busy']:7.1f} {row['gets_saved']:14,.0f}"
-            f"  {_tell_rates(row, found['break_even'], without)}"
+            f"  {tell_rates(row['option'], found['break_even'].get(row['option'], ()), is_cheaper=row['usd'] < without, n_digits=3)}"
         )
     return lines
-
-
-def _tell_rates(
-    row: Mapping[str, Any], break_even: Mapping[str, Sequence[tuple[float, str]]], without: float
-) -> str:
-    """Say at which rates an option costs less than no cache."""
-    if row["option"] == "none":
-        return ""
-    crossings = break_even[row["option"]]
-    if not crossings:
-        return "every rate" if row["usd"] < without else "no rate"
-    sides = {row["option"]: "above", "none": "below"}
-    return ", ".join(f"{sides[winner]} {rate:.3g}" for rate, winner in crossings)
 
 
 def _render_conclusions(found: Mapping[str, Any]) -> list[str]:

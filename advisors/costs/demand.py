@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
+
+from scipy.optimize import brentq
 
 from advisors.costs.assumptions import Assumptions, Option
 from helpers.errors import UserError
@@ -21,29 +23,6 @@ BURST_MB_PER_S_PER_GB = 0.1
 LEAST_BURST_MB_PER_S = 100.0
 CREDIT_GB_PER_GB = 2.1
 LEAST_CREDIT_GB = 2100.0
-
-
-def concurrency(requests_per_s: float, latency_s: float) -> float:
-    """Count the requests in progress, by Little's law :cite:p:`little1961`.
-
-    Parameters
-    ----------
-    requests_per_s : float
-        Requests that arrive per second, on average.
-    latency_s : float
-        Mean seconds that one takes.
-
-    Returns
-    -------
-    float
-        Mean number in progress.
-
-    Examples
-    --------
-    >>> concurrency(185, 0.5)
-    92.5
-    """
-    return requests_per_s * latency_s
 
 
 @lru_cache(maxsize=32)
@@ -64,11 +43,7 @@ def diurnal_curve(peak_ratio: float) -> tuple[float, ...]:
         raise UserError(f"peak_ratio is {peak_ratio!r}; allowed is a number from 1 to below 24")
     if peak_ratio == 1:
         return (1.0,) * HOURS
-    low, high = 0.0, 500.0
-    for _ in range(100):
-        middle = (low + high) / 2
-        low, high = (middle, high) if _hump(middle)[0] < peak_ratio else (low, middle)
-    return _hump(low)
+    return _hump(brentq(lambda k: _hump(k)[0] - peak_ratio, 0.0, 1e4))
 
 
 def _hump(k: float) -> tuple[float, ...]:
@@ -110,24 +85,24 @@ def least_stored_gb(metered_mb_per_s: Sequence[float], *, data_gb: float) -> flo
     >>> round(least_stored_gb([185 / 3] * 24, data_gb=0.05))
     1233
     """
-    low, high = data_gb, 1.0 + data_gb
-    if _is_enough(low, metered_mb_per_s):
-        return low
-    while not _is_enough(high, metered_mb_per_s):
-        high *= 2
-    for _ in range(100):
-        middle = (low + high) / 2
-        low, high = (low, middle) if _is_enough(middle, metered_mb_per_s) else (middle, high)
-    return high
+    if _headroom(data_gb, metered_mb_per_s) >= 0:
+        return data_gb
+    most = 1.0 + data_gb
+    while _headroom(most, metered_mb_per_s) < 0:
+        most *= 2
+    return float(brentq(_headroom, data_gb, most, args=(metered_mb_per_s,)))
 
 
-def _is_enough(stored_gb: float, metered_mb_per_s: Sequence[float]) -> bool:
-    """Tell whether two days in a row end as they began, without running out or hitting the ceiling."""
-    if max(metered_mb_per_s) > max(LEAST_BURST_MB_PER_S, BURST_MB_PER_S_PER_GB * stored_gb):
-        return False
+def _headroom(stored_gb: float, metered_mb_per_s: Sequence[float]) -> float:
+    """Return what is left where it is scarcest, below 0 where a file system throttles.
+
+    That is throughput below the ceiling, credits (GB) at their lowest, or
+    credits gained by the second of two days, which end as they began.
+    """
+    ceiling = max(LEAST_BURST_MB_PER_S, BURST_MB_PER_S_PER_GB * stored_gb)
     balances = credit_balances(stored_gb, [*metered_mb_per_s, *metered_mb_per_s])
-    is_lasting = balances[-1] >= balances[HOURS - 1] * (1 - 1e-12)
-    return is_lasting and min(balances) >= 0
+    gained = balances[-1] - balances[HOURS - 1] * (1 - 1e-12)  # equal but for rounding
+    return min(ceiling - max(metered_mb_per_s), *balances, gained)
 
 
 def wait_probability(n_servers: int, load: float) -> float:
@@ -166,24 +141,14 @@ class HourlyDemand:
 class Day:
     """A day of one option, the busiest hour first, and the instances that it takes."""
 
-    flows: tuple[HourlyDemand, ...]  # one for each of 24 hours
-    # instances that are always on, sized for the busiest hour; 0 where computing is billed by
-    # invocation
-    n_instances: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Wanted:
-    """How requests are spread over datasets and, for a CDN, over tiles."""
-
-    datasets: Popularity
-    tiles: Popularity | None
+    hours: tuple[HourlyDemand, ...]  # one for each of 24 hours
+    n_instances: int  # always on, sized for the busiest hour; 0 where invocations are billed
 
 
 def mean_duration_s(assumptions: Assumptions, option: Option, *, hit: float) -> float:
     """Compute the mean time for a tile from the hit ratio of the cache of opened datasets.
 
-    A miss looks in the cache first, in vain, and opens then.
+    A miss looks in the cache first, and opens then.
 
     Examples
     --------
@@ -209,58 +174,46 @@ def follow_day(assumptions: Assumptions, option: Option) -> Day:
     Without a cache each of 185 tiles a second takes half a second:
 
     >>> day = follow_day(Assumptions(make_s=0.3, open_s=0.2, peak_ratio=1.0), "none")
-    >>> day.flows[0].busy
+    >>> day.hours[0].busy
     92.5
     """
-    wanted = _spread(assumptions, option)
+    n_datasets = round(assumptions.n_datasets)
+    n_tiles = n_datasets * round(assumptions.tiles_per_dataset)
+    datasets = zipf(n_datasets, assumptions.dataset_zipf)
+    tiles = zipf(n_tiles, assumptions.tile_zipf) if option == "cdn" else None
+    hourly = partial(_follow_hour, assumptions, option, datasets=datasets, tiles=tiles)
     rates = [assumptions.requests_per_s * r for r in diurnal_curve(assumptions.peak_ratio)]
     n_instances = 0
     if assumptions.billing == "instance":
-        peak = _flow(assumptions, option, requests_per_s=rates[0], wanted=wanted)
-        n_instances = _n_instances(assumptions, peak.busy)
+        slots = assumptions.instance_slots * assumptions.target_utilisation
+        busy = hourly(requests_per_s=rates[0]).busy
+        n_instances = max(1, math.ceil(busy / slots - 1e-9))  # a hair below a whole number is one
     # The curve is symmetric, so an hour before the peak is like an hour after it.
-    half = [
-        _flow(assumptions, option, requests_per_s=rate, wanted=wanted, n_replicas=n_instances)
-        for rate in rates[:13]
-    ]
+    half = [hourly(requests_per_s=rate, n_replicas=n_instances) for rate in rates[:13]]
     return Day(tuple(half[min(hour, 24 - hour)] for hour in range(24)), n_instances)
 
 
-def _spread(assumptions: Assumptions, option: Option) -> _Wanted:
-    """Spread requests over datasets, and over tiles where a CDN holds them."""
-    n_datasets = round(assumptions.n_datasets)
-    n_tiles = n_datasets * round(assumptions.tiles_per_dataset)
-    return _Wanted(
-        zipf(n_datasets, assumptions.dataset_zipf),
-        zipf(n_tiles, assumptions.tile_zipf) if option == "cdn" else None,
-    )
-
-
-def _n_instances(assumptions: Assumptions, busy: float) -> int:
-    """Size a fleet for a number of tiles in the making, a hair below a whole number being one."""
-    slots = assumptions.instance_slots * assumptions.target_utilisation
-    return max(1, math.ceil(busy / slots - 1e-9))
-
-
-def _flow(
+def _follow_hour(
     assumptions: Assumptions,
     option: Option,
     *,
     requests_per_s: float,
-    wanted: _Wanted,
+    datasets: Popularity,
+    tiles: Popularity | None,
     n_replicas: int = 0,
 ) -> HourlyDemand:
     """Follow one hour; without `n_replicas` there are as many disks as instances at work."""
-    edge = _edge_hit_ratio(assumptions, requests_per_s, tiles=wanted.tiles)
+    edge = _edge_hit_ratio(assumptions, requests_per_s, tiles=tiles)
     made = requests_per_s * (1 - edge)
     if option == "disk":
-        hit = _settle_disks(assumptions, made, datasets=wanted.datasets, n_replicas=n_replicas)
+        hit = _settle_disks(assumptions, made, datasets=datasets, n_replicas=n_replicas)
     elif option in ("shared", "redis"):
-        hit = hit_ratio(wanted.datasets, made, cache=_common_cache(assumptions, option))
+        hit = hit_ratio(datasets, made, cache=_common_cache(assumptions, option))
     else:
         hit = 0.0
     duration_s = mean_duration_s(assumptions, option, hit=hit)
-    return HourlyDemand(requests_per_s, made, edge, hit, duration_s, concurrency(made, duration_s))
+    busy = made * duration_s  # by Little's law :cite:p:`little1961`
+    return HourlyDemand(requests_per_s, made, edge, hit, duration_s, busy)
 
 
 def _edge_hit_ratio(
@@ -298,7 +251,7 @@ def _settle_disks(
     slots = assumptions.instance_slots * assumptions.target_utilisation if is_always_on else 1.0
     hit = 0.0
     for _ in range(N_ROUNDS):
-        busy = concurrency(made_per_s, mean_duration_s(assumptions, "disk", hit=hit))
+        busy = made_per_s * mean_duration_s(assumptions, "disk", hit=hit)
         cache = Cache(
             assumptions.disk_gb * 1e9,
             assumptions.metadata_nbytes,

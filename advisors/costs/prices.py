@@ -56,60 +56,35 @@ PATH = Path(__file__).with_name("prices.yaml")
 
 
 class Price(BaseModel):
-    """One price.
-
-    Parameters
-    ----------
-    item, unit : str
-        As `PRICE_UNITS` and `STORAGE_UNITS` of `helpers.models.tariffs` have them.
-    value : float or None
-        In `currency` per unit, from 0 on; None where it is unknown.
-    currency, region : str
-        What it is paid in, and where it holds.
-    date, source : str
-        When it stood where.
-    status : Status
-        How far it can be trusted.
-    """
+    """One price, in the words of `PRICE_UNITS` and `STORAGE_UNITS`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     item: str
     unit: str
-    value: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None
+    value: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None  # None where it is unknown
     currency: Literal["USD"]
-    region: str
-    date: str
+    region: str  # where it holds
+    date: str  # when it stood in its source
     source: str
-    status: Status
+    status: Status  # how far it can be trusted
 
 
 class PriceSet(BaseModel):
-    """Prices of one date.
-
-    Parameters
-    ----------
-    date : str
-        When they were gathered.
-    note : str
-        What to know about them.
-    prices : tuple of Price
-        At most one for each item and region.
-    """
+    """Prices of one date."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    date: str
+    date: str  # when they were gathered
     note: str
-    prices: tuple[Price, ...]
+    prices: tuple[Price, ...]  # at most one for each item and region
 
 
 def parse_prices(given: Any, where: str = PATH.name) -> dict[str, PriceSet]:
     """Check price sets that come from YAML."""
     if not isinstance(given, Mapping) or not given:
         raise UserError(f"{where}: holds no price set; allowed are named sets of prices")
-    sets = {str(name): _parse_set(one, f"{where}: {name}") for name, one in given.items()}
-    return sets
+    return {str(name): _parse_set(one, f"{where}: {name}") for name, one in given.items()}
 
 
 def _parse_set(given: Any, where: str) -> PriceSet:
@@ -154,26 +129,8 @@ def get_prices(
 ) -> dict[str, float]:
     """Choose the prices to estimate the bill of a tile service with.
 
-    Parameters
-    ----------
-    name : str
-        Name of a set.
-    region : str
-        Where the service runs.
-    overrides : mapping of str to float, optional
-        The user's own prices by item, USD in the units of `PRICE_UNITS`.
-    sets : mapping of str to PriceSet, optional
-        Sets to choose from; those of the project if not given.
-
-    Returns
-    -------
-    dict of str to float
-        USD by item.
-
-    Raises
-    ------
-    UserError
-        If set or region is unknown, or a price is unknown, missing or negative.
+    `overrides` are the user's own, by item, in the units of `PRICE_UNITS`. Unknown sets and
+    regions are refused, and unknown, missing and negative prices.
 
     Examples
     --------

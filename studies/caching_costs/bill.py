@@ -9,9 +9,13 @@ import numpy as np
 import pandas as pd
 
 from advisors.costs.assumptions import Assumptions, Option, change
-from advisors.costs.bill import SECONDS_PER_MONTH, compare_options
-from advisors.costs.calculator import compare_published
-from advisors.costs.decisions import break_even_rates, equal_tail, tell_verdict
+from advisors.costs.bill import (
+    SECONDS_PER_MONTH,
+    break_even_rates,
+    compare_options,
+    equal_tail,
+)
+from advisors.costs.calculator import compare_published, tell_verdict
 from advisors.costs.prices import get_prices
 from helpers.plotting.tables import digits
 from studies.caching_costs import origins

@@ -13,8 +13,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, NullLocator
 
 from advisors.costs.assumptions import OPTIONS, Assumptions, Option
-from advisors.costs.bill import compare_options
-from advisors.costs.decisions import Bar, cost_curves, tornado
+from advisors.costs.bill import Bar, compare_options, cost_curves, tornado
 from helpers.plotting.figures import draw_errors, label_ends, number_axis
 from helpers.plotting.palette import (
     CEILING_GREY,
