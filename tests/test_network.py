@@ -918,7 +918,8 @@ def test_stop(upstream_url: str) -> None:
 
 OWNER = """
 import sys, time
-from helpers.storage.network import open_proxy, get_profile
+from helpers.netem.profiles import get_profile
+from helpers.netem.proxy import open_proxy
 with open_proxy(sys.argv[1], profile=get_profile("loopback")) as proxy:
     print(proxy.pid, proxy.endpoint_url.rpartition(":")[2], flush=True)
     time.sleep(60)

@@ -11,7 +11,7 @@ import pytest
 
 from helpers.benchmark import record
 from helpers.book import cases, run
-from helpers.book.parameters import read_defaults
+from helpers.book.studies import find_study
 from helpers.paths import ROOT
 
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -44,7 +44,7 @@ def executed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 
 def test_defaults_make_a_whole_record(executed: Path) -> None:
     """Every contender has as many rows as blocks, each verified, each traced."""
-    defaults = read_defaults(ROOT / "notebooks" / executed.name)
+    defaults = find_study(executed.stem).parameters().model_dump()
     rows = record.read_records([executed.parent / defaults["record"]])
     measured = rows[rows["phase"] == "measured"]
     counts = measured.groupby(["contender", "point"]).size()
@@ -65,7 +65,7 @@ MEASURED = {
 
 def test_versions_that_decide_are_in_the_record(executed: Path) -> None:
     """What measures is named with its version, in whatever process it does."""
-    defaults = read_defaults(ROOT / "notebooks" / executed.name)
+    defaults = find_study(executed.stem).parameters().model_dump()
     rows = record.read_records([executed.parent / defaults["record"]])
     named = {name for text in rows["versions"].unique() for name in json.loads(text)}
     assert MEASURED[executed.stem] | {"python", "numpy", "h5py", "HDF5 of h5py"} <= named
@@ -75,7 +75,7 @@ def test_cluster_scaling_reads_every_byte_over_the_wire(executed: Path) -> None:
     """Each contender is there, and none reads less than is stored."""
     if executed.stem != "cluster-scaling":
         pytest.skip("other notebooks read parts of arrays, or from disk")
-    defaults = read_defaults(ROOT / "notebooks" / executed.name)
+    defaults = find_study(executed.stem).parameters().model_dump()
     rows = record.read_records([executed.parent / defaults["record"]])
     assert set(defaults["contenders"]) < set(rows["contender"])
     assert (rows["n_requests"] > 0).all()
@@ -93,7 +93,7 @@ def test_no_output_shows_a_path_or_a_warning(executed: Path) -> None:
 def test_every_finding_is_glued(executed: Path) -> None:
     """The keys that pages quote are there."""
     notebook = nbformat.read(executed, as_version=4)
-    assert cases.read_headline(notebook)
+    assert cases.read_glued(notebook, find_study(executed.stem).headline)
 
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: "/".join(path.parts[-3:]))

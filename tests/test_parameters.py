@@ -1,71 +1,273 @@
-"""Parameters that no study can run with are refused in one line."""
+"""Parameters that no study can run with are refused in one line, and their copies are in step."""
 
 from __future__ import annotations
 
+import ast
+import json
+import math
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, get_args, get_origin
 
+import annotated_types
+import jsonschema
+import nbformat
+import papermill
 import pytest
+import yaml
+from pydantic.fields import FieldInfo
 
-from helpers.book.parameters import GLOSSARY, check_parameters, complete_parameters, read_defaults
+from helpers.book import cases, parameters, studies
+from helpers.book.parameters import OneOf
+from helpers.book.studies import find_studies, find_study
 from helpers.errors import UserError
 from helpers.paths import ROOT
 
-NOTEBOOK = ROOT / "notebooks" / "cluster-scaling.ipynb"
+STUDIES = find_studies()
+CASES = sorted((ROOT / "parameters").glob("*/*/*.yaml"))
+WHERE = "parameters/laptop/study/mine.yaml"
 
-REFUSED: list[tuple[dict[str, Any], list[str]]] = [
-    ({"n_worker": [1]}, ["n_worker", "[1]", "n_workers"]),  # a name that does not exist
-    ({"n_workers": "4"}, ["n_workers", "'4'", "list"]),  # wrong type
-    ({"n_workers": [1, "2"]}, ["n_workers", "'2'", "integer"]),  # wrong type inside a list
-    ({"n_workers": [0]}, ["n_workers", "0", "greater than or equal to 1"]),  # zero
-    ({"n_workers": []}, ["n_workers", "[]", "at least 1"]),  # nothing to measure
-    ({"threads_per_worker": -2}, ["threads_per_worker", "-2"]),  # negative
-    ({"n_blocks": 2.5}, ["n_blocks", "2.5", "integer"]),  # a fraction of a block
-    ({"time_budget_s": 0}, ["time_budget_s", "0", "greater than 0"]),
-    ({"seed": -1}, ["seed", "-1"]),
-    ({"contenders": ["zarr"]}, ["contenders", "'zarr'", "zarr-obstore, "]),  # unknown format
-    ({"codec": "gzip"}, ["codec", "'gzip'", "none, blosc-lz4, blosc-zstd"]),
-    ({"profile": "moon"}, ["profile", "'moon'", "in-region"]),
-    ({"cluster_kind": "slurm"}, ["cluster_kind", "'slurm'", "local, gateway, address"]),
-    ({"dataset": "nothing"}, ["dataset", "'nothing'", "enlarged-ocean-temperature"]),
-    ({"array_shape": [4, 4, 4]}, ["array_shape", "[4, 4, 4]", "at least 4"]),
-    ({"chunk_shape": [1, 5, 999, 240]}, ["chunk_shape", "[1, 5, 999, 240]", "array_shape"]),
-    ({"chunk_shape": [1, 0, 10, 10]}, ["chunk_shape", "0"]),
+REFUSED: list[tuple[str, dict[str, Any], list[str]]] = [
+    # Names and values as people mistype them.
+    ("cluster-scaling", {"n_worker": [1]}, ["n_worker", "[1]", "no such parameter", "n_workers"]),
+    ("cluster-scaling", {"n_workers": "4"}, ["n_workers", "'4'", "a list"]),
+    ("cluster-scaling", {"n_workers": [1, "2"]}, ["n_workers", "'2'", "a whole number"]),
+    ("cluster-scaling", {"n_workers": [0]}, ["n_workers", "0", "at least 1"]),
+    ("cluster-scaling", {"n_workers": []}, ["n_workers", "[]", "at least 1 in the list"]),
+    ("cluster-scaling", {"n_blocks": 2.5}, ["n_blocks", "2.5", "whole number"]),  # half a block
+    ("cluster-scaling", {"n_blocks": True}, ["n_blocks", "True", "a whole number"]),
+    ("cluster-scaling", {"time_budget_s": False}, ["time_budget_s", "False", "a number"]),
+    ("cluster-scaling", {"time_budget_s": 0}, ["time_budget_s", "0", "above 0"]),
+    ("cluster-scaling", {"time_budget_s": math.inf}, ["time_budget_s", "inf", "at most 1000000"]),
+    ("cluster-scaling", {"target_width": math.inf}, ["target_width", "inf", "a finite number"]),
+    ("cluster-scaling", {"target_width": math.nan}, ["target_width", "nan", "above 0"]),
+    ("cluster-scaling", {"seed": -1}, ["seed", "-1", "at least 0"]),
+    ("cluster-scaling", {"seed": 2**32}, ["seed", "4294967296", "below 4294967296"]),
+    ("cluster-scaling", {"seed": None}, ["seed", "None", "a whole number"]),
+    ("cluster-scaling", {"profile": "moon"}, ["profile", "'moon'", "loopback", "in-region"]),
+    ("cluster-scaling", {"store": 7}, ["store", "7", "text"]),
+    ("cluster-scaling", {"record": "../away.csv"}, ["record", "'../away.csv'", ".csv"]),
+    ("cluster-scaling", {"record": "away.txt"}, ["record", "'away.txt'", ".csv"]),
+    # A store of one's own has its own network.
+    (
+        "cluster-scaling",
+        {"store": "s3://mine/x", "profile": "in-region"},
+        ["profile", "'in-region'", "loopback"],
+    ),
+    # Cluster scaling.
+    ("cluster-scaling", {"contenders": ["zarr"]}, ["contenders", "'zarr'", "zarr-obstore, "]),
+    ("cluster-scaling", {"codec": "gzip"}, ["codec", "'gzip'", "none, blosc-lz4, blosc-zstd"]),
+    ("cluster-scaling", {"cluster_kind": "slurm"}, ["cluster_kind", "'slurm'", "local, gateway"]),
+    ("cluster-scaling", {"dataset": "nothing"}, ["dataset", "'nothing'", "enlarged-ocean"]),
+    ("cluster-scaling", {"array_shape": [4, 4, 4]}, ["array_shape", "[4, 4, 4]", "at least 4"]),
+    ("cluster-scaling", {"array_shape": [1] * 5}, ["array_shape", "at most 4 in the list"]),
+    (
+        "cluster-scaling",
+        {"chunk_shape": [1, 5, 999, 240]},
+        ["chunk_shape", "[1, 5, 999, 240]", "array_shape"],
+    ),
+    ("cluster-scaling", {"chunk_shape": [1, 0, 10, 10]}, ["chunk_shape", "0", "at least 1"]),
     (  # workers that cannot reach the store
+        "cluster-scaling",
         {"cluster_kind": "gateway", "cluster_address": "https://hub.example.org/gateway"},
         ["store", "'embedded'", "hub.example.org", "s3://BUCKET/PREFIX"],
     ),
-    ({"cluster_kind": "address", "cluster_address": "tcp://10.0.0.7:8786"}, ["store", "10.0.0.7"]),
-    ({"store": "s3://mine/x", "profile": "in-region"}, ["profile", "'in-region'", "loopback"]),
-    ({"record": "../away.csv"}, ["record", "'../away.csv'", "NAME.csv"]),
+    (
+        "cluster-scaling",
+        {"cluster_kind": "address", "cluster_address": "tcp://10.0.0.7:8786"},
+        ["store", "10.0.0.7"],
+    ),
+    # Names of other registries, and bounds that keep a case from taking a week.
+    ("chunk-shape", {"media": ["tape"]}, ["media", "'tape'", "hdf5, zarr, sharded"]),
+    ("chunk-shape", {"extras": ["speed"]}, ["extras", "'speed'", "rewriting, codecs"]),
+    ("hdf5-drivers", {"drivers": ["s3"]}, ["drivers", "'s3'", "fsspec-none, "]),
+    ("hdf5-drivers", {"file_layouts": ["zip"]}, ["file_layouts", "'zip'", "original, "]),
+    ("hdf5-drivers", {"tasks": ["all"]}, ["tasks", "'all'", "variables"]),
+    ("caching-costs", {"caches": ["memcached"]}, ["caches", "'memcached'", "none, lru"]),
+    ("caching-costs", {"maps": ["flat"]}, ["maps", "'flat'", "single-4mib"]),
 ]
 
 
-@pytest.mark.parametrize(("overrides", "words"), REFUSED, ids=lambda value: str(value)[:40])
-def test_bad_values_are_named(overrides: dict[str, Any], words: list[str]) -> None:
-    """The message is one line with parameter, value and what is allowed."""
+@pytest.mark.parametrize(
+    ("study", "overrides", "words"), REFUSED, ids=lambda value: str(value)[:40]
+)
+def test_bad_values_are_named(study: str, overrides: dict[str, Any], words: list[str]) -> None:
+    """The message is one line with file, parameter, value and what is allowed."""
     with pytest.raises(UserError) as caught:
-        complete_parameters(NOTEBOOK, overrides, "parameters/laptop/cluster-scaling/mine.yaml")
+        find_study(study).parameters.check(overrides, WHERE)
     message = str(caught.value)
-    assert "\n" not in message
+    assert message.startswith(f"{WHERE}: ") and "\n" not in message
     assert "allowed" in message
     assert all(word in message for word in words), message
 
 
-def test_defaults_are_accepted() -> None:
-    """A notebook's own defaults pass its checks."""
-    check_parameters(read_defaults(NOTEBOOK))
+def bad_values(field: FieldInfo) -> list[Any]:
+    """List values that a field must refuse, from its type and bounds."""
+    found: list[Any] = [None, {}, *_bad(field.annotation, field.metadata)]
+    return found
 
 
-def test_every_notebook_declares_known_parameters() -> None:
-    """No notebook has a parameter that the glossary does not explain."""
-    for notebook in (ROOT / "notebooks").glob("*.ipynb"):
-        assert set(read_defaults(notebook)) <= set(GLOSSARY)
+def _bad(annotation: Any, metadata: list[Any]) -> list[Any]:
+    if get_origin(annotation) is Annotated:
+        annotation, *inner = get_args(annotation)
+        return _bad(annotation, [*inner, *metadata])
+    bounds = [each for every in metadata for each in _flat(every)]
+    if get_origin(annotation) is list:
+        items = [[value] for value in _bad(get_args(annotation)[0], [])]
+        short = [[] for each in bounds if isinstance(each, annotated_types.MinLen)]
+        return ["text", 7, [None], *items, *short]
+    if annotation is str:
+        return [7, True, ["text"], *(["no such name"] if _is_bounded_text(bounds) else [])]
+    wrong_type = [True, "7", [7]] + ([2.5] if annotation is int else [math.nan])
+    return wrong_type + [value for each in bounds for value in _beyond(each)]
 
 
-def test_a_notebook_without_parameters_is_refused(tmp_path: Path) -> None:
-    """A notebook must say what it can be asked."""
-    path = tmp_path / "empty.ipynb"
-    path.write_text('{"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}')
-    with pytest.raises(UserError, match="tagged parameters"):
-        read_defaults(path)
+def _flat(every: Any) -> list[Any]:
+    return [*every.metadata] if isinstance(every, FieldInfo) else [every]
+
+
+def _is_bounded_text(bounds: list[Any]) -> bool:
+    return any(isinstance(each, OneOf) or getattr(each, "pattern", None) for each in bounds)
+
+
+def _beyond(bound: Any) -> list[Any]:
+    """Give the first values beyond a bound."""
+    match bound:
+        case annotated_types.Ge(ge=least):
+            return [least - 1]
+        case annotated_types.Gt(gt=below):
+            return [below]
+        case annotated_types.Le(le=most):
+            return [most + 1]
+        case annotated_types.Lt(lt=above):
+            return [above]
+    return []
+
+
+FIELDS = [
+    (study.name, name) for study in STUDIES.values() for name in study.parameters.model_fields
+]
+
+
+@pytest.mark.parametrize(("study", "name"), FIELDS, ids=lambda value: str(value))
+def test_every_field_refuses_what_is_out_of_its_type_or_bounds(study: str, name: str) -> None:
+    """Whatever a model declares of a field is what holds it."""
+    model = find_study(study).parameters
+    for value in bad_values(model.model_fields[name]):
+        with pytest.raises(UserError, match=f"^{WHERE}: {name}: "):
+            model.check({name: value}, WHERE)
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_defaults_are_accepted(study: str) -> None:
+    """The smallest honest run is one, and a whole namespace of a notebook is read for it."""
+    model = find_study(study).parameters
+    defaults = model().model_dump()
+    assert model.read({**defaults, "pandas": object()}) == defaults
+    assert list(defaults) == [*model.model_fields]
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_every_field_says_what_it_means(study: str) -> None:
+    """A parameter has a default and a line of description, and a number of seconds its unit."""
+    for name, field in find_study(study).parameters.model_fields.items():
+        assert not field.is_required() and field.description and "\n" not in field.description
+        extra = field.json_schema_extra
+        if name.endswith("_s"):
+            assert isinstance(extra, dict) and extra["unit"] == "s"
+
+
+def test_a_study_without_a_folder_is_refused() -> None:
+    """The studies that there are, are named."""
+    with pytest.raises(UserError, match="'moon'; allowed: caching-costs, chunk-shape"):
+        find_study("moon")
+
+
+# What is made from the models.
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_the_cell_of_a_notebook_is_that_of_its_model(study: str) -> None:
+    """Exactly one cell is tagged, its text is what the model gives, and it has the defaults."""
+    model = find_study(study).parameters
+    [cell] = [
+        cell
+        for cell in nbformat.read(ROOT / "notebooks" / f"{study}.ipynb", as_version=4).cells
+        if "parameters" in cell.metadata.get("tags", [])
+    ]
+    assert cell.source == parameters.write_cell(model)
+    given = {line.target.id: ast.literal_eval(line.value) for line in ast.parse(cell.source).body}
+    assert given == model().model_dump()
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_papermill_tells_the_descriptions(study: str) -> None:
+    """`papermill --help-notebook` prints what the model says of each parameter."""
+    told = papermill.inspect_notebook(str(ROOT / "notebooks" / f"{study}.ipynb"))
+    fields = find_study(study).parameters.model_fields
+    assert set(told) == set(fields)
+    for name, field in fields.items():
+        assert told[name]["help"].startswith(field.description)
+        assert told[name]["inferred_type_name"] in {"str", "int", "float", "list[str]", "list[int]"}
+
+
+def test_nothing_is_left_to_derive(tmp_path: Path) -> None:
+    """The committed cells and schemas are what `wire derive` writes, and it mends what is not."""
+    (tmp_path / "notebooks").mkdir()
+    for study in STUDIES:
+        source = ROOT / "notebooks" / f"{study}.ipynb"
+        (tmp_path / "notebooks" / source.name).write_bytes(source.read_bytes())
+    changed = studies.write_derived(tmp_path)
+    assert sorted(path.name for path in changed) == sorted(
+        f"{study}.schema.json" for study in STUDIES
+    )
+    for path in changed:
+        assert path.read_bytes() == (ROOT / "parameters" / path.name).read_bytes()
+    assert studies.write_derived(tmp_path) == []
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_a_schema_is_one(study: str) -> None:
+    """Editors get a schema that is valid itself and describes every field."""
+    schema = json.loads((ROOT / "parameters" / f"{study}.schema.json").read_text())
+    jsonschema.Draft202012Validator.check_schema(schema)
+    assert all(field["description"] for field in schema["properties"].values())
+
+
+@pytest.mark.parametrize("path", CASES, ids=lambda path: "/".join(path.parts[-3:]))
+def test_cases_keep_to_their_schema(path: Path) -> None:
+    """What an editor accepts and what the runner accepts is the same for every committed case."""
+    schema = json.loads((ROOT / "parameters" / f"{path.parts[-2]}.schema.json").read_text())
+    jsonschema.validate(yaml.safe_load(path.read_text()), schema)
+    cases.read_parameters(cases.Case(path.parts[-3], path.parts[-2], path.stem))
+
+
+@pytest.mark.parametrize(
+    ("study", "overrides"),
+    [
+        ("cluster-scaling", {"n_worker": [1]}),
+        ("cluster-scaling", {"n_workers": [0]}),
+        ("cluster-scaling", {"profile": "moon"}),
+        ("cluster-scaling", {"array_shape": [4, 4, 4]}),
+        ("chunk-shape", {"media": []}),
+        ("hdf5-drivers", {"block_mib": [0.5]}),
+        ("caching-costs", {"map_scale": 2}),
+    ],
+)
+def test_schemas_refuse_what_models_refuse(study: str, overrides: dict[str, Any]) -> None:
+    """An editor underlines what the runner would refuse."""
+    model = find_study(study).parameters
+    with pytest.raises(UserError):
+        model.check(overrides, WHERE)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(overrides, parameters.case_schema(model, study))
+
+
+def test_the_table_of_a_page_has_every_parameter() -> None:
+    """Each has a line with its default, what is allowed and what it means."""
+    model = STUDIES["cluster-scaling"].parameters
+    lines = parameters.render_parameters(model).splitlines()
+    assert len(lines) == 2 + len(model.model_fields)
+    assert "| `n_workers` | `[1, 2]` | list of: integer, at least 1, at most 4096 |" in "\n".join(
+        lines
+    )
+    assert "after which no block starts (s)" in "\n".join(lines)

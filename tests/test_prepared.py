@@ -153,7 +153,7 @@ def test_objects_of_others_stay(server: Server, tmp_path: Path) -> None:
 _PREPARE = """
 import sys, time
 from pathlib import Path
-from helpers.storage.prepared import prepare
+from helpers.arrays.prepared import prepare
 
 def write(draft):
     with Path(sys.argv[2]).open("a") as log:

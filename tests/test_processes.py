@@ -32,7 +32,7 @@ time.sleep(120)
 OWNER = """
 import json, os, sys, threading, time
 from pathlib import Path
-from helpers.storage.processes import start_child
+from helpers.objectstore.processes import start_child
 children = []
 def start():
     children.append(start_child([sys.executable, "-c", sys.argv[1]], log=Path(sys.argv[4])))

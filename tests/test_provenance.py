@@ -67,7 +67,7 @@ def imports(*lines: str) -> dict[str, Any]:
     """Run imports in a process of their own; return its versions and fingerprint."""
     script = [
         "import json, sys",
-        "from helpers.measurement import provenance",
+        "from helpers.benchmark import provenance",
         *lines,
         "found = provenance.describe({'seed': 1})",
         "json.dump({'versions': found.versions, 'fingerprint': found.fingerprint}, sys.stdout)",

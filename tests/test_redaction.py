@@ -148,8 +148,8 @@ def test_records_hold_redacted_parameters(tmp_path: Path, address: str) -> None:
 
 NOTEBOOK = """
 import json, pathlib, sys
-from helpers.measurement.provenance import Provenance
-from helpers.measurement.records import Record
+from helpers.benchmark.provenance import Provenance
+from helpers.benchmark.record import Record
 from tests.test_records import make_row
 origin = Provenance({}, {}, {"seed": seed, "redis_url": redis_url})
 made = Record(pathlib.Path(record), study="study", case="one", provenance=origin)
@@ -261,11 +261,11 @@ def test_trees_keep_their_form() -> None:
 def test_a_traceback_on_the_terminal_shows_none() -> None:
     """What nobody foresaw ends with a traceback, also without the credentials of addresses."""
     code = (
-        "import runpy, sys, helpers.runner as r\n"
+        "import sys, helpers.cli, helpers.book.cases as cases\n"
         f"def fail(*_): raise RuntimeError('lost {ADDRESSES[2]}')\n"
-        "r.find_case = fail\n"
-        "sys.argv = ['helpers', 'run', 'a/b']\n"
-        "runpy.run_module('helpers', run_name='__main__')\n"
+        "cases.find_case = fail\n"
+        "sys.argv = ['wire', 'run', 'a/b']\n"
+        "helpers.cli.run()\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 1

@@ -22,11 +22,13 @@ import yaml
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from helpers.book import build, cases, run
+import studies
+from helpers.book import build, cases, parameters, run
 from helpers.book.cases import Case
-from helpers.book.parameters import read_defaults
+from helpers.book.studies import find_studies
 from helpers.errors import UserError
 from helpers.paths import ROOT
+from tests import made
 
 MakeCase = Callable[..., Case]
 
@@ -51,8 +53,9 @@ def write_notebook(path: Path, *, code: str = SOURCE) -> None:
 
 
 @pytest.fixture
-def make_case(tmp_path: Path) -> MakeCase:
+def make_case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MakeCase:
     """Make a project in a path with a space, with one notebook and cases."""
+    monkeypatch.setattr(studies, "__path__", [*studies.__path__, str(made.FOLDER)])
     root = tmp_path / "a project"
 
     def make(name: str = "one", text: str = "# why\nseed: 2\n", code: str = SOURCE) -> Case:
@@ -123,7 +126,7 @@ def test_results_hold_no_path_of_the_machine(make_case: MakeCase) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("sed: 2\n", "sed: 2; no such parameter; allowed: seed, record"),  # unknown
+        ("sed: 2\n", "sed: 2; no such parameter; allowed: profile, n_blocks, "),  # unknown
         ("seed: two\n", "seed: 'two'; allowed"),  # wrong type
         ("- seed\n", "allowed: NAME: VALUE"),  # no mapping
         ("seed: [\n", "is no YAML"),  # no YAML
@@ -204,24 +207,25 @@ def test_any_parameter_file_is_read_or_refused(make_case: MakeCase, text: bytes)
     except UserError as error:
         said = str(error)
     assert said.isprintable() and len(said) < 250
-    assert set(values) <= {"seed", "record"}
+    assert set(values) <= set(parameters.Parameters.model_fields)
     assert bool(values) != bool(said)
     assert cases.fingerprint(case, values)
 
 
-NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
-_DEFAULTS = {path.stem: read_defaults(path) for path in NOTEBOOKS}
+_FIELDS = {name: [*study.parameters.model_fields] for name, study in find_studies().items()}
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-@given(st.sampled_from(sorted(_DEFAULTS)), st.data())
+@given(st.sampled_from(sorted(_FIELDS)), st.data())
 def test_any_value_of_a_study_is_taken_or_refused(
     make_case: MakeCase, notebook: str, data: st.DataObject
 ) -> None:
     """Whatever a parameter of a study is given, it is refused in one line, or runs."""
-    names = st.sampled_from(sorted(_DEFAULTS[notebook]))
+    names = st.sampled_from(_FIELDS[notebook])
     values = data.draw(st.dictionaries(names, _VALUES | _NUMBERS | st.lists(_NUMBERS), min_size=1))
     case = make_case("fuzzed")
+    case = Case("laptop", notebook, "fuzzed", case.root)
+    case.parameter_file.parent.mkdir(parents=True, exist_ok=True)
     shutil.copy(ROOT / "notebooks" / f"{notebook}.ipynb", case.source)
     case.parameter_file.write_text(yaml.safe_dump(values))
     said = ""
@@ -351,7 +355,8 @@ def test_a_case_runs_once_at_a_time(make_case: MakeCase) -> None:
     """A second run of a case is refused in one line; another case of the notebook runs."""
     one, other = make_case("one"), make_case("other")
     with cases.lock_case(one):
-        script = "import sys; from helpers.runner import *; from pathlib import Path\n" + (
+        script = made.IN_SCRIPT + (
+            "import sys; from pathlib import Path\nfrom helpers.book.run import Case, run_case\n"
             "case = Case('laptop', 'study', sys.argv[1], Path(sys.argv[2]))\n"
             "print(run_case(case, print))"
         )
@@ -374,7 +379,7 @@ def test_a_lock_does_not_outlive_its_holder(make_case: MakeCase) -> None:
     """A run that was killed leaves nothing that keeps the next from running."""
     case = make_case()
     script = (
-        "import os, sys; from helpers.runner import *; from pathlib import Path\n"
+        "import os, sys; from helpers.book.cases import Case, lock_case; from pathlib import Path\n"
         "with lock_case(Case('laptop', 'study', 'one', Path(sys.argv[1]))): os.kill(os.getpid(), 9)"
     )
     killed = subprocess.run([sys.executable, "-c", script, case.root], check=False)
@@ -415,16 +420,16 @@ def test_a_run_that_is_told_to_end_leaves_nothing(
     pids = tmp_path / "pids"
     code = f"""
 import os, pathlib, subprocess, sys, tempfile, time
-from helpers.storage.processes import start_child
+from helpers.objectstore.processes import start_child
 with tempfile.TemporaryDirectory(), start_child(["sleep", "600"]) as child:
     pathlib.Path({str(pids)!r}).write_text(f"{{os.getpid()}} {{child.pid}} ")
     time.sleep(600)
 """
     case = make_case(code=code)
-    script = (
-        "import sys; from helpers.__main__ import end_well; from helpers import runner\n"
+    script = made.IN_SCRIPT + (
+        "import sys; from helpers.cli import end_well; from helpers.book import run\n"
         "from pathlib import Path\n"
-        "with end_well(): runner.run_case(runner.Case('laptop', 'study', 'one', Path(sys.argv[1])), print)"
+        "with end_well(): run.run_case(run.Case('laptop', 'study', 'one', Path(sys.argv[1])), print)"
     )
     temporary = tmp_path / "t"
     temporary.mkdir()
@@ -449,12 +454,14 @@ with tempfile.TemporaryDirectory(), start_child(["sleep", "600"]) as child:
 
 def copy_project(root: Path) -> None:
     """Copy what `make run` needs, with the Python of the tests for its environment."""
-    for name in ("helpers", "results/published"):
+    for name in ("advisors", "helpers", "studies", "results/published"):
         shutil.copytree(ROOT / name, root / name)
-    python = root / ".venv" / "bin" / "python"
-    python.parent.mkdir(parents=True)
-    python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
-    python.chmod(0o755)
+    made.copy_study(root)
+    programs = root / ".venv" / "bin"
+    programs.mkdir(parents=True)
+    for name, before in (("python", ""), ("wire", " -c 'from helpers.cli import run; run()'")):
+        (programs / name).write_text(f'#!/bin/sh\nexec "{sys.executable}"{before} "$@"\n')
+        (programs / name).chmod(0o755)
     for name in ("requirements.lock", "Makefile"):
         shutil.copy(ROOT / name, root / name)
     (root / ".venv" / "ready").touch()

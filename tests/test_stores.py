@@ -220,9 +220,9 @@ def test_whole_chunks_fit() -> None:
 _WRITE = """
 import sys
 from helpers.memory import peak_nbytes
-from helpers.storage.data import SampleArray
-from helpers.storage.locations import parse_location
-from helpers.storage.stores import prepare_array
+from helpers.arrays.fields import SampleArray
+from helpers.objectstore.locations import parse_location
+from helpers.arrays.stores import prepare_array
 from tests.stores import SOURCE
 
 sample = SampleArray(SOURCE, "temperature", (int(sys.argv[1]), 5, 360, 720))
