@@ -7,7 +7,7 @@ BIN = .venv/bin
 RUN = $(BIN)/wire
 
 .DEFAULT_GOAL := help
-.PHONY: help env server ros3 run-all run book test lint lock publish clean
+.PHONY: help env server ros3 run-all run derive book test lint lock publish clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1:/p' Makefile | awk -F: '{printf "make %-9s %s\n", $$1, $$2}'
@@ -37,6 +37,9 @@ run-all: env  ## measure every case of SITE (default laptop), then build the boo
 
 run: env  ## measure one case: make run CASE=cluster-scaling/in-region
 	@exec $(RUN) run "$(CASE)" --site "$(SITE)" $(FLAGS)
+
+derive: env  ## write parameter cells and schemas of case files from the models of the studies
+	@exec $(RUN) derive
 
 book: env  ## build the book from results that are there
 	@exec $(RUN) book --site "$(SITE)"
