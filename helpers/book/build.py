@@ -19,9 +19,8 @@ from helpers.book.fragments import (
     render_profile_sources,
     render_profiles,
     render_schema,
-    render_thresholds,
 )
-from helpers.book.pages import Page, find_pages, render_page, walk_toc
+from helpers.book.pages import Page, find_pages, list_cases, render_page, walk_toc
 from helpers.book.parameters import render_parameters
 from helpers.book.studies import find_studies
 from helpers.errors import UserError
@@ -51,9 +50,12 @@ def stage(
     shutil.rmtree(into, ignore_errors=True)
     into.mkdir(parents=True)
     _copy_sources(root, into)
-    _write_generated(into / "_generated", root)
+    _write_generated(into / "_generated")
     for page in pages:
         _stage_page(page, into)
+    for name in sorted({*list_cases(root)} - {page.name for page in pages}):
+        say(f"{name.removeprefix('notebooks/')}: not measured yet")
+        _stage_gap(name, into)
     _list_pages(into / "_toc.yml", pages)
     return pages
 
@@ -67,20 +69,18 @@ def _copy_sources(root: Path, into: Path) -> None:
             shutil.copy2(path, into / path.name)
 
 
-def _write_generated(folder: Path, root: Path) -> None:
+def _write_generated(folder: Path) -> None:
     """Write the tables that text pages include, from what the code itself uses."""
     profiles = yaml.safe_load(_PROFILES.read_text(encoding="utf-8"))
     tables = {
         "schema.md": render_schema(),
         "profiles.md": render_profiles(profiles),
         "profile-sources.md": render_profile_sources(profiles),
-        "bars.md": render_thresholds(root / "results" / "reference" / "bench" / "bench.csv"),
     }
     for study in find_studies().values():
         tables[f"parameters-{study.name}.md"] = render_parameters(study.parameters)
         tables |= {name: render() for name, render in study.fragments.items()}
     folder.mkdir()
-    shutil.copy2(root / "results" / "reference" / "bench" / "bench-knee.svg", folder)
     for name, text in tables.items():
         (folder / name).write_text(text, encoding="utf-8")
 
@@ -91,6 +91,19 @@ def _stage_page(page: Page, into: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(json.dumps(redact_tree(render_page(page))), encoding="utf-8")
     copy_redacted(page.record, target.with_suffix(".csv"))
+
+
+def _stage_gap(name: str, into: Path) -> None:
+    """Write the page of a case that nobody has measured: that it is so, and how to."""
+    _, notebook, case = name.split("/")
+    target = into / f"{name}.md"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(
+        f"# {case}\n\n:::{{admonition}} Not measured yet\n:class: note\n"
+        f"There is no record of this case of {{doc}}`/{notebook}`, so there is nothing to show.\n"
+        f"To measure it: `make run CASE={notebook}/{case}`.\n:::\n",
+        encoding="utf-8",
+    )
 
 
 def _list_pages(toc_path: Path, pages: list[Page]) -> None:
@@ -166,7 +179,7 @@ def publish(site: str, root: Path = ROOT) -> list[Path]:
             target = case.result(suffix, "reference")
             target.parent.mkdir(parents=True, exist_ok=True)
             copied.append(copy_redacted(case.result(suffix), target))
-    return [*copied, *_publish_bench(site, root), _publish_headline(root)]
+    return [*copied, _publish_headline(root)]
 
 
 def _refuse(case: Case) -> None:
@@ -183,14 +196,6 @@ def _refuse(case: Case) -> None:
         raise UserError(
             f"{case.title}: measured with sources that are in no commit; allowed: a record of a clean checkout"
         )
-
-
-def _publish_bench(site: str, root: Path) -> list[Path]:
-    """Promote the bars that were measured at a site, if they were."""
-    target = root / "results" / "reference" / "bench"
-    target.mkdir(parents=True, exist_ok=True)
-    found = sorted((root / "results" / site).glob("bench*.*"))
-    return [copy_redacted(path, target / path.name) for path in found]
 
 
 def _publish_headline(root: Path) -> Path:

@@ -3,29 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
 from helpers.benchmark.record import schema
-
-
-def render_thresholds(path: Path) -> str:
-    """Write the bars of a reference as a table, and below it how each was computed."""
-    lines = ["| bar | measured | asked | holds |", "| --- " * 4 + "|"]
-    bars = pd.read_csv(path).to_dict("records")
-    for bar in bars:
-        sign = "at least" if bar["is_least"] else "at most"
-        anything = 0 if bar["is_least"] else float("inf")
-        is_asked = bar["bound"] != anything
-        asked = f"{sign} {bar['bound']:g}" if is_asked else "reported only"
-        holds = ("yes" if bar["holds"] else "**no**") if is_asked else "—"
-        lines.append(f"| {bar['name']} | {bar['value']:.3g} | {asked} | {holds} |")
-    lines += ["", "How each was computed:", ""]
-    for bar in bars:
-        lines += [bar["name"], f": {bar['how']}", ""]
-    return "\n".join(lines)
 
 
 def render_profiles(profiles: Mapping[str, Any]) -> str:

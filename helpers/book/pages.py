@@ -24,13 +24,14 @@ _LEFT_OVER = (".running.ipynb", ".failed.ipynb")  # of a run that did not end, o
 def find_pages(
     site: str, *, root: Path = ROOT, say: Callable[[str], None] = lambda _line: None
 ) -> list[Page]:
-    """Choose the results that each case's page shows.
+    """Choose the results that each case's page shows; a case that has none is left out.
 
     What a run has left beside its results is passed over, and so is any other
     notebook that no page can be made of, which is named.
     """
-    listed = [name for name in toc_files(root) if name.startswith("notebooks/")]
-    found = {name: _choose(name, site, root=root) for name in listed}
+    listed = list_cases(root)
+    chosen = {name: _choose(name, site, root=root) for name in listed}
+    found = {name: page for name, page in chosen.items() if page is not None}
     for path in sorted((root / "results" / site).glob("*/*.ipynb")):
         page = Page(path.parent.name, path.stem, path, site)
         if page.name in found or path.name.endswith(_LEFT_OVER):
@@ -66,6 +67,11 @@ def toc_files(root: Path = ROOT) -> list[str]:
     return [toc["root"], *walk_toc(toc)]
 
 
+def list_cases(root: Path = ROOT) -> list[str]:
+    """List the pages of `_toc.yml` that show the results of a case."""
+    return [name for name in toc_files(root) if name.startswith("notebooks/")]
+
+
 def walk_toc(entry: dict[str, Any]) -> Iterator[str]:
     """Walk the entries below one entry of the table of contents."""
     for child in [*entry.get("chapters", ()), *entry.get("sections", ())]:
@@ -73,18 +79,15 @@ def walk_toc(entry: dict[str, Any]) -> Iterator[str]:
         yield from walk_toc(child)
 
 
-def _choose(name: str, site: str, *, root: Path) -> Page:
-    """Choose between a user's own results of a case and the reference."""
+def _choose(name: str, site: str, *, root: Path) -> Page | None:
+    """Choose between a user's own results of a case and the reference, if there are any."""
     _, notebook, case = name.split("/")
     own = root / "results" / site / notebook / f"{case}.ipynb"
     reference = root / "results" / "reference" / notebook / f"{case}.ipynb"
     if own.exists() and is_finished(own):
         return Page(notebook, case, own, site)
     if not reference.exists():
-        raise UserError(
-            f"results: {notebook}/{case} has no finished run in results/{site}/ and no reference; "
-            f"run `make run CASE={notebook}/{case}`"
-        )
+        return None
     return Page(notebook, case, reference, "reference", failed_site=site if own.exists() else "")
 
 

@@ -392,7 +392,7 @@ def _relative(outcome: Outcome) -> str:
 
 
 def note_whole_run(site: str, outcomes: Sequence[Outcome], **took: float) -> None:
-    """Keep what a run of every case took, for the bars.
+    """Keep what a run of every case took, for the acceptance thresholds.
 
     `seconds` and `peak_nbytes` of everything, `watcher_cpu_s` of the watch over
     memory; and of the runner as a whole, that watch included, the part of a core

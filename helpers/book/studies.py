@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import math
 import pkgutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -38,6 +39,8 @@ class Study:
     name: str  # of the notebook and of the folders of its cases and results
     headline: str  # key of the glued finding that the table of cases shows
     thresholds: tuple[Threshold, ...] = ()
+    # of all its cases in one run of every case, at most; infinite where there is no such target
+    minutes: float = math.inf
     set_up: Callable[[Say], None] | None = None  # runs once before its cases
     # text that pages include, by file name below `_generated/`
     fragments: Mapping[str, Callable[[], str]] = field(default_factory=dict)
@@ -58,7 +61,7 @@ def find_studies() -> dict[str, Study]:
         for found in pkgutil.iter_modules(package.__path__)
         if found.ispkg
     ]
-    return {module.STUDY.name: module.STUDY for module in modules if hasattr(module, "STUDY")}
+    return {module.STUDY.name: module.STUDY for module in modules}
 
 
 def find_study(name: str) -> Study:

@@ -1,1 +1,0 @@
-"""What the project holds itself to, as ratios measured in one run."""
