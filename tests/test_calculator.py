@@ -20,8 +20,8 @@ from advisors.costs import calculator
 from advisors.costs.assumptions import CHOICES, OPTIONS, Assumptions, change, describe
 from advisors.costs.bill import break_even_rates, compare_options
 from advisors.costs.prices import PRICE_UNITS, STORAGE_UNITS, get_prices, read_prices
+from helpers.paths import ROOT
 
-ROOT = Path(__file__).parents[1]
 SCRIPT = ROOT / "_static" / "cost-calculator.js"
 STYLE = ROOT / "_static" / "cost-calculator.css"
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)  # fmt: skip

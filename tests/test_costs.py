@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import math
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -38,8 +37,9 @@ from advisors.costs.demand import (
 from advisors.costs.prices import PRICE_UNITS, get_prices
 from helpers.cli import main
 from helpers.errors import UserError
+from helpers.paths import ROOT
 
-PUBLISHED = Path(__file__).parents[1] / "results" / "published" / "tile_caching_costs.csv"
+PUBLISHED = ROOT / "results" / "published" / "tile_caching_costs.csv"
 EVEN = Assumptions(peak_ratio=1.0)
 ONES = dict.fromkeys(PRICE_UNITS, 1.0)
 CENT = 0.005

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 import tomllib
-from pathlib import Path
 
 import pytest
 import yaml
 
-ROOT = Path(__file__).resolve().parents[1]
+from helpers.paths import ROOT
+
 # What conda must bring and pip cannot, or need not name.
 NOT_FROM_PYPROJECT = {"python", "pip", "go", "git", "make"}
 # Names under which conda-forge carries a package of another name.

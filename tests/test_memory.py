@@ -15,7 +15,7 @@ _LARGE = """
 import subprocess, sys
 held = b"x" * 500_000_000
 child = ["import resource; print(1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)",
-         "from helpers.memory import peak_nbytes; print(peak_nbytes())"]
+         "from helpers.benchmark.memory import peak_nbytes; print(peak_nbytes())"]
 for source in child:
     subprocess.run([sys.executable, "-c", source], check=True)
 """
@@ -35,7 +35,7 @@ def test_a_child_of_a_large_process_reports_its_own_peak() -> None:
 def test_the_peak_stays_when_memory_is_returned() -> None:
     """A process that held 200 MB says so afterwards, asked by itself or by its parent."""
     source = (
-        "import sys; from helpers.memory import peak_nbytes; first = peak_nbytes();"
+        "import sys; from helpers.benchmark.memory import peak_nbytes; first = peak_nbytes();"
         "held = b'x' * 200_000_000; del held; print(first, peak_nbytes(), flush=True);"
         "sys.stdin.read()"
     )

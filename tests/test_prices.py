@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import math
 from copy import deepcopy
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,8 +20,9 @@ from advisors.costs.prices import (
     read_prices,
 )
 from helpers.errors import UserError
+from helpers.paths import ROOT
 
-PUBLISHED = Path(__file__).parents[1] / "results" / "published" / "tile_caching_costs.csv"
+PUBLISHED = ROOT / "results" / "published" / "tile_caching_costs.csv"
 
 # Names of the published table, and of ours.
 SAME = {

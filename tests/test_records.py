@@ -192,7 +192,7 @@ def test_death_in_the_middle_of_a_write_loses_no_old_row(tmp_path: Path) -> None
     child = subprocess.run(
         [sys.executable, "-c", KILLED_CHILD, str(record.path)],
         check=False,
-        cwd=Path(__file__).parents[1],
+        cwd=ROOT,
     )
     assert child.returncode == -9
     again = make_record(record.path)

@@ -435,7 +435,7 @@ with tempfile.TemporaryDirectory(), start_child(["sleep", "600"]) as child:
     temporary.mkdir()
     with subprocess.Popen(
         [sys.executable, "-c", script, case.root],
-        env={**os.environ, "TMPDIR": str(temporary), "PYTHONPATH": str(Path(__file__).parents[1])},
+        env={**os.environ, "TMPDIR": str(temporary), "PYTHONPATH": str(ROOT)},
         stderr=subprocess.PIPE,
         text=True,
         preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),  # pytest may ignore it

@@ -323,7 +323,7 @@ def test_settings_of_the_user_do_not_reach_it(
 OWNER = """
 import json, psutil, sys, time
 from pathlib import Path
-from helpers.storage.server import open_server
+from helpers.objectstore.server import open_server
 with open_server(Path(sys.argv[1])) as server:
     family = [p.pid for p in psutil.Process().children(recursive=True)]
     print(json.dumps([server.endpoint_url, family]), flush=True)

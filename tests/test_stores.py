@@ -219,7 +219,7 @@ def test_whole_chunks_fit() -> None:
 
 _WRITE = """
 import sys
-from helpers.memory import peak_nbytes
+from helpers.benchmark.memory import peak_nbytes
 from helpers.arrays.fields import SampleArray
 from helpers.objectstore.locations import parse_location
 from helpers.arrays.stores import prepare_array
