@@ -172,7 +172,7 @@ def test_a_row_is_recorded_once(tmp_path: Path) -> None:
 KILLED_CHILD = """
 import os, signal, sys
 from pathlib import Path
-from tests.test_records import make_record, make_row
+from tests.helpers.benchmark.test_record import make_record, make_row
 
 def half_then_die(file):
     os.ftruncate(file, os.fstat(file).st_size // 2)

@@ -26,7 +26,7 @@ from obstore.store import S3Store
 from helpers.errors import UserError
 from helpers.objectstore import server as servers
 from helpers.objectstore.server import Server, open_server
-from tests.test_processes import becomes, listens, lives
+from tests.helpers.objectstore.test_processes import becomes, listens, lives
 
 BODY = bytes(range(256)) * 40  # 10,240 bytes, each known from its place
 

@@ -14,7 +14,7 @@ import pytest
 from helpers.errors import UserError
 from helpers.objectstore import versitygw
 from helpers.objectstore.versitygw import VERSION, find_or_build_versitygw, versitygw_version
-from tests.test_processes import becomes
+from tests.helpers.objectstore.test_processes import becomes
 
 RECORD = f"mod\tgithub.com/versity/versitygw\tv{VERSION}\t{versitygw._SOURCE_SUM}\n"
 

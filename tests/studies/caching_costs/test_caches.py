@@ -28,7 +28,7 @@ from studies.caching_costs.caches import CACHES, Cache, open_cache
 from studies.caching_costs.datasets import VARIABLE, Datasets, make_dataset, open_map_dataset
 from studies.caching_costs.origins import ObjectFile, Origin, TamperedError
 from studies.caching_costs.service import Valkey, open_valkey
-from tests.tiles import make_maps
+from tests.studies.caching_costs.tiles import make_maps
 
 KEY = b"0123456789abcdef0123456789abcdef"
 OUTSIDE = [name for name in CACHES if name not in ("none", "lru")]

@@ -26,7 +26,7 @@ from studies.caching_costs.datasets import Datasets
 from studies.caching_costs.load import Generator, Load, list_requests, open_generator, summarise
 from studies.caching_costs.service import Service, Valkey, open_service, open_valkey, tile_path
 from studies.caching_costs.workload import cold_plan, warm_plan
-from tests.tiles import NAMES, make_maps
+from tests.studies.caching_costs.tiles import NAMES, make_maps
 
 TILE = ("single-4mib", 1, 1, 0)
 WHOLE = tuple(name for name in NAMES if name != "broken")
