@@ -1,4 +1,4 @@
-"""What a network does, beside what was asked of it: latency, rates and overhead, by a plain client."""
+"""What a network does, beside its target: latency, rates and overhead, by a plain client."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.client import HTTPConnection
-from math import ceil
+from math import ceil, inf
 from statistics import median
 from typing import Literal
 from urllib.parse import urlsplit
 
+import pandas as pd
+
 from helpers.errors import UserError
+from helpers.netem.profiles import MB, Profile
 
-MB = 1_000_000
-
-# No answer for this long means that the network is not what was said.
+# No answer for this long means that the network is not what it should be.
 PATIENCE_S = 20.0
 
 
@@ -245,11 +246,11 @@ Quantity = Literal["first_byte_s", "stream_mb_per_s", "aggregate_mb_per_s", "req
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """Hold one figure of a network, asked and measured.
+    """Hold one figure of a network, target and measured.
 
     Examples
     --------
-    >>> round(Calibration("stream_mb_per_s", 4, asked=20, measured=19).error, 6)
+    >>> round(Calibration("stream_mb_per_s", 4, target=20, measured=19).error, 6)
     -0.05
     """
 
@@ -257,45 +258,19 @@ class Calibration:
     # of the connections
     quantity: Quantity
     n_connections: int  # connections open at the time
-    asked: float  # in the unit of `quantity`; MB are decimal
+    target: float  # in the unit of `quantity`; MB are decimal
     measured: float
 
     @property
     def error(self) -> float:
-        """Deviation of the measured figure as a share of the asked one."""
-        return self.measured / self.asked - 1
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """Hold what was asked of a network; None is not emulated and not measured."""
-
-    first_byte_s: float | None = None  # median delay to the first byte, seconds
-    # ceilings for one connection and for all together, decimal MB/s
-    stream_mb_per_s: float | None = None
-    aggregate_mb_per_s: float | None = None
-    requests_per_s: float | None = None  # ceiling on requests
-
-    def rate_mb_per_s(self, n_connections: int) -> float | None:
-        """Compute the rate of each of `n_connections` that read at once.
-
-        Examples
-        --------
-        >>> Asked(stream_mb_per_s=18, aggregate_mb_per_s=250).rate_mb_per_s(50)
-        5.0
-        """
-        rates = []
-        if self.stream_mb_per_s is not None:
-            rates.append(float(self.stream_mb_per_s))
-        if self.aggregate_mb_per_s is not None:
-            rates.append(self.aggregate_mb_per_s / n_connections)
-        return min(rates, default=None)
+        """Deviation of the measured figure as a share of the target."""
+        return self.measured / self.target - 1
 
 
 def calibrate(
-    url: str, asked: Asked, *, connections: Sequence[int] = (1, 4, 16, 64)
+    url: str, profile: Profile, *, connections: Sequence[int] = (1, 4, 16, 64)
 ) -> list[Calibration]:
-    """Measure a network beside what was asked of it.
+    """Measure a network beside the profile that it should have.
 
     Takes 4 s for a median of 30 ms and 9 s for one of 150 ms, most of it in
     waiting for 20 requests one after the other on one connection.
@@ -305,8 +280,8 @@ def calibrate(
     url : str
         An object to read through the network, 16 MB or more, anonymously or
         with a presigned URL.
-    asked : Asked
-        What was emulated.
+    profile : Profile
+        The target; a figure that is None is not measured.
     connections : sequence of int
         Numbers of connections at which to measure, each at least 1.
 
@@ -326,28 +301,35 @@ def calibrate(
         raise UserError(f"connections is {tuple(connections)!r}; allowed are numbers from 1 on")
     rows: list[Calibration] = []
     for n in connections:
-        rows += _calibrate_latency(url, asked, n)
+        rows += _calibrate_latency(url, profile, n)
     nbytes = object_nbytes(url)
     for n in connections:
-        rows += _calibrate_rates(url, asked, n, nbytes)
-    return rows + _calibrate_requests(url, asked)
+        rows += _calibrate_rates(url, profile, n, nbytes)
+    return rows + _calibrate_requests(url, profile)
 
 
-def _calibrate_latency(url: str, asked: Asked, n: int) -> list[Calibration]:
+def tabulate_calibration(url: str, profile: Profile) -> pd.DataFrame:
+    """Tabulate what a network does beside its profile; empty where nothing is emulated."""
+    # readers stay far below the ceiling on requests
+    found = calibrate(url, replace(profile, requests_per_s=None))
+    lines = [(c.quantity, c.n_connections, c.target, c.measured, c.error) for c in found]
+    names = ["quantity", "n_connections", "target", "measured", "error"]
+    return pd.DataFrame(lines, columns=names)
+
+
+def _calibrate_latency(url: str, profile: Profile, n: int) -> list[Calibration]:
     """Measure the median latency at `n` connections, well below the request rate."""
-    if asked.first_byte_s is None:
+    if profile.first_byte_s is None:
         return []
-    per_s = MAX_LATENCY_REQUESTS_PER_S
-    if asked.requests_per_s is not None:
-        per_s = min(per_s, asked.requests_per_s / 2)
+    per_s = min(MAX_LATENCY_REQUESTS_PER_S, (profile.requests_per_s or inf) / 2)
     measured = measure_first_byte_s(url, n, spacing_s=1 / per_s)
-    return [Calibration("first_byte_s", n, asked.first_byte_s, measured)]
+    return [Calibration("first_byte_s", n, profile.first_byte_s.median_s, measured)]
 
 
-def _calibrate_rates(url: str, asked: Asked, n: int, nbytes: int) -> list[Calibration]:
+def _calibrate_rates(url: str, profile: Profile, n: int, nbytes: int) -> list[Calibration]:
     """Measure the rates of `n` connections that read at once."""
-    rate = asked.rate_mb_per_s(n)
-    if rate is None:
+    rate = min(profile.stream_mb_per_s or inf, (profile.aggregate_mb_per_s or inf) / n)
+    if rate == inf:
         return []
     # a third is kept for what passes before all are under way
     window_s = min(WINDOW_S, 0.67 * nbytes / (rate * MB))
@@ -358,19 +340,20 @@ def _calibrate_rates(url: str, asked: Asked, n: int, nbytes: int) -> list[Calibr
     ]
 
 
-def _calibrate_requests(url: str, asked: Asked) -> list[Calibration]:
+def _calibrate_requests(url: str, profile: Profile) -> list[Calibration]:
     """Measure the requests accepted when half as many again are made."""
-    if asked.requests_per_s is None:
+    if profile.requests_per_s is None:
         return []
-    offered = 1.5 * asked.requests_per_s
+    offered = 1.5 * profile.requests_per_s
     # twice what the median needs, because the mean is above the median
-    n = max(4, ceil(2 * offered * (asked.first_byte_s or 0.001)))
+    delay_s = profile.first_byte_s.median_s if profile.first_byte_s else 0.001
+    n = max(4, ceil(2 * offered * delay_s))
     if n > MAX_CONNECTIONS:
         return []
     made, accepted = measure_accepted_per_s(url, n, offered_per_s=offered)
-    if made < 1.2 * asked.requests_per_s:
+    if made < 1.2 * profile.requests_per_s:
         return []
-    return [Calibration("requests_per_s", n, asked.requests_per_s, accepted)]
+    return [Calibration("requests_per_s", n, profile.requests_per_s, accepted)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -378,29 +361,29 @@ class Overhead:
     """Hold what passing through a proxy costs, no network emulated."""
 
     direct_mb_per_s: float  # medians over the rounds, decimal MB/s
-    relayed_mb_per_s: float
-    ratio: float  # median over the rounds of relayed over direct throughput
+    proxied_mb_per_s: float
+    ratio: float  # median over the rounds of throughput through the proxy over direct
     cpu_s_per_gb: float  # processor time of the proxy for each GB that passed, seconds
 
 
 def measure_overhead(
     direct_urls: Sequence[str],
-    relayed_urls: Sequence[str],
+    proxied_urls: Sequence[str],
     *,
     cpu_s: Callable[[], float],
     n_rounds: int = 5,
     n_repeats: int = 4,
 ) -> Overhead:
     """Measure what a proxy costs: the same objects directly and through it, in turn."""
-    direct, relayed, cpu = list[float](), list[float](), list[float]()
+    direct, proxied, cpu = list[float](), list[float](), list[float]()
     for _ in range(n_rounds + 1):
         direct.append(_read_all(direct_urls, n_repeats)[0])
         before_s = cpu_s()
-        mb_per_s, nbytes = _read_all(relayed_urls, n_repeats)
+        mb_per_s, nbytes = _read_all(proxied_urls, n_repeats)
         cpu.append((cpu_s() - before_s) / (nbytes / 1e9))
-        relayed.append(mb_per_s)
-    ratios = [b / a for a, b in zip(direct[1:], relayed[1:], strict=True)]
-    return Overhead(median(direct[1:]), median(relayed[1:]), median(ratios), median(cpu[1:]))
+        proxied.append(mb_per_s)
+    ratios = [b / a for a, b in zip(direct[1:], proxied[1:], strict=True)]
+    return Overhead(median(direct[1:]), median(proxied[1:]), median(ratios), median(cpu[1:]))
 
 
 def _read_all(urls: Sequence[str], n_repeats: int) -> tuple[float, int]:

@@ -1,4 +1,4 @@
-"""Calibration: what is measured follows what is emulated, and what is asked is a table."""
+"""Calibration: what is measured follows what is emulated, and its rows are a table."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ import pytest
 from botocore.config import Config
 
 from helpers.errors import UserError
-from helpers.netem.calibration import Asked, Calibration, calibrate, measure_overhead
+from helpers.netem.calibration import Calibration, calibrate, measure_overhead
 from helpers.netem.profiles import FirstByte, Profile
 from helpers.netem.proxy import Proxy, open_proxy
 from helpers.objectstore.server import Server
 
 BUCKET = "of-test-calibration"
 PROFILE = Profile("p", FirstByte(0.03, 0.04), 10.0, 30.0, 300.0)
-ASKED = Asked(0.03, 10.0, 30.0, 300.0)
 
 
 def presign(server: Server, endpoint_url: str, key: str) -> str:
@@ -53,16 +52,16 @@ def proxy(server: Server) -> Iterator[Proxy]:
 
 
 def test_calibrate(server: Server, proxy: Proxy) -> None:
-    """Each figure is measured at each number of connections and lies near what was asked."""
+    """Each figure is measured at each number of connections and lies near its target."""
     proxy.emulate(PROFILE)
     url = presign(server, proxy.endpoint_url, "object")
-    rows = calibrate(url, ASKED, connections=(2, 6))
-    assert [(row.quantity, row.n_connections, row.asked) for row in rows] == [
+    rows = calibrate(url, PROFILE, connections=(2, 6))
+    assert [(row.quantity, row.n_connections, row.target) for row in rows] == [
         ("first_byte_s", 2, 0.03),
         ("first_byte_s", 6, 0.03),
         ("stream_mb_per_s", 2, 10.0),
         ("aggregate_mb_per_s", 2, 20.0),
-        # the link of 30 MB/s binds: 5 for each of 6
+        # the link of 30 MB/s is the bottleneck: 5 for each of 6
         ("stream_mb_per_s", 6, 5.0),
         ("aggregate_mb_per_s", 6, 30.0),
         ("requests_per_s", 27, 300.0),
@@ -71,37 +70,38 @@ def test_calibrate(server: Server, proxy: Proxy) -> None:
     assert [row for row in rows if abs(row.error) > 0.15] == []
 
 
-def test_calibrate_sees_what_is_not_imposed(server: Server, proxy: Proxy) -> None:
-    """A network that is not what was asked for shows it."""
+def test_calibrate_sees_what_is_not_emulated(server: Server, proxy: Proxy) -> None:
+    """A network that is off its target shows it."""
     proxy.emulate(Profile("other", FirstByte(0.06, 0.06), 5.0))
     url = presign(server, proxy.endpoint_url, "object")
-    asked = Asked(0.03, 10.0)
-    errors = {row.quantity: row.error for row in calibrate(url, asked, connections=[1])}
+    target = Profile("target", FirstByte(0.03, 0.03), 10.0)
+    errors = {row.quantity: row.error for row in calibrate(url, target, connections=[1])}
     assert errors["first_byte_s"] == pytest.approx(1.0, abs=0.2)
     assert errors["stream_mb_per_s"] == pytest.approx(-0.5, abs=0.05)
 
 
 def test_calibrate_nothing(server: Server, proxy: Proxy) -> None:
     """What is not emulated is not measured."""
-    proxy.emulate(Profile("free"))
+    free = Profile("free")
+    proxy.emulate(free)
     url = presign(server, proxy.endpoint_url, "object")
-    assert calibrate(url, Asked(), connections=[1]) == []
+    assert calibrate(url, free, connections=[1]) == []
 
 
 def test_calibrate_request_rate_out_of_reach(server: Server, proxy: Proxy) -> None:
     """A rate that 256 connections cannot exceed is left out, not measured wrongly."""
-    proxy.emulate(Profile("late", FirstByte(0.1, 0.1), requests_per_s=5000))
+    late = Profile("late", FirstByte(0.1, 0.1), requests_per_s=5000)
+    proxy.emulate(late)
     url = presign(server, proxy.endpoint_url, "object")
-    asked = Asked(0.1, requests_per_s=5000)
-    (row,) = calibrate(url, asked, connections=[8])
+    (row,) = calibrate(url, late, connections=[8])
     assert row.quantity == "first_byte_s"
 
 
 @pytest.mark.parametrize("connections", [(), (0,), (4, -1)])
 def test_calibrate_refuses_connections(connections: tuple[int, ...]) -> None:
-    """Numbers below 1 are refused before anything is asked."""
+    """Numbers below 1 are refused before anything is measured."""
     with pytest.raises(UserError, match="connections is .*; allowed are numbers"):
-        calibrate("http://127.0.0.1:1/a", ASKED, connections=connections)
+        calibrate("http://127.0.0.1:1/a", PROFILE, connections=connections)
 
 
 def test_calibrate_refuses_url(server: Server, proxy: Proxy) -> None:
@@ -109,7 +109,7 @@ def test_calibrate_refuses_url(server: Server, proxy: Proxy) -> None:
     proxy.emulate(PROFILE)
     url = presign(server, proxy.endpoint_url, "missing")
     with pytest.raises(UserError, match="url is .*missing' and answers 404") as caught:
-        calibrate(url, ASKED, connections=[1])
+        calibrate(url, PROFILE, connections=[1])
     assert "Signature" not in str(caught.value)
 
 
@@ -117,13 +117,13 @@ def test_overhead(server: Server, proxy: Proxy) -> None:
     """Passing through a slow link shows as a ratio, and processor time is counted."""
     proxy.emulate(Profile("thin", aggregate_mb_per_s=50.0))
     direct = [presign(server, server.endpoint_url, "object")] * 2
-    relayed = [presign(server, proxy.endpoint_url, "object")] * 2
-    cost = measure_overhead(direct, relayed, cpu_s=proxy.cpu_s, n_rounds=1, n_repeats=1)
-    assert cost.relayed_mb_per_s == pytest.approx(50, rel=0.1)
-    assert cost.ratio == pytest.approx(cost.relayed_mb_per_s / cost.direct_mb_per_s)
+    proxied = [presign(server, proxy.endpoint_url, "object")] * 2
+    cost = measure_overhead(direct, proxied, cpu_s=proxy.cpu_s, n_rounds=1, n_repeats=1)
+    assert cost.proxied_mb_per_s == pytest.approx(50, rel=0.1)
+    assert cost.ratio == pytest.approx(cost.proxied_mb_per_s / cost.direct_mb_per_s)
     assert 0 <= cost.cpu_s_per_gb < 10
 
 
 def test_error_is_relative() -> None:
-    """The error is a share of what was asked."""
+    """The error is a share of the target."""
     assert Calibration("first_byte_s", 1, 0.1, 0.11).error == pytest.approx(0.1)
