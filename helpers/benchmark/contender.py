@@ -27,7 +27,7 @@ class Steps:
     __slots__ = ()
 
     palette: ClassVar[str] = ""
-    """Kind of contender whose colours it takes, see `palette.check_looks`; empty for any."""
+    """Kind of contender whose colours it takes, see `palette.Kind`; empty where none is drawn."""
 
     def settings(self) -> Mapping[str, Scalar]:
         """Tell what a comparison has to hold equal, or declare: `cache_state` is required."""

@@ -13,7 +13,7 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
@@ -53,18 +53,15 @@ class Provenance:
         object.__setattr__(self, "fingerprint", value)
 
 
-def describe(parameters: Mapping[str, object]) -> Provenance:
+def describe(parameters: Mapping[str, object], *, but: Collection[str] = ()) -> Provenance:
     """Describe this machine, what has been imported, and the commit.
 
     Parameters
     ----------
     parameters : mapping
         What the study was asked for; values that JSON can hold.
-
-    Returns
-    -------
-    Provenance
-        Facts of here and now.
+    but : collection of str
+        Those that do not change what is measured, as in how long to go on.
 
     Raises
     ------
@@ -72,7 +69,8 @@ def describe(parameters: Mapping[str, object]) -> Provenance:
         If a parameter does not fit into JSON.
     """
     name, is_dirty = commit()
-    return Provenance(machine(), imported(), dict(parameters), name, is_dirty)
+    kept = {key: value for key, value in parameters.items() if key not in but}
+    return Provenance(machine(), imported(), kept, name, is_dirty)
 
 
 def machine() -> dict[str, Scalar]:
@@ -80,17 +78,15 @@ def machine() -> dict[str, Scalar]:
     release = ".".join(platform.release().split(".")[:2])
     return {
         "cpu": _cpu_model(),
-        "n_cores": _n_cores(),
+        "n_cores": n_cores(),
         "memory_gb": round(psutil.virtual_memory().total / 1e9),
         "system": f"{platform.system()} {release} {platform.machine()}",
     }
 
 
-def _n_cores() -> int:
-    """Count the cores this process may use, where the system can tell."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+def n_cores() -> int:
+    """Count the cores that this process may use, where the system can tell."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _cpu_model() -> str:

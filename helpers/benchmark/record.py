@@ -24,6 +24,7 @@ from helpers.benchmark.provenance import (
     installed,
 )
 from helpers.errors import UserError
+from helpers.paths import ROOT
 from helpers.redaction import redact
 
 PHASES = ("warm-up", "measured", "calibration")
@@ -213,7 +214,7 @@ class Record:
     path : Path
         CSV file; it and its folder are made by the first append.
     study, case : str
-        Names that go into each row.
+        Names that go into each row; the case is that of the file unless given.
     provenance : Provenance
         Facts of this run; rows already in the file must share its fingerprint,
         and name no other version of what is installed here.
@@ -232,11 +233,12 @@ class Record:
         path: Path,
         *,
         study: str,
-        case: str,
         provenance: Provenance,
+        case: str = "",
         secrets: Sequence[str] = (),
     ) -> None:
-        self.path, self.study, self.case = Path(path), study, case
+        self.path, self.study = Path(path), study
+        self.case = case or self.path.stem
         self.provenance = provenance
         self.secrets = tuple(secret for secret in secrets if secret)
         self.stopped_by = ""
@@ -383,3 +385,8 @@ def _frame(rows: Sequence[Row]) -> pd.DataFrame:
         line |= extra | {name: as_json(line[name]) for name in JSON_COLUMNS}
     frame = pd.DataFrame(table)
     return frame if len(frame) else pd.DataFrame(columns=list(COLUMNS))
+
+
+def read_published(name: str) -> pd.DataFrame:
+    """Read a table of measurements that others published."""
+    return pd.read_csv(ROOT / "results" / "published" / f"{name}.csv")

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Literal
 
-import pandas as pd
 from cycler import cycler
 
 from helpers.errors import UserError
@@ -51,15 +49,8 @@ STYLE = (
 )
 """Sizes and fonts from the file, colours from here; for `matplotlib.style.use`."""
 
-TRACE_TOLERANCE = 1.1
-"""Ratio of the most to the least up to which traces of contenders count as equal."""
-
 Kind = Literal["reader", "cache", "option", "driver", "access", "medium", "codec"]
 """What is compared: readers of arrays, caches of a service, options of a bill, and so on."""
-
-
-class UnfairComparisonError(UserError):
-    """Contenders differ in a setting that nobody declared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +67,7 @@ class Look:
         return PAPER if self.is_hollow else self.color
 
 
-_LOOKS: Mapping[Kind, Mapping[str, Look]] = MappingProxyType(
+_LOOKS: Mapping[str, Mapping[str, Look]] = MappingProxyType(
     {
         "reader": {
             "zarr-s3fs": Look(BLUE, "o"),
@@ -151,12 +142,15 @@ def get_looks(kind: Kind) -> dict[str, Look]:
     """Return the look of everything of a kind, in the order in which it is drawn.
 
     Within a kind any two differ in colour or marker; between kinds they may be
-    the same, for they never stand in one figure.
+    the same, for they never stand in one figure. Colours are dark enough to
+    write labels in, with a contrast of at least 4.5 to 1 on white, and those of
+    readers at least 14 apart in CIE Lab, also for those who see with
+    protanopia, deuteranopia or tritanopia.
     """
     return dict(_LOOKS[kind])
 
 
-def check_looks(names: Iterable[str], kind: Kind) -> None:
+def check_looks(names: Iterable[str], kind: str) -> None:
     """Refuse, before anything is measured, what no figure could show."""
     known = _LOOKS[kind]
     if unknown := [name for name in dict.fromkeys(names) if name not in known]:
@@ -170,106 +164,3 @@ def find_look(name: str, kind: Kind) -> Look:
     """Return the look of one contender, or refuse it by its name."""
     check_looks([name], kind)
     return _LOOKS[kind][name]
-
-
-def contender_palette(extra: Mapping[str, Look] | None = None) -> dict[str, Look]:
-    """Return the colour and marker of each reader.
-
-    Dark enough to write labels in, with a contrast of at least 4.5 to 1 on
-    white, and any two at least 14 apart in CIE Lab, also for those who see
-    with protanopia, deuteranopia or tritanopia.
-    """
-    looks = get_looks("reader")
-    for name, look in (extra or {}).items():
-        if name in looks or look.color in {known.color for known in looks.values()}:
-            raise UserError(
-                f"extra: {name!r} in {look.color} is taken; allowed: new names and colours"
-            )
-        looks[name] = look
-    return looks
-
-
-def comparison(
-    df: pd.DataFrame,
-    on: Sequence[str] = ("codec", "concurrency", "cache_state", "array_nbytes"),
-    *,
-    declared: Collection[str] = (),
-    n_chunks: int = 0,
-) -> str:
-    """Refuse a comparison that mixes settings, or write its footnote.
-
-    Contenders are compared at each point of the x-axis; the ceiling is not a
-    contender, for it decodes nothing. A setting is what was asked: whether as
-    many requests were in flight is what the trace saw. It is how a contender
-    reads, so it is not refused, but where it differs the footnote says so.
-    """
-    if missing := [name for name in (*on, "point") if name not in df]:
-        raise UserError(f"on: {', '.join(missing)} is in no row; allowed: columns of the record")
-    if unknown := sorted({*declared} - {*on}):
-        raise UserError(f"declared: {', '.join(unknown)}; allowed: {', '.join(on)}")
-    rows = df[~df["is_ceiling"]] if "is_ceiling" in df else df
-    notes = [note for name in on if (note := _mixture(rows, name))]
-    unfair = [note for note in notes if note.split(":")[0] not in declared]
-    if unfair:
-        raise UnfairComparisonError(
-            f"contenders differ in {'; '.join(unfair)}; make them equal or declare it"
-        )
-    told = [f"Not equal, by declaration: {'; '.join(notes)}."] if notes else []
-    return " ".join([*told, *filter(None, [_compare_traces(rows, n_chunks)])])
-
-
-def _compare_traces(rows: pd.DataFrame, n_chunks: int) -> str:
-    """Say in what the traces of contenders differ, or that there are none."""
-    if "trace" not in rows:
-        return ""
-    traced = _read_traces(rows, n_chunks)
-    if traced.empty:
-        return "Requests were not traced, so they are not compared."
-    points = rows["point"]
-    notes = [_scatter(traced[name], rows["contender"], points) for name in traced]
-    told = "; ".join(note for note in notes if note)
-    return f"Not equal, in the trace: {told}." if told else ""
-
-
-def _read_traces(rows: pd.DataFrame, n_chunks: int) -> pd.DataFrame:
-    """Tabulate what the trace saw of each row, in the words of the footnote."""
-    trace = pd.DataFrame([json.loads(text) for text in rows["trace"]], index=rows.index)
-    threads = rows["concurrency"]
-    columns = {
-        "requests a chunk" if n_chunks else "requests": rows["n_requests"] / (n_chunks or 1),
-        "bytes over the wire over those stored": rows["wire_nbytes"] / rows["stored_nbytes"],
-    }
-    for name, word in (("mean", "on average"), ("max", "at most")):
-        if f"{name}_in_flight" in trace:
-            columns[f"requests in flight over threads, {word}"] = (
-                trace[f"{name}_in_flight"] / threads
-            )
-    return pd.DataFrame(columns).dropna(axis="columns", how="all")
-
-
-def _scatter(seen: pd.Series[float], contenders: pd.Series[str], points: pd.Series[str]) -> str:
-    """Say which contender has how much, at the point where they differ most, if they do."""
-    medians: Any = seen.groupby([points, contenders], sort=False).median().unstack()
-    # of points at which they differ alike, the largest speaks
-    places = sorted(map(str, medians.index), key=lambda p: [*json.loads(p).values()], reverse=True)
-    spans = {p: medians.loc[p].max() / medians.loc[p].min() for p in places}
-    point = max(places, key=lambda p: spans[p] if spans[p] > 0 else 0)
-    if not spans[point] > TRACE_TOLERANCE:
-        return ""
-    found = medians.loc[point].dropna().sort_values().map("{:.2g}".format)
-    told = ", ".join(
-        f"{value} ({', '.join(found.index[found == value])})" for value in dict.fromkeys(found)
-    )
-    place = ", ".join(f"{name} {value}" for name, value in json.loads(point).items())
-    return f"{seen.name}: {told}, at {place}"
-
-
-def _mixture(rows: pd.DataFrame, name: str) -> str:
-    """Say which contender has which value, if they differ at any point."""
-    for _, part in rows.groupby("point", sort=False):
-        if part[name].nunique(dropna=False) > 1:
-            told = part.groupby(name, dropna=False, sort=False)["contender"].unique()
-            return f"{name}: " + ", ".join(
-                f"{value} ({', '.join(who)})" for value, who in told.items()
-            )
-    return ""

@@ -4,105 +4,20 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import matplotlib.pyplot as plt
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib_inline.backend_inline import set_matplotlib_formats
 
-from helpers.benchmark import statistics
 from helpers.netem.profiles import Profile
-from helpers.plotting import figures, palette
+from helpers.plotting import palette
 
 _COMMIT_DIGITS, _DAY_DIGITS = 8, 10  # of a commit's hash, and of a date as ISO 8601 has it
 
 
 # Opening again, or growing a cluster, takes a run less from one row to the next.
 _PAUSE_S = 300.0
-
-
-def draw_network(axes: Sequence[Axes], checked: pd.DataFrame) -> None:
-    """Draw asked against measured, a panel a quantity."""
-    names = {
-        "first_byte_s": "time to first byte",
-        "stream_mb_per_s": "one stream",
-        "aggregate_mb_per_s": "all together",
-    }
-    for ax, (quantity, label) in zip(axes, names.items(), strict=True):
-        part = checked[checked["quantity"] == quantity]
-        if part.empty:
-            ax.set_axis_off()
-            continue
-        figures.draw_calibration(
-            ax,
-            list(part["asked"]),
-            list(part["measured"]),
-            x=list(part["n_connections"]),
-            xlabel=f"connections\n{label}",
-        )
-        if ax is not axes[0]:
-            ax.set_ylabel("")
-
-
-def draw_scaling(ax: Axes, rows: pd.DataFrame, expected: pd.DataFrame, *, n_chunks: int = 0) -> str:
-    """Draw throughput of array bytes against workers; return the footnote on fairness."""
-    by = ["contender", "n_workers"]
-    shown = rows[(rows["phase"] == "measured") & (rows["control_of"] == "")]
-    readers = shown[~shown["is_ceiling"]]
-    ceiling = statistics.summarise(shown[shown["is_ceiling"]], by, value="throughput_mb_per_s")
-    figures.draw_scaling(
-        ax,
-        statistics.summarise(readers, by, value="throughput_mb_per_s"),
-        points=readers,
-        predictions=expected[expected["contender"] != "raw"],
-        ceiling=ceiling,
-    )
-    ax.set(xlabel="workers", ylabel="throughput (MB/s)")
-    return palette.comparison(readers, n_chunks=n_chunks)
-
-
-def tabulate(rows: pd.DataFrame, *, n_workers: int) -> pd.DataFrame:
-    """Tabulate medians at one number of workers, the fastest first."""
-    part = _at(rows, n_workers)
-    columns = {
-        "array MB/s": "throughput_mb_per_s",
-        "stored MB/s": "stored_throughput_mb_per_s",
-        "wire MB/s": "wire_throughput_mb_per_s",
-        "share of ceiling": "share_of_ceiling",
-        "opening (s)": "open_s",
-        "reading (s)": "read_s",
-    }
-    medians = part.groupby("contender")[list(columns.values())].median()
-    table = medians.set_axis(list(columns), axis=1).sort_values("reading (s)")
-    table.insert(
-        1,
-        "array MB/s a thread",
-        table["array MB/s"] / part.groupby("contender")["concurrency"].first(),
-    )
-    return table.map(lambda value: float(f"{value:.3g}"))
-
-
-def tabulate_requests(rows: pd.DataFrame, *, n_chunks: int, n_workers: int) -> pd.DataFrame:
-    """Tabulate what the trace says of each contender at one number of workers."""
-    part = _at(rows, n_workers)
-    trace = trace_of(part)
-    if "mean_in_flight" not in trace:
-        return pd.DataFrame(columns=["not traced"])
-    table = pd.DataFrame(
-        {
-            "contender": part["contender"],
-            "requests a chunk": part["n_requests"] / n_chunks,
-            "wire / stored": part["wire_nbytes"] / part["stored_nbytes"],
-            "requests to open": trace["n_open_requests"],
-            "in flight, mean": trace["mean_in_flight"],
-            "in flight, most": trace["max_in_flight"],
-            "threads": part["concurrency"],
-            "failed": trace["n_failed_requests"],
-        }
-    )
-    return table.groupby("contender").median().round(2)
 
 
 def count_rows(rows: pd.DataFrame, *, stopped_by: str) -> pd.DataFrame:
@@ -165,10 +80,6 @@ def _tell_pause(seconds: float) -> str:
         if seconds >= 2 * length_s:
             return f"{seconds / length_s:.0f} {unit}"
     return f"{max(seconds, 0):.0f} s"
-
-
-def _at(rows: pd.DataFrame, n_workers: int) -> pd.DataFrame:
-    return rows[(rows["phase"] == "measured") & (rows["n_workers"] == n_workers)]
 
 
 def trace_of(rows: pd.DataFrame) -> pd.DataFrame:

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 import pandas as pd
-from matplotlib.axes import Axes
 
 from helpers.arrays.readers import READERS
 from helpers.benchmark import ranking as rankings
 from helpers.benchmark import statistics
-from helpers.benchmark.study import read_published
+from helpers.benchmark.record import read_published
+from helpers.errors import UserError
 from helpers.netem.profiles import Profile
-from helpers.plotting.palette import AXIS, RULE, THEIRS_GREY, find_look
 from helpers.plotting.tables import describe_profile, digits
 
 _2020 = "zarr-s3fs"
-_NETCDF = "netcdf-fsspec"
+NETCDF = "netcdf-fsspec"
+
+TRACE_TOLERANCE = 1.1
+"""Ratio of the most to the least up to which traces of contenders count as equal."""
 
 Gains = Mapping[tuple[str, int, int], statistics.Gain]
 """The gain of a contender from a number of workers to the next, by these three."""
@@ -30,13 +33,12 @@ _LIMITS = {
     "processors": "the processors",
     "tasks": "the task graph",
 }
-"""What binds, as prose calls it."""
+"""Bottlenecks, as prose calls them."""
 
 
-def select_readers(rows: pd.DataFrame, *, n_workers: int) -> pd.DataFrame:
-    """Choose the measured rows of the readers and of the control at a number of workers."""
-    part = rows[(rows["phase"] == "measured") & (rows["n_workers"] == n_workers)]
-    return part[~part["is_ceiling"]]
+def select_rows(rows: pd.DataFrame, *, n_workers: int) -> pd.DataFrame:
+    """Choose the measured rows at a number of workers."""
+    return rows[(rows["phase"] == "measured") & (rows["n_workers"] == n_workers)]
 
 
 def find_all(
@@ -68,7 +70,7 @@ def find_all(
         "best-throughput": f"{digits(top['throughput_mb_per_s'].median())} MB/s",
         "best-share-of-ceiling": f"{digits(100 * top['share_of_ceiling'].median())} %",
         "ratio-best-to-s3fs": tell_ratio(ranking, _2020),
-        "ratio-best-to-netcdf": tell_ratio(ranking, _NETCDF),
+        "ratio-best-to-netcdf": tell_ratio(ranking, NETCDF),
         "ratio-zarr-to-netcdf": digits(ratios["ratio"].iloc[-1]) if len(ratios) else "not measured",
         "knee-workers": tell_knee(gains, best),
         "most-workers": str(most),
@@ -181,30 +183,98 @@ def measure_ratios(rows: pd.DataFrame) -> pd.DataFrame:
     """Compute our ratio of Zarr through s3fs to netCDF through a file object, paired in blocks."""
     lines = []
     for n_threads, part in rows[rows["phase"] == "measured"].groupby("concurrency"):
-        if {_2020, _NETCDF} <= set(part["contender"]):
-            found = statistics.paired_ratio(part, _NETCDF, _2020)
+        if {_2020, NETCDF} <= set(part["contender"]):
+            found = statistics.paired_ratio(part, NETCDF, _2020)
             lines.append((n_threads, found.centre, found.low, found.high))
     return pd.DataFrame(lines, columns=["n_threads", "ratio", "low", "high"])
 
 
-def draw_published(ax: Axes, published: pd.DataFrame, ours: pd.DataFrame) -> None:
-    """Draw the published ratios of Zarr to netCDF and ours on logarithmic axes."""
-    look = find_look(_NETCDF, "reader")
-    ax.plot(published["n_threads"], published["ratio"], "o", color=THEIRS_GREY, alpha=0.8)
-    spread = [ours["ratio"] - ours["low"], ours["high"] - ours["ratio"]]
-    ax.errorbar(ours["n_threads"], ours["ratio"], spread, fmt=look.marker, color=look.color)
-    ax.axhline(10, color=RULE, linewidth=0.8)
-    most = max(10.0, *published["ratio"], *ours["ratio"])
-    ticks = sorted({*published["n_threads"], *ours["n_threads"]})
-    ax.set(xscale="log", xlabel="threads", ylabel="Zarr over netCDF (ratio)", ylim=(0, 1.2 * most))
-    ax.set_xticks(ticks, [str(tick) for tick in ticks])
-    ax.minorticks_off()
-    ax.annotate("tenfold", (ticks[0], 10), xytext=(0, 3), textcoords="offset points", color=AXIS)
-    for table, text, color in (
-        (published, "published, 2020", AXIS),
-        (ours, "here", look.color),
-    ):
-        if len(table):
-            first = table.iloc[0]
-            at = (first["n_threads"], first["ratio"])
-            ax.annotate(text, at, xytext=(6, 8), textcoords="offset points", color=color)
+class UnfairComparisonError(UserError):
+    """Contenders differ in a setting that nobody declared."""
+
+
+def compare_settings(
+    df: pd.DataFrame,
+    on: Sequence[str] = ("codec", "concurrency", "cache_state", "array_nbytes"),
+    *,
+    declared: Collection[str] = (),
+    n_chunks: int = 0,
+) -> str:
+    """Refuse a comparison that mixes settings, or write its footnote.
+
+    Contenders are compared at each point of the x-axis; the ceiling is not a
+    contender, for it decodes nothing. A setting is what was asked: whether as
+    many requests were in flight is what the trace saw. It is how a contender
+    reads, so it is not refused, but where it differs the footnote says so.
+    """
+    if missing := [name for name in (*on, "point") if name not in df]:
+        raise UserError(f"on: {', '.join(missing)} is in no row; allowed: columns of the record")
+    if unknown := sorted({*declared} - {*on}):
+        raise UserError(f"declared: {', '.join(unknown)}; allowed: {', '.join(on)}")
+    rows = statistics.measured(df[~df["is_ceiling"]] if "is_ceiling" in df else df)
+    rows = rows[rows["control_of"] == ""] if "control_of" in rows else rows
+    notes = [note for name in on if (note := _mixture(rows, name))]
+    unfair = [note for note in notes if note.split(":")[0] not in declared]
+    if unfair:
+        raise UnfairComparisonError(
+            f"contenders differ in {'; '.join(unfair)}; make them equal or declare it"
+        )
+    told = [f"Not equal, by declaration: {'; '.join(notes)}."] if notes else []
+    return " ".join([*told, *filter(None, [_compare_traces(rows, n_chunks)])])
+
+
+def _compare_traces(rows: pd.DataFrame, n_chunks: int) -> str:
+    """Say in what the traces of contenders differ, or that there are none."""
+    if "trace" not in rows:
+        return ""
+    traced = _read_traces(rows, n_chunks)
+    if traced.empty:
+        return "Requests were not traced, so they are not compared."
+    points = rows["point"]
+    notes = [_scatter(traced[name], rows["contender"], points) for name in traced]
+    told = "; ".join(note for note in notes if note)
+    return f"Not equal, in the trace: {told}." if told else ""
+
+
+def _read_traces(rows: pd.DataFrame, n_chunks: int) -> pd.DataFrame:
+    """Tabulate what the trace saw of each row, in the words of the footnote."""
+    trace = pd.DataFrame([json.loads(text) for text in rows["trace"]], index=rows.index)
+    threads = rows["concurrency"]
+    columns = {
+        "requests a chunk" if n_chunks else "requests": rows["n_requests"] / (n_chunks or 1),
+        "bytes over the wire over those stored": rows["wire_nbytes"] / rows["stored_nbytes"],
+    }
+    for name, word in (("mean", "on average"), ("max", "at most")):
+        if f"{name}_in_flight" in trace:
+            columns[f"requests in flight over threads, {word}"] = (
+                trace[f"{name}_in_flight"] / threads
+            )
+    return pd.DataFrame(columns).dropna(axis="columns", how="all")
+
+
+def _scatter(seen: pd.Series[float], contenders: pd.Series[str], points: pd.Series[str]) -> str:
+    """Say which contender has how much, at the point where they differ most, if they do."""
+    medians: Any = seen.groupby([points, contenders], sort=False).median().unstack()
+    # of points at which they differ alike, the largest speaks
+    places = sorted(map(str, medians.index), key=lambda p: [*json.loads(p).values()], reverse=True)
+    spans = {p: medians.loc[p].max() / medians.loc[p].min() for p in places}
+    point = max(places, key=lambda p: spans[p] if spans[p] > 0 else 0)
+    if not spans[point] > TRACE_TOLERANCE:
+        return ""
+    found = medians.loc[point].dropna().sort_values().map("{:.2g}".format)
+    told = ", ".join(
+        f"{value} ({', '.join(found.index[found == value])})" for value in dict.fromkeys(found)
+    )
+    place = ", ".join(f"{name} {value}" for name, value in json.loads(point).items())
+    return f"{seen.name}: {told}, at {place}"
+
+
+def _mixture(rows: pd.DataFrame, name: str) -> str:
+    """Say which contender has which value, if they differ at any point."""
+    for _, part in rows.groupby("point", sort=False):
+        if part[name].nunique(dropna=False) > 1:
+            told = part.groupby(name, dropna=False, sort=False)["contender"].unique()
+            return f"{name}: " + ", ".join(
+                f"{value} ({', '.join(who)})" for value, who in told.items()
+            )
+    return ""

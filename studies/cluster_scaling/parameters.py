@@ -46,7 +46,7 @@ class Parameters(parameters.Parameters):
     )
     cluster_kind: Annotated[str, OneOf(KINDS)] = Field("local", description="where the workers run")
     cluster_address: str = Field(
-        "", description="of the gateway or the scheduler; empty for the configured one"
+        "", description="of gateway or scheduler; empty for the configured one"
     )
     seed: Annotated[int, Field(ge=0, lt=2**32)] = Field(
         2020, description="of values, order and network delays"

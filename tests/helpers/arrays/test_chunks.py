@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from helpers.arrays import chunks
-from helpers.benchmark.study import read_published
+from helpers.benchmark.record import read_published
 from helpers.errors import UserError
 
 REANALYSIS = (98128, 277, 349)
@@ -142,23 +142,8 @@ def test_expected_chunks_in_n_dimensions(data: st.DataObject) -> None:
         chunks.chunks_touched([slice(i, i + e) for i, e in zip(at, extent, strict=True)], chunk)
         for at in starts
     ]
-    found = chunks.expected_chunks(shape, extent, chunk)
+    found = math.prod(map(chunks.expected_touched, extent, chunk, shape))
     assert found == pytest.approx(sum(counts) / len(counts))
-
-
-OVER_READ = [
-    ((slice(0, 10), slice(0, 10)), (10, 10), 1.0),  # aligned: nothing in vain
-    ((slice(5, 15), slice(0, 10)), (10, 10), 2.0),  # across a border: twice
-    ((slice(0, 1), slice(0, 1)), (10, 10), 100.0),  # an element of a chunk
-]
-
-
-@pytest.mark.parametrize(("selection", "chunk_shape", "expected"), OVER_READ)
-def test_read_amplification(
-    selection: tuple[slice, ...], chunk_shape: tuple[int, ...], expected: float
-) -> None:
-    """Elements decoded over elements asked for."""
-    assert chunks.read_amplification(selection, chunk_shape) == expected
 
 
 @given(st.data())
@@ -197,6 +182,4 @@ def test_bad_selections_are_named(selection: tuple[slice, ...]) -> None:
 def test_boxes_outside_the_array_are_named() -> None:
     """An access larger than the array is refused."""
     with pytest.raises(UserError, match=r"^extent: \[11\]; allowed: at most the array's, \[10\]"):
-        chunks.expected_chunks((10,), (11,), (2,))
-    with pytest.raises(UserError, match=r"^chunk_shape: \[11\]"):
-        chunks.expected_chunks((10,), (1,), (11,))
+        chunks.check_within("extent", (11,), (10,))

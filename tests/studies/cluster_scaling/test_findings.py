@@ -60,7 +60,7 @@ def judge(case: str) -> tuple[pd.DataFrame, rankings.Ranking, findings.Gains]:
     """Judge a reference record as the notebook does."""
     rows = statistics.add_throughputs(read_records([REFERENCE / f"{case}.csv"]))
     parameters = json.loads(rows["parameters"].iloc[0])
-    ranking = rankings.rank(findings.select_readers(rows, n_workers=8), control="control")
+    ranking = rankings.rank(findings.select_rows(rows, n_workers=8), control="control")
     n = len(parameters["contenders"])
     gains = {
         (name, low, high): statistics.compare_points(

@@ -1,0 +1,65 @@
+"""Predicted reads of each contender at each number of workers, and how far off they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pandas as pd
+
+from helpers.arrays.readers import Reader
+from helpers.arrays.stores import StoredArray
+from helpers.benchmark import statistics
+from helpers.benchmark.provenance import n_cores
+from helpers.models import requests, transfer
+from helpers.netem.profiles import Profile, network_of
+
+
+def read_clients(
+    calibrated: pd.DataFrame, readers: Mapping[str, Reader], *, n_chunks: int
+) -> dict[str, transfer.Client]:
+    """Learn from a calibration how each contender reads, the ceiling included."""
+    rows = calibrated[calibrated["phase"] == "calibration"]
+    threads = int((rows["concurrency"] / rows["n_workers"]).iloc[0])
+
+    def read_one(name: str, part: pd.DataFrame) -> transfer.Client:
+        reader = readers.get(name)
+        return requests.read_client(
+            part.to_dict("records"),  # type: ignore[arg-type]
+            n_chunks=n_chunks,
+            n_cores=n_cores(),
+            connections_per_worker=1 if reader and reader.is_serial else threads,
+            is_overlapped=reader is None or reader.is_batched,
+        )
+
+    return {
+        str(name): read_one(str(name), part) for name, part in rows.groupby("contender", sort=False)
+    }
+
+
+def predict(
+    clients: Mapping[str, transfer.Client],
+    profile: Profile,
+    n_workers: Sequence[int],
+    stored: StoredArray,
+) -> pd.DataFrame:
+    """Predict the read of each contender at each number of workers, and the bottleneck."""
+    lines = []
+    for name, client in clients.items():
+        for n in n_workers:
+            found = requests.predict(
+                network_of(profile),
+                client,
+                n_chunks=stored.n_chunks,
+                n_workers=n,
+                n_cores=n_cores(),
+            )
+            lines.append((name, n, found.seconds, stored.nbytes / found.seconds / 1e6, found.limit))
+    names = ["contender", "n_workers", "read_s", "throughput_mb_per_s", "limit"]
+    return pd.DataFrame(lines, columns=names)
+
+
+def compare_predictions(rows: pd.DataFrame, expected: pd.DataFrame) -> pd.DataFrame:
+    """Put predicted beside measured times: `relative_error` is predicted over measured, less 1."""
+    found = statistics.summarise(rows, ["contender", "n_workers"])
+    table = expected.merge(found, on=["contender", "n_workers"])
+    return table.assign(relative_error=table["read_s"] / table["median"] - 1)
