@@ -13,8 +13,10 @@ import hdf5plugin  # noqa: F401  # before netCDF4, whose own HDF5 would keep fil
 import pytest
 from hypothesis import settings
 
+import studies
 from helpers.objectstore.processes import Child, start_child
 from helpers.objectstore.server import Server, open_server
+from tests import made
 
 # What passes depends on the commit alone; `--hypothesis-profile=default` looks for more.
 settings.register_profile("of the commit", derandomize=True)
@@ -26,6 +28,12 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """Serve an empty folder over S3 for all tests: choose bucket names of your own."""
     with open_server(tmp_path_factory.mktemp("store") / "of tests") as running:
         yield running
+
+
+@pytest.fixture
+def made_study(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the study that is made for the tests be found among the others."""
+    monkeypatch.setattr(studies, "__path__", [*studies.__path__, str(made.FOLDER)])
 
 
 class Gateway(NamedTuple):

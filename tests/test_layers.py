@@ -1,57 +1,266 @@
-"""Who may import whom."""
+"""Three storeys, helpers below advisors below studies, and what each may know and hold."""
 
 from __future__ import annotations
 
 import ast
+import itertools
+import re
+from collections import Counter
+from functools import cache
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
 
-HELPERS = Path(__file__).parents[1] / "helpers"
-LAYERS = ("storage", "measurement", "models")
+from helpers.book.studies import find_studies
+from helpers.paths import ROOT
+
+STOREYS = ("helpers", "advisors", "studies")
+PATHS = [path for storey in STOREYS for path in sorted((ROOT / storey).rglob("*.py"))]
+
+# Rooms that every study or advisor may have, each under the same name.
+ROOMS = {"__init__", "parameters", "workload", "prediction", "findings", "figures", "cli"}
+
+# Modules of fewer than 40 lines, and why each stands alone.
+SMALL: dict[str, str] = {
+    "helpers.paths": "every storey needs the root, and it imports nothing of ours",
+}
+
+# Upper bounds on the whole house; a change that breaks one of them says why.
+MOST_LINES = 28_000
+MOST_MODULES = 130
+
+# Where the performance counter is read, beside the loop, and what for.
+CLOCKS: dict[str, str] = {
+    "helpers.benchmark.loop": "the timing loop",
+    "helpers.netem": "pacing, times of the trace, calibration of both",
+    "studies.caching_costs.service": "times of parts, which the service tells with each answer",
+    "studies.caching_costs.swarm": "times of requests within one load",
+    "studies.chunk_shape.contenders": "times of boxes within one read",
+    "studies.chunk_shape.rewrite_process": "time of a rewriting without its interpreter's start",
+    "studies.chunk_shape.workload": "times of parts within one read",
+}
+
+# What one advisor may take from another: the prices, and what a deployment is assumed to be.
+BETWEEN_ADVISORS = {"chunks": {"advisors.costs.prices", "advisors.costs.assumptions"}}
+
+# What only the edge of the house touches.
+OUTSIDE = {
+    "os",
+    "io",
+    "sys",
+    "pathlib",
+    "socket",
+    "subprocess",
+    "shutil",
+    "tempfile",
+    "urllib",
+    "h5py",
+}
 
 
-def imported(path: Path) -> set[str]:
-    """Return the modules of this project that a file imports."""
+def name_of(path: Path) -> str:
+    """Name the module of a file."""
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+NAMES = {name_of(path): path for path in PATHS}
+
+
+@cache
+def parse(path: Path) -> ast.Module:
+    """Read a file as a tree."""
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@cache
+def imported(path: Path) -> frozenset[str]:
+    """List the modules of this project that a file imports, wherever in it."""
     names: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ImportFrom) and node.module:
-            names |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
+    for node in ast.walk(parse(path)):
+        if isinstance(node, ast.ImportFrom):
+            assert not node.level, f"{path} imports relatively"
+            names |= {str(node.module)} | {f"{node.module}.{each.name}" for each in node.names}
         elif isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
-    return {name for name in names if name.split(".")[0] == "helpers"}
+            names |= {each.name for each in node.names}
+    return frozenset(name for name in names if name in NAMES)
 
 
-@pytest.mark.parametrize("layer", LAYERS)
-def test_layers_do_not_import_one_another(layer: str) -> None:
-    """Storage, measurement and models meet in notebooks, through what stands above them."""
-    others = tuple(f"helpers.{other}" for other in LAYERS if other != layer)
-    for path in (HELPERS / layer).rglob("*.py"):
-        found = sorted(name for name in imported(path) if name.startswith(others))
-        assert not found, f"{path.relative_to(HELPERS)} imports {found}"
+@cache
+def texts(path: Path) -> tuple[str, ...]:
+    """List the texts of a file that are no docstrings."""
+    described = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    docstrings = {
+        id(node.body[0].value)
+        for node in ast.walk(parse(path))
+        if isinstance(node, described) and node.body and isinstance(node.body[0], ast.Expr)
+    }
+    return tuple(
+        node.value
+        for node in ast.walk(parse(path))
+        if isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and id(node) not in docstrings
+    )
 
 
-@pytest.mark.parametrize("layer", LAYERS)
-def test_layers_know_nothing_above_them(layer: str) -> None:
-    """A layer imports errors, paths, redaction and itself, and nothing else of this project."""
-    allowed = (f"helpers.{layer}", "helpers.errors", "helpers.paths", "helpers.redaction")
-    for path in (HELPERS / layer).rglob("*.py"):
-        found = sorted(n for n in imported(path) if n != "helpers" and not n.startswith(allowed))
-        assert not found, f"{path.relative_to(HELPERS)} imports {found}"
+def below(storey: str) -> list[Path]:
+    """List the files of a storey."""
+    return [path for path in PATHS if path.is_relative_to(ROOT / storey)]
 
 
-def test_storage_knows_no_clock_of_measurement() -> None:
-    """Only measurement reads the performance counter, but for pacing and deadlines."""
-    timed = {"network", "processes.py", "supervisor.py", "folders.py", "clusters.py", "gateways.py"}
-    for path in (HELPERS / "storage").rglob("*.py"):
-        if not timed & set(path.relative_to(HELPERS / "storage").parts):
-            assert "perf_counter" not in path.read_text(encoding="utf-8"), path.name
+# Who may import whom.
+
+
+@pytest.mark.parametrize(("lower", "higher"), itertools.combinations(STOREYS, 2))
+def test_imports_go_downwards(lower: str, higher: str) -> None:
+    """Helpers know no advisor and no study, advisors know no study, not even by a text."""
+    named = re.compile(rf"\b{higher}\.[a-z]")
+    for path in below(lower):
+        found = {name for name in imported(path) if name.split(".")[0] == higher}
+        found |= {text for text in texts(path) if named.search(text)}
+        assert not found, f"{name_of(path)}: {sorted(found)}"
+
+
+def test_one_room_knows_where_studies_are() -> None:
+    """The package of the studies is named in the room that finds them, and nowhere else."""
+    naming = {name_of(path) for path in PATHS if "studies" in texts(path)}
+    assert naming == {"helpers.book.studies"}
+
+
+def test_advisors_stand_alone() -> None:
+    """An advisor enters no other, but for the prices that its own answers need."""
+    for path in below("advisors"):
+        others = {name for name in imported(path) if name.startswith("advisors.")}
+        others = {name for name in others if name.split(".")[1] != path.parent.name}
+        allowed = BETWEEN_ADVISORS.get(path.parent.name, set())
+        assert others <= allowed, f"{name_of(path)} imports {sorted(others)}"
+
+
+def test_studies_stand_alone() -> None:
+    """A study enters no other, not even by a text; one that reads all finds them."""
+    named = re.compile(r"\bstudies\.(\w+)")
+    for path in below("studies"):
+        mine = path.parent.name
+        found = {name for name in imported(path) if name.startswith("studies.")}
+        found = {name for name in found if name.split(".")[1] != mine}
+        for text in texts(path):
+            found |= {one for one in named.findall(text) if one != mine and is_study(one)}
+        assert not found, f"{name_of(path)}: {sorted(found)}"
+
+
+def is_study(folder: str) -> bool:
+    """Tell whether a folder of studies has this name."""
+    return (ROOT / "studies" / folder / "__init__.py").exists()
+
+
+def test_no_circle() -> None:
+    """Every module can be understood after those that it imports."""
+    graph = {name: imported(path) - {name} for name, path in NAMES.items()}
+    assert {*TopologicalSorter(graph).static_order()} == {*NAMES}
 
 
 def test_models_do_no_input_or_output() -> None:
-    """Models are pure arithmetic."""
-    for path in (HELPERS / "models").rglob("*.py"):
-        text = path.read_text(encoding="utf-8")
-        assert not any(
-            word in text for word in ("open(", "import os", "pathlib", "requests.get")
-        ), path.name
+    """Models are arithmetic: they import no module of files, processes or networks, and open nothing."""
+    for path in below("helpers/models"):
+        for node in ast.walk(parse(path)):
+            if isinstance(node, ast.Import):
+                assert not OUTSIDE & {each.name.split(".")[0] for each in node.names}, path
+            elif isinstance(node, ast.ImportFrom):
+                assert str(node.module).split(".")[0] not in OUTSIDE, path
+            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                assert node.func.id not in ("open", "print", "input"), path
+
+
+# Names.
+
+
+@pytest.mark.parametrize("storey", STOREYS)
+def test_no_name_twice_in_a_storey(storey: str) -> None:
+    """A module is found by its name, but for the rooms that all studies have."""
+    counts = Counter(path.stem for path in below(storey) if path.stem not in ROOMS)
+    assert [name for name, n in counts.items() if n > 1] == []
+
+
+def test_studies_have_the_same_rooms() -> None:
+    """Whoever knows one study finds the parameters and the findings of another."""
+    for name, study in find_studies().items():
+        folder = ROOT / "studies" / name.replace("-", "_")
+        stems = {path.stem for path in folder.glob("*.py")}
+        assert {"__init__", "parameters", "findings"} <= stems, name
+        assert (ROOT / "notebooks" / f"{name}.ipynb").exists()
+        assert [*(ROOT / "parameters").glob(f"*/{name}/*.yaml")], f"{name} has no case"
+        assert study.headline
+    assert {path.stem for path in (ROOT / "notebooks").glob("*.ipynb")} == {*find_studies()}
+
+
+@pytest.mark.parametrize("storey", ["helpers", "advisors"])
+def test_no_list_knows_the_name_of_a_study(storey: str) -> None:
+    """A study registers itself: its name stands in its folder, its notebook and its cases alone."""
+    for path in below(storey):
+        for name in find_studies():
+            named = re.compile(rf"(?<![\w-]){name}(?![\w-])")
+            found = [text for text in texts(path) if named.search(text)]
+            assert not found, f"{name_of(path)}: {found}"
+
+
+# What a module holds.
+
+
+def test_every_module_has_something_of_its_own() -> None:
+    """None does nothing but hand on; a package is its docstring, or a study's declaration."""
+    own = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Assign, ast.AnnAssign, ast.If)
+    for path in PATHS:
+        body = parse(path).body[1:]  # after the docstring
+        assert ast.get_docstring(parse(path)), f"{name_of(path)} has no docstring"
+        assert not body or any(isinstance(node, own) for node in body), name_of(path)
+        if path.stem == "__init__" and body:
+            assigned = [node.targets[0] for node in body if isinstance(node, ast.Assign)]
+            names = [node.id for node in assigned if isinstance(node, ast.Name)]
+            assert "STUDY" in names, f"{name_of(path)} declares no study"
+
+
+def test_small_modules_have_a_reason() -> None:
+    """A room of a few lines that only one neighbour enters is part of that neighbour."""
+    lengths = {name_of(path): count_lines(path) for path in PATHS if path.stem != "__init__"}
+    assert {name for name, n in lengths.items() if n < 40} == {*SMALL}
+
+
+def count_lines(path: Path) -> int:
+    """Count the lines of a file."""
+    return len(path.read_text(encoding="utf-8").splitlines())
+
+
+def test_the_house_stays_within_its_bounds() -> None:
+    """The book grows by studies; what all share does not grow with it."""
+    assert sum(map(count_lines, PATHS)) <= MOST_LINES
+    assert len(PATHS) <= MOST_MODULES
+
+
+def test_one_clock() -> None:
+    """The performance counter is read by the loop, and elsewhere only for what is named above."""
+    for path in PATHS:
+        reads = any(
+            getattr(node, "attr", getattr(node, "id", "")).startswith("perf_counter")
+            for node in ast.walk(parse(path))
+            if isinstance(node, ast.Attribute | ast.Name)
+        )
+        allowed = any(f"{name_of(path)}.".startswith(f"{name}.") for name in CLOCKS)
+        assert allowed or not reads, f"{name_of(path)} has a clock of its own"
+
+
+def test_every_clock_is_there() -> None:
+    """The list of clocks names nothing that is gone."""
+    for name in CLOCKS:
+        paths = [path for path in PATHS if f"{name_of(path)}.".startswith(f"{name}.")]
+        assert any("perf_counter" in path.read_text() for path in paths), name
+
+
+def test_every_colour_is_in_the_palette() -> None:
+    """No module and no notebook but the palette writes a colour."""
+    colour = re.compile(r"""["'](#[0-9a-fA-F]{3,8}|C\d|tab:\w+)["']""")
+    sources = [*PATHS, *(ROOT / "notebooks").glob("*.ipynb")]
+    for path in sources:
+        if path.name != "palette.py":
+            found = colour.findall(path.read_text(encoding="utf-8").replace('\\"', '"'))
+            assert not found, f"{path.relative_to(ROOT)}: {found}"

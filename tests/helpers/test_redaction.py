@@ -184,6 +184,7 @@ def search_all(folder: Path) -> list[str]:
     return [path.name for path in files if SIGHTS.search(path.read_text("utf-8", "replace"))]
 
 
+@pytest.mark.usefixtures("made_study")
 @pytest.mark.parametrize("seed", [2, 13], ids=["done", "failed"])
 @pytest.mark.parametrize("address", [ADDRESSES[0], ADDRESSES[2], ADDRESSES[8], ADDRESSES[6]])
 def test_a_run_writes_no_password(tmp_path: Path, address: str, seed: int) -> None:
@@ -198,6 +199,7 @@ def test_a_run_writes_no_password(tmp_path: Path, address: str, seed: int) -> No
     assert "***" in case.result(suffix).read_text() and "host" in case.result(".csv").read_text()
 
 
+@pytest.mark.usefixtures("made_study")
 def test_a_refused_case_shows_no_password(tmp_path: Path) -> None:
     """A parameter that is refused is named by its value, without what is secret in it."""
     case = make_case(tmp_path, ADDRESSES[0])
@@ -229,6 +231,7 @@ def test_older_results_are_staged_without_passwords(tmp_path: Path) -> None:
     assert search_all(root / "_build") == []
 
 
+@pytest.mark.usefixtures("made_study")
 def test_older_results_are_promoted_without_passwords(tmp_path: Path) -> None:
     """Results that hold credentials from before lose them on the way to the reference."""
     case = make_case(tmp_path, "redis://host")

@@ -22,7 +22,6 @@ import yaml
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-import studies
 from helpers.book import build, cases, parameters, run
 from helpers.book.cases import Case
 from helpers.book.studies import find_studies
@@ -53,9 +52,8 @@ def write_notebook(path: Path, *, code: str = SOURCE) -> None:
 
 
 @pytest.fixture
-def make_case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MakeCase:
+def make_case(tmp_path: Path, made_study: None) -> MakeCase:
     """Make a project in a path with a space, with one notebook and cases."""
-    monkeypatch.setattr(studies, "__path__", [*studies.__path__, str(made.FOLDER)])
     root = tmp_path / "a project"
 
     def make(name: str = "one", text: str = "# why\nseed: 2\n", code: str = SOURCE) -> Case:

@@ -1,4 +1,4 @@
-"""What every study takes, with a seed of its own."""
+"""What every study takes, with a seed of its own and an address that may hold a password."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from helpers.book import parameters
 
 
 class Parameters(parameters.Parameters):
-    """Nothing of its own but a seed."""
+    """Nothing to measure."""
 
     seed: Annotated[int, Field(ge=0, lt=2**32)] = Field(1, description="of nothing")
+    redis_url: str = Field("", description="of nothing either")
