@@ -28,7 +28,7 @@ SMALL: dict[str, str] = {
 
 # Upper bounds on the whole house; a change that breaks one of them says why.
 MOST_LINES = 28_000
-MOST_MODULES = 130
+MOST_MODULES = 140
 
 # Where the performance counter is read, beside the loop, and what for.
 CLOCKS: dict[str, str] = {
