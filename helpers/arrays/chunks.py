@@ -206,42 +206,6 @@ def expected_touched(extent: int, chunk_extent: Any, n: int) -> Any:
     return 1 + (last - first) / n_starts
 
 
-def expected_chunks(
-    shape: Sequence[int], extent: Sequence[int], chunk_shape: Sequence[int]
-) -> float:
-    """Compute how many chunks a box touches on average, wherever it lies.
-
-    Dimensions are independent, so it is the product of `expected_touched`.
-
-    Examples
-    --------
-    >>> expected_chunks((100, 8), (100, 1), (10, 4))
-    10.0
-    """
-    whole = check_shape("shape", shape)
-    box = check_within("extent", extent, whole)
-    chunk = check_within("chunk_shape", chunk_shape, whole)
-    return float(math.prod(map(expected_touched, box, chunk, whole)))
-
-
-def read_amplification(selection: Sequence[slice], chunk_shape: Sequence[int]) -> float:
-    """Compute the elements decoded per element requested.
-
-    A store returns whole chunks, so a selection that clips a chunk pays for
-    all of it. A value of 1 means that nothing was over-read.
-
-    Examples
-    --------
-    One row, stored in chunks ten rows deep, costs ten rows:
-
-    >>> read_amplification((slice(0, 1), slice(0, 100)), (10, 100))
-    10.0
-    """
-    n_requested = math.prod(s.stop - s.start for s in selection)
-    n_decoded = chunks_touched(selection, chunk_shape) * math.prod(chunk_shape)
-    return float(n_decoded / n_requested)
-
-
 def contiguous_runs(selection: Sequence[slice], shape: Sequence[int]) -> int:
     """Count the runs of neighbouring elements that a selection takes, in C order.
 

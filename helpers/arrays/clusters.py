@@ -176,45 +176,19 @@ class Cluster:
     workers that are not wanted now are paused where they cost nothing (on this
     machine, or on a cluster that is not ours) and stopped where they cost
     money (Gateway). A paused worker is given no task.
-
-    Parameters
-    ----------
-    kind : str
-        One of `KINDS`.
-    client : distributed.Client
-        Client of its scheduler.
-    threads_per_worker : int
-        Threads asked for each worker.
-    ask : callable, optional
-        Asks for a number of workers; None for a cluster that is not ours to scale.
-    deadline_s : float
-        How long to wait for workers, in seconds.
-    n_workers : int
-        Workers that it was scaled to last; 0 before it was.
     """
 
-    kind: str
+    kind: str  # one of `KINDS`
     client: distributed.Client
     threads_per_worker: int
+    # asks for a number of workers; None for a cluster that is not ours to scale
     ask: Callable[[int], None] | None = None
-    deadline_s: float = field(default=_DEADLINE_S)
-    n_workers: int = 0
+    deadline_s: float = _DEADLINE_S  # how long to wait for workers
+    n_workers: int = 0  # that it was scaled to last; 0 before it was
     _held: dict[str, int] = field(default_factory=dict)
 
     def scale(self, n_workers: int) -> int:
-        """Scale to `n_workers` and wait for them.
-
-        Returns
-        -------
-        int
-            Threads of the workers that are there: what was got, not what was asked.
-
-        Raises
-        ------
-        UserError
-            If there are not as many workers when the deadline has passed, or
-            they have not the threads that were asked for.
-        """
+        """Scale to `n_workers`, wait for them, and count the threads of those that are there."""
         if n_workers < 1:
             raise UserError(f"n_workers: {n_workers}; allowed: at least 1")
         if self.ask is not None:
@@ -271,13 +245,8 @@ class Cluster:
     def describe(self) -> dict[str, str | int | None]:
         """Describe what was got, for the record; no host and no address.
 
-        Returns
-        -------
-        dict
-            `cluster_kind`; `n_workers` and `n_threads` that take tasks;
-            `scheduler_dask` and `worker_dask` (versions, several joined by
-            spaces); `worker_memory_nbytes` (limit of the smallest worker, None
-            where there is none).
+        Versions of workers that differ are joined by spaces; the limit of memory
+        is that of the smallest worker, None where there is none.
         """
         workers = self.workers()
         versions: Any = self.client.get_versions()

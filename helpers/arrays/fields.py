@@ -34,25 +34,13 @@ _AMPLITUDE = 0.25  # degrees
 
 @dataclass(frozen=True, slots=True)
 class SampleArray:
-    """A real field enlarged to `shape`, as a function from indices to values.
+    """A real field enlarged to `shape`, as a function from indices to values."""
 
-    Parameters
-    ----------
-    source : Path
-        A netCDF file with one four-dimensional float32 variable
-        (time, depth, y, x); missing values are `FILL`.
-    variable : str
-        Name of the variable in `source`.
-    shape : tuple of int
-        Extents (time, depth, y, x) in elements, each at least 1.
-    seed : int
-        Seed of the small-scale variability.
-    """
-
+    # a netCDF file with one float32 variable (time, depth, y, x); missing values are `FILL`
     source: Path
-    variable: str
-    shape: tuple[int, ...]
-    seed: int = 0
+    variable: str  # its name in `source`
+    shape: tuple[int, ...]  # extents (time, depth, y, x) in elements, each at least 1
+    seed: int = 0  # of the small-scale variability
 
     def __post_init__(self) -> None:
         if len(self.shape) != 4 or min(self.shape) < 1:
@@ -67,18 +55,7 @@ class SampleArray:
         return 4 * int(np.prod(self.shape, dtype=np.int64))
 
     def block(self, start: tuple[int, ...], stop: tuple[int, ...]) -> Float32:
-        """Compute the elements from `start` to `stop`.
-
-        Parameters
-        ----------
-        start, stop : tuple of int
-            Half-open bounds in elements (time, depth, y, x), inside `shape`.
-
-        Returns
-        -------
-        ndarray of float32
-            Of shape ``stop - start``; the same numbers whichever block asks.
-        """
+        """Compute the elements from `start` to `stop`, the same numbers whichever block asks."""
         field = _read_source(self.source, self.variable)
         planes = [
             [self._plane(field, (t, z), start[2:], stop[2:]) for z in range(start[1], stop[1])]

@@ -26,13 +26,6 @@ class LimitedStore(WrapperStore[ObjectStore[Any]]):
     The limit covers the wire alone: chunks that have arrived are decoded
     while the next ones are fetched, where a thread that fetches and then
     decodes leaves its connection idle meanwhile.
-
-    Parameters
-    ----------
-    store : zarr.storage.ObjectStore
-        What is read.
-    n_connections : int
-        Requests in flight, at least 1.
     """
 
     def __init__(self, store: ObjectStore[Any], *, n_connections: int) -> None:
@@ -49,22 +42,7 @@ class LimitedStore(WrapperStore[ObjectStore[Any]]):
     async def get(
         self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
     ) -> Buffer | None:
-        """Get a value when a slot is free.
-
-        Parameters
-        ----------
-        key : str
-            Name of the object.
-        prototype : BufferPrototype
-            Kind of buffer to return.
-        byte_range : ByteRequest, optional
-            Part of the object; all of it by default.
-
-        Returns
-        -------
-        Buffer or None
-            None if there is no such object.
-        """
+        """Get a value when a slot is free."""
         async with self._slots:
             return await self._store.get(key, prototype, byte_range)
 
@@ -156,10 +134,7 @@ READERS: Mapping[str, Reader] = {
             "Zarr v3 through s3fs at its defaults, a task a chunk: the 2020 configuration",
         ),
         Reader(
-            "zarr-obstore",
-            "zarr",
-            _open_with_obstore,
-            "Zarr v3 through obstore, a task a chunk",
+            "zarr-obstore", "zarr", _open_with_obstore, "Zarr v3 through obstore, a task a chunk"
         ),
         Reader(
             "zarr-obstore-batched",

@@ -25,51 +25,20 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class StoredArray:
-    """An array in a store, in one or more layouts, and what it must read as.
+    """An array in a store, in one or more layouts, and what it must read as."""
 
-    Parameters
-    ----------
-    location : Location
-        Folder that holds one folder for each layout.
-    variable : str
-        Name of the array in each layout.
-    shape, chunk_shape : tuple of int
-        Elements for each dimension.
-    codec : str
-        Compression of the chunks.
-    checksums : ndarray of uint64
-        XXH3 of each chunk's values, one element for each chunk.
-    stored_nbytes : dict of str to int
-        Bytes that each layout takes in the store.
-    dimensions : tuple of str
-        Names of the dimensions.
-    is_made : bool
-        Whether it was made here; otherwise `location` is the array of others.
-    """
-
-    location: Location
-    variable: str
-    shape: tuple[int, ...]
+    location: Location  # folder that holds one folder for each layout
+    variable: str  # name of the array in each layout
+    shape: tuple[int, ...]  # elements for each dimension, and so are those of a chunk
     chunk_shape: tuple[int, ...]
-    codec: str
-    checksums: NDArray[np.uint64]
-    stored_nbytes: dict[str, int]
+    codec: str  # compression of the chunks
+    checksums: NDArray[np.uint64]  # XXH3 of each chunk's values, one element for each chunk
+    stored_nbytes: dict[str, int]  # by layout
     dimensions: tuple[str, ...] = writers.DIMENSIONS
-    is_made: bool = True
+    is_made: bool = True  # whether it was made here; otherwise `location` is the array of others
 
     def at(self, layout: Layout) -> Location:
-        """Return where a layout lies; an array of others is its own only layout.
-
-        Parameters
-        ----------
-        layout : str
-            One of `formats.LAYOUTS`.
-
-        Returns
-        -------
-        Location
-            Folder of the layout.
-        """
+        """Return where a layout lies; an array of others is its own only layout."""
         return self.location / layout if self.is_made else self.location
 
     def seen_from(self, location: Location) -> StoredArray:
@@ -116,35 +85,12 @@ def prepare_array(
     layouts: Sequence[Layout],
     progress: Progress = lambda message: None,
 ) -> StoredArray:
-    """Store a sample array in each layout asked for, unless it is there already.
+    """Store a sample array below `location` in each layout, unless it is there already.
 
     The folder is named by a hash of everything that decides its bytes; a
-    layout counts as there once its entry, written last, lies beside it.
-
-    Parameters
-    ----------
-    sample : SampleArray
-        What to store; made chunk by chunk, so memory holds a few chunks.
-    location : Location
-        Where arrays are kept; the array gets a folder of its own below.
-    chunk_shape : tuple of int
-        Elements for each dimension of a chunk, at most the array's.
-    codec : str
-        One of `formats.CODECS`.
-    layouts : sequence of str
-        Layouts to have; ``"references"`` brings ``"netcdf"`` with it.
-    progress : callable, optional
-        Told in one line what is being written.
-
-    Returns
-    -------
-    StoredArray
-        Where it lies, and the checksums that a read must give.
-
-    Raises
-    ------
-    UserError
-        If the chunk shape does not fit, or a codec or layout is unknown.
+    layout counts as there once its entry, written last, lies beside it. The
+    array is made chunk by chunk, so memory holds a few chunks.
+    ``"references"`` brings ``"netcdf"`` with it.
     """
     check_chunk_shape(sample.shape, chunk_shape)
     _check_choice("codec", [codec], writers.CODECS)

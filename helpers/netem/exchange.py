@@ -26,26 +26,13 @@ class UpstreamError(ConnectionError):
 
 
 class Upstream:
-    """Hold one connection to the server, opened when first needed.
-
-    Parameters
-    ----------
-    address : tuple of str and int
-        Host and port.
-
-    Attributes
-    ----------
-    is_spent : bool
-        Whether the connection cannot carry another request.
-    passed_s : float
-        When the last request had been passed on with its body.
-    """
+    """Hold one connection to the server, opened when first needed."""
 
     def __init__(self, address: tuple[str, int]) -> None:
         self._address = address
         self._source: Source | None = None
-        self.is_spent = False
-        self.passed_s = 0.0
+        self.is_spent = False  # whether the connection cannot carry another request
+        self.passed_s = 0.0  # when the last request had been passed on with its body
 
     @property
     def url(self) -> str:
@@ -155,16 +142,8 @@ class Network:
     """Hold what is emulated on all connections; it can be changed at any moment.
 
     Delays and faults are drawn in the order in which requests arrive, from two
-    sequences of the seed, which go on when the profile changes.
-
-    Parameters
-    ----------
-    address : tuple of str and int
-        Host and port of the upstream server.
-    seed : int
-        Seed of delays and faults.
-    is_spliced : bool
-        Whether bodies pass through the kernel, or are copied.
+    sequences of the seed, which go on when the profile changes. Bodies pass
+    through the kernel, or are copied.
     """
 
     def __init__(
@@ -265,15 +244,7 @@ class Exchange:
         self.fault = self.terms.fault
 
     def serve(self) -> bool:
-        """Serve the request; tell whether the connection goes on.
-
-        Raises
-        ------
-        Gone
-            If either side leaves in the middle.
-        CutShort
-            If a fault ends the connection.
-        """
+        """Serve the request; tell whether the connection goes on."""
         if self.fault == "reset":
             self._reset()
         if self.fault == "error_503":

@@ -47,22 +47,12 @@ def check_known(where: str, given: object, kind: type) -> None:
         )
 
 
-def check_complete(where: str, given: Mapping[str, Any], kind: type) -> None:
-    """Refuse a mapping without a field that `kind` needs."""
-    needed = [
-        one.name
-        for one in fields(kind)
-        if one.default is MISSING and one.default_factory is MISSING
-    ]
-    if missing := [name for name in needed if name not in given]:
-        raise UserError(f"{where} lacks {missing[0]!r}; needed are {', '.join(needed)}")
-
-
-def check_mapping(where: str, given: object, kind: type) -> None:
+def check_mapping(where: str, given: Mapping[str, Any], kind: type) -> None:
     """Refuse what `kind` cannot be built from."""
     check_known(where, given, kind)
-    if isinstance(given, Mapping):
-        check_complete(where, given, kind)
+    needed = [one.name for one in fields(kind) if one.default is one.default_factory is MISSING]
+    if missing := [name for name in needed if name not in given]:
+        raise UserError(f"{where} lacks {missing[0]!r}; needed are {', '.join(needed)}")
 
 
 MB = 1_000_000
@@ -79,21 +69,14 @@ _Z95 = 1.6448536269514722
 class FirstByte:
     """Hold the log-normal delay from a request to the first byte of its response.
 
-    Parameters
-    ----------
-    median_s : float
-        Median delay in seconds, above 0.
-    p95_s : float
-        Its 95th percentile in seconds, at least the median.
-
     Examples
     --------
     >>> FirstByte(median_s=0.030, p95_s=0.100).delay_s(0.0)
     0.03
     """
 
-    median_s: float
-    p95_s: float
+    median_s: float  # seconds, above 0
+    p95_s: float  # 95th percentile in seconds, at least the median
 
     def __post_init__(self) -> None:
         """Refuse delays that are no distribution."""
@@ -113,29 +96,13 @@ class FirstByte:
 
 @dataclass(frozen=True, slots=True)
 class Faults:
-    """Hold the probability, from 0 to 1, that a request meets each kind of fault.
+    """Hold the probability, from 0 to 1, that a request meets each kind of fault."""
 
-    Parameters
-    ----------
-    error_503 : float
-        Answered 503 SlowDown instead of being passed on.
-    reset : float
-        Connection reset before any byte of the response; not passed on.
-    truncate : float
-        Connection closed after half the body.
-    stall : float
-        Pause of `stall_s` seconds after half the body.
-    corrupt : float
-        One byte in the middle of the body inverted.
-    stall_s : float
-        Length of a stall in seconds.
-    """
-
-    error_503: float = 0.0
-    reset: float = 0.0
-    truncate: float = 0.0
-    stall: float = 0.0
-    corrupt: float = 0.0
+    error_503: float = 0.0  # answered 503 SlowDown instead of being passed on
+    reset: float = 0.0  # connection reset before any byte of the response; not passed on
+    truncate: float = 0.0  # connection closed after half the body
+    stall: float = 0.0  # pause of `stall_s` seconds after half the body
+    corrupt: float = 0.0  # one byte in the middle of the body inverted
     stall_s: float = 1.0
 
     def __post_init__(self) -> None:
@@ -171,25 +138,6 @@ class Faults:
 class Profile:
     """Hold a network to emulate; a figure that is None is not emulated.
 
-    Parameters
-    ----------
-    name : str
-        How records call it.
-    first_byte_s : FirstByte or None
-        Delay from a request to the first byte of its response, seconds.
-    stream_mb_per_s : float or None
-        Ceiling for one connection, decimal MB/s.
-    aggregate_mb_per_s : float or None
-        Ceiling for all connections together, decimal MB/s.
-    requests_per_s : float or None
-        Requests above this rate are answered 503 SlowDown.
-    faults : Faults
-        Probabilities of faults, for tests.
-    scale : float
-        Factor by which bandwidths and request rate were divided.
-    sources : Mapping of str to str
-        Where each figure comes from.
-
     Examples
     --------
     >>> Profile("slow", stream_mb_per_s=0)
@@ -197,13 +145,15 @@ class Profile:
     helpers.errors.UserError: stream_mb_per_s is 0; allowed is a number above 0
     """
 
-    name: str
-    first_byte_s: FirstByte | None = None
+    name: str  # how records call it
+    first_byte_s: FirstByte | None = None  # delay from a request to the first byte of its response
+    # ceilings for one connection and for all together, decimal MB/s
     stream_mb_per_s: float | None = None
     aggregate_mb_per_s: float | None = None
-    requests_per_s: float | None = None
-    faults: Faults = field(default_factory=Faults)
-    scale: float = 1.0
+    requests_per_s: float | None = None  # requests above this rate are answered 503 SlowDown
+    faults: Faults = field(default_factory=Faults)  # for tests
+    scale: float = 1.0  # factor by which bandwidths and request rate were divided
+    # where each figure comes from
     sources: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
@@ -258,22 +208,7 @@ def profile_names() -> tuple[str, ...]:
 
 
 def get_profile(name: str) -> Profile:
-    """Return a profile that ships with the package.
-
-    Parameters
-    ----------
-    name : str
-        One of `profile_names()`.
-
-    Returns
-    -------
-    Profile
-        The network of that name.
-
-    Raises
-    ------
-    UserError
-        If there is none of that name.
+    """Return a profile that ships with the package; refuse a name that is none of theirs.
 
     Examples
     --------

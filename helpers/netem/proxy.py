@@ -26,17 +26,10 @@ class Proxy:
     """Stand between clients and an object store: emulate a network, write a trace.
 
     Made by `open_proxy`. Its methods may be called from any thread.
-
-    Parameters
-    ----------
-    process : subprocess.Popen
-        The proxy's process, which has printed its port.
-    port : int
-        Where it listens.
     """
 
     def __init__(self, process: subprocess.Popen[str], port: int) -> None:
-        self._process = process
+        self._process = process  # it has printed its port
         self._lock = threading.Lock()
         self.endpoint_url = f"http://127.0.0.1:{port}"
         """Where clients find the store through the proxy."""

@@ -28,22 +28,12 @@ from helpers.netem.trace import Draft
 
 
 class Connection:
-    """Serve one client's connection until either side ends it.
-
-    Parameters
-    ----------
-    network : Network
-        What is emulated, and the trace.
-    sock : socket.socket
-        The accepted connection.
-    number : int
-        Its number in the trace.
-    """
+    """Serve one client's connection until either side ends it."""
 
     def __init__(self, network: Network, sock: socket.socket, number: int) -> None:
         self._network = network
         self._client = Source(sock)
-        self._number = number
+        self._number = number  # in the trace
         self._upstream = Upstream(network.address)
         self._pipe = Pipe(is_spliced=network.is_spliced)
 

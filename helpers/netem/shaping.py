@@ -58,7 +58,7 @@ def normal_variates(rng: Random) -> Iterator[float]:
     Each set holds one variate from each twentieth of the distribution, in
     random order and symmetric about zero: its median is exactly that of the
     distribution, whatever the seed, and it always has its share of the tail. A
-    run of some tens of requests then meets the network that was asked for,
+    run of some tens of requests then meets the network that is the target,
     where independent draws would miss its median by 15 %.
     """
     inverse = NormalDist().inv_cdf
@@ -70,15 +70,7 @@ def normal_variates(rng: Random) -> Iterator[float]:
 
 
 class Clock:
-    """Tell when bytes have passed a link of a given rate, if they enter it now.
-
-    Parameters
-    ----------
-    mb_per_s : float
-        Rate of the link in decimal MB/s.
-    quantum_nbytes : int
-        Credit that an idle link gathers, in bytes: one quantum.
-    """
+    """Tell when bytes have passed a link, if they enter it now; an idle one gathers a quantum of credit."""
 
     __slots__ = ("_credit_s", "_free_s", "_s_per_byte")
 
@@ -104,13 +96,7 @@ class Clock:
 
 
 class Bucket:
-    """Let requests pass up to a rate, with bursts of a tenth of a second.
-
-    Parameters
-    ----------
-    requests_per_s : float
-        Rate at which requests pass in the long run.
-    """
+    """Let requests pass up to a rate, with bursts of a tenth of a second."""
 
     def __init__(self, requests_per_s: float) -> None:
         self._rate = requests_per_s

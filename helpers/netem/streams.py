@@ -15,19 +15,11 @@ HAS_SPLICE = hasattr(os, "splice")
 
 
 class Gone(ConnectionError):
-    """One side closed its connection, or broke the framing, before the end.
-
-    Parameters
-    ----------
-    sock : socket.socket
-        The side that is gone.
-    reason : str
-        What happened, for the answer to the other side.
-    """
+    """One side closed its connection, or broke the framing, before the end."""
 
     def __init__(self, sock: socket.socket, reason: object) -> None:
         super().__init__(str(reason))
-        self.sock = sock
+        self.sock = sock  # the side that is gone
 
 
 def send(sink: socket.socket, data: bytes | memoryview) -> None:
@@ -127,13 +119,7 @@ MAX_LINE_NBYTES = 1 << 12
 
 
 class Source:
-    """Read heads and lines from a socket; bytes read too far are kept for the body.
-
-    Parameters
-    ----------
-    sock : socket.socket
-        A connected, blocking socket.
-    """
+    """Read heads and lines from a blocking socket; bytes read too far are kept for the body."""
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock

@@ -73,13 +73,8 @@ class Trace:
             round(draft.start_s + self._epoch_s, 6),
             0.0 if first_byte_s is None else round(first_byte_s + self._epoch_s, 6),
             round(end_s + self._epoch_s, 6),
-            *(
-                draft.connection,
-                draft.method,
-                draft.key,
-                draft.range_start,
-                draft.range_nbytes,
-            ),
+            *(draft.connection, draft.method, draft.key),
+            *(draft.range_start, draft.range_nbytes),
             *(draft.status, draft.nbytes, draft.tag),
         )
         with self._condition:

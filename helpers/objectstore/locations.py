@@ -23,32 +23,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """A folder in object storage, with all that a client needs to read it.
-
-    Parameters
-    ----------
-    scheme : {"s3", "gs"}
-        Protocol of the store.
-    bucket, prefix : str
-        Bucket, and path inside it without slashes at its ends.
-    endpoint_url : str or None
-        Address of the server; None for the provider's own.
-    access_key, secret_key : str or None
-        Credentials, never shown; None for anonymous access.
-    region : str
-        Region that requests are signed for.
-    session_token : str or None
-        Third part of credentials that expire, never shown.
-    """
+    """A folder in object storage, with all that a client needs to read it."""
 
     scheme: Literal["s3", "gs"]
     bucket: str
-    prefix: str = ""
-    endpoint_url: str | None = None
+    prefix: str = ""  # path inside the bucket, without slashes at its ends
+    endpoint_url: str | None = None  # address of the server; None for the provider's own
+    # credentials, never shown; None for anonymous access
     access_key: str | None = field(default=None, repr=False)
     secret_key: str | None = field(default=None, repr=False)
-    region: str = "us-east-1"
-    session_token: str | None = field(default=None, repr=False)
+    region: str = "us-east-1"  # that requests are signed for
+    session_token: str | None = field(default=None, repr=False)  # of credentials that expire
 
     def __repr__(self) -> str:
         """Show the place, and of the endpoint's address no credential."""
@@ -157,14 +142,7 @@ class Location:
         )
 
     def check(self) -> None:
-        """Ask the server for the bucket, and say in one line what is wrong if it is.
-
-        Raises
-        ------
-        UserError
-            If the endpoint does not answer, or refuses the credentials, or
-            does not have the bucket.
-        """
+        """Ask the server for the bucket, and say in one line what is wrong if it is."""
         if self.scheme != "s3":
             return
         patience = {"connect_timeout": 5, "read_timeout": 10, "retries": {"total_max_attempts": 2}}
@@ -193,17 +171,7 @@ class Location:
 
 
 def parse_location(url: str) -> Location:
-    """Read a location from its address and credentials from the environment.
-
-    Parameters
-    ----------
-    url : str
-        ``s3://bucket/prefix`` or ``gs://bucket/prefix``.
-
-    Raises
-    ------
-    UserError
-        If `url` is of another form, or half of the credentials are missing.
+    """Read a location from its address, and credentials from the environment.
 
     Examples
     --------

@@ -1,7 +1,7 @@
 """Child processes that end when their owner ends, however it ends.
 
 A server left behind by a killed notebook holds a port and memory until someone
-notices. So each child runs under a small supervisor (`helpers.storage.supervisor`)
+notices. So each child runs under a small supervisor (`helpers.objectstore.supervisor`)
 that waits on a pipe held by the owner: the kernel closes it even after
 ``kill -9``, and the supervisor then ends the child and all that it started.
 """
@@ -17,7 +17,6 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from helpers.errors import UserError
@@ -30,35 +29,21 @@ class Child:
     """A running command that cannot outlive the process that started it.
 
     Made by `start_child`; a context manager that stops the command on leaving.
-
-    Attributes
-    ----------
-    name : str
-        Name of the command, for messages.
-    pid : int
-        Process number of the command itself, not of its supervisor.
-    log : Path
-        File that holds what the command printed.
     """
 
     def __init__(
         self, name: str, pid: int, *, log: Path, supervisor: subprocess.Popen[bytes]
     ) -> None:
-        self.name = name
-        self.pid = pid
-        self.log = log
+        self.name = name  # for messages
+        self.pid = pid  # of the command itself, not of its supervisor
+        self.log = log  # what the command printed
         self._supervisor = supervisor
 
     def __enter__(self) -> Self:
         """Return the child itself."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         """Stop the child."""
         self.stop()
 

@@ -16,7 +16,7 @@ import secrets
 import shutil
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -178,11 +178,7 @@ def open_server(
     root = folder.absolute()
     lock = claim_folder(root, needed_nbytes=needed_nbytes)
     try:
-        command: list[str | Path] = [
-            "posix",
-            *metadata_arguments(root),
-            root / "buckets",
-        ]
+        command: list[str | Path] = ["posix", *metadata_arguments(root), root / "buckets"]
         server, child = _start(program, command, folder=root, port=port, lock=lock)
     finally:
         os.close(lock)  # the supervisor of the server holds it from here on
@@ -191,12 +187,7 @@ def open_server(
 
 
 def _start(
-    program: Path,
-    command: list[str | Path],
-    *,
-    folder: Path,
-    port: int | None,
-    lock: int,
+    program: Path, command: Sequence[str | Path], *, folder: Path, port: int | None, lock: int
 ) -> tuple[Server, Child]:
     """Start the server; again on another port if a free one was taken meanwhile."""
     for tries_left in reversed(range(_PORT_TRIES)):

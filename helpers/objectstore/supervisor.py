@@ -1,6 +1,6 @@
 """The supervisor of one child process: ends it when the owner is gone.
 
-Run as ``python -m helpers.storage.supervisor`` by `helpers.storage.processes`. The
+Run as ``python -m helpers.objectstore.supervisor`` by `helpers.objectstore.processes`. The
 owner writes one line of JSON (what to start) to its stdin and then holds that
 pipe open; the supervisor answers with one line (the process number, or an error).
 It has one thread: Linux ties a child to the *thread* that started it.

@@ -24,21 +24,11 @@ _BUCKET = "arrays"
 
 @dataclass(frozen=True, slots=True)
 class Testbed:
-    """A store, and the emulated network before it.
+    """A store, and the emulated network before it."""
 
-    Parameters
-    ----------
-    near : Location
-        The store without a network between: data are written here.
-    far : Location
-        The same store over the emulated network: measured reads go here.
-    proxy : Proxy or None
-        What emulates and traces; None where it cannot stand in between.
-    """
-
-    near: Location
-    far: Location
-    proxy: Proxy | None = None
+    near: Location  # the store without a network between: data are written here
+    far: Location  # the same store over the emulated network: measured reads go here
+    proxy: Proxy | None = None  # what emulates and traces; None where it cannot stand in between
 
     def emulate(self, profile: Profile) -> None:
         """Emulate another network from now on."""

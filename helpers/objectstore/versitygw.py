@@ -61,12 +61,7 @@ def versitygw_version(path: Path) -> str:
     """Ask a versitygw for its version."""
     try:
         asked = subprocess.run(
-            [path, "--version"],
-            capture_output=True,
-            text=True,
-            timeout=30,
-            env={},
-            check=False,
+            [path, "--version"], capture_output=True, text=True, timeout=30, env={}, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
         return "unknown"
@@ -144,17 +139,10 @@ def _build(folder: Path) -> Path:
     go = shutil.which("go")
     if go is None or _go_version(go, env) < _LEAST_GO:
         _say(f"no Go {_LEAST_GO[0]}.{_LEAST_GO[1]} or newer on PATH: fetching one, not to stay")
-        go, env = (
-            _fetch_go(folder),
-            {**env, "GOROOT": os.fspath(folder / "toolchain" / "go")},
-        )
+        go, env = _fetch_go(folder), {**env, "GOROOT": os.fspath(folder / "toolchain" / "go")}
     _say(f"building versitygw {VERSION} with {go}, once: about 2 minutes on 2 free cores")
     flags = ["-modcacherw", "-trimpath", f"-ldflags=-s -w -X main.Version=v{VERSION}"]
-    _run(
-        [go, "install", *flags, f"{_MODULE}/cmd/versitygw@v{VERSION}"],
-        folder=folder,
-        env=env,
-    )
+    _run([go, "install", *flags, f"{_MODULE}/cmd/versitygw@v{VERSION}"], folder=folder, env=env)
     return folder / "bin" / "versitygw"
 
 
@@ -163,12 +151,7 @@ def _go_environment(folder: Path) -> dict[str, str]:
 
     Where Go fetches from stays as the user has set it, with `go env -w` too.
     """
-    places = {
-        "GOPATH": "path",
-        "GOBIN": "bin",
-        "GOCACHE": "cache",
-        "GOTMPDIR": "temporary",
-    }
+    places = {"GOPATH": "path", "GOBIN": "bin", "GOCACHE": "cache", "GOTMPDIR": "temporary"}
     ours = {name: os.fspath(folder / place) for name, place in places.items()}
     (folder / "temporary").mkdir()
     ours |= {"GOMODCACHE": os.fspath(folder / "modules"), "CGO_ENABLED": "0"}
