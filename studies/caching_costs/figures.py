@@ -12,8 +12,8 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, NullLocator
 
-from advisors.costs.assumptions import OPTIONS, Assumptions, Option
-from advisors.costs.bill import Bar, compare_options, cost_curves, tornado
+from advisors.costs.assumptions import OPTIONS, Assumptions
+from advisors.costs.bill import Bar, cost_curves
 from helpers.plotting.figures import draw_errors, label_ends, number_axis
 from helpers.plotting.palette import (
     CEILING_GREY,
@@ -71,7 +71,7 @@ def draw_latencies(ax: Axes, rows: pd.DataFrame) -> None:
 
 
 def draw_savings(ax: Axes, savings: pd.DataFrame, opening: pd.DataFrame) -> None:
-    """Draw how much faster each map is with each cache, and the bound as a line for each."""
+    """Draw how much faster each dataset is with each cache, and the bound as a line for each."""
     table = savings.loc[[name for name in opening.index if name in savings.index]]
     places = np.arange(len(table))
     names = _order(table.columns)
@@ -128,14 +128,14 @@ def draw_predictions(ax: Axes, errors: pd.DataFrame) -> None:
 
 
 def draw_published(ax: Axes, compared: pd.DataFrame) -> None:
-    """Draw the published saving against ours, a mark a map and cache."""
+    """Draw the published saving against ours, a mark a dataset and cache."""
     names = list(dict.fromkeys(map(str, compared["contender"])))
     for name, part in compared.groupby("contender"):
         look = find_look(str(name), "cache")
         ax.plot(part["published"], part["ours"], look.marker, color=look.color, linestyle="none")
         part = part.sort_values("published")
         for rank, (label, x, y) in enumerate(
-            zip(part["map"], part["published"], part["ours"], strict=True)
+            zip(part["dataset"], part["published"], part["ours"], strict=True)
         ):
             is_left = rank % 2 == 1  # neighbours would write over each other
             ax.annotate(
@@ -170,27 +170,6 @@ def draw_costs(axes: Sequence[Axes], assumptions: Assumptions, prices: Mapping[s
         ax.axvline(assumptions.requests_per_s, color=CEILING_GREY, linewidth=0.8, linestyle=":")
         label_ends(ax, ends, at=_RATES_PER_S[-1])
     axes[-1].set_xlabel("tiles asked for (1/s)")
-
-
-def find_levers(
-    assumptions: Assumptions, prices: Mapping[str, float], *, option: Option, n_most: int = 10
-) -> list[Bar]:
-    """Vary each assumption and price alone by a factor of two; return what changes most."""
-    return tornado(assumptions, prices, option=option)[:n_most]
-
-
-def cheapest(
-    assumptions: Assumptions, prices: Mapping[str, float], *, among: Sequence[Option]
-) -> Option:
-    """Name the option that costs least among some."""
-    priced = compare_options(assumptions, prices)
-    return min(among, key=lambda option: priced[option].usd)
-
-
-def saved_usd(assumptions: Assumptions, prices: Mapping[str, float], *, option: Option) -> float:
-    """Compute USD a month that an option saves against no cache."""
-    priced = compare_options(assumptions, prices)
-    return priced["none"].usd - priced[option].usd
 
 
 def draw_levers(ax: Axes, bars: Sequence[Bar], *, middle_usd: float) -> None:

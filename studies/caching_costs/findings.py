@@ -1,16 +1,21 @@
-"""What the record of loads says: tables, predictions, and sentences to quote."""
+"""What the record of loads says, and what it costs in a month: tables, and sentences to quote."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from advisors.costs.assumptions import Assumptions
+from advisors.costs.bill import SECONDS_PER_MONTH, break_even_rates, compare_options
+from advisors.costs.calculator import tell_rates, tell_verdict
 from helpers.benchmark import ranking as rankings
-from helpers.benchmark import statistics, study
+from helpers.benchmark import statistics
+from helpers.benchmark.record import read_published
 from helpers.netem.profiles import Profile
 from helpers.plotting import tables
 from helpers.plotting.tables import describe_profile, digits
@@ -28,7 +33,7 @@ Judged = Mapping[str, statistics.Comparison]
 """Each cache against none."""
 
 TOLERANCE = 0.15
-"""Relative error of a predicted median that is hoped for."""
+"""Target of the relative error of a predicted median."""
 
 _PUBLISHED = {
     "consolidated": "power_901_monthly_meteorology_utc.zarr",
@@ -45,26 +50,26 @@ def measure_opening(rows: pd.DataFrame) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        By map: ``open_s``, ``make_s``, and ``bound``, the most that any cache
+        By dataset: ``open_s``, ``make_s``, and ``bound``, the most that any cache
         of opened datasets can speed the request up (Amdahl).
     """
     each = list_requests(rows, "calibration")
-    opened = each[each["contender"] == BASELINE].groupby("map")["open_s"].median()
-    made = each[each["contender"] != KEEPS_CHUNKS].groupby("map")["make_s"].median()
+    opened = each[each["contender"] == BASELINE].groupby("dataset")["open_s"].median()
+    made = each[each["contender"] != KEEPS_CHUNKS].groupby("dataset")["make_s"].median()
     table = pd.DataFrame({"open_s": opened, "make_s": made, "bound": (opened + made) / made})
     return table.sort_values("bound")
 
 
 def measure_savings(rows: pd.DataFrame) -> pd.DataFrame:
-    """Compute how much faster each map is with each cache, under load.
+    """Compute how much faster each dataset is with each cache, under load.
 
     Returns
     -------
     DataFrame
-        A line a map, a column a contender: latency without over with it.
+        A line a dataset, a column a contender: latency without over with it.
     """
     wide = tabulate_datasets(rows, "measured").pivot(
-        index="map", columns="contender", values="latency_s"
+        index="dataset", columns="contender", values="latency_s"
     )
     return wide.rdiv(wide[BASELINE], axis=0).drop(columns=[BASELINE, "control"], errors="ignore")
 
@@ -113,15 +118,15 @@ def select_loads(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def compare_published(rows: pd.DataFrame) -> pd.DataFrame:
-    """Put the published saving of each map beside ours, as ratios to no cache.
+    """Put the published saving of each dataset beside ours, as ratios to no cache.
 
     Returns
     -------
     DataFrame
-        ``map``, ``contender``, ``published`` and ``ours``: median latency
-        without a cache over that with it; maps that the study read and we did.
+        ``dataset``, ``contender``, ``published`` and ``ours``: median latency
+        without a cache over that with it; datasets that the study read and we did.
     """
-    table = study.read_published("tile_caching_locust")
+    table = read_published("tile_caching_locust")
     wide: Any = table.pivot(index="dataset", columns="environment", values="p50_ms")
     names = {name: found[0] for name, found in published_specs().items()} | _PUBLISHED
     ours: Any = measure_savings(rows)
@@ -131,7 +136,7 @@ def compare_published(rows: pd.DataFrame) -> pd.DataFrame:
         for column, cache in _PUBLISHED_CACHES.items()
         if name in names and cache in ours
     ]
-    return pd.DataFrame(lines, columns=["map", "contender", "published", "ours"])
+    return pd.DataFrame(lines, columns=["dataset", "contender", "published", "ours"])
 
 
 _NAMES = {
@@ -232,3 +237,52 @@ def _of_caches(errors: pd.DataFrame) -> pd.DataFrame:
 
 def _percent(share: float) -> str:
     return f"{digits(100 * share)} %" if np.isfinite(share) else "not measured"
+
+
+def tabulate_assumptions(assumptions: Assumptions) -> pd.DataFrame:
+    """Tabulate what was measured beside the default that it replaces."""
+    before, after = asdict(Assumptions()), asdict(assumptions)
+    changed = {name: (before[name], after[name]) for name in after if before[name] != after[name]}
+    table = pd.DataFrame.from_dict(changed, orient="index", columns=["default", "measured"])
+    return table.map(lambda value: float(f"{value:.3g}")).rename_axis("assumption")
+
+
+def tabulate_costs(assumptions: Assumptions, prices: Mapping[str, float]) -> pd.DataFrame:
+    """Tabulate a month of each option, and at which rates it costs less than no cache."""
+    priced = compare_options(assumptions, prices)
+    millions = assumptions.requests_per_s * SECONDS_PER_MONTH / 1e6
+    lines = {
+        option: {
+            "USD a month": float(f"{cost.usd:.3g}"),
+            "USD a million tiles": round(cost.usd / millions, 3),
+            "hit ratio": round(max(cost.hit_ratio, cost.edge_hit_ratio), 3),
+            "mean time (s)": round(cost.duration_s, 3),
+            "busy at the peak": round(cost.busy, 1),
+            "store requests saved": f"{priced['none'].store_gets - cost.store_gets:.3g}",
+            "cheaper than none (tiles/s)": tell_rates(
+                option,
+                break_even_rates(assumptions, prices, pair=("none", option)),
+                is_cheaper=cost.usd < priced["none"].usd,
+                n_digits=2,
+            ),
+        }
+        for option, cost in priced.items()
+    }
+    return pd.DataFrame.from_dict(lines, orient="index").rename_axis("option")
+
+
+def find_costs(
+    assumptions: Assumptions, prices: Mapping[str, float], hit_ratios: pd.DataFrame
+) -> dict[str, str]:
+    """Put what the model says into words, by the key under which pages quote them."""
+    worst = hit_ratios["error"].abs().groupby(hit_ratios["datasets"]).max()
+    priced = compare_options(assumptions, prices)
+    verdict = tell_verdict(assumptions, prices)
+    none_usd = float(f"{priced['none'].usd:.3g}")
+    return {
+        "verdict-cost": verdict,
+        "none-cost": f"{none_usd:,.0f} USD a month",
+        "cost-rate": f"{assumptions.requests_per_s:g} tiles a second",
+        "hit-ratio-error": f"{digits(100 * worst[worst.index.max()])} percentage points",
+        "hit-ratio-error-few": f"{digits(100 * worst[worst.index.min()])} percentage points",
+    }

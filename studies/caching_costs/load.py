@@ -25,6 +25,8 @@ MAX_GENERATOR_SHARE = 0.5
 """Share of a core above which a load generator is measured too."""
 
 _TIMEOUT_S = 240.0
+# Locust comes first: it patches the sockets of a process, which has to be before one is made.
+_SWARM = "import sys, locust, studies.caching_costs.swarm as it; it.main(int(sys.argv[1]))"
 _TIMING = re.compile(r"(\w+);dur=([\d.]+)")
 
 
@@ -32,7 +34,7 @@ _TIMING = re.compile(r"(\w+);dur=([\d.]+)")
 class Load:
     """What a load found."""
 
-    # A line for each: `map`, `path`, `start_s`, `latency_s`, `status`, `checksum`, and of the
+    # A line for each: `dataset`, `path`, `start_s`, `latency_s`, `status`, `checksum`, and of the
     # service `open_s`, `cpu_s` and `total_s`
     requests: pd.DataFrame
     seconds: float  # from the order to the last answer
@@ -95,7 +97,7 @@ class Generator:
 
 def _read_load(line: str) -> Load:
     found = json.loads(line)
-    columns = ["map", "path", "start_s", "latency_s", "status", "checksum", "timing"]
+    columns = ["dataset", "path", "start_s", "latency_s", "status", "checksum", "timing"]
     requests = pd.DataFrame(found["requests"], columns=columns)
     spent = [dict(_TIMING.findall(text)) for text in requests.pop("timing")]
     for name in ("open", "cpu", "total"):
@@ -108,7 +110,7 @@ def open_generator() -> Iterator[Generator]:
     """Start Locust as a child process and wait until it takes orders."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = int(probe.getsockname()[1])
-    with start_child([sys.executable, "-m", "studies.caching_costs.swarm", str(port)]) as child:
+    with start_child([sys.executable, "-c", _SWARM, str(port)]) as child:
         found: list[socket.socket] = []
         child.wait_until(lambda: _connect(port, found), timeout_s=60)
         found[0].settimeout(_TIMEOUT_S)
@@ -127,10 +129,10 @@ def _connect(port: int, found: list[socket.socket]) -> bool:
 def summarise(load: Load, *, must_fail: Sequence[str] = ()) -> dict[str, float]:
     """Summarise a load in numbers for a record.
 
-    Latencies are those of the maps that can be read.
+    Latencies are those of the datasets that can be read.
     """
     requests = load.requests
-    has_to = requests["map"].isin(must_fail)
+    has_to = requests["dataset"].isin(must_fail)
     failed = requests["status"] != 200
     good = requests[~has_to]
     numbers: dict[str, float] = {
@@ -140,26 +142,24 @@ def summarise(load: Load, *, must_fail: Sequence[str] = ()) -> dict[str, float]:
         "tiles_per_s": len(requests) / load.seconds,
         "generator_share": load.generator_share,
     }
-    points = np.percentile(good["latency_s"], (*QUANTILES, 99)) if len(good) else []
-    numbers |= {
-        f"p{q:02}_s": float(v) for q, v in zip((*QUANTILES, 99), points, strict=len(good) > 0)
-    }
-    medians = good.groupby("map")[["latency_s", "open_s", "cpu_s", "total_s"]].median()
-    by_map = medians.to_dict("index")
+    quantiles = (*QUANTILES, 99) if len(good) else ()
+    points = np.percentile(good["latency_s"], quantiles)
+    numbers |= {f"p{q:02}_s": float(v) for q, v in zip(quantiles, points, strict=True)}
+    medians: Any = good.groupby("dataset")[["latency_s", "open_s", "cpu_s", "total_s"]].median()
     return numbers | {
-        f"{name}|{column}": float(value)
-        for name, line in by_map.items()
-        for column, value in line.items()
+        f"{name}|{column}": float(line[column])
+        for name, line in medians.iterrows()
+        for column in medians
     }
 
 
 def list_requests(
     load: Load, columns: Sequence[str], *, must_fail: Sequence[str] = ()
 ) -> dict[str, float]:
-    """List each request to a map that can be read, as numbers for a record."""
-    good = load.requests[~load.requests["map"].isin(must_fail)]
+    """List each request to a dataset that can be read, as numbers for a record."""
+    good = load.requests[~load.requests["dataset"].isin(must_fail)]
     return {
         f"{name}|{column}|{number}": round(float(value), 5)
         for column in columns
-        for number, (name, value) in enumerate(zip(good["map"], good[column], strict=True))
+        for number, (name, value) in enumerate(zip(good["dataset"], good[column], strict=True))
     }

@@ -38,14 +38,9 @@ class Parameters(parameters.Parameters):
     zipf_exponent: Annotated[float, Field(ge=0, le=10)] = Field(
         1.0, description="popularity of datasets and of tiles, by rank"
     )
-    n_datasets: Count = Field(
-        100,
-        description="datasets in the check of hit ratios, as many as the published study assumes",
-    )
+    n_datasets: Count = Field(100, description="datasets in the check of hit ratios, as published")
     n_lookups: Count = Field(20000, description="look-ups of the check of hit ratios")
-    redis_url: str = Field(
-        "", description="address of a Redis of your own; empty for one that is started here"
-    )
+    redis_url: str = Field("", description="a Redis of your own; empty for one started here")
     seed: Annotated[int, Field(ge=0, lt=2**32)] = Field(
         2023, description="of values, popularity, order and network delays"
     )

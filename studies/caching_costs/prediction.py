@@ -1,4 +1,4 @@
-"""What users will see, from requests that were alone, and how often a cache hits."""
+"""What users will see, from requests that were alone; how often a cache hits; what the cost model learns."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from advisors.costs.assumptions import Assumptions, Option, change
 from helpers.errors import UserError
 from helpers.models import hits
 from helpers.plotting import tables
 from studies.caching_costs.service import Tile
-from studies.caching_costs.workload import measure_hit_ratio
+from studies.caching_costs.workload import Workload, measure_hit_ratio
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,13 +111,13 @@ def read_numbers(rows: pd.DataFrame, phase: str) -> pd.DataFrame:
 
 
 def tabulate_datasets(rows: pd.DataFrame, phase: str) -> pd.DataFrame:
-    """Give the medians over blocks of what each map cost: contender, map, and times in s."""
+    """Give the medians over blocks of what each dataset cost: contender, dataset, and times in s."""
     numbers = read_numbers(rows, phase)
     columns = [name for name in map(str, numbers) if name.count("|") == 1]
     medians = numbers.groupby("contender")[columns].median()
     pairs = [tuple(name.split("|")) for name in columns]
-    medians.columns = pd.MultiIndex.from_tuples(pairs, names=["map", None])
-    return pd.DataFrame(medians.stack(level="map", future_stack=True).reset_index())
+    medians.columns = pd.MultiIndex.from_tuples(pairs, names=["dataset", None])
+    return pd.DataFrame(medians.stack(level="dataset", future_stack=True).reset_index())
 
 
 def list_requests(rows: pd.DataFrame, phase: str) -> pd.DataFrame:
@@ -124,9 +125,11 @@ def list_requests(rows: pd.DataFrame, phase: str) -> pd.DataFrame:
     numbers = read_numbers(rows, phase).set_index(["contender", "block"])
     each = numbers[[name for name in map(str, numbers) if name.count("|") == 2]]
     each.columns = pd.MultiIndex.from_tuples(
-        [tuple(name.split("|")) for name in each.columns], names=["map", None, "number"]
+        [tuple(name.split("|")) for name in each.columns], names=["dataset", None, "number"]
     )
-    table = each.stack(level=["map", "number"], future_stack=True).dropna(how="all").reset_index()
+    table = (
+        each.stack(level=["dataset", "number"], future_stack=True).dropna(how="all").reset_index()
+    )
     if "open_s" in table:
         table = table.assign(make_s=table["latency_s"] - table["open_s"])
     return pd.DataFrame(table)
@@ -135,14 +138,15 @@ def list_requests(rows: pd.DataFrame, phase: str) -> pd.DataFrame:
 KEEPS_CHUNKS = "filecache"
 """The contender that makes its tiles from chunks that it keeps."""
 
-_N_DRAWS = 100
+_N_DRAWS = 100  # loads that a median is predicted from
+_N_TAIL_DRAWS = 40  # and a 95th percentile of requests alone
 
 Floats = np.ndarray[tuple[int], np.dtype[np.float64]]
 
 
 @dataclass(frozen=True, slots=True)
 class Isolated:
-    """What requests to one map cost while they were alone, with one cache."""
+    """What requests to one dataset cost while they were alone, with one cache."""
 
     open_s: Floats  # seconds that opening and the rest took, request by request
     make_s: Floats
@@ -155,16 +159,16 @@ class Isolated:
 
 
 def isolate(rows: pd.DataFrame) -> dict[str, dict[str, Isolated]]:
-    """Split requests that were alone into opening and making, by contender and map.
+    """Split requests that were alone into opening and making, by contender and dataset.
 
     Opening is each contender's own. Making is the same work for all but the
     one that keeps chunks, so theirs is put together: four times the sample.
     """
     each = list_requests(rows, "calibration")
-    made = each[each["contender"] != KEEPS_CHUNKS].groupby("map")["make_s"]
+    made = each[each["contender"] != KEEPS_CHUNKS].groupby("dataset")["make_s"]
     shared = {str(name): part for name, part in made}
     found: dict[str, dict[str, Isolated]] = {}
-    for (contender, name), part in each.groupby(["contender", "map"]):
+    for (contender, name), part in each.groupby(["contender", "dataset"]):
         is_own = contender == KEEPS_CHUNKS
         found.setdefault(str(contender), {})[str(name)] = Isolated(
             part["open_s"].to_numpy(),
@@ -188,19 +192,8 @@ def predict_latencies(
 
     Users share the one processor that a Python process has. What each request
     costs is drawn anew for each of a hundred simulated loads: with one time
-    for each map, simulated users would keep step and meet at the processor
+    for each dataset, simulated users would keep step and meet at the processor
     more often than real ones.
-
-    Parameters
-    ----------
-    rows : DataFrame
-        A record with a calibration.
-    plan : sequence of sequence of tuple
-        Tiles of each user.
-    think_s : float
-        Seconds between an answer and the next request.
-    seed : int
-        Of the draws.
 
     Returns
     -------
@@ -244,3 +237,71 @@ def compare_hit_ratios(
             )
             lines.append((n, n_entries, predicted, measured, predicted - measured))
     return pd.DataFrame(lines, columns=["datasets", "entries", "predicted", "measured", "error"])
+
+
+MEASURED_BY: Mapping[Option, str] = {
+    "none": "none",
+    "disk": "diskcache",
+    "shared": "filecache",
+    "redis": "redis",
+    "cdn": "none",
+}
+"""The contender that stands for each option of the model; a CDN stands before no cache."""
+
+
+def learn_assumptions(
+    rows: pd.DataFrame, workload: Workload, *, entry_nbytes: Mapping[str, int]
+) -> Assumptions:
+    """Put what was measured in isolation in the place of the model's defaults.
+
+    Means over datasets, weighted as users ask for them: an invocation is billed
+    for what it takes, and serves one request at a time. What no contender
+    of the case measured stays as it is; so do load and popularity.
+    `entry_nbytes` are the bytes of each opened dataset.
+    """
+    names = [name for name in workload.names() if name in entry_nbytes]
+    each = list_requests(rows, "calibration").groupby(["contender", "dataset"])
+    means = each[["open_s", "make_s"]].mean()
+    measured = set(means.index.get_level_values("contender"))
+
+    def mean(contender: str, column: str) -> float:
+        return float(means.loc[contender].loc[names, column].mean())
+
+    changes = {
+        "make_s": mean(BASELINE, "make_s"),
+        "open_s": mean(BASELINE, "open_s"),
+        "metadata_nbytes": float(np.mean([entry_nbytes[name] for name in names])),
+        **{
+            f"{option}_fetch_s": mean(name, "open_s")
+            for option, name in MEASURED_BY.items()
+            if name in measured - {BASELINE}
+        },
+        **_learn_requests(rows, measured),
+    }
+    return change(Assumptions(), changes)
+
+
+def _learn_requests(rows: pd.DataFrame, measured: set[str]) -> dict[str, float]:
+    """Split the requests to the store of a tile into those to open and those for its chunks."""
+    kept = next((name for name in ("lru", "redis", "diskcache") if name in measured), None)
+    if kept is None:
+        return {}
+    numbers = read_numbers(rows, "calibration").groupby("contender").median(numeric_only=True)
+    gets = numbers["n_requests"] / numbers["n_tiles"]
+    read = rows[rows["phase"] == "calibration"].groupby("contender")["wire_nbytes"].median()
+    return {
+        "open_gets": max(0.0, float(gets[BASELINE] - gets[kept])),
+        "tile_gets": float(gets[kept]),
+        "tile_read_nbytes": float(read[kept] / numbers["n_tiles"][kept]),
+    }
+
+
+def isolate_tails(rows: pd.DataFrame, workload: Workload, *, seed: int) -> dict[Option, float]:
+    """Estimate the 95th percentile (s) of each option's requests when they are alone, as users mix them."""
+    rng = np.random.default_rng(seed)
+    p95_s: dict[str, float] = {}
+    for name, isolated in isolate(rows).items():
+        drawn = [draw_demands(isolated, workload.warm, rng) for _ in range(_N_TAIL_DRAWS)]
+        alone = [one.cpu_s + one.wait_s for demands in drawn for user in demands for one in user]
+        p95_s[name] = float(np.percentile(alone, 95))
+    return {one: p95_s[name] for one, name in MEASURED_BY.items() if name in p95_s}

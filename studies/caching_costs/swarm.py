@@ -1,20 +1,21 @@
 """The load generator: Locust without its web page, as a process that takes orders.
 
-Run by `helpers.tiles.load` as ``python -m helpers.tiles.swarm PORT``. One
-connection is accepted; each line on it is an order, each line back its result.
-Starting Locust takes a second, which therefore lies outside every measurement.
-Importing it patches the sockets of a process, so that only functions do it here.
+Started by `load`, which imports Locust before this module. One connection is
+accepted; each line on it is an order, each line back its result. Starting Locust
+takes a second, which therefore lies outside every measurement. Importing it
+patches the sockets of a process, so that only functions do it here.
 """
 
 from __future__ import annotations
 
 import json
 import socket
-import sys
 import time
 from typing import Any
 
 import xxhash
+
+from helpers.benchmark.provenance import imported
 
 
 def run_order(order: dict[str, Any]) -> dict[str, Any]:
@@ -74,10 +75,6 @@ def _make_user(order: dict[str, Any], requests: list[list[Any]], done: list[obje
 
 def main(port: int) -> None:
     """Take orders until the owner hangs up."""
-    import locust  # noqa: F401  # patches sockets before one is made
-
-    from helpers.benchmark.provenance import imported
-
     with socket.create_server(("127.0.0.1", port)) as listener:
         connection, _ = listener.accept()
     with connection, connection.makefile("rw", encoding="utf-8") as lines:
@@ -85,7 +82,3 @@ def main(port: int) -> None:
             order = json.loads(line)  # an empty one asks who is there
             lines.write(json.dumps(run_order(order) if order else imported()) + "\n")
             lines.flush()
-
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]))

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, ClassVar
 
 import numpy as np
 import xarray as xr
 import xxhash
 
 from helpers.arrays.reads import count_requests
-from helpers.benchmark.contender import CheckError, Contender
+from helpers.benchmark.contender import CheckError, Steps
 from helpers.benchmark.provenance import name_beside
 from helpers.errors import UserError
 from helpers.objectstore.locations import Location
 from helpers.objectstore.testbed import Testbed
 from helpers.plotting.palette import check_looks
-from studies.caching_costs.backends import difference
+from studies.caching_costs import backends
+from studies.caching_costs.backends import open_valkey
 from studies.caching_costs.caches import LruCache
-from studies.caching_costs.datasets import Datasets
+from studies.caching_costs.datasets import Datasets, Origin, open_dataset
 from studies.caching_costs.load import Generator, Load, list_requests, open_generator, summarise
-from studies.caching_costs.origins import Origin
-from studies.caching_costs.service import Service, Tile, open_service, open_valkey, tile_path
+from studies.caching_costs.service import Service, Tile, open_service, tile_path
 
 
 def zipf_weights(n: int, *, exponent: float) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
@@ -43,7 +43,7 @@ def zipf_weights(n: int, *, exponent: float) -> np.ndarray[tuple[int], np.dtype[
 
 
 def cold_plan(names: Sequence[str], *, n_users: int) -> list[list[Tile]]:
-    """Plan one tile of each map, so that each is opened once.
+    """Plan one tile of each dataset, so that each is opened once.
 
     Examples
     --------
@@ -57,9 +57,9 @@ def cold_plan(names: Sequence[str], *, n_users: int) -> list[list[Tile]]:
 def warm_plan(
     names: Sequence[str], *, n_requests: int, n_users: int, exponent: float, seed: int
 ) -> list[list[Tile]]:
-    """Plan requests by popularity, of maps and of their tiles.
+    """Plan requests by popularity, of datasets and of their tiles.
 
-    Tiles are the twenty of zooms 1 and 2. Which map and tile is how popular is
+    Tiles are the twenty of zooms 1 and 2. Which dataset and tile is how popular is
     drawn too, so that popularity does not follow size.
     """
     if n_requests < 1 or n_users < 1:
@@ -68,9 +68,9 @@ def warm_plan(
         )
     rng = np.random.default_rng(seed)
     places = [(z, x, y) for z in (1, 2) for x in range(2**z) for y in range(2**z)]
-    maps = rng.permutation(len(names))
+    ranks = rng.permutation(len(names))
     order = rng.permutation(len(places))
-    which = rng.choice(maps, n_requests, p=zipf_weights(len(maps), exponent=exponent))
+    which = rng.choice(ranks, n_requests, p=zipf_weights(len(ranks), exponent=exponent))
     where = rng.choice(order, n_requests, p=zipf_weights(len(order), exponent=exponent))
     tiles = [(names[i], *places[k]) for i, k in zip(which, where, strict=True)]
     return _deal(tiles, n_users)
@@ -81,31 +81,35 @@ def _deal(tiles: Sequence[Tile], n_users: int) -> list[list[Tile]]:
     return [part for part in parts if part]
 
 
-_N_PLACES = 3  # of each map that one user asks for alone
+_N_PLACES = 3  # of each dataset that one user asks for alone
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
     """What is asked for, and what has to come back."""
 
-    maps: Datasets  # maps, seen over the emulated network
-    # tiles of each user: one of each map, all at once; by popularity; and a few of each map for
-    # one user
+    datasets: Datasets  # seen over the emulated network
+    # tiles of each user: one of each dataset, all at once; by popularity; and a few of each
+    # dataset for one user
     cold: list[list[Tile]]
     warm: list[list[Tile]]
     alone: list[list[Tile]]
     checksums: Mapping[str, str]  # XXH3 of each tile made without a cache, by its path
-    spawn_rate: float  # users that begin in a second; seconds between the requests of a user
-    think_s: float
+    spawn_rate: float  # users that begin in a second
+    think_s: float  # between an answer and the next request of a user
 
     @property
     def must_fail(self) -> list[str]:
-        """Maps that cannot be read."""
-        return [spec.name for spec in self.maps.specs if not spec.is_whole]
+        """Datasets that cannot be read."""
+        return [spec.name for spec in self.datasets.specs if not spec.is_whole]
+
+    def names(self) -> list[str]:
+        """List the dataset of each request of the warm phase."""
+        return [tile[0] for user in self.warm for tile in user]
 
 
 def plan_workload(
-    maps: Datasets,
+    datasets: Datasets,
     *,
     n_requests: int,
     n_users: int,
@@ -118,8 +122,8 @@ def plan_workload(
 
     Parameters
     ----------
-    maps : Maps
-        Maps, seen without the network.
+    datasets : Datasets
+        What is stored, seen without the network.
     n_requests, n_users : int
         Of the warm phase.
     zipf_exponent : float
@@ -127,15 +131,15 @@ def plan_workload(
     seed : int
         Of all that is drawn.
     spawn_rate, think_s : float
-        See `Workload`.
+        Users that begin in a second; seconds between an answer and the next request.
 
     Returns
     -------
     Workload
         With the checksums that every cache has to give.
     """
-    names = [spec.name for spec in maps.specs]
-    whole = [spec.name for spec in maps.specs if spec.is_whole]
+    names = [spec.name for spec in datasets.specs]
+    whole = [spec.name for spec in datasets.specs if spec.is_whole]
     warm = warm_plan(
         names, n_requests=n_requests, n_users=n_users, exponent=zipf_exponent, seed=seed
     )
@@ -144,13 +148,24 @@ def plan_workload(
     alone: list[list[Tile]] = [[(name, *place) for place in places for name in whole]]
     cold = cold_plan(names, n_users=len(names))
     tiles = {tile for plan in (cold, warm, alone) for part in plan for tile in part}
-    return Workload(maps, cold, warm, alone, _make_tiles(maps, sorted(tiles)), spawn_rate, think_s)
+    checksums = _make_tiles(datasets, sorted(tiles))
+    return Workload(datasets, cold, warm, alone, checksums, spawn_rate, think_s)
 
 
-def _make_tiles(maps: Datasets, tiles: Sequence[Tile]) -> dict[str, str]:
-    with open_service("none", maps) as service:
+def _make_tiles(datasets: Datasets, tiles: Sequence[Tile]) -> dict[str, str]:
+    with open_service("none", datasets) as service:
         answers = {tile_path(tile): service.ask(tile_path(tile)) for tile in tiles}
     return {path: xxhash.xxh3_64_hexdigest(a.content) for path, a in answers.items()}
+
+
+def measure_entries(datasets: Datasets) -> dict[str, int]:
+    """Count the bytes of each opened dataset as a cache outside the process keeps it.
+
+    Those that cannot be opened are left out. The store is read without the network.
+    """
+    origin = Origin(datasets.location)
+    whole = [spec for spec in datasets.specs if spec.is_whole]
+    return {spec.name: len(backends.dump(open_dataset(spec, origin))) for spec in whole}
 
 
 def measure_hit_ratio(
@@ -169,54 +184,40 @@ def measure_hit_ratio(
     before = cache.counts()
     for name in names[n_lookups // 10 :]:
         cache.get(str(name), lambda _: xr.Dataset())
-    return difference(cache.counts(), before).hit_ratio
+    return (cache.counts() - before).hit_ratio
 
 
 _TILE_NBYTES = 256 * 256 * 8  # of values that are made into one tile
 
 
-class CacheLoad:
-    """A service with one contender, and the load on it.
+@dataclass(slots=True)
+class CacheLoad(Steps):
+    """A service with one contender, and the load on it."""
 
-    Parameters
-    ----------
-    service : Service
-        Who is asked.
-    testbed : Wire
-        The network between service and store.
-    generator : Generator
-        Who asks.
-    workload : Workload
-        What is asked for.
-    is_alone : bool
-        Whether one user asks, one request after the other.
-    """
+    service: Service
+    testbed: Testbed  # the network between service and store
+    generator: Generator
+    workload: Workload
+    is_alone: bool = False  # whether one user asks, one request after the other
+    cold: Load | None = None
+    last: Load | None = None
+    counts: Mapping[str, int] = field(default_factory=dict)  # of the cache, after the cold phase
 
-    def __init__(
-        self,
-        service: Service,
-        testbed: Testbed,
-        generator: Generator,
-        *,
-        workload: Workload,
-        is_alone: bool = False,
-    ) -> None:
-        self.service, self.testbed, self.generator = service, testbed, generator
-        self.workload, self.is_alone = workload, is_alone
-        self.cold: Load | None = None
-        self.warm: Load | None = None
-        self.counts: dict[str, float] = {}
+    palette: ClassVar = "cache"
 
     def alone(self) -> CacheLoad:
         """Return the same service, asked by one user, one request after the other."""
-        return CacheLoad(
-            self.service, self.testbed, self.generator, workload=self.workload, is_alone=True
-        )
+        return CacheLoad(self.service, self.testbed, self.generator, self.workload, is_alone=True)
 
     @property
     def plan(self) -> list[list[Tile]]:
         """Tiles of each user in the warm phase."""
         return self.workload.alone if self.is_alone else self.workload.warm
+
+    @property
+    def point(self) -> dict[str, int]:
+        """Place on the x-axis."""
+        return {"n_users": len(self.plan)}
 
     def settings(self) -> dict[str, Any]:
         """Tell what a comparison has to hold equal, or declare."""
@@ -226,6 +227,11 @@ class CacheLoad:
             "cache_state": "one request of each map before the clock of reading, warm store",
         }
 
+    def nbytes(self) -> tuple[int, int]:
+        """Count the values behind the tiles, and the bytes of the datasets in the store."""
+        n_tiles = sum(map(len, self.plan))
+        return n_tiles * _TILE_NBYTES, sum(self.workload.datasets.stored_nbytes.values())
+
     def prepare(self) -> None:
         """Empty the cache and the trace."""
         self.service.clear()
@@ -233,39 +239,36 @@ class CacheLoad:
         self.testbed.set_tag("open")
 
     def open(self) -> CacheLoad:
-        """Ask for one tile of each map while the cache is empty."""
-        self.cold = self._run(self.workload.cold)
+        """Ask for one tile of each dataset while the cache is empty."""
+        self.cold = self.ask(self.workload.cold)
         self.counts = asdict(self.service.counts())
         self.testbed.set_tag("read")
         return self
 
-    def read(self) -> Load:
-        """Ask for tiles by popularity."""
-        self.warm = self._run(self.plan)
-        return self.warm
-
-    def _run(self, plan: list[list[Tile]]) -> Load:
+    def ask(self, plan: Sequence[Sequence[Tile]]) -> Load:
+        """Let a user for each part of a plan ask for its tiles."""
         think_s = 0.0 if self.is_alone else self.workload.think_s
-        return self.generator.run(
+        self.last = self.generator.run(
             self.service, plan, spawn_rate=self.workload.spawn_rate, think_s=think_s
         )
+        return self.last
 
-    def check(self, load: Load) -> str:
+    def check(self, load: Load, /) -> str:
         """Compare each tile, cold and warm, with the one made without a cache."""
         n_tiles = 0
         for part in (self.cold, load):
             if part is None:
                 raise CheckError("no cold phase")
-            good = part.requests[~part.requests["map"].isin(self.workload.must_fail)]
+            good = part.requests[~part.requests["dataset"].isin(self.workload.must_fail)]
             expected = good["path"].map(self.workload.checksums)
-            if wrong := sorted(set(good.loc[good["checksum"] != expected, "map"])):
+            if wrong := sorted(set(good.loc[good["checksum"] != expected, "dataset"])):
                 raise CheckError(f"tiles of {', '.join(wrong)} differ from uncached ones")
             n_tiles += len(good)
         return f"xxh3 of {n_tiles} tiles"
 
     def collect(self) -> dict[str, float]:
         """Count what users, cache and store saw."""
-        if self.warm is None or self.cold is None:
+        if self.last is None or self.cold is None or self.last is self.cold:
             raise CheckError("nothing was asked")
         must_fail = self.workload.must_fail
         after = asdict(self.service.counts())
@@ -273,9 +276,9 @@ class CacheLoad:
         cold = summarise(self.cold, must_fail=must_fail)
         columns = ("latency_s", "open_s", "cpu_s") if self.is_alone else ("latency_s",)
         return {
-            **list_requests(self.warm, columns, must_fail=must_fail),
+            **list_requests(self.last, columns, must_fail=must_fail),
             **traced,
-            **summarise(self.warm, must_fail=must_fail),
+            **summarise(self.last, must_fail=must_fail),
             **{name: after[name] - self.counts[name] for name in after},
             **{f"cold {name}": float(value) for name, value in self.counts.items()},
             **{f"cold {name}": cold[name] for name in ("n_failures", "p50_s", "p95_s")},
@@ -287,25 +290,6 @@ class CacheLoad:
             **name_beside("load generator", [self.generator.versions()]),
             **name_beside("tile service", [self.service.versions()]),
         }
-
-    def contender(self, name: str, **more: Any) -> Contender:
-        """Make a contender of this load."""
-        stored = self.workload.maps.stored_nbytes
-        n_tiles = sum(map(len, self.plan))
-        return Contender(
-            name=name,
-            point={"n_users": len(self.plan)},
-            settings=self.settings(),
-            open=self.open,
-            read=lambda load: load.read(),
-            check=self.check,
-            prepare=self.prepare,
-            collect=self.collect,
-            versions=self.versions,
-            array_nbytes=n_tiles * _TILE_NBYTES,
-            stored_nbytes=sum(stored.values()),
-            **more,
-        )
 
 
 @contextlib.contextmanager
@@ -319,8 +303,8 @@ def open_loads(
     caches : sequence of str
         Contenders; the first is run twice.
     workload : Workload
-        What is asked for; its maps are seen without the network.
-    testbed : Wire
+        What is asked for; its datasets are seen without the network.
+    testbed : Testbed
         The network.
     redis_url : str
         Address of a Redis; empty for one of our own.
@@ -336,22 +320,21 @@ def open_loads(
         If a contender has no colour.
     """
     check_looks(caches, "cache")
-    far = replace(workload.maps, location=workload.maps.location.through(testbed.far.endpoint_url))
-    planned = replace(workload, maps=far)
+    location = workload.datasets.location.through(testbed.far.endpoint_url)
+    planned = replace(workload, datasets=replace(workload.datasets, location=location))
     with contextlib.ExitStack() as stack:
         if "redis" in caches and not redis_url:
             redis_url = stack.enter_context(open_valkey()).url
         generator = stack.enter_context(open_generator())
         services = {
             name: stack.enter_context(
-                open_service(cache, far, redis_url=redis_url, is_awaited=False)
+                open_service(cache, planned.datasets, redis_url=redis_url, is_awaited=False)
             )
             for name, cache in {**{cache: cache for cache in caches}, "control": caches[0]}.items()
         }
         for service in services.values():  # they start side by side
             service.wait()
-        loads = {
-            name: CacheLoad(service, testbed, generator, workload=planned)
+        yield {
+            name: CacheLoad(service, testbed, generator, planned)
             for name, service in services.items()
         }
-        yield loads

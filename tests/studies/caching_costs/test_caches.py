@@ -22,13 +22,18 @@ from obstore.store import MemoryStore
 
 from helpers.errors import UserError
 from helpers.objectstore.server import Server
-from studies.caching_costs import origins
-from studies.caching_costs.backends import Counts
-from studies.caching_costs.caches import CACHES, Cache, open_cache
-from studies.caching_costs.datasets import VARIABLE, Datasets, make_dataset, open_map_dataset
-from studies.caching_costs.origins import ObjectFile, Origin, TamperedError
-from studies.caching_costs.service import Valkey, open_valkey
-from tests.studies.caching_costs.tiles import make_maps
+from studies.caching_costs import backends
+from studies.caching_costs.backends import TamperedError, Valkey, open_valkey
+from studies.caching_costs.caches import CACHES, Cache, Counts, open_cache
+from studies.caching_costs.datasets import (
+    VARIABLE,
+    Datasets,
+    ObjectFile,
+    Origin,
+    make_dataset,
+    open_dataset,
+)
+from tests.studies.caching_costs.tiles import make_datasets
 
 KEY = b"0123456789abcdef0123456789abcdef"
 OUTSIDE = [name for name in CACHES if name not in ("none", "lru")]
@@ -37,9 +42,9 @@ WHOLE += ("netcdf", "references")
 
 
 @pytest.fixture(scope="module")
-def maps(server: Server) -> Datasets:
-    """Maps in the store of the tests."""
-    return make_maps(server)
+def datasets(server: Server) -> Datasets:
+    """Datasets in the store of the tests."""
+    return make_datasets(server)
 
 
 @pytest.fixture(scope="module")
@@ -53,14 +58,14 @@ Make = Callable[[str], Cache]
 
 
 @pytest.fixture
-def make(maps: Datasets, valkey: Valkey, tmp_path: Path) -> Iterator[Make]:
+def make(datasets: Datasets, valkey: Valkey, tmp_path: Path) -> Iterator[Make]:
     """Make contenders, empty, on a folder of the test."""
     with contextlib.ExitStack() as stack:
 
         def make_one(name: str) -> Cache:
             cache = open_cache(
                 name,
-                Origin(maps.location),
+                Origin(datasets.location),
                 key=KEY,
                 folder=tmp_path / name,
                 redis_url=valkey.url,
@@ -73,21 +78,21 @@ def make(maps: Datasets, valkey: Valkey, tmp_path: Path) -> Iterator[Make]:
         yield make_one
 
 
-def get(cache: Cache, maps: Datasets, name: str) -> xr.Dataset:
-    spec = next(spec for spec in maps.specs if spec.name == name)
-    return cache.get(name, lambda origin: open_map_dataset(spec, origin))
+def get(cache: Cache, datasets: Datasets, name: str) -> xr.Dataset:
+    spec = next(spec for spec in datasets.specs if spec.name == name)
+    return cache.get(name, lambda origin: open_dataset(spec, origin))
 
 
-@pytest.mark.parametrize("map_name", WHOLE)
+@pytest.mark.parametrize("dataset_name", WHOLE)
 @pytest.mark.parametrize("name", CACHES)
 def test_first_and_second_read_are_what_was_written(
-    name: str, map_name: str, make: Make, maps: Datasets
+    name: str, dataset_name: str, make: Make, datasets: Datasets
 ) -> None:
     """A dataset from a cache has the values and coordinates that were stored."""
-    spec = next(spec for spec in maps.specs if spec.name == map_name)
+    spec = next(spec for spec in datasets.specs if spec.name == dataset_name)
     written, cache = make_dataset(spec, seed=1), make(name)
     for _ in range(2):
-        found = get(cache, maps, map_name)
+        found = get(cache, datasets, dataset_name)
         np.testing.assert_array_equal(found[VARIABLE], written[VARIABLE])
         np.testing.assert_array_equal(found["lat"], written["lat"])
         assert found["time"].to_numpy() == written["time"].to_numpy()
@@ -124,36 +129,36 @@ def test_an_object_as_a_file_reads_what_was_asked_for(start: int, nbytes: int) -
     ],
 )
 def test_hits_and_misses_are_counted(
-    name: str, hits: int, misses: int, make: Make, maps: Datasets
+    name: str, hits: int, misses: int, make: Make, datasets: Datasets
 ) -> None:
     """Three look-ups of one dataset, and nothing after it was emptied."""
     cache = make(name)
     for _ in range(3):
-        get(cache, maps, "single-4mib")
+        get(cache, datasets, "single-4mib")
     assert cache.counts() == Counts(hits=hits, misses=misses)
     cache.clear()
     assert cache.counts() == Counts()
-    get(cache, maps, "single-4mib")
+    get(cache, datasets, "single-4mib")
     assert cache.counts() == Counts(misses=1)
 
 
-def test_files_are_counted_by_object(make: Make, maps: Datasets) -> None:
+def test_files_are_counted_by_object(make: Make, datasets: Datasets) -> None:
     """The second opening finds every object that the first one fetched."""
     cache = make("filecache")
-    get(cache, maps, "single-4mib")
+    get(cache, datasets, "single-4mib")
     first = cache.counts()
-    get(cache, maps, "single-4mib")
+    get(cache, datasets, "single-4mib")
     assert cache.counts().misses == first.misses > 0
     assert cache.counts().hits == first.hits + first.hits + first.misses
 
 
-def test_lru_forgets_what_was_used_longest_ago(make: Make, maps: Datasets) -> None:
+def test_lru_forgets_what_was_used_longest_ago(make: Make, datasets: Datasets) -> None:
     """Of three datasets in a cache for two, the second one is gone."""
     cache = make("lru")
     for name in ("single-4mib", "chunked-64mib", "single-4mib", "unconsolidated", "single-4mib"):
-        get(cache, maps, name)
+        get(cache, datasets, name)
     assert cache.counts() == Counts(hits=2, misses=3)
-    get(cache, maps, "chunked-64mib")
+    get(cache, datasets, "chunked-64mib")
     assert cache.counts().misses == 4
 
 
@@ -165,11 +170,11 @@ def stored(cache: Cache) -> bytes:
 
 
 @pytest.mark.parametrize("name", ["diskcache", "redis"])
-def test_entries_hold_no_credential(name: str, make: Make, maps: Datasets) -> None:
+def test_entries_hold_no_credential(name: str, make: Make, datasets: Datasets) -> None:
     """A plain pickle of the same dataset holds the secret key; what is kept does not."""
     cache = make(name)
-    dataset = get(cache, maps, "single-4mib")
-    secret = str(maps.location.secret_key).encode()
+    dataset = get(cache, datasets, "single-4mib")
+    secret = str(datasets.location.secret_key).encode()
     assert secret in pickle.dumps(dataset)
     assert secret not in stored(cache)
 
@@ -189,62 +194,64 @@ class Bomb:
     "spoil",
     [
         lambda sealed: sealed[:-1] + bytes([sealed[-1] ^ 1]),  # one bit of the payload
-        lambda sealed: bytes([sealed[0] ^ 1]) + sealed[1:],  # one bit of the code
+        lambda sealed: bytes([sealed[0] ^ 1]) + sealed[1:],  # one bit of the MAC
         lambda sealed: sealed[:40],  # cut short
         lambda sealed: b"",  # emptied
     ],
 )
 def test_corrupted_entry_is_counted_and_made_anew(
-    name: str, spoil: Callable[[bytes], bytes], make: Make, maps: Datasets
+    name: str, spoil: Callable[[bytes], bytes], make: Make, datasets: Datasets
 ) -> None:
     """The reader of a spoilt entry gets the values that were stored, and the next one a hit."""
     cache = make(name)
-    expected = get(cache, maps, "single-4mib")[VARIABLE].to_numpy()
+    expected = get(cache, datasets, "single-4mib")[VARIABLE].to_numpy()
     cache._backend.put("single-4mib", spoil(stored(cache)))  # type: ignore[attr-defined]
-    np.testing.assert_array_equal(get(cache, maps, "single-4mib")[VARIABLE], expected)
+    np.testing.assert_array_equal(get(cache, datasets, "single-4mib")[VARIABLE], expected)
     assert cache.counts() == Counts(misses=2, corrupt=1)
-    get(cache, maps, "single-4mib")
+    get(cache, datasets, "single-4mib")
     assert cache.counts().hits == 1
 
 
 @pytest.mark.parametrize("name", ["diskcache", "redis"])
 def test_entry_of_another_does_not_run(
-    name: str, make: Make, maps: Datasets, tmp_path: Path
+    name: str, make: Make, datasets: Datasets, tmp_path: Path
 ) -> None:
     """Whoever writes a pickle into the cache, signed by a key of their own, runs nothing."""
     cache, mark = make(name), tmp_path / "ran"
-    foreign = origins.seal(pickle.dumps(Bomb(mark)), name="single-4mib", key=b"another key of 16")
+    foreign = backends.seal(pickle.dumps(Bomb(mark)), name="single-4mib", key=b"another key of 16")
     cache._backend.put("single-4mib", foreign)  # type: ignore[attr-defined]
-    get(cache, maps, "single-4mib")
+    get(cache, datasets, "single-4mib")
     assert not mark.exists()
     assert cache.counts() == Counts(misses=1, corrupt=1)
 
 
-def test_diskcache_loads_no_pickle_of_its_own(make: Make, maps: Datasets, tmp_path: Path) -> None:
+def test_diskcache_loads_no_pickle_of_its_own(
+    make: Make, datasets: Datasets, tmp_path: Path
+) -> None:
     """A row marked as pickle in the database, which diskcache would load unasked, is refused."""
     cache, mark = make("diskcache"), tmp_path / "ran"
-    get(cache, maps, "single-4mib")
+    get(cache, datasets, "single-4mib")
     with contextlib.closing(sqlite3.connect(tmp_path / "diskcache" / "cache.db")) as database:
         bomb = pickle.dumps(Bomb(mark))
         database.execute("UPDATE Cache SET mode = 4, filename = NULL, value = ?", (bomb,))
         database.commit()
-    get(cache, maps, "single-4mib")
+    get(cache, datasets, "single-4mib")
     assert not mark.exists()
     assert cache.counts() == Counts(misses=2, corrupt=1)
 
 
 def test_corrupted_file_is_counted_and_fetched_again(
-    make: Make, maps: Datasets, tmp_path: Path
+    make: Make, datasets: Datasets, tmp_path: Path
 ) -> None:
     """A bit of every cached file is turned; the values are still those that were stored."""
     cache = make("filecache")
-    expected = get(cache, maps, "single-4mib")[VARIABLE].to_numpy()
+    expected = get(cache, datasets, "single-4mib")[VARIABLE].to_numpy()
     n_objects = cache.counts().misses
     for path in (tmp_path / "filecache").rglob("*"):
-        if path.is_file() and path.name not in ("cache", "code-of-authentication"):
+        if path.is_file() and path.name not in ("cache", "mac"):
             content = path.read_bytes()
             path.write_bytes(bytes([content[0] ^ 1]) + content[1:])
-    np.testing.assert_array_equal(get(cache, maps, "single-4mib")[VARIABLE], expected)
+    np.testing.assert_array_equal(get(cache, datasets, "single-4mib")[VARIABLE], expected)
     assert cache.counts().corrupt == n_objects
     assert cache.counts().misses == 2 * n_objects
 
@@ -261,43 +268,43 @@ def full_disk() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("name", ["diskcache", "filecache"])
-def test_full_disk_costs_no_dataset(name: str, make: Make, maps: Datasets) -> None:
+def test_full_disk_costs_no_dataset(name: str, make: Make, datasets: Datasets) -> None:
     """While nothing can be written the store is read, each failure counted; then it is kept."""
     cache = make(name)
-    spec = next(spec for spec in maps.specs if spec.name == "single-4mib")
+    spec = next(spec for spec in datasets.specs if spec.name == "single-4mib")
     with full_disk():
-        found = get(cache, maps, "single-4mib")[VARIABLE].to_numpy()
+        found = get(cache, datasets, "single-4mib")[VARIABLE].to_numpy()
     np.testing.assert_array_equal(found, make_dataset(spec, seed=1)[VARIABLE])
     assert cache.counts().errors > 0
-    get(cache, maps, "single-4mib")
+    get(cache, datasets, "single-4mib")
     before = cache.counts()
-    get(cache, maps, "single-4mib")
+    get(cache, datasets, "single-4mib")
     assert cache.counts().hits > before.hits
     assert cache.counts().errors == before.errors
 
 
-def test_redis_may_go_and_come_back(maps: Datasets, tmp_path: Path) -> None:
+def test_redis_may_go_and_come_back(datasets: Datasets, tmp_path: Path) -> None:
     """Without its server each look-up is an error and a miss; with it again, hits."""
     with open_valkey() as first:
         cache = open_cache(
-            "redis", Origin(maps.location), key=KEY, folder=tmp_path, redis_url=first.url
+            "redis", Origin(datasets.location), key=KEY, folder=tmp_path, redis_url=first.url
         )
-        get(cache, maps, "single-4mib")
-    get(cache, maps, "single-4mib")
+        get(cache, datasets, "single-4mib")
+    get(cache, datasets, "single-4mib")
     assert cache.counts() == Counts(misses=2, errors=2)  # neither read nor written
     with open_valkey(port=first.port, password=first.password):
         for _ in range(2):
-            get(cache, maps, "single-4mib")
+            get(cache, datasets, "single-4mib")
         assert cache.counts() == Counts(hits=1, misses=3, errors=2)
         cache.close()
 
 
-def test_redis_keeps_what_others_have_there(make: Make, maps: Datasets, valkey: Valkey) -> None:
+def test_redis_keeps_what_others_have_there(make: Make, datasets: Datasets, valkey: Valkey) -> None:
     """Emptying the cache deletes its own entries alone."""
     with contextlib.closing(redis.Redis.from_url(valkey.url)) as client:
         client.set("of others", "kept")
         cache = make("redis")
-        get(cache, maps, "single-4mib")
+        get(cache, datasets, "single-4mib")
         cache.clear()
         assert client.keys() == [b"of others"]
         client.delete("of others")
@@ -322,23 +329,23 @@ def test_our_redis_asks_for_its_password(valkey: Valkey) -> None:
     ],
 )
 def test_bad_input_is_refused(
-    given_: dict[str, Any], named: str, maps: Datasets, tmp_path: Path
+    given_: dict[str, Any], named: str, datasets: Datasets, tmp_path: Path
 ) -> None:
     """One line names what is wrong."""
     arguments: dict[str, Any] = {"name": "none", "key": KEY, "folder": tmp_path} | given_
     with pytest.raises(UserError, match=named) as caught:
-        open_cache(arguments.pop("name"), Origin(maps.location), **arguments)
+        open_cache(arguments.pop("name"), Origin(datasets.location), **arguments)
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("name", ["diskcache", "filecache"])
 def test_folder_that_others_may_write_to_is_refused(
-    name: str, maps: Datasets, tmp_path: Path
+    name: str, datasets: Datasets, tmp_path: Path
 ) -> None:
     """Who can write to the folder could plant a database of their own."""
     tmp_path.chmod(0o777)
     with pytest.raises(UserError, match="others may write"):
-        open_cache(name, Origin(maps.location), key=KEY, folder=tmp_path)
+        open_cache(name, Origin(datasets.location), key=KEY, folder=tmp_path)
 
 
 @given(payload=st.binary(), name=st.text(), other=st.text(), place=st.integers(min_value=0))
@@ -346,15 +353,15 @@ def test_seal_holds_for_its_name_and_no_bit_more(
     payload: bytes, name: str, other: str, place: int
 ) -> None:
     """What is sealed comes back; under another name or with a bit turned it does not."""
-    sealed = origins.seal(payload, name=name, key=KEY)
-    assert origins.unseal(sealed, name=name, key=KEY) == payload
+    sealed = backends.seal(payload, name=name, key=KEY)
+    assert backends.unseal(sealed, name=name, key=KEY) == payload
     turned = bytearray(sealed)
     turned[place % len(sealed)] ^= 1
     with pytest.raises(TamperedError):
-        origins.unseal(bytes(turned), name=name, key=KEY)
+        backends.unseal(bytes(turned), name=name, key=KEY)
     if other != name:
         with pytest.raises(TamperedError):
-            origins.unseal(sealed, name=other, key=KEY)
+            backends.unseal(sealed, name=other, key=KEY)
 
 
 # entries that are spoilt
@@ -390,13 +397,13 @@ def _pickle_all(folder: Path) -> None:
 
 def _lose_data(folder: Path) -> None:
     for path in folder.rglob("*"):
-        if path.is_file() and path.name not in ("cache", "code-of-authentication"):
+        if path.is_file() and path.name not in ("cache", "mac"):
             path.unlink()
 
 
 def _change_unsigned(folder: Path) -> None:
     for path in folder.rglob("*"):
-        if path.name == "code-of-authentication":
+        if path.name == "mac":
             path.unlink()
         elif path.is_file() and path.name != "cache":
             path.write_bytes(b"of another" + path.read_bytes())
@@ -425,18 +432,18 @@ SPOILT_LISTS = {
     "a file by its full path": _change_all(lambda e: e | {"fn": "/etc/hostname"}),
     "pickle": _pickle_all,
     "data gone": _lose_data,
-    "data of another, and no code": _change_unsigned,
+    "data of another, and no MAC": _change_unsigned,
     "folder elsewhere": _link_outside,
 }
 
 
 @pytest.mark.parametrize("spoil", SPOILT_LISTS.values(), ids=SPOILT_LISTS)
 def test_spoilt_list_of_files_is_counted_and_fetched_again(
-    spoil: Callable[[Path], None], make: Make, maps: Datasets, tmp_path: Path
+    spoil: Callable[[Path], None], make: Make, datasets: Datasets, tmp_path: Path
 ) -> None:
     """Whatever is wrong beside a cached file costs a fetch, and touches nothing elsewhere."""
     cache = make("filecache")
-    expected = get(cache, maps, "single-4mib")[VARIABLE].to_numpy()
+    expected = get(cache, datasets, "single-4mib")[VARIABLE].to_numpy()
     n_objects = cache.counts().misses
     (tmp_path / "kept").write_bytes(b"kept")
     spoil(tmp_path / "filecache")
@@ -446,7 +453,7 @@ def test_spoilt_list_of_files_is_counted_and_fetched_again(
         if path.is_file() and "filecache" not in path.parts
     }
     for _ in range(2):
-        found = get(cache, maps, "single-4mib")[VARIABLE].to_numpy()
+        found = get(cache, datasets, "single-4mib")[VARIABLE].to_numpy()
         np.testing.assert_array_equal(found, expected)
     assert cache.counts() == Counts(
         misses=2 * n_objects, corrupt=n_objects, hits=cache.counts().hits
@@ -484,13 +491,13 @@ SPOILT_ROWS = {
 @pytest.mark.parametrize("statement", SPOILT_ROWS.values(), ids=SPOILT_ROWS)
 @pytest.mark.parametrize("is_emptied", [False, True])
 def test_spoilt_row_is_counted_and_made_anew(
-    statement: str, is_emptied: bool, make: Make, maps: Datasets, tmp_path: Path
+    statement: str, is_emptied: bool, make: Make, datasets: Datasets, tmp_path: Path
 ) -> None:
     """A row that does not lead to its own file costs an opening, and deletes no file of others."""
     cache, folder = make("diskcache"), tmp_path / "diskcache"
     disk = cache._backend._cache.disk  # type: ignore[attr-defined]
     disk.min_file_size = 0  # so that entries are files, as large ones are
-    expected = get(cache, maps, "single-4mib")[VARIABLE].to_numpy()
+    expected = get(cache, datasets, "single-4mib")[VARIABLE].to_numpy()
     victim = tmp_path / "elsewhere" / "victim"
     victim.parent.mkdir()
     victim.write_bytes(b"of others")
@@ -505,23 +512,23 @@ def test_spoilt_row_is_counted_and_made_anew(
     if is_emptied:
         cache.clear()
     else:
-        np.testing.assert_array_equal(get(cache, maps, "single-4mib")[VARIABLE], expected)
+        np.testing.assert_array_equal(get(cache, datasets, "single-4mib")[VARIABLE], expected)
         assert cache.counts() == Counts(misses=2, corrupt=1)
-        get(cache, maps, "single-4mib")
+        get(cache, datasets, "single-4mib")
         assert cache.counts() == Counts(hits=1, misses=2, corrupt=1)
     assert victim.read_bytes() == b"of others"
 
 
 def test_odd_value_in_redis_is_counted_and_made_anew(
-    make: Make, maps: Datasets, valkey: Valkey
+    make: Make, datasets: Datasets, valkey: Valkey
 ) -> None:
     """A list under the name of an entry is a spoilt entry, not a server that fails."""
     cache = make("redis")
-    get(cache, maps, "single-4mib")
+    get(cache, datasets, "single-4mib")
     with contextlib.closing(redis.Redis.from_url(valkey.url)) as client:
         (name,) = client.keys()
         client.delete(name)
         client.rpush(name, "a", "b")
     for _ in range(2):
-        get(cache, maps, "single-4mib")
+        get(cache, datasets, "single-4mib")
     assert cache.counts() == Counts(hits=1, misses=2, corrupt=1)

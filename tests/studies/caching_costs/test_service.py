@@ -20,13 +20,13 @@ from helpers.errors import UserError
 from helpers.netem.profiles import get_profile
 from helpers.netem.proxy import Proxy, open_proxy
 from helpers.objectstore.server import Server
-from studies.caching_costs.backends import Counts
-from studies.caching_costs.caches import CACHES
+from studies.caching_costs.backends import Valkey, open_valkey
+from studies.caching_costs.caches import CACHES, Counts
 from studies.caching_costs.datasets import Datasets
 from studies.caching_costs.load import Generator, Load, list_requests, open_generator, summarise
-from studies.caching_costs.service import Service, Valkey, open_service, open_valkey, tile_path
+from studies.caching_costs.service import Service, open_service, tile_path
 from studies.caching_costs.workload import cold_plan, warm_plan
-from tests.studies.caching_costs.tiles import NAMES, make_maps
+from tests.studies.caching_costs.tiles import NAMES, make_datasets
 
 TILE = ("single-4mib", 1, 1, 0)
 WHOLE = tuple(name for name in NAMES if name != "broken")
@@ -40,9 +40,9 @@ def proxy(server: Server) -> Iterator[Proxy]:
 
 
 @pytest.fixture(scope="module")
-def maps(server: Server, proxy: Proxy) -> Datasets:
-    """Maps seen through the proxy."""
-    made = make_maps(server)
+def datasets(server: Server, proxy: Proxy) -> Datasets:
+    """Datasets seen through the proxy."""
+    made = make_datasets(server)
     return Datasets(made.location.through(proxy.endpoint_url), made.specs, made.stored_nbytes)
 
 
@@ -54,12 +54,12 @@ def valkey() -> Iterator[Valkey]:
 
 
 @pytest.fixture(scope="module")
-def services(maps: Datasets, valkey: Valkey) -> Iterator[dict[str, Service]]:
+def services(datasets: Datasets, valkey: Valkey) -> Iterator[dict[str, Service]]:
     """Run a service with each contender, started side by side."""
     with contextlib.ExitStack() as stack:
         found = {
             name: stack.enter_context(
-                open_service(name, maps, redis_url=valkey.url, is_awaited=False)
+                open_service(name, datasets, redis_url=valkey.url, is_awaited=False)
             )
             for name in CACHES
         }
@@ -104,15 +104,15 @@ def test_tiles_are_those_without_a_cache(service: Service, uncached: Service) ->
     assert service.counts().errors == service.counts().corrupt == 0
 
 
-def test_broken_map_fails_and_nothing_else_does(service: Service) -> None:
+def test_broken_dataset_fails_and_nothing_else_does(service: Service) -> None:
     """A truncated file is an error of the server, every time, and the service goes on."""
     for _ in range(2):
         assert service.ask(tile_path(("broken", 1, 1, 0))).status == 500
     assert service.ask(tile_path(TILE)).status == 200
 
 
-def test_unknown_map_is_not_found(uncached: Service) -> None:
-    """No name leads out of the maps, such as to a file of this machine."""
+def test_unknown_dataset_is_not_found(uncached: Service) -> None:
+    """No name leads out of the datasets, such as to a file of this machine."""
     for name in ("nothing", "/etc/passwd", "s3://maps/other"):
         assert uncached.ask(tile_path((name, 0, 0, 0))).status == 404
 
@@ -161,7 +161,7 @@ def checksums(load: Load) -> dict[str, str]:
 
 
 def whole_in_order(load: Load) -> list[str]:
-    return [name for name in load.requests["map"] if name != "broken"]
+    return [name for name in load.requests["dataset"] if name != "broken"]
 
 
 def test_load_finds_what_the_service_did(generator: Generator, uncached: Service) -> None:
@@ -169,7 +169,7 @@ def test_load_finds_what_the_service_did(generator: Generator, uncached: Service
     uncached.clear()
     plans = cold_plan(NAMES, n_users=2)
     load = generator.run(uncached, plans)
-    assert sorted(load.requests["map"]) == sorted(NAMES)
+    assert sorted(load.requests["dataset"]) == sorted(NAMES)
     assert load.n_failures == 1
     found = summarise(load, must_fail=["broken"])
     assert (found["n_failures"], found["n_expected_failures"]) == (0, 1)
@@ -178,7 +178,7 @@ def test_load_finds_what_the_service_did(generator: Generator, uncached: Service
     assert found["p00_s"] <= found["p50_s"] <= found["p95_s"] <= found["p99_s"] <= found["p100_s"]
     each = list_requests(load, ["latency_s"], must_fail=["broken"])
     assert len(each) == len(NAMES) - 1
-    assert each.keys() == {f"{map_}|latency_s|{i}" for i, map_ in enumerate(whole_in_order(load))}
+    assert each.keys() == {f"{name}|latency_s|{i}" for i, name in enumerate(whole_in_order(load))}
     told = load.requests.dropna()
     assert len(told) == len(NAMES) - 1
     assert (told["open_s"] <= told["latency_s"]).all()
@@ -192,10 +192,10 @@ def test_loads_are_the_same_from_the_same_seed(generator: Generator, uncached: S
 
 
 def test_redis_killed_in_mid_load_costs_no_tile(
-    generator: Generator, uncached: Service, maps: Datasets
+    generator: Generator, uncached: Service, datasets: Datasets
 ) -> None:
     """The server dies without a word and comes back empty; no request fails and no tile differs."""
-    with open_valkey() as first, open_service("redis", maps, redis_url=first.url) as service:
+    with open_valkey() as first, open_service("redis", datasets, redis_url=first.url) as service:
         run_load(generator, service, 20)
         killer = threading.Timer(0.3, os.kill, (first.child.pid, signal.SIGKILL))
         killer.start()
@@ -232,12 +232,12 @@ def test_full_disk_costs_no_tile(service: Service, generator: Generator, uncache
     assert (service.counts().errors > 0) == (service.cache in ("diskcache", "filecache"))
 
 
-def test_service_tells_no_secret_and_ends_with_its_owner(maps: Datasets) -> None:
+def test_service_tells_no_secret_and_ends_with_its_owner(datasets: Datasets) -> None:
     """Its arguments, which everyone can read, name no key; nothing is left behind."""
-    with open_service("none", maps) as service:
+    with open_service("none", datasets) as service:
         process = psutil.Process(service.child.pid)
         shown = " ".join(process.cmdline())
-        assert not any(secret in shown for secret in maps.location.secrets)
+        assert not any(secret in shown for secret in datasets.location.secrets)
     deadline = time.monotonic() + 10
     while process.is_running() and time.monotonic() < deadline:
         time.sleep(0.02)
@@ -280,7 +280,7 @@ class Impostor(http.server.BaseHTTPRequestHandler):
 
 
 def test_another_server_does_not_pass_as_ours(
-    maps: Datasets, monkeypatch: pytest.MonkeyPatch
+    datasets: Datasets, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No port is guessed, so that nobody who takes one first is measured instead."""
     with http.server.HTTPServer(("127.0.0.1", 0), Impostor) as impostor:
@@ -288,10 +288,10 @@ def test_another_server_does_not_pass_as_ours(
         thread.start()
         taken = impostor.server_port
         monkeypatch.setattr(
-            "studies.caching_costs.service._free_port", lambda: taken, raising=False
+            "studies.caching_costs.backends._free_port", lambda: taken, raising=False
         )
         try:
-            with open_service("none", maps) as service:
+            with open_service("none", datasets) as service:
                 assert service.counts().hits == 0
                 process = psutil.Process(service.child.pid)
                 ports = [c.laddr.port for c in process.net_connections() if c.status == "LISTEN"]
@@ -327,7 +327,7 @@ def test_only_who_started_it_empties_the_cache(service: Service) -> None:
     ],
 )
 def test_large_tiles_are_refused(uncached: Service, more: str) -> None:
-    """A request cannot take the memory of the machine; it is refused before a map is opened."""
+    """A request cannot take the memory of the machine; it is refused before a dataset is opened."""
     before = uncached.counts()
     answer = uncached.ask(f"{tile_path(TILE)}&{more}")
     assert answer.status == 422

@@ -1,4 +1,4 @@
-"""Plans of requests, maps of the published matrix, and latency from requests that were alone."""
+"""Plans of requests, datasets of the published matrix, and latency from requests that were alone."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from helpers.errors import UserError
 from helpers.netem.profiles import get_profile
 from helpers.objectstore.locations import Location
 from helpers.paths import ROOT
-from studies.caching_costs.bill import learn_assumptions
 from studies.caching_costs.datasets import Datasets, dataset_names, make_specs, published_specs
 from studies.caching_costs.findings import find_all, select_loads, tell_errors, tell_generator
 from studies.caching_costs.prediction import (
     Demand,
     compare_hit_ratios,
+    learn_assumptions,
     predict_latencies,
     simulate_users,
 )
@@ -45,7 +45,7 @@ def test_matrix_has_the_corrected_geometry() -> None:
 
 @pytest.mark.parametrize("scale", [1.0, 0.25, 1 / 16])
 def test_scale_goes_on_sides(scale: float) -> None:
-    """Every map keeps its number of chunks, to a chunk, and its bytes go with the square."""
+    """Every dataset keeps its number of chunks, to a chunk, and its bytes go with the square."""
     for spec, whole in zip(
         make_specs(dataset_names(), scale=scale),
         make_specs(dataset_names(), scale=1.0),
@@ -68,7 +68,9 @@ def test_scale_goes_on_sides(scale: float) -> None:
         (["netcdf"], 1.5, "map_scale: 1.5"),
     ],
 )
-def test_unknown_maps_and_scales_are_refused(names: list[str], scale: float, named: str) -> None:
+def test_unknown_datasets_and_scales_are_refused(
+    names: list[str], scale: float, named: str
+) -> None:
     """One line names the parameter."""
     with pytest.raises(UserError, match=named):
         make_specs(names, scale=scale)
@@ -86,7 +88,7 @@ def test_plans_hold_every_request_once(n_requests: int, n_users: int, seed: int)
 
 
 def test_popularity_follows_zipf() -> None:
-    """In many requests the shares of maps are those of the law, by rank."""
+    """In many requests the shares of datasets are those of the law, by rank."""
     names = [f"m{i}" for i in range(6)]
     plan = warm_plan(names, n_requests=60_000, n_users=1, exponent=1.0, seed=3)
     counts = Counter(tile[0] for tile in plan[0])
@@ -154,7 +156,7 @@ def make_rows(phase: str, loads: dict[str, dict[str, float]]) -> pd.DataFrame:
 
 
 def alone(open_s: float, make_s: float, cpu_s: float) -> dict[str, float]:
-    """Give the numbers of two requests to one map that were alone."""
+    """Give the numbers of two requests to one dataset that were alone."""
     return {
         f"a|{column}|{number}": value
         for number in range(2)

@@ -1,4 +1,4 @@
-"""Small maps in the store of the tests."""
+"""Small datasets in the store of the tests."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ NAMES = ("single-4mib", "chunked-64mib", "unconsolidated", "chunked-coordinates"
 NAMES += ("netcdf", "references", "broken")
 
 
-def make_maps(server: Server, names: tuple[str, ...] = NAMES) -> Datasets:
-    """Store maps of a sixteenth of the published sides, unless they are there."""
+def make_datasets(server: Server, names: tuple[str, ...] = NAMES) -> Datasets:
+    """Store datasets of a sixteenth of the published sides, unless they are there."""
     location = make_location(server, "maps")
     return prepare_datasets(location, make_specs(names, scale=1 / 16), seed=1)
