@@ -15,7 +15,7 @@ from zarr.codecs import BloscCodec, GzipCodec
 from zarr.core.buffer import default_buffer_prototype
 from zarr.storage import MemoryStore
 
-from helpers.arrays import in_place
+from helpers.arrays import readers
 
 SHAPE, CHUNK_SHAPE = (4, 10, 6), (1, 5, 6)
 
@@ -24,20 +24,20 @@ SHAPE, CHUNK_SHAPE = (4, 10, 6), (1, 5, 6)
 def copies(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Count the chunks that went zarr's own way."""
     counted: list[int] = []
-    original = in_place.BatchedCodecPipeline.read_batch
+    original = readers.BatchedCodecPipeline.read_batch
 
     async def read_batch(self: Any, batch: Any, *rest: Any) -> Any:
         counted.append(len(list(batch)))
         return await original(self, batch, *rest)
 
-    monkeypatch.setattr(in_place.BatchedCodecPipeline, "read_batch", read_batch)
+    monkeypatch.setattr(readers.BatchedCodecPipeline, "read_batch", read_batch)
     return counted
 
 
 @pytest.fixture(autouse=True)
 def pipeline() -> Iterator[None]:
     """Let zarr use the pipeline under test."""
-    with zarr.config.set({"codec_pipeline.path": in_place.NAME}):
+    with zarr.config.set({"codec_pipeline.path": f"{readers.__name__}.InPlacePipeline"}):
         yield
 
 
