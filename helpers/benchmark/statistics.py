@@ -1,4 +1,4 @@
-"""Medians, intervals, paired ratios, verdicts, and the comparison of a thing with itself.
+"""What a record says: medians, paired ratios, comparisons, and that of a thing with itself.
 
 Everything is paired within blocks. A contender and its second copy are one reader here: where a
 verdict is given, their times are pooled, so that it cannot differ between the two.
@@ -6,127 +6,50 @@ verdict is given, their times are pooled, so that it cannot differ between the t
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
-from scipy import stats  # it ships no types
 
+from helpers.benchmark.intervals import (
+    WORTH,
+    Comparison,
+    Floats,
+    Gain,
+    Interval,
+    Verdict,
+    instability,
+    judge,
+    judge_gain,
+    log_noise,
+    median_interval,
+    ratio_interval,
+)
 from helpers.errors import UserError
 
-Floats = np.ndarray[tuple[int], np.dtype[np.float64]]
-
-
-_SEED = 20200611
-
-
-@dataclass(frozen=True, slots=True)
-class Interval:
-    """A median or a median ratio with its 95 % interval.
-
-    Parameters
-    ----------
-    centre, low, high : float
-        Median and ends; the ends are NaN when one value gives no interval.
-    n : int
-        Values or pairs behind it.
-    note : str
-        Empty, or why the interval is less than it seems.
-    """
-
-    centre: float
-    low: float
-    high: float
-    n: int
-    note: str = ""
-
-
-def median_interval(values: Iterable[float]) -> Interval:
-    """Compute the median and its bootstrapped 95 % interval.
-
-    A percentile bootstrap with a fixed seed. With five values it spans them
-    all and covers the true median in 94 % of cases (1 - 2 / 2**5); with fewer
-    it covers less, and the note says so.
-
-    Parameters
-    ----------
-    values : iterable of float
-        At least one; finite.
-
-    Returns
-    -------
-    Interval
-        In the unit of the values.
-
-    Raises
-    ------
-    UserError
-        If there is no value or one is not finite.
-
-    Examples
-    --------
-    >>> found = median_interval([1.0, 2.0, 3.0, 4.0, 5.0])
-    >>> found.centre, float(found.low), float(found.high), found.n
-    (3.0, 1.0, 5.0, 5)
-    """
-    sample = finite(values, "values")
-    centre, n = float(np.median(sample)), len(sample)
-    if n == 1:
-        return Interval(centre, np.nan, np.nan, n, "one value, no interval")
-    low, high = stats.bootstrap(
-        (sample,), np.median, method="percentile", rng=np.random.default_rng(_SEED)
-    ).confidence_interval
-    note = "" if n >= 5 else f"{n} values: the interval covers {1 - 2 / 2**n:.0%}, not 95 %"
-    return Interval(centre, float(low), float(high), n, note)
-
-
-def finite(values: Iterable[float], name: str) -> Floats:
-    """Turn values into an array, refusing none and not-a-number."""
-    sample = np.asarray([*values], dtype=np.float64)
-    if not len(sample) or not np.isfinite(sample).all():
-        raise UserError(f"{name}: {sample.tolist()}; allowed: at least one, all finite")
-    return sample
-
-
-def ratio_interval(logs: Floats, *, n_compared: int = 1) -> Interval:
-    """Turn logarithms of paired ratios into a median ratio with its interval.
-
-    Parameters
-    ----------
-    logs : array of float
-        At least one.
-    n_compared : int
-        Ratios whose intervals are to hold at once, in 95 %: each is widened (Bonferroni).
-
-    Returns
-    -------
-    Interval
-        Median ratio, and the ends of the t interval of its logarithm.
-    """
-    n, centre = len(logs), float(np.exp(np.median(logs)))
-    if n == 1:
-        return Interval(centre, np.nan, np.nan, n, "one pair, no interval")
-    half = stats.t.ppf(1 - 0.025 / n_compared, n - 1) * stats.sem(logs)
-    low, high = np.exp([logs.mean() - half, logs.mean() + half])
-    return Interval(centre, float(low), float(high), n)
+__all__ = [
+    "WORTH",
+    "Comparison",
+    "Gain",
+    "Interval",
+    "Verdict",
+    "add_throughputs",
+    "compare",
+    "compare_points",
+    "judge",
+    "judge_gain",
+    "measured",
+    "median_interval",
+    "noise_ratio",
+    "paired_between",
+    "paired_ratio",
+    "ratio_interval",
+    "summarise",
+]
 
 
 def measured(df: pd.DataFrame) -> pd.DataFrame:
-    """Drop the warm-ups.
-
-    Parameters
-    ----------
-    df : DataFrame
-        A record; without a column `phase` it is returned as it is.
-
-    Returns
-    -------
-    DataFrame
-        Rows of measured blocks.
-    """
+    """Drop the warm-ups."""
     return df[df["phase"] == "measured"] if "phase" in df else df
 
 
@@ -160,58 +83,9 @@ def summarise(
 
 
 def relative_widths(df: pd.DataFrame, *, value: str = "read_s") -> pd.Series[float]:
-    """Compute how wide the interval of each median is, over that median.
-
-    Parameters
-    ----------
-    df : DataFrame
-        A record.
-    value : str
-        Column to summarise.
-
-    Returns
-    -------
-    Series
-        One width for each contender at each point; NaN where there is none.
-    """
+    """Compute how wide the interval of each median is, over that median."""
     found = summarise(df, value=value)
     return (found["high"] - found["low"]) / found["median"]
-
-
-def instability(values: Iterable[float]) -> str:
-    """Say why repeated timings are not to be trusted, if so.
-
-    The limits are those of pyperf: a standard deviation above 10 % of the mean,
-    a value more than 50 % off the mean, or fewer than five values.
-
-    Parameters
-    ----------
-    values : iterable of float
-        Timings in any unit, at least one.
-
-    Returns
-    -------
-    str
-        Empty when stable.
-
-    Examples
-    --------
-    >>> instability([1.0, 1.01, 0.99, 1.0, 1.02])
-    ''
-    >>> instability([1.0, 1.0, 1.0, 1.0, 2.0])
-    'standard deviation is 37 % of the mean; largest is 67 % above the mean'
-    """
-    sample = finite(values, "values")
-    mean, told = sample.mean(), []
-    if len(sample) < 5:
-        told.append(f"only {len(sample)} of at least 5 blocks")
-    if len(sample) > 1 and sample.std(ddof=1) > 0.1 * mean:
-        told.append(f"standard deviation is {100 * sample.std(ddof=1) / mean:.0f} % of the mean")
-    if sample.max() > 1.5 * mean:
-        told.append(f"largest is {100 * (sample.max() / mean - 1):.0f} % above the mean")
-    if sample.min() < 0.5 * mean:
-        told.append(f"smallest is {100 * (1 - sample.min() / mean):.0f} % below the mean")
-    return "; ".join(told)
 
 
 def add_throughputs(df: pd.DataFrame) -> pd.DataFrame:
@@ -248,47 +122,6 @@ def add_throughputs(df: pd.DataFrame) -> pd.DataFrame:
     return out
 
 
-Verdict = Literal["faster", "slower", "indistinguishable"]
-GainVerdict = Literal["grows", "falls", "ended", "undecided"]
-WORTH = 1.1
-"""Gain below which growth is said to have ended: a step that costs more and brings less than this."""
-
-
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """What a record says of two contenders.
-
-    Parameters
-    ----------
-    verdict : str
-        "faster" or "slower", said of the first, or "indistinguishable".
-    ratio : Interval
-        Time of the first over time of the second, paired within blocks.
-    noise : float
-        Ratio, at least 1, up to which a thing differs from itself here.
-    reason : str
-        Why, in a few words.
-    """
-
-    verdict: Verdict
-    ratio: Interval
-    noise: float
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Gain:
-    """What a record says of one contender at two points of the x-axis."""
-
-    # "grows" or "falls" where the difference is judged one, "ended" where it is none and the
-    # whole interval lies below the gain that is worth a step, else "undecided"
-    verdict: GainVerdict
-    # time at the first point over time at the second, paired within blocks: above 1 is a gain
-    ratio: Interval
-    noise: float  # ratio, at least 1, up to which a thing differs from itself here
-    reason: str  # why, in a few words
-
-
 def paired_ratio(df: pd.DataFrame, a: str, b: str, *, value: str = "read_s") -> Interval:
     """Compute the ratio of two contenders, paired within blocks.
 
@@ -306,11 +139,6 @@ def paired_ratio(df: pd.DataFrame, a: str, b: str, *, value: str = "read_s") -> 
         Contenders.
     value : str
         Column, above 0.
-
-    Returns
-    -------
-    Interval
-        Median of `a` over `b`, dimensionless, and its 95 % interval.
 
     Raises
     ------
@@ -366,16 +194,6 @@ def paired_between(
     n_compared : int
         Ratios of which this one was, or may have been, chosen after looking: the interval is
         widened so that all of them hold at once in 95 % (Bonferroni).
-
-    Returns
-    -------
-    Interval
-        Median of `over` over `under`, dimensionless, and its interval.
-
-    Raises
-    ------
-    UserError
-        If a block holds a selection twice, or no block holds both, or a value is not above 0.
     """
     sides = [side.assign(contender=name) for side, name in ((over, "over"), (under, "under"))]
     logs = _log_ratios(pd.concat(sides), "over", "under", value)
@@ -393,24 +211,6 @@ def paired_gain(
     n_compared: int = 1,
 ) -> Interval:
     """Compute how much faster a contender is at another point, paired within blocks.
-
-    Parameters
-    ----------
-    df : DataFrame
-        A record.
-    contender : str
-        Who is measured at both points.
-    from_point, to_point : float
-        Places on the x-axis, as in 4 and 8 workers.
-    x, value : str
-        Columns of the place and of the time.
-    n_compared : int
-        As in `paired_between`.
-
-    Returns
-    -------
-    Interval
-        Time at `from_point` over time at `to_point`: above 1 is a gain.
 
     Examples
     --------
@@ -444,11 +244,6 @@ def noise_ratio(df: pd.DataFrame, control: str, *, value: str = "read_s") -> flo
     value : str
         Column, above 0.
 
-    Returns
-    -------
-    float
-        At least 1; NaN for a single block.
-
     Raises
     ------
     UserError
@@ -463,22 +258,6 @@ def noise_ratio(df: pd.DataFrame, control: str, *, value: str = "read_s") -> flo
     return log_noise(_log_ratios(df, str(copies["control_of"].iloc[0]), control, value))
 
 
-def log_noise(logs: Floats) -> float:
-    """Turn logarithms of A/A ratios into the noise, see `noise_ratio`.
-
-    Parameters
-    ----------
-    logs : array of float
-        At least one.
-
-    Returns
-    -------
-    float
-        Ratio, at least 1; NaN for one value.
-    """
-    return float(np.exp(abs(logs.mean()) + stats.sem(logs))) if len(logs) > 1 else math.nan
-
-
 def compare(
     df: pd.DataFrame,
     a: str,
@@ -490,10 +269,11 @@ def compare(
 ) -> Comparison:
     """Judge whether one contender is faster than another, both named beforehand.
 
-    Of the best of several, chosen after looking, `rank` judges. Different means both: the interval of the paired ratio excludes 1, and the
-    median ratio lies outside the A/A noise. In 20 000 simulated comparisons
-    with 5 blocks and 5 % noise the rule calls equals different in 2.5 % and
-    finds a true 20 % difference in 98 %; the interval alone would be wrong in 5 %.
+    Of the best of several, chosen after looking, `rank` judges. Different means
+    both: the interval of the paired ratio excludes 1, and the median ratio lies
+    outside the A/A noise. In 20 000 simulated comparisons with 5 blocks and 5 %
+    noise the rule calls equals different in 2.5 % and finds a true 20 % difference
+    in 98 %; the interval alone would be wrong in 5 %.
     A contender counts together with its copy, so both get the same verdict.
 
     Parameters
@@ -546,38 +326,6 @@ def pool_copies(df: pd.DataFrame, value: str) -> pd.DataFrame:
     return pd.DataFrame(np.exp(logs.mean()).rename(value).reset_index())
 
 
-def judge(ratio: Interval, noise: float) -> Comparison:
-    """Give the verdict on a paired ratio, given the A/A noise.
-
-    Parameters
-    ----------
-    ratio : Interval
-        Time of the first over time of the second.
-    noise : float
-        Ratio, at least 1, up to which a thing differs from itself; NaN if unknown.
-
-    Returns
-    -------
-    Comparison
-        Verdict on the first.
-
-    Examples
-    --------
-    >>> judge(Interval(0.8, 0.75, 0.85, n=5), noise=1.05).verdict
-    'faster'
-    >>> judge(Interval(0.97, 0.95, 0.99, n=5), noise=1.05).verdict
-    'indistinguishable'
-    """
-    if ratio.n == 1 or math.isnan(noise):
-        return Comparison("indistinguishable", ratio, noise, "one block shows no noise")
-    if ratio.low <= 1 <= ratio.high:
-        return Comparison("indistinguishable", ratio, noise, "the interval includes 1")
-    if 1 / noise <= ratio.centre <= noise:
-        return Comparison("indistinguishable", ratio, noise, "inside the A/A noise")
-    verdict: Verdict = "faster" if ratio.centre < 1 else "slower"
-    return Comparison(verdict, ratio, noise, "outside the A/A noise, and the interval excludes 1")
-
-
 def compare_points(
     df: pd.DataFrame,
     contender: str,
@@ -595,52 +343,18 @@ def compare_points(
     ----------
     df : DataFrame
         A record.
-    contender, from_point, to_point, x, value, n_compared
-        As in `paired_gain`.
+    contender : str
+        Who is measured at both points.
+    from_point, to_point : float
+        Places on the x-axis, as in 4 and 8 workers.
+    x, value : str
+        Columns of the place and of the time.
+    n_compared : int
+        As in `paired_between`.
     control : str
         A second copy of a contender, measured at one point at least.
-
-    Returns
-    -------
-    Gain
-        Verdict, with ratio, noise and reason.
-
-    Raises
-    ------
-    UserError
-        As `paired_gain` and `noise_ratio`.
     """
     places = {"x": x, "value": value, "n_compared": n_compared}
     ratio = paired_gain(df, contender, from_point, to_point, **places)  # type: ignore[arg-type]
     last = df.loc[df["contender"] == control, x].max()
     return judge_gain(ratio, noise_ratio(df[df[x] == last], control, value=value))
-
-
-def judge_gain(ratio: Interval, noise: float, *, worth: float = WORTH) -> Gain:
-    """Give the verdict on a gain: that growth ended has to be shown, and is no lack of proof.
-
-    Parameters
-    ----------
-    ratio : Interval
-        Time before over time after.
-    noise : float
-        Ratio, at least 1, up to which a thing differs from itself; NaN if unknown.
-    worth : float
-        Least gain that is worth the step.
-
-    Examples
-    --------
-    >>> judge_gain(Interval(1.17, 1.13, 1.19, n=5), noise=1.05).verdict
-    'grows'
-    >>> judge_gain(Interval(1.01, 0.97, 1.05, n=5), noise=1.05).verdict
-    'ended'
-    >>> judge_gain(Interval(1.08, 0.95, 1.23, n=5), noise=1.05).verdict
-    'undecided'
-    """
-    found = judge(ratio, noise)
-    if found.verdict != "indistinguishable":
-        verdict: GainVerdict = "falls" if ratio.centre < 1 else "grows"
-        return Gain(verdict, ratio, noise, found.reason)
-    if ratio.high < worth and not math.isnan(noise):
-        return Gain("ended", ratio, noise, f"below {worth:g} times in the whole interval")
-    return Gain("undecided", ratio, noise, found.reason)

@@ -12,25 +12,27 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from helpers.benchmark.ranking import rank, tabulate_comparisons
-from helpers.benchmark.record import read_records
-from helpers.benchmark.statistics import (
+from helpers.benchmark.intervals import (
     Floats,
     Interval,
-    add_throughputs,
-    compare,
-    compare_points,
     instability,
     judge,
     judge_gain,
     log_noise,
-    measured,
     median_interval,
+    ratio_interval,
+)
+from helpers.benchmark.ranking import rank, tabulate_comparisons
+from helpers.benchmark.record import read_records
+from helpers.benchmark.statistics import (
+    add_throughputs,
+    compare,
+    compare_points,
+    measured,
     noise_ratio,
     paired_between,
     paired_gain,
     paired_ratio,
-    ratio_interval,
     relative_widths,
     summarise,
 )
