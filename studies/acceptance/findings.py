@@ -1,0 +1,199 @@
+"""What a page of the acceptance thresholds says: ratios by key, in numbers and in words."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+
+from helpers.benchmark import statistics
+from helpers.benchmark.statistics import Interval
+from helpers.netem.profiles import get_profile
+from helpers.plotting import palette, tables
+from helpers.plotting.tables import digits
+from studies.acceptance.workload import (
+    A_TASK_A_CHUNK,
+    ALONE,
+    BATCHED,
+    BEST,
+    GROWTH,
+    NETCDF,
+    OF_2020,
+    Way,
+)
+
+Read = tuple[str, str]
+"""Part and contender."""
+
+RATIOS: Mapping[str, tuple[Read, Read]] = {
+    "proxy-throughput": (("proxy", "direct"), ("proxy", "through the proxy")),
+    "share-of-ceiling": (("ceiling", "raw"), ("ceiling", BEST)),
+    "free-share": (("decoding", "raw"), ("decoding", BEST)),
+    "share-of-decoding": (("decoding", ALONE), ("decoding", BEST)),
+    "gain-in-place": (("decoding", BATCHED), ("decoding", BEST)),
+    **{
+        f"over-{part}": ((part, OF_2020), (part, BEST))
+        for part in ("2020-small", "2020-medium", "2020-large")
+    },
+    "over-netcdf": (("netcdf", NETCDF), ("netcdf", BEST)),
+    "over-read-ahead": (("netcdf", f"{NETCDF}-5mib"), ("netcdf", BEST)),
+    "growth-time": ((f"growth-{GROWTH}", BEST), ("growth-1", BEST)),
+}
+"""Time of the first over time of the second, by the key of the threshold.
+
+Where both read the same bytes, that is the throughput of the second over that of the first.
+"""
+
+_SLOPES = {"ms-per-chunk": A_TASK_A_CHUNK, "ms-per-batched": BEST}
+
+
+def select(rows: pd.DataFrame, read: Read) -> pd.DataFrame:
+    """Choose the measured rows of a contender in a part, its copy left out."""
+    part, name = read
+    found = statistics.measured(rows)
+    return found[(found["part"] == part) & (found["contender"] == name)]
+
+
+def list_pairs(rows: pd.DataFrame) -> dict[str, tuple[pd.DataFrame, pd.DataFrame]]:
+    """List the pairs of reads that were measured, by the key of their threshold."""
+    pairs = {
+        key: (select(rows, over), select(rows, under)) for key, (over, under) in RATIOS.items()
+    }
+    return {key: pair for key, pair in pairs.items() if not (pair[0].empty or pair[1].empty)}
+
+
+def expect(ways: list[Way]) -> pd.DataFrame:
+    """Compute the least time of each read over an emulated network.
+
+    One median wait for a first byte, and the bytes at the rate of all
+    connections together or of as many as read: no reader can be faster.
+
+    Returns
+    -------
+    DataFrame
+        `part`, `contender`, `stored_mb` and `least_s`; NaN where no network is emulated.
+    """
+    lines = []
+    for way in ways:
+        profile, mb = get_profile(way.profile), way.steps.nbytes()[1] / 1e6
+        first_s = profile.first_byte_s.median_s if profile.first_byte_s else 0.0
+        streams = profile.stream_mb_per_s and way.concurrency * profile.stream_mb_per_s
+        rate = min((r for r in (streams, profile.aggregate_mb_per_s) if r), default=np.inf)
+        least_s = first_s + mb / rate
+        lines.append((way.part, way.name, mb, least_s if least_s else np.nan))
+    return pd.DataFrame(lines, columns=["part", "contender", "stored_mb", "least_s"])
+
+
+def tabulate(rows: pd.DataFrame) -> pd.DataFrame:
+    """Tabulate every part: median times, share of the ceiling, and what the trace counts.
+
+    A share is the lead that the link leaves: over a reader at half of the
+    ceiling, no other can lead by more than two.
+    """
+    measured = statistics.measured(rows)
+    trace = tables.trace_of(measured)
+    told = measured.assign(
+        over_read=measured["wire_nbytes"] / measured["stored_nbytes"],
+        requests_per_chunk=measured["n_requests"] / measured["n_chunks"].replace(0, np.nan),
+        in_flight=trace.get("mean_in_flight", np.nan),
+    )
+    columns = ["read_s", "share_of_ceiling", "over_read", "requests_per_chunk", "in_flight"]
+    return told.groupby(["part", "contender"], sort=False)[columns].median()
+
+
+def share_in_turn(rows: pd.DataFrame) -> str:
+    """Say what share of decoding alone it would reach to read raw and then decode."""
+    alone, raw = (select(rows, ("decoding", name))["read_s"] for name in (ALONE, "raw"))
+    if alone.empty or raw.empty:
+        return "not measured"
+    return digits(float(alone.median() / (alone.median() + raw.median())))
+
+
+def measure_rest(rows: pd.DataFrame) -> dict[str, Interval]:
+    """Compute what is no ratio of two times: processor time, memory, and the cost of a chunk."""
+    found = _measure_memory(rows)
+    proxied = select(rows, ("proxy", "through the proxy"))
+    if len(proxied):
+        cpu_s = tables.trace_of(proxied)["proxy_cpu_s"].to_numpy()
+        found["proxy-cpu"] = statistics.median_interval(cpu_s / proxied["stored_nbytes"] * 1e9)
+    for key, name in _SLOPES.items():
+        slopes = slope_s(rows, name)
+        if len(slopes):
+            found[key] = statistics.median_interval(1000 * slopes)
+    return found
+
+
+def _measure_memory(rows: pd.DataFrame) -> dict[str, Interval]:
+    """Compare the peaks of the two reads that were watched; each was read once."""
+    watched = rows[rows["phase"] == "calibration"]
+    if watched.empty:
+        return {}
+    peaks = tables.trace_of(watched)["peak_nbytes"].groupby(watched["part"]).max()
+    small, large = float(peaks["growth-1"]), float(peaks[f"growth-{GROWTH}"])
+    values = {"growth-memory": large / small, "peak-memory": max(small, large) / 1e9}
+    return {key: Interval(value, np.nan, np.nan, 1) for key, value in values.items()}
+
+
+def slope_s(rows: pd.DataFrame, name: str) -> pd.Series[float]:
+    """Compute the seconds that each more chunk costs, between the two largest numbers, by block."""
+    measured = statistics.measured(rows)
+    part = measured[measured["part"].str.startswith("overhead-") & (measured["contender"] == name)]
+    times = part.pivot(index="block", columns="n_chunks", values="read_s").sort_index(axis=1)
+    if times.shape[1] < 2:
+        return pd.Series(dtype=float)
+    low, high = map(int, times.columns[-2:])
+    slopes: pd.Series[float] = (times[high] - times[low]).dropna() / (high - low)
+    return slopes
+
+
+def tell(found: Mapping[str, Interval]) -> dict[str, str]:
+    """Put values with their intervals into words, by the key of their threshold."""
+    return {key: tell_interval(interval) for key, interval in found.items()}
+
+
+def tell_interval(found: Interval) -> str:
+    """Write a value and, where it has one, its interval.
+
+    Examples
+    --------
+    >>> tell_interval(Interval(1.409, 1.35, 1.47, n=5))
+    '1.41 (1.35 to 1.47)'
+    """
+    ends = f" ({digits(found.low, n=3)} to {digits(found.high, n=3)})" if found.n > 1 else ""
+    return f"{digits(found.centre, n=3)}{ends}"
+
+
+def describe_run(rows: pd.DataFrame) -> dict[str, str]:
+    """Tell blocks, noise and machine, and what decoding after reading would reach."""
+    measured = statistics.measured(rows)
+    machine = json.loads(measured["machine"].iloc[0])
+    noise = measured[measured["part"].isin(measured.loc[measured["control_of"] != "", "part"])]
+    told = {"aa-noise": f"{digits(100 * (statistics.noise_ratio(noise, 'control') - 1))} %"}
+    return {
+        **(told if len(noise) else {}),
+        "share-in-turn": share_in_turn(rows),
+        "n-blocks": str(measured["block"].nunique()),
+        "machine": f"{machine['n_cores']} cores, {machine['cpu']}",
+    }
+
+
+def draw_overhead(ax: Axes, rows: pd.DataFrame) -> None:
+    """Draw the time for each chunk against the number of chunks, reader by reader."""
+    measured = statistics.measured(rows)
+    shown = measured[(measured["n_chunks"] > 0) & (measured["control_of"] == "")]
+    looks = palette.get_looks("reader")
+    for name, look in looks.items():
+        part = shown[shown["contender"] == name]
+        each = 1000 * part["read_s"] / part["n_chunks"]
+        ax.plot(part["n_chunks"], each, look.marker, color=look.color, alpha=0.4, markersize=4)
+        steps = part["part"].str.startswith("overhead-")
+        medians = each[steps].groupby(part.loc[steps, "n_chunks"]).median()
+        ax.plot(medians.index, medians, color=look.color)
+        if len(part):
+            at = (part["n_chunks"].iloc[-1], each.iloc[-1])
+            ax.annotate(name, at, xytext=(6, 0), textcoords="offset points", color=look.color)
+    ax.set(xscale="log", yscale="log", xlabel="chunks", ylabel="time for each chunk (ms)")
+    ax.margins(x=0.3)
