@@ -25,7 +25,6 @@ Floats = NDArray[np.float64]
 COSTS = ("start_s", "chunk_s", "decode_s_per_nbyte", "request_s", "stored_s_per_nbyte")
 """What a reader's own work costs, beside the network."""
 
-_NORMAL_P95 = NormalDist().inv_cdf(0.95)
 _BLOM = 0.375  # the k-th of k normal variates lies near the (k - 3/8) / (k + 1/4) quantile
 
 
@@ -78,7 +77,7 @@ class IoCounts:
     n_longest: Any = 0.0
 
 
-def access_seconds(store: Store, load: IoCounts) -> Floats:
+def access_seconds(store: Store, counts: IoCounts) -> Floats:
     """Predict the median time of an access from the chunks that it touches.
 
     Connections work side by side, each through its share of the chunks: wait
@@ -88,32 +87,20 @@ def access_seconds(store: Store, load: IoCounts) -> Floats:
     after the other, as zarr reads them, so shards are what goes in parallel,
     and the access cannot be shorter than the longest of them.
 
-    Parameters
-    ----------
-    store : Store
-        What the access meets.
-    load : Load
-        What it asks.
-
-    Returns
-    -------
-    ndarray of float
-        Seconds.
-
     Examples
     --------
     Ten chunks of 1 MB, one at a time, 10 ms and 100 MB/s: ten times 20 ms.
 
     >>> store = Store(Network(0.01, 0.01, stream_nbytes_per_s=100e6))
-    >>> round(float(access_seconds(store, Load(10, 1e6))), 6)
+    >>> round(float(access_seconds(store, IoCounts(10, 1e6))), 6)
     0.2
     """
-    n = np.asarray(load.n_chunks, np.float64)
-    stored_nbytes = _stored_nbytes(store, load)
-    has_shards, has_requests = np.any(load.n_shards), np.any(load.n_requests)
-    n_jobs = np.minimum(np.asarray(load.n_shards, np.float64), n) if has_shards else n
-    n_requests = load.n_requests if has_requests else n + (n_jobs if has_shards else 0.0)
-    cpu_s = _cpu_s(store, load, stored_nbytes) + (store.request_s * n_jobs if has_shards else 0.0)
+    n = np.asarray(counts.n_chunks, np.float64)
+    stored_nbytes = _stored_nbytes(store, counts)
+    has_shards, has_requests = np.any(counts.n_shards), np.any(counts.n_requests)
+    n_jobs = np.minimum(np.asarray(counts.n_shards, np.float64), n) if has_shards else n
+    n_requests = counts.n_requests if has_requests else n + (n_jobs if has_shards else 0.0)
+    cpu_s = _cpu_s(store, counts, stored_nbytes) + (store.request_s * n_jobs if has_shards else 0.0)
     abreast = np.minimum(store.n_connections, n_jobs)
     network = store.network
     in_turn = np.asarray(n_requests / n_jobs, np.float64)  # of a shard: its index, its chunks
@@ -124,48 +111,42 @@ def access_seconds(store: Store, load: IoCounts) -> Floats:
     at_link_s = tail_s + n * stored_nbytes / network.aggregate_nbytes_per_s
     at_cpu_s = tail_s + stored_nbytes / network.stream_nbytes_per_s + cpu_s
     at_rate_s = tail_s + n_requests / network.requests_per_s
-    in_shard_s = _longest_shard_s(store, load, stored_nbytes)
+    in_shard_s = _longest_shard_s(store, counts, stored_nbytes)
     bounds_s = (in_turn_s, at_link_s, at_cpu_s, at_rate_s, in_shard_s)
     longest = np.maximum.reduce(np.broadcast_arrays(*bounds_s))
     return np.asarray(store.start_s + longest, np.float64)
 
 
-def _stored_nbytes(store: Store, load: IoCounts) -> Floats:
-    if np.any(load.stored_nbytes):
-        return np.asarray(load.stored_nbytes, np.float64)
-    return np.asarray(load.chunk_nbytes, np.float64) / store.compression_ratio
+def _stored_nbytes(store: Store, counts: IoCounts) -> Floats:
+    if np.any(counts.stored_nbytes):
+        return np.asarray(counts.stored_nbytes, np.float64)
+    return np.asarray(counts.chunk_nbytes, np.float64) / store.compression_ratio
 
 
-def _longest_shard_s(store: Store, load: IoCounts, stored_nbytes: Floats) -> Floats:
+def _longest_shard_s(store: Store, counts: IoCounts, stored_nbytes: Floats) -> Floats:
     """Add up the index and the chunks of the longest shard, each after a delay of its own."""
-    n = np.asarray(load.n_longest, np.float64)
+    n = np.asarray(counts.n_longest, np.float64)
     if not np.any(n):
         return n
     each_s = stored_nbytes / store.network.stream_nbytes_per_s + _cpu_s_each(
-        store, load, stored_nbytes
+        store, counts, stored_nbytes
     )
     wait_s = _slowest_of(store.network, np.ones_like(n), n + 1)
     return np.asarray(np.where(n > 0, wait_s + n * each_s, 0.0), np.float64)
 
 
-def _cpu_s(store: Store, load: IoCounts, stored_nbytes: Floats) -> Floats:
-    return np.asarray(_cpu_s_each(store, load, stored_nbytes) * np.asarray(load.n_chunks))
+def _cpu_s(store: Store, counts: IoCounts, stored_nbytes: Floats) -> Floats:
+    return np.asarray(_cpu_s_each(store, counts, stored_nbytes) * np.asarray(counts.n_chunks))
 
 
-def _cpu_s_each(store: Store, load: IoCounts, stored_nbytes: Floats) -> Floats:
+def _cpu_s_each(store: Store, counts: IoCounts, stored_nbytes: Floats) -> Floats:
     """Add up what a chunk costs: its call, its bytes in the array, and its bytes in the store."""
-    decode_s = store.decode_s_per_nbyte * np.asarray(load.chunk_nbytes, np.float64)
+    decode_s = store.decode_s_per_nbyte * np.asarray(counts.chunk_nbytes, np.float64)
     return np.asarray(store.chunk_s + decode_s + store.stored_s_per_nbyte * stored_nbytes)
 
 
-def _sigma(network: Network) -> float:
-    if network.first_byte_median_s == 0:
-        return 0.0
-    return math.log(network.first_byte_p95_s / network.first_byte_median_s) / _NORMAL_P95
-
-
 def _mean_first_byte_s(network: Network) -> float:
-    return network.first_byte_median_s * math.exp(_sigma(network) ** 2 / 2)
+    return network.first_byte_median_s * math.exp(network.first_byte_sigma**2 / 2)
 
 
 def _slowest_of(network: Network, n: Floats, in_turn: Floats) -> Floats:
@@ -178,7 +159,7 @@ def _slowest_of(network: Network, n: Floats, in_turn: Floats) -> Floats:
     # A table over whole numbers, interpolated: the inverse of the normal is slow.
     whole = np.arange(1, int(np.ceil(n.max())) + 1)
     z = [NormalDist().inv_cdf((k - _BLOM) / (k + 1 - 2 * _BLOM)) for k in whole]
-    variance = np.log1p(math.expm1(_sigma(network) ** 2) / in_turn)  # of the logarithm
+    variance = np.log1p(math.expm1(network.first_byte_sigma**2) / in_turn)  # of the logarithm
     median_s = in_turn * _mean_first_byte_s(network) * np.exp(-variance / 2)
     return np.asarray(median_s * np.exp(np.sqrt(variance) * np.interp(n, whole, z)), np.float64)
 
@@ -191,30 +172,18 @@ class Observation:
     """The median time of accesses that were measured."""
 
     seconds: float  # median, above 0
-    load: IoCounts  # what each of them asked, an array an argument; or what the only one asked
+    counts: IoCounts  # what each of them asked, an array an argument; or what the only one asked
 
 
-def predict_median(store: Store, load: IoCounts) -> float:
+def predict_median(store: Store, counts: IoCounts) -> float:
     """Predict the median time of accesses.
-
-    Parameters
-    ----------
-    store : Store
-        What the accesses meet.
-    load : Load
-        What each of them asks.
-
-    Returns
-    -------
-    float
-        Seconds.
 
     Examples
     --------
-    >>> predict_median(Store(chunk_s=0.5), Load([2, 4, 5], 0))
+    >>> predict_median(Store(chunk_s=0.5), IoCounts([2, 4, 5], 0))
     2.0
     """
-    return float(np.median(access_seconds(store, load)))
+    return float(np.median(access_seconds(store, counts)))
 
 
 def fit_store(
@@ -235,19 +204,9 @@ def fit_store(
     start_s : float, optional
         Seconds of an access beside its chunks, where they are known.
 
-    Returns
-    -------
-    Store
-        With the costs fitted.
-
-    Raises
-    ------
-    UserError
-        If there are fewer than two observations, or one took no time.
-
     Examples
     --------
-    >>> seen = [Observation(s, Load(n, 0)) for s, n in ((1.1, 10), (2.1, 20), (0.2, 1))]
+    >>> seen = [Observation(s, IoCounts(n, 0)) for s, n in ((1.1, 10), (2.1, 20), (0.2, 1))]
     >>> round(fit_store(Store(), seen).chunk_s, 3)
     0.1
     """
@@ -260,7 +219,7 @@ def fit_store(
 
     def errors(logs: Floats) -> Floats:
         costs = _with_costs(bare, np.exp(logs), start_s)
-        found = np.asarray([predict_median(costs, each.load) for each in observations])
+        found = np.asarray([predict_median(costs, each.counts) for each in observations])
         return np.asarray(np.log(found) - np.log(seconds))
 
     first = _guess(bare, observations, seconds)
@@ -281,19 +240,19 @@ def _with_costs(bare: Store, costs: Floats, start_s: float | None = None) -> Sto
 def _guess(bare: Store, observations: Sequence[Observation], seconds: Floats) -> Floats:
     """Start from the least squares of what the network leaves unexplained."""
     scale = 1e6  # bytes and counts alike of order 1, for the solver's sake
-    loads = [each.load for each in observations]
-    costs = np.asarray([[np.median(column) for column in _columns(load)] for load in loads])
+    asked = [each.counts for each in observations]
+    costs = np.asarray([[np.median(column) for column in _columns(one)] for one in asked])
     scales = np.asarray([1.0, 1.0, scale, 1.0, scale])
-    if not any(np.any(load.stored_nbytes) for load in loads):
+    if not any(np.any(one.stored_nbytes) for one in asked):
         costs, scales = costs[:, :-1], scales[:-1]
-    on_wire_s = np.asarray([predict_median(bare, load) for load in loads])
+    on_wire_s = np.asarray([predict_median(bare, one) for one in asked])
     left_s = np.maximum(seconds - on_wire_s, 0.02 * seconds)
     found = nnls(costs / scales / seconds[:, None], left_s / seconds)[0]
     return np.asarray(found / scales)
 
 
-def _columns(load: IoCounts) -> tuple[Floats, ...]:
+def _columns(counts: IoCounts) -> tuple[Floats, ...]:
     """List what costs are multiplied by, in the order of the costs."""
-    n = np.asarray(load.n_chunks, np.float64)
-    nbytes, stored = n * np.asarray(load.chunk_nbytes), n * np.asarray(load.stored_nbytes)
-    return np.ones(1), n, nbytes, np.asarray(load.n_shards, np.float64), stored
+    n = np.asarray(counts.n_chunks, np.float64)
+    nbytes, stored = n * np.asarray(counts.chunk_nbytes), n * np.asarray(counts.stored_nbytes)
+    return np.ones(1), n, nbytes, np.asarray(counts.n_shards, np.float64), stored

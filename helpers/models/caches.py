@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from helpers.errors import UserError
+from helpers.models.transfer import check_count
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,20 +66,6 @@ def read_through(cache: Cache, reading: Reading, *, file_nbytes: int) -> Reading
     Think times are kept: those of reads that the cache answers are added to
     the next request.
 
-    Parameters
-    ----------
-    cache : Cache
-        Settings of the cache; it is empty at first.
-    reading : Reading
-        What is asked of it.
-    file_nbytes : int
-        Length of the file; what lies beyond is not asked for.
-
-    Returns
-    -------
-    Reading
-        What the cache asks for.
-
     Examples
     --------
     Three reads in two blocks of 100 bytes:
@@ -100,53 +87,13 @@ def read_through(cache: Cache, reading: Reading, *, file_nbytes: int) -> Reading
 
 
 def span(start: int, stop: int, *, is_ahead: bool = False) -> Iterator[Read]:
-    """Ask for bytes, if there are any.
-
-    Parameters
-    ----------
-    start, stop : int
-        Offsets of the first byte, and of the first one after.
-    is_ahead : bool
-        Whether nobody waits for them.
-
-    Yields
-    ------
-    Read
-        One, or none.
-    """
+    """Ask for bytes, if there are any."""
     if start < stop:
         yield Read(start, stop - start, is_ahead=is_ahead)
 
 
-def check_nbytes(name: str, value: int, *, low: int = 1) -> None:
-    """Refuse a number of bytes, or of blocks, that is too small.
-
-    Parameters
-    ----------
-    name : str
-        Name of the setting, for the message.
-    value : int
-        Its value.
-    low : int
-        Smallest value allowed.
-
-    Raises
-    ------
-    UserError
-        If it is below `low`.
-    """
-    if isinstance(value, bool) or value != int(value) or value < low:
-        raise UserError(f"{name}: {value!r}; allowed: a whole number of at least {low}")
-
-
 class Recent:
-    """Blocks by number, the least recently used one leaves when a new one finds no room.
-
-    Parameters
-    ----------
-    max_blocks : int
-        Blocks that find room.
-    """
+    """Blocks by number, the least recently used one leaves when a new one finds no room."""
 
     def __init__(self, max_blocks: int) -> None:
         self._max_blocks, self._numbers = max_blocks, dict[int, None]()
@@ -184,7 +131,7 @@ class ReadAheadCache:
     block_nbytes: int  # bytes read beyond what is asked
 
     def __post_init__(self) -> None:
-        check_nbytes("block_nbytes", self.block_nbytes, low=0)
+        check_count("block_nbytes", self.block_nbytes, low=0)
 
     def start(self, file_nbytes: int) -> Ask:
         """Return an empty cache of a file."""
@@ -210,7 +157,7 @@ class FirstCache:
     block_nbytes: int  # bytes of the block
 
     def __post_init__(self) -> None:
-        check_nbytes("block_nbytes", self.block_nbytes)
+        check_count("block_nbytes", self.block_nbytes)
 
     def start(self, file_nbytes: int) -> Ask:
         """Return an empty cache of a file."""
@@ -238,8 +185,8 @@ class BlockCache:
     max_blocks: int = 32  # blocks that are kept
 
     def __post_init__(self) -> None:
-        check_nbytes("block_nbytes", self.block_nbytes)
-        check_nbytes("max_blocks", self.max_blocks)
+        check_count("block_nbytes", self.block_nbytes)
+        check_count("max_blocks", self.max_blocks)
 
     def start(self, file_nbytes: int) -> Ask:
         """Return an empty cache of a file."""
@@ -293,9 +240,8 @@ class BackgroundCache(BlockCache):
             ahead = last + 1 if last + 1 <= n_blocks and last + 1 not in recent else None
             if ahead is not None:
                 yield from self.block(ahead, file_nbytes, is_ahead=True)
-            yield from self.look_up(
-                range(first, last + 1), recent, file_nbytes
-            )  # to copy from them
+            # to copy from them
+            yield from self.look_up(range(first, last + 1), recent, file_nbytes)
 
         return ask
 
@@ -323,7 +269,7 @@ class PageBuffer:
     n_first_past: int = 0
 
     def __post_init__(self) -> None:
-        check_nbytes("page_nbytes", self.page_nbytes)
+        check_count("page_nbytes", self.page_nbytes)
         if self.buffer_nbytes < self.page_nbytes:
             raise UserError(
                 f"page_buffer_nbytes: {self.buffer_nbytes}; allowed: at least a page of the file,"
@@ -419,8 +365,8 @@ class Ros3Cache:
     is_paged: bool = False  # whether the file has paged file space
 
     def __post_init__(self) -> None:
-        check_nbytes("block_nbytes", self.block_nbytes, low=0)
-        check_nbytes("cache_nbytes", self.cache_nbytes, low=0)
+        check_count("block_nbytes", self.block_nbytes, low=0)
+        check_count("cache_nbytes", self.cache_nbytes, low=0)
 
     def start(self, file_nbytes: int) -> Ask:
         """Return an empty cache of a file."""
@@ -465,7 +411,7 @@ class Parts:
     part_nbytes: int = 8 * MIB  # bytes of a part
 
     def __post_init__(self) -> None:
-        check_nbytes("part_nbytes", self.part_nbytes)
+        check_count("part_nbytes", self.part_nbytes)
 
     def start(self, file_nbytes: int) -> Ask:
         """Return a client without requests under way."""

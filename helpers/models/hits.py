@@ -74,16 +74,6 @@ def zipf(n_items: int, exponent: float) -> Popularity:
     exponent : float
         0 for all alike; about 0.6 to 1 is usual for what people ask for.
 
-    Returns
-    -------
-    Popularity
-        Groups of items whose shares, each times its items, sum to 1.
-
-    Raises
-    ------
-    UserError
-        If there is no item, or the exponent is negative.
-
     Examples
     --------
     Two items of weights 1 and 1/2:
@@ -134,16 +124,6 @@ def hit_ratio(popularity: Popularity, requests_per_s: float, *, cache: Cache) ->
         Requests per second to all replicas together, above 0.
     cache : Cache
         What holds the items.
-
-    Returns
-    -------
-    float
-        From 0 to 1.
-
-    Raises
-    ------
-    UserError
-        If there are no requests.
 
     Examples
     --------

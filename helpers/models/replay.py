@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from helpers.errors import UserError
 from helpers.models.caches import Reading
-from helpers.models.transfer import Network, _Shared, check_count
+from helpers.models.transfer import Network, Shared, check_count
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,18 +54,6 @@ def order_trace(exchanges: Sequence[Exchange], *, start_s: float | None = None) 
     and that nobody has gone on with; if there is none, it forks from the one
     that ended last, or from the call.
 
-    Parameters
-    ----------
-    exchanges : sequence of Exchange
-        A trace of one client.
-    start_s : float, optional
-        When the call began; by default with the first request.
-
-    Returns
-    -------
-    tuple of Step
-        One for each request, in the order of their starts.
-
     Examples
     --------
     Two requests at once, and a third after both:
@@ -98,18 +86,6 @@ def order_reads(reading: Reading, *, n_connections: int = 1) -> tuple[Step, ...]
 
     A read in the background starts with the one that follows it, and nobody
     waits for it.
-
-    Parameters
-    ----------
-    reading : Reading
-        What is asked, in order.
-    n_connections : int
-        Requests in flight; 1 for a library that waits for each.
-
-    Returns
-    -------
-    tuple of Step
-        One for each read.
 
     Examples
     --------
@@ -159,11 +135,6 @@ def replay(
     n_draws : int
         Simulations, each with its own times to first byte.
 
-    Returns
-    -------
-    Replay
-        Time, requests and bytes.
-
     Examples
     --------
     Ten requests of 1 MB, one after the other, 10 ms and 100 MB/s: ten times 20 ms.
@@ -189,7 +160,7 @@ class _Run:
         self, steps: Sequence[Step], network: Network, request_s: float, rng: random.Random
     ) -> None:
         self.steps, self.network, self.request_s, self.rng = steps, network, request_s, rng
-        self.link = _Shared(network.stream_nbytes_per_s, network.aggregate_nbytes_per_s)
+        self.link = Shared(network.stream_nbytes_per_s, network.aggregate_nbytes_per_s)
         self.waiting: list[tuple[float, int]] = []
         self.received: list[tuple[float, int]] = []
         self.n_missing = [len(step.after) for step in steps]

@@ -1,6 +1,6 @@
 """Time of a set of requests: latency, stream, aggregate, rate, decoding, tasks; and what a client costs, fitted.
 
-A read is simulated as a fluid. Nothing is tuned to the points that it
+Bytes are simulated as a fluid. Nothing is tuned to the points that it
 predicts: how a contender reads is fitted on a network that emulates nothing.
 """
 
@@ -17,7 +17,7 @@ from helpers.errors import UserError
 from helpers.models.transfer import Client, Network, check_count, simulate
 
 LIMITS = ("latency", "stream", "aggregate", "request rate", "processors", "tasks")
-"""What can bind a read."""
+"""What can be the bottleneck of a read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ def predict(
     n_cores: float,
     n_draws: int = 9,
 ) -> Prediction:
-    """Predict the time of a read and name what binds it.
+    """Predict the time of a read and name its bottleneck.
 
     Parameters
     ----------
@@ -49,16 +49,6 @@ def predict(
         Processors that client and server share.
     n_draws : int
         Simulated reads, each with its own times to first byte.
-
-    Returns
-    -------
-    Prediction
-        Median time, and the limit whose removal shortens it most.
-
-    Raises
-    ------
-    UserError
-        If a count is below 1, or there are no processors.
 
     Examples
     --------
@@ -94,7 +84,7 @@ def fit_client(
 ) -> Client:
     """Fit processor and waiting time to reads over a network that emulates nothing.
 
-    At the largest number of workers the processors bind, which gives the
+    At the largest number of workers the processors are the bottleneck, which gives the
     processor time of a chunk; what a smaller number takes longer than that
     explains is time in which connections wait.
 
@@ -108,16 +98,6 @@ def fit_client(
         Chunks of those reads.
     n_cores : float
         Processors that client and server share.
-
-    Returns
-    -------
-    Client
-        With both times fitted, neither below 0.
-
-    Raises
-    ------
-    UserError
-        If nothing was measured, or in no time.
     """
     if not measured_s or not all(seconds > 0 for _, seconds in measured_s):
         raise UserError(f"measured_s: {list(measured_s)}; allowed: one or more times above 0")
@@ -182,11 +162,6 @@ def read_client(
         are too short for the trace to show it.
     is_overlapped : bool
         Whether a connection goes on while the chunk it brought is decoded.
-
-    Returns
-    -------
-    Client
-        What `requests.predict` takes.
     """
     times_s: dict[int, list[float]] = defaultdict(list)
     for row in rows:
@@ -220,21 +195,6 @@ leaves a handful looks better than it is.
 
 def fit_costs(measured: Sequence[tuple[int, float]]) -> ClientCosts:
     """Fit the client's costs to reads over a network that emulates nothing.
-
-    Parameters
-    ----------
-    measured : sequence of (int, float)
-        Requests and seconds of two or more reads, of few and of many requests.
-
-    Returns
-    -------
-    ClientCosts
-        The line through the reads of fewest and of most requests.
-
-    Raises
-    ------
-    UserError
-        If all have as many requests.
 
     Examples
     --------

@@ -44,8 +44,14 @@ class Network:
         """Draw one time to first byte."""
         if self.first_byte_median_s == 0:
             return 0.0
-        sigma = math.log(self.first_byte_p95_s / self.first_byte_median_s) / _NORMAL_P95
-        return self.first_byte_median_s * math.exp(rng.gauss(0, sigma))
+        return self.first_byte_median_s * math.exp(rng.gauss(0, self.first_byte_sigma))
+
+    @property
+    def first_byte_sigma(self) -> float:
+        """Standard deviation of the logarithm of the time to first byte."""
+        if self.first_byte_median_s == 0:
+            return 0.0
+        return math.log(self.first_byte_p95_s / self.first_byte_median_s) / _NORMAL_P95
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,23 +85,10 @@ def _check_amounts(record: Network | Client, *names: str) -> None:
             raise UserError(f"{name}: {getattr(record, name)!r}; allowed: at least 0, and finite")
 
 
-def check_count(name: str, value: int) -> None:
-    """Refuse a count that is no whole number of at least 1.
-
-    Parameters
-    ----------
-    name : str
-        Name of the count, for the message.
-    value : int
-        The count.
-
-    Raises
-    ------
-    UserError
-        If it is not allowed.
-    """
-    if isinstance(value, bool) or value != int(value) or value < 1:
-        raise UserError(f"{name}: {value!r}; allowed: a whole number of at least 1")
+def check_count(name: str, value: int, *, low: int = 1) -> None:
+    """Refuse a count that is no whole number of at least `low`."""
+    if isinstance(value, bool) or value != int(value) or value < low:
+        raise UserError(f"{name}: {value!r}; allowed: a whole number of at least {low}")
 
 
 def simulate(
@@ -113,16 +106,6 @@ def simulate(
         Processors that decoding shares.
     seed : int
         Seed of the times to first byte.
-
-    Returns
-    -------
-    float
-        Seconds from the call to its return.
-
-    Raises
-    ------
-    UserError
-        If a count is below 1, or there are no processors.
     """
     check_count("n_chunks", n_chunks)
     check_count("n_workers", n_workers)
@@ -133,7 +116,7 @@ def simulate(
     return client.start_s + read.run(n_chunks, n_connections)
 
 
-class _Shared:
+class Shared:
     """Jobs that share a capacity equally: each has what it still needs.
 
     All jobs progress at one rate, so one running total and a heap of the
@@ -146,24 +129,29 @@ class _Shared:
         self.total, self.ends = 0.0, list[float]()
 
     def rate(self) -> float:
+        """Return the rate at which each job progresses."""
         return min(self.each, self.together / len(self.ends)) if self.ends else 0.0
 
     def add(self, amount: float) -> None:
+        """Add a job that needs so much."""
         heapq.heappush(self.ends, self.total + amount)
 
     def next_s(self) -> float:
+        """Return the seconds until the next job ends."""
         if not self.ends:
             return math.inf
         rest = self.ends[0] - self.total
         return 0.0 if rest <= 0 or math.isinf(self.rate()) else rest / self.rate()
 
     def advance(self, seconds: float) -> None:
+        """Let all jobs progress for so long."""
         if not self.ends:
             return
         rate = self.rate()
         self.total = self.ends[0] if math.isinf(rate) else self.total + seconds * rate
 
     def take_finished(self) -> int:
+        """Remove the jobs that have ended, and count them."""
         n_before = len(self.ends)
         while self.ends and self.ends[0] - self.total <= 1e-9 * max(1.0, self.total):
             heapq.heappop(self.ends)
@@ -177,8 +165,8 @@ class _Read:
         self, network: Network, client: Client, n_cores: float, rng: random.Random
     ) -> None:
         self.network, self.client, self.rng = network, client, rng
-        self.link = _Shared(network.stream_nbytes_per_s, network.aggregate_nbytes_per_s)
-        self.processors = _Shared(1.0, n_cores)
+        self.link = Shared(network.stream_nbytes_per_s, network.aggregate_nbytes_per_s)
+        self.processors = Shared(1.0, n_cores)
         self.waiting: list[float] = []
         self.now, self.n_started, self.next_request_s = 0.0, 0, 0.0
 

@@ -12,10 +12,9 @@ from helpers.models.access import IoCounts, Observation, Store, fit_store, predi
 from helpers.netem.profiles import Profile, network_of
 from helpers.plotting import tables
 from studies.chunk_shape.layouts import Medium
-from studies.chunk_shape.loads import stack
-from studies.chunk_shape.workload import N_CONNECTIONS, HyperslabRead, leave_first
+from studies.chunk_shape.workload import N_CONNECTIONS, HyperslabRead, leave_first, stack
 
-Fitted = Mapping[str, tuple[Store, Store | None]]
+Fitted = Mapping[Medium, tuple[Store, Store | None]]
 """Costs of a medium: of its chunks, and of reads without chunks."""
 
 PAIR = ["medium", "contender", "access"]
@@ -83,14 +82,14 @@ def calibrate(rows: pd.DataFrame, ways: Sequence[HyperslabRead], profile: Profil
         known = replace(start_store(medium), compression_ratio=_ratio(seen))
         return fit_store(known, seen, start_s=start_s) if seen else None
 
-    fitted: dict[str, tuple[Store, Store | None]] = {}
+    fitted: dict[Medium, tuple[Store, Store | None]] = {}
     for medium in dict.fromkeys(way.medium for way in ways):
         chunked = fit(medium, has_chunks=True)
         assert chunked is not None
         flat = fit(medium, has_chunks=False, start_s=chunked.start_s)
         if medium != "hdf5":
             chunked = replace(chunked, network=network_of(profile))
-        fitted[str(medium)] = (chunked, flat)
+        fitted[medium] = (chunked, flat)
     return fitted
 
 
@@ -145,9 +144,9 @@ def share_out(
 def _ratio(seen: Sequence[Observation]) -> float:
     """Compute bytes in the array over bytes in the store, where the latter are told: the median."""
     ratios = [
-        each.load.chunk_nbytes / each.load.stored_nbytes
+        each.counts.chunk_nbytes / each.counts.stored_nbytes
         for each in seen
-        if np.all(each.load.stored_nbytes)
+        if np.all(each.counts.stored_nbytes)
     ]
     return float(np.median(np.concatenate(ratios))) if ratios else 1.0
 
@@ -158,7 +157,7 @@ def tabulate_costs(fitted: Fitted) -> pd.DataFrame:
     for medium, pair in fitted.items():
         for store, kind in zip(pair, ("", ", no chunks"), strict=True):
             if store is not None:
-                lines[medium + kind] = {
+                lines[f"{medium}{kind}"] = {
                     "an access (us)": 1e6 * store.start_s,
                     "a chunk (us)": 1e6 * store.chunk_s,
                     "a byte (ns)": 1e9 * store.decode_s_per_nbyte,

@@ -126,7 +126,7 @@ def test_a_fit_finds_what_made_the_times(
     assert (fitted.network, fitted.n_connections) == (store.network, store.n_connections)
     assert is_told or fitted.stored_s_per_nbyte == 0
     for each in seen:
-        assert predict_median(fitted, each.load) == pytest.approx(each.seconds, rel=0.01)
+        assert predict_median(fitted, each.counts) == pytest.approx(each.seconds, rel=0.01)
 
 
 def test_the_median_is_over_accesses() -> None:
