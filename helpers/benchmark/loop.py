@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from numbers import Real
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -22,6 +23,14 @@ from helpers.benchmark.statistics import relative_widths
 from helpers.errors import UserError
 
 StoppedBy = Literal["n_blocks", "target_width", "time_budget"]
+T = TypeVar("T")
+
+
+def timed(do: Callable[[], T]) -> tuple[T, float]:
+    """Do something once; return what it returns, and its seconds: the one clock of every row."""
+    start = time.perf_counter()
+    result = do()
+    return result, time.perf_counter() - start
 
 
 class Budget:
@@ -30,11 +39,6 @@ class Budget:
     A case makes one, first of all, and gives it to each of its calls of
     `measure_blocks`: opening a cluster, checking a network and calibrating
     take from it what is then not left for measuring.
-
-    Parameters
-    ----------
-    seconds : float
-        Time allowed, above 0.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -290,7 +294,7 @@ class _Loop:
             # Garbage of the contender before is not paid for by this one.
             gc.collect()
         where = {"seed": self.seed, "phase": phase, "block": block, "order": order}
-        timed, result = self._time(contender, at)
+        times, result = self._time(contender, at)
         with self._step("collect", *at):
             trace = _numbers(contender.collect())
         with self._step("check", *at):
@@ -300,7 +304,7 @@ class _Loop:
         with self._step("versions", *at):
             # those at the opening of the record win: nothing is imported twice
             versions = {**imported(), **contender.versions(), **self.record.provenance.versions}
-        measured = {**where, **timed, "check": check, "versions": versions}
+        measured = {**where, **times, "check": check, "versions": versions}
         row = _row(contender, self.record, trace, **measured)
         self.record.append([row])
 
@@ -308,13 +312,9 @@ class _Loop:
         """Time the opening and the reading, and nothing else."""
         started_utc = datetime.now(UTC).isoformat(timespec="milliseconds")
         with self._step("open", *at):
-            start = time.perf_counter()
-            opened = contender.open()
-            open_s = time.perf_counter() - start
+            opened, open_s = timed(contender.open)
         with self._step("read", *at):
-            start = time.perf_counter()
-            result = contender.read(opened)
-            read_s = time.perf_counter() - start
+            result, read_s = timed(partial(contender.read, opened))
         return {"started_utc": started_utc, "open_s": open_s, "read_s": read_s}, result
 
     @contextmanager
