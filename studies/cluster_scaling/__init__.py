@@ -5,6 +5,7 @@ from helpers.book.studies import Study, Threshold
 STUDY = Study(
     name="cluster-scaling",
     headline="best-throughput",
+    cover=("in-region", "fig-scaling"),
     minutes=12,
     thresholds=(
         Threshold(

@@ -74,7 +74,7 @@ def find_all(
         "ratio-zarr-to-netcdf": digits(ratios["ratio"].iloc[-1]) if len(ratios) else "not measured",
         "knee-workers": tell_knee(gains, best),
         "most-workers": str(most),
-        "bottleneck": str(limits[most]),
+        "binding-limit": str(limits[most]),
         "scaling": tell_scaling(gains, best, limits),
         "limits-of-others": _tell_others(expected[expected["n_workers"] == most], best),
         "median-prediction-error": f"{digits(100 * errors['relative_error'].abs().median())} %",
@@ -128,16 +128,16 @@ def tell_scaling(gains: Gains, contender: str, limits: pd.Series[str]) -> str:
     if knee is not None:
         return (
             f"growth ends at {knee} workers: {step}; the model names {limits[knee]}"
-            f" as what binds there, and {limits[high]} at {high}"
+            f" as the bottleneck there, and {limits[high]} at {high}"
         )
     if last.verdict == "grows":
         return (
             f"throughput still grows at {high} workers, the most measured: {step};"
-            f" the model names {limits[high]} as what binds there"
+            f" the model names {limits[high]} as the bottleneck there"
         )
     return (
         f"whether throughput still grows from {low} to {high} workers is undecided: {step};"
-        f" the model names {limits[high]} as what binds at {high}"
+        f" the model names {limits[high]} as the bottleneck at {high}"
     )
 
 
