@@ -7,7 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import nbformat
@@ -179,7 +179,7 @@ def publish(site: str, root: Path = ROOT) -> list[Path]:
             target = case.result(suffix, "reference")
             target.parent.mkdir(parents=True, exist_ok=True)
             copied.append(copy_redacted(case.result(suffix), target))
-    return [*copied, _publish_headline(root)]
+    return [*copied, *_publish_cover(root)]
 
 
 def _refuse(case: Case) -> None:
@@ -198,13 +198,23 @@ def _refuse(case: Case) -> None:
         )
 
 
-def _publish_headline(root: Path) -> Path:
-    """Take the figure that the README shows out of its notebook."""
-    notebook = root / "results" / "reference" / "cluster-scaling" / "in-region.ipynb"
-    target = root / "results" / "reference" / "headline.svg"
-    for cell in nbformat.read(notebook, as_version=4).cells:  # type: ignore[no-untyped-call]
+def _publish_cover(root: Path) -> Iterator[Path]:
+    """Take the figure that the README shows out of the notebook of its study."""
+    for study in find_studies().values():
+        if study.cover is not None:
+            case, name = study.cover
+            target = root / "results" / "reference" / "headline.svg"
+            if figure := _read_figure(Case("reference", study.name, case, root), name):
+                target.write_text(figure, encoding="utf-8")
+            yield target
+
+
+def _read_figure(case: Case, name: str) -> str:
+    """Read a figure out of an executed notebook by its name; empty if it is not there."""
+    notebook = nbformat.read(case.result(".ipynb"), as_version=4)  # type: ignore[no-untyped-call]
+    for cell in notebook.cells:
         figure = cell.metadata.get("mystnb", {}).get("figure", {}).get("name")
         for output in cell.get("outputs", []):
-            if figure == "fig-scaling" and "image/svg+xml" in output.get("data", {}):
-                target.write_text(output["data"]["image/svg+xml"], encoding="utf-8")
-    return target
+            if figure == name and "image/svg+xml" in output.get("data", {}):
+                return str(output["data"]["image/svg+xml"])
+    return ""

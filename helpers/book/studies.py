@@ -42,6 +42,8 @@ class Study:
     # of all its cases in one run of every case, at most; infinite where there is no such target
     minutes: float = math.inf
     set_up: Callable[[Say], None] | None = None  # runs once before its cases
+    # case and name of the figure that the README shows, if it is one of this study
+    cover: tuple[str, str] | None = None
     # text that pages include, by file name below `_generated/`
     fragments: Mapping[str, Callable[[], str]] = field(default_factory=dict)
 
