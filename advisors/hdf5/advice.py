@@ -8,7 +8,7 @@ has its layout without its values. `advisors.hdf5.prediction` turns both into ti
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, BinaryIO
 
 from advisors.hdf5.inspection import FileReport, inspect_file
@@ -40,30 +40,14 @@ REFERENCE_NBYTES = 80
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """Something that can be done, and what it brings.
+    """Something that can be done, and what it brings."""
 
-    Parameters
-    ----------
-    label : str
-        What is done.
-    prediction : ReadPrediction
-        What to expect then.
-    gain : float
-        Time of the file as it is and is read without settings, over the time then.
-    cost : str
-        What it costs.
-    command : str
-        How to do it.
-    repack : Repack or None
-        What `apply_repack` takes; None where nothing is rewritten.
-    """
-
-    label: str
-    prediction: ReadPrediction
-    gain: float
-    cost: str
-    command: str
-    repack: Repack | None = None
+    label: str  # what is done
+    prediction: ReadPrediction  # what to expect then
+    gain: float  # time of the file as it is and is read without settings, over the time then
+    cost: str  # what it costs
+    command: str  # how to do it
+    repack: Repack | None = None  # what `apply_repack` takes; None where nothing is rewritten
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,14 +125,11 @@ def advise(
         present = predict_read(recording, UNTUNED, advisor.network, costs=costs)
         found = [advisor.settings_alone(recording), advisor.references(recording)]
         found += [advisor.repacked(repack) for repack in list_repacks(report)]
-    advice = [_weigh(one, present) for one in found]
-    advice.sort(key=lambda one: one.prediction.seconds)
+    found.sort(key=lambda one: one.prediction.seconds)
+    advice = (
+        replace(one, gain=present.seconds / max(one.prediction.seconds, 1e-9)) for one in found
+    )
     return Advised(report, chosen, profile.name, present, tuple(advice), costs)
-
-
-def _weigh(advice: Advice, present: ReadPrediction) -> Advice:
-    gain = present.seconds / max(advice.prediction.seconds, 1e-9)
-    return Advice(advice.label, advice.prediction, gain, advice.cost, advice.command, advice.repack)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ the library itself says where everything lies.
 
 from __future__ import annotations
 
+import io
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -28,16 +29,12 @@ def map_references(
     kind = h5py.check_ref_dtype(dtype)
     if kind is h5py.RegionReference:
         raise UserError("file: has region references; allowed: others, unless h5repack is on PATH")
-    if kind is h5py.Reference:
-        mapped = np.empty(np.shape(values), dtype)
-        for index in np.ndindex(mapped.shape):
-            mapped[index] = refer(np.asarray(values, object)[index])
-        return mapped
     base = h5py.check_vlen_dtype(dtype)
-    if base is not None and h5py.check_ref_dtype(base) is not None:
-        mapped = np.empty(np.shape(values), dtype)
+    if kind is h5py.Reference or (base is not None and h5py.check_ref_dtype(base) is not None):
+        given, mapped = np.asarray(values, object), np.empty(np.shape(values), dtype)
         for index in np.ndindex(mapped.shape):
-            mapped[index] = map_references(np.asarray(values, object)[index], base, refer)
+            one = given[index]
+            mapped[index] = refer(one) if base is None else map_references(one, base, refer)
         return mapped
     if dtype.fields and dtype.hasobject:
         mapped = np.array(values, dtype)
@@ -253,56 +250,25 @@ def _iterate_regions(target: h5py.Dataset) -> Iterator[Any]:
 _HOLE_NBYTES = 4096
 
 
-class SparseFile:
-    """A file object that leaves holes where zeros are written.
-
-    Parameters
-    ----------
-    path : Path
-        File to make.
-    """
+class SparseFile(io.FileIO):
+    """A new file that leaves holes where zeros are written at its end."""
 
     def __init__(self, path: Path) -> None:
-        self._file = path.open("w+b")
+        super().__init__(path, "w+")
         self._nbytes = 0
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        """Go to a place."""
-        return self._file.seek(offset, whence)
-
-    def tell(self) -> int:
-        """Tell the place."""
-        return self._file.tell()
-
-    def read(self, nbytes: int = -1) -> bytes:
-        """Read bytes."""
-        return self._file.read(nbytes)
-
-    def readinto(self, buffer: Any) -> int:
-        """Read bytes into a buffer."""
-        return self._file.readinto(buffer)
 
     def write(self, data: Any) -> int:
         """Write bytes, or a hole."""
-        values = np.frombuffer(data, np.uint8)
-        at = self._file.tell()
+        values, at = np.frombuffer(data, np.uint8), self.tell()
         if values.size < _HOLE_NBYTES or at < self._nbytes or values.any():
-            self._file.write(data)
+            super().write(data)
         else:
-            self._file.truncate(at + values.size)
-            self._file.seek(at + values.size)
+            super().truncate(at + values.size)
+            self.seek(at + values.size)
         self._nbytes = max(self._nbytes, at + values.size)
         return int(values.size)
 
-    def truncate(self, nbytes: int) -> int:
+    def truncate(self, nbytes: int | None = None) -> int:
         """Cut or lengthen the file."""
-        self._nbytes = nbytes
-        return self._file.truncate(nbytes)
-
-    def flush(self) -> None:
-        """Hand what is buffered to the system."""
-        self._file.flush()
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
+        self._nbytes = super().truncate(nbytes)
+        return self._nbytes

@@ -14,6 +14,7 @@ from advisors.hdf5.recording import (
     find_dataset,
     get_page_nbytes,
     iterate_chunks,
+    list_datasets,
     open_hdf5,
     record_reads,
 )
@@ -109,13 +110,6 @@ def inspect_file(file: BinaryIO, name: str) -> FileReport:
         nbytes,
         tuple(variables),
     )
-
-
-def list_datasets(file: h5py.File) -> list[str]:
-    """Return the paths of every dataset, each once."""
-    names: list[str] = []
-    file.visititems(lambda key, item: names.append(key) if isinstance(item, h5py.Dataset) else None)
-    return names
 
 
 def _inspect_variable(dataset: h5py.Dataset) -> Variable:

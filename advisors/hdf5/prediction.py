@@ -15,9 +15,16 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
-from advisors.hdf5.copying import SparseFile, copy_file
-from advisors.hdf5.inspection import list_datasets, merge_spans
-from advisors.hdf5.recording import LibraryRead, Recording, list_tree, open_hdf5, record_reads
+from advisors.hdf5.copying import SparseFile
+from advisors.hdf5.inspection import merge_spans
+from advisors.hdf5.recording import (
+    LibraryRead,
+    Recording,
+    list_datasets,
+    list_tree,
+    open_hdf5,
+    record_reads,
+)
 from advisors.hdf5.repack import Repack
 from helpers.models.caches import (
     BlockCache,
@@ -56,7 +63,7 @@ class Settings:
         }
 
     def caches(self, recording: Recording) -> list[Cache]:
-        """Give the caches between the library and the wire, for a recorded file."""
+        """Give the caches between the library and the network, for a recorded file."""
         found: list[Cache] = []
         if recording.page_nbytes and self.page_buffer_nbytes:
             found.append(
@@ -141,7 +148,7 @@ def _pass(reading: Reading, settings: Settings, recording: Recording) -> Reading
 def read_file(
     location: Location, settings: Settings, variables: Sequence[str], *, is_paged: bool
 ) -> None:
-    """Open a file, list it and read variables whole, as a forecast has it."""
+    """Open a file, list it and read variables whole, as `predict_read` has it."""
     page_buffer_nbytes = settings.page_buffer_nbytes if is_paged else 0
     files = location.fsspec(skip_instance_cache=True)
     with (
@@ -175,13 +182,7 @@ def _open_model(file: BinaryIO, name: str, repack: Repack) -> Iterator[BinaryIO]
         path = Path(folder) / "model.h5"
         with open_hdf5(file, name) as source:
             target = SparseFile(path)
-            copy_file(
-                source,
-                target,
-                page_nbytes=repack.page_nbytes,
-                chunk_shapes=dict(repack.chunk_shapes),
-                is_model=True,
-            )
+            repack.copy(source, target, is_model=True)
             target.close()
         with path.open("rb") as model:
             yield model

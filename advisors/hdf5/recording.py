@@ -27,28 +27,15 @@ _BLOCK_NBYTES = 8 * 2**20
 
 
 class LoggedFile:
-    """A file object that notes each read, as HDF5 asks for it.
-
-    Parameters
-    ----------
-    file : file object
-        Where bytes come from.
-    """
+    """A file object that notes each read, as HDF5 asks for it."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
+        self.seek, self.tell = file.seek, file.tell
         self.spans: list[tuple[int, int]] = []
         """Offset and length of each read so far."""
         self.heaps: set[int] = set()
         """Offsets of reads that brought heaps of values of variable length."""
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        """Go to a place."""
-        return self._file.seek(offset, whence)
-
-    def tell(self) -> int:
-        """Tell the place."""
-        return self._file.tell()
 
     def read(self, nbytes: int = -1) -> bytes:
         """Read and note it, as `readinto` does."""
@@ -291,12 +278,18 @@ def _count_first_past(
         return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
+def list_datasets(file: h5py.File) -> list[str]:
+    """Return the paths of every dataset, each once."""
+    names: list[str] = []
+    file.visititems(lambda key, item: names.append(key) if isinstance(item, h5py.Dataset) else None)
+    return names
+
+
 def find_dataset(file: h5py.File, variable: str, name: str) -> h5py.Dataset:
     """Return a dataset by its path."""
     found = file.get(variable)
     if isinstance(found, h5py.Dataset):
         return found
-    names: list[str] = []
-    file.visititems(lambda key, item: names.append(key) if isinstance(item, h5py.Dataset) else None)
+    names = list_datasets(file)
     shown = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
     raise UserError(f"variable: {variable!r} is not in {name}; allowed: {shown or 'none'}")

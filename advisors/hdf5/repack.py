@@ -21,11 +21,16 @@ from advisors.hdf5.inspection import (
     FileReport,
     Variable,
     inspect_file,
-    list_datasets,
     list_sources,
     refuse_external,
 )
-from advisors.hdf5.recording import find_location, name_source, open_hdf5, open_source
+from advisors.hdf5.recording import (
+    find_location,
+    list_datasets,
+    name_source,
+    open_hdf5,
+    open_source,
+)
 from helpers.errors import UserError
 from helpers.objectstore.locations import Location
 
@@ -82,6 +87,18 @@ class Repack:
             else []
         )
         return [*paged, *front, *(part for layout in layouts for part in ("-l", layout))]
+
+    def copy(self, source: h5py.File, target: Any, *, is_model: bool = False) -> None:
+        """Do it by h5py, or make a model of what it would make."""
+        copy_file(
+            source,
+            target,
+            page_nbytes=self.page_nbytes,
+            # of a model, metadata are moved to the front afterwards
+            metadata_block_nbytes=0 if is_model else self.metadata_block_nbytes,
+            chunk_shapes=dict(self.chunk_shapes),
+            is_model=is_model,
+        )
 
 
 def list_repacks(report: FileReport) -> list[Repack]:
@@ -173,31 +190,38 @@ def check_equal(file: BinaryIO | Path, name: str, copy: Path) -> str:
     return f"{n_datasets} datasets and {n_attributes} attributes are equal"
 
 
+def ask_h5diff(file: Path, copy: Path) -> str:
+    """Let HDF5's own tool compare as well, where it is on PATH and can read both."""
+    program = shutil.which("h5diff")
+    if program is None:
+        return ""
+    argv = [program, str(file), str(copy)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    if done.returncode == 1:
+        raise _differ("some object", f"h5diff: {' '.join(done.stdout.split())[:200]}")
+    return ", for h5diff too" if done.returncode == 0 else ""
+
+
 def list_objects(one: h5py.File, other: h5py.File) -> list[str]:
     """Return the paths of all objects, after comparing the links to them."""
-    links = [dict(_iterate_links(file)) for file in (one, other)]
-    if links[0] != links[1]:
-        differing = sorted(
-            key for key in {*links[0], *links[1]} if links[0].get(key) != links[1].get(key)
-        )
-        raise _differ(differing[0], "link")
+    ours, theirs = _find_links(one), _find_links(other)
+    if ours != theirs:
+        raise _differ(min(ours.items() ^ theirs.items())[0], "link")
     names = ["/"]
     one.visit(names.append)
     return names
 
 
-def _iterate_links(file: h5py.File) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _find_links(file: h5py.File) -> dict[str, tuple[str, ...]]:
+    """Return the kind of each link, and where it leads out of the file's own objects."""
+
     def visit(name: str, link: Any) -> None:
-        found.append((name, (type(link).__name__, *_targets(link))))
+        places = (getattr(link, key) for key in ("filename", "path") if hasattr(link, key))
+        found[name] = (type(link).__name__, *map(str, places))
 
-    found: list[tuple[str, tuple[str, ...]]] = []
+    found: dict[str, tuple[str, ...]] = {}
     file.visititems_links(visit)
-    yield from found
-
-
-def _targets(link: Any) -> tuple[str, ...]:
-    names = ("filename", "path")
-    return tuple(str(getattr(link, name)) for name in names if hasattr(link, name))
+    return found
 
 
 def _check_attributes(one: Any, other: Any, path: str) -> int:
@@ -306,14 +330,18 @@ def apply_repack(
             made = Path(f"{folder}.h5")
             try:
                 if tool == "h5repack":
-                    _repack(_as_path(source, file, Path(folder)), repack, made)
+                    path = _as_path(source, file, Path(folder))
+                    _repack(path, repack, made)
+                    by_tool = ask_h5diff(path, made)
                 else:
-                    _copy(file, name_source(source), repack, made)
+                    by_tool = ""
+                    with open_hdf5(file, name_source(source)) as opened:
+                        repack.copy(opened, made)
                 compared = check_equal(compared_with, name_source(source), made)
                 out.hardlink_to(made)
             finally:
                 made.unlink(missing_ok=True)
-    return f"{out}: made by {tool}; {compared}"
+    return f"{out}: made by {tool}; {compared}{by_tool}"
 
 
 def _find_compared(source: str | Location, file: BinaryIO, out: Path) -> BinaryIO | Path:
@@ -362,15 +390,4 @@ def _repack(source: Path, repack: Repack, out: Path) -> None:
         raise UserError(
             f"apply: h5repack could not repack {source} ({said}); allowed: a file that this"
             " version of h5repack reads"
-        )
-
-
-def _copy(file: BinaryIO, name: str, repack: Repack, out: Path) -> None:
-    with open_hdf5(file, name) as source:
-        copy_file(
-            source,
-            out,
-            page_nbytes=repack.page_nbytes,
-            metadata_block_nbytes=repack.metadata_block_nbytes,
-            chunk_shapes=dict(repack.chunk_shapes),
         )

@@ -24,6 +24,7 @@ from advisors.hdf5.recording import LoggedFile, list_tree, open_hdf5, open_sourc
 from advisors.hdf5.repack import (
     Repack,
     apply_repack,
+    ask_h5diff,
     check_equal,
     check_sources,
     choose_chunk_shape,
@@ -161,6 +162,38 @@ def test_blosc_is_left_to_h5py(tmp_path: Path) -> None:
     with h5py.File(path, "w") as file:
         file.create_dataset("x", data=np.arange(9000.0), chunks=(1000,), **hdf5plugin.Blosc())
     assert "made by h5py" in apply_repack(str(path), Repack(page_nbytes=4 * MIB), out)
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        (0, ", for h5diff too"),
+        (2, ""),  # it has no filter of a plugin, for one
+    ],
+)
+def test_h5diff_is_asked_where_it_is(
+    code: int, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """HDF5's own tool compares too; what it cannot read it does not judge."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert ask_h5diff(tmp_path / "a", tmp_path / "b") == ""
+    put_h5diff(tmp_path, code)
+    assert ask_h5diff(tmp_path / "a", tmp_path / "b") == told
+
+
+def test_what_h5diff_finds_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A copy that it finds different is not kept, in one line."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    put_h5diff(tmp_path, 1)
+    with pytest.raises(UserError, match="^apply: the copy differs .*dataset: </x>[^\n]*$"):
+        ask_h5diff(tmp_path / "a", tmp_path / "b")
+
+
+def put_h5diff(folder: Path, code: int) -> None:
+    """Put a tool of that name into a folder, which ends with a code."""
+    tool = folder / "h5diff"
+    tool.write_text(f"#!/bin/sh\necho 'dataset: </x>'\necho '3 differences'\nexit {code}\n")
+    tool.chmod(0o755)
 
 
 @pytest.mark.skipif(not shutil.which("h5repack"), reason="h5repack is not on PATH")
