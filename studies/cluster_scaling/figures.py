@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -73,7 +74,7 @@ def draw_throughput(ax: Axes, rows: pd.DataFrame, expected: pd.DataFrame) -> Non
         ax,
         statistics.summarise(readers, by, value="throughput_mb_per_s"),
         points=readers,
-        predictions=expected,
+        predictions=expected[expected["contender"] != "raw"],
         ceiling=statistics.summarise(raw, by, value="throughput_mb_per_s"),
     )
 
@@ -148,6 +149,14 @@ def draw_calibration(
     ax.set(xlabel=xlabel, ylabel="measured less target (%)", ylim=(-room, room))
 
 
+# every single measurement, faintly; what was expected beforehand, dashed
+_POINTS: dict[str, Any] = {
+    "linestyle": "none", "marker": "_", "alpha": 0.45, "zorder": 1.5, "markersize": 11,
+    "markeredgewidth": 0.9,
+}  # fmt: skip
+_PREDICTED: dict[str, Any] = {"linestyle": "--", "linewidth": 1.3, "alpha": 0.8}
+
+
 def draw_scaling(
     ax: Axes,
     summary: pd.DataFrame,
@@ -167,7 +176,7 @@ def draw_scaling(
         `unstable`, which makes a marker hollow; from `statistics.summarise`.
     points, predictions : DataFrame, optional
         `contender`, `n_workers`, `throughput_mb_per_s`: single measurements,
-        drawn faint, and dashed lines; of names in `summary`, others are left out.
+        drawn faint, and dashed lines.
     ceiling : DataFrame, optional
         As `summary`, of one contender: the grey line.
 
@@ -184,10 +193,10 @@ def draw_scaling(
         # Marks at equal x would hide one another: each contender stands aside.
         aside = _aside(ax, place - (len(names) - 1) / 2)
         line = summary[summary["contender"] == name].sort_values(x)
-        for table, draw in ((points, _draw_points), (predictions, _draw_prediction)):
+        for table, how in ((points, _POINTS), (predictions, _PREDICTED)):
             if table is not None:
                 part = table[table["contender"] == name].sort_values(x)
-                draw(ax, part[x], part[y], looks[name], aside)
+                ax.plot(part[x], part[y], color=looks[name].color, transform=aside, **how)
         _draw_medians(ax, line, looks[name], aside)
         ends.append((name, float(line["median"].iloc[-1]), looks[name].color))
     if ceiling is not None:
@@ -216,21 +225,6 @@ def _draw_medians(ax: Axes, line: pd.DataFrame, look: Look, aside: Transform) ->
     for part, fill, size in ((line[~unstable], color, 5.5), (line[unstable], PAPER, 8)):
         marks = ax.plot(part["n_workers"], part["median"], look.marker, transform=aside, zorder=3)
         marks[0].set(color=color, markerfacecolor=fill, markersize=size, markeredgewidth=1.3)
-
-
-def _draw_points(
-    ax: Axes, x: pd.Series[float], y: pd.Series[float], look: Look, aside: Transform
-) -> None:
-    """Draw every single measurement, faintly."""
-    for line in ax.plot(x, y, "_", color=look.color, alpha=0.45, zorder=1.5, transform=aside):
-        line.set(markersize=11, markeredgewidth=0.9)
-
-
-def _draw_prediction(
-    ax: Axes, x: pd.Series[float], y: pd.Series[float], look: Look, aside: Transform
-) -> None:
-    """Draw what was expected beforehand."""
-    ax.plot(x, y, "--", color=look.color, linewidth=1.3, alpha=0.8, transform=aside)
 
 
 def _write_key(ax: Axes, summary: pd.DataFrame, *, has_points: bool, has_predictions: bool) -> None:

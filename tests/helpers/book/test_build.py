@@ -34,7 +34,7 @@ GLUED = {
     "ratio-best-to-s3fs": "1.9",
     "ratio-best-to-netcdf": "4.1",
     "knee-workers": "4",
-    "bottleneck": "the link",
+    "binding-limit": "the link",
     "median-prediction-error": "12 %",
     "aa-noise": "3.0 %",
     "n-blocks": "5",
