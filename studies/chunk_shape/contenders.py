@@ -2,44 +2,131 @@
 
 from __future__ import annotations
 
+import functools
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from pathlib import Path
 from typing import Any
 
+import h5py
 import numcodecs
 import numpy as np
 import obstore
-import xxhash
+import zarr
 from numpy.typing import NDArray
 
+from helpers.arrays import prepared
 from helpers.arrays.chunks import Shape, balanced_chunk_shape
-from helpers.arrays.reads import count_requests
-from helpers.benchmark.contender import CheckError, Contender
-from helpers.objectstore.locations import Location
+from helpers.arrays.reads import RawRead
+from helpers.benchmark.contender import CheckError, Contender, Steps, contend
+from helpers.benchmark.memory import peak_nbytes
+from helpers.benchmark.provenance import Scalar, distributions, name_beside
 from helpers.objectstore.testbed import Testbed
+from helpers.paths import cache_folder
 from helpers.plotting.palette import check_looks
 from studies.chunk_shape import layouts
 from studies.chunk_shape.layouts import PUBLISHED_NBYTES, ChunkLayout, Medium, make_calibrations
-from studies.chunk_shape.rewriting import make_rewrites
+from studies.chunk_shape.prediction import Fitted
 from studies.chunk_shape.workload import (
     N_CONNECTIONS,
     HyperslabRead,
     Plan,
     checksum,
-    contend,
+    contend_way,
     make_ways,
     prepare_file,
     prepare_objects,
 )
 
+_COPIED = "balanced 1024 KiB"
+_N_CALIBRATING = 10  # positions: all predictions rest on them
+
+
+def write_calibrations(
+    media: Sequence[Medium], testbed: Testbed, plan: Plan
+) -> list[HyperslabRead]:
+    """Write the layouts that calibrate to each medium; positions are drawn with another seed."""
+    apart = replace(plan, n_boxes=_N_CALIBRATING, n_blocks=1, draw_seed=plan.seed + 1)
+    chosen = make_calibrations(plan.values.shape)
+    return [way for medium in media for way in make_ways(medium, testbed, apart, chosen)]
+
+
+def choose_layouts(plan: Plan, fitted: Fitted) -> dict[Medium, list[ChunkLayout]]:
+    """Choose what is compared on each medium: the layouts that it holds, ours by its costs."""
+    shape = plan.values.shape
+    return {
+        medium: [
+            one
+            for one in layouts.make_chunk_layouts(shape) + layouts.choose_ours(shape, store)
+            if plan.holds(medium, one)
+        ]
+        for medium, (store, _) in fitted.items()
+    }
+
+
+def write_layouts(
+    testbed: Testbed, plan: Plan, chosen: Mapping[Medium, Sequence[ChunkLayout]]
+) -> list[HyperslabRead]:
+    """Write the layouts that are compared to each medium."""
+    return [way for medium in chosen for way in make_ways(medium, testbed, plan, chosen[medium])]
+
+
+def contend_all(
+    ways: Sequence[HyperslabRead], testbed: Testbed, plan: Plan, extras: Sequence[str]
+) -> list[Contender]:
+    """Make all contenders: of each way, a copy of a layout of each medium, and what is beside."""
+    makers = {"rewriting": make_rewrites, "codecs": make_decodings, "chunk-cache": make_adjacents}
+    copied = {medium: _copied(medium, ways) for medium in dict.fromkeys(w.medium for w in ways)}
+    copies = [
+        contend_way(replace(way), "control", way.chunks.name)
+        for way in ways
+        if way.chunks.name == copied[way.medium]
+    ]
+    more = [contender for extra in extras for contender in makers[extra](plan)]
+    return [*map(contend_way, ways), *copies, *_make_ceilings(ways, testbed, plan), *more]
+
+
+def _copied(medium: Medium, ways: Sequence[HyperslabRead]) -> str:
+    """Choose the layout of which a medium has a second copy."""
+    names = [way.chunks.name for way in ways if way.medium == medium]
+    return _COPIED if _COPIED in names else names[0]
+
+
+def _make_ceilings(ways: Sequence[HyperslabRead], testbed: Testbed, plan: Plan) -> list[Contender]:
+    """Make the raw ceiling of the whole array, for each medium of objects."""
+    media = {w.medium: w.chunks for w in ways if w.testbed and w.chunks.name == _COPIED}
+    made = []
+    for medium, one in media.items():
+        near = testbed.near / prepare_objects(medium, testbed, plan, one)
+        pages = obstore.list(near.obstore(), prefix="c")
+        raw = RawRead(
+            near,
+            sorted(each["path"] for page in pages for each in page),
+            testbed,
+            n_connections=N_CONNECTIONS,
+            array_nbytes=plan.values.nbytes,
+            stored_nbytes=plan.values.nbytes,
+            settings={"codec": "none", "concurrency": N_CONNECTIONS,
+                      "cache_state": "new client, warm server"},
+        )  # fmt: skip
+        point = {"access": "whole", "medium": medium}
+        made.append(
+            contend("raw objects", raw, point=point, group=f"{medium} whole", is_ceiling=True)
+        )
+    return made
+
+
 _SAMPLE_NBYTES = 8_000_000  # the same values at each chunk size
 _KEPT_BITS = 12  # of the 23 of a float32's fraction, in what is rounded
 _CACHE_NBYTES = (0, 2**20, 2**23, 2**26)
-N_ADJACENT = 16
-"""Slices read one after the other."""
+_N_ADJACENT = 16  # slices read one after the other
 
 _SHUFFLE = numcodecs.Shuffle(elementsize=4)
 CODECS: dict[str, list[Any]] = {
@@ -71,40 +158,52 @@ def decode(codecs: Sequence[Any], data: bytes) -> NDArray[np.float32]:
 
 
 @dataclass(slots=True)
-class Decoding:
+class _Decoding(Steps):
     """The chunks of one size, in one codec, in memory."""
 
-    codecs: list[Any]  # how they were encoded
+    name: str  # of the codec
     chunks: list[bytes]  # encoded
     expected: int  # checksum of the values, as far as the codec keeps them
+    array_nbytes: int
     seconds: float = 0.0
 
-    def run(self, _opened: object) -> int:
+    def settings(self) -> dict[str, Any]:
+        return {"codec": self.name, "concurrency": 1, "cache_state": "in memory"}
+
+    def nbytes(self) -> tuple[int, int]:
+        return self.array_nbytes, sum(map(len, self.chunks))
+
+    def read(self, _opened: object) -> int:
         """Decode every chunk, timed without the checksums."""
         start = time.perf_counter()
-        found = [decode(self.codecs, chunk) for chunk in self.chunks]
+        found = [decode(CODECS[self.name], chunk) for chunk in self.chunks]
         self.seconds = time.perf_counter() - start
         return checksum(np.concatenate(found))
 
     def check(self, found: int) -> str:
-        """Compare with what was encoded."""
         if found != self.expected:
             raise CheckError("decoded other values")
         return f"xxh3 of {len(self.chunks)} chunks"
 
+    def collect(self) -> dict[str, float]:
+        return {"work_s": self.seconds}
+
 
 def make_decodings(plan: Plan) -> list[Contender]:
     """Make a contender of each codec at each published chunk size."""
+    check_looks(CODECS, "codec")
     made = []
     for nbytes in PUBLISHED_NBYTES:
         shape = balanced_chunk_shape(plan.values.shape, 4, min(nbytes, plan.values.nbytes // 2))
         parts = cut(plan.values, shape)
+        point: dict[str, Scalar] = {"access": "decode", "medium": "memory"}
+        point["chunk_kib"] = nbytes // 1024
         for name, codecs in CODECS.items():
             rounded = numcodecs.BitRound(keepbits=_KEPT_BITS) if "rounded" in name else None
-            kept = [_round(rounded, part) for part in parts]
+            kept = np.concatenate([_round(rounded, part).ravel() for part in parts])
             encoded = [encode(codecs, part) for part in parts]
-            way = Decoding(codecs, encoded, checksum(np.concatenate([k.ravel() for k in kept])))
-            made.append(_contend_decoding(name, nbytes, way, sum(p.nbytes for p in parts)))
+            way = _Decoding(name, encoded, checksum(kept), kept.nbytes)
+            made.append(contend(f"codec {name}", way, point=point, group="decode"))
     return made
 
 
@@ -131,204 +230,209 @@ def cut(values: NDArray[np.float32], shape: Shape) -> list[NDArray[np.float32]]:
     ]
 
 
-def _contend_decoding(name: str, nbytes: int, way: Decoding, array_nbytes: int) -> Contender:
-    check_looks([name], "codec")
-    return Contender(
-        name=f"codec {name}",
-        point={"access": "decode", "medium": "memory", "chunk_kib": nbytes // 1024},
-        group="decode",
-        settings={"codec": name, "concurrency": 1, "cache_state": "in memory"},
-        open=lambda: None,
-        read=way.run,
-        check=way.check,
-        collect=lambda: {"work_s": way.seconds},
-        array_nbytes=array_nbytes,
-        stored_nbytes=sum(map(len, way.chunks)),
-    )
-
-
 @dataclass(slots=True)
-class Adjacent:
+class _Adjacent(Steps):
     """Adjacent slices of a chunked file, read with a cache of chunks."""
 
-    opener: Callable[[], Any]  # open the array; drop its pages
-    forget: Callable[[], None]
-    first: int  # first time
-    expected: list[int]  # checksums of the slices
-    seconds: list[float] = field(default_factory=list)
+    path: Path
+    cache_nbytes: int
+    values: NDArray[np.float32]  # what the slices must give
+    seconds: float = 0.0
 
-    def run(self, array: Any) -> list[int]:
-        """Read the slices one after the other, each timed."""
-        self.seconds, found = [], []
-        for i in range(self.first, self.first + len(self.expected)):
+    def settings(self) -> dict[str, Any]:
+        return {
+            "codec": "shuffle, deflate",
+            "concurrency": 1,
+            "cache_state": "pages dropped before the first",
+            "rdcc_nbytes": self.cache_nbytes,
+        }
+
+    def nbytes(self) -> tuple[int, int]:
+        return self.values.nbytes, self.values.nbytes
+
+    def prepare(self) -> None:
+        layouts.drop_pages(self.path)
+
+    def open(self) -> Any:
+        return layouts.open_hdf5(self.path, cache_nbytes=self.cache_nbytes)
+
+    def read(self, array: Any) -> list[int]:
+        """Read the slices one after the other, timed without the checksums."""
+        self.seconds, found = 0.0, []
+        for i in range(len(self.values)):
             start = time.perf_counter()
             values = array[i]
-            self.seconds.append(time.perf_counter() - start)
+            self.seconds += time.perf_counter() - start
             found.append(checksum(values))
         return found
 
     def check(self, found: list[int]) -> str:
-        """Compare with what was written."""
-        if found != self.expected:
+        if found != [*map(checksum, self.values)]:
             raise CheckError("adjacent slices read other values")
         return f"xxh3 of {len(found)} slices"
+
+    def collect(self) -> dict[str, float]:
+        return {"work_s": self.seconds}
 
 
 def make_adjacents(plan: Plan) -> list[Contender]:
     """Make a contender of each size of the cache, on balanced chunks of the second size."""
     asked = min(PUBLISHED_NBYTES[1], plan.values.nbytes // 2)
     one = ChunkLayout("balanced", balanced_chunk_shape(plan.values.shape, 4, asked))
-    path = prepare_file(plan, one)
-    n = min(N_ADJACENT, len(plan.values))
-    sums = [checksum(plan.values[i]) for i in range(n)]
-    made = []
-    for nbytes in _CACHE_NBYTES:
-        way = Adjacent(
-            partial(layouts.open_hdf5, path, cache_nbytes=nbytes),
-            partial(layouts.drop_pages, path), 0, sums,
-        )  # fmt: skip
-        made.append(_contend_adjacent(nbytes, way, plan.values[:n].nbytes))
-    return made
-
-
-def _contend_adjacent(nbytes: int, way: Adjacent, array_nbytes: int) -> Contender:
-    return Contender(
-        name=f"cache of {nbytes / 2**20:g} MiB",
-        point={"access": "adjacent slices", "medium": "hdf5"},
-        group="adjacent slices",
-        settings={
-            "codec": "shuffle, deflate",
-            "concurrency": 1,
-            "cache_state": "pages dropped before the first",
-            "rdcc_nbytes": nbytes,
-        },
-        open=way.opener,
-        read=way.run,
-        check=way.check,
-        prepare=way.forget,
-        collect=lambda: {"work_s": sum(way.seconds)},
-        array_nbytes=array_nbytes,
-        stored_nbytes=array_nbytes,
-    )
-
-
-_COPIED = "balanced 1024 KiB"
-_N_CALIBRATING = 10  # positions: all predictions rest on them
-_EXTRAS = {"rewriting": make_rewrites, "codecs": make_decodings, "chunk-cache": make_adjacents}
-
-
-def write_calibrations(
-    media: Sequence[Medium], testbed: Testbed, plan: Plan
-) -> list[HyperslabRead]:
-    """Write the layouts that calibrate to each medium; positions are drawn with another seed."""
-    chosen, ways = make_calibrations(plan.values.shape), []
-    for medium in media:
-        apart = replace(plan, n_boxes=_N_CALIBRATING, n_blocks=1, draw_seed=plan.seed + 1)
-        ways += make_ways(medium, testbed, apart, chosen)
-    return ways
-
-
-def write_layouts(
-    testbed: Testbed, plan: Plan, layouts: Mapping[Medium, Sequence[ChunkLayout]]
-) -> list[HyperslabRead]:
-    """Write the layouts that are compared to each medium."""
+    path, point = prepare_file(plan, one), {"access": "adjacent slices", "medium": "hdf5"}
     return [
-        way
-        for medium, chosen in layouts.items()
-        for way in make_ways(medium, testbed, plan, chosen)
+        contend(
+            f"cache of {nbytes / 2**20:g} MiB",
+            _Adjacent(path, nbytes, plan.values[:_N_ADJACENT]),
+            point=point,
+            group="adjacent slices",
+        )
+        for nbytes in _CACHE_NBYTES
     ]
 
 
-def keep_fitting(
-    plan: Plan, layouts: Mapping[Medium, Sequence[ChunkLayout]]
-) -> dict[Medium, list[ChunkLayout]]:
-    """Keep the layouts that a medium holds."""
-    return {
-        medium: [one for one in chosen if plan.holds(medium, one)]
-        for medium, chosen in layouts.items()
-    }
+_TOOLS = ("nccopy", "h5repack", "Dask", "cubed")  # two that come with the formats, two of Python
+_NAMES = ("t", "y", "x")
+_SAMPLING_S = 0.005
+_IN_PYTHON = {"Dask": "dask", "cubed": "cubed"}
 
 
-def contend_all(
-    ways: Sequence[HyperslabRead], testbed: Testbed, plan: Plan, extras: Sequence[str]
-) -> list[Contender]:
-    """Make all contenders: of each way, a copy of a layout of each medium, and what is beside."""
-    copied = {medium: _copied(medium, ways) for medium in dict.fromkeys(w.medium for w in ways)}
-    copies = [
-        contend(replace(way), name="control", control_of=way.chunks.name)
-        for way in ways
-        if way.chunks.name == copied[way.medium]
-    ]
-    more = [contender for extra in extras for contender in _EXTRAS[extra](plan)]
-    return [*map(contend, ways), *copies, *_make_ceilings(ways, testbed, plan), *more]
+@dataclass(slots=True)
+class _Rewrite(Steps):
+    """One tool that rewrites a file of time steps in balanced chunks."""
 
+    tool: str  # one of `_TOOLS`
+    source: Path  # what is read; what is made anew each time
+    target: Path
+    chunk_shape: Shape  # elements of a chunk to make
+    values: NDArray[np.float32]  # what it must hold
+    numbers: dict[str, float] = field(default_factory=dict)
+    found: dict[str, str] = field(default_factory=dict)
 
-def _copied(medium: Medium, ways: Sequence[HyperslabRead]) -> str:
-    """Choose the layout of which a medium has a second copy."""
-    names = [way.chunks.name for way in ways if way.medium == medium]
-    return _COPIED if _COPIED in names else names[0]
+    def settings(self) -> dict[str, Any]:
+        is_python = self.tool in _IN_PYTHON
+        return {
+            "layout": "zarr" if is_python else "hdf5",
+            "codec": "deflate",
+            "concurrency": len(os.sched_getaffinity(0)) if is_python else 1,
+            "cache_state": "pages dropped",
+            "chunks": "x".join(map(str, self.chunk_shape)),
+        }
 
-
-@dataclass(frozen=True, slots=True)
-class RawObjects:
-    """The objects of one layout, read as they are, as many at a time as zarr reads."""
-
-    location: Location  # folder of the array, over the network
-    sums: Mapping[str, int]  # checksums of the objects, by key
-    testbed: Testbed  # what traces
-
-    def prepare(self) -> None:
-        """Empty the trace."""
-        self.testbed.take_trace()
-        self.testbed.set_tag("read")
-
-    def read(self, client: obstore.store.ObjectStore) -> dict[str, int]:
-        """Read every object."""
-
-        def read_one(key: str) -> int:
-            return xxhash.xxh3_64_intdigest(obstore.get(client, key).bytes())
-
-        with ThreadPoolExecutor(N_CONNECTIONS) as pool:
-            return dict(zip(self.sums, pool.map(read_one, self.sums), strict=True))
-
-    def check(self, found: dict[str, int]) -> str:
-        """Compare with what is stored."""
-        if found != self.sums:
-            raise CheckError("other objects were read")
-        return f"xxh3 of {len(found)} objects"
+    def nbytes(self) -> tuple[int, int]:
+        return self.values.nbytes, self.values.nbytes
 
     def collect(self) -> dict[str, float]:
-        """Count the requests."""
-        return count_requests(self.testbed.take_trace(), N_CONNECTIONS)
+        return self.numbers
+
+    def prepare(self) -> None:
+        """Remove what was made before, and forget the pages of the source."""
+        shutil.rmtree(self.target, ignore_errors=True)
+        self.target.unlink(missing_ok=True)
+        layouts.drop_pages(self.source)
+
+    def read(self, _opened: object) -> None:
+        """Run the tool in a process of its own; keep its work and its most memory."""
+        start = time.perf_counter()
+        with subprocess.Popen(self._command(), stdout=subprocess.PIPE, text=True) as child:
+            most_nbytes = _watch_memory(child)
+            told = child.communicate()[0]
+        if child.returncode:
+            raise CheckError(f"{self.tool} ended with {child.returncode}")
+        work_s = time.perf_counter() - start
+        if self.tool in _IN_PYTHON:  # imports are no rewriting
+            answer = json.loads(told.splitlines()[-1])
+            work_s = float(answer["seconds"])
+            self.found = {**distributions(answer["modules"]), **answer["libraries"]}
+        self.numbers = {"work_s": work_s, "most_nbytes": float(most_nbytes)}
+
+    def versions(self) -> dict[str, str]:
+        """Say what the tool had imported, or which version it says it is."""
+        if self.tool in _IN_PYTHON:
+            return name_beside("rewriting", [self.found])
+        return {f"tool {self.tool}": _version_of(self.tool)}
+
+    def _command(self) -> list[str]:
+        chunks = self.chunk_shape
+        if self.tool == "nccopy":
+            asked = ",".join(f"{n}/{c}" for n, c in zip(_NAMES, chunks, strict=True))
+            # -M: by default it leaves variables below 8 KiB a chunk as they were
+            options = ["-d", "1", "-M", "0", "-c", asked]
+            return ["nccopy", *options, str(self.source), str(self.target)]
+        if self.tool == "h5repack":
+            asked = "v:CHUNK=" + "x".join(map(str, chunks))
+            return ["h5repack", "-l", asked, "-f", "v:GZIP=1", str(self.source), str(self.target)]
+        # By its path, so that the project is not imported: its memory is not the tool's.
+        script = str(Path(__file__).with_name("rewrite_process.py"))
+        shape = ",".join(map(str, chunks))
+        where = [str(self.source), str(self.target), shape]
+        return [sys.executable, "-P", script, _IN_PYTHON[self.tool], *where]
+
+    def check(self, _result: object) -> str:
+        array: Any
+        if self.target.is_dir():
+            array = zarr.open_array(self.target, mode="r")
+        else:
+            array = h5py.File(self.target, "r")["v"]
+        if tuple(array.chunks) != self.chunk_shape or checksum(array[...]) != checksum(self.values):
+            raise CheckError(f"{self.tool} made other chunks or values")
+        return "xxh3 of the array"
 
 
-def _make_ceilings(ways: Sequence[HyperslabRead], testbed: Testbed, plan: Plan) -> list[Contender]:
-    """Make the raw ceiling of the whole array, for each medium of objects."""
-    found = {w.medium: w for w in ways if w.medium != "hdf5" and w.chunks.name == _COPIED}
-    made = []
-    for way in found.values():
-        if way.testbed is None:
-            continue
-        place = prepare_objects(way.medium, testbed, plan, way.chunks)
-        near = (testbed.near / place).obstore()
-        keys = [o["path"] for page in obstore.list(near, prefix="c") for o in page]
-        sums = {k: xxhash.xxh3_64_intdigest(obstore.get(near, k).bytes()) for k in sorted(keys)}
-        raw = RawObjects(testbed.far / place, sums, way.testbed)
-        made.append(
-            Contender(
-                name="raw objects",
-                point={"access": "whole", "medium": way.medium},
-                group=f"{way.medium} whole",
-                settings={"codec": "none", "concurrency": N_CONNECTIONS,
-                          "cache_state": "new client, warm server"},
-                open=raw.location.obstore,
-                read=raw.read,
-                check=raw.check,
-                prepare=raw.prepare,
-                collect=raw.collect,
-                array_nbytes=plan.values.nbytes,
-                stored_nbytes=plan.values.nbytes,
-                is_ceiling=True,
-            )
-        )  # fmt: skip
-    return made
+@functools.cache
+def _version_of(tool: str) -> str:
+    """Ask a tool that is no Python for its version: nccopy tells it where it tells its usage."""
+    command = [tool, "--version"] if tool == "h5repack" else [tool]
+    told = subprocess.run(command, capture_output=True, text=True, check=False)
+    found = re.search(r"[Vv]ersion:? (\S+)", told.stdout + told.stderr)
+    return found[1] if found else "unknown"
+
+
+def _watch_memory(child: subprocess.Popen[str]) -> int:
+    """Ask for the peak memory of a process until it ends, for nothing tells it afterwards."""
+    most_nbytes = 0
+    while child.poll() is None:
+        most_nbytes = max(most_nbytes, peak_nbytes(child.pid))
+        time.sleep(_SAMPLING_S)
+    return most_nbytes
+
+
+def make_rewrites(plan: Plan) -> list[Contender]:
+    """Make a contender of each tool that is there; all read and write deflate, without shuffle."""
+    values = plan.values
+    asked = min(PUBLISHED_NBYTES[1], values.nbytes // 2)
+    chunk_shape = balanced_chunk_shape(values.shape, 4, asked)
+    source = _prepare_steps(values)
+    made = source.parent  # what tools make lies beside it: it is made anew each time
+    point = {"access": "rewrite", "medium": "hdf5"}
+    ways = [
+        _Rewrite(tool, source, made.with_name(f"{made.name}-by-{tool}"), chunk_shape, values)
+        for tool in _TOOLS
+        if tool in _IN_PYTHON or shutil.which(tool)
+    ]
+    return [contend(way.tool, way, point=point, group="rewrite") for way in ways]
+
+
+def _prepare_steps(values: NDArray[np.float32]) -> Path:
+    """Have a netCDF-4 file with a chunk a time step, as models write."""
+    how: dict[str, Any] = {
+        "zlib": True,
+        "complevel": 1,
+        "shuffle": False,
+        "chunksizes": (1, *values.shape[1:]),
+    }
+    versions = prepared.versions_of("netCDF4")
+    made_by = {"values": str(checksum(values)), "shape": values.shape, "format": how, **versions}
+
+    def write(draft: Path) -> dict[str, Any]:
+        import netCDF4
+
+        with netCDF4.Dataset(draft / "steps.nc", "w") as file:
+            for name, n in zip(_NAMES, values.shape, strict=True):
+                file.createDimension(name, n)
+            file.createVariable("v", "f4", _NAMES, **how)[:] = values
+        return {}
+
+    place = cache_folder() / "chunkings" / f"steps-{prepared.name_of(made_by)}"
+    prepared.prepare(place, made_by, write)
+    return place / "steps.nc"

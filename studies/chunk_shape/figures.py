@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from helpers.benchmark.study import read_published
+from helpers.benchmark.record import read_published
 from helpers.plotting.figures import number_axis
 from helpers.plotting.palette import BAND, CEILING_GREY, OURS, THEIRS, find_look
 from studies.chunk_shape.findings import pivot

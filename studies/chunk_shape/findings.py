@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Collection, Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 import pandas as pd
 
-from helpers.arrays.chunks import balanced_chunk_shape
-from helpers.benchmark import statistics, study
+from helpers.benchmark import statistics
 from helpers.benchmark.ranking import Ranking
-from helpers.benchmark.statistics import Comparison, Interval, Verdict
+from helpers.benchmark.statistics import Comparison, Interval
 from helpers.plotting import tables
-from helpers.plotting.tables import digits
-from studies.chunk_shape.layouts import BOUND_NBYTES, FULL_SHAPE, PATTERNS, ChunkLayout
+from studies.chunk_shape.layouts import BOUND_NBYTES, PATTERNS, ChunkLayout
 from studies.chunk_shape.workload import HyperslabRead, leave_first
 
 RULE = f"balanced {BOUND_NBYTES // 1024} KiB"
@@ -142,11 +140,7 @@ def bias(named: pd.DataFrame, blocks: pd.DataFrame) -> pd.DataFrame:
         for key, part in blocks.groupby(["medium", "contender"])
     }
     lines = {
-        (medium, name): (
-            found[medium, held].centre,
-            found[medium, held].low,
-            found[medium, held].high,
-        )
+        (medium, name): ends_of(found[medium, held])
         for (medium, name), held in list_held(named).items()
     }
     table = pd.DataFrame.from_dict(lines, orient="index", columns=["bias", "low", "high"])
@@ -161,32 +155,23 @@ def list_held(named: pd.DataFrame) -> dict[tuple[str, str], str]:
     return {(str(medium), str(name)): str(one) for medium, name, one in lines}
 
 
-def pair_gains(named: pd.DataFrame) -> list[Pair]:
-    """Pair ours with the rule at each size: in the mix that it was chosen for, and in the slower access."""
-    held = list_held(named)
-    return [
-        Pair(medium, ours, rule, quantity, held[medium, ours])
-        for medium, ours in held
-        if ours in PATTERNS
-        for rule in _rules(held, medium)
-        for quantity in (MIX_NAMES[PATTERNS[ours]], "slower access")
-    ]
+def list_pairs(named: pd.DataFrame) -> list[Pair]:
+    """Pair layouts with the rule at each size.
 
-
-def pair_advice(named: pd.DataFrame) -> list[Pair]:
-    """Pair chunks as large as the box with the rule at each size, in what is no box."""
+    Ours in the access pattern that it was chosen for, and in the slower access; chunks as
+    large as the box in what is no box.
+    """
     held = list_held(named)
+    quantities = {name: (MIX_NAMES[PATTERNS[name]], "slower access") for name in PATTERNS}
+    quantities[AS_BOX] = ("series", "slice")
     return [
         Pair(medium, name, rule, quantity, held[medium, name])
         for medium, name in held
-        if name == AS_BOX
-        for rule in _rules(held, medium)
-        for quantity in ("series", "slice")
+        if name in quantities
+        for at, rule in held
+        if at == medium and rule.startswith("balanced")
+        for quantity in quantities[name]
     ]
-
-
-def _rules(held: Mapping[tuple[str, str], str], medium: str) -> list[str]:
-    return [name for at, name in held if at == medium and name.startswith("balanced")]
 
 
 def contests(blocks: pd.DataFrame) -> list[Contest]:
@@ -208,18 +193,16 @@ def pair_tools(tools: Mapping[str, pd.DataFrame]) -> list[tuple[str, str]]:
 def tabulate_positions(named: pd.DataFrame) -> pd.DataFrame:
     """Tabulate positions and quantiles: how many share no chunk, first read, p50 and p95 in ms."""
     table = named.set_index(["medium", "contender", "access"])
-    times = 1000 * table[["first_s", "p50_s", "p95_s"]]
-    times.columns = ["first read (ms)", "p50 (ms)", "p95 (ms)"]
-    counts = table[["n_positions", "n_apart"]].astype(int)
-    counts.columns = ["positions", "without a common chunk"]
-    return counts.join(times)
-
-
-def first_reads(named: pd.DataFrame) -> pd.DataFrame:
-    """Compare the first read after opening with those that follow: series and slice."""
-    part = named[named["access"].isin(["series", "slice"])]
-    ratio = part.assign(ratio=part["first_s"] / part["p50_s"])
-    return ratio.pivot(index=["medium", "contender"], columns="access", values="ratio")
+    return pd.DataFrame(
+        {
+            "positions": table["n_positions"].astype(int),
+            "without a common chunk": table["n_apart"].astype(int),
+            "first read (ms)": 1000 * table["first_s"],
+            "first over p50": table["first_s"] / table["p50_s"],
+            "p50 (ms)": 1000 * table["p50_s"],
+            "p95 (ms)": 1000 * table["p95_s"],
+        }
+    )
 
 
 def count_traffic(rows: pd.DataFrame) -> pd.DataFrame:
@@ -248,7 +231,11 @@ def time_tools(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
     return {str(tool): each[columns] for tool, each in part.groupby("contender")}
 
 
-def rewrite_costs(tools: Mapping[str, pd.DataFrame], blocks: pd.DataFrame) -> pd.DataFrame:
+def rewrite_costs(
+    tools: Mapping[str, pd.DataFrame],
+    blocks: pd.DataFrame,
+    between: Mapping[tuple[str, str], Comparison],
+) -> pd.DataFrame:
     """Compute what rewriting costs and after how many reads it has paid, by tool.
 
     Returns
@@ -256,18 +243,20 @@ def rewrite_costs(tools: Mapping[str, pd.DataFrame], blocks: pd.DataFrame) -> pd
     DataFrame
         Minutes per GB of array, most memory in MB, and reads, half series half
         slices, after which rewriting the whole array from time steps has paid;
-        `low`, `high`, `least` and `most` are the ends of their intervals.
+        `low`, `high`, `least` and `most` are the ends of their intervals. The last
+        column is the verdict on a tool over that of the fewest minutes.
     """
     names = ["minutes per GB", "low", "high", "memory (MB)", "reads to pay back", "least", "most"]
     lines = {}
     for tool, part in tools.items():
-        minutes = part["work_s"] / part["array_nbytes"] * 1e9 / 60
-        found = statistics.median_interval(minutes)
+        minutes = statistics.median_interval(part["work_s"] / part["array_nbytes"] * 1e9 / 60)
         paid = _tell_payback(part, blocks[blocks["medium"] == "hdf5"])
-        memory = part["most_nbytes"].median() / 1e6
-        lines[tool] = (found.centre, found.low, found.high, memory, *paid)
+        lines[tool] = (*ends_of(minutes), part["most_nbytes"].median() / 1e6, *paid)
     table = pd.DataFrame.from_dict(lines, orient="index", columns=names)
-    return table.sort_values("minutes per GB")
+    table = table.sort_values("minutes per GB")
+    best = str(table.index[0]) if lines else ""
+    told = {tool: between[tool, best].verdict if tool != best else "" for tool in lines}
+    return table.assign(verdict=pd.Series(told, dtype=str))
 
 
 def payback_reads(
@@ -296,8 +285,7 @@ def _tell_payback(part: pd.DataFrame, blocks: pd.DataFrame) -> tuple[float, floa
         reads.append(payback_reads(float(work_s), before, after))
     if not np.isfinite(reads).all():
         return float(np.median(reads)), float("nan"), float("nan")
-    found = statistics.median_interval(reads)
-    return found.centre, found.low, found.high
+    return ends_of(statistics.median_interval(reads))
 
 
 def codec_costs(rows: pd.DataFrame) -> pd.DataFrame:
@@ -326,50 +314,9 @@ def time_caches(rows: pd.DataFrame) -> pd.DataFrame:
 def cache_gains(kept: pd.DataFrame, gains: Mapping[str, Interval]) -> pd.DataFrame:
     """Tabulate adjacent slices by the size of the cache: ms, and times faster than without."""
     medians = kept.groupby("contender", sort=False)["work_s"].median()
-    lines = {
-        name: (1000 * float(medians[name]), found.centre, found.low, found.high)
-        for name, found in gains.items()
-    }
+    lines = {name: (1000 * float(medians[name]), *ends_of(found)) for name, found in gains.items()}
     columns = ["ms for all", "times faster than without", "low", "high"]
     return pd.DataFrame.from_dict(lines, orient="index", columns=columns)
-
-
-_SPREAD = ("series", "slice", "box", "region mean")  # of the whole there is one
-_MANY = 100  # positions without a common chunk that are wanted
-_OURS = {
-    "equal-mix": ("ours 50:50", "equal mix"),
-    "skewed-mix": ("ours 80:20", "four series to a slice"),
-    "worst-access": ("ours, worst access", "slower access"),
-}
-# Targets: the ranges that meet them.
-_WITHIN = [(0.0, 0.2)]  # of the prediction's median error
-_RANKED = [(0.95, 1.0)]  # of its rank correlation
-_LOSS = [(0.0, 1.05)]  # of our time over the rule's, at an equal mix
-# Of the gain in the slower access: ours is clearly faster, or the rule's shape is as good as any.
-_GAIN = [(1.3, math.inf), (1 / 1.05, 1.05)]
-
-
-@dataclass(frozen=True, slots=True)
-class Verdicts:
-    """What the page judged.
-
-    Parameters
-    ----------
-    noise : mapping of tuple to float
-        A/A ratio of a medium and a quantity.
-    gains, advice : mapping of Pair to Comparison
-        Ours, and chunks as large as the box, over the rule.
-    ranks : mapping of tuple to Ranking
-        Of a medium and a contest.
-    tools : mapping of tuple to Comparison
-        One tool that rewrites over another.
-    """
-
-    noise: Mapping[tuple[str, str], float]
-    gains: Mapping[Pair, Comparison]
-    advice: Mapping[Pair, Comparison]
-    ranks: Mapping[tuple[str, str], Ranking]
-    tools: Mapping[tuple[str, str], Comparison]
 
 
 def tabulate_noise(noise: Mapping[tuple[str, str], float]) -> pd.DataFrame:
@@ -380,7 +327,7 @@ def tabulate_noise(noise: Mapping[tuple[str, str], float]) -> pd.DataFrame:
 def tabulate_gains(gains: Mapping[Pair, Comparison]) -> pd.DataFrame:
     """Tabulate the time of the rule over that of ours; the verdict is on ours."""
     lines = [
-        (pair.medium, pair.layout, pair.rule, pair.quantity, *_ends(_inverse(found.ratio)),
+        (pair.medium, pair.layout, pair.rule, pair.quantity, *ends_of(invert(found.ratio)),
          found.noise, found.verdict)
         for pair, found in gains.items()
     ]  # fmt: skip
@@ -388,20 +335,10 @@ def tabulate_gains(gains: Mapping[Pair, Comparison]) -> pd.DataFrame:
     return pd.DataFrame(lines, columns=names).set_index(names[:4])
 
 
-def tabulate_advice(advice: Mapping[Pair, Comparison]) -> pd.DataFrame:
-    """Tabulate the time of chunks as large as the box over that of the rule."""
-    lines = [
-        (pair.medium, pair.rule, pair.quantity, *_ends(found.ratio), found.noise, found.verdict)
-        for pair, found in advice.items()
-    ]
-    names = ["medium", "rule", "in", "time over the rule's", "low", "high", "A/A noise", "verdict"]
-    return pd.DataFrame(lines, columns=names).set_index(names[:3])
-
-
 def tabulate_first(ranks: Mapping[tuple[str, str], Ranking], named: pd.DataFrame) -> pd.DataFrame:
     """Tabulate which layout is first in what, or which cannot be told apart from it."""
     lines = {
-        (medium, name): tell_first("first", ranking.fastest, _names(named, medium))
+        (medium, name): tell_first("first", ranking.fastest, names_of(named, medium))
         for (medium, name), ranking in ranks.items()
     }
     table = pd.Series(lines, name="least time, or bias").to_frame()
@@ -420,7 +357,7 @@ def tell_first(what: str, first: Sequence[str], names: Mapping[str, str] | None 
     return told[0] if len(told) == 1 else f"among the {what} ({'; '.join(told)})"
 
 
-def _names(named: pd.DataFrame, medium: str) -> dict[str, str]:
+def names_of(named: pd.DataFrame, medium: str) -> dict[str, str]:
     """Give all names of each layout that was measured."""
     found: dict[str, str] = {}
     for (at, name), held in list_held(named).items():
@@ -429,321 +366,11 @@ def _names(named: pd.DataFrame, medium: str) -> dict[str, str]:
     return found
 
 
-def _ends(found: Interval) -> tuple[float, float, float]:
+def ends_of(found: Interval) -> tuple[float, float, float]:
+    """Give the centre of an interval, and its ends."""
     return found.centre, found.low, found.high
 
 
-def _inverse(found: Interval) -> Interval:
+def invert(found: Interval) -> Interval:
+    """Turn the interval of a ratio into that of its inverse."""
     return replace(found, centre=1 / found.centre, low=1 / found.high, high=1 / found.low)
-
-
-def tell_interval(found: Interval) -> str:
-    """Write a ratio with its interval, so that it can be told from one, and from its target.
-
-    Examples
-    --------
-    >>> tell_interval(Interval(1.2661, 1.1172, 1.4129, n=8))
-    '1.27 [1.12, 1.41]'
-    """
-    if math.isnan(found.low):
-        return digits(found.centre, n=3)
-    return f"{digits(found.centre, n=3)} [{digits(found.low, n=3)}, {digits(found.high, n=3)}]"
-
-
-def _times(found: Interval) -> str:
-    return f"{tell_interval(found)} times"
-
-
-def _near_one(value: float) -> str:
-    return digits(value, n=3)
-
-
-def _percent(value: float) -> str:
-    return f"{digits(100 * value)} %"
-
-
-def judge_target(found: Interval, ranges: Sequence[tuple[float, float]]) -> str:
-    """Say whether a target is met, missed or undecided: by the whole interval, never by its middle.
-
-    Examples
-    --------
-    >>> judge_target(Interval(1.27, 1.12, 1.41, n=8), [(1.3, 9)])
-    'undecided'
-    >>> judge_target(Interval(1.19, 1.15, 1.23, n=5), [(1.3, 9)])
-    'missed'
-    """
-    if math.isnan(found.low):
-        return "undecided"
-    if any(low <= found.low and found.high <= high for low, high in ranges):
-        return "met"
-    if all(found.high < low or found.low > high for low, high in ranges):
-        return "missed"
-    return "undecided"
-
-
-def judge_targets(medium: str, gains: Mapping[Pair, Comparison], judged: pd.DataFrame) -> str:
-    """Say of each target whether it is met, and what was found."""
-    error, rank = (
-        _read(judged, medium, (name, f"{name}, low", f"{name}, high"))
-        for name in ("median error", "rank correlation")
-    )
-    ends = f"[{digits(100 * error.low)}, {digits(100 * error.high)}]"
-    told = [
-        f"median error of the prediction {digits(100 * error.centre)} {ends} %,"
-        f" {judge_target(error, _WITHIN)}",
-        f"its rank correlation {tell_interval(rank)}, {judge_target(rank, _RANKED)}",
-    ]
-    return "; ".join([*told, _judge_ours(medium, {RULE}, gains)])
-
-
-def _judge_ours(medium: str, rules: Collection[str], gains: Mapping[Pair, Comparison]) -> str:
-    """Say whether the two targets of ours hold against the rule at the best of some sizes."""
-    worst, _ = find_gain(medium, "worst-access", rules, gains)
-    gain, _ = find_gain(medium, "equal-mix", rules, gains)
-    loss = _inverse(gain)
-    return (
-        f"gain of the slower access {_times(worst)}, {judge_target(worst, _GAIN)};"
-        f" time at an equal mix over the rule's {tell_interval(loss)}, {judge_target(loss, _LOSS)}"
-    )
-
-
-def _read(table: pd.DataFrame, row: Hashable, columns: tuple[str, str, str]) -> Interval:
-    """Read an interval from a table that was computed from several blocks or layouts."""
-    centre, low, high = (_at(table, row, column) for column in columns)
-    return Interval(centre, low, high, n=0)
-
-
-def _at(table: pd.DataFrame, row: Hashable, column: str) -> float:
-    return float(cast(Any, table).loc[row, column])
-
-
-def find_gain(
-    medium: str, kind: str, rules: Collection[str], gains: Mapping[Pair, Comparison]
-) -> tuple[Interval, Verdict]:
-    """Find the gain of ours over the rule at whichever of some sizes is best, with the verdict.
-
-    The gain over the best is the least, and so are the ends of its interval: the
-    least low end lies below it wherever that of the best size does. Over
-    simulated ties of two sizes the interval misses it in 5 %, of four in 9 %.
-    Ours is faster than the best where it is faster than each.
-    """
-    layout, quantity = _OURS[kind]
-    chosen = [
-        found
-        for pair, found in gains.items()
-        if (pair.medium, pair.layout, pair.quantity) == (medium, layout, quantity)
-        and pair.rule in rules
-    ]
-    each = [_inverse(found.ratio) for found in chosen]
-    centre, low, high = (min(ends) for ends in zip(*map(_ends, each), strict=True))
-    least = Interval(centre, low, high, n=each[0].n)
-    verdicts = {found.verdict for found in chosen}
-    if "slower" in verdicts:
-        return least, "slower"
-    return least, "indistinguishable" if "indistinguishable" in verdicts else "faster"
-
-
-def tell_gain(found: tuple[Interval, Verdict]) -> str:
-    """Write a gain with its interval, and the verdict where ours is not faster."""
-    ratio, verdict = found
-    return f"{_times(ratio)}{_tell_verdict(verdict)}"
-
-
-def _tell_verdict(verdict: Verdict) -> str:
-    return "" if verdict == "faster" else f" ({verdict})"
-
-
-def tell_positions(part: pd.DataFrame) -> str:
-    """Say how many pairs have enough positions without a common chunk, and what the others have."""
-    table = part[part["access"].isin(_SPREAD)]
-    n_enough = int((table["n_apart"] >= _MANY).sum())
-    fewest = table.sort_values(["n_apart", "n_positions"]).iloc[0]
-    return (
-        f"{n_enough} of {len(table)} pairs of layout and access are read at {_MANY} positions"
-        f" without a common chunk; the others at {int(table['n_positions'].min())} or more, of"
-        f" which {int(fewest['n_apart'])} or more share none ({fewest['contender']},"
-        f" {fewest['access']})"
-    )
-
-
-def tell_advice(medium: str, verdicts: Verdicts, named: pd.DataFrame) -> str:
-    """Judge chunks as large as the subset in one sentence."""
-    over = {
-        pair.quantity: found.ratio
-        for pair, found in verdicts.advice.items()
-        if (pair.medium, pair.rule) == (medium, RULE)
-    }
-    if not over:
-        return "no such layout on this medium"
-    series, slice_ = (_times(over[name]) for name in ("series", "slice"))
-    return (
-        f"chunks as large as the box take {_tell_box(medium, verdicts, named)};"
-        f" {series} the rule's time for a series and {slice_} for a slice"
-        f"{_tell_small_rules(medium, verdicts.advice)}"
-    )
-
-
-def _tell_box(medium: str, verdicts: Verdicts, named: pd.DataFrame) -> str:
-    """Say how long chunks as large as the box take for it, beside the fastest layouts."""
-    names, held = _names(named, medium), list_held(named)[medium, AS_BOX]
-    boxes, chunked = (verdicts.ranks[medium, name] for name in ("box", "box, in chunks"))
-    ratio = boxes.others[held].ratio if held != boxes.best else Interval(1, 1, 1, n=0)
-    is_one = len(boxes.fastest) == 1
-    first = f"the fastest layout, {names[boxes.best]}" if is_one else names[boxes.best]
-    among = "" if is_one else f", {tell_first('fastest', boxes.fastest, names)}"
-    listed = "; ".join(names[name] for name in chunked.fastest)
-    place = "among the fastest" if held in chunked.fastest else "slower than the fastest"
-    return (
-        f"{_times(ratio)} as long for it as {first}{among};"
-        f" of layouts with chunks they are {place} ({listed})"
-    )
-
-
-def _tell_small_rules(medium: str, advice: Mapping[Pair, Comparison]) -> str:
-    """Say against which sizes of the rule chunks as large as the box are slower for a slice."""
-    slower = [
-        f"{pair.rule} ({_times(found.ratio)})"
-        for pair, found in advice.items()
-        if (pair.medium, pair.quantity, found.verdict) == (medium, "slice", "slower")
-    ]
-    return f"; for a slice they are slower than {', '.join(slower)}" if slower else ""
-
-
-def tell_rewriting(
-    costs: pd.DataFrame, tools: Mapping[tuple[str, str], Comparison]
-) -> dict[str, str]:
-    """Name the tools that rewrite fastest and slowest, as judged, and when the first has paid."""
-    if costs.empty:
-        return {}
-    best, worst = str(costs.index[0]), str(costs.index[-1])
-    fastest = [a for a in costs.index if a == best or tools[a, best].verdict != "slower"]
-    slowest = [a for a in costs.index[::-1] if a == worst or tools[a, worst].verdict != "faster"]
-    minutes = _read(costs, best, ("minutes per GB", "low", "high"))
-    reads = _read(costs, best, ("reads to pay back", "least", "most"))
-    longest = tell_interval(_read(costs, worst, ("minutes per GB", "low", "high")))
-    return {
-        "rewrite-tool": tell_first("fastest", fastest),
-        "rewrite-minutes-per-gb": tell_interval(minutes),
-        "rewrite-payback": f"{tell_interval(reads)} reads",
-        "rewrite-slowest": f"{tell_first('slowest', slowest)}, {longest} minutes per GB",
-    }
-
-
-def tell_bias(biases: pd.Series[float]) -> str:
-    """Put our bias beside the published one, without chunks and with balanced ones."""
-    theirs = study.read_published("rew2013_access_times")
-    times = theirs[theirs["medium"].str.startswith("disk")]
-    keys = ["layout", "chunk_shape"]
-    wide = times.fillna({"chunk_shape": ""}).pivot_table("time_s", keys, "access")
-    published = wide.max(axis=1) / wide.min(axis=1)
-    is_flat = published.index.get_level_values("layout").str.startswith("contiguous")
-    is_ours_flat = biases.index.str.startswith("contiguous")
-    balanced = biases[biases.index.str.startswith("balanced")]
-    flat = _range(biases[is_ours_flat]) if is_ours_flat.any() else "not stored"
-    return (
-        f"without chunks {flat} (published {_range(published[is_flat])}),"
-        f" in balanced chunks {_range(balanced)} (published {_range(published[~is_flat])})"
-    )
-
-
-def _range(values: pd.Series[float]) -> str:
-    return f"{digits(values.min())} to {digits(values.max())}"
-
-
-def tell_noise(medium: str, noise: Mapping[tuple[str, str], float]) -> str:
-    """Say how far a layout differs from itself: in what gains are judged by, and in an access."""
-    patterns = [f"{name} {_percent(noise[medium, name] - 1)}" for _, name in _OURS.values()]
-    single = [noise[medium, name] - 1 for name in ACCESSES]
-    return (
-        f"{', '.join(patterns)}; a single access {_percent(min(single))} to {_percent(max(single))}"
-    )
-
-
-def _tell_end(end: str, ranking: Ranking, biases: pd.DataFrame, names: Mapping[str, str]) -> str:
-    """Name the layouts of the least or largest bias, and give that of the first."""
-    found = tell_interval(_read(biases, ranking.best, ("bias", "low", "high")))
-    told = tell_first(end, ranking.fastest, names)
-    return f"{told}, {found}" if len(ranking.fastest) == 1 else f"{told}, the first {found}"
-
-
-def find_all(
-    rows: pd.DataFrame,
-    named: pd.DataFrame,
-    *,
-    judged: pd.DataFrame,
-    biases: pd.DataFrame,
-    costs: pd.DataFrame,
-    verdicts: Verdicts,
-) -> dict[str, str]:
-    """Put the findings of a case into words, by the key under which pages quote them."""
-    media = [str(medium) for medium in dict.fromkeys(named["medium"])]
-    found: dict[str, str] = {}
-    for medium in media:
-        at = cast(pd.DataFrame, biases.xs(medium))
-        found |= {
-            f"{medium}-bars": judge_targets(medium, verdicts.gains, judged),
-            f"{medium}-bars-any-size": _judge_ours(
-                medium, _sizes(medium, verdicts), verdicts.gains
-            ),
-            f"{medium}-median-error": _percent(_at(judged, medium, "median error")),
-            f"{medium}-rank-correlation": _near_one(_at(judged, medium, "rank correlation")),
-            f"{medium}-rank-of-halves": _near_one(_at(judged, medium, "of two halves")),
-            f"{medium}-positions": tell_positions(named[named["medium"] == medium]),
-            f"{medium}-advice": tell_advice(medium, verdicts, named),
-            f"{medium}-biases": tell_bias(at["bias"]),
-            **_tell_ends(medium, verdicts, at, named),
-            **_tell_gains(medium, verdicts),
-        }
-    return {
-        "best-throughput": _tell_headline(media[0], verdicts),
-        "comparator": RULE,
-        "aa-noise": "; ".join(
-            f"{medium}: {told}" if len(media) > 1 else told
-            for medium, told in ((one, tell_noise(one, verdicts.noise)) for one in media)
-        ),
-        "full-slices": str(_count_full_slices()),
-        "n-blocks": str(int(rows.loc[rows["phase"] == "measured", "block"].nunique())),
-        **found,
-        **tell_rewriting(costs, verdicts.tools),
-    }
-
-
-def _tell_headline(medium: str, verdicts: Verdicts) -> str:
-    gain, verdict = find_gain(medium, "skewed-mix", _sizes(medium, verdicts), verdicts.gains)
-    return f"{_times(gain)} the balance rule's speed{_tell_verdict(verdict)}"
-
-
-def _sizes(medium: str, verdicts: Verdicts) -> set[str]:
-    """List the chunk sizes of the rule that a medium has."""
-    return {pair.rule for pair in verdicts.gains if pair.medium == medium}
-
-
-def _count_full_slices() -> int:
-    """Count the slices of the whole reanalysis that share no chunk of the rule's at our bound."""
-    chunk = balanced_chunk_shape(FULL_SHAPE, 4, BOUND_NBYTES)
-    return -(-FULL_SHAPE[0] // chunk[0])
-
-
-def _tell_ends(
-    medium: str, verdicts: Verdicts, biases: pd.DataFrame, named: pd.DataFrame
-) -> dict[str, str]:
-    """Tell the least and the largest bias, and what is fastest in each mix."""
-    names = _names(named, medium)
-    found = {
-        f"{medium}-{key}-biased": _tell_end(end, verdicts.ranks[medium, name], biases, names)
-        for key, end, name in (("least", "least", "bias"), ("most", "largest", "inverse bias"))
-    }
-    for kind, (_, quantity) in _OURS.items():
-        fastest = verdicts.ranks[medium, quantity].fastest
-        found[f"{medium}-fastest-{kind}"] = tell_first("fastest", fastest, names)
-    return found
-
-
-def _tell_gains(medium: str, verdicts: Verdicts) -> dict[str, str]:
-    """Tell the gain for each mix, over the rule at our bound and over the rule at its best size."""
-    found = {}
-    for kind in _OURS:
-        for end, rules in (("", {RULE}), ("-any-size", _sizes(medium, verdicts))):
-            gain = find_gain(medium, kind, rules, verdicts.gains)
-            found[f"{medium}-gain-{kind}{end}"] = tell_gain(gain)
-    return found

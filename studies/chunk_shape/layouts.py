@@ -22,7 +22,7 @@ from zarr.storage import ObjectStore
 from advisors.chunks.problem import Access, AccessPattern, Bounds, Criterion
 from advisors.chunks.search import best_chunk_shape
 from helpers.arrays import chunks, fields, prepared
-from helpers.arrays.chunks import Hyperslab, Shape
+from helpers.arrays.chunks import Shape
 from helpers.arrays.fields import FILL, SampleArray
 from helpers.errors import UserError
 from helpers.models.access import Store
@@ -174,12 +174,6 @@ def open_hdf5(path: Path, *, cache_nbytes: int = 0) -> Any:
 def open_zarr(location: Location) -> Any:
     """Open a Zarr array with a new client."""
     return zarr.open_array(ObjectStore(location.obstore(), read_only=True), mode="r")
-
-
-def read_hyperslab(array: Any, box: Hyperslab, *, axes: Shape = (0, 1, 2)) -> NDArray[np.float32]:
-    """Read a box of elements."""
-    stored = np.asarray(array[tuple(box[i] for i in axes)])
-    return stored.transpose(np.argsort(axes))
 
 
 FULL_SHAPE = (98128, 277, 349)

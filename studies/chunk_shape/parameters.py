@@ -25,11 +25,11 @@ class Parameters(parameters.Parameters):
     n_boxes: Count = Field(3, description="most random positions of each access in each block")
     access_time_s: Seconds = Field(
         0.2,
-        description="reading time in a block for which an access gets positions",
+        description="reading time of an access in a block, as predicted",
         json_schema_extra={"unit": "s"},
     )
     max_chunks: Count = Field(
-        200, description="most chunks of a layout in the object store, where each is a request"
+        200, description="most chunks of a layout in the object store; each is a request"
     )
     extras: list[Annotated[str, OneOf(EXTRAS)]] = Field(
         ["codecs", "chunk-cache"], description="what is measured beside reading"
@@ -37,7 +37,7 @@ class Parameters(parameters.Parameters):
     profile: Profile = Field("loopback", description="network to emulate on the object store")
     n_blocks: Count = Field(1, description="most repetitions, each at positions of its own")
     target_width: Positive = Field(
-        0.001, description="full width of the 95 % intervals, relative, at which to stop early"
+        0.001, description="relative width of 95 % intervals at which to stop early"
     )
     seed: Annotated[int, Field(ge=0, lt=2**32)] = Field(
         2014, description="of values, positions, order and network delays"

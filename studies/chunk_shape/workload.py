@@ -1,34 +1,36 @@
-"""Layouts written, and boxes read from them one by one, verified."""
+"""Layouts written, boxes read from them one by one and verified, and what each asks of its layout."""
 
 from __future__ import annotations
 
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import astuple, dataclass, field, replace
+from functools import partial, reduce
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
 from advisors.chunks.problem import Access
-from helpers.arrays.chunks import Hyperslab, draw_hyperslabs
+from helpers.arrays.chunks import Hyperslab, Shape, chunks_touched, draw_hyperslabs
 from helpers.arrays.reads import count_requests
-from helpers.benchmark.contender import CheckError, Contender
+from helpers.benchmark.contender import CheckError, Contender, Steps, contend
 from helpers.models.access import IoCounts
 from helpers.objectstore.testbed import Testbed
 from helpers.paths import cache_folder
 from helpers.plotting.palette import check_looks
 from studies.chunk_shape import layouts
-from studies.chunk_shape import layouts as chunk_layouts
 from studies.chunk_shape.layouts import ChunkLayout, Medium, fits, make_accesses, shard_of
-from studies.chunk_shape.loads import count_file_io, count_object_io, read_index
 
 N_CONNECTIONS = 10
 """Requests that zarr has in flight at most, by default."""
+
+Read = Callable[[Any, Hyperslab], Any]
+"""What is timed: an open array and a box of it give values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,7 @@ class Hyperslabs:
 
 
 @dataclass(slots=True)
-class HyperslabRead:
+class HyperslabRead(Steps):
     """Boxes of one access read from one layout, each timed."""
 
     medium: Medium  # what is read
@@ -58,8 +60,25 @@ class HyperslabRead:
     opener: Callable[[], Any]  # opens the array anew
     forget: Callable[[], None] = lambda: None  # drops what may be cached, before each box
     testbed: Testbed | None = None  # what traces, if anything does
+    select: Read = lambda array, box: np.asarray(array[box])
     turn: list[int] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
+
+    def settings(self) -> dict[str, Any]:
+        """Tell what a comparison has to hold equal, or declare."""
+        is_file = self.medium == "hdf5"
+        return {
+            "layout": self.medium,
+            "codec": "shuffle, deflate" if is_file and self.chunks.chunk_shape else "none",
+            "concurrency": 1 if is_file else N_CONNECTIONS,
+            "cache_state": "pages dropped" if is_file else "new client, warm server",
+            "chunks": "x".join(map(str, self.chunks.chunk_shape or ())),
+        }
+
+    def nbytes(self) -> tuple[int, int]:
+        """Count the bytes that a block asks for."""
+        nbytes = 4 * math.prod(self.access.extent) * len(self.boxes.share(0))
+        return nbytes, nbytes
 
     def enter_block(self, block: int) -> None:
         """Take the positions of a block."""
@@ -81,11 +100,12 @@ class HyperslabRead:
 
     def read(self, array: Any) -> list[int]:
         """Read each box, cold, and keep its checksum and its seconds."""
-        sums = []
+        axes, sums = self.chunks.axes, []
         for i in self.turn:
             self.forget()
+            box = tuple(self.boxes.places[i][axis] for axis in axes)
             start = time.perf_counter()
-            values = layouts.read_hyperslab(array, self.boxes.places[i], axes=self.chunks.axes)
+            values = self.select(array, box).transpose(np.argsort(axes))
             result = reduce_hyperslab(self.access, values)
             self.seconds.append(time.perf_counter() - start)
             sums.append(checksum(result))
@@ -132,30 +152,15 @@ def checksum(values: NDArray[Any]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is read, wherever it lies.
+    """What is read, wherever it lies, and how."""
 
-    Parameters
-    ----------
-    values : ndarray of float32
-        The array.
-    n_boxes : int
-        Positions of each access in each block, at most.
-    n_blocks : int
-        Blocks, each with positions of its own as far as there are enough.
-    seed : int
-        Seed of the values, and of the positions unless they have their own.
-    max_chunks : int
-        Most chunks of a layout in an object store, where each is a request.
-    draw_seed : int or None
-        Seed of the positions.
-    """
-
-    values: NDArray[np.float32]
-    n_boxes: int
-    n_blocks: int
-    seed: int
-    max_chunks: int = 200
-    draw_seed: int | None = None
+    values: NDArray[np.float32]  # the array
+    n_boxes: int  # positions of each access in each block, at most
+    n_blocks: int  # blocks, each with positions of its own as far as there are enough
+    seed: int  # of the values, and of the positions unless they have their own
+    max_chunks: int = 200  # of a layout in an object store, where each is a request
+    draw_seed: int | None = None  # of the positions
+    read: Read = lambda array, box: np.asarray(array[box])  # what is timed
 
     def holds(self, medium: Medium, one: ChunkLayout) -> bool:
         """Tell whether a medium holds a layout of this array."""
@@ -177,78 +182,226 @@ def make_ways(
 ) -> list[HyperslabRead]:
     """Write each layout that a medium holds, once a shape, and make its accesses."""
     kept = {(one.chunk_shape, one.axes): one for one in reversed(layouts)}
-    ways = []
-    for one in reversed(kept.values()):
-        if plan.holds(medium, one):
-            ways += (_file_ways if medium == "hdf5" else _object_ways)(medium, testbed, plan, one)
-    return ways
+    make = _file_ways if medium == "hdf5" else _object_ways
+    fitting = [one for one in reversed(kept.values()) if plan.holds(medium, one)]
+    return [way for one in fitting for way in make(medium, testbed, plan, one)]
 
 
 def _file_ways(
     medium: Medium, _testbed: Testbed, plan: Plan, one: ChunkLayout
 ) -> list[HyperslabRead]:
-    path = prepare_file(plan, one)
-    index, ways = read_index(path), []
+    path, ways = prepare_file(plan, one), []
+    index = read_index(path)
+    steps = partial(layouts.open_hdf5, path), partial(layouts.drop_pages, path)
     for access in make_accesses(plan.values.shape):
         boxes = plan.draw(one, access)
         loads = [count_file_io(box, plan.values.shape, one, index) for box in boxes.places]
-        opener, forget = (
-            partial(chunk_layouts.open_hdf5, path),
-            partial(chunk_layouts.drop_pages, path),
-        )
-        ways.append(HyperslabRead(medium, one, access, boxes, loads, opener, forget))
+        ways.append(HyperslabRead(medium, one, access, boxes, loads, *steps, select=plan.read))
     return ways
 
 
 def prepare_file(plan: Plan, one: ChunkLayout) -> Path:
     """Have the file of a layout: made once, and made anew where it does not hold."""
-    return chunk_layouts.prepare_hdf5(cache_folder() / "chunkings", plan.values, one)
+    return layouts.prepare_hdf5(cache_folder() / "chunkings", plan.values, one)
 
 
 def prepare_objects(medium: Medium, testbed: Testbed, plan: Plan, one: ChunkLayout) -> str:
     """Have the objects of a layout, likewise; return where they lie in the store."""
     shard = shard_of(medium, plan.values.shape, one)
-    return chunk_layouts.prepare_zarr(testbed.near, plan.values, one, shard_shape=shard)
+    return layouts.prepare_zarr(testbed.near, plan.values, one, shard_shape=shard)
 
 
 def _object_ways(
     medium: Medium, testbed: Testbed, plan: Plan, one: ChunkLayout
 ) -> list[HyperslabRead]:
     shard = shard_of(medium, plan.values.shape, one)
-    place = prepare_objects(medium, testbed, plan, one)
+    opener = partial(layouts.open_zarr, testbed.far / prepare_objects(medium, testbed, plan, one))
     ways = []
     for access in make_accesses(plan.values.shape):
         boxes = plan.draw(one, access)
         loads = [count_object_io(box, one, shard) for box in boxes.places]
-        opener = partial(chunk_layouts.open_zarr, testbed.far / place)
-        ways.append(HyperslabRead(medium, one, access, boxes, loads, opener, testbed=testbed))
+        made = HyperslabRead(medium, one, access, boxes, loads, opener, select=plan.read)
+        ways.append(replace(made, testbed=testbed))
     return ways
 
 
-def contend(way: HyperslabRead, **more: Any) -> Contender:
-    """Make a contender of a layout and an access; `more` may name it otherwise."""
+def contend_way(way: HyperslabRead, name: str = "", control_of: str | None = None) -> Contender:
+    """Make a contender of a layout and an access, under the name of the layout or another."""
     check_looks([way.access.name], "access")
     check_looks([way.medium], "medium")
-    nbytes = 4 * math.prod(way.access.extent) * len(way.boxes.share(0))
-    is_file = way.medium == "hdf5"
-    settings = {
-        "layout": way.medium,
-        "codec": "shuffle, deflate" if is_file and way.chunks.chunk_shape else "none",
-        "concurrency": 1 if is_file else N_CONNECTIONS,
-        "cache_state": "pages dropped" if is_file else "new client, warm server",
-        "chunks": "x".join(map(str, way.chunks.chunk_shape or ())),
-    }
-    return Contender(
-        **{"name": way.chunks.name, **more},
+    return contend(
+        name or way.chunks.name,
+        way,
         point={"access": way.access.name, "medium": way.medium},
         group=f"{way.medium} {way.access.name}",
-        settings=settings,
-        open=way.open,
-        read=way.read,
-        check=way.check,
-        enter_block=way.enter_block,
-        prepare=way.prepare,
-        collect=way.collect,
-        array_nbytes=nbytes,
-        stored_nbytes=nbytes,
+        control_of=control_of,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkIndex:
+    """Where the chunks of a file lie, and how many bytes each has there."""
+
+    starts: NDArray[np.int64]  # address and stored bytes, of the shape of the grid of chunks
+    nbytes: NDArray[np.int64]
+
+
+def read_index(path: Path) -> ChunkIndex | None:
+    """Read the index of the chunks of a file."""
+    with h5py.File(path, "r") as file:
+        array = file["t"]
+        if array.chunks is None:
+            return None
+        grid = tuple(-(-n // c) for n, c in zip(array.shape, array.chunks, strict=True))
+        index = ChunkIndex(np.zeros(grid, np.int64), np.zeros(grid, np.int64))
+
+        def note(chunk: Any) -> None:
+            at = tuple(i // c for i, c in zip(chunk.chunk_offset, array.chunks, strict=True))
+            index.starts[at], index.nbytes[at] = chunk.byte_offset, chunk.size
+
+        array.id.chunk_iter(note)
+    return index
+
+
+_PAGE_NBYTES = 4096  # the unit of the kernel's cache
+_SIEVE_NBYTES = 65536  # HDF5 reads contiguous data by so much (H5Pset_sieve_buf_size)
+
+
+def count_file_io(
+    box: Hyperslab, shape: Shape, one: ChunkLayout, index: ChunkIndex | None
+) -> IoCounts:
+    """Count what a box asks of a file: chunks, their bytes, and seeks, by the file's own index.
+
+    Examples
+    --------
+    A series through a file of time steps is one seek and one chunk a step:
+
+    >>> box = slice(0, 10), slice(0, 1), slice(0, 1)
+    >>> index = lay_in_order((10, 1, 1), 50)
+    >>> count_file_io(box, (10, 4, 4), ChunkLayout("a time step", (1, 4, 4)), index)
+    IoCounts(n_chunks=10, chunk_nbytes=64, n_shards=1, n_requests=0.0, stored_nbytes=50.0, n_longest=0.0)
+    """
+    if one.chunk_shape is None or index is None:
+        stored = [box[i] for i in one.axes]
+        starts, reads = sieve_reads(stored, [shape[i] for i in one.axes])
+        return IoCounts(len(reads), sum(reads) / len(reads), count_seeks(starts, np.asarray(reads)))
+    touched = tuple(
+        slice(s.start // c, (s.stop - 1) // c + 1)
+        for s, c in zip(box, one.chunk_shape, strict=True)
+    )
+    starts, nbytes = index.starts[touched].ravel(), index.nbytes[touched].ravel()
+    n_seeks = count_seeks(starts, nbytes)
+    chunk_nbytes = 4 * math.prod(one.chunk_shape)
+    return IoCounts(len(starts), chunk_nbytes, n_seeks, stored_nbytes=float(nbytes.mean()))
+
+
+def lay_in_order(grid: Shape, stored_nbytes: int) -> ChunkIndex:
+    """Make the index of chunks that all have as many bytes, one after the other in C order.
+
+    Examples
+    --------
+    >>> lay_in_order((2, 2), 50).starts.tolist()
+    [[0, 50], [100, 150]]
+    """
+    starts = stored_nbytes * np.arange(math.prod(grid), dtype=np.int64).reshape(grid)
+    return ChunkIndex(starts, np.full(grid, stored_nbytes, np.int64))
+
+
+def count_seeks(starts: NDArray[np.int64], nbytes: NDArray[np.int64]) -> int:
+    """Count the runs of pages that follow one another, of pieces of a file.
+
+    The kernel reads ahead where a read goes on in the same page or in the next.
+
+    Examples
+    --------
+    >>> count_seeks(np.asarray([0, 100, 9000]), np.asarray([100, 100, 100]))
+    2
+    """
+    order = np.argsort(starts)
+    first = starts[order] // _PAGE_NBYTES
+    last = (starts + nbytes - 1)[order] // _PAGE_NBYTES
+    return 1 + int((first[1:] - last[:-1] > 1).sum())
+
+
+def stack(loads: Sequence[IoCounts]) -> IoCounts:
+    """Put counts together, an array an argument.
+
+    Examples
+    --------
+    >>> stack([IoCounts(1, 8), IoCounts(3, 8)]).n_chunks.tolist()
+    [1.0, 3.0]
+    """
+    return IoCounts(*np.asarray([astuple(load) for load in loads], np.float64).T)
+
+
+def count_object_io(box: Hyperslab, one: ChunkLayout, shard_shape: Shape | None) -> IoCounts:
+    """Count what a box asks of an object store, as zarr reads chunks and shards.
+
+    A shard of which every chunk is touched comes whole; of any other comes its
+    index, and then a chunk at a time.
+
+    Examples
+    --------
+    >>> count_object_io((slice(0, 6),), ChunkLayout("pairs", (2,)), (4,))
+    IoCounts(n_chunks=3, chunk_nbytes=8, n_shards=2, n_requests=3, stored_nbytes=0.0, n_longest=1)
+    """
+    chunk = one.chunk_shape
+    if chunk is None:
+        raise ValueError(f"{one.name} has no chunks")
+    n_chunks, nbytes = chunks_touched(box, chunk), 4 * math.prod(chunk)
+    if shard_shape is None:
+        return IoCounts(n_chunks, nbytes, 0, n_chunks)
+    touched = reduce(np.multiply.outer, map(_chunks_by_shard, box, chunk, shard_shape))
+    n_in_whole = math.prod(s // c for s, c in zip(shard_shape, chunk, strict=True))
+    in_parts = touched[touched < n_in_whole]
+    n_requests = touched.size + int(in_parts.sum())
+    longest = int(in_parts.max(initial=0))
+    return IoCounts(n_chunks, nbytes, touched.size, n_requests, n_longest=longest)
+
+
+def _chunks_by_shard(part: slice, chunk: int, shard: int) -> NDArray[np.int64]:
+    """Count the chunks, in one dimension, that a range touches in each shard."""
+    touched = np.arange(part.start // chunk, (part.stop - 1) // chunk + 1)
+    return np.unique(touched // (shard // chunk), return_counts=True)[1]
+
+
+def sieve_reads(box: Sequence[slice], shape: Sequence[int]) -> tuple[NDArray[np.int64], list[int]]:
+    """List start and bytes of each read that HDF5 makes of data without chunks.
+
+    A run of neighbouring elements longer than the sieve buffer is read as it
+    is; a shorter one that the buffer does not hold yet fills the buffer anew.
+
+    Examples
+    --------
+    Every second kB of 128 kB is two buffers full; far apart, each has its own.
+
+    >>> sieve_reads((slice(0, 64), slice(0, 256)), (64, 512))[1]
+    [65536, 65536]
+    >>> sieve_reads((slice(0, 3), slice(0, 1)), (3, 20000))[1]
+    [65536, 65536, 65536]
+    """
+    starts, run_nbytes = _runs(box, shape)
+    if run_nbytes > _SIEVE_NBYTES:
+        return starts, [run_nbytes] * len(starts)
+    end, places, reads, i = 4 * math.prod(shape), [], [], 0
+    while i < len(starts):
+        places.append(starts[i])
+        reads.append(int(min(_SIEVE_NBYTES, end - starts[i])))
+        i = int(np.searchsorted(starts, starts[i] + reads[-1] - run_nbytes, side="right"))
+    return np.asarray(places, np.int64), reads
+
+
+def _runs(box: Sequence[slice], shape: Sequence[int]) -> tuple[NDArray[np.int64], int]:
+    """Find where runs of neighbouring elements start, in bytes, and how long they are."""
+    starts, inner = np.zeros(1, np.int64), 4
+    is_whole, run = True, 4
+    for part, n in zip(reversed(box), reversed(shape), strict=True):
+        extent = part.stop - part.start
+        if is_whole:
+            run, starts = inner * extent, np.asarray([part.start * inner]) + starts
+        else:
+            places = inner * np.arange(part.start, part.stop)
+            starts = np.add.outer(places, starts).ravel()
+        is_whole &= extent == n
+        inner *= n
+    return starts, run

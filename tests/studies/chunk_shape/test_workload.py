@@ -26,10 +26,10 @@ from helpers.benchmark.contender import CheckError
 from helpers.errors import UserError
 from helpers.models.access import IoCounts, Store
 from helpers.objectstore.server import Server
-from studies.chunk_shape import contenders, findings, layouts, loads, prediction, workload
+from studies.chunk_shape import contenders, findings, layouts, prediction, sentences, workload
+from studies.chunk_shape.contenders import make_rewrites
 from studies.chunk_shape.layouts import ChunkLayout
-from studies.chunk_shape.loads import read_index
-from studies.chunk_shape.rewriting import make_rewrites
+from studies.chunk_shape.workload import read_index
 from tests.stores import make_location
 
 SHAPE = (48, 12, 14)
@@ -83,8 +83,8 @@ def test_a_file_is_asked_for_chunks_and_seeks(
 ) -> None:
     """Counted by hand."""
     grid = tuple(-(-n // c) for n, c in zip((40, 8, 8), chunk, strict=True))
-    index = loads.lay_in_order(grid, 8192)
-    found = loads.count_file_io(box, (40, 8, 8), ChunkLayout("a", chunk), index)
+    index = workload.lay_in_order(grid, 8192)
+    found = workload.count_file_io(box, (40, 8, 8), ChunkLayout("a", chunk), index)
     assert (found.n_chunks, found.n_shards) == (n_chunks, n_seeks)
     assert (found.chunk_nbytes, found.stored_nbytes) == (4 * math.prod(chunk), 8192)
 
@@ -109,7 +109,7 @@ def test_a_sieve_reads_all_that_is_asked(data: st.DataObject) -> None:
     shape = tuple(data.draw(st.lists(st.integers(1, 60), min_size=3, max_size=3)))
     starts = [data.draw(st.integers(0, n - 1)) for n in shape]
     box = [slice(i, data.draw(st.integers(i + 1, n))) for i, n in zip(starts, shape, strict=True)]
-    _, reads = loads.sieve_reads(box, shape)
+    _, reads = workload.sieve_reads(box, shape)
     asked = 4 * math.prod(s.stop - s.start for s in box)
     assert asked <= sum(reads)
     assert max(reads) <= max(65536, asked)
@@ -147,7 +147,7 @@ def test_requests_are_those_that_zarr_makes(
 
     monkeypatch.setattr(zarr.storage.ObjectStore, "get", count)
     assert np.array_equal(array[box], plan.values[box])
-    assert len(asked) == loads.count_object_io(box, one, shard).n_requests
+    assert len(asked) == workload.count_object_io(box, one, shard).n_requests
 
 
 @given(st.data())
@@ -164,7 +164,7 @@ def test_requests_of_shards_are_counted(data: st.DataObject) -> None:
     )
     in_parts = [n for n in shards.values() if n < math.prod(by)]
     shard = tuple(c * n for c, n in zip(chunk, by, strict=True))
-    found = loads.count_object_io(box, ChunkLayout("a", chunk), shard)
+    found = workload.count_object_io(box, ChunkLayout("a", chunk), shard)
     assert (found.n_chunks, found.n_shards) == (sum(shards.values()), len(shards))
     assert found.n_requests == len(shards) + sum(in_parts)
     assert found.n_longest == max(in_parts, default=0)
@@ -434,7 +434,7 @@ def test_gains_have_intervals_and_targets_follow_them(
     """Weighted as the mix, against the rule at the same bound, and targets judged by intervals."""
     times = dict.fromkeys(layouts.PATTERNS, ours) | {findings.RULE: rule}
     blocks, named = make_blocks(times), name_layouts(*times)
-    gains = judge_pairs(findings.pair_gains(named), blocks)
+    gains = judge_pairs(findings.list_pairs(named), blocks)
     table = findings.tabulate_gains(gains)
     for quantity, expected in (("four series to a slice", pattern), ("slower access", slower)):
         line = table.loc[("hdf5", "ours 80:20", findings.RULE, quantity)]
@@ -446,7 +446,7 @@ def test_gains_have_intervals_and_targets_follow_them(
         for k, v in numbers.items()
         for end, d in (("low", -0.02), ("high", 0.02))
     }
-    told = findings.judge_targets("hdf5", gains, pd.DataFrame({**numbers, **ends}, index=["hdf5"]))
+    told = sentences.judge_targets("hdf5", gains, pd.DataFrame({**numbers, **ends}, index=["hdf5"]))
     error, rank, worst, loss = told.split("; ")
     assert error == "median error of the prediction 30 [28, 32] %, missed"
     assert rank == "its rank correlation 0.96 [0.94, 0.98], undecided"
@@ -471,21 +471,21 @@ TARGETS = [
 def test_targets_are_judged_by_the_whole_interval(low: float, high: float, verdict: str) -> None:
     """Met where all of it meets the target, missed where none of it does."""
     found = statistics.Interval(1.2, low, high, n=5)
-    assert findings.judge_target(found, findings._GAIN) == verdict
+    assert sentences.judge_target(found, sentences._GAIN) == verdict
 
 
 def test_the_gain_over_the_best_size_is_the_least() -> None:
     """So are its ends; ours is faster than the best where it is faster than each."""
     sizes = {"balanced 4 KiB": (1.0, 1.01), "balanced 8 KiB": (1.2, 1.2), findings.RULE: (9, 9)}
     times = {"ours 50:50": (1.0, 1.0), **sizes}
-    gains = judge_pairs(findings.pair_gains(name_layouts(*times)), make_blocks(times))
-    least, verdict = findings.find_gain("hdf5", "equal-mix", sizes, gains)
+    gains = judge_pairs(findings.list_pairs(name_layouts(*times)), make_blocks(times))
+    least, verdict = sentences.find_gain("hdf5", "equal-mix", sizes, gains)
     assert least.low < 1 < least.high and verdict == "indistinguishable"
-    assert findings.tell_gain((least, verdict)).endswith("] times (indistinguishable)")
+    assert sentences.tell_gain((least, verdict)).endswith("] times (indistinguishable)")
     without = [name for name in sizes if name != "balanced 4 KiB"]
-    least, verdict = findings.find_gain("hdf5", "equal-mix", without, gains)
+    least, verdict = sentences.find_gain("hdf5", "equal-mix", without, gains)
     assert least.centre == pytest.approx(1.2, rel=0.02) and verdict == "faster"
-    assert findings.tell_gain((least, verdict)).endswith("] times")
+    assert sentences.tell_gain((least, verdict)).endswith("] times")
 
 
 def test_ours_of_another_name_is_judged_under_it() -> None:
@@ -493,8 +493,8 @@ def test_ours_of_another_name_is_judged_under_it() -> None:
     times = {findings.RULE: (1.0, 1.0), "balanced 8 KiB": (2.0, 2.0)}
     names = (*times, "ours 50:50")
     named = name_layouts(*names).assign(measured_as=[*times, findings.RULE])
-    gains = judge_pairs(findings.pair_gains(named), make_blocks(times))
-    same, _ = findings.find_gain("hdf5", "equal-mix", {findings.RULE}, gains)
+    gains = judge_pairs(findings.list_pairs(named), make_blocks(times))
+    same, _ = sentences.find_gain("hdf5", "equal-mix", {findings.RULE}, gains)
     assert (same.low, same.centre, same.high) == (1.0, 1.0, 1.0)
     ranks = {
         ("hdf5", "series"): ranking.rank(make_blocks(times), control="control", value="series")
@@ -530,7 +530,7 @@ def test_the_noise_of_each_quantity_is_its_own() -> None:
     """Said of what gains are judged by, and of the least and the most noisy access."""
     noise = dict.fromkeys((("hdf5", name) for name in findings.QUANTITIES), 1.02)
     noise |= {("hdf5", "box"): 1.2, ("hdf5", "equal mix"): 1.04}
-    assert findings.tell_noise("hdf5", noise) == (
+    assert sentences.tell_noise("hdf5", noise) == (
         "equal mix 4 %, four series to a slice 2 %, slower access 2 %; a single access 2 % to 20 %"
     )
 
@@ -573,7 +573,7 @@ def test_positions_are_told_with_their_fewest() -> None:
             "n_apart": [100, 4, 100, 1],
         }
     )
-    told = findings.tell_positions(table)
+    told = sentences.tell_positions(table)
     assert told.startswith("2 of 3 pairs of layout and access are read at 100 positions")
     assert told.endswith("the others at 15 or more, of which 4 or more share none (b, series)")
 
@@ -581,12 +581,12 @@ def test_positions_are_told_with_their_fewest() -> None:
 def test_the_bias_stands_beside_the_published_one() -> None:
     """The published ranges are those of the source's own column, to two digits."""
     biases = pd.Series({"contiguous, time slowest": 48.0, "balanced 4 KiB": 1.5, "square": 99.0})
-    told = findings.tell_bias(biases)
+    told = sentences.tell_bias(biases)
     assert told == (
         "without chunks 48 to 48 (published 14000 to 17000),"
         " in balanced chunks 1.5 to 1.5 (published 1 to 1.1)"
     )
-    assert "without chunks not stored" in findings.tell_bias(biases[1:])
+    assert "without chunks not stored" in sentences.tell_bias(biases[1:])
 
 
 def test_advice_is_judged_against_the_fastest_and_the_rule() -> None:
@@ -596,9 +596,9 @@ def test_advice_is_judged_against_the_fastest_and_the_rule() -> None:
     blocks = make_blocks({**times, "contiguous": (9, 9)})
     blocks["box"] *= blocks["contender"].replace("control", findings.RULE).map(boxes)
     named = name_layouts(*times, "contiguous")
-    judged = findings.Verdicts(
-        noise={}, gains={}, tools={},
-        advice=judge_pairs(findings.pair_advice(named), blocks),
+    judged = sentences.Verdicts(
+        noise={}, tools={},
+        gains=judge_pairs(findings.list_pairs(named), blocks),
         ranks={
             (each.medium, each.name): ranking.rank(
                 each.rows, control="control", value=each.quantity
@@ -606,14 +606,14 @@ def test_advice_is_judged_against_the_fastest_and_the_rule() -> None:
             for each in findings.contests(blocks)
         },
     )  # fmt: skip
-    told = findings.tell_advice("hdf5", judged, named)
+    told = sentences.tell_advice("hdf5", judged, named)
     assert "as long for it as the fastest layout, contiguous;" in told
     chunked = told.split("of layouts with chunks they are among the fastest (")[1].split(");")[0]
     assert {*chunked.split("; ")} == {"as the box", "balanced 4 KiB"}
     assert "times the rule's time for a series and 4 [" in told
     assert "slower than balanced 4096 KiB (4 [" in told
-    nothing = replace(judged, advice={})
-    assert findings.tell_advice("hdf5", nothing, named) == "no such layout on this medium"
+    nothing = replace(judged, gains={})
+    assert sentences.tell_advice("hdf5", nothing, named) == "no such layout on this medium"
 
 
 def test_tools_are_named_as_they_were_judged() -> None:
@@ -630,18 +630,19 @@ def test_tools_are_named_as_they_were_judged() -> None:
         "balanced 1024 KiB": (1.0, 1.0),
         findings.RULE: (1.0, 1.0),
     }
-    costs = findings.rewrite_costs(tools, make_blocks(before, (1.0,) * 5))
     between = {
         (a, b): statistics.judge(
             statistics.paired_between(tools[a], tools[b], value="work_s", n_compared=3), 1.05
         )
         for a, b in findings.pair_tools(tools)
     }
-    told = findings.tell_rewriting(costs, between)
+    costs = findings.rewrite_costs(tools, make_blocks(before, (1.0,) * 5), between)
+    assert costs["verdict"].to_dict() == {"a": "", "b": "slower", "c": "slower"}
+    told = sentences.tell_rewriting(costs, between)
     assert told["rewrite-tool"] == "a"
     assert told["rewrite-slowest"].startswith("among the slowest (c; b), 0.033")
     assert told["rewrite-payback"] == "0.1 [0.099, 0.101] reads"
-    assert findings.tell_rewriting(costs.iloc[:0], {}) == {}
+    assert sentences.tell_rewriting(costs.iloc[:0], {}) == {}
 
 
 def test_caches_of_chunks_are_paired_with_none() -> None:
