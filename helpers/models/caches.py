@@ -96,7 +96,8 @@ class Recent:
     """Blocks by number, the least recently used one leaves when a new one finds no room."""
 
     def __init__(self, max_blocks: int) -> None:
-        self._max_blocks, self._numbers = max_blocks, dict[int, None]()
+        self._max_blocks = max_blocks
+        self._numbers = dict[int, bool]()  # the least recently used first; whether it is metadata
 
     def __contains__(self, number: int) -> bool:
         return number in self._numbers
@@ -110,7 +111,7 @@ class Recent:
 
     def add(self, number: int) -> None:
         """Put a block in front; one that is there keeps its place, as in fsspec."""
-        self._numbers[number] = None
+        self._numbers[number] = False
         if len(self._numbers) > self._max_blocks:
             del self._numbers[next(iter(self._numbers))]
 
@@ -313,41 +314,32 @@ class PageBuffer:
         return range(first, last + 1)
 
 
-class _Pages:
-    """Pages that are kept, and who leaves."""
+class _Pages(Recent):
+    """Pages that are kept, and who leaves: it may be told by what a page holds."""
 
     def __init__(self, settings: PageBuffer) -> None:
-        n_pages = settings.buffer_nbytes // settings.page_nbytes
-        nbytes = n_pages * settings.page_nbytes
-        self._n_pages = n_pages
-        self._kinds = dict[int, bool]()  # from the least to the most recently used one
+        super().__init__(settings.buffer_nbytes // settings.page_nbytes)
+        nbytes = self._max_blocks * settings.page_nbytes
         self._least = {
             True: nbytes * settings.min_metadata_percent // (settings.page_nbytes * 100),
             False: nbytes * settings.min_raw_percent // (settings.page_nbytes * 100),
         }
 
-    def _count(self, *, is_metadata: bool) -> int:
-        return sum(kind is is_metadata for kind in self._kinds.values())
-
-    def use(self, number: int) -> bool:
-        if number not in self._kinds:
-            return False
-        self._kinds[number] = self._kinds.pop(number)
-        return True
-
-    def add(self, number: int, *, is_metadata: bool) -> None:
-        self._kinds[number] = is_metadata
+    def add(self, number: int, *, is_metadata: bool = False) -> None:
+        """Put a page in front, for which there is room."""
+        self._numbers[number] = is_metadata
 
     def make_room(self, *, is_metadata: bool) -> bool:
         """Let one page leave if there is no room; tell whether there is room then."""
-        if len(self._kinds) < self._n_pages:
+        if len(self._numbers) < self._max_blocks:
             return True
-        other, n_other = not is_metadata, self._count(is_metadata=not is_metadata)
-        if n_other == len(self._kinds) and n_other == self._least[other]:
+        other = not is_metadata
+        n_other = [*self._numbers.values()].count(other)
+        if n_other == len(self._numbers) and n_other == self._least[other]:
             return False
         is_kept = n_other <= self._least[other]
-        leaving = [n for n, kind in self._kinds.items() if not (is_kept and kind is other)]
-        del self._kinds[(leaving or list(self._kinds)[-1:])[0]]
+        leaving = [n for n, kind in self._numbers.items() if not (is_kept and kind is other)]
+        del self._numbers[(leaving or list(self._numbers)[-1:])[0]]
         return True
 
 
