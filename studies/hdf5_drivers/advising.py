@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import netCDF4
@@ -32,6 +32,9 @@ _GROUPS = ("ocean", "ice")
 _NAMES = ("temperature", "anomaly")
 _TIMEOUT_S = 120
 _SMALL_PAGE_NBYTES = 65_536  # as small as some producers leave them
+_SHAPE = (3, 1, 240, 320)
+_N_READS = 5  # of a repacked file, of which the median counts
+_TARGET = 0.20
 
 
 def write_with_netcdf4(sample: SampleArray, path: Path) -> Path:
@@ -75,16 +78,6 @@ _REWRITERS: Mapping[str, tuple[tuple[str, ...], Callable[[Path, Path], Path]]] =
 }
 
 
-def write_all(sample: SampleArray, folder: Path) -> dict[str, Path]:
-    """Write a gridded file by each tool that is on PATH."""
-    first = write_with_netcdf4(sample, folder / "gridded-netcdf4.nc")
-    made = {"netCDF4-python": first}
-    for name, (programs, write) in _REWRITERS.items():
-        if all(map(shutil.which, programs)):
-            made[name] = write(first, folder / f"gridded-{name}.nc")
-    return made
-
-
 def _run(argv: list[str], **options: object) -> None:
     done = subprocess.run(  # type: ignore[call-overload]
         argv, stderr=subprocess.PIPE, text=True, timeout=_TIMEOUT_S, check=False, **options
@@ -94,37 +87,19 @@ def _run(argv: list[str], **options: object) -> None:
         raise UserError(f"{argv[0]}: {said[-1] if said else f'exit code {done.returncode}'}")
 
 
-_SHAPE = (3, 1, 240, 320)
-_N_READS = 5  # of a repacked file, of which the median counts
-_TARGET = 0.20
-
-
-@dataclass(frozen=True, slots=True)
-class Advisable:
-    """A stored file, and what the advisor says of it."""
-
-    key: str  # name in the store
-    variables: tuple[str, ...]  # what is read
-    advised: Advised  # what is predicted
-
-
 def make_gridded(folder: Path, seed: int) -> dict[str, Path]:
-    """Write a gridded netCDF-4 file of real fields by each tool that is there.
+    """Write a gridded netCDF-4 file of real fields by each tool that is on PATH.
 
-    Parameters
-    ----------
-    folder : Path
-        Where.
-    seed : int
-        Of the variability that is added.
-
-    Returns
-    -------
-    dict of str to Path
-        By the tool.
+    The seed is of the variability that is added.
     """
     source = ROOT / "data" / "ocean-temperature.nc"
-    return write_all(SampleArray(source, "temperature", _SHAPE, seed), folder)
+    sample = SampleArray(source, "temperature", _SHAPE, seed)
+    first = write_with_netcdf4(sample, folder / "gridded-netcdf4.nc")
+    made = {"netCDF4-python": first}
+    for name, (programs, write) in _REWRITERS.items():
+        if all(map(shutil.which, programs)):
+            made[name] = write(first, folder / f"gridded-{name}.nc")
+    return made
 
 
 def tabulate_advice(advised: Advised) -> pd.DataFrame:
@@ -155,13 +130,13 @@ def compare_advice(
     A time is from the first request to the end of the last one, in the proxy's trace; of
     repacked files, which make few requests, the median of several reads. Each first byte
     takes the mean of the profile's, because a median of few requests errs by their scatter:
-    what is tested is the forecast.
+    what is tested is the prediction.
 
     Parameters
     ----------
     paths : mapping of str to Path
         Files, by the tool that made them.
-    testbed : Wire
+    testbed : Testbed
         The network.
     profile : Profile
         What is emulated, but for the scatter of first bytes.
@@ -176,17 +151,18 @@ def compare_advice(
     lines, steady = {}, take_scatter_out(profile)
     only_requests = ClientCosts(request_s=costs.request_s)
     for tool, path in paths.items():
-        found = _advise_on(path, steady, only_requests)
-        label, repack = found.advised.best_repack()
+        advised = advise(str(path), steady, variables=VARIABLES, costs=only_requests)
+        label, repack = advised.best_repack()
         with tempfile.TemporaryDirectory() as folder:
             out = Path(folder) / f"repacked-{path.name}"
             apply_repack(str(path), repack, out)
             for each in (path, out):
                 obstore.put(testbed.near.obstore(), each.name, each)
         testbed.emulate(steady)
-        before_s, _ = _measure(found, path.name, UNTUNED, testbed)
-        after_s, n_requests = _measure(found, out.name, TUNED, testbed)
-        gain = next(one.gain for one in found.advised.advice if one.label == label)
+        is_paged = advised.report.page_nbytes > 0
+        before_s, _ = _measure(testbed, path.name, UNTUNED, is_paged=is_paged)
+        after_s, n_requests = _measure(testbed, out.name, TUNED, is_paged=repack.page_nbytes > 0)
+        gain = next(one.gain for one in advised.advice if one.label == label)
         lines[tool] = (label, gain, before_s / after_s, gain * after_s / before_s - 1, n_requests)
     columns = ["best repack", "gain predicted", "gain measured", "error", "requests"]
     return pd.DataFrame.from_dict(lines, orient="index", columns=columns).rename_axis("made by")
@@ -199,20 +175,14 @@ def take_scatter_out(profile: Profile) -> Profile:
     return replace(profile, name=f"{profile.name}, first bytes steady", first_byte_s=steady)
 
 
-def _advise_on(path: Path, profile: Profile, costs: ClientCosts) -> Advisable:
-    names = VARIABLES
-    return Advisable(path.name, names, advise(str(path), profile, variables=names, costs=costs))
-
-
-def _measure(found: Advisable, key: str, settings: Settings, testbed: Testbed) -> tuple[float, int]:
-    """Read as a forecast has it; return seconds and requests."""
-    is_repaired = settings is TUNED
-    best = found.advised.best_repack()[1].page_nbytes
-    is_paged = (best if is_repaired else found.advised.report.page_nbytes) > 0
+def _measure(
+    testbed: Testbed, key: str, settings: Settings, *, is_paged: bool
+) -> tuple[float, int]:
+    """Read as the prediction has it; return seconds and requests."""
     times_s, counts = [], []
-    for _ in range(_N_READS if is_repaired else 1):
+    for _ in range(_N_READS if settings is TUNED else 1):
         testbed.take_trace()
-        read_file(testbed.far / key, settings, found.variables, is_paged=is_paged)
+        read_file(testbed.far / key, settings, VARIABLES, is_paged=is_paged)
         trace = testbed.take_trace()
         times_s.append(max(each.end_s for each in trace) - min(each.start_s for each in trace))
         counts.append(len(trace))

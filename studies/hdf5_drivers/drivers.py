@@ -257,19 +257,7 @@ DRIVERS: Mapping[str, Driver] = {
 
 
 def get_drivers(names: Sequence[str], *, has_ros3: bool) -> tuple[list[Driver], list[str]]:
-    """Look drivers up, and set aside those that this machine does not have.
-
-    Parameters
-    ----------
-    names : sequence of str
-        Of `DRIVERS`.
-    has_ros3 : bool
-        Whether an h5py with ROS3 is there.
-
-    Returns
-    -------
-    tuple of list of Driver and list of str
-        Those that can run, and the names of those that cannot.
+    """Look drivers up: those that can run, and the names of those that cannot without ROS3.
 
     Raises
     ------

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,8 +16,28 @@ from helpers.plotting.figures import number_axis
 from helpers.plotting.palette import CHUNK, PAGE, REQUEST_STEPS, RULE, find_look
 from studies.hdf5_drivers.files import LAYOUTS
 from studies.hdf5_drivers.findings import measured
+from studies.hdf5_drivers.prediction import Recorded
 
 _STEPS = ((1e3, "under 1 kB"), (1e4, "to 10 kB"), (1e5, "to 100 kB"), (np.inf, "above"))
+
+
+_BESIDE: dict[str, Any] = {
+    "loc": "upper left",
+    "bbox_to_anchor": (1, 1),
+    "frameon": False,
+    "fontsize": 8,
+}
+
+
+def _mark(name: str) -> dict[str, Any]:
+    """Give the marks of a driver: of one colour in the whole book, filled where it is tuned."""
+    look = find_look(name, "driver")
+    return {
+        "marker": look.marker,
+        "color": look.color,
+        "markerfacecolor": look.face,
+        "label": name,
+    }
 
 
 def draw_times(ax: Axes, rows: pd.DataFrame, *, task: str) -> None:
@@ -41,7 +62,7 @@ def draw_times(ax: Axes, rows: pd.DataFrame, *, task: str) -> None:
     ax.invert_yaxis()
     ax.set(xscale="log", xlabel="time to open and read (s)", ylabel="layout")
     number_axis(ax.xaxis)
-    _write_key(ax, names)
+    ax.legend(**_BESIDE)
 
 
 def place_rows(pairs: Sequence[tuple[str, str]]) -> dict[tuple[str, str], int]:
@@ -58,49 +79,25 @@ def place_rows(pairs: Sequence[tuple[str, str]]) -> dict[tuple[str, str], int]:
 
 
 def _draw_marks(ax: Axes, line: pd.DataFrame, places: Sequence[float], name: str) -> None:
-    look = find_look(name, "driver")
     spread = [line["median"] - line["low"].fillna(line["median"])]
     spread += [line["high"].fillna(line["median"]) - line["median"]]
     ax.errorbar(
         line["median"],
         places,
         xerr=np.clip(np.array(spread, float), 0, None),
-        fmt=look.marker,
-        color=look.color,
-        markerfacecolor=look.face,
+        linestyle="",
         markersize=5,
+        **_mark(name),
     )
 
 
-def _write_key(ax: Axes, names: Sequence[str]) -> None:
-    handles = [
-        Line2D(
-            [],
-            [],
-            linestyle="",
-            marker=look.marker,
-            color=look.color,
-            markerfacecolor=look.face,
-            label=name,
-        )
-        for name, look in ((name, find_look(name, "driver")) for name in names)
-    ]
-    ax.legend(handles=handles, loc="upper left", bbox_to_anchor=(1, 1), frameon=False, fontsize=8)
-
-
-def draw_ranges(
-    ax: Axes,
-    traces: Mapping[str, Sequence[Request]],
-    *,
-    file_nbytes: int,
-    page_nbytes: int,
-    chunk_offsets: Collection[int],
-) -> None:
+def draw_ranges(ax: Axes, traces: Mapping[str, Sequence[Request]], recorded: Recorded) -> None:
     """Draw the byte ranges of each trace along the file, coloured by the bytes of a request.
 
     Thin lines are page boundaries, where the file has pages; the marks of the lowest line are
     where chunks of the variables begin.
     """
+    file_nbytes, page_nbytes = recorded.file_nbytes, recorded.page_nbytes
     for place, trace in enumerate(traces.values()):
         for request in trace:
             start, width = (request.range_start or 0) / 1e6, request.nbytes / 1e6
@@ -112,7 +109,7 @@ def draw_ranges(
     if page_nbytes:
         for start in range(0, file_nbytes, page_nbytes):
             ax.axvline(start / 1e6, color=PAGE, linewidth=0.4, zorder=0)
-    starts = [offset / 1e6 for offset in chunk_offsets]
+    starts = [offset / 1e6 for offset in recorded.chunk_offsets]
     ax.plot(starts, [len(traces)] * len(starts), "|", color=CHUNK, markersize=8)
     ax.set_yticks(range(len(traces) + 1), [*traces, "chunks begin"])
     ax.invert_yaxis()
@@ -143,3 +140,16 @@ def draw_requests(ax: Axes, traces: Mapping[str, Sequence[Request]]) -> None:
     ax.set(xlabel="time since the first request (s)", ylabel="requests so far", yscale="log")
     number_axis(ax.yaxis)
     ax.legend(loc="lower right", frameon=False, fontsize=8)
+
+
+def draw_predicted(ax: Axes, table: pd.DataFrame) -> None:
+    """Draw predicted against measured times; the line is where they are equal."""
+    for name, part in table.groupby(level="driver", sort=False):
+        ax.plot(part["s measured"], part["s predicted"], linestyle="", **_mark(str(name)))
+    ends = [table[["s measured", "s predicted"]].min().min() / 1.3]
+    ends += [table[["s measured", "s predicted"]].max().max() * 1.3]
+    ax.plot(ends, ends, color=RULE, linewidth=0.8)
+    ax.set(xscale="log", yscale="log", xlabel="measured (s)", ylabel="predicted (s)")
+    number_axis(ax.xaxis)
+    number_axis(ax.yaxis)
+    ax.legend(**_BESIDE)

@@ -18,6 +18,8 @@ import zarr
 from virtualizarr.parsers import HDFParser
 from zarr.storage import ObjectStore
 
+from advisors.hdf5.recording import open_hdf5
+from advisors.hdf5.repack import Repack
 from helpers.arrays.writers import expected_warning, make_registry
 from helpers.errors import UserError
 from helpers.objectstore.locations import Location
@@ -150,17 +152,10 @@ def arrange(source: Path, target: Path, layout: FileLayout, *, tool: Tool = "aut
 
 def _options(source: Path, layout: FileLayout) -> list[str]:
     """Write a layout as options of h5repack."""
-    options: list[str] = []
-    if layout.page_nbytes:
-        options += ["--fs_strategy=PAGE", f"--fs_pagesize={layout.page_nbytes}"]
-    if layout.metadata_block_nbytes:
-        options += [f"--metadata_block_size={layout.metadata_block_nbytes}"]
-    if layout.chunk_elements:
-        with h5py.File(source) as file:
-            for name, variable in iterate_variables(file):
-                if chunk := _chunk(variable, layout):
-                    options += ["--layout", f"{name}:CHUNK={'x'.join(map(str, chunk))}"]
-    return options
+    with h5py.File(source) as file:
+        chunks = {name: _chunk(each, layout) for name, each in iterate_variables(file)}
+    chosen = tuple((name, chunk) for name, chunk in chunks.items() if chunk)
+    return Repack(layout.page_nbytes, layout.metadata_block_nbytes, chosen).arguments()
 
 
 def _chunk(variable: h5py.Dataset, layout: FileLayout) -> tuple[int, ...] | None:
@@ -188,7 +183,7 @@ def _copy(source: Path, target: Path, layout: FileLayout) -> None:
         options |= {"fs_strategy": "page", "fs_page_size": layout.page_nbytes}
     if layout.metadata_block_nbytes:
         options |= {"meta_block_size": layout.metadata_block_nbytes}
-    with h5py.File(source) as old, h5py.File(target, "w", **options) as new:
+    with open_hdf5(source, source.name) as old, h5py.File(target, "w", **options) as new:
         _copy_group(old, new, layout)
 
 

@@ -31,18 +31,9 @@ _N_PARTS = 2  # in memory at a time
 
 
 class Maker:
-    """What makes the layouts of one granule, on local disk first.
+    """What makes the layouts of one granule, each of which must answer tasks as the original does.
 
-    Parameters
-    ----------
-    granule : Granule
-        What to write.
-    target : Location
-        Where layouts go.
-    folder : Path
-        On local disk.
-    tasks : mapping of str to Task
-        What each layout must answer as the original does.
+    They are made in a folder on local disk, and then stored.
     """
 
     def __init__(
@@ -66,7 +57,11 @@ class Maker:
             path, made_by = self._arrange(layout)
             with h5py.File(path) as file:
                 facts = {"properties": asdict(read_properties(file))}
-            self._upload(path, f"{layout}.h5")
+            store = self.target.obstore()
+            key, n = f"{layout}.h5", _N_PARTS
+            obstore.put(store, key, path, chunk_size=_PART_NBYTES, max_concurrency=n)
+            if path != self.original:
+                path.unlink()
         answers = {name: asdict(answer) for name, answer in self.answers.items()}
         return {**facts, "made_by": made_by, "answers": answers}
 
@@ -82,17 +77,6 @@ class Maker:
     def _read(self, path: Path) -> dict[str, Answer]:
         with h5py.File(path) as file:
             return {name: run_task(MappingTree(file), task) for name, task in self.tasks.items()}
-
-    def _upload(self, path: Path, name: str) -> None:
-        obstore.put(
-            self.target.obstore(),
-            name,
-            path,
-            chunk_size=_PART_NBYTES,
-            max_concurrency=_N_PARTS,
-        )
-        if path != self.original:
-            path.unlink()
 
 
 LAYOUTS = (*FILE_LAYOUTS, *CONVERSIONS)
@@ -117,18 +101,7 @@ class StoredFile:
     made_by: Mapping[str, str]  # tool that made each layout, with its version
 
     def at(self, layout: str) -> Location:
-        """Return where a layout lies: an object, or the folder of a Zarr group.
-
-        Parameters
-        ----------
-        layout : str
-            One of `LAYOUTS`.
-
-        Returns
-        -------
-        Location
-            Place to open.
-        """
+        """Return where a layout lies: an object, or the folder of a Zarr group."""
         return self.location / f"{layout}{_SUFFIXES.get(layout, '')}"
 
     def seen_from(self, location: Location) -> StoredFile:
@@ -136,17 +109,9 @@ class StoredFile:
         return replace(self, location=self.location.through(location.endpoint_url))
 
     def needed_nbytes(self, layout: str) -> int:
-        """Count the stored bytes of the variables that are read whole.
+        """Count the stored bytes of the variables that are read whole, without metadata.
 
-        Parameters
-        ----------
-        layout : str
-            One of `LAYOUTS`; a conversion has the bytes of the original.
-
-        Returns
-        -------
-        int
-            What a reader that fetches nothing in vain must fetch, without metadata.
+        A conversion has those of the original.
         """
         found = self.properties.get(layout, self.properties["original"])
         return sum(found.stored_nbytes[name] for name in self.tasks["variables"].variables)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import pandas as pd
 
 from helpers.benchmark import ranking as rankings
 from helpers.benchmark import statistics
-from helpers.benchmark.study import read_published
+from helpers.benchmark.record import read_published
 from helpers.errors import UserError
 from helpers.models.transfer import Network
 from helpers.netem.profiles import Profile, network_of
@@ -36,20 +36,29 @@ _OURS = {
 }
 
 
-def describe_layouts(stored: StoredFile) -> pd.DataFrame:
-    """Tabulate what each file says of itself, and what made it."""
-    lines = {}
-    for name, nbytes in stored.stored_nbytes.items():
-        found = stored.properties.get(name)
-        chunk = found.chunk_shapes[stored.tasks["variables"].variables[0]] if found else ("",)
-        lines[name] = {
-            "strategy": found.strategy if found else "",
-            "page (MiB)": found.page_nbytes / 2**20 if found else None,
-            "photons a chunk": chunk[0],
-            "stored (MB)": round(nbytes / 1e6, 1),
-            "no data (MB)": round(found.metadata_nbytes / 1e6, 1) if found else None,
-            "made by": stored.made_by[name],
-        }
+def describe_layouts(stored: StoredFile, profile: Profile) -> pd.DataFrame:
+    """Tabulate what each file says of itself, and how long reading the variables takes at least.
+
+    Two ends of one request at a time: a request for each chunk and nothing else, and all bytes
+    in one request.
+    """
+    network, name = network_of(profile), stored.tasks["variables"].variables[0]
+    per_request_s = mean_first_byte_s(network)
+    lines: dict[str, dict[str, Any]] = {}
+    for layout, nbytes in stored.stored_nbytes.items():
+        lines[layout] = {"stored (MB)": round(nbytes / 1e6, 1), "made by": stored.made_by[layout]}
+        if found := stored.properties.get(layout):
+            n_chunks = _count_chunks(stored, layout)
+            stream_s = stored.needed_nbytes(layout) / network.stream_nbytes_per_s
+            lines[layout] |= {
+                "strategy": found.strategy,
+                "page (MiB)": found.page_nbytes / 2**20,
+                "photons a chunk": found.chunk_shapes[name][0],
+                "no data (MB)": round(found.metadata_nbytes / 1e6, 1),
+                "chunks": n_chunks,
+                "a request a chunk (s)": round(n_chunks * per_request_s + stream_s, 2),
+                "one request (s)": round(per_request_s + stream_s, 3),
+            }
     return pd.DataFrame(lines).T.rename_axis("layout").fillna("")
 
 
@@ -64,27 +73,6 @@ def describe_drivers(drivers: Sequence[Driver], absent: Mapping[str, str]) -> pd
     }
     lines |= {name: {"reads": reason, "settings": ""} for name, reason in absent.items()}
     return pd.DataFrame(lines).T.rename_axis("driver")
-
-
-def predict_floor(stored: StoredFile, profile: Profile, layouts: Sequence[str]) -> pd.DataFrame:
-    """Predict how long reading the variables takes at least: one request at a time.
-
-    Two ends: a request for each chunk and nothing else, and all bytes in one request.
-    """
-    network: Network = network_of(profile)
-    per_request_s = mean_first_byte_s(network)
-    lines = {}
-    for layout in [name for name in layouts if name in stored.properties]:
-        n_chunks = _count_chunks(stored, layout)
-        nbytes = stored.needed_nbytes(layout)
-        stream_s = nbytes / network.stream_nbytes_per_s
-        lines[layout] = {
-            "chunks": n_chunks,
-            "needed (MB)": round(nbytes / 1e6, 2),
-            "a request a chunk (s)": round(n_chunks * per_request_s + stream_s, 2),
-            "one request (s)": round(per_request_s + stream_s, 3),
-        }
-    return pd.DataFrame(lines).T.rename_axis("layout")
 
 
 def mean_first_byte_s(network: Network) -> float:
@@ -130,10 +118,10 @@ def tabulate_tasks(rows: pd.DataFrame, tasks: Sequence[str]) -> pd.DataFrame:
     return pd.concat(asked, names=["task"]) if asked else pd.DataFrame(columns=["not asked"])
 
 
-def tabulate_traces(rows: pd.DataFrame, *, task: str, layout: str) -> pd.DataFrame:
-    """Tabulate what the trace says of each driver on a layout: medians over blocks."""
-    part = measured(rows, task)
-    part = part[part["layout"] == layout]
+def tabulate_traces(rows: pd.DataFrame, layouts: Sequence[str]) -> pd.DataFrame:
+    """Tabulate what the trace says of each driver on layouts: medians over blocks."""
+    part = measured(rows, "variables")
+    part = part[part["layout"].isin(layouts)]
     trace = trace_of(part)
     if "all_requests" not in trace:
         return pd.DataFrame(columns=["not traced"])
@@ -143,13 +131,14 @@ def tabulate_traces(rows: pd.DataFrame, *, task: str, layout: str) -> pd.DataFra
         "all_nbytes": "MB",
         "over_read": "over-read",
         "repeated_nbytes": "MB fetched again",
-        "critical_path": "depth",
+        "dependency_depth": "critical path",
         "all_max_in_flight": "in flight, most",
     }
-    table = trace[[name for name in names if name in trace]].assign(contender=part["contender"])
-    for name in ("all_nbytes", "repeated_nbytes"):
-        table[name] = table[name] / 1e6
-    return table.groupby("contender", sort=False).median().round(2).rename(columns=names)
+    table = trace[[name for name in names if name in trace]]
+    scale = {name: 1e-6 if "nbytes" in str(name) else 1.0 for name in table}
+    keys = [part["layout"], part["contender"]]
+    medians = (table * pd.Series(scale)).groupby(keys, sort=False).median().round(2)
+    return medians.loc[list(dict.fromkeys(layouts))].rename(columns=names)
 
 
 def paired(
@@ -280,7 +269,7 @@ def find_claims(judged: Judged) -> dict[str, str]:
 
 
 def find_targets(rows: pd.DataFrame, best: tuple[str, str], profile: Profile) -> dict[str, str]:
-    """Say whether repack and settings gain as much as was hoped, and if not, why not."""
+    """Say whether repack and settings gain the target, and if not, why not."""
     part = measured(rows, "variables")
     ratio = paired(part, (UNTUNED, ORIGINAL), best)
     keys = list(zip(part["contender"], part["layout"], strict=True))
@@ -306,7 +295,7 @@ def _explain(slow: pd.Series[float], fast: pd.Series[float], profile: Profile) -
     first_byte_s = mean_first_byte_s(network)
     moved_s = fast["all_nbytes"] / network.stream_nbytes_per_s
     needed_s = moved_s / fast["over_read"]
-    n_waits = fast["critical_path"]
+    n_waits = fast["dependency_depth"]
     return (
         f"of its {digits(fast['total_s'])} s the read with the shortest median waits {digits(n_waits * first_byte_s)} s"
         f" for {n_waits:.0f} answers one after the other, and its"

@@ -9,6 +9,7 @@ data lie between one another in the file.
 
 from __future__ import annotations
 
+import functools
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,126 +17,10 @@ from typing import Any
 
 import h5py
 import numpy as np
+import yaml
 from numpy.typing import NDArray
 
 from helpers.errors import UserError
-
-PHOTON_KINDS = {
-    "h_ph": "f4",
-    "lat_ph": "f8",
-    "lon_ph": "f8",
-    "delta_time": "f8",
-    "dist_ph_along": "f4",
-    "dist_ph_across": "f4",
-    "quality_ph": "i1",
-    "signal_conf_ph": "i1",
-    "ph_id_channel": "u1",
-    "ph_id_pulse": "u1",
-    "pce_mframe_cnt": "u4",
-    "weight_ph": "u1",
-}
-"""Variables of a photon, and how each is stored."""
-
-SEGMENT_NAMES = {
-    "geolocation": [
-        "altitude_sc",
-        "azimuth",
-        "bounce_time_offset",
-        "delta_time",
-        "full_sat_fract",
-        "knn",
-        "near_sat_fract",
-        "neutat_delay_derivative",
-        "neutat_delay_total",
-        "neutat_ht",
-        "ph_index_beg",
-        "pitch",
-        "podppd_flag",
-        "range_bias_corr",
-        "ref_azimuth",
-        "ref_elev",
-        "reference_photon_lat",
-        "reference_photon_lon",
-        "roll",
-        "segment_dist_x",
-        "segment_id",
-        "segment_length",
-        "segment_ph_cnt",
-        "sigma_across",
-        "sigma_along",
-        "sigma_h",
-        "sigma_lat",
-        "sigma_lon",
-        "solar_azimuth",
-        "solar_elevation",
-        "surf_type",
-        "tx_pulse_energy",
-        "yaw",
-    ],
-    "geophys_corr": [
-        "dac",
-        "delta_time",
-        "dem_flag",
-        "dem_h",
-        "geoid",
-        "geoid_free2mean",
-        "tide_earth",
-        "tide_earth_free2mean",
-        "tide_equilibrium",
-        "tide_load",
-        "tide_oc_pole",
-        "tide_ocean",
-        "tide_pole",
-    ],
-    "bckgrd_atlas": [
-        "bckgrd_counts",
-        "bckgrd_counts_reduced",
-        "bckgrd_hist_top",
-        "bckgrd_int_height",
-        "bckgrd_int_height_reduced",
-        "bckgrd_rate",
-        "delta_time",
-        "pce_mframe_cnt",
-        "tlm_height_band1",
-        "tlm_height_band2",
-        "tlm_top_band1",
-        "tlm_top_band2",
-    ],
-}
-"""Variables of a segment of the track, by group."""
-
-ANCILLARY = [
-    "atlas_sdp_gps_epoch",
-    "control",
-    "data_end_utc",
-    "data_start_utc",
-    "end_cycle",
-    "end_delta_time",
-    "end_geoseg",
-    "end_gpssow",
-    "end_gpsweek",
-    "end_orbit",
-    "end_region",
-    "end_rgt",
-    "granule_end_utc",
-    "granule_start_utc",
-    "podppd_pad",
-    "release",
-    "start_cycle",
-    "start_delta_time",
-    "start_geoseg",
-    "start_gpssow",
-    "start_gpsweek",
-    "start_orbit",
-    "start_region",
-    "start_rgt",
-    "version",
-]
-"""Scalars about the granule."""
-
-METADATA = ["AcquisitionInformation", "DatasetIdentification", "Extent", "Lineage", "ProcessStep"]
-"""Groups that describe how it was made."""
-
 
 GENERATION = 2  # raise it when the same arguments make other bytes
 
@@ -185,6 +70,12 @@ class Granule:
         return self.n_photons * _WEIGHTS[BEAMS.index(beam)] // sum(_WEIGHTS)
 
 
+@functools.cache
+def _read_product() -> dict[str, Any]:
+    """Read the names of the product's variables and groups."""
+    return dict(yaml.safe_load(Path(__file__).with_name("product.yaml").read_text("utf-8")))
+
+
 def write_granule(granule: Granule, path: Path) -> None:
     """Write a granule as one HDF5 file in the format's oldest version, the library's default."""
     with h5py.File(path, "w") as file:
@@ -202,11 +93,12 @@ def _write_descriptions(file: h5py.File) -> None:
     """Write what a granule says of itself: attributes, and scalars one by one."""
     for name in ("Conventions", "title", "institution", "history", "references", "license"):
         file.attrs[name] = f"{name} of a photon granule, as long as such texts are: " + name * 8
-    for name in ANCILLARY:
+    product = _read_product()
+    for name in product["ancillary"]:
         text = f"{name}: 2018-11-20T18:21:{len(name):02d}.000000Z"
         file.create_dataset(f"ancillary_data/{name}", data=[text], dtype=h5py.string_dtype())
         file[f"ancillary_data/{name}"].attrs["long_name"] = name.replace("_", " ")
-    for name in METADATA:
+    for name in product["metadata"]:
         group = file.create_group(f"METADATA/{name}")
         for part in range(12):
             group.attrs[f"part{part:02d}"] = f"{name} {part} " + "of the product's lineage " * 4
@@ -220,10 +112,11 @@ class _Beam:
         self.rng = np.random.default_rng([granule.seed, BEAMS.index(beam)])
         self.group, self.height_m, self.n_done = file.create_group(beam), 100.0, 0
         self.group.attrs["groundtrack_id"] = beam
-        for name, kind in PHOTON_KINDS.items():
+        self.product = _read_product()
+        for name, kind in self.product["photons"].items():
             extent = (5,) if name == "signal_conf_ph" else ()
             _create(self.group, f"heights/{name}", kind, chunk=(PHOTON_CHUNK, *extent))
-        for group, names in SEGMENT_NAMES.items():
+        for group, names in self.product["segments"].items():
             for name in names:
                 kind = "f8" if "delta_time" in name or name.endswith(("lat", "lon")) else "f4"
                 _create(self.group, f"{group}/{name}", kind, chunk=(_SEGMENT_CHUNK,))
@@ -236,13 +129,13 @@ class _Beam:
         for name, values in self._photons(start, n).items():
             _append(self.group[f"heights/{name}"], values)
         n_segments = stop // _PHOTONS_PER_SEGMENT - start // _PHOTONS_PER_SEGMENT
-        for group, names in SEGMENT_NAMES.items():
+        for group, names in self.product["segments"].items():
             for name in names:
                 _append(self.group[f"{group}/{name}"], self._segments(name, n_segments))
 
     def describe(self) -> None:
         """Write, last of all, what is known at the end: ranges of the values."""
-        for name in PHOTON_KINDS:
+        for name in self.product["photons"]:
             dataset = self.group[f"heights/{name}"]
             dataset.attrs["n_valid"] = dataset.shape[0]
             dataset.attrs["comment"] = f"{name} of {self.name}, {dataset.shape[0]} photons"
@@ -270,7 +163,8 @@ class _Beam:
             "pce_mframe_cnt": pulse // 600,
             "weight_ph": np.where(is_signal, 200, 20) + rng.integers(0, 40, n),
         }
-        return {name: np.asarray(values[name], kind) for name, kind in PHOTON_KINDS.items()}
+        kinds = self.product["photons"].items()
+        return {name: np.asarray(values[name], kind) for name, kind in kinds}
 
     def _segments(self, name: str, n: int) -> Values:
         """Make the values of a small variable: smooth, as corrections and angles are."""

@@ -8,22 +8,16 @@ from typing import Any, cast
 
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
 
 from advisors.hdf5.recording import iterate_chunks, open_hdf5, open_source, record_reads
 from helpers.models import caches
 from helpers.models.replay import Replay, order_reads, replay
 from helpers.models.requests import ClientCosts, fit_costs
 from helpers.models.transfer import Network
-from helpers.objectstore.testbed import Testbed
-from helpers.plotting.figures import number_axis
-from helpers.plotting.palette import RULE, find_look
 from helpers.plotting.tables import trace_of
 from studies.hdf5_drivers.drivers import DRIVERS, MIB, Driver
-from studies.hdf5_drivers.files import StoredFile
 from studies.hdf5_drivers.findings import measured
-from studies.hdf5_drivers.session import Session
-from studies.hdf5_drivers.workload import FileRead, trace_once
+from studies.hdf5_drivers.workload import Bench, FileRead, trace_once
 
 RECORDED = "fsspec-none"
 """The driver whose trace is what the library asks for: nothing lies between."""
@@ -48,55 +42,26 @@ class Recorded:
 
 
 def calibrated_drivers(drivers: Sequence[Driver]) -> list[Driver]:
-    """Choose the drivers whose times without a network calibrate those to be predicted.
-
-    Parameters
-    ----------
-    drivers : sequence of Driver
-        Those that run in the study.
-
-    Returns
-    -------
-    list of Driver
-        The untuned one of each client.
-    """
+    """Choose the untuned driver of each client, whose times without a network calibrate it."""
     families = dict.fromkeys(driver.name.partition("-")[0] for driver in drivers)
     return [DRIVERS[CALIBRATED[name]] for name in families if name in CALIBRATED]
 
 
-def record_library(
-    stored: StoredFile, layouts: Sequence[str], testbed: Testbed, session: Session
-) -> dict[str, Recorded]:
+def record_library(layouts: Sequence[str], bench: Bench) -> dict[str, Recorded]:
     """Record what the library asks for on each layout, by a driver without a cache.
 
-    Parameters
-    ----------
-    stored : StoredFile
-        The file.
-    layouts : sequence of str
-        Arrangements of it.
-    testbed : Wire
-        The network; what is recorded does not depend on its profile.
-    session : Session
-        The interpreter of the drivers.
-
-    Returns
-    -------
-    dict of str to Recorded
-        By layout; those without an HDF5 file are left out.
+    It does not depend on the network; layouts without an HDF5 file are left out.
     """
     return {
-        layout: _record_one(
-            FileRead(stored, layout, "variables", DRIVERS[RECORDED], testbed, session)
-        )
+        layout: _record_one(FileRead(bench, DRIVERS[RECORDED], layout))
         for layout in layouts
-        if layout in stored.properties
+        if layout in bench.stored.properties
     }
 
 
 def _record_one(way: FileRead) -> Recorded:
     trace = sorted(trace_once(way), key=lambda request: request.start_s)
-    found = way.stored.properties[way.layout]
+    found = way.bench.stored.properties[way.layout]
     chunks, n_first_past = _find_chunks(way, is_paged=found.page_nbytes > 0)
     asked = [(each.range_start or 0, each.nbytes) for each in trace if each.nbytes]
     reads = tuple(caches.Read(*span, is_metadata=span[0] not in chunks) for span in asked)
@@ -113,7 +78,8 @@ def _record_one(way: FileRead) -> Recorded:
 
 def _find_chunks(way: FileRead, *, is_paged: bool) -> tuple[set[int], int]:
     """Find where the chunks of the variables lie, and which reads go past a page buffer."""
-    location, names = way.stored.at(way.layout), way.stored.tasks["variables"].variables
+    stored = way.bench.stored
+    location, names = stored.at(way.layout), stored.tasks["variables"].variables
     with open_source(location) as file:
         n_first_past = record_reads(file, way.layout, ()).n_first_past if is_paged else 0
         with open_hdf5(file, way.layout) as opened:
@@ -122,7 +88,7 @@ def _find_chunks(way: FileRead, *, is_paged: bool) -> tuple[set[int], int]:
 
 
 def caches_of(driver: Driver, recorded: Recorded) -> list[caches.Cache] | None:
-    """Name the caches between the library and the wire, from the settings of a driver."""
+    """Name the caches between the library and the network, from the settings of a driver."""
     family, settings = driver.registered_name.partition("-")[0], driver.settings
     if family not in CALIBRATED or driver.name == "obstore":
         return None
@@ -160,15 +126,8 @@ _TARGET_TIME, _TARGET_REQUESTS = 15, 2  # percent
 def fit_all(calibration: pd.DataFrame) -> dict[str, ClientCosts]:
     """Fit what each client takes beside the network, on rows of a network that emulates nothing.
 
-    Parameters
-    ----------
-    calibration : DataFrame
-        Rows of the phase ``calibration``, of untuned drivers on two or more layouts.
-
-    Returns
-    -------
-    dict of str to ClientCosts
-        By client; where the calibration has one number of requests, all is start.
+    The rows of the phase ``calibration`` are of untuned drivers; where all of them make as many
+    requests, all is start.
     """
     rows = calibration[calibration["phase"] == "calibration"]
     rows = rows.assign(
@@ -184,10 +143,19 @@ def fit_all(calibration: pd.DataFrame) -> dict[str, ClientCosts]:
     return costs
 
 
+def tabulate_costs(costs: Mapping[str, ClientCosts]) -> pd.DataFrame:
+    """Tabulate what each client takes for a request, and for all else."""
+    lines = {
+        name: {"a request (ms)": 1000 * one.request_s, "the rest (s)": one.start_s}
+        for name, one in costs.items()
+    }
+    return pd.DataFrame(lines).T.round(2).rename_axis("client")
+
+
 def predict_drivers(
     driver: Driver, recorded: Recorded, network: Network, costs: Mapping[str, ClientCosts]
 ) -> Replay | None:
-    """Foretell opening and reading the variables by a driver."""
+    """Predict opening and reading the variables by a driver; None for what has no model."""
     between, family = caches_of(driver, recorded), driver.registered_name.partition("-")[0]
     if between is None or family not in costs:
         return None
@@ -215,7 +183,7 @@ def compare_predicted(
     rows : DataFrame
         The record.
     drivers : sequence of Driver
-        All that were measured; the recorded one is left out, because it is no forecast.
+        All that were measured; the recorded one is left out, because nothing of it is predicted.
     recorded : mapping of str to Recorded
         By layout.
     network : Network
@@ -249,51 +217,13 @@ def compare_predicted(
     return table
 
 
-def draw_predicted(ax: Axes, table: pd.DataFrame) -> None:
-    """Draw predicted against measured times; the line is where they are equal."""
-    for name, part in table.groupby(level="driver", sort=False):
-        look = find_look(str(name), "driver")
-        ax.plot(
-            part["s measured"],
-            part["s predicted"],
-            look.marker,
-            color=look.color,
-            markerfacecolor=look.face,
-            label=str(name),
-        )
-    ends = [table[["s measured", "s predicted"]].min().min() / 1.3]
-    ends += [table[["s measured", "s predicted"]].max().max() * 1.3]
-    ax.plot(ends, ends, color=RULE, linewidth=0.8)
-    ax.set(xscale="log", yscale="log", xlabel="measured (s)", ylabel="predicted (s)")
-    number_axis(ax.xaxis)
-    number_axis(ax.yaxis)
-    ax.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False, fontsize=8)
-
-
 def what_if(
     drivers: Sequence[Driver],
     recorded: Mapping[str, Recorded],
     networks: Mapping[str, Network],
     costs: Mapping[str, ClientCosts],
 ) -> pd.DataFrame:
-    """Foretell the same reads over other networks (s).
-
-    Parameters
-    ----------
-    drivers : sequence of Driver
-        What is predicted.
-    recorded : mapping of str to Recorded
-        By layout.
-    networks : mapping of str to Network
-        By the name of the profile.
-    costs : mapping of str to ClientCosts
-        Of each client.
-
-    Returns
-    -------
-    DataFrame
-        A row a driver and layout, a column a network.
-    """
+    """Predict the reads over networks (s): a row a driver and layout, a column a network."""
     lines = {}
     for driver in drivers:
         for layout, each in recorded.items():
@@ -306,13 +236,13 @@ def what_if(
 
 
 def find_errors(table: pd.DataFrame) -> dict[str, str]:
-    """Put the errors of the forecasts into words, by the key under which pages quote them."""
+    """Put the errors of the predictions into words, by the key under which pages quote them."""
     fixed = table[[not str(name).startswith("fsspec-background") for name, _ in table.index]]
     time = 100 * table["s error"].abs().median()
     requests, nbytes = (100 * fixed[f"{name} error"].abs().median() for name in ("requests", "MB"))
 
-    def judge(value: float, bar: float) -> str:
-        return "met" if value <= bar else "missed"
+    def judge(value: float, target: float) -> str:
+        return "met" if value <= target else "missed"
 
     return {
         "replay-hoped-time": f"at most {_TARGET_TIME} %",

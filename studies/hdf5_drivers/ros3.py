@@ -9,7 +9,6 @@ interpreter that is told to look in that folder first sees the other h5py.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import json
 import os
@@ -22,9 +21,11 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+
+from filelock import AcquireReturnProxy, FileLock, Timeout
 
 from helpers.errors import UserError
 from helpers.objectstore.processes import start_child
@@ -190,13 +191,7 @@ class Ros3:
 
 
 def find_ros3() -> Ros3 | None:
-    """Return the h5py with ROS3 that was built for this Python, if it was.
-
-    Returns
-    -------
-    Ros3 or None
-        None too where ``ARRAYS_SKIP_ROS3`` is set.
-    """
+    """Return the h5py with ROS3 that was built for this Python, if it was and is not to be skipped."""
     folder = _target()
     return Ros3(folder) if not _is_skipped() and (folder / _MARKER).exists() else None
 
@@ -219,7 +214,7 @@ def build_ros3(say: Say) -> Ros3:
         raise UserError(why_absent())
     target = _target()
     target.parent.mkdir(parents=True, exist_ok=True)
-    with _locked(target.parent / "ros3.lock", say):
+    with _acquire(target.parent / "ros3.lock", say):
         if not (target / _MARKER).exists():
             tools = find_tools()
             say(
@@ -240,16 +235,14 @@ def _target() -> Path:
     return cache_folder() / name
 
 
-@contextlib.contextmanager
-def _locked(path: Path, say: Say) -> Iterator[None]:
-    """Hold a lock between processes; the kernel frees it if this one dies."""
-    with path.open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            say("ROS3 is being built by another process: waiting for it")
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+def _acquire(path: Path, say: Say) -> AcquireReturnProxy[FileLock]:
+    """Take a lock between processes; the kernel frees it if this one dies."""
+    lock = FileLock(path)
+    try:
+        return lock.acquire(blocking=False)
+    except Timeout:
+        say("ROS3 is being built by another process: waiting for it")
+        return lock.acquire()
 
 
 def _build_in(target: Path, tools: dict[str, str], say: Say) -> None:

@@ -1,34 +1,47 @@
-"""An interpreter in which drivers run, as seen by a study."""
+"""The interpreter in which drivers run: it opens, reads and answers on request.
+
+It lives as long as a study, so that imports are not in the clock. All drivers run in one
+such interpreter, which imports the h5py with ROS3 where there is one: they share the
+version of HDF5, and none has a notebook's threads beside it.
+
+Questions go over a connection of `multiprocessing`, one at a time. Its managers would serve
+each caller in a thread of its own, wait without end for an answer, and pickle whatever error
+a library raises, which not every one survives.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import secrets
 import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from multiprocessing.connection import Connection, Listener
+from multiprocessing.connection import Client, Connection, Listener
 from pathlib import Path
 from typing import Any
+
+import fsspec.asyn
+import h5py
+from s3fs import S3FileSystem
 
 from helpers.errors import UserError
 from helpers.objectstore.locations import Location
 from helpers.objectstore.processes import Child, start_child
-from studies.hdf5_drivers.driver_process import ADDRESS_VARIABLE, KEY_VARIABLE
-from studies.hdf5_drivers.drivers import Driver
+from studies.hdf5_drivers.drivers import DRIVERS, Driver, Settings
 from studies.hdf5_drivers.ros3 import Ros3
-from studies.hdf5_drivers.tasks import Answer, Task
+from studies.hdf5_drivers.tasks import Answer, Task, Tree, run_task
 
+_KEY_VARIABLE = "ARRAYS_SESSION_KEY"
+_ADDRESS_VARIABLE = "ARRAYS_SESSION_ADDRESS"
 _START_TIMEOUT_S = 60.0
 _ANSWER_TIMEOUT_S = 600.0
 
 
 class Session:
-    """An interpreter in which drivers run.
-
-    Made by `open_session`.
+    """An interpreter in which drivers run, as seen by a study; made by `open_session`.
 
     Parameters
     ----------
@@ -53,22 +66,9 @@ class Session:
         """Close the open file and forget every client."""
         self._ask("forget")
 
-    def open(
-        self, driver: Driver, location: Location, settings: dict[str, Any] | None = None
-    ) -> None:
-        """Open a file by a driver, with its own settings or with others.
-
-        Parameters
-        ----------
-        driver : Driver
-            How to open it.
-        location : Location
-            The file, or the group of a Zarr store.
-        settings : dict, optional
-            Instead of the driver's own.
-        """
-        chosen = dict(driver.settings) if settings is None else settings
-        self._ask("open", driver.registered_name, location, chosen)
+    def open(self, driver: Driver, location: Location) -> None:
+        """Open a file, or the group of a Zarr store, by a driver with its settings."""
+        self._ask("open", driver.registered_name, location, dict(driver.settings))
 
     def run(self, task: Task) -> Answer:
         """Do what a task asks of the open file."""
@@ -111,11 +111,10 @@ def open_session(location: Location, ros3: Ros3 | None) -> Iterator[Session]:
         key, address = secrets.token_hex(16), str(Path(folder) / "line")
         kept = {name: v for name, v in os.environ.items() if name != "AWS_SESSION_TOKEN"}
         env = {**kept, **_credentials(location), **(ros3.environment() if ros3 else {})}
-        env |= {KEY_VARIABLE: key, ADDRESS_VARIABLE: address}
-        argv = [sys.executable, "-m", "studies.hdf5_drivers.driver_process"]
+        env |= {_KEY_VARIABLE: key, _ADDRESS_VARIABLE: address}
         with (
             Listener(address, authkey=key.encode()) as listener,
-            start_child(argv, env=env) as child,
+            start_child([sys.executable, "-m", __name__], env=env) as child,
             _accept(listener, child) as connection,
         ):
             yield Session(connection, child)
@@ -145,3 +144,56 @@ def _credentials(location: Location) -> dict[str, str]:
         "HDF5_ROS3_VFD_FORCE_PATH_STYLE": "true" if location.endpoint_url else None,
     }
     return {name: value for name, value in values.items() if value}
+
+
+class _Worker:
+    """What the interpreter can be asked; it holds at most one open file."""
+
+    def __init__(self) -> None:
+        self.tree: Tree | None = None
+
+    def describe(self) -> dict[str, str]:
+        return {
+            "h5py": h5py.__version__,
+            "hdf5": h5py.version.hdf5_version,
+            "ros3": str(bool(h5py.h5.get_config().ros3)),
+        }
+
+    def call(self, question: Callable[[], Any]) -> Any:
+        return question()
+
+    def forget(self) -> None:
+        if self.tree is not None:
+            self.tree.close()
+        self.tree = None
+        S3FileSystem.clear_instance_cache()
+        gc.collect()
+
+    def open(self, driver: str, location: Location, settings: Settings) -> None:
+        self.tree = DRIVERS[driver].open(location, settings)
+
+    def run(self, task: Task) -> Answer:
+        if self.tree is None:
+            raise UserError("task: no file is open; allowed: open one before")
+        return run_task(self.tree, task)
+
+
+def _serve(connection: Connection[Any, Any]) -> None:
+    """Answer until the other side hangs up: whether it went well, and what it returned or why not."""
+    worker = _Worker()
+    while True:
+        try:
+            method, arguments = connection.recv()
+        except EOFError:
+            return
+        try:
+            answer = (True, getattr(worker, method)(*arguments))
+        except Exception as error:  # of any library: told to the owner, who raises it
+            answer = (False, f"{type(error).__name__}: {error}")
+        connection.send(answer)
+
+
+if __name__ == "__main__":
+    fsspec.asyn.get_loop()  # started before the clock
+    with Client(os.environ[_ADDRESS_VARIABLE], authkey=os.environ[_KEY_VARIABLE].encode()) as line:
+        _serve(line)

@@ -45,12 +45,7 @@ def _nothing() -> None:
 class MappingTree:
     """A tree whose groups are mappings, as those of h5py, pyfive and zarr are.
 
-    Parameters
-    ----------
-    root : mapping
-        The root group; closed by its `close` where it has one.
-    close : callable
-        Closes what lies below, such as a file object.
+    `close` closes what lies below the root group, such as a file object.
     """
 
     def __init__(self, root: Any, close: Callable[[], None] = _nothing) -> None:
@@ -87,14 +82,9 @@ class MappingTree:
 
 
 class ZarrTree(MappingTree):
-    """A Zarr group that stands for a group of the file.
+    """A Zarr group that stands for a group of the file, or for the whole of it.
 
-    Parameters
-    ----------
-    root : zarr.Group
-        The group; its metadata are consolidated, so that listing costs nothing more.
-    stands_for : str
-        Path in the file that the group stands for; empty for the whole.
+    Its metadata are consolidated, so that listing costs nothing more.
     """
 
     def __init__(self, root: zarr.Group, *, stands_for: str = "") -> None:
@@ -114,13 +104,7 @@ class ZarrTree(MappingTree):
 
 
 class H5CoroTree:
-    """A file read by h5coro, all variables of a read at once, as its makers mean it.
-
-    Parameters
-    ----------
-    file : H5Coro
-        The open file.
-    """
+    """A file read by h5coro, all variables of a read at once, as its makers mean it."""
 
     def __init__(self, file: H5Coro) -> None:
         self.file = file
@@ -229,17 +213,7 @@ def split_object(location: Location) -> tuple[Location, str]:
 
 
 class PlainFile:
-    """A reader of obstore as h5py takes file objects.
-
-    Its buffer is fetched anew after each seek.
-
-    Parameters
-    ----------
-    location : Location
-        Place of the object.
-    **options
-        For `obstore.open_reader`, as in ``buffer_size``.
-    """
+    """A reader of obstore as h5py takes file objects; its buffer is fetched anew after each seek."""
 
     def __init__(self, location: Location, **options: Any) -> None:
         folder, key = split_object(location)
@@ -262,13 +236,6 @@ class BlockFile(io.RawIOBase):
 
     The cache is fsspec's, so that only the client differs from an s3fs file
     object with the same cache.
-
-    Parameters
-    ----------
-    location : Location
-        Place of the object.
-    block_size : int
-        Bytes of a block.
     """
 
     def __init__(self, location: Location, *, block_size: int) -> None:

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import pandas as pd
 
 from helpers.arrays.reads import count_requests, max_in_flight
-from helpers.benchmark.contender import CheckError, Contender
-from helpers.benchmark.provenance import imported, name_beside
+from helpers.benchmark.contender import CheckError, Contender, Steps, contend
+from helpers.benchmark.provenance import Scalar, imported, name_beside
 from helpers.errors import UserError
 from helpers.netem.trace import Request
 from helpers.objectstore.testbed import Testbed
-from helpers.plotting.palette import check_looks
-from studies.hdf5_drivers.drivers import MIB, Driver
+from studies.hdf5_drivers.drivers import DRIVERS, MIB, Driver
 from studies.hdf5_drivers.file_layouts import FILE_LAYOUTS, check_page_buffer
 from studies.hdf5_drivers.files import StoredFile
+from studies.hdf5_drivers.findings import judged_task
 from studies.hdf5_drivers.session import Session
-from studies.hdf5_drivers.tasks import Answer, TaskName
+from studies.hdf5_drivers.tasks import Answer, Task, TaskName
 
 
 def critical_path(trace: Sequence[Request]) -> int:
@@ -60,7 +59,7 @@ def summarise_trace(trace: Sequence[Request], *, needed_nbytes: int) -> dict[str
         "all_nbytes": nbytes,
         "all_max_in_flight": max_in_flight(trace),
         "repeated_nbytes": nbytes - count_distinct_nbytes(trace),
-        "critical_path": critical_path(trace),
+        "dependency_depth": critical_path(trace),
     }
     if needed_nbytes:
         found["over_read"] = round(nbytes / needed_nbytes, 3)
@@ -71,82 +70,83 @@ CONTROL = "control"
 _ON_VALUES: tuple[TaskName, ...] = ("variables", "subset")
 
 
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """Where reads are made: the file, the network that it is read over, the drivers' interpreter."""
+
+    stored: StoredFile
+    testbed: Testbed
+    session: Session
+
+
 @dataclass(slots=True)
-class FileRead:
+class FileRead(Steps):
     """A task done by a driver on a layout, in the steps that a measurement needs."""
 
-    stored: StoredFile  # the file
-    layout: str  # which arrangement of it
-    task: TaskName  # what to ask
+    palette = "driver"
+    bench: Bench
     driver: Driver  # how to read
-    testbed: Testbed  # the network that it is read over
-    session: Session  # the interpreter in which it is read
+    layout: str  # which arrangement of the file
+    task: TaskName = "variables"  # what to ask
     trace: list[Request] = field(default_factory=list)
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> Mapping[str, Scalar]:
         """Tell what a comparison has to hold equal, or declare."""
+        given = (f"{key}={value}" for key, value in self.driver.settings.items())
         return {
-            "driver_settings": " ".join(
-                f"{key}={value}" for key, value in self.driver.settings.items()
-            ),
+            "driver_settings": " ".join(given),
             "concurrency": 1,
             "codec": "deflate with shuffle",
             "cache_state": "cold client, warm server",
         }
 
+    def nbytes(self) -> tuple[int, int]:
+        """Count the bytes of the answer, and of the layout in the store."""
+        stored = self.bench.stored
+        return stored.answers[self.task].nbytes, stored.stored_nbytes[self.layout]
+
     def prepare(self) -> None:
         """Close what is open, forget every client, and empty the trace."""
-        self.session.forget()
-        self.testbed.take_trace()
-        self.testbed.set_tag("open")
+        self.bench.session.forget()
+        self.bench.testbed.take_trace()
+        self.bench.testbed.set_tag("open")
 
-    def open(self) -> None:
-        """Open the file; the driver gives its settings."""
-        location = self.stored.seen_from(self.testbed.far).at(self.layout)
-        self.session.open(self.driver, location, dict(self.driver.settings))
-        self.testbed.set_tag("read")
+    def open(self) -> Task:
+        """Open the file by the driver, with its settings; what is to be read comes next."""
+        location = self.bench.stored.seen_from(self.bench.testbed.far).at(self.layout)
+        self.bench.session.open(self.driver, location)
+        self.bench.testbed.set_tag("read")
+        return self.bench.stored.tasks[self.task]
 
-    def read(self, opened: None) -> Answer:
+    def read(self, task: Task) -> Answer:
         """Do the task."""
-        return self.session.run(self.stored.tasks[self.task])
+        return self.bench.session.run(task)
 
     def check(self, answer: Answer) -> str:
         """Compare what was read with what was written."""
-        if answer != (expected := self.stored.answers[self.task]):
+        if answer != (expected := self.bench.stored.answers[self.task]):
             raise CheckError(f"{self.driver.name} on {self.layout}: {answer}, not {expected}")
         kind = "values" if self.task in _ON_VALUES else "texts"
         return f"xxh3 of the {kind} of {answer.n_items} variables"
 
-    def versions(self) -> dict[str, str]:
+    def versions(self) -> Mapping[str, str]:
         """Ask the interpreter what it has imported; its HDF5 may be another."""
-        return name_beside("drivers", [self.session.call(imported)])
+        return name_beside("drivers", [self.bench.session.call(imported)])
 
     def collect(self) -> Mapping[str, float]:
-        """Count what passed over the wire; the trace is kept until the next read."""
-        self.trace = self.testbed.take_trace()
+        """Count what passed over the network; the trace is kept until the next read."""
+        self.trace = self.bench.testbed.take_trace()
         is_whole = self.task == "variables"
-        needed = self.stored.needed_nbytes(self.layout) if is_whole else 0
+        needed = self.bench.stored.needed_nbytes(self.layout) if is_whole else 0
         return summarise_trace(self.trace, needed_nbytes=needed)
 
 
-def pair_up(
-    drivers: Sequence[Driver], layouts: Sequence[str], stored: StoredFile
-) -> list[tuple[Driver, str]]:
+Pair = tuple[Driver, str]
+"""A driver and a layout that it reads."""
+
+
+def pair_up(drivers: Sequence[Driver], layouts: Sequence[str], stored: StoredFile) -> list[Pair]:
     """Pair each driver with each layout that it reads.
-
-    Parameters
-    ----------
-    drivers : sequence of Driver
-        Those that can run.
-    layouts : sequence of str
-        Those that are stored.
-    stored : StoredFile
-        The file, which knows the pages of its layouts.
-
-    Returns
-    -------
-    list of tuple of Driver and str
-        All pairs that make sense.
 
     Raises
     ------
@@ -166,213 +166,132 @@ def pair_up(
     return pairs
 
 
+Read = Callable[[Task], Answer]
+"""What is timed beside the opening."""
+
+
 def make_contenders(
-    pairs: Sequence[tuple[Driver, str]],
+    drivers: Sequence[Driver],
+    layouts: Sequence[str],
     tasks: Sequence[TaskName],
-    stored: StoredFile,
-    testbed: Testbed,
-    session: Session,
+    bench: Bench,
+    *,
+    read: Read,
 ) -> list[Contender]:
-    """Make a contender of each pair and task.
+    """Make a contender of each driver, each layout that it reads, and each task.
 
     Conversions hold the arrays that are read and nothing else, so that they are not asked
     about the tree.
 
     Parameters
     ----------
-    pairs : sequence of tuple of Driver and str
-        Driver and layout.
+    drivers : sequence of Driver
+        Those that can run.
+    layouts : sequence of str
+        Of `files.LAYOUTS`.
     tasks : sequence of str
-        Of `helpers.storage.drivers.TASKS`.
-    stored : StoredFile
-        The file.
-    testbed : Wire
-        The network.
-    session : Session
-        The interpreter.
-
-    Returns
-    -------
-    list of Contender
-        At most as many as pairs times tasks.
+        Of `tasks.TASKS`.
+    bench : Bench
+        Where it is read.
+    read : callable
+        What is timed after the opening: takes the task, returns its answer.
 
     Raises
     ------
     UserError
-        If a driver has no colour.
+        If a driver has no colour, or a page buffer does not hold a page of a layout.
     """
-    check_looks([driver.name for driver, _ in pairs], "driver")
     return [
-        contend(FileRead(stored, layout, task, driver, testbed, session))
-        for driver, layout in pairs
+        _contend(FileRead(bench, driver, layout, task), driver.name, read)
+        for driver, layout in pair_up(drivers, layouts, bench.stored)
         for task in tasks
         if driver.kind == "hdf5" or task in _ON_VALUES
     ]
 
 
 def make_control(
-    pairs: Sequence[tuple[Driver, str]],
-    task: TaskName,
-    stored: StoredFile,
-    testbed: Testbed,
-    session: Session,
+    drivers: Sequence[Driver],
+    layouts: Sequence[str],
+    tasks: Sequence[TaskName],
+    bench: Bench,
+    *,
+    read: Read,
 ) -> Contender:
-    """Make a second copy of the last pair that reads an HDF5 file.
-
-    Parameters
-    ----------
-    pairs : sequence of tuple of Driver and str
-        Driver and layout.
-    task : str
-        What it is asked.
-    stored : StoredFile
-        The file.
-    testbed : Wire
-        The network.
-    session : Session
-        The interpreter.
-
-    Returns
-    -------
-    Contender
-        The control.
+    """Make a second copy of the last driver and layout of HDF5 files that do what is judged.
 
     Raises
     ------
     UserError
-        If no driver reads HDF5 files.
+        If no driver reads HDF5 files, or the task that is judged is not asked.
     """
-    of_files = [pair for pair in pairs if pair[0].kind == "hdf5"]
+    task = judged_task(tasks)
+    of_files = [driver for driver in drivers if driver.kind == "hdf5"]
     if not of_files:
-        given = ", ".join(dict.fromkeys(driver.name for driver, _ in pairs)) or "none"
+        given = ", ".join(driver.name for driver in drivers) or "none"
         raise UserError(f"drivers: {given}; allowed: also one that reads HDF5 files as they are")
-    driver, layout = of_files[-1]
-    twin = FileRead(stored, layout, task, driver, testbed, session)
-    return contend(twin, name=CONTROL, control_of=driver.name)
+    driver, layout = pair_up(of_files, layouts, bench.stored)[-1]
+    return _contend(FileRead(bench, driver, layout, task), CONTROL, read, control_of=driver.name)
 
 
-def contend(way: FileRead, *, name: str = "", control_of: str | None = None) -> Contender:
-    """Make a contender of a way to read.
-
-    Parameters
-    ----------
-    way : FileRead
-        Driver, layout and task.
-    name : str
-        Instead of the driver's.
-    control_of : str or None
-        Name of the contender of which this is a second copy.
-
-    Returns
-    -------
-    Contender
-        For `measure_blocks`.
-    """
-    return Contender(
-        name=name or way.driver.name,
-        point={"layout": way.layout, "task": way.task},
-        group=way.task,
-        settings=way.settings(),
-        open=way.open,
-        read=way.read,
-        check=way.check,
-        prepare=way.prepare,
-        collect=way.collect,
-        versions=way.versions,
-        array_nbytes=way.stored.answers[way.task].nbytes,
-        stored_nbytes=way.stored.stored_nbytes[way.layout],
-        control_of=control_of,
-    )
+def _contend(way: FileRead, name: str, read: Read, *, control_of: str | None = None) -> Contender:
+    point = {"layout": way.layout, "task": way.task}
+    return contend(name, way, point=point, read=read, group=way.task, control_of=control_of)
 
 
 def trace_once(way: FileRead) -> list[Request]:
     """Read once, untimed and verified, to look at the trace."""
     way.prepare()
-    way.open()
-    answer = way.read(None)
+    answer = way.read(way.open())
     way.collect()
     way.check(answer)
     return way.trace
 
 
 def trace_reads(
-    drivers: Sequence[Driver],
-    layouts: Sequence[str],
-    stored: StoredFile,
-    testbed: Testbed,
-    session: Session,
+    drivers: Sequence[Driver], layouts: Sequence[str], bench: Bench
 ) -> dict[str, dict[str, list[Request]]]:
     """Read the variables once by each driver on each layout, for their traces by both names."""
     return {
-        layout: {
-            driver.name: trace_once(FileRead(stored, layout, "variables", driver, testbed, session))
-            for driver in drivers
-        }
+        layout: {driver.name: trace_once(FileRead(bench, driver, layout)) for driver in drivers}
         for layout in layouts
     }
 
 
-def sweep(
-    driver: Driver, *, block_mib: Sequence[int], page_buffer_mib: Sequence[int]
+def vary(
+    block_mib: Sequence[int],
+    page_buffer_mib: Sequence[int],
+    layouts: Sequence[str],
+    stored: StoredFile,
 ) -> list[Driver]:
-    """Vary the block of the file object and the page buffer of the library.
+    """Vary the block of the tuned file object and the page buffer of the library, each with each.
 
-    Parameters
-    ----------
-    driver : Driver
-        With both settings.
-    block_mib, page_buffer_mib : sequence of int
-        Sizes in MiB; every one of the first meets every one of the second.
-
-    Returns
-    -------
-    list of Driver
-        Named by their settings.
+    The drivers are named by their settings; each page buffer must hold a page of the layouts.
     """
-    return [
-        Driver(
-            f"block {block} MiB, page buffer {page} MiB",
-            driver.open,
-            driver.description,
-            {**driver.settings, "block_size": block * MIB, "page_buf_size": page * MIB},
-            registered=driver.name,
+    tuned = DRIVERS["fsspec-tuned"]
+    varied = [
+        replace(
+            tuned,
+            name=f"block {block} MiB, page buffer {page} MiB",
+            settings={**tuned.settings, "block_size": block * MIB, "page_buf_size": page * MIB},
+            registered=tuned.name,
         )
         for block in block_mib
         for page in page_buffer_mib
     ]
+    pair_up(varied, layouts, stored)
+    return varied
 
 
-def tabulate_sweep(
-    drivers: Sequence[Driver], layout: str, stored: StoredFile, testbed: Testbed, session: Session
-) -> pd.DataFrame:
-    """Tabulate requests and bytes of reading the variables, for each setting of a driver.
-
-    Parameters
-    ----------
-    drivers : sequence of Driver
-        Made by `sweep`.
-    layout : str
-        An arrangement of the file; others are refused where a page does not fit.
-    stored : StoredFile
-        The file.
-    testbed : Wire
-        The network.
-    session : Session
-        The interpreter.
-
-    Returns
-    -------
-    DataFrame
-        A row a driver: requests, MB, over-read and depth.
-    """
+def tabulate_settings(drivers: Sequence[Driver], layout: str, bench: Bench) -> pd.DataFrame:
+    """Tabulate requests and bytes of reading the variables, for each setting of a driver."""
     lines = {}
-    for driver, _ in pair_up(drivers, [layout], stored):
-        trace = trace_once(FileRead(stored, layout, "variables", driver, testbed, session))
-        told = summarise_trace(trace, needed_nbytes=stored.needed_nbytes(layout))
+    for driver, _ in pair_up(drivers, [layout], bench.stored):
+        trace = trace_once(FileRead(bench, driver, layout))
+        told = summarise_trace(trace, needed_nbytes=bench.stored.needed_nbytes(layout))
         lines[driver.name] = {
             "requests": told["all_requests"],
             "MB": told["all_nbytes"] / 1e6,
             "over-read": told["over_read"],
-            "depth": told["critical_path"],
+            "critical path": told["dependency_depth"],
         }
     return pd.DataFrame(lines).T.round(2).rename_axis("setting")

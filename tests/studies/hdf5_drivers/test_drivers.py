@@ -20,13 +20,14 @@ from studies.hdf5_drivers import session as sessions
 from studies.hdf5_drivers.granule import Granule
 from studies.hdf5_drivers.ros3 import find_ros3, why_absent
 from studies.hdf5_drivers.workload import (
+    Bench,
     FileRead,
     count_distinct_nbytes,
     critical_path,
     pair_up,
     summarise_trace,
-    sweep,
     trace_once,
+    vary,
 )
 from tests.stores import make_location
 
@@ -55,6 +56,12 @@ def session(testbed: Testbed) -> Iterator[sessions.Session]:
         yield running
 
 
+@pytest.fixture(scope="module")
+def bench(stored: files.StoredFile, testbed: Testbed, session: sessions.Session) -> Bench:
+    """Put file, network and interpreter together."""
+    return Bench(stored, testbed, session)
+
+
 def test_the_interpreter_tells_what_it_imported(session: sessions.Session) -> None:
     """Libraries without HDF5 are named, and the HDF5 that is loaded there."""
     found = session.call(imported)
@@ -64,16 +71,14 @@ def test_the_interpreter_tells_what_it_imported(session: sessions.Session) -> No
 
 
 @pytest.mark.parametrize("name", drivers.DRIVERS)
-def test_every_driver_reads_right(
-    name: str, stored: files.StoredFile, testbed: Testbed, session: sessions.Session
-) -> None:
+def test_every_driver_reads_right(name: str, stored: files.StoredFile, bench: Bench) -> None:
     """Each task on each layout answers as the original on local disk does."""
     driver = drivers.DRIVERS[name]
     if driver.needs_ros3 and find_ros3() is None:
         pytest.skip(why_absent())
     for _, layout in pair_up([driver], LAYOUTS, stored):
         for task in tasks.TASKS:
-            trace = trace_once(FileRead(stored, layout, task, driver, testbed, session))
+            trace = trace_once(FileRead(bench, driver, layout, task))
             assert trace, f"{task} on {layout} passed no wire"
 
 
@@ -91,43 +96,36 @@ def test_drivers_need_no_setting_of_the_users(
             if driver.needs_ros3 and find_ros3() is None:
                 continue
             _, layout = next(iter(pair_up([driver], LAYOUTS, stored)))
-            assert trace_once(FileRead(stored, layout, "variables", driver, testbed, running))
+            assert trace_once(
+                FileRead(Bench(stored, testbed, running), driver, layout, "variables")
+            )
 
 
-def test_a_wrong_value_is_found(
-    stored: files.StoredFile, testbed: Testbed, session: sessions.Session
-) -> None:
+def test_a_wrong_value_is_found(bench: Bench) -> None:
     """The check compares with what was written, not with what was read."""
-    lying = {**stored.answers, "variables": replace(stored.answers["variables"], checksum="0")}
-    way = FileRead(
-        replace(stored, answers=lying),
-        "original",
-        "variables",
-        drivers.DRIVERS["fsspec-tuned"],
-        testbed,
-        session,
-    )
+    lying = {
+        **bench.stored.answers,
+        "variables": replace(bench.stored.answers["variables"], checksum="0"),
+    }
+    bench = replace(bench, stored=replace(bench.stored, answers=lying))
+    way = FileRead(bench, drivers.DRIVERS["fsspec-tuned"], "original")
     with pytest.raises(Exception, match="fsspec-tuned on original"):
         trace_once(way)
 
 
-def test_settings_reach_the_client(
-    stored: files.StoredFile, testbed: Testbed, session: sessions.Session
-) -> None:
+def test_settings_reach_the_client(bench: Bench) -> None:
     """Smaller blocks make more requests of fewer bytes."""
-    base = drivers.DRIVERS["fsspec-tuned"]
     counts = []
-    for driver in sweep(base, block_mib=[1, 8], page_buffer_mib=[8]):
-        trace = trace_once(FileRead(stored, "paged-4mib", "variables", driver, testbed, session))
+    for driver in vary([1, 8], [8], ["paged-4mib"], bench.stored):
+        trace = trace_once(FileRead(bench, driver, "paged-4mib", "variables"))
         counts.append((len(trace), max(request.nbytes for request in trace)))
     assert counts[0][1] <= 2 * 2**20 < counts[1][1]
 
 
 def test_a_page_buffer_below_a_page_is_refused(stored: files.StoredFile) -> None:
     """It is said before anything is measured, naming driver, layout and both sizes."""
-    small = sweep(drivers.DRIVERS["fsspec-tuned"], block_mib=[8], page_buffer_mib=[1])
     with pytest.raises(UserError, match="page_buf_size: 1048576 for .* on paged-4mib; .*4194304"):
-        pair_up(small, ["paged-4mib"], stored)
+        vary([8], [1], ["paged-4mib"], stored)
 
 
 def test_a_missing_ros3_is_named() -> None:
@@ -217,11 +215,9 @@ def test_over_read() -> None:
     assert (found["over_read"], found["repeated_nbytes"]) == (2.0, 100)
 
 
-def test_profiles_slow_a_driver_down_by_its_depth(
-    stored: files.StoredFile, testbed: Testbed, session: sessions.Session
-) -> None:
+def test_profiles_slow_a_driver_down_by_its_depth(bench: Bench) -> None:
     """A driver without a cache has a chain as long as its requests."""
     driver = drivers.DRIVERS["fsspec-none"]
-    trace = trace_once(FileRead(stored, "original", "variables", driver, testbed, session))
+    trace = trace_once(FileRead(bench, driver, "original", "variables"))
     assert critical_path(trace) > 0.8 * len(trace) > 10
     assert isinstance(get_profile("loopback"), Profile)

@@ -33,6 +33,7 @@ from studies.hdf5_drivers.advising import take_scatter_out
 from studies.hdf5_drivers.findings import find_targets
 from studies.hdf5_drivers.granule import Granule
 from studies.hdf5_drivers.ros3 import find_ros3, why_absent
+from studies.hdf5_drivers.workload import Bench
 from tests.stores import make_location
 
 MIB = 2**20
@@ -63,6 +64,12 @@ def stored(testbed: Testbed) -> files.StoredFile:
     )
 
 
+@pytest.fixture(scope="module")
+def bench(stored: files.StoredFile, testbed: Testbed, session: sessions.Session) -> Bench:
+    """Put file, network and interpreter together."""
+    return Bench(stored, testbed, session)
+
+
 def skip_without_ros3(driver: drivers.Driver) -> None:
     """Skip what this machine does not have."""
     if driver.needs_ros3 and find_ros3() is None:
@@ -81,20 +88,16 @@ DETERMINISTIC = (
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("name", [*DETERMINISTIC, "obstore-tuned"])
-def test_requests_are_foretold_exactly(
-    name: str, layout: str, stored: files.StoredFile, testbed: Testbed, session: sessions.Session
-) -> None:
+def test_requests_are_foretold_exactly(name: str, layout: str, bench: Bench) -> None:
     """From the trace without a cache follow the requests and bytes with one."""
     driver = drivers.DRIVERS[name]
     skip_without_ros3(driver)
     chosen = [driver]
     if name == "fsspec-tuned":  # blocks below the length of the file as well
-        chosen += workload.sweep(driver, block_mib=[1], page_buffer_mib=[8])
-    recorded = prediction.record_library(stored, [layout], testbed, session)[layout]
+        chosen += workload.vary([1], [8], [layout], bench.stored)
+    recorded = prediction.record_library([layout], bench)[layout]
     for each in chosen:
-        trace = workload.trace_once(
-            workload.FileRead(stored, layout, "variables", each, testbed, session)
-        )
+        trace = workload.trace_once(workload.FileRead(bench, each, layout, "variables"))
         found = prediction.predict_drivers(each, recorded, Network(), COSTS)
         assert found is not None
         counted = (len(trace), sum(request.nbytes for request in trace))
@@ -165,7 +168,12 @@ READERS = (
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("name", READERS)
 def test_faults_are_retried_or_refused(
-    name: str, fault: str, stored: files.StoredFile, testbed: Testbed, session: sessions.Session
+    name: str,
+    fault: str,
+    stored: files.StoredFile,
+    testbed: Testbed,
+    session: sessions.Session,
+    bench: Bench,
 ) -> None:
     """A client gets over a fault by its own retries, or the read is an error: never a wrong row."""
     driver = drivers.DRIVERS[name]
@@ -175,11 +183,10 @@ def test_faults_are_retried_or_refused(
     )
     layout = "references" if name == "references" else "original"
     testbed.emulate(Profile("faulty", faults=FAULTS[fault]))
-    way = workload.FileRead(stored, layout, "variables", driver, testbed, session)
+    way = workload.FileRead(bench, driver, layout, "variables")
     try:
         way.prepare()
-        way.open()
-        answer: tasks.Answer | None = way.read(None)
+        answer: tasks.Answer | None = way.read(way.open())
     except UserError:
         answer = None  # refused: `measure_blocks` ends, and writes no row
     finally:
@@ -189,17 +196,13 @@ def test_faults_are_retried_or_refused(
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_ros3_without_caches_asks_as_the_file_object_does(
-    layout: str, stored: files.StoredFile, testbed: Testbed, session: sessions.Session
-) -> None:
+def test_ros3_without_caches_asks_as_the_file_object_does(layout: str, bench: Bench) -> None:
     """With its caches off, each of the library's reads is a request: neither blocks nor pages."""
     skip_without_ros3(drivers.DRIVERS["ros3-none"])
     looks = workload.trace_reads(
         [drivers.DRIVERS[name] for name in ("fsspec-none", "ros3-none")],
         [layout],
-        stored,
-        testbed,
-        session,
+        bench,
     )[layout]
     spans = {
         name: sorted((each.range_start or 0, each.nbytes) for each in trace if each.nbytes)
@@ -227,7 +230,7 @@ def make_rows(times_s: dict[tuple[str, str], float], *, requests: int = 100) -> 
                     "all_nbytes": 8e6,
                     "over_read": 2.0,
                     "n_open_requests": 3,
-                    "critical_path": 3,
+                    "dependency_depth": 3,
                 }
             ),
         }
@@ -286,13 +289,11 @@ def test_a_steady_network_has_the_same_mean() -> None:
     assert found.stream_mb_per_s == get_profile("in-region").stream_mb_per_s
 
 
-def test_drivers_of_conversions_alone_are_refused(
-    stored: files.StoredFile, testbed: Testbed, session: sessions.Session
-) -> None:
+def test_drivers_of_conversions_alone_are_refused(bench: Bench) -> None:
     """The study compares with HDF5 files; without a driver for them it does not begin."""
-    pairs = [(drivers.DRIVERS["zarr"], "zarr")]
+    chosen = [drivers.DRIVERS["zarr"]]
     with pytest.raises(UserError, match="^drivers: zarr; allowed: also one that reads HDF5"):
-        workload.make_control(pairs, "variables", stored, testbed, session)
+        workload.make_control(chosen, ["zarr"], ["variables"], bench, read=bench.session.run)
 
 
 def judge(ratio: float) -> statistics.Comparison:
