@@ -140,7 +140,9 @@ def contend(
         What is timed, where a notebook shows it; else `steps.read`.
     settings : mapping
         Declared beside those of `steps`.
-    group, is_ceiling, control_of
+    group : str
+    is_ceiling : bool
+    control_of : str or None
         As in `Contender`.
 
     Raises
