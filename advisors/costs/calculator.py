@@ -228,7 +228,7 @@ def _tell_rate(assumptions: Assumptions, prices: Mapping[str, float], *, best: O
     """Say from which rate on the best option pays."""
     crossings = break_even_rates(assumptions, prices, pair=("none", best))
     if not crossings:
-        return "It costs less than no cache at every rate searched."
+        return "It costs less than no cache at every rate looked at."
     last, winner = crossings[-1]
     if winner == best:
         return f"It pays from {last:.2g} tiles a second on."

@@ -3,31 +3,20 @@
 from helpers.book.studies import Study, Threshold
 
 
-def _calculator() -> str:
-    from advisors.costs.calculator import render_calculator
+def _render(name: str) -> str:
+    """Write a part of the calculator's page, which is imported when it is asked for."""
+    from advisors.costs import calculator
 
-    return render_calculator()
-
-
-def _prices() -> str:
-    from advisors.costs.calculator import render_prices
-
-    return render_prices()
-
-
-def _published() -> str:
-    from advisors.costs.calculator import render_published
-
-    return render_published()
+    return str(getattr(calculator, name)())
 
 
 STUDY = Study(
     name="caching-costs",
     headline="best-throughput",
     fragments={
-        "cost-calculator.md": _calculator,
-        "prices.md": _prices,
-        "published-costs.md": _published,
+        "cost-calculator.md": lambda: _render("render_calculator"),
+        "prices.md": lambda: _render("render_prices"),
+        "published-costs.md": lambda: _render("render_published"),
     },
     thresholds=(
         Threshold(

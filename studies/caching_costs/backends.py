@@ -202,38 +202,14 @@ def make_private(folder: Path) -> None:
         raise UserError(f"folder: {folder}: others may write to it; allowed: a folder of mode 700")
 
 
-_MAC_NBYTES = 64  # of SHA-384, in base64
-
-
-def sign(payload: bytes, *, name: str, key: bytes) -> bytes:
-    """Make the MAC of a payload under its name: 64 characters, of which none is spare."""
-    return _signer(name, key).get_signature(payload)
-
-
-def verify(payload: bytes, mac: bytes, *, name: str, key: bytes) -> bytes:
-    """Return a payload whose MAC is that of this run; refuse any other."""
-    if not _signer(name, key).verify_signature(payload, mac):
-        raise TamperedError(f"{name}: not written by this run")
-    return payload
-
-
-def seal(payload: bytes, *, name: str, key: bytes) -> bytes:
-    """Put a payload and its MAC together.
+def signer(name: str, key: bytes) -> itsdangerous.Signer:
+    """Make what signs bytes under their name with the key of the run.
 
     Examples
     --------
-    >>> unseal(seal(b"abc", name="a", key=b"k"), name="a", key=b"k")
+    >>> signer("a", b"k").unsign(signer("a", b"k").sign(b"abc"))
     b'abc'
     """
-    return sign(payload, name=name, key=key) + payload
-
-
-def unseal(sealed: bytes, *, name: str, key: bytes) -> bytes:
-    """Check what `seal` made and return the payload."""
-    return verify(sealed[_MAC_NBYTES:], sealed[:_MAC_NBYTES], name=name, key=key)
-
-
-def _signer(name: str, key: bytes) -> itsdangerous.Signer:
     # SHA-384 fills its characters: with one to spare, two texts would be the same MAC
     salt = name.encode("utf-8", "surrogatepass")
     return itsdangerous.Signer(key, salt, key_derivation="hmac", digest_method=hashlib.sha384)
@@ -276,7 +252,7 @@ def dump(dataset: xr.Dataset) -> bytes:
 
 
 def load(payload: bytes, origin: Origin) -> xr.Dataset:
-    """Read what `dump` wrote, with the clients of this process; only after `unseal`."""
+    """Read what `dump` wrote, with the clients of this process; only of bytes whose MAC was checked."""
     dataset: xr.Dataset = _Unpickler(io.BytesIO(payload), origin).load()
     return dataset
 
@@ -288,10 +264,9 @@ _HOST = "127.0.0.1"
 class Valkey:
     """A Valkey server that runs."""
 
-    # address with password, for clients of Redis; not part of the representation
-    url: str = field(repr=False)
+    url: str = field(repr=False)  # address with password, for clients of Redis
     port: int  # TCP port on loopback
-    password: str = field(repr=False)  # password; not part of the representation
+    password: str = field(repr=False)
     child: Child  # its process
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import hashlib
 import io
-import json
 import tempfile
 import threading
 import warnings
@@ -20,19 +19,17 @@ import numpy as np
 import obstore
 import pandas as pd
 import ujson
-import virtualizarr
 import xarray as xr
 import zarr
 from obspec_utils.registry import ObjectStoreRegistry
 from virtualizarr.manifests import ManifestStore
-from virtualizarr.parsers import HDFParser
 from virtualizarr.parsers.kerchunk.translator import manifestgroup_from_kerchunk_refs
 from zarr.abc.store import Store
 from zarr.storage import ObjectStore
 
 from helpers.arrays import prepared
 from helpers.arrays.fields import FILL, SampleArray
-from helpers.arrays.writers import expected_warning, make_registry
+from helpers.arrays.writers import expected_warning, write_references
 from helpers.errors import UserError
 from helpers.objectstore.locations import Location
 from helpers.paths import ROOT
@@ -84,7 +81,7 @@ class Datasets:
 
 _SOURCE = ROOT / "data" / "ocean-temperature.nc"
 _WEST_OF_SOURCE = 160.5 / 360  # share of the source's columns that lie west of the date line
-_GENERATION = 2  # raise it when the same arguments make other bytes
+_GENERATION = 3  # raise it when the same arguments make other bytes
 
 
 def make_dataset(spec: DatasetSpec, *, seed: int) -> xr.Dataset:
@@ -158,26 +155,17 @@ def _write_netcdf(location: Location, dataset: xr.Dataset, spec: DatasetSpec) ->
     codec = {"compression": "blosc_lz4", "complevel": 5, "blosc_shuffle": 1}
     encoding = {VARIABLE: {"chunksizes": (1, *spec.chunk_shape), **codec}}
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "map.nc"
+        path = Path(folder) / "array.nc"
         dataset.to_netcdf(path, engine="netcdf4", encoding=encoding)
         content = path.read_bytes()
     whole = spec.is_whole
-    obstore.put(location.obstore(), "map.nc", content if whole else content[: len(content) // 2])
+    obstore.put(location.obstore(), "array.nc", content if whole else content[: len(content) // 2])
 
 
 def _write_references(location: Location, dataset: xr.Dataset, spec: DatasetSpec) -> None:
     """Write a netCDF-4 file, and kerchunk references to it."""
     _write_netcdf(location, dataset, spec)
-    with expected_warning("Numcodecs codecs are not in the Zarr version 3"):
-        virtual = virtualizarr.open_virtual_dataset(
-            f"{location.url}/map.nc",
-            registry=make_registry(location),
-            parser=HDFParser(),
-            loadable_variables=[],
-        )
-    references = virtual.vz.to_kerchunk(format="dict")
-    text = json.dumps(references, default=bytes.decode)
-    obstore.put(location.obstore(), "references.json", text.encode())
+    write_references(location, location, variable=VARIABLE)
 
 
 _WRITERS: dict[DatasetKind, Callable[[Location, xr.Dataset, DatasetSpec], None]] = {
@@ -286,7 +274,7 @@ def open_dataset(spec: DatasetSpec, origin: Origin) -> xr.Dataset:
     folder = (origin.location / spec.name).prefix
     options: dict[str, Any] = {"decode_coords": "all", "decode_times": True}
     if spec.kind in ("netcdf", "broken"):
-        file: Any = origin.open_file(f"{folder}/map.nc")
+        file: Any = origin.open_file(f"{folder}/array.nc")
         return xr.open_dataset(file, engine="h5netcdf", **options)
     if spec.kind == "references":
         references = ujson.loads(origin.read_object(f"{folder}/references.json"))
@@ -301,12 +289,21 @@ def open_dataset(spec: DatasetSpec, origin: Origin) -> xr.Dataset:
 
 
 _TABLE = ROOT / "results" / "published" / "tile_caching_dataset_specs.csv"
-_OTHERS = ("consolidated", "unconsolidated", "chunked-coordinates", "netcdf", "references")
-BROKEN = "broken"
-"""Name of the dataset that must fail."""
+
+_Grid = tuple[int, int]
+_METEOROLOGY: tuple[DatasetKind, _Grid, _Grid] = ("zarr", (361, 576), (181, 288))
+_GRIDS: dict[str, tuple[DatasetKind, _Grid, _Grid]] = {
+    "consolidated": _METEOROLOGY,
+    "unconsolidated": _METEOROLOGY,
+    "chunked-coordinates": _METEOROLOGY,
+    "netcdf": ("netcdf", (600, 1440), (600, 1440)),  # of the published precipitation
+    "references": ("references", (720, 1440), (720, 1440)),  # of the sea surface temperature
+    "broken": ("broken", (600, 1440), (600, 1440)),
+}
+"""Stand-ins for the real datasets of the study, and the one that must fail: kind, grid and chunks."""
 
 
-def published_specs() -> dict[str, tuple[str, tuple[int, int], tuple[int, int]]]:
+def published_specs() -> dict[str, tuple[str, _Grid, _Grid]]:
     """Read the geometry of the published synthetic datasets.
 
     The corrected columns are used: those of the report take time for latitude.
@@ -337,7 +334,7 @@ def _extents(text: object) -> tuple[int, int]:
 
 def dataset_names() -> tuple[str, ...]:
     """List all datasets: published synthetic ones, stand-ins for real ones, the broken one."""
-    return (*published_specs(), *_OTHERS, BROKEN)
+    return (*published_specs(), *_GRIDS)
 
 
 def make_specs(names: Sequence[str], *, scale: float) -> tuple[DatasetSpec, ...]:
@@ -362,24 +359,13 @@ def make_specs(names: Sequence[str], *, scale: float) -> tuple[DatasetSpec, ...]
 
 
 def _make_spec(name: str, scale: float) -> DatasetSpec:
-    def scaled(*extents: int) -> tuple[int, int]:
-        return max(8, round(extents[0] * scale)), max(8, round(extents[1] * scale))
-
-    made = published_specs()
-    if name in made:
-        _, shape, chunks = made[name]
-        return DatasetSpec(name, "zarr", scaled(*shape), scaled(*chunks))
-    if name in ("netcdf", BROKEN):  # the grid of the published precipitation file
-        shape = scaled(600, 1440)
-        return DatasetSpec(name, "netcdf" if name == "netcdf" else "broken", shape, shape)
-    if name == "references":  # of the published reference to sea surface temperature
-        return DatasetSpec(name, "references", scaled(720, 1440), scaled(720, 1440))
-    shape = scaled(361, 576)  # of the published meteorology
+    kind, *grids = _GRIDS.get(name) or ("zarr", *published_specs()[name][1:])
+    (n_lat, n_lon), chunks = ([max(8, round(n * scale)) for n in grid] for grid in grids)
     return DatasetSpec(
         name,
-        "zarr",
-        shape,
-        scaled(181, 288),
-        coordinate_chunk=-(-shape[1] // 12) if name == "chunked-coordinates" else 0,
+        kind,
+        (n_lat, n_lon),
+        (chunks[0], chunks[1]),
+        coordinate_chunk=-(-n_lon // 12) if name == "chunked-coordinates" else 0,
         is_consolidated=name != "unconsolidated",
     )

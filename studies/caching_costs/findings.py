@@ -26,7 +26,6 @@ from studies.caching_costs.prediction import (
     KEEPS_CHUNKS,
     list_requests,
     read_numbers,
-    tabulate_datasets,
 )
 
 Judged = Mapping[str, statistics.Comparison]
@@ -68,9 +67,10 @@ def measure_savings(rows: pd.DataFrame) -> pd.DataFrame:
     DataFrame
         A line a dataset, a column a contender: latency without over with it.
     """
-    wide = tabulate_datasets(rows, "measured").pivot(
-        index="dataset", columns="contender", values="latency_s"
-    )
+    numbers = read_numbers(rows, "measured")
+    columns = [n for n in map(str, numbers) if n.endswith("|latency_s")]
+    medians = numbers.groupby("contender")[columns].median()
+    wide = medians.rename(columns=lambda name: name.split("|")[0]).T.sort_index()
     return wide.rdiv(wide[BASELINE], axis=0).drop(columns=[BASELINE, "control"], errors="ignore")
 
 
@@ -148,11 +148,6 @@ _NAMES = {
 }
 
 
-def _of_none(errors: pd.DataFrame) -> float:
-    """Return by how much the median without a cache was predicted wrong."""
-    return float(errors.loc[errors["contender"] == BASELINE, "relative_error"].abs().max())
-
-
 def find_all(
     rows: pd.DataFrame,
     opening: pd.DataFrame,
@@ -169,11 +164,9 @@ def find_all(
     """
     table: Any = tabulate(rows)
     failures = tabulate_failures(rows)
-    best = (
-        ranking.best
-        if ranking.best in judged
-        else min(judged, key=lambda name: judged[name].ratio.centre)
-    )
+    shortest = min(judged, key=lambda name: judged[name].ratio.centre)
+    best = ranking.best if ranking.best in judged else shortest
+    of_none = errors[errors["contender"] == BASELINE]
     measured = rows[rows["phase"] == "measured"]
     machine = json.loads(measured["machine"].iloc[0])
     share = opening["open_s"] / (opening["open_s"] + opening["make_s"])
@@ -191,7 +184,7 @@ def find_all(
         "amdahl-bound": digits(opening["bound"].median()),
         "failed-requests": str(int(failures[["failed", "failed cold"]].to_numpy().sum())),
         "worst-prediction-error": _percent(_of_caches(errors)["relative_error"].abs().max()),
-        "none-prediction-error": _percent(_of_none(errors)),
+        "none-prediction-error": _percent(of_none["relative_error"].abs().max()),
         "generator-share": digits(table["generator (cores)"].max()),
         "aa-noise": _percent(judged[best].noise - 1),
         "n-blocks": str(measured["block"].nunique()),

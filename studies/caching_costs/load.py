@@ -46,13 +46,6 @@ class Load:
         """Share of one core that the load generator took."""
         return self.generator_cpu_s / self.seconds
 
-    @property
-    def warning(self) -> str:
-        """What to say if the load generator took more than half a core; else empty."""
-        if self.generator_share <= MAX_GENERATOR_SHARE:
-            return ""
-        return f"the load generator took {self.generator_share:.2f} of a core: it was measured too"
-
 
 @dataclass(frozen=True, slots=True)
 class Generator:

@@ -31,13 +31,11 @@ class Demand:
                 raise UserError(f"{name}: {getattr(self, name)!r}; allowed: at least 0, finite")
 
 
-def simulate_users(
-    plans: Sequence[Sequence[Demand]], *, think_s: float, n_cores: float = 1.0
-) -> list[float]:
+def simulate_users(plans: Sequence[Sequence[Demand]], *, think_s: float) -> list[float]:
     """Simulate users that ask, wait for the answer, think and ask again.
 
-    A request waits first and computes then; those that compute share the
-    processors equally. One core is what one Python process has.
+    A request waits first and computes then; those that compute share equally the one
+    processor that a Python process has.
 
     Examples
     --------
@@ -46,16 +44,16 @@ def simulate_users(
     >>> simulate_users([[Demand(1.0, 0.0)], [Demand(1.0, 0.0)]], think_s=0)
     [2.0, 2.0]
     """
-    if not n_cores > 0 or not think_s >= 0:
-        raise UserError(f"n_cores: {n_cores}, think_s: {think_s}; allowed: above 0, at least 0")
-    return _Users(plans, think_s, n_cores).run()
+    if not think_s >= 0:
+        raise UserError(f"think_s: {think_s}; allowed: at least 0")
+    return _Users(plans, think_s).run()
 
 
 class _Users:
     """What changes from event to event."""
 
-    def __init__(self, plans: Sequence[Sequence[Demand]], think_s: float, n_cores: float) -> None:
-        self.plans, self.think_s, self.n_cores = plans, think_s, n_cores
+    def __init__(self, plans: Sequence[Sequence[Demand]], think_s: float) -> None:
+        self.plans, self.think_s = plans, think_s
         self.now_s = 0.0
         self.next_request = [0] * len(plans)
         self.asked_s = [0.0] * len(plans)
@@ -77,8 +75,8 @@ class _Users:
             heapq.heappush(self.waiting, (at_s + demand.wait_s, user))
 
     def step(self) -> None:
-        """Go to the next arrival at the processors or the next answer."""
-        share = min(1.0, self.n_cores / len(self.left_s)) if self.left_s else 1.0
+        """Go to the next arrival at the processor or the next answer."""
+        share = 1 / max(1, len(self.left_s))
         until_done = min(self.left_s.values()) / share if self.left_s else math.inf
         until_arrival = self.waiting[0][0] - self.now_s if self.waiting else math.inf
         seconds = max(0.0, min(until_done, until_arrival))
@@ -108,16 +106,6 @@ def read_numbers(rows: pd.DataFrame, phase: str) -> pd.DataFrame:
     return trace.assign(
         contender=part["contender"], n_requests=part["n_requests"], block=part["block"]
     )
-
-
-def tabulate_datasets(rows: pd.DataFrame, phase: str) -> pd.DataFrame:
-    """Give the medians over blocks of what each dataset cost: contender, dataset, and times in s."""
-    numbers = read_numbers(rows, phase)
-    columns = [name for name in map(str, numbers) if name.count("|") == 1]
-    medians = numbers.groupby("contender")[columns].median()
-    pairs = [tuple(name.split("|")) for name in columns]
-    medians.columns = pd.MultiIndex.from_tuples(pairs, names=["dataset", None])
-    return pd.DataFrame(medians.stack(level="dataset", future_stack=True).reset_index())
 
 
 def list_requests(rows: pd.DataFrame, phase: str) -> pd.DataFrame:
@@ -185,6 +173,11 @@ def draw_demands(
     return [[isolated[tile[0]].draw(rng) for tile in user if tile[0] in isolated] for user in plan]
 
 
+def _alone(drawn: Sequence[Sequence[Sequence[Demand]]]) -> list[float]:
+    """List what each request takes without company."""
+    return [one.cpu_s + one.wait_s for demands in drawn for user in demands for one in user]
+
+
 def predict_latencies(
     rows: pd.DataFrame, plan: Sequence[Sequence[Tile]], *, think_s: float, seed: int
 ) -> pd.DataFrame:
@@ -205,8 +198,7 @@ def predict_latencies(
     for name, isolated in isolate(rows).items():
         drawn = [draw_demands(isolated, plan, rng) for _ in range(_N_DRAWS)]
         loaded = [s for demands in drawn for s in simulate_users(demands, think_s=think_s)]
-        alone = [one.cpu_s + one.wait_s for demands in drawn for user in demands for one in user]
-        lines.append((name, float(np.median(loaded)), float(np.median(alone))))
+        lines.append((name, float(np.median(loaded)), float(np.median(_alone(drawn)))))
     return pd.DataFrame(lines, columns=["contender", "predicted_s", "alone_s"])
 
 
@@ -302,6 +294,5 @@ def isolate_tails(rows: pd.DataFrame, workload: Workload, *, seed: int) -> dict[
     p95_s: dict[str, float] = {}
     for name, isolated in isolate(rows).items():
         drawn = [draw_demands(isolated, workload.warm, rng) for _ in range(_N_TAIL_DRAWS)]
-        alone = [one.cpu_s + one.wait_s for demands in drawn for user in demands for one in user]
-        p95_s[name] = float(np.percentile(alone, 95))
+        p95_s[name] = float(np.percentile(_alone(drawn), 95))
     return {one: p95_s[name] for one, name in MEASURED_BY.items() if name in p95_s}

@@ -20,7 +20,7 @@ from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 from urllib.parse import urlencode
 
 import hdf5plugin  # noqa: F401  # teaches h5py to read Blosc
@@ -67,7 +67,8 @@ class Settings:
     key: str = field(repr=False)  # key of the run
     token: str = field(repr=False)  # what a request to empty the cache has to show
     redis_url: str = ""  # address of a Redis; empty if the contender needs none
-    n_entries: int = 128  # most datasets that the cache in the process keeps
+
+    __pydantic_config__: ClassVar = {"hide_input_in_errors": True}  # for secrets are in it
 
 
 _AS_JSON = TypeAdapter(Settings)
@@ -167,18 +168,6 @@ def _add_cache_routes(app: FastAPI, cache: Cache, token: str) -> None:
         cache.clear()
 
 
-def _create(settings: Settings) -> FastAPI:
-    cache = open_cache(
-        settings.cache,
-        Origin(settings.location),
-        key=settings.key.encode(),
-        folder=settings.folder,
-        redis_url=settings.redis_url,
-        n_entries=settings.n_entries,
-    )
-    return make_app(Library(settings.specs, cache), settings.token)
-
-
 def main() -> None:
     """Serve on a port that the system chooses, and tell the owner which, in the private folder above the cache's."""
     settings = _AS_JSON.validate_json(os.environ.pop(SETTINGS))
@@ -186,7 +175,15 @@ def main() -> None:
         draft = settings.folder.with_name(f".{PORT_FILE}")
         draft.write_text(str(listening.getsockname()[1]))
         draft.rename(settings.folder.with_name(PORT_FILE))
-        config = uvicorn.Config(_create(settings), log_level="warning")
+        cache = open_cache(
+            settings.cache,
+            Origin(settings.location),
+            key=settings.key.encode(),
+            folder=settings.folder,
+            redis_url=settings.redis_url,
+        )
+        app = make_app(Library(settings.specs, cache), settings.token)
+        config = uvicorn.Config(app, log_level="warning")
         uvicorn.Server(config).run(sockets=[listening])
 
 
@@ -271,22 +268,17 @@ def open_service(
         key, token = secrets.token_hex(32), secrets.token_hex(16)
         settings = Settings(cache, datasets.location, datasets.specs, files, key, token, redis_url)
         command = [sys.executable, "-m", "studies.caching_costs.service"]
-        environment = _environment(settings)
+        environment = {
+            **os.environ,
+            "AWS_EC2_METADATA_DISABLED": "true",  # there is no cloud to ask for other settings
+            "PYTHONWARNINGS": "ignore",  # of libraries, to a log that nobody reads
+            SETTINGS: _AS_JSON.dump_json(settings).decode(),
+        }
         with start_child(command, env=environment, log=Path(folder) / "log") as child:
             service = Service(cache, child, files, token)
             if is_awaited:
                 service.wait()
             yield service
-
-
-def _environment(settings: Settings) -> dict[str, str]:
-    """Return what the service sees: our settings, and no cloud to ask for others."""
-    return {
-        **os.environ,
-        "AWS_EC2_METADATA_DISABLED": "true",
-        "PYTHONWARNINGS": "ignore",  # of libraries, to a log that nobody reads
-        SETTINGS: _AS_JSON.dump_json(settings).decode(),
-    }
 
 
 def _answers(service: Service) -> bool:

@@ -17,7 +17,6 @@ from helpers.benchmark.provenance import name_beside
 from helpers.errors import UserError
 from helpers.objectstore.locations import Location
 from helpers.objectstore.testbed import Testbed
-from helpers.plotting.palette import check_looks
 from studies.caching_costs import backends
 from studies.caching_costs.backends import open_valkey
 from studies.caching_costs.caches import LruCache
@@ -120,23 +119,9 @@ def plan_workload(
 ) -> Workload:
     """Plan all requests, and make each tile once without a cache and without the network.
 
-    Parameters
-    ----------
-    datasets : Datasets
-        What is stored, seen without the network.
-    n_requests, n_users : int
-        Of the warm phase.
-    zipf_exponent : float
-        Of popularity.
-    seed : int
-        Of all that is drawn.
-    spawn_rate, think_s : float
-        Users that begin in a second; seconds between an answer and the next request.
-
-    Returns
-    -------
-    Workload
-        With the checksums that every cache has to give.
+    `n_requests` and `n_users` are of the warm phase; `spawn_rate` is users that begin in a
+    second, `think_s` the seconds between an answer and the next request. All that is drawn
+    follows from `seed`.
     """
     names = [spec.name for spec in datasets.specs]
     whole = [spec.name for spec in datasets.specs if spec.is_whole]
@@ -298,28 +283,13 @@ def open_loads(
 ) -> Iterator[dict[str, CacheLoad]]:
     """Run a service for each contender and one for the control, and the load generator.
 
-    Parameters
-    ----------
-    caches : sequence of str
-        Contenders; the first is run twice.
-    workload : Workload
-        What is asked for; its datasets are seen without the network.
-    testbed : Testbed
-        The network.
-    redis_url : str
-        Address of a Redis; empty for one of our own.
+    The first cache is run twice. Without `redis_url` a Redis of our own runs beside them.
 
     Yields
     ------
     dict of str to CacheLoad
         By contender, and ``"control"``.
-
-    Raises
-    ------
-    UserError
-        If a contender has no colour.
     """
-    check_looks(caches, "cache")
     location = workload.datasets.location.through(testbed.far.endpoint_url)
     planned = replace(workload, datasets=replace(workload.datasets, location=location))
     with contextlib.ExitStack() as stack:
