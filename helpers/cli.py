@@ -46,19 +46,20 @@ def _absent(name: str, module: str) -> click.Command:
     def refuse(**_given: Any) -> None:
         raise needs(name, module)
 
-    extra = name if name in _ADVISORS else "book"
-    text = f"Not installed: pip install 'arrays-over-the-wire[{extra}]'."
+    text = f"Not installed: pip install '{_find_extra(name)}'."
     accepts_all = {"ignore_unknown_options": True, "allow_extra_args": True}
     return click.Command(name, callback=refuse, help=text, context_settings=accepts_all)
 
 
 def needs(name: str, module: str) -> UserError:
     """Say which extra brings the package that a command lacks."""
-    extra = name if name in _ADVISORS else "book"
     return UserError(
-        f"wire {name}: {module} is not installed;"
-        f" allowed: after pip install 'arrays-over-the-wire[{extra}]'"
+        f"wire {name}: {module} is not installed; allowed: after pip install '{_find_extra(name)}'"
     )
+
+
+def _find_extra(name: str) -> str:
+    return f"arrays-over-the-wire[{name if name in _ADVISORS else 'book'}]"
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})

@@ -20,13 +20,8 @@ from typing import Any
 from urllib.parse import parse_qsl, unquote, unquote_plus
 
 _STARS = "***"
-_WORDS = {
-    "true",
-    "false",
-    "none",
-    "null",
-    "auto",
-}  # values of switches, in whose names "token" stands
+# values of switches, in whose names "token" stands
+_WORDS = {"true", "false", "none", "null", "auto"}
 _LOOSE = 8  # characters from which a secret is looked for inside words too
 _SHORTEST = 4  # with fewer, numbers and words would go that have nothing to do with it
 

@@ -46,11 +46,7 @@ def start_gateway_cluster(
     finally:
         cluster.close()
         # Its gateway closes itself again when collected, and then misses its event loop.
-        cluster.gateway.close = _do_nothing
-
-
-def _do_nothing() -> None:
-    """Stand in for what has been done already."""
+        cluster.gateway.close = lambda: None
 
 
 def _import_dask_gateway() -> Any:
@@ -192,7 +188,9 @@ class Cluster:
         if n_workers < 1:
             raise UserError(f"n_workers: {n_workers}; allowed: at least 1")
         if self.ask is not None:
-            self.ask(max(n_workers, self._keep()))
+            # what is paused stays; on a Gateway, where it costs money, it does not
+            kept = 0 if self.kind == "gateway" else len(self._all_workers())
+            self.ask(max(n_workers, kept))
         self._wait(lambda: len(self._all_workers()) >= n_workers, n_workers)
         if self.kind != "gateway":
             addresses = list(self._all_workers())
@@ -263,10 +261,6 @@ class Cluster:
 
     def _all_workers(self) -> dict[str, Any]:
         return dict(self.client.scheduler_info(n_workers=-1)["workers"])
-
-    def _keep(self) -> int:
-        """Count the workers that scaling must not stop."""
-        return 0 if self.kind == "gateway" else len(self._all_workers())
 
     def _wait(self, is_done: Callable[[], bool], n_workers: int) -> None:
         until = time.monotonic() + self.deadline_s

@@ -1,4 +1,4 @@
-"""What a network does, beside its target: latency, rates and overhead, by a plain client."""
+"""What a network does, beside its target: latency and rates, by a plain client."""
 
 from __future__ import annotations
 
@@ -8,10 +8,8 @@ import socket
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from http.client import HTTPConnection
 from math import ceil, inf
 from statistics import median
 from typing import Literal
@@ -354,59 +352,3 @@ def _calibrate_requests(url: str, profile: Profile) -> list[Calibration]:
     if made < 1.2 * profile.requests_per_s:
         return []
     return [Calibration("requests_per_s", n, profile.requests_per_s, accepted)]
-
-
-@dataclass(frozen=True, slots=True)
-class Overhead:
-    """Hold what passing through a proxy costs, no network emulated."""
-
-    direct_mb_per_s: float  # medians over the rounds, decimal MB/s
-    proxied_mb_per_s: float
-    ratio: float  # median over the rounds of throughput through the proxy over direct
-    cpu_s_per_gb: float  # processor time of the proxy for each GB that passed, seconds
-
-
-def measure_overhead(
-    direct_urls: Sequence[str],
-    proxied_urls: Sequence[str],
-    *,
-    cpu_s: Callable[[], float],
-    n_rounds: int = 5,
-    n_repeats: int = 4,
-) -> Overhead:
-    """Measure what a proxy costs: the same objects directly and through it, in turn."""
-    direct, proxied, cpu = list[float](), list[float](), list[float]()
-    for _ in range(n_rounds + 1):
-        direct.append(_read_all(direct_urls, n_repeats)[0])
-        before_s = cpu_s()
-        mb_per_s, nbytes = _read_all(proxied_urls, n_repeats)
-        cpu.append((cpu_s() - before_s) / (nbytes / 1e9))
-        proxied.append(mb_per_s)
-    ratios = [b / a for a, b in zip(direct[1:], proxied[1:], strict=True)]
-    return Overhead(median(direct[1:]), median(proxied[1:]), median(ratios), median(cpu[1:]))
-
-
-def _read_all(urls: Sequence[str], n_repeats: int) -> tuple[float, int]:
-    """Read all objects at once, each on a connection; return MB/s and bytes."""
-    start_s = time.perf_counter()
-    with ThreadPoolExecutor(len(urls)) as pool:
-        nbytes = sum(pool.map(_read, urls, [n_repeats] * len(urls)))
-    return nbytes / (time.perf_counter() - start_s) / MB, nbytes
-
-
-def _read(url: str, n_repeats: int) -> int:
-    """Read an object several times on one connection; return the bytes."""
-    parts, buffer, nbytes = urlsplit(url), bytearray(1 << 20), 0
-    connection = HTTPConnection(parts.hostname or "", parts.port)
-    for _ in range(n_repeats):
-        connection.request("GET", f"{parts.path}?{parts.query}")
-        response = connection.getresponse()
-        if response.status != 200:
-            raise UserError(
-                f"url is {url.partition('?')[0]!r} and answers {response.status}; "
-                "allowed is an object that can be read"
-            )
-        while got := response.readinto(buffer):
-            nbytes += got
-    connection.close()
-    return nbytes

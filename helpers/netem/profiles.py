@@ -14,20 +14,16 @@ from helpers.errors import UserError
 from helpers.models.transfer import Network
 
 
-def check_number(name: str, value: object, *, low: float, high: float, is_open: bool) -> None:
+def check_number(
+    name: str, value: object, *, low: float = 0, high: float = inf, is_open: bool = False
+) -> None:
     """Refuse a figure that is not a number in its interval, open or closed below."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
     if is_number and low <= value <= high and not (is_open and value == low):  # type: ignore[operator]
         return
-    interval = f"{'above' if is_open else 'at least'} {low:g}" + (
-        "" if high == float("inf") else f", at most {high:g}"
-    )
-    raise UserError(f"{name} is {value!r}; allowed is a number {interval}")
-
-
-def check_positive(name: str, value: object) -> None:
-    """Refuse what is not a finite number above zero."""
-    check_number(name, value, low=0, high=float("inf"), is_open=True)
+    interval = f"{'above' if is_open else 'at least'} {low:g}"
+    most = "" if high == inf else f", at most {high:g}"
+    raise UserError(f"{name} is {value!r}; allowed is a number {interval}{most}")
 
 
 def check_kind(name: str, value: object, kind: type | UnionType) -> None:
@@ -80,14 +76,8 @@ class FirstByte:
 
     def __post_init__(self) -> None:
         """Refuse delays that are no distribution."""
-        check_positive("first_byte_s.median_s", self.median_s)
-        check_number(
-            "first_byte_s.p95_s",
-            self.p95_s,
-            low=self.median_s,
-            high=float("inf"),
-            is_open=False,
-        )
+        check_number("first_byte_s.median_s", self.median_s, is_open=True)
+        check_number("first_byte_s.p95_s", self.p95_s, low=self.median_s)
 
     def delay_s(self, z: float) -> float:
         """Compute the delay in seconds that belongs to a standard normal variate."""
@@ -108,16 +98,10 @@ class Faults:
     def __post_init__(self) -> None:
         """Refuse what is no set of exclusive probabilities."""
         for name in FAULTS:
-            check_number(f"faults.{name}", getattr(self, name), low=0, high=1, is_open=False)
-        check_number("faults.stall_s", self.stall_s, low=0, high=float("inf"), is_open=False)
+            check_number(f"faults.{name}", getattr(self, name), high=1)
+        check_number("faults.stall_s", self.stall_s)
         total = sum(getattr(self, name) for name in FAULTS)
-        check_number(
-            "the sum of the probabilities in faults",
-            total,
-            low=0,
-            high=1,
-            is_open=False,
-        )
+        check_number("the sum of the probabilities in faults", total, high=1)
 
     def pick(self, u: float) -> Fault | None:
         """Choose the fault that belongs to a uniform variate in [0, 1).
@@ -164,8 +148,8 @@ class Profile:
         check_kind("faults", self.faults, Faults)
         for name in ("stream_mb_per_s", "aggregate_mb_per_s", "requests_per_s"):
             if getattr(self, name) is not None:
-                check_positive(name, getattr(self, name))
-        check_number("scale", self.scale, low=1, high=float("inf"), is_open=False)
+                check_number(name, getattr(self, name), is_open=True)
+        check_number("scale", self.scale, low=1)
         check_known("sources", self.sources, Profile)
 
     @classmethod

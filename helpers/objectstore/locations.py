@@ -116,11 +116,7 @@ class Location:
         """Keep out proxies, which obstore takes from the environment; it has no switch for that."""
         host = urlsplit(self.endpoint_url or "").hostname
         if self._is_here and host and getproxies_environment():
-            return {
-                "allow_http": True,
-                "proxy_url": "http://127.0.0.1:9",
-                "proxy_excludes": host,
-            }
+            return {"allow_http": True, "proxy_url": "http://127.0.0.1:9", "proxy_excludes": host}
         return {"allow_http": True}
 
     def botocore(self, **settings: Any) -> Any:

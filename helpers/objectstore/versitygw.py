@@ -75,10 +75,7 @@ def versitygw_version(path: Path) -> str:
 def _built_from(path: Path) -> tuple[str, str]:
     """Read version and checksum of the source from Go's build record."""
     record = rb"mod\t" + re.escape(_MODULE.encode()) + rb"\tv([^\t\n]+)\t([^\t\n]*)"
-    with (
-        path.open("rb") as file,
-        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content,
-    ):
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         found = re.search(record, content)
         return (found[1].decode(), found[2].decode()) if found else ("unknown", "")
 

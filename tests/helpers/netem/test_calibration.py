@@ -11,7 +11,7 @@ import pytest
 from botocore.config import Config
 
 from helpers.errors import UserError
-from helpers.netem.calibration import Calibration, calibrate, measure_overhead
+from helpers.netem.calibration import Calibration, calibrate
 from helpers.netem.profiles import FirstByte, Profile
 from helpers.netem.proxy import Proxy, open_proxy
 from helpers.objectstore.server import Server
@@ -111,17 +111,6 @@ def test_calibrate_refuses_url(server: Server, proxy: Proxy) -> None:
     with pytest.raises(UserError, match="url is .*missing' and answers 404") as caught:
         calibrate(url, PROFILE, connections=[1])
     assert "Signature" not in str(caught.value)
-
-
-def test_overhead(server: Server, proxy: Proxy) -> None:
-    """Passing through a slow link shows as a ratio, and processor time is counted."""
-    proxy.emulate(Profile("thin", aggregate_mb_per_s=50.0))
-    direct = [presign(server, server.endpoint_url, "object")] * 2
-    proxied = [presign(server, proxy.endpoint_url, "object")] * 2
-    cost = measure_overhead(direct, proxied, cpu_s=proxy.cpu_s, n_rounds=1, n_repeats=1)
-    assert cost.proxied_mb_per_s == pytest.approx(50, rel=0.1)
-    assert cost.ratio == pytest.approx(cost.proxied_mb_per_s / cost.direct_mb_per_s)
-    assert 0 <= cost.cpu_s_per_gb < 10
 
 
 def test_error_is_relative() -> None:
