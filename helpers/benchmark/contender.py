@@ -140,9 +140,7 @@ def contend(
         What is timed, where a notebook shows it; else `steps.read`.
     settings : mapping
         Declared beside those of `steps`.
-    group : str
-    is_ceiling : bool
-    control_of : str or None
+    group, is_ceiling, control_of : str, bool and str or None
         As in `Contender`.
 
     Raises
