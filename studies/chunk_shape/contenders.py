@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from helpers.arrays import prepared
 from helpers.arrays.chunks import Shape, balanced_chunk_shape
 from helpers.arrays.reads import RawRead
 from helpers.benchmark.contender import CheckError, Contender, Steps, contend
+from helpers.benchmark.loop import timed
 from helpers.benchmark.memory import peak_nbytes
 from helpers.benchmark.provenance import Scalar, distributions, name_beside
 from helpers.objectstore.testbed import Testbed
@@ -175,9 +177,8 @@ class _Decoding(Steps):
 
     def read(self, _opened: object) -> int:
         """Decode every chunk, timed without the checksums."""
-        start = time.perf_counter()
-        found = [decode(CODECS[self.name], chunk) for chunk in self.chunks]
-        self.seconds = time.perf_counter() - start
+        codecs = CODECS[self.name]
+        found, self.seconds = timed(lambda: [decode(codecs, chunk) for chunk in self.chunks])
         return checksum(np.concatenate(found))
 
     def check(self, found: int) -> str:
@@ -260,9 +261,8 @@ class _Adjacent(Steps):
         """Read the slices one after the other, timed without the checksums."""
         self.seconds, found = 0.0, []
         for i in range(len(self.values)):
-            start = time.perf_counter()
-            values = array[i]
-            self.seconds += time.perf_counter() - start
+            values, seconds = timed(partial(array.__getitem__, i))
+            self.seconds += seconds
             found.append(checksum(values))
         return found
 
@@ -331,15 +331,18 @@ class _Rewrite(Steps):
         self.target.unlink(missing_ok=True)
         layouts.drop_pages(self.source)
 
-    def read(self, _opened: object) -> None:
-        """Run the tool in a process of its own; keep its work and its most memory."""
-        start = time.perf_counter()
+    def _run(self) -> tuple[str, int]:
+        """Return what the tool says, and its most memory."""
         with subprocess.Popen(self._command(), stdout=subprocess.PIPE, text=True) as child:
             most_nbytes = _watch_memory(child)
             told = child.communicate()[0]
         if child.returncode:
             raise CheckError(f"{self.tool} ended with {child.returncode}")
-        work_s = time.perf_counter() - start
+        return told, most_nbytes
+
+    def read(self, _opened: object) -> None:
+        """Run the tool in a process of its own; keep its work and its most memory."""
+        (told, most_nbytes), work_s = timed(self._run)
         if self.tool in _IN_PYTHON:  # imports are no rewriting
             answer = json.loads(told.splitlines()[-1])
             work_s = float(answer["seconds"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass, field, replace
 from functools import partial, reduce
@@ -19,6 +18,7 @@ from advisors.chunks.problem import Access
 from helpers.arrays.chunks import Hyperslab, Shape, chunks_touched, draw_hyperslabs
 from helpers.arrays.reads import count_requests
 from helpers.benchmark.contender import CheckError, Contender, Steps, contend
+from helpers.benchmark.loop import timed
 from helpers.models.access import IoCounts
 from helpers.objectstore.testbed import Testbed
 from helpers.paths import cache_folder
@@ -104,12 +104,14 @@ class HyperslabRead(Steps):
         for i in self.turn:
             self.forget()
             box = tuple(self.boxes.places[i][axis] for axis in axes)
-            start = time.perf_counter()
-            values = self.select(array, box).transpose(np.argsort(axes))
-            result = reduce_hyperslab(self.access, values)
-            self.seconds.append(time.perf_counter() - start)
+            result, seconds = timed(partial(self._reduce, array, box))
+            self.seconds.append(seconds)
             sums.append(checksum(result))
         return sums
+
+    def _reduce(self, array: Any, box: tuple[slice, ...]) -> NDArray[np.float32]:
+        values = self.select(array, box).transpose(np.argsort(self.chunks.axes))
+        return reduce_hyperslab(self.access, values)
 
     def check(self, sums: list[int]) -> str:
         """Compare what was read with what was written."""
