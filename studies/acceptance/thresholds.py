@@ -150,15 +150,26 @@ def _whole(name: str, value: float, bound: float, how: str) -> Judged:
 
 
 def tabulate(judged: list[Judged]) -> pd.DataFrame:
-    """Tabulate thresholds: value, interval, target, verdict, and how each was computed."""
-    lines = []
-    for one in judged:
-        value = one.value or Interval(math.nan, math.nan, math.nan, 1)
-        how = "; ".join(filter(None, [one.threshold.how, one.where]))
-        ends = (value.centre, value.low, value.high)
-        lines.append((one.threshold.name, *ends, one.target, one.verdict, how))
-    names = ["threshold", "value", "low", "high", "target", "verdict", "how"]
+    """Tabulate thresholds: value and interval, target, verdict, and how each was computed."""
+    lines = [
+        (
+            one.threshold.name,
+            _tell(one.value),
+            one.target,
+            one.verdict,
+            "; ".join(filter(None, [one.threshold.how, one.where])),
+        )
+        for one in judged
+    ]
+    names = ["threshold", "measured", "target", "verdict", "how"]
     return pd.DataFrame(lines, columns=names).set_index("threshold")
+
+
+def _tell(value: Interval | None) -> str:
+    if value is None:
+        return "—"
+    ends = f" ({value.low:.3g} to {value.high:.3g})" if value.n > 1 else ""
+    return f"{value.centre:.3g}{ends}"
 
 
 def tell_met(judged: list[Judged]) -> str:
@@ -175,18 +186,11 @@ def render(site: str = "laptop") -> str:
     judged = judge_all(read_glued(site), site)
     lines = [f"{tell_met(judged)}.", "", "| threshold | measured | target | verdict |"]
     lines.append("| --- " * 4 + "|")
-    for one in judged:
-        verdict = f"**{one.verdict}**" if one.verdict == "missed" else one.verdict
-        lines.append(f"| {one.threshold.name} | {_tell(one.value)} | {one.target} | {verdict} |")
+    table = tabulate(judged)
+    for name, value, target, verdict in table.drop(columns="how").itertuples():
+        told = f"**{verdict}**" if verdict == "missed" else verdict
+        lines.append(f"| {name} | {value} | {target} | {told} |")
     lines += ["", "How each is computed:", ""]
-    for one in judged:
-        how = "; ".join(filter(None, [one.threshold.how, one.where]))
-        lines += [one.threshold.name, f": {how}", ""]
+    for name, how in table["how"].items():
+        lines += [str(name), f": {how}", ""]
     return "\n".join(lines)
-
-
-def _tell(value: Interval | None) -> str:
-    if value is None:
-        return "—"
-    ends = f" ({value.low:.3g} to {value.high:.3g})" if value.n > 1 else ""
-    return f"{value.centre:.3g}{ends}"
