@@ -12,7 +12,7 @@ import shutil
 import stat
 import threading
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, get_args
 
@@ -49,29 +49,6 @@ class Counts:
     misses: int = 0
     errors: int = 0  # times that the cache failed and the store was read instead
     corrupt: int = 0  # entries that were not as this run wrote them, and were made anew
-
-    def __sub__(self, before: Counts) -> Counts:
-        """Tell what happened in between.
-
-        Examples
-        --------
-        >>> Counts(hits=5, misses=1) - Counts(hits=2, misses=1)
-        Counts(hits=3, misses=0, errors=0, corrupt=0)
-        """
-        earlier = asdict(before)
-        return Counts(**{name: n - earlier[name] for name, n in asdict(self).items()})
-
-    @property
-    def hit_ratio(self) -> float:
-        """Share of look-ups that found an entry; nan if there was none.
-
-        Examples
-        --------
-        >>> Counts(hits=3, misses=1).hit_ratio
-        0.75
-        """
-        total = self.hits + self.misses
-        return self.hits / total if total else float("nan")
 
 
 class Counter:

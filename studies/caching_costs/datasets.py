@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import io
+import math
 import tempfile
 import threading
 import warnings
@@ -314,22 +315,20 @@ def published_specs() -> dict[str, tuple[str, _Grid, _Grid]]:
     >>> published_specs()["single-4mib"]
     ('single_chunk_store_lat512_lon1024.zarr', (512, 1024), (512, 1024))
     """
-    table = pd.read_csv(_TABLE)
-    made = table[table["dataset"].str.contains("_store_")]
-    found = {}
-    for line in made.itertuples():
-        shape = _extents(line.shape_from_tile_tests)
-        chunks = _extents(line.chunks_from_tile_tests)
-        kind = "single" if str(line.dataset).startswith("single") else "chunked"
-        nbytes = 8 * shape[0] * shape[1]
-        found[f"{kind}-{round(nbytes / 2**20)}mib"] = (str(line.dataset), shape, chunks)
+    columns = ["shape_from_tile_tests", "chunks_from_tile_tests"]
+    table = pd.read_csv(_TABLE, converters=dict.fromkeys(columns, _read_extents))
+    found: dict[str, tuple[str, _Grid, _Grid]] = {}
+    for name, shape, chunks in table[["dataset", *columns]].itertuples(index=False):
+        if "_store_" in name:
+            kind = "single" if name.startswith("single") else "chunked"
+            found[f"{kind}-{round(8 * math.prod(shape) / 2**20)}mib"] = (name, shape, chunks)
     order = sorted(found, key=lambda name: (name.startswith("chunked"), found[name][1]))
     return {name: found[name] for name in order}
 
 
-def _extents(text: object) -> tuple[int, int]:
-    extents = ast.literal_eval(str(text))
-    return int(extents["lat"]), int(extents["lon"])
+def _read_extents(text: str) -> _Grid | None:
+    extents = ast.literal_eval(text) if text else {}
+    return (int(extents["lat"]), int(extents["lon"])) if "lat" in extents else None
 
 
 def dataset_names() -> tuple[str, ...]:

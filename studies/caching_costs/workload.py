@@ -166,10 +166,10 @@ def measure_hit_ratio(
     names = np.random.default_rng(seed).choice(n_datasets, n_lookups + n_lookups // 10, p=weights)
     for name in names[: n_lookups // 10]:
         cache.get(str(name), lambda _: xr.Dataset())
-    before = cache.counts()
+    before = cache.counts().hits
     for name in names[n_lookups // 10 :]:
         cache.get(str(name), lambda _: xr.Dataset())
-    return (cache.counts() - before).hit_ratio
+    return (cache.counts().hits - before) / n_lookups
 
 
 _TILE_NBYTES = 256 * 256 * 8  # of values that are made into one tile
@@ -296,12 +296,11 @@ def open_loads(
         if "redis" in caches and not redis_url:
             redis_url = stack.enter_context(open_valkey()).url
         generator = stack.enter_context(open_generator())
-        services = {
-            name: stack.enter_context(
-                open_service(cache, planned.datasets, redis_url=redis_url, is_awaited=False)
-            )
-            for name, cache in {**{cache: cache for cache in caches}, "control": caches[0]}.items()
+        started = {
+            name: open_service(cache, planned.datasets, redis_url=redis_url, is_awaited=False)
+            for name, cache in zip((*caches, "control"), (*caches, caches[0]), strict=True)
         }
+        services = {name: stack.enter_context(one) for name, one in started.items()}
         for service in services.values():  # they start side by side
             service.wait()
         yield {
