@@ -37,22 +37,25 @@ def _client_settings(settings: Settings) -> dict[str, Any]:
     return {name: value for name, value in settings.items() if name not in _LIBRARY}
 
 
+def _open_over(file: Any, settings: Settings) -> Tree:
+    """Open through h5py over a file object, which is closed after it."""
+    return MappingTree(h5py.File(file, "r", **_library_settings(settings)), file.close)
+
+
 def open_with_fsspec(location: Location, settings: Settings) -> Tree:
     """Open through h5py over a file object of s3fs."""
     file = location.fsspec().open(location.path, "rb", **_client_settings(settings))
-    return MappingTree(h5py.File(file, "r", **_library_settings(settings)), file.close)
+    return _open_over(file, settings)
 
 
 def open_with_obstore(location: Location, settings: Settings) -> Tree:
     """Open through h5py over a file object of obstore."""
-    file = PlainFile(location, **_client_settings(settings))
-    return MappingTree(h5py.File(file, "r", **_library_settings(settings)), file.close)
+    return _open_over(PlainFile(location, **_client_settings(settings)), settings)
 
 
 def open_with_obstore_blocks(location: Location, settings: Settings) -> Tree:
     """Open through h5py over blocks that are fetched with obstore."""
-    file = BlockFile(location, block_size=int(settings["block_size"]))
-    return MappingTree(h5py.File(file, "r", **_library_settings(settings)), file.close)
+    return _open_over(BlockFile(location, block_size=int(settings["block_size"])), settings)
 
 
 def open_with_ros3(location: Location, settings: Settings) -> Tree:

@@ -1,21 +1,32 @@
-"""Stored files: a granule in every layout asked for, made once, named by what made it."""
+"""A photon granule as real producers write it, and its files in a store.
+
+The files of ICESat-2's ATL03 product are the field's standard case of an HDF5 file that is
+slow to read from object storage. This one has their shape: six beams, photon
+heights in chunks of ten thousand elements, dozens of small variables and hundreds of
+attributes, appended in rounds, so that the indices of chunks, the headers of objects and the
+data lie between one another in the file. It is stored in every layout asked for, made once
+and named by what made it.
+"""
 
 from __future__ import annotations
 
 import functools
 import tempfile
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import h5py
+import numpy as np
 import obstore
+import yaml
+from numpy.typing import NDArray
 
 from helpers.arrays import prepared
 from helpers.errors import UserError
 from helpers.objectstore.locations import Location
-from studies.hdf5_drivers import granule as granules
 from studies.hdf5_drivers.file_layouts import (
     CONVERSIONS,
     FILE_LAYOUTS,
@@ -25,6 +36,184 @@ from studies.hdf5_drivers.file_layouts import (
     read_properties,
 )
 from studies.hdf5_drivers.tasks import Answer, MappingTree, Task, run_task
+
+_CONTENT_GENERATION = 2  # raise it when the same arguments make other bytes
+
+BEAMS = ("gt1l", "gt1r", "gt2l", "gt2r", "gt3l", "gt3r")
+# Strong beams carry four times the energy of weak ones; the published study read a strong one.
+_WEIGHTS = (4, 1, 4, 1, 4, 1)
+
+THREE_VARIABLES = ("gt1l/heights/h_ph", "gt1l/heights/lat_ph", "gt1l/heights/lon_ph")
+"""The photon variables whose reading the published study timed."""
+
+PHOTON_CHUNK = 10_000  # elements, as the producer has it
+_SEGMENT_CHUNK = 2_000
+_ROUND = 4 * PHOTON_CHUNK  # photons that a beam appends in one round
+_PHOTONS_PER_SEGMENT = 60
+_DEFLATE_LEVEL = 6
+
+Values = NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Granule:
+    """What a granule is made of.
+
+    Parameters
+    ----------
+    n_photons : int
+        Photons of all six beams, at least 6000; ten million make some 220 MB.
+    seed : int
+        Seed of the values, at least 0.
+    """
+
+    n_photons: int
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.n_photons < 6000:
+            raise UserError(f"n_photons: {self.n_photons}; allowed: at least 6000")
+
+    def photons_of(self, beam: str) -> int:
+        """Count the photons of a beam.
+
+        Examples
+        --------
+        >>> Granule(150_000).photons_of("gt1l")
+        40000
+        """
+        return self.n_photons * _WEIGHTS[BEAMS.index(beam)] // sum(_WEIGHTS)
+
+
+@functools.cache
+def _read_product() -> dict[str, Any]:
+    """Read the names of the product's variables and groups."""
+    return dict(yaml.safe_load(Path(__file__).with_name("product.yaml").read_text("utf-8")))
+
+
+def write_granule(granule: Granule, path: Path) -> None:
+    """Write a granule as one HDF5 file in the format's oldest version, the library's default."""
+    with h5py.File(path, "w") as file:
+        _write_descriptions(file)
+        beams = [_Beam(file, granule, beam) for beam in BEAMS]
+        n_rounds = -(-max(granule.photons_of(beam) for beam in BEAMS) // _ROUND)
+        for index in range(n_rounds):
+            for beam in beams:
+                beam.append(index, n_rounds)
+        for beam in beams:
+            beam.describe()
+
+
+def _write_descriptions(file: h5py.File) -> None:
+    """Write what a granule says of itself: attributes, and scalars one by one."""
+    for name in ("Conventions", "title", "institution", "history", "references", "license"):
+        file.attrs[name] = f"{name} of a photon granule, as long as such texts are: " + name * 8
+    product = _read_product()
+    for name in product["ancillary"]:
+        text = f"{name}: 2018-11-20T18:21:{len(name):02d}.000000Z"
+        file.create_dataset(f"ancillary_data/{name}", data=[text], dtype=h5py.string_dtype())
+        file[f"ancillary_data/{name}"].attrs["long_name"] = name.replace("_", " ")
+    for name in product["metadata"]:
+        group = file.create_group(f"METADATA/{name}")
+        for part in range(12):
+            group.attrs[f"part{part:02d}"] = f"{name} {part} " + "of the product's lineage " * 4
+
+
+class _Beam:
+    """One beam in a file: where its arrays grow, round by round."""
+
+    def __init__(self, file: h5py.File, granule: Granule, beam: str) -> None:
+        self.name, self.n_photons = beam, granule.photons_of(beam)
+        self.rng = np.random.default_rng([granule.seed, BEAMS.index(beam)])
+        self.group, self.height_m, self.n_done = file.create_group(beam), 100.0, 0
+        self.group.attrs["groundtrack_id"] = beam
+        self.product = _read_product()
+        for name, kind in self.product["photons"].items():
+            extent = (5,) if name == "signal_conf_ph" else ()
+            _create(self.group, f"heights/{name}", kind, chunk=(PHOTON_CHUNK, *extent))
+        for group, names in self.product["segments"].items():
+            for name in names:
+                kind = "f8" if "delta_time" in name or name.endswith(("lat", "lon")) else "f4"
+                _create(self.group, f"{group}/{name}", kind, chunk=(_SEGMENT_CHUNK,))
+
+    def append(self, index: int, n_rounds: int) -> None:
+        """Append the photons and segments of one round."""
+        stop = self.n_photons * (index + 1) // n_rounds
+        n, start = stop - self.n_done, self.n_done
+        self.n_done = stop
+        for name, values in self._photons(start, n).items():
+            _append(self.group[f"heights/{name}"], values)
+        n_segments = stop // _PHOTONS_PER_SEGMENT - start // _PHOTONS_PER_SEGMENT
+        for group, names in self.product["segments"].items():
+            for name in names:
+                _append(self.group[f"{group}/{name}"], self._segments(name, n_segments))
+
+    def describe(self) -> None:
+        """Write, last of all, what is known at the end: ranges of the values."""
+        for name in self.product["photons"]:
+            dataset = self.group[f"heights/{name}"]
+            dataset.attrs["n_valid"] = dataset.shape[0]
+            dataset.attrs["comment"] = f"{name} of {self.name}, {dataset.shape[0]} photons"
+
+    def _photons(self, start: int, n: int) -> dict[str, Values]:
+        """Make the photons of a round: a surface, a canopy above it, noise all around."""
+        rng, track = self.rng, (start + np.arange(n)) / max(1, self.n_photons)
+        steps = np.cumsum(rng.normal(0, 0.05, n))
+        surface, self.height_m = self.height_m + steps, self.height_m + float(steps[-1:].sum())
+        is_signal = rng.random(n) < 0.7
+        spread = np.where(is_signal, rng.normal(0, 0.3, n), rng.uniform(-60, 60, n))
+        confidence = np.where(is_signal, 4, 0)[:, None] * np.array([1, 1, 0, 0, 1])
+        pulse = start + np.arange(n)
+        values: dict[str, Values] = {
+            "h_ph": surface + spread,
+            "lat_ph": 59.5 + 20 * track + rng.normal(0, 5e-6, n),
+            "lon_ph": -44.6 - 6 * track + rng.normal(0, 5e-6, n),
+            "delta_time": 2.8e7 + 300 * track,
+            "dist_ph_along": 20 * rng.random(n),
+            "dist_ph_across": 3000 + rng.normal(0, 2, n),
+            "quality_ph": rng.random(n) < 0.01,
+            "signal_conf_ph": confidence,
+            "ph_id_channel": rng.integers(1, 120, n),
+            "ph_id_pulse": pulse // 3 % 200,
+            "pce_mframe_cnt": pulse // 600,
+            "weight_ph": np.where(is_signal, 200, 20) + rng.integers(0, 40, n),
+        }
+        kinds = self.product["photons"].items()
+        return {name: np.asarray(values[name], kind) for name, kind in kinds}
+
+    def _segments(self, name: str, n: int) -> Values:
+        """Make the values of a small variable: smooth, as corrections and angles are."""
+        base = zlib.crc32(name.encode()) % 1000
+        return np.asarray(base + np.cumsum(self.rng.normal(0, 0.01, n)))
+
+
+def _create(group: h5py.Group, name: str, kind: str, *, chunk: tuple[int, ...]) -> None:
+    """Make an empty variable that grows, with the attributes that each of them has."""
+    dataset = group.create_dataset(
+        name,
+        shape=(0, *chunk[1:]),
+        maxshape=(None, *chunk[1:]),
+        dtype=kind,
+        chunks=chunk,
+        shuffle=True,
+        compression="gzip",
+        compression_opts=_DEFLATE_LEVEL,
+    )
+    label = name.rpartition("/")[2]
+    dataset.attrs["long_name"] = label.replace("_", " ")
+    dataset.attrs["units"] = "meters" if label.startswith("h") else "1"
+    dataset.attrs["description"] = f"{label}: " + "how it is derived, from which inputs. " * 3
+    dataset.attrs["source"] = "Section 3.2 of the product's theoretical basis"
+    dataset.attrs["contentType"] = "physicalMeasurement"
+    dataset.attrs["valid_min"] = -1.0e4
+
+
+def _append(dataset: h5py.Dataset, values: Values) -> None:
+    """Append values to a variable that grows."""
+    n = dataset.shape[0]
+    dataset.resize(n + len(values), axis=0)
+    dataset[n:] = values
+
 
 _PART_NBYTES = 16 * 2**20  # of an upload
 _N_PARTS = 2  # in memory at a time
@@ -38,14 +227,14 @@ class Maker:
 
     def __init__(
         self,
-        granule: granules.Granule,
+        granule: Granule,
         target: Location,
         folder: Path,
         tasks: Mapping[str, Task],
     ) -> None:
         self.granule, self.target, self.folder, self.tasks = granule, target, folder, tasks
         self.original = folder / "original.h5"
-        granules.write_granule(granule, self.original)
+        write_granule(granule, self.original)
         self.answers = self._read(self.original)
 
     def make(self, layout: str) -> dict[str, Any]:
@@ -83,7 +272,7 @@ LAYOUTS = (*FILE_LAYOUTS, *CONVERSIONS)
 """Arrangements of the file, then conversions of it."""
 
 _SUFFIXES = {"references": ".json"} | dict.fromkeys(FILE_LAYOUTS, ".h5")
-_GENERATION = 3  # raise it when the same arguments make other bytes
+_LAYOUT_GENERATION = 3  # raise it when the same arguments make other layouts
 
 Progress = Callable[[str], None]
 
@@ -117,11 +306,11 @@ class StoredFile:
         return sum(found.stored_nbytes[name] for name in self.tasks["variables"].variables)
 
 
-def make_tasks(granule: granules.Granule, *, group: str) -> dict[str, Task]:
+def make_tasks(granule: Granule, *, group: str) -> dict[str, Task]:
     """Choose what is asked of a granule: three photon variables, and a tenth of their track."""
     n = granule.photons_of("gt1l")
     bounds = (n // 2, n // 2 + n // 10)
-    names = granules.THREE_VARIABLES
+    names = THREE_VARIABLES
     return {
         "variables": Task("variables", names, bounds),
         "subset": Task("subset", names, bounds),
@@ -131,7 +320,7 @@ def make_tasks(granule: granules.Granule, *, group: str) -> dict[str, Task]:
 
 
 def prepare_granule(
-    granule: granules.Granule,
+    granule: Granule,
     location: Location,
     *,
     layouts: Sequence[str],
@@ -168,7 +357,7 @@ def prepare_granule(
     """
     if unknown := [name for name in layouts if name not in LAYOUTS]:
         raise UserError(f"layouts: {', '.join(unknown)}; allowed: {', '.join(LAYOUTS)}")
-    made_by = [_GENERATION, granules.GENERATION, asdict(granule), group]
+    made_by = [_LAYOUT_GENERATION, _CONTENT_GENERATION, asdict(granule), group]
     target = location / f"granule-{prepared.name_of(made_by)}"
     wanted = [name for name in LAYOUTS if name in {"original", *layouts}]
     tasks = make_tasks(granule, group=group)

@@ -138,7 +138,8 @@ def tabulate_traces(rows: pd.DataFrame, layouts: Sequence[str]) -> pd.DataFrame:
     scale = {name: 1e-6 if "nbytes" in str(name) else 1.0 for name in table}
     keys = [part["layout"], part["contender"]]
     medians = (table * pd.Series(scale)).groupby(keys, sort=False).median().round(2)
-    return medians.loc[list(dict.fromkeys(layouts))].rename(columns=names)
+    measured_on = [name for name in dict.fromkeys(layouts) if name in set(part["layout"])]
+    return medians.loc[measured_on].rename(columns=names)
 
 
 def paired(

@@ -22,7 +22,7 @@ class Parameters(parameters.Parameters):
     """A granule, its layouts, and which drivers are asked what of them."""
 
     n_photons: Annotated[int, Field(ge=6000, le=10**10)] = Field(
-        60_000, description="photons in the granule's six beams; ten million make some 220 MB"
+        60_000, description="photons in six beams; ten million make some 220 MB"
     )
     drivers: Annotated[list[_Driver], Field(min_length=1)] = Field(
         ["fsspec-none", "fsspec-tuned", "ros3", "ros3-tuned"],
@@ -39,10 +39,10 @@ class Parameters(parameters.Parameters):
         description="other drivers",
     )
     more_layouts: list[_Layout] = Field(
-        ["original", "zarr", "references"], description="layouts on which they read the variables"
+        ["original", "zarr", "references"], description="what they read"
     )
     metadata_drivers: list[_Driver] = Field(
-        ["fsspec-tuned"], description="drivers that are asked about the tree and parts"
+        ["fsspec-tuned"], description="asked about the tree and parts"
     )
     metadata_layouts: list[_Layout] = Field(["original"], description="layouts on which they are")
     metadata_tasks: list[_Task] = Field(
@@ -50,13 +50,13 @@ class Parameters(parameters.Parameters):
     )
     metadata_group: str = Field(
         "gt1l/heights",
-        description="group whose variables and attributes are listed; empty for the file",
+        description="group to list; empty for the file",
     )
     block_mib: list[_Mebibytes] = Field(
-        [8], description="block of the file object, to sweep", json_schema_extra={"unit": "MiB"}
+        [8], description="block of the file object, to vary", json_schema_extra={"unit": "MiB"}
     )
     page_buffer_mib: list[_Mebibytes] = Field(
-        [16], description="page buffer, to sweep", json_schema_extra={"unit": "MiB"}
+        [16], description="page buffer, to vary", json_schema_extra={"unit": "MiB"}
     )
     seed: Annotated[int, Field(ge=0, lt=2**32)] = Field(
         2018, description="of values, order and network delays"

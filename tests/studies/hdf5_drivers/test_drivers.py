@@ -17,7 +17,7 @@ from helpers.objectstore.server import Server
 from helpers.objectstore.testbed import Testbed
 from studies.hdf5_drivers import drivers, files, tasks
 from studies.hdf5_drivers import session as sessions
-from studies.hdf5_drivers.granule import Granule
+from studies.hdf5_drivers.files import Granule
 from studies.hdf5_drivers.ros3 import find_ros3, why_absent
 from studies.hdf5_drivers.workload import (
     Bench,
@@ -79,7 +79,7 @@ def test_every_driver_reads_right(name: str, stored: files.StoredFile, bench: Be
     for _, layout in pair_up([driver], LAYOUTS, stored):
         for task in tasks.TASKS:
             trace = trace_once(FileRead(bench, driver, layout, task))
-            assert trace, f"{task} on {layout} passed no wire"
+            assert trace, f"{task} on {layout} passed no network"
 
 
 def test_drivers_need_no_setting_of_the_users(
@@ -187,7 +187,7 @@ def make_request(start_s: float, end_s: float, *, at: int = 0, nbytes: int = 0) 
         ([(0, 2), (1, 3), (2, 4)], 2),  # overlapping by halves
     ],
 )
-def test_depth(spans: list[tuple[float, float]], depth: int) -> None:
+def test_critical_path(spans: list[tuple[float, float]], depth: int) -> None:
     """The longest chain of requests that wait for one another."""
     assert critical_path([make_request(*span) for span in spans]) == depth
 
@@ -209,13 +209,13 @@ def test_distinct_bytes(ranges: list[tuple[int, int]], distinct: int) -> None:
 
 
 def test_over_read() -> None:
-    """Bytes over the wire over bytes needed."""
+    """Bytes fetched over bytes needed."""
     trace = [make_request(0, 1, nbytes=300), make_request(1, 2, nbytes=100)]
     found = summarise_trace(trace, needed_nbytes=200)
     assert (found["over_read"], found["repeated_nbytes"]) == (2.0, 100)
 
 
-def test_profiles_slow_a_driver_down_by_its_depth(bench: Bench) -> None:
+def test_profiles_slow_a_driver_down_by_its_critical_path(bench: Bench) -> None:
     """A driver without a cache has a chain as long as its requests."""
     driver = drivers.DRIVERS["fsspec-none"]
     trace = trace_once(FileRead(bench, driver, "original", "variables"))

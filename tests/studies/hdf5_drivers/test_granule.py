@@ -20,7 +20,7 @@ from studies.hdf5_drivers.file_layouts import (
     iterate_variables,
     read_properties,
 )
-from studies.hdf5_drivers.granule import BEAMS, PHOTON_CHUNK, Granule, write_granule
+from studies.hdf5_drivers.files import BEAMS, PHOTON_CHUNK, Granule, write_granule
 from studies.hdf5_drivers.tasks import MappingTree, run_task
 from tests.stores import make_location
 

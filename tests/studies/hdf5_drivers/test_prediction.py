@@ -30,8 +30,8 @@ from helpers.paths import ROOT
 from studies.hdf5_drivers import drivers, files, findings, prediction, tasks, workload
 from studies.hdf5_drivers import session as sessions
 from studies.hdf5_drivers.advising import take_scatter_out
+from studies.hdf5_drivers.files import Granule
 from studies.hdf5_drivers.findings import find_targets
-from studies.hdf5_drivers.granule import Granule
 from studies.hdf5_drivers.ros3 import find_ros3, why_absent
 from studies.hdf5_drivers.workload import Bench
 from tests.stores import make_location
@@ -88,7 +88,7 @@ DETERMINISTIC = (
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("name", [*DETERMINISTIC, "obstore-tuned"])
-def test_requests_are_foretold_exactly(name: str, layout: str, bench: Bench) -> None:
+def test_requests_are_predicted_exactly(name: str, layout: str, bench: Bench) -> None:
     """From the trace without a cache follow the requests and bytes with one."""
     driver = drivers.DRIVERS[name]
     skip_without_ros3(driver)
@@ -119,7 +119,7 @@ def write_large(path: Path) -> tuple[tuple[str, ...], set[int]]:
         return names, {at for name in names for _, at, _ in iterate_chunks(file[name])}
 
 
-def test_blocks_of_ros3_are_foretold(
+def test_blocks_of_ros3_are_predicted(
     tmp_path: Path, testbed: Testbed, session: sessions.Session
 ) -> None:
     """In a file of several of its blocks, ROS3 asks for what its model asks for, in parts."""
@@ -254,7 +254,7 @@ BEST = ("fsspec-tuned", "paged-4mib")
         ),
     ],
 )
-def test_the_bar_is_met_or_explained(slow_s: float, told: str) -> None:
+def test_the_target_is_met_or_explained(slow_s: float, told: str) -> None:
     """Where twentyfold is missed, the trace says where the time goes, and what is the most."""
     rows = make_rows({("fsspec-none", "original"): slow_s, BEST: 0.4})
     found = find_targets(rows, BEST, Profile("p", FirstByte(0.1, 0.1), stream_mb_per_s=10))
@@ -262,7 +262,7 @@ def test_the_bar_is_met_or_explained(slow_s: float, told: str) -> None:
     assert found["target-requests-to-open"] == "yes"
 
 
-def test_a_bar_that_was_not_asked_is_not_judged() -> None:
+def test_a_target_that_was_not_asked_is_not_judged() -> None:
     """Without the untuned driver on the original there is nothing to compare with."""
     found = find_targets(make_rows({BEST: 0.4}), BEST, get_profile("in-region"))
     assert set(found.values()) == {"not measured"}
