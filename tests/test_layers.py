@@ -27,8 +27,8 @@ SMALL: dict[str, str] = {
 }
 
 # Upper bounds on the whole house; a change that breaks one of them says why.
-MOST_LINES = 28_000
-MOST_MODULES = 140
+MOST_LINES = 26_000
+MOST_MODULES = 132
 
 # Where the performance counter is read, beside the loop, and what for.
 CLOCKS: dict[str, str] = {
@@ -36,9 +36,7 @@ CLOCKS: dict[str, str] = {
     "helpers.netem": "pacing, times of the trace, calibration of both",
     "studies.caching_costs.service": "times of parts, which the service tells with each answer",
     "studies.caching_costs.swarm": "times of requests within one load",
-    "studies.chunk_shape.contenders": "times of boxes within one read",
     "studies.chunk_shape.rewrite_process": "time of a rewriting without its interpreter's start",
-    "studies.chunk_shape.workload": "times of parts within one read",
 }
 
 # What one advisor may take from another: the prices, and what a deployment is assumed to be.
