@@ -416,7 +416,7 @@ def test_what_a_run_leaves_is_no_page(project: Path, suffix: str) -> None:
     torn.write_text("{")
     pages = build.stage("laptop", root=project, say=said.append)
     assert {page.site for page in pages} == {"reference"}
-    assert said == []
+    assert [line for line in said if not line.endswith(": not measured yet")] == []
 
 
 @pytest.mark.parametrize(
@@ -438,7 +438,7 @@ def test_a_stray_notebook_is_named(project: Path, name: str, text: str | None, t
         path.write_text(text)
     pages = build.stage("laptop", root=project, say=said.append)
     assert {page.site for page in pages} == {"reference"}
-    [line] = said
+    [line] = [line for line in said if not line.endswith(": not measured yet")]
     assert line.startswith(f"results/laptop/{name}: not in the book: {told}")
 
 
