@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -34,50 +34,18 @@ from helpers.objectstore.testbed import Testbed
 from helpers.paths import cache_folder
 from helpers.plotting.palette import check_looks
 from studies.chunk_shape import layouts
-from studies.chunk_shape.layouts import PUBLISHED_NBYTES, ChunkLayout, Medium, make_calibrations
-from studies.chunk_shape.prediction import Fitted
+from studies.chunk_shape.layouts import PUBLISHED_NBYTES, ChunkLayout, Medium
 from studies.chunk_shape.workload import (
     N_CONNECTIONS,
     HyperslabRead,
     Plan,
     checksum,
     contend_way,
-    make_ways,
     prepare_file,
     prepare_objects,
 )
 
 _COPIED = "balanced 1024 KiB"
-_N_CALIBRATING = 10  # positions: all predictions rest on them
-
-
-def write_calibrations(
-    media: Sequence[Medium], testbed: Testbed, plan: Plan
-) -> list[HyperslabRead]:
-    """Write the layouts that calibrate to each medium; positions are drawn with another seed."""
-    apart = replace(plan, n_boxes=_N_CALIBRATING, n_blocks=1, draw_seed=plan.seed + 1)
-    chosen = make_calibrations(plan.values.shape)
-    return [way for medium in media for way in make_ways(medium, testbed, apart, chosen)]
-
-
-def choose_layouts(plan: Plan, fitted: Fitted) -> dict[Medium, list[ChunkLayout]]:
-    """Choose what is compared on each medium: the layouts that it holds, ours by its costs."""
-    shape = plan.values.shape
-    return {
-        medium: [
-            one
-            for one in layouts.make_chunk_layouts(shape) + layouts.choose_ours(shape, store)
-            if plan.holds(medium, one)
-        ]
-        for medium, (store, _) in fitted.items()
-    }
-
-
-def write_layouts(
-    testbed: Testbed, plan: Plan, chosen: Mapping[Medium, Sequence[ChunkLayout]]
-) -> list[HyperslabRead]:
-    """Write the layouts that are compared to each medium."""
-    return [way for medium in chosen for way in make_ways(medium, testbed, plan, chosen[medium])]
 
 
 def contend_all(

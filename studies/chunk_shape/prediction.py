@@ -10,9 +10,18 @@ import pandas as pd
 
 from helpers.models.access import IoCounts, Observation, Store, fit_store, predict_median
 from helpers.netem.profiles import Profile, network_of
+from helpers.objectstore.testbed import Testbed
 from helpers.plotting import tables
-from studies.chunk_shape.layouts import Medium
-from studies.chunk_shape.workload import N_CONNECTIONS, HyperslabRead, leave_first, stack
+from studies.chunk_shape import layouts
+from studies.chunk_shape.layouts import ChunkLayout, Medium, make_calibrations
+from studies.chunk_shape.workload import (
+    N_CONNECTIONS,
+    HyperslabRead,
+    Plan,
+    leave_first,
+    make_ways,
+    stack,
+)
 
 Fitted = Mapping[Medium, tuple[Store, Store | None]]
 """Costs of a medium: of its chunks, and of reads without chunks."""
@@ -20,6 +29,7 @@ Fitted = Mapping[Medium, tuple[Store, Store | None]]
 PAIR = ["medium", "contender", "access"]
 """What has a time of its own: a layout on a medium, and an access."""
 
+_N_CALIBRATING = 10  # positions: all predictions rest on them
 _SEED, _N_RESAMPLED = 2014, 1000  # of the intervals over layouts
 _LEAST_BOXES = 3  # in a block: the first read after opening, and two more
 
@@ -52,6 +62,35 @@ def _pool_pair(part: pd.DataFrame) -> pd.Series[float]:
 def start_store(medium: Medium) -> Store:
     """Give what is known of a medium before anything is measured."""
     return Store(is_file=True) if medium == "hdf5" else Store(n_connections=N_CONNECTIONS)
+
+
+def write_calibrations(
+    media: Sequence[Medium], testbed: Testbed, plan: Plan
+) -> list[HyperslabRead]:
+    """Write the layouts that calibrate to each medium; positions are drawn with another seed."""
+    apart = replace(plan, n_boxes=_N_CALIBRATING, n_blocks=1, draw_seed=plan.seed + 1)
+    chosen = make_calibrations(plan.values.shape)
+    return [way for medium in media for way in make_ways(medium, testbed, apart, chosen)]
+
+
+def choose_layouts(plan: Plan, fitted: Fitted) -> dict[Medium, list[ChunkLayout]]:
+    """Choose what is compared on each medium: the layouts that it holds, ours by its costs."""
+    shape = plan.values.shape
+    return {
+        medium: [
+            one
+            for one in layouts.make_chunk_layouts(shape) + layouts.choose_ours(shape, store)
+            if plan.holds(medium, one)
+        ]
+        for medium, (store, _) in fitted.items()
+    }
+
+
+def write_layouts(
+    testbed: Testbed, plan: Plan, chosen: Mapping[Medium, Sequence[ChunkLayout]]
+) -> list[HyperslabRead]:
+    """Write the layouts that are compared to each medium."""
+    return [way for medium in chosen for way in make_ways(medium, testbed, plan, chosen[medium])]
 
 
 def calibrate(rows: pd.DataFrame, ways: Sequence[HyperslabRead], profile: Profile) -> Fitted:
