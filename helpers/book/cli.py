@@ -16,13 +16,13 @@ import click
 def run_all(site: str, anew: bool, more: bool) -> None:
     """Run every case of a site, print a table and build the book."""
     from helpers.benchmark.memory import watch_memory
-    from helpers.book import build
+    from helpers.book import build, pages
     from helpers.book import cases as runner
     from helpers.book import run as runs
     from helpers.objectstore.versitygw import find_or_build_versitygw
 
     find_or_build_versitygw()
-    cases = runner.find_cases(site)
+    cases = pages.in_book_order(runner.find_cases(site))
     for name in dict.fromkeys(case.notebook for case in cases):
         _set_up(name)
     start = time.monotonic()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from helpers.benchmark.record import read_records
-from helpers.book.cases import UNSTABLE_ABOVE, read_findings, read_metadata
+from helpers.book.cases import UNSTABLE_ABOVE, Case, read_findings, read_metadata
 from helpers.book.studies import find_studies
 from helpers.errors import UserError
 from helpers.paths import ROOT
@@ -70,6 +70,12 @@ def toc_files(root: Path = ROOT) -> list[str]:
 def list_cases(root: Path = ROOT) -> list[str]:
     """List the pages of `_toc.yml` that show the results of a case."""
     return [name for name in toc_files(root) if name.startswith("notebooks/")]
+
+
+def in_book_order(cases: Sequence[Case], root: Path = ROOT) -> list[Case]:
+    """Put cases in the order of their pages, those without a page last: later ones quote earlier."""
+    listed = {name: i for i, name in enumerate(toc_files(root))}
+    return sorted(cases, key=lambda case: listed.get(f"notebooks/{case.title}", len(listed)))
 
 
 def walk_toc(entry: dict[str, Any]) -> Iterator[str]:

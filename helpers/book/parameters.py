@@ -70,6 +70,9 @@ Shape = Annotated[list[Count], Field(min_length=4, max_length=4)]
 Profile = Annotated[str, OneOf(profile_names())]
 
 
+_PAGE = 88  # characters of a code line that a page shows without scrolling
+
+
 class Parameters(BaseModel):
     """What every study takes: how long to go on, where data lie, and which network to emulate.
 
@@ -92,7 +95,7 @@ class Parameters(BaseModel):
         json_schema_extra={"unit": "s"},
     )
     target_width: Positive = Field(
-        0.05, description="full width of the 95 % intervals, relative, at which to stop early"
+        0.05, description="relative width of 95 % intervals at which to stop early"
     )
     seed: Annotated[int, Field(ge=0, lt=2**32)] = Field(
         0, description="of values, order and network delays"
@@ -187,9 +190,18 @@ def write_cell(model: type[Parameters]) -> str:
     """Write the parameter cell of a notebook; papermill reads its help text from the comments."""
     lines = []
     for name, field in list_fields(model).items():
-        value = json.dumps(field.default, ensure_ascii=False)
-        lines.append(f"{name}: {_type_name(field.annotation)} = {value}  # {_describe(field)}")
+        start = f"{name}: {_type_name(field.annotation)} = "
+        line = f"{start}{_write(field.default)}  # {_describe(field)}"
+        if len(line) > _PAGE and isinstance(field.default, list):
+            items = "".join(f"    {_write(item)},\n" for item in field.default)
+            line = f"{start}[\n{items}]  # {_describe(field)}"
+        lines.append(line)
     return "\n".join(lines)
+
+
+def _write(value: Any) -> str:
+    """Write a default as Python does, with the quotes of its formatter."""
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _describe(field: FieldInfo) -> str:

@@ -18,6 +18,7 @@ from helpers.benchmark.provenance import Provenance
 from helpers.benchmark.record import COLUMNS, Record, Row, parse_rows
 from helpers.book import build
 from helpers.book import pages as book
+from helpers.book.cases import Case
 from helpers.book.pages import Page
 from helpers.errors import UserError
 from helpers.paths import ROOT
@@ -791,3 +792,13 @@ def test_reference_pictures_have_alt_text(reference: Path) -> None:
         figures = [picture for picture in page.pictures if "_images" in (picture.get("src") or "")]
         assert [picture for picture in figures if len(picture.get("alt") or "") <= 20] == [], name
         assert figures or name not in measured, name
+
+
+def test_cases_run_in_the_order_of_the_book(tmp_path: Path) -> None:
+    """What quotes the results of others runs after them, and a case without a page at the end."""
+    (tmp_path / "_toc.yml").write_text(
+        "root: index\nchapters:\n- file: notebooks/zeta/one\n- file: notebooks/alpha/one\n"
+    )
+    cases = [Case("laptop", name, "one", tmp_path) for name in ("alpha", "mine", "zeta")]
+    found = [case.notebook for case in book.in_book_order(cases, tmp_path)]
+    assert found == ["zeta", "alpha", "mine"]
