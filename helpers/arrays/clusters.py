@@ -406,7 +406,11 @@ def _connect(address: str | None) -> distributed.Client:
     )
     if not address:  # without an address, Dask would start a cluster of its own
         raise refused
+    default = dask.config.get("scheduler", None)
     try:
         return distributed.Client(address, timeout=_ANSWER_S)  # type: ignore[no-untyped-call]
     except (OSError, ValueError) as error:
+        dask.config.set(
+            scheduler=default
+        )  # a client that did not start has made itself the default
         raise refused from error

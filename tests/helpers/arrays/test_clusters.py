@@ -165,7 +165,7 @@ def _try_client(address: str) -> str:
     """Connect as any program of this machine can, and tell what comes of it."""
     with (
         contextlib.suppress(OSError, TypeError, RuntimeError),
-        distributed.Client(address, timeout=3) as client,
+        distributed.Client(address, timeout=3, set_as_default=False) as client,
     ):
         return str(client.submit(os.getpid).result(timeout=10))
     return "refused"
@@ -180,7 +180,9 @@ def test_a_client_without_the_certificate_is_refused(local: Cluster, scheme: str
         assert _try_client(f"{scheme}://{address}") == "refused"
         stranger = distributed.Security.temporary()  # a certificate, but not that of the cluster
         with pytest.raises(OSError):
-            distributed.Client(f"tls://{address}", security=stranger, timeout=3)
+            distributed.Client(
+                f"tls://{address}", security=stranger, timeout=3, set_as_default=False
+            )
     assert local.client.submit(os.getpid).result(timeout=30)
 
 
