@@ -260,7 +260,9 @@ class Cluster:
         }
 
     def _all_workers(self) -> dict[str, Any]:
-        return dict(self.client.scheduler_info(n_workers=-1)["workers"])
+        # `Client.scheduler_info` shares its answer with a timer that asks for no workers
+        found = self.client.sync(self.client.scheduler.identity, n_workers=-1)
+        return dict(found["workers"])
 
     def _wait(self, is_done: Callable[[], bool], n_workers: int) -> None:
         until = time.monotonic() + self.deadline_s

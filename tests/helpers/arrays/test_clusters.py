@@ -425,3 +425,15 @@ def test_server_that_never_answers(monkeypatch: pytest.MonkeyPatch) -> None:
             open_cluster("gateway", threads_per_worker=1, address=address),
         ):
             pass
+
+
+def test_workers_are_found_while_the_client_refreshes_itself(
+    local: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A timer of the client asks for no workers, and its answer must not be taken for ours."""
+    local.scale(2)
+    nobody = {"workers": {}}
+    monkeypatch.setattr(local.client, "scheduler_info", lambda *_args, **_kwargs: nobody)
+    local.hold()
+    local.check_held()
+    assert len(local.workers()) == 2
