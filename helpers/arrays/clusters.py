@@ -261,7 +261,8 @@ class Cluster:
 
     def _all_workers(self) -> dict[str, Any]:
         # `Client.scheduler_info` shares its answer with a timer that asks for no workers
-        found = self.client.sync(self.client.scheduler.identity, n_workers=-1)
+        client: Any = self.client
+        found = client.sync(client.scheduler.identity, n_workers=-1)
         return dict(found["workers"])
 
     def _wait(self, is_done: Callable[[], bool], n_workers: int) -> None:
