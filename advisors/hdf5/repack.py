@@ -329,15 +329,14 @@ def apply_repack(
             # virtual datasets find their sources from where a file lies
             made = Path(f"{folder}.h5")
             try:
-                if tool == "h5repack":
-                    path = _as_path(source, file, Path(folder))
+                path = _as_path(source, file, Path(folder)) if tool == "h5repack" else None
+                if path:
                     _repack(path, repack, made)
-                    by_tool = ask_h5diff(path, made)
                 else:
-                    by_tool = ""
                     with open_hdf5(file, name_source(source)) as opened:
                         repack.copy(opened, made)
                 compared = check_equal(compared_with, name_source(source), made)
+                by_tool = ask_h5diff(path, made) if path else ""
                 out.hardlink_to(made)
             finally:
                 made.unlink(missing_ok=True)

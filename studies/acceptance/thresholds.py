@@ -22,7 +22,8 @@ Glued = Mapping[str, Mapping[str, str]]
 """Glued findings by the title of their case and their key."""
 
 _NUMBER = re.compile(
-    r"(?P<centre>-?\d[\d.]*)[^(\d]*(?:\((?P<low>-?\d[\d.]*) to (?P<high>-?\d[\d.]*)\))?"
+    r"(?P<centre>-?\d[\d.]*)[^\[(\d]*"
+    r"(?:[\[(](?P<low>-?\d[\d.]*)(?: to |, )(?P<high>-?\d[\d.]*)[\])])?"
 )
 
 
@@ -65,6 +66,8 @@ def read_number(text: str) -> Interval | None:
     --------
     >>> read_number("1.41 (1.35 to 1.47)")
     Interval(centre=1.41, low=1.35, high=1.47, n=2, note='')
+    >>> read_number("1.11 [0.928, 1.3] times (indistinguishable)").high
+    1.3
     >>> read_number("4.6 %").centre, read_number("none up to 8")
     (4.6, None)
     """
