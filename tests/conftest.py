@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+import dask
 import hdf5plugin  # noqa: F401  # before netCDF4, whose own HDF5 would keep filters out of h5py
 import pytest
 from hypothesis import settings
@@ -21,6 +22,14 @@ from tests import made
 # What passes depends on the commit alone; `--hypothesis-profile=default` looks for more.
 settings.register_profile("of the commit", derandomize=True)
 settings.load_profile("of the commit")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def dask_default() -> Iterator[None]:
+    """Restore Dask's scheduler: clients that overlap in time leave themselves as the default."""
+    before = dask.config.get("scheduler", None)
+    yield
+    dask.config.set(scheduler=before)
 
 
 @pytest.fixture(scope="session")

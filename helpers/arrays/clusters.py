@@ -409,11 +409,10 @@ def _connect(address: str | None) -> distributed.Client:
     )
     if not address:  # without an address, Dask would start a cluster of its own
         raise refused
-    default = dask.config.get("scheduler", None)
+    # a client that does not start would make itself Dask's default, and again once it is collected
+    asked: dict[str, Any] = {"timeout": _ANSWER_S, "set_as_default": False}
     try:
-        return distributed.Client(address, timeout=_ANSWER_S)  # type: ignore[no-untyped-call]
+        distributed.Client(address, **asked).close()  # type: ignore[no-untyped-call]
     except (OSError, ValueError) as error:
-        dask.config.set(
-            scheduler=default
-        )  # a client that did not start has made itself the default
         raise refused from error
+    return distributed.Client(address, timeout=_ANSWER_S)  # type: ignore[no-untyped-call]
