@@ -26,15 +26,19 @@ StoppedBy = Literal["n_blocks", "target_width", "time_budget"]
 T = TypeVar("T")
 
 
-def timed(do: Callable[[], T]) -> tuple[T, float]:
-    """Do something once; return what it returns, and its seconds: the one clock of every row."""
+def timed(do: Callable[[], T], *, dilation: float = 1.0) -> tuple[T, float]:
+    """Do something once; return what it returns, and its seconds: the one clock of every row.
+
+    Where the network is emulated `dilation` times slower, seconds are as many times fewer than
+    they took. Processors, which are not slowed down, are then as many times as fast.
+    """
     start = time.perf_counter()
     result = do()
-    return result, time.perf_counter() - start
+    return result, (time.perf_counter() - start) / dilation
 
 
 class Budget:
-    """The time that a case may take, counted from here.
+    """The time that a case may take, in real seconds counted from here.
 
     A case makes one, first of all, and gives it to each of its calls of
     `measure_blocks`: opening a cluster, checking a network and calibrating
@@ -312,9 +316,10 @@ class _Loop:
         """Time the opening and the reading, and nothing else."""
         started_utc = datetime.now(UTC).isoformat(timespec="milliseconds")
         with self._step("open", *at):
-            opened, open_s = timed(contender.open)
+            opened, open_s = timed(contender.open, dilation=self.record.dilation)
         with self._step("read", *at):
-            result, read_s = timed(partial(contender.read, opened))
+            read = partial(contender.read, opened)
+            result, read_s = timed(read, dilation=self.record.dilation)
         return {"started_utc": started_utc, "open_s": open_s, "read_s": read_s}, result
 
     @contextmanager
@@ -355,6 +360,7 @@ def _row(contender: Contender, record: Record, trace: dict[str, Any], **measured
         wire_nbytes=float(trace.pop("wire_nbytes", math.nan)),
         n_requests=float(trace.pop("n_requests", math.nan)),
         trace=trace,
+        dilation=record.dilation,
         fingerprint=origin.fingerprint,
         machine=origin.machine,
         parameters=origin.parameters,

@@ -56,8 +56,11 @@ class Row:
     block: Annotated[int, "1", "repetition, from 0 in each phase"]
     order: Annotated[int, "1", "place in the block, from 0"]
     started_utc: Annotated[str, "ISO 8601", "when the opening began"]
-    open_s: Annotated[float, "s", "time to open"]
-    read_s: Annotated[float, "s", "time to read"]
+    open_s: Annotated[float, "s", "time to open, in the time of the network"]
+    read_s: Annotated[float, "s", "time to read, in the time of the network"]
+    dilation: Annotated[float, "1", "real seconds in one of the network, 1 where time is real"] = 1
+    real_open_s: Annotated[float, "s", "time to open, real"] = math.nan
+    real_read_s: Annotated[float, "s", "time to read, real"] = math.nan
     array_nbytes: Annotated[int, "B", "bytes in the array, decoded"]
     stored_nbytes: Annotated[int, "B", "bytes in the store, encoded"]
     wire_nbytes: Annotated[float, "B", "bytes of response bodies, empty when not traced"]
@@ -80,6 +83,11 @@ class Row:
         for name in ("open_s", "read_s", "array_nbytes", "stored_nbytes", "block", "order"):
             if not getattr(self, name) >= 0:
                 raise RecordError(f"{name}: {getattr(self, name)!r}; allowed: at least 0")
+        if not 1 <= self.dilation < math.inf:
+            raise RecordError(f"dilation: {self.dilation!r}; allowed: a finite number at least 1")
+        for name in ("open_s", "read_s"):  # of rows made before time could be dilated too
+            if math.isnan(getattr(self, f"real_{name}")):
+                object.__setattr__(self, f"real_{name}", getattr(self, name) * self.dilation)
 
     @property
     def key(self) -> tuple[str, int, str, str]:
@@ -94,6 +102,10 @@ KINDS = {name: get_origin(hint.__origin__) or hint.__origin__ for name, hint in 
 
 
 COLUMNS = tuple(KINDS)
+
+
+# not in records made before time could be dilated, which are read and continued all the same
+_LATER = ("dilation", "real_open_s", "real_read_s")
 
 
 JSON_COLUMNS = tuple(name for name, kind in KINDS.items() if kind is abc.Mapping)
@@ -172,8 +184,9 @@ def _value(name: str, cell: str) -> object:
 def parse_rows(text: str, path: Path) -> list[Row]:
     """Read rows back, refusing what is torn or of another schema."""
     lines = [*csv.reader(io.StringIO(text, newline=""))]
-    if not lines or tuple(lines[0]) != COLUMNS:
-        names = set(lines[0] if lines else ()) ^ set(COLUMNS)
+    header = tuple(lines[0]) if lines else ()
+    if header not in (COLUMNS, tuple(name for name in COLUMNS if name not in _LATER)):
+        names = set(header) ^ set(COLUMNS)
         told = ", ".join(sorted(names)) or "the order of columns"
         raise RecordError(f"{path.name}: not a record of this schema: differs in {told}")
     if not text.endswith("\n"):
@@ -181,20 +194,19 @@ def parse_rows(text: str, path: Path) -> list[Row]:
             f"{path.name}: torn, its last line is not whole; restore it or move it away"
         )
     return [
-        _parse_line(cells, f"{path.name}: line {i}") for i, cells in enumerate(lines[1:], start=2)
+        _parse_line(header, cells, f"{path.name}: line {i}")
+        for i, cells in enumerate(lines[1:], start=2)
     ]
 
 
-def _parse_line(cells: Sequence[str], where: str) -> Row:
+def _parse_line(names: Sequence[str], cells: Sequence[str], where: str) -> Row:
     """Read one row back."""
-    if len(cells) != len(COLUMNS):
+    if len(cells) != len(names):
         raise RecordError(
-            f"{where}: torn, {len(cells)} of {len(COLUMNS)} cells; restore it or move it away"
+            f"{where}: torn, {len(cells)} of {len(names)} cells; restore it or move it away"
         )
     try:
-        values: dict[str, Any] = {
-            n: _value(n, cell) for n, cell in zip(COLUMNS, cells, strict=True)
-        }
+        values: dict[str, Any] = {n: _value(n, cell) for n, cell in zip(names, cells, strict=True)}
         return Row(**values)
     except (ValueError, KeyError, TypeError) as error:
         raise RecordError(f"{where}: not a row of this schema: {error}") from error
@@ -247,6 +259,11 @@ class Record:
         self._refuse_others()
         self._versions = {name: v for row in self.rows for name, v in row.versions.items()}
 
+    @property
+    def dilation(self) -> float:
+        """Real seconds in one of the emulated network's, as the study was asked for."""
+        return float(str(self.provenance.parameters.get("dilation", 1.0)))
+
     def _refuse_others(self) -> None:
         """Refuse to go on with rows of another origin, naming what differs."""
         mine = _origin(self.provenance, self)
@@ -286,8 +303,11 @@ class Record:
             raise RecordError(
                 f"{self.path.name}: changed by another process; run a case once at a time"
             )
-        text = (self._text or write_line(COLUMNS)) + "".join(
-            write_line(write_cells(row)) for row in rows
+        # a record that lacks later columns gets them with its next row
+        head, is_whole = write_line(COLUMNS), self._text.startswith(write_line(COLUMNS))
+        added = rows if is_whole else [*self.rows, *rows]
+        text = (self._text if is_whole else head) + "".join(
+            write_line(write_cells(row)) for row in added
         )
         replace_file(self.path, text)
         self._text, self.rows, self._versions = text, [*self.rows, *rows], versions
@@ -355,6 +375,8 @@ def _merge_notes(rows: Sequence[Row], allow: Collection[str]) -> list[str]:
 def _origin(source: Provenance | Row, named: Record | Row) -> list[dict[str, object]]:
     """List what makes the fingerprint, as it looks after a trip through JSON."""
     parts = [json.loads(as_json(getattr(source, name))) for name in _ORIGIN]
+    if parts[-1].get("dilation") == 1:  # of a time before it could be dilated, which says nothing
+        del parts[-1]["dilation"]
     return [{"study": named.study, "case": named.case}, *parts]
 
 

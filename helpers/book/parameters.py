@@ -66,6 +66,7 @@ def _finite(value: float) -> float:
 Count = Annotated[int, Field(ge=1, le=10**12)]
 Positive = Annotated[float, Field(gt=0), AfterValidator(_finite)]
 Seconds = Annotated[float, Field(gt=0, le=10**6), AfterValidator(_finite)]
+Dilation = Annotated[float, Field(ge=1), AfterValidator(_finite)]
 Shape = Annotated[list[Count], Field(min_length=4, max_length=4)]
 Profile = Annotated[str, OneOf(profile_names())]
 
@@ -107,7 +108,8 @@ class Parameters(BaseModel):
 
     @model_validator(mode="after")
     def _check_network(self) -> Self:
-        check_profile(self.store, self.profile)
+        # only studies whose every clock is the loop's can slow it down
+        check_profile(self.store, self.profile, getattr(self, "dilation", 1.0))
         return self
 
     @classmethod

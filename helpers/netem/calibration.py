@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import pandas as pd
 
 from helpers.errors import UserError
-from helpers.netem.profiles import MB, Profile
+from helpers.netem.profiles import MB, Profile, check_dilation
 
 # No answer for this long means that the network is not what it should be.
 PATIENCE_S = 20.0
@@ -236,7 +236,7 @@ MAX_LATENCY_REQUESTS_PER_S = 400.0
 # To exceed a request rate takes rate x latency connections, bounded by this.
 MAX_CONNECTIONS = 256
 
-# Rates are counted for this long, less where the object ends before.
+# Rates are counted for this long in the network's time, less where the object ends before.
 WINDOW_S = 0.5
 
 Quantity = Literal["first_byte_s", "stream_mb_per_s", "aggregate_mb_per_s", "requests_per_s"]
@@ -264,9 +264,24 @@ class Calibration:
         """Deviation of the measured figure as a share of the target."""
         return self.measured / self.target - 1
 
+    def in_time_of(self, dilation: float) -> Calibration:
+        """Tell a figure measured in real seconds in those of a network slowed down.
+
+        Examples
+        --------
+        >>> Calibration("first_byte_s", 1, target=0.3, measured=0.3).in_time_of(10).target
+        0.03
+        """
+        factor = 1 / dilation if self.quantity == "first_byte_s" else dilation
+        return replace(self, target=factor * self.target, measured=factor * self.measured)
+
 
 def calibrate(
-    url: str, profile: Profile, *, connections: Sequence[int] = (1, 4, 16, 64)
+    url: str,
+    profile: Profile,
+    *,
+    connections: Sequence[int] = (1, 4, 16, 64),
+    dilation: float = 1.0,
 ) -> list[Calibration]:
     """Measure a network beside the profile that it should have.
 
@@ -282,6 +297,9 @@ def calibrate(
         The target; a figure that is None is not measured.
     connections : sequence of int
         Numbers of connections at which to measure, each at least 1.
+    dilation : float
+        Real seconds in one of the network's; what is measured takes as many times longer, and is
+        told in the network's seconds.
 
     Returns
     -------
@@ -297,19 +315,22 @@ def calibrate(
     """
     if not connections or min(connections) < 1:
         raise UserError(f"connections is {tuple(connections)!r}; allowed are numbers from 1 on")
+    check_dilation(dilation)
+    real = profile.slowed_down(dilation)
     rows: list[Calibration] = []
     for n in connections:
-        rows += _calibrate_latency(url, profile, n)
+        rows += _calibrate_latency(url, real, n)
     nbytes = object_nbytes(url)
     for n in connections:
-        rows += _calibrate_rates(url, profile, n, nbytes)
-    return rows + _calibrate_requests(url, profile)
+        rows += _calibrate_rates(url, real, n, nbytes, window_s=WINDOW_S * dilation)
+    rows += _calibrate_requests(url, real)
+    return [one.in_time_of(dilation) for one in rows]
 
 
-def tabulate_calibration(url: str, profile: Profile) -> pd.DataFrame:
+def tabulate_calibration(url: str, profile: Profile, *, dilation: float = 1.0) -> pd.DataFrame:
     """Tabulate what a network does beside its profile; empty where nothing is emulated."""
     # readers stay far below the ceiling on requests
-    found = calibrate(url, replace(profile, requests_per_s=None))
+    found = calibrate(url, replace(profile, requests_per_s=None), dilation=dilation)
     lines = [(c.quantity, c.n_connections, c.target, c.measured, c.error) for c in found]
     names = ["quantity", "n_connections", "target", "measured", "error"]
     return pd.DataFrame(lines, columns=names)
@@ -324,13 +345,15 @@ def _calibrate_latency(url: str, profile: Profile, n: int) -> list[Calibration]:
     return [Calibration("first_byte_s", n, profile.first_byte_s.median_s, measured)]
 
 
-def _calibrate_rates(url: str, profile: Profile, n: int, nbytes: int) -> list[Calibration]:
+def _calibrate_rates(
+    url: str, profile: Profile, n: int, nbytes: int, *, window_s: float
+) -> list[Calibration]:
     """Measure the rates of `n` connections that read at once."""
     rate = min(profile.stream_mb_per_s or inf, (profile.aggregate_mb_per_s or inf) / n)
     if rate == inf:
         return []
     # a third is kept for what passes before all are under way
-    window_s = min(WINDOW_S, 0.67 * nbytes / (rate * MB))
+    window_s = min(window_s, 0.67 * nbytes / (rate * MB))
     rates = measure_streams_mb_per_s(url, n, window_s=window_s)
     return [
         Calibration("stream_mb_per_s", n, rate, median(rates)),

@@ -6,14 +6,13 @@ import select
 import socket
 import struct
 import threading
-import time
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import NoReturn
 
 from helpers.netem.http import BadHead, Head, has_body, parse_response, range_of
 from helpers.netem.profiles import Fault, Profile
-from helpers.netem.shaping import Link, normal_variates
+from helpers.netem.shaping import REAL_TIME, Link, VirtualTime, normal_variates
 from helpers.netem.streams import HAS_SPLICE, Gone, Meter, Pipe, Source, Way, send
 from helpers.netem.trace import Draft, Trace
 
@@ -88,7 +87,7 @@ class Upstream:
             self._pass_body(request, body)
         else:
             self.is_spent = True  # whether the client still sends its body is open
-        self.passed_s = time.perf_counter()
+        self.passed_s = body.stream.link.time.now_s()
         while response is None:
             response = self._read_response(source, body.source)
         return response
@@ -147,16 +146,21 @@ class Network:
     """
 
     def __init__(
-        self, address: tuple[str, int], *, seed: int, is_spliced: bool = HAS_SPLICE
+        self,
+        address: tuple[str, int],
+        *,
+        seed: int,
+        virtual: VirtualTime = REAL_TIME,
+        is_spliced: bool = HAS_SPLICE,
     ) -> None:
-        self.address = address
+        self.address, self.time = address, virtual
         self.is_spliced = is_spliced
-        self.trace = Trace()
+        self.trace = Trace(virtual)
         self._lock = threading.Lock()
         self._delays = Random(f"delays {seed}")
         self._variates = normal_variates(self._delays)
         self._faults = Random(f"faults {seed}")
-        self._link = Link(Profile("loopback"))
+        self._link = Link(Profile("loopback"), virtual)
         self._tag = ""
 
     def emulate(self, profile: Profile) -> None:
@@ -164,7 +168,7 @@ class Network:
 
         A new set of delays begins, so that what follows meets whole sets.
         """
-        link = Link(profile)
+        link = Link(profile, self.time)
         with self._lock:
             self._link = link
             self._variates = normal_variates(self._delays)
@@ -220,7 +224,7 @@ def refuse(
     lines = f"HTTP/1.1 {status} {_REASONS[status]}\r\n{options}Content-Type: application/xml\r\nContent-Length: {len(body)}\r\n\r\n"
     is_head = meter.draft.method == "HEAD"
     meter.draft.status = status
-    meter.draft.first_byte_s = time.perf_counter()
+    meter.draft.first_byte_s = meter.trace.time.now_s()
     meter.ending()
     send(client.sock, lines.encode() + (b"" if is_head else body))
     meter.count(0 if is_head else len(body))
@@ -279,7 +283,7 @@ class Exchange:
             send(self.client.sock, _CONTINUE)
         nowhere = replace(self._way(self.client, None, Meter()), pipe=Pipe(is_spliced=False))
         nowhere.move_body(self.request)
-        self._sleep_until_due(time.perf_counter())
+        self._sleep_until_due(self.terms.link.time.now_s())
         is_kept = self.request.keeps_alive(self.request.first[2])
         return refuse(self.client, self.meter, 503, SLOW_DOWN, is_kept=is_kept)
 
@@ -297,7 +301,7 @@ class Exchange:
         if is_empty:
             self.meter.ending()
         draft.status = response.status
-        draft.first_byte_s = time.perf_counter()
+        draft.first_byte_s = self.terms.link.time.now_s()
         send(self.client.sock, response.raw)
         is_delimited = is_empty or self._pass_body(response)
         is_kept = self.request.keeps_alive(self.request.first[2]) and response.keeps_alive(
@@ -326,7 +330,8 @@ class Exchange:
         if fault == "truncate":
             raise CutShort
         if fault == "stall":
-            time.sleep(self.terms.link.profile.faults.stall_s)
+            link = self.terms.link
+            link.sleep_until(link.time.now_s() + link.profile.faults.stall_s)
         if fault == "corrupt":
             self.meter.ending()
             way.write(bytes([way.source.read_byte() ^ 0xFF]))

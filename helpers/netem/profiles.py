@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import MISSING, asdict, dataclass, field, fields
+from dataclasses import MISSING, asdict, dataclass, field, fields, replace
 from functools import cache
 from math import exp, inf, isfinite, log
 from pathlib import Path
@@ -51,11 +51,25 @@ def check_mapping(where: str, given: Mapping[str, Any], kind: type) -> None:
         raise UserError(f"{where} lacks {missing[0]!r}; needed are {', '.join(needed)}")
 
 
+def check_dilation(dilation: object) -> None:
+    """Refuse a factor of time dilation that would speed time up, or stop it.
+
+    Examples
+    --------
+    >>> check_dilation(0.5)
+    Traceback (most recent call last):
+    helpers.errors.UserError: dilation is 0.5; allowed is a number at least 1
+    """
+    check_number("dilation", dilation, low=1)
+
+
 MB = 1_000_000
 """Bytes in a decimal megabyte."""
 
 Fault = Literal["error_503", "reset", "truncate", "stall", "corrupt"]
 FAULTS: tuple[Fault, ...] = ("error_503", "reset", "truncate", "stall", "corrupt")
+
+RATES = ("stream_mb_per_s", "aggregate_mb_per_s", "requests_per_s")
 
 # The 95th percentile of a standard normal variate.
 _Z95 = 1.6448536269514722
@@ -146,7 +160,7 @@ class Profile:
             raise UserError(f"name is {self.name!r}; allowed is a text that is not empty")
         check_kind("first_byte_s", self.first_byte_s, FirstByte | None)
         check_kind("faults", self.faults, Faults)
-        for name in ("stream_mb_per_s", "aggregate_mb_per_s", "requests_per_s"):
+        for name in RATES:
             if getattr(self, name) is not None:
                 check_number(name, getattr(self, name), is_open=True)
         check_number("scale", self.scale, low=1)
@@ -162,6 +176,22 @@ class Profile:
                 check_mapping(name, values[name], kind)
                 values[name] = kind(**values[name])
         return cls(**values)
+
+    def slowed_down(self, dilation: float) -> Profile:
+        """Return what this network is in real time when it is emulated `dilation` times slower.
+
+        Examples
+        --------
+        >>> Profile("example", stream_mb_per_s=90).slowed_down(10).stream_mb_per_s
+        9.0
+        """
+        slow: dict[str, Any] = {
+            name: None if getattr(self, name) is None else getattr(self, name) / dilation
+            for name in RATES
+        }
+        if (first := self.first_byte_s) is not None:
+            slow["first_byte_s"] = FirstByte(first.median_s * dilation, first.p95_s * dilation)
+        return replace(self, **slow)
 
     def to_mapping(self) -> dict[str, Any]:
         """Return the plain values from which `from_mapping` builds the same profile."""

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import helpers
 from helpers.errors import UserError
-from helpers.netem.profiles import Profile
+from helpers.netem.profiles import Profile, check_dilation
 from helpers.netem.trace import Request
 
 # After this long a proxy that was told to stop is killed.
@@ -70,7 +70,7 @@ class Proxy:
         return [Request(*row) for row in self._command("take")]
 
     def cpu_s(self) -> float:
-        """Return the processor time the proxy has used so far, in seconds."""
+        """Return the processor time the proxy has used so far, in real seconds."""
         return float(self._command("stats")["cpu_s"])
 
 
@@ -92,7 +92,7 @@ def _address(upstream_url: str) -> tuple[str, int]:
         raise UserError(f"{refusal} with a port to 65535") from error
 
 
-def _start(address: tuple[str, int], seed: int) -> subprocess.Popen[str]:
+def _start(address: tuple[str, int], seed: int, dilation: float) -> subprocess.Popen[str]:
     """Start the proxy's process, with this very `helpers`, wherever the owner runs."""
     command = [
         sys.executable,
@@ -101,6 +101,7 @@ def _start(address: tuple[str, int], seed: int) -> subprocess.Popen[str]:
         address[0],
         str(address[1]),
         str(seed),
+        str(dilation),
         str(os.getpid()),
     ]
     places = [str(Path(helpers.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
@@ -124,16 +125,20 @@ def _stop(process: subprocess.Popen[str]) -> None:
 
 
 @contextmanager
-def open_proxy(upstream_url: str, *, profile: Profile, seed: int = 0) -> Iterator[Proxy]:
+def open_proxy(
+    upstream_url: str, *, profile: Profile, seed: int = 0, dilation: float = 1.0
+) -> Iterator[Proxy]:
     """Start a proxy before an object store; it ends with the context, or with its owner.
 
     It speaks plain HTTP on both sides and passes requests on untouched, so that
     any client works through it, with its own credentials. It does not emulate
-    the round trips of setting up a connection, nor TLS.
+    the round trips of setting up a connection, nor TLS. With a `dilation` all that it emulates is
+    as many times slower, and its trace tells virtual seconds.
     """
+    check_dilation(dilation)
     if not isinstance(seed, int) or isinstance(seed, bool):
         raise UserError(f"seed is {seed!r}; allowed is a whole number")
-    process = _start(_address(upstream_url), seed)
+    process = _start(_address(upstream_url), seed, dilation)
     try:
         line = process.stdout.readline() if process.stdout is not None else ""
         if not line.strip().isdigit():

@@ -1,4 +1,4 @@
-"""The proxy's process: `python -m helpers.netem.proxy_process HOST PORT SEED OWNER_PID`.
+"""The proxy's process: `python -m helpers.netem.proxy_process HOST PORT SEED DILATION OWNER_PID`.
 
 It prints the port it listens on, then answers each line of its standard input,
 a JSON list of a command and its arguments, with a line of JSON on its standard
@@ -15,7 +15,6 @@ import signal
 import socket
 import sys
 import threading
-import time
 from collections.abc import Callable
 from itertools import count
 from typing import Any
@@ -23,6 +22,7 @@ from typing import Any
 from helpers.netem.exchange import CutShort, Exchange, Network, RowMeter, Upstream, refuse
 from helpers.netem.http import BadHead, Head, key_of, parse_request, range_of
 from helpers.netem.profiles import Profile
+from helpers.netem.shaping import VirtualTime
 from helpers.netem.streams import Gone, Pipe, Source
 from helpers.netem.trace import Draft
 
@@ -53,7 +53,7 @@ class Connection:
         """Serve one request and write its row; tell whether the connection goes on."""
         try:
             raw = self._client.read_head()
-            draft = Draft(time.perf_counter(), self._number)
+            draft = Draft(self._network.time.now_s(), self._number)
             request = parse_request(raw) if raw else None
         except BadHead as error:
             return self._refuse(str(error))
@@ -66,7 +66,7 @@ class Connection:
 
     def _refuse(self, reason: str) -> bool:
         """Answer 400 to what is no request, of which the row says nothing else."""
-        draft = Draft(time.perf_counter(), self._number)
+        draft = Draft(self._network.time.now_s(), self._number)
         try:
             return refuse(self._client, RowMeter(self._network.trace, draft), 400, reason)
         finally:
@@ -121,7 +121,7 @@ def _emulate(network: Network, given: dict[str, Any]) -> None:
 
 
 def _stats(_network: Network) -> dict[str, float]:
-    """Report the processor time of this process in seconds."""
+    """Report the processor time of this process in seconds, real ones."""
     times = os.times()
     return {"cpu_s": times.user + times.system}
 
@@ -156,11 +156,12 @@ def obey(network: Network, owner_pid: int) -> None:
 
 def main(arguments: list[str]) -> None:
     """Proxy until the owner is gone; threads under way end with the process."""
-    host, port, seed, owner_pid = arguments
+    host, port, seed, dilation, owner_pid = arguments
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the owner, who then stops us
     threading.stack_size(STACK_NBYTES)
     listener = listen()
-    network = Network((host, int(port)), seed=int(seed))
+    virtual = VirtualTime(float(dilation))
+    network = Network((host, int(port)), seed=int(seed), virtual=virtual)
     threading.Thread(target=accept_all, args=(listener, network), daemon=True).start()
     print(listener.getsockname()[1], flush=True)
     obey(network, int(owner_pid))

@@ -33,16 +33,46 @@ BURST_S = 0.1
 N_STRATA = 20
 
 
+@dataclass(frozen=True, slots=True)
+class VirtualTime:
+    """The time an emulated network lives in: one second of it takes `dilation` real ones.
+
+    Whatever waits for a moment of this clock, and whatever is stamped by it, is slowed down
+    alike: delays, streams, links, request rates, quanta and bursts. Bytes in buffers are then the
+    same share of a rate at every dilation. The method is that of Gupta et al. (2006), *To
+    infinity and beyond: time-warped network emulation*.
+
+    Examples
+    --------
+    >>> VirtualTime(10).real_s(0.03)
+    0.3
+    """
+
+    dilation: float = 1.0  # real seconds in a virtual one, at least 1
+
+    def now_s(self) -> float:
+        """Read the clock."""
+        return time.perf_counter() / self.dilation
+
+    def real_s(self, virtual_s: float) -> float:
+        """Turn a virtual time into the one that it takes."""
+        return virtual_s * self.dilation
+
+
+REAL_TIME = VirtualTime()
+
+
 class Sleeper:
     """Sleep until a moment, less the lateness with which sleeps have ended so far."""
 
-    def __init__(self) -> None:
-        self._overshoot_s = 0.0
+    def __init__(self, virtual: VirtualTime) -> None:
+        self._virtual = virtual
+        self._overshoot_s = 0.0  # real seconds: it is the machine that wakes late
 
     def until(self, deadline_s: float) -> None:
-        """Return at about `deadline_s`, on the clock of `time.perf_counter`."""
+        """Return at about `deadline_s`, in virtual time."""
         before_s = time.perf_counter()
-        asked_s = deadline_s - before_s - self._overshoot_s
+        asked_s = self._virtual.real_s(deadline_s) - before_s - self._overshoot_s
         if asked_s <= 0:
             return
         time.sleep(asked_s)
@@ -145,11 +175,11 @@ def quantum_nbytes(profile: Profile) -> int:
 class Link:
     """Hold what all connections share under one profile: the link and the request rate."""
 
-    def __init__(self, profile: Profile) -> None:
-        self.profile = profile
+    def __init__(self, profile: Profile, virtual: VirtualTime = REAL_TIME) -> None:
+        self.profile, self.time = profile, virtual
         self.quantum_nbytes = quantum_nbytes(profile)
         self._lock = threading.Lock()
-        self._sleeper = Sleeper()
+        self._sleeper = Sleeper(virtual)
         rate = profile.aggregate_mb_per_s
         self._clock = None if rate is None else Clock(rate, self.quantum_nbytes)
         self._bucket = None if profile.requests_per_s is None else Bucket(profile.requests_per_s)
@@ -167,7 +197,7 @@ class Link:
             return self._bucket.take(now_s)
 
     def sleep_until(self, deadline_s: float) -> None:
-        """Sleep until a moment on the clock of `time.perf_counter`."""
+        """Sleep until a moment in virtual time."""
         self._sleeper.until(deadline_s)
 
     def open_stream(self) -> Stream:
@@ -175,7 +205,7 @@ class Link:
         rate = self.profile.stream_mb_per_s
         clock = None if rate is None else Clock(rate, self.quantum_nbytes)
         if clock is not None:
-            clock.start(time.perf_counter())
+            clock.start(self.time.now_s())
         return Stream(self, clock)
 
     def enter(self, now_s: float, nbytes: int, *, late_s: float) -> float:
@@ -207,11 +237,11 @@ class Stream:
         """
         if not self.link.is_paced:
             return
-        now_s = time.perf_counter()
+        now_s = self.link.time.now_s()
         deadline_s = self.link.enter(now_s, nbytes, late_s=self.late_s)
         if self.clock is not None:
             own_s = self.clock.enter(now_s, nbytes, late_s=self.late_s)
             deadline_s = max(deadline_s, own_s)
         self.link.sleep_until(deadline_s)
-        late_s = time.perf_counter() - max(now_s, deadline_s)
+        late_s = self.link.time.now_s() - max(now_s, deadline_s)
         self.late_s = min(max(late_s, 0.0), MAX_LATE_S)

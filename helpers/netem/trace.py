@@ -6,6 +6,8 @@ import threading
 import time
 from dataclasses import dataclass
 
+from helpers.netem.shaping import REAL_TIME, VirtualTime
+
 # How long `take` waits for rows of requests whose last byte is being sent.
 GRACE_S = 0.25
 
@@ -15,8 +17,8 @@ class Request:
     """Hold what the proxy saw of one request; never a header or a query."""
 
     # when the head of the request had arrived, the first byte of the response was handed to the
-    # client and the last one was; seconds since 1970, from a clock that never steps back. 0 for a
-    # moment never reached
+    # client and the last one was; seconds since 1970, from a clock that never steps back and, where
+    # time is dilated, goes slower from the start of the proxy on. 0 for a moment never reached
     start_s: float
     first_byte_s: float
     end_s: float
@@ -32,7 +34,7 @@ class Request:
 
 @dataclass(slots=True)
 class Draft:
-    """Gather a row while its request is served; times are of `time.perf_counter`."""
+    """Gather a row while its request is served; times are of the trace's clock."""
 
     start_s: float
     connection: int
@@ -50,12 +52,13 @@ class Draft:
 class Trace:
     """Collect the rows of many threads."""
 
-    def __init__(self) -> None:
+    def __init__(self, virtual: VirtualTime = REAL_TIME) -> None:
+        self.time = virtual
         self._condition = threading.Condition()
         self._rows: list[tuple[object, ...]] = []
         self._n_ending = 0
-        # Epoch of perf_counter: wall-clock times that do not jump with the clock.
-        self._epoch_s = time.time() - time.perf_counter()
+        # Epoch of this clock: wall-clock times that do not jump with the clock.
+        self._epoch_s = time.time() - virtual.now_s()
 
     def ending(self, draft: Draft) -> None:
         """Announce that the next send may be the last, so that `take` waits for its row."""
@@ -67,7 +70,7 @@ class Trace:
 
     def add(self, draft: Draft) -> None:
         """Write the row of a request that ends now."""
-        end_s = time.perf_counter()
+        end_s = self.time.now_s()
         first_byte_s = draft.first_byte_s
         row = (
             round(draft.start_s + self._epoch_s, 6),

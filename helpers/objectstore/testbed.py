@@ -12,7 +12,7 @@ from pathlib import Path
 import obstore
 
 from helpers.errors import UserError
-from helpers.netem.profiles import Profile
+from helpers.netem.profiles import Profile, check_dilation
 from helpers.netem.proxy import Proxy, open_proxy
 from helpers.netem.trace import Request
 from helpers.objectstore.locations import Location, parse_location
@@ -60,7 +60,12 @@ class Testbed:
 
 @contextmanager
 def open_testbed(
-    store: str, profile: Profile, *, seed: int = 0, needed_nbytes: int = 0
+    store: str,
+    profile: Profile,
+    *,
+    seed: int = 0,
+    needed_nbytes: int = 0,
+    dilation: float = 1.0,
 ) -> Iterator[Testbed]:
     """Open the store that a case names, and the network before it.
 
@@ -75,6 +80,9 @@ def open_testbed(
         Seed of the network's delays.
     needed_nbytes : int
         Bytes that the embedded store must have room for.
+    dilation : float
+        Real seconds that a second of the emulated network takes, at least 1; on a store of the
+        user's own only 1.
 
     Raises
     ------
@@ -82,11 +90,11 @@ def open_testbed(
         If the store does not answer, refuses or is not there.
     """
     if store == "embedded":
-        with _open_embedded(profile, seed, needed_nbytes) as testbed:
+        with _open_embedded(profile, seed, needed_nbytes, dilation) as testbed:
             yield testbed
         return
     location = parse_location(store)
-    check_profile(store, profile.name)
+    check_profile(store, profile.name, dilation)
     location.check()
     if (location.endpoint_url or "").startswith("http://"):
         with open_proxy(str(location.endpoint_url), profile=profile, seed=seed) as proxy:
@@ -95,22 +103,29 @@ def open_testbed(
         yield Testbed(location, location)
 
 
-def check_profile(store: str, name: str) -> None:
-    """Refuse to emulate a network on a store that has its own."""
+def check_profile(store: str, name: str, dilation: float = 1.0) -> None:
+    """Refuse to emulate a network, or its time, on a store that has its own."""
+    check_dilation(dilation)
     if store != "embedded" and name != "loopback":
         raise UserError(
             f"profile: {name!r}; allowed: loopback, because nothing is emulated on the network"
             " of a store of your own"
         )
+    if store != "embedded" and dilation != 1:
+        raise UserError(
+            f"dilation: {dilation:g}; allowed: 1, because time is real on a store of your own"
+        )
 
 
 @contextmanager
-def _open_embedded(profile: Profile, seed: int, needed_nbytes: int) -> Iterator[Testbed]:
+def _open_embedded(
+    profile: Profile, seed: int, needed_nbytes: int, dilation: float
+) -> Iterator[Testbed]:
     folder = cache_folder() / "store"
     _make_room_unserved(folder, needed_nbytes)
     with (
         open_server(folder, needed_nbytes=needed_nbytes) as server,
-        open_proxy(server.endpoint_url, profile=profile, seed=seed) as proxy,
+        open_proxy(server.endpoint_url, profile=profile, seed=seed, dilation=dilation) as proxy,
     ):
         near = Location(
             "s3",

@@ -12,7 +12,7 @@ from helpers.arrays.readers import READERS
 from helpers.arrays.stores import check_chunk_shape
 from helpers.arrays.writers import CODECS
 from helpers.book import parameters
-from helpers.book.parameters import Count, OneOf, Shape
+from helpers.book.parameters import Count, Dilation, OneOf, Shape
 
 
 class Parameters(parameters.Parameters):
@@ -47,6 +47,9 @@ class Parameters(parameters.Parameters):
     cluster_kind: Annotated[str, OneOf(KINDS)] = Field("local", description="where the workers run")
     cluster_address: str = Field(
         "", description="of gateway or scheduler; empty for the configured one"
+    )
+    dilation: Dilation = Field(
+        1.0, description="factor by which the network and its time are slowed down"
     )
     seed: Annotated[int, Field(ge=0, lt=2**32)] = Field(
         2020, description="of values, order and network delays"

@@ -102,6 +102,25 @@ def test_every_contender_once_a_block(tmp_path: Path) -> None:
     pd.testing.assert_frame_equal(read_records([record.path]), found)
 
 
+def test_seconds_are_those_of_the_network(tmp_path: Path, clock: Clock) -> None:
+    """On a network ten times slower, 30 s are 3; the budget is spent in real seconds."""
+
+    def takes(seconds: float) -> Callable[..., None]:
+        def step(*_: object) -> None:
+            clock.now += seconds
+
+        return step
+
+    origin = dataclasses.replace(ORIGIN, parameters={"seed": 1, "dilation": 10.0})
+    record = Record(tmp_path / "case.csv", study="s", case="c", provenance=origin)
+    one = make_contender(open=takes(5), read=takes(30))
+    found = run([one], record, n_warm_ups=0, n_blocks=9, time_budget_s=71.0)
+    assert found["open_s"].tolist() == [0.5, 0.5] and found["read_s"].tolist() == [3, 3]
+    assert found["real_open_s"].tolist() == [5, 5] and found["real_read_s"].tolist() == [30, 30]
+    assert found["dilation"].tolist() == [10, 10]
+    assert found.attrs["stopped_by"] == "time_budget"
+
+
 def test_row_carries_what_was_declared_and_traced(tmp_path: Path) -> None:
     """Settings, bytes, requests, check, origin: all in the row."""
     numbers = {"n_requests": 7, "wire_nbytes": 120, "box_s": [0.25, 1]}

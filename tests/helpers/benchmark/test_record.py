@@ -101,6 +101,47 @@ def test_any_text_and_time_come_back(check: str, seconds: float) -> None:
     assert row.read_s == seconds
 
 
+def test_rows_tell_real_seconds_beside_those_of_the_network(tmp_path: Path) -> None:
+    """A second of a network ten times slower takes ten; without dilation they are the same."""
+    record = make_record(tmp_path / "in-region.csv")
+    record.append([make_row(dilation=10.0), make_row(block=1)])
+    slow, real = make_record(record.path).rows
+    assert (slow.read_s, slow.real_read_s, slow.real_open_s) == (2.5, 25.0, 1.0)
+    assert (real.dilation, real.real_read_s, real.real_open_s) == (1.0, 2.5, 0.1)
+
+
+@pytest.mark.parametrize("dilation", [0.5, 0.0, -1.0, math.inf, math.nan])
+def test_a_time_that_no_instrument_has_is_no_row(dilation: float) -> None:
+    """Time is slowed down, never sped up or stopped."""
+    with pytest.raises(RecordError, match=r"^dilation: .*; allowed: a finite number at least 1$"):
+        make_row(dilation=dilation)
+
+
+def test_records_of_before_time_could_be_dilated_go_on(tmp_path: Path) -> None:
+    """Rows that lack the later columns are read, told as real, and continued with all columns."""
+    later = {"dilation", "real_open_s", "real_read_s"}
+    old = [name for name in COLUMNS if name not in later]
+    cells = dict(zip(COLUMNS, records.write_cells(make_row()), strict=True))
+    path = tmp_path / "in-region.csv"
+    path.write_text(records.write_line(old) + records.write_line([cells[name] for name in old]))
+    origin = dataclasses.replace(ORIGIN, parameters={**ORIGIN.parameters, "dilation": 1.0})
+    record = make_record(path, origin)
+    record.append([make_row(block=1)])
+    assert path.read_text().startswith(records.write_line(COLUMNS))
+    frame = read_records([path])
+    assert frame["block"].tolist() == [0, 1] and frame["dilation"].tolist() == [1, 1]
+    assert frame["real_read_s"].tolist() == frame["read_s"].tolist() == [2.5, 2.5]
+
+
+def test_another_dilation_is_another_origin(tmp_path: Path) -> None:
+    """Real and virtual seconds do not stand in one record."""
+    path = tmp_path / "in-region.csv"
+    make_record(path).append([make_row()])
+    slow = dataclasses.replace(ORIGIN, parameters={**ORIGIN.parameters, "dilation": 10.0})
+    with pytest.raises(RecordError, match="dilation"):
+        make_record(path, slow)
+
+
 def test_frame_has_points_and_settings_as_columns(tmp_path: Path) -> None:
     """A figure finds n_workers and codec without parsing JSON."""
     record = make_record(tmp_path / "case.csv")
@@ -239,7 +280,7 @@ def _empty(text: str) -> str:
     ("damage", "told"),
     [
         (_cut_last_line, "torn, its last line is not whole"),
-        (_cut_cells, "line 2: torn, 25 of 27 cells"),
+        (_cut_cells, f"line 2: torn, {len(COLUMNS) - 2} of {len(COLUMNS)} cells"),
         (_other_header, "not a record of this schema: differs in read_s, seconds"),
         (_no_number, "line 2: not a row of this schema: .*'fast'"),
         (_no_truth, "line 2: not a row of this schema"),

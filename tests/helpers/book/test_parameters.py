@@ -48,7 +48,16 @@ REFUSED: list[tuple[str, dict[str, Any], list[str]]] = [
     ("cluster-scaling", {"store": 7}, ["store", "7", "text"]),
     ("cluster-scaling", {"record": "../away.csv"}, ["record", "'../away.csv'", ".csv"]),
     ("cluster-scaling", {"record": "away.txt"}, ["record", "'away.txt'", ".csv"]),
-    # A store of one's own has its own network.
+    ("cluster-scaling", {"dilation": 0.5}, ["dilation", "0.5", "at least 1"]),
+    ("cluster-scaling", {"dilation": math.nan}, ["dilation", "nan", "at least 1"]),
+    ("cluster-scaling", {"dilation": math.inf}, ["dilation", "inf", "a finite number"]),
+    ("cluster-scaling", {"dilation": "ten"}, ["dilation", "'ten'", "a number"]),
+    # A store of one's own has its own network, and its own time.
+    (
+        "cluster-scaling",
+        {"store": "s3://mine/x", "profile": "loopback", "dilation": 10.0},
+        ["dilation", "10", "1, because time is real"],
+    ),
     (
         "cluster-scaling",
         {"store": "s3://mine/x", "profile": "in-region"},

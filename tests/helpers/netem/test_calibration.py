@@ -70,6 +70,20 @@ def test_calibrate(server: Server, proxy: Proxy) -> None:
     assert [row for row in rows if abs(row.error) > 0.15] == []
 
 
+def test_calibrate_in_virtual_time(server: Server) -> None:
+    """A network ten times slower is told in its own seconds, beside the same targets."""
+    profile = Profile("p", FirstByte(0.003, 0.004), 100.0)
+    with open_proxy(server.endpoint_url, profile=profile, dilation=10) as slow:
+        url = presign(server, slow.endpoint_url, "object")
+        rows = calibrate(url, profile, connections=(2,), dilation=10)
+    assert [(row.quantity, round(row.target, 9)) for row in rows] == [
+        ("first_byte_s", 0.003),
+        ("stream_mb_per_s", 100.0),
+        ("aggregate_mb_per_s", 200.0),
+    ]
+    assert [row for row in rows if abs(row.error) > 0.15] == []
+
+
 def test_calibrate_sees_what_is_not_emulated(server: Server, proxy: Proxy) -> None:
     """A network that is off its target shows it."""
     proxy.emulate(Profile("other", FirstByte(0.06, 0.06), 5.0))

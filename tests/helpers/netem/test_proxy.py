@@ -31,6 +31,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from helpers.errors import UserError
+from helpers.netem import shaping
 from helpers.netem.calibration import (
     measure_accepted_per_s,
     measure_first_byte_s,
@@ -41,7 +42,7 @@ from helpers.netem.http import BadHead, key_of, parse_request
 from helpers.netem.profiles import FAULTS, Faults, FirstByte, Profile, get_profile, profile_names
 from helpers.netem.proxy import Proxy, open_proxy
 from helpers.netem.proxy_process import accept_all, listen
-from helpers.netem.shaping import Bucket, Clock, normal_variates
+from helpers.netem.shaping import Bucket, Clock, Link, VirtualTime, normal_variates
 from helpers.netem.trace import Request
 from helpers.objectstore.server import Server
 
@@ -260,6 +261,55 @@ def test_delays_distribution() -> None:
     delays = sorted(delay(next(variates)) for _ in range(20_000))
     assert delays[10_000] == pytest.approx(0.030, rel=0.01)
     assert delays[19_000] == pytest.approx(0.100, rel=0.01)
+
+
+@pytest.mark.parametrize("dilation", [0.5, 0, -1, float("inf"), float("nan"), True, "10"])
+def test_dilation_refused(dilation: Any) -> None:
+    """Time is slowed down by a finite factor, never sped up."""
+    says = f"^dilation is {dilation!r}; allowed is a number at least 1$"
+    with (
+        pytest.raises(UserError, match=says),
+        open_proxy("http://127.0.0.1:1", profile=FREE, dilation=dilation),
+    ):
+        pytest.fail("not reached")
+
+
+@given(dilation=st.floats(1, 100), nbytes=st.lists(st.integers(1, 10**6), min_size=1, max_size=20))
+def test_everything_is_paced_in_virtual_time(dilation: float, nbytes: list[int]) -> None:
+    """At any dilation the same bytes meet the same quanta, credits and ends, in virtual time."""
+    profile = Profile("p", FirstByte(0.03, 0.1), 90.0, 500.0, 5500.0)
+    slow, real = Link(profile, VirtualTime(dilation)), Link(profile)
+    assert slow.quantum_nbytes == real.quantum_nbytes
+    for i, n in enumerate(nbytes):
+        ends = [link.enter(0.01 * i, n, late_s=0.0) for link in (slow, real)]
+        assert ends[0] == ends[1]
+        assert slow.admits(0.0) == real.admits(0.0)
+
+
+def test_dilated_network_sleeps_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is a hundredth of a second to the network is a tenth to the machine."""
+    asked: list[float] = []
+    monkeypatch.setattr(shaping.time, "perf_counter", lambda: 50.0)
+    monkeypatch.setattr(shaping.time, "sleep", asked.append)
+    link = Link(Profile("p", stream_mb_per_s=10.0), VirtualTime(10))
+    assert link.time.now_s() == 5.0
+    link.open_stream().wait(100_000)
+    link.sleep_until(5.3)
+    assert asked == pytest.approx([0.1, 3.0], abs=0.01)
+
+
+def test_dilated_proxy_tells_virtual_seconds(upstream_url: str) -> None:
+    """A delay of 20 ms at a dilation of 10 holds its client up for 200, and its row says 20."""
+    profile = Profile("p", FirstByte(0.02, 0.02), stream_mb_per_s=100.0)
+    with open_proxy(upstream_url, profile=profile, dilation=10) as proxy:
+        start_s = time.perf_counter()
+        get(proxy, "/plain")
+        real_s = time.perf_counter() - start_s
+        (row,) = take(proxy, 1)
+    # 20 ms and 30 for 3 MB; never less, and real time is ten times as long
+    assert row.first_byte_s - row.start_s >= 0.019
+    assert row.end_s - row.start_s >= 0.049
+    assert real_s >= 9.9 * (row.end_s - row.start_s)
 
 
 def test_terms_follow_the_seed() -> None:

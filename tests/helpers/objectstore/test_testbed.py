@@ -97,6 +97,13 @@ def test_own_store_has_its_own_network(own_store: str, profile: str) -> None:
             untraced.emulate(get_profile(profile))
 
 
+def test_own_store_has_its_own_time(own_store: str) -> None:
+    """Time is real on a store of one's own: a dilation is refused, not ignored."""
+    says = "^dilation: 10; allowed: 1, because time is real"
+    with pytest.raises(UserError, match=says), open_testbed(own_store, LOOPBACK, dilation=10):
+        pytest.fail("not reached")
+
+
 def test_without_a_relay_there_is_no_trace(own_store: str) -> None:
     """A wire without a proxy takes tags and gives no rows."""
     with open_testbed(own_store, LOOPBACK) as testbed:
