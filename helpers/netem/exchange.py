@@ -11,6 +11,7 @@ from random import Random
 from typing import NoReturn
 
 from helpers.netem.http import BadHead, Head, has_body, parse_response, range_of
+from helpers.netem.peers import OWNER, Workers
 from helpers.netem.profiles import Fault, Profile
 from helpers.netem.shaping import REAL_TIME, Link, VirtualTime, normal_variates
 from helpers.netem.streams import HAS_SPLICE, Gone, Meter, Pipe, Source, Way, send
@@ -135,6 +136,7 @@ class Terms:
     delay_s: float  # seconds from the request to the first byte of its response
     fault: Fault | None  # what goes wrong; `error_503` also where the request rate is exceeded
     tag: str  # the tag in force
+    worker: int = OWNER  # number of the process that asks, where workers have links of their own
 
 
 class Network:
@@ -150,10 +152,12 @@ class Network:
         address: tuple[str, int],
         *,
         seed: int,
+        owner_pid: int = 0,
         virtual: VirtualTime = REAL_TIME,
         is_spliced: bool = HAS_SPLICE,
     ) -> None:
         self.address, self.time = address, virtual
+        self.workers = Workers(owner_pid)
         self.is_spliced = is_spliced
         self.trace = Trace(virtual)
         self._lock = threading.Lock()
@@ -269,7 +273,7 @@ class Exchange:
 
     def _way(self, source: Source, sink: socket.socket | None, meter: Meter) -> Way:
         """Join a sender to a receiver, over the link that is emulated."""
-        stream = self.terms.link.open_stream()
+        stream = self.terms.link.open_stream(self.terms.worker)
         return Way(source, sink, self.pipe, stream, meter)
 
     def _ask(self) -> Head:

@@ -69,7 +69,7 @@ MB = 1_000_000
 Fault = Literal["error_503", "reset", "truncate", "stall", "corrupt"]
 FAULTS: tuple[Fault, ...] = ("error_503", "reset", "truncate", "stall", "corrupt")
 
-RATES = ("stream_mb_per_s", "aggregate_mb_per_s", "requests_per_s")
+RATES = ("stream_mb_per_s", "worker_mb_per_s", "aggregate_mb_per_s", "requests_per_s")
 
 # The 95th percentile of a standard normal variate.
 _Z95 = 1.6448536269514722
@@ -151,6 +151,7 @@ class Profile:
     requests_per_s: float | None = None  # requests above this rate are answered 503 SlowDown
     faults: Faults = field(default_factory=Faults)  # for tests
     scale: float = 1.0  # factor by which bandwidths and request rate were divided
+    worker_mb_per_s: float | None = None  # ceiling for all connections of one reading process
     # where each figure comes from
     sources: Mapping[str, str] = field(default_factory=dict, hash=False)
 
@@ -216,7 +217,7 @@ def profile_names() -> tuple[str, ...]:
     Examples
     --------
     >>> profile_names()
-    ('loopback', 'in-region', 'other-region', 'wide-area', 'express')
+    ('loopback', 'in-region', 'other-region', 'wide-area', 'express', 'in-region-full-scale')
     """
     return tuple(_read_profiles())
 
@@ -234,13 +235,15 @@ def get_profile(name: str) -> Profile:
     return _read_profiles()[name]
 
 
-def network_of(profile: Profile) -> Network:
+def network_of(profile: Profile, *, streams_per_worker: int = 1) -> Network:
     """Turn a profile into what the request model takes.
 
     Parameters
     ----------
     profile : Profile
         What is emulated; a figure that is None bounds nothing.
+    streams_per_worker : int
+        Connections that share the link of a worker, where the profile states one.
 
     Returns
     -------
@@ -255,7 +258,7 @@ def network_of(profile: Profile) -> Network:
     return Network(
         first.median_s if first else 0.0,
         first.p95_s if first else 0.0,
-        rate(profile.stream_mb_per_s),
+        min(rate(profile.stream_mb_per_s), rate(profile.worker_mb_per_s) / streams_per_worker),
         rate(profile.aggregate_mb_per_s),
         inf if profile.requests_per_s is None else profile.requests_per_s,
     )

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 import helpers
 from helpers.errors import UserError
+from helpers.netem.peers import HAS_PEERS
 from helpers.netem.profiles import Profile, check_dilation
 from helpers.netem.trace import Request
 
@@ -59,6 +60,11 @@ class Proxy:
 
     def emulate(self, profile: Profile) -> None:
         """Emulate a network on the requests that arrive from now on."""
+        if profile.worker_mb_per_s is not None and not HAS_PEERS:
+            raise UserError(
+                f"worker_mb_per_s is {profile.worker_mb_per_s:g}; allowed is None on"
+                f" {sys.platform}, where the process behind a connection cannot be seen"
+            )
         self._command("emulate", profile.to_mapping())
 
     def set_tag(self, tag: str) -> None:

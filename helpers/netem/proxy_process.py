@@ -16,6 +16,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -34,6 +35,7 @@ class Connection:
         self._network = network
         self._client = Source(sock)
         self._number = number  # in the trace
+        self._worker: int | None = None  # looked up when first needed
         self._upstream = Upstream(network.address)
         self._pipe = Pipe(is_spliced=network.is_spliced)
 
@@ -72,10 +74,18 @@ class Connection:
         finally:
             self._network.trace.add(draft)
 
+    def _find_worker(self) -> int:
+        """Return the number of the process at the other end."""
+        if self._worker is None:
+            self._worker = self._network.workers.number_of(self._client.sock)
+        return self._worker
+
     def _exchange(self, request: Head, draft: Draft) -> Exchange:
         """Join a request to the terms of its arrival."""
         terms = self._network.admit(draft.start_s)
-        draft.tag = terms.tag
+        if terms.link.profile.worker_mb_per_s is not None:
+            terms = replace(terms, worker=self._find_worker())
+        draft.tag, draft.worker = terms.tag, terms.worker
         draft.method = request.first[0].decode("ascii")
         draft.key = key_of(request.first[1])
         draft.range_start, draft.range_nbytes = range_of(request, None)
@@ -161,10 +171,11 @@ def main(arguments: list[str]) -> None:
     threading.stack_size(STACK_NBYTES)
     listener = listen()
     virtual = VirtualTime(float(dilation))
-    network = Network((host, int(port)), seed=int(seed), virtual=virtual)
+    address, owner = (host, int(port)), int(owner_pid)
+    network = Network(address, seed=int(seed), owner_pid=owner, virtual=virtual)
     threading.Thread(target=accept_all, args=(listener, network), daemon=True).start()
     print(listener.getsockname()[1], flush=True)
-    obey(network, int(owner_pid))
+    obey(network, owner)
 
 
 if __name__ == "__main__":

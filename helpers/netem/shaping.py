@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from random import Random
 from statistics import NormalDist
 
+from helpers.netem.peers import OWNER
 from helpers.netem.profiles import MB, Profile
 
 # Bytes pass in quanta that take about this long, so that a rate is smooth at
@@ -164,9 +165,9 @@ def quantum_nbytes(profile: Profile) -> int:
     rates = []
     if profile.stream_mb_per_s is not None:
         rates.append(profile.stream_mb_per_s)
-    if profile.aggregate_mb_per_s is not None:
-        # an eighth: the queue of many connections is one quantum of each
-        rates.append(profile.aggregate_mb_per_s / 8)
+    # an eighth: the queue of many connections is one quantum of each
+    shared = (profile.worker_mb_per_s, profile.aggregate_mb_per_s)
+    rates += [rate / 8 for rate in shared if rate is not None]
     if not rates:
         return FREE_QUANTUM_NBYTES
     return min(MAX_QUANTUM_NBYTES, max(MIN_QUANTUM_NBYTES, round(min(rates) * MB * QUANTUM_S)))
@@ -182,12 +183,15 @@ class Link:
         self._sleeper = Sleeper(virtual)
         rate = profile.aggregate_mb_per_s
         self._clock = None if rate is None else Clock(rate, self.quantum_nbytes)
+        self._workers: dict[int, Clock] = {}
         self._bucket = None if profile.requests_per_s is None else Bucket(profile.requests_per_s)
 
     @property
     def is_paced(self) -> bool:
         """Whether bytes have to wait."""
-        return self._clock is not None or self.profile.stream_mb_per_s is not None
+        profile = self.profile
+        rates = (profile.stream_mb_per_s, profile.worker_mb_per_s, profile.aggregate_mb_per_s)
+        return any(rate is not None for rate in rates)
 
     def admits(self, now_s: float) -> bool:
         """Take one request from the allowed rate; False means that it is exceeded."""
@@ -200,28 +204,37 @@ class Link:
         """Sleep until a moment in virtual time."""
         self._sleeper.until(deadline_s)
 
-    def open_stream(self) -> Stream:
-        """Begin a body on one connection, without credit."""
+    def open_stream(self, worker: int = OWNER) -> Stream:
+        """Begin a body on one connection of a worker, without credit."""
         rate = self.profile.stream_mb_per_s
         clock = None if rate is None else Clock(rate, self.quantum_nbytes)
         if clock is not None:
             clock.start(self.time.now_s())
-        return Stream(self, clock)
+        return Stream(self, clock, worker)
 
-    def enter(self, now_s: float, nbytes: int, *, late_s: float) -> float:
-        """Queue bytes on the shared link; return when the last has passed."""
-        if self._clock is None:
-            return now_s
+    def enter(self, now_s: float, nbytes: int, *, late_s: float, worker: int = OWNER) -> float:
+        """Queue bytes on the link of their worker and on the shared one; return when all passed."""
         with self._lock:
-            return self._clock.enter(now_s, nbytes, late_s=late_s)
+            clocks = [one for one in (self._clock, self._clock_of(worker)) if one is not None]
+            return max((one.enter(now_s, nbytes, late_s=late_s) for one in clocks), default=now_s)
+
+    def _clock_of(self, worker: int) -> Clock | None:
+        """Find the link of a worker; the owner of the proxy has none."""
+        rate = self.profile.worker_mb_per_s
+        if rate is None or worker == OWNER:
+            return None
+        if worker not in self._workers:
+            self._workers[worker] = Clock(rate, self.quantum_nbytes)
+        return self._workers[worker]
 
 
 @dataclass(slots=True)
 class Stream:
-    """Pace one body: by the clock of its connection and by that of the link."""
+    """Pace one body: by the clock of its connection, that of its worker and that of the link."""
 
     link: Link  # what is shared with other connections
     clock: Clock | None  # the connection's own
+    worker: int = OWNER  # number of the process that it goes to
     late_s: float = field(init=False, default=0.0)
 
     @property
@@ -238,7 +251,7 @@ class Stream:
         if not self.link.is_paced:
             return
         now_s = self.link.time.now_s()
-        deadline_s = self.link.enter(now_s, nbytes, late_s=self.late_s)
+        deadline_s = self.link.enter(now_s, nbytes, late_s=self.late_s, worker=self.worker)
         if self.clock is not None:
             own_s = self.clock.enter(now_s, nbytes, late_s=self.late_s)
             deadline_s = max(deadline_s, own_s)

@@ -30,6 +30,9 @@ class Request:
     status: int  # HTTP status sent to the client; 0 if no response was begun
     nbytes: int  # bytes of the body handed to the client, without chunked framing
     tag: str  # tag in force when the request arrived
+    # number of the process that asked, from 1 in order of appearance, where each has a link of its
+    # own; 0 for the owner of the proxy and where none has
+    worker: int = 0
 
 
 @dataclass(slots=True)
@@ -43,6 +46,7 @@ class Draft:
     range_start: int | None = None
     range_nbytes: int | None = None
     tag: str = ""
+    worker: int = 0
     first_byte_s: float | None = None
     status: int = 0
     nbytes: int = 0
@@ -78,7 +82,7 @@ class Trace:
             round(end_s + self._epoch_s, 6),
             *(draft.connection, draft.method, draft.key),
             *(draft.range_start, draft.range_nbytes),
-            *(draft.status, draft.nbytes, draft.tag),
+            *(draft.status, draft.nbytes, draft.tag, draft.worker),
         )
         with self._condition:
             self._rows.append(row)

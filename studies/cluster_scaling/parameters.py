@@ -13,6 +13,8 @@ from helpers.arrays.stores import check_chunk_shape
 from helpers.arrays.writers import CODECS
 from helpers.book import parameters
 from helpers.book.parameters import Count, Dilation, OneOf, Shape
+from helpers.errors import UserError
+from helpers.netem.profiles import get_profile, profile_names
 
 
 class Parameters(parameters.Parameters):
@@ -62,5 +64,21 @@ class Parameters(parameters.Parameters):
     def _check_together(self) -> Self:
         check_chunk_shape(self.array_shape, self.chunk_shape)
         open_entry(self.dataset)
+        _check_dilated(self.profile, self.dilation)
         check_reach(self.store, kind=self.cluster_kind, address=self.cluster_address)
         return self
+
+
+def _check_dilated(name: str, dilation: float) -> None:
+    """Refuse to slow down a network that is a scale model, or that is one machine's link."""
+    profile = get_profile(name)
+    if dilation != 1 and (profile.scale != 1 or profile.worker_mb_per_s is None):
+        allowed = [
+            each
+            for each in profile_names()
+            if get_profile(each).scale == 1 and get_profile(each).worker_mb_per_s is not None
+        ]
+        raise UserError(
+            f"profile: {name!r} with dilation {dilation:g}; allowed: {', '.join(allowed)},"
+            " at full scale and with a link for each worker"
+        )

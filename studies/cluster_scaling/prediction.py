@@ -47,7 +47,7 @@ def predict(
     for name, client in clients.items():
         for n in n_workers:
             found = requests.predict(
-                network_of(profile),
+                network_of(profile, streams_per_worker=client.connections_per_worker),
                 client,
                 n_chunks=stored.n_chunks,
                 n_workers=n,

@@ -52,6 +52,11 @@ REFUSED: list[tuple[str, dict[str, Any], list[str]]] = [
     ("cluster-scaling", {"dilation": math.nan}, ["dilation", "nan", "at least 1"]),
     ("cluster-scaling", {"dilation": math.inf}, ["dilation", "inf", "a finite number"]),
     ("cluster-scaling", {"dilation": "ten"}, ["dilation", "'ten'", "a number"]),
+    (
+        "cluster-scaling",
+        {"profile": "in-region", "dilation": 10.0},
+        ["profile", "'in-region'", "in-region-full-scale", "a link for each worker"],
+    ),
     # A store of one's own has its own network, and its own time.
     (
         "cluster-scaling",

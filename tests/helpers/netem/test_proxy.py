@@ -39,7 +39,15 @@ from helpers.netem.calibration import (
 )
 from helpers.netem.exchange import Network
 from helpers.netem.http import BadHead, key_of, parse_request
-from helpers.netem.profiles import FAULTS, Faults, FirstByte, Profile, get_profile, profile_names
+from helpers.netem.profiles import (
+    FAULTS,
+    Faults,
+    FirstByte,
+    Profile,
+    get_profile,
+    network_of,
+    profile_names,
+)
 from helpers.netem.proxy import Proxy, open_proxy
 from helpers.netem.proxy_process import accept_all, listen
 from helpers.netem.shaping import Bucket, Clock, Link, VirtualTime, normal_variates
@@ -196,6 +204,7 @@ def take(proxy: Proxy, n: int) -> list[Request]:
         ({"aggregate_mb_per_s": -1}, "aggregate_mb_per_s is -1"),
         ({"requests_per_s": "many"}, "requests_per_s is 'many'"),
         ({"requests_per_s": True}, "requests_per_s is True"),
+        ({"worker_mb_per_s": 0}, "worker_mb_per_s is 0; allowed is a number above 0"),
         ({"scale": 0.5}, "scale is 0.5; allowed is a number at least 1"),
         ({"name": ""}, "name is ''"),
         ({"sources": {"speed": "a book"}}, "sources has the unknown field 'speed'"),
@@ -284,6 +293,49 @@ def test_everything_is_paced_in_virtual_time(dilation: float, nbytes: list[int])
         ends = [link.enter(0.01 * i, n, late_s=0.0) for link in (slow, real)]
         assert ends[0] == ends[1]
         assert slow.admits(0.0) == real.admits(0.0)
+
+
+def test_each_worker_has_a_link_of_its_own() -> None:
+    """Two streams of one worker share 10 MB/s, those of two have 10 each; the owner has no bound."""
+    link = Link(Profile("p", worker_mb_per_s=10.0))
+    ends = [link.enter(1.0, 10**7, late_s=0.0, worker=worker) for worker in (1, 1, 2, 0)]
+    assert ends == pytest.approx([2.0, 3.0, 2.0, 1.0], abs=0.02)
+
+
+def test_workers_are_told_apart_by_their_connections(upstream_url: str) -> None:
+    """The trace numbers the processes that read; the proxy's owner is none of them."""
+    with open_proxy(upstream_url, profile=Profile("p", worker_mb_per_s=1000.0)) as proxy:
+        code = (
+            "import sys, urllib.request as u;"
+            "u.install_opener(u.build_opener(u.ProxyHandler({})));"
+            "[u.urlopen(sys.argv[1] + '/plain').read() for _ in range(2)]"
+        )
+        for _ in range(2):
+            subprocess.run([sys.executable, "-c", code, proxy.endpoint_url], check=True)
+        get(proxy, "/plain")
+        rows = take(proxy, 5)
+        proxy.emulate(FREE)
+        get(proxy, "/plain")
+        rows += take(proxy, 1)
+    assert [row.worker for row in rows] == [1, 1, 2, 2, 0, 0]
+    # a connection each: a process is told apart, not a connection
+    assert [row.connection for row in rows] == [1, 2, 3, 4, 5, 6]
+
+
+def test_worker_links_need_a_kernel_that_tells(
+    proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the process behind a connection cannot be seen, its link is refused, not left out."""
+    monkeypatch.setattr("helpers.netem.proxy.HAS_PEERS", False)
+    with pytest.raises(UserError, match=r"^worker_mb_per_s is 9; allowed is None on "):
+        proxy.emulate(Profile("p", worker_mb_per_s=9.0))
+
+
+def test_model_shares_the_link_of_a_worker() -> None:
+    """Each of 8 streams of a worker has an eighth of its link, where that is less than a stream."""
+    profile = Profile("p", stream_mb_per_s=90.0, worker_mb_per_s=500.0)
+    rates = [network_of(profile, streams_per_worker=n).stream_nbytes_per_s for n in (1, 2, 8)]
+    assert rates == [90e6, 90e6, 62.5e6]
 
 
 def test_dilated_network_sleeps_longer(monkeypatch: pytest.MonkeyPatch) -> None:
