@@ -16,7 +16,7 @@ from hypothesis import settings
 
 import studies
 from helpers.objectstore.processes import Child, start_child
-from helpers.objectstore.server import Server, open_server
+from helpers.objectstore.testbed import Server, open_server
 from tests import made
 
 # What passes depends on the commit alone; `--hypothesis-profile=default` looks for more.

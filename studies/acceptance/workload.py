@@ -14,7 +14,7 @@ import zarr
 from zarr.core.buffer import default_buffer_prototype
 from zarr.storage import MemoryStore
 
-from helpers.arrays import catalog, reads
+from helpers.arrays import reads, stores
 from helpers.arrays import sink as sinks
 from helpers.arrays.clusters import Cluster
 from helpers.arrays.readers import READERS
@@ -155,7 +155,7 @@ class Workload:
     def _array(self, i: int = 0, *, times: int = 1, layouts: tuple[Any, ...] = ("zarr",)) -> Any:
         """Find the array in one of the chunk shapes, some times as long, or make it."""
         n_times, *rest = self.settings["array_shape"]
-        return catalog.find_array(
+        return stores.find_array(
             "enlarged-ocean-temperature",
             self.testbed.near,
             shape=(times * n_times, *rest),

@@ -14,14 +14,13 @@ import zarr
 from zarr.storage import ObjectStore
 
 from helpers.arrays import sink, writers
-from helpers.arrays.catalog import find_array, open_entry
 from helpers.arrays.fields import FILL
 from helpers.arrays.readers import READERS
-from helpers.arrays.stores import StoredArray
+from helpers.arrays.stores import StoredArray, find_array, open_entry
 from helpers.arrays.writers import expected_warning
 from helpers.errors import UserError
 from helpers.objectstore.locations import Location
-from helpers.objectstore.server import Server
+from helpers.objectstore.testbed import Server
 from tests.stores import CHUNK_SHAPE, SHAPE, make_location, make_sample, make_stored
 
 WHOLE = make_sample().block((0,) * 4, SHAPE)
@@ -225,7 +224,7 @@ def test_options_of_the_entry_count(
 
 def test_anonymous_entry_takes_no_credentials(tmp_path: Path) -> None:
     """An entry that says anonymous is not given the credentials of the environment."""
-    from helpers.arrays.catalog import _locate
+    from helpers.arrays.stores import _locate
 
     path = write_catalog(tmp_path, "s3://public/data", "storage_options: {anon: true}")
     assert _locate("others", open_entry("others", path), ["zarr"]).secrets == ()

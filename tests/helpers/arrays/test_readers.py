@@ -29,7 +29,7 @@ from helpers.arrays.writers import CODECS, Codec, iterate_blocks
 from helpers.netem.profiles import FirstByte, Profile, get_profile
 from helpers.netem.proxy import open_proxy
 from helpers.objectstore.locations import Location
-from helpers.objectstore.server import Server
+from helpers.objectstore.testbed import Server
 from tests.stores import CHUNK_SHAPE, SHAPE, make_location, make_sample, make_stored
 
 WHOLE = make_sample().block((0,) * 4, SHAPE)

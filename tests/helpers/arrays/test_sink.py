@@ -27,7 +27,7 @@ from helpers.arrays.sink import (
     task_block_shape,
 )
 from helpers.arrays.stores import StoredArray, checksum
-from helpers.objectstore.server import Server
+from helpers.objectstore.testbed import Server
 from tests.stores import make_location, make_stored
 
 

@@ -19,7 +19,7 @@ import pytest
 from helpers.errors import UserError
 from helpers.netem.profiles import get_profile
 from helpers.netem.proxy import Proxy, open_proxy
-from helpers.objectstore.server import Server
+from helpers.objectstore.testbed import Server
 from studies.caching_costs.backends import Valkey, open_valkey
 from studies.caching_costs.caches import CACHES, Counts
 from studies.caching_costs.datasets import Datasets
