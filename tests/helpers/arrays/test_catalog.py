@@ -13,7 +13,7 @@ import pytest
 import zarr
 from zarr.storage import ObjectStore
 
-from helpers.arrays import sink, writers
+from helpers.arrays import readers, reads, writers
 from helpers.arrays.fields import FILL
 from helpers.arrays.readers import READERS
 from helpers.arrays.stores import StoredArray, find_array, open_entry
@@ -39,7 +39,7 @@ def _environment(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """Lead clients to the server, as users do: through the environment."""
     for name, value in server.client_environment().items():
         monkeypatch.setenv(name, value)
-    sink.forget_clients({})
+    readers.forget_clients({})
 
 
 def make_enlarged(location: Location, dataset: str = "enlarged-ocean-temperature") -> StoredArray:
@@ -191,12 +191,12 @@ def test_array_of_others(location: Location, tmp_path: Path, zarr_format: int, n
     assert stored.at("zarr") == place
     assert not stored.is_made
     assert stored.dimensions == ("month", "level", "lat", "lon")
-    expected = sink.checksum_chunks(values, OTHERS_CHUNK_SHAPE)
+    expected = reads.checksum_chunks(values, OTHERS_CHUNK_SHAPE)
     assert np.array_equal(stored.checksums, expected)
-    sink.forget_clients(READERS[name].zarr_config)
-    sums = sink.read_into_sink(sink.open_array(stored, READERS[name]), stored.chunk_shape)
-    assert sink.check_values(sums.compute(scheduler="synchronous"), stored)
-    sink.forget_clients({})
+    readers.forget_clients(READERS[name].zarr_config)
+    sums = reads.read_into_sink(reads.open_array(stored, READERS[name]), stored.chunk_shape)
+    assert reads.check_values(sums.compute(scheduler="synchronous"), stored)
+    readers.forget_clients({})
 
 
 def test_corner_of_others(location: Location, tmp_path: Path) -> None:
@@ -204,7 +204,7 @@ def test_corner_of_others(location: Location, tmp_path: Path) -> None:
     place = location / "others-corner"
     values = write_others(place, zarr_format=3)
     stored = find_others(write_catalog(tmp_path, place.url), location, shape=(2, 3, 6, 6))
-    expected = sink.checksum_chunks(values[:2, :, :, :6], OTHERS_CHUNK_SHAPE)
+    expected = reads.checksum_chunks(values[:2, :, :, :6], OTHERS_CHUNK_SHAPE)
     assert np.array_equal(stored.checksums, expected)
     assert stored.n_chunks == 4
 
