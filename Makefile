@@ -2,7 +2,6 @@
 SITE ?= laptop
 PYTHON ?= $(shell for p in python3.12 python3.13 python3.11 python3 python; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
-UV_VERSION = 0.13.8
 BIN = .venv/bin
 RUN = $(BIN)/wire
 
@@ -14,14 +13,14 @@ help:  ## list the targets
 
 env: .venv/ready  ## set up the locked environment in .venv/
 
-.venv/ready: requirements.lock
+.venv/ready: requirements.lock requirements-uv.lock
 	@test -n "$(PYTHON)" || { echo "error: no Python >= 3.11 found; allowed: make PYTHON=/path/to/python3.12" >&2; exit 1; }
 	@echo "setting up .venv with $(PYTHON): some minutes, once"
 	@mkdir -p .cache && date +%s > .cache/setup-start
 	@$(BIN)/python -c '' 2>/dev/null || $(PYTHON) -m venv --clear .venv || { echo "error: $(PYTHON) cannot make a virtual environment; allowed: a Python with venv (Debian: apt install python3-venv)" >&2; exit 1; }
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements-uv.lock
 	@$(BIN)/python -m uv pip sync --quiet --python $(BIN)/python --require-hashes requirements.lock
-	@$(BIN)/python -m uv pip install --quiet --python $(BIN)/python --no-deps --editable .
+	@$(BIN)/python -m uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
 	@$(RUN) server
 	@echo "{\"seconds\": $$(( $$(date +%s) - $$(cat .cache/setup-start) ))}" > .venv/setup.json
 	@touch $@

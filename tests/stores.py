@@ -8,7 +8,7 @@ from helpers.arrays.fields import SampleArray
 from helpers.arrays.stores import StoredArray, prepare_array
 from helpers.arrays.writers import LAYOUTS, Codec, Layout
 from helpers.objectstore.locations import Location
-from helpers.objectstore.server import Server
+from helpers.objectstore.testbed import Server
 from helpers.paths import ROOT
 
 SOURCE = ROOT / "data" / "ocean-temperature.nc"

@@ -26,8 +26,7 @@ from advisors.hdf5.repack import Repack, find_tool, list_repacks
 from helpers.errors import UserError
 from helpers.models.caches import Read, Reading
 from helpers.models.replay import order_reads
-from helpers.models.requests import TYPICAL_COSTS, ClientCosts
-from helpers.models.transfer import Network
+from helpers.models.transfer import TYPICAL_COSTS, ClientCosts, Network
 from helpers.netem.profiles import Profile, network_of
 from helpers.objectstore.locations import Location
 

@@ -36,8 +36,7 @@ from helpers.models.caches import (
     read_through,
 )
 from helpers.models.replay import Replay, Step, order_reads, replay
-from helpers.models.requests import ClientCosts
-from helpers.models.transfer import Network
+from helpers.models.transfer import ClientCosts, Network
 from helpers.objectstore.locations import Location
 
 MIB = 2**20

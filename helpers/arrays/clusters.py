@@ -21,7 +21,7 @@ import dask
 import distributed
 from distributed.utils import LoopRunner
 
-from helpers.arrays.sink import forget_clients
+from helpers.arrays.readers import forget_clients
 from helpers.errors import UserError
 
 _ANSWER_S = 5.0  # a gateway that has not answered by then is taken as not there

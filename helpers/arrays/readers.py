@@ -5,21 +5,27 @@ from __future__ import annotations
 import asyncio
 import math
 import sys
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+import fsspec.asyn
 import hdf5plugin  # noqa: F401  # teaches h5py to read Blosc, here and in every worker
 import numpy as np
 import xarray as xr
+import zarr
 from numcodecs import Blosc
 from numpy.typing import NDArray
+from s3fs import S3FileSystem
 from virtualizarr.parsers import KerchunkJSONParser
+from xarray.backends.file_manager import FILE_CACHE
 from zarr.abc.store import ByteRequest
 from zarr.codecs import BloscCodec, BytesCodec
 from zarr.core.buffer import Buffer, BufferPrototype, NDBuffer
 from zarr.core.codec_pipeline import BatchedCodecPipeline
+from zarr.core.sync import sync
 from zarr.registry import register_pipeline
 from zarr.storage import ObjectStore, WrapperStore
 
@@ -265,3 +271,38 @@ READERS: Mapping[str, Reader] = {
     )
 }
 """Every contender of the book, by name."""
+
+
+def forget_clients(zarr_config: Mapping[str, Any]) -> None:
+    """Make a process cold: no client, nothing cached, and these settings of zarr alone."""
+    forget_data(zarr_config)
+    for client in S3FileSystem._cache.values():
+        _close_connections(client)
+    S3FileSystem.clear_instance_cache()
+
+
+def forget_data(zarr_config: Mapping[str, Any]) -> None:
+    """Forget files, listings and settings, but leave clients connected.
+
+    A worker makes its clients once in its life, which costs s3fs a tenth of a
+    second of processor time: nothing in a read of minutes, much in one of
+    seconds. So workers that have read before keep them.
+    """
+    FILE_CACHE.clear()
+    for client in S3FileSystem._cache.values():
+        client.invalidate_cache()
+    # zarrs says at each unpickling that a process has its own connections, as it should
+    warnings.filterwarnings("ignore", "Successfully reconstructed a store", RuntimeWarning)
+    zarr.config.reset()
+    zarr.config.set(zarr_config)
+
+
+def _close_connections(client: S3FileSystem) -> None:
+    """Close what s3fs would leave to the garbage collector, on the loop that opened it."""
+    if client._s3 is None:
+        return
+    if client.asynchronous:
+        sync(client._s3creator.__aexit__(None, None, None))
+    else:
+        fsspec.asyn.sync(client.loop, client._s3creator.__aexit__, None, None, None)
+    client._s3 = None

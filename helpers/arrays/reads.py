@@ -17,10 +17,10 @@ import zarr
 from numpy.typing import NDArray
 from zarr.storage import ObjectStore
 
-from helpers.arrays import sink
+from helpers.arrays import readers, writers
 from helpers.arrays.clusters import Cluster
 from helpers.arrays.readers import Reader
-from helpers.arrays.stores import StoredArray
+from helpers.arrays.stores import StoredArray, checksum
 from helpers.benchmark.contender import Steps
 from helpers.benchmark.provenance import Scalar, imported, name_beside
 from helpers.errors import UserError
@@ -75,21 +75,21 @@ class ArrayRead(Steps):
         """Empty the caches of every process that reads, and of the trace; note the workers."""
         self.cluster.hold()
         config = dict(self.reader.zarr_config)
-        self.cluster.client.run(sink.forget_data, config)
-        sink.forget_clients(config)
+        self.cluster.client.run(readers.forget_data, config)
+        readers.forget_clients(config)
         self.testbed.take_trace()
         self.testbed.set_tag("open")
 
     def open(self) -> da.Array:
         """Open the array and describe its read; the checksums are what it returns."""
-        array = sink.open_array(
+        array = open_array(
             self.stored.seen_from(self.testbed.far),
             self.reader,
             n_connections=self.cluster.threads_per_worker,
             chunks_per_task=self.chunks_per_task,
         )
         self.testbed.set_tag("read")
-        return sink.read_into_sink(array, self.stored.chunk_shape)
+        return read_into_sink(array, self.stored.chunk_shape)
 
     def read(self, opened: da.Array) -> NDArray[np.uint64]:
         """Read every chunk into the sink, and keep nothing but checksums."""
@@ -102,7 +102,7 @@ class ArrayRead(Steps):
 
     def check(self, checksums: NDArray[np.uint64]) -> str:
         """Compare what was read with what was written."""
-        return sink.check_values(checksums, self.stored)
+        return check_values(checksums, self.stored)
 
     def collect(self) -> dict[str, float]:
         """Count what passed over the wire during the read, if its workers lived to the end.
@@ -204,7 +204,7 @@ class RawRead(Steps):
     def check(self, checksums: list[int]) -> str:
         """Compare what was read with the same objects read without the network."""
         if checksums != self.expected:
-            raise sink.WrongValuesError("raw objects differ from those in the store")
+            raise WrongValuesError("raw objects differ from those in the store")
         return f"xxh3 of {len(checksums)} objects"
 
     def collect(self) -> dict[str, float]:
@@ -269,3 +269,78 @@ def max_in_flight(trace: Sequence[Request]) -> int:
     """Count the requests that were in flight at once, at most."""
     moments = sorted([(r.start_s, 1) for r in trace] + [(r.end_s, -1) for r in trace])
     return max(itertools.accumulate(change for _, change in moments), default=0)
+
+
+class WrongValuesError(RuntimeError):
+    """A read returned other values than were written."""
+
+
+def open_array(
+    stored: StoredArray, reader: Reader, *, n_connections: int = 8, chunks_per_task: int = 1
+) -> da.Array:
+    """Open a stored array as a Dask array in blocks that suit the reader."""
+    n_chunks = chunks_per_task if reader.is_batched else 1
+    block_shape = task_block_shape(stored.shape, stored.chunk_shape, n_chunks)
+    chunks = dict(zip(stored.dimensions, block_shape, strict=True))
+    dataset = reader.open(stored.at(reader.layout), chunks, n_connections)
+    corner = tuple(slice(n) for n in stored.shape)
+    array: da.Array = dataset[stored.variable].data[corner]
+    return array
+
+
+def task_block_shape(
+    shape: tuple[int, ...], chunk_shape: tuple[int, ...], chunks_per_task: int
+) -> tuple[int, ...]:
+    """Grow a chunk into a block of whole chunks, along the last dimensions first.
+
+    Examples
+    --------
+    >>> task_block_shape((12, 50, 90, 180), (1, 5, 90, 180), 4)
+    (1, 20, 90, 180)
+    """
+    block, room = list(chunk_shape), chunks_per_task
+    for dimension in reversed(range(len(shape))):
+        n_chunks = -(-shape[dimension] // chunk_shape[dimension])
+        taken = min(room, n_chunks)
+        block[dimension] = min(taken * chunk_shape[dimension], shape[dimension])
+        room //= taken
+    return tuple(block)
+
+
+def read_into_sink(array: da.Array, chunk_shape: tuple[int, ...]) -> da.Array:
+    """Describe a read of the whole array that keeps nothing but checksums.
+
+    Each task reads its block, computes the XXH3 of each stored chunk in it
+    and throws the block away, so that memory holds the blocks in flight only,
+    and every measured read can be checked against what was written.
+    """
+    n_per_block = [
+        tuple(-(-n // c) for n in extents)
+        for extents, c in zip(array.chunks, chunk_shape, strict=True)
+    ]
+    sums: da.Array = array.map_blocks(
+        checksum_chunks,  # type: ignore[arg-type]  # dask means the blocks of what it calls Array
+        chunk_shape,
+        dtype=np.uint64,
+        chunks=n_per_block,
+        meta=np.empty((0,) * array.ndim, np.uint64),
+    )
+    return sums
+
+
+def checksum_chunks(block: NDArray[np.float32], chunk_shape: tuple[int, ...]) -> NDArray[np.uint64]:
+    """Compute the XXH3 of each chunk in a block of whole chunks."""
+    grid = tuple(-(-n // c) for n, c in zip(block.shape, chunk_shape, strict=True))
+    sums = [checksum(block[part]) for part in writers.iterate_blocks(block.shape, chunk_shape)]
+    return np.asarray(sums, np.uint64).reshape(grid)
+
+
+def check_values(checksums: NDArray[np.uint64], stored: StoredArray) -> str:
+    """Compare the checksums of a read with those of what was written."""
+    wrong = np.argwhere(checksums != stored.checksums)
+    if len(wrong):
+        raise WrongValuesError(
+            f"{len(wrong)} of {stored.n_chunks} chunks differ from what was written,"
+            f" first at {tuple(int(i) for i in wrong[0])}"
+        )
+    return f"xxh3 of {stored.n_chunks} chunks"

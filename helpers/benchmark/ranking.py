@@ -12,8 +12,15 @@ import numpy as np
 import pandas as pd
 from scipy import stats  # it ships no types
 
-from helpers.benchmark.intervals import Comparison, Gain, Interval, judge, ratio_interval
-from helpers.benchmark.statistics import noise_ratio, pool_copies
+from helpers.benchmark.statistics import (
+    Comparison,
+    Gain,
+    Interval,
+    judge,
+    noise_ratio,
+    pool_copies,
+    ratio_interval,
+)
 from helpers.errors import UserError
 
 

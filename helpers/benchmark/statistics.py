@@ -6,46 +6,177 @@ verdict is given, their times are pooled, so that it cannot differ between the t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import pandas as pd
+from scipy import stats  # it ships no types
 
-from helpers.benchmark.intervals import (
-    WORTH,
-    Comparison,
-    Floats,
-    Gain,
-    Interval,
-    Verdict,
-    instability,
-    judge,
-    judge_gain,
-    log_noise,
-    median_interval,
-    ratio_interval,
-)
 from helpers.errors import UserError
 
-__all__ = [
-    "WORTH",
-    "Comparison",
-    "Gain",
-    "Interval",
-    "Verdict",
-    "add_throughputs",
-    "compare",
-    "compare_points",
-    "judge",
-    "judge_gain",
-    "measured",
-    "median_interval",
-    "noise_ratio",
-    "paired_between",
-    "paired_ratio",
-    "ratio_interval",
-    "summarise",
-]
+Floats = np.ndarray[tuple[int], np.dtype[np.float64]]
+
+_SEED = 20200611
+
+Verdict = Literal["faster", "slower", "indistinguishable"]
+GainVerdict = Literal["grows", "falls", "ended", "undecided"]
+WORTH = 1.1
+"""Gain below which growth is said to have ended: a step that costs more and brings less than this."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A median or a median ratio with its 95 % interval."""
+
+    centre: float
+    low: float  # NaN, as is `high`, where one value gives no interval
+    high: float
+    n: int  # values or pairs behind it
+    note: str = ""  # empty, or why the interval is less than it seems
+
+
+def median_interval(values: Iterable[float]) -> Interval:
+    """Compute the median and its bootstrapped 95 % interval.
+
+    A percentile bootstrap with a fixed seed. With five values it spans them
+    all and covers the true median in 94 % of cases (1 - 2 / 2**5); with fewer
+    it covers less, and the note says so. No value, or one that is not finite, is refused.
+
+    Examples
+    --------
+    >>> found = median_interval([1.0, 2.0, 3.0, 4.0, 5.0])
+    >>> found.centre, float(found.low), float(found.high), found.n
+    (3.0, 1.0, 5.0, 5)
+    """
+    sample = finite(values, "values")
+    centre, n = float(np.median(sample)), len(sample)
+    if n == 1:
+        return Interval(centre, np.nan, np.nan, n, "one value, no interval")
+    low, high = stats.bootstrap(
+        (sample,), np.median, method="percentile", rng=np.random.default_rng(_SEED)
+    ).confidence_interval
+    note = "" if n >= 5 else f"{n} values: the interval covers {1 - 2 / 2**n:.0%}, not 95 %"
+    return Interval(centre, float(low), float(high), n, note)
+
+
+def finite(values: Iterable[float], name: str) -> Floats:
+    """Turn values into an array, refusing none and not-a-number."""
+    sample = np.asarray([*values], dtype=np.float64)
+    if not len(sample) or not np.isfinite(sample).all():
+        raise UserError(f"{name}: {sample.tolist()}; allowed: at least one, all finite")
+    return sample
+
+
+def ratio_interval(logs: Floats, *, n_compared: int = 1) -> Interval:
+    """Turn logarithms of paired ratios into a median ratio with its t interval.
+
+    Of `n_compared` ratios all intervals are to hold at once, in 95 %: each is
+    widened (Bonferroni).
+    """
+    n, centre = len(logs), float(np.exp(np.median(logs)))
+    if n == 1:
+        return Interval(centre, np.nan, np.nan, n, "one pair, no interval")
+    half = stats.t.ppf(1 - 0.025 / n_compared, n - 1) * stats.sem(logs)
+    low, high = np.exp([logs.mean() - half, logs.mean() + half])
+    return Interval(centre, float(low), float(high), n)
+
+
+def instability(values: Iterable[float]) -> str:
+    """Say why repeated timings are not to be trusted, if so.
+
+    The limits are those of pyperf: a standard deviation above 10 % of the mean,
+    a value more than 50 % off the mean, or fewer than five values.
+
+    Examples
+    --------
+    >>> instability([1.0, 1.01, 0.99, 1.0, 1.02])
+    ''
+    >>> instability([1.0, 1.0, 1.0, 1.0, 2.0])
+    'standard deviation is 37 % of the mean; largest is 67 % above the mean'
+    """
+    sample = finite(values, "values")
+    mean, told = sample.mean(), []
+    if len(sample) < 5:
+        told.append(f"only {len(sample)} of at least 5 blocks")
+    if len(sample) > 1 and sample.std(ddof=1) > 0.1 * mean:
+        told.append(f"standard deviation is {100 * sample.std(ddof=1) / mean:.0f} % of the mean")
+    if sample.max() > 1.5 * mean:
+        told.append(f"largest is {100 * (sample.max() / mean - 1):.0f} % above the mean")
+    if sample.min() < 0.5 * mean:
+        told.append(f"smallest is {100 * (1 - sample.min() / mean):.0f} % below the mean")
+    return "; ".join(told)
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What a record says of two contenders."""
+
+    verdict: Verdict  # said of the first
+    ratio: Interval  # time of the first over time of the second, paired within blocks
+    noise: float  # ratio, at least 1, up to which a thing differs from itself here
+    reason: str  # why, in a few words
+
+
+@dataclass(frozen=True, slots=True)
+class Gain:
+    """What a record says of one contender at two points of the x-axis."""
+
+    # "grows" or "falls" where the difference is judged one, "ended" where it is none and the
+    # whole interval lies below the gain that is worth a step, else "undecided"
+    verdict: GainVerdict
+    # time at the first point over time at the second, paired within blocks: above 1 is a gain
+    ratio: Interval
+    noise: float  # ratio, at least 1, up to which a thing differs from itself here
+    reason: str  # why, in a few words
+
+
+def log_noise(logs: Floats) -> float:
+    """Turn logarithms of A/A ratios into the noise, see `noise_ratio`."""
+    return float(np.exp(abs(logs.mean()) + stats.sem(logs))) if len(logs) > 1 else math.nan
+
+
+def judge(ratio: Interval, noise: float) -> Comparison:
+    """Give the verdict on a paired ratio, given the A/A noise, which is NaN where it is unknown.
+
+    Examples
+    --------
+    >>> judge(Interval(0.8, 0.75, 0.85, n=5), noise=1.05).verdict
+    'faster'
+    >>> judge(Interval(0.97, 0.95, 0.99, n=5), noise=1.05).verdict
+    'indistinguishable'
+    """
+    if ratio.n == 1 or math.isnan(noise):
+        return Comparison("indistinguishable", ratio, noise, "one block shows no noise")
+    if ratio.low <= 1 <= ratio.high:
+        return Comparison("indistinguishable", ratio, noise, "the interval includes 1")
+    if 1 / noise <= ratio.centre <= noise:
+        return Comparison("indistinguishable", ratio, noise, "inside the A/A noise")
+    verdict: Verdict = "faster" if ratio.centre < 1 else "slower"
+    return Comparison(verdict, ratio, noise, "outside the A/A noise, and the interval excludes 1")
+
+
+def judge_gain(ratio: Interval, noise: float, *, worth: float = WORTH) -> Gain:
+    """Give the verdict on a gain: that growth ended has to be shown, and is no lack of proof.
+
+    Examples
+    --------
+    >>> judge_gain(Interval(1.17, 1.13, 1.19, n=5), noise=1.05).verdict
+    'grows'
+    >>> judge_gain(Interval(1.01, 0.97, 1.05, n=5), noise=1.05).verdict
+    'ended'
+    >>> judge_gain(Interval(1.08, 0.95, 1.23, n=5), noise=1.05).verdict
+    'undecided'
+    """
+    found = judge(ratio, noise)
+    if found.verdict != "indistinguishable":
+        verdict: GainVerdict = "falls" if ratio.centre < 1 else "grows"
+        return Gain(verdict, ratio, noise, found.reason)
+    if ratio.high < worth and not math.isnan(noise):
+        return Gain("ended", ratio, noise, f"below {worth:g} times in the whole interval")
+    return Gain("undecided", ratio, noise, found.reason)
 
 
 def measured(df: pd.DataFrame) -> pd.DataFrame:
@@ -56,22 +187,10 @@ def measured(df: pd.DataFrame) -> pd.DataFrame:
 def summarise(
     df: pd.DataFrame, by: Sequence[str] = ("contender", "point"), *, value: str = "read_s"
 ) -> pd.DataFrame:
-    """Summarise a record: median, interval, number, and whether to trust it.
+    """Summarise a column of a record: median, interval, number, and whether to trust it.
 
-    Parameters
-    ----------
-    df : DataFrame
-        A record.
-    by : sequence of str
-        Columns that tell results apart.
-    value : str
-        Column to summarise.
-
-    Returns
-    -------
-    DataFrame
-        Columns `by`, then `median`, `low`, `high`, `n`, `note` and
-        `unstable`, which is empty or says why the result is not to be trusted.
+    The columns are `by`, then `median`, `low`, `high`, `n`, `note` and
+    `unstable`, which is empty or says why the result is not to be trusted.
     """
     lines = []
     for key, part in measured(df).groupby([*by], sort=False):
@@ -89,26 +208,12 @@ def relative_widths(df: pd.DataFrame, *, value: str = "read_s") -> pd.Series[flo
 
 
 def add_throughputs(df: pd.DataFrame) -> pd.DataFrame:
-    """Add throughputs of array, stored and wire bytes, and the share of the ceiling.
+    """Add throughputs of array, stored and wire bytes to a copy, and the share of the ceiling.
 
-    Parameters
-    ----------
-    df : DataFrame
-        A record.
-
-    Returns
-    -------
-    DataFrame
-        A copy with `throughput_mb_per_s` (array bytes),
-        `stored_throughput_mb_per_s`, `wire_throughput_mb_per_s` (NaN when not
-        traced), all in decimal MB, and `share_of_ceiling`: stored throughput
-        over that of the ceiling in the same block at the same point, NaN where
-        there is none.
-
-    Raises
-    ------
-    UserError
-        If a block holds two ceilings at one point.
+    They are `throughput_mb_per_s` (array bytes), `stored_throughput_mb_per_s` and
+    `wire_throughput_mb_per_s` (NaN when not traced), all in decimal MB, and
+    `share_of_ceiling`: stored throughput over that of the ceiling in the same
+    block at the same point, NaN where there is none. Two ceilings there are refused.
     """
     out = df.copy()
     for kind, prefix in (("array", ""), ("stored", "stored_"), ("wire", "wire_")):
@@ -130,15 +235,7 @@ def paired_ratio(df: pd.DataFrame, a: str, b: str, *, value: str = "read_s") -> 
     pairs would be too narrow: resampling five values divides by n where n - 1
     is due and knows no heavier tail than theirs; over simulated comparisons of
     a thing with itself its 95 % interval misses 1 in 16 %, t's in 5 %.
-
-    Parameters
-    ----------
-    df : DataFrame
-        A record at one point of the x-axis.
-    a, b : str
-        Contenders.
-    value : str
-        Column, above 0.
+    The record is that of one point of the x-axis.
 
     Raises
     ------
@@ -185,15 +282,9 @@ def paired_between(
 ) -> Interval:
     """Compute the ratio of two selections of a record, paired within blocks.
 
-    Parameters
-    ----------
-    over, under : DataFrame
-        Rows of one record, each at most once a block: of one contender at one point.
-    value : str
-        Column, above 0.
-    n_compared : int
-        Ratios of which this one was, or may have been, chosen after looking: the interval is
-        widened so that all of them hold at once in 95 % (Bonferroni).
+    Each holds one contender at one point, at most once a block. `n_compared` ratios were, or may
+    have been, looked at before this one was chosen: the interval is widened so that all of them
+    hold at once in 95 % (Bonferroni).
     """
     sides = [side.assign(contender=name) for side, name in ((over, "over"), (under, "under"))]
     logs = _log_ratios(pd.concat(sides), "over", "under", value)
@@ -233,21 +324,8 @@ def noise_ratio(df: pd.DataFrame, control: str, *, value: str = "read_s") -> flo
     The mean log ratio of the A/A pair, which catches a bias that repetition
     does not remove, plus its standard error, which catches that this mean is
     itself uncertain. Unlike the spread of single pairs, it shrinks with blocks,
-    so that small differences can be found by measuring longer.
-
-    Parameters
-    ----------
-    df : DataFrame
-        A record at one point of the x-axis.
-    control : str
-        A second copy of a contender, which the column `control_of` names.
-    value : str
-        Column, above 0.
-
-    Raises
-    ------
-    UserError
-        If `control` is no copy; else as `paired_ratio`.
+    so that small differences can be found by measuring longer. The record is that
+    of one point; a `control` that is no copy is refused, the rest as by `paired_ratio`.
     """
     copies = df[(df["contender"] == control) & (df["control_of"] != "")]
     if copies.empty:
@@ -289,11 +367,6 @@ def compare(
     n_compared : int
         Pairs among which this one was, or may have been, chosen after looking, as in
         `paired_between`.
-
-    Returns
-    -------
-    Comparison
-        Verdict on `a`, with ratio, noise and reason.
 
     Raises
     ------
@@ -337,22 +410,10 @@ def compare_points(
     value: str = "read_s",
     n_compared: int = 1,
 ) -> Gain:
-    """Judge what a contender gains from one point to another, against the A/A noise.
+    """Judge what a contender gains from one point to another, as from 4 to 8 workers.
 
-    Parameters
-    ----------
-    df : DataFrame
-        A record.
-    contender : str
-        Who is measured at both points.
-    from_point, to_point : float
-        Places on the x-axis, as in 4 and 8 workers.
-    x, value : str
-        Columns of the place and of the time.
-    n_compared : int
-        As in `paired_between`.
-    control : str
-        A second copy of a contender, measured at one point at least.
+    The A/A noise is that of `control`, a second copy of a contender, at the last
+    point where it was measured; `n_compared` is as in `paired_between`.
     """
     places = {"x": x, "value": value, "n_compared": n_compared}
     ratio = paired_gain(df, contender, from_point, to_point, **places)  # type: ignore[arg-type]

@@ -15,14 +15,17 @@ import pandas as pd
 import yaml
 
 from helpers.book.cases import Case, find_cases, is_done, read_parameters
-from helpers.book.fragments import (
+from helpers.book.pages import (
+    Page,
+    find_pages,
+    list_cases,
+    render_page,
     render_profile_sources,
     render_profiles,
     render_schema,
+    walk_toc,
 )
-from helpers.book.pages import Page, find_pages, list_cases, render_page, walk_toc
-from helpers.book.parameters import render_parameters
-from helpers.book.studies import find_studies
+from helpers.book.studies import find_studies, render_parameters
 from helpers.errors import UserError
 from helpers.paths import ROOT, check_site
 from helpers.redaction import copy_redacted, redact_tree

@@ -1,6 +1,6 @@
 """Time of one access to a chunked array: latency, bandwidth, decoding, concurrency; and its fit.
 
-`helpers.models.requests` simulates a read chunk by chunk. Choosing a chunk
+`helpers.models.transfer` simulates a read chunk by chunk. Choosing a chunk
 shape asks for a million reads, so this is the same fluid in closed form, on
 numbers or on arrays of numbers.
 """

@@ -2,22 +2,262 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import fcntl
+import http.client
 import os
+import secrets
 import shutil
-from collections.abc import Iterator
+import socket
+import time
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import obstore
+from botocore.auth import S3SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.credentials import Credentials
 
 from helpers.errors import UserError
 from helpers.netem.profiles import Profile, check_dilation
 from helpers.netem.proxy import Proxy, open_proxy
 from helpers.netem.trace import Request
 from helpers.objectstore.locations import Location, parse_location
-from helpers.objectstore.server import claim_folder, open_server
+from helpers.objectstore.processes import GRACE_S, Child, start_child
+from helpers.objectstore.versitygw import find_or_build_versitygw
 from helpers.paths import cache_folder
+
+MARKER_NAME = ".arrays-over-the-wire"
+# A server whose owner was killed ends within the grace time; then its lock ends.
+_LOCK_TIMEOUT_S = GRACE_S + 1
+_MARKER_TEXT = "Store of Arrays over the Wire: made by it, and safe to delete as a whole.\n"
+
+
+def claim_folder(folder: Path, *, needed_nbytes: int = 0) -> int:
+    """Make a folder ours, or refuse it, and lock it."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        _refuse_files_of_others(folder)
+        _refuse_lack_of_space(folder, needed_nbytes)
+        lock = _lock(folder)
+        (folder / "buckets").mkdir(exist_ok=True)
+    except OSError as error:
+        raise UserError(
+            f"store folder {folder}: cannot be used ({error.strerror});"
+            " allowed: a folder that can be written"
+        ) from error
+    return lock
+
+
+def metadata_arguments(folder: Path) -> list[str]:
+    """Say where versitygw shall keep ETags and the like.
+
+    In extended attributes of the objects; where the file system has none (ramfs,
+    some network file systems), in files beside them.
+    """
+    sidecar = folder / "sidecar"
+    if not sidecar.exists():
+        if _keeps_attributes(folder / MARKER_NAME):
+            return []
+        if any((folder / "buckets").iterdir()):
+            raise UserError(
+                f"store folder {folder}: its objects lost their extended attributes, which this"
+                " file system does not keep; allowed: an empty or new folder"
+            )
+        sidecar.mkdir()
+    return ["--sidecar", os.fspath(sidecar)]
+
+
+def _refuse_files_of_others(folder: Path) -> None:
+    """Refuse a folder that holds anything but has no marker."""
+    names = sorted(entry.name for entry in folder.iterdir())
+    if names and MARKER_NAME not in names:
+        shown = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
+        raise UserError(
+            f"store folder {folder}: holds files that are not ours ({shown});"
+            " allowed: an empty or new folder"
+        )
+
+
+def _refuse_lack_of_space(folder: Path, needed_nbytes: int) -> None:
+    """Refuse a folder on a file system that is too full."""
+    free_nbytes = shutil.disk_usage(folder).free
+    if free_nbytes < needed_nbytes:
+        raise UserError(
+            f"store folder {folder}: {free_nbytes / 1e6:.0f} MB are free and"
+            f" {needed_nbytes / 1e6:.0f} MB needed; allowed: a folder with that much space,"
+            " or a smaller array"
+        )
+
+
+def _lock(folder: Path) -> int:
+    """Open the marker, made where it is absent, and lock it."""
+    lock = os.open(folder / MARKER_NAME, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        _wait_for_lock(lock, folder)
+        if os.fstat(lock).st_size == 0:
+            os.write(lock, _MARKER_TEXT.encode())
+    except BaseException:
+        os.close(lock)
+        raise
+    return lock
+
+
+def _wait_for_lock(lock: int, folder: Path) -> None:
+    """Lock a file; another server has the time to end, not more."""
+    deadline = time.monotonic() + _LOCK_TIMEOUT_S
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            if time.monotonic() > deadline:
+                raise UserError(
+                    f"store folder {folder}: in use by another server;"
+                    " allowed: one server at a time, or another folder"
+                ) from error
+            time.sleep(0.05)
+        else:
+            return
+
+
+def _keeps_attributes(path: Path) -> bool:
+    """Try whether a file can carry an extended attribute of the user's."""
+    if not hasattr(os, "setxattr"):  # macOS, whose own file systems keep them
+        return True
+    try:
+        os.setxattr(path, "user.arrays-over-the-wire", b"1")
+    except OSError as error:
+        if error.errno != errno.ENOTSUP:
+            raise
+        return False
+    return True
+
+
+_HOST = "127.0.0.1"
+_REGION = "us-east-1"
+_START_TIMEOUT_S = 30.0
+_PORT_TRIES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """How to reach an S3 server that runs."""
+
+    endpoint_url: str  # address, such as ``http://127.0.0.1:40000``
+    access_key: str = field(repr=False)  # credentials; not part of the representation
+    secret_key: str = field(repr=False)
+    region: str  # region that signatures name
+    folder: Path  # store folder
+
+    def client_environment(self) -> dict[str, str]:
+        """Return the variables that lead S3 clients to this server."""
+        return {
+            "AWS_ENDPOINT_URL": self.endpoint_url,
+            "AWS_ACCESS_KEY_ID": self.access_key,
+            "AWS_SECRET_ACCESS_KEY": self.secret_key,
+            "AWS_REGION": self.region,
+            "AWS_DEFAULT_REGION": self.region,
+            "AWS_EC2_METADATA_DISABLED": "true",
+        }
+
+
+@contextlib.contextmanager
+def open_server(
+    folder: Path, *, port: int | None = None, needed_nbytes: int = 0
+) -> Iterator[Server]:
+    """Serve a folder over S3 as long as the context lasts.
+
+    One server at a time serves a folder: the cache of generated stores counts on
+    being the only writer.
+    """
+    if port is not None:
+        _refuse_port(port)
+    program = find_or_build_versitygw()
+    root = folder.absolute()
+    lock = claim_folder(root, needed_nbytes=needed_nbytes)
+    try:
+        command: list[str | Path] = ["posix", *metadata_arguments(root), root / "buckets"]
+        server, child = _start(program, command, folder=root, port=port, lock=lock)
+    finally:
+        os.close(lock)  # the supervisor of the server holds it from here on
+    with child:
+        yield server
+
+
+def _start(
+    program: Path, command: Sequence[str | Path], *, folder: Path, port: int | None, lock: int
+) -> tuple[Server, Child]:
+    """Start the server; again on another port if a free one was taken meanwhile."""
+    for tries_left in reversed(range(_PORT_TRIES)):
+        address = f"{_HOST}:{port or _free_port()}"
+        keys = secrets.token_hex(10), secrets.token_hex(20)
+        server = Server(f"http://{address}", *keys, region=_REGION, folder=folder)
+        child = start_child(
+            [program, "--keep-alive", "--quiet", "--port", address, *command],
+            env=_server_environment(server),
+            log=folder / "versitygw.log",
+            kept_fds=[lock],
+        )
+        try:
+            child.wait_until(lambda: _answers(server), timeout_s=_START_TIMEOUT_S)  # noqa: B023
+        except BaseException:
+            child.stop()
+            was_taken = "address already in use" in child.last_log_line()
+            if port is None and was_taken and tries_left:
+                continue
+            raise
+        return server, child
+    raise AssertionError("the last try returns or raises")
+
+
+def _server_environment(server: Server) -> dict[str, str]:
+    """Return all that versitygw shall see: its own variables could change it."""
+    return {
+        "PATH": os.environ.get("PATH", os.defpath),
+        "ROOT_ACCESS_KEY": server.access_key,
+        "ROOT_SECRET_KEY": server.secret_key,
+        "VGW_REGION": server.region,
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }
+
+
+def _answers(server: Server) -> bool:
+    """Tell whether the server lists its buckets to its own credentials.
+
+    That it takes the signature shows that it is ours and not another server that
+    has the port. Proxies and settings of the user have no part in this.
+    """
+    request = AWSRequest("GET", f"{server.endpoint_url}/")
+    keys = Credentials(server.access_key, server.secret_key)
+    S3SigV4Auth(keys, "s3", server.region).add_auth(request)
+    address = server.endpoint_url.removeprefix("http://")
+    with contextlib.closing(http.client.HTTPConnection(address, timeout=1)) as connection:
+        try:
+            connection.request("GET", "/", headers=dict(request.headers.items()))
+            return connection.getresponse().status == 200
+        except (OSError, http.client.HTTPException):  # not listening yet
+            return False
+
+
+def _free_port() -> int:
+    """Return a TCP port on loopback that nobody uses now."""
+    with socket.create_server((_HOST, 0)) as probe:
+        return int(probe.getsockname()[1])
+
+
+def _refuse_port(port: int) -> None:
+    """Refuse a port that does not exist or cannot be bound now."""
+    allowed = "allowed: a free port from 1 to 65535, or none to have one chosen"
+    if not 1 <= port <= 65535:
+        raise UserError(f"port {port}: no such port; {allowed}")
+    try:
+        socket.create_server((_HOST, port)).close()
+    except OSError as error:
+        raise UserError(f"port {port}: cannot be used ({error.strerror}); {allowed}") from error
+
 
 _BUCKET = "arrays"
 

@@ -119,7 +119,10 @@ def describe_profile(profile: Profile) -> str:
     if profile.first_byte_s is None:
         return "no network emulated"
     scale = "at full scale" if profile.scale == 1 else f"bandwidths divided by {profile.scale:g}"
+    worker = (
+        "" if profile.worker_mb_per_s is None else f" {profile.worker_mb_per_s:g} MB/s a worker,"
+    )
     return (
         f"{1000 * profile.first_byte_s.median_s:g} ms to the first byte, {profile.stream_mb_per_s:g} MB/s a stream,"
-        f" {profile.aggregate_mb_per_s:g} MB/s in all ({scale})"
+        f"{worker} {profile.aggregate_mb_per_s:g} MB/s in all ({scale})"
     )

@@ -6,7 +6,7 @@ from helpers.book.studies import Study, Threshold
 
 
 def _thresholds() -> str:
-    from studies.acceptance.thresholds import render
+    from studies.acceptance.findings import render
 
     return render()
 

@@ -7,8 +7,8 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from helpers.arrays.stores import check_chunk_shape
-from helpers.book import parameters
-from helpers.book.parameters import Count, OneOf, Shape
+from helpers.book import studies
+from helpers.book.studies import Count, OneOf, Shape
 
 CHECKS = (
     "proxy",
@@ -21,7 +21,7 @@ CHECKS = (
 )
 
 
-class Parameters(parameters.Parameters):
+class Parameters(studies.Parameters):
     """Which comparisons are measured, and on which arrays."""
 
     checks: Annotated[list[Annotated[str, OneOf(CHECKS)]], Field(min_length=1)] = Field(

@@ -14,8 +14,7 @@ import zarr
 from zarr.core.buffer import default_buffer_prototype
 from zarr.storage import MemoryStore
 
-from helpers.arrays import catalog, reads
-from helpers.arrays import sink as sinks
+from helpers.arrays import reads, stores
 from helpers.arrays.clusters import Cluster
 from helpers.arrays.readers import READERS
 from helpers.arrays.stores import StoredArray
@@ -100,11 +99,11 @@ class MemoryRead(reads.ArrayRead):
             for path in paths
         }
         array = zarr.open_group(MemoryStore(held), mode="r")[self.stored.variable]
-        block_shape = sinks.task_block_shape(
+        block_shape = reads.task_block_shape(
             self.stored.shape, self.stored.chunk_shape, self.chunks_per_task
         )
         blocks = da.from_array(array, block_shape)  # type: ignore[no-untyped-call]
-        return sinks.read_into_sink(blocks, self.stored.chunk_shape)
+        return reads.read_into_sink(blocks, self.stored.chunk_shape)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +154,7 @@ class Workload:
     def _array(self, i: int = 0, *, times: int = 1, layouts: tuple[Any, ...] = ("zarr",)) -> Any:
         """Find the array in one of the chunk shapes, some times as long, or make it."""
         n_times, *rest = self.settings["array_shape"]
-        return catalog.find_array(
+        return stores.find_array(
             "enlarged-ocean-temperature",
             self.testbed.near,
             shape=(times * n_times, *rest),

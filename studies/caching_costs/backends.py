@@ -12,7 +12,8 @@ import secrets
 import socket
 import sqlite3
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -33,6 +34,7 @@ from studies.caching_costs.datasets import ObjectFile, Origin
 
 _PREFIX = "arrays-over-the-wire:"
 _PATIENCE_S = 0.5
+_REST_S = 5.0  # for which a Redis that failed is not asked
 _ENTRY_FILE = re.compile(r"[0-9a-f]{2}[/\\][0-9a-f]{2}[/\\][0-9a-f]{28}\.val")
 
 
@@ -96,10 +98,12 @@ class DiskBackend:
     """A diskcache: SQLite, and files for what is large.
 
     The folder is made for this user alone; one that others may write to is refused.
+    Entries expire after `ttl_s`.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, ttl_s: float) -> None:
         make_private(folder)
+        self._ttl_s = ttl_s
         try:
             self._cache = diskcache.Cache(str(folder), disk=_BytesDisk)
         except (OSError, sqlite3.Error) as error:
@@ -126,7 +130,7 @@ class DiskBackend:
     def put(self, name: str, sealed: bytes) -> None:
         """Keep the bytes of an entry."""
         try:
-            self._cache.set(name, sealed)
+            self._cache.set(name, sealed, expire=self._ttl_s)
         except (OSError, sqlite3.Error, diskcache.Timeout) as error:
             raise BackendError(str(error)) from error
 
@@ -143,12 +147,15 @@ class RedisBackend:
     """A Redis or Valkey server.
 
     Failures show within half a second, and nothing is tried twice: the store
-    is there to be read instead. Its address is ``redis://[:PASSWORD@]HOST:PORT/NUMBER``
+    is there to be read instead. After one nobody asks for some seconds, then one
+    does, so that a server that hangs costs one request its patience and not all.
+    Entries are prefixed and expire after `ttl_s`. Its address is ``redis://[:PASSWORD@]HOST:PORT/NUMBER``
     or ``rediss://…``; one that does not answer is refused.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, ttl_s: float) -> None:
         refusal = "redis_url: {}; allowed: redis://HOST:PORT of a server that answers"
+        self._ttl_ms, self._asleep_until = max(1, round(1000 * ttl_s)), 0.0
         try:
             self._client = redis.Redis.from_url(
                 url,
@@ -164,20 +171,31 @@ class RedisBackend:
 
     def get(self, name: str) -> bytes | None:
         """Return the bytes of an entry, None if there are none."""
-        try:
-            found = self._client.get(_PREFIX + name)
-        except redis.RedisError as error:
-            if str(error).startswith("WRONGTYPE"):
-                raise TamperedError(f"{name}: not of the type that this run writes") from error
-            raise BackendError(type(error).__name__) from error
-        return None if found is None else bytes(found)  # type: ignore[arg-type]
+        found: bytes | None = self._ask(self._client.get, _PREFIX + name)
+        return found
 
     def put(self, name: str, sealed: bytes) -> None:
         """Keep the bytes of an entry."""
+        self._ask(self._client.set, _PREFIX + name, sealed, px=self._ttl_ms)
+
+    def _ask(self, command: Callable[..., Any], *given: Any, **options: Any) -> Any:
+        """Send a command, unless the server failed a moment ago."""
+        now_s = time.monotonic()
+        if now_s < self._asleep_until:
+            raise BackendError("it failed a moment ago")
+        if self._asleep_until:  # who asks first after the rest asks for all
+            self._asleep_until = now_s + _REST_S
         try:
-            self._client.set(_PREFIX + name, sealed)
-        except redis.RedisError as error:
+            answer = command(*given, **options)
+        except redis.ResponseError as error:  # it answers, so that the next may ask
+            if str(error).startswith("WRONGTYPE"):
+                raise TamperedError(f"{given[0]}: not of the type that this run writes") from error
             raise BackendError(type(error).__name__) from error
+        except redis.RedisError as error:
+            self._asleep_until = time.monotonic() + _REST_S
+            raise BackendError(type(error).__name__) from error
+        self._asleep_until = 0.0
+        return answer
 
     def clear(self) -> None:
         """Delete the entries of this project, and none of others."""

@@ -1,4 +1,4 @@
-"""Caches of opened datasets: one interface, five contenders."""
+"""Caches of opened datasets: one interface for all contenders."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ import collections
 import hashlib
 import io
 import json
+import math
 import os
 import shutil
 import stat
 import threading
+import time
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -81,14 +84,18 @@ class FileCacheOrigin(Origin):
     One such cache for all threads loses files: it lists a file before it has
     it, and reads its list from disk again when another thread writes it. So
     each object has a cache of its own, used by one thread at a time, and beside
-    its file a MAC. What does not fit is read from the store.
+    its file a MAC. What does not fit is read from the store, and so is what is
+    older than `ttl_s`; fsspec's own default for that is a week.
     """
 
-    def __init__(self, location: Location, folder: Path, key: bytes) -> None:
-        super().__init__(location)
+    def __init__(
+        self, location: Location, folder: Path, key: bytes, *, ttl_s: float, **options: Any
+    ) -> None:
+        super().__init__(location, **options)
         make_private(folder)
         self.counter = Counter()
         self._key, self._folder, self._remote = key, folder, location.fsspec()
+        self._ttl_s = ttl_s
         self._locks: dict[str, threading.Lock] = collections.defaultdict(threading.Lock)
 
     def clear(self) -> None:
@@ -119,6 +126,7 @@ class FileCacheOrigin(Origin):
             "filecache",
             fs=self._remote,
             cache_storage=str(self._folder_of(key)),
+            expiry_time=False,  # when it is over, `_read_file` says
             skip_instance_cache=True,
         )
         with files.open(f"{self.location.bucket}/{key}") as file:
@@ -133,7 +141,10 @@ class FileCacheOrigin(Origin):
         if not os.path.lexists(folder):
             return None
         try:
-            _check_files(folder, f"{self.location.bucket}/{key}")
+            made_s = _check_files(folder, f"{self.location.bucket}/{key}")
+            if time.time() - made_s > self._ttl_s:
+                _remove(folder)
+                return None
             mac, data = (folder / _MAC).read_bytes(), self._read(key)
             if signer(key, self._key).verify_signature(data, mac):
                 return data
@@ -167,8 +178,14 @@ class FileCacheOrigin(Origin):
         return io.BytesIO(self.read_object(key))  # type: ignore[return-value]
 
 
-def _check_files(folder: Path, path: str) -> None:
-    """Refuse files other than fsspec and this module write, before fsspec follows its list to them."""
+def _check_files(folder: Path, path: str) -> float:
+    """Refuse files other than fsspec and this module write, before fsspec follows its list to them.
+
+    Returns
+    -------
+    float
+        When the file was fetched, seconds since 1970.
+    """
     found = {file.name: stat.S_ISREG(file.lstat().st_mode) for file in folder.iterdir()}
     listed = json.loads((folder / "cache").read_text()) if found.get("cache") else None
     if not isinstance(listed, dict) or [*listed] != [path] or folder.is_symlink():
@@ -176,6 +193,7 @@ def _check_files(folder: Path, path: str) -> None:
     expected = {"cache", _MAC, listed[path]["fn"]}
     if {*found} != expected or not all(found.values()):
         raise TamperedError(f"{path}: other files")
+    return float(listed[path]["time"])
 
 
 def _remove(path: Path) -> None:
@@ -208,9 +226,11 @@ class _FileStore(WrapperStore[ObjectStore[Any]]):
         return prototype.buffer.from_bytes(data)
 
 
-CacheName = Literal["none", "lru", "diskcache", "filecache", "redis"]
+CacheName = Literal[
+    "none", "as-shipped", "lru", "diskcache", "filecache", "redis", "none-v3", "filecache-v3"
+]
 CACHES: tuple[CacheName, ...] = get_args(CacheName)
-"""Contenders, the baseline first.
+"""Contenders, the baseline first; those that end in `-v3` tell xarray the Zarr format.
 
 fsspec's `blockcache` is not among them: it keeps parts of objects that cannot
 be authenticated one by one, and fails by a signal when its disk is full.
@@ -246,14 +266,62 @@ class Cache:
         """Give back what it holds."""
 
 
+SHIPPED_ENVIRONMENT = {"AWS_ALLOW_HTTP": "true"}
+"""What a process needs in its environment to reach a store here by titiler's function."""
+
+
+class ShippedOrigin(Origin):
+    """Open Zarr by titiler.xarray's own function, which keeps each dataset until the process ends.
+
+    It takes neither a client nor a Zarr format, so that each entry has a client of its own,
+    whose options are those of the environment (`SHIPPED_ENVIRONMENT`).
+    """
+
+    def open_zarr(self, name: str, **options: Any) -> xr.Dataset:
+        """Open a Zarr group, or return the one that was opened from there before."""
+        place = self.location / name
+        found = sorted(place.obstore().config.items())  # a cache of functions minds their order
+        config = {key: value for key, value in found if key != "bucket"}
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Failed to open Zarr store with consolidated")
+            dataset: xr.Dataset = _open_shipped()(
+                place.url, infer_region=False, **config, **options
+            )
+            return dataset
+
+
+def _open_shipped() -> Any:
+    from titiler.xarray.io import open_zarr  # here, since naming a contender needs no titiler
+
+    return open_zarr
+
+
+class ShippedCache(Cache):
+    """Keep as titiler.xarray ships: Zarr without bound and without end, other formats not at all."""
+
+    def __init__(self, origin: Origin) -> None:
+        super().__init__(ShippedOrigin(origin.location))
+
+    def counts(self) -> Counts:
+        """Return what happened since it was emptied; whom its function tells of."""
+        hits = _open_shipped().cache_info().hits
+        asked = super().counts().misses
+        return Counts(hits=hits, misses=asked - hits)
+
+    def clear(self) -> None:
+        """Forget all datasets and begin to count at zero."""
+        _open_shipped().cache_clear()
+        super().clear()
+
+
 class LruCache(Cache):
-    """Keep opened datasets in the process, the most recently used ones."""
+    """Keep opened datasets in the process, the most recently used ones, as long as they live."""
 
     is_shared = True
 
-    def __init__(self, origin: Origin, n_entries: int) -> None:
+    def __init__(self, origin: Origin, n_entries: int, ttl_s: float = math.inf) -> None:
         super().__init__(origin)
-        self._kept: cachetools.LRUCache[str, xr.Dataset] = cachetools.LRUCache(n_entries)
+        self._kept: cachetools.TTLCache[str, xr.Dataset] = cachetools.TTLCache(n_entries, ttl_s)
         self._lock = threading.Lock()
 
     def get(self, name: str, open_dataset: Opener) -> xr.Dataset:
@@ -350,17 +418,23 @@ def open_cache(
     folder: Path,
     redis_url: str = "",
     n_entries: int = 128,
+    ttl_s: float = 86400,
 ) -> Cache:
-    """Make a contender."""
+    """Make a contender, whose entries live for `ttl_s` seconds, but for those of titiler itself."""
     if name not in CACHES:
         raise UserError(f"caches: {name!r}; allowed: {', '.join(CACHES)}")
     if len(key) < 16:
         raise UserError(f"key: {len(key)} bytes; allowed: at least 16")
-    if name == "none":
+    if name.endswith("-v3"):
+        origin = Origin(origin.location, zarr_format=3)
+    if name in ("none", "none-v3"):
         return Cache(origin)
+    if name == "as-shipped":
+        return ShippedCache(origin)
     if name == "lru":
-        return LruCache(origin, n_entries)
-    if name == "filecache":
-        return FileCache(FileCacheOrigin(origin.location, folder, key))
-    backend = DiskBackend(folder) if name == "diskcache" else RedisBackend(redis_url)
+        return LruCache(origin, n_entries, ttl_s)
+    if name in ("filecache", "filecache-v3"):
+        told: dict[str, Any] = {"ttl_s": ttl_s, "zarr_format": origin.zarr_format}
+        return FileCache(FileCacheOrigin(origin.location, folder, key, **told))
+    backend = DiskBackend(folder, ttl_s) if name == "diskcache" else RedisBackend(redis_url, ttl_s)
     return EntryCache(origin, backend, key)

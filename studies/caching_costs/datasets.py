@@ -237,8 +237,8 @@ class Origin:
     for each request would count connections, not what a cache saves.
     """
 
-    def __init__(self, location: Location) -> None:
-        self.location = location
+    def __init__(self, location: Location, *, zarr_format: Literal[3] | None = None) -> None:
+        self.location, self.zarr_format = location, zarr_format
         self._lock = threading.Lock()
         self._stores: dict[str, Store] = {}
         self._bucket = replace(location, prefix="").obstore()
@@ -256,6 +256,13 @@ class Origin:
 
     def _make_zarr_store(self, name: str) -> Store:
         return ObjectStore((self.location / name).obstore(), read_only=True)
+
+    def open_zarr(self, name: str, **options: Any) -> xr.Dataset:
+        """Open a Zarr group; who is not told the format asks for the metadata of the older one too."""
+        store: Any = self.zarr_store(name)
+        with warnings.catch_warnings():  # xarray says which has no consolidated metadata
+            warnings.filterwarnings("ignore", "Failed to open Zarr store with consolidated")
+            return xr.open_dataset(store, engine="zarr", zarr_format=self.zarr_format, **options)
 
     def open_file(self, key: str) -> io.RawIOBase:
         """Open an object as a file."""
@@ -283,10 +290,7 @@ def open_dataset(spec: DatasetSpec, origin: Origin) -> xr.Dataset:
             group = manifestgroup_from_kerchunk_refs(references)
             virtual: Any = ManifestStore(group=group, registry=origin.registry())
             return xr.open_dataset(virtual, engine="zarr", consolidated=False, **options)
-    store: Any = origin.zarr_store(spec.name)
-    with warnings.catch_warnings():  # xarray says which has no consolidated metadata
-        warnings.filterwarnings("ignore", "Failed to open Zarr store with consolidated")
-        return xr.open_dataset(store, engine="zarr", **options)
+    return origin.open_zarr(spec.name, **options)
 
 
 _TABLE = ROOT / "results" / "published" / "tile_caching_dataset_specs.csv"

@@ -6,13 +6,13 @@ from typing import Annotated
 
 from pydantic import Field
 
-from helpers.book import parameters
-from helpers.book.parameters import Count, OneOf, Positive
+from helpers.book import studies
+from helpers.book.studies import Count, OneOf, Positive
 from studies.caching_costs.caches import CACHES
 from studies.caching_costs.datasets import dataset_names
 
 
-class Parameters(parameters.Parameters):
+class Parameters(studies.Parameters):
     """Caches to compare, datasets to serve, and the load on the service."""
 
     caches: Annotated[list[Annotated[str, OneOf(CACHES)]], Field(min_length=1)] = Field(

@@ -1,7 +1,7 @@
 """The tile service, titiler.xarray with a cache of opened datasets behind its reader, in a process of its own.
 
-titiler's own opener keeps every dataset in an unbounded cache of functions, so that it
-knows no case without one; here the opener is ours, and the cache the contender's.
+titiler's own opener keeps every Zarr store in an unbounded cache of functions. That is one
+contender; for the others the opener is ours, and the cache the contender's.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from titiler.xarray.io import Reader
 from helpers.benchmark.provenance import imported
 from helpers.objectstore.locations import Location
 from helpers.objectstore.processes import Child, start_child
-from studies.caching_costs.caches import Cache, Counts, open_cache
+from studies.caching_costs.caches import SHIPPED_ENVIRONMENT, Cache, Counts, open_cache
 from studies.caching_costs.datasets import (
     VARIABLE,
     Datasets,
@@ -270,6 +270,8 @@ def open_service(
         command = [sys.executable, "-m", "studies.caching_costs.service"]
         environment = {
             **os.environ,
+            **SHIPPED_ENVIRONMENT,
+            "NO_PROXY": f"{os.environ.get('NO_PROXY', '')},{HOST}",
             "AWS_EC2_METADATA_DISABLED": "true",  # there is no cloud to ask for other settings
             "PYTHONWARNINGS": "ignore",  # of libraries, to a log that nobody reads
             SETTINGS: _AS_JSON.dump_json(settings).decode(),

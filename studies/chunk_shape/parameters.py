@@ -6,14 +6,14 @@ from typing import Annotated
 
 from pydantic import Field
 
-from helpers.book import parameters
-from helpers.book.parameters import Count, OneOf, Positive, Profile, Seconds
+from helpers.book import studies
+from helpers.book.studies import Count, OneOf, Positive, Profile, Seconds
 
 MEDIA = ("hdf5", "zarr", "sharded")
 EXTRAS = ("rewriting", "codecs", "chunk-cache")
 
 
-class Parameters(parameters.Parameters):
+class Parameters(studies.Parameters):
     """Media, the scale of the array, and how many positions of each access are read."""
 
     media: Annotated[list[Annotated[str, OneOf(MEDIA)]], Field(min_length=1)] = Field(

@@ -27,7 +27,7 @@ from helpers.plotting.palette import (
     get_looks,
 )
 from helpers.plotting.tables import trace_of
-from studies.cluster_scaling.findings import NETCDF, select_rows
+from studies.cluster_scaling.findings import NETCDF, select_rows, tell_cores
 
 
 def describe_array(stored: StoredArray) -> pd.DataFrame:
@@ -76,6 +76,7 @@ def draw_throughput(ax: Axes, rows: pd.DataFrame, expected: pd.DataFrame) -> Non
         points=readers,
         predictions=expected[expected["contender"] != "raw"],
         ceiling=statistics.summarise(raw, by, value="throughput_mb_per_s"),
+        note=tell_cores(shown),
     )
 
 
@@ -164,6 +165,7 @@ def draw_scaling(
     points: pd.DataFrame | None = None,
     predictions: pd.DataFrame | None = None,
     ceiling: pd.DataFrame | None = None,
+    note: str = "",
 ) -> None:
     """Draw medians of throughput with intervals over workers, one line a contender.
 
@@ -179,6 +181,8 @@ def draw_scaling(
         drawn faint, and dashed lines.
     ceiling : DataFrame, optional
         As `summary`, of one contender: the grey line.
+    note : str
+        What stands above the axes beside the marks, such as the cores of a dilated time.
 
     Raises
     ------
@@ -207,7 +211,8 @@ def draw_scaling(
     spans = [table for table in (summary, ceiling) if table is not None]
     drawn += [table[["median", "low", "high"]].max(axis=None) for table in spans]
     _set_axes(ax, summary[x], most=max(drawn))
-    _write_key(ax, summary, has_points=points is not None, has_predictions=predictions is not None)
+    key = {"has_points": points is not None, "has_predictions": predictions is not None}
+    _write_key(ax, summary, **key, note=note)
     label_ends(ax, ends, at=float(summary[x].max()))
 
 
@@ -227,12 +232,15 @@ def _draw_medians(ax: Axes, line: pd.DataFrame, look: Look, aside: Transform) ->
         marks[0].set(color=color, markerfacecolor=fill, markersize=size, markeredgewidth=1.3)
 
 
-def _write_key(ax: Axes, summary: pd.DataFrame, *, has_points: bool, has_predictions: bool) -> None:
+def _write_key(
+    ax: Axes, summary: pd.DataFrame, *, has_points: bool, has_predictions: bool, note: str
+) -> None:
     """Say above the axes what marks mean, once for all contenders."""
     parts = ["marks: median, 95 % interval"]
     parts += ["ticks: single reads"] * has_points
     parts += ["dashed: predicted"] * has_predictions
     parts += ["hollow: unstable"] * bool("unstable" in summary and summary["unstable"].ne("").any())
+    parts += [note] * bool(note)
     write_key(ax, "  ·  ".join(parts))
 
 

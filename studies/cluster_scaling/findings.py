@@ -61,7 +61,6 @@ def find_all(
     limits = expected[expected["contender"] == best].set_index("n_workers")["limit"].map(_LIMITS)
     ratios = measure_ratios(rows)
     control = measured[measured["n_workers"] == most]
-    machine = json.loads(measured["machine"].iloc[0])
     described = {name: f"{reader.description} ({name})" for name, reader in READERS.items()}
     return {
         "profile": describe_profile(profile),
@@ -76,12 +75,30 @@ def find_all(
         "most-workers": str(most),
         "binding-limit": str(limits[most]),
         "scaling": tell_scaling(gains, best, limits),
-        "limits-of-others": _tell_others(expected[expected["n_workers"] == most], best),
+        "limits-of-others": _tell_others(
+            expected[expected["n_workers"] == most], best, dilation=measured["dilation"].iloc[0]
+        ),
         "median-prediction-error": f"{digits(100 * errors['relative_error'].abs().median())} %",
         "aa-noise": f"{digits(100 * (statistics.noise_ratio(control, 'control') - 1))} %",
         "n-blocks": str(measured["block"].nunique()),
-        "machine": f"{machine['n_cores']} cores, {machine['cpu']}",
+        "machine": tell_machine(measured),
     }
+
+
+def tell_cores(rows: pd.DataFrame) -> str:
+    """Say how many cores rows stand for, where time was dilated; else nothing."""
+    dilation = float(rows["dilation"].iloc[0])
+    n_cores = json.loads(rows["machine"].iloc[0])["n_cores"]
+    return "" if dilation == 1 else f"as on {dilation * n_cores:g} cores"
+
+
+def tell_machine(rows: pd.DataFrame) -> str:
+    """Name the machine, and what it stands for where time was dilated."""
+    machine = json.loads(rows["machine"].iloc[0])
+    told = f"{machine['n_cores']} cores, {machine['cpu']}"
+    if cores := tell_cores(rows):
+        told += f"; {cores}, because time is dilated {rows['dilation'].iloc[0]:g} times"
+    return told
 
 
 def _steps_of(gains: Gains, contender: str) -> list[tuple[int, int, statistics.Gain]]:
@@ -141,10 +158,15 @@ def tell_scaling(gains: Gains, contender: str, limits: pd.Series[str]) -> str:
     )
 
 
-def _tell_others(expected: pd.DataFrame, best: str) -> str:
+def _tell_others(expected: pd.DataFrame, best: str, *, dilation: float) -> str:
     """Say how many of the other readers wait for this machine's processors, by the model."""
     others = expected[~expected["contender"].isin([best, "raw"])]
     n_bound = int((others["limit"] == "processors").sum())
+    if dilation != 1:
+        return (
+            f"By the model {n_bound} of the {len(others)} other readers are held up by processors"
+            f" {dilation:g} times as fast as this machine's."
+        )
     if not n_bound:
         return "By the model none of the other readers is held up by this machine's processors."
     return (

@@ -6,18 +6,17 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from helpers.arrays.catalog import open_entry
 from helpers.arrays.clusters import KINDS, check_reach
 from helpers.arrays.readers import READERS
-from helpers.arrays.stores import check_chunk_shape
+from helpers.arrays.stores import check_chunk_shape, open_entry
 from helpers.arrays.writers import CODECS
-from helpers.book import parameters
-from helpers.book.parameters import Count, Dilation, OneOf, Shape
+from helpers.book import studies
+from helpers.book.studies import Count, Dilation, OneOf, Shape
 from helpers.errors import UserError
 from helpers.netem.profiles import get_profile, profile_names
 
 
-class Parameters(parameters.Parameters):
+class Parameters(studies.Parameters):
     """An array, the readers to compare, and the clusters to read it with."""
 
     dataset: str = Field("enlarged-ocean-temperature", description="entry of catalog.yml")

@@ -10,7 +10,7 @@ from helpers.arrays.readers import Reader
 from helpers.arrays.stores import StoredArray
 from helpers.benchmark import statistics
 from helpers.benchmark.provenance import n_cores
-from helpers.models import requests, transfer
+from helpers.models import transfer
 from helpers.netem.profiles import Profile, network_of
 
 
@@ -23,7 +23,7 @@ def read_clients(
 
     def read_one(name: str, part: pd.DataFrame) -> transfer.Client:
         reader = readers.get(name)
-        return requests.read_client(
+        return transfer.read_client(
             part.to_dict("records"),  # type: ignore[arg-type]
             n_chunks=n_chunks,
             n_cores=n_cores(),
@@ -46,7 +46,7 @@ def predict(
     lines = []
     for name, client in clients.items():
         for n in n_workers:
-            found = requests.predict(
+            found = transfer.predict(
                 network_of(profile, streams_per_worker=client.connections_per_worker),
                 client,
                 n_chunks=stored.n_chunks,

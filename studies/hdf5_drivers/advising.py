@@ -19,7 +19,7 @@ from advisors.hdf5.prediction import TUNED, UNTUNED, Settings, read_file
 from advisors.hdf5.repack import apply_repack
 from helpers.arrays.fields import SampleArray
 from helpers.errors import UserError
-from helpers.models.requests import ClientCosts
+from helpers.models.transfer import ClientCosts
 from helpers.netem.profiles import FirstByte, Profile, network_of
 from helpers.objectstore.testbed import Testbed
 from helpers.paths import ROOT

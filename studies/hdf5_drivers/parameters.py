@@ -6,8 +6,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from helpers.book import parameters
-from helpers.book.parameters import OneOf
+from helpers.book import studies
+from helpers.book.studies import OneOf
 from studies.hdf5_drivers.drivers import DRIVERS
 from studies.hdf5_drivers.files import LAYOUTS
 from studies.hdf5_drivers.tasks import TASKS
@@ -18,7 +18,7 @@ _Task = Annotated[str, OneOf(TASKS)]
 _Mebibytes = Annotated[int, Field(ge=1, le=4096)]
 
 
-class Parameters(parameters.Parameters):
+class Parameters(studies.Parameters):
     """A granule, its layouts, and which drivers are asked what of them."""
 
     n_photons: Annotated[int, Field(ge=6000, le=10**10)] = Field(

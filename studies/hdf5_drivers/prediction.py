@@ -12,8 +12,7 @@ import pandas as pd
 from advisors.hdf5.recording import iterate_chunks, open_hdf5, open_source, record_reads
 from helpers.models import caches
 from helpers.models.replay import Replay, order_reads, replay
-from helpers.models.requests import ClientCosts, fit_costs
-from helpers.models.transfer import Network
+from helpers.models.transfer import ClientCosts, Network, fit_costs
 from helpers.plotting.tables import trace_of
 from studies.hdf5_drivers.drivers import DRIVERS, MIB, Driver
 from studies.hdf5_drivers.findings import measured
@@ -43,7 +42,7 @@ class Recorded:
 
 def calibrated_drivers(drivers: Sequence[Driver]) -> list[Driver]:
     """Choose the untuned driver of each client, whose times without a network calibrate it."""
-    families = dict.fromkeys(driver.name.partition("-")[0] for driver in drivers)
+    families = dict.fromkeys(driver.family for driver in drivers)
     return [DRIVERS[CALIBRATED[name]] for name in families if name in CALIBRATED]
 
 
@@ -89,12 +88,13 @@ def _find_chunks(way: FileRead, *, is_paged: bool) -> tuple[set[int], int]:
 
 def caches_of(driver: Driver, recorded: Recorded) -> list[caches.Cache] | None:
     """Name the caches between the library and the network, from the settings of a driver."""
-    family, settings = driver.registered_name.partition("-")[0], driver.settings
-    if family not in CALIBRATED or driver.name == "obstore":
+    family, settings = driver.family, driver.settings
+    if family not in CALIBRATED or driver.name in ("obstore", "obstore-whole"):
         return None
-    if "block_cache" in settings:
-        return [caches.Parts()]
     is_paged = recorded.page_nbytes > 0
+    if "block_cache" in settings:
+        nbytes = int(settings["block_cache"])
+        return [caches.Ros3Cache(nbytes, nbytes, is_paged=is_paged), caches.Parts()]
     default = _ROS3_PAGE_BUFFER_NBYTES if family == "ros3" else 0
     buffer_nbytes = int(settings.get("page_buf_size", default)) if is_paged else 0
     pages = caches.PageBuffer(
@@ -156,17 +156,15 @@ def predict_drivers(
     driver: Driver, recorded: Recorded, network: Network, costs: Mapping[str, ClientCosts]
 ) -> Replay | None:
     """Predict opening and reading the variables by a driver; None for what has no model."""
-    between, family = caches_of(driver, recorded), driver.registered_name.partition("-")[0]
-    if between is None or family not in costs:
+    between, cost = caches_of(driver, recorded), costs.get(driver.family)
+    if between is None or cost is None:
         return None
     reading = recorded.reading
     for cache in between:
         reading = caches.read_through(cache, reading, file_nbytes=recorded.file_nbytes)
     lengths = (caches.Read(0, 0),) * recorded.n_without_bytes
     steps = order_reads(caches.Reading((*lengths, *reading.reads)))
-    return replay(
-        steps, network, request_s=costs[family].request_s, rest_s=costs[family].start_s, n_draws=25
-    )
+    return replay(steps, network, request_s=cost.request_s, rest_s=cost.start_s, n_draws=25)
 
 
 def compare_predicted(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import time
 
@@ -16,7 +15,7 @@ from advisors.chunks.candidates import predict_seconds
 from advisors.chunks.problem import Access, AccessPattern, Bounds
 from advisors.chunks.replicas import Prices, compare_replicas
 from advisors.chunks.search import best_chunk_shape
-from helpers.arrays.chunks import balanced_chunk_shape, count_chunks
+from helpers.arrays.chunks import balanced_chunk_shape
 from helpers.errors import UserError
 from helpers.models.access import Store
 from helpers.models.transfer import Network
@@ -41,9 +40,9 @@ def pair(shape: tuple[int, ...]) -> list[Access]:
 
 def try_all(pattern: AccessPattern) -> float:
     """Score every shape within bounds; return the least."""
-    every = np.asarray(list(itertools.product(*[range(1, n + 1) for n in pattern.shape])))
+    every = np.indices(pattern.shape).reshape(len(pattern.shape), -1).T + 1
     nbytes = every.prod(axis=1) * pattern.itemsize
-    n_chunks = np.asarray([count_chunks(pattern.shape, c) for c in every])
+    n_chunks = (-(-np.asarray(pattern.shape) // every)).prod(axis=1)
     kept = (nbytes <= pattern.max_nbytes) & (nbytes >= pattern.min_nbytes)
     kept &= n_chunks <= pattern.bounds.max_objects
     return float(pattern.score(predict_seconds(pattern, every[kept])).min())

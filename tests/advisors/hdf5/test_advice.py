@@ -24,7 +24,7 @@ from helpers.errors import UserError
 from helpers.netem.profiles import get_profile, network_of
 from helpers.netem.proxy import Proxy, open_proxy
 from helpers.objectstore.locations import Location
-from helpers.objectstore.server import Server
+from helpers.objectstore.testbed import Server
 from tests.stores import make_location
 
 IN_REGION = get_profile("in-region")

@@ -13,15 +13,14 @@ import pytest
 import zarr
 from zarr.storage import ObjectStore
 
-from helpers.arrays import sink, writers
-from helpers.arrays.catalog import find_array, open_entry
+from helpers.arrays import readers, reads, writers
 from helpers.arrays.fields import FILL
 from helpers.arrays.readers import READERS
-from helpers.arrays.stores import StoredArray
+from helpers.arrays.stores import StoredArray, find_array, open_entry
 from helpers.arrays.writers import expected_warning
 from helpers.errors import UserError
 from helpers.objectstore.locations import Location
-from helpers.objectstore.server import Server
+from helpers.objectstore.testbed import Server
 from tests.stores import CHUNK_SHAPE, SHAPE, make_location, make_sample, make_stored
 
 WHOLE = make_sample().block((0,) * 4, SHAPE)
@@ -40,7 +39,7 @@ def _environment(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """Lead clients to the server, as users do: through the environment."""
     for name, value in server.client_environment().items():
         monkeypatch.setenv(name, value)
-    sink.forget_clients({})
+    readers.forget_clients({})
 
 
 def make_enlarged(location: Location, dataset: str = "enlarged-ocean-temperature") -> StoredArray:
@@ -192,12 +191,12 @@ def test_array_of_others(location: Location, tmp_path: Path, zarr_format: int, n
     assert stored.at("zarr") == place
     assert not stored.is_made
     assert stored.dimensions == ("month", "level", "lat", "lon")
-    expected = sink.checksum_chunks(values, OTHERS_CHUNK_SHAPE)
+    expected = reads.checksum_chunks(values, OTHERS_CHUNK_SHAPE)
     assert np.array_equal(stored.checksums, expected)
-    sink.forget_clients(READERS[name].zarr_config)
-    sums = sink.read_into_sink(sink.open_array(stored, READERS[name]), stored.chunk_shape)
-    assert sink.check_values(sums.compute(scheduler="synchronous"), stored)
-    sink.forget_clients({})
+    readers.forget_clients(READERS[name].zarr_config)
+    sums = reads.read_into_sink(reads.open_array(stored, READERS[name]), stored.chunk_shape)
+    assert reads.check_values(sums.compute(scheduler="synchronous"), stored)
+    readers.forget_clients({})
 
 
 def test_corner_of_others(location: Location, tmp_path: Path) -> None:
@@ -205,7 +204,7 @@ def test_corner_of_others(location: Location, tmp_path: Path) -> None:
     place = location / "others-corner"
     values = write_others(place, zarr_format=3)
     stored = find_others(write_catalog(tmp_path, place.url), location, shape=(2, 3, 6, 6))
-    expected = sink.checksum_chunks(values[:2, :, :, :6], OTHERS_CHUNK_SHAPE)
+    expected = reads.checksum_chunks(values[:2, :, :, :6], OTHERS_CHUNK_SHAPE)
     assert np.array_equal(stored.checksums, expected)
     assert stored.n_chunks == 4
 
@@ -225,7 +224,7 @@ def test_options_of_the_entry_count(
 
 def test_anonymous_entry_takes_no_credentials(tmp_path: Path) -> None:
     """An entry that says anonymous is not given the credentials of the environment."""
-    from helpers.arrays.catalog import _locate
+    from helpers.arrays.stores import _locate
 
     path = write_catalog(tmp_path, "s3://public/data", "storage_options: {anon: true}")
     assert _locate("others", open_entry("others", path), ["zarr"]).secrets == ()

@@ -14,7 +14,7 @@ import pytest
 
 from helpers.arrays.prepared import Entry, name_of, prepare
 from helpers.objectstore.locations import Location
-from helpers.objectstore.server import Server
+from helpers.objectstore.testbed import Server
 from helpers.paths import ROOT
 from tests.stores import make_location
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from zarr.core.buffer import default_buffer_prototype
 from zarr.storage import ObjectStore
 
-from helpers.arrays import sink, writers
+from helpers.arrays import readers, reads, writers
 from helpers.arrays.fields import FILL
 from helpers.arrays.readers import READERS, LimitedStore
 from helpers.arrays.stores import StoredArray, prepare_array
@@ -29,7 +29,7 @@ from helpers.arrays.writers import CODECS, Codec, iterate_blocks
 from helpers.netem.profiles import FirstByte, Profile, get_profile
 from helpers.netem.proxy import open_proxy
 from helpers.objectstore.locations import Location
-from helpers.objectstore.server import Server
+from helpers.objectstore.testbed import Server
 from tests.stores import CHUNK_SHAPE, SHAPE, make_location, make_sample, make_stored
 
 WHOLE = make_sample().block((0,) * 4, SHAPE)
@@ -45,15 +45,15 @@ def location(server: Server) -> Location:
 def _forget() -> Iterator[None]:
     """Leave no client and no setting of a reader to other tests."""
     yield
-    sink.forget_clients({})
+    readers.forget_clients({})
 
 
 def read(stored: StoredArray, name: str, n_chunks: int = 1) -> NDArray[np.uint64]:
     """Read by a reader and return checksums."""
     reader = READERS[name]
-    sink.forget_clients(reader.zarr_config)
-    array = sink.open_array(stored, reader, n_connections=2, chunks_per_task=n_chunks)
-    sums = sink.read_into_sink(array, stored.chunk_shape)
+    readers.forget_clients(reader.zarr_config)
+    array = reads.open_array(stored, reader, n_connections=2, chunks_per_task=n_chunks)
+    sums = reads.read_into_sink(array, stored.chunk_shape)
     return np.asarray(sums.compute(scheduler="threads", num_workers=2))
 
 
@@ -64,7 +64,7 @@ def test_reads_what_was_written(location: Location, name: str, codec: Codec) -> 
     stored = make_stored(location, codec=codec)
     assert np.array_equal(read(stored, name), stored.checksums)
     reader = READERS[name]
-    array = sink.open_array(stored, reader)
+    array = reads.open_array(stored, reader)
     assert array.chunksize == CHUNK_SHAPE
     assert np.array_equal(array[1].compute(scheduler="synchronous"), WHOLE[1])
 
@@ -72,14 +72,14 @@ def test_reads_what_was_written(location: Location, name: str, codec: Codec) -> 
 def test_batched_reader_takes_several_chunks(location: Location) -> None:
     """Several chunks in a task give the same checksums, from fewer tasks."""
     stored, reader = make_stored(location), READERS["zarr-obstore-batched"]
-    array = sink.open_array(stored, reader, n_connections=2, chunks_per_task=4)
+    array = reads.open_array(stored, reader, n_connections=2, chunks_per_task=4)
     assert array.numblocks == (3, 1, 1, 1)
     assert np.array_equal(read(stored, reader.name, 4), stored.checksums)
 
 
 def test_other_readers_take_one_chunk(location: Location) -> None:
     """A reader that does not batch ignores how many chunks a batch holds."""
-    array = sink.open_array(make_stored(location), READERS["zarr-obstore"], chunks_per_task=4)
+    array = reads.open_array(make_stored(location), READERS["zarr-obstore"], chunks_per_task=4)
     assert array.numblocks == (3, 2, 1, 2)
 
 
@@ -106,11 +106,11 @@ def spoil(location: Location, layout: str) -> None:
 def test_corruption_is_found(location: Location, name: str, codec: Codec) -> None:
     """A read of other bytes ends in an error: of the codec's own, or of our check."""
     stored = make_stored(location / f"spoilt-{name}", codec=codec)
-    sink.check_values(read(stored, name), stored)
+    reads.check_values(read(stored, name), stored)
     spoil(stored.location, READERS[name].layout)
     of_codecs = () if codec == "none" else (RuntimeError, OSError)
-    with pytest.raises((sink.WrongValuesError, *of_codecs)):
-        sink.check_values(read(stored, name), stored)
+    with pytest.raises((reads.WrongValuesError, *of_codecs)):
+        reads.check_values(read(stored, name), stored)
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -279,12 +279,12 @@ def test_requests_of_readers(
 ) -> None:
     """What a reader asks for to open and to read, a request of each method a chunk."""
     stored, reader = make_stored(location), READERS[name]
-    sink.forget_clients(reader.zarr_config)
+    readers.forget_clients(reader.zarr_config)
     with open_proxy(server.endpoint_url, profile=get_profile("loopback")) as proxy:
         far = stored.seen_from(stored.location.through(proxy.endpoint_url))
-        array = sink.open_array(far, reader)
+        array = reads.open_array(far, reader)
         opened = proxy.take_trace()
-        sink.read_into_sink(array, CHUNK_SHAPE).compute(scheduler="synchronous")
+        reads.read_into_sink(array, CHUNK_SHAPE).compute(scheduler="synchronous")
         done = proxy.take_trace()
     assert len(opened) == open_requests
     assert {r.method for r in done} == methods
@@ -301,10 +301,10 @@ def test_file_object_reads_ahead_five_mebibytes(location: Location, server: Serv
         codec="none",
         layouts=["netcdf"],
     )
-    sink.forget_clients({})
+    readers.forget_clients({})
     with open_proxy(server.endpoint_url, profile=get_profile("loopback")) as proxy:
         far = stored.seen_from(stored.location.through(proxy.endpoint_url))
-        array = sink.open_array(far, READERS["netcdf-fsspec"])
+        array = reads.open_array(far, READERS["netcdf-fsspec"])
         proxy.take_trace()
         array[2, 0, :, 0].compute(scheduler="synchronous")
         array[0, 0, :, 0].compute(scheduler="synchronous")

@@ -17,10 +17,9 @@ import numpy as np
 import obstore
 import pytest
 
-from helpers.arrays import sink as sinks
 from helpers.arrays.clusters import Cluster, open_cluster
 from helpers.arrays.readers import READERS
-from helpers.arrays.reads import ArrayRead, RawRead, count_requests, list_chunks
+from helpers.arrays.reads import ArrayRead, RawRead, WrongValuesError, count_requests, list_chunks
 from helpers.arrays.stores import StoredArray
 from helpers.benchmark.contender import contend
 from helpers.benchmark.loop import Budget, MeasurementError, measure_blocks
@@ -30,8 +29,7 @@ from helpers.errors import UserError
 from helpers.netem.profiles import FirstByte, Profile, get_profile
 from helpers.netem.proxy import open_proxy
 from helpers.netem.trace import Request
-from helpers.objectstore.server import Server
-from helpers.objectstore.testbed import Testbed
+from helpers.objectstore.testbed import Server, Testbed
 from tests.stores import make_location, make_stored
 
 
@@ -163,7 +161,7 @@ def test_each_read_is_cold(testbed: Testbed, stored: StoredArray, cluster: Clust
 def test_wrong_values_are_an_error(testbed: Testbed, stored: StoredArray, cluster: Cluster) -> None:
     """A read of other numbers than were written is no measurement."""
     wrong = dataclasses.replace(stored, checksums=stored.checksums + np.uint64(1))
-    with pytest.raises(sinks.WrongValuesError, match=r"^12 of 12 chunks differ"):
+    with pytest.raises(WrongValuesError, match=r"^12 of 12 chunks differ"):
         read_once(ArrayRead(wrong, READERS["zarr-obstore"], testbed, cluster))
 
 
@@ -280,7 +278,7 @@ def test_wrong_objects_are_an_error(testbed: Testbed, stored: StoredArray) -> No
     raw = RawRead.of_array(stored, testbed, n_connections=2)
     sums = raw.read(raw.open())
     sums[3] += 1
-    with pytest.raises(sinks.WrongValuesError):
+    with pytest.raises(WrongValuesError):
         raw.check(sums)
 
 

@@ -16,18 +16,17 @@ from hypothesis import given
 from s3fs import S3FileSystem
 from xarray.backends.file_manager import FILE_CACHE
 
-from helpers.arrays.readers import READERS
-from helpers.arrays.sink import (
+from helpers.arrays.readers import READERS, forget_clients
+from helpers.arrays.reads import (
     WrongValuesError,
     check_values,
     checksum_chunks,
-    forget_clients,
     open_array,
     read_into_sink,
     task_block_shape,
 )
 from helpers.arrays.stores import StoredArray, checksum
-from helpers.objectstore.server import Server
+from helpers.objectstore.testbed import Server
 from tests.stores import make_location, make_stored
 
 

@@ -17,7 +17,7 @@ from helpers.arrays.stores import check_chunk_shape, checksum, prepare_array
 from helpers.arrays.writers import CODECS, LAYOUTS, Codec
 from helpers.errors import UserError
 from helpers.objectstore.locations import Location
-from helpers.objectstore.server import Server
+from helpers.objectstore.testbed import Server
 from helpers.paths import ROOT
 from tests.stores import CHUNK_SHAPE, SHAPE, make_location, make_sample, make_stored
 

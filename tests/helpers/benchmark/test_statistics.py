@@ -12,27 +12,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from helpers.benchmark.intervals import (
+from helpers.benchmark.ranking import rank, tabulate_comparisons
+from helpers.benchmark.record import read_records
+from helpers.benchmark.statistics import (
     Floats,
     Interval,
+    add_throughputs,
+    compare,
+    compare_points,
     instability,
     judge,
     judge_gain,
     log_noise,
-    median_interval,
-    ratio_interval,
-)
-from helpers.benchmark.ranking import rank, tabulate_comparisons
-from helpers.benchmark.record import read_records
-from helpers.benchmark.statistics import (
-    add_throughputs,
-    compare,
-    compare_points,
     measured,
+    median_interval,
     noise_ratio,
     paired_between,
     paired_gain,
     paired_ratio,
+    ratio_interval,
     relative_widths,
     summarise,
 )

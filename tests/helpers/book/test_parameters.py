@@ -17,9 +17,8 @@ import pytest
 import yaml
 from pydantic.fields import FieldInfo
 
-from helpers.book import cases, parameters, studies
-from helpers.book.parameters import OneOf
-from helpers.book.studies import find_studies, find_study
+from helpers.book import cases, studies
+from helpers.book.studies import OneOf, find_studies, find_study
 from helpers.errors import UserError
 from helpers.paths import ROOT
 
@@ -222,7 +221,7 @@ def test_the_cell_of_a_notebook_is_that_of_its_model(study: str) -> None:
         for cell in nbformat.read(ROOT / "notebooks" / f"{study}.ipynb", as_version=4).cells
         if "parameters" in cell.metadata.get("tags", [])
     ]
-    assert cell.source == parameters.write_cell(model)
+    assert cell.source == studies.write_cell(model)
     given = {line.target.id: ast.literal_eval(line.value) for line in ast.parse(cell.source).body}
     assert given == model().model_dump()
 
@@ -287,13 +286,13 @@ def test_schemas_refuse_what_models_refuse(study: str, overrides: dict[str, Any]
     with pytest.raises(UserError):
         model.check(overrides, WHERE)
     with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate(overrides, parameters.case_schema(model, study))
+        jsonschema.validate(overrides, studies.case_schema(model, study))
 
 
 def test_the_table_of_a_page_has_every_parameter() -> None:
     """Each has a line with its default, what is allowed and what it means."""
     model = STUDIES["cluster-scaling"].parameters
-    lines = parameters.render_parameters(model).splitlines()
+    lines = studies.render_parameters(model).splitlines()
     assert len(lines) == 2 + len(model.model_fields)
     assert "| `n_workers` | `[1, 2]` | list of: integer, at least 1, at most 4096 |" in "\n".join(
         lines

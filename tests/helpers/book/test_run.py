@@ -22,7 +22,7 @@ import yaml
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from helpers.book import build, cases, parameters, run
+from helpers.book import build, cases, run, studies
 from helpers.book.cases import Case
 from helpers.book.studies import find_studies
 from helpers.errors import UserError
@@ -205,7 +205,7 @@ def test_any_parameter_file_is_read_or_refused(make_case: MakeCase, text: bytes)
     except UserError as error:
         said = str(error)
     assert said.isprintable() and len(said) < 250
-    assert set(values) <= set(parameters.Parameters.model_fields)
+    assert set(values) <= set(studies.Parameters.model_fields)
     assert bool(values) != bool(said)
     assert cases.fingerprint(case, values)
 

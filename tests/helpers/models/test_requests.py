@@ -13,8 +13,7 @@ import pytest
 from hypothesis import given, settings
 
 from helpers.errors import UserError
-from helpers.models.requests import LIMITS, fit_client, predict
-from helpers.models.transfer import Client, Network, simulate
+from helpers.models.transfer import LIMITS, Client, Network, fit_client, predict, simulate
 
 MB = 1e6
 FREE = Network()

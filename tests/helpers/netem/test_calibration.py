@@ -14,7 +14,7 @@ from helpers.errors import UserError
 from helpers.netem.calibration import Calibration, calibrate
 from helpers.netem.profiles import FirstByte, Profile
 from helpers.netem.proxy import Proxy, open_proxy
-from helpers.objectstore.server import Server
+from helpers.objectstore.testbed import Server
 
 BUCKET = "of-test-calibration"
 PROFILE = Profile("p", FirstByte(0.03, 0.04), 10.0, 30.0, 300.0)

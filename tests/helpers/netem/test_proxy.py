@@ -52,7 +52,7 @@ from helpers.netem.proxy import Proxy, open_proxy
 from helpers.netem.proxy_process import accept_all, listen
 from helpers.netem.shaping import Bucket, Clock, Link, VirtualTime, normal_variates
 from helpers.netem.trace import Request
-from helpers.objectstore.server import Server
+from helpers.objectstore.testbed import Server
 
 FREE = Profile("free")
 BODY = random.Random(0).randbytes(3_000_001)

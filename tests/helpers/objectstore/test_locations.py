@@ -9,11 +9,11 @@ import socket
 import obstore
 import pytest
 
-from helpers.arrays.readers import READERS
-from helpers.arrays.sink import check_values, forget_clients, open_array, read_into_sink
+from helpers.arrays.readers import READERS, forget_clients
+from helpers.arrays.reads import check_values, open_array, read_into_sink
 from helpers.errors import UserError
 from helpers.objectstore.locations import Location, parse_location
-from helpers.objectstore.server import Server
+from helpers.objectstore.testbed import Server
 from tests.stores import make_location, make_stored
 
 SETTINGS = (

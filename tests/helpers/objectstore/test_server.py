@@ -25,7 +25,7 @@ from obstore.store import S3Store
 
 from helpers.errors import UserError
 from helpers.objectstore import server as servers
-from helpers.objectstore.server import Server, open_server
+from helpers.objectstore.testbed import Server, open_server
 from tests.helpers.objectstore.test_processes import becomes, listens, lives
 
 BODY = bytes(range(256)) * 40  # 10,240 bytes, each known from its place
@@ -228,7 +228,7 @@ def test_objects_outlive_the_server(tmp_path: Path) -> None:
 
 def test_a_file_system_without_attributes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where extended attributes are missing, ETags survive in files beside the objects."""
-    monkeypatch.setattr("helpers.objectstore.server._keeps_attributes", lambda _: False)
+    monkeypatch.setattr("helpers.objectstore.testbed._keeps_attributes", lambda _: False)
     for _ in range(2):
         with open_server(tmp_path / "store") as server:
             client = make_client(server)
@@ -282,7 +282,7 @@ def test_two_servers_over_one_folder_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second is told in one line, the first goes on, and the lock ends with it."""
-    monkeypatch.setattr("helpers.objectstore.server._LOCK_TIMEOUT_S", 0.2)
+    monkeypatch.setattr("helpers.objectstore.testbed._LOCK_TIMEOUT_S", 0.2)
     folder = tmp_path / "store"
     with open_server(folder) as first:
         with pytest.raises(UserError, match=rf"^store folder {folder}: in use by another server"):
@@ -323,7 +323,7 @@ def test_settings_of_the_user_do_not_reach_it(
 OWNER = """
 import json, psutil, sys, time
 from pathlib import Path
-from helpers.objectstore.server import open_server
+from helpers.objectstore.testbed import open_server
 with open_server(Path(sys.argv[1])) as server:
     family = [p.pid for p in psutil.Process().children(recursive=True)]
     print(json.dumps([server.endpoint_url, family]), flush=True)

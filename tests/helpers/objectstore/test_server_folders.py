@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from helpers.errors import UserError
-from helpers.objectstore.server import MARKER_NAME, claim_folder, metadata_arguments
+from helpers.objectstore.testbed import MARKER_NAME, claim_folder, metadata_arguments
 
 
 def claim(folder: Path, *, needed_nbytes: int = 0) -> None:
@@ -88,7 +88,7 @@ def test_a_full_file_system_is_one_line(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_a_locked_folder_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """While one has it no other gets it; a lock let go within the time is waited for."""
-    monkeypatch.setattr("helpers.objectstore.server._LOCK_TIMEOUT_S", 0.1)
+    monkeypatch.setattr("helpers.objectstore.testbed._LOCK_TIMEOUT_S", 0.1)
     lock = claim_folder(tmp_path)
     with pytest.raises(UserError, match="in use by another server; allowed: one server"):
         claim(tmp_path)
@@ -98,7 +98,7 @@ def test_a_locked_folder_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_attributes_or_files_beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Attributes are used where the file system has them; a choice made stays."""
-    keeps = "helpers.objectstore.server._keeps_attributes"
+    keeps = "helpers.objectstore.testbed._keeps_attributes"
     for name in ("with", "without"):
         claim(tmp_path / name)
     monkeypatch.setattr(keeps, lambda _: True)
@@ -115,6 +115,6 @@ def test_lost_attributes_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyP
     claim(tmp_path / "store")
     (tmp_path / "store" / "buckets" / "b").mkdir()
     shutil.move(tmp_path / "store", tmp_path / "moved")
-    monkeypatch.setattr("helpers.objectstore.server._keeps_attributes", lambda _: False)
+    monkeypatch.setattr("helpers.objectstore.testbed._keeps_attributes", lambda _: False)
     with pytest.raises(UserError, match="lost their extended attributes"):
         metadata_arguments(tmp_path / "moved")

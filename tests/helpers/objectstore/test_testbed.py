@@ -11,8 +11,7 @@ import pytest
 
 from helpers.errors import UserError
 from helpers.netem.profiles import get_profile
-from helpers.objectstore.server import Server
-from helpers.objectstore.testbed import Testbed, make_room, open_testbed
+from helpers.objectstore.testbed import Server, Testbed, make_room, open_testbed
 from tests.stores import make_location
 
 LOOPBACK = get_profile("loopback")
@@ -182,7 +181,7 @@ def test_arrays_that_another_run_reads_make_no_room(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A second run is refused before it deletes what the first serves; afterwards it makes room."""
-    monkeypatch.setattr("helpers.objectstore.server._LOCK_TIMEOUT_S", 0.1)
+    monkeypatch.setattr("helpers.objectstore.testbed._LOCK_TIMEOUT_S", 0.1)
     monkeypatch.setenv("ARRAYS_CACHE_GB", "1e-6")
     with open_testbed("embedded", LOOPBACK) as testbed:
         obstore.put((testbed.near / "old").obstore(), "x", bytes(600))

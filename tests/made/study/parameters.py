@@ -6,10 +6,10 @@ from typing import Annotated
 
 from pydantic import Field
 
-from helpers.book import parameters
+from helpers.book import studies
 
 
-class Parameters(parameters.Parameters):
+class Parameters(studies.Parameters):
     """Nothing to measure."""
 
     seed: Annotated[int, Field(ge=0, lt=2**32)] = Field(1, description="of nothing")

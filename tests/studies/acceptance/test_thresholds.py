@@ -8,8 +8,8 @@ import pytest
 
 from helpers.benchmark.statistics import Interval
 from helpers.book.studies import Study, Threshold, find_studies
-from studies.acceptance import STUDY, findings, thresholds
-from studies.acceptance.thresholds import Judged, judge, read_number
+from studies.acceptance import STUDY, findings
+from studies.acceptance.findings import Judged, judge, read_number
 
 LEAST = Threshold(key="gain", name="a gain", bound=1.3, is_least=True, how="measured")
 MOST = Threshold(key="error", name="an error (%)", bound=20, is_least=False, how="measured")
@@ -61,10 +61,10 @@ def test_the_worst_case_counts() -> None:
 
 def test_every_threshold_of_every_study_is_tabulated() -> None:
     """None is listed by hand, and those that nobody measured stand there too."""
-    judged = thresholds.judge_all({}, "no-such-site")
+    judged = findings.judge_all({}, "no-such-site")
     names = {one.name for study in find_studies().values() for one in study.thresholds}
     assert names <= {one.threshold.name for one in judged}
-    table = thresholds.tabulate(judged)
+    table = findings.tabulate_thresholds(judged)
     assert set(table.loc[sorted(names), "verdict"]) == {"not measured"}
 
 
@@ -79,7 +79,7 @@ def test_whole_runs_are_held_to_minutes_and_memory() -> None:
         "made": Study(name="made", headline="", minutes=11),
         "free": Study(name="free", headline=""),
     }
-    found = {one.threshold.name: one for one in thresholds._describe_run(note, studies)}
+    found = {one.threshold.name: one for one in findings._judge_run(note, studies)}
     assert found["minutes of made"].value == Interval(12.0, pytest.approx(math.nan, nan_ok=True), pytest.approx(math.nan, nan_ok=True), 1)  # fmt: skip
     assert found["minutes of made"].verdict == "missed"
     assert found["minutes of the longest case"].verdict == "missed"
@@ -93,7 +93,7 @@ def test_the_count_names_what_is_not_met() -> None:
     texts = ["1.4", "1.2", "1.4 (1.2 to 1.6)", "not measured"]
     judged = [Judged(LEAST, read_number(text)) for text in texts]
     judged.append(Judged(FREE, read_number("1")))
-    assert thresholds.tell_met(judged) == "1 of 3 thresholds are met (1 missed, 1 undecided)"
+    assert findings.tell_met(judged) == "1 of 3 thresholds are met (1 missed, 1 undecided)"
 
 
 def test_the_page_shows_every_threshold() -> None:

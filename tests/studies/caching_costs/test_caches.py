@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import pickle
 import resource
+import signal
 import sqlite3
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,10 +25,10 @@ from itsdangerous import BadSignature
 from obstore.store import MemoryStore
 
 from helpers.errors import UserError
-from helpers.objectstore.server import Server
+from helpers.objectstore.testbed import Server
 from studies.caching_costs import backends
 from studies.caching_costs.backends import Valkey, open_valkey
-from studies.caching_costs.caches import CACHES, Cache, Counts, open_cache
+from studies.caching_costs.caches import CACHES, SHIPPED_ENVIRONMENT, Cache, Counts, open_cache
 from studies.caching_costs.datasets import (
     VARIABLE,
     Datasets,
@@ -37,7 +40,6 @@ from studies.caching_costs.datasets import (
 from tests.studies.caching_costs.tiles import make_datasets
 
 KEY = b"0123456789abcdef0123456789abcdef"
-OUTSIDE = [name for name in CACHES if name not in ("none", "lru")]
 WHOLE = ("single-4mib", "chunked-64mib", "unconsolidated", "chunked-coordinates")
 WHOLE += ("netcdf", "references")
 
@@ -59,8 +61,12 @@ Make = Callable[[str], Cache]
 
 
 @pytest.fixture
-def make(datasets: Datasets, valkey: Valkey, tmp_path: Path) -> Iterator[Make]:
+def make(
+    datasets: Datasets, valkey: Valkey, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Make]:
     """Make contenders, empty, on a folder of the test."""
+    for variable, value in SHIPPED_ENVIRONMENT.items():
+        monkeypatch.setenv(variable, value)
     with contextlib.ExitStack() as stack:
 
         def make_one(name: str) -> Cache:
@@ -284,8 +290,11 @@ def test_full_disk_costs_no_dataset(name: str, make: Make, datasets: Datasets) -
     assert cache.counts().errors == before.errors
 
 
-def test_redis_may_go_and_come_back(datasets: Datasets, tmp_path: Path) -> None:
+def test_redis_may_go_and_come_back(
+    datasets: Datasets, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Without its server each look-up is an error and a miss; with it again, hits."""
+    monkeypatch.setattr(backends, "_REST_S", 0.0)
     with open_valkey() as first:
         cache = open_cache(
             "redis", Origin(datasets.location), key=KEY, folder=tmp_path, redis_url=first.url
@@ -298,6 +307,78 @@ def test_redis_may_go_and_come_back(datasets: Datasets, tmp_path: Path) -> None:
             get(cache, datasets, "single-4mib")
         assert cache.counts() == Counts(hits=1, misses=3, errors=2)
         cache.close()
+
+
+def test_redis_that_hangs_is_left_alone_for_a_while(
+    datasets: Datasets, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One look-up waits for a server that does not answer; the others do not, and it is asked again."""
+    with open_valkey() as running:
+        cache = open_cache(
+            "redis", Origin(datasets.location), key=KEY, folder=tmp_path, redis_url=running.url
+        )
+        client = cache._backend._client  # type: ignore[attr-defined]
+        asked: list[str] = []
+        send = client.execute_command
+        monkeypatch.setattr(
+            client, "execute_command", lambda *a, **k: (asked.append(a[0]), send(*a, **k))[1]
+        )
+        os.kill(running.child.pid, signal.SIGSTOP)
+        try:
+            for _ in range(3):
+                get(cache, datasets, "single-4mib")
+            assert asked == ["GET"]
+            assert cache.counts() == Counts(misses=3, errors=6)
+            monkeypatch.setattr(backends, "_REST_S", 0.0)
+            cache._backend._asleep_until = 0.0  # type: ignore[attr-defined]
+            get(cache, datasets, "single-4mib")
+            assert asked[1:] == ["GET", "SET"]
+        finally:
+            os.kill(running.child.pid, signal.SIGCONT)
+        for _ in range(2):
+            get(cache, datasets, "single-4mib")
+        assert cache.counts().hits == 1
+        cache.close()
+
+
+def test_keys_in_redis_are_prefixed_and_expire(datasets: Datasets, tmp_path: Path) -> None:
+    """What is left in somebody's Redis says whose it is, and goes by itself."""
+    with open_valkey() as running, contextlib.closing(redis.Redis.from_url(running.url)) as client:
+        cache = open_cache(
+            "redis",
+            Origin(datasets.location),
+            key=KEY,
+            folder=tmp_path,
+            redis_url=running.url,
+            ttl_s=60,
+        )
+        get(cache, datasets, "single-4mib")
+        (name,) = client.keys()
+        assert name.startswith(b"arrays-over-the-wire:")
+        assert 0 < client.ttl(name) <= 60
+        cache.close()
+
+
+@pytest.mark.parametrize("name", ["lru", "diskcache", "filecache", "redis"])
+def test_entries_live_as_long_as_they_are_told(
+    name: str, datasets: Datasets, valkey: Valkey, tmp_path: Path
+) -> None:
+    """After its time an entry is made anew, which is a miss and nothing else."""
+    cache = open_cache(
+        name,
+        Origin(datasets.location),
+        key=KEY,
+        folder=tmp_path / name,
+        redis_url=valkey.url,
+        ttl_s=0.5,
+    )
+    cache.clear()
+    get(cache, datasets, "single-4mib")
+    first = cache.counts()
+    time.sleep(0.6)
+    get(cache, datasets, "single-4mib")
+    assert cache.counts() == Counts(hits=2 * first.hits, misses=2 * first.misses)
+    cache.close()
 
 
 def test_redis_keeps_what_others_have_there(make: Make, datasets: Datasets, valkey: Valkey) -> None:

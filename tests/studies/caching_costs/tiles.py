@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from helpers.objectstore.server import Server
+from helpers.objectstore.testbed import Server
 from studies.caching_costs.datasets import Datasets, make_specs, prepare_datasets
 from tests.stores import make_location
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from helpers.arrays.chunks import chunks_touched, draw_hyperslabs
 from helpers.errors import UserError
-from helpers.objectstore.server import Server
+from helpers.objectstore.testbed import Server
 from studies.chunk_shape import layouts
 from studies.chunk_shape.layouts import ChunkLayout
 from tests.stores import make_location, make_sample

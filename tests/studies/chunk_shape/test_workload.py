@@ -25,7 +25,7 @@ from helpers.benchmark import ranking, statistics
 from helpers.benchmark.contender import CheckError
 from helpers.errors import UserError
 from helpers.models.access import IoCounts, Store
-from helpers.objectstore.server import Server
+from helpers.objectstore.testbed import Server
 from studies.chunk_shape import contenders, findings, layouts, prediction, sentences, workload
 from studies.chunk_shape.contenders import make_rewrites
 from studies.chunk_shape.layouts import ChunkLayout

@@ -46,6 +46,25 @@ def test_a_knee_is_where_no_step_gains(first: Gain, second: Gain, knee: str, tol
     assert f"{second.ratio.low:.3g} to {second.ratio.high:.3g}" in text
 
 
+@pytest.mark.parametrize(
+    ("dilation", "cores", "machine"),
+    [
+        (1.0, "", "2 cores, Some CPU"),
+        (
+            10.0,
+            "as on 20 cores",
+            "2 cores, Some CPU; as on 20 cores, because time is dilated 10 times",
+        ),
+    ],
+)
+def test_dilated_rows_say_what_they_stand_for(dilation: float, cores: str, machine: str) -> None:
+    """Two cores whose network is ten times slower are as many as twenty."""
+    facts = json.dumps({"n_cores": 2, "cpu": "Some CPU"})
+    rows = pd.DataFrame({"dilation": [dilation], "machine": [facts]})
+    assert findings.tell_cores(rows) == cores
+    assert findings.tell_machine(rows) == machine
+
+
 def test_one_size_has_no_growth() -> None:
     """Without a step nothing is said of growth; one block has a ratio and no interval."""
     assert findings.tell_knee({}, "a") == "not measured"

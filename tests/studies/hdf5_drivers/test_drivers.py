@@ -13,8 +13,7 @@ from helpers.errors import UserError
 from helpers.netem.profiles import Profile, get_profile
 from helpers.netem.proxy import open_proxy
 from helpers.netem.trace import Request
-from helpers.objectstore.server import Server
-from helpers.objectstore.testbed import Testbed
+from helpers.objectstore.testbed import Server, Testbed
 from studies.hdf5_drivers import drivers, files, tasks
 from studies.hdf5_drivers import session as sessions
 from studies.hdf5_drivers.files import Granule

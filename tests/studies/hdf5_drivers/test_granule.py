@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from helpers.errors import UserError
-from helpers.objectstore.server import Server
+from helpers.objectstore.testbed import Server
 from studies.hdf5_drivers import files
 from studies.hdf5_drivers.file_layouts import (
     FILE_LAYOUTS,

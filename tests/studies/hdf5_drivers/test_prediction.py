@@ -19,13 +19,11 @@ from helpers.benchmark import statistics
 from helpers.benchmark.record import read_records
 from helpers.errors import UserError
 from helpers.models.caches import Parts, Read, Reading, read_through
-from helpers.models.requests import ClientCosts
-from helpers.models.transfer import Network
+from helpers.models.transfer import ClientCosts, Network
 from helpers.netem.profiles import Faults, FirstByte, Profile, get_profile
 from helpers.netem.proxy import open_proxy
 from helpers.netem.trace import Request
-from helpers.objectstore.server import Server
-from helpers.objectstore.testbed import Testbed
+from helpers.objectstore.testbed import Server, Testbed
 from helpers.paths import ROOT
 from studies.hdf5_drivers import drivers, files, findings, prediction, tasks, workload
 from studies.hdf5_drivers import session as sessions
