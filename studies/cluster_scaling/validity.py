@@ -17,7 +17,7 @@ import pandas as pd
 from helpers.arrays.reads import RawRead
 from helpers.benchmark.loop import timed
 from helpers.errors import UserError
-from helpers.netem.profiles import FirstByte, Profile
+from helpers.netem.profiles import FirstByte, Profile, check_dilation
 from helpers.netem.proxy import open_proxy
 from helpers.objectstore.testbed import Testbed, open_testbed
 
@@ -90,6 +90,8 @@ def compare(
         raise UserError(
             f"dilations, n_rounds: {tuple(dilations)}, {n_rounds}; allowed: one or more"
         )
+    for dilation in dilations:
+        check_dilation(dilation)
     lines = []
     with _open_testbeds(profile, dilations) as beds:
         keys = _write_objects(beds[dilations[0]], n_objects, object_nbytes)
