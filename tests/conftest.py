@@ -60,6 +60,7 @@ class Gateway(NamedTuple):
 
     url: str
     child: Child
+    log: Path
 
 
 _GATEWAY_CONFIG = """
@@ -70,6 +71,13 @@ c.DaskGateway.authenticator_class = "dask_gateway_server.auth.SimpleAuthenticato
 c.DaskGateway.address = "127.0.0.1:0"
 c.Proxy.address = "127.0.0.1:{port}"
 c.UnsafeLocalBackend.clusters_directory = {folder!r}
+# a wish that comes while workers retire is heard at the next heartbeat
+c.UnsafeLocalBackend.cluster_heartbeat_period = 1
+# a busy machine is no reason to give up a cluster, which would end a read of the tests
+c.UnsafeLocalBackend.cluster_heartbeat_timeout = 300
+c.UnsafeLocalBackend.cluster_start_timeout = 300
+c.UnsafeLocalBackend.worker_start_timeout = 300
+c.UnsafeLocalBackend.worker_start_failure_limit = 100
 c.ClusterConfig.scheduler_cmd = [{dask!r}, "scheduler"]
 c.ClusterConfig.worker_cmd = [{dask!r}, "worker"]
 c.ClusterConfig.cluster_max_workers = 2
@@ -96,7 +104,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     argv = [programs / "dask-gateway-server", "-f", config]
     with start_child(argv, log=folder / "log") as child:
         child.wait_until(lambda: _answers(f"{url}/api/health"), timeout_s=60)
-        yield Gateway(url, child)
+        yield Gateway(url, child, folder / "log")
 
 
 def _answers(url: str) -> bool:
