@@ -159,9 +159,8 @@ def compare_advice(
             for each in (path, out):
                 obstore.put(testbed.near.obstore(), each.name, each)
         testbed.emulate(steady)
-        is_paged = advised.report.page_nbytes > 0
-        before_s, _ = _measure(testbed, path.name, UNTUNED, is_paged=is_paged)
-        after_s, n_requests = _measure(testbed, out.name, TUNED, is_paged=repack.page_nbytes > 0)
+        before_s, _ = _measure(testbed, path.name, UNTUNED, advised.report.page_nbytes)
+        after_s, n_requests = _measure(testbed, out.name, TUNED, repack.page_nbytes)
         gain = next(one.gain for one in advised.advice if one.label == label)
         lines[tool] = (label, gain, before_s / after_s, gain * after_s / before_s - 1, n_requests)
     columns = ["best repack", "gain predicted", "gain measured", "error", "requests"]
@@ -175,14 +174,12 @@ def take_scatter_out(profile: Profile) -> Profile:
     return replace(profile, name=f"{profile.name}, first bytes steady", first_byte_s=steady)
 
 
-def _measure(
-    testbed: Testbed, key: str, settings: Settings, *, is_paged: bool
-) -> tuple[float, int]:
+def _measure(testbed: Testbed, key: str, settings: Settings, page_nbytes: int) -> tuple[float, int]:
     """Read as the prediction has it; return seconds and requests."""
     times_s, counts = [], []
     for _ in range(_N_READS if settings is TUNED else 1):
         testbed.take_trace()
-        read_file(testbed.far / key, settings, VARIABLES, is_paged=is_paged)
+        read_file(testbed.far / key, settings, VARIABLES, page_nbytes=page_nbytes)
         trace = testbed.take_trace()
         times_s.append(max(each.end_s for each in trace) - min(each.start_s for each in trace))
         counts.append(len(trace))

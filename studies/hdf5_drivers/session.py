@@ -24,13 +24,15 @@ from pathlib import Path
 from typing import Any
 
 import fsspec.asyn
+import h5netcdf  # noqa: F401  # its engine of xarray would import it in the clock
 import h5py
+import xarray
 from s3fs import S3FileSystem
 
 from helpers.errors import UserError
 from helpers.objectstore.locations import Location
 from helpers.objectstore.processes import Child, start_child
-from studies.hdf5_drivers.drivers import DRIVERS, Driver, Settings
+from studies.hdf5_drivers.drivers import Driver
 from studies.hdf5_drivers.ros3 import Ros3
 from studies.hdf5_drivers.tasks import Answer, Task, Tree, run_task
 
@@ -68,7 +70,7 @@ class Session:
 
     def open(self, driver: Driver, location: Location) -> None:
         """Open a file, or the group of a Zarr store, by a driver with its settings."""
-        self._ask("open", driver.registered_name, location, dict(driver.settings))
+        self._ask("open", driver, location)
 
     def run(self, task: Task) -> Answer:
         """Do what a task asks of the open file."""
@@ -169,8 +171,8 @@ class _Worker:
         S3FileSystem.clear_instance_cache()
         gc.collect()
 
-    def open(self, driver: str, location: Location, settings: Settings) -> None:
-        self.tree = DRIVERS[driver].open(location, settings)
+    def open(self, driver: Driver, location: Location) -> None:
+        self.tree = driver.open(location, driver.settings)
 
     def run(self, task: Task) -> Answer:
         if self.tree is None:
@@ -194,6 +196,8 @@ def _serve(connection: Connection[Any, Any]) -> None:
 
 
 if __name__ == "__main__":
-    fsspec.asyn.get_loop()  # started before the clock
+    # started before the clock: fsspec's thread, the engines of xarray
+    fsspec.asyn.get_loop()
+    xarray.backends.list_engines()
     with Client(os.environ[_ADDRESS_VARIABLE], authkey=os.environ[_KEY_VARIABLE].encode()) as line:
         _serve(line)

@@ -95,7 +95,7 @@ class FileRead(Steps):
         given = (f"{key}={value}" for key, value in self.driver.settings.items())
         return {
             "driver_settings": " ".join(given),
-            "concurrency": 1,
+            "concurrency": self.driver.in_flight,
             "codec": "deflate with shuffle",
             "cache_state": "cold client, warm server",
         }
@@ -271,9 +271,8 @@ def vary(
     varied = [
         replace(
             tuned,
-            name=f"block {block} MiB, page buffer {page} MiB",
+            name=f"{tuned.name}, block {block} MiB, page buffer {page} MiB",
             settings={**tuned.settings, "block_size": block * MIB, "page_buf_size": page * MIB},
-            registered=tuned.name,
         )
         for block in block_mib
         for page in page_buffer_mib
