@@ -14,7 +14,6 @@ from typing import Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import chi2
 
 from helpers.errors import UserError, show
 
@@ -28,7 +27,7 @@ _SCATTER, _FREEDOM = 0.05, 2.0
 _CORNER = 2.0  # how sharply work gives way to the ceiling; infinite would be a kink
 _REACH = 100.0  # a ceiling is sought up to so many times the largest measured cluster
 _N_STEPS, _N_OFFSETS = 33, 13  # of the table: along each shape parameter, and along the cycle
-_CUT = float(chi2.ppf(0.95, 1)) / 2  # of the log likelihood, for an interval of 95 %
+_CUT = 1.921  # of the log likelihood for 95 %: half of chi-squared, one degree of freedom
 # A link carries headers too: a ceiling that comes so near the stated rate is the link's.
 _IS_LINK = 0.85
 
@@ -198,9 +197,24 @@ class CurveFit:
     @property
     def is_knee_seen(self) -> bool:
         """Whether the runs themselves show a ceiling, within the clusters that were measured."""
-        largest, knee = float(self.points.n_workers.max()), self.knee_workers
-        most = _chunks_per_s(self.link, self.chunk_nbytes)
-        return knee.low <= largest and (self.ceiling.high < most or knee.high <= largest)
+        most, knee = _chunks_per_s(self.link, self.chunk_nbytes), self.knee_workers
+        return knee.low <= self.largest and (self.ceiling.high < most or knee.high <= self.largest)
+
+    @property
+    def largest(self) -> float:
+        """Workers of the largest measured cluster."""
+        return float(self.points.n_workers.max())
+
+    @property
+    def n_chunks(self) -> float:
+        """Chunks of a measured read, the median of them."""
+        return float(np.median(self.points.n_chunks))
+
+    def double(self, n_workers: float) -> Estimate:
+        """Predict how many times as fast twice the workers read the measured chunks."""
+        table, points = self.tables["transfer"], self._place([n_workers, 2 * n_workers], None)
+        few_s, many_s = table.seconds(points).T
+        return table.estimate(few_s / many_s, np.log, math.exp)
 
     def predict(
         self,
@@ -230,14 +244,17 @@ class CurveFit:
             Of a size or count below 1, of chunks where the fit has none, or of a link where the
             fit has no bytes.
         """
+        table = self.tables[law] if link is None else self._move(link, law)
+        points = self._place(n_workers, n_chunks)
+        return [_widen(table, column) for column in table.seconds(points).T]
+
+    def _place(self, n_workers: Sequence[float], n_chunks: float | None) -> _Points:
         sizes = _read("n_workers", n_workers)
         if n_chunks is not None and not self.has_chunks:
             raise UserError(f"n_chunks: {show(n_chunks)}; allowed: only after a fit with n_chunks")
-        usual = float(np.median(self.points.n_chunks)) if n_chunks is None else n_chunks
-        chunks = _read("n_chunks", [usual] * len(sizes)) if self.has_chunks else None
-        points = _Points.place(sizes, chunks, self.cores_per_worker)
-        table = self.tables[law] if link is None else self._move(link, law)
-        return [_widen(table, column) for column in table.seconds(points).T]
+        given = [self.n_chunks if n_chunks is None else n_chunks] * len(sizes)
+        chunks = _read("n_chunks", given) if self.has_chunks else None
+        return _Points.place(sizes, chunks, self.cores_per_worker)
 
     def _move(self, link: float, law: LawName) -> _Table:
         """Take every curve to another link."""
