@@ -29,7 +29,12 @@ LONGEST = ("test_gateway.py", "test_notebooks.py", "test_build.py", "test_run.py
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put what takes longest before all else; files stay whole, in their own order."""
+    """Put what takes longest before all else; files stay whole, in their own order.
+
+    Workers have to find the same tests: a name with an address would differ.
+    """
+    if moving := [item.nodeid for item in items if " at 0x" in item.nodeid]:
+        raise pytest.UsageError(f"{moving[0]}: an id with an address; allowed: one that stays")
     rank = {name: place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: rank.get(item.path.name, len(LONGEST)))
 
