@@ -259,7 +259,7 @@ class CurveFit:
     def _move(self, link: float, law: LawName) -> _Table:
         """Take every curve to another link."""
         if law != "transfer":
-            raise UserError(f"law: {law!r}; allowed with a link: 'transfer'")
+            raise UserError(f"law: {law!r} with a link; allowed: 'transfer'")
         table, most = self.tables[law], _chunks_per_s(_check_link(link), self.chunk_nbytes)
         own = _chunks_per_s(self.link, self.chunk_nbytes)
         moved = np.minimum(table.second, most)
