@@ -125,28 +125,12 @@ def tabulate_advice(advised: Advised) -> pd.DataFrame:
 def compare_advice(
     paths: Mapping[str, Path], testbed: Testbed, profile: Profile, costs: ClientCosts
 ) -> pd.DataFrame:
-    """Advise on files, do the best repack, and measure both over the network.
+    """Advise on files, do the best repack, and measure both over the network; a row a file.
 
     A time is from the first request to the end of the last one, in the proxy's trace; of
     repacked files, which make few requests, the median of several reads. Each first byte
     takes the mean of the profile's, because a median of few requests errs by their scatter:
     what is tested is the prediction.
-
-    Parameters
-    ----------
-    paths : mapping of str to Path
-        Files, by the tool that made them.
-    testbed : Testbed
-        The network.
-    profile : Profile
-        What is emulated, but for the scatter of first bytes.
-    costs : ClientCosts
-        What client and server take for a request.
-
-    Returns
-    -------
-    DataFrame
-        A row a file: predicted and measured gain, their error, and requests to open.
     """
     lines, steady = {}, take_scatter_out(profile)
     only_requests = ClientCosts(request_s=costs.request_s)

@@ -6,7 +6,7 @@ import ctypes
 import io
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import h5py
 import pyfive
@@ -147,55 +147,54 @@ def open_references(location: Location, settings: Settings) -> Tree:
 
 MIB = 2**20
 
-Kind = Literal["hdf5", "zarr", "zarr-sharded", "references"]
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """Who reads, whatever its settings."""
+
+    open: Callable[[Location, Settings], Tree]  # from the place of the file to a tree
+    libraries: tuple[str, ...]  # by which it reads, whose versions belong to a result
+    in_flight: int = 1  # requests that its defaults let it have in flight
+    reads_files: bool = True  # whether it reads HDF5 files; otherwise a conversion of its name
+
+
+_FSSPEC = Client(open_with_fsspec, ("h5py", "s3fs"))
+_XARRAY = Client(open_with_xarray, ("xarray", "h5netcdf", "s3fs"))
+_ROS3 = Client(open_with_ros3, ("h5py", "HDF5 of h5py"))
+_OBSTORE = Client(open_with_obstore, ("h5py", "obstore"))
+_OBSTORE_BLOCKS = Client(open_with_obstore_blocks, ("h5py", "obstore"))
+_OBSTORE_WHOLE = Client(open_whole, ("h5py", "obstore"), in_flight=10)
+_H5CORO = Client(open_with_h5coro, ("h5coro",), in_flight=3)  # a thread a variable
+_PYFIVE = Client(open_with_pyfive, ("pyfive", "s3fs"), in_flight=10)  # botocore's connections
+_ZARR = Client(open_zarr, ("zarr", "obstore"), in_flight=10, reads_files=False)
+_REFERENCES = Client(
+    open_references, ("virtualizarr", "zarr", "obstore"), in_flight=10, reads_files=False
+)
 
 # The two pairs of the published study: a file object and the library above it.
 _PUBLISHED_FILE: Settings = {"cache_type": "blockcache", "block_size": 8 * MIB}
 _PUBLISHED_LIBRARY: Settings = {"page_buf_size": 16 * MIB, "rdcc_nbytes": 4 * MIB}
-
-# What each client lets be in flight, where nothing is set: a thread a variable of the task, the
-# connections of botocore's pool, `async.concurrency` of zarr.
-_OF_H5CORO, _OF_S3FS, _OF_ZARR = 3, 10, 10
-
-_LIBRARIES: Mapping[str, tuple[str, ...]] = {
-    "fsspec": ("h5py", "s3fs"),
-    "xarray": ("xarray", "h5netcdf", "s3fs"),
-    "ros3": ("h5py", "HDF5 of h5py"),
-    "obstore": ("h5py", "obstore"),
-    "h5coro": ("h5coro",),
-    "pyfive": ("pyfive", "s3fs"),
-    "zarr": ("zarr", "obstore"),
-    "references": ("virtualizarr", "zarr", "obstore"),
-}
 
 
 @dataclass(frozen=True, slots=True)
 class Driver:
     """A way to open a file, with its settings."""
 
-    name: str  # name in parameter files, records and figures
-    # from the place of the file and the settings to a tree
-    open: Callable[[Location, Settings], Tree]
+    name: str  # name in parameter files, records and figures; it begins with its family's
+    client: Client  # who reads
     description: str  # one line for readers of the book
     # settings of the client and of the library above it; what is not named is at its default
     settings: Settings = field(default_factory=dict)
-    kind: Kind = "hdf5"  # what it reads
-    in_flight: int = 1  # requests that it may have in flight, by its settings or its defaults
 
     @property
     def family(self) -> str:
-        """Name of the client, which the name of a driver begins with."""
+        """Name that it shares with the same client in other settings."""
         return self.name.partition("-")[0]
 
     @property
-    def libraries(self) -> tuple[str, ...]:
-        """Libraries by which it reads, whose versions belong to a result."""
-        return _LIBRARIES[self.family]
-
-    @property
-    def needs_ros3(self) -> bool:
-        """Whether it needs an h5py that is built with ROS3."""
-        return self.family == "ros3"
+    def in_flight(self) -> int:
+        """Requests that its settings or defaults let it have in flight."""
+        return 2 if self.settings.get("cache_type") == "background" else self.client.in_flight
 
     @property
     def page_buffer_nbytes(self) -> int:
@@ -208,130 +207,89 @@ DRIVERS: Mapping[str, Driver] = {
     for driver in (
         Driver(
             "fsspec-none",
-            open_with_fsspec,
+            _FSSPEC,
             "h5py over an s3fs file object without a cache: published as the default",
             {"cache_type": "none"},
         ),
         Driver(
             "fsspec-readahead",
-            open_with_fsspec,
+            _FSSPEC,
             "h5py over what `s3fs.open(path)` returns, which reads ahead in blocks of 50 MiB",
             {"cache_type": "readahead"},
         ),
         Driver(
-            "xarray",
-            open_with_xarray,
-            "xarray's h5netcdf engine on the address of the file, which keeps blocks of 4 MiB",
+            "xarray", _XARRAY, "xarray's engine on the file's address: it keeps blocks of 4 MiB"
         ),
         Driver(
             "fsspec-first",
-            open_with_fsspec,
+            _FSSPEC,
             "h5py over an s3fs file object that keeps the first block",
             {"cache_type": "first", "block_size": 8 * MIB},
         ),
         Driver(
             "fsspec-background",
-            open_with_fsspec,
+            _FSSPEC,
             "h5py over an s3fs file object that fetches the next block too: as earthaccess opens it",
             {"cache_type": "background", "block_size": 8 * MIB},
-            in_flight=2,
         ),
         Driver(
             "fsspec-blockcache",
-            open_with_fsspec,
+            _FSSPEC,
             "h5py over an s3fs file object that keeps blocks of 8 MiB, the library at its defaults",
             _PUBLISHED_FILE,
         ),
         Driver(
             "fsspec-tuned",
-            open_with_fsspec,
+            _FSSPEC,
             "the same with page buffer and chunk cache: published as tuned",
             {**_PUBLISHED_FILE, **_PUBLISHED_LIBRARY},
         ),
-        Driver(
-            "ros3",
-            open_with_ros3,
-            "HDF5's own S3 driver at its defaults: blocks of 16 MiB, or pages, are kept",
-        ),
+        Driver("ros3", _ROS3, "HDF5's own S3 driver at its defaults: it keeps blocks of 16 MiB"),
         Driver(
             "ros3-none",
-            open_with_ros3,
+            _ROS3,
             "HDF5's own S3 driver without any cache: its default before HDF5 1.14.3",
             {"block_cache": 0},
         ),
         Driver(
             "ros3-first",
-            open_with_ros3,
+            _ROS3,
             "HDF5's own S3 driver that keeps the first 16 MiB: its default in HDF5 1.14.3 to 1.14.6",
             {"block_cache": 16 * MIB},
         ),
         Driver(
             "ros3-tuned",
-            open_with_ros3,
+            _ROS3,
             "HDF5's own S3 driver with page buffer and chunk cache: published as tuned",
             _PUBLISHED_LIBRARY,
         ),
-        Driver("obstore", open_with_obstore, "h5py over an obstore file object at its defaults"),
+        Driver("obstore", _OBSTORE, "h5py over an obstore file object at its defaults"),
         Driver(
             "obstore-tuned",
-            open_with_obstore_blocks,
+            _OBSTORE_BLOCKS,
             "h5py over obstore that keeps blocks of 8 MiB, page buffer and chunk cache",
             {"block_size": 8 * MIB, **_PUBLISHED_LIBRARY},
         ),
         Driver(
             "obstore-whole",
-            open_whole,
+            _OBSTORE_WHOLE,
             "h5py in memory, after obstore fetched the whole file in ranges of 8 MiB at once",
-            {"part_nbytes": 8 * MIB, "max_workers": 10},
-            in_flight=10,
+            {"part_nbytes": 8 * MIB, "max_workers": _OBSTORE_WHOLE.in_flight},
         ),
+        Driver("h5coro", _H5CORO, "h5coro, which reads without HDF5, at its defaults"),
         Driver(
-            "h5coro",
-            open_with_h5coro,
-            "h5coro, which reads without HDF5, at its defaults",
-            in_flight=_OF_H5CORO,
+            "h5coro-tuned", _H5CORO, "h5coro with cache lines of 8 MiB", {"cacheLineSize": 8 * MIB}
         ),
-        Driver(
-            "h5coro-tuned",
-            open_with_h5coro,
-            "h5coro with cache lines of 8 MiB",
-            {"cacheLineSize": 8 * MIB},
-            in_flight=_OF_H5CORO,
-        ),
-        Driver(
-            "pyfive",
-            open_with_pyfive,
-            "pyfive, which reads without HDF5, over an s3fs file object at its defaults",
-            in_flight=_OF_S3FS,
-        ),
+        Driver("pyfive", _PYFIVE, "pyfive, which reads without HDF5, over s3fs at its defaults"),
         Driver(
             "pyfive-tuned",
-            open_with_pyfive,
+            _PYFIVE,
             "pyfive over an s3fs file object with blocks of 8 MiB and as much metadata at once",
             {**_PUBLISHED_FILE, "metadata_buffer_size": 8},
-            in_flight=_OF_S3FS,
         ),
-        Driver(
-            "zarr",
-            open_zarr,
-            "Zarr v3, an object a chunk, through obstore",
-            kind="zarr",
-            in_flight=_OF_ZARR,
-        ),
-        Driver(
-            "zarr-sharded",
-            open_zarr,
-            "Zarr v3, chunks gathered in shards, through obstore",
-            kind="zarr-sharded",
-            in_flight=_OF_ZARR,
-        ),
-        Driver(
-            "references",
-            open_references,
-            "references to the chunks of the HDF5 file, read as Zarr through obstore",
-            kind="references",
-            in_flight=_OF_ZARR,
-        ),
+        Driver("zarr", _ZARR, "Zarr v3, an object a chunk, through obstore"),
+        Driver("zarr-sharded", _ZARR, "Zarr v3, chunks gathered in shards, through obstore"),
+        Driver("references", _REFERENCES, "references to chunks of the file, read as Zarr"),
     )
 }
 """Every driver of the book in its settings, by name."""
@@ -348,7 +306,7 @@ def get_drivers(names: Sequence[str], *, has_ros3: bool) -> tuple[list[Driver], 
     if unknown := [name for name in names if name not in DRIVERS]:
         raise UserError(f"drivers: {', '.join(unknown)}; allowed: {', '.join(DRIVERS)}")
     asked = [DRIVERS[name] for name in names]
-    absent = [driver.name for driver in asked if driver.needs_ros3 and not has_ros3]
+    absent = [driver.name for driver in asked if driver.family == "ros3" and not has_ros3]
     if len(absent) == len(asked):
         raise UserError(f"drivers: {', '.join(names) or 'none'}; allowed: one that is built in")
     return [driver for driver in asked if driver.name not in absent], absent

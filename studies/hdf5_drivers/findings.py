@@ -75,7 +75,7 @@ def describe_drivers(
             "reads": driver.description,
             "settings": " ".join(f"{name}={value}" for name, value in driver.settings.items()),
             "in flight, at most": driver.in_flight,
-            "by": ", ".join(f"{name} {versions.get(name, '')}" for name in driver.libraries),
+            "by": ", ".join(f"{name} {versions.get(name, '')}" for name in driver.client.libraries),
         }
         for driver in drivers
     }
@@ -150,17 +150,11 @@ def tabulate_traces(rows: pd.DataFrame, layouts: Sequence[str]) -> pd.DataFrame:
     return medians.loc[measured_on].rename(columns=names)
 
 
-def paired(
-    part: pd.DataFrame, over: tuple[str, str], under: tuple[str, str]
-) -> statistics.Interval | None:
-    """Compare two contenders on two layouts, paired within blocks."""
-    keys = list(zip(part["contender"], part["layout"], strict=True))
-    if over == under or over not in keys or under not in keys:
+def compare_reads(reads: pd.DataFrame, over: str, under: str) -> statistics.Interval | None:
+    """Compare two reads that `select_reads` named, paired within blocks; None where one is absent."""
+    if over == under or not {over, under} <= {*reads["contender"]}:
         return None
-    labels = {over: "over", under: "under"}
-    chosen = part.assign(contender=[labels.get(key, "") for key in keys])
-    chosen = chosen[chosen["contender"] != ""]
-    return statistics.paired_ratio(chosen, "over", "under", value="total_s")
+    return statistics.paired_ratio(reads, over, under, value="total_s")
 
 
 def compare_published(rows: pd.DataFrame) -> pd.DataFrame:
@@ -171,16 +165,17 @@ def compare_published(rows: pd.DataFrame) -> pd.DataFrame:
     times = read_published("hdf5_driver_access_times")
     times = times[times["file_set"] == "h5py-atl03-benchmarks.csv"]
     known = times.groupby(["driver", "optimised_io", "format"])["time_s"].median()
-    rows_of_task, lines = measured(rows, "variables"), []
-    names = set(rows_of_task["contender"])
+    reads, lines = select_reads(rows), []
+    names = {split_read(name)[0] for name in reads["contender"]}  # a calibration asks others too
     names_of = {pair: name if name in names else "ros3" for pair, name in _OURS.items()}
     for driver, tuned, layout in list[tuple[str, str, str]](known.index):
-        time_s = known[driver, tuned, layout]
         base = known.get((driver, "no", "original"))
         ours = names_of[driver, tuned], _PUBLISHED_LAYOUTS[layout]
-        found = paired(rows_of_task, (names_of[driver, "no"], "original"), ours)
+        untuned = name_read(names_of[driver, "no"], ORIGINAL)
+        found = compare_reads(reads, untuned, name_read(*ours))
         if base and found:
-            lines.append((*ours, base / time_s, found.centre, found.low, found.high))
+            gain = base / known[driver, tuned, layout]
+            lines.append((*ours, gain, found.centre, found.low, found.high))
     columns = ["contender", "layout", "published", "ours", "low", "high"]
     return pd.DataFrame(lines, columns=columns).round(2)
 
@@ -250,14 +245,13 @@ def select_reads(rows: pd.DataFrame) -> pd.DataFrame:
 
 def list_claims(reads: pd.DataFrame, pairs: _Pairs) -> dict[Claim, tuple[str, str]]:
     """List the pairs of drivers, named beforehand, that were measured on a layout."""
-    there = dict.fromkeys(zip(reads["contender"], reads["layout"], strict=True))
-    layouts = sorted({layout for _, layout in there}, key=LAYOUTS.index)
-    return {
+    there = {*reads["contender"]}
+    named = {
         (layout, a, b): (name_read(a, layout), name_read(b, layout))
-        for layout in layouts
+        for layout in FILE_LAYOUTS
         for a, b in pairs
-        if {(name_read(a, layout), layout), (name_read(b, layout), layout)} <= {*there}
     }
+    return {claim: pair for claim, pair in named.items() if {*pair} <= there}
 
 
 def find_claims(judged: Judged) -> dict[str, str]:
@@ -301,11 +295,11 @@ def _read_medians(part: pd.DataFrame) -> dict[tuple[str, str], pd.Series[float]]
 
 def find_targets(rows: pd.DataFrame, best: tuple[str, str], profile: Profile) -> dict[str, str]:
     """Say whether repack and settings gain the target, and if not, why not."""
-    part = measured(rows, "variables")
-    ratio = paired(part, (UNTUNED, ORIGINAL), best)
+    base = name_read(UNTUNED, ORIGINAL)
+    ratio = compare_reads(select_reads(rows), base, name_read(*best))
     if ratio is None:
         return dict.fromkeys(("target-gain", "target-requests-to-open", "headline"), NOT_MEASURED)
-    medians = _read_medians(part)
+    medians = _read_medians(measured(rows, "variables"))
     slow, fast = medians[UNTUNED, ORIGINAL], medians[best]
     gain, n_open = ratio.centre, fast["n_open_requests"]
     return {
@@ -359,14 +353,13 @@ def find_decision(
 
     That both are needed is said where both are judged faster than either alone.
     """
-    base, there = name_read(UNTUNED, ORIGINAL), {*reads["contender"]}
-    if not ways or base not in there:
+    base = name_read(UNTUNED, ORIGINAL)
+    if not ways or base not in {*reads["contender"]}:
         return {"decision": NOT_MEASURED}
 
     def gain(name: str, over: str = base) -> str:
-        if over not in there:
-            return NOT_MEASURED
-        return digits(statistics.paired_ratio(reads, over, name, value="total_s").centre)
+        found = compare_reads(reads, over, name)
+        return digits(found.centre) if found else NOT_MEASURED
 
     together = next(iter(ways.values()))[0]
     alone = {way: gain(ways[way][1]) if way in ways else NOT_MEASURED for way in _WAYS}
@@ -421,7 +414,7 @@ def find_all(
     files = {at: one["total_s"] for at, one in medians.items() if at[1] in FILE_LAYOUTS}
     best = split_read(ranking.best)
     worst = max(files, key=files.__getitem__)
-    ratio = paired(part, (UNTUNED, ORIGINAL), best)
+    ratio = compare_reads(reads, name_read(UNTUNED, ORIGINAL), ranking.best)
     stored_nbytes = part.loc[part["layout"] == ORIGINAL, "stored_nbytes"].median()
     machine = json.loads(part["machine"].iloc[0])
     noise = statistics.noise_ratio(reads, "control", value="total_s")

@@ -43,15 +43,7 @@ _ANSWER_TIMEOUT_S = 600.0
 
 
 class Session:
-    """An interpreter in which drivers run, as seen by a study; made by `open_session`.
-
-    Parameters
-    ----------
-    connection : Connection
-        Line to the interpreter.
-    child : Child
-        The interpreter.
-    """
+    """An interpreter in which drivers run, as seen by a study; made by `open_session`."""
 
     def __init__(self, connection: Connection[Any, Any], child: Child) -> None:
         self._connection, self._child = connection, child
@@ -96,18 +88,9 @@ class Session:
 def open_session(location: Location, ros3: Ros3 | None) -> Iterator[Session]:
     """Start an interpreter in which drivers run; it ends with the session.
 
-    Parameters
-    ----------
-    location : Location
-        Any place in the store that is to be read: its endpoint, credentials and region
-        go into the environment, from which ROS3 and h5coro take them.
-    ros3 : Ros3 or None
-        The h5py to import; None for that of the locked environment.
-
-    Yields
-    ------
-    Session
-        Ready to open files.
+    Endpoint, credentials and region of a place in the store that is to be read go into its
+    environment, from which ROS3 and h5coro take them. It imports the h5py with ROS3, if it is given
+    one.
     """
     with tempfile.TemporaryDirectory() as folder:
         key, address = secrets.token_hex(16), str(Path(folder) / "line")
@@ -172,7 +155,7 @@ class _Worker:
         gc.collect()
 
     def open(self, driver: Driver, location: Location) -> None:
-        self.tree = driver.open(location, driver.settings)
+        self.tree = driver.client.open(location, driver.settings)
 
     def run(self, task: Task) -> Answer:
         if self.tree is None:

@@ -38,17 +38,13 @@ class Tree(Protocol):
         """Close what was opened."""
 
 
-def _nothing() -> None:
-    """Close nothing."""
-
-
 class MappingTree:
     """A tree whose groups are mappings, as those of h5py, pyfive and zarr are.
 
     `close` closes what lies below the root group, such as a file object.
     """
 
-    def __init__(self, root: Any, close: Callable[[], None] = _nothing) -> None:
+    def __init__(self, root: Any, close: Callable[[], None] = lambda: None) -> None:
         self.root, self._close = root, close
 
     def list_variables(self, group: str) -> list[str]:

@@ -70,7 +70,7 @@ def bench(stored: files.StoredFile, testbed: Testbed, session: sessions.Session)
 
 def skip_without_ros3(driver: drivers.Driver) -> None:
     """Skip what this machine does not have."""
-    if driver.needs_ros3 and find_ros3() is None:
+    if driver.family == "ros3" and find_ros3() is None:
         pytest.skip(why_absent())
 
 
@@ -377,8 +377,10 @@ def test_tuned_settings_are_judged_against_what_is_used_today() -> None:
     """Where they take longer than the default of s3fs, the page says so."""
     reads = make_reads()
     claims = findings.list_claims(reads, findings.TODAY)
-    rule = {"control": "control", "value": "total_s"}
-    judged = {claim: statistics.compare(reads, *pair, **rule) for claim, pair in claims.items()}
+    judged = {
+        claim: statistics.compare(reads, *pair, control="control", value="total_s")
+        for claim, pair in claims.items()
+    }
     told = findings.find_today(judged)["tuned-against-today"]
     assert re.match(r"slower than fsspec-readahead on original \(1.25 \[1.2\d, 1.2\d\]", told)
     assert findings.find_today({})["tuned-against-today"] == "not measured"
