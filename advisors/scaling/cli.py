@@ -99,14 +99,15 @@ def describe(
     sizes = sizes or (largest, 2 * largest, 4 * largest)
     ours = fitted.predict(sizes, n_chunks=n_chunks, link=link)
     laws = {law: fitted.predict(sizes, n_chunks=n_chunks, law=law) for law in ("amdahl", "usl")}
-    chunk_mb = fitted.chunk_nbytes and fitted.chunk_nbytes / 1e6
-    speedup = fitted.double(largest)
+    speedup, ceiling, mb = fitted.double(largest), asdict(fitted.ceiling), None
+    if fitted.chunk_nbytes:
+        mb = {name: value * fitted.chunk_nbytes / 1e6 for name, value in ceiling.items()}
     return {
         "unit": "chunk" if fitted.has_chunks else "read",
         "cycle_s": asdict(fitted.cycle_s),
         "start_s": asdict(fitted.start_s),
-        "ceiling_per_s": asdict(fitted.ceiling),
-        "ceiling_mb_per_s": chunk_mb and asdict(fitted.ceiling.scale(chunk_mb)),
+        "ceiling_per_s": ceiling,
+        "ceiling_mb_per_s": mb,
         "knee_workers": asdict(fitted.knee_workers),
         "is_knee_seen": fitted.is_knee_seen,
         "ends_growth": tell_end(fitted),

@@ -1,15 +1,15 @@
 """A scaling curve as three numbers: the cycle of a chunk, a start, and a ceiling.
 
-The discrete simulation of `helpers.models.transfer` has the same three; it takes some 50 ms
-for thousands of chunks, and a fit with intervals asks for some ten thousand curves. So the fit uses its closed form,
-which agrees with it wherever one of the three decides, and rounds the corner between them.
+The discrete simulation of `helpers.models.transfer` has the same three. It takes some 50 ms for
+thousands of chunks, and a fit with intervals asks for some ten thousand curves, so the fit uses
+a closed form: it agrees where one of the three decides, and rounds the corner between them.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import numpy as np
@@ -24,7 +24,6 @@ LAWS: tuple[LawName, ...] = get_args(LawName)
 # Of the logarithm of seconds: the scatter of one run, and the degrees of freedom of Student's
 # distribution, whose long tails keep one bad run from deciding the fit.
 _SCATTER, _FREEDOM = 0.05, 2.0
-_CORNER = 2.0  # how sharply work gives way to the ceiling; infinite would be a kink
 _REACH = 100.0  # a ceiling is sought up to so many times the largest measured cluster
 _N_STEPS, _N_OFFSETS = 33, 13  # of the table: along each shape parameter, and along the cycle
 _CUT = 1.921  # of the log likelihood for 95 %: half of chi-squared, one degree of freedom
@@ -40,9 +39,9 @@ class Estimate:
     low: float
     high: float
 
-    def scale(self, factor: float) -> Estimate:
-        """Return the same in another unit."""
-        return Estimate(self.value * factor, self.low * factor, self.high * factor)
+    def invert(self) -> Estimate:
+        """Return one over this number, infinite over 0."""
+        return Estimate(*(1 / x if x else math.inf for x in (self.value, self.high, self.low)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,44 +72,47 @@ class _Table:
 
     law: LawName
     cycle_s: Array
-    # start in s and ceiling in chunks/s; of the other laws, contention and coherence
-    first: Array
-    second: Array
+    first: Array  # start in s, or contention
+    second: Array  # seconds a chunk at the ceiling, or coherence
     log_likelihood: Array
 
     def seconds(self, points: _Points) -> Array:
         """Compute the seconds of each curve (rows) at each point (columns)."""
-        return _compute(self.law, (self.cycle_s, self.first, self.second), points)
+        cycle_s, first, second = (x[:, None] for x in (self.cycle_s, self.first, self.second))
+        if self.law == "transfer":
+            return first + points.n_chunks * np.hypot(cycle_s / points.slots, second)
+        n = points.n_workers
+        growth = (1 + first * (n - 1) + second * n * (n - 1)) / n
+        return np.asarray(points.n_chunks * cycle_s * growth)
 
-    @property
-    def is_likely(self) -> npt.NDArray[np.bool_]:
-        """Which curves the runs do not reject, by the profile likelihood."""
-        return np.asarray(self.log_likelihood >= self.log_likelihood.max() - _CUT)
-
-    def estimate(
-        self, values: Array, link: Callable[[Array], Array], back: Callable[[float], float]
-    ) -> Estimate:
-        """Weigh values by their likelihood, averaged after `link`; the interval is the profile's."""
+    def estimate(self, values: Array, *, is_ratio: bool = False) -> Estimate:
+        """Weigh values, or logarithms of ratios, by likelihood; the interval is the profile's."""
         weights = np.exp(self.log_likelihood - self.log_likelihood.max())
-        mean = back(float(weights @ link(values) / weights.sum()))
-        likely = values[self.is_likely]
-        return Estimate(mean, float(likely.min()), float(likely.max()))
-
-
-def _compute(law: LawName, parameters: tuple[Array, Array, Array], points: _Points) -> Array:
-    cycle_s, first, second = (values[:, None] for values in parameters)
-    if law == "transfer":
-        work_s, least_s = cycle_s / points.slots, 1 / second
-        return np.asarray(
-            first + points.n_chunks * (work_s**_CORNER + least_s**_CORNER) ** (1 / _CORNER)
+        mean = float(weights @ (np.log(values) if is_ratio else values) / weights.sum())
+        likely = values[self.log_likelihood >= self.log_likelihood.max() - _CUT]
+        return Estimate(
+            math.exp(mean) if is_ratio else mean, float(likely.min()), float(likely.max())
         )
-    n = points.n_workers
-    growth = (1 + first * (n - 1) + second * n * (n - 1)) / n
-    return np.asarray(points.n_chunks * cycle_s * growth)
+
+
+def _tabulate(law: LawName, points: _Points, seconds: Array, least_s: float) -> _Table:
+    """Tabulate curves around the measured one; at a ceiling, a chunk takes `least_s` or more."""
+    first, second = _grid(law, points)
+    shapes = _Table(law, np.ones_like(first), first, second, first)
+    centre = _centre(np.log(seconds) - np.log(shapes.seconds(points)))
+    offsets = np.linspace(-4, 4, _N_OFFSETS) * _SCATTER / math.sqrt(len(seconds))
+    cycle_s = np.exp(centre + offsets[:, None]).ravel()
+    first, second = np.tile(first, _N_OFFSETS), np.tile(second, _N_OFFSETS)
+    if law == "transfer":  # both times are in units of the cycle so far
+        first, second = first * cycle_s, np.maximum(second * cycle_s, least_s)
+    table = _Table(law, cycle_s, first, second, first)
+    errors = (np.log(seconds) - np.log(table.seconds(points))) / _SCATTER
+    log_likelihood = -(_FREEDOM + 1) / 2 * np.log1p(errors**2 / _FREEDOM).sum(axis=1)
+    return replace(table, log_likelihood=log_likelihood)
 
 
 def _grid(law: LawName, points: _Points) -> tuple[Array, Array]:
-    """List the shapes of a law, both parameters relative to the time of one slot."""
+    """List the shapes of a law, times in units of the cycle."""
 
     def steps(low: float, high: float) -> Array:
         return np.concatenate(([0.0], np.geomspace(low, high, _N_STEPS)))
@@ -118,35 +120,13 @@ def _grid(law: LawName, points: _Points) -> tuple[Array, Array]:
     sizes = points.slots if law == "transfer" else points.n_workers
     small, large = float(sizes.min()), float(sizes.max())
     if law == "transfer":
-        axes = steps(1e-3 / large, 1 / small), steps(1 / (_REACH * large), 1 / small)
+        starts = steps(1e-3 / large, 1 / small) * float(np.median(points.n_chunks))
+        axes = starts, steps(1 / (_REACH * large), 1 / small)
     else:
         coherence = steps(1e-4 / large**2, 1 / large) if law == "usl" else np.zeros(1)
         axes = steps(1e-3 / large, 1.0), coherence
     first, second = np.meshgrid(*axes, indexing="ij")
     return first.ravel(), second.ravel()
-
-
-def _tabulate(law: LawName, points: _Points, seconds: Array, most: float) -> _Table:
-    """Tabulate the curves of a law around the measured one; no ceiling is above `most`."""
-    first, second = _grid(law, points)
-    with np.errstate(divide="ignore"):
-        shape = (np.ones_like(first), first, second)
-        if law == "transfer":
-            shape = (shape[0], first * float(np.median(points.n_chunks)), 1 / second)
-        centre = _centre(np.log(seconds) - np.log(_compute(law, shape, points)))
-        offsets = np.linspace(-4, 4, _N_OFFSETS) * _SCATTER / math.sqrt(len(seconds))
-        cycle_s = np.exp(centre + offsets[:, None]).ravel()
-        first, second = np.tile(shape[1], _N_OFFSETS), np.tile(shape[2], _N_OFFSETS)
-    if law == "transfer":  # both times are in units of the cycle so far
-        first, second = first * cycle_s, np.minimum(second / cycle_s, most)
-    residuals = np.log(seconds) - np.log(_compute(law, (cycle_s, first, second), points))
-    return _Table(law, cycle_s, first, second, _likelihood(residuals))
-
-
-def _likelihood(residuals: Array) -> Array:
-    """Sum the log likelihood of each row under Student's distribution, up to a constant."""
-    terms = np.log1p((residuals / _SCATTER) ** 2 / _FREEDOM)
-    return np.asarray(-(_FREEDOM + 1) / 2 * terms.sum(axis=1))
 
 
 def _centre(residuals: Array) -> Array:
@@ -162,59 +142,26 @@ def _centre(residuals: Array) -> Array:
 class CurveFit:
     """What was fitted to a curve; `predict` asks it for other clusters, chunk counts and links."""
 
-    points: _Points
-    tables: Mapping[LawName, _Table]
-    cores_per_worker: float
+    cycle_s: Estimate  # seconds that a slot takes for a chunk, while nothing else limits it
+    start_s: Estimate  # seconds that no worker shortens
+    # chunks per second that no cluster exceeds, and the workers that would need more; `high` is
+    # infinite where none was seen
+    ceiling: Estimate
+    knee_workers: Estimate
+    is_knee_seen: bool  # whether the runs show a ceiling, within the clusters that were measured
+    largest: float  # workers of the largest measured cluster
+    n_chunks: float  # of a measured read, the median
     has_chunks: bool  # whether chunks were counted; else the whole read is one, cut at will
+    cores_per_worker: float
     chunk_nbytes: float | None
     link: float | None  # bytes per second
-
-    @property
-    def cycle_s(self) -> Estimate:
-        """Seconds that a slot takes for a chunk, while nothing else limits it."""
-        table = self.tables["transfer"]
-        return table.estimate(table.cycle_s, np.log, math.exp)
-
-    @property
-    def start_s(self) -> Estimate:
-        """Seconds that no worker shortens."""
-        table = self.tables["transfer"]
-        return table.estimate(table.first, np.asarray, float)
-
-    @property
-    def ceiling(self) -> Estimate:
-        """Chunks per second that no cluster exceeds; `high` is infinite where none was seen."""
-        table = self.tables["transfer"]
-        return table.estimate(table.second, np.reciprocal, _reciprocal)
-
-    @property
-    def knee_workers(self) -> Estimate:
-        """Workers at which the ceiling is as narrow as the work."""
-        table = self.tables["transfer"]
-        workers = table.second * table.cycle_s / self.cores_per_worker
-        return table.estimate(workers, np.reciprocal, _reciprocal)
-
-    @property
-    def is_knee_seen(self) -> bool:
-        """Whether the runs themselves show a ceiling, within the clusters that were measured."""
-        most, knee = _chunks_per_s(self.link, self.chunk_nbytes), self.knee_workers
-        return knee.low <= self.largest and (self.ceiling.high < most or knee.high <= self.largest)
-
-    @property
-    def largest(self) -> float:
-        """Workers of the largest measured cluster."""
-        return float(self.points.n_workers.max())
-
-    @property
-    def n_chunks(self) -> float:
-        """Chunks of a measured read, the median of them."""
-        return float(np.median(self.points.n_chunks))
+    tables: Mapping[LawName, _Table]
 
     def double(self, n_workers: float) -> Estimate:
         """Predict how many times as fast twice the workers read the measured chunks."""
         table, points = self.tables["transfer"], self._place([n_workers, 2 * n_workers], None)
         few_s, many_s = table.seconds(points).T
-        return table.estimate(few_s / many_s, np.log, math.exp)
+        return table.estimate(few_s / many_s, is_ratio=True)
 
     def predict(
         self,
@@ -260,39 +207,31 @@ class CurveFit:
         """Take every curve to another link."""
         if law != "transfer":
             raise UserError(f"law: {law!r} with a link; allowed: 'transfer'")
-        table, most = self.tables[law], _chunks_per_s(_check_link(link), self.chunk_nbytes)
-        own = _chunks_per_s(self.link, self.chunk_nbytes)
-        moved = np.minimum(table.second, most)
+        table, least_s = self.tables[law], _cross_s(link, self.chunk_nbytes)
+        moved = np.maximum(table.second, least_s)
         if self.link is not None:
-            moved = np.where(table.second >= _IS_LINK * own, table.second * most / own, moved)
-        return _Table(law, table.cycle_s, table.first, moved, table.log_likelihood)
+            own_s = _cross_s(self.link, self.chunk_nbytes)
+            moved = np.where(
+                table.second <= own_s / _IS_LINK, table.second * least_s / own_s, moved
+            )
+        return replace(table, second=moved)
 
 
 def _widen(table: _Table, seconds: Array) -> Estimate:
     """Add the scatter of one run to the interval of a predicted curve."""
-    found = table.estimate(seconds, np.log, math.exp)
+    found = table.estimate(seconds, is_ratio=True)
     down = math.hypot(math.log(found.value / found.low), 2 * _SCATTER)
     up = math.hypot(math.log(found.high / found.value), 2 * _SCATTER)
     return Estimate(found.value, found.value * math.exp(-down), found.value * math.exp(up))
 
 
-def _reciprocal(value: float) -> float:
-    return 1 / value if value > 0 else math.inf
-
-
-def _chunks_per_s(link: float | None, chunk_nbytes: float | None) -> float:
-    """Turn the rate of a link into chunks per second."""
+def _cross_s(link: float | None, chunk_nbytes: float | None) -> float:
+    """Compute the seconds of a chunk on a link that it has for itself; 0 without a link."""
     if link is None:
-        return math.inf
+        return 0.0
     if chunk_nbytes is None:
-        raise UserError(f"link: {link:g}; allowed: only with nbytes, the bytes that cross it")
-    return link / chunk_nbytes
-
-
-def _check_link(link: float) -> float:
-    if not 0 < link < math.inf:
-        raise UserError(f"link: {show(link)}; allowed: bytes per second above 0, and finite")
-    return link
+        raise UserError(f"link: {show(link)}; allowed: only with nbytes, the bytes that cross it")
+    return chunk_nbytes / float(_read("link", [link], least=0)[0])
 
 
 def fit_curve(
@@ -342,25 +281,47 @@ def fit_curve(
     >>> round(fit.cycle_s.value, 1), fit.is_knee_seen
     (2.0, False)
     """
-    sizes, times = _read("n_workers", n_workers), _read("seconds", seconds, least=0)
-    if len(sizes) != len(times):
-        raise UserError(f"seconds: {len(times)} values; allowed: {len(sizes)}, one for each run")
+    sizes, times, chunks = _read_runs(n_workers, seconds, n_chunks)
+    cores = float(_read("cores_per_worker", [cores_per_worker])[0])
+    points = _Points.place(sizes, chunks, cores)
+    usual = float(np.median(points.n_chunks))
+    chunk_nbytes = None if nbytes is None else float(_read("nbytes", [nbytes])[0]) / usual
+    least_s = _cross_s(link, chunk_nbytes)
+    tables = {law: _tabulate(law, points, times, least_s) for law in LAWS}
+    table, largest = tables["transfer"], float(sizes.max())
+    ceiling = table.estimate(table.second).invert()
+    knee = table.estimate(table.second / table.cycle_s * cores).invert()
+    return CurveFit(
+        cycle_s=table.estimate(table.cycle_s, is_ratio=True),
+        start_s=table.estimate(table.first),
+        ceiling=ceiling,
+        knee_workers=knee,
+        is_knee_seen=knee.low <= largest
+        and (ceiling.high * least_s < 0.999 or knee.high <= largest),
+        largest=largest,
+        n_chunks=usual,
+        has_chunks=chunks is not None,
+        cores_per_worker=cores,
+        chunk_nbytes=chunk_nbytes,
+        link=link,
+        tables=tables,
+    )
+
+
+def _read_runs(
+    n_workers: Sequence[float], seconds: Sequence[float], n_chunks: float | Sequence[float] | None
+) -> tuple[Array, Array, Array | None]:
+    """Take runs, or refuse what is no curve."""
+    sizes, times, chunks = _read("n_workers", n_workers), _read("seconds", seconds, least=0), None
+    if n_chunks is not None:
+        given = n_chunks if isinstance(n_chunks, Sequence | np.ndarray) else [n_chunks] * len(sizes)
+        chunks = _read("n_chunks", given)
+    for name, values in (("seconds", times), ("n_chunks", chunks)):
+        if values is not None and len(values) != len(sizes):
+            raise UserError(f"{name}: {len(values)} values; allowed: {len(sizes)}, as n_workers")
     if len(np.unique(sizes)) < 2:
         raise UserError(f"n_workers: {show(sorted({*n_workers}))}; allowed: two or more sizes")
-    _read("cores_per_worker", [cores_per_worker])
-    chunks = None
-    if n_chunks is not None:
-        given = [*n_chunks] if isinstance(n_chunks, Sequence) else [n_chunks] * len(sizes)
-        chunks = _read("n_chunks", given)
-        if len(chunks) != len(sizes):
-            raise UserError(f"n_chunks: {len(chunks)} values; allowed: one, or {len(sizes)}")
-    points = _Points.place(sizes, chunks, cores_per_worker)
-    chunk_nbytes = None
-    if nbytes is not None:
-        chunk_nbytes = float(_read("nbytes", [nbytes])[0] / np.median(points.n_chunks))
-    most = math.inf if link is None else _chunks_per_s(_check_link(link), chunk_nbytes)
-    tables = {law: _tabulate(law, points, times, most) for law in LAWS}
-    return CurveFit(points, tables, cores_per_worker, chunks is not None, chunk_nbytes, link)
+    return sizes, times, chunks
 
 
 def _read(name: str, values: Sequence[float], least: float = 1) -> Array:
