@@ -144,11 +144,17 @@ def unscale(profile: Profile) -> Profile:
     >>> describe_network(unscale(Profile("near", stream_mb_per_s=36, scale=2.5)))
     'near at full scale: 90 MB/s a stream'
     """
-    rates = {
-        name: None if (rate := getattr(profile, name)) is None else rate * profile.scale
-        for name in ("stream_mb_per_s", "aggregate_mb_per_s", "requests_per_s")
-    }
-    return replace(profile, scale=1.0, **rates)
+
+    def rate(scaled: float | None) -> float | None:
+        return None if scaled is None else scaled * profile.scale
+
+    return replace(
+        profile,
+        scale=1.0,
+        stream_mb_per_s=rate(profile.stream_mb_per_s),
+        aggregate_mb_per_s=rate(profile.aggregate_mb_per_s),
+        requests_per_s=rate(profile.requests_per_s),
+    )
 
 
 def describe_network(profile: Profile) -> str:
