@@ -17,7 +17,7 @@ from advisors.costs.bill import (
     compare_options,
     price_option,
 )
-from advisors.costs.calculator import tell_rates, tell_verdict
+from advisors.costs.calculator import tell_levers, tell_rates, tell_verdict
 from helpers.benchmark import ranking as rankings
 from helpers.benchmark import statistics
 from helpers.benchmark.record import read_published
@@ -318,21 +318,24 @@ def find_costs(
     hit_ratios: pd.DataFrame,
     *,
     told: Assumptions,
+    peak_nbytes: float,
 ) -> dict[str, str]:
     """Put what the model says into words, by the key under which pages quote them.
 
-    `told` are the assumptions with a file cache that is told the Zarr format.
+    `told` are the assumptions with a file cache that is told the Zarr format, `peak_nbytes` the
+    most memory that a service held: what an invocation needs.
     """
     worst = hit_ratios["error"].abs().groupby(hit_ratios["datasets"]).max()
     priced = compare_options(assumptions, prices)
-    verdict = tell_verdict(assumptions, prices)
+    levers, verdict = (tell(assumptions, prices) for tell in (tell_levers, tell_verdict))
     none_usd = float(f"{priced['none'].usd:.3g}")
     shared, other = (price_option(one, prices, option="shared") for one in (assumptions, told))
     return {
         "shared-cost": f"{shared.usd:,.0f} USD a month",
         "shared-listings-cost": f"{shared.lines['store listings']:,.0f} USD a month",
         "shared-told-cost": f"{other.usd:,.0f} USD a month",
-        "verdict-cost": verdict,
+        "verdict-cost": f"{levers} {verdict}",
+        "peak-memory": f"{digits(peak_nbytes / 1e9)} GB",
         "none-cost": f"{none_usd:,.0f} USD a month",
         "cost-rate": f"{assumptions.requests_per_s:g} tiles a second",
         "hit-ratio-error": f"{digits(100 * worst[worst.index.max()])} percentage points",

@@ -22,7 +22,7 @@ from advisors.costs.bill import (
     price_option,
     tornado,
 )
-from advisors.costs.calculator import PublishedLoad, published_costs, tell_verdict
+from advisors.costs.calculator import PublishedLoad, published_costs, tell_levers, tell_verdict
 from advisors.costs.demand import (
     BASELINE_MB_PER_S_PER_GB,
     READS_PER_METERED,
@@ -135,6 +135,14 @@ def test_bill_is_the_sum_of_its_lines() -> None:
     for cost in costs.values():
         assert cost.usd == pytest.approx(sum(cost.lines.values()))
         assert set(cost.lines) == set(costs["none"].lines)
+
+
+def test_memory_and_billing_come_before_a_cache() -> None:
+    """Computing that is billed by memory costs as much less as there is less of it."""
+    prices = {**dict.fromkeys(PRICE_UNITS, 0.0), "invocation_gb_s": 1e-5}
+    told = tell_levers(change(EVEN, {"requests_per_s": 100, "memory_gb": 10}), prices)
+    assert "13,000 USD a month with 10 GB an invocation, 2,290 USD with 1.769 GB" in told
+    assert told.endswith("and 0 USD on instances that are always on.")
 
 
 def test_what_a_file_cache_still_asks_for_is_billed() -> None:
