@@ -268,12 +268,17 @@
       hits: seconds * sum(day.flows.map((f) => f.made * f.hit)),
       busyS: seconds * sum(day.flows.map((f) => f.busy)),
     };
-    const gets = month.made * a.tile_gets + (month.made - month.hits) * a.open_gets;
+    const isShared = option === "shared";
+    const opened = (month.made - month.hits) * a.open_gets;
+    const still = isShared ? month.hits * a.shared_gets : 0;
+    const gets = month.made * a.tile_gets + opened + still;
+    const lists = isShared ? month.made * a.shared_lists : 0;
     const lines = {
       ...computing(a, p, option, day, month),
       ...caching(a, p, option, day, month),
       ...network(a, p, option, month),
       "store requests": (gets / 1e3) * p.store_gets_1e3,
+      "store listings": (lists / 1e3) * p.store_lists_1e3,
     };
     return {
       option,

@@ -16,7 +16,8 @@ from helpers.errors import UserError
 from helpers.redaction import redact
 
 _GROUP = "wire"  # entry points, see pyproject.toml
-_ADVISORS = ("chunks", "costs", "hdf5")  # extras of their own names; all else needs the book's
+# The extras of the advisors' commands; all else needs the book's.
+_EXTRAS = {"chunks": "chunks", "costs": "costs", "fit": "scaling", "hdf5": "hdf5"}
 
 
 class _Commands(click.Group):
@@ -59,7 +60,7 @@ def needs(name: str, module: str) -> UserError:
 
 
 def _find_extra(name: str) -> str:
-    return f"arrays-over-the-wire[{name if name in _ADVISORS else 'book'}]"
+    return f"arrays-over-the-wire[{_EXTRAS.get(name, 'book')}]"
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})

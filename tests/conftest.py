@@ -29,7 +29,12 @@ LONGEST = ("test_gateway.py", "test_notebooks.py", "test_build.py", "test_run.py
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put what takes longest before all else; files stay whole, in their own order."""
+    """Put what takes longest before all else; files stay whole, in their own order.
+
+    Workers have to find the same tests: a name with an address would differ.
+    """
+    if moving := [item.nodeid for item in items if " at 0x" in item.nodeid]:
+        raise pytest.UsageError(f"{moving[0]}: an id with an address; allowed: one that stays")
     rank = {name: place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: rank.get(item.path.name, len(LONGEST)))
 
@@ -60,6 +65,7 @@ class Gateway(NamedTuple):
 
     url: str
     child: Child
+    log: Path
 
 
 _GATEWAY_CONFIG = """
@@ -70,6 +76,13 @@ c.DaskGateway.authenticator_class = "dask_gateway_server.auth.SimpleAuthenticato
 c.DaskGateway.address = "127.0.0.1:0"
 c.Proxy.address = "127.0.0.1:{port}"
 c.UnsafeLocalBackend.clusters_directory = {folder!r}
+# a wish that comes while workers retire is heard at the next heartbeat
+c.UnsafeLocalBackend.cluster_heartbeat_period = 1
+# a busy machine is no reason to give up a cluster, which would end a read of the tests
+c.UnsafeLocalBackend.cluster_heartbeat_timeout = 300
+c.UnsafeLocalBackend.cluster_start_timeout = 300
+c.UnsafeLocalBackend.worker_start_timeout = 300
+c.UnsafeLocalBackend.worker_start_failure_limit = 100
 c.ClusterConfig.scheduler_cmd = [{dask!r}, "scheduler"]
 c.ClusterConfig.worker_cmd = [{dask!r}, "worker"]
 c.ClusterConfig.cluster_max_workers = 2
@@ -96,7 +109,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     argv = [programs / "dask-gateway-server", "-f", config]
     with start_child(argv, log=folder / "log") as child:
         child.wait_until(lambda: _answers(f"{url}/api/health"), timeout_s=60)
-        yield Gateway(url, child)
+        yield Gateway(url, child, folder / "log")
 
 
 def _answers(url: str) -> bool:

@@ -2,39 +2,40 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from advisors.chunks.candidates import predict_seconds
+from advisors.chunks.facts import ArrayFacts, read_facts
 from advisors.chunks.problem import (
     Access,
     AccessPattern,
-    ArrayFacts,
     Bounds,
     Choice,
     Recommendation,
-    read_facts,
+    check_size,
 )
 from advisors.chunks.replicas import Prices, compare_replicas
-from advisors.chunks.search import best_chunk_shape
+from advisors.chunks.search import MODEL_ERROR, best_chunk_shape
 from helpers.arrays.chunks import (
     Shape,
     balanced_chunk_shape,
     balanced_extents,
-    check_shape,
     check_within,
 )
 from helpers.cli import read_numbers
 from helpers.errors import UserError
 from helpers.models.access import Store
-from helpers.models.transfer import Network
-from helpers.netem.profiles import get_profile
+from helpers.netem.profiles import get_profile, network_of
 
 _TYPES = {1: "uint8", 2: "int16", 4: "float32", 8: "float64", 16: "complex128"}
 _MB = 1e6
+_LEAST_NBYTES = 100_000  # of a chunk: what one connection receives in a millisecond or a few
 _ONE_REGION = ("loopback", "in-region", "express")  # profiles under which no byte leaves the region
 
 _PRICES = {
@@ -69,6 +70,7 @@ def answer(store: str | None, options: Mapping[str, Any]) -> dict[str, Any]:
     """
     _check_options(options)
     facts = read_facts(store, options["variable"]) if store else _facts_from(options)
+    check_size(facts.shape)
     found = (_balance if options["rule"] == "balanced" else _search)(facts, options)
     chunk_shape, shard_shape = found["chunk_shape"], found.get("shard_shape")
     array = {"variable": facts.variable, "shape": facts.shape, "itemsize": facts.itemsize}
@@ -101,38 +103,34 @@ def _facts_from(options: Mapping[str, Any]) -> ArrayFacts:
         raise UserError(
             f"shape: {options['shape']!r}; allowed: whole numbers and commas"
         ) from error
-    shape = check_shape("shape", shape)
-    dtype = options["dtype"]
-    itemsize = _itemsize_of(dtype) if dtype else options["itemsize"]
+    check_size(shape)
+    dtype = _type_of(options["dtype"] or "V0")
+    itemsize = dtype.itemsize or options["itemsize"]
     if not itemsize or itemsize < 1:
         raise UserError(f"itemsize: {itemsize}; allowed: bytes of an element, at least 1")
-    return ArrayFacts("array", shape, dtype or _TYPES.get(itemsize, f"V{itemsize}"), itemsize, None)
+    default = np.dtype(_TYPES.get(itemsize, f"V{itemsize}"))
+    return ArrayFacts("array", shape, dtype if dtype.itemsize else default)
 
 
-def _itemsize_of(dtype: str) -> int:
+def _type_of(name: str) -> np.dtype[Any]:
     try:
-        found = np.dtype(dtype)
-    except TypeError as error:
-        raise UserError(f"dtype: {dtype!r}; allowed: a numpy type such as float32") from error
-    if found.hasobject or found.itemsize == 0:
-        raise UserError(f"dtype: {dtype!r}; allowed: a type of fixed size, such as float32")
-    return found.itemsize
+        found = np.dtype(name)
+    except (TypeError, ValueError, SyntaxError) as error:
+        raise UserError(f"dtype: {name!r}; allowed: a numpy type such as float32") from error
+    if found.hasobject or (found.itemsize == 0 and name != "V0"):
+        raise UserError(f"dtype: {name!r}; allowed: a type of fixed size, such as float32")
+    return found
 
 
 def _store_from(options: Mapping[str, Any], facts: ArrayFacts) -> Store:
     """Describe the network as it is, not to scale, and a reader that decodes as it goes."""
     profile = get_profile(options["profile"])
-    first = profile.first_byte_s
-
-    def rate(value: float | None) -> float:
-        return math.inf if value is None else value * profile.scale
-
-    network = Network(
-        first.median_s if first else 0.0,
-        first.p95_s if first else 0.0,
-        rate(profile.stream_mb_per_s) * _MB,
-        rate(profile.aggregate_mb_per_s) * _MB,
-        rate(profile.requests_per_s),
+    scaled = network_of(profile)
+    network = replace(
+        scaled,
+        stream_nbytes_per_s=scaled.stream_nbytes_per_s * profile.scale,
+        aggregate_nbytes_per_s=scaled.aggregate_nbytes_per_s * profile.scale,
+        requests_per_s=scaled.requests_per_s * profile.scale,
     )
     if not options["decode_mb_per_s"] > 0:
         raise UserError(f"decode-mb-per-s: {options['decode_mb_per_s']}; allowed: above 0")
@@ -142,6 +140,47 @@ def _store_from(options: Mapping[str, Any], facts: ArrayFacts) -> Store:
         chunk_s=5e-4,
         decode_s_per_nbyte=1 / (options["decode_mb_per_s"] * _MB),
         compression_ratio=options["compression_ratio"] or facts.compression_ratio or 1.0,
+    )
+
+
+def _tell_network(options: Mapping[str, Any], store: Store) -> dict[str, Any]:
+    """Name what is predicted on: the network at full scale, and the reader."""
+    network = store.network
+    rates = {
+        "stream_mb_per_s": network.stream_nbytes_per_s / _MB,
+        "aggregate_mb_per_s": network.aggregate_nbytes_per_s / _MB,
+        "requests_per_s": network.requests_per_s,
+    }
+    return {
+        "profile": options["profile"],
+        "emulated_at_scale": get_profile(options["profile"]).scale,
+        "first_byte_median_s": network.first_byte_median_s,
+        "first_byte_p95_s": network.first_byte_p95_s,
+        **{name: rate if rate < math.inf else None for name, rate in rates.items()},
+        "connections": store.n_connections,
+        "decode_mb_per_s": options["decode_mb_per_s"],
+        "compression_ratio": store.compression_ratio,
+    }
+
+
+def _explain_network(on: Mapping[str, Any]) -> str:
+    """Say in a sentence what is predicted on."""
+    median_ms, p95_ms = (1000 * on[f"first_byte_{end}_s"] for end in ("median", "p95"))
+    delay = f"first byte after {median_ms:.3g} ms in the median and {p95_ms:.3g} ms at the 95th percentile"
+    parts = [delay if p95_ms else "no delay"]
+    for name, what in (
+        ("stream_mb_per_s", "MB/s a connection"),
+        ("aggregate_mb_per_s", "MB/s together"),
+        ("requests_per_s", "requests/s"),
+    ):
+        if on[name] is not None:
+            parts.append(f"{on[name]:.4g} {what}")
+    scale = on["emulated_at_scale"]
+    book = "" if scale == 1 else f", not the book's emulation with rates {scale:g} times lower"
+    return (
+        f"Predicted over {on['profile']} at full scale{book}: {', '.join(parts)};"
+        f" {on['connections']} requests in flight, decoding at {on['decode_mb_per_s']:g} MB/s,"
+        f" compressed {on['compression_ratio']:.3g} times."
     )
 
 
@@ -190,8 +229,11 @@ def _balance(facts: ArrayFacts, options: Mapping[str, Any]) -> dict[str, Any]:
 def _search(facts: ArrayFacts, options: Mapping[str, Any]) -> dict[str, Any]:
     texts = options["accesses"] or ("series", "slice")
     accesses, weights = zip(*(_parse_access(text, facts.shape) for text in texts), strict=True)
+    most = options["chunk_nbytes"] or 100_000_000
+    least = options["min_chunk_nbytes"]
     bounds = Bounds(
-        max_chunk_nbytes=options["chunk_nbytes"] or 100_000_000,
+        min_chunk_nbytes=min(_LEAST_NBYTES, most) if least is None else least,
+        max_chunk_nbytes=most,
         max_objects=options["max_objects"],
         memory_nbytes=options["memory_nbytes"],
     )
@@ -200,16 +242,20 @@ def _search(facts: ArrayFacts, options: Mapping[str, Any]) -> dict[str, Any]:
         facts.shape, facts.itemsize, accesses, weights, store, bounds, criterion
     )
     replicas = {"replicas": _compare_replicas(pattern, options)} if options["replicas"] else {}
-    found = best_chunk_shape(pattern)
-    reasons = [*_explain(found, facts, options), *_compare_now(pattern, found, facts)]
+    found = best_chunk_shape(pattern, tolerance=MODEL_ERROR)
+    network = _tell_network(options, store)
+    reasons = [_explain_network(network), *_explain(found, facts, options)]
+    reasons += _compare_now(pattern, found, facts)
     return {
         **_tell(found.best),
         "reasons": reasons + (_explain_replicas(replicas["replicas"]) if replicas else []),
         "shard_shape": found.shard_shape,
+        "fastest": _tell(found.fastest),
         "second_best": {"chunk_shape": found.second.chunk_shape, "costs": found.second_costs},
         "pareto_front": [_tell(choice) for choice in found.front],
         "n_chunks": found.n_chunks,
         "n_objects": found.n_objects,
+        "predicted_on": network,
         **replicas,
     }
 
@@ -223,12 +269,19 @@ def _explain(found: Recommendation, facts: ArrayFacts, options: Mapping[str, Any
     nbytes = math.prod(found.best.chunk_shape) * facts.itemsize
     times = ", ".join(f"{name} {seconds:.3g} s" for name, seconds in found.best.seconds.items())
     lines = [
-        f"Predicted over {options['profile']}, {options['connections']} requests in flight: {times}.",
+        f"In these chunks: {times}.",
         f"A chunk has {nbytes / _MB:.3g} MB in the array; there are {found.n_chunks} chunks"
         f" in {found.n_objects} objects.",
         f"The best of clearly other shapes, {_name(found.second.chunk_shape)},"
         f" takes {found.second_costs:.3g} times as long.",
     ]
+    if found.best != found.fastest:
+        lines.insert(
+            1,
+            f"{_name(found.fastest.chunk_shape)} is predicted to be the fastest; of the shapes that"
+            f" take at most {MODEL_ERROR:.0%} longer in each access, about the model's own error,"
+            " this is the squarest.",
+        )
     if found.shard_shape:
         lines.append(
             f"Chunks outnumber the {options['max_objects']} objects allowed, so they are sharded."
@@ -244,8 +297,11 @@ def _compare_now(pattern: AccessPattern, found: Recommendation, facts: ArrayFact
     """Say what the chunks that are there cost, if there are any."""
     if facts.chunk_shape is None:
         return []
-    now = tuple(min(c, n) for c, n in zip(facts.chunk_shape, facts.shape, strict=True))
-    seconds = predict_seconds(pattern, np.asarray([now], np.int64))
+    now, shards = (
+        np.minimum([extents or facts.chunk_shape], facts.shape).astype(np.int64)
+        for extents in (facts.chunk_shape, facts.shard_shape)
+    )
+    seconds = predict_seconds(pattern, now, shard_shapes=shards if facts.shard_shape else None)
     ratio = float(pattern.score(seconds)[0]) / found.best.score
     return [
         f"The chunks that {facts.variable} has now, {_name(facts.chunk_shape)},"
@@ -343,16 +399,33 @@ def _quote(item: str) -> tuple[float, str]:
 
 
 def _write_snippet(facts: ArrayFacts, chunk: Shape, shard: Shape | None) -> str:
+    """Write what makes such an array; netCDF-4 where it has the type."""
+    name = facts.variable.rpartition("/")[2]
     shards = f", shards={shard}" if shard else ""
-    return "\n".join(
-        [
-            "# Zarr",
-            "import zarr",
-            "",
-            f'array = zarr.create_array("{facts.variable}.zarr", shape={facts.shape},'
-            f' chunks={chunk}{shards}, dtype="{facts.dtype}")',
+    lines = [
+        "# Zarr",
+        "import zarr",
+        "",
+        f"array = zarr.create_array({json.dumps(name + '.zarr')}, shape={facts.shape},"
+        f" chunks={chunk}{shards}, dtype={_write_type(facts.dtype)})",
+    ]
+    if facts.dtype.kind in "biumM" or facts.dtype.name in ("float32", "float64"):
+        how = f'{{"chunksizes": {chunk}, "zlib": True, "shuffle": True}}'
+        lines += [
             "",
             "# netCDF-4 through xarray: dataset.to_netcdf(path, encoding=encoding)",
-            f'encoding = {{"{facts.variable}": {{"chunksizes": {chunk}, "zlib": True, "shuffle": True}}}}',
+            f"encoding = {{{json.dumps(name)}: {how}}}",
         ]
-    )
+    return "\n".join(lines)
+
+
+def _write_type(dtype: np.dtype[Any]) -> str:
+    """Write a type as Zarr takes it; what it does not know, as bytes."""
+    if dtype.names is not None:
+        try:
+            return repr(dtype.descr)
+        except ValueError:  # fields that overlap
+            return f'"V{dtype.itemsize}"'
+    if dtype.kind in "SUV" or dtype.char in "gG":
+        return f'"{dtype.kind if dtype.kind in "SU" else "V"}{dtype.str[2:]}"'
+    return f'"{dtype.name}"'

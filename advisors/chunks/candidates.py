@@ -37,7 +37,8 @@ def _spread(pattern: AccessPattern, column: int) -> list[int]:
     """Choose extents: those of accesses, and equal steps of the logarithm, with no rest to spare."""
     n = pattern.shape[column]
     accessed = {access.extent[column] for access in pattern.accesses} - {1, n}
-    n_each = max(2, int(_N_CANDIDATES ** (1 / len(pattern.shape))) - len(accessed))
+    n_long = sum(extent > 1 for extent in pattern.shape)
+    n_each = max(3, int(_N_CANDIDATES ** (1 / n_long)) - len(accessed))
     if n <= n_each:
         return list(range(1, n + 1))
     wanted = np.unique(np.round(np.geomspace(1, n, n_each)).astype(np.int64))

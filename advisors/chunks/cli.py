@@ -12,7 +12,9 @@ from helpers.netem.profiles import profile_names
 
 @click.command("chunks")
 @click.argument("store", required=False)
-@click.option("--variable", default="", help="Array of STORE; by default the largest.")
+@click.option(
+    "--variable", default="", help="Array of STORE, by its path in it; by default the largest."
+)
 @click.option("--shape", help="Elements for each dimension, as 98128,277,349.")
 @click.option("--itemsize", type=int, help="Bytes of an element.")
 @click.option("--dtype", help="Type of an element, instead of --itemsize.")
@@ -20,6 +22,8 @@ from helpers.netem.profiles import profile_names
               help="series, slice, whole, or a box such as 365x10x10; may be repeated.")  # fmt: skip
 @click.option("--rule", type=click.Choice(["best", "balanced"]), default="best", show_default=True)
 @click.option("--chunk-nbytes", type=int, help="Most bytes of a chunk in the array.")
+@click.option("--min-chunk-nbytes", type=int,
+              help="Fewest bytes of a chunk in the array; 100000, unless the most are fewer.")  # fmt: skip
 @click.option("--max-objects", type=int, default=1_000_000, show_default=True)
 @click.option("--memory-nbytes", type=int, default=1_000_000_000, show_default=True)
 @click.option(

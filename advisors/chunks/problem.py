@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +19,23 @@ Shapes = NDArray[np.int64]
 """Candidates: one shape a row."""
 
 Criterion = Literal["mean", "worst"]
+
+_LONGEST = 2**53  # elements of a dimension up to which floats count without error
+_MOST_LONG = 8  # dimensions of more than one element: candidates multiply with each
+_LARGEST = 2**31 - 1  # bytes of a chunk that codecs take
+
+
+def check_size(shape: Sequence[int]) -> Shape:
+    """Refuse a shape that nobody searches, beside one that is none."""
+    checked = check_shape("shape", shape)
+    n_long = sum(n > 1 for n in checked)
+    if n_long > _MOST_LONG:
+        raise UserError(
+            f"shape: {n_long} dimensions of more than one element; allowed: at most {_MOST_LONG}"
+        )
+    if max(checked) > _LONGEST:
+        raise UserError(f"shape: {list(checked)}; allowed: at most {_LONGEST} in a dimension")
+    return checked
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +81,9 @@ class Choice:
 class Recommendation:
     """What to store, and what else there is."""
 
-    best: Choice  # the least predicted time; the best of the shapes that are clearly others
-    second: Choice
+    best: Choice  # the least predicted time, or the squarest of those that take about as long
+    fastest: Choice  # the least predicted time
+    second: Choice  # the best of the shapes that are clearly others, and no faster
     # no access of these is faster without another being slower, thinned to steps of 2 percent
     front: tuple[Choice, ...]
     # elements for each dimension of an object that holds several chunks; None where chunks are
@@ -96,7 +113,7 @@ class AccessPattern:
 
     def __post_init__(self) -> None:
         """Refuse arrays, accesses and weights that make no sense."""
-        shape = check_shape("shape", self.shape)
+        shape = check_size(self.shape)
         if self.itemsize < 1:
             raise UserError(f"itemsize: {self.itemsize}; allowed: bytes of an element, at least 1")
         if not self.accesses:
@@ -130,7 +147,7 @@ class AccessPattern:
     def max_nbytes(self) -> int:
         """Bytes of a chunk at most: as bound, and as many at once as fit in memory."""
         at_once = self.bounds.memory_nbytes // self.store.n_connections
-        return min(self.bounds.max_chunk_nbytes, at_once)
+        return min(self.bounds.max_chunk_nbytes, at_once, _LARGEST)
 
     @property
     def min_nbytes(self) -> int:
@@ -150,86 +167,3 @@ def make_choice(
     names = [access.name for access in pattern.accesses]
     told = {names[i]: float(seconds[i]) for i in group or range(len(names))}
     return Choice(tuple(int(c) for c in shape), told, float(pattern.score(seconds)))
-
-
-@dataclass(frozen=True, slots=True)
-class ArrayFacts:
-    """What a store says of an array."""
-
-    variable: str  # name in the store
-    shape: Shape  # elements for each dimension
-    dtype: str  # type of an element, as numpy names it
-    itemsize: int  # bytes of an element
-    chunk_shape: Shape | None  # elements of a chunk; None where it is stored without
-    # bytes in the array over bytes stored; None where the metadata do not tell
-    compression_ratio: float | None = None
-
-
-def read_facts(address: str, variable: str = "") -> ArrayFacts:
-    """Read the metadata of an array in a Zarr store or a netCDF-4 or HDF5 file."""
-    is_file = address.endswith((".nc", ".nc4", ".h5", ".hdf5", ".he5"))
-    try:
-        arrays = _read_hdf5(address) if is_file else _read_zarr(address)
-    except FileNotFoundError as error:  # as zarr says too where nothing is
-        raise UserError(
-            f"store: {address!r}: no array there; allowed: a Zarr store or a file .nc, .h5"
-        ) from error
-    except OSError as error:
-        raise UserError(
-            f"store: {address!r}: {' '.join(str(error).split())}; allowed: a file that can be read"
-        ) from error
-    if not arrays or (variable and variable not in arrays):
-        raise UserError(f"variable: {variable!r}; allowed: {', '.join(arrays) or 'none is there'}")
-    return arrays[variable or max(arrays, key=lambda name: math.prod(arrays[name].shape))]
-
-
-def _facts(name: str, found: Any, chunks: Any, ratio: float | None = None) -> ArrayFacts:
-    dtype = np.dtype(found.dtype)
-    if dtype.hasobject or dtype.itemsize == 0:
-        raise UserError(f"variable: {name!r} is of {dtype}; allowed: a type of fixed size")
-    chunk_shape = tuple(int(c) for c in chunks) if chunks else None
-    shape = tuple(int(n) for n in found.shape)
-    return ArrayFacts(name, shape, dtype.name, dtype.itemsize, chunk_shape, ratio)
-
-
-def _read_zarr(address: str) -> dict[str, ArrayFacts]:
-    import zarr  # here, as numbers alone need no library of a format
-
-    node = zarr.open(_reach(address), mode="r")
-    if isinstance(node, zarr.Array):
-        return {"array": _facts("array", node, node.shards or node.chunks)}
-    return {name: _facts(name, array, array.chunks) for name, array in node.arrays() if array.shape}
-
-
-def _reach(address: str) -> Any:
-    """Make what zarr opens of a folder, or of an address in object storage."""
-    if "://" not in address:
-        if not Path(address).is_dir():
-            raise FileNotFoundError(address)
-        return address
-    from zarr.storage import ObjectStore
-
-    from helpers.objectstore.locations import parse_location
-
-    return ObjectStore(parse_location(address).obstore(), read_only=True)
-
-
-def _read_hdf5(address: str) -> dict[str, ArrayFacts]:
-    import fsspec
-    import h5py
-
-    options = {}
-    if "://" in address:
-        from helpers.objectstore.locations import parse_location
-
-        options = parse_location(address).fsspec_options()
-    found: dict[str, ArrayFacts] = {}
-
-    def visit(name: str, node: Any) -> None:
-        if isinstance(node, h5py.Dataset) and node.shape:
-            stored = node.id.get_storage_size()
-            found[name] = _facts(name, node, node.chunks, node.nbytes / stored if stored else None)
-
-    with fsspec.open(address, "rb", **options) as file, h5py.File(file) as root:
-        root.visititems(visit)
-    return found

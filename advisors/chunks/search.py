@@ -27,6 +27,9 @@ from advisors.chunks.problem import (
 from helpers.arrays.chunks import Shape, count_chunks
 from helpers.errors import UserError
 
+MODEL_ERROR = 0.05
+"""Median error of predicted times in object stores, relative, as the study of chunk shapes finds it."""
+
 _ANOTHER = 1.5  # factor in some extent by which shapes differ clearly
 _N_NEAR = 24  # extents tried around the best of a climb, for each dimension
 _N_STARTS = 6  # climbs, from shapes that differ clearly
@@ -82,7 +85,8 @@ def _refine(pattern: AccessPattern, best: Choice, *, is_bound: bool) -> Choice:
 def vary(pattern: AccessPattern, shape: Shape) -> Shapes:
     """Vary two dimensions of a shape at a time, by up to a fifth."""
     around = [_around(c, n) for c, n in zip(shape, pattern.shape, strict=True)]
-    pairs = itertools.combinations(range(len(shape)), min(2, len(shape)))
+    long = [i for i, n in enumerate(pattern.shape) if n > 1]
+    pairs = itertools.combinations(long, min(2, len(long)))
     parts = [
         within_bytes(pattern, [around[i] if i in pair else [c] for i, c in enumerate(shape)])
         for pair in pairs
@@ -178,7 +182,7 @@ def _widen(pattern: AccessPattern, chunks: Shapes, shards: Shapes) -> tuple[Shap
     return wider, np.where(fits, scores, np.inf)
 
 
-def best_chunk_shape(pattern: AccessPattern) -> Recommendation:
+def best_chunk_shape(pattern: AccessPattern, *, tolerance: float = 0.0) -> Recommendation:
     """Choose the chunk shape with the least predicted time of an access pattern.
 
     Of a small array every shape is tried. Of a larger one there is a sweep over
@@ -190,6 +194,8 @@ def best_chunk_shape(pattern: AccessPattern) -> Recommendation:
     ----------
     pattern : AccessPattern
         Array, accesses with their weights, store, bounds and criterion.
+    tolerance : float
+        Relative time by which each access may take longer in a shape that is squarer.
 
     Returns
     -------
@@ -223,12 +229,15 @@ def best_chunk_shape(pattern: AccessPattern) -> Recommendation:
     shapes, seconds = shapes[allowed], seconds[allowed]
     plain = [(refine_all(pattern, shapes, seconds), None)] if allowed.any() else []
     found: list[tuple[Choice, Shape | None]] = [*plain, *sharded]
-    best, shard_shape = min(found, key=lambda each: each[0].score)
+    fastest, shard_shape = min(found, key=lambda each: each[0].score)
+    best = fastest if shard_shape else _squarest(pattern, fastest, shapes, seconds, tolerance)
     others = [choice for choice, _ in found] + _clearly_others(pattern, best, shapes, seconds)
+    others = [choice for choice in others if choice.score >= best.score]
     differs = differ_clearly(best.chunk_shape, np.asarray([c.chunk_shape for c in others]))
     n_chunks = count_chunks(pattern.shape, best.chunk_shape)
     return Recommendation(
         best,
+        fastest,
         min(itertools.compress(others, differs), key=lambda choice: choice.score, default=best),
         tuple(make_choice(pattern, *each) for each in pareto(pattern, shapes, seconds)),
         shard_shape,
@@ -241,8 +250,31 @@ def _clearly_others(
     pattern: AccessPattern, best: Choice, shapes: Shapes, seconds: Floats
 ) -> list[Choice]:
     """Find the best of the shapes that differ clearly from the best, if there is one."""
-    others = differ_clearly(best.chunk_shape, shapes)
+    others = differ_clearly(best.chunk_shape, shapes) & (pattern.score(seconds) >= best.score)
     if not others.any():
         return []
     at = int(np.argmin(pattern.score(seconds[others])))
     return [make_choice(pattern, shapes[others][at], seconds[others][at])]
+
+
+def _squarest(
+    pattern: AccessPattern, fastest: Choice, shapes: Shapes, seconds: Floats, tolerance: float
+) -> Choice:
+    """Find the shape of least spread among those about as large and, in each access, as fast.
+
+    What the model cannot tell apart is told apart by accesses that nobody named:
+    boxes of any kind suit a square chunk best.
+    """
+    now = np.asarray([fastest.chunk_shape])
+    most = predict_seconds(pattern, now) * (1 + tolerance)
+    sizes = chunk_nbytes(pattern, shapes) / chunk_nbytes(pattern, now)
+    near = (seconds <= most).all(axis=1) & (sizes >= 1 / 2) & (sizes <= 2)
+    if tolerance <= 0 or not near.any():
+        return fastest
+    near_shapes, near_seconds = shapes[near], seconds[near]
+    long = np.asarray(pattern.shape) > 1
+    spreads = np.log(np.concatenate([near_shapes, now])[:, long]).var(axis=1)
+    at = int(spreads.argmin())
+    if at == len(near_shapes):
+        return fastest
+    return make_choice(pattern, near_shapes[at], near_seconds[at])

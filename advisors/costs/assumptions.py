@@ -96,6 +96,15 @@ class Assumptions:
     shared_read_nbytes: float = _number(
         1e6, (0, 1e9), "caches", "bytes read from the shared file system for a hit"
     )
+    shared_gets: float = _number(
+        0,
+        (0, 1e4),
+        "caches",
+        "requests to the store that a hit on the shared file system still makes",
+    )
+    shared_lists: float = _number(
+        0, (0, 1e4), "caches", "listings of the store for a tile with the shared file system"
+    )
     redis_fetch_s: float = _number(0.01, (0, 60), "caches", "mean time to fetch it from Redis (s)")
     redis_nodes: float = _number(1, (1, 100), "caches", "Redis nodes")
     redis_gb: float = _number(1.1, (0.1, 500), "caches", "usable memory of a Redis node (GB)")

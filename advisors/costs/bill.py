@@ -84,12 +84,16 @@ def price_option(assumptions: Assumptions, prices: Mapping[str, float], *, optio
     check_prices(prices)
     day = follow_day(assumptions, option)
     month = _sum_up(day)
+    is_shared = option == "shared"
     store_gets = month.made * assumptions.tile_gets + (month.made - month.hits) * assumptions.open_gets  # fmt: skip
+    store_gets += is_shared * month.hits * assumptions.shared_gets
+    store_lists = is_shared * month.made * assumptions.shared_lists
     lines = {
         **_computing(assumptions, prices, option=option, day=day, month=month),
         **_caching(assumptions, prices, option=option, day=day, month=month),
         **_network(assumptions, prices, option=option, month=month),
         "store requests": store_gets / 1e3 * prices["store_gets_1e3"],
+        "store listings": store_lists / 1e3 * prices["store_lists_1e3"],
     }
     return Cost(
         option,

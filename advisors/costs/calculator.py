@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from advisors.costs.assumptions import OPTIONS, Assumptions, Option, describe
+from advisors.costs.assumptions import OPTIONS, Assumptions, Option, change, describe
 from advisors.costs.bill import (
     SECONDS_PER_MONTH,
     break_even_rates,
@@ -84,7 +84,8 @@ LABELS: Mapping[str, str] = {
     "nat_hour": "NAT gateway",
     "nat_gb": "data through NAT",
     "data_out_gb": "data out to readers",
-    "store_gets_1e3": "GET requests to the store",
+    "store_gets_1e3": "GET and HEAD requests to the store",
+    "store_lists_1e3": "LIST requests to the store",
     "shared_gb_month": "storage of the shared file system",
     "shared_read_gb": "reads from it, elastic",
     "shared_write_gb": "writes to it, elastic",
@@ -221,6 +222,32 @@ def tell_verdict(assumptions: Assumptions, prices: Mapping[str, float]) -> str:
             _tell_rate(assumptions, prices, best=best),
             _tell_lever(assumptions, prices, best=best),
         ]
+    )
+
+
+ONE_PROCESSOR_GB = 1.769
+"""Memory at which an invocation has one whole processor, all that a Python process can use; from AWS Lambda's guide."""
+
+
+def tell_levers(assumptions: Assumptions, prices: Mapping[str, float]) -> str:
+    """Say what memory and kind of billing do to the bill without any cache, which come first.
+
+    Examples
+    --------
+    >>> from advisors.costs.prices import PRICE_UNITS
+    >>> tell_levers(Assumptions(), dict.fromkeys(PRICE_UNITS, 0.0)).split(":")[0]
+    'Before any cache'
+    """
+
+    def without(changes: Mapping[str, Any]) -> str:
+        at = change(assumptions, changes)
+        return _usd(price_option(at, prices, option="none").usd)
+
+    invoked = {"billing": "invocation"}
+    return (
+        f"Before any cache: no cache costs {without(invoked)} a month with {assumptions.memory_gb:g} GB"
+        f" an invocation, {without({**invoked, 'memory_gb': ONE_PROCESSOR_GB})} with {ONE_PROCESSOR_GB:g} GB,"
+        f" and {without({'billing': 'instance'})} on instances that are always on."
     )
 
 

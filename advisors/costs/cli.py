@@ -61,7 +61,7 @@ def _price(assumptions: Assumptions, prices: Mapping[str, float]) -> dict[str, A
         compare_options,
         tornado,
     )
-    from advisors.costs.calculator import tell_verdict
+    from advisors.costs.calculator import tell_levers, tell_verdict
 
     priced = compare_options(assumptions, prices)
     millions = assumptions.requests_per_s * SECONDS_PER_MONTH / 1e6
@@ -76,7 +76,7 @@ def _price(assumptions: Assumptions, prices: Mapping[str, float]) -> dict[str, A
             if one != "none"
         },
         "tornado": {"option": best, "bars": [asdict(bar) for bar in tornado(assumptions, prices, option=best)]},
-        "verdict": tell_verdict(assumptions, prices),
+        "verdict": f"{tell_levers(assumptions, prices)} {tell_verdict(assumptions, prices)}",
     }  # fmt: skip
 
 

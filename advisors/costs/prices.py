@@ -23,6 +23,7 @@ PRICE_UNITS: Mapping[str, str] = {
     "nat_gb": "USD/GB",
     "data_out_gb": "USD/GB",
     "store_gets_1e3": "USD/1e3 requests",
+    "store_lists_1e3": "USD/1e3 requests",
     "shared_gb_month": "USD/GB-month",
     "shared_read_gb": "USD/GB",
     "shared_write_gb": "USD/GB",

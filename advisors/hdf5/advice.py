@@ -7,6 +7,7 @@ has its layout without its values. `advisors.hdf5.prediction` turns both into ti
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, BinaryIO
@@ -55,7 +56,8 @@ class Advised:
 
     report: FileReport  # how the file lies
     variables: tuple[str, ...]  # what is read
-    profile: str  # over which network
+    profile: str  # over which network, and what it is
+    network: str
     present: ReadPrediction  # the file as it is, read without settings
     advice: tuple[Advice, ...]  # best first
     costs: ClientCosts  # what client and server were taken to need beside the network
@@ -93,7 +95,7 @@ def advise(
     source : str or Location
         Path, address of an object, or its location.
     profile : Profile
-        Network over which it is read.
+        Network over which it is read, as it is; see `unscale`.
     variables : sequence of str
         Datasets to read; all by default.
     settings : Settings
@@ -123,12 +125,56 @@ def advise(
         advisor = _Advisor(file, report, chosen, settings, network_of(profile), costs)
         present = predict_read(recording, UNTUNED, advisor.network, costs=costs)
         found = [advisor.settings_alone(recording), advisor.references(recording)]
-        found += [advisor.repacked(repack) for repack in list_repacks(report)]
+        buffer_nbytes = settings.page_buffer_nbytes or math.inf
+        repacks = [one for one in list_repacks(report) if one.page_nbytes <= buffer_nbytes]
+        found += [advisor.repacked(repack) for repack in repacks]
     found.sort(key=lambda one: one.prediction.seconds)
     advice = (
         replace(one, gain=present.seconds / max(one.prediction.seconds, 1e-9)) for one in found
     )
-    return Advised(report, chosen, profile.name, present, tuple(advice), costs)
+    network = describe_network(profile)
+    return Advised(report, chosen, profile.name, network, present, tuple(advice), costs)
+
+
+def unscale(profile: Profile) -> Profile:
+    """Give the network of which a profile is a scale model.
+
+    Examples
+    --------
+    >>> describe_network(unscale(Profile("near", stream_mb_per_s=36, scale=2.5)))
+    'near at full scale: 90 MB/s a stream'
+    """
+
+    def rate(scaled: float | None) -> float | None:
+        return None if scaled is None else scaled * profile.scale
+
+    return replace(
+        profile,
+        scale=1.0,
+        stream_mb_per_s=rate(profile.stream_mb_per_s),
+        aggregate_mb_per_s=rate(profile.aggregate_mb_per_s),
+        requests_per_s=rate(profile.requests_per_s),
+    )
+
+
+def describe_network(profile: Profile) -> str:
+    """Say which network a profile is, and whether it is to scale.
+
+    Examples
+    --------
+    >>> describe_network(Profile("near", stream_mb_per_s=36, scale=2.5))
+    'near as a scale model, with bandwidths divided by 2.5: 36 MB/s a stream'
+    """
+    first, figures = profile.first_byte_s, []
+    if first:
+        figures.append(
+            f"{1000 * first.median_s:g} ms to the first byte (95th percentile {1000 * first.p95_s:g} ms)"
+        )
+    rates = (profile.stream_mb_per_s, "a stream"), (profile.aggregate_mb_per_s, "together")
+    figures += [f"{rate:g} MB/s {of_what}" for rate, of_what in rates if rate is not None]
+    is_model = profile.scale > 1
+    scale = f"as a scale model, with bandwidths divided by {profile.scale:g}" if is_model else ""
+    return f"{profile.name} {scale or 'at full scale'}: {', '.join(figures) or 'no limits'}"
 
 
 @dataclass(frozen=True, slots=True)

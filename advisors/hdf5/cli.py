@@ -23,7 +23,10 @@ def hdf5() -> None:
 @click.option("--variable", "variables", multiple=True, help="A dataset to read; all by default.")
 @click.option("--profile", default="in-region", show_default=True, help="Network it is read over.")
 @click.option("--block", "block_mib", default=8.0, show_default=True, help="Blocks of cache, MiB.")
-@click.option("--page-buffer", "buffer_mib", default=16.0, show_default=True, help="HDF5's, MiB.")
+@click.option("--scaled", is_flag=True, help="Predict on the scale model that the book emulates.")
+@click.option(
+    "--page-buffer", "buffer_mib", type=float, help="HDF5's, MiB; 16, or a page, by default."
+)
 @click.option("--json", "is_json", is_flag=True, help="Print JSON.")
 @click.option(
     "--apply", "out", type=click.Path(path_type=Path), help="Write a repack to this file."
@@ -35,7 +38,8 @@ def advise(
     *,
     profile: str,
     block_mib: float,
-    buffer_mib: float,
+    scaled: bool,
+    buffer_mib: float | None,
     is_json: bool,
     out: Path | None,
     label: str,
@@ -49,9 +53,10 @@ def advise(
         check_out(source, out)
     settings = prediction.Settings(
         block_nbytes=round(block_mib * prediction.MIB),
-        page_buffer_nbytes=round(buffer_mib * prediction.MIB),
+        page_buffer_nbytes=None if buffer_mib is None else round(buffer_mib * prediction.MIB),
     )
-    advised = advice.advise(source, get_profile(profile), variables=variables, settings=settings)
+    network = get_profile(profile) if scaled else advice.unscale(get_profile(profile))
+    advised = advice.advise(source, network, variables=variables, settings=settings)
     chosen = advised.find_repack(label) if out is not None or label else None
     click.echo(
         json.dumps(advised.to_mapping(), indent=2) if is_json else "\n".join(render(advised))
@@ -67,8 +72,9 @@ def render(advised: Advised) -> list[str]:
     lines = [
         *_render_report(advised.report),
         "",
-        f"read {len(advised.variables)} of {len(advised.report.variables)} datasets over"
-        f" {advised.profile}; {costs.request_s * 1000:g} ms a request and {costs.start_s:g} s to start"
+        f"read {len(advised.variables)} of {len(advised.report.variables)} datasets over the network",
+        f"    {advised.network};",
+        f"    {costs.request_s * 1000:g} ms a request and {costs.start_s:g} s to start"
         f" for client and server are {origin}; decoding is not counted",
         f"{'':34}{'open':>8}{'read':>8}{'requests':>10}{'MB':>9}{'gain':>7}",
         _row("as it is, no cache", present.open.seconds, present.read.seconds)

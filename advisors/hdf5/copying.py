@@ -10,6 +10,8 @@ from __future__ import annotations
 import io
 import itertools
 import math
+import uuid
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,8 +19,8 @@ from typing import Any
 import h5py
 import numpy as np
 
-from advisors.hdf5.inspection import is_variable_length, refuse_external
-from advisors.hdf5.recording import iterate_chunks
+from advisors.hdf5.inspection import is_lossless, is_variable_length, refuse_external
+from advisors.hdf5.recording import iterate_blocks, iterate_chunks
 from helpers.errors import UserError
 
 
@@ -54,16 +56,23 @@ def count_rechunked(source: h5py.Dataset, chunk_shape: Shape) -> Iterator[tuple[
     beyond an edge are fill values, which compress to nothing. Uncompressed,
     chunks at the edges are stored whole.
     """
-    stored = [nbytes for *_, nbytes in iterate_chunks(source)]
-    if not stored:
-        return
+    n_elements, n_stored = defaultdict[Shape, int](int), 0
+    for corner, _, nbytes in iterate_chunks(source):
+        n_stored += nbytes
+        stops = map(min, map(sum, zip(corner, source.chunks, strict=True)), source.shape)
+        for pieces in itertools.product(*map(_cut, corner, stops, chunk_shape)):
+            n_elements[tuple(at for at, _ in pieces)] += math.prod(n for _, n in pieces)
+    whole = math.prod(chunk_shape) * source.dtype.itemsize
     is_filtered = bool(source.id.get_create_plist().get_nfilters())
-    ratio = sum(stored) / math.prod(source.shape) if is_filtered else source.dtype.itemsize
-    starts = (range(0, n, c) for n, c in zip(source.shape, chunk_shape, strict=True))
-    for corner in itertools.product(*starts):
-        ends = zip(source.shape, chunk_shape, corner, strict=True)
-        extents = [min(c, n - at) if is_filtered else c for n, c, at in ends]
-        yield corner, max(1, round(ratio * math.prod(extents)))
+    ratio = n_stored / max(1, sum(n_elements.values()))
+    for corner, count in sorted(n_elements.items()):
+        yield corner, max(1, round(ratio * count)) if is_filtered else whole
+
+
+def _cut(start: int, stop: int, step: int) -> list[tuple[int, int]]:
+    """Cut a range at multiples of a step: the multiple below each piece, and the piece's length."""
+    places = range(start // step * step, stop, step)
+    return [(at, min(at + step, stop) - max(at, start)) for at in places]
 
 
 def write_placeholders(source: h5py.Dataset, target: h5py.Dataset) -> None:
@@ -90,15 +99,14 @@ def copy_file(
 ) -> None:
     """Copy a file in another layout, or make a model of the copy."""
     with _create(source, target, page_nbytes, metadata_block_nbytes) as made:
-        copier = _Copier(source, made, dict(chunk_shapes or {}), is_model)
-        copier.copy_group(source, made)
-        copier.copy_attributes()
+        _Copier(source, made, dict(chunk_shapes or {}), is_model).copy_all()
 
 
 def _create(
     source: h5py.File, target: Any, page_nbytes: int, metadata_block_nbytes: int
 ) -> h5py.File:
-    plist = source.id.get_create_plist()
+    plist, root = source.id.get_create_plist(), source["/"].id.get_create_plist()
+    _keep_order(root, plist)  # which readers of netCDF need: types before variables of them
     if page_nbytes:
         plist.set_file_space_strategy(h5py.h5f.FSPACE_STRATEGY_PAGE, False, 1)
         plist.set_file_space_page_size(page_nbytes)
@@ -117,6 +125,15 @@ def _create(
     return h5py.File(h5py.h5f.create(identity, h5py.h5f.ACC_TRUNC, fcpl=plist, fapl=access))
 
 
+def _keep_order(old: Any, new: Any) -> None:
+    """Let a group give its links and attributes in the order of another.
+
+    HDF5 refuses the properties of a large group as those of a new one, for they name its heap.
+    """
+    new.set_link_creation_order(old.get_link_creation_order())
+    new.set_attr_creation_order(old.get_attr_creation_order())
+
+
 class _Copier:
     """Copies objects depth first; attributes last, because they may refer to any object."""
 
@@ -126,48 +143,83 @@ class _Copier:
         self.source, self.target = source, target
         self.chunk_shapes = {name.strip("/"): shape for name, shape in chunk_shapes.items()}
         self.is_model = is_model
-        self.names: dict[Any, str] = {}
-        self.later: list[tuple[h5py.Dataset, h5py.Dataset]] = []
+        self.names: dict[int, str] = {}
+        self.types: dict[int, Any] = {}
+        self.referring: list[tuple[h5py.Dataset, h5py.Dataset]] = []
+
+    def copy_all(self) -> None:
+        """Copy every object, then what may refer to any of them."""
+        self.copy_group(self.source, self.target)
+        for source, target in self.referring:
+            self.copy_values(source, target)
+        for name in self.names.values():
+            source, target = self.source[name], self.target[name]
+            for key in list_attributes(source):
+                self.copy_attribute(source.attrs.get_id(key), target, key)
 
     def copy_group(self, source: h5py.Group, target: h5py.Group) -> None:
-        self.names[_token(source)] = source.name
+        self.names[get_token(source.id)] = source.name
         for key in source:
             link = source.get(key, getlink=True)
             if not isinstance(link, h5py.HardLink):
                 target[key] = link
                 continue
             found = source[key]
-            if (known := self.names.get(_token(found))) is not None:
+            if (known := self.names.get(get_token(found.id))) is not None:
                 target[key] = self.target[known]
                 continue
-            self.names[_token(found)] = found.name
+            self.names[get_token(found.id)] = found.name
             self.copy_object(found, target, key)
 
     def copy_object(self, found: Any, target: h5py.Group, key: str) -> None:
-        encoded = key.encode()
+        encoded = key.encode(errors="surrogateescape")
         if isinstance(found, h5py.Group):
-            plist = found.id.get_create_plist()
+            plist = h5py.h5p.create(h5py.h5p.GROUP_CREATE)
+            _keep_order(found.id.get_create_plist(), plist)
             made = h5py.h5g.create(target.id, encoded, gcpl=plist)
             self.copy_group(found, h5py.Group(made))
         elif isinstance(found, h5py.Datatype):
-            found.id.copy().commit(target.id, encoded)
+            h5py.h5o.link(self.open_type(found.id), target.id, encoded)
         else:
             self.copy_dataset(found, target, encoded)
+
+    def open_type(self, found: Any) -> Any:
+        """Return a type for the copy: one with a name is made once, before anything is of it."""
+        if not found.committed():
+            return found
+        token = get_token(found)
+        if token not in self.types:
+            made, name = found.copy(), uuid.uuid4().hex.encode()
+            made.commit(self.target.id, name)
+            self.target.id.unlink(name)  # it stays as long as it is open, and gets its links
+            self.types[token] = made
+        return self.types[token]
 
     def copy_dataset(self, found: h5py.Dataset, target: h5py.Group, key: bytes) -> None:
         plist = self.choose_properties(found)
         chunk_shape = self.chunk_shapes.get(found.name.strip("/"), found.chunks)
         if chunk_shape is not None:
             plist.set_chunk(chunk_shape)
-        elif self.is_model and not found.external and plist.get_layout() == h5py.h5d.CONTIGUOUS:
+        elif (
+            self.is_model
+            and plist.get_layout() == h5py.h5d.CONTIGUOUS
+            and found.id.get_storage_size()
+        ):
             plist.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
             if not is_variable_length(found.dtype):  # HDF5 wants those filled
                 plist.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
-        file_type = found.id.get_type()
-        if file_type.committed():
-            file_type = file_type.copy()
-        made = h5py.h5d.create(target.id, key, file_type, found.id.get_space(), dcpl=plist)
-        self.copy_values(found, h5py.Dataset(made))
+        file_type, space = self.open_type(found.id.get_type()), found.id.get_space()
+        if chunk_shape == found.chunks and not is_lossless(plist):
+            if not self.is_model:
+                _copy_as_it_is(found, target, key)
+                return
+            plist.remove_filter(h5py.h5z.FILTER_ALL)
+            plist.set_deflate(1)  # in their place: such filters refuse what they stored themselves
+        made = h5py.h5d.create(target.id, key, file_type, space, dcpl=plist)
+        if _has_references(found.dtype) and not self.is_model:
+            self.referring.append((found, h5py.Dataset(made)))
+        else:
+            self.copy_values(found, h5py.Dataset(made))
 
     def choose_properties(self, found: h5py.Dataset) -> Any:
         """Give what a dataset is created with; a model leaves out files that are not its own."""
@@ -180,28 +232,24 @@ class _Copier:
         is_same = source.chunks == target.chunks
         if self.is_model:
             write_placeholders(source, target)
-        elif source.is_virtual or (not source.shape and source.shape != ()):
+        elif source.is_virtual or source.shape is None:
             return
         elif source.chunks and is_same and not source.dtype.hasobject:
             for corner, *_ in iterate_chunks(source):
                 mask, data = source.id.read_direct_chunk(corner)
                 target.id.write_direct_chunk(corner, data, mask)
         else:
-            for region in _iterate_regions(target):
+            for region in iterate_blocks(target, source):
+                values = read_stored(source, region)
                 if source.dtype.hasobject:
-                    target[region] = self.translate(source[region], source.dtype)
+                    target[region] = self.translate(values, source.dtype)
                 else:
-                    _copy_stored(source, target, region)
-
-    def copy_attributes(self) -> None:
-        for name in self.names.values():
-            source, target = self.source[name], self.target[name]
-            for key in source.attrs:
-                attribute = source.attrs.get_id(key)
-                self.copy_attribute(attribute, target, key)
+                    _write_stored(target, region, values)
 
     def copy_attribute(self, source: Any, target: Any, key: str) -> None:
-        made = h5py.h5a.create(target.id, key.encode(), source.get_type(), source.get_space())
+        file_type = self.open_type(source.get_type())
+        encoded = key.encode(errors="surrogateescape")
+        made = h5py.h5a.create(target.id, encoded, file_type, source.get_space())
         if source.get_space().get_simple_extent_type() == h5py.h5s.NULL:
             return
         values = np.empty(source.shape, source.dtype)
@@ -219,32 +267,66 @@ class _Copier:
     def refer(self, reference: h5py.Reference) -> h5py.Reference:
         if not reference:
             return reference
-        return self.target[self.names[_token(self.source[reference])]].ref
+        return self.target[self.names[get_token(self.source[reference].id)]].ref
 
 
-def _copy_stored(source: h5py.Dataset, target: h5py.Dataset, region: Any) -> None:
-    """Copy part of a dataset without converting its values."""
-    space = source.id.get_space()
-    shape = source.shape
-    if region:
-        shape = tuple(part.stop - part.start for part in region)
-        space.select_hyperslab(tuple(part.start for part in region), shape)
-    values = np.empty(shape, source.dtype)
-    memory = h5py.h5s.create_simple(shape) if region else h5py.h5s.ALL
-    stored_type = source.id.get_type()
-    source.id.read(memory, space if region else h5py.h5s.ALL, values, mtype=stored_type)
-    target.id.write(memory, space if region else h5py.h5s.ALL, values, mtype=stored_type)
+def read_stored(dataset: h5py.Dataset, region: tuple[slice, ...]) -> Any:
+    """Read part of a dataset, as it is stored where nothing lies in heaps.
+
+    A conversion would end a text that fills its field one byte early.
+    """
+    if dataset.dtype.hasobject:
+        return dataset[region]
+    memory, space, shape = _select(dataset, region)
+    values = np.empty(shape, dataset.dtype)
+    dataset.id.read(memory, space, values, mtype=dataset.id.get_type())
+    return values
 
 
-def _token(found: Any) -> int:
-    return int(h5py.h5o.get_info(found.id).addr)
+def _write_stored(target: h5py.Dataset, region: tuple[slice, ...], values: Any) -> None:
+    memory, space, _ = _select(target, region)
+    target.id.write(memory, space, values, mtype=target.id.get_type())
 
 
-def _iterate_regions(target: h5py.Dataset) -> Iterator[Any]:
-    if target.chunks is None:
-        yield ()
-    else:
-        yield from target.iter_chunks()
+def _select(dataset: h5py.Dataset, region: tuple[slice, ...]) -> tuple[Any, Any, Shape]:
+    """Give the spaces in memory and in the file of part of a dataset, and its shape."""
+    if not region:
+        return h5py.h5s.ALL, h5py.h5s.ALL, ()
+    space, shape = dataset.id.get_space(), tuple(part.stop - part.start for part in region)
+    space.select_hyperslab(tuple(part.start for part in region), shape)
+    return h5py.h5s.create_simple(shape), space, shape
+
+
+def list_attributes(found: Any) -> list[str]:
+    """Name the attributes of an object in their order, or as they lie where they have none.
+
+    netCDF's tools show them so; h5py sorts them by name where no order is tracked.
+    """
+    if isinstance(found, h5py.Datatype) or found.id.get_create_plist().get_attr_creation_order():
+        return list(found.attrs)
+    names: list[bytes] = []
+    h5py.h5a.iterate(found.id, names.append, order=h5py.h5.ITER_NATIVE)
+    return [name.decode(errors="surrogateescape") for name in names]
+
+
+def get_token(found: Any) -> int:
+    """Return what an object is known by in its file, whatever the path to it."""
+    return int(h5py.h5o.get_info(found).addr)
+
+
+def _has_references(dtype: Any) -> bool:
+    parts = [field[0] for field in (dtype.fields or {}).values()]
+    parts += dtype.subdtype[:1] if dtype.subdtype else ()
+    if (base := h5py.check_vlen_dtype(dtype)) is not None:
+        parts.append(np.dtype(base))
+    return h5py.check_ref_dtype(dtype) is not None or any(map(_has_references, parts))
+
+
+def _copy_as_it_is(found: h5py.Dataset, target: h5py.Group, key: bytes) -> None:
+    """Let the library copy a dataset with its chunks; its attributes come later."""
+    plist = h5py.h5p.create(h5py.h5p.OBJECT_COPY)
+    plist.set_copy_object(h5py.h5o.COPY_WITHOUT_ATTR_FLAG)
+    h5py.h5o.copy(found.id, b".", target.id, key, plist)
 
 
 _HOLE_NBYTES = 4096

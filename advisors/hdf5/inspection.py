@@ -41,6 +41,13 @@ class Variable:
     is_variable_length: bool  # whether its values lie in heaps, which are not in the chunks
     # names of other files that hold its values: external ones, or sources of a virtual dataset
     other_files: tuple[str, ...]
+    is_lossless: bool = True  # whether its values can be encoded anew
+
+    @property
+    def chunk_nbytes(self) -> int:
+        """Bytes of a chunk in memory, or of all values where it is not chunked."""
+        n_elements = math.prod(self.chunk_shape or self.shape)
+        return self.nbytes * n_elements // max(1, math.prod(self.shape))
 
     def check_filters(self) -> None:
         """Refuse a variable that cannot be decoded here."""
@@ -70,11 +77,28 @@ class FileReport:
     chunk_counts: tuple[int, ...]
     chunk_nbytes: tuple[int, ...]
     variables: tuple[Variable, ...]  # every dataset
+    is_ordered: bool = False  # whether its global attributes have an order
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all values in memory."""
+        return sum(variable.nbytes for variable in self.variables)
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether hardly anything of what is declared is stored."""
+        return any(
+            variable.nbytes > 100 * max(10**7, variable.n_chunks * variable.chunk_nbytes)
+            for variable in self.variables
+        )
 
     def variable(self, name: str) -> Variable:
         """Return a variable by its name."""
         return next(v for v in self.variables if v.name == name.strip("/"))
 
+
+# deflate, shuffle, fletcher32, szip, nbit; LZF, Blosc, LZ4, Zstd, Blosc2
+_LOSSLESS = {1, 2, 3, 4, 5, 32000, 32001, 32004, 32015, 32026}
 
 _STRATEGIES = {
     h5py.h5f.FSPACE_STRATEGY_FSM_AGGR: "free-space managers and aggregators",
@@ -87,6 +111,7 @@ _STRATEGIES = {
 def inspect_file(file: BinaryIO, name: str) -> FileReport:
     """Read how an HDF5 file lies from its metadata alone."""
     with open_hdf5(file, name) as opened:
+        is_ordered = opened["/"].id.get_create_plist().get_attr_creation_order() > 0
         strategy = _STRATEGIES[opened.id.get_create_plist().get_file_space_strategy()[0]]
         page_nbytes, userblock_nbytes = get_page_nbytes(opened), opened.userblock_size
         variables = [
@@ -109,6 +134,7 @@ def inspect_file(file: BinaryIO, name: str) -> FileReport:
         counts,
         nbytes,
         tuple(variables),
+        is_ordered,
     )
 
 
@@ -127,6 +153,7 @@ def _inspect_variable(dataset: h5py.Dataset) -> Variable:
         tuple(f"{name} (number {n})" for n, name in filters if not h5py.h5z.filter_avail(n)),
         is_variable_length(dataset.dtype),
         (*list_external(dataset), *dict.fromkeys(file for file, _ in list_sources(dataset))),
+        is_lossless(dataset.id.get_create_plist()),
     )
 
 
@@ -154,6 +181,11 @@ def _list_filters(dataset: h5py.Dataset) -> list[tuple[int, str]]:
     plist = dataset.id.get_create_plist()
     found = [plist.get_filter(number) for number in range(plist.get_nfilters())]
     return [(number, text.decode(errors="replace") or "unnamed") for number, *_, text in found]
+
+
+def is_lossless(plist: Any) -> bool:
+    """Tell whether values can be encoded anew, without loss and with the options that are stored."""
+    return all(plist.get_filter(number)[0] in _LOSSLESS for number in range(plist.get_nfilters()))
 
 
 def is_variable_length(dtype: Any) -> bool:

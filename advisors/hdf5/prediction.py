@@ -26,6 +26,7 @@ from advisors.hdf5.recording import (
     record_reads,
 )
 from advisors.hdf5.repack import Repack
+from helpers.errors import UserError
 from helpers.models.caches import (
     BlockCache,
     Cache,
@@ -40,6 +41,7 @@ from helpers.models.transfer import ClientCosts, Network
 from helpers.objectstore.locations import Location
 
 MIB = 2**20
+_PAGE_BUFFER_NBYTES = 16 * MIB
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,8 @@ class Settings:
     cache_type: Literal["none", "blockcache"] = "blockcache"  # cache of the file object
     block_nbytes: int = 8 * MIB  # bytes of its blocks
     max_blocks: int = 32  # blocks that it keeps
-    page_buffer_nbytes: int = 16 * MIB  # HDF5's page buffer, where file space is paged; 0 for none
+    # HDF5's page buffer, where file space is paged; 0 for none, None for what holds a page
+    page_buffer_nbytes: int | None = None
 
     def file_options(self) -> dict[str, Any]:
         """Give the options with which fsspec opens the file so."""
@@ -61,17 +64,31 @@ class Settings:
             "cache_options": {"maxblocks": self.max_blocks},
         }
 
+    def choose_page_buffer(self, page_nbytes: int) -> int:
+        """Choose the page buffer for pages of a file: 16 MiB, or a page, unless it is given.
+
+        Examples
+        --------
+        >>> [Settings().choose_page_buffer(pages * MIB) // MIB for pages in (0, 4, 32)]
+        [0, 16, 32]
+        """
+        if not page_nbytes:
+            return 0
+        if self.page_buffer_nbytes is None:
+            return max(_PAGE_BUFFER_NBYTES, page_nbytes)
+        if 0 < self.page_buffer_nbytes < page_nbytes:
+            raise UserError(
+                f"page-buffer: {self.page_buffer_nbytes / MIB:g} MiB; allowed: 0, or at least a page"
+                f" of the file, {page_nbytes / MIB:g} MiB"
+            )
+        return self.page_buffer_nbytes
+
     def caches(self, recording: Recording) -> list[Cache]:
         """Give the caches between the library and the network, for a recorded file."""
+        page_nbytes, n_first = recording.page_nbytes, recording.n_first_past
         found: list[Cache] = []
-        if recording.page_nbytes and self.page_buffer_nbytes:
-            found.append(
-                PageBuffer(
-                    recording.page_nbytes,
-                    self.page_buffer_nbytes,
-                    n_first_past=recording.n_first_past,
-                )
-            )
+        if buffer_nbytes := self.choose_page_buffer(page_nbytes):
+            found.append(PageBuffer(page_nbytes, buffer_nbytes, n_first_past=n_first))
         is_none = self.cache_type == "none"
         return [*found, NoCache() if is_none else BlockCache(self.block_nbytes, self.max_blocks)]
 
@@ -145,10 +162,10 @@ def _pass(reading: Reading, settings: Settings, recording: Recording) -> Reading
 
 
 def read_file(
-    location: Location, settings: Settings, variables: Sequence[str], *, is_paged: bool
+    location: Location, settings: Settings, variables: Sequence[str], *, page_nbytes: int = 0
 ) -> None:
     """Open a file, list it and read variables whole, as `predict_read` has it."""
-    page_buffer_nbytes = settings.page_buffer_nbytes if is_paged else 0
+    page_buffer_nbytes = settings.choose_page_buffer(page_nbytes)
     files = location.fsspec(skip_instance_cache=True)
     with (
         files.open(location.path, **settings.file_options()) as file,

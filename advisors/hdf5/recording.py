@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,7 @@ import botocore.exceptions
 import h5py
 import hdf5plugin  # noqa: F401  # teaches h5py to read Blosc and its kin
 
-from helpers.errors import UserError
+from helpers.errors import UserError, cut
 from helpers.objectstore.locations import Location, parse_location
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
@@ -135,21 +135,41 @@ def _check_signature(file: BinaryIO, name: str) -> None:
     raise UserError(f"file: {name} is not HDF5; allowed: an HDF5 or netCDF-4 file")
 
 
+LIBRARY_ERRORS = (
+    OSError,
+    RuntimeError,
+    KeyError,
+    ValueError,
+    TypeError,
+    ArithmeticError,
+    MemoryError,
+)
+"""What h5py raises of a file whose metadata make no sense, beside its own OSError."""
+
+
 @contextmanager
 def open_hdf5(file: Any, name: str, **options: Any) -> Iterator[h5py.File]:
-    """Open an HDF5 file over a file object."""
+    """Open an HDF5 file over a file object, and say in one line what the library cannot read of it."""
     try:
-        opened = h5py.File(file, "r", **options)
-    except (OSError, RuntimeError, ValueError) as error:
-        text = " ".join(str(error).split())
+        with h5py.File(file, "r", **options) as opened:
+            yield opened
+    except UserError:
+        raise
+    except LIBRARY_ERRORS as error:
+        text = shorten_error(error)
         if "truncated" in text:
             raise UserError(
                 f"file: {name} is truncated ({text.partition('(')[2].rstrip(')')});"
                 " allowed: a whole file"
             ) from error
-        raise UserError(f"file: {name} cannot be opened ({text}); allowed: a sound file") from error
-    with opened:
-        yield opened
+        raise UserError(
+            f"file: {name} cannot be read ({text}); allowed: a sound file that nothing writes to"
+        ) from error
+
+
+def shorten_error(error: BaseException) -> str:
+    """Give what an error says in one line; its kind where it says nothing."""
+    return cut(" ".join(str(error).split()).strip("'\"")) or type(error).__name__
 
 
 CHUNK_CACHE_NBYTES = 8 * 2**20
@@ -169,6 +189,56 @@ def iterate_chunks(dataset: h5py.Dataset) -> Iterator[tuple[tuple[int, ...], int
         lambda info: found.append((info.chunk_offset, info.byte_offset, info.size))
     )
     yield from sorted(found)
+
+
+_BLOCK_OF_VALUES_NBYTES = 64 * 2**20  # of values that are held at once
+_MAX_BLOCKS = 10**6
+
+
+def iterate_blocks(dataset: h5py.Dataset, *others: h5py.Dataset) -> Iterator[tuple[slice, ...]]:
+    """Give blocks of some tens of MB that together hold every stored value of datasets of one shape.
+
+    They are whole chunks of the first. An extent costs nothing where nothing is stored,
+    for arrays may be declared that no disk would hold.
+    """
+    if dataset.chunks is None and not any(map(_may_hold, (dataset, *others))):
+        return
+    shape, base = dataset.shape, dataset.chunks or (1,) * dataset.ndim
+    block = list(base)
+    for axis in reversed(range(dataset.ndim)):
+        room = _BLOCK_OF_VALUES_NBYTES // max(1, math.prod(block) * dataset.dtype.itemsize)
+        n_chunks = -(-shape[axis] // base[axis])
+        block[axis] *= max(1, min(room, n_chunks))
+    if dataset.chunks is None or any(other.chunks is None for other in others):
+        counts = [-(-n // b) for n, b in zip(shape, block, strict=True)]
+        if math.prod(counts) > _MAX_BLOCKS:
+            raise UserError(
+                f"file: {dataset.file.filename}: {dataset.name!r} has {math.prod(shape):.3g} elements, too many to copy and"
+                f" compare; allowed: at most {_MAX_BLOCKS:,} blocks of 64 MiB"
+            )
+        places: Iterable[tuple[int, ...]] = itertools.product(*map(range, counts))
+    else:
+        places = sorted(set().union(*(_find_touched(one, block) for one in (dataset, *others))))
+    for place in places:
+        starts = [at * b for at, b in zip(place, block, strict=True)]
+        yield tuple(
+            slice(at, min(at + b, n)) for at, b, n in zip(starts, block, shape, strict=True)
+        )
+
+
+def _may_hold(dataset: h5py.Dataset) -> bool:
+    """Tell whether a dataset has values, of its own or of others."""
+    return bool(dataset.is_virtual or dataset.id.get_storage_size())
+
+
+def _find_touched(dataset: h5py.Dataset, block: Sequence[int]) -> set[tuple[int, ...]]:
+    """Return the places, in blocks, that stored chunks of a dataset touch."""
+    found = set[tuple[int, ...]]()
+    for corner, *_ in iterate_chunks(dataset):
+        stops = map(min, map(sum, zip(corner, dataset.chunks, strict=True)), dataset.shape)
+        parts = zip(corner, stops, block, strict=True)
+        found.update(itertools.product(*(range(at // b, -(-end // b)) for at, end, b in parts)))
+    return found
 
 
 def iterate_raw_reads(dataset: h5py.Dataset) -> Iterator[tuple[int, int]]:

@@ -1,4 +1,4 @@
-"""Repacking: what could help a file, what does it, and whether the copy has the same content."""
+"""Repacking: what could help a file, what does it, and a copy that appears if it is equal."""
 
 from __future__ import annotations
 
@@ -8,30 +8,25 @@ import shutil
 import subprocess
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
 import h5py
-import numpy as np
 
+from advisors.hdf5.comparison import ask_tools, check_equal, check_sources
 from advisors.hdf5.copying import copy_file
-from advisors.hdf5.inspection import (
-    FileReport,
-    Variable,
-    inspect_file,
-    list_sources,
-    refuse_external,
-)
+from advisors.hdf5.inspection import FileReport, Variable, inspect_file
 from advisors.hdf5.recording import (
+    LIBRARY_ERRORS,
     find_location,
-    list_datasets,
     name_source,
     open_hdf5,
     open_source,
+    shorten_error,
 )
-from helpers.errors import UserError
+from helpers.errors import UserError, cut
 from helpers.objectstore.locations import Location
 
 Shape = tuple[int, ...]
@@ -124,7 +119,8 @@ def choose_chunk_shape(variable: Variable) -> Shape:
     Extents are doubled, that of the dimension first in which a chunk covers the
     smallest share, so that chunks keep their form.
     """
-    if variable.n_chunks < 2 or not variable.chunk_shape or variable.is_variable_length:
+    is_kept = variable.is_variable_length or not variable.is_lossless
+    if variable.n_chunks < 2 or not variable.chunk_shape or is_kept:
         return variable.chunk_shape
     item_nbytes = variable.nbytes // max(1, math.prod(variable.shape))
     chunk_shape = [min(c, n) for c, n in zip(variable.chunk_shape, variable.shape, strict=True)]
@@ -138,163 +134,6 @@ def choose_chunk_shape(variable: Variable) -> Shape:
     return tuple(chunk_shape) if is_larger else variable.chunk_shape
 
 
-_SLAB_NBYTES = 64 * 2**20
-
-
-def check_sources(file: h5py.File, name: str, folders: Sequence[Path | None]) -> bool:
-    """Refuse values in other files that a file and its copy do not both find.
-
-    The library reads fill values where it finds nothing, in both of them, so
-    that they would compare as equal.
-    """
-    datasets = [file[path] for path in list_datasets(file)]
-    for dataset in datasets:
-        refuse_external(dataset, name)
-    pairs = [(found.name, *pair) for found in datasets for pair in list_sources(found)]
-    for folder in folders:
-        for path, other, key in dict.fromkeys(pairs):
-            if folder is None or not _has_dataset(folder / _first(other), _first(key)):
-                raise UserError(
-                    f"file: {name}: the virtual dataset {path!r} has no source {_first(key)!r} in"
-                    f" {_first(other)!r} as found from {folder or name}; allowed: sources that both"
-                    " the file and its copy find"
-                )
-    return bool(pairs)
-
-
-def _first(pattern: str) -> str:
-    """Return the first of the names that a pattern of HDF5 stands for."""
-    return pattern.replace("%%", "\0").replace("%b", "0").replace("\0", "%")
-
-
-def _has_dataset(path: Path, key: str) -> bool:
-    try:
-        with h5py.File(path, "r") as file:
-            return isinstance(file.get(key), h5py.Dataset)
-    except OSError:
-        return False
-
-
-def check_equal(file: BinaryIO | Path, name: str, copy: Path) -> str:
-    """Compare every object, dataset and attribute of a file with those of its copy."""
-    with open_hdf5(file, name) as one, h5py.File(copy, "r") as other:
-        n_datasets = n_attributes = 0
-        for path in list_objects(one, other):
-            try:
-                n_attributes += _check_attributes(one[path], other[path], path)
-                if isinstance(one[path], h5py.Dataset):
-                    n_datasets += 1
-                    _check_dataset(one[path], other[path], path)
-            except (RuntimeError, OSError, KeyError) as error:
-                raise _differ(path, " ".join(str(error).split())) from error
-    return f"{n_datasets} datasets and {n_attributes} attributes are equal"
-
-
-def ask_h5diff(file: Path, copy: Path) -> str:
-    """Let HDF5's own tool compare as well, where it is on PATH and can read both."""
-    program = shutil.which("h5diff")
-    if program is None:
-        return ""
-    argv = [program, str(file), str(copy)]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False)
-    if done.returncode == 1:
-        raise _differ("some object", f"h5diff: {' '.join(done.stdout.split())[:200]}")
-    return ", for h5diff too" if done.returncode == 0 else ""
-
-
-def list_objects(one: h5py.File, other: h5py.File) -> list[str]:
-    """Return the paths of all objects, after comparing the links to them."""
-    ours, theirs = _find_links(one), _find_links(other)
-    if ours != theirs:
-        raise _differ(min(ours.items() ^ theirs.items())[0], "link")
-    names = ["/"]
-    one.visit(names.append)
-    return names
-
-
-def _find_links(file: h5py.File) -> dict[str, tuple[str, ...]]:
-    """Return the kind of each link, and where it leads out of the file's own objects."""
-
-    def visit(name: str, link: Any) -> None:
-        places = (getattr(link, key) for key in ("filename", "path") if hasattr(link, key))
-        found[name] = (type(link).__name__, *map(str, places))
-
-    found: dict[str, tuple[str, ...]] = {}
-    file.visititems_links(visit)
-    return found
-
-
-def _check_attributes(one: Any, other: Any, path: str) -> int:
-    if set(one.attrs) != set(other.attrs):
-        raise _differ(path, "attributes")
-    for key in one.attrs:
-        ours, theirs = one.attrs.get_id(key), other.attrs.get_id(key)
-        if ours.dtype != theirs.dtype or ours.get_space().shape != theirs.get_space().shape:
-            raise _differ(f"{path}@{key}", "type")
-        if isinstance(one.attrs[key], h5py.Empty):
-            continue
-        if not are_equal(_read(ours), _read(theirs), (one.file, other.file)):
-            raise _differ(f"{path}@{key}", "value")
-    return len(one.attrs)
-
-
-def _read(attribute: Any) -> Any:
-    values = np.empty(attribute.shape, attribute.dtype)
-    attribute.read(values)
-    return values
-
-
-def _check_dataset(one: h5py.Dataset, other: h5py.Dataset, path: str) -> None:
-    if (one.shape, one.maxshape, one.dtype) != (other.shape, other.maxshape, other.dtype):
-        raise _differ(path, "shape or type")
-    if one.shape is None:
-        return
-    for region in iterate_slabs(one):
-        if not are_equal(one[region], other[region], (one.file, other.file)):
-            raise _differ(path, "values")
-
-
-def iterate_slabs(dataset: h5py.Dataset) -> Iterator[Any]:
-    """Cut a dataset along its first dimension, into slabs of some tens of MB."""
-    if not dataset.shape:
-        yield ()
-        return
-    row_nbytes = max(1, dataset.size // max(1, dataset.shape[0]) * dataset.dtype.itemsize)
-    deep = dataset.chunks[0] if dataset.chunks else 1
-    step = max(deep, _SLAB_NBYTES // row_nbytes // deep * deep)
-    for start in range(0, dataset.shape[0], step):
-        yield slice(start, start + step)
-
-
-def are_equal(one: Any, other: Any, files: tuple[h5py.File, h5py.File]) -> bool:
-    """Compare values bit by bit; references by the paths that they lead to."""
-    if isinstance(one, h5py.Reference) and isinstance(other, h5py.Reference):
-        paths = [files[n][r].name if r else None for n, r in enumerate((one, other))]
-        return paths[0] == paths[1]
-    if isinstance(one, (str, bytes)):
-        return bool(one == other)
-    ours, theirs = np.asarray(one), np.asarray(other)
-    if (ours.shape, ours.dtype) != (theirs.shape, theirs.dtype):
-        return False
-    if not ours.dtype.hasobject:
-        return ours.tobytes() == theirs.tobytes()
-    if ours.dtype.fields:
-        return all(are_equal(ours[key], theirs[key], files) for key in ours.dtype.fields)
-    pairs = zip(ours.ravel().tolist(), theirs.ravel().tolist(), strict=True)
-    return all(a == b if not _is_nested(a) else are_equal(a, b, files) for a, b in pairs)
-
-
-def _is_nested(value: Any) -> bool:
-    return isinstance(value, (h5py.Reference, np.ndarray, np.generic))
-
-
-def _differ(path: str, what: str) -> UserError:
-    return UserError(
-        f"apply: the copy differs from the input at {path} ({what}), and was not kept;"
-        " allowed: a file that the tool copies faithfully"
-    )
-
-
 Tool = Literal["h5repack", "h5py"]
 
 _BUILT_IN = {"deflate", "shuffle", "fletcher32", "szip", "nbit", "scaleoffset"}
@@ -303,12 +142,14 @@ _BUILT_IN = {"deflate", "shuffle", "fletcher32", "szip", "nbit", "scaleoffset"}
 def find_tool(report: FileReport) -> Tool:
     """Choose what repacks a file: `h5repack`, where it is on PATH and can do it faithfully.
 
-    It has the filters of the library alone, and of datasets of variable length
-    it copies the fill value as a reference to a heap that the copy does not have.
+    It has the filters of the library alone, loses the order of global attributes, and of
+    datasets of variable length it copies the fill value as a reference to a heap that the
+    copy does not have. And it goes through arrays of which hardly anything is stored.
     """
     used = {name for variable in report.variables for name in variable.filters}
     is_plain = used <= _BUILT_IN and not any(v.is_variable_length for v in report.variables)
-    return "h5repack" if is_plain and shutil.which("h5repack") else "h5py"
+    is_h5repack = is_plain and not report.is_ordered and not report.is_sparse
+    return "h5repack" if is_h5repack and shutil.which("h5repack") else "h5py"
 
 
 def apply_repack(
@@ -316,40 +157,77 @@ def apply_repack(
 ) -> str:
     """Write a repacked copy, and compare every dataset and attribute with the input.
 
-    The input is only read. The copy appears under its name when it was found equal.
+    The input is only read. The copy appears under its name when it was found equal. What
+    `h5repack` cannot do, or not faithfully, is left to h5py, unless a tool is asked for.
     """
     check_out(source, out)
+    name, is_near = name_source(source), find_location(source) is None
     with open_source(source) as file:
-        report = inspect_file(file, name_source(source))
+        report = inspect_file(file, name)
         for variable in report.variables:
             variable.check_filters()
-        compared_with = _find_compared(source, file, out)
-        tool = tool or find_tool(report)
         with tempfile.TemporaryDirectory(dir=out.parent, prefix=".repack-") as folder:
-            # virtual datasets find their sources from where a file lies
-            made = Path(f"{folder}.h5")
+            path = Path(name) if is_near else _fetch(file, Path(folder) / "source.h5")
+            with open_hdf5(path, name) as opened:
+                check_sources(opened, name, (path.parent if is_near else None, out.parent))
+            made = Path(f"{folder}.h5")  # virtual datasets find their sources from where it lies
+            found = find_tool(report)
+            tools: list[Tool] = [tool] if tool else list(dict.fromkeys([found, "h5py"]))
             try:
-                path = _as_path(source, file, Path(folder)) if tool == "h5repack" else None
-                if path:
-                    _repack(path, repack, made)
-                else:
-                    with open_hdf5(file, name_source(source)) as opened:
-                        repack.copy(opened, made)
-                compared = check_equal(compared_with, name_source(source), made)
-                by_tool = ask_h5diff(path, made) if path else ""
-                out.hardlink_to(made)
+                told = _make_equal(path, report, repack, made, tools)
+                publish(made, out)
             finally:
                 made.unlink(missing_ok=True)
-    return f"{out}: made by {tool}; {compared}{by_tool}"
+    return f"{out}: made by {told}"
 
 
-def _find_compared(source: str | Location, file: BinaryIO, out: Path) -> BinaryIO | Path:
-    """Return what the copy is compared with, after a look for the sources of virtual datasets."""
-    path = None if find_location(source) else Path(name_source(source))
-    with open_hdf5(file, name_source(source)) as opened:
-        folders = (path.parent if path else None, out.parent)
-        has_sources = check_sources(opened, name_source(source), folders)
-    return path if has_sources and path else file
+def _make_equal(
+    path: Path, report: FileReport, repack: Repack, made: Path, tools: Sequence[Tool]
+) -> str:
+    """Make a copy by the first of some tools whose copy is equal; say by which, and why."""
+    tool, *others = tools
+    try:
+        _make(path, report.name, repack, made, tool)
+        rechunked = {name for name, _ in repack.chunk_shapes}
+        compared = check_equal(path, report.name, made, rechunked=rechunked)
+        return f"{tool}; {compared}{ask_tools(path, made, nbytes=report.nbytes)}"
+    except UserError as error:
+        if not others:
+            raise
+        made.unlink(missing_ok=True)
+        told = _make_equal(path, report, repack, made, others)
+        by, _, compared = told.partition("; ")
+        return f"{by} (not by {tool}: {_explain(error)}); {compared}"
+
+
+def _explain(error: UserError) -> str:
+    return cut(str(error).removeprefix("apply: ").partition("; allowed")[0])
+
+
+def _make(path: Path, name: str, repack: Repack, made: Path, tool: Tool) -> None:
+    if tool == "h5repack":
+        _run_h5repack(path, repack, made)
+        return
+    with open_hdf5(path, name) as opened:
+        try:
+            repack.copy(opened, made)
+        except UserError:
+            raise
+        except LIBRARY_ERRORS as error:
+            raise UserError(
+                f"apply: {name} cannot be copied ({shorten_error(error)}); allowed: a sound file"
+                " of types and filters that h5py has, and room for a copy"
+            ) from error
+
+
+def publish(made: Path, out: Path) -> None:
+    """Give a file its name, unless another has it by now."""
+    try:
+        out.hardlink_to(made)
+    except FileExistsError as error:
+        raise UserError(f"apply: {out} is there by now; allowed: a file that is not") from error
+    except OSError:  # a system of files without hard links
+        made.rename(out)
 
 
 def check_out(source: str | Location, out: Path) -> None:
@@ -370,23 +248,20 @@ def check_out(source: str | Location, out: Path) -> None:
         ) from error
 
 
-def _as_path(source: str | Location, file: BinaryIO, folder: Path) -> Path:
-    """Return a path to the source, of a copy if it is far away."""
-    if find_location(source) is None:
-        return Path(name_source(source))
-    path = folder / "source.h5"
+def _fetch(file: BinaryIO, path: Path) -> Path:
+    """Write what is far away to disk."""
     file.seek(0)
     with path.open("wb") as copy:
         shutil.copyfileobj(file, copy, 8 * MIB)
     return path
 
 
-def _repack(source: Path, repack: Repack, out: Path) -> None:
+def _run_h5repack(source: Path, repack: Repack, out: Path) -> None:
     argv = ["h5repack", *repack.arguments(), str(source), str(out)]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     if done.returncode or not out.exists():
-        said = " ".join((done.stderr or done.stdout).split())
+        said = cut(" ".join((done.stderr or done.stdout).split()))
         raise UserError(
-            f"apply: h5repack could not repack {source} ({said}); allowed: a file that this"
-            " version of h5repack reads"
+            f"apply: h5repack failed ({said or 'it ended without a word'}) on {source};"
+            " allowed: a file that this version of h5repack reads"
         )

@@ -113,16 +113,6 @@ def balanced_chunk_shape(
     axis : int
         Dimension along which lines are read.
 
-    Returns
-    -------
-    tuple of int
-        Elements for each dimension.
-
-    Raises
-    ------
-    UserError
-        If an argument is out of bounds.
-
     Examples
     --------
     >>> balanced_chunk_shape((98128, 277, 349), 4, 2**22)
@@ -173,12 +163,8 @@ def _check_selection(selection: Sequence[slice], chunk_shape: Sequence[int]) -> 
     if len(selection) != len(chunk_shape):
         raise UserError(f"selection: {len(selection)} ranges; allowed: {len(chunk_shape)}")
     for s in selection:
-        if (
-            s.start is None
-            or s.stop is None
-            or not 0 <= s.start < s.stop
-            or s.step not in (None, 1)
-        ):
+        is_bounded = s.start is not None and s.stop is not None
+        if not is_bounded or not 0 <= s.start < s.stop or s.step not in (None, 1):
             raise UserError(f"selection: {s}; allowed: START < STOP, from 0, in steps of 1")
 
 

@@ -66,7 +66,11 @@ async def _start(address: str | None, n_threads: int, deadline_s: float) -> str:
     async with gateway:
         if "worker_cores" in options:
             _ask_for_threads(options, n_threads)
-        name = str(await _submit(gateway, options))
+        try:
+            name = str(await gateway.submit(options))
+        except (OSError, ValueError, RuntimeError) as error:  # for its own reasons, such as a quota
+            reason = f"it starts no cluster ({_first_line(error)})"
+            raise _refuse(gateway.address, reason) from error
         try:
             await asyncio.wait_for(_wait_until_running(gateway, name), deadline_s)
         except BaseException as error:
@@ -109,14 +113,6 @@ def _ask_for_threads(options: Any, n_threads: int) -> None:
         raise UserError(
             f"threads_per_worker: {n_threads}; allowed: what the gateway offers ({error})"
         ) from error
-
-
-async def _submit(gateway: Any, options: Any) -> Any:
-    """Submit a cluster; a gateway refuses for reasons of its own, such as a quota."""
-    try:
-        return await gateway.submit(options)
-    except (OSError, ValueError, RuntimeError) as error:
-        raise _refuse(gateway.address, f"it starts no cluster ({_first_line(error)})") from error
 
 
 async def _wait_until_running(gateway: Any, name: str) -> None:
@@ -249,12 +245,13 @@ class Cluster:
         workers = self.workers()
         versions: Any = self.client.get_versions()
         limits = [int(worker["memory_limit"] or 0) for worker in workers.values()]
-        dasks = {_dask_version(found) for at, found in versions["workers"].items() if at in workers}
+        told = [found for at, found in versions["workers"].items() if at in workers]
+        dasks = {str(found["packages"]["dask"]) for found in told}
         return {
             "cluster_kind": self.kind,
             "n_workers": len(workers),
             "n_threads": self.n_threads(),
-            "scheduler_dask": _dask_version(versions["scheduler"]),
+            "scheduler_dask": str(versions["scheduler"]["packages"]["dask"]),
             "worker_dask": " ".join(sorted(dasks)),
             "worker_memory_nbytes": min((n for n in limits if n), default=None),
         }
@@ -296,10 +293,6 @@ def _set_paused(addresses: list[str], dask_worker: distributed.Worker) -> None:
     dask_worker.status = distributed.Status.paused if is_paused else distributed.Status.running
 
 
-def _dask_version(found: dict[str, Any]) -> str:
-    return str(found["packages"]["dask"])
-
-
 def check_reach(store: str, *, kind: str, address: str) -> None:
     """Refuse workers of other machines for a store that only this one can reach."""
     if store != "embedded" or kind == "local":
@@ -336,16 +329,6 @@ def open_cluster(
         Of the Gateway (else Dask's own configuration says it) or the scheduler.
     deadline_s : float
         How long to wait for a scheduler and for workers, in seconds.
-
-    Yields
-    ------
-    Cluster
-        The cluster, to be scaled.
-
-    Raises
-    ------
-    UserError
-        If an argument is not allowed, or nothing answers at `address`.
     """
     openers = {"local": _open_local, "gateway": _open_gateway, "address": _open_running}
     if kind not in openers:
@@ -353,7 +336,11 @@ def open_cluster(
     if threads_per_worker < 1:
         raise UserError(f"threads_per_worker: {threads_per_worker}; allowed: at least 1")
     with openers[kind](threads_per_worker, address, deadline_s) as cluster:
-        yield cluster
+        try:
+            yield cluster
+        finally:
+            if kind != "gateway":  # there they end; else paused ones do not end when asked
+                cluster.release()
 
 
 @contextmanager
@@ -372,11 +359,7 @@ def _open_local(n_threads: int, address: str | None, deadline_s: float) -> Itera
         ) as backend,
         distributed.Client(backend) as client,  # type: ignore[no-untyped-call]
     ):
-        cluster = Cluster("local", client, n_threads, backend.scale, deadline_s)
-        try:
-            yield cluster
-        finally:
-            cluster.release()  # paused workers have been seen not to end when asked
+        yield Cluster("local", client, n_threads, backend.scale, deadline_s)
 
 
 @contextmanager
@@ -395,11 +378,7 @@ def _open_gateway(n_threads: int, address: str | None, deadline_s: float) -> Ite
 @contextmanager
 def _open_running(n_threads: int, address: str | None, deadline_s: float) -> Iterator[Cluster]:
     with _connect(address) as client:
-        cluster = Cluster("address", client, n_threads, None, deadline_s)
-        try:
-            yield cluster
-        finally:
-            cluster.release()
+        yield Cluster("address", client, n_threads, None, deadline_s)
 
 
 def _connect(address: str | None) -> distributed.Client:

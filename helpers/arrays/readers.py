@@ -47,7 +47,7 @@ class LimitedStore(WrapperStore[ObjectStore[Any]]):
         self._slots = asyncio.Semaphore(n_connections)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _limit_store, (self._store, self._n_connections)
+        return partial(LimitedStore, n_connections=self._n_connections), (self._store,)
 
     def _with_store(self, store: ObjectStore[Any]) -> LimitedStore:
         return LimitedStore(store, n_connections=self._n_connections)
@@ -58,10 +58,6 @@ class LimitedStore(WrapperStore[ObjectStore[Any]]):
         """Get a value when a slot is free."""
         async with self._slots:
             return await self._store.get(key, prototype, byte_range)
-
-
-def _limit_store(store: ObjectStore[Any], n_connections: int) -> LimitedStore:
-    return LimitedStore(store, n_connections=n_connections)
 
 
 ChunkEntry = tuple[Any, Any, Any, Any, bool]

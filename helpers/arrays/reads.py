@@ -20,7 +20,7 @@ from zarr.storage import ObjectStore
 from helpers.arrays import readers, writers
 from helpers.arrays.clusters import Cluster
 from helpers.arrays.readers import Reader
-from helpers.arrays.stores import StoredArray, checksum
+from helpers.arrays.stores import StoredArray, checksum, grid_of
 from helpers.benchmark.contender import Steps
 from helpers.benchmark.provenance import Scalar, imported, name_beside
 from helpers.errors import UserError
@@ -33,29 +33,15 @@ CACHE_STATE = "nothing cached, connected clients, warm server"
 
 @dataclass(frozen=True, slots=True)
 class ArrayRead(Steps):
-    """A whole array read by one reader on a cluster.
-
-    Parameters
-    ----------
-    stored : StoredArray
-        What to read.
-    reader : Reader
-        How to read it.
-    testbed : Testbed
-        The network that it is read over.
-    cluster : Cluster
-        Who reads it.
-    chunks_per_task : int
-        Chunks that one task of a batching reader takes.
-    """
+    """A whole array read by one reader on a cluster."""
 
     palette = "reader"
 
     stored: StoredArray
     reader: Reader
-    testbed: Testbed
+    testbed: Testbed  # the network that it is read over
     cluster: Cluster
-    chunks_per_task: int = 1
+    chunks_per_task: int = 1  # that one task of a batching reader takes
 
     def settings(self) -> dict[str, Any]:
         """Tell what a comparison has to hold equal, or declare."""
@@ -105,12 +91,9 @@ class ArrayRead(Steps):
         return check_values(checksums, self.stored)
 
     def collect(self) -> dict[str, float]:
-        """Count what passed over the wire during the read, if its workers lived to the end.
+        """Count what passed over the wire during the read.
 
-        Raises
-        ------
-        UserError
-            If a worker ended: its tasks were done by fewer than the point says.
+        A worker that ended is refused: its tasks were done by fewer than the point says.
         """
         self.cluster.check_held()
         counts = count_requests(self.testbed.take_trace(), self.cluster.n_threads())
@@ -121,22 +104,9 @@ class RawRead(Steps):
     """Objects read raw: no array, no decoding, no scheduler.
 
     The ceiling of every comparison: one process keeps as many requests in flight
-    as the readers may, with obstore, the fastest client we know.
-
-    Parameters
-    ----------
-    near : Location
-        Folder of the objects, seen without the network.
-    keys : sequence of str
-        Objects, by their paths in the folder.
-    testbed : Testbed
-        The network that they are read over.
-    n_connections : int
-        Requests in flight.
-    array_nbytes, stored_nbytes : int
-        Bytes that the objects hold, decoded and encoded.
-    settings : mapping
-        Facts that a comparison has to declare.
+    as the readers may, with obstore, the fastest client we know. Objects are named by
+    their paths in a folder, which is seen without the network; `array_nbytes` and
+    `stored_nbytes` are what they hold decoded and encoded.
     """
 
     def __init__(
@@ -157,13 +127,7 @@ class RawRead(Steps):
 
     @classmethod
     def of_array(cls, stored: StoredArray, testbed: Testbed, *, n_connections: int) -> Self:
-        """Read the objects that hold the chunks of an array in Zarr.
-
-        Raises
-        ------
-        UserError
-            If there are none.
-        """
+        """Read the objects that hold the chunks of an array in Zarr, of which there must be some."""
         return cls(
             stored.at("zarr"),
             list_chunks(stored),
@@ -330,9 +294,8 @@ def read_into_sink(array: da.Array, chunk_shape: tuple[int, ...]) -> da.Array:
 
 def checksum_chunks(block: NDArray[np.float32], chunk_shape: tuple[int, ...]) -> NDArray[np.uint64]:
     """Compute the XXH3 of each chunk in a block of whole chunks."""
-    grid = tuple(-(-n // c) for n, c in zip(block.shape, chunk_shape, strict=True))
-    sums = [checksum(block[part]) for part in writers.iterate_blocks(block.shape, chunk_shape)]
-    return np.asarray(sums, np.uint64).reshape(grid)
+    parts = writers.iterate_blocks(block.shape, chunk_shape)
+    return grid_of((checksum(block[part]) for part in parts), block.shape, chunk_shape)
 
 
 def check_values(checksums: NDArray[np.uint64], stored: StoredArray) -> str:

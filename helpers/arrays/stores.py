@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -83,6 +83,14 @@ def checksum(values: NDArray[np.float32]) -> int:
     return xxhash.xxh3_64_intdigest(np.ascontiguousarray(values).data)
 
 
+def grid_of(
+    checksums: Iterable[int], shape: tuple[int, ...], chunk_shape: tuple[int, ...]
+) -> NDArray[np.uint64]:
+    """Lay the checksums of chunks, the last dimension fastest, into an array: an element a chunk."""
+    grid = [-(-n // c) for n, c in zip(shape, chunk_shape, strict=True)]
+    return np.asarray([*checksums], np.uint64).reshape(grid)
+
+
 def prepare_array(
     sample: SampleArray,
     location: Location,
@@ -102,7 +110,8 @@ def prepare_array(
     check_chunk_shape(sample.shape, chunk_shape)
     _check_choice("codec", [codec], writers.CODECS)
     _check_choice("layouts", layouts, writers.LAYOUTS)
-    made_by = _made_by(sample, chunk_shape, codec)
+    source = hashlib.sha256(sample.source.read_bytes()).hexdigest()
+    made_by = [_GENERATION, source, sample.variable, sample.shape, sample.seed, chunk_shape, codec]
     target = location / prepared.name_of(made_by)
     wanted = sorted(
         {"netcdf", *layouts} if "references" in layouts else {*layouts}, key=writers.LAYOUTS.index
@@ -128,11 +137,6 @@ def _check_choice(parameter: str, values: Sequence[str], allowed: Sequence[str])
         raise UserError(
             f"{parameter}: {', '.join(unknown) or 'none'}; allowed: {', '.join(allowed)}"
         )
-
-
-def _made_by(sample: SampleArray, chunk_shape: tuple[int, ...], codec: Codec) -> list[Any]:
-    source = hashlib.sha256(sample.source.read_bytes()).hexdigest()
-    return [_GENERATION, source, sample.variable, sample.shape, sample.seed, chunk_shape, codec]
 
 
 def _write_layout(
@@ -175,14 +179,13 @@ def _describe(
     checksums = next(
         entry.facts["checksums"] for entry in entries.values() if entry.facts["checksums"]
     )
-    grid = tuple(-(-n // c) for n, c in zip(sample.shape, chunk_shape, strict=True))
     return StoredArray(
         target,
         sample.variable,
         sample.shape,
         chunk_shape,
         codec,
-        np.asarray(checksums, np.uint64).reshape(grid),
+        grid_of(checksums, sample.shape, chunk_shape),
         {layout: entry.nbytes for layout, entry in entries.items()},
     )
 
@@ -209,41 +212,21 @@ def find_array(
 ) -> StoredArray:
     """Find the array of a dataset, and make it first if the catalogue says of what.
 
-    Parameters
-    ----------
-    dataset : str
-        Entry of the catalogue.
-    location : Location
-        Where arrays that are made here are kept.
-    shape, chunk_shape : tuple of int
-        Elements for each dimension. Of an array of others, `shape` is the
-        corner that is read, and `chunk_shape` must be its own.
-    codec : str
-        Codec of an array that is made.
-    layouts : sequence of str
-        Layouts that the readers need.
-    seed : int
-        Seed of an array that is made.
-    path : Path
-        The catalogue.
-    progress : callable
-        Told in one line what takes time.
-
-    Returns
-    -------
-    StoredArray
-        Where it lies, and the checksums that a read must give.
-
-    Raises
-    ------
-    UserError
-        If there is no such entry, or shapes and layouts do not fit it.
+    What is made lies below `location`, with that codec and seed, and `progress` is told
+    in one line what takes time. Of an array of others, `shape` is the corner that is read,
+    in elements, and `chunk_shape` must be its own; an entry that is not there, or shapes
+    and layouts that do not fit it, are refused.
     """
     entry = open_entry(dataset, path)
     if "made_from" not in entry.metadata:
         found = _locate(dataset, entry, layouts)
-        _check_same_store(dataset, found, location)
-        return _describe_existing(dataset, entry, found, shape=shape, chunk_shape=chunk_shape)
+        if (found.scheme, found.endpoint_url) != (location.scheme, location.endpoint_url):
+            # reads over its network would go astray
+            raise UserError(
+                f"store: {location.url}; allowed: {found.scheme}://{found.bucket},"
+                f" where dataset {dataset!r} is, with its endpoint"
+            )
+        return _describe_existing(dataset, entry, found, shape, chunk_shape)
     source = open_entry(entry.metadata["made_from"], path)
     sample = SampleArray(
         Path(url2pathname(urlsplit(source.kwargs["args"][0].url).path)),
@@ -260,7 +243,6 @@ def _describe_existing(
     dataset: str,
     entry: Any,
     location: Location,
-    *,
     shape: tuple[int, ...],
     chunk_shape: tuple[int, ...],
 ) -> StoredArray:
@@ -269,15 +251,14 @@ def _describe_existing(
     variable = entry.read(mask_and_scale=False, decode_times=False)[entry.metadata["variable"]]
     _check_existing(dataset, variable, shape, chunk_shape)
     blocks = writers.iterate_blocks(shape, chunk_shape)
-    sums = [checksum(variable[block].to_numpy()) for block in blocks]
-    grid = tuple(-(-n // c) for n, c in zip(shape, chunk_shape, strict=True))
+    sums = (checksum(variable[block].to_numpy()) for block in blocks)
     return StoredArray(
         location,
         str(variable.name),
         shape,
         chunk_shape,
         str(variable.encoding.get("compressors", "as stored")),
-        np.asarray(sums, np.uint64).reshape(grid),
+        grid_of(sums, shape, chunk_shape),
         {"zarr": 4 * math.prod(shape)},
         tuple(str(name) for name in variable.dims),
         is_made=False,
@@ -292,22 +273,14 @@ def _locate(dataset: str, entry: Any, layouts: Sequence[Layout]) -> Location:
             f"dataset: {dataset!r} is no Zarr group; allowed: one that is, or is made from another"
         )
     if set(layouts) != {"zarr"}:
+        allowed = [name for name, reader in readers.READERS.items() if reader.layout == "zarr"]
         raise UserError(
-            f"contenders: dataset {dataset!r} has only Zarr; allowed: {', '.join(_zarr_readers())}"
+            f"contenders: dataset {dataset!r} has only Zarr; allowed: {', '.join(allowed)}"
         )
     location, options = parse_location(data.url), data.storage_options or {}
     if location.scheme == "s3" and options.get("anon"):
         location = replace(location, access_key=None, secret_key=None, session_token=None)
     return location.through(options.get("endpoint_url", location.endpoint_url))
-
-
-def _check_same_store(dataset: str, found: Location, location: Location) -> None:
-    """Refuse a store that is not the array's: reads over its network would go astray."""
-    if (found.scheme, found.endpoint_url) != (location.scheme, location.endpoint_url):
-        raise UserError(
-            f"store: {location.url}; allowed: {found.scheme}://{found.bucket},"
-            f" where dataset {dataset!r} is, with its endpoint"
-        )
 
 
 def _check_existing(
@@ -328,7 +301,3 @@ def _check_existing(
             f" that of {dataset!r}"
         )
     check_chunk_shape(shape, chunk_shape)
-
-
-def _zarr_readers() -> list[str]:
-    return [name for name, reader in readers.READERS.items() if reader.layout == "zarr"]

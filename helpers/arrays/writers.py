@@ -98,15 +98,11 @@ def write_zarr(
         zarr.consolidate_metadata(store)
 
 
-_BLOSC_COMPRESSORS: dict[Codec, Literal["lz4", "zstd"]] = {"blosc-lz4": "lz4", "blosc-zstd": "zstd"}
-
-
 def _zarr_compressor(codec: Codec) -> zarr.codecs.BloscCodec | None:
     if codec == "none":
         return None
-    return zarr.codecs.BloscCodec(
-        cname=_BLOSC_COMPRESSORS[codec], clevel=_BLOSC_LEVEL, shuffle="shuffle", typesize=4
-    )
+    name: Literal["lz4", "zstd"] = "lz4" if codec == "blosc-lz4" else "zstd"
+    return zarr.codecs.BloscCodec(cname=name, clevel=_BLOSC_LEVEL, shuffle="shuffle", typesize=4)
 
 
 def _netcdf_filter(codec: Codec) -> dict[str, Any]:

@@ -56,17 +56,8 @@ class Provenance:
 def describe(parameters: Mapping[str, object], *, but: Collection[str] = ()) -> Provenance:
     """Describe this machine, what has been imported, and the commit.
 
-    Parameters
-    ----------
-    parameters : mapping
-        What the study was asked for; values that JSON can hold.
-    but : collection of str
-        Those that do not change what is measured, as in how long to go on.
-
-    Raises
-    ------
-    UserError
-        If a parameter does not fit into JSON.
+    `parameters` are what the study was asked for, as JSON can hold it; left out is
+    what does not change what is measured, as in how long to go on.
     """
     name, is_dirty = commit()
     kept = {key: value for key, value in parameters.items() if key not in but}
@@ -109,14 +100,10 @@ def imported() -> dict[str, str]:
     >>> {"python", "psutil"} <= {*imported()}
     True
     """
-    files = {name: _file_of(module) for name, module in [*sys.modules.items()]}
+    # modules without a file are namespaces
+    files = {name: getattr(at, "__file__", None) or "" for name, at in [*sys.modules.items()]}
     found = {"python": platform.python_version(), **distributions(files), **_libraries()}
     return dict(sorted(found.items()))
-
-
-def _file_of(module: object) -> str:
-    """Return the file of a module; empty for those without, as namespaces are."""
-    return getattr(module, "__file__", None) or ""
 
 
 def distributions(files: Mapping[str, str]) -> dict[str, str]:

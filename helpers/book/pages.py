@@ -13,7 +13,7 @@ import yaml
 
 from helpers.benchmark.record import read_records, schema
 from helpers.book.cases import UNSTABLE_ABOVE, Case, read_findings, read_metadata
-from helpers.book.studies import find_studies
+from helpers.book.studies import find_studies, write_table
 from helpers.errors import UserError
 from helpers.paths import ROOT
 from helpers.plotting.tables import tell_runs
@@ -100,12 +100,9 @@ def _choose(name: str, site: str, *, root: Path) -> Page | None:
 def is_finished(executed: Path) -> bool:
     """Tell whether an executed notebook ran to its end without an error."""
     cells = [cell for cell in read_notebook(executed)["cells"] if cell["cell_type"] == "code"]
-    has_failed = any(
-        output["output_type"] == "error" for cell in cells for output in cell["outputs"]
-    )
-    return not has_failed and all(
-        cell["execution_count"] for cell in cells if cell["source"].strip()
-    )
+    kinds = {output["output_type"] for cell in cells for output in cell["outputs"]}
+    has_run = all(cell["execution_count"] for cell in cells if cell["source"].strip())
+    return has_run and "error" not in kinds
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,10 +189,16 @@ def render_origin(page: Page) -> str:
         else ""
     )
     own = f"For your own, run `{command}`.\n" if is_reference else ""
+    days = sorted({text[:10] for text in rows["started_utc"]})  # UTC
+    dates = f"on {days[0]}" if len(days) == 1 else f"from {days[0]} to {days[-1]}"
+    facts = json.loads(rows["machine"].iloc[0])  # a record has one
+    commits = " and ".join(sorted({name[:10] for name in rows["commit"]}))
+    changed = ", with local changes" if rows["is_dirty"].any() else ""
     runs = f"Measured in {told}.\n" if (told := tell_runs(rows)) else ""
     return (
-        f":::{{admonition}} {heading}\n:class: note origin\n{failed}Measured {_dates(rows)} on {_machine(rows)}.\n{runs}"
-        f"With the versions below; {_commit(rows)}.\n{_harness(page)}"
+        f":::{{admonition}} {heading}\n:class: note origin\n{failed}Measured {dates} on {facts['cpu']},"
+        f" {facts['n_cores']} cores, {facts['memory_gb']} GB of memory, {facts['system']}.\n{runs}"
+        f"With the versions below; commit {commits}{changed}.\n{_harness(page)}"
         f"{own}{{download}}`The record as CSV <{page.record.name}>`.\n:::\n\n{_versions(rows)}"
     )
 
@@ -208,31 +211,12 @@ def _harness(page: Page) -> str:
     return f"Beside what is measured, the runner took {100 * harness['share_of_a_core']:.2g} % of a core.\n"
 
 
-def _dates(rows: Any) -> str:
-    """Say on which days (UTC) the rows were measured."""
-    days = sorted({text[:10] for text in rows["started_utc"]})
-    return f"on {days[0]}" if len(days) == 1 else f"from {days[0]} to {days[-1]}"
-
-
-def _machine(rows: Any) -> str:
-    """Describe the machine; a record has one."""
-    facts = json.loads(rows["machine"].iloc[0])
-    return f"{facts['cpu']}, {facts['n_cores']} cores, {facts['memory_gb']} GB of memory, {facts['system']}"
-
-
 def _versions(rows: Any) -> str:
     """List, folded, every version that a row names; one has what was imported by then."""
     named = {name: v for text in rows["versions"] for name, v in json.loads(text).items()}
     listed = ", ".join(f"{name} {version}" for name, version in sorted(named.items()))
     heading = f"Versions of the {len(named)} packages and libraries in use"
     return f":::{{admonition}} {heading}\n:class: dropdown\n{listed}.\n:::\n"
-
-
-def _commit(rows: Any) -> str:
-    """Name the commits, and say where sources differed from them."""
-    commits = sorted({name[:10] for name in rows["commit"]})
-    changed = ", with local changes" if rows["is_dirty"].any() else ""
-    return f"commit {' and '.join(commits)}{changed}"
 
 
 def _suffix_labels(cells: list[dict[str, Any]], page: str) -> None:
@@ -261,48 +245,43 @@ def _suffix_labels(cells: list[dict[str, Any]], page: str) -> None:
 
 def render_profiles(profiles: Mapping[str, Any]) -> str:
     """Write the network profiles as a table."""
-    lines = [
-        "| profile | first byte, median (ms) | 95th percentile (ms) | one connection (MB/s) | those of a worker (MB/s) | all connections (MB/s) | requests per second | divided by |"
+    names = ["profile", "first byte, median (ms)", "95th percentile (ms)", "one connection (MB/s)"]
+    names += [
+        "those of a worker (MB/s)",
+        "all connections (MB/s)",
+        "requests per second",
+        "divided by",
     ]
-    lines.append("| --- " * 8 + "|")
+    lines = []
     for name, profile in profiles.items():
         first_byte = profile.get("first_byte_s", {})
         delays = [
             f"{first_byte[key] * 1e3:g}" if key in first_byte else "none"
             for key in ("median_s", "p95_s")
         ]
-        limits = [
-            str(profile.get(key, "no limit"))
-            for key in (
-                "stream_mb_per_s",
-                "worker_mb_per_s",
-                "aggregate_mb_per_s",
-                "requests_per_s",
-            )
-        ]
-        lines.append(
-            "| " + " | ".join([f"`{name}`", *delays, *limits, str(profile.get("scale", 1))]) + " |"
-        )
-    return "\n".join(lines) + "\n"
+        limits = ("stream_mb_per_s", "worker_mb_per_s", "aggregate_mb_per_s", "requests_per_s")
+        told = [profile.get(key, "no limit") for key in limits]
+        lines.append([f"`{name}`", *delays, *told, profile.get("scale", 1)])
+    return write_table(names, lines)
 
 
 def render_profile_sources(profiles: Mapping[str, Any]) -> str:
-    """Write where the figures of the network profiles come from."""
+    """Write where the figures of the network profiles come from, units left out of their names."""
     items = []
     for name, profile in profiles.items():
-        lines = [f"- {_words(key)}: {text}" for key, text in profile["sources"].items()]
+        words = {
+            key.removesuffix("_mb_per_s").removesuffix("_s").replace("_", " "): text
+            for key, text in profile["sources"].items()
+        }
+        lines = [f"- {word}: {text}" for word, text in words.items()]
         items.append(f"`{name}`\n: " + "\n  ".join(lines) + "\n")
     return "\n".join(items)
 
 
-def _words(key: str) -> str:
-    """Turn the name of a figure with its unit into words."""
-    return key.removesuffix("_mb_per_s").removesuffix("_s").replace("_", " ")
-
-
 def render_schema() -> str:
     """Write the columns of a record as a table for the page on method."""
-    lines = ["| column | type | unit | meaning |", "| --- | --- | --- | --- |"]
-    for name, row in schema().iterrows():
-        lines.append(f"| `{name}` | {row['type']} | {row['unit']} | {row['description']} |")
-    return "\n".join(lines) + "\n"
+    lines = [
+        (f"`{name}`", row["type"], row["unit"], row["description"])
+        for name, row in schema().iterrows()
+    ]
+    return write_table(["column", "type", "unit", "meaning"], lines)

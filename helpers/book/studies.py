@@ -6,7 +6,7 @@ import importlib
 import json
 import math
 import pkgutil
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self, get_args, get_origin
@@ -114,22 +114,9 @@ class Parameters(BaseModel):
     def read(cls, namespace: Mapping[str, Any], where: str = "parameters") -> dict[str, Any]:
         """Read a notebook's parameters, and refuse values that its study cannot run with.
 
-        Parameters
-        ----------
-        namespace : mapping
-            Values by name; what is no parameter of the study is passed over.
-        where : str
-            What a refusal begins with, such as the parameter file.
-
-        Returns
-        -------
-        dict
-            Every parameter of the study, in the order of its model.
-
-        Raises
-        ------
-        UserError
-            Naming the first parameter that is wrong, its value and what is allowed.
+        Of the names in `namespace`, those that are no parameter of the study are passed
+        over. A refusal names the first parameter that is wrong, its value and what is
+        allowed; it begins with `where`, such as the parameter file.
         """
         values = {name: namespace[name] for name in cls.model_fields if name in namespace}
         return cls.check(values, where)
@@ -139,8 +126,9 @@ class Parameters(BaseModel):
         """Put values over the defaults and refuse those that are unknown or out of bounds."""
         for name, value in overrides.items():
             if name not in cls.model_fields:
+                shown = cut(name) if isinstance(name, str) and name.isprintable() else show(name)
                 raise UserError(
-                    f"{where}: {_name(name)}: {show(value)}; no such parameter;"
+                    f"{where}: {shown}: {show(value)}; no such parameter;"
                     f" allowed: {', '.join(cls.model_fields)}"
                 )
         try:
@@ -172,11 +160,6 @@ _WORDS = {
     "string_type": "text",
     "list_type": "a list",
 }
-
-
-def _name(name: object) -> str:
-    """Write the name of a parameter, which in a file may be anything."""
-    return cut(name) if isinstance(name, str) and name.isprintable() else show(name)
 
 
 def list_fields(model: type[Parameters]) -> dict[str, FieldInfo]:
@@ -234,12 +217,18 @@ def case_schema(model: type[Parameters], study: str) -> dict[str, Any]:
 
 def render_parameters(model: type[Parameters]) -> str:
     """Write the parameters of a study as a table for its page."""
-    schema = case_schema(model, "")
-    lines = ["| parameter | default | allowed | meaning |", "| --- | --- | --- | --- |"]
-    for name, one in list_fields(model).items():
-        allowed = _allowed(schema["properties"][name])
-        lines.append(f"| `{name}` | `{_write(one.default)}` | {allowed} | {_describe(one)} |")
-    return "\n".join(lines) + "\n"
+    allowed = case_schema(model, "")["properties"]
+    lines = [
+        (f"`{name}`", f"`{_write(one.default)}`", _allowed(allowed[name]), _describe(one))
+        for name, one in list_fields(model).items()
+    ]
+    return write_table(["parameter", "default", "allowed", "meaning"], lines)
+
+
+def write_table(names: Sequence[str], lines: Iterable[Iterable[object]]) -> str:
+    """Write a table as Markdown has it."""
+    rows = [names, ["---"] * len(names), *lines]
+    return "".join(f"| {' | '.join(map(str, row))} |\n" for row in rows)
 
 
 _BOUNDS = {

@@ -96,11 +96,14 @@ def access_seconds(store: Store, counts: IoCounts) -> Floats:
     0.2
     """
     n = np.asarray(counts.n_chunks, np.float64)
-    stored_nbytes = _stored_nbytes(store, counts)
+    stored_nbytes = np.asarray(counts.stored_nbytes, np.float64)
+    if not np.any(stored_nbytes):
+        stored_nbytes = np.asarray(counts.chunk_nbytes, np.float64) / store.compression_ratio
     has_shards, has_requests = np.any(counts.n_shards), np.any(counts.n_requests)
     n_jobs = np.minimum(np.asarray(counts.n_shards, np.float64), n) if has_shards else n
     n_requests = counts.n_requests if has_requests else n + (n_jobs if has_shards else 0.0)
-    cpu_s = _cpu_s(store, counts, stored_nbytes) + (store.request_s * n_jobs if has_shards else 0.0)
+    cpu_s = n * _cpu_s_each(store, counts, stored_nbytes)
+    cpu_s = cpu_s + (store.request_s * n_jobs if has_shards else 0.0)
     abreast = np.minimum(store.n_connections, n_jobs)
     network = store.network
     in_turn = np.asarray(n_requests / n_jobs, np.float64)  # of a shard: its index, its chunks
@@ -117,12 +120,6 @@ def access_seconds(store: Store, counts: IoCounts) -> Floats:
     return np.asarray(store.start_s + longest, np.float64)
 
 
-def _stored_nbytes(store: Store, counts: IoCounts) -> Floats:
-    if np.any(counts.stored_nbytes):
-        return np.asarray(counts.stored_nbytes, np.float64)
-    return np.asarray(counts.chunk_nbytes, np.float64) / store.compression_ratio
-
-
 def _longest_shard_s(store: Store, counts: IoCounts, stored_nbytes: Floats) -> Floats:
     """Add up the index and the chunks of the longest shard, each after a delay of its own."""
     n = np.asarray(counts.n_longest, np.float64)
@@ -133,10 +130,6 @@ def _longest_shard_s(store: Store, counts: IoCounts, stored_nbytes: Floats) -> F
     )
     wait_s = _slowest_of(store.network, np.ones_like(n), n + 1)
     return np.asarray(np.where(n > 0, wait_s + n * each_s, 0.0), np.float64)
-
-
-def _cpu_s(store: Store, counts: IoCounts, stored_nbytes: Floats) -> Floats:
-    return np.asarray(_cpu_s_each(store, counts, stored_nbytes) * np.asarray(counts.n_chunks))
 
 
 def _cpu_s_each(store: Store, counts: IoCounts, stored_nbytes: Floats) -> Floats:

@@ -67,12 +67,7 @@ def zipf(n_items: int, exponent: float) -> Popularity:
     Ranks above the first 200 are grouped geometrically, and a group's weight is
     the integral over it, so that a hundred million tiles are a few hundred groups.
 
-    Parameters
-    ----------
-    n_items : int
-        Items that there are, at least 1.
-    exponent : float
-        0 for all alike; about 0.6 to 1 is usual for what people ask for.
+    An exponent of 0 stands for all alike; about 0.6 to 1 is usual for what people ask for.
 
     Examples
     --------
@@ -116,14 +111,7 @@ def _group_weight(low: int, high: int, *, exponent: float) -> float:
 def hit_ratio(popularity: Popularity, requests_per_s: float, *, cache: Cache) -> float:
     """Predict the share of requests that find their item in the cache.
 
-    Parameters
-    ----------
-    popularity : Popularity
-        How requests are spread over items.
-    requests_per_s : float
-        Requests per second to all replicas together, above 0.
-    cache : Cache
-        What holds the items.
+    Requests are those to all replicas together.
 
     Examples
     --------

@@ -122,18 +122,9 @@ def replay(
 ) -> Replay:
     """Predict how long requests take over a network.
 
-    Parameters
-    ----------
-    steps : sequence of Step
-        Requests, each after those that it waits for.
-    network : Network
-        What is emulated.
-    request_s : float
-        Seconds that client and server need for a request beside it.
-    rest_s : float
-        Seconds between the last answer and the end.
-    n_draws : int
-        Simulations, each with its own times to first byte.
+    Client and server need `request_s` for a request beside it; `rest_s` lies between
+    the last answer and the end. Each of `n_draws` simulations has its own times to
+    first byte.
 
     Examples
     --------

@@ -14,7 +14,7 @@ import statistics
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any
 
 from helpers.errors import UserError
 
@@ -98,19 +98,7 @@ def check_count(name: str, value: int, *, low: int = 1) -> None:
 def simulate(
     network: Network, client: Client, n_chunks: int, *, n_workers: int, n_cores: float, seed: int
 ) -> float:
-    """Simulate one read.
-
-    Parameters
-    ----------
-    network, client : Network, Client
-        What is emulated, and how the contender reads.
-    n_chunks, n_workers : int
-        Chunks to read and workers that read them.
-    n_cores : float
-        Processors that decoding shares.
-    seed : int
-        Seed of the times to first byte.
-    """
+    """Simulate one read, on processors that decoding shares; times to first byte have a seed."""
     check_count("n_chunks", n_chunks)
     check_count("n_workers", n_workers)
     if not 0 < n_cores < math.inf:
@@ -290,53 +278,33 @@ def fit_client(
 
     At the largest number of workers the processors are the bottleneck, which gives the
     processor time of a chunk; what a smaller number takes longer than that
-    explains is time in which connections wait.
-
-    Parameters
-    ----------
-    client : Client
-        What is known already; `cpu_s_per_chunk` and `wait_s_per_chunk` are replaced.
-    measured_s : sequence of (int, float)
-        Numbers of workers and the seconds that a read took.
-    n_chunks : int
-        Chunks of those reads.
-    n_cores : float
-        Processors that client and server share.
+    explains is time in which connections wait. Of `client`, what is known already,
+    these two are replaced. `measured_s` are numbers of workers, and seconds of a read
+    of so many chunks; `n_cores` are processors that client and server share.
     """
     if not measured_s or not all(seconds > 0 for _, seconds in measured_s):
         raise UserError(f"measured_s: {list(measured_s)}; allowed: one or more times above 0")
     (few, few_s), (many, many_s) = min(measured_s), max(measured_s)
 
-    def excess_s(client: Client, n_workers: int, target_s: float) -> float:
-        took_s = simulate(Network(), client, n_chunks, n_workers=n_workers, n_cores=n_cores, seed=0)
-        return took_s - target_s
+    def fit(client: Client, name: str, n_workers: int, target_s: float) -> Client:
+        def put(value: float) -> Client:
+            costs: dict[str, Any] = {name: value}
+            return replace(client, **costs)
 
-    def fit(client: Client, name: _Fitted, n_workers: int, target_s: float) -> Client:
-        if excess_s(_with(client, name, 0.0), n_workers, target_s) >= 0:
-            return _with(client, name, 0.0)
-        high = target_s * (n_workers * client.connections_per_worker + 1)
+        def excess_s(value: float) -> float:
+            n_cpus: dict[str, Any] = {"n_workers": n_workers, "n_cores": n_cores}
+            return simulate(Network(), put(value), n_chunks, **n_cpus, seed=0) - target_s
+
+        if excess_s(0.0) >= 0:
+            return put(0.0)
         from scipy.optimize import brentq  # a second, which those pay who fit
 
-        fitted = brentq(
-            lambda value: excess_s(_with(client, name, value), n_workers, target_s),
-            0.0,
-            high,
-            rtol=1e-6,
-        )
-        return _with(client, name, float(fitted))
+        high = target_s * (n_workers * client.connections_per_worker + 1)
+        return put(float(brentq(excess_s, 0.0, high, rtol=1e-6)))
 
     client = replace(client, cpu_s_per_chunk=0.0, wait_s_per_chunk=0.0)
-    client = fit(client, "cpu", many, many_s)
-    return fit(client, "wait", few, few_s)
-
-
-_Fitted = Literal["cpu", "wait"]
-
-
-def _with(client: Client, name: _Fitted, value: float) -> Client:
-    if name == "cpu":
-        return replace(client, cpu_s_per_chunk=value)
-    return replace(client, wait_s_per_chunk=value)
+    client = fit(client, "cpu_s_per_chunk", many, many_s)
+    return fit(client, "wait_s_per_chunk", few, few_s)
 
 
 def read_client(

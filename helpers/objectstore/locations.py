@@ -92,11 +92,14 @@ class Location:
         """Make a new obstore client for this folder, otherwise at its defaults."""
         if self.scheme == "gs":
             return obstore.store.GCSStore(self.bucket, prefix=self.prefix, skip_signature=True)
+        token = self.session_token or None
+        if not token and self.access_key and {"AWS_SESSION_TOKEN", "AWS_TOKEN"} & os.environ.keys():
+            token = ""  # keeps out that of other credentials, which obstore takes from there
         options = {
             "endpoint": self.endpoint_url,
             "access_key_id": self.access_key,
             "secret_access_key": self.secret_key,
-            "session_token": self.session_token or self._no_token(),
+            "session_token": token,
         }
         return obstore.store.S3Store(
             self.bucket,
@@ -106,11 +109,6 @@ class Location:
             client_options=self._client_options(),
             **{name: value for name, value in options.items() if value is not None},  # type: ignore[arg-type]
         )
-
-    def _no_token(self) -> str | None:
-        """Keep out a token of other credentials, which obstore takes from the environment."""
-        is_set = any(name in os.environ for name in ("AWS_SESSION_TOKEN", "AWS_TOKEN"))
-        return "" if is_set and self.access_key else None
 
     def _client_options(self) -> ClientConfig:
         """Keep out proxies, which obstore takes from the environment; it has no switch for that."""
@@ -146,7 +144,12 @@ class Location:
             # not HEAD: its answer has no body, so a wrong key can look like a missing bucket
             self.botocore(**patience).list_objects_v2(Bucket=self.bucket, MaxKeys=1)
         except botocore.exceptions.ClientError as error:
-            raise UserError(self._refusal(error.response["Error"]["Code"])) from error
+            code = error.response["Error"]["Code"]
+            told = f"refused ({code}); allowed: credentials that may read the bucket"
+            told += " (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY)"
+            if code == "NoSuchBucket":
+                told = f"no bucket {self.bucket!r} there; allowed: a bucket that exists"
+            raise UserError(f"store: {self.url}: {told}") from error
         except botocore.exceptions.ParamValidationError as error:
             raise UserError(f"store: {self.url}; allowed: a bucket name as S3 has them") from error
         except (botocore.exceptions.BotoCoreError, ValueError) as error:  # nobody, or no address
@@ -154,16 +157,6 @@ class Location:
                 f"store: endpoint {self.endpoint_url or 'of AWS'} does not answer for {self.url};"
                 " allowed: the address of a running S3 server (AWS_ENDPOINT_URL)"
             ) from error
-
-    def _refusal(self, code: str) -> str:
-        if code == "NoSuchBucket":
-            return (
-                f"store: {self.url}: no bucket {self.bucket!r} there; allowed: a bucket that exists"
-            )
-        return (
-            f"store: {self.url}: refused ({code}); allowed: credentials that may read"
-            " the bucket (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY)"
-        )
 
 
 def parse_location(url: str) -> Location:

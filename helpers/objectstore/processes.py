@@ -130,7 +130,10 @@ def start_child(
     False
     """
     program = [os.fspath(part) for part in argv]
-    path = _temporary_log(program[0]) if log is None else log.absolute()
+    if log is None:  # only this user can read it
+        descriptor, name = tempfile.mkstemp(prefix=f"{Path(program[0]).name}-", suffix=".log")
+        os.close(descriptor)
+    path = Path(name) if log is None else log.absolute()
     supervisor = _start_supervisor(path, kept_fds)
     order = {
         "argv": program,
@@ -141,13 +144,6 @@ def start_child(
     }
     pid = _hand_over(supervisor, order)
     return Child(Path(program[0]).name, pid, log=path, supervisor=supervisor)
-
-
-def _temporary_log(program: str) -> Path:
-    """Make an empty file that only this user can read."""
-    descriptor, path = tempfile.mkstemp(prefix=f"{Path(program).name}-", suffix=".log")
-    os.close(descriptor)
-    return Path(path)
 
 
 def _start_supervisor(log: Path, kept_fds: Sequence[int]) -> subprocess.Popen[bytes]:
@@ -216,7 +212,16 @@ def supervise() -> int:
     order = json.loads(line)
     alarm = _catch_signals()
     try:
-        child = _start(order)
+        child = subprocess.Popen(
+            order["argv"],
+            env=order["env"],
+            cwd=order["cwd"],
+            stdin=subprocess.DEVNULL,
+            stdout=sys.stderr.fileno(),
+            stderr=sys.stderr.fileno(),
+            start_new_session=True,
+            preexec_fn=_death_with_parent(),
+        )
     except OSError as error:
         os.write(1, json.dumps({"error": error.strerror}).encode() + b"\n")
         _delete_log(order)
@@ -247,20 +252,6 @@ def _catch_signals() -> int:
     for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: None)
     return reader
-
-
-def _start(order: dict[str, Any]) -> subprocess.Popen[bytes]:
-    """Start the command in a session of its own."""
-    return subprocess.Popen(
-        order["argv"],
-        env=order["env"],
-        cwd=order["cwd"],
-        stdin=subprocess.DEVNULL,
-        stdout=sys.stderr.fileno(),
-        stderr=sys.stderr.fileno(),
-        start_new_session=True,
-        preexec_fn=_death_with_parent(),
-    )
 
 
 def _death_with_parent() -> Callable[[], None] | None:

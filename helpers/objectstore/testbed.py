@@ -125,10 +125,9 @@ def _wait_for_lock(lock: int, folder: Path) -> None:
 
 def _keeps_attributes(path: Path) -> bool:
     """Try whether a file can carry an extended attribute of the user's."""
-    if not hasattr(os, "setxattr"):  # macOS, whose own file systems keep them
-        return True
     try:
-        os.setxattr(path, "user.arrays-over-the-wire", b"1")
+        if hasattr(os, "setxattr"):  # macOS has none here, but its file systems keep them
+            os.setxattr(path, "user.arrays-over-the-wire", b"1")
     except OSError as error:
         if error.errno != errno.ENOTSUP:
             raise
@@ -313,7 +312,8 @@ def open_testbed(
     ----------
     store : str
         ``"embedded"`` for the embedded server, else the address of a bucket
-        that is there, ``s3://BUCKET/PREFIX`` or ``gs://BUCKET/PREFIX``.
+        that is there, ``s3://BUCKET/PREFIX`` or ``gs://BUCKET/PREFIX``; it is
+        refused where it does not answer.
     profile : Profile
         Network to emulate; on a store of the user's own only ``loopback``.
     seed : int
@@ -323,11 +323,6 @@ def open_testbed(
     dilation : float
         Real seconds that a second of the emulated network takes, at least 1; on a store of the
         user's own only 1.
-
-    Raises
-    ------
-    UserError
-        If the store does not answer, refuses or is not there.
     """
     if store == "embedded":
         with _open_embedded(profile, seed, needed_nbytes, dilation) as testbed:
@@ -362,40 +357,22 @@ def _open_embedded(
     profile: Profile, seed: int, needed_nbytes: int, dilation: float
 ) -> Iterator[Testbed]:
     folder = cache_folder() / "store"
-    _make_room_unserved(folder, needed_nbytes)
-    with (
-        open_server(folder, needed_nbytes=needed_nbytes) as server,
-        open_proxy(server.endpoint_url, profile=profile, seed=seed, dilation=dilation) as proxy,
-    ):
-        near = Location(
-            "s3",
-            _BUCKET,
-            "",
-            server.endpoint_url,
-            server.access_key,
-            server.secret_key,
-            server.region,
-        )
-        _ensure_bucket(near)
-        yield Testbed(near, near.through(proxy.endpoint_url), proxy)
-
-
-def _ensure_bucket(location: Location) -> None:
-    client = location.botocore()
-    if location.bucket not in [bucket["Name"] for bucket in client.list_buckets()["Buckets"]]:
-        client.create_bucket(Bucket=location.bucket)
-
-
-def _make_room_unserved(folder: Path, needed_nbytes: int) -> None:
-    """Make room under the lock of the folder, which a server holds as long as it lives.
-
-    So nothing is deleted that another run reads.
-    """
+    # a server holds the lock as long as it lives: nothing is deleted that another run reads
     lock = claim_folder(folder.absolute())
     try:
         make_room(folder, needed_nbytes)
     finally:
         os.close(lock)
+    with (
+        open_server(folder, needed_nbytes=needed_nbytes) as server,
+        open_proxy(server.endpoint_url, profile=profile, seed=seed, dilation=dilation) as proxy,
+    ):
+        keys = server.access_key, server.secret_key
+        near = Location("s3", _BUCKET, "", server.endpoint_url, *keys, server.region)
+        client = near.botocore()
+        if _BUCKET not in [bucket["Name"] for bucket in client.list_buckets()["Buckets"]]:
+            client.create_bucket(Bucket=_BUCKET)
+        yield Testbed(near, near.through(proxy.endpoint_url), proxy)
 
 
 def make_room(folder: Path, needed_nbytes: int) -> None:
@@ -411,7 +388,9 @@ def make_room(folder: Path, needed_nbytes: int) -> None:
         )
     kept = (folder / "buckets" / _BUCKET).glob("*")
     arrays = sorted(filter(Path.is_dir, kept), key=lambda path: path.stat().st_mtime)
-    nbytes = {path: _count_nbytes(path) for path in arrays}
+    nbytes = {
+        path: sum(one.stat().st_size for one in path.rglob("*") if one.is_file()) for path in arrays
+    }
     for path in arrays:
         if sum(nbytes.values()) + needed_nbytes <= cap_nbytes:
             return
@@ -421,15 +400,7 @@ def make_room(folder: Path, needed_nbytes: int) -> None:
 
 def _read_cap() -> float:
     text = os.environ.get("ARRAYS_CACHE_GB", "20")
-    refusal = UserError(f"ARRAYS_CACHE_GB: {text!r}; allowed: a number of GB, at least 0")
-    try:
-        cap_nbytes = float(text) * 1e9
-    except ValueError as error:
-        raise refusal from error
-    if not cap_nbytes >= 0:  # nan too
-        raise refusal
-    return cap_nbytes
-
-
-def _count_nbytes(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    with contextlib.suppress(ValueError):
+        if (cap_nbytes := float(text) * 1e9) >= 0:  # not so of nan
+            return cap_nbytes
+    raise UserError(f"ARRAYS_CACHE_GB: {text!r}; allowed: a number of GB, at least 0")

@@ -17,6 +17,8 @@ from helpers.errors import UserError
 from helpers.plotting.palette import BAND, CEILING_GREY, NOTE, Look, get_looks
 
 _FEW_DECADES = 2.5  # of an axis: 1, 2 and 5 have room
+# from a name to the end of its line
+_LEADER = {"arrowstyle": "-", "linewidth": 0.6, "alpha": 0.6, "shrinkA": 1, "shrinkB": 8}
 
 
 def number_axis(axis: Axis) -> None:
@@ -80,14 +82,7 @@ def label_ends(ax: Axes, ends: Sequence[tuple[str, float, str]], *, at: float) -
             va="center",
             color=color,
             fontsize=size,
-            arrowprops={
-                "arrowstyle": "-",
-                "color": color,
-                "linewidth": 0.6,
-                "alpha": 0.6,
-                "shrinkA": 1,
-                "shrinkB": 8,
-            },
+            arrowprops={"color": color, **_LEADER},
         )
 
 
@@ -100,21 +95,9 @@ def draw_errors(
 ) -> None:
     """Draw how far predictions were off, a row a contender, a mark a point.
 
-    Parameters
-    ----------
-    ax : Axes
-        Where to draw.
-    errors : DataFrame
-        `contender` and `relative_error`: predicted over measured, less 1.
-    looks : mapping, optional
-        Name to colour and marker, by default those of readers.
-    tolerance : float
-        Largest error that is the target, drawn as a band.
-
-    Raises
-    ------
-    UserError
-        If a contender has no colour.
+    The columns of `errors` are `contender` and `relative_error`: predicted over
+    measured, less 1. Colours and markers are by default those of readers; the
+    largest error that is the target is drawn as a band.
     """
     looks = looks or get_looks("reader")
     names = list(dict.fromkeys(errors["contender"]))

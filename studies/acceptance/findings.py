@@ -17,7 +17,7 @@ from matplotlib.axes import Axes
 from helpers.benchmark import statistics
 from helpers.benchmark.statistics import Interval
 from helpers.book import cases as runner
-from helpers.book.studies import Study, Threshold, find_studies
+from helpers.book.studies import Study, Threshold, find_studies, write_table
 from helpers.netem.profiles import get_profile
 from helpers.paths import ROOT
 from helpers.plotting import palette, tables
@@ -78,11 +78,7 @@ def expect(ways: list[Way]) -> pd.DataFrame:
 
     One median wait for a first byte, and the bytes at the rate of all
     connections together or of as many as read: no reader can be faster.
-
-    Returns
-    -------
-    DataFrame
-        `part`, `contender`, `stored_mb` and `least_s`; NaN where no network is emulated.
+    NaN where no network is emulated.
     """
     lines = []
     for way in ways:
@@ -274,10 +270,9 @@ def read_glued(site: str) -> dict[str, dict[str, str]]:
     """Read what the executed cases of a site glued; of the reference where a case has not run here."""
     found = {}
     for case in runner.find_cases(site):
-        path = case.result(".ipynb")
-        path = path if path.exists() else case.result(".ipynb", "reference")
-        if path.exists():
-            notebook = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
+        paths = [path for at in (site, "reference") if (path := case.result(".ipynb", at)).exists()]
+        if paths:
+            notebook = nbformat.read(paths[0], as_version=4)  # type: ignore[no-untyped-call]
             found[case.title] = runner.list_glued(notebook)
     return found
 
@@ -370,13 +365,10 @@ def tell_met(judged: list[Judged]) -> str:
 def render(site: str = "laptop") -> str:
     """Write the thresholds of every study as a table for the page, and below it how each came about."""
     judged = judge_all(read_glued(site), site)
-    lines = [f"{tell_met(judged)}.", "", "| threshold | measured | target | verdict |"]
-    lines.append("| --- " * 4 + "|")
-    table = tabulate_thresholds(judged)
-    for name, value, target, verdict in table.drop(columns="how").itertuples():
-        told = f"**{verdict}**" if verdict == "missed" else verdict
-        lines.append(f"| {name} | {value} | {target} | {told} |")
-    lines += ["", "How each is computed:", ""]
-    for name, how in table["how"].items():
-        lines += [str(name), f": {how}", ""]
-    return "\n".join(lines)
+    table = tabulate_thresholds(judged).reset_index()
+    shown = table.drop(columns="how").replace({"verdict": {"missed": "**missed**"}})
+    how = "\n".join(
+        f"{name}\n: {text}\n" for name, text in table[["threshold", "how"]].itertuples(index=False)
+    )
+    written = write_table([*shown], shown.itertuples(index=False))
+    return f"{tell_met(judged)}.\n\n{written}\nHow each is computed:\n\n{how}"

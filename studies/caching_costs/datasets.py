@@ -130,7 +130,7 @@ def prepare_datasets(location: Location, specs: Sequence[DatasetSpec], *, seed: 
     return Datasets(target, tuple(specs), sizes)
 
 
-def _write_zarr(location: Location, dataset: xr.Dataset, spec: DatasetSpec) -> None:
+def write_zarr(location: Location, dataset: xr.Dataset, spec: DatasetSpec) -> None:
     """Write a Zarr v3 group with the codec of the published study."""
     codec = zarr.codecs.BloscCodec(cname="lz4", clevel=5, shuffle="shuffle", typesize=8)
     encoding: dict[str, Any] = {
@@ -170,7 +170,7 @@ def _write_references(location: Location, dataset: xr.Dataset, spec: DatasetSpec
 
 
 _WRITERS: dict[DatasetKind, Callable[[Location, xr.Dataset, DatasetSpec], None]] = {
-    "zarr": _write_zarr,
+    "zarr": write_zarr,
     "netcdf": _write_netcdf,
     "broken": _write_netcdf,
     "references": _write_references,

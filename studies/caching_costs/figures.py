@@ -41,7 +41,7 @@ def _order(names: Iterable[str]) -> list[str]:
 def _write_key(ax: Axes, names: Iterable[str]) -> None:
     """Write the contenders above the axes, each with its mark: labels at marks would collide."""
     handles = [
-        Line2D([], [], color=look.color, marker=look.marker, linestyle="none")
+        Line2D([], [], color=look.color, marker=look.marker, mfc=look.face, linestyle="none")
         for look in (find_look(name, "cache") for name in names)
     ]
     key = ax.legend(
@@ -62,7 +62,9 @@ def draw_latencies(ax: Axes, rows: pd.DataFrame) -> None:
         share = 100 * np.arange(1, len(latency_s) + 1) / len(latency_s)
         ax.step(latency_s, share, where="post", color=look.color, linewidth=1.3)
         at = np.linspace(0, len(latency_s) - 1, 9).astype(int)
-        ax.plot(latency_s[at], share[at], look.marker, color=look.color, markersize=4)
+        ax.plot(
+            latency_s[at], share[at], look.marker, color=look.color, mfc=look.face, markersize=4
+        )
     ax.set(xscale="log", xlabel="latency of a tile (s)", ylabel="requests answered (%)")
     ax.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     ax.xaxis.set_major_formatter("{x:g}")
@@ -79,7 +81,7 @@ def draw_savings(ax: Axes, savings: pd.DataFrame, opening: pd.DataFrame) -> None
         look = find_look(name, "cache")
         above = 0.13 * (rank - (len(names) - 1) / 2)
         ax.plot(
-            table[name], places + above, look.marker, color=look.color,
+            table[name], places + above, look.marker, color=look.color, mfc=look.face,
             linestyle="none", markersize=5,
         )  # fmt: skip
     bounds = opening.loc[table.index, "bound"]

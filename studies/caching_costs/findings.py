@@ -11,8 +11,13 @@ import numpy as np
 import pandas as pd
 
 from advisors.costs.assumptions import Assumptions
-from advisors.costs.bill import SECONDS_PER_MONTH, break_even_rates, compare_options
-from advisors.costs.calculator import tell_rates, tell_verdict
+from advisors.costs.bill import (
+    SECONDS_PER_MONTH,
+    break_even_rates,
+    compare_options,
+    price_option,
+)
+from advisors.costs.calculator import tell_levers, tell_rates, tell_verdict
 from helpers.benchmark import ranking as rankings
 from helpers.benchmark import statistics
 from helpers.benchmark.record import read_published
@@ -24,6 +29,7 @@ from studies.caching_costs.load import MAX_GENERATOR_SHARE
 from studies.caching_costs.prediction import (
     BASELINE,
     KEEPS_CHUNKS,
+    SHIPPED,
     list_requests,
     read_numbers,
 )
@@ -54,7 +60,7 @@ def measure_opening(rows: pd.DataFrame) -> pd.DataFrame:
     """
     each = list_requests(rows, "calibration")
     opened = each[each["contender"] == BASELINE].groupby("dataset")["open_s"].median()
-    made = each[each["contender"] != KEEPS_CHUNKS].groupby("dataset")["make_s"].median()
+    made = each[~each["contender"].isin(KEEPS_CHUNKS)].groupby("dataset")["make_s"].median()
     table = pd.DataFrame({"open_s": opened, "make_s": made, "bound": (opened + made) / made})
     return table.sort_values("bound")
 
@@ -112,9 +118,10 @@ def tabulate_failures(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def select_loads(rows: pd.DataFrame) -> pd.DataFrame:
-    """Choose the measured loads, the control among them; `p50_s` is what is judged."""
+    """Choose the measured loads, the control among them; `p50_s` and `p95_s` are what is judged."""
     part = rows[rows["phase"] == "measured"]
-    return part.assign(p50_s=tables.trace_of(part)["p50_s"])
+    trace = tables.trace_of(part)
+    return part.assign(p50_s=trace["p50_s"], p95_s=trace["p95_s"])
 
 
 def compare_published(rows: pd.DataFrame) -> pd.DataFrame:
@@ -145,6 +152,9 @@ _NAMES = {
     "diskcache": "a cache on disk (diskcache)",
     "filecache": "fsspec's file cache",
     "redis": "Redis",
+    "as-shipped": "titiler.xarray as it ships",
+    "none-v3": "no cache, told the Zarr format",
+    "filecache-v3": "fsspec's file cache, told the Zarr format",
 }
 
 
@@ -154,12 +164,17 @@ def find_all(
     errors: pd.DataFrame,
     *,
     judged: Judged,
+    shipped: Judged,
     ranking: rankings.Ranking,
+    tails: rankings.Ranking,
+    growth_nbytes: float,
     profile: Profile,
 ) -> dict[str, str]:
     """Put the findings of a case into words, by the key under which pages quote them.
 
-    Each cache is judged against none; which is the fastest, or among them, is the ranking's word.
+    Each cache is judged against none, and in `shipped` against titiler as it ships; which is the
+    fastest, or among them, is the word of `ranking` for medians and of `tails` for 95th percentiles.
+    `growth_nbytes` is what titiler keeps of each dataset.
     What is said of the best is said of the cache with the shortest median.
     """
     table: Any = tabulate(rows)
@@ -173,6 +188,11 @@ def find_all(
     return {
         "profile": describe_profile(profile),
         "verdict-cache": tell_choice(table, judged),
+        "verdict-shipped": tell_shipped(table, shipped),
+        "shipped-growth": f"{digits(growth_nbytes / 1e6)} MB"
+        if growth_nbytes > 0
+        else "less than is seen",
+        "best-cache-p95": tails.tell(_NAMES),
         "verdict-prediction": tell_errors(errors),
         "verdict-generator": tell_generator(table["generator (cores)"].max()),
         "best-cache": ranking.tell(_NAMES),
@@ -204,6 +224,21 @@ def tell_choice(table: pd.DataFrame, judged: Judged) -> str:
     return f"{text}; with {', '.join(parts)}."
 
 
+def tell_shipped(table: pd.DataFrame, shipped: Judged) -> str:
+    """Say how what people run does, and which contenders are told apart from it, either way."""
+    if not shipped:
+        return "The service as it ships was not measured."
+    p50_s: Any = table["p50 (s)"]
+    text = f"As it ships, the service makes the median tile in {digits(1000 * p50_s[SHIPPED])} ms"
+    found = {
+        verdict: [name for name, one in shipped.items() if one.verdict == verdict]
+        for verdict in ("faster", "slower", "indistinguishable")
+    }
+    words = {"faster": "faster", "slower": "slower", "indistinguishable": "not told apart"}
+    parts = [f"{words[key]}: {', '.join(names)}" for key, names in found.items() if names]
+    return f"{text}; against it, {'; '.join(parts)}."
+
+
 def tell_errors(errors: pd.DataFrame) -> str:
     """Say whether predicted medians of the caches are within the tolerance, and which are not."""
     cached = _of_caches(errors)
@@ -225,11 +260,24 @@ def tell_generator(share: float) -> str:
 
 
 def _of_caches(errors: pd.DataFrame) -> pd.DataFrame:
-    return errors[~errors["contender"].isin([BASELINE, "control"])]
+    return errors[~errors["contender"].isin([BASELINE, "none-v3", "control"])]
 
 
 def _percent(share: float) -> str:
     return f"{digits(100 * share)} %" if np.isfinite(share) else "not measured"
+
+
+def find_staleness(watched: pd.DataFrame) -> dict[str, str]:
+    """Say which contenders serve what of rewritten datasets, by the key under which pages quote it."""
+    kinds = watched.drop(columns="new data")
+    wrong = watched.index[(kinds == "wrong picture").any(axis=1)]
+    last = watched.index[watched["new data"] == "after a restart"]
+    return {
+        "verdict-staleness": (
+            f"Of datasets that are rewritten while they are kept, {', '.join(wrong) or 'no contender'}"
+            f" served wrong pictures with status 200; only a restart ends it for {', '.join(last) or 'none'}."
+        )
+    }
 
 
 def tabulate_assumptions(assumptions: Assumptions) -> pd.DataFrame:
@@ -265,15 +313,29 @@ def tabulate_costs(assumptions: Assumptions, prices: Mapping[str, float]) -> pd.
 
 
 def find_costs(
-    assumptions: Assumptions, prices: Mapping[str, float], hit_ratios: pd.DataFrame
+    assumptions: Assumptions,
+    prices: Mapping[str, float],
+    hit_ratios: pd.DataFrame,
+    *,
+    told: Assumptions,
+    peak_nbytes: float,
 ) -> dict[str, str]:
-    """Put what the model says into words, by the key under which pages quote them."""
+    """Put what the model says into words, by the key under which pages quote them.
+
+    `told` are the assumptions with a file cache that is told the Zarr format, `peak_nbytes` the
+    most memory that a service held: what an invocation needs.
+    """
     worst = hit_ratios["error"].abs().groupby(hit_ratios["datasets"]).max()
     priced = compare_options(assumptions, prices)
-    verdict = tell_verdict(assumptions, prices)
+    levers, verdict = (tell(assumptions, prices) for tell in (tell_levers, tell_verdict))
     none_usd = float(f"{priced['none'].usd:.3g}")
+    shared, other = (price_option(one, prices, option="shared") for one in (assumptions, told))
     return {
-        "verdict-cost": verdict,
+        "shared-cost": f"{shared.usd:,.0f} USD a month",
+        "shared-listings-cost": f"{shared.lines['store listings']:,.0f} USD a month",
+        "shared-told-cost": f"{other.usd:,.0f} USD a month",
+        "verdict-cost": f"{levers} {verdict}",
+        "peak-memory": f"{digits(peak_nbytes / 1e9)} GB",
         "none-cost": f"{none_usd:,.0f} USD a month",
         "cost-rate": f"{assumptions.requests_per_s:g} tiles a second",
         "hit-ratio-error": f"{digits(100 * worst[worst.index.max()])} percentage points",

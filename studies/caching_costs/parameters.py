@@ -16,7 +16,7 @@ class Parameters(studies.Parameters):
     """Caches to compare, datasets to serve, and the load on the service."""
 
     caches: Annotated[list[Annotated[str, OneOf(CACHES)]], Field(min_length=1)] = Field(
-        ["none", "lru", "redis"], description="contenders, the baseline first"
+        ["none", "as-shipped", "lru", "redis"], description="contenders, the baseline first"
     )
     maps: Annotated[list[Annotated[str, OneOf(dataset_names())]], Field(min_length=1)] = Field(
         ["single-4mib", "chunked-64mib", "netcdf", "references", "broken"],
@@ -40,6 +40,11 @@ class Parameters(studies.Parameters):
     )
     n_datasets: Count = Field(100, description="datasets in the check of hit ratios, as published")
     n_lookups: Count = Field(20000, description="look-ups of the check of hit ratios")
+    ttl_s: Annotated[float, Field(gt=0, le=1e9)] = Field(
+        86400.0,
+        description="time that an entry lives, but for those of titiler itself",
+        json_schema_extra={"unit": "s"},
+    )
     redis_url: str = Field("", description="a Redis of your own; empty for one started here")
     seed: Annotated[int, Field(ge=0, lt=2**32)] = Field(
         2023, description="of values, popularity, order and network delays"

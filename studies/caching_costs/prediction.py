@@ -98,6 +98,9 @@ class _Users:
 BASELINE = "none"
 """The contender that every other is compared with."""
 
+SHIPPED = "as-shipped"
+"""The contender that people run who change nothing."""
+
 
 def read_numbers(rows: pd.DataFrame, phase: str) -> pd.DataFrame:
     """Spread the trace of a phase into columns, beside contender and block."""
@@ -123,8 +126,8 @@ def list_requests(rows: pd.DataFrame, phase: str) -> pd.DataFrame:
     return pd.DataFrame(table)
 
 
-KEEPS_CHUNKS = "filecache"
-"""The contender that makes its tiles from chunks that it keeps."""
+KEEPS_CHUNKS = ("filecache", "filecache-v3")
+"""Contenders that make their tiles from chunks that they keep."""
 
 _N_DRAWS = 100  # loads that a median is predicted from
 _N_TAIL_DRAWS = 40  # and a 95th percentile of requests alone
@@ -150,14 +153,14 @@ def isolate(rows: pd.DataFrame) -> dict[str, dict[str, Isolated]]:
     """Split requests that were alone into opening and making, by contender and dataset.
 
     Opening is each contender's own. Making is the same work for all but the
-    one that keeps chunks, so theirs is put together: four times the sample.
+    those that keep chunks, so theirs is put together: many times the sample.
     """
     each = list_requests(rows, "calibration")
-    made = each[each["contender"] != KEEPS_CHUNKS].groupby("dataset")["make_s"]
+    made = each[~each["contender"].isin(KEEPS_CHUNKS)].groupby("dataset")["make_s"]
     shared = {str(name): part for name, part in made}
     found: dict[str, dict[str, Isolated]] = {}
     for (contender, name), part in each.groupby(["contender", "dataset"]):
-        is_own = contender == KEEPS_CHUNKS
+        is_own = contender in KEEPS_CHUNKS
         found.setdefault(str(contender), {})[str(name)] = Isolated(
             part["open_s"].to_numpy(),
             (part["make_s"] if is_own else shared[str(name)]).to_numpy(),
@@ -242,14 +245,19 @@ MEASURED_BY: Mapping[Option, str] = {
 
 
 def learn_assumptions(
-    rows: pd.DataFrame, workload: Workload, *, entry_nbytes: Mapping[str, int]
+    rows: pd.DataFrame,
+    workload: Workload,
+    *,
+    entry_nbytes: Mapping[str, int],
+    measured_by: Mapping[Option, str] = MEASURED_BY,
 ) -> Assumptions:
     """Put what was measured in isolation in the place of the model's defaults.
 
     Means over datasets, weighted as users ask for them: an invocation is billed
     for what it takes, and serves one request at a time. What no contender
     of the case measured stays as it is; so do load and popularity.
-    `entry_nbytes` are the bytes of each opened dataset.
+    `entry_nbytes` are the bytes of each opened dataset, `measured_by` the contender that stands
+    for each option.
     """
     names = [name for name in workload.names() if name in entry_nbytes]
     each = list_requests(rows, "calibration").groupby(["contender", "dataset"])
@@ -265,23 +273,31 @@ def learn_assumptions(
         "metadata_nbytes": float(np.mean([entry_nbytes[name] for name in names])),
         **{
             f"{option}_fetch_s": mean(name, "open_s")
-            for option, name in MEASURED_BY.items()
+            for option, name in measured_by.items()
             if name in measured - {BASELINE}
         },
-        **_learn_requests(rows, measured),
+        **_learn_requests(rows, measured, measured_by["shared"]),
     }
     return change(Assumptions(), changes)
 
 
-def _learn_requests(rows: pd.DataFrame, measured: set[str]) -> dict[str, float]:
-    """Split the requests to the store of a tile into those to open and those for its chunks."""
+def _learn_requests(rows: pd.DataFrame, measured: set[str], shared: str) -> dict[str, float]:
+    """Split the requests to the store of a tile into those to open and those for its chunks.
+
+    A file cache keeps both; what it asks for nevertheless, it asks for on every tile.
+    """
     kept = next((name for name in ("lru", "redis", "diskcache") if name in measured), None)
     if kept is None:
         return {}
     numbers = read_numbers(rows, "calibration").groupby("contender").median(numeric_only=True)
     gets = numbers["n_requests"] / numbers["n_tiles"]
     read = rows[rows["phase"] == "calibration"].groupby("contender")["wire_nbytes"].median()
+    still: dict[str, float] = {}
+    if shared in measured:
+        listed = float(numbers["n_lists"][shared] / numbers["n_tiles"][shared])
+        still = {"shared_gets": max(0.0, float(gets[shared]) - listed), "shared_lists": listed}
     return {
+        **still,
         "open_gets": max(0.0, float(gets[BASELINE] - gets[kept])),
         "tile_gets": float(gets[kept]),
         "tile_read_nbytes": float(read[kept] / numbers["n_tiles"][kept]),

@@ -67,6 +67,7 @@ class Settings:
     key: str = field(repr=False)  # key of the run
     token: str = field(repr=False)  # what a request to empty the cache has to show
     redis_url: str = ""  # address of a Redis; empty if the contender needs none
+    ttl_s: float = 86400  # that an entry lives
 
     __pydantic_config__: ClassVar = {"hide_input_in_errors": True}  # for secrets are in it
 
@@ -181,6 +182,7 @@ def main() -> None:
             key=settings.key.encode(),
             folder=settings.folder,
             redis_url=settings.redis_url,
+            ttl_s=settings.ttl_s,
         )
         app = make_app(Library(settings.specs, cache), settings.token)
         config = uvicorn.Config(app, log_level="warning")
@@ -260,13 +262,13 @@ def tile_path(tile: Tile) -> str:
 
 @contextlib.contextmanager
 def open_service(
-    cache: str, datasets: Datasets, *, redis_url: str = "", is_awaited: bool = True
+    cache: str, datasets: Datasets, *, is_awaited: bool = True, **told: Any
 ) -> Iterator[Service]:
-    """Serve tiles of datasets as long as the context lasts."""
+    """Serve tiles of datasets as long as the context lasts; `told` are more of its `Settings`."""
     with tempfile.TemporaryDirectory(prefix="tiles-") as folder:
         files = Path(folder) / "cache"
         key, token = secrets.token_hex(32), secrets.token_hex(16)
-        settings = Settings(cache, datasets.location, datasets.specs, files, key, token, redis_url)
+        settings = Settings(cache, datasets.location, datasets.specs, files, key, token, **told)
         command = [sys.executable, "-m", "studies.caching_costs.service"]
         environment = {
             **os.environ,

@@ -257,12 +257,14 @@ class CacheLoad(Steps):
             raise CheckError("nothing was asked")
         must_fail = self.workload.must_fail
         after = asdict(self.service.counts())
-        traced = count_requests(self.testbed.take_trace(), len(self.plan))
+        trace = self.testbed.take_trace()
+        lists = [one for one in trace if one.tag == "read" and "/" not in one.key.strip("/")]
         cold = summarise(self.cold, must_fail=must_fail)
         columns = ("latency_s", "open_s", "cpu_s") if self.is_alone else ("latency_s",)
         return {
             **list_requests(self.last, columns, must_fail=must_fail),
-            **traced,
+            **count_requests(trace, len(self.plan)),
+            "n_lists": len(lists),  # requests for no object are for a list of them
             **summarise(self.last, must_fail=must_fail),
             **{name: after[name] - self.counts[name] for name in after},
             **{f"cold {name}": float(value) for name, value in self.counts.items()},
@@ -279,7 +281,12 @@ class CacheLoad(Steps):
 
 @contextlib.contextmanager
 def open_loads(
-    caches: Sequence[str], workload: Workload, testbed: Testbed, *, redis_url: str = ""
+    caches: Sequence[str],
+    workload: Workload,
+    testbed: Testbed,
+    *,
+    redis_url: str = "",
+    ttl_s: float = 86400,
 ) -> Iterator[dict[str, CacheLoad]]:
     """Run a service for each contender and one for the control, and the load generator.
 
@@ -295,9 +302,10 @@ def open_loads(
     with contextlib.ExitStack() as stack:
         if "redis" in caches and not redis_url:
             redis_url = stack.enter_context(open_valkey()).url
+        told = {"redis_url": redis_url, "ttl_s": ttl_s}
         generator = stack.enter_context(open_generator())
         started = {
-            name: open_service(cache, planned.datasets, redis_url=redis_url, is_awaited=False)
+            name: open_service(cache, planned.datasets, is_awaited=False, **told)
             for name, cache in zip((*caches, "control"), (*caches, caches[0]), strict=True)
         }
         services = {name: stack.enter_context(one) for name, one in started.items()}

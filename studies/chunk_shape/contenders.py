@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 import re
@@ -12,7 +11,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial, reduce
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +25,11 @@ from numpy.typing import NDArray
 from helpers.arrays import prepared
 from helpers.arrays.chunks import Shape, balanced_chunk_shape
 from helpers.arrays.reads import RawRead
+from helpers.arrays.writers import iterate_blocks
 from helpers.benchmark.contender import CheckError, Contender, Steps, contend
 from helpers.benchmark.loop import timed
 from helpers.benchmark.memory import peak_nbytes
-from helpers.benchmark.provenance import Scalar, distributions, name_beside
+from helpers.benchmark.provenance import distributions, name_beside
 from helpers.objectstore.testbed import Testbed
 from helpers.paths import cache_folder
 from helpers.plotting.palette import check_looks
@@ -41,7 +41,6 @@ from studies.chunk_shape.workload import (
     Plan,
     checksum,
     contend_way,
-    prepare_file,
     prepare_objects,
 )
 
@@ -94,48 +93,52 @@ def _make_ceilings(ways: Sequence[HyperslabRead], testbed: Testbed, plan: Plan) 
 
 
 _SAMPLE_NBYTES = 8_000_000  # the same values at each chunk size
-_KEPT_BITS = 12  # of the 23 of a float32's fraction, in what is rounded
 _CACHE_NBYTES = (0, 2**20, 2**23, 2**26)
 _N_ADJACENT = 16  # slices read one after the other
 
 _SHUFFLE = numcodecs.Shuffle(elementsize=4)
+_ROUND = numcodecs.BitRound(keepbits=12)  # of the 23 bits of a float32's fraction
 CODECS: dict[str, list[Any]] = {
     "none": [],
     "zstd": [numcodecs.Zstd(level=1)],
     "blosc-lz4": [numcodecs.Blosc("lz4", clevel=5, shuffle=numcodecs.Blosc.SHUFFLE)],
     "shuffle, deflate": [_SHUFFLE, numcodecs.Zlib(level=1)],
-    "rounded, shuffle, zstd": [
-        numcodecs.BitRound(keepbits=_KEPT_BITS), _SHUFFLE, numcodecs.Zstd(level=1)
-    ],
-}  # fmt: skip
+    "rounded, shuffle, zstd": [_ROUND, _SHUFFLE, numcodecs.Zstd(level=1)],
+}
 """Codecs by name, in the order in which they encode."""
 
 
 def encode(codecs: Sequence[Any], values: NDArray[np.float32]) -> bytes:
     """Encode a chunk."""
-    data: Any = np.ascontiguousarray(values)
-    for codec in codecs:
-        data = codec.encode(data)
-    return bytes(data)
+    return bytes(
+        reduce(lambda data, codec: codec.encode(data), codecs, np.ascontiguousarray(values))
+    )
 
 
 def decode(codecs: Sequence[Any], data: bytes) -> NDArray[np.float32]:
     """Decode a chunk, copying it where nothing else does, as a reader would."""
-    found: Any = data
-    for codec in reversed(codecs):
-        found = codec.decode(found)
+    found = reduce(lambda data, codec: codec.decode(data), reversed(codecs), data)
     return np.frombuffer(found, np.float32).copy()
 
 
+@dataclass(slots=True, kw_only=True)
+class _Extra(Steps):
+    """What is measured beside reading: its work is timed without the checksums."""
+
+    numbers: dict[str, float] = field(default_factory=dict)
+
+    def collect(self) -> dict[str, float]:
+        return self.numbers
+
+
 @dataclass(slots=True)
-class _Decoding(Steps):
+class _Decoding(_Extra):
     """The chunks of one size, in one codec, in memory."""
 
     name: str  # of the codec
     chunks: list[bytes]  # encoded
     expected: int  # checksum of the values, as far as the codec keeps them
     array_nbytes: int
-    seconds: float = 0.0
 
     def settings(self) -> dict[str, Any]:
         return {"codec": self.name, "concurrency": 1, "cache_state": "in memory"}
@@ -144,18 +147,16 @@ class _Decoding(Steps):
         return self.array_nbytes, sum(map(len, self.chunks))
 
     def read(self, _opened: object) -> int:
-        """Decode every chunk, timed without the checksums."""
+        """Decode every chunk."""
         codecs = CODECS[self.name]
-        found, self.seconds = timed(lambda: [decode(codecs, chunk) for chunk in self.chunks])
+        found, work_s = timed(lambda: [decode(codecs, chunk) for chunk in self.chunks])
+        self.numbers = {"work_s": work_s}
         return checksum(np.concatenate(found))
 
     def check(self, found: int) -> str:
         if found != self.expected:
             raise CheckError("decoded other values")
         return f"xxh3 of {len(self.chunks)} chunks"
-
-    def collect(self) -> dict[str, float]:
-        return {"work_s": self.seconds}
 
 
 def make_decodings(plan: Plan) -> list[Contender]:
@@ -165,19 +166,14 @@ def make_decodings(plan: Plan) -> list[Contender]:
     for nbytes in PUBLISHED_NBYTES:
         shape = balanced_chunk_shape(plan.values.shape, 4, min(nbytes, plan.values.nbytes // 2))
         parts = cut(plan.values, shape)
-        point: dict[str, Scalar] = {"access": "decode", "medium": "memory"}
-        point["chunk_kib"] = nbytes // 1024
+        point = {"access": "decode", "medium": "memory", "chunk_kib": nbytes // 1024}
         for name, codecs in CODECS.items():
-            rounded = numcodecs.BitRound(keepbits=_KEPT_BITS) if "rounded" in name else None
-            kept = np.concatenate([_round(rounded, part).ravel() for part in parts])
+            rounding = [_ROUND] if "rounded" in name else []
+            kept = np.concatenate([decode(rounding, encode(rounding, part)) for part in parts])
             encoded = [encode(codecs, part) for part in parts]
             way = _Decoding(name, encoded, checksum(kept), kept.nbytes)
             made.append(contend(f"codec {name}", way, point=point, group="decode"))
     return made
-
-
-def _round(codec: Any, part: NDArray[np.float32]) -> NDArray[np.float32]:
-    return part if codec is None else np.asarray(codec.decode(codec.encode(part)), np.float32)
 
 
 def cut(values: NDArray[np.float32], shape: Shape) -> list[NDArray[np.float32]]:
@@ -188,25 +184,17 @@ def cut(values: NDArray[np.float32], shape: Shape) -> list[NDArray[np.float32]]:
     >>> [part.shape for part in cut(np.zeros((3, 2, 2), np.float32), (2, 2, 2))]
     [(2, 2, 2), (1, 2, 2)]
     """
-    n_times = max(1, _SAMPLE_NBYTES // values[:1].nbytes)
-    sample = values[:n_times]
-    grid = [-(-n // c) for n, c in zip(sample.shape, shape, strict=True)]
-    return [
-        np.ascontiguousarray(
-            sample[tuple(slice(i * c, (i + 1) * c) for i, c in zip(at, shape, strict=True))]
-        )
-        for at in np.ndindex(*grid)
-    ]
+    sample = values[: max(1, _SAMPLE_NBYTES // values[:1].nbytes)]
+    return [np.ascontiguousarray(sample[block]) for block in iterate_blocks(sample.shape, shape)]
 
 
 @dataclass(slots=True)
-class _Adjacent(Steps):
+class _Adjacent(_Extra):
     """Adjacent slices of a chunked file, read with a cache of chunks."""
 
     path: Path
     cache_nbytes: int
     values: NDArray[np.float32]  # what the slices must give
-    seconds: float = 0.0
 
     def settings(self) -> dict[str, Any]:
         return {
@@ -226,12 +214,13 @@ class _Adjacent(Steps):
         return layouts.open_hdf5(self.path, cache_nbytes=self.cache_nbytes)
 
     def read(self, array: Any) -> list[int]:
-        """Read the slices one after the other, timed without the checksums."""
-        self.seconds, found = 0.0, []
+        """Read the slices one after the other."""
+        found, seconds = [], []
         for i in range(len(self.values)):
-            values, seconds = timed(partial(array.__getitem__, i))
-            self.seconds += seconds
+            values, work_s = timed(partial(array.__getitem__, i))
             found.append(checksum(values))
+            seconds.append(work_s)
+        self.numbers = {"work_s": sum(seconds)}
         return found
 
     def check(self, found: list[int]) -> str:
@@ -239,23 +228,26 @@ class _Adjacent(Steps):
             raise CheckError("adjacent slices read other values")
         return f"xxh3 of {len(found)} slices"
 
-    def collect(self) -> dict[str, float]:
-        return {"work_s": self.seconds}
+
+def _balance(plan: Plan) -> Shape:
+    """Balance chunks of the second published size."""
+    asked = min(PUBLISHED_NBYTES[1], plan.values.nbytes // 2)
+    return balanced_chunk_shape(plan.values.shape, 4, asked)
 
 
 def make_adjacents(plan: Plan) -> list[Contender]:
     """Make a contender of each size of the cache, on balanced chunks of the second size."""
-    asked = min(PUBLISHED_NBYTES[1], plan.values.nbytes // 2)
-    one = ChunkLayout("balanced", balanced_chunk_shape(plan.values.shape, 4, asked))
-    path, point = prepare_file(plan, one), {"access": "adjacent slices", "medium": "hdf5"}
+    one = ChunkLayout("balanced", _balance(plan))
+    path, point = layouts.prepare_hdf5(plan.values, one), {"access": "adjacent slices"}
+    ways = [_Adjacent(path, nbytes, plan.values[:_N_ADJACENT]) for nbytes in _CACHE_NBYTES]
     return [
         contend(
-            f"cache of {nbytes / 2**20:g} MiB",
-            _Adjacent(path, nbytes, plan.values[:_N_ADJACENT]),
-            point=point,
+            f"cache of {way.cache_nbytes / 2**20:g} MiB",
+            way,
+            point={**point, "medium": "hdf5"},
             group="adjacent slices",
         )
-        for nbytes in _CACHE_NBYTES
+        for way in ways
     ]
 
 
@@ -266,7 +258,7 @@ _IN_PYTHON = {"Dask": "dask", "cubed": "cubed"}
 
 
 @dataclass(slots=True)
-class _Rewrite(Steps):
+class _Rewrite(_Extra):
     """One tool that rewrites a file of time steps in balanced chunks."""
 
     tool: str  # one of `_TOOLS`
@@ -274,7 +266,6 @@ class _Rewrite(Steps):
     target: Path
     chunk_shape: Shape  # elements of a chunk to make
     values: NDArray[np.float32]  # what it must hold
-    numbers: dict[str, float] = field(default_factory=dict)
     found: dict[str, str] = field(default_factory=dict)
 
     def settings(self) -> dict[str, Any]:
@@ -290,9 +281,6 @@ class _Rewrite(Steps):
     def nbytes(self) -> tuple[int, int]:
         return self.values.nbytes, self.values.nbytes
 
-    def collect(self) -> dict[str, float]:
-        return self.numbers
-
     def prepare(self) -> None:
         """Remove what was made before, and forget the pages of the source."""
         shutil.rmtree(self.target, ignore_errors=True)
@@ -300,9 +288,12 @@ class _Rewrite(Steps):
         layouts.drop_pages(self.source)
 
     def _run(self) -> tuple[str, int]:
-        """Return what the tool says, and its most memory."""
+        """Return what the tool says, and its most memory: asked until it ends, for nothing tells it then."""
+        most_nbytes = 0
         with subprocess.Popen(self._command(), stdout=subprocess.PIPE, text=True) as child:
-            most_nbytes = _watch_memory(child)
+            while child.poll() is None:
+                most_nbytes = max(most_nbytes, peak_nbytes(child.pid))
+                time.sleep(_SAMPLING_S)
             told = child.communicate()[0]
         if child.returncode:
             raise CheckError(f"{self.tool} ended with {child.returncode}")
@@ -350,7 +341,7 @@ class _Rewrite(Steps):
         return "xxh3 of the array"
 
 
-@functools.cache
+@cache
 def _version_of(tool: str) -> str:
     """Ask a tool that is no Python for its version: nccopy tells it where it tells its usage."""
     command = [tool, "--version"] if tool == "h5repack" else [tool]
@@ -359,20 +350,10 @@ def _version_of(tool: str) -> str:
     return found[1] if found else "unknown"
 
 
-def _watch_memory(child: subprocess.Popen[str]) -> int:
-    """Ask for the peak memory of a process until it ends, for nothing tells it afterwards."""
-    most_nbytes = 0
-    while child.poll() is None:
-        most_nbytes = max(most_nbytes, peak_nbytes(child.pid))
-        time.sleep(_SAMPLING_S)
-    return most_nbytes
-
-
 def make_rewrites(plan: Plan) -> list[Contender]:
     """Make a contender of each tool that is there; all read and write deflate, without shuffle."""
     values = plan.values
-    asked = min(PUBLISHED_NBYTES[1], values.nbytes // 2)
-    chunk_shape = balanced_chunk_shape(values.shape, 4, asked)
+    chunk_shape = _balance(plan)
     source = _prepare_steps(values)
     made = source.parent  # what tools make lies beside it: it is made anew each time
     point = {"access": "rewrite", "medium": "hdf5"}
@@ -386,12 +367,8 @@ def make_rewrites(plan: Plan) -> list[Contender]:
 
 def _prepare_steps(values: NDArray[np.float32]) -> Path:
     """Have a netCDF-4 file with a chunk a time step, as models write."""
-    how: dict[str, Any] = {
-        "zlib": True,
-        "complevel": 1,
-        "shuffle": False,
-        "chunksizes": (1, *values.shape[1:]),
-    }
+    how: dict[str, Any] = {"zlib": True, "complevel": 1, "shuffle": False}
+    how["chunksizes"] = (1, *values.shape[1:])
     versions = prepared.versions_of("netCDF4")
     made_by = {"values": str(checksum(values)), "shape": values.shape, "format": how, **versions}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -47,10 +46,6 @@ class Pair(NamedTuple):
     quantity: str  # column of `time_blocks`
     held: str  # name under which the layout was measured
 
-    def select(self, blocks: pd.DataFrame) -> pd.DataFrame:
-        """Select the medium."""
-        return blocks[blocks["medium"] == self.medium]
-
 
 class Contest(NamedTuple):
     """Layouts of a medium of which the first is looked for."""
@@ -89,17 +84,11 @@ def time_blocks(rows: pd.DataFrame) -> pd.DataFrame:
     reads of a block, at several positions, are one number, their median, without
     the first after opening; blocks have positions and delays of their own.
 
-    Parameters
-    ----------
-    rows : DataFrame
-        A record.
-
     Returns
     -------
     DataFrame
-        A row a medium, layout (`contender`, and `control_of`) and block; in
-        seconds a column an access and one each of `MIX_NAMES` and
-        ``"slower access"``; ``"bias"``, and its inverse, without dimension.
+        A row a medium, layout and block; in seconds a column an access, one each of
+        `MIX_NAMES` and ``"slower access"``; ``"bias"``, and its inverse, without dimension.
     """
     part = rows[rows["phase"] == "measured"]
     box_s = tables.trace_of(part).reindex(columns=["box_s"])["box_s"].dropna()
@@ -185,11 +174,6 @@ def contests(blocks: pd.DataFrame) -> list[Contest]:
     return found
 
 
-def pair_tools(tools: Mapping[str, pd.DataFrame]) -> list[tuple[str, str]]:
-    """Pair each tool that rewrites with each other one."""
-    return list(itertools.permutations(tools, 2))
-
-
 def tabulate_positions(named: pd.DataFrame) -> pd.DataFrame:
     """Tabulate positions and quantiles: how many share no chunk, first read, p50 and p95 in ms."""
     table = named.set_index(["medium", "contender", "access"])
@@ -238,19 +222,15 @@ def rewrite_costs(
 ) -> pd.DataFrame:
     """Compute what rewriting costs and after how many reads it has paid, by tool.
 
-    Returns
-    -------
-    DataFrame
-        Minutes per GB of array, most memory in MB, and reads, half series half
-        slices, after which rewriting the whole array from time steps has paid;
-        `low`, `high`, `least` and `most` are the ends of their intervals. The last
-        column is the verdict on a tool over that of the fewest minutes.
+    Minutes are per GB of array, the most memory in MB. Reads are half series and half
+    slices; `least` and `most` are the ends of their interval. The last column is the
+    verdict on a tool over that of the fewest minutes.
     """
     names = ["minutes per GB", "low", "high", "memory (MB)", "reads to pay back", "least", "most"]
     lines = {}
     for tool, part in tools.items():
         minutes = statistics.median_interval(part["work_s"] / part["array_nbytes"] * 1e9 / 60)
-        paid = _tell_payback(part, blocks[blocks["medium"] == "hdf5"])
+        paid = _find_payback(part, blocks[blocks["medium"] == "hdf5"])
         lines[tool] = (*ends_of(minutes), part["most_nbytes"].median() / 1e6, *paid)
     table = pd.DataFrame.from_dict(lines, orient="index", columns=names)
     table = table.sort_values("minutes per GB")
@@ -273,15 +253,13 @@ def payback_reads(
     return cost_s / gain_s if gain_s > 0 else math.inf
 
 
-def _tell_payback(part: pd.DataFrame, blocks: pd.DataFrame) -> tuple[float, float, float]:
+def _find_payback(part: pd.DataFrame, blocks: pd.DataFrame) -> tuple[float, float, float]:
     """Compute after how many reads a tool has paid, block by block: median and interval."""
     times = blocks.set_index(["contender", "block"])[["series", "slice"]]
     reads = []
     for block, work_s in zip(part["block"], part["work_s"], strict=True):
-        before, after = (
-            {str(k): float(v) for k, v in times.loc[(name, block)].items()}
-            for name in ("a time step", "balanced 1024 KiB")
-        )
+        names = ("a time step", "balanced 1024 KiB")
+        before, after = (times.loc[(name, block)].to_dict() for name in names)
         reads.append(payback_reads(float(work_s), before, after))
     if not np.isfinite(reads).all():
         return float(np.median(reads)), float("nan"), float("nan")

@@ -62,18 +62,19 @@ def make_values(sample: SampleArray) -> NDArray[np.float32]:
     return np.concatenate(parts)[:, 0]
 
 
-def prepare_values(folder: Path, sample: SampleArray) -> NDArray[np.float32]:
-    """Make a sample as `make_values` does, or load it if the same was made before."""
-    n, _, *plane = sample.shape
+def make_sample(shape: Shape, seed: int) -> NDArray[np.float32]:
+    """Make the array (time, y, x), or load it if the same was made before."""
+    source = ROOT / "data" / "ocean-temperature.nc"
+    sample = SampleArray(source, "temperature", (shape[0], 1, *shape[1:]), seed)
     # a plane tells another generator from this one, whatever library it is that differs
-    last = sample.block((n - 1, 0, 0, 0), (n, 1, *plane))
+    last = sample.block((shape[0] - 1, 0, 0, 0), sample.shape)
     made_by = {
         "generation": _GENERATION,
-        "source": hashlib.sha256(sample.source.read_bytes()).hexdigest(),
+        "source": hashlib.sha256(source.read_bytes()).hexdigest(),
         "generator": hashlib.sha256(Path(fields.__file__).read_bytes()).hexdigest(),
         "variable": sample.variable,
         "shape": sample.shape,
-        "seed": sample.seed,
+        "seed": seed,
         "last": _hash_values(last),
         "versions": prepared.versions_of("numpy", "scipy"),
     }
@@ -82,7 +83,7 @@ def prepare_values(folder: Path, sample: SampleArray) -> NDArray[np.float32]:
         np.save(draft / "values.npy", make_values(sample))
         return {}
 
-    place = folder / f"values-{prepared.name_of(made_by)}"
+    place = cache_folder() / "chunkings" / f"values-{prepared.name_of(made_by)}"
     prepared.prepare(place, made_by, write)
     return np.asarray(np.load(place / "values.npy"), np.float32)
 
@@ -91,28 +92,29 @@ def _hash_values(values: NDArray[np.float32]) -> str:
     return xxhash.xxh3_128_hexdigest(np.ascontiguousarray(values).data)
 
 
-def prepare_hdf5(folder: Path, values: NDArray[np.float32], chunk_layout: ChunkLayout) -> Path:
+def _describe_making(values: NDArray[np.float32], **how: Any) -> dict[str, Any]:
+    """List all that decides the bytes of values in a format."""
+    made_by = {"generation": _GENERATION, "values": _hash_values(values), "shape": values.shape}
+    return {**made_by, **how}
+
+
+def prepare_hdf5(values: NDArray[np.float32], chunk_layout: ChunkLayout) -> Path:
     """Write values to an HDF5 file, unless the same is there; chunks with shuffle and deflate.
 
     Without a filter the library reads parts of chunks, and a chunk would not
     be what is read.
     """
     how = {"chunks": chunk_layout.chunk_shape, **_filters(chunk_layout)}
-    made_by = {
-        "generation": _GENERATION,
-        "values": _hash_values(values),
-        "shape": values.shape,
-        "axes": chunk_layout.axes,
-        "format": {"libver": _LIBVER, **how},
-        "versions": {**prepared.versions_of("h5py"), "hdf5": h5py.version.hdf5_version},
-    }
+    versions = {**prepared.versions_of("h5py"), "hdf5": h5py.version.hdf5_version}
+    written = {"format": {"libver": _LIBVER, **how}, "versions": versions}
+    made_by = _describe_making(values, axes=chunk_layout.axes, **written)
 
     def write(draft: Path) -> dict[str, Any]:
         with h5py.File(draft / "array.h5", "w", libver=_LIBVER) as file:
             file.create_dataset("t", data=values.transpose(chunk_layout.axes), **how)
         return {}
 
-    place = folder / f"hdf5-{prepared.name_of(made_by)}"
+    place = cache_folder() / "chunkings" / f"hdf5-{prepared.name_of(made_by)}"
     prepared.prepare(place, made_by, write)
     return place / "array.h5"
 
@@ -134,13 +136,8 @@ def prepare_zarr(
     if chunk_layout.chunk_shape is None:
         raise UserError(f"chunk_shape: none of {chunk_layout.name}; allowed: a shape, in Zarr")
     how = {"chunks": chunk_layout.chunk_shape, "shards": shard_shape, **_ZARR}
-    made_by = {
-        "generation": _GENERATION,
-        "values": _hash_values(values),
-        "shape": values.shape,
-        "format": how,
-        "versions": prepared.versions_of("zarr", "numcodecs"),
-    }
+    versions = prepared.versions_of("zarr", "numcodecs")
+    made_by = _describe_making(values, format=how, versions=versions)
 
     def write(place: Location) -> dict[str, Any]:
         store = ObjectStore((place / "array").obstore())
@@ -243,17 +240,15 @@ def make_chunk_layouts(shape: Shape) -> list[ChunkLayout]:
     auto = da.core.normalize_chunks("auto", shape, dtype="float32")  # type: ignore[no-untyped-call]
     named: dict[str, Shape] = {
         **balanced,
-        "netcdf-4 default": netcdf_default(shape),
+        "netcdf-4 default": _netcdf_default(shape),
         "a time step": (1, *shape[1:]),
         "square": tuple(min(side, n) for n in shape),
         "dask auto": tuple(int(part[0]) for part in auto),
-        "zarr auto": _zarr_auto(shape),
+        "zarr auto": tuple(zarr.create_array({}, shape=shape, dtype="f4", chunks="auto").chunks),
         "as the box": make_accesses(shape)[2].extent,
     }
-    first = [
-        ChunkLayout("contiguous, time slowest", None),
-        ChunkLayout("contiguous, time fastest", None, (1, 2, 0)),
-    ]
+    flat = {"contiguous, time slowest": (0, 1, 2), "contiguous, time fastest": (1, 2, 0)}
+    first = [ChunkLayout(name, None, axes) for name, axes in flat.items()]
     return first + [ChunkLayout(name, chunk) for name, chunk in named.items()]
 
 
@@ -274,29 +269,24 @@ def make_calibrations(shape: Shape) -> list[ChunkLayout]:
         "slabs": (200, y, x),
         "sticks": (-(-t // 2), 5, 7),
     }
-    chunked = [
+    made = [
         ChunkLayout(f"calibrating, {name}", tuple(map(min, chunk, shape)))
         for name, chunk in wanted.items()
     ]
-    flat = [ChunkLayout("calibrating, y slowest", None, (1, 0, 2))]
-    return [*chunked, *flat, ChunkLayout("calibrating, x slowest", None, (2, 0, 1))]
+    flat = {"y": (1, 0, 2), "x": (2, 0, 1)}
+    return made + [ChunkLayout(f"calibrating, {k} slowest", None, axes) for k, axes in flat.items()]
 
 
-def _zarr_auto(shape: Shape) -> Shape:
-    store = zarr.storage.MemoryStore()
-    return tuple(zarr.create_array(store, shape=shape, dtype="float32", chunks="auto").chunks)
-
-
-def netcdf_default(shape: Shape) -> Shape:
+def _netcdf_default(shape: Shape) -> Shape:
     """Ask the netCDF library for the chunks that it would choose, no dimension unlimited."""
     import netCDF4
 
     with netCDF4.Dataset("default.nc", "w", diskless=True) as file:
-        names = ("t", "y", "x")
-        for name, n in zip(names, shape, strict=True):
+        for name, n in zip("tyx", shape, strict=True):
             file.createDimension(name, n)
-        variable = file.createVariable("v", "f4", names, zlib=True)
-        return tuple(int(c) for c in variable.chunking())
+        return tuple(
+            int(c) for c in file.createVariable("v", "f4", tuple("tyx"), zlib=True).chunking()
+        )
 
 
 def choose_ours(shape: Shape, store: Store) -> list[ChunkLayout]:
@@ -310,28 +300,12 @@ def choose_ours(shape: Shape, store: Store) -> list[ChunkLayout]:
     return ours
 
 
-def fits(medium: Medium, shape: Shape, one: ChunkLayout, *, max_chunks: int) -> bool:
-    """Tell whether a medium holds a layout: objects have chunks, several, and not too many."""
-    if medium == "hdf5":
-        return True
-    return one.chunk_shape is not None and (
-        1 < chunks.count_chunks(shape, one.chunk_shape) <= max_chunks
-    )
-
-
 def shard_of(medium: Medium, shape: Shape, one: ChunkLayout) -> Shape | None:
     """Take as many chunks in each dimension to a shard, where there are as many."""
     if medium != "sharded" or one.chunk_shape is None:
         return None
     pairs = zip(one.chunk_shape, shape, strict=True)
     return tuple(c * min(SHARD_BY, -(-n // c)) for c, n in pairs)
-
-
-def make_sample(shape: Shape, seed: int) -> NDArray[np.float32]:
-    """Make the array (time, y, x), or load it if the same was made before."""
-    source = ROOT / "data" / "ocean-temperature.nc"
-    sample = SampleArray(source, "temperature", (shape[0], 1, *shape[1:]), seed)
-    return prepare_values(cache_folder() / "chunkings", sample)
 
 
 def describe(shape: Shape, layouts: Mapping[Medium, Sequence[ChunkLayout]]) -> pd.DataFrame:

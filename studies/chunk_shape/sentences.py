@@ -69,10 +69,6 @@ def _times(found: Interval) -> str:
     return f"{tell_interval(found)} times"
 
 
-def _near_one(value: float) -> str:
-    return digits(value, n=3)
-
-
 def _percent(value: float) -> str:
     return f"{digits(100 * value)} %"
 
@@ -142,30 +138,24 @@ def find_gain(
     simulated ties of two sizes the interval misses it in 5 %, of four in 9 %.
     Ours is faster than the best where it is faster than each.
     """
-    layout, quantity = _OURS[kind]
     chosen = [
         found
         for pair, found in gains.items()
-        if (pair.medium, pair.layout, pair.quantity) == (medium, layout, quantity)
+        if (pair.medium, pair.layout, pair.quantity) == (medium, *_OURS[kind])
         and pair.rule in rules
     ]
     each = [invert(found.ratio) for found in chosen]
     centre, low, high = (min(ends) for ends in zip(*map(ends_of, each), strict=True))
-    least = Interval(centre, low, high, n=each[0].n)
     verdicts = {found.verdict for found in chosen}
-    if "slower" in verdicts:
-        return least, "slower"
-    return least, "indistinguishable" if "indistinguishable" in verdicts else "faster"
+    worst: Sequence[Verdict] = ("slower", "indistinguishable", "faster")
+    verdict = next(one for one in worst if one in verdicts)
+    return Interval(centre, low, high, n=each[0].n), verdict
 
 
-def tell_gain(found: tuple[Interval, Verdict]) -> str:
+def tell_gain(found: tuple[Interval, Verdict], what: str = "") -> str:
     """Write a gain with its interval, and the verdict where ours is not faster."""
     ratio, verdict = found
-    return f"{_times(ratio)}{_tell_verdict(verdict)}"
-
-
-def _tell_verdict(verdict: Verdict) -> str:
-    return "" if verdict == "faster" else f" ({verdict})"
+    return f"{_times(ratio)}{what}{'' if verdict == 'faster' else f' ({verdict})'}"
 
 
 def tell_positions(part: pd.DataFrame) -> str:
@@ -184,17 +174,22 @@ def tell_positions(part: pd.DataFrame) -> str:
 def tell_advice(medium: str, verdicts: Verdicts, named: pd.DataFrame) -> str:
     """Judge chunks as large as the subset in one sentence."""
     over = {
-        pair.quantity: found.ratio
+        (pair.rule, pair.quantity): found
         for pair, found in verdicts.gains.items()
-        if (pair.medium, pair.layout, pair.rule) == (medium, AS_BOX, RULE)
+        if (pair.medium, pair.layout) == (medium, AS_BOX)
     }
     if not over:
         return "no such layout on this medium"
-    series, slice_ = (_times(over[name]) for name in ("series", "slice"))
+    series, slice_ = (_times(over[RULE, name].ratio) for name in ("series", "slice"))
+    slower = [
+        f"{rule} ({_times(found.ratio)})"
+        for (rule, quantity), found in over.items()
+        if quantity == "slice" and found.verdict == "slower"
+    ]
+    small = f"; for a slice they are slower than {', '.join(slower)}" if slower else ""
     return (
         f"chunks as large as the box take {_tell_box(medium, verdicts, named)};"
-        f" {series} the rule's time for a series and {slice_} for a slice"
-        f"{_tell_small_rules(medium, verdicts.gains)}"
+        f" {series} the rule's time for a series and {slice_} for a slice{small}"
     )
 
 
@@ -203,26 +198,12 @@ def _tell_box(medium: str, verdicts: Verdicts, named: pd.DataFrame) -> str:
     names, held = names_of(named, medium), list_held(named)[medium, AS_BOX]
     boxes, chunked = (verdicts.ranks[medium, name] for name in ("box", "box, in chunks"))
     ratio = boxes.others[held].ratio if held != boxes.best else Interval(1, 1, 1, n=0)
-    is_one = len(boxes.fastest) == 1
-    first = f"the fastest layout, {names[boxes.best]}" if is_one else names[boxes.best]
-    among = "" if is_one else f", {tell_first('fastest', boxes.fastest, names)}"
+    first = f"the fastest layout, {names[boxes.best]}"
+    if len(boxes.fastest) > 1:
+        first = f"{names[boxes.best]}, {tell_first('fastest', boxes.fastest, names)}"
     listed = "; ".join(names[name] for name in chunked.fastest)
     place = "among the fastest" if held in chunked.fastest else "slower than the fastest"
-    return (
-        f"{_times(ratio)} as long for it as {first}{among};"
-        f" of layouts with chunks they are {place} ({listed})"
-    )
-
-
-def _tell_small_rules(medium: str, gains: Mapping[Pair, Comparison]) -> str:
-    """Say against which sizes of the rule chunks as large as the box are slower for a slice."""
-    slower = [
-        f"{pair.rule} ({_times(found.ratio)})"
-        for pair, found in gains.items()
-        if (pair.medium, pair.layout, pair.quantity) == (medium, AS_BOX, "slice")
-        and found.verdict == "slower"
-    ]
-    return f"; for a slice they are slower than {', '.join(slower)}" if slower else ""
+    return f"{_times(ratio)} as long for it as {first}; of layouts with chunks they are {place} ({listed})"
 
 
 def tell_rewriting(
@@ -275,13 +256,6 @@ def tell_noise(medium: str, noise: Mapping[tuple[str, str], float]) -> str:
     )
 
 
-def _tell_end(end: str, ranking: Ranking, biases: pd.DataFrame, names: Mapping[str, str]) -> str:
-    """Name the layouts of the least or largest bias, and give that of the first."""
-    found = tell_interval(_read(biases, ranking.best, ("bias", "low", "high")))
-    told = tell_first(end, ranking.fastest, names)
-    return f"{told}, {found}" if len(ranking.fastest) == 1 else f"{told}, the first {found}"
-
-
 def find_all(
     rows: pd.DataFrame,
     named: pd.DataFrame,
@@ -302,8 +276,8 @@ def find_all(
                 medium, _sizes(medium, verdicts), verdicts.gains
             ),
             f"{medium}-median-error": _percent(_at(judged, medium, "median error")),
-            f"{medium}-rank-correlation": _near_one(_at(judged, medium, "rank correlation")),
-            f"{medium}-rank-of-halves": _near_one(_at(judged, medium, "of two halves")),
+            f"{medium}-rank-correlation": digits(_at(judged, medium, "rank correlation"), n=3),
+            f"{medium}-rank-of-halves": digits(_at(judged, medium, "of two halves"), n=3),
             f"{medium}-positions": tell_positions(named[named["medium"] == medium]),
             f"{medium}-advice": tell_advice(medium, verdicts, named),
             f"{medium}-biases": tell_bias(at["bias"]),
@@ -311,22 +285,23 @@ def find_all(
             **_tell_gains(medium, verdicts),
         }
     return {
-        "best-throughput": _tell_headline(media[0], verdicts),
+        "best-throughput": tell_gain(
+            find_gain(media[0], "skewed-mix", _sizes(media[0], verdicts), verdicts.gains),
+            " the balance rule's speed",
+        ),
         "comparator": RULE,
         "aa-noise": "; ".join(
             f"{medium}: {told}" if len(media) > 1 else told
             for medium, told in ((one, tell_noise(one, verdicts.noise)) for one in media)
         ),
-        "full-slices": str(_count_full_slices()),
+        # slices of the whole reanalysis that share no chunk of the rule's at our bound
+        "full-slices": str(
+            -(-FULL_SHAPE[0] // balanced_chunk_shape(FULL_SHAPE, 4, BOUND_NBYTES)[0])
+        ),
         "n-blocks": str(int(rows.loc[rows["phase"] == "measured", "block"].nunique())),
         **found,
         **tell_rewriting(costs, verdicts.tools),
     }
-
-
-def _tell_headline(medium: str, verdicts: Verdicts) -> str:
-    gain, verdict = find_gain(medium, "skewed-mix", _sizes(medium, verdicts), verdicts.gains)
-    return f"{_times(gain)} the balance rule's speed{_tell_verdict(verdict)}"
 
 
 def _sizes(medium: str, verdicts: Verdicts) -> set[str]:
@@ -334,21 +309,17 @@ def _sizes(medium: str, verdicts: Verdicts) -> set[str]:
     return {pair.rule for pair in verdicts.gains if pair.medium == medium}
 
 
-def _count_full_slices() -> int:
-    """Count the slices of the whole reanalysis that share no chunk of the rule's at our bound."""
-    chunk = balanced_chunk_shape(FULL_SHAPE, 4, BOUND_NBYTES)
-    return -(-FULL_SHAPE[0] // chunk[0])
-
-
 def _tell_ends(
     medium: str, verdicts: Verdicts, biases: pd.DataFrame, named: pd.DataFrame
 ) -> dict[str, str]:
     """Tell the least and the largest bias, and what is fastest in each mix."""
-    names = names_of(named, medium)
-    found = {
-        f"{medium}-{key}-biased": _tell_end(end, verdicts.ranks[medium, name], biases, names)
-        for key, end, name in (("least", "least", "bias"), ("most", "largest", "inverse bias"))
-    }
+    names, found = names_of(named, medium), {}
+    for key, end, name in (("least", "least", "bias"), ("most", "largest", "inverse bias")):
+        ranking = verdicts.ranks[medium, name]
+        first = "" if len(ranking.fastest) == 1 else "the first "
+        bias = tell_interval(_read(biases, ranking.best, ("bias", "low", "high")))
+        told = tell_first(end, ranking.fastest, names)
+        found[f"{medium}-{key}-biased"] = f"{told}, {first}{bias}"
     for kind, (_, quantity) in _OURS.items():
         fastest = verdicts.ranks[medium, quantity].fastest
         found[f"{medium}-fastest-{kind}"] = tell_first("fastest", fastest, names)
@@ -357,9 +328,9 @@ def _tell_ends(
 
 def _tell_gains(medium: str, verdicts: Verdicts) -> dict[str, str]:
     """Tell the gain for each mix, over the rule at our bound and over the rule at its best size."""
-    found = {}
-    for kind in _OURS:
-        for end, rules in (("", {RULE}), ("-any-size", _sizes(medium, verdicts))):
-            gain = find_gain(medium, kind, rules, verdicts.gains)
-            found[f"{medium}-gain-{kind}{end}"] = tell_gain(gain)
-    return found
+    sizes = (("", {RULE}), ("-any-size", _sizes(medium, verdicts)))
+    return {
+        f"{medium}-gain-{kind}{end}": tell_gain(find_gain(medium, kind, rules, verdicts.gains))
+        for kind in _OURS
+        for end, rules in sizes
+    }

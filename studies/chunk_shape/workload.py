@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import astuple, dataclass, field, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import astuple, dataclass, field
 from functools import partial, reduce
 from pathlib import Path
 from typing import Any
@@ -15,16 +15,15 @@ import xxhash
 from numpy.typing import NDArray
 
 from advisors.chunks.problem import Access
-from helpers.arrays.chunks import Hyperslab, Shape, chunks_touched, draw_hyperslabs
+from helpers.arrays.chunks import Hyperslab, Shape, chunks_touched, count_chunks, draw_hyperslabs
 from helpers.arrays.reads import count_requests
 from helpers.benchmark.contender import CheckError, Contender, Steps, contend
 from helpers.benchmark.loop import timed
 from helpers.models.access import IoCounts
 from helpers.objectstore.testbed import Testbed
-from helpers.paths import cache_folder
 from helpers.plotting.palette import check_looks
 from studies.chunk_shape import layouts
-from studies.chunk_shape.layouts import ChunkLayout, Medium, fits, make_accesses, shard_of
+from studies.chunk_shape.layouts import ChunkLayout, Medium, make_accesses
 
 N_CONNECTIONS = 10
 """Requests that zarr has in flight at most, by default."""
@@ -165,8 +164,10 @@ class Plan:
     read: Read = lambda array, box: np.asarray(array[box])  # what is timed
 
     def holds(self, medium: Medium, one: ChunkLayout) -> bool:
-        """Tell whether a medium holds a layout of this array."""
-        return fits(medium, self.values.shape, one, max_chunks=self.max_chunks)
+        """Tell whether a medium holds a layout: objects have chunks, several, and not too many."""
+        if medium == "hdf5" or one.chunk_shape is None:
+            return medium == "hdf5"
+        return 1 < count_chunks(self.values.shape, one.chunk_shape) <= self.max_chunks
 
     def draw(self, one: ChunkLayout, access: Access) -> Hyperslabs:
         """Draw the boxes of an access and compute what they must give."""
@@ -184,47 +185,37 @@ def make_ways(
 ) -> list[HyperslabRead]:
     """Write each layout that a medium holds, once a shape, and make its accesses."""
     kept = {(one.chunk_shape, one.axes): one for one in reversed(layouts)}
-    make = _file_ways if medium == "hdf5" else _object_ways
     fitting = [one for one in reversed(kept.values()) if plan.holds(medium, one)]
-    return [way for one in fitting for way in make(medium, testbed, plan, one)]
+    return [way for one in fitting for way in _ways_of(medium, testbed, plan, one)]
 
 
-def _file_ways(
-    medium: Medium, _testbed: Testbed, plan: Plan, one: ChunkLayout
-) -> list[HyperslabRead]:
-    path, ways = prepare_file(plan, one), []
-    index = read_index(path)
-    steps = partial(layouts.open_hdf5, path), partial(layouts.drop_pages, path)
+def _ways_of(
+    medium: Medium, testbed: Testbed, plan: Plan, one: ChunkLayout
+) -> Iterator[HyperslabRead]:
+    """Write a layout to a medium, and make its accesses."""
+    count: Callable[[Hyperslab], IoCounts]
+    how: dict[str, Any]
+    if medium == "hdf5":
+        path = layouts.prepare_hdf5(plan.values, one)
+        index = read_index(path)
+        count = partial(count_file_io, shape=plan.values.shape, one=one, index=index)
+        opener, forget = (partial(do, path) for do in (layouts.open_hdf5, layouts.drop_pages))
+        how = {"opener": opener, "forget": forget}
+    else:
+        shard_shape = layouts.shard_of(medium, plan.values.shape, one)
+        count = partial(count_object_io, one=one, shard_shape=shard_shape)
+        place = testbed.far / prepare_objects(medium, testbed, plan, one)
+        how = {"opener": partial(layouts.open_zarr, place), "testbed": testbed}
     for access in make_accesses(plan.values.shape):
         boxes = plan.draw(one, access)
-        loads = [count_file_io(box, plan.values.shape, one, index) for box in boxes.places]
-        ways.append(HyperslabRead(medium, one, access, boxes, loads, *steps, select=plan.read))
-    return ways
-
-
-def prepare_file(plan: Plan, one: ChunkLayout) -> Path:
-    """Have the file of a layout: made once, and made anew where it does not hold."""
-    return layouts.prepare_hdf5(cache_folder() / "chunkings", plan.values, one)
+        loads = [count(box) for box in boxes.places]
+        yield HyperslabRead(medium, one, access, boxes, loads, **how, select=plan.read)
 
 
 def prepare_objects(medium: Medium, testbed: Testbed, plan: Plan, one: ChunkLayout) -> str:
-    """Have the objects of a layout, likewise; return where they lie in the store."""
-    shard = shard_of(medium, plan.values.shape, one)
-    return layouts.prepare_zarr(testbed.near, plan.values, one, shard_shape=shard)
-
-
-def _object_ways(
-    medium: Medium, testbed: Testbed, plan: Plan, one: ChunkLayout
-) -> list[HyperslabRead]:
-    shard = shard_of(medium, plan.values.shape, one)
-    opener = partial(layouts.open_zarr, testbed.far / prepare_objects(medium, testbed, plan, one))
-    ways = []
-    for access in make_accesses(plan.values.shape):
-        boxes = plan.draw(one, access)
-        loads = [count_object_io(box, one, shard) for box in boxes.places]
-        made = HyperslabRead(medium, one, access, boxes, loads, opener, select=plan.read)
-        ways.append(replace(made, testbed=testbed))
-    return ways
+    """Have the objects of a layout, made once; return where they lie in the store."""
+    shard_shape = layouts.shard_of(medium, plan.values.shape, one)
+    return layouts.prepare_zarr(testbed.near, plan.values, one, shard_shape=shard_shape)
 
 
 def contend_way(way: HyperslabRead, name: str = "", control_of: str | None = None) -> Contender:
@@ -278,8 +269,8 @@ def count_file_io(
     --------
     A series through a file of time steps is one seek and one chunk a step:
 
-    >>> box = slice(0, 10), slice(0, 1), slice(0, 1)
-    >>> index = lay_in_order((10, 1, 1), 50)
+    >>> box, starts = (slice(0, 10), slice(0, 1), slice(0, 1)), 50 * np.arange(10).reshape(10, 1, 1)
+    >>> index = ChunkIndex(starts, np.full_like(starts, 50))
     >>> count_file_io(box, (10, 4, 4), ChunkLayout("a time step", (1, 4, 4)), index)
     IoCounts(n_chunks=10, chunk_nbytes=64, n_shards=1, n_requests=0.0, stored_nbytes=50.0, n_longest=0.0)
     """
@@ -295,18 +286,6 @@ def count_file_io(
     n_seeks = count_seeks(starts, nbytes)
     chunk_nbytes = 4 * math.prod(one.chunk_shape)
     return IoCounts(len(starts), chunk_nbytes, n_seeks, stored_nbytes=float(nbytes.mean()))
-
-
-def lay_in_order(grid: Shape, stored_nbytes: int) -> ChunkIndex:
-    """Make the index of chunks that all have as many bytes, one after the other in C order.
-
-    Examples
-    --------
-    >>> lay_in_order((2, 2), 50).starts.tolist()
-    [[0, 50], [100, 150]]
-    """
-    starts = stored_nbytes * np.arange(math.prod(grid), dtype=np.int64).reshape(grid)
-    return ChunkIndex(starts, np.full(grid, stored_nbytes, np.int64))
 
 
 def count_seeks(starts: NDArray[np.int64], nbytes: NDArray[np.int64]) -> int:

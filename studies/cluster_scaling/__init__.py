@@ -2,11 +2,20 @@
 
 from helpers.book.studies import Study, Threshold
 
+
+def _render_score() -> str:
+    """Write how well the fit of a curve extrapolates; imported when it is asked for."""
+    from advisors.scaling.score import render_score
+
+    return render_score()
+
+
 STUDY = Study(
     name="cluster-scaling",
     headline="best-throughput",
     cover=("in-region", "fig-scaling"),
     minutes=12,
+    fragments={"scaling-score.md": _render_score},
     thresholds=(
         Threshold(
             key="median-prediction-error",

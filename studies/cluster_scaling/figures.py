@@ -54,13 +54,8 @@ def draw_network(axes: Sequence[Axes], checked: pd.DataFrame) -> None:
         if part.empty:
             ax.set_axis_off()
             continue
-        draw_calibration(
-            ax,
-            list(part["target"]),
-            list(part["measured"]),
-            x=list(part["n_connections"]),
-            xlabel=f"connections\n{label}",
-        )
+        target, measured, x = (list(part[n]) for n in ("target", "measured", "n_connections"))
+        draw_calibration(ax, target, measured, x=x, xlabel=f"connections\n{label}")
         if ax is not axes[0]:
             ax.set_ylabel("")
 
@@ -93,11 +88,8 @@ def tabulate(rows: pd.DataFrame, *, n_workers: int) -> pd.DataFrame:
     }
     medians = part.groupby("contender")[list(columns.values())].median()
     table = medians.set_axis(list(columns), axis=1).sort_values("reading (s)")
-    table.insert(
-        1,
-        "array MB/s a thread",
-        table["array MB/s"] / part.groupby("contender")["concurrency"].first(),
-    )
+    n_threads = part.groupby("contender")["concurrency"].first()
+    table.insert(1, "array MB/s a thread", table["array MB/s"] / n_threads)
     return table.map(lambda value: float(f"{value:.3g}"))
 
 
@@ -169,33 +161,19 @@ def draw_scaling(
 ) -> None:
     """Draw medians of throughput with intervals over workers, one line a contender.
 
-    Parameters
-    ----------
-    ax : Axes
-        Where to draw; its figure has its final size.
-    summary : DataFrame
-        `contender`, `n_workers`, `median`, `low`, `high` in MB/s and, if there,
-        `unstable`, which makes a marker hollow; from `statistics.summarise`.
-    points, predictions : DataFrame, optional
-        `contender`, `n_workers`, `throughput_mb_per_s`: single measurements,
-        drawn faint, and dashed lines.
-    ceiling : DataFrame, optional
-        As `summary`, of one contender: the grey line.
-    note : str
-        What stands above the axes beside the marks, such as the cores of a dilated time.
-
-    Raises
-    ------
-    UserError
-        If a contender has no colour.
+    The figure has its final size. `summary` is from `statistics.summarise`, in MB/s; what it
+    calls unstable gets a hollow marker. `points` and `predictions` have `contender`, `n_workers`
+    and `throughput_mb_per_s`: single measurements, drawn faint, and dashed lines. `ceiling` is as
+    `summary`, of one contender: the grey line; `note` stands above the axes.
     """
     x, y, looks = "n_workers", "throughput_mb_per_s", get_looks("reader")
     names = list(dict.fromkeys(summary["contender"]))
     check_looks(names, "reader")
     ends: list[tuple[str, float, str]] = []
     for place, name in enumerate(names):
-        # Marks at equal x would hide one another: each contender stands aside.
-        aside = _aside(ax, place - (len(names) - 1) / 2)
+        # Marks at equal x would hide one another: each contender stands 2 points of paper aside.
+        inches = (place - (len(names) - 1) / 2) * 2 / 72
+        aside = ax.transData + ScaledTranslation(inches, 0, figure_of(ax).dpi_scale_trans)
         line = summary[summary["contender"] == name].sort_values(x)
         for table, how in ((points, _POINTS), (predictions, _PREDICTED)):
             if table is not None:
@@ -214,11 +192,6 @@ def draw_scaling(
     key = {"has_points": points is not None, "has_predictions": predictions is not None}
     _write_key(ax, summary, **key, note=note)
     label_ends(ax, ends, at=float(summary[x].max()))
-
-
-def _aside(ax: Axes, rank: float) -> Transform:
-    """Move drawings sideways by 2 points of paper a rank, not by data."""
-    return ax.transData + ScaledTranslation(rank * 2 / 72, 0, figure_of(ax).dpi_scale_trans)
 
 
 def _draw_medians(ax: Axes, line: pd.DataFrame, look: Look, aside: Transform) -> None:
@@ -246,12 +219,8 @@ def _write_key(
 
 def _set_axes(ax: Axes, places: pd.Series[float], *, most: float) -> None:
     """Tick where was measured, name the unit, and clip nothing that was drawn."""
-    ax.set(
-        xlabel="workers",
-        ylabel="throughput (MB/s)",
-        xlim=(0, places.max() * 1.04),
-        ylim=(0, most * 1.05),
-    )
+    ax.set(xlabel="workers", ylabel="throughput (MB/s)")
+    ax.set(xlim=(0, places.max() * 1.04), ylim=(0, most * 1.05))
     tick_places(ax, places)
 
 
@@ -268,10 +237,7 @@ def draw_published(ax: Axes, published: pd.DataFrame, ours: pd.DataFrame) -> Non
     ax.set_xticks(ticks, [str(tick) for tick in ticks])
     ax.minorticks_off()
     ax.annotate("tenfold", (ticks[0], 10), xytext=(0, 3), textcoords="offset points", color=AXIS)
-    for table, text, color in (
-        (published, "published, 2020", AXIS),
-        (ours, "here", look.color),
-    ):
+    for table, text, color in ((published, "published, 2020", AXIS), (ours, "here", look.color)):
         if len(table):
             first = table.iloc[0]
             at = (first["n_threads"], first["ratio"])

@@ -46,13 +46,9 @@ def predict(
     lines = []
     for name, client in clients.items():
         for n in n_workers:
-            found = transfer.predict(
-                network_of(profile, streams_per_worker=client.connections_per_worker),
-                client,
-                n_chunks=stored.n_chunks,
-                n_workers=n,
-                n_cores=n_cores(),
-            )
+            network = network_of(profile, streams_per_worker=client.connections_per_worker)
+            counts = {"n_chunks": stored.n_chunks, "n_workers": n}
+            found = transfer.predict(network, client, **counts, n_cores=n_cores())
             lines.append((name, n, found.seconds, stored.nbytes / found.seconds / 1e6, found.limit))
     names = ["contender", "n_workers", "read_s", "throughput_mb_per_s", "limit"]
     return pd.DataFrame(lines, columns=names)

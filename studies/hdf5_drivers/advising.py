@@ -125,28 +125,12 @@ def tabulate_advice(advised: Advised) -> pd.DataFrame:
 def compare_advice(
     paths: Mapping[str, Path], testbed: Testbed, profile: Profile, costs: ClientCosts
 ) -> pd.DataFrame:
-    """Advise on files, do the best repack, and measure both over the network.
+    """Advise on files, do the best repack, and measure both over the network; a row a file.
 
     A time is from the first request to the end of the last one, in the proxy's trace; of
     repacked files, which make few requests, the median of several reads. Each first byte
     takes the mean of the profile's, because a median of few requests errs by their scatter:
     what is tested is the prediction.
-
-    Parameters
-    ----------
-    paths : mapping of str to Path
-        Files, by the tool that made them.
-    testbed : Testbed
-        The network.
-    profile : Profile
-        What is emulated, but for the scatter of first bytes.
-    costs : ClientCosts
-        What client and server take for a request.
-
-    Returns
-    -------
-    DataFrame
-        A row a file: predicted and measured gain, their error, and requests to open.
     """
     lines, steady = {}, take_scatter_out(profile)
     only_requests = ClientCosts(request_s=costs.request_s)
@@ -159,9 +143,8 @@ def compare_advice(
             for each in (path, out):
                 obstore.put(testbed.near.obstore(), each.name, each)
         testbed.emulate(steady)
-        is_paged = advised.report.page_nbytes > 0
-        before_s, _ = _measure(testbed, path.name, UNTUNED, is_paged=is_paged)
-        after_s, n_requests = _measure(testbed, out.name, TUNED, is_paged=repack.page_nbytes > 0)
+        before_s, _ = _measure(testbed, path.name, UNTUNED, advised.report.page_nbytes)
+        after_s, n_requests = _measure(testbed, out.name, TUNED, repack.page_nbytes)
         gain = next(one.gain for one in advised.advice if one.label == label)
         lines[tool] = (label, gain, before_s / after_s, gain * after_s / before_s - 1, n_requests)
     columns = ["best repack", "gain predicted", "gain measured", "error", "requests"]
@@ -175,14 +158,12 @@ def take_scatter_out(profile: Profile) -> Profile:
     return replace(profile, name=f"{profile.name}, first bytes steady", first_byte_s=steady)
 
 
-def _measure(
-    testbed: Testbed, key: str, settings: Settings, *, is_paged: bool
-) -> tuple[float, int]:
+def _measure(testbed: Testbed, key: str, settings: Settings, page_nbytes: int) -> tuple[float, int]:
     """Read as the prediction has it; return seconds and requests."""
     times_s, counts = [], []
     for _ in range(_N_READS if settings is TUNED else 1):
         testbed.take_trace()
-        read_file(testbed.far / key, settings, VARIABLES, is_paged=is_paged)
+        read_file(testbed.far / key, settings, VARIABLES, page_nbytes=page_nbytes)
         trace = testbed.take_trace()
         times_s.append(max(each.end_s for each in trace) - min(each.start_s for each in trace))
         counts.append(len(trace))

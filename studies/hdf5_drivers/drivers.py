@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+import io
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import h5py
 import pyfive
+import xarray
 import zarr
 from h5coro.h5coro import H5Coro
 from h5coro.s3driver import S3Driver
@@ -18,7 +20,15 @@ from zarr.storage import ObjectStore
 from helpers.arrays.writers import expected_warning, make_registry
 from helpers.errors import UserError
 from helpers.objectstore.locations import Location
-from studies.hdf5_drivers.tasks import BlockFile, H5CoroTree, MappingTree, PlainFile, Tree, ZarrTree
+from studies.hdf5_drivers.tasks import (
+    BlockFile,
+    GroupTree,
+    H5CoroTree,
+    MappingTree,
+    PlainFile,
+    Tree,
+    fetch_whole,
+)
 
 CONVERTED = "gt1l/heights"
 """Group that conversions hold: they are for the arrays that are read."""
@@ -26,31 +36,50 @@ CONVERTED = "gt1l/heights"
 Settings = Mapping[str, int | str]
 """Settings of a client, and of the library above it."""
 
-_LIBRARY = ("page_buf_size", "rdcc_nbytes")
+
+def _split(settings: Settings, *above: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Split settings into those of the client, and those of the library above it."""
+    parts: tuple[dict[str, Any], dict[str, Any]] = {}, {}
+    for name, value in settings.items():
+        parts[name in above][name] = value
+    return parts
 
 
-def _library_settings(settings: Settings) -> dict[str, Any]:
-    return {name: settings[name] for name in _LIBRARY if name in settings}
-
-
-def _client_settings(settings: Settings) -> dict[str, Any]:
-    return {name: value for name, value in settings.items() if name not in _LIBRARY}
+def _split_hdf5(settings: Settings) -> tuple[dict[str, Any], dict[str, Any]]:
+    return _split(settings, "page_buf_size", "rdcc_nbytes")
 
 
 def _open_over(file: Any, settings: Settings) -> Tree:
     """Open through h5py over a file object, which is closed after it."""
-    return MappingTree(h5py.File(file, "r", **_library_settings(settings)), file.close)
+    return MappingTree(h5py.File(file, "r", **_split_hdf5(settings)[1]), file.close)
 
 
 def open_with_fsspec(location: Location, settings: Settings) -> Tree:
     """Open through h5py over a file object of s3fs."""
-    file = location.fsspec().open(location.path, "rb", **_client_settings(settings))
+    file = location.fsspec().open(location.path, "rb", **_split_hdf5(settings)[0])
     return _open_over(file, settings)
+
+
+def open_with_xarray(location: Location, settings: Settings) -> Tree:
+    """Open a group by its address, as users of xarray do; the engine makes the file object."""
+    group = xarray.open_dataset(
+        location.url,
+        engine="h5netcdf",
+        group=CONVERTED,
+        storage_options=location.fsspec_options(),
+    )
+    return GroupTree(group, lambda: {str(name): one for name, one in group.items()}, CONVERTED)
 
 
 def open_with_obstore(location: Location, settings: Settings) -> Tree:
     """Open through h5py over a file object of obstore."""
-    return _open_over(PlainFile(location, **_client_settings(settings)), settings)
+    return _open_over(PlainFile(location, **_split_hdf5(settings)[0]), settings)
+
+
+def open_whole(location: Location, settings: Settings) -> Tree:
+    """Fetch the file by obstore in ranges, several at once, and open it in memory by h5py."""
+    content = fetch_whole(location, int(settings["part_nbytes"]), int(settings["max_workers"]))
+    return _open_over(io.BytesIO(content), settings)
 
 
 def open_with_obstore_blocks(location: Location, settings: Settings) -> Tree:
@@ -59,21 +88,22 @@ def open_with_obstore_blocks(location: Location, settings: Settings) -> Tree:
 
 
 def open_with_ros3(location: Location, settings: Settings) -> Tree:
-    """Open through HDF5's own driver; ``block_cache`` of 0 turns its caches off."""
+    """Open through HDF5's own driver; ``block_cache`` is what its block cache keeps, in bytes."""
     if "block_cache" in settings:
-        return MappingTree(_open_without_caches(location))
+        return MappingTree(_open_with_block_cache(location, int(settings["block_cache"])))
     options: dict[str, Any] = {"aws_region": location.region.encode()}
     if location.access_key and location.secret_key:
         options["secret_id"] = location.access_key.encode()
         options["secret_key"] = location.secret_key.encode()
-    file = h5py.File(location.url, "r", driver="ros3", **options, **_library_settings(settings))
-    return MappingTree(file)
+    library = _split_hdf5(settings)[1]
+    return MappingTree(h5py.File(location.url, "r", driver="ros3", **options, **library))
 
 
-def _open_without_caches(location: Location) -> h5py.File:
-    """Open by ROS3 as it was before HDF5 2.2, which asks for a block cache and a page buffer.
+def _open_with_block_cache(location: Location, nbytes: int) -> h5py.File:
+    """Open by ROS3 without a page buffer, and with a cache of one block, or of none.
 
-    h5py has no name for the block cache, so that the library is called.
+    One block is the first of the file, and stays; other reads go past it. h5py has no name for
+    the block cache, so that the library is called.
     """
     access = h5py.h5p.create(h5py.h5p.FILE_ACCESS)
     keys = (location.access_key or "").encode(), (location.secret_key or "").encode()
@@ -82,17 +112,16 @@ def _open_without_caches(location: Location) -> h5py.File:
     set_blocks = getattr(ctypes.CDLL(h5py.h5p.__file__), "H5Pset_fapl_ros3_block_caching", None)
     if set_blocks is not None:  # earlier versions have no block cache
         set_blocks.argtypes = [ctypes.c_int64, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_bool]
-        if set_blocks(access.id, 0, 0, True) < 0:
-            raise UserError("block_cache: 0; allowed: what this HDF5 takes, which is not that")
+        if set_blocks(access.id, nbytes, nbytes, True) < 0:
+            raise UserError(f"block_cache: {nbytes}; allowed: what this HDF5 takes")
     return h5py.File(h5py.h5f.open(location.url.encode(), h5py.h5f.ACC_RDONLY, fapl=access))
 
 
 def open_with_pyfive(location: Location, settings: Settings) -> Tree:
     """Open through pyfive over a file object of s3fs."""
-    client = {name: value for name, value in settings.items() if name != "metadata_buffer_size"}
-    more = {name: value for name, value in settings.items() if name not in client}
+    client, library = _split(settings, "metadata_buffer_size")
     file = location.fsspec().open(location.path, "rb", **client)
-    return MappingTree(pyfive.File(file, **more), file.close)
+    return MappingTree(pyfive.File(file, **library), file.close)
 
 
 def open_with_h5coro(location: Location, settings: Settings) -> Tree:
@@ -104,7 +133,8 @@ def open_with_h5coro(location: Location, settings: Settings) -> Tree:
 def open_zarr(location: Location, settings: Settings) -> Tree:
     """Open a Zarr group through obstore."""
     store = ObjectStore(location.obstore(), read_only=True)
-    return ZarrTree(zarr.open_group(store, mode="r", zarr_format=3))
+    group = zarr.open_group(store, mode="r", zarr_format=3)
+    return GroupTree(group, lambda: dict(group.members(max_depth=None)))
 
 
 def open_references(location: Location, settings: Settings) -> Tree:
@@ -112,12 +142,34 @@ def open_references(location: Location, settings: Settings) -> Tree:
     with expected_warning("Numcodecs codecs are not in the Zarr version 3"):
         store = KerchunkJSONParser()(location.url, make_registry(location))
         group = zarr.open_group(store, mode="r", zarr_format=3)
-        return ZarrTree(group, stands_for=CONVERTED)
+        return GroupTree(group, lambda: dict(group.members(max_depth=None)), CONVERTED)
 
 
 MIB = 2**20
 
-Kind = Literal["hdf5", "zarr", "zarr-sharded", "references"]
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """Who reads, whatever its settings."""
+
+    open: Callable[[Location, Settings], Tree]  # from the place of the file to a tree
+    libraries: tuple[str, ...]  # by which it reads, whose versions belong to a result
+    in_flight: int = 1  # requests that its defaults let it have in flight
+    reads_files: bool = True  # whether it reads HDF5 files; otherwise a conversion of its name
+
+
+_FSSPEC = Client(open_with_fsspec, ("h5py", "s3fs"))
+_XARRAY = Client(open_with_xarray, ("xarray", "h5netcdf", "s3fs"))
+_ROS3 = Client(open_with_ros3, ("h5py", "HDF5 of h5py"))
+_OBSTORE = Client(open_with_obstore, ("h5py", "obstore"))
+_OBSTORE_BLOCKS = Client(open_with_obstore_blocks, ("h5py", "obstore"))
+_OBSTORE_WHOLE = Client(open_whole, ("h5py", "obstore"), in_flight=10)
+_H5CORO = Client(open_with_h5coro, ("h5coro",), in_flight=3)  # a thread a variable
+_PYFIVE = Client(open_with_pyfive, ("pyfive", "s3fs"), in_flight=10)  # botocore's connections
+_ZARR = Client(open_zarr, ("zarr", "obstore"), in_flight=10, reads_files=False)
+_REFERENCES = Client(
+    open_references, ("virtualizarr", "zarr", "obstore"), in_flight=10, reads_files=False
+)
 
 # The two pairs of the published study: a file object and the library above it.
 _PUBLISHED_FILE: Settings = {"cache_type": "blockcache", "block_size": 8 * MIB}
@@ -128,23 +180,21 @@ _PUBLISHED_LIBRARY: Settings = {"page_buf_size": 16 * MIB, "rdcc_nbytes": 4 * MI
 class Driver:
     """A way to open a file, with its settings."""
 
-    name: str  # name in parameter files, records and figures
-    # from the place of the file and the settings to a tree
-    open: Callable[[Location, Settings], Tree]
+    name: str  # name in parameter files, records and figures; it begins with its family's
+    client: Client  # who reads
     description: str  # one line for readers of the book
     # settings of the client and of the library above it; what is not named is at its default
     settings: Settings = field(default_factory=dict)
-    kind: Kind = "hdf5"  # what it reads
-    tuned_from: str = ""  # driver of which this is the tuned setting; empty if it is none
-    needs_ros3: bool = False  # whether it needs an h5py that is built with ROS3
-    # driver of the registry of which this is one with other settings; empty for one that is there
-    # itself
-    registered: str = ""
 
     @property
-    def registered_name(self) -> str:
-        """Name of the registry's driver of which this is one with other settings."""
-        return self.registered or self.name
+    def family(self) -> str:
+        """Name that it shares with the same client in other settings."""
+        return self.name.partition("-")[0]
+
+    @property
+    def in_flight(self) -> int:
+        """Requests that its settings or defaults let it have in flight."""
+        return 2 if self.settings.get("cache_type") == "background" else self.client.in_flight
 
     @property
     def page_buffer_nbytes(self) -> int:
@@ -157,103 +207,89 @@ DRIVERS: Mapping[str, Driver] = {
     for driver in (
         Driver(
             "fsspec-none",
-            open_with_fsspec,
+            _FSSPEC,
             "h5py over an s3fs file object without a cache: published as the default",
             {"cache_type": "none"},
         ),
         Driver(
             "fsspec-readahead",
-            open_with_fsspec,
-            "h5py over an s3fs file object that reads ahead: the default of s3fs",
+            _FSSPEC,
+            "h5py over what `s3fs.open(path)` returns, which reads ahead in blocks of 50 MiB",
             {"cache_type": "readahead"},
         ),
         Driver(
+            "xarray", _XARRAY, "xarray's engine on the file's address: it keeps blocks of 4 MiB"
+        ),
+        Driver(
             "fsspec-first",
-            open_with_fsspec,
+            _FSSPEC,
             "h5py over an s3fs file object that keeps the first block",
             {"cache_type": "first", "block_size": 8 * MIB},
         ),
         Driver(
             "fsspec-background",
-            open_with_fsspec,
-            "h5py over an s3fs file object that fetches the next block in the background",
+            _FSSPEC,
+            "h5py over an s3fs file object that fetches the next block too: as earthaccess opens it",
             {"cache_type": "background", "block_size": 8 * MIB},
         ),
         Driver(
             "fsspec-blockcache",
-            open_with_fsspec,
+            _FSSPEC,
             "h5py over an s3fs file object that keeps blocks of 8 MiB, the library at its defaults",
             _PUBLISHED_FILE,
         ),
         Driver(
             "fsspec-tuned",
-            open_with_fsspec,
+            _FSSPEC,
             "the same with page buffer and chunk cache: published as tuned",
             {**_PUBLISHED_FILE, **_PUBLISHED_LIBRARY},
-            tuned_from="fsspec-none",
         ),
-        Driver(
-            "ros3",
-            open_with_ros3,
-            "HDF5's own S3 driver at its defaults, with blocks of 16 MiB and a page buffer",
-            needs_ros3=True,
-        ),
+        Driver("ros3", _ROS3, "HDF5's own S3 driver at its defaults: it keeps blocks of 16 MiB"),
         Driver(
             "ros3-none",
-            open_with_ros3,
-            "HDF5's own S3 driver without block cache and page buffer: its default before HDF5 2.2",
+            _ROS3,
+            "HDF5's own S3 driver without any cache: its default before HDF5 1.14.3",
             {"block_cache": 0},
-            needs_ros3=True,
+        ),
+        Driver(
+            "ros3-first",
+            _ROS3,
+            "HDF5's own S3 driver that keeps the first 16 MiB: its default in HDF5 1.14.3 to 1.14.6",
+            {"block_cache": 16 * MIB},
         ),
         Driver(
             "ros3-tuned",
-            open_with_ros3,
+            _ROS3,
             "HDF5's own S3 driver with page buffer and chunk cache: published as tuned",
             _PUBLISHED_LIBRARY,
-            tuned_from="ros3",
-            needs_ros3=True,
         ),
-        Driver("obstore", open_with_obstore, "h5py over an obstore file object at its defaults"),
+        Driver("obstore", _OBSTORE, "h5py over an obstore file object at its defaults"),
         Driver(
             "obstore-tuned",
-            open_with_obstore_blocks,
+            _OBSTORE_BLOCKS,
             "h5py over obstore that keeps blocks of 8 MiB, page buffer and chunk cache",
             {"block_size": 8 * MIB, **_PUBLISHED_LIBRARY},
-            tuned_from="obstore",
-        ),
-        Driver("h5coro", open_with_h5coro, "h5coro, which reads without HDF5, at its defaults"),
-        Driver(
-            "h5coro-tuned",
-            open_with_h5coro,
-            "h5coro with cache lines of 8 MiB",
-            {"cacheLineSize": 8 * MIB},
-            tuned_from="h5coro",
         ),
         Driver(
-            "pyfive",
-            open_with_pyfive,
-            "pyfive, which reads without HDF5, over an s3fs file object at its defaults",
+            "obstore-whole",
+            _OBSTORE_WHOLE,
+            "h5py in memory, after obstore fetched the whole file in ranges of 8 MiB at once",
+            {"part_nbytes": 8 * MIB, "max_workers": _OBSTORE_WHOLE.in_flight},
         ),
+        Driver("h5coro", _H5CORO, "h5coro, which reads without HDF5, at its defaults"),
+        Driver(
+            "h5coro-tuned", _H5CORO, "h5coro with cache lines of 8 MiB", {"cacheLineSize": 8 * MIB}
+        ),
+        Driver("pyfive", _PYFIVE, "pyfive, which reads without HDF5, over s3fs at its defaults"),
         Driver(
             "pyfive-tuned",
-            open_with_pyfive,
+            _PYFIVE,
             "pyfive over an s3fs file object with blocks of 8 MiB and as much metadata at once",
             {**_PUBLISHED_FILE, "metadata_buffer_size": 8},
-            tuned_from="pyfive",
         ),
-        Driver("zarr", open_zarr, "Zarr v3, an object a chunk, through obstore", kind="zarr"),
-        Driver(
-            "zarr-sharded",
-            open_zarr,
-            "Zarr v3, chunks gathered in shards, through obstore",
-            kind="zarr-sharded",
-        ),
-        Driver(
-            "references",
-            open_references,
-            "references to the chunks of the HDF5 file, read as Zarr through obstore",
-            kind="references",
-        ),
+        Driver("zarr", _ZARR, "Zarr v3, an object a chunk, through obstore"),
+        Driver("zarr-sharded", _ZARR, "Zarr v3, chunks gathered in shards, through obstore"),
+        Driver("references", _REFERENCES, "references to chunks of the file, read as Zarr"),
     )
 }
 """Every driver of the book in its settings, by name."""
@@ -270,7 +306,7 @@ def get_drivers(names: Sequence[str], *, has_ros3: bool) -> tuple[list[Driver], 
     if unknown := [name for name in names if name not in DRIVERS]:
         raise UserError(f"drivers: {', '.join(unknown)}; allowed: {', '.join(DRIVERS)}")
     asked = [DRIVERS[name] for name in names]
-    absent = [driver.name for driver in asked if driver.needs_ros3 and not has_ros3]
+    absent = [driver.name for driver in asked if driver.family == "ros3" and not has_ros3]
     if len(absent) == len(asked):
         raise UserError(f"drivers: {', '.join(names) or 'none'}; allowed: one that is built in")
     return [driver for driver in asked if driver.name not in absent], absent

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -18,7 +18,7 @@ import zarr
 from virtualizarr.parsers import HDFParser
 from zarr.storage import ObjectStore
 
-from advisors.hdf5.recording import open_hdf5
+from advisors.hdf5.recording import get_page_nbytes, list_datasets, open_hdf5
 from advisors.hdf5.repack import Repack
 from helpers.arrays.writers import expected_warning, make_registry
 from helpers.errors import UserError
@@ -53,26 +53,15 @@ class FileProperties:
 
 def read_properties(file: h5py.File) -> FileProperties:
     """Read the properties of an open file from the file itself, never from its name."""
-    plist = file.id.get_create_plist()
-    strategy = _STRATEGIES[plist.get_file_space_strategy()[0]]
-    variables = dict(iterate_variables(file))
+    strategy = _STRATEGIES[file.id.get_create_plist().get_file_space_strategy()[0]]
+    variables = {name: file[name] for name in list_datasets(file)}
     return FileProperties(
         strategy,
-        int(plist.get_file_space_page_size()) if strategy == "page" else 0,
+        get_page_nbytes(file),
         int(file.id.get_filesize()),
         {name: tuple(each.chunks) for name, each in variables.items() if each.chunks},
         {name: int(each.id.get_storage_size()) for name, each in variables.items()},
     )
-
-
-def iterate_variables(group: h5py.Group, path: str = "") -> Iterator[tuple[str, h5py.Dataset]]:
-    """Yield each variable of a group and of the groups below, in the order of names."""
-    for name in sorted(group):
-        item = group[name]
-        if isinstance(item, h5py.Group):
-            yield from iterate_variables(item, f"{path}{name}/")
-        elif isinstance(item, h5py.Dataset):
-            yield f"{path}{name}", item
 
 
 def check_page_buffer(page_nbytes: int, page_buffer_nbytes: int, what: str) -> None:
@@ -139,23 +128,19 @@ FILE_LAYOUTS: Mapping[str, FileLayout] = {
 
 
 def arrange(source: Path, target: Path, layout: FileLayout, *, tool: Tool = "auto") -> str:
-    """Write a file anew in another layout."""
+    """Write a file anew in another layout; by h5repack where it is, unless another is asked for."""
     program = shutil.which("h5repack")
     if tool == "h5repack" and program is None:
         raise UserError("tool: h5repack is not on PATH; allowed: h5py, or install HDF5's tools")
-    if program is None or tool == "h5py":
-        _copy(source, target, layout)
-        return f"h5py {h5py.__version__}, HDF5 {h5py.version.hdf5_version}"
-    _run([program, *_options(source, layout), str(source), str(target)])
+    with open_hdf5(source, source.name) as file:
+        chunks = ((name, _chunk(file[name], layout)) for name in list_datasets(file))
+        chosen = tuple((name, chunk) for name, chunk in chunks if chunk)
+        repack = Repack(layout.page_nbytes, layout.metadata_block_nbytes, chosen)
+        if program is None or tool == "h5py":
+            repack.copy(file, target)
+            return f"h5py {h5py.__version__}, HDF5 {h5py.version.hdf5_version}"
+    _run([program, *repack.arguments(), str(source), str(target)])
     return _run([program, "--version"]).strip().replace(": Version", "")
-
-
-def _options(source: Path, layout: FileLayout) -> list[str]:
-    """Write a layout as options of h5repack."""
-    with h5py.File(source) as file:
-        chunks = {name: _chunk(each, layout) for name, each in iterate_variables(file)}
-    chosen = tuple((name, chunk) for name, chunk in chunks.items() if chunk)
-    return Repack(layout.page_nbytes, layout.metadata_block_nbytes, chosen).arguments()
 
 
 def _chunk(variable: h5py.Dataset, layout: FileLayout) -> tuple[int, ...] | None:
@@ -174,43 +159,6 @@ def _run(argv: list[str]) -> str:
         said = (done.stderr or done.stdout).strip().splitlines()
         raise UserError(f"h5repack: {said[-1] if said else f'exit code {done.returncode}'}")
     return done.stdout or done.stderr
-
-
-def _copy(source: Path, target: Path, layout: FileLayout) -> None:
-    """Do what h5repack does, with h5py's creation properties."""
-    options: dict[str, object] = {}
-    if layout.page_nbytes:
-        options |= {"fs_strategy": "page", "fs_page_size": layout.page_nbytes}
-    if layout.metadata_block_nbytes:
-        options |= {"meta_block_size": layout.metadata_block_nbytes}
-    with open_hdf5(source, source.name) as old, h5py.File(target, "w", **options) as new:
-        _copy_group(old, new, layout)
-
-
-def _copy_group(old: h5py.Group, new: h5py.Group, layout: FileLayout) -> None:
-    for name, value in old.attrs.items():
-        new.attrs[name] = value
-    for name, item in old.items():
-        if isinstance(item, h5py.Group):
-            _copy_group(item, new.create_group(name), layout)
-        elif chunk := _chunk(item, layout):
-            _copy_rechunked(item, new, chunk)
-        else:
-            old.copy(item, new, name)
-
-
-def _copy_rechunked(old: h5py.Dataset, new: h5py.Group, chunk: tuple[int, ...]) -> None:
-    dataset = new.create_dataset(
-        old.name.rpartition("/")[2],
-        data=old[:],
-        chunks=chunk,
-        maxshape=old.maxshape,
-        shuffle=old.shuffle,
-        compression=old.compression,
-        compression_opts=old.compression_opts,
-    )
-    for name, value in old.attrs.items():
-        dataset.attrs[name] = value
 
 
 CONVERSIONS: tuple[str, ...] = ("zarr", "zarr-sharded", "references")
@@ -232,22 +180,18 @@ def _write_zarr(source: Path, location: Location, *, is_sharded: bool) -> None:
     store = ObjectStore(location.obstore())
     group = zarr.create_group(store, overwrite=True, zarr_format=3)
     with h5py.File(source) as file:
-        for name, variable in _iterate_converted(file):
+        for name in list_datasets(file[CONVERTED]):
+            variable = file[CONVERTED][name]
             array = group.create_array(
-                name,
+                f"{CONVERTED}/{name}",
                 shape=variable.shape,
                 dtype=variable.dtype,
-                attributes=_attributes(variable),
+                attributes={k: _as_python(v) for k, v in variable.attrs.items()},
                 **_cut(variable, is_sharded=is_sharded),
             )
             array[:] = variable[:]
     with expected_warning("Consolidated metadata is currently not part"):
         zarr.consolidate_metadata(store)
-
-
-def _iterate_converted(file: h5py.File) -> Iterator[tuple[str, h5py.Dataset]]:
-    for name, variable in iterate_variables(file[CONVERTED]):
-        yield f"{CONVERTED}/{name}", variable
 
 
 def _cut(variable: h5py.Dataset, *, is_sharded: bool) -> dict[str, Any]:
@@ -268,9 +212,8 @@ def _cut(variable: h5py.Dataset, *, is_sharded: bool) -> dict[str, Any]:
     }
 
 
-def _attributes(variable: h5py.Dataset) -> dict[str, Any]:
-    found = dict(variable.attrs)
-    return {k: v.item() if isinstance(v, np.generic) else v for k, v in found.items()}
+def _as_python(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _write_references(target: Location) -> str:

@@ -57,18 +57,10 @@ Values = NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class Granule:
-    """What a granule is made of.
+    """What a granule is made of."""
 
-    Parameters
-    ----------
-    n_photons : int
-        Photons of all six beams, at least 6000; ten million make some 220 MB.
-    seed : int
-        Seed of the values, at least 0.
-    """
-
-    n_photons: int
-    seed: int = 0
+    n_photons: int  # of all six beams, at least 6000; ten million make some 220 MB
+    seed: int = 0  # of the values
 
     def __post_init__(self) -> None:
         if self.n_photons < 6000:
@@ -220,39 +212,33 @@ _N_PARTS = 2  # in memory at a time
 
 
 class Maker:
-    """What makes the layouts of one granule, each of which must answer tasks as the original does.
+    """What makes the layouts of a granule, each of which must answer tasks as the original does.
 
     They are made in a folder on local disk, and then stored.
     """
 
     def __init__(
-        self,
-        granule: Granule,
-        target: Location,
-        folder: Path,
-        tasks: Mapping[str, Task],
+        self, granule: Granule, target: Location, folder: Path, tasks: Mapping[str, Task]
     ) -> None:
-        self.granule, self.target, self.folder, self.tasks = granule, target, folder, tasks
+        self.target, self.folder, self.tasks = target, folder, tasks
         self.original = folder / "original.h5"
         write_granule(granule, self.original)
         self.answers = self._read(self.original)
 
     def make(self, layout: str) -> dict[str, Any]:
         """Make a layout, check it and upload it; return what is told of it."""
+        answers = {name: asdict(answer) for name, answer in self.answers.items()}
         if layout in CONVERSIONS:
             made_by = convert(layout, self.original, self.target)
-            facts: dict[str, Any] = {"properties": None}
-        else:
-            path, made_by = self._arrange(layout)
-            with h5py.File(path) as file:
-                facts = {"properties": asdict(read_properties(file))}
-            store = self.target.obstore()
-            key, n = f"{layout}.h5", _N_PARTS
-            obstore.put(store, key, path, chunk_size=_PART_NBYTES, max_concurrency=n)
-            if path != self.original:
-                path.unlink()
-        answers = {name: asdict(answer) for name, answer in self.answers.items()}
-        return {**facts, "made_by": made_by, "answers": answers}
+            return {"properties": None, "made_by": made_by, "answers": answers}
+        path, made_by = self._arrange(layout)
+        with h5py.File(path) as file:
+            properties = asdict(read_properties(file))
+        store, n = self.target.obstore(), _N_PARTS
+        obstore.put(store, f"{layout}.h5", path, chunk_size=_PART_NBYTES, max_concurrency=n)
+        if path != self.original:
+            path.unlink()
+        return {"properties": properties, "made_by": made_by, "answers": answers}
 
     def _arrange(self, layout: str) -> tuple[Path, str]:
         if layout == "original":
@@ -330,25 +316,8 @@ def prepare_granule(
     """Store a granule in each layout asked for, unless it is there already.
 
     Every layout is read back whole from local disk and compared with the original before
-    its entry is written, which comes last.
-
-    Parameters
-    ----------
-    granule : Granule
-        What to store.
-    location : Location
-        Where files are kept; this one gets a folder of its own below.
-    layouts : sequence of str
-        Of `LAYOUTS`; the original is always there.
-    group : str
-        Group that is listed in the tasks on metadata; empty for the whole file.
-    progress : callable
-        Told in one line what is being made.
-
-    Returns
-    -------
-    StoredFile
-        Where it lies, and what a read must answer.
+    its entry is written, which comes last. The original is always among them; all lie in a folder
+    of their own below `location`.
 
     Raises
     ------
@@ -386,22 +355,19 @@ def _key(layout: str) -> str:
 def _describe(
     target: Location, tasks: Mapping[str, Task], entries: Mapping[str, prepared.Entry]
 ) -> StoredFile:
-    properties = {
-        name: _properties(entry.facts["properties"])
-        for name, entry in entries.items()
-        if entry.facts["properties"]
-    }
-    first = next(iter(entries.values()))
+    facts = {name: entry.facts for name, entry in entries.items()}
+    answers = next(iter(facts.values()))["answers"]
+    told = {name: each["properties"] for name, each in facts.items() if each["properties"]}
     return StoredFile(
         target,
         tasks,
-        {name: Answer(**answer) for name, answer in first.facts["answers"].items()},
-        properties,
+        {name: Answer(**answer) for name, answer in answers.items()},
+        {name: _properties(**each) for name, each in told.items()},
         {name: entry.nbytes for name, entry in entries.items()},
-        {name: entry.facts["made_by"] for name, entry in entries.items()},
+        {name: each["made_by"] for name, each in facts.items()},
     )
 
 
-def _properties(entry: dict[str, Any]) -> FileProperties:
-    shapes = {name: tuple(shape) for name, shape in entry["chunk_shapes"].items()}
-    return FileProperties(**{**entry, "chunk_shapes": shapes})
+def _properties(chunk_shapes: Mapping[str, Sequence[int]], **others: Any) -> FileProperties:
+    shapes = {name: tuple(shape) for name, shape in chunk_shapes.items()}
+    return FileProperties(chunk_shapes=shapes, **others)

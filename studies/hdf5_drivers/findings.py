@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import pandas as pd
+from fsspec.caching import BlockCache
 
 from helpers.benchmark import ranking as rankings
 from helpers.benchmark import statistics
@@ -20,7 +22,6 @@ from studies.hdf5_drivers.drivers import DRIVERS, Driver
 from studies.hdf5_drivers.file_layouts import FILE_LAYOUTS
 from studies.hdf5_drivers.files import LAYOUTS, StoredFile
 
-_NORMAL_P95 = 1.6449  # standard deviations
 _PUBLISHED_LAYOUTS = {
     "original": "original",
     "page-only-4mb": "paged-4mib",
@@ -31,7 +32,7 @@ _PUBLISHED_LAYOUTS = {
 _OURS = {
     ("fsspec", "no"): "fsspec-none",
     ("fsspec", "yes"): "fsspec-tuned",
-    ("ros3", "no"): "ros3-none",  # which had no cache then; where it is not measured: ros3
+    ("ros3", "no"): "ros3-none",  # where it is not measured: ros3
     ("ros3", "yes"): "ros3-tuned",
 }
 
@@ -62,25 +63,29 @@ def describe_layouts(stored: StoredFile, profile: Profile) -> pd.DataFrame:
     return pd.DataFrame(lines).T.rename_axis("layout").fillna("")
 
 
-def describe_drivers(drivers: Sequence[Driver], absent: Mapping[str, str]) -> pd.DataFrame:
-    """Tabulate the drivers and their settings, and those that are not here, with the reason."""
+def describe_drivers(
+    drivers: Sequence[Driver], absent: Mapping[str, str], versions: Mapping[str, str]
+) -> pd.DataFrame:
+    """Tabulate drivers, settings and versions, and those that are not here, with the reason.
+
+    The column of requests in flight says what settings or defaults let be; the trace says what is.
+    """
     lines = {
         driver.name: {
             "reads": driver.description,
             "settings": " ".join(f"{name}={value}" for name, value in driver.settings.items()),
+            "in flight, at most": driver.in_flight,
+            "by": ", ".join(f"{name} {versions.get(name, '')}" for name in driver.client.libraries),
         }
         for driver in drivers
     }
-    lines |= {name: {"reads": reason, "settings": ""} for name, reason in absent.items()}
-    return pd.DataFrame(lines).T.rename_axis("driver")
+    lines |= {name: {"reads": reason} for name, reason in absent.items()}
+    return pd.DataFrame(lines).T.fillna("").rename_axis("driver")
 
 
 def mean_first_byte_s(network: Network) -> float:
     """Compute the mean of a log-normal delay from its median and 95th percentile."""
-    if network.first_byte_median_s == 0:
-        return 0.0
-    sigma = math.log(network.first_byte_p95_s / network.first_byte_median_s) / _NORMAL_P95
-    return network.first_byte_median_s * math.exp(sigma**2 / 2)
+    return network.first_byte_median_s * math.exp(network.first_byte_sigma**2 / 2)
 
 
 def _count_chunks(stored: StoredFile, layout: str) -> int:
@@ -133,8 +138,11 @@ def tabulate_traces(rows: pd.DataFrame, layouts: Sequence[str]) -> pd.DataFrame:
         "repeated_nbytes": "MB fetched again",
         "dependency_depth": "critical path",
         "all_max_in_flight": "in flight, most",
+        "concurrency": "in flight, allowed",
     }
     table = trace[[name for name in names if name in trace]]
+    settings = part["settings"].map(json.loads)
+    table = table.assign(concurrency=[each["concurrency"] for each in settings])
     scale = {name: 1e-6 if "nbytes" in str(name) else 1.0 for name in table}
     keys = [part["layout"], part["contender"]]
     medians = (table * pd.Series(scale)).groupby(keys, sort=False).median().round(2)
@@ -142,17 +150,11 @@ def tabulate_traces(rows: pd.DataFrame, layouts: Sequence[str]) -> pd.DataFrame:
     return medians.loc[measured_on].rename(columns=names)
 
 
-def paired(
-    part: pd.DataFrame, over: tuple[str, str], under: tuple[str, str]
-) -> statistics.Interval | None:
-    """Compare two contenders on two layouts, paired within blocks."""
-    keys = list(zip(part["contender"], part["layout"], strict=True))
-    if over == under or over not in keys or under not in keys:
+def compare_reads(reads: pd.DataFrame, over: str, under: str) -> statistics.Interval | None:
+    """Compare two reads that `select_reads` named, paired within blocks; None where one is absent."""
+    if over == under or not {over, under} <= {*reads["contender"]}:
         return None
-    labels = {over: "over", under: "under"}
-    chosen = part.assign(contender=[labels.get(key, "") for key in keys])
-    chosen = chosen[chosen["contender"] != ""]
-    return statistics.paired_ratio(chosen, "over", "under", value="total_s")
+    return statistics.paired_ratio(reads, over, under, value="total_s")
 
 
 def compare_published(rows: pd.DataFrame) -> pd.DataFrame:
@@ -163,19 +165,22 @@ def compare_published(rows: pd.DataFrame) -> pd.DataFrame:
     times = read_published("hdf5_driver_access_times")
     times = times[times["file_set"] == "h5py-atl03-benchmarks.csv"]
     known = times.groupby(["driver", "optimised_io", "format"])["time_s"].median()
-    rows_of_task, lines = measured(rows, "variables"), []
-    names = set(rows_of_task["contender"])
+    reads, lines = select_reads(rows), []
+    names = {split_read(name)[0] for name in reads["contender"]}  # a calibration asks others too
     names_of = {pair: name if name in names else "ros3" for pair, name in _OURS.items()}
     for driver, tuned, layout in list[tuple[str, str, str]](known.index):
-        time_s = known[driver, tuned, layout]
         base = known.get((driver, "no", "original"))
         ours = names_of[driver, tuned], _PUBLISHED_LAYOUTS[layout]
-        found = paired(rows_of_task, (names_of[driver, "no"], "original"), ours)
+        untuned = name_read(names_of[driver, "no"], ORIGINAL)
+        found = compare_reads(reads, untuned, name_read(*ours))
         if base and found:
-            lines.append((*ours, base / time_s, found.centre, found.low, found.high))
+            gain = base / known[driver, tuned, layout]
+            lines.append((*ours, gain, found.centre, found.low, found.high))
     columns = ["contender", "layout", "published", "ours", "low", "high"]
     return pd.DataFrame(lines, columns=columns).round(2)
 
+
+_Pairs = Sequence[tuple[str, str]]
 
 Claim = tuple[str, str, str]
 """A layout, a driver and another against which it is judged."""
@@ -187,13 +192,19 @@ UNTUNED, TUNED, ORIGINAL = "fsspec-none", "fsspec-tuned", "original"
 NOT_MEASURED = "not measured"
 _WAYS: tuple[Way, ...] = ("settings", "layout")
 _TARGET_GAIN, _TARGET_REQUESTS = 20, 5
-_CLAIMS = (
+_UNSTABLE = 0.1
+DEFAULT = "fsspec-readahead"
+CLAIMS: _Pairs = (
     ("ros3-none", UNTUNED),
     ("ros3-none", TUNED),
     ("ros3", UNTUNED),
     ("ros3", TUNED),
     ("ros3-tuned", TUNED),
 )
+"""ROS3 and a file object of fsspec: both without a cache, both tuned, and crossed with defaults."""
+
+TODAY: _Pairs = tuple((TUNED, name) for name in (DEFAULT, "xarray", "obstore-whole"))
+"""Tuned settings, and what people use who set nothing, or fetch the whole file."""
 
 
 def judged_task(tasks: Sequence[str]) -> Literal["variables"]:
@@ -232,20 +243,15 @@ def select_reads(rows: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def list_claims(reads: pd.DataFrame) -> dict[Claim, tuple[str, str]]:
-    """List the pairs of ROS3 and a file object of fsspec that were measured on a layout.
-
-    Both without a cache, both tuned, and at their defaults against each other's settings. They
-    were named beforehand.
-    """
-    there = dict.fromkeys(zip(reads["contender"], reads["layout"], strict=True))
-    layouts = sorted({layout for _, layout in there}, key=LAYOUTS.index)
-    return {
+def list_claims(reads: pd.DataFrame, pairs: _Pairs) -> dict[Claim, tuple[str, str]]:
+    """List the pairs of drivers, named beforehand, that were measured on a layout."""
+    there = {*reads["contender"]}
+    named = {
         (layout, a, b): (name_read(a, layout), name_read(b, layout))
-        for layout in layouts
-        for a, b in _CLAIMS
-        if {(name_read(a, layout), layout), (name_read(b, layout), layout)} <= {*there}
+        for layout in FILE_LAYOUTS
+        for a, b in pairs
     }
+    return {claim: pair for claim, pair in named.items() if {*pair} <= there}
 
 
 def find_claims(judged: Judged) -> dict[str, str]:
@@ -269,20 +275,33 @@ def find_claims(judged: Judged) -> dict[str, str]:
     }
 
 
+def find_today(judged: Judged) -> dict[str, str]:
+    """Say how tuned settings compare with those that people have who set nothing."""
+    told = [
+        f"{found.verdict} than {b} on {layout}"
+        f" ({found.ratio.centre:.2f} [{found.ratio.low:.2f}, {found.ratio.high:.2f}] of its time)"
+        for (layout, _, b), found in judged.items()
+    ]
+    text = "; ".join(told).replace("indistinguishable than", "indistinguishable from")
+    return {"tuned-against-today": text or NOT_MEASURED}
+
+
+def _read_medians(part: pd.DataFrame) -> dict[tuple[str, str], pd.Series[float]]:
+    """Compute the median time and trace of each driver and layout."""
+    numbers = trace_of(part).assign(total_s=part["total_s"])
+    groups = numbers.groupby([part["contender"], part["layout"]])
+    return {key: one.median(numeric_only=True) for key, one in groups}  # type: ignore[misc]
+
+
 def find_targets(rows: pd.DataFrame, best: tuple[str, str], profile: Profile) -> dict[str, str]:
     """Say whether repack and settings gain the target, and if not, why not."""
-    part = measured(rows, "variables")
-    ratio = paired(part, (UNTUNED, ORIGINAL), best)
-    keys = list(zip(part["contender"], part["layout"], strict=True))
-    trace = trace_of(part).assign(total_s=part["total_s"])
-    slow, fast = (
-        trace[[key == at for key in keys]].median(numeric_only=True)
-        for at in ((UNTUNED, ORIGINAL), best)
-    )
+    base = name_read(UNTUNED, ORIGINAL)
+    ratio = compare_reads(select_reads(rows), base, name_read(*best))
     if ratio is None:
         return dict.fromkeys(("target-gain", "target-requests-to-open", "headline"), NOT_MEASURED)
-    gain = ratio.centre
-    n_open = fast["n_open_requests"]
+    medians = _read_medians(measured(rows, "variables"))
+    slow, fast = medians[UNTUNED, ORIGINAL], medians[best]
+    gain, n_open = ratio.centre, fast["n_open_requests"]
     return {
         "target-gain": "yes" if gain >= _TARGET_GAIN else f"no: {_explain(slow, fast, profile)}",
         "target-requests-to-open": "yes" if n_open <= _TARGET_REQUESTS else f"no: {n_open:.0f}",
@@ -338,8 +357,9 @@ def find_decision(
     if not ways or base not in {*reads["contender"]}:
         return {"decision": NOT_MEASURED}
 
-    def gain(name: str) -> str:
-        return digits(statistics.paired_ratio(reads, base, name, value="total_s").centre)
+    def gain(name: str, over: str = base) -> str:
+        found = compare_reads(reads, over, name)
+        return digits(found.centre) if found else NOT_MEASURED
 
     together = next(iter(ways.values()))[0]
     alone = {way: gain(ways[way][1]) if way in ways else NOT_MEASURED for way in _WAYS}
@@ -352,8 +372,29 @@ def find_decision(
         "gain-settings-alone": alone["settings"],
         "gain-layout-alone": alone["layout"],
         "gain-both": gain(together),
+        "gain-over-default": gain(together, name_read(DEFAULT, ORIGINAL)),
         "decision": f"{word}{even}: {gain(together)} times faster with both, {told}",
     }
+
+
+def tell_worst_control(reads: pd.DataFrame) -> str:
+    """Say by how much the control differs from what it repeats, in the block where it does most.
+
+    A case is called unstable where that is above 10 %, pyperf's limit of a standard deviation.
+    """
+    is_copy = reads["control_of"] != ""
+    copied = reads["contender"].isin(reads.loc[is_copy, "control_of"])
+    pair = [reads[part].set_index("block")["total_s"] for part in (is_copy, copied)]
+    worst = math.exp((pair[0] / pair[1]).map(math.log).abs().max()) - 1
+    return f"{digits(100 * worst)} %" + (", unstable" if worst > _UNSTABLE else "")
+
+
+def tell_cache(stored_nbytes: float) -> str:
+    """Compare a file with what the block cache of the tuned file object keeps."""
+    n_blocks = inspect.signature(BlockCache).parameters["maxblocks"].default
+    nbytes = n_blocks * int(DRIVERS[TUNED].settings["block_size"])
+    fits = "it fits whole" if stored_nbytes <= nbytes else "it does not fit"
+    return f"{digits(stored_nbytes / nbytes)} of {digits(nbytes / 1e6)} MB: {fits}"
 
 
 def find_all(
@@ -369,14 +410,12 @@ def find_all(
     or among them, is the ranking's word.
     """
     part, reads = measured(rows, "variables"), select_reads(rows)
-    medians = part.groupby(["contender", "layout"])["total_s"].median()
-    files = medians[medians.index.get_level_values("layout").isin(FILE_LAYOUTS)]
+    medians = _read_medians(part)
+    files = {at: one["total_s"] for at, one in medians.items() if at[1] in FILE_LAYOUTS}
     best = split_read(ranking.best)
-    worst: tuple[str, str] = files.idxmax()  # type: ignore[assignment]
-    ratio = paired(part, (UNTUNED, ORIGINAL), best)
-    opened = trace_of(part).assign(layout=part["layout"], contender=part["contender"])
-    at_best = (opened["layout"] == best[1]) & (opened["contender"] == best[0])
-    stored_nbytes = part.loc[part["layout"] == ORIGINAL, "stored_nbytes"]
+    worst = max(files, key=files.__getitem__)
+    ratio = compare_reads(reads, name_read(UNTUNED, ORIGINAL), ranking.best)
+    stored_nbytes = part.loc[part["layout"] == ORIGINAL, "stored_nbytes"].median()
     machine = json.loads(part["machine"].iloc[0])
     noise = statistics.noise_ratio(reads, "control", value="total_s")
     return {
@@ -387,13 +426,15 @@ def find_all(
         "best-time": f"{digits(files[best])} s",
         "worst-driver": worst[0],
         "worst-layout": worst[1],
-        "worst-time": f"{digits(files.max())} s",
+        "worst-time": f"{digits(files[worst])} s",
         "ratio-untuned-original-to-best": digits(ratio.centre) if ratio else NOT_MEASURED,
-        "requests-to-open-best": digits(opened.loc[at_best, "n_open_requests"].median()),
+        "requests-to-open-best": digits(medians[best]["n_open_requests"]),
         "ros3": "built in" if versions["ros3"] == "True" else "not built in",
         "hdf5-version": versions["hdf5"],
-        "file-nbytes": f"{digits(stored_nbytes.median() / 1e6)} MB",
+        "file-nbytes": f"{digits(stored_nbytes / 1e6)} MB",
+        "file-over-cache": tell_cache(stored_nbytes),
         "aa-noise": f"{digits(100 * (noise - 1))} %",
+        "aa-noise-worst": tell_worst_control(reads),
         "n-blocks": str(part["block"].nunique()),
         "machine": f"{machine['n_cores']} cores, {machine['cpu']}",
         **find_targets(rows, best, profile),

@@ -35,7 +35,16 @@ class Parameters(studies.Parameters):
         ["variables"], description="asked of these drivers on these layouts"
     )
     more_drivers: list[_Driver] = Field(
-        ["obstore-tuned", "h5coro", "pyfive-tuned", "zarr", "references"],
+        [
+            "obstore-tuned",
+            "h5coro",
+            "pyfive-tuned",
+            "zarr",
+            "references",
+            "fsspec-readahead",
+            "xarray",
+            "obstore-whole",
+        ],
         description="other drivers",
     )
     more_layouts: list[_Layout] = Field(

@@ -176,23 +176,8 @@ def compare_predicted(
 ) -> pd.DataFrame:
     """Put predicted time, requests and bytes beside the measured ones.
 
-    Parameters
-    ----------
-    rows : DataFrame
-        The record.
-    drivers : sequence of Driver
-        All that were measured; the recorded one is left out, because nothing of it is predicted.
-    recorded : mapping of str to Recorded
-        By layout.
-    network : Network
-        What was emulated.
-    costs : mapping of str to ClientCosts
-        Of each client.
-
-    Returns
-    -------
-    DataFrame
-        A row a driver and layout; errors are predicted over measured, less 1.
+    A row a driver and layout, each layout by its recording; errors are predicted over measured,
+    less 1. The recorded driver is left out, because nothing of it is predicted.
     """
     part = measured(rows, "variables")
     trace = trace_of(part)

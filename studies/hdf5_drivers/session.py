@@ -24,13 +24,15 @@ from pathlib import Path
 from typing import Any
 
 import fsspec.asyn
+import h5netcdf  # noqa: F401  # its engine of xarray would import it in the clock
 import h5py
+import xarray
 from s3fs import S3FileSystem
 
 from helpers.errors import UserError
 from helpers.objectstore.locations import Location
 from helpers.objectstore.processes import Child, start_child
-from studies.hdf5_drivers.drivers import DRIVERS, Driver, Settings
+from studies.hdf5_drivers.drivers import Driver
 from studies.hdf5_drivers.ros3 import Ros3
 from studies.hdf5_drivers.tasks import Answer, Task, Tree, run_task
 
@@ -41,15 +43,7 @@ _ANSWER_TIMEOUT_S = 600.0
 
 
 class Session:
-    """An interpreter in which drivers run, as seen by a study; made by `open_session`.
-
-    Parameters
-    ----------
-    connection : Connection
-        Line to the interpreter.
-    child : Child
-        The interpreter.
-    """
+    """An interpreter in which drivers run, as seen by a study; made by `open_session`."""
 
     def __init__(self, connection: Connection[Any, Any], child: Child) -> None:
         self._connection, self._child = connection, child
@@ -68,7 +62,7 @@ class Session:
 
     def open(self, driver: Driver, location: Location) -> None:
         """Open a file, or the group of a Zarr store, by a driver with its settings."""
-        self._ask("open", driver.registered_name, location, dict(driver.settings))
+        self._ask("open", driver, location)
 
     def run(self, task: Task) -> Answer:
         """Do what a task asks of the open file."""
@@ -94,18 +88,9 @@ class Session:
 def open_session(location: Location, ros3: Ros3 | None) -> Iterator[Session]:
     """Start an interpreter in which drivers run; it ends with the session.
 
-    Parameters
-    ----------
-    location : Location
-        Any place in the store that is to be read: its endpoint, credentials and region
-        go into the environment, from which ROS3 and h5coro take them.
-    ros3 : Ros3 or None
-        The h5py to import; None for that of the locked environment.
-
-    Yields
-    ------
-    Session
-        Ready to open files.
+    Endpoint, credentials and region of a place in the store that is to be read go into its
+    environment, from which ROS3 and h5coro take them. It imports the h5py with ROS3, if it is given
+    one.
     """
     with tempfile.TemporaryDirectory() as folder:
         key, address = secrets.token_hex(16), str(Path(folder) / "line")
@@ -169,8 +154,8 @@ class _Worker:
         S3FileSystem.clear_instance_cache()
         gc.collect()
 
-    def open(self, driver: str, location: Location, settings: Settings) -> None:
-        self.tree = DRIVERS[driver].open(location, settings)
+    def open(self, driver: Driver, location: Location) -> None:
+        self.tree = driver.client.open(location, driver.settings)
 
     def run(self, task: Task) -> Answer:
         if self.tree is None:
@@ -194,6 +179,8 @@ def _serve(connection: Connection[Any, Any]) -> None:
 
 
 if __name__ == "__main__":
-    fsspec.asyn.get_loop()  # started before the clock
+    # started before the clock: fsspec's thread, the engines of xarray
+    fsspec.asyn.get_loop()
+    xarray.backends.list_engines()
     with Client(os.environ[_ADDRESS_VARIABLE], authkey=os.environ[_KEY_VARIABLE].encode()) as line:
         _serve(line)

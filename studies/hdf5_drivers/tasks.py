@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol
 
 import numpy as np
 import obstore
 import xxhash
-import zarr
 from fsspec.caching import BlockCache
 from h5coro.h5coro import H5Coro
 from numpy.typing import NDArray
@@ -38,17 +38,13 @@ class Tree(Protocol):
         """Close what was opened."""
 
 
-def _nothing() -> None:
-    """Close nothing."""
-
-
 class MappingTree:
     """A tree whose groups are mappings, as those of h5py, pyfive and zarr are.
 
     `close` closes what lies below the root group, such as a file object.
     """
 
-    def __init__(self, root: Any, close: Callable[[], None] = _nothing) -> None:
+    def __init__(self, root: Any, close: Callable[[], None] = lambda: None) -> None:
         self.root, self._close = root, close
 
     def list_variables(self, group: str) -> list[str]:
@@ -81,26 +77,27 @@ class MappingTree:
                 yield below, item
 
 
-class ZarrTree(MappingTree):
-    """A Zarr group that stands for a group of the file, or for the whole of it.
+class GroupTree(MappingTree):
+    """A group that holds all its variables, and stands for a group of the file or for all of it.
 
-    Its metadata are consolidated, so that listing costs nothing more.
+    What is in it is known when it is open, so that listing costs nothing more.
     """
 
-    def __init__(self, root: zarr.Group, *, stands_for: str = "") -> None:
+    def __init__(
+        self, root: Any, members: Callable[[], Mapping[str, Any]], stands_for: str = ""
+    ) -> None:
         super().__init__(root)
-        self._prefix = f"{stands_for}/" if stands_for else ""
+        self._members, self._prefix = members, f"{stands_for}/" if stands_for else ""
 
     def read(self, names: Sequence[str], bounds: Bounds) -> list[NDArray[Any]]:
         """Read variables one after the other."""
         return super().read([name.removeprefix(self._prefix) for name in names], bounds)
 
     def _iterate(self, path: str) -> Iterator[tuple[str, Any]]:
-        found = dict(self.root.members(max_depth=None))
-        for name in sorted(found):
+        for name, item in sorted(self._members().items()):
             below = f"{self._prefix}{name}"
-            if isinstance(found[name], zarr.Array) and f"{below}/".startswith(path):
-                yield below, found[name]
+            if hasattr(item, "shape") and f"{below}/".startswith(path):
+                yield below, item
 
 
 class H5CoroTree:
@@ -229,6 +226,20 @@ class PlainFile:
     def read(self, nbytes: int = -1) -> bytes:
         """Read bytes; all that follow by default."""
         return bytes(self._file.read() if nbytes < 0 else self._file.read(nbytes))
+
+
+def fetch_whole(location: Location, part_nbytes: int, max_workers: int) -> bytes:
+    """Fetch a whole object in ranges, so many at once."""
+    folder, key = split_object(location)
+    store = folder.obstore()
+    nbytes = int(obstore.head(store, key)["size"])
+
+    def fetch(start: int) -> Any:
+        stop = min(start + part_nbytes, nbytes)
+        return obstore.get_range(store, key, start=start, end=stop)
+
+    with ThreadPoolExecutor(max_workers) as pool:  # `get_ranges` would join what is adjacent
+        return b"".join(pool.map(fetch, range(0, nbytes, part_nbytes)))
 
 
 class BlockFile(io.RawIOBase):

@@ -24,8 +24,7 @@ from studies.hdf5_drivers.tasks import Answer, Task, TaskName
 def critical_path(trace: Sequence[Request]) -> int:
     """Count the longest chain of requests of which each starts after the one before ended.
 
-    It bounds the time from below: so many times the time to first byte, whatever the
-    bandwidth.
+    The time is at least so many times the time to first byte, whatever the bandwidth.
     """
     depth, free_s = 0, float("-inf")
     for request in sorted(trace, key=lambda each: each.end_s):
@@ -36,16 +35,12 @@ def critical_path(trace: Sequence[Request]) -> int:
 
 def count_distinct_nbytes(trace: Sequence[Request]) -> int:
     """Count the bytes of an object that were fetched at least once."""
-    ranges = sorted(
-        (each.key, each.range_start or 0, (each.range_start or 0) + each.nbytes)
-        for each in trace
-        if each.nbytes
-    )
-    distinct, last_key, reached = 0, "", 0
-    for key, start, stop in ranges:
-        start = start if key != last_key else max(start, reached)
-        reached = max(stop, reached) if key == last_key else stop
-        distinct, last_key = distinct + max(0, stop - start), key
+    distinct, last = 0, ("", 0)  # the object, and how far in it
+    for each in sorted(trace, key=lambda each: (each.key, each.range_start or 0)):
+        start = each.range_start or 0
+        reached = last[1] if each.key == last[0] else 0
+        stop = max(reached, start + each.nbytes)
+        distinct, last = distinct + stop - max(start, reached), (each.key, stop)
     return distinct
 
 
@@ -95,7 +90,7 @@ class FileRead(Steps):
         given = (f"{key}={value}" for key, value in self.driver.settings.items())
         return {
             "driver_settings": " ".join(given),
-            "concurrency": 1,
+            "concurrency": self.driver.in_flight,
             "codec": "deflate with shuffle",
             "cache_state": "cold client, warm server",
         }
@@ -146,18 +141,12 @@ Pair = tuple[Driver, str]
 
 
 def pair_up(drivers: Sequence[Driver], layouts: Sequence[str], stored: StoredFile) -> list[Pair]:
-    """Pair each driver with each layout that it reads.
-
-    Raises
-    ------
-    UserError
-        If a page buffer does not hold a page of a layout.
-    """
+    """Pair each driver with each layout that it reads; refuse a page buffer below a page."""
     pairs = [
         (driver, layout)
         for driver in drivers
         for layout in layouts
-        if (layout in FILE_LAYOUTS if driver.kind == "hdf5" else layout == driver.kind)
+        if (layout in FILE_LAYOUTS if driver.client.reads_files else layout == driver.name)
     ]
     for driver, layout in pairs:
         if layout in stored.properties:
@@ -180,21 +169,8 @@ def make_contenders(
 ) -> list[Contender]:
     """Make a contender of each driver, each layout that it reads, and each task.
 
-    Conversions hold the arrays that are read and nothing else, so that they are not asked
-    about the tree.
-
-    Parameters
-    ----------
-    drivers : sequence of Driver
-        Those that can run.
-    layouts : sequence of str
-        Of `files.LAYOUTS`.
-    tasks : sequence of str
-        Of `tasks.TASKS`.
-    bench : Bench
-        Where it is read.
-    read : callable
-        What is timed after the opening: takes the task, returns its answer.
+    What is timed after the opening, `read`, takes the task and returns its answer. Conversions hold
+    the arrays that are read and nothing else, so that they are not asked about the tree.
 
     Raises
     ------
@@ -205,7 +181,7 @@ def make_contenders(
         _contend(FileRead(bench, driver, layout, task), driver.name, read)
         for driver, layout in pair_up(drivers, layouts, bench.stored)
         for task in tasks
-        if driver.kind == "hdf5" or task in _ON_VALUES
+        if driver.client.reads_files or task in _ON_VALUES
     ]
 
 
@@ -217,15 +193,9 @@ def make_control(
     *,
     read: Read,
 ) -> Contender:
-    """Make a second copy of the last driver and layout of HDF5 files that do what is judged.
-
-    Raises
-    ------
-    UserError
-        If no driver reads HDF5 files, or the task that is judged is not asked.
-    """
+    """Make a second copy of the last driver and layout of HDF5 files that do what is judged."""
     task = judged_task(tasks)
-    of_files = [driver for driver in drivers if driver.kind == "hdf5"]
+    of_files = [driver for driver in drivers if driver.client.reads_files]
     if not of_files:
         given = ", ".join(driver.name for driver in drivers) or "none"
         raise UserError(f"drivers: {given}; allowed: also one that reads HDF5 files as they are")
@@ -271,9 +241,8 @@ def vary(
     varied = [
         replace(
             tuned,
-            name=f"block {block} MiB, page buffer {page} MiB",
+            name=f"{tuned.name}, block {block} MiB, page buffer {page} MiB",
             settings={**tuned.settings, "block_size": block * MIB, "page_buf_size": page * MIB},
-            registered=tuned.name,
         )
         for block in block_mib
         for page in page_buffer_mib

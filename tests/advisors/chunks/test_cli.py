@@ -67,6 +67,56 @@ def test_the_snippet_runs(
         assert list(file["array"].chunks) == answer["chunk_shape"]
 
 
+def test_a_chunk_has_a_size_worth_a_request() -> None:
+    """Rows of twelve bytes are read many to a chunk, unless another floor is asked for."""
+    rows = ("--shape", "1000000,3", "--itemsize", "4", "--access", "slice", "--json")
+    assert 4 * np.prod(json.loads(run(*rows))["chunk_shape"]) >= 100_000
+    free = json.loads(run(*rows, "--min-chunk-nbytes", "1"))["chunk_shape"]
+    assert 4 * np.prod(free) < 100_000
+    few = json.loads(run(*rows, "--chunk-nbytes", "999"))["chunk_shape"]  # a ceiling lowers it
+    assert 4 * np.prod(few) <= 999
+
+
+def test_the_answer_names_the_network_that_it_is_predicted_on() -> None:
+    """At full scale, rates and delays with the reader's own, in words and in numbers."""
+    shape = ("--shape", "600,30,40", "--itemsize", "4")
+    assert (
+        "over in-region at full scale, not the book's emulation with rates 2.5 times lower:"
+        " first byte after 30 ms in the median and 100 ms at the 95th percentile,"
+        " 90 MB/s a connection, 500 MB/s together, 5500 requests/s; 7 requests in flight,"
+        " decoding at 500 MB/s, compressed 3 times."
+    ) in run(*shape, "--connections", "7", "--compression-ratio", "3")
+    answer = json.loads(run(*shape, "--json", "--profile", "wide-area"))
+    on = answer["predicted_on"]
+    assert (on["profile"], on["stream_mb_per_s"], on["connections"]) == ("wide-area", 16, 10)
+    nothing = run(*shape, "--profile", "loopback")
+    assert "over loopback at full scale: no delay; 10 requests" in nothing
+
+
+def test_of_shapes_as_fast_the_squarest_is_taken() -> None:
+    """It takes little longer in each access, and the fastest is named beside it."""
+    shape = ("--shape", "98128,277,349", "--itemsize", "4")
+    answer = json.loads(run(*shape, "--json"))
+    pattern = [answer["fastest"]["seconds"], answer["seconds"]]
+    for name in ("series", "slice"):
+        assert pattern[1][name] <= 1.05 * pattern[0][name]
+    square, fastest = (np.log(one["chunk_shape"]) for one in (answer, answer["fastest"]))
+    assert square.var() < fastest.var()
+    told = ",".join(map(str, answer["fastest"]["chunk_shape"]))
+    assert f"{told} is predicted to be the fastest" in run(*shape)
+
+
+def test_chunks_in_shards_are_read_one_by_one(tmp_path: Path) -> None:
+    """What is there now is predicted as chunks in shards, not as objects of a shard's size."""
+    how = {"shape": (400, 90, 90), "dtype": "f4", "chunks": (40, 9, 9)}
+    for name, shards in (("a.zarr", None), ("b.zarr", (400, 90, 90))):
+        zarr.create_array(tmp_path / name, shards=shards, **how)
+    plain, sharded = (run(str(tmp_path / name)) for name in ("a.zarr", "b.zarr"))
+    line = "The chunks that array has now, 40,9,9,"
+    assert line in plain and line in sharded
+    assert plain.split(line)[1].splitlines()[0] != sharded.split(line)[1].splitlines()[0]
+
+
 def test_stores_tell_their_shape_and_chunks(tmp_path: Path) -> None:
     """The largest array of a file or a Zarr group is taken, or the one that is named."""
     with h5py.File(tmp_path / "a.nc", "w") as file:

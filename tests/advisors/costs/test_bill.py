@@ -22,7 +22,7 @@ from advisors.costs.bill import (
     price_option,
     tornado,
 )
-from advisors.costs.calculator import PublishedLoad, published_costs, tell_verdict
+from advisors.costs.calculator import PublishedLoad, published_costs, tell_levers, tell_verdict
 from advisors.costs.demand import (
     BASELINE_MB_PER_S_PER_GB,
     READS_PER_METERED,
@@ -137,11 +137,32 @@ def test_bill_is_the_sum_of_its_lines() -> None:
         assert set(cost.lines) == set(costs["none"].lines)
 
 
+def test_memory_and_billing_come_before_a_cache() -> None:
+    """Computing that is billed by memory costs as much less as there is less of it."""
+    prices = {**dict.fromkeys(PRICE_UNITS, 0.0), "invocation_gb_s": 1e-5}
+    told = tell_levers(change(EVEN, {"requests_per_s": 100, "memory_gb": 10}), prices)
+    assert "13,000 USD a month with 10 GB an invocation, 2,290 USD with 1.769 GB" in told
+    assert told.endswith("and 0 USD on instances that are always on.")
+
+
+def test_what_a_file_cache_still_asks_for_is_billed() -> None:
+    """A hit that asks twice, and a tile that lists once, cost just that, and other options nothing."""
+    asks = change(EVEN, {"requests_per_s": 1, "shared_gets": 2, "shared_lists": 1})
+    prices = {**dict.fromkeys(PRICE_UNITS, 0.0), "store_gets_1e3": 1.0, "store_lists_1e3": 10.0}
+    for option in OPTIONS:
+        cost = price_option(asks, prices, option=option)
+        plain = price_option(change(EVEN, {"requests_per_s": 1}), prices, option=option)
+        is_shared = option == "shared"
+        hits = cost.hit_ratio * 2_592_000
+        assert cost.store_gets - plain.store_gets == pytest.approx(2 * hits * is_shared)
+        assert cost.lines["store listings"] == pytest.approx(25_920 * is_shared)
+
+
 def test_every_price_is_used() -> None:
     """No price is asked for in vain: each one changes some option's bill."""
     used = set()
     for changes in ({}, {"billing": "instance", "shared_mode": "elastic"}):
-        assumptions = change(Assumptions(), {"nat_share": 0.1, **changes})
+        assumptions = change(Assumptions(), {"nat_share": 0.1, "shared_lists": 1.0, **changes})
         base = compare_options(assumptions, ONES)
         for item in PRICE_UNITS:
             dearer = compare_options(assumptions, {**ONES, item: 2.0})

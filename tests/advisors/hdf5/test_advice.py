@@ -107,7 +107,7 @@ class Testbed(NamedTuple):
         with open_source(self.near / name) as file:
             page_nbytes = record_reads(file, name, ()).page_nbytes
         self.proxy.take_trace()
-        read_file(self.far / name, settings, variables, is_paged=page_nbytes > 0)
+        read_file(self.far / name, settings, variables, page_nbytes=page_nbytes)
         rows = self.proxy.take_trace()
         return len(rows), sum(row.nbytes for row in rows)
 
@@ -228,7 +228,10 @@ def test_command_refuses_in_one_line(tmp_path: Path) -> None:
         ((str(path), "--apply", str(short)), "is there already"),
         ((str(path), "--apply", str(tmp_path / "no" / "out.nc")), "no folder"),
         ((str(path), "--repack", "magic"), "repack: 'magic'; allowed: "),
-        ((str(paged), "--page-buffer", "4"), "page_buffer_nbytes: 4194304"),
+        (
+            (str(paged), "--page-buffer", "4"),
+            "page-buffer: 4 MiB; allowed: 0, or at least a page of the file, 8 MiB",
+        ),
     )
     if Path("/proc").is_dir():  # where nobody may write, the superuser neither
         cases += (((str(path), "--apply", "/proc/out.nc"), "/proc cannot be written to"),)

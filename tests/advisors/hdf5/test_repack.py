@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisors.hdf5.cli import advise
+from advisors.hdf5.comparison import ask_tools, check_equal, check_sources
 from advisors.hdf5.copying import copy_file
 from advisors.hdf5.inspection import Variable, inspect_file, merge_spans
 from advisors.hdf5.prediction import record_repacked
@@ -24,9 +25,6 @@ from advisors.hdf5.recording import LoggedFile, list_tree, open_hdf5, open_sourc
 from advisors.hdf5.repack import (
     Repack,
     apply_repack,
-    ask_h5diff,
-    check_equal,
-    check_sources,
     choose_chunk_shape,
     find_tool,
     list_repacks,
@@ -176,9 +174,9 @@ def test_h5diff_is_asked_where_it_is(
 ) -> None:
     """HDF5's own tool compares too; what it cannot read it does not judge."""
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert ask_h5diff(tmp_path / "a", tmp_path / "b") == ""
+    assert ask_tools(tmp_path / "a", tmp_path / "b", nbytes=9) == ""
     put_h5diff(tmp_path, code)
-    assert ask_h5diff(tmp_path / "a", tmp_path / "b") == told
+    assert ask_tools(tmp_path / "a", tmp_path / "b", nbytes=9) == told
 
 
 def test_what_h5diff_finds_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,7 +184,7 @@ def test_what_h5diff_finds_is_refused(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setenv("PATH", str(tmp_path))
     put_h5diff(tmp_path, 1)
     with pytest.raises(UserError, match="^apply: the copy differs .*dataset: </x>[^\n]*$"):
-        ask_h5diff(tmp_path / "a", tmp_path / "b")
+        ask_tools(tmp_path / "a", tmp_path / "b", nbytes=9)
 
 
 def put_h5diff(folder: Path, code: int) -> None:

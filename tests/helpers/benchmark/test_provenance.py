@@ -213,7 +213,7 @@ def test_json_is_one_line_and_comes_back(value: object) -> None:
     assert json.loads(text) == value
 
 
-@pytest.mark.parametrize("value", [float("nan"), {1, 2}, object()], ids=str)
+@pytest.mark.parametrize("value", [float("nan"), {1, 2}, object()], ids=type)
 def test_json_refuses_what_it_cannot_hold(value: object) -> None:
     """NaN, sets and objects are refused in one line that does not show the value."""
     with pytest.raises(UserError, match="does not fit into a record") as caught:

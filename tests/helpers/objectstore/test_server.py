@@ -24,7 +24,7 @@ from botocore.exceptions import ClientError
 from obstore.store import S3Store
 
 from helpers.errors import UserError
-from helpers.objectstore import server as servers
+from helpers.objectstore import testbed as servers
 from helpers.objectstore.testbed import Server, open_server
 from tests.helpers.objectstore.test_processes import becomes, listens, lives
 

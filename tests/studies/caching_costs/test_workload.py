@@ -194,14 +194,20 @@ def test_assumptions_are_those_measured() -> None:
     """The model gets means weighted by what users ask for, and the rest stays as it is."""
     rows = make_rows(
         "calibration",
-        {"none": alone(0.3, 0.1, 0.1), "redis": alone(0.01, 0.1, 0.1), "lru": alone(0, 0.1, 0.1)},
+        {
+            "none": alone(0.3, 0.1, 0.1),
+            "redis": alone(0.01, 0.1, 0.1),
+            "lru": alone(0, 0.1, 0.1),
+            "filecache": {**alone(0.2, 0.1, 0.1), "n_lists": 18},
+        },
     )
-    rows["n_requests"] = [48, 12, 12]
+    rows["n_requests"] = [48, 12, 12, 36]
     workload = Workload(
         Datasets(Location("s3", "nothing"), (), {}), [], [[("a", 0, 0, 0)]], [], {}, 1.0, 0.0
     )
     found = learn_assumptions(rows, workload, entry_nbytes={"a": 5000})
     measured = {"make_s": 0.1, "open_s": 0.3, "redis_fetch_s": 0.01, "metadata_nbytes": 5000}
+    measured |= {"shared_fetch_s": 0.2, "shared_gets": 3.0, "shared_lists": 3.0}
     measured |= {"open_gets": 6.0, "tile_gets": 2.0, "tile_read_nbytes": 1e6}
     assert asdict(found) == pytest.approx({**asdict(Assumptions()), **measured})
 
@@ -236,13 +242,28 @@ def test_the_reference_names_no_fastest_cache_that_is_none() -> None:
         for name in caches
     }
     ranking = rankings.rank(under_load, control="control", value="p50_s")
+    tails = rankings.rank(under_load, control="control", value="p95_s")
+    shipped = {"lru": judged["lru"], "none-v3": judged["redis"]}
     assert set(ranking.fastest) == {"lru", "diskcache", "redis"}
     assert ranking.others["none"].verdict == ranking.others["filecache"].verdict == "slower"
     errors = pd.DataFrame({"contender": ["none", "lru"], "relative_error": [0.0, 0.1]})
     opening = pd.DataFrame({"open_s": [0.3], "make_s": [0.1], "bound": [4.0]})
     found = find_all(
-        rows, opening, errors, judged=judged, ranking=ranking, profile=get_profile("in-region")
+        pd.concat([rows, rows.assign(contender=rows["contender"].replace("lru", "as-shipped"))]),
+        opening,
+        errors,
+        judged=judged,
+        shipped=shipped,
+        ranking=ranking,
+        tails=tails,
+        growth_nbytes=3.1e6,
+        profile=get_profile("in-region"),
     )
     assert found["best-cache"].startswith("among the fastest: ")
     assert "(lru)" in found["best-cache"] and "Redis" in found["best-cache"]
     assert found["verdict-cache"].count("(faster)") == len(caches)
+    # the 95th percentiles tell fewer apart
+    assert set(ranking.fastest) <= set(tails.fastest) and len(tails.fastest) > 1
+    assert found["best-cache-p95"].startswith("among the fastest: ")
+    assert found["verdict-shipped"].endswith("against it, faster: lru, none-v3.")
+    assert found["shipped-growth"] == "3.1 MB"

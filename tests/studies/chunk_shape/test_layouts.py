@@ -32,11 +32,14 @@ LAYOUTS = [
 
 
 @pytest.mark.parametrize("one", LAYOUTS, ids=lambda one: one.name)
-def test_a_file_reads_as_it_was_written(tmp_path: Path, one: ChunkLayout) -> None:
+def test_a_file_reads_as_it_was_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, one: ChunkLayout
+) -> None:
     """A box comes back the same in each order, and chunks are those asked for."""
     values = make_values()
     assert values.shape == (12, 20, 30) and len(np.unique(values)) > 100
-    path = layouts.prepare_hdf5(tmp_path, values, one)
+    monkeypatch.setenv("ARRAYS_CACHE", str(tmp_path))
+    path = layouts.prepare_hdf5(values, one)
     layouts.drop_pages(path)
     array = layouts.open_hdf5(path)
     assert array.chunks == one.chunk_shape

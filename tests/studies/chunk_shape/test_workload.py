@@ -83,7 +83,8 @@ def test_a_file_is_asked_for_chunks_and_seeks(
 ) -> None:
     """Counted by hand."""
     grid = tuple(-(-n // c) for n, c in zip((40, 8, 8), chunk, strict=True))
-    index = workload.lay_in_order(grid, 8192)
+    starts = 8192 * np.arange(math.prod(grid)).reshape(grid)  # one after the other
+    index = workload.ChunkIndex(starts, np.full(grid, 8192))
     found = workload.count_file_io(box, (40, 8, 8), ChunkLayout("a", chunk), index)
     assert (found.n_chunks, found.n_shards) == (n_chunks, n_seeks)
     assert (found.chunk_nbytes, found.stored_nbytes) == (4 * math.prod(chunk), 8192)
@@ -92,7 +93,7 @@ def test_a_file_is_asked_for_chunks_and_seeks(
 def test_the_index_of_a_file_is_where_its_chunks_are(plan: workload.Plan) -> None:
     """Stored bytes at their addresses are those that HDF5 gives for each chunk."""
     one = ChunkLayout("a", (20, 5, 6))
-    path = workload.prepare_file(plan, one)
+    path = layouts.prepare_hdf5(plan.values, one)
     index, content = read_index(path), path.read_bytes()
     assert index is not None and index.starts.shape == (3, 3, 3)
     with h5py.File(path) as file:
@@ -372,7 +373,7 @@ def judge_pairs(
     """Judge pairs as the page does."""
     return {
         pair: statistics.judge(
-            statistics.paired_ratio(pair.select(blocks), pair.held, pair.rule, value=pair.quantity),
+            statistics.paired_ratio(blocks, pair.held, pair.rule, value=pair.quantity),
             statistics.noise_ratio(blocks, "control", value=pair.quantity),
         )
         for pair in pairs
@@ -634,7 +635,7 @@ def test_tools_are_named_as_they_were_judged() -> None:
         (a, b): statistics.judge(
             statistics.paired_between(tools[a], tools[b], value="work_s", n_compared=3), 1.05
         )
-        for a, b in findings.pair_tools(tools)
+        for a, b in itertools.permutations(tools, 2)
     }
     costs = findings.rewrite_costs(tools, make_blocks(before, (1.0,) * 5), between)
     assert costs["verdict"].to_dict() == {"a": "", "b": "slower", "c": "slower"}

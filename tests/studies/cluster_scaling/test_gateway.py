@@ -45,7 +45,11 @@ def test_record_is_the_same_on_a_gateway(
     """Columns, contenders and sizes are those of a local run; the workers are really there."""
     monkeypatch.setenv("ARRAYS_CACHE", str(tmp_path / "cache"))
     ours = run(tmp_path / "local", cluster_kind="local")
-    theirs = run(tmp_path / "there", cluster_kind="gateway", cluster_address=gateway.url)
+    try:
+        theirs = run(tmp_path / "there", cluster_kind="gateway", cluster_address=gateway.url)
+    except papermill.PapermillExecutionError as error:
+        error.add_note(gateway.log.read_text()[-5000:])  # why it may have given the cluster up
+        raise
     assert list(theirs.columns) == list(ours.columns)
     assert measured(theirs) == measured(ours)
     assert set(PARAMETERS["contenders"]) <= set(theirs["contender"])

@@ -1,0 +1,171 @@
+"""How well three laws extrapolate curves that others published: those looked at, and those not.
+
+The form of our law, its corner, its scatter and its waves were chosen on the curves of
+`DEVELOPMENT` alone. All others are the test set: they were scored once, after these choices, and
+nothing was changed afterwards. A curve has four cluster sizes or more; the smaller half of
+them, with the middle one, is fitted, and the larger half is scored.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.optimize import least_squares
+
+from advisors.scaling.curve import LAWS, LawName, fit_curve
+from helpers.paths import ROOT
+
+DEVELOPMENT = (
+    "abernathey2020, GCS Zarr",
+    "abernathey2020, GCS NetCDF",
+    "abernathey2020, Wasabi Zarr",
+    "abernathey2020, ECCO Data Portal",
+    "green2022 speeds.png, ",  # all of its formats
+    "green2022 speedTest1.png, ",
+    "green2022 aws_slurm, NetCDF",
+    "green2022 local_cluster, Zarr Array",
+)
+"""How the names of the curves begin that were looked at while the law was chosen."""
+
+_NAMES = {
+    "transfer": "cycle, start and ceiling",
+    "amdahl": "Amdahl's law, same rule",
+    "usl": "Universal Scalability Law, same rule",
+    "amdahl, usual": "Amdahl's law, least squares",
+    "usl, usual": "Universal Scalability Law, least squares",
+}
+_FEWEST_SIZES = 4
+_N_CHUNKS_2020, _NBYTES_2020 = 2400, 466.56e9
+
+
+class Kind(NamedTuple):
+    """A published curve: its name, chunks where the source states them, threads of a worker."""
+
+    name: str
+    n_chunks: int | None
+    cores_per_worker: float
+
+
+class Score(NamedTuple):
+    """How one curve was extrapolated."""
+
+    # by law: median over scored sizes of |predicted / measured seconds - 1|
+    errors: Mapping[str, float]
+    covered: list[bool]  # whether each scored size lies in the interval of our law
+
+
+def read_curves() -> dict[Kind, dict[float, list[float]]]:
+    """Read the published curves of enough sizes, warm-ups left out: seconds by number of workers."""
+    curves: dict[Kind, dict[float, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for row in _rows("abernathey2020_figure_digitised"):
+        kind = Kind(f"abernathey2020, {row['panel']}", _N_CHUNKS_2020, 2)
+        seconds = _NBYTES_2020 / 1e6 / float(row["throughput_mb_per_s"])
+        curves[kind][float(row["nworkers"])].append(seconds)
+    for row in _rows("green2022_figures_digitised"):
+        kind = Kind(f"green2022 {row['figure']}, {row['format']}", None, 2)
+        # bytes are not stated, and seconds of 1 GB have the same shape
+        seconds = 1e3 / float(row["mean_throughput_mb_per_s"])
+        curves[kind][float(row["nworkers"])].append(seconds)
+    for row in _rows("green2022_throughput_tables"):
+        if row["first_row_is_warm_up"] != "yes" and row["chunk_bytes"]:
+            n_chunks = round(float(row["nbytes"]) / float(row["chunk_bytes"]))
+            threads = float(row["nthreads"]) / float(row["nworkers"])
+            kind = Kind(f"green2022 {row['run']}, {row['format']}", n_chunks, threads)
+            curves[kind][float(row["nworkers"])].append(float(row["mean_runtime_s"]))
+    return {kind: runs for kind, runs in curves.items() if len(runs) >= _FEWEST_SIZES}
+
+
+def _rows(name: str) -> Iterator[dict[str, str]]:
+    path = ROOT / "results" / "published" / f"{name}.csv"
+    with path.open(encoding="utf-8", newline="") as file:
+        yield from csv.DictReader(file)
+
+
+def score_curve(kind: Kind, runs: Mapping[float, Sequence[float]]) -> Score:
+    """Fit the smaller half of the cluster sizes, and score the larger."""
+    sizes = sorted(runs)
+    n_fitted = (len(sizes) + 1) // 2
+    scored = sizes[n_fitted:]
+    n_workers = [n for n in sizes[:n_fitted] for _ in runs[n]]
+    seconds = [one for n in sizes[:n_fitted] for one in runs[n]]
+    measured = [statistics.median(runs[n]) for n in scored]
+    fit = fit_curve(n_workers, seconds, kind.n_chunks, kind.cores_per_worker)
+    found = {name: [one.value for one in fit.predict(scored, law=name)] for name in LAWS}
+    usual = {f"{law}, usual": _fit_usual(law, n_workers, seconds, scored) for law in LAWS[1:]}
+    errors = {
+        name: statistics.median(abs(p / m - 1) for p, m in zip(values, measured, strict=True))
+        for name, values in (found | usual).items()
+    }
+    pairs = zip(fit.predict(scored), measured, strict=True)
+    return Score(errors, [one.low <= value <= one.high for one, value in pairs])
+
+
+def _fit_usual(
+    law: LawName, n_workers: Sequence[float], seconds: Sequence[float], scored: Sequence[float]
+) -> list[float]:
+    """Predict by the one best curve of a law, by least squares of the logarithms."""
+    measured = np.log(seconds)
+    most = 1e-12 if law == "amdahl" else math.inf  # Amdahl's law has no coherence
+
+    def compute(parameters: Sequence[float], n: Any) -> Any:
+        log_s, contention, coherence = parameters
+        return log_s + np.log((1 + contention * (n - 1) + coherence * n * (n - 1)) / n)
+
+    found = least_squares(
+        lambda parameters: compute(parameters, np.asarray(n_workers)) - measured,
+        (math.log(seconds[0] * n_workers[0]), 0.01, min(1e-4, most / 2)),
+        bounds=([-math.inf, 0, 0], [math.inf, 1, most]),
+        x_scale=(1, 0.01, 1e-4),
+    )
+    return [float(value) for value in np.exp(compute(found.x, np.asarray(scored)))]
+
+
+@cache
+def score_published(*, is_development: bool) -> Mapping[str, Score]:
+    """Score every curve of the development set, or every one of the test set."""
+    chosen = {
+        kind: runs
+        for kind, runs in read_curves().items()
+        if kind.name.startswith(DEVELOPMENT) == is_development
+    }
+    return {kind.name: score_curve(kind, runs) for kind, runs in chosen.items()}
+
+
+def summarise(scores: Mapping[str, Score], law: str) -> tuple[float, float, float]:
+    """Compute a law's median error, 90th percentile over curves, and how often ours errs less, in %.
+
+    Of ours, the last is how often it errs less than both other laws by the same rule.
+    """
+    errors = [score.errors for score in scores.values()]
+    rivals = ["amdahl", "usl"] if law == "transfer" else [law]
+    wins = [each["transfer"] < min(each[rival] for rival in rivals) for each in errors]
+    of_law = [each[law] for each in errors]
+    found = (statistics.median(of_law), float(np.quantile(of_law, 0.9)), statistics.mean(wins))
+    return 100 * found[0], 100 * found[1], 100 * found[2]
+
+
+def render_score() -> str:
+    """Write the score of both sets as tables, for the page."""
+    lines = []
+    for heading in ("Test", "Development"):
+        scores = score_published(is_development=heading == "Development")
+        covered = statistics.mean(is_in for score in scores.values() for is_in in score.covered)
+        lines += [
+            f"**{heading} set**, {len(scores)} curves; {100 * covered:.0f} % of their scored points lie in the interval of our law.",
+            "",
+            "| law | median error (%) | 90th percentile of curves (%) | curves on which ours errs less (%) |",
+            "| --- | ---: | ---: | ---: |",
+        ]
+        for law, name in _NAMES.items():
+            middle, tail, wins = summarise(scores, law)
+            of_both = " (than either law, same rule)" if law == "transfer" else ""
+            lines.append(f"| {name} | {middle:.1f} | {tail:.1f} | {wins:.0f}{of_both} |")
+        lines.append("")
+    return "\n".join(lines)

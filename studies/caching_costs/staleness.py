@@ -1,0 +1,149 @@
+"""What keeping opened datasets costs beside money: memory for each, and tiles of data that are no more."""
+
+from __future__ import annotations
+
+import math
+import multiprocessing
+import os
+import secrets
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import psutil
+from starlette.testclient import TestClient
+
+from helpers.objectstore.locations import Location
+from studies.caching_costs.backends import open_valkey
+from studies.caching_costs.caches import SHIPPED_ENVIRONMENT, ShippedOrigin, open_cache
+from studies.caching_costs.datasets import (
+    Datasets,
+    DatasetSpec,
+    Origin,
+    make_dataset,
+    write_zarr,
+)
+from studies.caching_costs.service import Library, make_app, tile_path
+
+
+def _apart(work: Callable[..., Any], *given: Any) -> Any:
+    """Call a function in a process of its own, whose environment titiler's function can read."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), _set_environment) as pool:
+        return pool.submit(work, *given).result()
+
+
+def _set_environment() -> None:
+    os.environ.update(SHIPPED_ENVIRONMENT)
+
+
+def measure_growth(datasets: Datasets, *, n_datasets: int = 50) -> float:
+    """Measure the bytes by which each dataset that titiler itself keeps makes its process larger.
+
+    One Zarr dataset is opened again and again as if it lay elsewhere; NaN where there is none.
+    """
+    name = next((spec.name for spec in datasets.specs if spec.kind == "zarr"), None)
+    return math.nan if name is None else float(_apart(_grow, datasets.location, name, n_datasets))
+
+
+def _grow(location: Location, name: str, n_datasets: int) -> float:
+    origin, me, before = ShippedOrigin(location), psutil.Process(), 0
+    for number in range(-3, n_datasets):  # what the first ones import is not theirs
+        before = before if number else me.memory_info().rss
+        # an address that nobody asks, since the keys are there, tells one from another
+        origin.open_zarr(name, metadata_endpoint=f"http://127.0.0.1:9/{number}")
+    return float(me.memory_info().rss - before) / n_datasets
+
+
+_BEFORE = DatasetSpec("values", "zarr", (90, 180), (45, 90))
+_REWRITTEN: Mapping[str, tuple[DatasetSpec, DatasetSpec]] = {
+    "values": (_BEFORE, _BEFORE),
+    "shape": (replace(_BEFORE, name="shape"), replace(_BEFORE, name="shape", shape=(120, 240))),
+    "chunk grid": (
+        replace(_BEFORE, name="chunks"),
+        replace(_BEFORE, name="chunks", chunk_shape=(30, 60)),
+    ),
+}
+"""What is rewritten: a dataset as it is kept, and as it is then; values change in each."""
+
+
+def measure_staleness(
+    location: Location, caches: Sequence[str], *, ttl_s: float = 5.0, redis_url: str = ""
+) -> pd.DataFrame:
+    """Measure what each contender serves of datasets that are rewritten while it keeps them.
+
+    Parameters
+    ----------
+    location : Location
+        Folder to write below; small Zarr datasets.
+    caches : sequence of str
+        Contenders.
+    ttl_s : float
+        Time to live of their entries, seconds: longer than writing and asking take.
+    redis_url : str
+        A Redis; one of our own where it is empty and needed.
+
+    Returns
+    -------
+    DataFrame
+        By contender what a tile was right after the rewriting, a column each for other values,
+        another shape and another chunk grid: ``new``, ``error``, ``old picture`` or, the worst,
+        ``wrong picture``, which is neither the old nor the new one, with status 200. The column
+        ``new data`` says from when on all are new.
+    """
+    with ExitStack() as stack:
+        if "redis" in caches and not redis_url:
+            redis_url = stack.enter_context(open_valkey()).url
+        lines = _apart(_watch_all, location, [*caches], ttl_s, redis_url)
+    return pd.DataFrame.from_dict(lines, orient="index").rename_axis("contender")
+
+
+def _watch_all(
+    location: Location, caches: Sequence[str], ttl_s: float, redis_url: str
+) -> dict[str, dict[str, str]]:
+    with tempfile.TemporaryDirectory() as folder:
+
+        def ask_by(cache: str, place: Location) -> Callable[[], list[bytes]]:
+            told: dict[str, Any] = {"redis_url": redis_url, "ttl_s": ttl_s}
+            key, files = secrets.token_bytes(32), Path(folder) / cache
+            kept = open_cache(cache, Origin(place), key=key, folder=files, **told)
+            specs = tuple(before for before, _ in _REWRITTEN.values())
+            client = TestClient(make_app(Library(specs, kept), ""), raise_server_exceptions=False)
+            paths = [tile_path((spec.name, 1, 1, 0)) for spec in specs]
+            # a tile that fails is none
+            return lambda: [a.content * (a.status_code == 200) for a in map(client.get, paths)]
+
+        _write(location / "rewritten", is_after=True)
+        truth = ask_by("none", location / "rewritten")()
+        found: dict[str, dict[str, str]] = {}
+        again: dict[str, Callable[[], list[bytes]]] = {}
+        for cache in caches:
+            place = location / f"rewritten-{cache}"
+            _write(place, is_after=False)
+            again[cache] = ask_by(cache, place)
+            before = again[cache]()
+            _write(place, is_after=True)
+            judged = map(_judge, again[cache](), before, truth)
+            found[cache] = dict(zip(_REWRITTEN, judged, strict=True))
+        time.sleep(ttl_s)
+        for cache, line in found.items():
+            later = f"after {ttl_s:g} s" if again[cache]() == truth else "after a restart"
+            line["new data"] = "at once" if {*line.values()} == {"new"} else later
+    return found
+
+
+def _write(place: Location, *, is_after: bool) -> None:
+    for specs in _REWRITTEN.values():
+        spec = specs[is_after]
+        write_zarr(place / spec.name, make_dataset(spec, seed=1) + 5 * is_after, spec)
+
+
+def _judge(tile: bytes, before: bytes, truth: bytes) -> str:
+    if tile == truth:
+        return "new"
+    return "error" if not tile else "old picture" if tile == before else "wrong picture"

@@ -1,0 +1,137 @@
+"""Every command has an answer for ordinary files, and one line at most for hostile ones."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+from advisors.hdf5.cli import hdf5
+from helpers.errors import UserError
+from tests.advisors.hdf5 import corpus
+
+COMMANDS = {
+    "json": ["--json", "--profile", "wide-area"],
+    "apply": ["--apply", "OUT"],
+    "rechunk": ["--apply", "OUT", "--repack", "paged and rechunked, 4 MiB pages"],
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Keep files, so that each is made once."""
+    return tmp_path_factory.mktemp("corpus")
+
+
+def make(name: str, folder: Path) -> Path:
+    """Make a file of the corpus, if it is not there."""
+    path = folder / f"{name.replace('/', '-')}.h5"
+    if not path.exists():
+        corpus.ALL[name](path)
+    return path
+
+
+def run(path: Path, command: str, out: Path) -> Result:
+    """Run a command on a file."""
+    options = [str(out) if option == "OUT" else option for option in COMMANDS[command]]
+    return CliRunner().invoke(hdf5, ["advise", str(path), *options])
+
+
+def test_corpus_is_large() -> None:
+    """At least sixty files, of which many are hostile."""
+    assert len(corpus.ALL) >= 60 and len(corpus.HOSTILE) >= 30
+
+
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [(n, c) for n in corpus.ALL for c in COMMANDS if c != "rechunk" or n in corpus.ORDINARY],
+)
+def test_every_file_ends_in_an_answer_or_a_line(
+    name: str, command: str, folder: Path, tmp_path: Path
+) -> None:
+    """No traceback on any file; an ordinary one is answered, and copied."""
+    path, out = make(name, folder), tmp_path / "out.h5"
+    done = run(path, command, out)
+    is_none = str(done.exception).startswith("repack: ")
+    if command == "rechunk" and is_none:
+        assert isinstance(done.exception, UserError)
+    elif done.exception is None:
+        assert out.exists() == ("OUT" in COMMANDS[command])
+        if command == "json":
+            assert json.loads(done.output)["profile"] == "wide-area"
+    else:
+        assert name in corpus.HOSTILE, done.exception
+        check_line(done.exception, path)
+        assert not out.exists()
+    assert [left.name for left in tmp_path.iterdir() if left != out] == []
+
+
+def check_line(error: BaseException, path: Path) -> None:
+    """One line, which names the file or what of it cannot be read, and what is allowed."""
+    assert isinstance(error, UserError), error
+    said = str(error)
+    assert "\n" not in said and "; allowed: " in said
+    assert path.name in said or said.startswith(("variable: ", "apply: the copy differs"))
+
+
+@pytest.mark.skipif(not shutil.which("h5repack"), reason="h5repack is not on PATH")
+def test_what_h5repack_cannot_do_is_left_to_h5py(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tool that fails, or whose copy differs, is named beside the one that did it."""
+    path, tools = tmp_path / "plain.h5", tmp_path / "bin"
+    with h5py.File(path, "w") as f:
+        f.create_dataset("x", data=np.arange(900.0), chunks=(100,))
+    with h5py.File(tmp_path / "other.h5", "w") as f:
+        f.create_dataset("x", data=np.zeros(900), chunks=(100,))
+    tools.mkdir()
+    monkeypatch.setenv("PATH", str(tools))
+    for number, (script, told) in enumerate(
+        (
+            ("echo too new >&2; exit 1", "too new"),
+            (
+                f'for out; do :; done; /bin/cp {tmp_path / "other.h5"} "$out"',
+                "differs from the input at x",
+            ),
+        )
+    ):
+        (tools / "h5repack").write_text(f"#!/bin/sh\n{script}\n")
+        (tools / "h5repack").chmod(0o755)
+        done = run(path, "apply", tmp_path / f"{number}.h5")
+        assert done.exception is None
+        assert "made by h5py (not by h5repack: " in done.output and told in done.output
+
+
+def test_answer_names_its_network(folder: Path) -> None:
+    """Predicted is on the network as it is, unless the scale model is asked for."""
+    path = str(make("space-fsm", folder))
+    for options, told in (
+        (
+            (),
+            "in-region at full scale: 30 ms to the first byte (95th percentile 100 ms), 90 MB/s a stream",
+        ),
+        (("--scaled",), "in-region as a scale model, with bandwidths divided by 2.5: 30 ms"),
+        (("--profile", "loopback"), "loopback at full scale: no limits"),
+    ):
+        done = CliRunner().invoke(hdf5, ["advise", path, *options])
+        assert told in done.output
+        said = json.loads(CliRunner().invoke(hdf5, ["advise", path, "--json", *options]).output)
+        assert said["network"].startswith(told)
+
+
+def test_page_buffer_holds_a_page_or_is_named(folder: Path) -> None:
+    """Pages above 16 MiB are answered; a buffer that is too small is refused by its option."""
+    path = str(make(f"pages-of-{32 * 2**20}", folder))
+    assert CliRunner().invoke(hdf5, ["advise", path]).exception is None
+    error = CliRunner().invoke(hdf5, ["advise", path, "--page-buffer", "4"]).exception
+    assert str(error).startswith(
+        "page-buffer: 4 MiB; allowed: 0, or at least a page of the file, 32"
+    )
+    plain = str(make("space-fsm", folder))
+    done = CliRunner().invoke(hdf5, ["advise", plain, "--page-buffer", "4"])
+    assert "4 MiB pages" in done.output and "8 MiB pages" not in done.output

@@ -1,0 +1,31 @@
+"""What titiler itself keeps takes memory, and what is rewritten is served old, wrong or not at all."""
+
+from __future__ import annotations
+
+from helpers.objectstore.testbed import Server
+from studies.caching_costs.staleness import measure_growth, measure_staleness
+from tests.stores import make_location
+from tests.studies.caching_costs.tiles import make_datasets
+
+
+def test_each_dataset_kept_takes_memory(server: Server) -> None:
+    """The cache without bound grows with every dataset."""
+    assert measure_growth(make_datasets(server), n_datasets=20) > 1000
+
+
+def test_what_is_rewritten_is_told_apart(server: Server) -> None:
+    """No cache serves new data at once; ours after their time to live, titiler's never."""
+    caches = ["none", "as-shipped", "lru", "filecache"]
+    found = measure_staleness(make_location(server, "rewritten"), caches, ttl_s=6.0)
+    assert found["new data"].to_dict() == {
+        "none": "at once",
+        "as-shipped": "after a restart",
+        "lru": "after 6 s",
+        "filecache": "after 6 s",
+    }
+    lines = {str(name): line[:3] for name, *line in found.itertuples()}
+    assert lines["none"] == ["new"] * 3
+    # chunks are read anew, but where they lie and what they mean is remembered
+    assert lines["as-shipped"] == lines["lru"]
+    assert lines["lru"][:2] == ["new", "wrong picture"]
+    assert lines["filecache"] == ["old picture"] * 3
