@@ -61,10 +61,7 @@ def open_with_fsspec(location: Location, settings: Settings) -> Tree:
 def open_with_xarray(location: Location, settings: Settings) -> Tree:
     """Open a group by its address, as users of xarray do; the engine makes the file object."""
     group = xarray.open_dataset(
-        location.url,
-        engine="h5netcdf",
-        group=CONVERTED,
-        storage_options=location.fsspec_options(),
+        location.url, engine="h5netcdf", group=CONVERTED, storage_options=location.fsspec_options()
     )
     return GroupTree(group, lambda: {str(name): one for name, one in group.items()}, CONVERTED)
 

@@ -181,10 +181,7 @@ def _cut(variable: h5py.Dataset, *, is_sharded: bool) -> dict[str, Any]:
         "shards": (shard, *others) if is_sharded else None,
         # deflate after a shuffle, in the form in which Zarr v3 specifies it
         "compressors": zarr.codecs.BloscCodec(
-            cname="zlib",
-            clevel=_DEFLATE_LEVEL,
-            shuffle="shuffle",
-            typesize=variable.dtype.itemsize,
+            cname="zlib", clevel=_DEFLATE_LEVEL, shuffle="shuffle", typesize=variable.dtype.itemsize
         ),
     }
 

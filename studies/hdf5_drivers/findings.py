@@ -390,11 +390,7 @@ def tell_cache(stored_nbytes: float) -> str:
 
 
 def find_all(
-    rows: pd.DataFrame,
-    profile: Profile,
-    versions: Mapping[str, str],
-    *,
-    ranking: rankings.Ranking,
+    rows: pd.DataFrame, profile: Profile, versions: Mapping[str, str], *, ranking: rankings.Ranking
 ) -> dict[str, str]:
     """Put the findings of a case into words, by the key under which pages quote them.
 
