@@ -16,6 +16,8 @@ from helpers.netem.profiles import FirstByte, Profile
 from helpers.netem.proxy import Proxy, open_proxy
 from helpers.objectstore.testbed import Server
 
+pytestmark = pytest.mark.quiet
+
 BUCKET = "of-test-calibration"
 PROFILE = Profile("p", FirstByte(0.03, 0.04), 10.0, 30.0, 300.0)
 
