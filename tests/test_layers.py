@@ -27,8 +27,8 @@ SMALL: dict[str, str] = {
 }
 
 # Upper bounds on the whole house; a change that breaks one of them says why.
-MOST_LINES = 26_000
-MOST_MODULES = 132
+MOST_LINES = 26_300
+MOST_MODULES = 128
 
 # Where the performance counter is read, beside the loop, and what for.
 CLOCKS: dict[str, str] = {
