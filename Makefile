@@ -44,7 +44,8 @@ book: env  ## build the book from results that are there
 	@exec $(RUN) book --site "$(SITE)"
 
 test: env  ## run the tests
-	@exec $(BIN)/python -m pytest -q
+	@$(BIN)/python -m pytest -q -m "not quiet" -n 2 --dist loadfile --no-loadscope-reorder
+	@exec $(BIN)/python -m pytest -q -m quiet tests
 
 lint: env  ## run every check of pre-commit over all files
 	@exec $(BIN)/pre-commit run --all-files

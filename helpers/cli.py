@@ -7,7 +7,7 @@ import sys
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import entry_points
 from typing import Any
 
 import click
@@ -29,16 +29,13 @@ class _Commands(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import a command, or stand in for one whose packages are not installed."""
-        found = [*entry_points(group=_GROUP, name=cmd_name)]
-        return _load(found[0]) if found else None
-
-
-def _load(point: EntryPoint) -> click.Command:
-    try:
-        command: click.Command = point.load()
-    except ModuleNotFoundError as error:
-        return _absent(point.name, str(error.name))
-    return command
+        for point in entry_points(group=_GROUP, name=cmd_name):
+            try:
+                command: click.Command = point.load()
+            except ModuleNotFoundError as error:
+                return _absent(point.name, str(error.name))
+            return command
+        return None
 
 
 def _absent(name: str, module: str) -> click.Command:

@@ -42,3 +42,15 @@ def make_stored(
     return prepare_array(
         make_sample(seed=seed), location, chunk_shape=CHUNK_SHAPE, codec=codec, layouts=layouts
     )
+
+
+def client_environment(server: Server) -> dict[str, str]:
+    """Return the variables that lead S3 clients to a server."""
+    return {
+        "AWS_ENDPOINT_URL": server.endpoint_url,
+        "AWS_ACCESS_KEY_ID": server.access_key,
+        "AWS_SECRET_ACCESS_KEY": server.secret_key,
+        "AWS_REGION": server.region,
+        "AWS_DEFAULT_REGION": server.region,
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }

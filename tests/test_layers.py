@@ -27,8 +27,8 @@ SMALL: dict[str, str] = {
 }
 
 # Upper bounds on the whole house; a change that breaks one of them says why.
-MOST_LINES = 26_000
-MOST_MODULES = 132
+MOST_LINES = 26_800  # dilated time, a link for each worker, and the check of both: 450
+MOST_MODULES = 128
 
 # Where the performance counter is read, beside the loop, and what for.
 CLOCKS: dict[str, str] = {

@@ -34,6 +34,7 @@ def executed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
             papermill.execute_notebook(
                 str(request.param),
                 str(folder / request.param.name),
+                {"time_budget_s": 3600.0},  # a busy machine takes longer, not fewer blocks
                 cwd=str(folder),
                 kernel_name="python3",
                 progress_bar=False,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -10,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from advisors.chunks.candidates import predict_seconds
-from advisors.chunks.facts import ArrayFacts, read_facts
+from advisors.chunks.facts import ArrayFacts, read_facts, write_snippet
 from advisors.chunks.problem import (
     Access,
     AccessPattern,
@@ -21,7 +19,7 @@ from advisors.chunks.problem import (
     check_size,
 )
 from advisors.chunks.replicas import Prices, compare_replicas
-from advisors.chunks.search import MODEL_ERROR, best_chunk_shape
+from advisors.chunks.search import MODEL_ERROR, best_chunk_shape, predict_seconds
 from helpers.arrays.chunks import (
     Shape,
     balanced_chunk_shape,
@@ -48,25 +46,11 @@ _PRICES = {
 
 
 def answer(store: str | None, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Recommend chunks for the array in a store, or for one given in numbers.
+    """Recommend chunks for the array in a store, or for one given in numbers where there is none.
 
-    Parameters
-    ----------
-    store : str or None
-        Address of a Zarr store or a netCDF-4 or HDF5 file; None for numbers alone.
-    options : mapping
-        Those of the command, by their names in Python.
-
-    Returns
-    -------
-    dict
-        What JSON can hold: chunk shape, reasons, a snippet that writes such an
-        array, and for the best rule times, shards, alternatives and replicas.
-
-    Raises
-    ------
-    UserError
-        If the options make no sense, or contradict each other.
+    What JSON can hold is returned: chunk shape, reasons, a snippet that writes such an
+    array, and for the best rule times, shards, alternatives and replicas. Options have the
+    names of the command's in Python; those that contradict each other are refused.
     """
     _check_options(options)
     facts = read_facts(store, options["variable"]) if store else _facts_from(options)
@@ -74,7 +58,7 @@ def answer(store: str | None, options: Mapping[str, Any]) -> dict[str, Any]:
     found = (_balance if options["rule"] == "balanced" else _search)(facts, options)
     chunk_shape, shard_shape = found["chunk_shape"], found.get("shard_shape")
     array = {"variable": facts.variable, "shape": facts.shape, "itemsize": facts.itemsize}
-    return {**array, **found, "snippet": _write_snippet(facts, chunk_shape, shard_shape)}
+    return {**array, **found, "snippet": write_snippet(facts, chunk_shape, shard_shape)}
 
 
 def _check_options(options: Mapping[str, Any]) -> None:
@@ -97,13 +81,7 @@ def _facts_from(options: Mapping[str, Any]) -> ArrayFacts:
     """Take the array from numbers."""
     if not options["shape"]:
         raise UserError("shape: none; allowed: --shape 98128,277,349, or a STORE to read it from")
-    try:
-        shape = tuple(int(text) for text in options["shape"].split(","))
-    except ValueError as error:
-        raise UserError(
-            f"shape: {options['shape']!r}; allowed: whole numbers and commas"
-        ) from error
-    check_size(shape)
+    shape = check_size(_read_extents(options["shape"], ",", "shape", "whole numbers and commas"))
     dtype = _type_of(options["dtype"] or "V0")
     itemsize = dtype.itemsize or options["itemsize"]
     if not itemsize or itemsize < 1:
@@ -163,22 +141,20 @@ def _tell_network(options: Mapping[str, Any], store: Store) -> dict[str, Any]:
     }
 
 
+_RATES = {"stream_mb_per_s": "MB/s a connection", "aggregate_mb_per_s": "MB/s together",
+          "requests_per_s": "requests/s"}  # fmt: skip
+
+
 def _explain_network(on: Mapping[str, Any]) -> str:
     """Say in a sentence what is predicted on."""
     median_ms, p95_ms = (1000 * on[f"first_byte_{end}_s"] for end in ("median", "p95"))
     delay = f"first byte after {median_ms:.3g} ms in the median and {p95_ms:.3g} ms at the 95th percentile"
-    parts = [delay if p95_ms else "no delay"]
-    for name, what in (
-        ("stream_mb_per_s", "MB/s a connection"),
-        ("aggregate_mb_per_s", "MB/s together"),
-        ("requests_per_s", "requests/s"),
-    ):
-        if on[name] is not None:
-            parts.append(f"{on[name]:.4g} {what}")
+    rates = [f"{on[name]:.4g} {unit}" for name, unit in _RATES.items() if on[name] is not None]
     scale = on["emulated_at_scale"]
     book = "" if scale == 1 else f", not the book's emulation with rates {scale:g} times lower"
     return (
-        f"Predicted over {on['profile']} at full scale{book}: {', '.join(parts)};"
+        f"Predicted over {on['profile']} at full scale{book}:"
+        f" {', '.join([delay if p95_ms else 'no delay', *rates])};"
         f" {on['connections']} requests in flight, decoding at {on['decode_mb_per_s']:g} MB/s,"
         f" compressed {on['compression_ratio']:.3g} times."
     )
@@ -203,13 +179,15 @@ def _extent_of(what: str, shape: Shape) -> Shape:
     }
     if what in named:
         return named[what]
-    try:
-        extent = tuple(int(part) for part in what.split("x"))
-    except ValueError as error:
-        raise UserError(
-            f"access: {what!r}; allowed: series, slice, whole, or a box such as 365x10x10"
-        ) from error
+    extent = _read_extents(what, "x", "access", "series, slice, whole, or a box such as 365x10x10")
     return check_within("access", extent, shape)
+
+
+def _read_extents(text: str, between: str, option: str, allowed: str) -> Shape:
+    try:
+        return tuple(int(part) for part in text.split(between))
+    except ValueError as error:
+        raise UserError(f"{option}: {text!r}; allowed: {allowed}") from error
 
 
 def _balance(facts: ArrayFacts, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -368,17 +346,11 @@ def _choose_prices(options: Mapping[str, Any]) -> dict[str, tuple[float, str]]:
 
 
 def _find_price(name: str, profile: str) -> tuple[float, str]:
-    """Take a price that the project keeps, with its date and source."""
-    item = _PRICES[name][1]
-    if item is None:
-        return _price_waiting()
+    """Take a price that the project keeps, with its date and source; of waiting, that of an instance."""
     if name == "egress_per_gb" and profile in _ONE_REGION:
         return 0.0, "nothing leaves the region"
-    return _quote(item)
-
-
-def _price_waiting() -> tuple[float, str]:
-    """Price an hour of the machine that the cost model takes for an instance."""
+    if item := _PRICES[name][1]:
+        return _quote(item)
     from advisors.costs.assumptions import Assumptions
 
     machine = Assumptions()
@@ -396,36 +368,3 @@ def _quote(item: str) -> tuple[float, str]:
     if price.value is None:
         raise UserError(f"price {item}: unknown; allowed: your own, by --price NAME=USD")
     return price.value, f"{price.region}, {price.date}, {price.source}"
-
-
-def _write_snippet(facts: ArrayFacts, chunk: Shape, shard: Shape | None) -> str:
-    """Write what makes such an array; netCDF-4 where it has the type."""
-    name = facts.variable.rpartition("/")[2]
-    shards = f", shards={shard}" if shard else ""
-    lines = [
-        "# Zarr",
-        "import zarr",
-        "",
-        f"array = zarr.create_array({json.dumps(name + '.zarr')}, shape={facts.shape},"
-        f" chunks={chunk}{shards}, dtype={_write_type(facts.dtype)})",
-    ]
-    if facts.dtype.kind in "biumM" or facts.dtype.name in ("float32", "float64"):
-        how = f'{{"chunksizes": {chunk}, "zlib": True, "shuffle": True}}'
-        lines += [
-            "",
-            "# netCDF-4 through xarray: dataset.to_netcdf(path, encoding=encoding)",
-            f"encoding = {{{json.dumps(name)}: {how}}}",
-        ]
-    return "\n".join(lines)
-
-
-def _write_type(dtype: np.dtype[Any]) -> str:
-    """Write a type as Zarr takes it; what it does not know, as bytes."""
-    if dtype.names is not None:
-        try:
-            return repr(dtype.descr)
-        except ValueError:  # fields that overlap
-            return f'"V{dtype.itemsize}"'
-    if dtype.kind in "SUV" or dtype.char in "gG":
-        return f'"{dtype.kind if dtype.kind in "SU" else "V"}{dtype.str[2:]}"'
-    return f'"{dtype.name}"'

@@ -1,7 +1,8 @@
-"""What a store says of its arrays: shape, type and chunks, from the metadata of Zarr, HDF5 or netCDF."""
+"""What a store of Zarr, HDF5 or netCDF says of its arrays, and what writes one in other chunks."""
 
 from __future__ import annotations
 
+import json
 import math
 import warnings
 from collections.abc import Iterable, Mapping
@@ -151,3 +152,36 @@ def _read_hdf5(address: str) -> Iterable[ArrayFacts]:
     with fsspec.open(address, "rb", **options) as file, h5py.File(file) as root:
         root.visititems(visit)
     return found
+
+
+def write_snippet(facts: ArrayFacts, chunk: Shape, shard: Shape | None) -> str:
+    """Write what makes an array in given chunks: in Zarr, and in netCDF-4 where it has the type."""
+    name = facts.variable.rpartition("/")[2]
+    shards = f", shards={shard}" if shard else ""
+    lines = [
+        "# Zarr",
+        "import zarr",
+        "",
+        f"array = zarr.create_array({json.dumps(name + '.zarr')}, shape={facts.shape},"
+        f" chunks={chunk}{shards}, dtype={_write_type(facts.dtype)})",
+    ]
+    if facts.dtype.kind in "biumM" or facts.dtype.name in ("float32", "float64"):
+        how = f'{{"chunksizes": {chunk}, "zlib": True, "shuffle": True}}'
+        lines += [
+            "",
+            "# netCDF-4 through xarray: dataset.to_netcdf(path, encoding=encoding)",
+            f"encoding = {{{json.dumps(name)}: {how}}}",
+        ]
+    return "\n".join(lines)
+
+
+def _write_type(dtype: np.dtype[Any]) -> str:
+    """Write a type as Zarr takes it; what it does not know, as bytes."""
+    if dtype.names is not None:
+        try:
+            return repr(dtype.descr)
+        except ValueError:  # fields that overlap
+            return f'"V{dtype.itemsize}"'
+    if dtype.kind in "SUV" or dtype.char in "gG":
+        return f'"{dtype.kind if dtype.kind in "SU" else "V"}{dtype.str[2:]}"'
+    return f'"{dtype.name}"'

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from advisors.chunks.candidates import (
+from advisors.chunks.problem import AccessPattern, Choice, Floats, Shapes, make_choice
+from advisors.chunks.search import (
     allowed_shapes,
     chunk_nbytes,
     predict_candidates,
     touched_chunks,
 )
-from advisors.chunks.problem import AccessPattern, Choice, Floats, Shapes, make_choice
 from helpers.errors import UserError
 
 
@@ -72,24 +72,9 @@ def compare_replicas(
 ) -> Replicas:
     """Compare storing an array once, in the best single shape, with storing it twice.
 
-    Parameters
-    ----------
-    pattern : AccessPattern
-        What is read; chunks are objects.
-    prices : Prices
-        Of storage, requests, bytes read and waiting.
-    n_reads_per_month : float
-        Accesses of the pattern in a month, at least 0.
-
-    Returns
-    -------
-    Replicas
-        Both, with what they cost a month, and the break-even.
-
-    Raises
-    ------
-    UserError
-        If accesses are fewer than two, too many or there twice, or no shape is within bounds.
+    Chunks are objects. What is read in a month are `n_reads_per_month` accesses of the
+    pattern, at least 0. Accesses that cannot be split between two, and bounds that no
+    shape respects, are refused.
     """
     _check(pattern, n_reads_per_month)
     shapes, seconds = predict_candidates(pattern)
@@ -99,16 +84,14 @@ def compare_replicas(
         raise UserError(f"max_objects: {pattern.bounds.max_objects}; allowed: more")
     costs = _read_costs(pattern, prices, shapes, seconds) * pattern.shares
     one = int(np.argmin(costs.sum(axis=1)))
-    two_read, ((first, ours), (second, theirs)) = _best_pair(costs)
+    two_read, pair = _best_pair(costs)
     storage = prices.storage_per_gb_month * pattern.nbytes / pattern.store.compression_ratio / 1e9
     one_read = float(costs[one].sum())
     gain = one_read - two_read
+    chosen = [make_choice(pattern, shapes[i], seconds[i], group) for i, group in pair]
     return Replicas(
         make_choice(pattern, shapes[one], seconds[one]),
-        (
-            make_choice(pattern, shapes[first], seconds[first], ours),
-            make_choice(pattern, shapes[second], seconds[second], theirs),
-        ),
+        (chosen[0], chosen[1]),
         storage + n_reads_per_month * one_read,
         2 * storage + n_reads_per_month * two_read,
         storage / gain if gain > 0 else math.inf,

@@ -6,7 +6,7 @@ import collections
 import itertools
 import shutil
 import subprocess
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -84,11 +84,75 @@ class _Tree:
             if first == path and isinstance(found, h5py.Group):
                 self.walk(found, path)
 
-    def name_type(self, found: Any) -> str:
-        """Return the path to a type that has one."""
-        return (
-            self.paths.get(get_token(found), "a type without a link") if found.committed() else ""
-        )
+    def describe(self, found: Any, *, is_rechunked: bool) -> dict[str, Any]:
+        """Say what a copy has to keep of an object, but for the values of a dataset."""
+        told: dict[str, Any] = {" (attributes)": set(found.attrs)}
+        told[" (order of attributes)"] = list_attributes(found)
+        for key in found.attrs:
+            attribute = found.attrs.get_id(key)
+            kind, extents = attribute.get_type(), _describe_space(attribute.get_space())
+            told[f"@{key} (type)"] = self.describe_type(kind), extents
+            told[f"@{key} (value)"] = extents and self.make_plain(_read(attribute))
+        if isinstance(found, h5py.Datatype):
+            return told | {" (type)": self.describe_type(found.id)}
+        plist = found.id.get_create_plist()
+        told[" (order of attributes lost)"] = plist.get_attr_creation_order()
+        if isinstance(found, h5py.Group):
+            return told | {" (order of links lost)": plist.get_link_creation_order()}
+        filters = [plist.get_filter(number)[:3] for number in range(plist.get_nfilters())]
+        if is_rechunked:  # options of some filters name the bytes of a chunk
+            filters = [given[:2] for given in filters]
+        return told | {
+            " (layout)": plist.get_layout(),
+            " (chunks)": None if is_rechunked else found.chunks,
+            " (filters)": filters,
+            " (type)": self.describe_type(found.id.get_type()),
+            " (shape or limits)": _describe_space(found.id.get_space()),
+            " (fill value)": (plist.fill_value_defined(), self.make_plain(found.fillvalue)),
+            " (sources)": found.is_virtual and [
+                (part.file_name, part.dset_name, part.vspace.encode(), part.src_space.encode())
+                for part in found.virtual_sources()
+            ],
+        }  # fmt: skip
+
+    def describe_type(self, found: Any) -> Any:
+        """Describe a type as it is in the file, and what it is called there."""
+        told: list[Any] = [type(found).__name__, found.get_size()]
+        if found.committed():
+            told.append(self.paths.get(get_token(found)))
+        if isinstance(found, h5py.h5t.TypeCompoundID):
+            for n in range(found.get_nmembers()):
+                told += [found.get_member_name(n), found.get_member_offset(n)]
+                told.append(self.describe_type(found.get_member_type(n)))
+        elif isinstance(found, h5py.h5t.TypeEnumID):
+            members = range(found.get_nmembers())
+            told += [(found.get_member_name(n), found.get_member_value(n)) for n in members]
+            told.append(self.describe_type(found.get_super()))
+        elif isinstance(found, h5py.h5t.TypeArrayID):
+            told += [found.get_array_dims(), self.describe_type(found.get_super())]
+        elif isinstance(found, h5py.h5t.TypeVlenID):
+            told.append(self.describe_type(found.get_super()))
+        elif isinstance(found, h5py.h5t.TypeStringID):
+            told += [found.is_variable_str(), found.get_cset(), found.get_strpad()]
+        elif isinstance(found, h5py.h5t.TypeReferenceID):
+            told.append(h5py.check_ref_dtype(found.dtype))
+        else:  # its third byte holds the version of the encoding as well
+            code = found.encode()
+            told += [code[2] & 0xF, code[3:]]
+        return told
+
+    def make_plain(self, value: Any) -> Any:
+        """Turn values into what compares bit by bit; references into what they lead to."""
+        if isinstance(value, h5py.Reference):
+            return self.follow(value)
+        if value is None or isinstance(value, (str, bytes, h5py.Empty)):
+            return value
+        values = np.asarray(value)
+        if not values.dtype.hasobject:
+            return values.shape, values.dtype, values.tobytes()
+        if values.dtype.fields:
+            return [self.make_plain(values[key]) for key in values.dtype.fields]
+        return values.shape, [self.make_plain(one) for one in values.ravel().tolist()]
 
     def follow(self, reference: h5py.Reference) -> Any:
         """Say what a reference leads to: an object, or a region of it."""
@@ -106,178 +170,53 @@ def check_equal(path: Any, name: str, copy: Path, *, rechunked: Collection[str] 
     Compared are links and their order, attributes and theirs, types, extents, fill values,
     filters, chunks but for those of datasets that were `rechunked`, and every value.
     """
+    n_datasets = n_attributes = 0
     with open_hdf5(path, name) as source, open_hdf5(copy, str(copy)) as made:
-        pair = _Pair(_Tree(source), _Tree(made), frozenset(one.strip("/") for one in rechunked))
-        for tree in (pair.one, pair.other):
+        one, other = _Tree(source), _Tree(made)
+        for tree in (one, other):
             tree.walk(tree.file)
-        n_datasets, n_attributes = pair.compare()
-    return f"{n_datasets} datasets and {n_attributes} attributes are equal"
-
-
-@dataclass(frozen=True, slots=True)
-class _Pair:
-    """A file and its copy."""
-
-    one: _Tree
-    other: _Tree
-    rechunked: frozenset[str]
-
-    def compare(self) -> tuple[int, int]:
-        """Compare all objects; give the number of datasets and of attributes."""
-        self.compare_links()
-        n_datasets = n_attributes = 0
-        for path in self.one.paths.values():
-            shown = path.strip("/") or "/"
+        _compare_links(one.links, other.links)
+        for at in one.paths.values():
             try:
-                ours, theirs = self.one.file[path], self.other.file[path]
-                n_attributes += self.compare_attributes(ours, theirs, shown)
-                self.compare_objects(ours, theirs, shown)
-                n_datasets += isinstance(ours, h5py.Dataset)
+                _compare_objects(one, other, at, is_rechunked=at.strip("/") in rechunked)
             except UserError:
                 raise
             except LIBRARY_ERRORS as error:
-                raise differ(shown, shorten_error(error)) from error
-        return n_datasets, n_attributes
-
-    def compare_links(self) -> None:
-        ours, theirs = self.one.links, self.other.links
-        if different := ours.items() ^ theirs.items():
-            raise differ(min(different)[0].strip("/"), "link")
-        for one, other in zip(ours, theirs, strict=True):
-            if one != other:
-                raise differ(one.strip("/"), "order of links")
-
-    def compare_attributes(self, one: Any, other: Any, path: str) -> int:
-        if set(one.attrs) != set(other.attrs):
-            raise differ(path, "attributes")
-        if list_attributes(one) != list_attributes(other):
-            raise differ(path, "order of attributes")
-        for key in one.attrs:
-            ours, theirs = one.attrs.get_id(key), other.attrs.get_id(key)
-            types, spaces = (
-                (ours.get_type(), theirs.get_type()),
-                (ours.get_space(), theirs.get_space()),
-            )
-            if not self.are_types_equal(*types) or not _are_spaces_equal(*spaces):
-                raise differ(f"{path}@{key}", "type")
-            is_empty = spaces[0].get_simple_extent_type() == h5py.h5s.NULL
-            if not is_empty and not self.are_equal(_read(ours), _read(theirs)):
-                raise differ(f"{path}@{key}", "value")
-        return len(one.attrs)
-
-    def compare_objects(self, one: Any, other: Any, path: str) -> None:
-        if isinstance(one, h5py.Datatype):
-            if not self.are_types_equal(one.id, other.id):
-                raise differ(path, "type")
-            return
-        plists = one.id.get_create_plist(), other.id.get_create_plist()
-        kept = _list_kept(
-            is_dataset=isinstance(one, h5py.Dataset), is_rechunked=path in self.rechunked
-        )
-        for what, get in kept.items():
-            if get(plists[0]) != get(plists[1]):
-                raise differ(path, what)
-        if isinstance(one, h5py.Dataset):
-            self.compare_datasets(one, other, path)
-
-    def compare_datasets(self, one: h5py.Dataset, other: h5py.Dataset, path: str) -> None:
-        if not self.are_types_equal(one.id.get_type(), other.id.get_type()):
-            raise differ(path, "type")
-        if not _are_spaces_equal(one.id.get_space(), other.id.get_space()):
-            raise differ(path, "shape or limits")
-        if not self.are_equal(_read_fill(one), _read_fill(other)):
-            raise differ(path, "fill value")
-        if one.is_virtual and _list_mappings(one) != _list_mappings(other):
-            raise differ(path, "sources")
-        if one.shape is None or _are_stored_equal(one, other):
-            return
-        for region in iterate_blocks(one, other):
-            if not self.are_equal(read_stored(one, region), read_stored(other, region)):
-                raise differ(path, "values")
-
-    def are_types_equal(self, one: Any, other: Any) -> bool:
-        """Compare types as they are in the files, and whether they have the same name there."""
-        if type(one) is not type(other) or self.one.name_type(one) != self.other.name_type(other):
-            return False
-        if isinstance(one, h5py.h5t.TypeCompoundID):
-            counts = one.get_nmembers(), other.get_nmembers()
-            return counts[0] == counts[1] and all(
-                one.get_member_name(n) == other.get_member_name(n)
-                and one.get_member_offset(n) == other.get_member_offset(n)
-                and self.are_types_equal(one.get_member_type(n), other.get_member_type(n))
-                for n in range(counts[0])
-            )
-        if isinstance(one, h5py.h5t.TypeArrayID) and one.get_array_dims() != other.get_array_dims():
-            return False
-        if isinstance(one, (h5py.h5t.TypeArrayID, h5py.h5t.TypeVlenID)):
-            return self.are_types_equal(one.get_super(), other.get_super())
-        if isinstance(one, h5py.h5t.TypeStringID):
-            return _describe_text(one) == _describe_text(other)
-        if isinstance(one, h5py.h5t.TypeReferenceID):
-            return h5py.check_ref_dtype(one.dtype) is h5py.check_ref_dtype(other.dtype)
-        return bool(one.equal(other))
-
-    def are_equal(self, one: Any, other: Any) -> bool:
-        """Compare values bit by bit; references by what they lead to."""
-        if isinstance(one, h5py.Reference) and isinstance(other, h5py.Reference):
-            return bool(self.one.follow(one) == self.other.follow(other))
-        if isinstance(one, (str, bytes)):
-            return bool(one == other)
-        ours, theirs = np.asarray(one), np.asarray(other)
-        if (ours.shape, ours.dtype) != (theirs.shape, theirs.dtype):
-            return False
-        if not ours.dtype.hasobject:
-            return ours.tobytes() == theirs.tobytes()
-        if ours.dtype.fields:
-            return all(self.are_equal(ours[key], theirs[key]) for key in ours.dtype.fields)
-        pairs = zip(ours.ravel().tolist(), theirs.ravel().tolist(), strict=True)
-        return all(a == b if not _is_nested(a) else self.are_equal(a, b) for a, b in pairs)
+                raise differ(f"{at.strip('/')} ({shorten_error(error)})") from error
+            n_attributes += len(source[at].attrs)
+            n_datasets += isinstance(source[at], h5py.Dataset)
+    return f"{n_datasets} datasets and {n_attributes} attributes are equal"
 
 
-def _list_kept(*, is_dataset: bool, is_rechunked: bool) -> dict[str, Callable[[Any], Any]]:
-    """List what an object is created with that its copy has to keep."""
-    kept: dict[str, Callable[[Any], Any]] = {
-        "whether the order of attributes is tracked": lambda p: p.get_attr_creation_order(),
-    }
-    if not is_dataset:
-        kept["whether the order of links is tracked"] = lambda p: p.get_link_creation_order()
-        return kept
-    kept["layout"] = lambda p: p.get_layout()
-    kept["filters"] = lambda p: _list_filters(p, with_options=not is_rechunked)
-    if not is_rechunked:
-        kept["chunks"] = lambda p: p.get_layout() == h5py.h5d.CHUNKED and p.get_chunk()
-    kept["whether a fill value is defined"] = lambda p: p.fill_value_defined()
-    return kept
+def _compare_links(ours: dict[str, Any], theirs: dict[str, Any]) -> None:
+    if different := ours.items() ^ theirs.items():
+        raise differ(f"{min(different)[0].strip('/')} (link)")
+    for one, other in zip(ours, theirs, strict=True):
+        if one != other:
+            raise differ(f"{one.strip('/')} (order of links)")
 
 
-def _list_filters(plist: Any, *, with_options: bool) -> list[Any]:
-    """List filters by number, with their options, which of some name the bytes of a chunk."""
-    found = [plist.get_filter(number) for number in range(plist.get_nfilters())]
-    return [(code, flags, values if with_options else ()) for code, flags, values, _ in found]
+def _compare_objects(one: _Tree, other: _Tree, path: str, *, is_rechunked: bool) -> None:
+    ours, theirs, shown = one.file[path], other.file[path], path.strip("/") or "/"
+    told = one.describe(ours, is_rechunked=is_rechunked)
+    found = other.describe(theirs, is_rechunked=is_rechunked)
+    for what, value in told.items():
+        if what not in found or value != found[what]:
+            raise differ(f"{shown}{what}")
+    if not isinstance(ours, h5py.Dataset) or ours.shape is None or _are_stored_equal(ours, theirs):
+        return
+    for region in iterate_blocks(ours, theirs):
+        parts = read_stored(ours, region), read_stored(theirs, region)
+        if one.make_plain(parts[0]) != other.make_plain(parts[1]):
+            raise differ(f"{shown} (values)")
 
 
-def _describe_text(found: Any) -> tuple[Any, ...]:
-    is_variable = found.is_variable_str()
-    return is_variable, is_variable or found.get_size(), found.get_cset(), found.get_strpad()
-
-
-def _are_spaces_equal(one: Any, other: Any) -> bool:
-    kind = one.get_simple_extent_type()
-    if kind != other.get_simple_extent_type():
-        return False
-    extents = (
-        (found.get_simple_extent_dims(), found.get_simple_extent_dims(True))
-        for found in (one, other)
-    )
-    return kind != h5py.h5s.SIMPLE or next(extents) == next(extents)
-
-
-def _list_mappings(dataset: h5py.Dataset) -> list[tuple[Any, ...]]:
-    """List the parts of a virtual dataset, and what each is a part of."""
-    return [
-        (found.file_name, found.dset_name, found.vspace.encode(), found.src_space.encode())
-        for found in dataset.virtual_sources()
-    ]
+def _describe_space(found: Any) -> tuple[Any, ...]:
+    """Give the extents of a space and their limits; nothing for the space of no values."""
+    kind = found.get_simple_extent_type()
+    if kind == h5py.h5s.NULL:
+        return ()
+    return kind, found.get_simple_extent_dims(), found.get_simple_extent_dims(True)
 
 
 def _are_stored_equal(one: h5py.Dataset, other: h5py.Dataset) -> bool:
@@ -299,18 +238,10 @@ def _read(attribute: Any) -> Any:
     return values
 
 
-def _read_fill(dataset: h5py.Dataset) -> Any:
-    return None if dataset.is_virtual and dataset.dtype.hasobject else dataset.fillvalue
-
-
-def _is_nested(value: Any) -> bool:
-    return isinstance(value, (h5py.Reference, np.ndarray, np.generic))
-
-
-def differ(path: str, what: str) -> UserError:
-    """Say where a copy differs."""
+def differ(where: str) -> UserError:
+    """Say where a copy differs, and in what."""
     return UserError(
-        f"apply: the copy differs from the input at {path or '/'} ({what}), and was not kept;"
+        f"apply: the copy differs from the input at {where}, and was not kept;"
         " allowed: a file that the tool copies faithfully"
     )
 
@@ -333,7 +264,7 @@ def _ask_h5diff(file: Path, copy: Path, *, is_whole: bool) -> bool:
     argv = ["h5diff", str(file), str(copy)]
     done = subprocess.run(argv, capture_output=True, text=True, errors="replace", check=False)
     if done.returncode == 1:
-        raise differ("some object", f"h5diff: {' '.join(done.stdout.split())[:200]}")
+        raise differ(f"some object (h5diff: {' '.join(done.stdout.split())[:200]})")
     return done.returncode == 0
 
 
@@ -357,5 +288,5 @@ def _ask_ncdump(file: Path, copy: Path, *, is_whole: bool) -> bool:
         return False
     if found or other.returncode:
         lines_told = " / ".join(part.strip() for part in found or ("", "it cannot read the copy"))
-        raise differ("some object", f"ncdump: {cut(lines_told)}")
+        raise differ(f"some object (ncdump: {cut(lines_told)})")
     return True

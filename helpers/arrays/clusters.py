@@ -219,13 +219,9 @@ class Cluster:
             " its end (run it again, it goes on from the last row)"
         )
 
-    def resume(self) -> None:
-        """Let every worker take tasks again."""
-        self.client.run(_set_paused, [])
-
     def release(self) -> None:
         """Let every worker take tasks again, and close the clients that it kept."""
-        self.resume()
+        self.client.run(_set_paused, [])
         self.client.run(forget_clients, {})
 
     def workers(self) -> dict[str, Any]:

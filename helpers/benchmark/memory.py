@@ -72,18 +72,13 @@ def _family() -> list[psutil.Process]:
     return [me, *me.children(recursive=True)]
 
 
-def _forget_peak(pid: int) -> None:
-    """Let a process's peak begin anew, where the kernel can and lets us."""
-    with contextlib.suppress(OSError):
-        Path(f"/proc/{pid}/clear_refs").write_text("5")
-
-
 @contextmanager
 def watch_memory() -> Iterator[Peak]:
     """Watch the memory of this process and its children from now on."""
     peak = Peak()
-    for process in _family():
-        _forget_peak(process.pid)
+    for process in _family():  # whose peaks begin anew, where the kernel can and lets us
+        with contextlib.suppress(OSError):
+            Path(f"/proc/{process.pid}/clear_refs").write_text("5")
     thread = threading.Thread(target=peak.watch, daemon=True)
     thread.start()
     try:

@@ -66,11 +66,6 @@ def rank(df: pd.DataFrame, *, control: str, value: str = "read_s") -> Ranking:
     value : str
         Column of durations, above 0: less is faster.
 
-    Returns
-    -------
-    Ranking
-        The best, the fastest, and each other contender over the best.
-
     Raises
     ------
     UserError

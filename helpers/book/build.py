@@ -31,16 +31,10 @@ from helpers.paths import ROOT, check_site
 from helpers.redaction import copy_redacted, redact_tree
 
 _PROFILES = ROOT / "helpers" / "netem" / "profiles.yaml"
-
-
 # What a page may show or need besides the executed notebooks.
 _SOURCES = ("_config.yml", "_toc.yml", "*.md", "references.bib", "_static", "_ext")
-
-
 # Repository files that are no pages.
-NOT_PAGES = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")
-
-
+NOT_PAGES = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
 _WARNING = re.compile(r"^(?:(?P<page>.*?)(?::\d*)*: )?(?:WARNING|ERROR|CRITICAL): (?P<text>.*)$")
 
 
@@ -54,8 +48,11 @@ def stage(
     into.mkdir(parents=True)
     _copy_sources(root, into)
     _write_generated(into / "_generated")
-    for page in pages:
-        _stage_page(page, into)
+    for page in pages:  # beside each its record, both without credentials
+        target = into / f"{page.name}.ipynb"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(json.dumps(redact_tree(render_page(page))), encoding="utf-8")
+        copy_redacted(page.record, target.with_suffix(".csv"))
     for name in sorted({*list_cases(root)} - {page.name for page in pages}):
         say(f"{name.removeprefix('notebooks/')}: not measured yet")
         _stage_gap(name, into)
@@ -88,14 +85,6 @@ def _write_generated(folder: Path) -> None:
         (folder / name).write_text(text, encoding="utf-8")
 
 
-def _stage_page(page: Page, into: Path) -> None:
-    """Write a case's page and lay its record beside it, both without credentials."""
-    target = into / f"{page.name}.ipynb"
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(json.dumps(redact_tree(render_page(page))), encoding="utf-8")
-    copy_redacted(page.record, target.with_suffix(".csv"))
-
-
 def _stage_gap(name: str, into: Path) -> None:
     """Write the page of a case that nobody has measured: that it is so, and how to."""
     _, notebook, case = name.split("/")
@@ -115,15 +104,12 @@ def _list_pages(toc_path: Path, pages: list[Page]) -> None:
     known = {*walk_toc(toc)}
     for page in pages:
         if page.name not in known:
-            chapter = next(
-                (entry for entry in toc["chapters"] if entry["file"] == page.notebook),
-                None,
-            )
-            if chapter is None:
+            chapters = [entry for entry in toc["chapters"] if entry["file"] == page.notebook]
+            if not chapters:
                 raise UserError(
                     f"_toc.yml: no page {page.notebook!r} to list {page.case!r} under; add {page.notebook}.md and its entry"
                 )
-            chapter.setdefault("sections", []).append({"file": page.name, "title": page.case})
+            chapters[0].setdefault("sections", []).append({"file": page.name, "title": page.case})
     toc_path.write_text(yaml.safe_dump(toc, sort_keys=False), encoding="utf-8")
 
 
@@ -132,13 +118,8 @@ def build(site: str, *, root: Path = ROOT, say: Callable[[str], None] = lambda _
     stage(site, root=root, say=say)
     for name in ("html", ".doctrees", "jupyter_execute"):
         shutil.rmtree(root / "_build" / name, ignore_errors=True)
-    command = [
-        str(Path(sys.executable).with_name("jupyter-book")),
-        "build",
-        "_build/stage",
-        "--path-output",
-        ".",
-    ]
+    program = str(Path(sys.executable).with_name("jupyter-book"))
+    command = [program, "build", "_build/stage", "--path-output", "."]
     command += ["--all", "--quiet", "--warningiserror", "--nitpick", "--keep-going"]
     done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
     log = root / "_build" / "book.log"
@@ -158,11 +139,8 @@ def first_warning(log: str) -> str:
     >>> first_warning("/a/_build/stage/method.md:7: WARNING: undefined label: 'x'")
     "book: method.md: undefined label: 'x'"
     """
-    found = [
-        match
-        for line in log.splitlines()
-        if (match := _WARNING.match(re.sub(r"\x1b\[[0-9;]*m", "", line)))
-    ]
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", log).splitlines()
+    found = [match for line in lines if (match := _WARNING.match(line))]
     if not found:
         last = [line.strip() for line in log.splitlines() if line.strip()][-1:] or ["no message"]
         return f"book: not built: {last[0]}"

@@ -94,9 +94,8 @@ def hash_sources(case: Case, values: dict[str, Any], cell_types: Sequence[str]) 
     """Hash the cells of some types and the parameters, of which a hash must not tell a password."""
     cells = nbformat.read(case.source, as_version=4).cells  # type: ignore[no-untyped-call]
     sources = [cell.source for cell in cells if cell.cell_type in cell_types]
-    return hashlib.sha256(
-        json.dumps([sources, redact_tree(values)], sort_keys=True).encode()
-    ).hexdigest()
+    text = json.dumps([sources, redact_tree(values)], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def is_done(case: Case, values: dict[str, Any]) -> bool:

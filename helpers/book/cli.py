@@ -8,11 +8,15 @@ from pathlib import Path
 
 import click
 
+_site = click.option("--site", default="laptop", show_default=True, help="Folder of parameters/.")
+_anew = click.option("--anew", is_flag=True, help="Measure again what is done.")
+_more = click.option("--more", is_flag=True, help="Go on with what its time budget ended.")
+
 
 @click.command("run-all")
-@click.option("--site", default="laptop", show_default=True, help="Folder of parameters/.")
-@click.option("--anew", is_flag=True, help="Measure again what is done.")
-@click.option("--more", is_flag=True, help="Go on with cases that their time budget ended.")
+@_site
+@_anew
+@_more
 def run_all(site: str, anew: bool, more: bool) -> None:
     """Run every case of a site, print a table and build the book."""
     from helpers.benchmark.memory import watch_memory
@@ -31,11 +35,8 @@ def run_all(site: str, anew: bool, more: bool) -> None:
         click.echo("\n".join(["", *runs.summarise(outcomes), "", "building the book"]))
         page = build.build(site, say=click.echo)
     if not more and all(outcome.state == "done" for outcome in outcomes):
-        took = {
-            "seconds": time.monotonic() - start,
-            "peak_nbytes": peak.nbytes,
-            "watcher_cpu_s": peak.cpu_s,
-        }
+        seconds, nbytes = time.monotonic() - start, peak.nbytes
+        took = {"seconds": seconds, "peak_nbytes": nbytes, "watcher_cpu_s": peak.cpu_s}
         runs.note_whole_run(site, outcomes, **took)
     click.echo(f"the book: open {_short(page)}")
     _end(runs.explain_failures(outcomes))
@@ -43,9 +44,9 @@ def run_all(site: str, anew: bool, more: bool) -> None:
 
 @click.command()
 @click.argument("case")
-@click.option("--site", default="laptop", show_default=True, help="Folder of parameters/.")
-@click.option("--anew", is_flag=True, help="Measure again if it is done.")
-@click.option("--more", is_flag=True, help="Go on if its time budget ended it.")
+@_site
+@_anew
+@_more
 def run(case: str, site: str, anew: bool, more: bool) -> None:
     """Run one case, such as cluster-scaling/in-region."""
     from helpers.book import cases as runner
@@ -93,9 +94,8 @@ def set_up() -> None:
     """Find or build what the studies need beside the S3 server."""
     from helpers.book.studies import find_studies
 
-    for study in find_studies().values():
-        if study.set_up is not None:
-            study.set_up(click.echo)
+    for name in find_studies():
+        _set_up(name)
 
 
 @click.command()

@@ -141,8 +141,7 @@ def read_notebook(path: Path) -> dict[str, Any]:
 
 
 _LABELS = re.compile(
-    r"^\((?P<target>[\w-]+)\)=\s*$|^:(?:name|label):\s*(?P<name>[\w-]+)\s*$",
-    re.MULTILINE,
+    r"^\((?P<target>[\w-]+)\)=\s*$|^:(?:name|label):\s*(?P<name>[\w-]+)\s*$", re.MULTILINE
 )
 
 

@@ -42,12 +42,10 @@ from helpers.paths import ROOT
 from helpers.redaction import find_secrets, redact, redact_tree
 
 State = Literal["done", "done before", "failed", "refused"]
-
-
 Say = Callable[[str], None]
 
-
 _AROUND_S = 15.0  # of a case outside its budget: kernel, imports, figures
+_SAVE_EVERY_S = 5.0  # of the draft: a save costs what measures some 10 ms of a core
 _END_S = 20.0  # for a cell that is interrupted to stop what it started
 
 
@@ -144,25 +142,21 @@ def _execute(case: Case, values: dict[str, Any]) -> str:
     except BaseException:
         draft.unlink(missing_ok=True)
         raise
+    wall_s, cpu_s = time.monotonic() - start, time.process_time() - start_cpu
     notebook.metadata["case"] = {
         "fingerprint": fingerprint(case, values),
         "site": case.site,
-        "harness": _harness(time.monotonic() - start, time.process_time() - start_cpu),
+        "harness": {  # what the runner took beside the kernel: messages, drafts, the watch over memory
+            "cpu_s": round(cpu_s, 3),
+            "wall_s": round(wall_s, 3),
+            "share_of_a_core": round(cpu_s / wall_s, 5),
+        },
     }
     nbformat.write(notebook, draft)  # type: ignore[no-untyped-call]
     _clean(draft)
     os.replace(draft, case.result(".ipynb"))
     failed.unlink(missing_ok=True)
     return ""
-
-
-def _harness(wall_s: float, cpu_s: float) -> dict[str, float]:
-    """Note what the runner took beside the kernel: messages, drafts, the watch over memory."""
-    return {
-        "cpu_s": round(cpu_s, 3),
-        "wall_s": round(wall_s, 3),
-        "share_of_a_core": round(cpu_s / wall_s, 5),
-    }
 
 
 def _execute_to(draft: Path, source: Path, values: dict[str, Any]) -> Any:
@@ -235,7 +229,19 @@ class _Engine(NBClientEngine):  # type: ignore[misc]
             kernel_manager_class=_Kernel,
             config=kwargs["config"],
         )
-        return client.execute()
+        save, saved_s = nb_man.save, -math.inf
+
+        def save_now_and_then() -> None:  # papermill would at both ends of each cell
+            nonlocal saved_s
+            if time.monotonic() > saved_s + _SAVE_EVERY_S:
+                save()
+                saved_s = time.monotonic()
+
+        nb_man.save = save_now_and_then
+        try:
+            return client.execute()
+        finally:
+            nb_man.save = save  # as papermill does once more, however the last cell ended
 
 
 @contextmanager
@@ -282,10 +288,9 @@ def run_cases(
     outcomes = []
     for i, case in enumerate(cases):
         say(f"[{i + 1}/{len(cases)}] {case.title}: {_say_left(left[i:])}")
-        outcomes.append(run_case(case, say, anew=anew, more=more))
-        say(
-            f"[{i + 1}/{len(cases)}] {case.title}: {outcomes[-1].verdict}, {outcomes[-1].seconds:.0f} s"
-        )
+        outcome = run_case(case, say, anew=anew, more=more)
+        outcomes.append(outcome)
+        say(f"[{i + 1}/{len(cases)}] {case.title}: {outcome.verdict}, {outcome.seconds:.0f} s")
     return outcomes
 
 
@@ -314,23 +319,14 @@ def summarise(outcomes: Sequence[Outcome]) -> list[str]:
     table = [("case", "state", "noise", "blocks", "time", "headline", "notebook")]
     for outcome in outcomes:
         found = outcome.found
-        table.append(
-            (
-                outcome.case.title,
-                outcome.verdict,
-                "" if math.isnan(found.noise) else f"{100 * found.noise:.3g} %",
-                str(found.n_blocks or ""),
-                f"{outcome.seconds:.0f} s",
-                found.headline,
-                _relative(outcome),
-            )
-        )
+        noise = "" if math.isnan(found.noise) else f"{100 * found.noise:.3g} %"
+        numbers = (noise, str(found.n_blocks or ""), f"{outcome.seconds:.0f} s")
+        words = (found.headline, _relative(outcome))
+        table.append((outcome.case.title, outcome.verdict, *numbers, *words))
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    return [
-        *(_align(line, widths) for line in table),
-        *_explain_noise(outcomes),
-        *_tell_harness(outcomes),
-    ]
+    share = harness_share(outcomes)
+    told = [f"the runner itself took {100 * share:.1f} % of a core meanwhile."] * bool(share)
+    return [*(_align(line, widths) for line in table), *_explain_noise(outcomes), *told]
 
 
 def _align(cells: Sequence[str], widths: Sequence[int]) -> str:
@@ -359,14 +355,6 @@ def _explain_noise(outcomes: Sequence[Outcome]) -> list[str]:
     return lines
 
 
-def _tell_harness(outcomes: Sequence[Outcome]) -> list[str]:
-    """Say what part of a core the runner itself took from what was measured."""
-    ran = [outcome for outcome in outcomes if outcome.cpu_s]
-    if not ran:
-        return []
-    return [f"the runner itself took {100 * harness_share(ran):.1f} % of a core meanwhile."]
-
-
 def harness_share(outcomes: Sequence[Outcome]) -> float:
     """Compute the runner's own processor time over the wall time of the cases that ran."""
     ran = [outcome for outcome in outcomes if outcome.cpu_s]
@@ -376,12 +364,10 @@ def harness_share(outcomes: Sequence[Outcome]) -> float:
 def explain_failures(outcomes: Sequence[Outcome]) -> list[str]:
     """Say which cases failed, why, and how to run each alone; empty if none did."""
     lines = []
-    for outcome in outcomes:
-        if outcome.state in ("failed", "refused"):
-            lines.append(f"{outcome.case.title} {outcome.state}: {outcome.text}")
-            lines.append(
-                f"  run it alone: make run CASE={outcome.case.title} SITE={outcome.case.site}"
-            )
+    for case, state, text in ((one.case, one.state, one.text) for one in outcomes):
+        if state in ("failed", "refused"):
+            lines.append(f"{case.title} {state}: {text}")
+            lines.append(f"  run it alone: make run CASE={case.title} SITE={case.site}")
     return lines
 
 

@@ -186,16 +186,8 @@ def fit_store(
 
     The least absolute error of logarithms, softened near 0, no cost below 0: twice
     as long counts as much as half as long. Network and connections stay as given.
-    A cost of stored bytes is fitted where the observations tell them.
-
-    Parameters
-    ----------
-    store : Store
-        What is known already; its costs are replaced.
-    observations : sequence of Observation
-        Measured accesses, at least two that differ.
-    start_s : float, optional
-        Seconds of an access beside its chunks, where they are known.
+    At least two observations have to differ. A cost of stored bytes is fitted where they
+    tell it; the seconds of an access beside its chunks, unless `start_s` gives them.
 
     Examples
     --------

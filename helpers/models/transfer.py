@@ -231,16 +231,8 @@ def predict(
 ) -> Prediction:
     """Predict the time of a read and name its bottleneck.
 
-    Parameters
-    ----------
-    network, client : Network, Client
-        What is emulated, and how the contender reads.
-    n_chunks, n_workers : int
-        Chunks to read and workers that read them, at least 1.
-    n_cores : float
-        Processors that client and server share.
-    n_draws : int
-        Simulated reads, each with its own times to first byte.
+    The processors are those that client and server share; each of `n_draws` simulated
+    reads has its own times to first byte.
 
     Examples
     --------
@@ -318,22 +310,10 @@ def read_client(
     """Learn how a contender reads from its calibration.
 
     Requests and bytes come from the trace; what they do not explain of the
-    time is fitted.
-
-    Parameters
-    ----------
-    rows : sequence of mapping
-        One for each read: `n_workers`, `read_s`, `n_requests`, `wire_nbytes`.
-    n_chunks : int
-        Chunks of those reads.
-    n_cores : float
-        Processors that client and server share.
-    connections_per_worker : int
-        Requests that a worker keeps in flight: its threads, or 1 where a lock
-        lets one thread read at a time. Without a network in between, requests
-        are too short for the trace to show it.
-    is_overlapped : bool
-        Whether a connection goes on while the chunk it brought is decoded.
+    time is fitted. Each row is a read: `n_workers`, `read_s`, `n_requests`, `wire_nbytes`.
+    A worker keeps as many requests in flight as it has threads, or 1 where a lock
+    lets one thread read at a time: without a network in between, requests are too
+    short for the trace to show it.
     """
     times_s: dict[int, list[float]] = defaultdict(list)
     for row in rows:

@@ -151,17 +151,6 @@ class Server:
     region: str  # region that signatures name
     folder: Path  # store folder
 
-    def client_environment(self) -> dict[str, str]:
-        """Return the variables that lead S3 clients to this server."""
-        return {
-            "AWS_ENDPOINT_URL": self.endpoint_url,
-            "AWS_ACCESS_KEY_ID": self.access_key,
-            "AWS_SECRET_ACCESS_KEY": self.secret_key,
-            "AWS_REGION": self.region,
-            "AWS_DEFAULT_REGION": self.region,
-            "AWS_EC2_METADATA_DISABLED": "true",
-        }
-
 
 @contextlib.contextmanager
 def open_server(

@@ -41,7 +41,11 @@ def find_or_build_versitygw() -> Path:
     network; it says so on stderr. Processes that call it at once build it once.
     """
     if explicit := os.environ.get("ARRAYS_VERSITYGW"):
-        return _check_explicit(Path(explicit))
+        path = Path(explicit)
+        if (found := versitygw_version(path)) != VERSION:
+            problem = f"version {found}" if path.exists() else "no such file"
+            raise UserError(f"ARRAYS_VERSITYGW {path}: {problem}; allowed: versitygw {VERSION}")
+        return path.absolute()
     on_path = shutil.which("versitygw")
     if on_path and (found := versitygw_version(Path(on_path))) == VERSION:
         return Path(on_path)
@@ -78,14 +82,6 @@ def _built_from(path: Path) -> tuple[str, str]:
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         found = re.search(record, content)
         return (found[1].decode(), found[2].decode()) if found else ("unknown", "")
-
-
-def _check_explicit(path: Path) -> Path:
-    """Return the program the user named, if it is the right one."""
-    if (found := versitygw_version(path)) != VERSION:
-        problem = f"version {found}" if path.exists() else "no such file"
-        raise UserError(f"ARRAYS_VERSITYGW {path}: {problem}; allowed: versitygw {VERSION}")
-    return path.absolute()
 
 
 def _build_once(target: Path) -> Path:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Any
 
 import matplotlib.pyplot as plt
 import pandas as pd
@@ -14,8 +13,6 @@ from helpers.netem.profiles import Profile
 from helpers.plotting import palette
 
 _COMMIT_DIGITS, _DAY_DIGITS = 8, 10  # of a commit's hash, and of a date as ISO 8601 has it
-
-
 # Opening again, or growing a cluster, takes a run less from one row to the next.
 _PAUSE_S = 300.0
 
@@ -84,11 +81,7 @@ def _tell_pause(seconds: float) -> str:
 
 def trace_of(rows: pd.DataFrame) -> pd.DataFrame:
     """Spread the numbers of the trace into columns."""
-    return pd.json_normalize(list(rows["trace"].map(_parse))).set_index(rows.index)
-
-
-def _parse(text: str) -> dict[str, Any]:
-    return dict(json.loads(text))
+    return pd.json_normalize([json.loads(text) for text in rows["trace"]]).set_index(rows.index)
 
 
 def set_style() -> None:

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import diskcache
 import itsdangerous
@@ -44,22 +44,6 @@ class BackendError(Exception):
 
 class TamperedError(Exception):
     """Bytes are not those that this run wrote under that name."""
-
-
-class Backend(Protocol):
-    """Bytes by name; every failure is a `BackendError`, foreign entries are a `TamperedError`."""
-
-    def get(self, name: str) -> bytes | None:
-        """Return the bytes of an entry, None if there are none."""
-
-    def put(self, name: str, sealed: bytes) -> None:
-        """Keep the bytes of an entry."""
-
-    def clear(self) -> None:
-        """Delete all entries."""
-
-    def close(self) -> None:
-        """Give back files and connections."""
 
 
 class _BytesDisk(diskcache.Disk):  # type: ignore[misc]
@@ -205,6 +189,10 @@ class RedisBackend:
     def close(self) -> None:
         """Close all connections."""
         self._client.close()
+
+
+Backend = DiskBackend | RedisBackend
+"""Bytes by name; every failure is a `BackendError`, foreign entries are a `TamperedError`."""
 
 
 def make_private(folder: Path) -> None:

@@ -179,13 +179,7 @@ class FileCacheOrigin(Origin):
 
 
 def _check_files(folder: Path, path: str) -> float:
-    """Refuse files other than fsspec and this module write, before fsspec follows its list to them.
-
-    Returns
-    -------
-    float
-        When the file was fetched, seconds since 1970.
-    """
+    """Refuse files of others before fsspec follows its list to them; tell when ours came (s)."""
     found = {file.name: stat.S_ISREG(file.lstat().st_mode) for file in folder.iterdir()}
     listed = json.loads((folder / "cache").read_text()) if found.get("cache") else None
     if not isinstance(listed, dict) or [*listed] != [path] or folder.is_symlink():

@@ -8,6 +8,7 @@ import os
 import secrets
 import tempfile
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
@@ -40,6 +41,7 @@ def _apart(work: Callable[..., Any], *given: Any) -> Any:
 
 def _set_environment() -> None:
     os.environ.update(SHIPPED_ENVIRONMENT)
+    warnings.simplefilter("ignore")  # of libraries, which would show on the page
 
 
 def measure_growth(datasets: Datasets, *, n_datasets: int = 50) -> float:

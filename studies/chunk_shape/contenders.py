@@ -166,13 +166,20 @@ def make_decodings(plan: Plan) -> list[Contender]:
     for nbytes in PUBLISHED_NBYTES:
         shape = balanced_chunk_shape(plan.values.shape, 4, min(nbytes, plan.values.nbytes // 2))
         parts = cut(plan.values, shape)
-        point = {"access": "decode", "medium": "memory", "chunk_kib": nbytes // 1024}
+        place = {"access": "decode", "medium": "memory"}
         for name, codecs in CODECS.items():
             rounding = [_ROUND] if "rounded" in name else []
             kept = np.concatenate([decode(rounding, encode(rounding, part)) for part in parts])
             encoded = [encode(codecs, part) for part in parts]
             way = _Decoding(name, encoded, checksum(kept), kept.nbytes)
-            made.append(contend(f"codec {name}", way, point=point, group="decode"))
+            made.append(
+                contend(
+                    f"codec {name}",
+                    way,
+                    point={**place, "chunk_kib": nbytes // 1024},
+                    group="decode",
+                )
+            )
     return made
 
 

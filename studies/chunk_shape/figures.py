@@ -30,33 +30,25 @@ def draw_fronts(axes: Sequence[Axes], named: pd.DataFrame) -> None:
     """Draw the time of a series against that of a slice, a panel a medium, a point a layout."""
     for ax, (medium, part) in zip(axes, named.groupby("medium", sort=False), strict=True):
         measured = pivot(part).droplevel("medium")
-        expected = pivot(part, "predicted_s").droplevel("medium")
+        shown = [(pivot(part, "predicted_s"), "x", CEILING_GREY, "predicted")]
+        shown += [(measured, "o", OURS, "measured")]
         if medium == "hdf5":  # the published times are a file's
-            theirs = _published()
-            slices, series = theirs["spatial_slice"], theirs["time_series"]
-            ax.plot(
-                slices, series, "s", color=THEIRS, markersize=3.5, alpha=0.6, label="Rew (2013)"
-            )
-        ax.plot(
-            expected["slice"],
-            expected["series"],
-            "x",
-            color=CEILING_GREY,
-            markersize=5,
-            label="predicted",
-        )
-        ax.plot(
-            measured["slice"], measured["series"], "o", color=OURS, markersize=5, label="measured"
-        )
+            names = {"spatial_slice": "slice", "time_series": "series"}
+            shown.insert(0, (_published().rename(columns=names), "s", THEIRS, "Rew (2013)"))
+        for table, mark, color, label in shown:
+            size = {"markersize": 3.5, "alpha": 0.6} if color == THEIRS else {"markersize": 5}
+            ax.plot(table["slice"], table["series"], mark, color=color, label=label, **size)
         front = _front(measured)
         ax.step(front["slice"], front["series"], where="post", color=OURS, linewidth=0.8)
         _label(ax, measured)
-        ax.set(
-            xscale="log", yscale="log", xlabel="time of a slice (s)", ylabel="time of a series (s)"
-        )
-        number_axis(ax.xaxis)
-        number_axis(ax.yaxis)
+        _set_logarithmic(ax, "time of a slice (s)", "time of a series (s)")
         ax.legend(frameon=False, fontsize=8, loc="best", title=str(medium))
+
+
+def _set_logarithmic(ax: Axes, x: str, y: str) -> None:
+    ax.set(xscale="log", yscale="log", xlabel=x, ylabel=y)
+    number_axis(ax.xaxis)
+    number_axis(ax.yaxis)
 
 
 def _front(times: pd.DataFrame) -> pd.DataFrame:
@@ -90,9 +82,7 @@ def draw_prediction(ax: Axes, table: pd.DataFrame) -> None:
             part["p50_s"], part["predicted_s"], look.marker, color=look.color, markersize=4,
             label=access,
         )  # fmt: skip
-    ax.set(xscale="log", yscale="log", xlabel="measured (s)", ylabel="predicted (s)")
-    number_axis(ax.xaxis)
-    number_axis(ax.yaxis)
+    _set_logarithmic(ax, "measured (s)", "predicted (s)")
     ax.legend(frameon=False, fontsize=8)
     ax.annotate(
         "grey: within a fifth", (0.97, 0.03), xycoords="axes fraction", ha="right", fontsize=8
@@ -122,12 +112,8 @@ def draw_bias(ax: Axes, table: pd.DataFrame, chunk_kb: pd.Series[float]) -> None
         theirs["chunk_kb"].replace(0, 1), pair.max(axis=1) / pair.min(axis=1), "s",
         color=THEIRS, markersize=4, alpha=0.6, label="Rew (2013)",
     )  # fmt: skip
-    ax.set(
-        xscale="log",
-        yscale="log",
-        xlabel="chunk (kB); none at the left end",
-        ylabel="slower over faster",
-    )
+    ax.set(xscale="log", yscale="log", xlabel="chunk (kB); none at the left end")
+    ax.set_ylabel("slower over faster")
     ax.legend(frameon=False, fontsize=8)
 
 
@@ -136,9 +122,8 @@ def draw_traffic(axes: Sequence[Axes], traffic: pd.DataFrame) -> None:
     names = list(dict.fromkeys(traffic["contender"] + ", " + traffic["medium"]))
     rows = {name: i for i, name in enumerate(names)}
     y = (traffic["contender"] + ", " + traffic["medium"]).map(rows)
-    for ax, column, label in zip(
-        axes, ("requests", "over_read"), ("requests", "bytes brought / asked"), strict=True
-    ):
+    shown = {"requests": "requests", "over_read": "bytes brought / asked"}
+    for ax, (column, label) in zip(axes, shown.items(), strict=True):
         for access, part in traffic.groupby("access", sort=False):
             look = find_look(str(access), "access")
             ax.plot(
@@ -175,14 +160,9 @@ def draw_codecs(axes: Sequence[Axes], costs: pd.DataFrame) -> None:
         look = find_look(str(codec), "codec")
         for ax, column in zip(axes, ("ratio", "decode_mb_per_s"), strict=True):
             ax.plot(
-                part["chunk_kib"],
-                part[column],
-                f"{look.marker}-",
-                color=look.color,
-                linewidth=1,
-                markersize=4,
-                label=codec,
-            )
+                part["chunk_kib"], part[column], f"{look.marker}-", color=look.color, linewidth=1,
+                markersize=4, label=codec,
+            )  # fmt: skip
     for ax, label in zip(axes, ("array / stored", "decoded (MB/s)"), strict=True):
         ax.set(xscale="log", xlabel="chunk (KiB)", ylabel=label)
     axes[0].set_ylim(0, None)

@@ -24,7 +24,7 @@ MIX_NAMES: Mapping[tuple[float, float], str] = {
     (1, 1): "equal mix",
     (8, 2): "four series to a slice",
 }
-"""Mixes of series and slice, by their weights."""
+"""Access patterns of series and slice, by their weights."""
 
 ACCESSES = ("series", "slice", "box", "region mean", "whole")
 QUANTITIES = (*ACCESSES, *MIX_NAMES.values(), "slower access", "bias")
@@ -132,8 +132,9 @@ def bias(named: pd.DataFrame, blocks: pd.DataFrame) -> pd.DataFrame:
         (medium, name): ends_of(found[medium, held])
         for (medium, name), held in list_held(named).items()
     }
-    table = pd.DataFrame.from_dict(lines, orient="index", columns=["bias", "low", "high"])
-    table.index = pd.MultiIndex.from_tuples(table.index, names=["medium", "contender"])
+    table = pd.DataFrame(lines, index=["bias", "low", "high"]).T.rename_axis(
+        ["medium", "contender"]
+    )
     return pivot(named).join(table).sort_values("bias")
 
 
@@ -177,16 +178,15 @@ def contests(blocks: pd.DataFrame) -> list[Contest]:
 def tabulate_positions(named: pd.DataFrame) -> pd.DataFrame:
     """Tabulate positions and quantiles: how many share no chunk, first read, p50 and p95 in ms."""
     table = named.set_index(["medium", "contender", "access"])
-    return pd.DataFrame(
-        {
-            "positions": table["n_positions"].astype(int),
-            "without a common chunk": table["n_apart"].astype(int),
-            "first read (ms)": 1000 * table["first_s"],
-            "first over p50": table["first_s"] / table["p50_s"],
-            "p50 (ms)": 1000 * table["p50_s"],
-            "p95 (ms)": 1000 * table["p95_s"],
-        }
-    )
+    columns = {
+        "positions": table["n_positions"].astype(int),
+        "without a common chunk": table["n_apart"].astype(int),
+        "first read (ms)": 1000 * table["first_s"],
+        "first over p50": table["first_s"] / table["p50_s"],
+        "p50 (ms)": 1000 * table["p50_s"],
+        "p95 (ms)": 1000 * table["p95_s"],
+    }
+    return pd.DataFrame(columns)
 
 
 def count_traffic(rows: pd.DataFrame) -> pd.DataFrame:
@@ -205,14 +205,18 @@ def count_traffic(rows: pd.DataFrame) -> pd.DataFrame:
     return table.groupby(by)[["n_chunks", "requests", "over_read"]].median().reset_index()
 
 
+def _extras(rows: pd.DataFrame, what: str) -> pd.DataFrame:
+    """Select what was measured beside reading, with the numbers of its trace."""
+    part = rows[(rows["phase"] == "measured") & (rows["access"] == what)]
+    return part if part.empty else part.join(tables.trace_of(part))
+
+
 def time_tools(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """Give what each tool that rewrites took: a row a block, seconds and bytes of memory."""
-    part = rows[(rows["phase"] == "measured") & (rows["access"] == "rewrite")]
-    if part.empty:
-        return {}
-    part = part.join(tables.trace_of(part)[["work_s", "most_nbytes"]])
     columns = ["contender", "block", "work_s", "most_nbytes", "array_nbytes"]
-    return {str(tool): each[columns] for tool, each in part.groupby("contender")}
+    return {
+        str(tool): each[columns] for tool, each in _extras(rows, "rewrite").groupby("contender")
+    }
 
 
 def rewrite_costs(
@@ -268,25 +272,20 @@ def _find_payback(part: pd.DataFrame, blocks: pd.DataFrame) -> tuple[float, floa
 
 def codec_costs(rows: pd.DataFrame) -> pd.DataFrame:
     """Tabulate compression ratio and decoding in MB/s, by codec and chunk size."""
-    part = rows[(rows["phase"] == "measured") & (rows["access"] == "decode")]
+    part = _extras(rows, "decode")
     if part.empty:
         return pd.DataFrame(columns=["codec", "chunk_kib", "ratio", "decode_mb_per_s"])
-    work_s = tables.trace_of(part)["work_s"]
-    table = part.assign(
-        ratio=part["array_nbytes"] / part["stored_nbytes"],
-        decode_mb_per_s=part["array_nbytes"] / work_s / 1e6,
-    )
+    ratio = part["array_nbytes"] / part["stored_nbytes"]
+    table = part.assign(ratio=ratio, decode_mb_per_s=part["array_nbytes"] / part["work_s"] / 1e6)
     columns = ["ratio", "decode_mb_per_s"]
     return table.groupby(["codec", "chunk_kib"])[columns].median().reset_index()
 
 
 def time_caches(rows: pd.DataFrame) -> pd.DataFrame:
     """Give the seconds of all adjacent slices: a row a block and size of HDF5's cache."""
-    part = rows[(rows["phase"] == "measured") & (rows["access"] == "adjacent slices")]
     columns = ["contender", "block", "rdcc_nbytes", "work_s"]
-    if part.empty:
-        return pd.DataFrame(columns=columns)
-    return part.assign(work_s=tables.trace_of(part)["work_s"])[columns].sort_values("rdcc_nbytes")
+    part = _extras(rows, "adjacent slices").reindex(columns=columns)
+    return part.sort_values("rdcc_nbytes")
 
 
 def cache_gains(kept: pd.DataFrame, gains: Mapping[str, Interval]) -> pd.DataFrame:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -59,11 +59,6 @@ def _pool_pair(part: pd.DataFrame) -> pd.Series[float]:
     )
 
 
-def start_store(medium: Medium) -> Store:
-    """Give what is known of a medium before anything is measured."""
-    return Store(is_file=True) if medium == "hdf5" else Store(n_connections=N_CONNECTIONS)
-
-
 def write_calibrations(
     media: Sequence[Medium], testbed: Testbed, plan: Plan
 ) -> list[HyperslabRead]:
@@ -76,13 +71,13 @@ def write_calibrations(
 def choose_layouts(plan: Plan, fitted: Fitted) -> dict[Medium, list[ChunkLayout]]:
     """Choose what is compared on each medium: the layouts that it holds, ours by its costs."""
     shape = plan.values.shape
-    return {
-        medium: [
-            one
-            for one in layouts.make_chunk_layouts(shape) + layouts.choose_ours(shape, store)
-            if plan.holds(medium, one)
-        ]
+    named = {
+        medium: layouts.make_chunk_layouts(shape) + layouts.choose_ours(shape, store)
         for medium, (store, _) in fitted.items()
+    }
+    return {
+        medium: [one for one in chosen if plan.holds(medium, one)]
+        for medium, chosen in named.items()
     }
 
 
@@ -96,19 +91,8 @@ def write_layouts(
 def calibrate(rows: pd.DataFrame, ways: Sequence[HyperslabRead], profile: Profile) -> Fitted:
     """Fit the costs of each medium: those of chunks, and those of reads without chunks.
 
-    Parameters
-    ----------
-    rows : DataFrame
-        Record; its calibration was measured with no network emulated on the network.
-    ways : sequence of HyperslabRead
-        What calibrated.
-    profile : Profile
-        Network to predict for. The fit does not see it.
-
-    Returns
-    -------
-    mapping of str to Store and Store or None
-        The costs of each medium, with that network.
+    What calibrated was measured with no network emulated, so the fit does not see the
+    network of the profile; the costs that are returned have it.
     """
     seconds = pool(rows[rows["phase"] == "calibration"]).set_index(PAIR)["p50_s"]
 
@@ -118,7 +102,8 @@ def calibrate(rows: pd.DataFrame, ways: Sequence[HyperslabRead], profile: Profil
             for way in ways
             if way.medium == medium and (way.chunks.chunk_shape is not None) == has_chunks
         ]
-        known = replace(start_store(medium), compression_ratio=_ratio(seen))
+        known = Store(is_file=True) if medium == "hdf5" else Store(n_connections=N_CONNECTIONS)
+        known = replace(known, compression_ratio=_ratio(seen))
         return fit_store(known, seen, start_s=start_s) if seen else None
 
     fitted: dict[Medium, tuple[Store, Store | None]] = {}
@@ -145,24 +130,8 @@ def share_out(
     """Give each access of each layout the positions that its predicted time allows.
 
     What is read in less time is read more often: a short read that waits for a
-    few requests varies most.
-
-    Parameters
-    ----------
-    fitted : mapping of str to Store and Store or None
-        Costs of each medium, as `calibrate` found them.
-    ways : sequence of HyperslabRead
-        With as many positions as are wanted at most.
-    n_blocks : int
-        Blocks that have positions of their own.
-    access_time_s : float
-        Predicted seconds of reading for each of them in a block; three
-        positions are read in any case, where there are as many.
-
-    Returns
-    -------
-    list of HyperslabRead
-        With fewer positions.
+    few requests varies most. A block gets `access_time_s` predicted seconds of each,
+    and three positions in any case, where there are as many.
     """
     shared = []
     for way in ways:
@@ -230,17 +199,11 @@ def compare(rows: pd.DataFrame, predicted: pd.DataFrame) -> pd.DataFrame:
 def judge(table: pd.DataFrame) -> pd.DataFrame:
     """Compute the two targets of the prediction, for each medium and for all together.
 
-    Their intervals are those of resampled layouts: what is predicted is a layout
+    Their 95 % intervals are those of resampled layouts: what is predicted is a layout
     that no fit has seen, and its accesses share its error. Beside the rank
     correlation with the prediction stands that of the medians of every second
     read with those of the others: how well the measurement, with half its
     reads, predicts itself.
-
-    Returns
-    -------
-    DataFrame
-        A row a medium; the columns that end in `low` and `high` are the ends
-        of 95 % intervals.
     """
     parts = {str(medium): part for medium, part in table.groupby("medium")}
     parts |= {"all": table} if len(parts) > 1 else {}
@@ -258,7 +221,10 @@ def judge(table: pd.DataFrame) -> pd.DataFrame:
 
 def _judge_targets(part: pd.DataFrame) -> dict[str, float]:
     """Compute median error and rank correlation, with intervals over layouts."""
-    kinds = {"median error": _median_error, "rank correlation": _rank_correlation}
+    kinds: dict[str, Callable[[pd.DataFrame], float]] = {
+        "median error": lambda each: each["relative_error"].abs().median(),
+        "rank correlation": lambda each: each["predicted_s"].corr(each["p50_s"], method="spearman"),
+    }
     lines = [*part.groupby(["medium", "contender"]).indices.values()]
     rng = np.random.default_rng(_SEED)
     drawn = rng.integers(0, len(lines), (_N_RESAMPLED, len(lines)))
@@ -270,18 +236,9 @@ def _judge_targets(part: pd.DataFrame) -> dict[str, float]:
     return found
 
 
-def _median_error(part: pd.DataFrame) -> float:
-    return float(part["relative_error"].abs().median())
-
-
-def _rank_correlation(part: pd.DataFrame) -> float:
-    return float(part["predicted_s"].corr(part["p50_s"], method="spearman"))
-
-
 def worst_errors(table: pd.DataFrame, *, n: int = 6) -> pd.DataFrame:
     """List the predictions that are furthest off."""
-    error = np.log(table["predicted_s"] / table["p50_s"])
-    order = pd.Series(error, index=table.index).abs().sort_values(ascending=False).index
-    columns = ["medium", "contender", "access", "predicted_s", "p50_s", "relative_error"]
-    chosen: pd.DataFrame = table.loc[order[:n], columns]
-    return chosen.set_index(["medium", "contender", "access"])
+    ratio = table["predicted_s"] / table["p50_s"]
+    order = ratio.map(np.log).abs().sort_values(ascending=False).index
+    chosen: pd.DataFrame = table.loc[order[:n], [*PAIR, "predicted_s", "p50_s", "relative_error"]]
+    return chosen.set_index(PAIR)

@@ -16,6 +16,12 @@ def _set_up(say: Callable[[str], None]) -> None:
         say(f"going on without it: {error}")
 
 
+def _at_most(bound: float, key: str, name: str, how: str) -> Threshold:
+    return Threshold(key=key, name=f"HDF5: {name}", bound=bound, is_least=False, how=how)
+
+
+_EXACT = "deterministic caches, median"
+
 STUDY = Study(
     name="hdf5-drivers",
     headline="headline",
@@ -28,40 +34,25 @@ STUDY = Study(
             is_least=True,
             how="time of the slowest driver and layout over that of the fastest; its page says what the rest waits for",
         ),
-        Threshold(
-            key="requests-to-open-best",
-            name="HDF5: requests to open a repacked file",
-            bound=5,
-            is_least=False,
-            how="counted by the proxy",
+        _at_most(
+            5,
+            "requests-to-open-best",
+            "requests to open a repacked file",
+            "counted by the proxy",
         ),
-        Threshold(
-            key="replay-error-time",
-            name="HDF5: error of replayed times (%)",
-            bound=15,
-            is_least=False,
-            how="tuned drivers predicted from the trace of the untuned one and a calibration, median",
+        _at_most(
+            15,
+            "replay-error-time",
+            "error of replayed times (%)",
+            "tuned drivers predicted from the trace of the untuned one and a calibration, median",
         ),
-        Threshold(
-            key="replay-error-requests",
-            name="HDF5: error of replayed requests (%)",
-            bound=2,
-            is_least=False,
-            how="deterministic caches, median",
-        ),
-        Threshold(
-            key="replay-error-bytes",
-            name="HDF5: error of replayed bytes (%)",
-            bound=2,
-            is_least=False,
-            how="deterministic caches, median",
-        ),
-        Threshold(
-            key="advisor-worst-error",
-            name="HDF5: error of the advisor's gain (%)",
-            bound=20,
-            is_least=False,
-            how="on three files that it was not developed on, the largest",
+        _at_most(2, "replay-error-requests", "error of replayed requests (%)", _EXACT),
+        _at_most(2, "replay-error-bytes", "error of replayed bytes (%)", _EXACT),
+        _at_most(
+            20,
+            "advisor-worst-error",
+            "error of the advisor's gain (%)",
+            "on three files that it was not developed on, the largest",
         ),
     ),
 )

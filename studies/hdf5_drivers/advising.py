@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -18,11 +17,11 @@ from advisors.hdf5.advice import Advised, advise
 from advisors.hdf5.prediction import TUNED, UNTUNED, Settings, read_file
 from advisors.hdf5.repack import apply_repack
 from helpers.arrays.fields import SampleArray
-from helpers.errors import UserError
 from helpers.models.transfer import ClientCosts
 from helpers.netem.profiles import FirstByte, Profile, network_of
 from helpers.objectstore.testbed import Testbed
 from helpers.paths import ROOT
+from studies.hdf5_drivers.file_layouts import run_tool
 from studies.hdf5_drivers.findings import mean_first_byte_s
 
 VARIABLES = ("ocean/temperature", "ice/temperature")
@@ -30,7 +29,6 @@ VARIABLES = ("ocean/temperature", "ice/temperature")
 
 _GROUPS = ("ocean", "ice")
 _NAMES = ("temperature", "anomaly")
-_TIMEOUT_S = 120
 _SMALL_PAGE_NBYTES = 65_536  # as small as some producers leave them
 _SHAPE = (3, 1, 240, 320)
 _N_READS = 5  # of a repacked file, of which the median counts
@@ -59,16 +57,15 @@ def write_with_netcdf4(sample: SampleArray, path: Path) -> Path:
 def write_with_ncgen(source: Path, path: Path) -> Path:
     """Write a file again from its text: ncdump's output through ncgen."""
     text = path.with_suffix(".cdl")
-    with text.open("w") as out:
-        _run(["ncdump", "-s", str(source)], stdout=out)
-    _run(["ncgen", "-4", "-o", str(path), str(text)])
+    text.write_text(run_tool(["ncdump", "-s", str(source)]))
+    run_tool(["ncgen", "-4", "-o", str(path), str(text)])
     text.unlink()
     return path
 
 
 def write_with_h5repack(source: Path, path: Path) -> Path:
     """Write a file again in pages of 64 KiB, by h5repack."""
-    _run(["h5repack", "-S", "PAGE", "-G", str(_SMALL_PAGE_NBYTES), str(source), str(path)])
+    run_tool(["h5repack", "-S", "PAGE", "-G", str(_SMALL_PAGE_NBYTES), str(source), str(path)])
     return path
 
 
@@ -76,15 +73,6 @@ _REWRITERS: Mapping[str, tuple[tuple[str, ...], Callable[[Path, Path], Path]]] =
     "ncgen": (("ncdump", "ncgen"), write_with_ncgen),
     "h5repack": (("h5repack",), write_with_h5repack),
 }
-
-
-def _run(argv: list[str], **options: object) -> None:
-    done = subprocess.run(  # type: ignore[call-overload]
-        argv, stderr=subprocess.PIPE, text=True, timeout=_TIMEOUT_S, check=False, **options
-    )
-    if done.returncode:
-        said = done.stderr.strip().splitlines()
-        raise UserError(f"{argv[0]}: {said[-1] if said else f'exit code {done.returncode}'}")
 
 
 def make_gridded(folder: Path, seed: int) -> dict[str, Path]:

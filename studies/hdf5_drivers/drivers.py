@@ -37,7 +37,9 @@ Settings = Mapping[str, int | str]
 """Settings of a client, and of the library above it."""
 
 
-def _split(settings: Settings, *above: str) -> tuple[dict[str, Any], dict[str, Any]]:
+def _split(
+    settings: Settings, above: Sequence[str] = ("page_buf_size", "rdcc_nbytes")
+) -> tuple[dict[str, Any], dict[str, Any]]:
     """Split settings into those of the client, and those of the library above it."""
     parts: tuple[dict[str, Any], dict[str, Any]] = {}, {}
     for name, value in settings.items():
@@ -45,35 +47,28 @@ def _split(settings: Settings, *above: str) -> tuple[dict[str, Any], dict[str, A
     return parts
 
 
-def _split_hdf5(settings: Settings) -> tuple[dict[str, Any], dict[str, Any]]:
-    return _split(settings, "page_buf_size", "rdcc_nbytes")
-
-
 def _open_over(file: Any, settings: Settings) -> Tree:
     """Open through h5py over a file object, which is closed after it."""
-    return MappingTree(h5py.File(file, "r", **_split_hdf5(settings)[1]), file.close)
+    return MappingTree(h5py.File(file, "r", **_split(settings)[1]), file.close)
 
 
 def open_with_fsspec(location: Location, settings: Settings) -> Tree:
     """Open through h5py over a file object of s3fs."""
-    file = location.fsspec().open(location.path, "rb", **_split_hdf5(settings)[0])
+    file = location.fsspec().open(location.path, "rb", **_split(settings)[0])
     return _open_over(file, settings)
 
 
 def open_with_xarray(location: Location, settings: Settings) -> Tree:
     """Open a group by its address, as users of xarray do; the engine makes the file object."""
     group = xarray.open_dataset(
-        location.url,
-        engine="h5netcdf",
-        group=CONVERTED,
-        storage_options=location.fsspec_options(),
+        location.url, engine="h5netcdf", group=CONVERTED, storage_options=location.fsspec_options()
     )
     return GroupTree(group, lambda: {str(name): one for name, one in group.items()}, CONVERTED)
 
 
 def open_with_obstore(location: Location, settings: Settings) -> Tree:
     """Open through h5py over a file object of obstore."""
-    return _open_over(PlainFile(location, **_split_hdf5(settings)[0]), settings)
+    return _open_over(PlainFile(location, **_split(settings)[0]), settings)
 
 
 def open_whole(location: Location, settings: Settings) -> Tree:
@@ -95,7 +90,7 @@ def open_with_ros3(location: Location, settings: Settings) -> Tree:
     if location.access_key and location.secret_key:
         options["secret_id"] = location.access_key.encode()
         options["secret_key"] = location.secret_key.encode()
-    library = _split_hdf5(settings)[1]
+    library = _split(settings)[1]
     return MappingTree(h5py.File(location.url, "r", driver="ros3", **options, **library))
 
 
@@ -119,7 +114,7 @@ def _open_with_block_cache(location: Location, nbytes: int) -> h5py.File:
 
 def open_with_pyfive(location: Location, settings: Settings) -> Tree:
     """Open through pyfive over a file object of s3fs."""
-    client, library = _split(settings, "metadata_buffer_size")
+    client, library = _split(settings, ["metadata_buffer_size"])
     file = location.fsspec().open(location.path, "rb", **client)
     return MappingTree(pyfive.File(file, **library), file.close)
 
@@ -195,11 +190,6 @@ class Driver:
     def in_flight(self) -> int:
         """Requests that its settings or defaults let it have in flight."""
         return 2 if self.settings.get("cache_type") == "background" else self.client.in_flight
-
-    @property
-    def page_buffer_nbytes(self) -> int:
-        """Bytes of the page buffer that the settings ask for; 0 for the library's default."""
-        return int(self.settings.get("page_buf_size", 0))
 
 
 DRIVERS: Mapping[str, Driver] = {

@@ -32,12 +32,7 @@ _BESIDE: dict[str, Any] = {
 def _mark(name: str) -> dict[str, Any]:
     """Give the marks of a driver: of one colour in the whole book, filled where it is tuned."""
     look = find_look(name, "driver")
-    return {
-        "marker": look.marker,
-        "color": look.color,
-        "markerfacecolor": look.face,
-        "label": name,
-    }
+    return {"marker": look.marker, "color": look.color, "markerfacecolor": look.face, "label": name}
 
 
 def draw_times(ax: Axes, rows: pd.DataFrame, *, task: str) -> None:

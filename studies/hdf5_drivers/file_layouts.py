@@ -65,12 +65,7 @@ def read_properties(file: h5py.File) -> FileProperties:
 
 
 def check_page_buffer(page_nbytes: int, page_buffer_nbytes: int, what: str) -> None:
-    """Refuse a page buffer that does not hold one page, as HDF5 would when it opens the file.
-
-    Examples
-    --------
-    >>> check_page_buffer(4 * 2**20, 16 * 2**20, "granule.h5")
-    """
+    """Refuse a page buffer that does not hold one page, as HDF5 would when it opens the file."""
     if 0 < page_buffer_nbytes < page_nbytes:
         raise UserError(
             f"page_buf_size: {page_buffer_nbytes} for {what};"
@@ -81,7 +76,7 @@ def check_page_buffer(page_nbytes: int, page_buffer_nbytes: int, what: str) -> N
 MIB = 2**20
 RECHUNKED = 100_000  # elements, as the field's guidance for photon data has it
 _SMALL = 50_000  # elements up to which a variable keeps its chunks when rechunked
-_REPACK_TIMEOUT_S = 900
+_TOOL_TIMEOUT_S = 900
 
 Tool = Literal["auto", "h5repack", "h5py"]
 
@@ -90,8 +85,6 @@ Tool = Literal["auto", "h5repack", "h5py"]
 class FileLayout:
     """How a file is arranged anew."""
 
-    name: str  # name in parameter files, records and figures
-    description: str  # one line for readers of the book
     page_nbytes: int = 0  # bytes of a page of the paged strategy; 0 for none
     # elements of a chunk along the first dimension of long variables; 0 to keep
     chunk_elements: int = 0
@@ -100,31 +93,14 @@ class FileLayout:
 
 
 FILE_LAYOUTS: Mapping[str, FileLayout] = {
-    each.name: each
-    for each in (
-        FileLayout("original", "as the producer writes it: metadata between the data"),
-        FileLayout(
-            "front",
-            "all metadata in one block at the front of the file",
-            metadata_block_nbytes=8 * MIB,
-        ),
-        FileLayout("paged-4mib", "paged, pages of 4 MiB", page_nbytes=4 * MIB),
-        FileLayout("paged-8mib", "paged, pages of 8 MiB", page_nbytes=8 * MIB),
-        FileLayout(
-            "rechunked-4mib",
-            "paged, pages of 4 MiB, and chunks of 100 000 photons",
-            page_nbytes=4 * MIB,
-            chunk_elements=RECHUNKED,
-        ),
-        FileLayout(
-            "rechunked-8mib",
-            "paged, pages of 8 MiB, and chunks of 100 000 photons",
-            page_nbytes=8 * MIB,
-            chunk_elements=RECHUNKED,
-        ),
-    )
+    "original": FileLayout(),  # as the producer writes it: metadata between the data
+    "front": FileLayout(metadata_block_nbytes=8 * MIB),  # all metadata in one block
+    "paged-4mib": FileLayout(4 * MIB),
+    "paged-8mib": FileLayout(8 * MIB),
+    "rechunked-4mib": FileLayout(4 * MIB, RECHUNKED),
+    "rechunked-8mib": FileLayout(8 * MIB, RECHUNKED),
 }
-"""Arrangements of one HDF5 file, by name; `original` is the file as it was written."""
+"""Arrangements of one HDF5 file, by name."""
 
 
 def arrange(source: Path, target: Path, layout: FileLayout, *, tool: Tool = "auto") -> str:
@@ -139,8 +115,8 @@ def arrange(source: Path, target: Path, layout: FileLayout, *, tool: Tool = "aut
         if program is None or tool == "h5py":
             repack.copy(file, target)
             return f"h5py {h5py.__version__}, HDF5 {h5py.version.hdf5_version}"
-    _run([program, *repack.arguments(), str(source), str(target)])
-    return _run([program, "--version"]).strip().replace(": Version", "")
+    run_tool([program, *repack.arguments(), str(source), str(target)])
+    return run_tool([program, "--version"]).strip().replace(": Version", "")
 
 
 def _chunk(variable: h5py.Dataset, layout: FileLayout) -> tuple[int, ...] | None:
@@ -150,14 +126,15 @@ def _chunk(variable: h5py.Dataset, layout: FileLayout) -> tuple[int, ...] | None
     return (min(layout.chunk_elements, variable.shape[0]), *variable.shape[1:])
 
 
-def _run(argv: list[str]) -> str:
-    """Run one of HDF5's tools."""
+def run_tool(argv: list[str]) -> str:
+    """Run one of the tools of HDF5 or netCDF; return what it says."""
     done = subprocess.run(
-        argv, capture_output=True, text=True, timeout=_REPACK_TIMEOUT_S, check=False
+        argv, capture_output=True, text=True, timeout=_TOOL_TIMEOUT_S, check=False
     )
     if done.returncode:
         said = (done.stderr or done.stdout).strip().splitlines()
-        raise UserError(f"h5repack: {said[-1] if said else f'exit code {done.returncode}'}")
+        name, reason = Path(argv[0]).name, said[-1] if said else f"exit code {done.returncode}"
+        raise UserError(f"{name}: {reason}; allowed: a file that {name} takes")
     return done.stdout or done.stderr
 
 
@@ -204,10 +181,7 @@ def _cut(variable: h5py.Dataset, *, is_sharded: bool) -> dict[str, Any]:
         "shards": (shard, *others) if is_sharded else None,
         # deflate after a shuffle, in the form in which Zarr v3 specifies it
         "compressors": zarr.codecs.BloscCodec(
-            cname="zlib",
-            clevel=_DEFLATE_LEVEL,
-            shuffle="shuffle",
-            typesize=variable.dtype.itemsize,
+            cname="zlib", clevel=_DEFLATE_LEVEL, shuffle="shuffle", typesize=variable.dtype.itemsize
         ),
     }
 

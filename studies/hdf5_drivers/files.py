@@ -35,7 +35,7 @@ from studies.hdf5_drivers.file_layouts import (
     convert,
     read_properties,
 )
-from studies.hdf5_drivers.tasks import Answer, MappingTree, Task, run_task
+from studies.hdf5_drivers.tasks import TASKS, Answer, MappingTree, Task, run_task
 
 _CONTENT_GENERATION = 2  # raise it when the same arguments make other bytes
 
@@ -296,13 +296,7 @@ def make_tasks(granule: Granule, *, group: str) -> dict[str, Task]:
     """Choose what is asked of a granule: three photon variables, and a tenth of their track."""
     n = granule.photons_of("gt1l")
     bounds = (n // 2, n // 2 + n // 10)
-    names = THREE_VARIABLES
-    return {
-        "variables": Task("variables", names, bounds),
-        "subset": Task("subset", names, bounds),
-        "tree": Task("tree", names, bounds, group),
-        "attributes": Task("attributes", names, bounds, group),
-    }
+    return {name: Task(name, THREE_VARIABLES, bounds, group) for name in TASKS}
 
 
 def prepare_granule(
@@ -341,15 +335,11 @@ def prepare_granule(
                 progress(f"writing a granule of {granule.n_photons} photons as {name}")
                 return start().make(name)
 
+            under = [f"{name}{_SUFFIXES.get(name, '/')}"]
             entries[name] = prepared.prepare(
-                target, [made_by, of], write, name=f"{name}.entry", under=[_key(name)]
+                target, [made_by, of], write, name=f"{name}.entry", under=under
             )
     return _describe(target, tasks, entries)
-
-
-def _key(layout: str) -> str:
-    """Return how the keys of a layout's objects begin."""
-    return f"{layout}{_SUFFIXES.get(layout, '/')}"
 
 
 def _describe(

@@ -14,7 +14,6 @@ from fsspec.caching import BlockCache
 from helpers.benchmark import ranking as rankings
 from helpers.benchmark import statistics
 from helpers.benchmark.record import read_published
-from helpers.errors import UserError
 from helpers.models.transfer import Network
 from helpers.netem.profiles import Profile, network_of
 from helpers.plotting.tables import describe_profile, digits, trace_of
@@ -207,13 +206,6 @@ TODAY: _Pairs = tuple((TUNED, name) for name in (DEFAULT, "xarray", "obstore-who
 """Tuned settings, and what people use who set nothing, or fetch the whole file."""
 
 
-def judged_task(tasks: Sequence[str]) -> Literal["variables"]:
-    """Name the task that is judged, which the control repeats; refuse tasks without it."""
-    if "variables" not in tasks:
-        raise UserError(f"tasks: {', '.join(tasks)}; allowed: also variables, which is judged")
-    return "variables"
-
-
 def name_read(driver: str, layout: str) -> str:
     """Name a read by its driver and its layout."""
     return f"{driver} on {layout}"
@@ -398,11 +390,7 @@ def tell_cache(stored_nbytes: float) -> str:
 
 
 def find_all(
-    rows: pd.DataFrame,
-    profile: Profile,
-    versions: Mapping[str, str],
-    *,
-    ranking: rankings.Ranking,
+    rows: pd.DataFrame, profile: Profile, versions: Mapping[str, str], *, ranking: rankings.Ranking
 ) -> dict[str, str]:
     """Put the findings of a case into words, by the key under which pages quote them.
 

@@ -57,10 +57,7 @@ class Parameters(studies.Parameters):
     metadata_tasks: list[_Task] = Field(
         ["tree", "attributes", "subset"], description="what they are asked"
     )
-    metadata_group: str = Field(
-        "gt1l/heights",
-        description="group to list; empty for the file",
-    )
+    metadata_group: str = Field("gt1l/heights", description="group to list; empty for the file")
     block_mib: list[_Mebibytes] = Field(
         [8], description="block of the file object, to vary", json_schema_extra={"unit": "MiB"}
     )

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, get_args
 
 import numpy as np
 import obstore
 import xxhash
-from fsspec.caching import BlockCache
+from fsspec.spec import AbstractBufferedFile
 from h5coro.h5coro import H5Coro
 from numpy.typing import NDArray
 
@@ -20,22 +19,6 @@ from helpers.objectstore.locations import Location
 
 Bounds = tuple[int, int] | None
 """Half-open bounds along the first dimension; None for all of it."""
-
-
-class Tree(Protocol):
-    """What an open file, or what stands for one, can be asked."""
-
-    def list_variables(self, group: str) -> list[str]:
-        """List the paths of all variables below a group."""
-
-    def read(self, names: Sequence[str], bounds: Bounds) -> list[NDArray[Any]]:
-        """Read variables, or a part of each."""
-
-    def read_attributes(self, group: str, attribute: str) -> dict[str, str]:
-        """Read one attribute of every variable below a group."""
-
-    def close(self) -> None:
-        """Close what was opened."""
 
 
 class MappingTree:
@@ -134,6 +117,10 @@ class H5CoroTree:
         return found
 
 
+Tree = MappingTree | H5CoroTree
+"""What an open file, or what stands for one, can be asked."""
+
+
 def _as_text(value: Any) -> str:
     """Write an attribute as text, however a library returns it."""
     if isinstance(value, np.ndarray) and value.size == 1:
@@ -141,14 +128,14 @@ def _as_text(value: Any) -> str:
     return value.decode() if isinstance(value, bytes) else str(value)
 
 
-TaskName = Literal["variables", "subset", "tree", "attributes"]
-TASKS: dict[TaskName, str] = {
-    "variables": "read the variables whole",
-    "subset": "read a part of each variable",
-    "tree": "list the variables of a group and the groups below",
-    "attributes": "read one attribute of every variable of a group and the groups below",
-}
-"""What each task asks, in one line; opening is timed before each of them."""
+TaskName = Literal[
+    "variables",  # read the variables whole
+    "subset",  # read a part of each variable
+    "tree",  # list the variables of a group and the groups below
+    "attributes",  # read one attribute of every variable of a group and the groups below
+]
+TASKS: tuple[TaskName, ...] = get_args(TaskName)
+"""What can be asked of a file; opening is timed before each of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,45 +229,18 @@ def fetch_whole(location: Location, part_nbytes: int, max_workers: int) -> bytes
         return b"".join(pool.map(fetch, range(0, nbytes, part_nbytes)))
 
 
-class BlockFile(io.RawIOBase):
+class BlockFile(AbstractBufferedFile):  # type: ignore[misc]  # fsspec ships no types
     """An object that is read through obstore in blocks, which are kept.
 
-    The cache is fsspec's, so that only the client differs from an s3fs file
-    object with the same cache.
+    All but the client is fsspec's, as in an s3fs file object with the same cache.
     """
 
     def __init__(self, location: Location, *, block_size: int) -> None:
-        folder, self._key = split_object(location)
+        folder, key = split_object(location)
         self._store = folder.obstore()
-        self._nbytes = int(obstore.head(self._store, self._key)["size"])
-        self._cache = BlockCache(block_size, self._fetch, self._nbytes)
-        self._at = 0
+        nbytes = int(obstore.head(self._store, key)["size"])
+        cache = {"block_size": block_size, "cache_type": "blockcache", "size": nbytes}
+        super().__init__(None, key, **cache)
 
-    def _fetch(self, start: int, stop: int) -> bytes:
-        return bytes(obstore.get_range(self._store, self._key, start=start, end=stop))
-
-    def seekable(self) -> bool:
-        """Say that there is a place to read from."""
-        return True
-
-    def readable(self) -> bool:
-        """Say that it can be read."""
-        return True
-
-    def tell(self) -> int:
-        """Return the place of the next read, in bytes."""
-        return self._at
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Move to a place, in bytes, from the start, from here or from the end."""
-        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._nbytes}[whence]
-        self._at = start + offset
-        return self._at
-
-    def readinto(self, buffer: Any) -> int:
-        """Read into a buffer; return the bytes that were there."""
-        stop = min(self._at + len(buffer), self._nbytes)
-        found = self._cache._fetch(self._at, stop)
-        buffer[: len(found)] = found
-        self._at += len(found)
-        return len(found)
+    def _fetch_range(self, start: int, end: int) -> bytes:
+        return bytes(obstore.get_range(self._store, self.path, start=start, end=end))

@@ -16,7 +16,6 @@ from helpers.objectstore.testbed import Testbed
 from studies.hdf5_drivers.drivers import DRIVERS, MIB, Driver
 from studies.hdf5_drivers.file_layouts import FILE_LAYOUTS, check_page_buffer
 from studies.hdf5_drivers.files import StoredFile
-from studies.hdf5_drivers.findings import judged_task
 from studies.hdf5_drivers.session import Session
 from studies.hdf5_drivers.tasks import Answer, Task, TaskName
 
@@ -150,8 +149,9 @@ def pair_up(drivers: Sequence[Driver], layouts: Sequence[str], stored: StoredFil
     ]
     for driver, layout in pairs:
         if layout in stored.properties:
+            buffer_nbytes = int(driver.settings.get("page_buf_size", 0))
             page_nbytes = stored.properties[layout].page_nbytes
-            check_page_buffer(page_nbytes, driver.page_buffer_nbytes, f"{driver.name} on {layout}")
+            check_page_buffer(page_nbytes, buffer_nbytes, f"{driver.name} on {layout}")
     return pairs
 
 
@@ -178,34 +178,30 @@ def make_contenders(
         If a driver has no colour, or a page buffer does not hold a page of a layout.
     """
     return [
-        _contend(FileRead(bench, driver, layout, task), driver.name, read)
+        contend(
+            driver.name,
+            FileRead(bench, driver, layout, task),
+            point={"layout": layout, "task": task},
+            read=read,
+            group=task,
+        )
         for driver, layout in pair_up(drivers, layouts, bench.stored)
         for task in tasks
         if driver.client.reads_files or task in _ON_VALUES
     ]
 
 
-def make_control(
-    drivers: Sequence[Driver],
-    layouts: Sequence[str],
-    tasks: Sequence[TaskName],
-    bench: Bench,
-    *,
-    read: Read,
-) -> Contender:
-    """Make a second copy of the last driver and layout of HDF5 files that do what is judged."""
-    task = judged_task(tasks)
-    of_files = [driver for driver in drivers if driver.client.reads_files]
-    if not of_files:
-        given = ", ".join(driver.name for driver in drivers) or "none"
-        raise UserError(f"drivers: {given}; allowed: also one that reads HDF5 files as they are")
-    driver, layout = pair_up(of_files, layouts, bench.stored)[-1]
-    return _contend(FileRead(bench, driver, layout, task), CONTROL, read, control_of=driver.name)
-
-
-def _contend(way: FileRead, name: str, read: Read, *, control_of: str | None = None) -> Contender:
-    point = {"layout": way.layout, "task": way.task}
-    return contend(name, way, point=point, read=read, group=way.task, control_of=control_of)
+def make_control(contenders: Sequence[Contender]) -> Contender:
+    """Make a second copy of the last contender that reads what is judged: variables of a file."""
+    judged = [
+        each
+        for each in contenders
+        if each.point["task"] == "variables" and each.point["layout"] in FILE_LAYOUTS
+    ]
+    if not judged:
+        given = ", ".join(dict.fromkeys(each.name for each in contenders)) or "none"
+        raise UserError(f"drivers: {given}; allowed: also one that reads variables of HDF5 files")
+    return replace(judged[-1], name=CONTROL, control_of=judged[-1].name)
 
 
 def trace_once(way: FileRead) -> list[Request]:

@@ -292,6 +292,12 @@ def test_an_array_that_nobody_has_is_refused(shape: str, words: str, rule: str) 
     assert line.startswith(words)
 
 
+@pytest.mark.parametrize("shape", ["9007199254740992,9007199254740992", ",".join(["1000"] * 8)])
+def test_an_array_that_no_shard_tames_is_refused(shape: str) -> None:
+    """It has more objects than are allowed, whatever holds its chunks together."""
+    assert refuse("--shape", shape, "--itemsize", "8").startswith("max_objects: 1000000; allowed")
+
+
 def test_dimensions_of_one_element_cost_nothing() -> None:
     """Thirty of them are no search, and a chunk has one element in each."""
     answer = ask("--shape", ",".join(["1"] * 30 + ["500", "400", "300"]), "--itemsize", "4")

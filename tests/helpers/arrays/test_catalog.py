@@ -21,7 +21,14 @@ from helpers.arrays.writers import expected_warning
 from helpers.errors import UserError
 from helpers.objectstore.locations import Location
 from helpers.objectstore.testbed import Server
-from tests.stores import CHUNK_SHAPE, SHAPE, make_location, make_sample, make_stored
+from tests.stores import (
+    CHUNK_SHAPE,
+    SHAPE,
+    client_environment,
+    make_location,
+    make_sample,
+    make_stored,
+)
 
 WHOLE = make_sample().block((0,) * 4, SHAPE)
 ENCODED_FILL = base64.b64encode(struct.pack("<d", FILL)).decode()  # as xarray writes it
@@ -37,7 +44,7 @@ def location(server: Server) -> Location:
 @pytest.fixture(autouse=True)
 def _environment(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """Lead clients to the server, as users do: through the environment."""
-    for name, value in server.client_environment().items():
+    for name, value in client_environment(server).items():
         monkeypatch.setenv(name, value)
     readers.forget_clients({})
 

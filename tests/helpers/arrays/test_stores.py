@@ -19,7 +19,14 @@ from helpers.errors import UserError
 from helpers.objectstore.locations import Location
 from helpers.objectstore.testbed import Server
 from helpers.paths import ROOT
-from tests.stores import CHUNK_SHAPE, SHAPE, make_location, make_sample, make_stored
+from tests.stores import (
+    CHUNK_SHAPE,
+    SHAPE,
+    client_environment,
+    make_location,
+    make_sample,
+    make_stored,
+)
 
 
 @pytest.fixture(scope="module")
@@ -239,7 +246,7 @@ def test_memory_does_not_grow_with_the_array(
     """Four times the array takes the same peak memory, less than 1 GB."""
     script = tmp_path / "write.py"
     script.write_text(_WRITE)
-    environment = {**os.environ, **server.client_environment(), "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, **client_environment(server), "PYTHONPATH": str(ROOT)}
     peaks = []
     for n_times in (12, 48):  # 62 and 249 MB
         command = [sys.executable, str(script), str(n_times), layout]

@@ -16,6 +16,8 @@ from helpers.netem.profiles import FirstByte, Profile
 from helpers.netem.proxy import Proxy, open_proxy
 from helpers.objectstore.testbed import Server
 
+pytestmark = pytest.mark.quiet
+
 BUCKET = "of-test-calibration"
 PROFILE = Profile("p", FirstByte(0.03, 0.04), 10.0, 30.0, 300.0)
 
@@ -81,7 +83,8 @@ def test_calibrate_in_virtual_time(server: Server) -> None:
         ("stream_mb_per_s", 100.0),
         ("aggregate_mb_per_s", 200.0),
     ]
-    assert [row for row in rows if abs(row.error) > 0.15] == []
+    # a factor of ten would be forgotten or applied twice: loose, because a busy machine is late
+    assert [row for row in rows if abs(row.error) > 0.5] == []
 
 
 def test_calibrate_sees_what_is_not_emulated(server: Server, proxy: Proxy) -> None:

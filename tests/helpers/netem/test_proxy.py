@@ -54,6 +54,8 @@ from helpers.netem.shaping import Bucket, Clock, Link, VirtualTime, normal_varia
 from helpers.netem.trace import Request
 from helpers.objectstore.testbed import Server
 
+pytestmark = pytest.mark.quiet
+
 FREE = Profile("free")
 BODY = random.Random(0).randbytes(3_000_001)
 BUCKET = "of-test-network"

@@ -27,6 +27,7 @@ from helpers.errors import UserError
 from helpers.objectstore import testbed as servers
 from helpers.objectstore.testbed import Server, open_server
 from tests.helpers.objectstore.test_processes import becomes, listens, lives
+from tests.stores import client_environment
 
 BODY = bytes(range(256)) * 40  # 10,240 bytes, each known from its place
 
@@ -165,7 +166,7 @@ def read_with_aws_cli(server: Server) -> bytes:
     aws = Path(sys.executable).with_name("aws")
     return subprocess.run(
         [sys.executable, aws, "s3", "cp", "s3://server-tests/a/body", "-"],
-        env={"PATH": os.defpath, "HOME": "/nonexistent", **server.client_environment()},
+        env={"PATH": os.defpath, "HOME": "/nonexistent", **client_environment(server)},
         stdout=subprocess.PIPE,
         check=True,
     ).stdout

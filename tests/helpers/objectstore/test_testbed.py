@@ -12,7 +12,7 @@ import pytest
 from helpers.errors import UserError
 from helpers.netem.profiles import get_profile
 from helpers.objectstore.testbed import Server, Testbed, make_room, open_testbed
-from tests.stores import make_location
+from tests.stores import client_environment, make_location
 
 LOOPBACK = get_profile("loopback")
 
@@ -29,7 +29,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def own_store(server: Server, monkeypatch: pytest.MonkeyPatch) -> str:
     """Set the environment as for a store of one's own."""
     make_location(server, "wires")
-    for name, value in server.client_environment().items():
+    for name, value in client_environment(server).items():
         monkeypatch.setenv(name, value)
     return "s3://wires/folder"
 

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisors.costs.assumptions import Assumptions
+from advisors.costs.assumptions import Assumptions, change
+from advisors.costs.prices import get_prices
 from helpers.benchmark import ranking as rankings
 from helpers.benchmark import statistics
 from helpers.benchmark.record import read_records
@@ -21,7 +22,14 @@ from helpers.netem.profiles import get_profile
 from helpers.objectstore.locations import Location
 from helpers.paths import ROOT
 from studies.caching_costs.datasets import Datasets, dataset_names, make_specs, published_specs
-from studies.caching_costs.findings import find_all, select_loads, tell_errors, tell_generator
+from studies.caching_costs.findings import (
+    find_all,
+    find_costs,
+    find_staleness,
+    select_loads,
+    tell_errors,
+    tell_generator,
+)
 from studies.caching_costs.prediction import (
     Demand,
     compare_hit_ratios,
@@ -267,3 +275,29 @@ def test_the_reference_names_no_fastest_cache_that_is_none() -> None:
     assert found["best-cache-p95"].startswith("among the fastest: ")
     assert found["verdict-shipped"].endswith("against it, faster: lru, none-v3.")
     assert found["shipped-growth"] == "3.1 MB"
+
+
+def test_wrong_pictures_are_said_first() -> None:
+    """Who served a wrong picture is named, and who does so until a restart."""
+    watched = pd.DataFrame(
+        {
+            "values": ["new", "new", "old picture"],
+            "shape": ["wrong picture", "wrong picture", "old picture"],
+            "new data": ["after a restart", "after 5 s", "after 5 s"],
+        },
+        index=["as-shipped", "lru", "filecache"],
+    )
+    said = find_staleness(watched)["verdict-staleness"]
+    assert "as-shipped, lru served wrong pictures with status 200" in said
+    assert said.endswith("only a restart ends it for as-shipped.")
+
+
+def test_bill_says_what_listings_cost_and_what_comes_first() -> None:
+    """Listings are a part of the bill of a file cache, none of one that is told the format."""
+    given = change(Assumptions(), {"shared_lists": 4.0, "shared_gets": 4.0})
+    ratios = pd.DataFrame({"datasets": [8, 100], "error": [0.01, -0.02]})
+    found = find_costs(given, get_prices(), ratios, told=Assumptions(), peak_nbytes=4.2e8)
+    assert found["verdict-cost"].startswith("Before any cache: ")
+    assert found["peak-memory"] == "0.42 GB"
+    assert found["shared-listings-cost"] == "9,590 USD a month"  # 480 million times 4 at 5e-6
+    assert found["shared-cost"] > found["shared-told-cost"]

@@ -22,7 +22,7 @@ PARAMETERS: dict[str, Any] = {
     "profile": "loopback",
     "n_workers": [1, 2],
     "n_blocks": 2,
-    "time_budget_s": 120.0,
+    "time_budget_s": 3600.0,
 }
 
 

@@ -81,9 +81,10 @@ def test_every_driver_reads_right(name: str, stored: files.StoredFile, bench: Be
         for task in tasks.TASKS:
             trace = trace_once(FileRead(bench, driver, layout, task))
             assert trace, f"{task} on {layout} passed no network"
-            # listing may ask for every object of a group at once
+            # listing may ask for every object of a group at once; and one request may begin before
+            # the proxy has noted the end of another
             if task == "variables":
-                assert max_in_flight(trace) <= driver.in_flight, layout
+                assert max_in_flight(trace) <= driver.in_flight + 1, layout
 
 
 def test_drivers_need_no_setting_of_the_users(

@@ -290,9 +290,10 @@ def test_a_steady_network_has_the_same_mean() -> None:
 
 def test_drivers_of_conversions_alone_are_refused(bench: Bench) -> None:
     """The study compares with HDF5 files; without a driver for them it does not begin."""
-    chosen = [drivers.DRIVERS["zarr"]]
-    with pytest.raises(UserError, match="^drivers: zarr; allowed: also one that reads HDF5"):
-        workload.make_control(chosen, ["zarr"], ["variables"], bench, read=bench.session.run)
+    chosen, read = [drivers.DRIVERS["zarr"]], bench.session.run
+    made = workload.make_contenders(chosen, ["zarr"], ["variables"], bench, read=read)
+    with pytest.raises(UserError, match=r"^drivers: zarr; allowed: also .* of HDF5 files"):
+        workload.make_control(made)
 
 
 def judge(ratio: float) -> statistics.Comparison:
@@ -407,8 +408,13 @@ def test_files_are_told_over_the_cache(nbytes: float, told: str) -> None:
     assert findings.tell_cache(nbytes) == told
 
 
-def test_the_control_repeats_what_is_judged() -> None:
-    """Without the task that verdicts are of, nothing is measured."""
-    assert findings.judged_task(["tree", "variables"]) == "variables"
-    with pytest.raises(UserError, match="^tasks: tree; allowed: also variables"):
-        findings.judged_task(["tree"])
+def test_the_control_repeats_what_is_judged(bench: Bench) -> None:
+    """It is a copy of the last that reads variables; without one nothing is measured."""
+    chosen, read = [drivers.DRIVERS["fsspec-tuned"]], bench.session.run
+    made = workload.make_contenders(chosen, LAYOUTS, ["variables", "tree"], bench, read=read)
+    control = workload.make_control(made)
+    assert (control.name, control.control_of) == ("control", "fsspec-tuned")
+    assert control.point == {"layout": LAYOUTS[-1], "task": "variables"}
+    made = workload.make_contenders(chosen, LAYOUTS, ["tree"], bench, read=read)
+    with pytest.raises(UserError, match="^drivers: fsspec-tuned; allowed: also one that reads var"):
+        workload.make_control(made)
