@@ -230,14 +230,7 @@ ONE_PROCESSOR_GB = 1.769
 
 
 def tell_levers(assumptions: Assumptions, prices: Mapping[str, float]) -> str:
-    """Say what memory and kind of billing do to the bill without any cache, which come first.
-
-    Examples
-    --------
-    >>> from advisors.costs.prices import PRICE_UNITS
-    >>> tell_levers(Assumptions(), dict.fromkeys(PRICE_UNITS, 0.0)).split(":")[0]
-    'Before any cache'
-    """
+    """Say what memory and kind of billing do to the bill without any cache, which come first."""
 
     def without(changes: Mapping[str, Any]) -> str:
         at = change(assumptions, changes)

@@ -26,6 +26,7 @@ LAWS: tuple[LawName, ...] = get_args(LawName)
 _SCATTER, _FREEDOM = 0.05, 2.0
 _REACH = 100.0  # a ceiling is sought up to so many times the largest measured cluster
 _N_STEPS, _N_OFFSETS = 33, 13  # of the table: along each shape parameter, and along the cycle
+_FEWEST_SHAPES = 30  # likely ones, below which the steps would decide the interval
 _CUT = 1.921  # of the log likelihood for 95 %: half of chi-squared, one degree of freedom
 # A link carries headers too: a ceiling that comes so near the stated rate is the link's.
 _IS_LINK = 0.85
@@ -96,37 +97,61 @@ class _Table:
 
 
 def _tabulate(law: LawName, points: _Points, seconds: Array, least_s: float) -> _Table:
-    """Tabulate curves around the measured one; at a ceiling, a chunk takes `least_s` or more."""
-    first, second = _grid(law, points)
-    shapes = _Table(law, np.ones_like(first), first, second, first)
-    centre = _centre(np.log(seconds) - np.log(shapes.seconds(points)))
-    offsets = np.linspace(-4, 4, _N_OFFSETS) * _SCATTER / math.sqrt(len(seconds))
-    cycle_s = np.exp(centre + offsets[:, None]).ravel()
-    first, second = np.tile(first, _N_OFFSETS), np.tile(second, _N_OFFSETS)
-    if law == "transfer":  # both times are in units of the cycle so far
-        first, second = first * cycle_s, np.maximum(second * cycle_s, least_s)
-    table = _Table(law, cycle_s, first, second, first)
-    errors = (np.log(seconds) - np.log(table.seconds(points))) / _SCATTER
-    log_likelihood = -(_FREEDOM + 1) / 2 * np.log1p(errors**2 / _FREEDOM).sum(axis=1)
-    return replace(table, log_likelihood=log_likelihood)
+    """Tabulate curves around the measured one, finer where the runs allow few of them."""
+    axes = _axes(law, points)
+    for _ in range(6):  # each makes the steps smaller
+        shapes = [axis.ravel() for axis in np.meshgrid(*axes, indexing="ij")]
+        table = _fill(law, shapes, points, seconds, least_s)
+        best = table.log_likelihood.reshape(_N_OFFSETS, -1).max(axis=0)
+        if (best >= best.max() - _CUT).sum() >= _FEWEST_SHAPES:
+            break
+        # twice as many as are enough, for the likely ones lie along a ridge that steps cross
+        chosen = np.argsort(best)[-2 * _FEWEST_SHAPES :]
+        axes = [_refine(axis, shape[chosen]) for axis, shape in zip(axes, shapes, strict=True)]
+    return table
 
 
-def _grid(law: LawName, points: _Points) -> tuple[Array, Array]:
-    """List the shapes of a law, times in units of the cycle."""
+def _axes(law: LawName, points: _Points) -> list[Array]:
+    """List both shape parameters of a law, times in units of the cycle."""
 
-    def steps(low: float, high: float) -> Array:
-        return np.concatenate(([0.0], np.geomspace(low, high, _N_STEPS)))
+    def steps(low: float, high: float, n: int = _N_STEPS) -> Array:
+        return np.concatenate(([0.0], np.geomspace(low, high, n)))
 
     sizes = points.slots if law == "transfer" else points.n_workers
     small, large = float(sizes.min()), float(sizes.max())
     if law == "transfer":
         starts = steps(1e-3 / large, 1 / small) * float(np.median(points.n_chunks))
-        axes = starts, steps(1 / (_REACH * large), 1 / small)
-    else:
-        coherence = steps(1e-4 / large**2, 1 / large) if law == "usl" else np.zeros(1)
-        axes = steps(1e-3 / large, 1.0), coherence
-    first, second = np.meshgrid(*axes, indexing="ij")
-    return first.ravel(), second.ravel()
+        return [starts, steps(1 / (_REACH * large), 1 / small)]
+    if law == "usl":
+        return [steps(1e-3 / large, 1.0), steps(1e-4 / large**2, 1 / large)]
+    return [steps(1e-3 / large, 1.0, _N_STEPS**2), np.zeros(1)]
+
+
+def _refine(axis: Array, likely: Array) -> Array:
+    """Divide an axis anew, from the last step before what is likely to the first after it."""
+    low, high = np.searchsorted(axis, [likely.min(), likely.max()])
+    ends = axis[max(low - 1, 0)], axis[min(high + 1, len(axis) - 1)]
+    return axis if len(axis) == 1 else np.linspace(*ends, len(axis))
+
+
+def _fill(
+    law: LawName, shapes: Sequence[Array], points: _Points, seconds: Array, least_s: float
+) -> _Table:
+    """Compute the likelihood of shapes; at a ceiling, a chunk takes `least_s` or more."""
+    first, second = shapes
+    table = _Table(law, np.ones_like(first), first, second, first)
+    centre = _centre(np.log(seconds) - np.log(table.seconds(points)))
+    offsets = np.linspace(-4, 4, _N_OFFSETS) * _SCATTER / math.sqrt(len(seconds))
+    cycle_s = np.exp(centre + offsets[:, None]).ravel()
+    first, second = np.tile(first, _N_OFFSETS), np.tile(second, _N_OFFSETS)
+    if law == "transfer":  # both times are in units of the cycle so far
+        first, second = first * cycle_s, np.maximum(second * cycle_s, least_s)
+    table = _Table(law, cycle_s, first, second, np.zeros_like(first))
+    for i in range(len(seconds)):  # one after another, for the table of all would fill the memory
+        point = _Points(points.n_workers[[i]], points.n_chunks[[i]], points.slots[[i]])
+        errors = np.log(seconds[i] / table.seconds(point)[:, 0]) / _SCATTER
+        table.log_likelihood[:] -= (_FREEDOM + 1) / 2 * np.log1p(errors**2 / _FREEDOM)
+    return table
 
 
 def _centre(residuals: Array) -> Array:

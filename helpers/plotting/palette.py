@@ -86,7 +86,7 @@ _LOOKS: Mapping[str, Mapping[str, Look]] = MappingProxyType(
             "diskcache": Look(RED, "D"),
             "filecache": Look(TEAL, "^"),
             "redis": Look(RUST, "v"),
-            "as-shipped": Look(BLUE, "p"),
+            "as-shipped": Look(PURPLE, "p"),
             "none-v3": Look(CHARCOAL, "o", is_hollow=True),
             "filecache-v3": Look(TEAL, "^", is_hollow=True),
         },

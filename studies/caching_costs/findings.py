@@ -230,12 +230,10 @@ def tell_shipped(table: pd.DataFrame, shipped: Judged) -> str:
         return "The service as it ships was not measured."
     p50_s: Any = table["p50 (s)"]
     text = f"As it ships, the service makes the median tile in {digits(1000 * p50_s[SHIPPED])} ms"
-    found = {
-        verdict: [name for name, one in shipped.items() if one.verdict == verdict]
-        for verdict in ("faster", "slower", "indistinguishable")
-    }
-    words = {"faster": "faster", "slower": "slower", "indistinguishable": "not told apart"}
-    parts = [f"{words[key]}: {', '.join(names)}" for key, names in found.items() if names]
+    parts = []
+    for verdict in ("faster", "slower", "indistinguishable"):
+        if names := [name for name, one in shipped.items() if one.verdict == verdict]:
+            parts.append(f"{verdict}: {', '.join(names)}")
     return f"{text}; against it, {'; '.join(parts)}."
 
 

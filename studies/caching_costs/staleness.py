@@ -77,18 +77,9 @@ _REWRITTEN: Mapping[str, tuple[DatasetSpec, DatasetSpec]] = {
 def measure_staleness(
     location: Location, caches: Sequence[str], *, ttl_s: float = 5.0, redis_url: str = ""
 ) -> pd.DataFrame:
-    """Measure what each contender serves of datasets that are rewritten while it keeps them.
+    """Measure what each contender serves of small datasets that are rewritten while it keeps them.
 
-    Parameters
-    ----------
-    location : Location
-        Folder to write below; small Zarr datasets.
-    caches : sequence of str
-        Contenders.
-    ttl_s : float
-        Time to live of their entries, seconds: longer than writing and asking take.
-    redis_url : str
-        A Redis; one of our own where it is empty and needed.
+    They are written below `location`; entries live for `ttl_s`, longer than writing and asking take.
 
     Returns
     -------

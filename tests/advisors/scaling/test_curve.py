@@ -114,6 +114,15 @@ def test_one_bad_run_does_not_decide() -> None:
     assert fit_curve(sizes, seconds, 100).cycle_s.value == pytest.approx(1, rel=0.05)
 
 
+def test_many_runs_narrow_the_interval() -> None:
+    """With many runs the noise decides the interval, and not the steps of a table."""
+    rng, sizes = random.Random(1), [1, 2, 4, 8, 16, 32] * 40
+    seconds = [(5 + 200 / n) * rng.lognormvariate(0, 0.05) for n in sizes]
+    fit = fit_curve(sizes, seconds)
+    assert holds(fit.cycle_s, 200, 0) and holds(fit.start_s, 5, 0)
+    assert fit.start_s.high / fit.start_s.low < 1.3
+
+
 def test_the_order_of_runs_does_not_matter() -> None:
     """Runs in any order give the same fit."""
     pairs = [*zip(SIZES, simulate_curve(500), strict=True)]
