@@ -105,7 +105,7 @@ _LOOKS: Mapping[str, Mapping[str, Look]] = MappingProxyType(
             "fsspec-background": Look(BLUE, "<", is_hollow=True),
             "fsspec-blockcache": Look(BLUE, "s", is_hollow=True),
             "fsspec-tuned": Look(BLUE, "o"),
-            "xarray": Look(TEAL, "v", is_hollow=True),
+            "xarray": Look(PURPLE, "v", is_hollow=True),
             "ros3": Look(RED, "D", is_hollow=True),
             "ros3-none": Look(RED, "d", is_hollow=True),
             "ros3-first": Look(RED, "p", is_hollow=True),
