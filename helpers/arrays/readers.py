@@ -217,7 +217,7 @@ READERS: Mapping[str, Reader] = {
             "zarr-s3fs",
             "zarr",
             _open_with_fsspec,
-            "Zarr v3 through s3fs at its defaults, a task a chunk: the 2020 configuration",
+            "Zarr v3 through s3fs at its defaults, a task a chunk: the client of 2020, which asks twice for a chunk since 2026",
         ),
         Reader(
             "zarr-obstore", "zarr", _open_with_obstore, "Zarr v3 through obstore, a task a chunk"
