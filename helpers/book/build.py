@@ -7,14 +7,14 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 
 import nbformat
 import pandas as pd
 import yaml
 
-from helpers.book.cases import Case, find_cases, is_done, read_parameters
+from helpers.book.cases import Case, find_case, find_cases, is_done, read_parameters
 from helpers.book.pages import (
     Page,
     find_pages,
@@ -149,9 +149,9 @@ def first_warning(log: str) -> str:
     return f"book: {page}: {found[0]['text']}{more}"
 
 
-def publish(site: str, root: Path = ROOT) -> list[Path]:
-    """Promote the results of a site to the reference that the book shows."""
-    cases = find_cases(site, root)
+def publish(site: str, root: Path = ROOT, *, titles: Sequence[str] = ()) -> list[Path]:
+    """Promote results of a site, of all cases or of those named, to what the book shows."""
+    cases = [find_case(title, site, root) for title in titles] or find_cases(site, root)
     for case in cases:
         _refuse(case)
     copied = []
@@ -160,7 +160,7 @@ def publish(site: str, root: Path = ROOT) -> list[Path]:
             target = case.result(suffix, "reference")
             target.parent.mkdir(parents=True, exist_ok=True)
             copied.append(copy_redacted(case.result(suffix), target))
-    return [*copied, *_publish_cover(root)]
+    return [*copied, *_publish_cover(root, {case.title for case in cases})]
 
 
 def _refuse(case: Case) -> None:
@@ -179,10 +179,10 @@ def _refuse(case: Case) -> None:
         )
 
 
-def _publish_cover(root: Path) -> Iterator[Path]:
-    """Take the figure that the README shows out of the notebook of its study."""
+def _publish_cover(root: Path, titles: Collection[str]) -> Iterator[Path]:
+    """Take the figure that the README shows out of the notebook of its study, if it is new."""
     for study in find_studies().values():
-        if study.cover is not None:
+        if study.cover is not None and f"{study.name}/{study.cover[0]}" in titles:
             case, name = study.cover
             target = root / "results" / "reference" / "headline.svg"
             if figure := _read_figure(Case("reference", study.name, case, root), name):

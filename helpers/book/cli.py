@@ -70,14 +70,15 @@ def book(site: str) -> None:
 
 
 @click.command()
+@click.argument("cases", nargs=-1)
 @click.option(
     "--site", default="laptop", show_default=True, help="Whose results become the reference."
 )
-def publish(site: str) -> None:
-    """Promote results to the reference that the published book shows."""
+def publish(cases: tuple[str, ...], site: str) -> None:
+    """Promote results, of all cases or of those named, to the reference that the book shows."""
     from helpers.book import build
 
-    for path in build.publish(site):
+    for path in build.publish(site, titles=cases):
         click.echo(_short(path))
 
 

@@ -285,6 +285,17 @@ def test_publishing_needs_sources_of_a_commit(make_case: MakeCase) -> None:
     assert not case.result(".csv", "reference").exists()
 
 
+def test_one_case_can_be_published(make_case: MakeCase) -> None:
+    """A case that is named is promoted by itself; an unknown one is refused with those there are."""
+    code = 'open(record, "w").write("phase,block,is_dirty\\n" + "".join(f"measured,{n},False\\n" for n in range(5)))'
+    case = make_case(code=code)
+    run.run_case(case, print)
+    with pytest.raises(UserError, match=f"CASE: 'nothing/here'; allowed: .*{case.title}"):
+        build.publish("laptop", case.root, titles=["nothing/here"])
+    build.publish("laptop", case.root, titles=[case.title])
+    assert case.result(".csv", "reference").exists()
+
+
 def glue(**texts: str) -> str:
     """Write code that glues texts under names with hyphens."""
     found = {name.replace("_", "-"): text for name, text in texts.items()}
