@@ -213,8 +213,8 @@ def _write_key(
     parts += ["ticks: single reads"] * has_points
     parts += ["dashed: predicted"] * has_predictions
     parts += ["hollow: unstable"] * bool("unstable" in summary and summary["unstable"].ne("").any())
-    parts += [note] * bool(note)
-    write_key(ax, "  ·  ".join(parts))
+    lines = ["  ·  ".join(parts), note] if note else ["  ·  ".join(parts)]
+    write_key(ax, "\n".join(lines))
 
 
 def _set_axes(ax: Axes, places: pd.Series[float], *, most: float) -> None:
