@@ -45,7 +45,7 @@ def _write_key(ax: Axes, names: Iterable[str]) -> None:
         for look in (find_look(name, "cache") for name in names)
     ]
     key = ax.legend(
-        handles, list(names), loc="lower left", bbox_to_anchor=(0, 1), ncols=len(handles),
+        handles, list(names), loc="lower left", bbox_to_anchor=(0, 1), ncols=min(len(handles), 5),
         frameon=False, handletextpad=0.1, columnspacing=1.0, borderaxespad=0.2,
     )  # fmt: skip
     for text, name in zip(key.get_texts(), names, strict=True):
@@ -79,7 +79,7 @@ def draw_savings(ax: Axes, savings: pd.DataFrame, opening: pd.DataFrame) -> None
     names = _order(table.columns)
     for rank, name in enumerate(names):
         look = find_look(name, "cache")
-        above = 0.13 * (rank - (len(names) - 1) / 2)
+        above = min(0.13, 0.7 / len(names)) * (rank - (len(names) - 1) / 2)
         ax.plot(
             table[name], places + above, look.marker, color=look.color, mfc=look.face,
             linestyle="none", markersize=5,
