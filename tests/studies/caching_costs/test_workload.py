@@ -269,9 +269,11 @@ def test_the_reference_names_no_fastest_cache_that_is_none() -> None:
     )
     assert found["best-cache"].startswith("among the fastest: ")
     assert "(lru)" in found["best-cache"] and "Redis" in found["best-cache"]
-    assert found["verdict-cache"].count("(faster)") == len(caches)
-    # the 95th percentiles tell fewer apart
-    assert set(ranking.fastest) <= set(tails.fastest) and len(tails.fastest) > 1
+    faster = [name for name, one in judged.items() if one.verdict == "faster"]
+    assert {"lru", "diskcache", "redis"} <= {*faster}
+    assert found["verdict-cache"].count("(faster)") == len(faster)
+    # the 95th percentiles have another order, and no single fastest either
+    assert len(tails.fastest) > 1 and not {"none", "filecache"} & {*tails.fastest}
     assert found["best-cache-p95"].startswith("among the fastest: ")
     assert found["verdict-shipped"].endswith("against it, faster: lru, none-v3.")
     assert found["shipped-growth"] == "3.1 MB"
