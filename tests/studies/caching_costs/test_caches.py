@@ -57,7 +57,7 @@ def valkey() -> Iterator[Valkey]:
         yield running
 
 
-Make = Callable[[str], Cache]
+Make = Callable[..., Cache]
 
 
 @pytest.fixture
@@ -69,14 +69,14 @@ def make(
         monkeypatch.setenv(variable, value)
     with contextlib.ExitStack() as stack:
 
-        def make_one(name: str) -> Cache:
+        def make_one(name: str, **settings: Any) -> Cache:
             cache = open_cache(
                 name,
                 Origin(datasets.location),
                 key=KEY,
                 folder=tmp_path / name,
                 redis_url=valkey.url,
-                n_entries=2,
+                **{"n_entries": 2, **settings},
             )
             stack.callback(cache.close)
             cache.clear()
@@ -360,25 +360,14 @@ def test_keys_in_redis_are_prefixed_and_expire(datasets: Datasets, tmp_path: Pat
 
 
 @pytest.mark.parametrize("name", ["lru", "diskcache", "filecache", "redis"])
-def test_entries_live_as_long_as_they_are_told(
-    name: str, datasets: Datasets, valkey: Valkey, tmp_path: Path
-) -> None:
+def test_entries_live_as_long_as_they_are_told(name: str, make: Make, datasets: Datasets) -> None:
     """After its time an entry is made anew, which is a miss and nothing else."""
-    cache = open_cache(
-        name,
-        Origin(datasets.location),
-        key=KEY,
-        folder=tmp_path / name,
-        redis_url=valkey.url,
-        ttl_s=0.5,
-    )
-    cache.clear()
+    cache = make(name, ttl_s=0.5)
     get(cache, datasets, "single-4mib")
     first = cache.counts()
     time.sleep(0.6)
     get(cache, datasets, "single-4mib")
     assert cache.counts() == Counts(hits=2 * first.hits, misses=2 * first.misses)
-    cache.close()
 
 
 def test_redis_keeps_what_others_have_there(make: Make, datasets: Datasets, valkey: Valkey) -> None:
