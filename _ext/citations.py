@@ -1,9 +1,9 @@
-"""Close every entry of the bibliography once.
+"""Close every entry of the bibliography once, and give it no role that readers' software misreads.
 
 Sphinx opens a list at the first entry and closes it after the last by looking at
 neighbours, which docutils before 0.20 gets wrong between entries of a
-bibliography; the page then falls apart after it. An entry that is a list of its
-own needs no neighbours.
+bibliography; the page then falls apart after it. An entry that stands alone
+needs no neighbours, and no list around it that holds no list item.
 """
 
 from __future__ import annotations
@@ -16,15 +16,12 @@ from sphinx.application import Sphinx
 
 def visit_citation(translator: Any, node: nodes.citation) -> None:
     """Open an entry."""
-    translator.body.append('<div role="list" class="citation-list">\n')
-    translator.body.append(
-        translator.starttag(node, "div", CLASS="citation", role="doc-biblioentry")
-    )
+    translator.body.append(translator.starttag(node, "div", CLASS="citation"))
 
 
 def depart_citation(translator: Any, node: nodes.citation) -> None:
     """Close what `visit_citation` opened."""
-    translator.body.append("</div>\n</div>\n")
+    translator.body.append("</div>\n")
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

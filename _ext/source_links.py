@@ -1,12 +1,14 @@
 """Point the edit and launch buttons of a case's page at the notebook it was made of.
 
 A page `notebooks/<notebook>/<case>` is staged from a record; what a reader can
-edit or run is `notebooks/<notebook>.ipynb`.
+edit or run is `notebooks/<notebook>.ipynb`. What a reader can download is the
+notebook as it ran, in the order of its cells.
 """
 
 from __future__ import annotations
 
-from pathlib import PurePosixPath
+import shutil
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from sphinx.application import Sphinx
@@ -22,10 +24,10 @@ def source_of(pagename: str) -> str:
 
 
 def redirect(buttons: list[dict[str, Any]], page: str, source: str) -> None:
-    """Replace the staged path by the source's in every address, groups included."""
+    """Replace the staged path by the source's in every address elsewhere, groups included."""
     for button in buttons:
         redirect(button.get("buttons", []), page, source)
-        if "url" in button:
+        if button.get("url", "").startswith("https://"):  # a download lies beside the page
             button["url"] = button["url"].replace(f"{page}.ipynb", f"{source}.ipynb")
 
 
@@ -37,7 +39,15 @@ def relink(
         redirect(context.get("header_buttons", []), pagename, source)
 
 
+def offer_executed(app: Sphinx, exception: Exception | None) -> None:
+    """Offer for download what ran, not the page that was made of it."""
+    executed = Path(app.srcdir) / "_generated" / "executed"
+    if exception is None and executed.is_dir():
+        shutil.copytree(executed, Path(app.outdir) / "_sources", dirs_exist_ok=True)
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     """Run after the theme."""
     app.connect("html-page-context", relink, priority=_AFTER_THE_THEME)
+    app.connect("build-finished", offer_executed)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

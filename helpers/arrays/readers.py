@@ -146,8 +146,11 @@ def _open_zarr(store: Any, **options: Any) -> xr.Dataset:
     return dataset
 
 
-def _open_with_fsspec(location: Location, chunks: Chunks, n_connections: int) -> xr.Dataset:
-    return _open_zarr(location.url, storage_options=location.fsspec_options(), chunks=chunks)
+def _open_with_fsspec(
+    location: Location, chunks: Chunks, n_connections: int, **options: Any
+) -> xr.Dataset:
+    told = {**location.fsspec_options(), **options}
+    return _open_zarr(location.url, storage_options=told, chunks=chunks)
 
 
 def _open_with_obstore(location: Location, chunks: Chunks, n_connections: int) -> xr.Dataset:
@@ -169,6 +172,7 @@ asked for, which is a finding of its own and not that study's way.
 """
 
 _READ_AHEAD_OF_2020_NBYTES = 5 * 2**20
+_READ_AHEAD_OF_TODAY_NBYTES = 50 * 2**20  # s3fs's default since 2023
 
 
 def _open_file_object(
@@ -217,7 +221,13 @@ READERS: Mapping[str, Reader] = {
             "zarr-s3fs",
             "zarr",
             _open_with_fsspec,
-            "Zarr v3 through s3fs at its defaults, a task a chunk: the client of 2020, which asks twice for a chunk since 2026",
+            "Zarr v3 through s3fs at its defaults of today, a task a chunk: since 2026 it asks twice for a chunk",
+        ),
+        Reader(
+            "zarr-s3fs-one-get",
+            "zarr",
+            partial(_open_with_fsspec, max_concurrency=1),
+            "Zarr v3 through s3fs with max_concurrency=1, a task a chunk: one request for a chunk, as in 2020",
         ),
         Reader(
             "zarr-obstore", "zarr", _open_with_obstore, "Zarr v3 through obstore, a task a chunk"
@@ -256,6 +266,13 @@ READERS: Mapping[str, Reader] = {
             "netcdf",
             partial(_open_file_object, read_ahead_nbytes=_READ_AHEAD_OF_2020_NBYTES),
             "netCDF-4 through an s3fs file object that reads 5 MiB ahead, not to scale",
+            is_serial=True,
+        ),
+        Reader(
+            "netcdf-fsspec-50mib",
+            "netcdf",
+            partial(_open_file_object, read_ahead_nbytes=_READ_AHEAD_OF_TODAY_NBYTES),
+            "netCDF-4 through an s3fs file object at its defaults of today, which reads 50 MiB ahead",
             is_serial=True,
         ),
         Reader(

@@ -71,12 +71,14 @@ _LOOKS: Mapping[str, Mapping[str, Look]] = MappingProxyType(
     {
         "reader": {
             "zarr-s3fs": Look(BLUE, "o"),
+            "zarr-s3fs-one-get": Look(BLUE, "p"),
             "zarr-obstore": Look(GREEN, "s"),
             "zarr-obstore-batched": Look(RED, "D"),
             "zarr-obstore-in-place": Look(BLACK, "d"),
             "zarr-zarrs": Look(PLUM, "^"),
             "netcdf-fsspec": Look(BROWN, "v"),
             "netcdf-fsspec-5mib": Look(PURPLE, "P"),
+            "netcdf-fsspec-50mib": Look(PURPLE, "X"),
             "references": Look(INDIGO, "h"),
             "raw": Look(CEILING_GREY, "x"),
         },

@@ -17,7 +17,8 @@ _SHARE = "stored bytes per second of zarr-obstore-in-place over those of raw rea
 _FREE = f"{_SHARE}: 4, and a task for each processor, in one process"
 _ALONE = "the same tasks and threads, over the proxy against from memory, which has the processors for itself"
 _BATCHED = "time of zarr-obstore-batched over that of zarr-obstore-in-place"
-_2020 = "time of zarr-s3fs over that of zarr-obstore-in-place"
+_2020 = "time of zarr-s3fs-one-get over that of zarr-obstore-in-place"
+_TODAY = "time of zarr-s3fs at its defaults of today over that of zarr-obstore-in-place"
 _NETCDF = (
     "time over that of zarr-obstore-in-place; the page counts the requests and the bytes of both"
 )
@@ -37,8 +38,12 @@ _AT_LEAST = (
     ("over-2020-small", 0, "best path over the 2020 configuration, below 2 MB a chunk", _2020),
     ("over-2020-medium", 1.7, "best path over the 2020 configuration, 2 to 8 MB a chunk", _2020),
     ("over-2020-large", 0, "best path over the 2020 configuration, from 8 MB a chunk", _2020),
+    ("over-today-small", 0, "best path over s3fs of today, below 2 MB a chunk", _TODAY),
+    ("over-today-medium", 0, "best path over s3fs of today, 2 to 8 MB a chunk", _TODAY),
+    ("over-today-large", 0, "best path over s3fs of today, from 8 MB a chunk", _TODAY),
     ("over-netcdf", 0, "best Zarr path over netcdf-fsspec (claimed in 2020: 10)", _NETCDF),
     ("over-read-ahead", 0, "best Zarr path over netcdf-fsspec-5mib (claimed: 10)", _NETCDF),
+    ("over-default-read-ahead", 0, "best Zarr path over netcdf-fsspec-50mib", _NETCDF),
 )
 _AT_MOST = (
     ("proxy-cpu", 0.6, "proxy: CPU-seconds for each GB", _CPU),

@@ -30,6 +30,7 @@ from studies.acceptance.workload import (
     GROWTH,
     NETCDF,
     OF_2020,
+    TODAY,
     Way,
 )
 
@@ -43,11 +44,13 @@ RATIOS: Mapping[str, tuple[Read, Read]] = {
     "share-of-decoding": (("decoding", ALONE), ("decoding", BEST)),
     "gain-in-place": (("decoding", BATCHED), ("decoding", BEST)),
     **{
-        f"over-{part}": ((part, OF_2020), (part, BEST))
-        for part in ("2020-small", "2020-medium", "2020-large")
+        f"over-{whose}-{size}": ((f"2020-{size}", name), (f"2020-{size}", BEST))
+        for size in ("small", "medium", "large")
+        for whose, name in (("2020", OF_2020), ("today", TODAY))
     },
     "over-netcdf": (("netcdf", NETCDF), ("netcdf", BEST)),
     "over-read-ahead": (("netcdf", f"{NETCDF}-5mib"), ("netcdf", BEST)),
+    "over-default-read-ahead": (("netcdf", f"{NETCDF}-50mib"), ("netcdf", BEST)),
     "growth-time": ((f"growth-{GROWTH}", BEST), ("growth-1", BEST)),
 }
 """Time of the first over time of the second, by the key of the threshold.

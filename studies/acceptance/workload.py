@@ -25,7 +25,7 @@ from helpers.objectstore.testbed import Testbed
 BEST = "zarr-obstore-in-place"
 BATCHED = "zarr-obstore-batched"
 A_TASK_A_CHUNK = "zarr-obstore"
-OF_2020 = "zarr-s3fs"
+TODAY, OF_2020 = "zarr-s3fs", "zarr-s3fs-one-get"
 NETCDF = "netcdf-fsspec"
 ALONE = "decoding alone"
 GROWTH = 4
@@ -232,14 +232,14 @@ class Workload:
         for i in range(len(self.settings["chunk_shapes"])):
             stored = self._array(i)
             part = f"2020-{name_size(stored.nbytes / stored.n_chunks)}"
-            for name in (BEST, OF_2020):
+            for name in (BEST, OF_2020, TODAY):
                 yield self._read(part, name, stored, self._batch(i))
             yield self._raw(part, stored, self._n_threads(), self.settings["profile"])
 
     def _netcdf(self) -> Iterator[Way]:
-        """Read the same array as netCDF through a file object, with two read-aheads."""
+        """Read the same array as netCDF through a file object, with three read-aheads."""
         stored = self._array(layouts=("zarr", "netcdf"))
-        for name in (BEST, NETCDF, f"{NETCDF}-5mib"):
+        for name in (BEST, NETCDF, f"{NETCDF}-5mib", f"{NETCDF}-50mib"):
             yield self._read("netcdf", name, stored, self._batch())
 
     def _growth(self, kind: type[reads.ArrayRead] = reads.ArrayRead) -> Iterator[Way]:

@@ -169,10 +169,22 @@ def _add_cache_routes(app: FastAPI, cache: Cache, token: str) -> None:
         cache.clear()
 
 
+def listen() -> socket.socket:
+    """Listen on a free port.
+
+    asyncio sends small packets at once only on a socket that says it is TCP, which that of
+    `socket.create_server` does not: head and body of an answer would be 40 ms apart.
+    """
+    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listening.bind((HOST, 0))
+    listening.listen()
+    return listening
+
+
 def main() -> None:
     """Serve on a port that the system chooses, and tell the owner which, in the private folder above the cache's."""
     settings = _AS_JSON.validate_json(os.environ.pop(SETTINGS))
-    with socket.create_server((HOST, 0)) as listening:
+    with listen() as listening:
         draft = settings.folder.with_name(f".{PORT_FILE}")
         draft.write_text(str(listening.getsockname()[1]))
         draft.rename(settings.folder.with_name(PORT_FILE))

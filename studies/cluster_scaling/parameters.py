@@ -29,6 +29,7 @@ class Parameters(studies.Parameters):
         [
             "zarr-obstore",
             "zarr-s3fs",
+            "zarr-s3fs-one-get",
             "zarr-obstore-in-place",
             "zarr-zarrs",
             "netcdf-fsspec",

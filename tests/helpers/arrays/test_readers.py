@@ -267,6 +267,7 @@ def test_limited_store_is_a_store(location: Location) -> None:
     [
         # s3fs asks for the size before it gets; a listing follows each miss
         ("zarr-s3fs", 8, {"HEAD", "GET"}),
+        ("zarr-s3fs-one-get", 4, {"GET"}),
         ("zarr-obstore", 4, {"GET"}),
         ("zarr-obstore-batched", 4, {"GET"}),
         # zarrs asks for the size too

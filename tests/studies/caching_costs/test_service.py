@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import http.client
 import http.server
@@ -9,6 +10,7 @@ import json
 import os
 import resource
 import signal
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -24,7 +26,7 @@ from studies.caching_costs.backends import Valkey, open_valkey
 from studies.caching_costs.caches import CACHES, Counts
 from studies.caching_costs.datasets import Datasets
 from studies.caching_costs.load import Generator, Load, list_requests, open_generator, summarise
-from studies.caching_costs.service import Service, open_service, tile_path
+from studies.caching_costs.service import Service, listen, open_service, tile_path
 from studies.caching_costs.workload import cold_plan, warm_plan
 from tests.studies.caching_costs.tiles import NAMES, make_datasets
 
@@ -354,3 +356,24 @@ def test_nothing_but_tiles_is_served(uncached: Service, path: str) -> None:
 def test_usual_sizes_are_served(uncached: Service) -> None:
     """Tiles of twice the side, as screens of high resolution ask for."""
     assert uncached.ask(f"{tile_path(TILE)}&tilesize=512").content.startswith(b"\x89PNG")
+
+
+def test_small_packets_are_sent_at_once() -> None:
+    """Head and body of an answer do not wait for one another: 40 ms of each tile were that."""
+
+    async def accept() -> int:
+        seen: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+        def greet(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            accepted = writer.get_extra_info("socket")
+            seen.set_result(accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+            writer.close()
+
+        with listen() as listening:
+            async with await asyncio.start_server(greet, sock=listening):
+                _, writer = await asyncio.open_connection(*listening.getsockname())
+                found = await seen
+                writer.close()
+                return found
+
+    assert asyncio.run(accept()) != 0
