@@ -1,0 +1,235 @@
+"""What the committed records say, gathered into one file that ships with the package."""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from helpers.errors import UserError
+from helpers.paths import ROOT
+
+PATH = Path(__file__).with_name("evidence.json")
+
+_DIGITS = 6  # of a number that is kept
+
+ORIGINAL = "original"
+"""Layout of a file as it was written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What was measured of one contender at one point of a case."""
+
+    case: str  # as in its page's address
+    profile: str  # network that was emulated
+    contender: str
+    point: Mapping[str, Any]
+    p50_s: float  # of a read, or of one box or tile where several were timed apart
+    p95_s: float
+    open_s: float
+    n: int  # times behind these
+    array_nbytes: float  # of what was asked for
+    n_requests: float | None = None  # None where nothing was traced
+    wire_nbytes: float | None = None
+    n_chunks: float | None = None  # touched by a box on average, and their bytes in the array
+    chunk_nbytes: float | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def seconds(self) -> float:
+        """Time that counts: with the opening where a file is opened for each task."""
+        return self.p50_s + (self.open_s if "task" in self.point else 0.0)
+
+    @property
+    def is_box(self) -> bool:
+        """Whether boxes of an array were timed apart, so that layouts are compared."""
+        return self.n_chunks is not None
+
+    @property
+    def is_tile(self) -> bool:
+        """Whether tiles of a service were timed."""
+        return "n_users" in self.point
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """All that the records say."""
+
+    rows: tuple[Measured, ...]
+    parameters: Mapping[str, Mapping[str, Any]]  # what each case was asked for
+    dates: Mapping[str, str]  # when each was measured, last
+
+    def profile_of(self, case: str) -> str:
+        """Name the network that a case emulates."""
+        return str(self.parameters[case]["profile"])
+
+
+@cache
+def load(path: Path = PATH) -> Evidence:
+    """Read the file that ships with the package."""
+    found = json.loads(path.read_text(encoding="utf-8"))
+    cases = found["cases"]
+    rows = [Measured(profile=cases[row["case"]]["profile"], **row) for row in found["rows"]]
+    return Evidence(
+        tuple(rows),
+        {name: case["parameters"] for name, case in cases.items()},
+        {name: case["date"] for name, case in cases.items()},
+    )
+
+
+def write(path: Path = PATH, root: Path = ROOT) -> int:
+    """Write the file anew from the reference records of a checkout; return the number of rows."""
+    found = gather(root)
+    if not found["rows"]:
+        raise UserError("results: no reference record is there; allowed: in a checkout")
+    cases, rows = (
+        ",\n".join(json.dumps(one, sort_keys=True) for one in part)
+        for part in ([found["cases"]], found["rows"])
+    )
+    path.write_text(f'{{"cases":\n{cases},\n"rows": [\n{rows}\n]}}\n', encoding="utf-8")
+    return len(found["rows"])
+
+
+def gather(root: Path = ROOT) -> dict[str, Any]:
+    """Summarise every reference record: each contender at each point, its copies left out."""
+    from helpers.benchmark.record import read_records  # the book's packages, which answers need not
+
+    cases: dict[str, Any] = {}
+    rows: list[dict[str, Any]] = []
+    for path in sorted((root / "results" / "reference").glob("*/*.csv")):
+        name, frame = f"{path.parent.name}/{path.stem}", read_records([path])
+        parameters = json.loads(frame["parameters"].iloc[-1])
+        date = max(frame["started_utc"])[:10]
+        cases[name] = {"parameters": parameters, "profile": parameters["profile"], "date": date}
+        rows += _summarise(name, frame)
+    return {"cases": cases, "rows": rows}
+
+
+def _summarise(case: str, frame: Any) -> Iterator[dict[str, Any]]:
+    """Summarise the measured rows of one record."""
+    from helpers.benchmark.statistics import measured
+
+    kept = measured(frame)
+    kept = kept[(kept["control_of"] == "") & ~kept["is_ceiling"].astype(bool)]
+    for (contender, point), part in kept.groupby(["contender", "point"], sort=True):
+        traces = [json.loads(text) for text in part["trace"]]
+        settings = json.loads(part["settings"].iloc[0])
+        yield {
+            "case": case,
+            "contender": contender,
+            "point": json.loads(point),
+            "settings": {k: v for k, v in settings.items() if k != "cache_state"},
+            **_numbers(part, traces),
+        }
+
+
+def _numbers(part: Any, traces: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Compute times and counts of one contender at one point: of a box where boxes are timed."""
+    seconds, n_boxes = list(part["read_s"]), len(part)
+    found: dict[str, Any] = {}
+    if "box_s" in traces[0]:  # the first read after opening is left out, as its page does
+        seconds = [s for trace in traces for s in (trace["box_s"][1:] or trace["box_s"])]
+        n_boxes = sum(trace["n_boxes"] for trace in traces)
+        n_chunks = sum(trace["n_chunks"] * trace["n_boxes"] for trace in traces)
+        decoded = sum(trace["decoded_nbytes"] for trace in traces)
+        found = {"n_chunks": n_chunks / n_boxes, "chunk_nbytes": decoded / n_chunks}
+    p50_s, p95_s = statistics.median(seconds), _quantile(seconds, 0.95)
+    if "p50_s" in traces[0]:  # of the tiles of a load
+        p50_s, p95_s = (statistics.median(t[name] for t in traces) for name in ("p50_s", "p95_s"))
+    found |= {
+        "p50_s": p50_s,
+        "p95_s": p95_s,
+        "open_s": statistics.median(part["open_s"]),
+        "array_nbytes": part["array_nbytes"].sum() / n_boxes,
+        "n_requests": part["n_requests"].sum() / n_boxes,
+        "wire_nbytes": part["wire_nbytes"].sum() / n_boxes,
+    }
+    if part["n_requests"].isna().any():
+        found |= {"n_requests": math.nan, "wire_nbytes": math.nan}
+    kept = {name: float(f"{float(value):.{_DIGITS}g}") for name, value in found.items()}
+    return {"n": len(seconds), **{k: None if math.isnan(v) else v for k, v in kept.items()}}
+
+
+def _quantile(values: Sequence[float], share: float) -> float:
+    """Interpolate a quantile between the two nearest values."""
+    ordered, place = sorted(values), share * (len(values) - 1)
+    low = math.floor(place)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (place - low) * (ordered[high] - ordered[low])
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Clients that were measured side by side."""
+
+    case: str
+    profile: str
+    point: str  # of the x-axis, as text
+    seconds: Mapping[str, float]  # by contender
+
+
+def list_groups(rows: Iterable[Measured]) -> list[Group]:
+    """Put clients together that read the same at the same point of a case.
+
+    A conversion of a file stands beside the readers of the file as it was written.
+    """
+    found: dict[tuple[str, str, str], dict[str, float]] = defaultdict(dict)
+    for row in rows:
+        if row.is_box or row.is_tile:
+            continue
+        is_conversion = row.point.get("layout") == row.contender
+        point = {**row.point, **({"layout": ORIGINAL} if is_conversion else {})}
+        key = row.case, row.profile, json.dumps(point, sort_keys=True)
+        found[key][row.contender] = row.seconds
+    return [Group(*key, seconds) for key, seconds in found.items()]
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """How a client did beside others."""
+
+    client: str
+    ratio: float  # geometric mean of its time over that of the fastest beside it
+    cases: tuple[str, ...]  # where, each once for each comparison
+
+
+def rank_clients(groups: Iterable[Group], among: Iterable[str]) -> list[Ranked]:
+    """Rank clients by their time over that of the fastest of them in each comparison.
+
+    Examples
+    --------
+    >>> groups = [Group("a/b", "near", "", {"x": 2.0, "y": 1.0}), Group("a/b", "near", "", {"x": 8.0, "y": 1.0})]
+    >>> [(one.client, round(one.ratio, 6)) for one in rank_clients(groups, ["x", "y"])]
+    [('y', 1.0), ('x', 4.0)]
+    """
+    names = [*among]
+    logs: dict[str, list[float]] = defaultdict(list)
+    cases: dict[str, list[str]] = defaultdict(list)
+    for group in groups:
+        here = {name: group.seconds[name] for name in names if name in group.seconds}
+        if len(here) < 2:
+            continue
+        fastest = min(here.values())
+        for name, seconds in here.items():
+            logs[name].append(math.log(seconds / fastest))
+            cases[name].append(group.case)
+    ranked = [
+        Ranked(name, math.exp(statistics.mean(each)), tuple(cases[name]))
+        for name, each in logs.items()
+    ]
+    return sorted(ranked, key=lambda one: one.ratio)
+
+
+def nearest(groups: Iterable[Group], profile: str, names: Iterable[str]) -> list[Group]:
+    """Take comparisons over one network if all that is asked for was compared there, else every one."""
+    given = [*groups]
+    same = [one for one in given if one.profile == profile]
+    seen = {name for one in same if len(one.seconds) > 1 for name in one.seconds}
+    return same if seen.issuperset(names) else given

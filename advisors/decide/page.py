@@ -1,0 +1,209 @@
+"""What the page of decisions shows, computed when the book is built: needs, worked cases and the trial."""
+
+from __future__ import annotations
+
+import shlex
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
+from typing import Any
+
+from advisors.decide import lookup
+from advisors.decide.choices import Choice, tell_usd
+from advisors.decide.question import Question
+from advisors.decide.ranking import Answer, decide
+from advisors.decide.trial import TARGET, WITHIN, Score, Trial, score, try_all
+
+Given = Mapping[str, Any]
+
+_FIELD: Given = {"shape": "87600,721,1440", "arrays": 55}
+_GRANULE: Given = {"shape": "75000000", "access": "whole:1", "arrays": 1000, "chunks": "10000"}
+
+QUESTIONS: Mapping[str, tuple[str, Given]] = {
+    "fields": ("series and maps, 80:20", {**_FIELD, "access": "series:0.8,map:0.2"}),
+    "series": ("series alone", {**_FIELD, "access": "series:1"}),
+    "maps": ("maps alone", {**_FIELD, "access": "map:1"}),
+    "granules": ("HDF5 granules, as they are", {**_GRANULE, "may_rewrite": False}),
+    "archive": ("HDF5 granules that may be repacked", {**_GRANULE, "must_stay": "hdf5"}),
+    "tiles": (
+        "map tiles of a service",
+        {
+            "shape": "365,1800,3600",
+            "access": "1x256x256@aligned:1",
+            "arrays": 100,
+            "requests_per_s": 185,
+            "datasets": 100,
+            "change_every_s": 86400,
+        },
+    ),
+    "loader": (
+        "random boxes of a loader",
+        {
+            "shape": "87600,721,1440",
+            "access": "8x128x128:1",
+            "cores": 8,
+            "memory_gb": 32,
+            "reads_per_month": 10_000_000,
+        },
+    ),
+}
+"""Needs of the table, and the questions that stand for them; four of them are worked through."""
+
+_OPTIONS = {"memory_gb": "memory", "dtype": "type", "change_every_s": "change-every"}
+
+
+@cache
+def answer(name: str) -> Answer:
+    """Answer one of the questions, once."""
+    return decide(Question.ask(**QUESTIONS[name][1]))
+
+
+def tell_command(given: Given) -> str:
+    """Write a question as the command that asks it.
+
+    Examples
+    --------
+    >>> tell_command({"shape": "10,10", "may_rewrite": False})
+    'wire decide --shape 10,10 --no-rewrite'
+    """
+    words = ["wire", "decide"]
+    for name, value in given.items():
+        if name == "may_rewrite":
+            words.append("--may-rewrite" if value else "--no-rewrite")
+        else:
+            words += [f"--{_OPTIONS.get(name, name).replace('_', '-')}", f"{value}"]
+    return shlex.join(words)
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def _tell_support(choice: Choice) -> str:
+    """Write how far a choice rests on a record, with the link to its page."""
+    support = choice.support
+    if not support.case:
+        return support.confidence
+    return f"{support.confidence}: [{support.case}]({support.url})"
+
+
+def render_needs() -> str:
+    """Write the table of needs and choices: the first choice of each question."""
+    rows = []
+    for name, (need, _) in QUESTIONS.items():
+        found = answer(name)
+        best = found.choices[0]
+        rows.append(
+            [
+                need,
+                best.label,
+                best.tell_layout(found.question.itemsize),
+                best.client,
+                best.tell_reading(),
+                f"{best.n_copies}",
+                best.tell_times(),
+                _tell_support(best),
+            ]
+        )
+    head = ["need", "format", "chunks and shards", "client", "requests, workers, cache"]
+    return _table([*head, "copies", "median (95th percentile)", "rests on"], rows)
+
+
+def render_case(name: str) -> str:
+    """Write a worked case: its command, the choices, and of the first its limits and its code."""
+    found = answer(name)
+    best = found.choices[0]
+    rows = [
+        [
+            f"{number}",
+            f"{one.label}, {one.tell_layout(found.question.itemsize)}",
+            f"{one.client}, {one.tell_reading()}",
+            one.tell_times(),
+            tell_usd(one.usd_month),
+            _tell_support(one),
+        ]
+        for number, one in enumerate(found.choices, start=1)
+    ]
+    head = ["", "choice", "how it is read", "median (95th percentile)", "a month", "rests on"]
+    parts = [
+        f"```console\n$ {tell_command(QUESTIONS[name][1])}\n```\n",
+        f"**{_tell_first(best)}**\n",
+        _table(head, rows),
+        "\n".join(_tell_limits(best)),
+        f"To paste:\n\n```python\n{best.code}\n```\n",
+    ]
+    if best.support.case_file:
+        parts.append(
+            f"{best.support.confidence.capitalize()}: run this case to know.\n\n"
+            f"```yaml\n{best.support.case_file}```\n"
+        )
+    return "\n".join([*parts, " ".join(found.notes), ""])
+
+
+def _tell_first(choice: Choice) -> str:
+    """Say the first choice in one line."""
+    copies = f"{choice.n_copies} copies" if choice.n_copies > 1 else "one copy"
+    usd = tell_usd(choice.usd_month)
+    return f"First choice: {choice.label}, {copies}, read by {choice.client}, {usd} a month."
+
+
+def _tell_limits(choice: Choice) -> list[str]:
+    """List the bottleneck of each access, the bill line by line, and what is left out."""
+    lines = [
+        f"- {one.access}: {one.n_requests:,.3g} requests and {one.nbytes / 1e6:,.3g} MB;"
+        f" the bottleneck is {one.limit}."
+        for one in choice.forecasts
+    ]
+    bill = ", ".join(f"{name} {tell_usd(usd)}" for name, usd in choice.usd.items())
+    lines += [f"- A month: {bill}.", f"- Measured: {choice.support.why}"]
+    return [*lines, f"- {choice.limits}", ""] if choice.limits else [*lines, ""]
+
+
+def render_trial() -> str:
+    """Write how often the answer was right, case by case, and where it was not."""
+    trials = try_all()
+    by_case: dict[str, list[Trial]] = defaultdict(list)
+    for one in trials:
+        by_case[one.case].append(one)
+    rows = [
+        [f"[{case}](notebooks/{case})", *_tell_score(score(each))]
+        for case, each in sorted(by_case.items())
+    ]
+    total = score(trials)
+    kept = "kept" if total.within >= TARGET else "missed"
+    misses = sorted((one for one in trials if one.ratio > WITHIN), key=lambda one: -one.ratio)
+    within = f"within {100 * (WITHIN - 1):.0f} %"
+    return "\n".join(
+        [
+            _table(
+                ["case left out", "decisions", within, "median ratio", "worst ratio"],
+                [*rows, ["all", *_tell_score(total)]],
+            ),
+            f"The target is {100 * TARGET:.0f} % {within}: {kept}, at {100 * total.within:.0f} %.\n",
+            "The decisions that were furthest off:\n",
+            _table(
+                ["case", "decision", "chosen", "measured best", "time over the best"],
+                [
+                    [one.case, f"`{one.about}`", one.chosen, one.best, f"{one.ratio:.3g}"]
+                    for one in misses[:8]
+                ],
+            ),
+        ]
+    )
+
+
+def _tell_score(found: Score) -> list[str]:
+    share = f"{100 * found.within:.0f} %"
+    return [f"{found.n}", share, f"{found.median:.3g}", f"{found.worst:.3g}"]
+
+
+WORKED = ("fields", "granules", "tiles", "loader")
+
+FRAGMENTS: Mapping[str, Callable[[], str]] = {
+    "decide-lookup.md": lookup.render,
+    "decide-needs.md": render_needs,
+    "decide-trial.md": render_trial,
+    **{f"decide-{name}.md": partial(render_case, name) for name in WORKED},
+}
+"""Text that the page includes, by file name."""

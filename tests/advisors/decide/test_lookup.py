@@ -1,0 +1,68 @@
+"""What the page looks up is what the command answers, in a real browser too."""
+
+from __future__ import annotations
+
+import html
+import json
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from advisors.decide import lookup
+from helpers.paths import ROOT
+
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)  # fmt: skip
+QUESTIONS = list(lookup.list_questions())
+
+
+def read() -> dict[str, object]:
+    """Read the answers that are kept."""
+    found: dict[str, object] = json.loads(lookup.PATH.read_text(encoding="utf-8"))
+    return found
+
+
+def test_every_question_has_its_answer() -> None:
+    """No more and no fewer."""
+    assert {*read()} == {" ".join(given.values()) for given in QUESTIONS}
+
+
+@pytest.mark.parametrize("number", [0, len(QUESTIONS) // 2, len(QUESTIONS) - 1])
+def test_answers_are_those_of_the_command(number: int) -> None:
+    """`wire decide --derive` would change none of those that are tried."""
+    given = QUESTIONS[number]
+    kept = read()[" ".join(given.values())]
+    assert json.loads(json.dumps(lookup.look_up(given))) == kept, "run `wire decide --derive`"
+
+
+@pytest.mark.skipif(BROWSER is None, reason="no chromium or chrome on PATH")
+def test_the_page_shows_what_was_asked_for(tmp_path: Path) -> None:
+    """The address says what is chosen; table, code and command are those of the answer."""
+    given = QUESTIONS[-1]
+    script = (ROOT / "_static" / "decide.js").read_text(encoding="utf-8")
+    place = lookup.render().removeprefix("```{raw} html\n").removesuffix("```\n")
+    page = tmp_path / "page.html"
+    page.write_text(f'<!doctype html><meta charset="utf-8">{place}<script>{script}</script>')
+    command = [str(BROWSER), "--headless=new", "--disable-gpu", "--virtual-time-budget=5000"]
+    command += [f"--user-data-dir={tmp_path / 'user'}", "--dump-dom"]
+    command += ["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
+    asked = "&".join(f"{name}={value}" for name, value in given.items())
+    done = subprocess.run(
+        [*command, f"{page.as_uri()}#{asked}"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    shown = html.unescape(re.sub(r"<script.*?</script>", "", done.stdout, flags=re.DOTALL))
+    answer = read()[" ".join(given.values())]
+    assert isinstance(answer, dict)
+    for choice in answer["choices"]:
+        for text in choice:
+            assert f"<td>{text}</td>" in shown
+    assert answer["code"] in shown
+    assert f"wire decide --shape {given['shape']} --type {given['dtype']}" in shown
+    assert shown.count("<select") == len(lookup.OPTIONS)
