@@ -30,3 +30,19 @@ def check_site(site: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", site):
         raise UserError(f"SITE: {site!r}; allowed: a name of letters, digits, '-', '_' and '.'")
     return site
+
+
+def replace_file(path: Path, text: str) -> None:
+    """Write a file so that at every instant it is whole, old or new."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.draft")
+    with draft.open("w", encoding="utf-8", newline="") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(draft, path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
