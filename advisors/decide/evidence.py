@@ -40,6 +40,7 @@ class Measured:
     wire_nbytes: float | None = None
     n_chunks: float | None = None  # touched by a box on average, and their bytes in the array
     chunk_nbytes: float | None = None
+    n_abreast: float | None = None  # requests that a box had in flight, at most
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -124,7 +125,7 @@ def _summarise(case: str, frame: Any) -> Iterator[dict[str, Any]]:
         yield {
             "case": case,
             "contender": contender,
-            "point": json.loads(point),
+            "point": json.loads(str(point)),
             "settings": {k: v for k, v in settings.items() if k != "cache_state"},
             **_numbers(part, traces),
         }
@@ -139,7 +140,12 @@ def _numbers(part: Any, traces: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         n_boxes = sum(trace["n_boxes"] for trace in traces)
         n_chunks = sum(trace["n_chunks"] * trace["n_boxes"] for trace in traces)
         decoded = sum(trace["decoded_nbytes"] for trace in traces)
-        found = {"n_chunks": n_chunks / n_boxes, "chunk_nbytes": decoded / n_chunks}
+        n_abreast = max(trace.get("max_in_flight", 1) for trace in traces)
+        found = {
+            "n_chunks": n_chunks / n_boxes,
+            "chunk_nbytes": decoded / n_chunks,
+            "n_abreast": n_abreast,
+        }
     p50_s, p95_s = statistics.median(seconds), _quantile(seconds, 0.95)
     if "p50_s" in traces[0]:  # of the tiles of a load
         p50_s, p95_s = (statistics.median(t[name] for t in traces) for name in ("p50_s", "p95_s"))

@@ -18,7 +18,6 @@ OPTIONS: Mapping[str, Mapping[str, str]] = {
     "shape": {
         "8760,721,1440": "a year of hours, quarter degree",
         "87600,721,1440": "ten years of hours, quarter degree",
-        "3650,1800,3600": "ten years of days, tenth of a degree",
     },
     "dtype": {"float32": "float32", "int16": "int16"},
     "access": {

@@ -92,9 +92,10 @@ def predict_box(profile: str, row: Measured) -> float:
     """Predict a box from what it asked, on the network as it was emulated; no fit to any record."""
     n_chunks, n_requests = float(row.n_chunks or 1), float(row.n_requests or 1)
     n_shards = 0.0
-    if row.point["medium"] == "sharded":  # an index for each shard, or each shard whole
-        n_shards = n_requests - n_chunks if n_requests > n_chunks else n_requests
-    counts = IoCounts(n_chunks, float(row.chunk_nbytes or 1), n_shards)
+    if row.point["medium"] == "sharded":  # an index for each; those that come whole have none
+        is_whole = n_requests <= n_chunks
+        n_shards = float(row.n_abreast or 1) if is_whole else n_requests - n_chunks
+    counts = IoCounts(n_chunks, float(row.chunk_nbytes or 1), n_shards, n_requests)
     return float(access_seconds(_store(profile, int(row.settings["concurrency"])), counts))
 
 

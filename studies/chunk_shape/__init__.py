@@ -1,10 +1,26 @@
 """Which chunk shape serves which accesses, on a disk and in an object store."""
 
+from functools import partial
+
 from helpers.book.studies import Study, Threshold
+
+# Parts of the page of decisions, which has no study of its own: most of its answers are chunk shapes.
+_DECIDED = ("lookup", "needs", "fields", "granules", "tiles", "loader", "trial")
+
+
+def _render_decision(name: str) -> str:
+    """Write a part of the page of decisions, which is imported when it is asked for."""
+    from advisors.decide.page import FRAGMENTS
+
+    return FRAGMENTS[name]()
+
 
 STUDY = Study(
     name="chunk-shape",
     headline="best-throughput",
+    fragments={
+        name: partial(_render_decision, name) for name in (f"decide-{part}.md" for part in _DECIDED)
+    },
     thresholds=(
         Threshold(
             key="median-error",
