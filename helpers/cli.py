@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import signal
 import sys
 import traceback
@@ -12,12 +13,20 @@ from typing import Any
 
 import click
 
-from helpers.errors import UserError
+from helpers.errors import UserError, tell_refusal
 from helpers.redaction import redact
 
 _GROUP = "wire"  # entry points, see pyproject.toml
 # The extras of the advisors' commands; all else needs the book's.
-_EXTRAS = {"chunks": "chunks", "costs": "costs", "fit": "scaling", "hdf5": "hdf5"}
+_EXTRAS = {
+    "calibrate": "calibrate",
+    "chunks": "chunks",
+    "costs": "costs",
+    "decide": "decide",
+    "fit": "scaling",
+    "hdf5": "hdf5",
+    "simulate": "scaling",
+}
 
 
 class _Commands(click.Group):
@@ -89,8 +98,15 @@ def end_well() -> Iterator[None]:
         sys.exit("interrupted; what was measured is kept, and the same command goes on from there")
     except ModuleNotFoundError as error:
         sys.exit(f"error: {needs(' '.join(sys.argv[1:2]), str(error.name))}")
-    except Exception:  # of a defect: the whole traceback, but no credential of an address
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno in _NOT_WRITTEN:
+            sys.exit(redact(f"error: {tell_refusal(error)}"))
+        # of a defect: the whole traceback, but no credential of an address
         sys.exit(redact(traceback.format_exc().rstrip()))
+
+
+# of a disk that is full, or of a checkout that may only be read
+_NOT_WRITTEN = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM}
 
 
 def _interrupt(number: int, _frame: Any) -> None:
