@@ -84,6 +84,36 @@ def ratio_interval(logs: Floats, *, n_compared: int = 1) -> Interval:
     return Interval(centre, float(low), float(high), n)
 
 
+def unpaired_ratio(over: Iterable[float], under: Iterable[float]) -> Interval:
+    """Compute the ratio of durations that share no block, as of two records of one case.
+
+    The centre is the ratio of medians. Nothing takes out what a block has in common, so each side
+    keeps its own scatter: the interval is Welch's t on the logarithms. It knows what varied within
+    each record, and not what another day on the same machine would have changed.
+
+    Examples
+    --------
+    >>> found = unpaired_ratio([1.8, 2.0, 2.2], [0.9, 1.0, 1.1])
+    >>> round(found.centre, 6), found.n
+    (2.0, 3)
+    """
+    logs = []
+    for name, values in (("over", over), ("under", under)):
+        sample = finite(values, name)
+        if not (sample > 0).all():
+            raise UserError(f"{name}: {sample.tolist()}; allowed: durations above 0")
+        logs.append(np.log(sample))
+    one, other = logs
+    n, centre = min(map(len, logs)), float(np.exp(np.median(one) - np.median(other)))
+    if n == 1:
+        return Interval(centre, np.nan, np.nan, n, "one value on a side, no interval")
+    squares = np.array([each.var(ddof=1) / len(each) for each in logs])
+    n_free = squares.sum() ** 2 / max((squares**2 / [len(one) - 1, len(other) - 1]).sum(), 1e-300)
+    half = stats.t.ppf(0.975, max(n_free, 1)) * np.sqrt(squares.sum())
+    low, high = np.exp(one.mean() - other.mean() + np.array([-half, half]))
+    return Interval(centre, float(low), float(high), n)
+
+
 def instability(values: Iterable[float]) -> str:
     """Say why repeated timings are not to be trusted, if so.
 

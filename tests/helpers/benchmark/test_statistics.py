@@ -33,6 +33,7 @@ from helpers.benchmark.statistics import (
     ratio_interval,
     relative_widths,
     summarise,
+    unpaired_ratio,
 )
 from helpers.errors import UserError
 from helpers.paths import ROOT
@@ -552,3 +553,29 @@ def test_throughputs_say_which_bytes() -> None:
     assert lonely["share_of_ceiling"].isna().all()
     with pytest.raises(UserError, match="two ceilings"):
         add_throughputs(table.assign(is_ceiling=True))
+
+
+def test_unpaired_ratio_is_that_of_medians() -> None:
+    """Sides of different length have a ratio; its interval holds it, and one value has none."""
+    found = unpaired_ratio([2.0, 2.1, 1.9, 2.0], [1.0, 1.1, 0.9])
+    assert found.centre == pytest.approx(2.0) and found.low < 2.0 < found.high and found.n == 3
+    alone = unpaired_ratio([2.0, 2.1], [1.0])
+    assert math.isnan(alone.low) and alone.note == "one value on a side, no interval"
+    assert unpaired_ratio([2.0, 2.0], [1.0, 1.0]).low == pytest.approx(2.0)
+
+
+def test_unpaired_intervals_cover() -> None:
+    """With blocks and scatters that differ, 95 % of the intervals hold the true ratio."""
+    rng = np.random.default_rng(3)
+    n_held = 0
+    for _ in range(1000):
+        found = unpaired_ratio(2 * rng.lognormal(0, 0.15, 5), rng.lognormal(0, 0.03, 8))
+        n_held += found.low <= 2 <= found.high
+    assert 0.93 <= n_held / 1000 <= 0.975
+
+
+@pytest.mark.parametrize("values", [[], [0.0, 1.0], [math.nan]])
+def test_unpaired_ratio_refuses(values: list[float]) -> None:
+    """No value, and none that is no duration."""
+    with pytest.raises(UserError, match="over: "):
+        unpaired_ratio(values, [1.0])
