@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import re
+import sys
 from collections.abc import Mapping
 from dataclasses import MISSING, asdict, dataclass, field, fields, replace
 from functools import cache
+from hashlib import sha256
 from math import exp, inf, isfinite, log
 from pathlib import Path
 from types import UnionType
 from typing import Any, Literal
 
-from helpers.errors import UserError
+from helpers.errors import UserError, show
 from helpers.models.transfer import Network
+from helpers.paths import ROOT
 
 
 def check_number(
@@ -61,6 +66,20 @@ def check_dilation(dilation: object) -> None:
     helpers.errors.UserError: dilation is 0.5; allowed is a number at least 1
     """
     check_number("dilation", dilation, low=1)
+
+
+def check_profile(store: str, name: str, dilation: float = 1.0) -> None:
+    """Refuse to emulate a network, or its time, on a store that has its own."""
+    check_dilation(dilation)
+    if store != "embedded" and name != "loopback":
+        raise UserError(
+            f"profile: {name!r}; allowed: loopback, because nothing is emulated on the network"
+            " of a store of your own"
+        )
+    if store != "embedded" and dilation != 1:
+        raise UserError(
+            f"dilation: {dilation:g}; allowed: 1, because time is real on a store of your own"
+        )
 
 
 MB = 1_000_000
@@ -222,17 +241,127 @@ def profile_names() -> tuple[str, ...]:
     return tuple(_read_profiles())
 
 
+_FILE = re.compile(r"(?P<path>.+\.ya?ml)(?:@(?P<digest>[0-9a-f]{8}))?")
+
+# What a network cannot be predicted without.
+_NEEDED = ("first_byte_s", "stream_mb_per_s", "aggregate_mb_per_s")
+
+
 def get_profile(name: str) -> Profile:
-    """Return a profile that ships with the package; refuse a name that is none of theirs.
+    """Return a profile that ships with the package, or that of a file, such as `wire calibrate` writes.
+
+    A file is sought from the current folder and from the checkout. Its fields are those of
+    `Profile` but the name, which is that of the file. ``FILE@DIGEST``, see `pin_profile`, is
+    refused once its figures have changed; so is a calibration that lacks latency or bandwidth.
+    One that is not whole, or was made on another machine, is told in a line on standard error.
 
     Examples
     --------
     >>> get_profile("in-region").aggregate_mb_per_s
     200
     """
-    if name not in _read_profiles():
-        raise UserError(f"profile is {name!r}; allowed are {', '.join(profile_names())}")
-    return _read_profiles()[name]
+    if name in _read_profiles():
+        return _read_profiles()[name]
+    found = _find_file(name)
+    digest = _FILE.fullmatch(name)["digest"]  # type: ignore[index]
+    if digest not in (None, found.digest):
+        raise UserError(
+            f"profile is {name!r}; allowed is the file as it was: its figures have"
+            f" become {found.digest}"
+        )
+    _check_measurement(found)
+    return found.profile
+
+
+def get_measurement(name: str) -> Mapping[str, Any]:
+    """Return how the profile of a file was measured; nothing for one that ships or was written by hand."""
+    return {} if name in _read_profiles() else _find_file(name).measurement
+
+
+def pin_profile(name: str) -> str:
+    """Name a profile so that its figures cannot change unnoticed: a file with a digest of them.
+
+    Records are published, so a file is named from the checkout, and not by an absolute path.
+    """
+    if name in _read_profiles():
+        return name
+    found = _find_file(name)
+    path = _FILE.fullmatch(name)["path"]  # type: ignore[index]
+    if Path(path).is_absolute():
+        raise UserError(f"profile is {name!r}; allowed is a path that begins at the checkout")
+    get_profile(name)
+    return f"{path}@{found.digest}"
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileFile:
+    """A profile from a file of a user's own, and how it was measured."""
+
+    profile: Profile
+    measurement: Mapping[str, Any]  # as `wire calibrate` writes it; empty where nothing is told
+
+    @property
+    def digest(self) -> str:
+        """Hash of the figures, in eight digits."""
+        left_out = ("name", "sources")
+        figures = {k: v for k, v in self.profile.to_mapping().items() if k not in left_out}
+        return sha256(json.dumps(figures, sort_keys=True).encode()).hexdigest()[:8]
+
+
+def _find_file(name: str) -> ProfileFile:
+    """Find and read the file that a name means."""
+    match = _FILE.fullmatch(name)
+    allowed = f"{', '.join(profile_names())}, or the path of a YAML file"
+    if match is None:
+        raise UserError(f"profile is {name!r}; allowed are {allowed}")
+    path = Path(match["path"])
+    for place in (path, ROOT / path):
+        if place.is_file():
+            return read_profile_file(place)
+    raise UserError(f"profile is {name!r}; there is no such file; allowed are {allowed}")
+
+
+def read_profile_file(path: Path) -> ProfileFile:
+    """Read a profile from a YAML file; refuse what is none in one line."""
+    import yaml
+
+    try:
+        given = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        reason = getattr(error, "strerror", None) or "it is no YAML"
+        raise UserError(f"profile is {path.name!r}, not read: {reason}") from error
+    if not isinstance(given, dict):
+        raise UserError(f"profile {path.name!r} is {show(given)}; allowed is a mapping")
+    measurement = given.pop("measurement", {})
+    if not isinstance(measurement, dict):
+        raise UserError(
+            f"profile {path.name!r}: measurement is {show(measurement)}; allowed is a mapping"
+        )
+    return ProfileFile(Profile.from_mapping({**given, "name": path.name}), measurement)
+
+
+def _check_measurement(found: ProfileFile) -> None:
+    """Refuse a calibration that tells too little; warn of one that is partial or not of this machine."""
+    told, name = found.measurement, found.profile.name
+    if told.get("state") == "partial":
+        why = told.get("why") or "it was interrupted"
+        if missing := [each for each in _NEEDED if getattr(found.profile, each) is None]:
+            raise UserError(
+                f"profile is {name!r}, whose calibration lacks {', '.join(missing)} ({why});"
+                " allowed: after the same wire calibrate has measured the rest"
+            )
+        _warn(f"{name} is partial: {why}")
+    if isinstance(told.get("machine"), Mapping):
+        from helpers.benchmark.provenance import differences, machine
+
+        if others := "; ".join(differences(machine(), told["machine"])):
+            _warn(f"{name} was measured on another machine: {others}")
+
+
+@cache
+def _warn(text: str) -> None:
+    """Say something in a line of its own, once."""
+    print(f"warning: {text}", file=sys.stderr)
 
 
 def network_of(profile: Profile, *, streams_per_worker: int = 1) -> Network:

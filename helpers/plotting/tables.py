@@ -112,10 +112,11 @@ def describe_profile(profile: Profile) -> str:
     if profile.first_byte_s is None:
         return "no network emulated"
     scale = "at full scale" if profile.scale == 1 else f"bandwidths divided by {profile.scale:g}"
-    worker = (
-        "" if profile.worker_mb_per_s is None else f" {profile.worker_mb_per_s:g} MB/s a worker,"
+    rates = (
+        (profile.stream_mb_per_s, "a stream"),
+        (profile.worker_mb_per_s, "a worker"),
+        (profile.aggregate_mb_per_s, "in all"),
     )
-    return (
-        f"{1000 * profile.first_byte_s.median_s:g} ms to the first byte, {profile.stream_mb_per_s:g} MB/s a stream,"
-        f"{worker} {profile.aggregate_mb_per_s:g} MB/s in all ({scale})"
-    )
+    figures = [f"{1000 * profile.first_byte_s.median_s:g} ms to the first byte"]
+    figures += [f"{rate:g} MB/s {of_what}" for rate, of_what in rates if rate is not None]
+    return f"{', '.join(figures)} ({scale})"
