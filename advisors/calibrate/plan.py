@@ -1,0 +1,363 @@
+"""What a calibration may spend and in which steps, and which figures follow from what was seen."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import NormalDist, median
+from typing import Any, Literal
+
+import numpy as np
+
+from helpers.errors import UserError
+
+SMALL_NBYTES = 4096
+"""Bytes of the ranges that latency and request rate are measured with."""
+
+N_LANES = 4  # of these in flight at a time: few enough not to queue
+BATCH = 20  # delays between two looks at the caps, and two writes of the file
+MOST_DELAYS = 1000
+MOST_CONNECTIONS = 256
+N_PIECES = 2  # requests of a connection in one look at the bandwidth: objects may be small
+
+LEAST_REQUESTS = 60
+LEAST_NBYTES = 20_000_000
+
+WORTH = 1.1  # less than this from twice the connections, and growth has ended
+_ENOUGH = 0.8  # share of the planned delays from which their step is complete
+_LEAST_ACCEPTED = 8  # below this a rate is a guess
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """Requests and bytes, of which a store makes a bill."""
+
+    n_gets: int = 0
+    n_lists: int = 0  # listings, and what is written, which has their price
+    nbytes: int = 0  # sent by the store
+
+    def __add__(self, other: Spent) -> Spent:
+        """Spend both."""
+        return Spent(
+            self.n_gets + other.n_gets, self.n_lists + other.n_lists, self.nbytes + other.nbytes
+        )
+
+    @property
+    def n_requests(self) -> int:
+        """All requests."""
+        return self.n_gets + self.n_lists
+
+    def usd(self, prices: Mapping[str, float]) -> float:
+        """Price it.
+
+        Examples
+        --------
+        >>> Spent(1000, 1000, 10**9).usd(
+        ...     {"store_gets_1e3": 0.5, "store_lists_1e3": 5, "data_out_gb": 10}
+        ... )
+        15.5
+        """
+        return (
+            self.n_gets / 1e3 * prices["store_gets_1e3"]
+            + self.n_lists / 1e3 * prices["store_lists_1e3"]
+            + self.nbytes / 1e9 * prices["data_out_gb"]
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Caps:
+    """What may be spent in all, however often a calibration is continued."""
+
+    max_requests: int
+    max_usd: float
+    max_nbytes: int
+    prices: Mapping[str, float]  # USD by item of the price table, see `Spent.usd`
+
+    def __post_init__(self) -> None:
+        """Refuse caps within which nothing can be measured."""
+        if self.max_requests < LEAST_REQUESTS:
+            raise UserError(
+                f"max-requests: {self.max_requests}; allowed: at least {LEAST_REQUESTS}"
+            )
+        if self.max_nbytes < self.least_nbytes:
+            raise UserError(
+                f"max-mb: {self.max_nbytes / 1e6:g}; allowed: at least {self.least_nbytes / 1e6:g}"
+            )
+        for item, usd in self.prices.items():
+            if not 0 <= usd < math.inf:
+                raise UserError(f"price {item}: {usd:g}; allowed: a number from 0 on")
+        least = self.least_usd
+        if not least <= self.max_usd < math.inf:
+            raise UserError(
+                f"max-usd: {self.max_usd:g}; allowed: at least {math.ceil(1e5 * least) / 1e5:g}"
+                f" for {self.max_requests} requests and {self.least_nbytes / 1e6:g} MB"
+            )
+
+    @property
+    def least_nbytes(self) -> int:
+        """Bytes of which enough are left for bandwidth when all requests are small ones."""
+        return LEAST_NBYTES + SMALL_NBYTES * self.max_requests
+
+    @property
+    def least_usd(self) -> float:
+        """USD without which these requests would bring too few bytes."""
+        return Spent(self.max_requests - 2, 2, self.least_nbytes).usd(self.prices)
+
+    @property
+    def most_nbytes(self) -> int:
+        """Bytes that can be paid beside all requests."""
+        requests_usd = Spent(self.max_requests - 2, 2).usd(self.prices)
+        if not (per_gb := self.prices["data_out_gb"]):
+            return self.max_nbytes
+        # a byte less, for rounding
+        return min(self.max_nbytes, int((self.max_usd - requests_usd) / per_gb * 1e9) - 1)
+
+    def allow(self, spent: Spent) -> bool:
+        """Tell whether all that is within the caps."""
+        return (
+            spent.n_requests <= self.max_requests
+            and spent.nbytes <= self.max_nbytes
+            and spent.usd(self.prices) <= self.max_usd
+        )
+
+
+Kind = Literal["find", "delays", "stream", "together", "requests"]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A part of a calibration, with what it may spend at most."""
+
+    kind: Kind
+    n_requests: int
+    nbytes: int
+    n_connections: int = 1
+
+    @property
+    def title(self) -> str:
+        """What it measures."""
+        titles = {
+            "find": "find an object",
+            "delays": f"first byte of {SMALL_NBYTES // 1024} KiB",
+            "stream": "one connection",
+            "together": f"{self.n_connections} connections",
+            "requests": "request rate",
+        }
+        return titles[self.kind]
+
+
+def plan_steps(caps: Caps) -> tuple[Step, ...]:
+    """Share the caps among the steps, so that all together stay within them.
+
+    Two fifths of the requests go to the latency, up to 1000 and in whole batches of twenty; half
+    of what is left to 2, 4, 8 and more connections, as many as it takes; the rest to the request
+    rate. Bytes go to one connection (15 %) and to several, in proportion to their number up to 8.
+
+    Examples
+    --------
+    >>> prices = {"store_gets_1e3": 0.0, "store_lists_1e3": 0.0, "data_out_gb": 0.0}
+    >>> steps = plan_steps(Caps(500, 0.0, 2 * 10**9, prices))
+    >>> [(step.title, step.n_requests) for step in steps][1:4]
+    [('first byte of 4 KiB', 204), ('one connection', 4), ('2 connections', 4)]
+    >>> sum(step.n_requests for step in steps) <= 500
+    True
+    """
+    n_find, n_stream = 2, 4
+    n_delays = N_LANES + max(BATCH, min(MOST_DELAYS, int(0.4 * caps.max_requests) // BATCH * BATCH))
+    left = caps.max_requests - n_find - n_delays - n_stream
+    sizes: list[int] = []
+    while N_PIECES * (sum(sizes) + 2 ** (len(sizes) + 1)) <= left / 2 and (
+        2 ** (len(sizes) + 1) <= MOST_CONNECTIONS
+    ):
+        sizes.append(2 ** (len(sizes) + 1))
+    n_rate = left - N_PIECES * sum(sizes)
+    nbytes = caps.most_nbytes - SMALL_NBYTES * (n_delays + n_rate)
+    weights = [min(n, 8) for n in sizes]
+    return (
+        Step("find", n_find, 0),
+        Step("delays", n_delays, n_delays * SMALL_NBYTES, N_LANES),
+        Step("stream", n_stream, int(0.15 * nbytes)),
+        *(
+            Step("together", N_PIECES * n, int(0.85 * nbytes * weight / sum(weights)), n)
+            for n, weight in zip(sizes, weights, strict=True)
+        ),
+        Step("requests", n_rate, n_rate * SMALL_NBYTES),
+    )
+
+
+@dataclass(slots=True)
+class Seen:
+    """What was measured so far, as it lies in the file: plain numbers."""
+
+    delays_s: list[float] = field(default_factory=list)  # to the first byte of small ranges
+    streams_mb_per_s: list[float] = field(default_factory=list)  # of bodies on one connection
+    together_mb_per_s: dict[int, float] = field(default_factory=dict)  # by number of connections
+    answered_per_s: float | None = None  # small requests that came back a second
+    accepted_per_s: float | None = None  # of more that were made; None where none was refused
+    n_throttled: int = 0  # answers that ask to slow down
+    n_failed: int = 0  # requests without an answer, and bodies that are not what was asked for
+    decode_mb_per_s: float | None = None
+
+    @property
+    def has_growth_ended(self) -> bool:
+        """Whether twice the connections brought less than a tenth more."""
+        rates = self.rates_by_connections()
+        return len(rates) > 1 and rates[-1][1] < WORTH * rates[-2][1]
+
+    def rates_by_connections(self) -> list[tuple[int, float]]:
+        """List the bandwidth of 1, 2, 4 and more connections, MB/s."""
+        if not self.streams_mb_per_s:
+            return []
+        return [(1, median(self.streams_mb_per_s)), *sorted(self.together_mb_per_s.items())]
+
+    def lacks(self, steps: Sequence[Step]) -> list[str]:
+        """Name the planned steps that have not told what they were to tell."""
+        return [step.title for step in steps if not self.has(step)]
+
+    def has(self, step: Step) -> bool:
+        """Tell whether a step has told what it was to tell."""
+        if step.kind == "delays":
+            return len(self.delays_s) >= _ENOUGH * (step.n_requests - N_LANES)
+        if step.kind == "together":
+            return step.n_connections in self.together_mb_per_s or self.has_growth_ended
+        known = {"stream": self.streams_mb_per_s, "requests": self.answered_per_s}
+        return step.kind == "find" or bool(known[step.kind])
+
+
+def quantile(values: Sequence[float], q: float) -> tuple[float, float | None, float | None]:
+    """Estimate a quantile, with a 95 % interval that supposes no distribution.
+
+    The interval lies between two of the values (order statistics, by the normal approximation of
+    their ranks); an end is None where even the extreme value does not bound the quantile.
+
+    Examples
+    --------
+    >>> quantile([float(i) for i in range(1, 101)], 0.5)
+    (50.5, 40.0, 60.0)
+    >>> quantile([float(i) for i in range(1, 101)], 0.99)[2] is None
+    True
+    """
+    ordered, n = sorted(values), len(values)
+    half = NormalDist().inv_cdf(0.975) * math.sqrt(n * q * (1 - q))
+    ranks = math.floor(n * q - half), math.ceil(n * q + half)
+    ends = [ordered[rank - 1] if 1 <= rank <= n else None for rank in ranks]
+    # Hazen's definition: half of the values lie on each side of the middle of the ranks
+    return float(np.quantile(ordered, q, method="hazen")), ends[0], ends[1]
+
+
+Lane = Sequence[tuple[float, int]]
+"""Of one connection, moments in seconds and the bytes that had come by then; the first is its head."""
+
+
+def rate_together(lanes: Sequence[Lane]) -> float:
+    """Compute the bytes a second of connections that read at once.
+
+    Bytes are counted from the moment when the last of them has its first byte to the moment when
+    the first has all; where that is less than a fifth of the whole, over the whole.
+
+    Examples
+    --------
+    The second starts a second later, and both bring 10 bytes a second from then on:
+
+    >>> rate_together([[(0.0, 0), (3.0, 30)], [(1.0, 0), (3.0, 20)]])
+    20.0
+    """
+    heads, ends = [lane[0][0] for lane in lanes], [lane[-1][0] for lane in lanes]
+    start, end = max(heads), min(ends)
+    if end - start < 0.2 * (max(ends) - min(heads)):
+        start, end = min(heads), max(ends)
+    nbytes = sum(_came_by(lane, end) - _came_by(lane, start) for lane in lanes)
+    return nbytes / (end - start)
+
+
+def _came_by(lane: Lane, moment_s: float) -> float:
+    """Interpolate the bytes that had come by a moment."""
+    moments, nbytes = zip(*lane, strict=True)
+    return float(np.interp(moment_s, moments, nbytes))
+
+
+def lane_nbytes(seen: Seen, step: Step, *, window_s: float) -> int:
+    """Choose the bytes of each connection, so that all read for about `window_s`.
+
+    No connection is faster than a single one, and twice as many bring at most twice as much.
+    """
+    rates = seen.rates_by_connections()
+    n, most = rates[-1][0], rates[-1][1]
+    expected = min(rates[0][1], most * max(1, step.n_connections // n) / step.n_connections)
+    return min(int(1e6 * expected * window_s), step.nbytes // step.n_connections)
+
+
+def accepted_per_s(asked: Sequence[tuple[float, bool]]) -> float | None:
+    """Estimate the requests a second that a store lets through, from when each was asked and whether refused.
+
+    Stores let a burst through first, so requests are counted from the first that was refused.
+    None where none was, or where too few were let through to tell.
+
+    Examples
+    --------
+    Every second one of 20 a second is refused:
+
+    >>> accepted_per_s([(i / 20, i % 2 == 0) for i in range(41)])
+    10.0
+    """
+    ordered = sorted(asked)
+    first = next((i for i, (_, is_refused) in enumerate(ordered) if is_refused), None)
+    if first is None:
+        return None
+    counted = ordered[first:]
+    n_accepted = sum(not is_refused for _, is_refused in counted)
+    duration_s = counted[-1][0] - counted[0][0]
+    return n_accepted / duration_s if n_accepted >= _LEAST_ACCEPTED and duration_s else None
+
+
+def make_figures(seen: Seen, origin: str) -> dict[str, Any]:
+    """Turn what was seen into the fields of a profile, each with its source; `origin` ends the sources."""
+    found: dict[str, Any] = {}
+    sources: dict[str, str] = {}
+    if seen.delays_s:
+        (median_s, *_), (p95_s, *_) = quantile(seen.delays_s, 0.5), quantile(seen.delays_s, 0.95)
+        found["first_byte_s"] = {"median_s": _round(median_s), "p95_s": _round(p95_s)}
+        sources["first_byte_s"] = (
+            f"{len(seen.delays_s)} reads of {SMALL_NBYTES} bytes, {N_LANES} at a time"
+        )
+    if rates := seen.rates_by_connections():
+        n = rates[-1][0]
+        found["stream_mb_per_s"] = _round(rates[0][1])
+        sources["stream_mb_per_s"] = f"median of {len(seen.streams_mb_per_s)} bodies"
+        if n > 1:
+            found["aggregate_mb_per_s"] = _round(max(rate for _, rate in rates))
+            ended = "where growth ended" if seen.has_growth_ended else "where it still grew"
+            sources["aggregate_mb_per_s"] = f"the most of 1 to {n} connections, {ended}"
+    if seen.accepted_per_s is not None:
+        found["requests_per_s"] = _round(seen.accepted_per_s)
+        sources["requests_per_s"] = f"let through when more were made; {seen.n_throttled} refused"
+    elif seen.answered_per_s is not None:
+        sources["requests_per_s"] = f"none was refused at {_round(seen.answered_per_s):g} a second"
+    found["scale"] = 1
+    sources["scale"] = "as measured"
+    return {**found, "sources": {name: f"{text}; {origin}" for name, text in sources.items()}}
+
+
+def summarise(seen: Seen) -> dict[str, Any]:
+    """Tell beside the figures what a profile has no field for: the tail, and what grows how far."""
+    told: dict[str, Any] = {}
+    if seen.delays_s:
+        for percent in (50, 95, 99):
+            ends = quantile(seen.delays_s, percent / 100)
+            told[f"first_byte_p{percent}_s"] = [
+                None if one is None else _round(one) for one in ends
+            ]
+    if rates := seen.rates_by_connections():
+        told["mb_per_s_by_connections"] = {n: _round(rate) for n, rate in rates}
+        told["has_growth_ended"] = seen.has_growth_ended
+    if seen.answered_per_s is not None:
+        told["answered_per_s"] = _round(seen.answered_per_s)
+    if seen.decode_mb_per_s is not None:
+        told["decode_mb_per_s"] = _round(seen.decode_mb_per_s)
+    return told
+
+
+def _round(value: float) -> float:
+    """Keep four digits: more are noise, and make a file hard to read."""
+    return float(f"{value:.4g}")

@@ -1,0 +1,370 @@
+"""``wire calibrate`` behind networks that it does not know, stores that fail, and caps that hold."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import obstore
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from advisors.calibrate import cli
+from advisors.calibrate.cli import calibrate
+from advisors.chunks.cli import chunks_command
+from advisors.hdf5.cli import hdf5
+from helpers.errors import UserError
+from helpers.netem.profiles import Faults, FirstByte, Profile, get_measurement, get_profile
+from helpers.netem.proxy import Proxy, open_proxy
+from helpers.netem.trace import Request
+from helpers.objectstore.testbed import Server
+from tests.stores import client_environment, make_location
+
+BUCKET = "of-test-calibrate"
+URL = f"s3://{BUCKET}/folder"
+FREE = Profile("free")
+SMALL = ("--max-requests", "60", "--max-mb", "21")
+
+
+@pytest.fixture(scope="module")
+def running(server: Server) -> Iterator[Proxy]:
+    """Stand before the real server, which holds an object of 16 MB and a small one."""
+    store = make_location(server, BUCKET).obstore()
+    obstore.put(store, "folder/a", bytes(100))
+    obstore.put(store, "folder/b/large", bytes(16_000_000), use_multipart=False)
+    with open_proxy(server.endpoint_url, profile=FREE) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def proxy(running: Proxy, server: Server, monkeypatch: pytest.MonkeyPatch) -> Proxy:
+    """Begin without limits, faults and trace, as a store of one's own."""
+    running.emulate(FREE)
+    running.take_trace()
+    for name, value in client_environment(server).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", running.endpoint_url)
+    return running
+
+
+def run(out: Path, *options: str, url: str = URL) -> str:
+    """Calibrate, and return what is printed."""
+    given = [url, "--out", str(out), *options]
+    found = CliRunner().invoke(calibrate, given, catch_exceptions=False)
+    assert found.exit_code == 0, found.output
+    return found.output
+
+
+def refuse(out: Path, *options: str, url: str = URL) -> str:
+    """Calibrate in vain, and return the one line that says why."""
+    with pytest.raises(UserError) as caught:
+        run(out, *options, url=url)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def count(trace: list[Request]) -> tuple[int, int]:
+    """Count the requests of a trace, and the bytes of objects in it."""
+    return len(trace), sum(row.nbytes for row in trace if row.status == 206)
+
+
+@pytest.mark.quiet
+def test_an_unknown_network_is_recovered(proxy: Proxy, tmp_path: Path) -> None:
+    """Latency, stream, link and request rate come back as they were emulated."""
+    proxy.emulate(Profile("unknown", FirstByte(0.04, 0.08), 10.0, 30.0, 150.0))
+    run(out := tmp_path / "mine.yml", "--max-mb", "400")
+    found, told = get_profile(str(out)), get_measurement(str(out))
+    assert told["state"] == "complete" and found.name == "mine.yml"
+    assert found.first_byte_s is not None
+    # wide, because a busy machine is late; what a quiet one reaches is a few per cent
+    assert found.first_byte_s.median_s == pytest.approx(0.04, rel=0.15)
+    assert found.first_byte_s.p95_s == pytest.approx(0.08, rel=0.15)
+    assert found.stream_mb_per_s == pytest.approx(10.0, rel=0.1)
+    assert found.aggregate_mb_per_s == pytest.approx(30.0, rel=0.1)
+    assert found.requests_per_s == pytest.approx(150.0, rel=0.15)
+    assert told["has_growth_ended"] and told["decode_mb_per_s"] > 0
+    assert [*told["mb_per_s_by_connections"]] == [1, 2, 4, 8]
+
+
+def test_every_request_is_counted(proxy: Proxy, tmp_path: Path) -> None:
+    """What the file says was spent is what the network saw, within the caps, and read only."""
+    out = tmp_path / "mine.yml"
+    text = run(out, *SMALL, "--price", "data_out_gb=0.09", "--max-usd", "0.01")
+    trace, told = proxy.take_trace(), get_measurement(str(out))
+    spent = told["spent"]
+    assert (spent["n_gets"] + spent["n_lists"], spent["nbytes"]) == count(trace)
+    assert {row.method for row in trace} == {"GET", "HEAD"}
+    assert len(trace) <= 60 and spent["nbytes"] <= 21_000_000
+    assert told["spent_usd"] == pytest.approx(0.09 * spent["nbytes"] / 1e9, rel=1e-3)
+    assert told["object"] == "folder/b/large", "the largest of those that are there"
+    assert text.splitlines()[0].split() == ["at", "most", "requests", "MB", "USD"]
+    assert "is complete; try: wire chunks --profile" in text
+
+
+def test_the_plan_asks_for_nothing(proxy: Proxy, tmp_path: Path) -> None:
+    """What would be spent is shown, and nothing is asked for or written."""
+    text = run(tmp_path / "mine.yml", "--plan")
+    assert "in all" in text and "allowed" in text and "500" in text
+    assert proxy.take_trace() == [] and not [*tmp_path.iterdir()]
+
+
+def test_the_file_holds_no_secret(proxy: Proxy, server: Server, tmp_path: Path) -> None:
+    """Neither the file nor JSON shows a credential."""
+    out = tmp_path / "mine.yml"
+    found = CliRunner().invoke(calibrate, [URL, *SMALL, "--out", str(out), "--json"])
+    told = json.loads(found.stdout)
+    assert told["measurement"]["state"] == "complete"
+    for text in (found.output, out.read_text()):
+        assert server.access_key not in text and server.secret_key not in text
+    given = yaml.safe_load(out.read_text())
+    assert given["measurement"]["location"] == URL
+
+
+def test_nothing_is_written_but_what_is_asked_for(
+    proxy: Proxy, server: Server, tmp_path: Path
+) -> None:
+    """With a prefix an object is written, read, and gone afterwards; what it took is counted."""
+    out = tmp_path / "mine.yml"
+    run(out, "--write", "trial", *SMALL)
+    trace, spent = proxy.take_trace(), get_measurement(str(out))["spent"]
+    assert (spent["n_gets"] + spent["n_lists"], spent["nbytes"]) == count(trace)
+    written = [row.key for row in trace if row.method == "PUT"]
+    assert len(written) == 1 and written[0].startswith(f"/{BUCKET}/folder/trial/wire-calibrate-")
+    assert [row.method for row in trace if row.method not in ("PUT", "GET")] == ["POST"]
+    store = make_location(server, BUCKET).obstore()
+    assert obstore.list(store, prefix="folder/trial").collect() == []
+
+
+def break_after(
+    monkeypatch: pytest.MonkeyPatch, proxy: Proxy, n: int, faults: Faults
+) -> Callable[[], None]:
+    """Let the network fail once so many delays have been measured; return what mends it."""
+    save = cli.Draft.save
+
+    def save_and_break(self: Any, *given: Any, **named: Any) -> None:
+        save(self, *given, **named)
+        if len(self.seen.delays_s) >= n:
+            proxy.emulate(replace(FREE, faults=faults))
+
+    monkeypatch.setattr(cli.Draft, "save", save_and_break)
+
+    def mend() -> None:
+        monkeypatch.setattr(cli.Draft, "save", save)
+        proxy.emulate(FREE)
+
+    return mend
+
+
+@pytest.mark.parametrize("fault", ["reset", "truncate"])
+def test_a_store_that_dies_is_continued(
+    fault: str, proxy: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was measured is kept and marked, no tool takes it, and the next run goes on within the caps."""
+    out = tmp_path / f"{fault}.yml"
+    mend = break_after(monkeypatch, proxy, 20, Faults(**{fault: 1.0}))
+    caps = ("--max-requests", "200", "--max-mb", "30")
+    assert "failed 10 times in a row" in refuse(out, *caps)
+    told = get_measurement(str(out))
+    assert told["state"] == "partial" and 20 <= len(told["seen"]["delays_s"]) < 80
+    with pytest.raises(UserError, match="lacks stream_mb_per_s, aggregate_mb_per_s .it failed"):
+        get_profile(str(out))
+    first = told["seen"]["delays_s"][:20]
+    mend()
+    CliRunner().invoke(calibrate, [URL, "--out", str(out), *caps])
+    told = get_measurement(str(out))
+    n, nbytes = count(proxy.take_trace())
+    assert told["seen"]["delays_s"][:20] == first
+    assert told["spent"]["n_gets"] + told["spent"]["n_lists"] == n <= 200
+    assert nbytes <= told["spent"]["nbytes"] <= 30_000_000
+    assert get_profile(str(out)).aggregate_mb_per_s
+
+
+def test_a_store_that_throttles_is_told(
+    proxy: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Answers that ask to slow down are counted, and what they leave out is named."""
+    out = tmp_path / "throttled.yml"
+    break_after(monkeypatch, proxy, 20, Faults(error_503=0.5))
+    says = refuse(out, "--max-requests", "300", "--max-mb", "30")
+    assert "too few answers for:" in says and "it answers 503" in says
+    told = get_measurement(str(out))
+    assert told["state"] == "partial" and told["seen"]["n_throttled"] > 10
+    n, _ = count(proxy.take_trace())
+    assert told["spent"]["n_gets"] + told["spent"]["n_lists"] == n <= 300
+
+
+@pytest.mark.parametrize(
+    ("faults", "says"),
+    [(Faults(error_503=1.0), "it answers 503"), (Faults(reset=1.0), "it does not answer")],
+)
+def test_a_store_that_never_answers(
+    faults: Faults, says: str, proxy: Proxy, tmp_path: Path
+) -> None:
+    """Where nothing can be measured there is a line, and no file."""
+    proxy.emulate(replace(FREE, faults=faults))
+    assert says in refuse(tmp_path / "mine.yml")
+    assert not [*tmp_path.iterdir()]
+
+
+def test_a_killed_run_has_spent_what_it_may_have(
+    proxy: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that ends in the middle of a batch has its requests in the file before they are made."""
+
+    def die(*_given: object) -> None:
+        raise KeyboardInterrupt
+
+    out = tmp_path / "mine.yml"
+    monkeypatch.setattr("fsspec.asyn.sync", die)
+    assert CliRunner().invoke(calibrate, [URL, "--out", str(out), *SMALL]).exit_code == 1
+    told = get_measurement(str(out))
+    assert told["spent"] == {"n_gets": 5, "n_lists": 1, "nbytes": 4 * 4096}
+    assert told["state"] == "partial"
+
+
+def test_a_file_is_not_overwritten(proxy: Proxy, tmp_path: Path) -> None:
+    """A whole calibration, one of another place and a file of another kind are left as they are."""
+    out = tmp_path / "mine.yml"
+    run(out, *SMALL)
+    text = out.read_text()
+    assert "is complete; allowed: another file, or --anew" in refuse(out, *SMALL)
+    assert "of another origin" in refuse(out, *SMALL, url=f"s3://{BUCKET}/folder/b")
+    assert out.read_text() == text
+    other = tmp_path / "other.yml"
+    other.write_text("stream_mb_per_s: 3\n")
+    assert "holds no calibration" in refuse(other, *SMALL, "--anew")
+    assert other.read_text() == "stream_mb_per_s: 3\n"
+    run(out, *SMALL, "--anew")
+    assert out.read_text() != text
+
+
+@pytest.mark.parametrize(
+    ("url", "options", "says"),
+    [
+        (URL, ("--max-requests", "0"), "max-requests: 0; allowed: at least"),
+        (URL, ("--max-mb", "nan"), "max-mb: nan; allowed"),
+        (URL, ("--out", "x.txt"), "allowed: a name that ends in .yml"),
+        (URL, ("--max-usd", "-1"), "max-usd: -1; allowed: at least 0"),
+        (URL, ("--price", "data_out=1"), "price data_out: no such item"),
+        (URL, ("--emulate", "in-region"), "emulate: 'in-region'; allowed: with embedded alone"),
+        (f"s3://{BUCKET}/folder/a", (), "its largest object has 100 bytes"),
+        (f"s3://{BUCKET}/nothing", (), "no object is there"),
+        ("s3://no-such-bucket-here/x", (), "it has no such bucket or object"),
+        ("ftp://host/x", (), "allowed: embedded, s3://BUCKET/PREFIX"),
+        ("file:///tmp", (), "allowed: a store that answers requests"),
+        ("http://127.0.0.1:1/x", (), "it does not answer"),
+        ("http://user:hush@127.0.0.1:1/x", (), "without user and query"),
+        ("http://127.0.0.1:1/x", ("--write", "y"), "allowed: with s3://BUCKET/PREFIX alone"),
+    ],
+)
+def test_refuses(
+    url: str, options: tuple[str, ...], says: str, proxy: Proxy, tmp_path: Path
+) -> None:
+    """Each is one line that names what is wrong and what is allowed; no file is begun."""
+    told = refuse(tmp_path / "mine.yml", *options, url=url)
+    assert says in told and "hush" not in told
+    assert not [*tmp_path.iterdir()]
+
+
+def test_a_store_that_is_not_there(
+    proxy: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that nobody runs is told in a line."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    assert "it does not answer" in refuse(tmp_path / "mine.yml")
+
+
+class Pages(BaseHTTPRequestHandler):
+    """Serves 2 MB at every address, truly or not."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_HEAD(self) -> None:
+        """Tell the size, or lead elsewhere."""
+        self.send_response(302 if self.path == "/moved" else 200)
+        self.send_header("Location", "/whole")
+        self.send_header("Content-Length", "2000000")
+        self.end_headers()
+
+    def do_GET(self) -> None:
+        """Send a range, or its first half as if that were all."""
+        first, last = map(int, self.headers["Range"].removeprefix("bytes=").split("-"))
+        n = last + 1 - first
+        n = n // 2 if self.path == "/liar" else n
+        self.send_response(206)
+        self.send_header("Content-Range", f"bytes {first}-{last}/2000000")
+        self.send_header("Content-Length", str(n))
+        self.end_headers()
+        self.wfile.write(bytes(n))
+
+    def log_message(self, *_given: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture(scope="module")
+def pages() -> Iterator[str]:
+    """Serve over plain HTTP."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), Pages) as web:
+        web.daemon_threads = True
+        threading.Thread(target=web.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{web.server_port}"
+        web.shutdown()
+
+
+def test_an_object_behind_http(pages: str, tmp_path: Path) -> None:
+    """An address of plain HTTP is measured as a store is."""
+    out = tmp_path / "page.yml"
+    assert "is complete" in run(out, *SMALL, url=f"{pages}/whole")
+    assert get_profile(str(out)).stream_mb_per_s
+
+
+def test_a_store_that_lies(pages: str, tmp_path: Path) -> None:
+    """A body that is shorter than its range is no measurement."""
+    says = refuse(tmp_path / "liar.yml", *SMALL, url=f"{pages}/liar")
+    assert "it sent 2048 of 4096 bytes" in says
+    with pytest.raises(UserError, match="lacks first_byte_s"):
+        get_profile(str(tmp_path / "liar.yml"))
+
+
+def test_a_redirection_is_not_followed(pages: str, tmp_path: Path) -> None:
+    """It would be a request that nobody counts."""
+    assert "it answers 302" in refuse(tmp_path / "moved.yml", *SMALL, url=f"{pages}/moved")
+
+
+def test_the_advisors_take_the_file(tmp_path: Path) -> None:
+    """Chunks and HDF5 are predicted on it, and decoding is as it was measured."""
+    mine = tmp_path / "mine.yml"
+    figures = "first_byte_s: {median_s: 0.02, p95_s: 0.05}\nstream_mb_per_s: 50\naggregate_mb_per_s: 400\n"
+    mine.write_text(f"{figures}measurement: {{decode_mb_per_s: 321}}\n")
+    shape = ["--shape", "1000,100,100", "--itemsize", "4", "--access", "series", "--json"]
+    told = CliRunner().invoke(
+        chunks_command, [*shape, "--profile", str(mine)], catch_exceptions=False
+    )
+    on = json.loads(told.stdout)["predicted_on"]
+    assert (on["stream_mb_per_s"], on["decode_mb_per_s"]) == (50, 321)
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("x", data=np.zeros((100, 100)), chunks=(10, 100))
+    told = CliRunner().invoke(
+        hdf5,
+        ["advise", str(tmp_path / "a.h5"), "--json", "--profile", str(mine)],
+        catch_exceptions=False,
+    )
+    assert json.loads(told.stdout)["profile"] == "mine.yml"
+
+
+def test_the_embedded_store_over_a_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever has no store can try it on the embedded one, which costs nothing."""
+    monkeypatch.setenv("ARRAYS_CACHE", str(tmp_path / "cache"))
+    out = tmp_path / "tried.yml"
+    run(out, *SMALL, "--emulate", "express", "--max-usd", "0", url="embedded")
+    told = get_measurement(str(out))
+    assert (told["location"], told["spent_usd"]) == ("embedded over express", 0)
+    assert told["object"] == "probe" and get_profile(str(out)).first_byte_s
