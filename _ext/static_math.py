@@ -22,7 +22,8 @@ def visit_inline(translator: Any, node: nodes.math) -> None:
 
 def visit_block(translator: Any, node: nodes.math_block) -> None:
     """Write a formula of its own, with its number if it has one."""
-    translator.body.append(translator.starttag(node, "div", CLASS="math"))
+    # it scrolls where it is too wide, so a keyboard reaches it
+    translator.body.append(translator.starttag(node, "div", CLASS="math", tabindex="0"))
     if node["number"]:
         number = get_node_equation_number(translator, node)
         translator.body.append(f'<span class="eqno">({number})</span>')

@@ -1,0 +1,188 @@
+"""Tests of the book's own extensions of Sphinx: tables, style sheets, descriptions."""
+
+# ruff: noqa: RUF001 - shapes are written with a sign of multiplication
+
+from __future__ import annotations
+
+import importlib.util
+from types import ModuleType
+
+import pandas as pd
+import pytest
+
+from helpers.paths import ROOT
+
+
+def load(name: str) -> ModuleType:
+    """Load an extension by its name."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "_ext" / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+tidy, slim, metadata = (load(name) for name in ("tidy", "slim", "metadata"))
+shapes, where = (load(name) for name in ("shapes", "where"))
+
+
+def rows_of(fragment: str) -> list[list[str]]:
+    """Read a table's rows as texts."""
+    soup = tidy.BeautifulSoup(fragment, "html.parser")
+    return [[cell.get_text() for cell in row.find_all(["th", "td"])] for row in soup.find_all("tr")]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("4.09e+03", "4090"),
+        ("8.71e-05", "0.0000871"),
+        ("67108864.000000", "67,108,864"),
+        ("67.0", "67"),
+        ("0.11700", "0.117"),  # no more decimals than say something
+        ("1.049", "1.05"),
+        ("10.2", "10.2"),  # nor more than there were
+        ("-0.000", "0"),
+        ("-0.0512", "-0.0512"),
+        ("5.47e+09", "5,470,000,000"),
+        ("2026", "2026"),
+    ],
+)
+def test_numbers(text: str, expected: str) -> None:
+    """Three digits, no exponent, thousands apart where there are many."""
+    assert tidy.write_number(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("'disk'", "disk"),
+        ("n_blocks", "number of blocks"),
+        ("stream_mb_per_s", "stream (MB/s)"),
+        ("zarr-s3fs", "zarr-s3fs"),
+        ("block_size=8388608 rdcc_nbytes=4194304", "block_size=8 MiB rdcc_nbytes=4 MiB"),
+        ("(1, 10, 320, 400)", "1 × 10 × 320 × 400"),
+        ("3586 x 15 x 19", "3586 × 15 × 19"),
+        ("1.43 [1.38, 1.45] times", "1.43 [1.38, 1.45] times"),
+        ("True", "yes"),
+        ("None", "–"),
+    ],
+)
+def test_words(text: str, expected: str) -> None:
+    """A cell says in words what Python spells."""
+    assert tidy.write_text(text) == expected
+
+
+def test_tables_have_one_row_of_heads() -> None:
+    """Names of index and columns stand side by side, that of all columns with each of them."""
+    frame = pd.DataFrame([[67.0, 128.0], [183.0, 320.25]], index=["a-b", "c"], columns=[2, 4])
+    frame = frame.rename_axis(index="contender", columns="n_workers")
+    assert rows_of(tidy.tidy_table(frame.to_html())) == [
+        ["contender", "2 workers", "4 workers"],
+        ["a-b", "67", "128"],
+        ["c", "183", "320"],
+    ]
+
+
+def test_counting_columns_are_left_out() -> None:
+    """A column that counts rows goes; one that names them stays, with or without a head."""
+    frame = pd.DataFrame({"n_connections": [1, 4], "error": [0.02, -0.0]})
+    assert rows_of(tidy.tidy_table(frame.to_html())) == [
+        ["connections", "error"], ["1", "0.02"], ["4", "0"],
+    ]  # fmt: skip
+    named = pd.Series({"best-reads": "'disk'"}, name="finding").to_frame()
+    assert rows_of(tidy.tidy_table(named.to_html())) == [["", "finding"], ["best reads", "disk"]]
+
+
+def test_groups_of_rows_stay_groups() -> None:
+    """An index of two levels keeps its spans, and its columns their places."""
+    index = pd.MultiIndex.from_tuples([("hdf5", "x"), ("hdf5", "y")], names=["medium", "layout"])
+    frame = pd.DataFrame({"kB": [4090.0, 2.67], "told": ["a_b", "c"]}, index=index)
+    written = tidy.tidy_table(frame.to_html())
+    assert rows_of(written) == [
+        ["medium", "layout", "kB", "told"], ["hdf5", "x", "4090", "a b"], ["y", "2.67", "c"],
+    ]  # fmt: skip
+    assert 'rowspan="2"' in written and 'scope="rowgroup"' in written and 'tabindex="0"' in written
+
+
+def test_styled_tables_are_written_alike() -> None:
+    """A table that pandas styled loses its marks and its exponents."""
+    frame = pd.DataFrame({"kB": [4090.0, 1030.0]}, index=["x", "y"]).style.format("{:.3g}")
+    page = f"<article>{frame.to_html()}</article>"
+    written = tidy.tidy_page(page)
+    assert rows_of(written) == [["", "kB"], ["x", "4090"], ["y", "1030"]]
+    assert "<style" not in written and "T_" not in written
+
+
+def test_a_table_without_rows_is_not_shown() -> None:
+    """Heads over nothing tell nothing."""
+    assert tidy.tidy_table(pd.DataFrame({"a": []}).to_html()) == ""
+
+
+def test_texts_are_sentences() -> None:
+    """What a cell returns as a text is a paragraph, without quotes; nothing if it is empty."""
+    start = '<div class="output text_plain highlight-myst-ansi notranslate"><div class="highlight"><pre><span></span>'
+    end = "\n</pre></div>\n</div>"
+    assert tidy.tidy_page(f"{start}'It isn&lt;t.'{end}") == '<p class="told">It isn&lt;t.</p>'
+    assert tidy.tidy_page(f"{start}''{end}") == ""
+    assert tidy.tidy_page(f"{start}16{end}") == f"{start}16{end}"
+
+
+CSS = """@charset "utf-8"; /* a; comment */ .used, .gone > p { color: red }
+.gone:before { content: "}" } #place .used:not(.gone) { a: url("data:image/svg+xml;x{}") }
+@media (max-width: 3rem) { .gone { b: c } } @media print { .used { d: e } .gone { f: g } }
+@font-face { src: url(x.woff2) } html[data-a=".gone"] p { h: i } .dropdown-menu-end { j: k }"""
+
+
+def test_style_sheets_keep_what_is_used() -> None:
+    """Rules whose classes or ids occur nowhere go, those that scripts put together stay."""
+    kept = slim.purge(CSS, {"used", "place"})
+    for part in (
+        '@charset "utf-8";', ".used{ color: red }", "#place .used:not(.gone)", "@media print",
+        "d: e", "@font-face", "h: i", ".dropdown-menu-end", 'url("data:image/svg+xml;x{}")',
+    ):  # fmt: skip
+        assert part in kept
+    for part in ("content", "max-width", "f: g", "b: c", "comment", ".gone >"):
+        assert part not in kept
+
+
+def test_names_are_those_of_pages_and_scripts() -> None:
+    """Classes and ids of elements count, and every word of a script; words of the text do not."""
+    page = '<p class="one two" id="three">four</p><script>f("five")</script>'
+    assert slim.list_names([page], ["g('six-seven')"]) == {"one", "two", "three", "f", "five", "g", "six-seven"}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Short enough.", "Short enough."),
+        ("One sentence that says what is asked here. " + "More " * 50, "One sentence that says what is asked here."),
+        ("word " * 60, "word " * 39 + "word …"),
+    ],
+)  # fmt: skip
+def test_descriptions_end_well(text: str, expected: str) -> None:
+    """A description ends with a sentence, or with a whole word."""
+    assert metadata.shorten(text.strip()) == expected
+
+
+def test_where_tells_array_network_and_day() -> None:
+    """A finding says what was read, over which network, and when; of what nobody measured, nothing."""
+    folder = ROOT / "results" / "reference"
+    told = where.tell_where("cluster-scaling/in-region array of", folder)
+    assert told.startswith("array of 160 MB, 30 ms, 200 MB/s, 20")
+    assert where.tell_where("chunk-shape/local-disk", folder).startswith("no network, 20")
+    assert where.tell_where("cluster-scaling/nowhere", folder) == ""
+
+
+def test_shapes_are_told_and_drawn() -> None:
+    """Every shape that was searched for is told once, with what a series and a map touch of it."""
+    path = ROOT / "results" / "reference" / "chunk-shape" / "local-disk.csv"
+    told = {name: shapes.tell(medium, name, array, chunks) for medium, name, array, chunks in shapes.read_shapes(path)}  # fmt: skip
+    assert len(told) == 3
+    skewed = told["ours 80:20"]
+    assert skewed.startswith("For four series to a slice: chunks of ")
+    assert "kB. A series touches " in skewed and "shards" not in skewed
+    drawn = shapes.draw((100, 10, 20), (25, 5, 20))
+    assert drawn.count("M") == 3 + 1 + 0 + 1 and "time: 100 in 4" in drawn and "x: 20 in 1" in drawn
+    sharded = path.with_name("in-region-sharded.csv")
+    assert all("in shards of" in shapes.tell(*given) for given in shapes.read_shapes(sharded))
