@@ -1,6 +1,6 @@
 // The cost model of advisors/costs, rule by rule, for the calculator's page.
 // Prices and assumptions come with the page, made from prices.yaml and assumptions.py;
-// tests/test_calculator.py holds the two implementations to the same cent.
+// tests/advisors/costs/test_calculator.py holds the two implementations to the same cent.
 (function () {
   "use strict";
 
@@ -71,25 +71,51 @@
     return 1 - 1 / (1 + hits);
   }
 
+  // Where a function that is below zero at one end is above it at the other:
+  // Chandrupatla's method, which takes a fifth of the steps of halving.
+  function solve(f, from, to, tolerance) {
+    let [a, b, c] = [to, from, to];
+    let [fa, fb, fc] = [f(a), f(b), 0];
+    let t = 0.5;
+    for (let round = 0; round < 200; round += 1) {
+      const x = a + t * (b - a);
+      const fx = f(x);
+      if (fx > 0 === fa > 0) [c, fc] = [a, fa];
+      else [c, b, fc, fb] = [b, a, fb, fa];
+      [a, fa] = [x, fx];
+      const least = tolerance / Math.abs(b - a);
+      const isNear = Math.abs(fa) < Math.abs(fb);
+      if (least > 0.5 || fa === 0) return isNear || fa === 0 ? a : b;
+      const xi = (a - b) / (c - b);
+      const phi = (fa - fb) / (fc - fb);
+      t = 0.5;
+      if (phi * phi < xi && (1 - phi) * (1 - phi) < 1 - xi) {
+        t = (fa / (fb - fa)) * (fc / (fb - fc)) + ((c - a) / (b - a)) * (fa / (fc - fa)) * (fb / (fc - fb));
+      }
+      t = Math.min(1 - least, Math.max(least, t));
+    }
+    return a;
+  }
+
   function characteristicTime(counts, rates, given) {
     const cache = { ...given, lifetime: Infinity };
     const nHeld = cache.capacity / cache.item;
-    const content = (time) => sum(rates.map((rate, k) => counts[k] * held(rate, time, cache)));
+    const content = (time) => {
+      let total = 0;
+      for (let k = 0; k < rates.length; k += 1) total += counts[k] * held(rates[k], time, cache);
+      return total;
+    };
     const excess = (log) => content(Math.exp(log)) - nHeld;
     if (nHeld >= content(Infinity)) return Infinity;
     let low = -Math.log(sum(rates.map((rate, k) => counts[k] * rate)));
     let high = low;
     while (excess(low) > 0) low -= 2;
     while (excess(high) < 0) {
+      low = high;
       high += 2;
       if (high > 700) return Infinity;
     }
-    for (let round = 0; round < 60; round += 1) {
-      const middle = (low + high) / 2;
-      if (excess(middle) < 0) low = middle;
-      else high = middle;
-    }
-    return Math.exp(high);
+    return Math.exp(solve(excess, low, high, 1e-13));
   }
 
   function hitRatio(popularity, requestsPerS, cache) {
@@ -295,8 +321,9 @@
     return OPTIONS.map((option) => priceOption(a, p, option));
   }
 
-  // Rates at which two options change places: advisors/costs/bill.py
-  function breakEvenRates(a, p, first, second) {
+  // Rates at which two options change places: advisors/costs/bill.py. It pauses after each
+  // price, so that a page that asks for it stays at its reader's hand.
+  function* seekBreakEven(a, p, first, second) {
     const low = Math.log(0.01);
     const high = Math.log(10000);
     const nSteps = Math.ceil(((high - low) / Math.log(10)) * 4);
@@ -305,21 +332,27 @@
       return priceOption(at, p, first).usd - priceOption(at, p, second).usd;
     };
     const grid = [];
-    for (let step = 0; step <= nSteps; step += 1) grid.push(low + ((high - low) * step) / nSteps);
-    const values = grid.map(excess);
+    const values = [];
+    for (let step = 0; step <= nSteps; step += 1) {
+      grid.push(low + ((high - low) * step) / nSteps);
+      values.push(excess(grid[step]));
+      yield;
+    }
     const found = [];
     for (let k = 0; k < nSteps; k += 1) {
       if (values[k] > 0 === values[k + 1] > 0) continue;
-      let left = grid[k];
-      let right = grid[k + 1];
-      for (let round = 0; round < 40; round += 1) {
-        const middle = (left + right) / 2;
-        if (excess(middle) > 0 === values[k] > 0) left = middle;
-        else right = middle;
-      }
-      found.push([Math.exp(right), values[k + 1] > 0 ? second : first]);
+      const crossing = solve(excess, grid[k], grid[k + 1], 1e-12);
+      found.push([Math.exp(crossing), values[k + 1] > 0 ? second : first]);
+      yield;
     }
     return found;
+  }
+
+  function breakEvenRates(a, p, first, second) {
+    const job = seekBreakEven(a, p, first, second);
+    let next = job.next();
+    while (!next.done) next = job.next();
+    return next.value;
   }
 
   window.CostCalculator = { OPTIONS, compareOptions, breakEvenRates, hitRatio, zipf };
@@ -336,7 +369,11 @@
     prices: "Prices",
   };
   const OPEN_GROUPS = ["load", "service"];
-  const WHOLE = ["n_datasets", "redis_nodes", "n_edges", "n_nat_gateways", "instance_slots", "tiles_per_dataset"];
+  const STARTS = {
+    measured: "what this book measured in region",
+    published: "the latencies assumed for the published study",
+  };
+  const A_NUMBER = /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i;
 
   function make(tag, attributes, ...children) {
     const node = document.createElement(tag);
@@ -366,36 +403,46 @@
     };
   }
 
+  // What is wrong with a number as it was typed; empty if nothing is. A browser's own field of
+  // numbers would drop a comma and read 185,5 as 1855.
+  function findFault(text, entry) {
+    const [low, high] = entry.bounds;
+    if (text.includes(",")) return "write a point for decimals, as in 185.5, and no commas";
+    if (!A_NUMBER.test(text)) return "write a number, as in 185.5";
+    const value = Number(text);
+    if (!(value >= low && value <= high)) return `allowed: ${low} to ${high}`;
+    return entry.whole && value !== Math.round(value) ? `allowed: whole numbers from ${low} to ${high}` : "";
+  }
+
   function makeNumber(entry, onChange) {
     const id = `cc-${entry.name}`;
     const [low, high] = entry.bounds;
     const scale = scaleOf(low, high, entry.value);
-    const input = make("input", { id, type: "number", min: low, max: high, step: "any", value: entry.value, "aria-describedby": `${id}-error` });
+    const input = make("input", { id, type: "text", inputmode: "decimal", autocomplete: "off", value: entry.value, "aria-describedby": `${id}-error` });
     const slider = make("input", { type: "range", min: 0, max: 1000, step: 1, value: scale.toStep(entry.value), "aria-label": `${entry.label}, slider` });
     const error = make("span", { id: `${id}-error`, class: "cc-error", role: "alert" });
     const show = () => slider.setAttribute("aria-valuetext", input.value);
     slider.addEventListener("input", () => {
       const value = scale.toValue(Number(slider.value));
-      input.value = WHOLE.includes(entry.name) ? Math.max(low, Math.round(value)) : Number(value.toPrecision(3));
+      input.value = entry.whole ? Math.max(low, Math.round(value)) : Number(value.toPrecision(3));
       show();
       onChange();
     });
     input.addEventListener("input", () => {
-      if (input.value !== "") slider.value = scale.toStep(Number(input.value));
+      if (!findFault(input.value.trim(), entry)) slider.value = scale.toStep(Number(input.value));
       show();
       onChange();
     });
     show();
     const read = () => {
-      const value = input.value === "" ? NaN : Number(input.value);
-      const isGood = value >= low && value <= high;
-      error.textContent = isGood ? "" : `allowed: ${low} to ${high}`;
-      input.setAttribute("aria-invalid", String(!isGood));
-      return isGood ? value : null;
+      const fault = findFault(input.value.trim(), entry);
+      error.textContent = fault;
+      input.setAttribute("aria-invalid", String(fault !== ""));
+      return fault ? null : Number(input.value);
     };
     const write = (value) => {
       input.value = value;
-      slider.value = scale.toStep(value);
+      if (!findFault(String(value), entry)) slider.value = scale.toStep(Number(value));
       show();
     };
     const node = make("div", { class: "cc-control" }, make("label", { for: id }, entry.label), slider, input, error);
@@ -405,11 +452,12 @@
   function makeChoice(entry, onChange) {
     const id = `cc-${entry.name}`;
     const select = make("select", { id });
-    entry.choices.forEach((choice) => select.append(make("option", { value: choice }, choice)));
+    entry.choices.forEach((choice) => select.append(make("option", { value: choice }, (entry.labels || {})[choice] || choice)));
     select.value = entry.default;
     select.addEventListener("change", onChange);
     const node = make("div", { class: "cc-control" }, make("label", { for: id }, entry.label), select);
-    return { name: entry.name, node, read: () => select.value, write: (value) => { select.value = value; } };
+    const write = (value) => { if (entry.choices.includes(value)) select.value = value; };
+    return { name: entry.name, node, read: () => select.value, write };
   }
 
   function makeControls(data, onChange) {
@@ -469,17 +517,17 @@
       .join(", ");
   }
 
-  function makeTable(costs, a, p) {
+  function makeTable(costs, a, rates) {
     const head = ["option", "USD a month", "USD a million tiles", "hits", "mean time (s)", "cheaper than no cache at (tiles/s)"];
     const table = make("table", { class: "cc-table" }, make("caption", {}, "A month of 30 days with each choice of cache"));
     table.append(make("thead", {}, make("tr", {}, ...head.map((text) => make("th", { scope: "col" }, text)))));
     const body = make("tbody", {});
     const millions = (a.requests_per_s * SECONDS_PER_MONTH) / 1e6;
     costs.forEach((cost) => {
-      const found = cost.option === "none" ? [] : breakEvenRates(a, p, "none", cost.option);
-      const rates = { found, isCheaper: cost.usd < costs[0].usd };
+      const found = rates[cost.option];
+      const told = found ? describeRates({ found, isCheaper: cost.usd < costs[0].usd }, cost.option) : "…";
       const hits = cost.option === "cdn" ? cost.edgeHitRatio : cost.hitRatio;
-      const cells = [usd(cost.usd), usd(cost.usd / millions), cost.option === "none" ? "" : `${(100 * hits).toFixed(1)}\u00a0%`, digits(cost.duration, 3), describeRates(rates, cost.option)];
+      const cells = [usd(cost.usd), usd(cost.usd / millions), cost.option === "none" ? "" : `${(100 * hits).toFixed(1)}\u00a0%`, digits(cost.duration, 3), cost.option === "none" ? "" : told];
       body.append(
         make("tr", {}, make("th", { scope: "row" }, NAMES[cost.option]), ...cells.map((text, k) => make("td", { "data-label": head[k + 1] }, text)))
       );
@@ -501,36 +549,92 @@
     return bill;
   }
 
+  // What a reader has changed stands in the address, so that it can be sent to others.
+  function writeAddress(changed) {
+    const hash = new URLSearchParams(changed).toString();
+    try {
+      history.replaceState(null, "", hash ? `#${hash}` : location.pathname + location.search);
+    } catch {
+      // A page inside a page has no address of its own.
+    }
+  }
+
   function start(root, data) {
     const results = make("div", { class: "cc-results" });
     const status = make("p", { class: "cc-status", role: "status", "aria-live": "polite" });
     const dated = make("p", { class: "cc-dated" });
+    const starts = Object.keys(STARTS).filter((name) => name === "published" || Object.keys(data.measured).length);
     let timer = 0;
+    let latest = 0;
     const later = () => {
       clearTimeout(timer);
-      timer = setTimeout(update, 60);
+      timer = setTimeout(update, 150);
     };
-    const select = make("select", { id: "cc-price-set" });
-    Object.keys(data.sets).forEach((name) => select.append(make("option", { value: name }, name)));
-    select.value = data.set;
-    const controls = makeControls(data, later);
-    const form = makeForm(data, controls, make("div", { class: "cc-control" }, make("label", { for: "cc-price-set" }, "price set"), select));
-    select.addEventListener("change", () => {
-      const values = data.sets[select.value].values;
-      controls.prices.forEach((control) => control.write(values[control.name.slice(6)]));
+    const from = makeChoice({ name: "start", label: "start from", choices: starts, default: starts[0], labels: STARTS }, () => restart());
+    const set = makeChoice({ name: "price-set", label: "price set", choices: Object.keys(data.sets), default: data.set }, () => {
+      writePrices();
       later();
     });
+    const controls = makeControls(data, later);
+    const all = [...controls.assumptions, ...controls.prices];
+    const reset = make("button", { type: "button", class: "cc-reset" }, "Reset");
+    reset.addEventListener("click", () => {
+      from.write(starts[0]);
+      set.write(data.set);
+      restart();
+    });
+    const form = makeForm(data, controls, set.node);
+    form.prepend(from.node, reset);
+
+    // What every control has before anything is changed.
+    function defaults() {
+      const measured = from.read() === "measured" ? data.measured : {};
+      const a = data.assumptions.map((entry) => [entry.name, entry.name in measured ? measured[entry.name] : entry.default]);
+      const p = Object.entries(data.sets[set.read()].values).map(([item, value]) => [`price-${item}`, value]);
+      return Object.fromEntries([...a, ...p]);
+    }
+
+    function writePrices() {
+      const values = defaults();
+      controls.prices.forEach((control) => control.write(values[control.name]));
+    }
+
+    function restart() {
+      const values = defaults();
+      all.forEach((control) => control.write(values[control.name]));
+      later();
+    }
+
+    function readAddress() {
+      const given = new URLSearchParams(location.hash.slice(1));
+      from.write(given.get("start") || starts[0]);
+      set.write(given.get("price-set") || data.set);
+      const values = { ...defaults(), ...Object.fromEntries(given) };
+      all.forEach((control) => control.write(values[control.name]));
+    }
 
     function update() {
+      latest += 1;
       const a = Object.fromEntries(controls.assumptions.map((control) => [control.name, control.read()]));
       const p = Object.fromEntries(controls.prices.map((control) => [control.name.slice(6), control.read()]));
-      const set = data.sets[select.value];
-      const isOwn = Object.entries(p).some(([item, value]) => value !== set.values[item]);
-      dated.textContent = `Prices: set ${select.value} of ${set.date}, region ${set.region}${isOwn ? ", some changed by you" : ""}; before discounts and free allowances.`;
+      const usual = defaults();
+      const differs = all.filter((control) => String(control.read()) !== String(usual[control.name]));
+      const isOwn = differs.some((control) => control.name.startsWith("price-"));
+      const chosen = data.sets[set.read()];
+      dated.textContent = `Prices: set ${set.read()} of ${chosen.date}, region ${chosen.region}${isOwn ? ", some changed by you" : ""}; before discounts and free allowances.`;
       if ([...Object.values(a), ...Object.values(p)].includes(null)) {
         status.textContent = "Some value is out of its bounds; the results below are the last good ones.";
         return;
       }
+      writeAddress([
+        ...(from.read() === starts[0] ? [] : [["start", from.read()]]),
+        ...(set.read() === data.set ? [] : [["price-set", set.read()]]),
+        ...differs.map((control) => [control.name, control.read()]),
+      ]);
+      show(a, p, latest);
+    }
+
+    function show(a, p, mine) {
       const costs = compareOptions(a, p);
       const best = costs.reduce((one, other) => (other.usd < one.usd ? other : one));
       const saved = costs[0].usd ? 100 * (1 - best.usd / costs[0].usd) : 0;
@@ -538,11 +642,38 @@
         best.option === "none"
           ? `No cache costs least: ${usd(best.usd)} USD a month.`
           : `Cheapest: ${NAMES[best.option]}, ${usd(best.usd)} USD a month, ${digits(saved, 2)} % less than no cache.`;
-      results.replaceChildren(drawBars(costs), makeTable(costs, a, p), makeBill(costs));
+      const rates = {};
+      const draw = () => results.replaceChildren(drawBars(costs), makeTable(costs, a, rates), makeBill(costs));
+      draw();
+      work(fillRates(a, p, rates), () => mine === latest, () => results.querySelector(".cc-table").replaceWith(makeTable(costs, a, rates)));
     }
 
+    readAddress();
+    window.addEventListener("hashchange", () => {
+      if (!location.hash || location.hash.includes("=")) {
+        readAddress();
+        later();
+      }
+    });
     root.replaceChildren(make("div", { class: "cc-output" }, status, results, dated), form);
     update();
+  }
+
+  function* fillRates(a, p, rates) {
+    for (const option of OPTIONS.slice(1)) rates[option] = yield* seekBreakEven(a, p, "none", option);
+  }
+
+  // Do a long job in short pieces, so that typing goes on; it ends when another is asked for.
+  function work(job, isWanted, onEnd) {
+    const piece = () => {
+      if (!isWanted()) return;
+      const until = performance.now() + 20;
+      let next = job.next();
+      while (!next.done && performance.now() < until) next = job.next();
+      if (next.done) onEnd();
+      else setTimeout(piece, 0);
+    };
+    setTimeout(piece, 0);
   }
 
   document.addEventListener("DOMContentLoaded", () => {

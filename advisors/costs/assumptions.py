@@ -28,9 +28,12 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
 """Assumptions that are no number, with what they may be."""
 
 
-def _number(default: float, bounds: tuple[float, float], group: str, label: str) -> Any:
+def _number(
+    default: float, bounds: tuple[float, float], group: str, label: str, *, is_whole: bool = False
+) -> Any:
     """Declare a number with its least and its largest value, its group and what it is, with unit."""
-    return field(default=default, metadata={"bounds": bounds, "group": group, "label": label})
+    known = {"bounds": bounds, "group": group, "label": label, "whole": is_whole}
+    return field(default=default, metadata=known)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +47,7 @@ class Assumptions:
         185, (1e-3, 1e5), "load", "tiles asked for, a second, averaged over a day"
     )
     peak_ratio: float = _number(2.0, (1, 12), "load", "rate in the busiest hour over the average")
-    n_datasets: float = _number(100, (1, 1e6), "load", "datasets")
+    n_datasets: float = _number(100, (1, 1e6), "load", "datasets", is_whole=True)
     dataset_zipf: float = _number(0.9, (0, 2), "load", "Zipf exponent of the datasets' popularity")
     tile_nbytes: float = _number(1400, (100, 1e7), "load", "bytes of a tile sent out")
     make_s: float = _number(
@@ -72,7 +75,9 @@ class Assumptions:
     instance_gb: float = _number(
         8, (0.5, 120), "computing", "memory of an instance that is always on (GB)"
     )
-    instance_slots: float = _number(2, (1, 64), "computing", "tiles that an instance makes at once")
+    instance_slots: float = _number(
+        2, (1, 64), "computing", "tiles that an instance makes at once", is_whole=True
+    )
     target_utilisation: float = _number(
         0.7, (0.05, 1), "computing", "share of its slots in use in the busiest hour"
     )
@@ -106,16 +111,22 @@ class Assumptions:
         0, (0, 1e4), "caches", "listings of the store for a tile with the shared file system"
     )
     redis_fetch_s: float = _number(0.01, (0, 60), "caches", "mean time to fetch it from Redis (s)")
-    redis_nodes: float = _number(1, (1, 100), "caches", "Redis nodes")
+    redis_nodes: float = _number(1, (1, 100), "caches", "Redis nodes", is_whole=True)
     redis_gb: float = _number(1.1, (0.1, 500), "caches", "usable memory of a Redis node (GB)")
     tiles_per_dataset: float = _number(
-        1e5, (1, 1e9), "caches", "tiles of a dataset that anybody asks for"
+        1e5, (1, 1e9), "caches", "tiles of a dataset that anybody asks for", is_whole=True
     )
     tile_zipf: float = _number(0.8, (0, 2), "caches", "Zipf exponent of the tiles' popularity")
     cdn_ttl_s: float = _number(3600, (1, 1e9), "caches", "time to live of a tile in the CDN (s)")
-    n_edges: float = _number(10, (1, 1000), "caches", "places of the CDN that share the requests")
+    n_edges: float = _number(
+        10, (1, 1000), "caches", "places of the CDN that share the requests", is_whole=True
+    )
     n_nat_gateways: float = _number(
-        1, (0, 10), "network", "NAT gateways, for caches that need a private network"
+        1,
+        (0, 10),
+        "network",
+        "NAT gateways, for caches that need a private network",
+        is_whole=True,
     )
     nat_share: float = _number(0, (0, 1), "network", "share of what is read from the store that goes through NAT")  # fmt: skip
 
@@ -136,6 +147,8 @@ class Assumptions:
                 raise UserError(
                     f"{one.name} is {value:g}; allowed is a number from {low:g} to {high:g}"
                 )
+            if one.metadata["whole"] and value != round(value):
+                raise UserError(f"{one.name} is {value:g}; allowed is a whole number")
 
 
 def change(given: Assumptions, changes: Mapping[str, Any]) -> Assumptions:

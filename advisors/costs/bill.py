@@ -268,6 +268,8 @@ def tornado(
             continue
         middle, (least, most) = getattr(assumptions, one.name), one.metadata["bounds"]
         low, high = max(least, middle / factor), min(most, middle * factor)
+        if one.metadata["whole"]:  # no half of a node
+            low, high = math.floor(low), math.ceil(high)
         at = [change(assumptions, {one.name: end}) for end in (low, high)]
         ends = [saved_usd(one_end, prices, option=option) for one_end in at]
         bars.append(Bar(one.name, low, high, *ends))

@@ -97,8 +97,8 @@ LABELS: Mapping[str, str] = {
 """What each price is, in words."""
 
 
-def calculator_data() -> dict[str, Any]:
-    """Gather what the calculator's script needs.
+def calculator_data(measured: Mapping[str, float] | None = None) -> dict[str, Any]:
+    """Gather what the calculator's script needs; it starts from what was measured, if anything was.
 
     Examples
     --------
@@ -120,13 +120,20 @@ def calculator_data() -> dict[str, Any]:
         }
         for item, unit in PRICE_UNITS.items()
     ]
-    return {"assumptions": describe(), "items": items, "sets": sets, "set": DEFAULT_SET}
+    change(Assumptions(), measured or {})  # refuses what it does not know
+    return {
+        "assumptions": describe(),
+        "measured": dict(measured or {}),
+        "items": items,
+        "sets": sets,
+        "set": DEFAULT_SET,
+    }
 
 
-def render_calculator() -> str:
+def render_calculator(measured: Mapping[str, float] | None = None) -> str:
     """Write the calculator's place in its page, with its data."""
     # A closing tag inside the data would end the script.
-    data = json.dumps(calculator_data(), indent=1).replace("</", "<\\/")
+    data = json.dumps(calculator_data(measured), indent=1).replace("</", "<\\/")
     return (
         "```{raw} html\n"
         '<div id="cost-calculator"><p>The calculator runs in your browser and needs JavaScript; '

@@ -10,17 +10,22 @@ import random
 import re
 import shutil
 import subprocess
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import nbformat
 import pytest
 
 from advisors.costs import calculator
 from advisors.costs.assumptions import CHOICES, OPTIONS, Assumptions, change, describe
 from advisors.costs.bill import break_even_rates, compare_options
 from advisors.costs.prices import PRICE_UNITS, STORAGE_UNITS, get_prices, read_prices
+from helpers.book.cases import list_glued
 from helpers.paths import ROOT
+from studies.caching_costs import read_measured
+from tests.browser import Tab, open_browser
 
 SCRIPT = ROOT / "_static" / "cost-calculator.js"
 STYLE = ROOT / "_static" / "cost-calculator.css"
@@ -43,6 +48,8 @@ def draw_set(seed: int) -> tuple[Assumptions, dict[str, float]]:
                 values[entry["name"]] = math.exp(draw.uniform(math.log(low), math.log(high)))
             else:
                 values[entry["name"]] = draw.uniform(low, high)
+            if entry["whole"]:
+                values[entry["name"]] = round(values[entry["name"]])
     # A cache small enough to evict, in every other set.
     if seed % 2:
         values.update(redis_gb=0.1, redis_nodes=1, n_datasets=2000, metadata_nbytes=5e5)
@@ -172,6 +179,105 @@ def test_page_shows_what_python_computes(page: dict[str, Any]) -> None:
         assert f"{cost.usd:,.2f}" in page["text"]
     assert page["bars"] == len(OPTIONS)
     assert f"set current of {read_prices()['current'].date}" in page["text"]
+
+
+MEASURED = {"make_s": 0.107, "open_s": 0.333, "disk_fetch_s": 0.0108}
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A page whose calculator starts from what was measured."""
+    block = calculator.render_calculator(MEASURED)
+    body = block.removeprefix("```{raw} html\n").removesuffix("```\n")
+    page = tmp_path_factory.mktemp("calculator") / "page.html"
+    page.write_text(write_page(f"<body>{body}</body>"))
+    return page.as_uri()
+
+
+@pytest.fixture(scope="module")
+def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tab]:
+    """A browser."""
+    with open_browser(tmp_path_factory.mktemp("browser")) as opened:
+        yield opened
+
+
+def type_in(tab: Tab, name: str, text: str) -> None:
+    """Type a number into a field."""
+    given = json.dumps(text)
+    tab.evaluate(f"(() => {{ const f = document.getElementById('cc-{name}'); f.value = {given}; f.dispatchEvent(new Event('input')); }})()")  # fmt: skip
+
+
+def shows(tab: Tab, assumptions: Assumptions) -> None:
+    """Wait until the page shows what Python computes."""
+    for cost in compare_options(assumptions, get_prices()).values():
+        told = json.dumps(f"{cost.usd:,.2f}")
+        tab.wait_until(f"document.querySelector('.cc-table').innerText.includes({told})")
+
+
+def test_page_starts_from_what_was_measured(tab: Tab, address: str) -> None:
+    """It begins with the measured latencies, and can start from the published study's instead."""
+    tab.open(address, width=1280)
+    shows(tab, change(Assumptions(), MEASURED))
+    tab.evaluate("(() => { const s = document.getElementById('cc-start'); s.value = 'published'; s.dispatchEvent(new Event('change')); })()")  # fmt: skip
+    shows(tab, Assumptions())
+    assert tab.faults() == []
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "told"),
+    [
+        ("requests_per_s", "185,5", "write a point for decimals, as in 185.5, and no commas"),
+        ("requests_per_s", "many", "write a number, as in 185.5"),
+        ("requests_per_s", "0", "allowed: 0.001 to 100000"),
+        ("redis_nodes", "1.5", "allowed: whole numbers from 1 to 100"),
+    ],
+)
+def test_page_refuses_what_is_no_such_number(
+    tab: Tab, address: str, name: str, text: str, told: str
+) -> None:
+    """What cannot be meant is refused beside its field, never read as another number."""
+    tab.open(address, width=1280)
+    type_in(tab, name, text)
+    tab.wait_until(f"document.getElementById('cc-{name}-error').textContent === {json.dumps(told)}")
+    assert "out of its bounds" in tab.evaluate("document.querySelector('.cc-status').textContent")
+    assert tab.evaluate("location.hash") == ""
+
+
+def test_address_holds_what_was_changed(tab: Tab, address: str) -> None:
+    """What a reader changes stands in the address, comes back with it, and goes with a reset."""
+    tab.open(address, width=1280)
+    type_in(tab, "requests_per_s", "185.5")
+    type_in(tab, "redis_nodes", "3")
+    tab.wait_until("location.hash === '#requests_per_s=185.5&redis_nodes=3'")
+    link = tab.evaluate("location.href")
+    tab.open(link, width=1280)
+    shows(tab, change(Assumptions(), {**MEASURED, "requests_per_s": 185.5, "redis_nodes": 3}))
+    tab.evaluate("document.querySelector('.cc-reset').click()")
+    tab.wait_until("location.hash === ''")
+    shows(tab, change(Assumptions(), MEASURED))
+    assert tab.faults() == []
+
+
+def test_page_answers_while_it_computes(tab: Tab, address: str) -> None:
+    """A million datasets: costs come first, and the page has many turns until the rates are there."""
+    tab.open(address, width=1280)
+    type_in(tab, "n_datasets", "1000000")
+    shows(tab, change(Assumptions(), {**MEASURED, "n_datasets": 1_000_000}))
+    waiting = "document.querySelector('.cc-table').innerText.includes('…')"
+    n_turns = tab.evaluate(f"new Promise((done) => {{ let n = 0; const turn = () => {{ if ({waiting}) {{ n += 1; setTimeout(turn, 0); }} else done(n); }}; turn(); }})")  # fmt: skip
+    assert n_turns > 5
+
+
+def test_page_and_study_agree() -> None:
+    """What the calculator starts from gives the verdict that the study glues from its own rows."""
+    measured = read_measured()
+    assert {"make_s", "open_s", "disk_fetch_s", "redis_fetch_s"} <= set(measured)
+    path = ROOT / "results" / "reference" / "caching-costs" / "in-region.ipynb"
+    told = list_glued(nbformat.read(path, as_version=4))["verdict-cost"]
+    costs = compare_options(change(Assumptions(), measured), get_prices())
+    without, best = (float(usd.replace(",", "")) for usd in re.findall(r"costs ([\d,]+) USD a month; the cheapest is .* at ([\d,]+) USD", told)[0])  # fmt: skip
+    assert costs["none"].usd == pytest.approx(without, rel=0.01)
+    assert min(cost.usd for cost in costs.values()) == pytest.approx(best, rel=0.01)
 
 
 def test_data_are_those_of_python() -> None:
