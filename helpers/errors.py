@@ -20,6 +20,19 @@ class UserError(ValueError):
         super().__init__(redact(message))
 
 
+def tell_refusal(error: OSError) -> str:
+    """Say in one line what the system did not allow, and where.
+
+    Examples
+    --------
+    >>> tell_refusal(OSError(28, "No space left on device", "results/one.csv"))
+    'results/one.csv: No space left on device; allowed: a folder that can be written and has room'
+    """
+    where = f"{error.filename}: " if error.filename else ""
+    told = error.strerror or " ".join(str(error).split())
+    return f"{where}{told}; allowed: a folder that can be written and has room"
+
+
 def show(value: object) -> str:
     """Write a value for a message: in one line, however long, nested or odd it is.
 
