@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import math
+import signal
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -35,6 +37,44 @@ def timed(do: Callable[[], T], *, dilation: float = 1.0) -> tuple[T, float]:
     start = time.perf_counter()
     result = do()
     return result, (time.perf_counter() - start) / dilation
+
+
+LEAST_DEADLINE_S = 120.0
+"""Seconds of the network that any step may take, however small the budget of its case."""
+
+
+class _OverdueError(BaseException):
+    """Nothing between an alarm and `deadline` may take it for an error of its own, and try again."""
+
+
+@contextmanager
+def deadline(seconds: float) -> Iterator[None]:
+    """End what takes longer than so many real seconds, wherever it waits.
+
+    A library may wait for a stalled store for ever, or repeat its request as long. The alarm is
+    one of the main thread, where notebooks run; elsewhere, and where the system has none, nothing
+    is ended.
+    """
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or not hasattr(signal, "setitimer"):
+        yield
+        return
+
+    def end(_number: int, _frame: object) -> None:
+        raise _OverdueError
+
+    before = signal.signal(signal.SIGALRM, end)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    except _OverdueError:
+        raise TimeoutError(
+            f"not done in {seconds:g} s, its deadline; allowed: a store that answers by then,"
+            " or a larger time_budget_s"
+        ) from None
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 class Budget:
@@ -137,7 +177,9 @@ def measure_blocks(
 
     Repetitions are blocks, so that drift of the machine hits all alike. Each
     row is on disk before the next measurement starts; what a record holds
-    already is not measured again, and the order stays that of the seed.
+    already is not measured again, and the order stays that of the seed. No
+    opening and no reading may take longer than the whole case, or two minutes
+    of the network if these are more: its deadline is among the settings of the row.
 
     Parameters
     ----------
@@ -183,7 +225,15 @@ def measure_blocks(
         min_blocks=min_blocks,
     )
     _refuse(contenders, seed=seed, n_warm_ups=n_warm_ups)
-    loop = _Loop(contenders, record, seed=seed, enter_group=enter_group, progress=progress)
+    deadline_s = max(LEAST_DEADLINE_S * record.dilation, budget.seconds)
+    loop = _Loop(
+        contenders,
+        record,
+        seed=seed,
+        deadline_s=deadline_s,
+        enter_group=enter_group,
+        progress=progress,
+    )
     record.stopped_by = loop.run(rule, budget, phase, loop.plan_warm_ups(phase, n_warm_ups))
     return record.to_frame()
 
@@ -217,10 +267,12 @@ class _Loop:
         record: Record,
         *,
         seed: int,
+        deadline_s: float,
         enter_group: Callable[[str], None],
         progress: Callable[[str], None],
     ) -> None:
         self.contenders, self.record, self.seed = contenders, record, seed
+        self.deadline_s = deadline_s
         self.enter_group, self.progress = enter_group, progress
         self.spent_s: list[float] = []
 
@@ -308,16 +360,17 @@ class _Loop:
         with self._step("versions", *at):
             # those at the opening of the record win: nothing is imported twice
             versions = {**imported(), **contender.versions(), **self.record.provenance.versions}
-        measured = {**where, **times, "check": check, "versions": versions}
+        settings = {**contender.settings, "read_deadline_s": self.deadline_s}
+        measured = {**where, **times, "check": check, "versions": versions, "settings": settings}
         row = _row(contender, self.record, trace, **measured)
         self.record.append([row])
 
     def _time(self, contender: Contender, at: tuple[str, str, int]) -> tuple[dict[str, Any], Any]:
         """Time the opening and the reading, and nothing else."""
         started_utc = datetime.now(UTC).isoformat(timespec="milliseconds")
-        with self._step("open", *at):
+        with self._step("open", *at), deadline(self.deadline_s):
             opened, open_s = timed(contender.open, dilation=self.record.dilation)
-        with self._step("read", *at):
+        with self._step("read", *at), deadline(self.deadline_s):
             read = partial(contender.read, opened)
             result, read_s = timed(read, dilation=self.record.dilation)
         return {"started_utc": started_utc, "open_s": open_s, "read_s": read_s}, result
@@ -351,7 +404,6 @@ def _row(contender: Contender, record: Record, trace: dict[str, Any], **measured
         case=record.case,
         contender=contender.name,
         point=contender.point,
-        settings=contender.settings,
         cache_state=str(contender.settings["cache_state"]),
         is_ceiling=contender.is_ceiling,
         control_of=contender.control_of or "",

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import gc
 import importlib
 import json
+import signal
 import sys
 import time
 from collections import Counter
@@ -304,6 +306,37 @@ def test_a_group_that_cannot_be_entered_is_named(tmp_path: Path) -> None:
     contender = make_contender(group="8 workers")
     with pytest.raises(MeasurementError, match="8 workers, warm-up block 0: entering group failed"):
         run([contender], make_record(tmp_path), enter_group=raise_error)
+
+
+def test_what_hangs_ends_by_the_deadline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Opening and reading that never end are a failure in one line, whatever catches errors there."""
+
+    def hang(*_: object) -> None:
+        while True:
+            with contextlib.suppress(Exception):  # as a library that tries again
+                time.sleep(60)
+
+    monkeypatch.setattr(loop, "LEAST_DEADLINE_S", 0.2)
+    for step in ("open", "read"):
+        hanging = make_contender(step, **{step: hang})
+        with pytest.raises(MeasurementError, match=f"{step} failed: TimeoutError: not done in 0.2"):
+            run([hanging], make_record(tmp_path), time_budget_s=0.1)
+    assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
+    assert signal.getsignal(signal.SIGALRM) == signal.SIG_DFL
+
+
+@pytest.mark.parametrize(
+    ("dilation", "budget_s", "deadline_s"),
+    [(1.0, 10.0, 120.0), (1.0, 300.0, 300.0), (8.0, 300.0, 960.0)],
+)
+def test_the_deadline_is_a_setting(
+    tmp_path: Path, dilation: float, budget_s: float, deadline_s: float
+) -> None:
+    """It is the time of the whole case, or two minutes of the network; each row tells it."""
+    origin = dataclasses.replace(ORIGIN, parameters={"seed": 1, "dilation": dilation})
+    record = Record(tmp_path / "case.csv", study="s", case="c", provenance=origin)
+    found = run([make_contender()], record, time_budget_s=budget_s, n_warm_ups=0, n_blocks=1)
+    assert found["read_deadline_s"].tolist() == [deadline_s]
 
 
 def test_interrupt_is_not_a_failure(tmp_path: Path) -> None:
