@@ -307,7 +307,9 @@ class Exchange:
         draft.status = response.status
         draft.first_byte_s = self.terms.link.time.now_s()
         send(self.client.sock, response.raw)
+        draft.is_cut = not is_empty  # until all of it has passed
         is_delimited = is_empty or self._pass_body(response)
+        draft.is_cut = False
         is_kept = self.request.keeps_alive(self.request.first[2]) and response.keeps_alive(
             response.first[0]
         )
@@ -325,6 +327,15 @@ class Exchange:
             return False
         return True
 
+    def _stall(self) -> None:
+        """Hand on nothing for a while, unless the client gives up before."""
+        link = self.terms.link
+        until_s = link.time.now_s() + link.profile.faults.stall_s
+        while (now_s := link.time.now_s()) < until_s:
+            link.sleep_until(min(until_s, now_s + 0.05))
+            if _is_readable(self.client.sock):
+                raise Gone(self.client.sock, "it gave up while the body stalled")
+
     def _move(self, way: Way, nbytes: int, *, is_last: bool) -> None:
         """Move part of a body, with the fault in its middle if there is one to come."""
         fault, self.fault = self.fault, None
@@ -334,8 +345,7 @@ class Exchange:
         if fault == "truncate":
             raise CutShort
         if fault == "stall":
-            link = self.terms.link
-            link.sleep_until(link.time.now_s() + link.profile.faults.stall_s)
+            self._stall()
         if fault == "corrupt":
             self.meter.ending()
             way.write(bytes([way.source.read_byte() ^ 0xFF]))

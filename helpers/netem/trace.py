@@ -33,6 +33,7 @@ class Request:
     # number of the process that asked, from 1 in order of appearance, where each has a link of its
     # own; 0 for the owner of the proxy and where none has
     worker: int = 0
+    is_cut: bool = False  # whether its response ended before its end, on either side
 
 
 @dataclass(slots=True)
@@ -51,6 +52,7 @@ class Draft:
     status: int = 0
     nbytes: int = 0
     is_ending: bool = False
+    is_cut: bool = False
 
 
 class Trace:
@@ -82,7 +84,7 @@ class Trace:
             round(end_s + self._epoch_s, 6),
             *(draft.connection, draft.method, draft.key),
             *(draft.range_start, draft.range_nbytes),
-            *(draft.status, draft.nbytes, draft.tag, draft.worker),
+            *(draft.status, draft.nbytes, draft.tag, draft.worker, draft.is_cut),
         )
         with self._condition:
             self._rows.append(row)
