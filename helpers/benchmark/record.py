@@ -6,7 +6,6 @@ import csv
 import io
 import json
 import math
-import os
 from collections import abc
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +23,7 @@ from helpers.benchmark.provenance import (
     installed,
 )
 from helpers.errors import UserError
-from helpers.paths import ROOT
+from helpers.paths import ROOT, replace_file
 from helpers.redaction import redact
 
 PHASES = ("warm-up", "measured", "calibration")
@@ -80,19 +79,36 @@ class Row:
         """Refuse a row that no clock and no counter can have made."""
         if self.phase not in PHASES:
             raise RecordError(f"phase: {self.phase!r}; allowed: {', '.join(PHASES)}")
-        for name in ("open_s", "read_s", "array_nbytes", "stored_nbytes", "block", "order"):
-            if not getattr(self, name) >= 0:
-                raise RecordError(f"{name}: {getattr(self, name)!r}; allowed: at least 0")
+        for name, value in ((name, getattr(self, name)) for name in _NOT_NEGATIVE):
+            is_unknown = name in _UNKNOWN_IF_NOT_TRACED and math.isnan(value)
+            if not (is_unknown or 0 <= value < math.inf):
+                raise RecordError(f"{name}: {value!r}; allowed: a finite number, at least 0")
         if not 1 <= self.dilation < math.inf:
             raise RecordError(f"dilation: {self.dilation!r}; allowed: a finite number at least 1")
-        for name in ("open_s", "read_s"):  # of rows made before time could be dilated too
-            if math.isnan(getattr(self, f"real_{name}")):
-                object.__setattr__(self, f"real_{name}", getattr(self, name) * self.dilation)
+        if not self.check.split():
+            raise RecordError("check: nothing; allowed: how what was read was verified")
+        for name in ("open_s", "read_s"):
+            self._check_real(f"real_{name}", getattr(self, name) * self.dilation)
+
+    def _check_real(self, name: str, seconds: float) -> None:
+        """Refuse real seconds that are not those of the network, dilated."""
+        told = getattr(self, name)
+        if math.isnan(told):  # of rows made before time could be dilated too
+            object.__setattr__(self, name, seconds)
+        elif not math.isclose(told, seconds, rel_tol=1e-9):
+            raise RecordError(f"{name}: {told!r}; allowed: {seconds!r}, by the dilation")
 
     @property
     def key(self) -> tuple[str, int, str, str]:
         """Phase, block, contender and point: no two rows share these."""
         return self.phase, self.block, self.contender, as_json(self.point)
+
+
+_UNKNOWN_IF_NOT_TRACED = ("wire_nbytes", "n_requests")
+_NOT_NEGATIVE = (
+    *("open_s", "read_s", "array_nbytes", "stored_nbytes", "seed", "block", "order"),
+    *_UNKNOWN_IF_NOT_TRACED,
+)
 
 
 _HINTS = get_type_hints(Row, include_extras=True)
@@ -120,22 +136,6 @@ def schema() -> pd.DataFrame:
     ]
     index = pd.Index(COLUMNS, name="column")
     return pd.DataFrame(lines, index=index, columns=["type", "unit", "description"])
-
-
-def replace_file(path: Path, text: str) -> None:
-    """Write a file so that at every instant it is whole, old or new."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.draft")
-    with draft.open("w", encoding="utf-8", newline="") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(draft, path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
 
 
 def read_text(path: Path) -> str:
@@ -193,10 +193,15 @@ def parse_rows(text: str, path: Path) -> list[Row]:
         raise RecordError(
             f"{path.name}: torn, its last line is not whole; restore it or move it away"
         )
-    return [
+    rows = [
         _parse_line(header, cells, f"{path.name}: line {i}")
         for i, cells in enumerate(lines[1:], start=2)
     ]
+    there: dict[tuple[object, ...], int] = {}
+    for i, row in enumerate(rows, start=2):
+        if (first := there.setdefault((row.study, row.case, *row.key), i)) != i:
+            raise RecordError(f"{path.name}: line {i}: the measurement of line {first} once more")
+    return rows
 
 
 def _parse_line(names: Sequence[str], cells: Sequence[str], where: str) -> Row:

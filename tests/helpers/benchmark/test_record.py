@@ -90,7 +90,9 @@ def test_rows_come_back_as_they_went(tmp_path: Path) -> None:
 
 
 @settings(max_examples=50, deadline=None)
-@given(check=st.text(max_size=50), seconds=st.floats(0, 1e6))
+@given(
+    check=st.text(max_size=50).filter(lambda text: bool(text.split())), seconds=st.floats(0, 1e6)
+)
 def test_any_text_and_time_come_back(check: str, seconds: float) -> None:
     """Text is kept but for white space, which becomes single blanks."""
     line = records.write_line(records.write_cells(make_row(check=check, read_s=seconds)))
@@ -189,6 +191,12 @@ def test_schema_describes_every_column() -> None:
         ({"open_s": math.nan}, "open_s: nan"),  # a clock never says NaN
         ({"array_nbytes": -1}, "array_nbytes: -1"),
         ({"block": -1}, "block: -1"),
+        ({"seed": -1}, "seed: -1"),
+        ({"read_s": math.inf}, "read_s: inf; allowed: a finite number"),
+        ({"wire_nbytes": -1.0}, "wire_nbytes: -1.0"),
+        ({"n_requests": math.inf}, "n_requests: inf"),
+        ({"check": " "}, "check: nothing; allowed: how what was read was verified"),
+        ({"real_read_s": 9.0}, "real_read_s: 9.0; allowed: 2.5"),  # not that of read_s
     ],
 )
 def test_impossible_rows_are_refused(changed: dict[str, Any], told: str) -> None:
@@ -268,6 +276,18 @@ def _no_number(text: str) -> str:
     return text.replace(",2.5,", ",fast,")
 
 
+def _other_digit(text: str) -> str:
+    return text.replace(",2.5,", ",2.4,", 1)
+
+
+def _endless(text: str) -> str:
+    return text.replace(",2.5,", ",inf,")
+
+
+def _doubled(text: str) -> str:
+    return text + text.splitlines(keepends=True)[-1]
+
+
 def _no_truth(text: str) -> str:
     return text.replace(",False,", ",perhaps,", 1)
 
@@ -284,6 +304,9 @@ def _empty(text: str) -> str:
         (_other_header, "not a record of this schema: differs in read_s, seconds"),
         (_no_number, "line 2: not a row of this schema: .*'fast'"),
         (_no_truth, "line 2: not a row of this schema"),
+        (_other_digit, "line 2: not a row of this schema: real_read_s: 2.5; allowed: 2.4"),
+        (_endless, "line 2: not a row of this schema: read_s: inf"),
+        (_doubled, "line 3: the measurement of line 2 once more"),
         (_empty, "not a record of this schema"),
     ],
 )
