@@ -11,8 +11,10 @@ import hashlib
 import json
 import os
 import platform
+import re
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import metadata
@@ -102,8 +104,29 @@ def imported() -> dict[str, str]:
     """
     # modules without a file are namespaces
     files = {name: getattr(at, "__file__", None) or "" for name, at in [*sys.modules.items()]}
-    found = {"python": platform.python_version(), **distributions(files), **_libraries()}
-    return dict(sorted(found.items()))
+    python = {"python": platform.python_version(), _BUILD: python_build()}
+    return dict(sorted({**python, **distributions(files), **_libraries()}.items()))
+
+
+_BUILD = "build of python"  # a name with spaces is no distribution
+
+
+def python_build() -> str:
+    """Say how this Python was compiled, which is a part of every time that its processor takes.
+
+    Examples
+    --------
+    >>> python_build().split()[0] in ("optimised", "not", "debug", "unknown")
+    True
+    """
+    if hasattr(sys, "gettotalrefcount"):
+        return "debug"
+    options = str(sysconfig.get_config_var("CONFIG_ARGS") or "")
+    if not options:  # as on Windows, whose builds do not say
+        return "unknown"
+    if "--enable-optimizations" not in options:
+        return "not optimised"
+    return "optimised, LTO" if re.search(r"--with-lto(?!=no)", options) else "optimised"
 
 
 def distributions(files: Mapping[str, str]) -> dict[str, str]:
@@ -178,6 +201,8 @@ def _installed(name: str) -> str:
     """Look up the version of one distribution; empty where it is not here."""
     if name == "python":
         return platform.python_version()
+    if name == _BUILD:
+        return python_build()
     with contextlib.suppress(metadata.PackageNotFoundError, ValueError):
         return metadata.version(name)
     return ""
