@@ -1,0 +1,337 @@
+"""Tests of the page of recipes: each block runs as it stands, and reads what was written."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+import h5py
+import numpy as np
+import obstore
+import pytest
+import redis
+import xarray as xr
+import zarr
+from markdown_it import MarkdownIt
+from zarr.storage import ObjectStore
+
+from helpers.arrays.readers import READERS
+from helpers.arrays.writers import expected_warning
+from helpers.book.cases import read_glued
+from helpers.netem.profiles import get_profile
+from helpers.netem.proxy import open_proxy
+from helpers.netem.trace import Request
+from helpers.objectstore.locations import Location
+from helpers.objectstore.testbed import Server
+from helpers.paths import ROOT
+from studies.caching_costs.backends import Valkey, open_valkey
+from tests.stores import client_environment, make_location
+
+PAGE = (ROOT / "recipes.md").read_text(encoding="utf-8")
+REFERENCE = ROOT / "results" / "reference"
+GAIN = re.compile(r"\{gain\}`([^`]+)`")
+
+_DRAW = np.random.default_rng(17)
+# What was written, under the names that recipes give to what they read.
+WRITTEN = {
+    "temperature": _DRAW.normal(size=(24, 40, 80)).astype("float32"),
+    "heights": _DRAW.normal(size=1_200_000),  # of more than one range of 8 MiB
+}
+_HEIGHTS = "gt1l/heights/h_ph"
+
+# Stands before a block whose login and search need an account: what is opened is opened by
+# earthaccess, from the store of the tests.
+_EARTHACCESS = """
+import inspect
+import earthaccess, s3fs
+from earthaccess.store import _open_files
+assert "open_kwargs" in inspect.signature(earthaccess.open).parameters
+earthaccess.login = lambda: None
+earthaccess.search_data = lambda **_: ["s3://bucket/granule.h5"]
+earthaccess.open = lambda granules, *, open_kwargs: _open_files(
+    dict.fromkeys(granules), s3fs.S3FileSystem(), open_kwargs=open_kwargs
+)
+"""
+# Stands behind each block: keeps what was read.
+_KEEP = """
+import numpy
+for name in {"temperature", "heights"} & globals().keys():
+    numpy.save(f"{name}.npy", globals()[name])
+"""
+
+
+def find_recipes(text: str) -> dict[str, list[tuple[str, str]]]:
+    """List the blocks of each recipe, with their languages, by its heading."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    title = ""
+    tokens = MarkdownIt().parse(text)
+    for token, following in zip(tokens, [*tokens[1:], None], strict=True):
+        if token.type == "heading_open" and following is not None:
+            title = following.content
+        if token.type == "fence" and token.info in ("python", "bash"):
+            found.setdefault(title, []).append((token.info, token.content))
+    return found
+
+
+RECIPES = find_recipes(PAGE)
+
+
+@dataclass(frozen=True)
+class World:
+    """A bucket with what recipes read, its address, and a Redis."""
+
+    location: Location
+    endpoint_url: str
+    environment: dict[str, str]
+    granule: Path
+    valkey: Valkey
+    take_trace: Callable[[], list[Request]]
+
+    def run(self, language: str, block: str, folder: Path) -> subprocess.CompletedProcess[str]:
+        """Run a block in a process and a folder of its own, with the line of the endpoint."""
+        line = re.compile(r"^(\s*)# (.*)https://s3\.example\.org", re.MULTILINE)
+        code, n_lines = line.subn(rf"\g<1>\g<2>{self.endpoint_url}", block)
+        # what has no such line takes the address from the environment
+        address = {} if n_lines else {"AWS_ENDPOINT_URL": self.endpoint_url}
+        if not (folder / "granule.h5").exists():
+            os.link(self.granule, folder / "granule.h5")
+        if language == "python":
+            before = _EARTHACCESS if "import earthaccess" in code else ""
+            (folder / "recipe.py").write_text(f"{before}{code}{_KEEP}")
+            command = [sys.executable, "recipe.py"]
+        else:
+            command = ["bash", "-euo", "pipefail", "-c", code]
+        return subprocess.run(
+            command,
+            cwd=folder,
+            env={**self.environment, **address, "HOME": str(folder)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+
+@pytest.fixture(scope="module")
+def world(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """Write what the recipes read, and serve it through a proxy that traces."""
+    location, folder = make_location(server, "bucket"), tmp_path_factory.mktemp("written")
+    _write_fields(location, folder)
+    granule = _write_granule(location, folder)
+    with (
+        open_proxy(server.endpoint_url, profile=get_profile("loopback")) as proxy,
+        open_valkey() as valkey,
+    ):
+        environment = {
+            **client_environment(server),
+            "AWS_ALLOW_HTTP": "true",
+            "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
+            "REDIS_URL": valkey.url,
+            "CACHE_KEY": "a key of the tests",
+        }
+        del environment["AWS_ENDPOINT_URL"]
+        yield World(location, proxy.endpoint_url, environment, granule, valkey, proxy.take_trace)
+
+
+def _write_fields(location: Location, folder: Path) -> None:
+    """Write a field as Zarr and as netCDF."""
+    axes = {
+        name: np.arange(n)
+        for name, n in zip(("time", "y", "x"), WRITTEN["temperature"].shape, strict=True)
+    }
+    field = xr.Dataset({"temperature": (tuple(axes), WRITTEN["temperature"])}, axes)
+    with expected_warning("Consolidated metadata is currently not part"):
+        field.to_zarr(
+            ObjectStore((location / "temperature.zarr").obstore()),
+            zarr_format=3,
+            encoding={"temperature": {"chunks": (4, 20, 40)}},
+        )
+    path = folder / "temperature.nc"
+    encoding = {"temperature": {"chunksizes": (4, 20, 40), "zlib": True}}
+    field.to_netcdf(path, engine="h5netcdf", encoding=encoding)
+    obstore.put(location.obstore(), path.name, path)
+
+
+def _write_granule(location: Location, folder: Path) -> Path:
+    """Write an HDF5 file of small chunks, as instruments do."""
+    path = folder / "granule.h5"
+    with h5py.File(path, "w") as file:
+        made = file.create_dataset(
+            _HEIGHTS, data=WRITTEN["heights"], chunks=(10_000,), compression=1, shuffle=True
+        )
+        made.attrs["units"] = "meters"
+    obstore.put(location.obstore(), path.name, path)
+    return path
+
+
+def check_values(folder: Path) -> None:
+    """Compare what was read, or repacked, with what was written."""
+    found = {path.stem: np.load(path) for path in folder.glob("*.npy")}
+    if (folder / "repacked.h5").exists():
+        with h5py.File(folder / "repacked.h5") as file:
+            assert file[_HEIGHTS].attrs["units"] == "meters"
+            found["heights"] = file[_HEIGHTS][:]
+    assert found
+    for name, values in found.items():
+        assert len(values)
+        np.testing.assert_array_equal(values, WRITTEN[name][: len(values)])
+
+
+def _is_paged(world: World, folder: Path, trace: list[Request]) -> None:
+    with h5py.File(folder / "repacked.h5") as file:
+        strategy = file.id.get_create_plist().get_file_space_strategy()[0]
+        assert strategy == h5py.h5f.FSPACE_STRATEGY_PAGE
+        assert file[_HEIGHTS].chunks == (100_000,)
+
+
+def _is_sharded(world: World, folder: Path, trace: list[Request]) -> None:
+    store = ObjectStore((world.location / "temperature-sharded.zarr").obstore(), read_only=True)
+    array = zarr.open_array(store, path="temperature", mode="r")
+    assert (array.shards, array.chunks) == ((24, 40, 40), (12, 10, 10))
+    np.save(folder / "temperature.npy", array[:])
+
+
+def _asks_once(world: World, folder: Path, trace: list[Request]) -> None:
+    chunks = [one.method for one in trace if "/temperature/c/" in one.key]
+    assert chunks == ["GET"] * 24
+
+
+def _fetches_ranges(world: World, folder: Path, trace: list[Request]) -> None:
+    assert len([one for one in trace if one.key.endswith("granule.h5")]) == 3  # HEAD, two ranges
+
+
+def _opens_once(world: World, folder: Path, trace: list[Request]) -> None:
+    assert len([one for one in trace if one.key.endswith("temperature.zarr/zarr.json")]) == 1
+
+
+def _keeps_no_secret(world: World, folder: Path, trace: list[Request]) -> None:
+    _opens_once(world, folder, trace)
+    with redis.Redis.from_url(world.valkey.url) as client:
+        entries = [client.get(key) for key in client.scan_iter()]
+    secret = world.environment["AWS_SECRET_ACCESS_KEY"].encode()
+    assert entries and not any(secret in entry for entry in entries)
+
+
+_ALSO: dict[str, Callable[[World, Path, list[Request]], None]] = {
+    "Make s3fs faster": _asks_once,
+    "Fetch the whole file in parallel ranges": _fetches_ranges,
+    "Repack HDF5 with h5repack": _is_paged,
+    "Repack HDF5 with h5py": _is_paged,
+    "Write chunks in shards": _is_sharded,
+    "Keep opened datasets in a process": _opens_once,
+    "Share opened datasets in Redis": _keeps_no_secret,
+}
+
+
+@pytest.mark.parametrize("title", RECIPES)
+def test_recipe_reads_what_was_written(title: str, world: World, tmp_path: Path) -> None:
+    """Every block of a recipe runs, and what it reads or repacks equals what was written."""
+    world.take_trace()
+    for language, block in RECIPES[title]:
+        program = block.split()[0]
+        if language == "bash" and shutil.which(program, path=world.environment["PATH"]) is None:
+            pytest.skip(f"{program} is not on PATH")
+        done = world.run(language, block, tmp_path)
+        assert done.returncode == 0, done.stderr
+    if also := _ALSO.get(title):
+        also(world, tmp_path, world.take_trace())
+    check_values(tmp_path)
+
+
+def test_address_from_the_environment(world: World, tmp_path: Path) -> None:
+    """A recipe whose line with the endpoint stays a comment takes it from the environment."""
+    (language, block), *_ = RECIPES["Open Zarr through obstore"]
+    without = re.sub(r"^\s*# .*example.*\n", "", block, flags=re.MULTILINE)
+    assert without != block
+    done = world.run(language, without, tmp_path)
+    assert done.returncode == 0, done.stderr
+    check_values(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [('["temperature"]', '["no such"]'), (".load()", ".load() + 1"), ("temperature =", "_ =")],
+    ids=["misspelt", "wrong values", "nothing read"],
+)
+def test_broken_block_fails(old: str, new: str, world: World, tmp_path: Path) -> None:
+    """A block that does not run, or reads something else or nothing, does not pass."""
+    (language, block), *_ = RECIPES["Open Zarr through obstore"]
+    done = world.run(language, block.replace(old, new), tmp_path)
+    if done.returncode == 0:
+        with pytest.raises(AssertionError):
+            check_values(tmp_path)
+
+
+def test_every_recipe_has_its_parts() -> None:
+    """A recipe says when to take it and what was measured, and all that were promised are there."""
+    sections = re.split(r"^### ", PAGE, flags=re.MULTILINE)[1:]
+    assert [one.splitlines()[0] for one in sections] == [*RECIPES]
+    for one in sections:
+        assert one.splitlines()[2].startswith("Take this "), one
+        assert one.count("**Measured") == 1, one
+    assert set(_ALSO) <= set(RECIPES)
+    for word in ("tensorstore", "icechunk", "ERA5", "earthaccess", "h5repack", "zarrs"):
+        assert word in PAGE
+
+
+def test_lines_fit_a_page() -> None:
+    """No line of code is so long that a page would have to scroll."""
+    blocks = [block for parts in RECIPES.values() for _, block in parts]
+    assert [line for block in blocks for line in block.splitlines() if len(line) > 88] == []
+
+
+@pytest.fixture
+def gains(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """Import the extension that writes gains, as Sphinx does."""
+    monkeypatch.syspath_prepend(str(ROOT / "_ext"))
+    import gains
+
+    return gains
+
+
+def test_gain_is_that_of_the_page_it_links(gains: ModuleType) -> None:
+    """The role computes what the notebook of the case glued."""
+    case = REFERENCE / "hdf5-drivers" / "in-region"
+    glued = read_glued(json.loads(case.with_suffix(".ipynb").read_text()), "gain-settings-alone")
+    at = "hdf5-drivers/in-region total_s task=variables layout=original"
+    told = gains.tell_gain(f"{at} | fsspec-none | fsspec-tuned", REFERENCE)
+    assert re.fullmatch(rf"{re.escape(glued)} \[[\d.]+, [\d.]+\] times as fast", told)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("hdf5-drivers/no-such-case | a | b", "not measured here"),
+        ("hdf5-drivers/in-region task=variables layout=original | xarray | nobody", "not measured"),
+        ("hdf5-drivers/in-region no=such | xarray | fsspec-none", "not measured here"),
+    ],
+)
+def test_gain_that_nobody_measured(text: str, expected: str, gains: ModuleType) -> None:
+    """What a record does not hold is said to be not measured."""
+    assert gains.tell_gain(text, REFERENCE).startswith(expected)
+
+
+def test_gain_within_the_noise(gains: ModuleType) -> None:
+    """A thing against itself is indistinguishable."""
+    at = "cluster-scaling/in-region n_workers=8"
+    told = gains.tell_gain(f"{at} | zarr-obstore | zarr-obstore", REFERENCE)
+    assert told.endswith(" times as fast, indistinguishable")
+
+
+@pytest.mark.parametrize("text", GAIN.findall(PAGE))
+def test_gains_of_the_page_are_measured(text: str, gains: ModuleType) -> None:
+    """Each gain comes from a record, unless the record lacks a reader that the project has."""
+    told = gains.tell_gain(text, REFERENCE)
+    if told == gains.NOT_MEASURED:
+        names = {part.split()[0] for part in text.split("|")[1:]}
+        case = text.split()[0]
+        known = (REFERENCE / f"{case}.csv").read_text()
+        lacking = {name for name in names if f",{name}," not in known}
+        assert lacking and lacking <= READERS.keys(), text
