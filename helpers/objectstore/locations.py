@@ -18,7 +18,7 @@ from helpers.errors import UserError
 from helpers.redaction import find_secrets, redact
 
 if TYPE_CHECKING:
-    from obstore.store import ClientConfig
+    from obstore.store import ClientConfig, RetryConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Location:
         """Give the options with which fsspec makes a client, otherwise at its defaults."""
         if self.scheme == "gs":
             return {"token": "anon"}
-        direct: dict[str, Any] = {"config_kwargs": {"proxies": {}}} if self._is_here else {}
+        direct: dict[str, Any] = {"config_kwargs": {"proxies": {}}} if self.is_here else {}
         return {
             **direct,
             "key": self.access_key,
@@ -79,19 +79,22 @@ class Location:
         }
 
     @property
-    def _is_here(self) -> bool:
+    def is_here(self) -> bool:
         """Whether the store is on this machine, to which no proxy leads."""
-        host = urlsplit(self.endpoint_url or "").hostname
-        return host in ("localhost", "127.0.0.1", "::1")
+        return is_here(self.endpoint_url)
 
     def fsspec(self, **options: Any) -> AbstractFileSystem:
         """Make an fsspec client; `options` go to it beside our own."""
         return filesystem(self.scheme, **self.fsspec_options(), **options)
 
-    def obstore(self) -> obstore.store.S3Store | obstore.store.GCSStore:
+    def obstore(
+        self, retry_config: RetryConfig | None = None
+    ) -> obstore.store.S3Store | obstore.store.GCSStore:
         """Make a new obstore client for this folder, otherwise at its defaults."""
         if self.scheme == "gs":
-            return obstore.store.GCSStore(self.bucket, prefix=self.prefix, skip_signature=True)
+            return obstore.store.GCSStore(
+                self.bucket, prefix=self.prefix, skip_signature=True, retry_config=retry_config
+            )
         token = self.session_token or None
         if not token and self.access_key and {"AWS_SESSION_TOKEN", "AWS_TOKEN"} & os.environ.keys():
             token = ""  # keeps out that of other credentials, which obstore takes from there
@@ -106,23 +109,17 @@ class Location:
             prefix=self.prefix or None,
             region=self.region,
             skip_signature=self.access_key is None,
-            client_options=self._client_options(),
+            client_options=make_client_options(self.endpoint_url),
+            retry_config=retry_config,
             **{name: value for name, value in options.items() if value is not None},  # type: ignore[arg-type]
         )
-
-    def _client_options(self) -> ClientConfig:
-        """Keep out proxies, which obstore takes from the environment; it has no switch for that."""
-        host = urlsplit(self.endpoint_url or "").hostname
-        if self._is_here and host and getproxies_environment():
-            return {"allow_http": True, "proxy_url": "http://127.0.0.1:9", "proxy_excludes": host}
-        return {"allow_http": True}
 
     def botocore(self, **settings: Any) -> Any:
         """Make a botocore client, for what the readers' clients cannot do."""
         config = botocore.config.Config(
             signature_version="s3v4" if self.access_key else botocore.UNSIGNED,
             s3={"addressing_style": "path" if self.endpoint_url else "auto"},
-            proxies={} if self._is_here else None,
+            proxies={} if self.is_here else None,
             **settings,
         )
         return botocore.session.get_session().create_client(
@@ -157,6 +154,19 @@ class Location:
                 f"store: endpoint {self.endpoint_url or 'of AWS'} does not answer for {self.url};"
                 " allowed: the address of a running S3 server (AWS_ENDPOINT_URL)"
             ) from error
+
+
+def is_here(endpoint_url: str | None) -> bool:
+    """Tell whether an address is of this machine, to which no proxy leads."""
+    return urlsplit(endpoint_url or "").hostname in ("localhost", "127.0.0.1", "::1")
+
+
+def make_client_options(endpoint_url: str | None) -> ClientConfig:
+    """Keep out proxies, which obstore takes from the environment; it has no switch for that."""
+    if is_here(endpoint_url) and getproxies_environment():
+        host = urlsplit(endpoint_url or "").hostname or ""
+        return {"allow_http": True, "proxy_url": "http://127.0.0.1:9", "proxy_excludes": host}
+    return {"allow_http": True}
 
 
 def parse_location(url: str) -> Location:
