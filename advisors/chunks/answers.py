@@ -9,16 +9,24 @@ from typing import Any
 
 import numpy as np
 
+from advisors.chunks.beside import (
+    compare_tools,
+    explain_aims,
+    explain_tools,
+    tell_aims,
+)
+from advisors.chunks.examples import EXAMPLES
 from advisors.chunks.facts import ArrayFacts, read_facts, write_snippet
 from advisors.chunks.problem import (
     Access,
     AccessPattern,
     Bounds,
     Choice,
+    Prices,
     Recommendation,
     check_size,
 )
-from advisors.chunks.replicas import Prices, compare_replicas
+from advisors.chunks.replicas import compare_replicas
 from advisors.chunks.search import MODEL_ERROR, best_chunk_shape, predict_seconds
 from helpers.arrays.chunks import (
     Shape,
@@ -34,7 +42,12 @@ from helpers.netem.profiles import get_profile, network_of
 _TYPES = {1: "uint8", 2: "int16", 4: "float32", 8: "float64", 16: "complex128"}
 _MB = 1e6
 _LEAST_NBYTES = 100_000  # of a chunk: what one connection receives in a millisecond or a few
-_ONE_REGION = ("loopback", "in-region", "express")  # profiles under which no byte leaves the region
+_SHARD_FROM = 10_000  # objects above which chunks come in shards
+_SHARD_NBYTES = 100_000_000, 1_000_000_000  # of a shard, at least and at most
+_BOUNDS = ("min_chunk_nbytes", "max_objects", "memory_nbytes", "shard_from", "min_shard_nbytes",
+           "max_shard_nbytes")  # fmt: skip
+# Profiles under which no byte leaves the region.
+_ONE_REGION = ("loopback", "in-region", "in-region-full-scale", "express")
 
 _PRICES = {
     "storage_per_gb_month": ("a GB and month", "store_gb_month"),
@@ -53,6 +66,7 @@ def answer(store: str | None, options: Mapping[str, Any]) -> dict[str, Any]:
     names of the command's in Python; those that contradict each other are refused.
     """
     _check_options(options)
+    options = _take_example(store, options)
     facts = read_facts(store, options["variable"]) if store else _facts_from(options)
     check_size(facts.shape)
     found = (_balance if options["rule"] == "balanced" else _search)(facts, options)
@@ -61,12 +75,21 @@ def answer(store: str | None, options: Mapping[str, Any]) -> dict[str, Any]:
     return {**array, **found, "snippet": write_snippet(facts, chunk_shape, shard_shape)}
 
 
+def _take_example(store: str | None, options: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Put an example that is named in the place of an array; what is asked beside it stands."""
+    if not (name := options.get("like")):
+        return options
+    if store or options["shape"]:
+        raise UserError(f"like: {name!r}; allowed: without STORE and without --shape")
+    example = EXAMPLES[name].options()
+    return {**options, **{key: options[key] or value for key, value in example.items()}}
+
+
 def _check_options(options: Mapping[str, Any]) -> None:
     """Refuse options that contradict --replicas, or that mean nothing without it."""
     if not options["replicas"]:
-        for name, option in (("reads_per_month", "reads-per-month"), ("own", "price")):
-            if options[name] not in (None, ()):
-                raise UserError(f"{option}: {options[name]!r}; allowed: with --replicas")
+        if (reads := options["reads_per_month"]) is not None:
+            raise UserError(f"reads-per-month: {reads!r}; allowed: with --replicas")
     elif options["rule"] != "best":
         raise UserError(f"rule: {options['rule']!r}; allowed with --replicas: best, for accesses")
     elif options["criterion"] != "mean":
@@ -81,8 +104,8 @@ def _facts_from(options: Mapping[str, Any]) -> ArrayFacts:
     """Take the array from numbers."""
     if not options["shape"]:
         raise UserError("shape: none; allowed: --shape 98128,277,349, or a STORE to read it from")
-    shape = check_size(_read_extents(options["shape"], ",", "shape", "whole numbers and commas"))
-    dtype = _type_of(options["dtype"] or "V0")
+    shape = check_size(read_extents(options["shape"], ",", "shape", "whole numbers and commas"))
+    dtype = type_of(options["dtype"] or "V0")
     itemsize = dtype.itemsize or options["itemsize"]
     if not itemsize or itemsize < 1:
         raise UserError(f"itemsize: {itemsize}; allowed: bytes of an element, at least 1")
@@ -90,7 +113,8 @@ def _facts_from(options: Mapping[str, Any]) -> ArrayFacts:
     return ArrayFacts("array", shape, dtype if dtype.itemsize else default)
 
 
-def _type_of(name: str) -> np.dtype[Any]:
+def type_of(name: str) -> np.dtype[Any]:
+    """Look up the type of an element; one without a fixed size is refused."""
     try:
         found = np.dtype(name)
     except (TypeError, ValueError, SyntaxError) as error:
@@ -100,10 +124,13 @@ def _type_of(name: str) -> np.dtype[Any]:
     return found
 
 
-def _store_from(options: Mapping[str, Any], facts: ArrayFacts) -> Store:
-    """Describe the network as it is, not to scale, and a reader that decodes as it goes."""
+def store_from(
+    options: Mapping[str, Any], compression_ratio: float | None = None, *, n_workers: int = 1
+) -> Store:
+    """Describe the network as it is, not to scale, and workers that decode as they go."""
     profile = get_profile(options["profile"])
-    scaled = network_of(profile)
+    n_each = max(1, -(-options["connections"] // n_workers))
+    scaled = network_of(profile, streams_per_worker=n_each)
     network = replace(
         scaled,
         stream_nbytes_per_s=scaled.stream_nbytes_per_s * profile.scale,
@@ -115,9 +142,9 @@ def _store_from(options: Mapping[str, Any], facts: ArrayFacts) -> Store:
     return Store(
         network,
         options["connections"],
-        chunk_s=5e-4,
-        decode_s_per_nbyte=1 / (options["decode_mb_per_s"] * _MB),
-        compression_ratio=options["compression_ratio"] or facts.compression_ratio or 1.0,
+        chunk_s=5e-4 / n_workers,
+        decode_s_per_nbyte=1 / (options["decode_mb_per_s"] * _MB * n_workers),
+        compression_ratio=options["compression_ratio"] or compression_ratio or 1.0,
     )
 
 
@@ -160,10 +187,13 @@ def _explain_network(on: Mapping[str, Any]) -> str:
     )
 
 
-def _parse_access(text: str, shape: Shape) -> tuple[Access, float]:
+def parse_access(text: str, shape: Shape) -> tuple[Access, float]:
     """Read an access and its weight, which is 1 where none is given."""
     what, _, weight = text.partition(":")
-    access = Access(what, _extent_of(what, shape))
+    box, at, how = what.partition("@")
+    if at and how != "aligned":
+        raise UserError(f"access: {text!r}; allowed after a box: @aligned, or nothing")
+    access = Access(what, _extent_of(box, shape), is_aligned=bool(at))
     try:
         return access, float(weight or 1)
     except ValueError as error:
@@ -175,15 +205,19 @@ def _extent_of(what: str, shape: Shape) -> Shape:
     named = {
         "series": (shape[0], *(1 for _ in shape[1:])),
         "slice": (1, *shape[1:]),
+        "map": (1, *shape[1:]),
         "whole": shape,
     }
     if what in named:
         return named[what]
-    extent = _read_extents(what, "x", "access", "series, slice, whole, or a box such as 365x10x10")
+    extent = read_extents(
+        what, "x", "access", "series, slice or map, whole, or a box such as 365x10x10"
+    )
     return check_within("access", extent, shape)
 
 
-def _read_extents(text: str, between: str, option: str, allowed: str) -> Shape:
+def read_extents(text: str, between: str, option: str, allowed: str) -> Shape:
+    """Read whole numbers with a mark between them; `allowed` says how an option is written."""
     try:
         return tuple(int(part) for part in text.split(between))
     except ValueError as error:
@@ -204,26 +238,53 @@ def _balance(facts: ArrayFacts, options: Mapping[str, Any]) -> dict[str, Any]:
     return {"chunk_shape": chunk, "reasons": reasons}
 
 
+def bounds_from(options: Mapping[str, Any]) -> Bounds:
+    """Bound chunks, and shards from so many objects on, by what is asked or by our own defaults."""
+    given = {name: value for name in _BOUNDS if (value := options.get(name)) is not None}
+    most, shard = options["chunk_nbytes"] or 100_000_000, given.get("max_shard_nbytes")
+    defaults = {
+        "min_chunk_nbytes": min(_LEAST_NBYTES, most),
+        "shard_from": _SHARD_FROM,
+        "min_shard_nbytes": min(_SHARD_NBYTES[0], shard or _SHARD_NBYTES[0]),
+        "max_shard_nbytes": max(_SHARD_NBYTES[1], 2 * given.get("min_shard_nbytes", 1)),
+    }
+    return Bounds(max_chunk_nbytes=most, **{**defaults, **given})
+
+
+def _tell_beside(
+    pattern: AccessPattern, found: Recommendation, facts: ArrayFacts, options: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Tell the answers of speed and of cost, with their prices, and what tools pick if it is asked."""
+    priced = choose_prices(options)
+    answers = tell_aims(pattern, found, Prices(**{name: usd for name, (usd, _) in priced.items()}))
+    aims = {"answers": answers, "prices": _tell_prices(priced)}
+    if not (options.get("beside") or options.get("like")):
+        return aims, {}
+    return aims, {"beside": compare_tools(pattern, found, facts.dtype)}
+
+
+def _tell_prices(priced: Mapping[str, tuple[float, str]]) -> dict[str, Any]:
+    return {name: {"usd": usd, "source": why} for name, (usd, why) in priced.items()}
+
+
 def _search(facts: ArrayFacts, options: Mapping[str, Any]) -> dict[str, Any]:
     texts = options["accesses"] or ("series", "slice")
-    accesses, weights = zip(*(_parse_access(text, facts.shape) for text in texts), strict=True)
-    most = options["chunk_nbytes"] or 100_000_000
-    least = options["min_chunk_nbytes"]
-    bounds = Bounds(
-        min_chunk_nbytes=min(_LEAST_NBYTES, most) if least is None else least,
-        max_chunk_nbytes=most,
-        max_objects=options["max_objects"],
-        memory_nbytes=options["memory_nbytes"],
-    )
-    store, criterion = _store_from(options, facts), options["criterion"]
+    accesses, weights = zip(*(parse_access(text, facts.shape) for text in texts), strict=True)
+    bounds = bounds_from(options)
+    store = store_from(options, facts.compression_ratio)
+    criterion = options["criterion"]
+    is_abreast = options.get("shard_reader") != "sequential"
     pattern = AccessPattern(
-        facts.shape, facts.itemsize, accesses, weights, store, bounds, criterion
+        facts.shape, facts.itemsize, accesses, weights, store, bounds, criterion, is_abreast
     )
-    replicas = {"replicas": _compare_replicas(pattern, options)} if options["replicas"] else {}
+    plain = replace(pattern, bounds=replace(bounds, shard_from=None))
+    replicas = {"replicas": _compare_replicas(plain, options)} if options["replicas"] else {}
     found = best_chunk_shape(pattern, tolerance=MODEL_ERROR)
     network = _tell_network(options, store)
-    reasons = [_explain_network(network), *_explain(found, facts, options)]
-    reasons += _compare_now(pattern, found, facts)
+    aims, beside = _tell_beside(pattern, found, facts, options)
+    reasons = [_explain_network(network), *_explain(found, facts, pattern)]
+    reasons += _compare_now(pattern, found, facts) + explain_aims(aims["answers"])
+    reasons += explain_tools(beside["beside"]) if beside else []
     return {
         **_tell(found.best),
         "reasons": reasons + (_explain_replicas(replicas["replicas"]) if replicas else []),
@@ -234,6 +295,8 @@ def _search(facts: ArrayFacts, options: Mapping[str, Any]) -> dict[str, Any]:
         "n_chunks": found.n_chunks,
         "n_objects": found.n_objects,
         "predicted_on": network,
+        **aims,
+        **beside,
         **replicas,
     }
 
@@ -243,7 +306,7 @@ def _tell(choice: Choice) -> dict[str, Any]:
     return {"chunk_shape": choice.chunk_shape, "seconds": choice.seconds}
 
 
-def _explain(found: Recommendation, facts: ArrayFacts, options: Mapping[str, Any]) -> list[str]:
+def _explain(found: Recommendation, facts: ArrayFacts, pattern: AccessPattern) -> list[str]:
     nbytes = math.prod(found.best.chunk_shape) * facts.itemsize
     times = ", ".join(f"{name} {seconds:.3g} s" for name, seconds in found.best.seconds.items())
     lines = [
@@ -262,7 +325,10 @@ def _explain(found: Recommendation, facts: ArrayFacts, options: Mapping[str, Any
         )
     if found.shard_shape:
         lines.append(
-            f"Chunks outnumber the {options['max_objects']} objects allowed, so they are sharded."
+            f"Chunks outnumber {pattern.bounds.max_plain} objects, so they come in shards of"
+            f" {_name(found.shard_shape)}, {math.prod(found.shard_shape) * facts.itemsize / _MB:.3g} MB,"
+            f" whose chunks are read {'side by side' if pattern.reads_shards_abreast else 'in turn'},"
+            f" as zarr does {'from 3.3 on' if pattern.reads_shards_abreast else 'before 3.3'}."
         )
     return lines
 
@@ -289,7 +355,7 @@ def _compare_now(pattern: AccessPattern, found: Recommendation, facts: ArrayFact
 
 def _compare_replicas(pattern: AccessPattern, options: Mapping[str, Any]) -> dict[str, Any]:
     """Compare one replica with two at the prices chosen; a break-even of None is never."""
-    priced = _choose_prices(options)
+    priced = choose_prices(options)
     found = compare_replicas(
         pattern,
         Prices(**{name: usd for name, (usd, _) in priced.items()}),
@@ -301,7 +367,7 @@ def _compare_replicas(pattern: AccessPattern, options: Mapping[str, Any]) -> dic
         "one": {"replicas": [_tell(found.one)], "usd_per_month": found.one_per_month},
         "two": {"replicas": [*map(_tell, found.two)], "usd_per_month": found.two_per_month},
         "breakeven_reads_per_month": even if even < math.inf else None,  # JSON has no infinity
-        "prices": {name: {"usd": usd, "source": why} for name, (usd, why) in priced.items()},
+        "prices": _tell_prices(priced),
     }
 
 
@@ -333,7 +399,7 @@ def _list(several: Mapping[str, Any]) -> str:
     )
 
 
-def _choose_prices(options: Mapping[str, Any]) -> dict[str, tuple[float, str]]:
+def choose_prices(options: Mapping[str, Any]) -> dict[str, tuple[float, str]]:
     """Take the user's own prices, and the project's for the others, with where they are from."""
     own = read_numbers("price", options["own"])
     for name in own:

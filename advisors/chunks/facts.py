@@ -100,14 +100,18 @@ def _begins(path: Path, mark: bytes) -> bool:
 
 
 def _read_zarr(address: str, variable: str) -> Iterable[ArrayFacts]:
-    import zarr  # here, as numbers alone need no library of a format
+    import obstore  # here, as numbers alone need no library of a format
+    import zarr
     from zarr.storage import ObjectStore
 
     from helpers.objectstore.locations import parse_location
 
     store: Any = address
     if "://" in address:
-        store = ObjectStore(parse_location(address).obstore(), read_only=True)
+        location = parse_location(address)
+        with suppress(FileNotFoundError):  # zarr asks for several at once, and loses their errors
+            obstore.head(location.obstore(), "zarr.json")
+        store = ObjectStore(location.obstore(), read_only=True)
     node = zarr.open(store, mode="r")
     if isinstance(node, zarr.Array):
         yield _of_zarr("array", node)

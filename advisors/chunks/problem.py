@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +44,8 @@ class Access:
 
     name: str  # name on the page
     extent: Shape  # elements for each dimension
+    # whether it starts at multiples of its extent, as tiles of a viewer and blocks of Dask do
+    is_aligned: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,17 +57,61 @@ class Bounds:
     max_objects: int = 1_000_000  # objects in the store; what has more chunks is sharded
     # memory of a reader for the chunks that it decodes at once, and of a writer for one shard
     memory_nbytes: int = 1_000_000_000
+    # objects above which chunks come in shards; None where `max_objects` alone asks for them
+    shard_from: int | None = None
+    # bytes of a shard in the array, as far as the array and the memory go; None for the memory
+    min_shard_nbytes: int = 1
+    max_shard_nbytes: int | None = None
 
     def __post_init__(self) -> None:
         """Refuse bounds between which there is nothing."""
         for name in self.__dataclass_fields__:
-            if getattr(self, name) < 1:
-                raise UserError(f"{name}: {getattr(self, name)}; allowed: at least 1")
-        if self.min_chunk_nbytes > self.max_chunk_nbytes:
-            raise UserError(
-                f"min_chunk_nbytes: {self.min_chunk_nbytes};"
-                f" allowed: at most max_chunk_nbytes, {self.max_chunk_nbytes}"
-            )
+            if (value := getattr(self, name)) is not None and value < 1:
+                raise UserError(f"{name}: {value}; allowed: at least 1")
+        for what in ("chunk", "shard"):
+            least, most = (getattr(self, f"{end}_{what}_nbytes") for end in ("min", "max"))
+            if most is not None and least > most:
+                raise UserError(
+                    f"min_{what}_nbytes: {least}; allowed: at most max_{what}_nbytes, {most}"
+                )
+
+    @property
+    def max_plain(self) -> int:
+        """Chunks that are objects of their own, at most."""
+        return min(self.max_objects, self.shard_from or self.max_objects)
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """What storing and reading costs, in one currency."""
+
+    storage_per_gb_month: float  # price of keeping 1 GB, 1e9 bytes, for a month
+    get_per_1000: float = 0.0  # price of a thousand requests
+    egress_per_gb: float = 0.0  # price of reading 1 GB out of the store
+    # price of an hour in which a reader waits: the machine's, or a person's
+    waiting_per_hour: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Refuse negative prices."""
+        for name in self.__dataclass_fields__:
+            if not 0 <= getattr(self, name) < math.inf:
+                raise UserError(f"{name}: {getattr(self, name)!r}; allowed: at least 0, and finite")
+
+    def of_read(self, seconds: Any, n_requests: Any, nbytes: Any) -> Floats:
+        """Price reads.
+
+        Examples
+        --------
+        >>> prices = Prices(0.023, get_per_1000=0.4, waiting_per_hour=36)
+        >>> round(float(prices.of_read(10, 1000, 0)), 2)
+        0.5
+        """
+        return np.asarray(
+            np.asarray(seconds) * (self.waiting_per_hour / 3600)
+            + np.asarray(n_requests) * (self.get_per_1000 / 1000)
+            + np.asarray(nbytes) * (self.egress_per_gb / 1e9),
+            np.float64,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +119,9 @@ class Choice:
     """A chunk shape and what it is expected to cost."""
 
     chunk_shape: Shape  # elements for each dimension
-    seconds: dict[str, float]  # predicted time of each access
-    score: float  # their weighted mean, or the slowest, in s
+    # predicted time of each access; its price where the pattern has prices
+    seconds: dict[str, float]
+    score: float  # their weighted mean, or the slowest, in the same unit
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +157,10 @@ class AccessPattern:
     bounds: Bounds = field(default_factory=Bounds)  # what a chunk shape must respect
     # whether the weighted mean is to be least, or the slowest access that happens
     criterion: Criterion = "mean"
+    # whether a reader asks for the chunks of a shard side by side, as zarr does from 3.3 on, or
+    # one after the other, as it did before
+    reads_shards_abreast: bool = False
+    prices: Prices | None = None  # where the price of reading is to be least instead of its time
 
     def __post_init__(self) -> None:
         """Refuse arrays, accesses and weights that make no sense."""
@@ -153,6 +204,17 @@ class AccessPattern:
     def min_nbytes(self) -> int:
         """Bytes of a chunk at least: as bound, but no more than the array or the most allowed."""
         return min(self.bounds.min_chunk_nbytes, self.max_nbytes // 2, self.nbytes // 2)
+
+    @property
+    def max_shard_nbytes(self) -> int:
+        """Bytes of a shard at most: as bound, and as fit in the memory of its writer."""
+        memory_nbytes = self.bounds.memory_nbytes
+        return min(self.bounds.max_shard_nbytes or memory_nbytes, memory_nbytes)
+
+    @property
+    def min_shard_nbytes(self) -> int:
+        """Bytes of a shard at least: as bound, but no more than the array or half the most allowed."""
+        return min(self.bounds.min_shard_nbytes, self.max_shard_nbytes // 2, self.nbytes)
 
     @property
     def nbytes(self) -> int:

@@ -1,55 +1,15 @@
-"""One replica of an array in the best single shape, against two that share the accesses; prices of reading."""
+"""One replica of an array in the best single shape, against two that share the accesses."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from advisors.chunks.problem import AccessPattern, Choice, Floats, Shapes, make_choice
-from advisors.chunks.search import (
-    allowed_shapes,
-    chunk_nbytes,
-    predict_candidates,
-    touched_chunks,
-)
+from advisors.chunks.problem import AccessPattern, Choice, Floats, Prices, make_choice
+from advisors.chunks.search import allowed_shapes, predict_candidates, predict_costs
 from helpers.errors import UserError
-
-
-@dataclass(frozen=True, slots=True)
-class Prices:
-    """What storing and reading costs, in one currency."""
-
-    storage_per_gb_month: float  # price of keeping 1 GB, 1e9 bytes, for a month
-    get_per_1000: float = 0.0  # price of a thousand requests
-    egress_per_gb: float = 0.0  # price of reading 1 GB out of the store
-    # price of an hour in which a reader waits: the machine's, or a person's
-    waiting_per_hour: float = 0.0
-
-    def __post_init__(self) -> None:
-        """Refuse negative prices."""
-        for name in self.__dataclass_fields__:
-            if not 0 <= getattr(self, name) < math.inf:
-                raise UserError(f"{name}: {getattr(self, name)!r}; allowed: at least 0, and finite")
-
-    def of_read(self, seconds: Any, n_requests: Any, nbytes: Any) -> Floats:
-        """Price reads.
-
-        Examples
-        --------
-        >>> prices = Prices(0.023, get_per_1000=0.4, waiting_per_hour=36)
-        >>> round(float(prices.of_read(10, 1000, 0)), 2)
-        0.5
-        """
-        return np.asarray(
-            np.asarray(seconds) * (self.waiting_per_hour / 3600)
-            + np.asarray(n_requests) * (self.get_per_1000 / 1000)
-            + np.asarray(nbytes) * (self.egress_per_gb / 1e9),
-            np.float64,
-        )
-
 
 _MOST_ACCESSES = 8  # every split between two replicas is tried, and each access more doubles them
 
@@ -82,7 +42,7 @@ def compare_replicas(
     shapes, seconds = shapes[allowed], seconds[allowed]
     if not len(shapes):
         raise UserError(f"max_objects: {pattern.bounds.max_objects}; allowed: more")
-    costs = _read_costs(pattern, prices, shapes, seconds) * pattern.shares
+    costs = predict_costs(pattern, prices, shapes) * pattern.shares
     one = int(np.argmin(costs.sum(axis=1)))
     two_read, pair = _best_pair(costs)
     storage = prices.storage_per_gb_month * pattern.nbytes / pattern.store.compression_ratio / 1e9
@@ -108,13 +68,6 @@ def _check(pattern: AccessPattern, n_reads_per_month: float) -> None:
         )
     if not 0 <= n_reads_per_month < math.inf:
         raise UserError(f"reads_per_month: {n_reads_per_month}; allowed: at least 0, and finite")
-
-
-def _read_costs(pattern: AccessPattern, prices: Prices, shapes: Shapes, seconds: Floats) -> Floats:
-    """Price each access for each shape."""
-    nbytes = chunk_nbytes(pattern, shapes) / pattern.store.compression_ratio
-    counts = np.stack([touched_chunks(pattern, each, shapes) for each in pattern.accesses], axis=1)
-    return prices.of_read(seconds, counts, counts * nbytes[:, None])
 
 
 _Pair = tuple[tuple[int, list[int]], tuple[int, list[int]]]

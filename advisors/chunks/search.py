@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +16,7 @@ from advisors.chunks.problem import (
     AccessPattern,
     Choice,
     Floats,
+    Prices,
     Recommendation,
     Shapes,
     make_choice,
@@ -29,10 +32,12 @@ _N_CANDIDATES = 120_000  # at most, in the first sweep: some 0.1 s; an array wit
 _LONG = 2**31  # elements of a dimension whose square is beyond 64 bits
 _FRONT_STEP = 0.02  # relative: times of the front that differ by less are one point
 _N_FRONT = 100  # points of a front, above which the step doubles
+_INDEX_NBYTES = 16  # of a shard's index, for each of its chunks
+_LEAST_COST = 1e-30  # of an access whose prices are all zero, for its logarithm is taken
 
 
 def predict_candidates(pattern: AccessPattern) -> tuple[Shapes, Floats]:
-    """Predict the time of each access for each candidate shape."""
+    """Predict the time of each access for each candidate shape; its price where there are prices."""
     grids: list[Sequence[int]] = [range(1, n + 1) for n in pattern.shape]
     if math.prod(pattern.shape) > _N_CANDIDATES:
         grids = [_spread(pattern, column) for column in range(len(pattern.shape))]
@@ -42,13 +47,13 @@ def predict_candidates(pattern: AccessPattern) -> tuple[Shapes, Floats]:
             f"bounds: no chunk of {pattern.min_nbytes} to {pattern.max_nbytes} bytes;"
             " allowed: bounds further apart"
         )
-    return shapes, predict_seconds(pattern, shapes)
+    return shapes, _predict(pattern, shapes)
 
 
 def _spread(pattern: AccessPattern, column: int) -> list[int]:
     """Choose extents: those of accesses, and equal steps of the logarithm, with no rest to spare."""
     n = pattern.shape[column]
-    accessed = {access.extent[column] for access in pattern.accesses} - {1, n}
+    accessed = {e for access in pattern.accesses for e in _list_extents(access, column, n)} - {1, n}
     n_long = sum(extent > 1 for extent in pattern.shape)
     n_each = max(3, int(_N_CANDIDATES ** (1 / n_long)) - len(accessed))
     if n <= n_each:
@@ -56,6 +61,15 @@ def _spread(pattern: AccessPattern, column: int) -> list[int]:
     wanted = np.unique(np.round(np.geomspace(1, n, n_each)).astype(np.int64))
     tight = -(-n // -(-n // wanted))  # as many chunks, the last one least clipped
     return sorted({int(extent) for extent in tight} | accessed | {n})
+
+
+def _list_extents(access: Access, column: int, n: int) -> list[int]:
+    """List the extents that suit an access: its own, and for one that is aligned what divides evenly."""
+    extent = access.extent[column]
+    if not access.is_aligned:
+        return [extent]
+    parts = [extent // k for k in (2, 4) if extent % k == 0]
+    return [extent, *parts, *(extent * k for k in (2, 4) if extent * k <= n)]
 
 
 def within_bytes(pattern: AccessPattern, grids: Sequence[Sequence[int]]) -> Shapes:
@@ -74,17 +88,61 @@ def predict_seconds(
     """Predict the time of each access for given shapes."""
     if not len(shapes):
         return np.empty((0, len(pattern.accesses)))
-    nbytes = chunk_nbytes(pattern, shapes)
-    columns = []
-    for access in pattern.accesses:
-        n_jobs: Floats | float = 0.0  # what chunks come in: shards, or the runs of a file
-        if shard_shapes is not None:
-            n_jobs = touched_chunks(pattern, access, shard_shapes)
-        elif pattern.store.is_file:
-            n_jobs = touched_runs(pattern, access, shapes)
-        n_chunks = touched_chunks(pattern, access, shapes)
-        columns.append(access_seconds(pattern.store, IoCounts(n_chunks, nbytes, n_jobs)))
+    columns = [_predict_one(pattern, each, shapes, shard_shapes) for each in pattern.accesses]
     return np.stack(columns, axis=1)
+
+
+def _predict_one(
+    pattern: AccessPattern, access: Access, shapes: Shapes, shard_shapes: Shapes | None
+) -> Floats:
+    nbytes, n_chunks = chunk_nbytes(pattern, shapes), touched_chunks(pattern, access, shapes)
+    n_jobs: Floats | float = 0.0  # what chunks come in: shards, or the runs of a file
+    if shard_shapes is not None:
+        n_jobs = touched_chunks(pattern, access, shard_shapes)
+        if pattern.reads_shards_abreast:
+            n_each = np.asarray(np.prod(shard_shapes / shapes, axis=1), np.float64)
+            chunks_s = access_seconds(pattern.store, IoCounts(n_chunks, nbytes))
+            return chunks_s + _index_seconds(pattern, n_jobs, n_each)
+    elif pattern.store.is_file:
+        n_jobs = touched_runs(pattern, access, shapes)
+    return access_seconds(pattern.store, IoCounts(n_chunks, nbytes, n_jobs))
+
+
+def _index_seconds(pattern: AccessPattern, n_shards: Floats, n_each: Floats) -> Floats:
+    """Predict the time of the indices of shards, which come before any of their chunks."""
+    store = replace(
+        pattern.store,
+        start_s=0.0,
+        chunk_s=pattern.store.request_s,
+        decode_s_per_nbyte=0.0,
+        stored_s_per_nbyte=0.0,
+        compression_ratio=1.0,
+    )
+    return access_seconds(store, IoCounts(n_shards, _INDEX_NBYTES * n_each))
+
+
+def predict_costs(
+    pattern: AccessPattern, prices: Prices, shapes: Shapes, *, shard_shapes: Shapes | None = None
+) -> Floats:
+    """Predict the price of each access for given shapes."""
+    counts = [touched_chunks(pattern, access, shapes) for access in pattern.accesses]
+    n_chunks = n_requests = np.stack(counts, axis=1)
+    if shard_shapes is not None:
+        indices = [touched_chunks(pattern, access, shard_shapes) for access in pattern.accesses]
+        n_requests = n_chunks + np.stack(indices, axis=1)
+    nbytes = chunk_nbytes(pattern, shapes) / pattern.store.compression_ratio
+    seconds = predict_seconds(pattern, shapes, shard_shapes=shard_shapes)
+    return prices.of_read(seconds, n_requests, n_chunks * nbytes[:, None])
+
+
+def _predict(
+    pattern: AccessPattern, shapes: Shapes, *, shard_shapes: Shapes | None = None
+) -> Floats:
+    """Predict what is to be least of each access: its time, or where there are prices its price."""
+    if pattern.prices is None or not len(shapes):
+        return predict_seconds(pattern, shapes, shard_shapes=shard_shapes)
+    costs = predict_costs(pattern, pattern.prices, shapes, shard_shapes=shard_shapes)
+    return np.asarray(np.maximum(costs, _LEAST_COST))
 
 
 def chunk_nbytes(pattern: AccessPattern, shapes: Shapes) -> Floats:
@@ -111,16 +169,41 @@ def touched_chunks(pattern: AccessPattern, access: Access, shapes: Shapes) -> Fl
 def _touched(pattern: AccessPattern, access: Access, shapes: Shapes, column: int) -> Floats:
     """Expect the chunks touched in one dimension."""
     extent, n = access.extent[column], pattern.shape[column]
+    count = aligned_touched if access.is_aligned else expected_touched
     chunks = shapes[:, column]
     if n >= _LONG:  # squares would not fit in 64 bits: whole numbers of Python do
-        return np.asarray([expected_touched(extent, int(c), n) for c in chunks])
-    return np.asarray(expected_touched(extent, chunks, n), np.float64)
+        return np.asarray([count(extent, int(c), n) for c in chunks], np.float64)
+    return np.asarray(count(extent, chunks, n), np.float64)
+
+
+def aligned_touched(extent: int, chunk_extent: Any, n: int) -> Any:
+    """Compute how many chunks a range touches on average that starts at a multiple of its length.
+
+    A range has a border of chunks inside it for each multiple of the chunk that is none of its
+    own starts. A rest at the end that is no whole range is left out.
+
+    Examples
+    --------
+    Tiles of 4 in chunks of 6: of three, the second lies across a border.
+
+    >>> round(float(aligned_touched(4, 6, 12)), 3)
+    1.333
+    """
+    n_ranges = n // extent
+    last = n_ranges * extent - 1
+    is_one = isinstance(chunk_extent, int)
+    common = math.lcm(extent, chunk_extent) if is_one else np.lcm(extent, chunk_extent)
+    return 1 + (last // chunk_extent - last // common) / n_ranges
 
 
 def allowed_shapes(pattern: AccessPattern, shapes: Shapes) -> NDArray[np.bool_]:
-    """Tell which shapes have no more chunks than objects are allowed."""
-    counts = np.prod(np.ceil(np.asarray(pattern.shape) / shapes), axis=1)
-    return np.asarray(counts <= pattern.bounds.max_objects)
+    """Tell which shapes have no more chunks than may be objects of their own."""
+    return np.asarray(_count_all(pattern, shapes) <= pattern.bounds.max_plain)
+
+
+def _count_all(pattern: AccessPattern, shapes: Shapes) -> Floats:
+    """Count the chunks, or shards, of the whole array."""
+    return np.asarray(np.prod(np.ceil(np.asarray(pattern.shape) / shapes), axis=1))
 
 
 def pareto(
@@ -190,12 +273,12 @@ def _refine(pattern: AccessPattern, best: Choice, *, is_bound: bool) -> Choice:
     for _ in range(_N_ROUNDS):
         near = vary(pattern, best.chunk_shape)
         near = near[allowed_shapes(pattern, near)] if is_bound else near
-        found = predict_seconds(pattern, near)
+        found = _predict(pattern, near)
         order = np.argsort(pattern.score(found), kind="stable")
         filled = _fill(pattern, near[order[:_N_FILLED]])
         filled = filled[allowed_shapes(pattern, filled)] if is_bound else filled
         near = np.concatenate([near[order[:1]], filled])
-        found = predict_seconds(pattern, near)
+        found = _predict(pattern, near)
         at = int(np.argmin(pattern.score(found)))
         before, best = best, make_choice(pattern, near[at], found[at])
         if best.score >= before.score * (1 - 1e-9):
@@ -246,11 +329,12 @@ _N_BEST = 500  # shapes of the sweep that are sharded: the best without shards
 _N_SPREAD = 1000  # and as many more, from the best to the worst
 _N_SHARD_ROUNDS = 3  # of varying the chunks of the best shard
 
+_Pool = tuple[Shapes, Shapes | None, Floats]
+"""Chunk shapes, the shards that each comes in if it does, and what is predicted of each access."""
 
-def shard_best(
-    pattern: AccessPattern, shapes: Shapes, seconds: Floats
-) -> list[tuple[Choice, Shape]]:
-    """Shard shapes that may be best, vary the best of them, and return it and the next."""
+
+def _pool_shards(pattern: AccessPattern, shapes: Shapes, seconds: Floats) -> _Pool:
+    """Shard shapes that may be best, and vary the best of them."""
     free = refine_all(pattern, shapes, seconds, is_bound=False)
     order = np.argsort(pattern.score(seconds), kind="stable")
     spread = order[:: max(1, len(order) // _N_SPREAD)]
@@ -262,7 +346,8 @@ def shard_best(
             break
         near = [vary(pattern, choice.chunk_shape) for choice, _ in _choose(pattern, *pools[-1])]
         pools.append(_shard_all(pattern, np.concatenate(near)))
-    return _choose(pattern, *(np.concatenate(parts) for parts in zip(*pools, strict=True)))
+    chunks, shards, found = (np.concatenate(parts) for parts in zip(*pools, strict=True))
+    return chunks, shards, found
 
 
 def _choose(
@@ -278,26 +363,34 @@ def _choose(
 
 
 def _shard_all(pattern: AccessPattern, chunks: Shapes) -> tuple[Shapes, Shapes, Floats]:
-    """Double shards until objects are as few as allowed, each where it slows the accesses least."""
-    shards, fits = chunks.copy(), np.ones(len(chunks), bool)
-    while (grows := fits & ~allowed_shapes(pattern, shards)).any():
+    """Double shards until they are large and few enough, each where it slows the accesses least."""
+    shards, can_grow = chunks.copy(), np.ones(len(chunks), bool)
+    least, most = pattern.min_shard_nbytes, pattern.max_shard_nbytes
+    while True:
+        is_small = chunk_nbytes(pattern, shards) < least
+        grows = np.flatnonzero(can_grow & (is_small | ~allowed_shapes(pattern, shards)))
+        if not len(grows):
+            break
         wider, scores = _widen(pattern, chunks[grows], shards[grows])
-        chosen = scores.argmin(axis=0)
-        places = np.arange(len(chosen))
-        fits[grows] = np.isfinite(scores[chosen, places])
-        shards[grows] = wider[chosen, places]
+        chosen, places = scores.argmin(axis=0), np.arange(len(grows))
+        found = np.isfinite(scores[chosen, places])
+        shards[grows[found]] = wider[chosen, places][found]
+        can_grow[grows[~found]] = False
+    nbytes = chunk_nbytes(pattern, shards)
+    fits = (nbytes >= least) & (nbytes <= most)
+    fits &= _count_all(pattern, shards) <= pattern.bounds.max_objects
     chunks, shards = chunks[fits], shards[fits]
-    return chunks, shards, predict_seconds(pattern, chunks, shard_shapes=shards)
+    return chunks, shards, _predict(pattern, chunks, shard_shapes=shards)
 
 
 def _widen(pattern: AccessPattern, chunks: Shapes, shards: Shapes) -> tuple[Shapes, Floats]:
-    """Double each dimension in turn; a shard beyond the array or the memory scores infinity."""
+    """Double each dimension in turn; a shard beyond the array or its bound scores infinity."""
     doubling = 1 + np.eye(len(pattern.shape), dtype=np.int64)
     wider = doubling[:, None, :] * shards
     scores = np.stack(
-        [pattern.score(predict_seconds(pattern, chunks, shard_shapes=each)) for each in wider]
+        [pattern.score(_predict(pattern, chunks, shard_shapes=each)) for each in wider]
     )
-    is_small = chunk_nbytes(pattern, wider) <= pattern.bounds.memory_nbytes
+    is_small = chunk_nbytes(pattern, wider) <= pattern.max_shard_nbytes
     fits = (shards < np.asarray(pattern.shape)).T & is_small
     return wider, np.where(fits, scores, np.inf)
 
@@ -311,7 +404,8 @@ def best_chunk_shape(pattern: AccessPattern, *, tolerance: float = 0.0) -> Recom
     chunks compete with shards. With a `tolerance` the squarest shape is
     chosen of those in which each access takes at most so much longer, relatively.
     The best of clearly other shapes and the Pareto front stand beside; bounds that no
-    shape respects are refused.
+    shape respects are refused. Of a pattern with prices, the price of reading is least, and
+    all times are prices.
 
     Examples
     --------
@@ -327,7 +421,8 @@ def best_chunk_shape(pattern: AccessPattern, *, tolerance: float = 0.0) -> Recom
     """
     shapes, seconds = predict_candidates(pattern)
     allowed = allowed_shapes(pattern, shapes)
-    sharded = [] if allowed.all() else shard_best(pattern, shapes, seconds)
+    pool: _Pool | None = None if allowed.all() else _pool_shards(pattern, shapes, seconds)
+    sharded = [] if pool is None or pool[1] is None else _choose(pattern, pool[0], pool[1], pool[2])
     if not allowed.any() and not sharded:
         raise UserError(
             f"max_objects: {pattern.bounds.max_objects}; allowed: more, or larger chunks or shards"
@@ -335,8 +430,9 @@ def best_chunk_shape(pattern: AccessPattern, *, tolerance: float = 0.0) -> Recom
     shapes, seconds = shapes[allowed], seconds[allowed]
     plain = [(refine_all(pattern, shapes, seconds), None)] if allowed.any() else []
     found: list[tuple[Choice, Shape | None]] = [*plain, *sharded]
-    fastest, shard_shape = min(found, key=lambda each: each[0].score)
-    best = fastest if shard_shape else _squarest(pattern, fastest, shapes, seconds, tolerance)
+    fastest = min(found, key=lambda each: each[0].score)
+    near: _Pool = pool if pool is not None and fastest[1] else (shapes, None, seconds)
+    best, shard_shape = _squarest(pattern, fastest, near, tolerance)
     others = [choice for choice, _ in found] + _clearly_others(pattern, best, shapes, seconds)
     second = [
         choice
@@ -344,12 +440,13 @@ def best_chunk_shape(pattern: AccessPattern, *, tolerance: float = 0.0) -> Recom
         if choice.score >= best.score
         and differ_clearly(best.chunk_shape, np.asarray([choice.chunk_shape]))[0]
     ]
+    front = (shapes, seconds) if pool is None or allowed.any() else (pool[0], pool[2])
     n_chunks = count_chunks(pattern.shape, best.chunk_shape)
     return Recommendation(
         best,
-        fastest,
+        fastest[0],
         min(second, key=lambda choice: choice.score, default=best),
-        tuple(make_choice(pattern, *each) for each in pareto(pattern, shapes, seconds)),
+        tuple(make_choice(pattern, *each) for each in pareto(pattern, *front)),
         shard_shape,
         n_chunks,
         count_chunks(pattern.shape, shard_shape) if shard_shape else n_chunks,
@@ -367,23 +464,50 @@ def _clearly_others(
 
 
 def _squarest(
-    pattern: AccessPattern, fastest: Choice, shapes: Shapes, seconds: Floats, tolerance: float
-) -> Choice:
+    pattern: AccessPattern, fastest: tuple[Choice, Shape | None], pool: _Pool, tolerance: float
+) -> tuple[Choice, Shape | None]:
     """Find the shape of least spread among those about as large and, in each access, as fast.
 
     What the model cannot tell apart is told apart by accesses that nobody named:
     boxes of any kind suit a square chunk best.
     """
-    now = np.asarray([fastest.chunk_shape])
-    most = predict_seconds(pattern, now) * (1 + tolerance)
+    if tolerance <= 0:
+        return fastest
+    now = np.asarray([fastest[0].chunk_shape])
+    shards_now = np.asarray([fastest[1]]) if fastest[1] else None
+    most = _predict(pattern, now, shard_shapes=shards_now) * (1 + tolerance)
+    squared = _equalise(pattern, fastest[0].chunk_shape)
+    if pool[1] is None:
+        squared = squared[allowed_shapes(pattern, squared)]
+        more: _Pool = squared, None, _predict(pattern, squared)
+    else:
+        more = _shard_all(pattern, squared)
+    shapes, seconds = np.concatenate([pool[0], more[0]]), np.concatenate([pool[2], more[2]])
     sizes = chunk_nbytes(pattern, shapes) / chunk_nbytes(pattern, now)
-    near = (seconds <= most).all(axis=1) & (sizes >= 1 / 2) & (sizes <= 2)
-    if tolerance <= 0 or not near.any():
-        return fastest
-    near_shapes, near_seconds = shapes[near], seconds[near]
+    near = np.flatnonzero((seconds <= most).all(axis=1) & (sizes >= 1 / 2) & (sizes <= 2))
     long = np.asarray(pattern.shape) > 1
-    spreads = np.log(np.concatenate([near_shapes, now])[:, long]).var(axis=1)
+    spreads = np.log(np.concatenate([shapes[near], now])[:, long]).var(axis=1)
     at = int(spreads.argmin())
-    if at == len(near_shapes):
+    if at == len(near):
         return fastest
-    return make_choice(pattern, near_shapes[at], near_seconds[at])
+    i = near[at]
+    shards = None if pool[1] is None or more[1] is None else np.concatenate([pool[1], more[1]])
+    shard_shape = None if shards is None else tuple(int(s) for s in shards[i])
+    return make_choice(pattern, shapes[i], seconds[i]), shard_shape
+
+
+def _equalise(pattern: AccessPattern, shape: Shape) -> Shapes:
+    """Make the extents of any dimensions of a shape alike, at about as many elements."""
+    long = [i for i, n in enumerate(pattern.shape) if n > 1]
+    groups = (g for size in range(2, len(long) + 1) for g in itertools.combinations(long, size))
+    found = [shape]
+    for group in groups:
+        extents, elements = list(shape), float(math.prod(shape[i] for i in group))
+        for place, i in enumerate(sorted(group, key=lambda i: pattern.shape[i])):
+            side = round(elements ** (1 / (len(group) - place)))
+            extents[i] = min(pattern.shape[i], max(1, side))
+            elements /= extents[i]
+        found.append(tuple(extents))
+    shapes = np.asarray(found, np.int64)
+    nbytes = chunk_nbytes(pattern, shapes)
+    return np.asarray(shapes[(nbytes >= pattern.min_nbytes) & (nbytes <= pattern.max_nbytes)])

@@ -235,7 +235,6 @@ REFUSED = [
     ((*REPLICAS, "--rule", "balanced"), "rule: 'balanced'"),
     ((*REPLICAS, "--criterion", "worst"), "criterion: 'worst'"),
     (("--shape", "3,3", "--itemsize", "4", "--reads-per-month", "5"), "reads-per-month: 5.0"),
-    (("--shape", "3,3", "--itemsize", "4", "--price", "get_per_1000=1"), "price: ('get_per_1000=1',)"),
     # Replicas: prices below zero, unknown, and no number.
     ((*REPLICAS, "--price", "get_per_1000=-1"), "get_per_1000: -1.0"),
     ((*REPLICAS, "--price", "gold=1"), "price gold: no such price"),

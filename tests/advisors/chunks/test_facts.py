@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -244,6 +246,30 @@ def test_a_store_far_away_gets_an_answer(server: Server, monkeypatch: pytest.Mon
         assert (answer["variable"], answer["shape"]) == (place or "array", [*SHAPE])
     assert "no array there" in refuse("s3://facts/nothing")
     assert "no array there" in refuse("s3://facts/nothing.nc")
+
+
+@pytest.mark.parametrize("name", ["a.zarr", "a.nc", ""])
+@pytest.mark.parametrize("kind", ["wrong key", "no key", "no bucket"])
+def test_a_bucket_that_cannot_be_read_is_one_line(
+    server: Server, monkeypatch: pytest.MonkeyPatch, kind: str, name: str
+) -> None:
+    """Whoever may not read it, or reads one that is not there, gets a line and no traceback."""
+    location = make_location(server, "closed")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", str(location.endpoint_url))
+    if kind == "no key":
+        monkeypatch.delenv("AWS_ACCESS_KEY_ID", raising=False)
+        monkeypatch.delenv("AWS_SECRET_ACCESS_KEY", raising=False)
+    else:
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", str(location.access_key))
+        secret = "hushhush" if kind == "wrong key" else str(location.secret_key)
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", secret)
+    bucket = "nowhere" if kind == "no bucket" else "closed"
+    address = f"s3://{bucket}/{name}".rstrip("/")
+    command = [Path(sys.executable).with_name("wire"), "chunks", address]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and done.stdout == ""
+    assert done.stderr.count("\n") == 1 and done.stderr.startswith("error: "), done.stderr
+    assert address in done.stderr and "hushhush" not in done.stderr
 
 
 @pytest.mark.parametrize("name", ["a.zarr", "a.nc"])
