@@ -1,4 +1,4 @@
-"""Dask clusters: local, Gateway, or one that runs already, behind one handle."""
+"""Dask clusters: local, Gateway, Slurm, or one that runs already, behind one handle."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import os
 import time
 import warnings
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +22,7 @@ import distributed
 from distributed.utils import LoopRunner
 
 from helpers.arrays.readers import forget_clients
+from helpers.arrays.slurm import start_slurm_cluster
 from helpers.errors import UserError
 
 _ANSWER_S = 5.0  # a gateway that has not answered by then is taken as not there
@@ -150,9 +151,10 @@ def send_helpers(client: distributed.Client) -> None:
         client.upload_file(str(path))
 
 
-KINDS = ("local", "gateway", "address")
+KINDS = ("local", "gateway", "slurm", "address")
 
 _DEADLINE_S = 120.0
+_QUEUE_S = 3600.0  # jobs wait for others
 # without a dashboard, ports for the web are still opened; these are the pages on them
 _NO_PAGES: dict[str, list[str]] = {
     "distributed.scheduler.http.routes": [],
@@ -193,6 +195,8 @@ class Cluster:
             self.client.run(_set_paused, addresses[n_workers:])
         self._wait(lambda: len(self.workers()) == n_workers, n_workers)
         self._check_threads()
+        versions: Any = self.client.get_versions()
+        check_versions(versions)
         self.n_workers = n_workers
         return self.n_threads()
 
@@ -259,13 +263,16 @@ class Cluster:
         return dict(found["workers"])
 
     def _wait(self, is_done: Callable[[], bool], n_workers: int) -> None:
-        until = time.monotonic() + self.deadline_s
+        # a process takes seconds to start, and on a loaded machine they take turns
+        deadline_s = self.deadline_s * max(1.0, n_workers / 8)
+        until = time.monotonic() + deadline_s
         while not is_done():
             if time.monotonic() > until:
                 found = len(self._all_workers())
                 raise UserError(
-                    f"n_workers: {n_workers}; the {self.kind} cluster has {found}"
-                    f" after {self.deadline_s:g} s; allowed: as many as it can start by then"
+                    f"n_workers: {n_workers}; the {self.kind} cluster has {found} after"
+                    f" {deadline_s:g} s of waiting for its workers; allowed: fewer, or once more"
+                    " when its machines have less to do"
                 )
             time.sleep(0.02)
 
@@ -278,6 +285,30 @@ class Cluster:
                 f" allowed: {' or '.join(map(str, found))}, as the workers of this"
                 f" {self.kind} cluster have"
             )
+
+
+# Packages whose tasks cross from one process to another, and how many numbers of a version count.
+_SAME = {"python": 2, "dask": 3, "distributed": 3, "numpy": 1, "cloudpickle": 1}
+
+
+def check_versions(found: Mapping[str, Any]) -> None:
+    """Refuse a scheduler or worker that runs other software than the client, before it fails midway.
+
+    `found` is what `distributed.Client.get_versions` returns. What else differs stands in each
+    row, which names the versions of the workers.
+    """
+    own = found["client"]["packages"]
+    others = {"the scheduler": found["scheduler"], **found["workers"]}
+    for where, told in others.items():
+        theirs = (told or {}).get("packages", {})
+        for name, n in _SAME.items():
+            versions = [str(of.get(name)) for of in (own, theirs)]
+            if versions[0].split(".")[:n] != versions[1].split(".")[:n]:
+                place = where if where == "the scheduler" else "a worker"
+                raise UserError(
+                    f"cluster: {name} {versions[0]} here, {versions[1]} on {place};"
+                    " allowed: the same on client, scheduler and workers, as environment.yml has it"
+                )
 
 
 def _set_paused(addresses: list[str], dask_worker: distributed.Worker) -> None:
@@ -309,24 +340,34 @@ def open_cluster(
     threads_per_worker: int,
     address: str | None = None,
     deadline_s: float = _DEADLINE_S,
+    options: Sequence[str] = (),
 ) -> Iterator[Cluster]:
     """Open a Dask cluster and close it afterwards.
 
-    A local or Gateway cluster has no workers before it is scaled; one that
+    One that is started has no workers before it is scaled; one that
     ran before goes on afterwards, with all its workers at work.
 
     Parameters
     ----------
-    kind : {"local", "gateway", "address"}
-        Processes on this machine; a Dask Gateway; or a scheduler that runs.
+    kind : {"local", "gateway", "slurm", "address"}
+        Processes on this machine; a Dask Gateway; jobs of Slurm; or a scheduler that runs.
     threads_per_worker : int
         Threads of each worker, at least 1.
     address : str, optional
         Of the Gateway (else Dask's own configuration says it) or the scheduler.
     deadline_s : float
         How long to wait for a scheduler and for workers, in seconds.
+    options : sequence of str
+        What to ask of Slurm, as ``NAME=VALUE``; see `slurm.OPTIONS`.
     """
-    openers = {"local": _open_local, "gateway": _open_gateway, "address": _open_running}
+    openers: dict[str, Any] = {
+        "local": _open_local,
+        "gateway": _open_gateway,
+        "slurm": functools.partial(_open_slurm, options=options),
+        "address": _open_running,
+    }
+    if options and kind != "slurm":
+        raise UserError(f"cluster_options: {', '.join(options)}; allowed: none but with slurm")
     if kind not in openers:
         raise UserError(f"cluster_kind: {kind!r}; allowed: {', '.join(KINDS)}")
     if threads_per_worker < 1:
@@ -369,6 +410,19 @@ def _open_gateway(n_threads: int, address: str | None, deadline_s: float) -> Ite
         send_helpers(client)
         ask = functools.partial(scale_gateway_cluster, backend)
         yield Cluster("gateway", client, n_threads, ask, deadline_s)
+
+
+@contextmanager
+def _open_slurm(
+    n_threads: int, address: str | None, deadline_s: float, *, options: Sequence[str]
+) -> Iterator[Cluster]:
+    with (
+        dask.config.set(_NO_PAGES),
+        start_slurm_cluster(options, threads_per_worker=n_threads) as backend,
+        distributed.Client(backend) as client,  # type: ignore[no-untyped-call]
+    ):
+        waits_s = _QUEUE_S if deadline_s == _DEADLINE_S else deadline_s
+        yield Cluster("slurm", client, n_threads, backend.scale, waits_s)
 
 
 @contextmanager

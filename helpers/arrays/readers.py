@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import math
-import sys
+import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import fsspec.asyn
 import hdf5plugin  # noqa: F401  # teaches h5py to read Blosc, here and in every worker
-import numpy as np
 import xarray as xr
 import zarr
-from numcodecs import Blosc
 from numpy.typing import NDArray
 from s3fs import S3FileSystem
 from virtualizarr.parsers import KerchunkJSONParser
@@ -29,8 +28,9 @@ from zarr.core.sync import sync
 from zarr.registry import register_pipeline
 from zarr.storage import ObjectStore, WrapperStore
 
+from helpers.arrays.direct import decode_into, is_native
 from helpers.arrays.writers import Layout, expected_warning, make_registry
-from helpers.objectstore.locations import Location
+from helpers.objectstore.locations import REQUEST_S, SILENCE_S, Location
 
 
 class LimitedStore(WrapperStore[ObjectStore[Any]]):
@@ -101,8 +101,7 @@ class InPlacePipeline(BatchedCodecPipeline):
         to_bytes, compressor = self.array_bytes_codec, self.bytes_bytes_codecs[0]
         if not isinstance(to_bytes, BytesCodec) or not isinstance(compressor, BloscCodec):
             return False
-        # An enumeration in some versions of zarr, a text in others.
-        return getattr(to_bytes.endian, "value", to_bytes.endian) in (None, sys.byteorder)
+        return is_native(to_bytes)
 
 
 def _is_whole(selection: Any, chunk_shape: tuple[int, ...]) -> bool:
@@ -119,26 +118,15 @@ async def _read_one(entry: ChunkEntry, out: NDBuffer, place: NDArray[Any]) -> di
     if found is None:
         out[out_selection] = spec.fill_value
         return {"status": "missing"}
-    await asyncio.to_thread(_decode_into, place, found.as_numpy_array())
+    await asyncio.to_thread(decode_into, place, found.as_numpy_array())
     return {"status": "present"}
-
-
-def _decode_into(place: NDArray[Any], encoded: NDArray[np.uint8]) -> None:
-    """Decode, and refuse a chunk that would fill less than its place.
-
-    The length is in bytes 4 to 7 of the header of every Blosc chunk.
-    """
-    nbytes = int.from_bytes(encoded[4:8].tobytes(), "little")
-    if nbytes != place.nbytes:
-        raise ValueError(f"a chunk of {nbytes} bytes where {place.nbytes} belong")
-    Blosc().decode(encoded, out=place)
 
 
 register_pipeline(InPlacePipeline)
 
 
-Chunks = Mapping[str, int]
-"""Extent of a Dask block in elements, by dimension; empty for the stored chunks."""
+Chunks = Mapping[str, int] | None
+"""Extent of a Dask block in elements, by dimension; empty for the stored chunks, None for no Dask."""
 
 
 def _open_zarr(store: Any, **options: Any) -> xr.Dataset:
@@ -207,8 +195,11 @@ class Reader:
     is_batched: bool = False  # whether one Dask task reads several stored chunks
     # whether one thread of a process reads at a time, as the HDF5 library's lock has it
     is_serial: bool = False
+    needs_s3: bool = False  # whether its client reads no folder of a file system
     # settings of zarr in every process that reads
     zarr_config: Mapping[str, Any] = field(default_factory=dict)
+    # seconds after which its client repeats a request: whole ones, or of silence in s3fs
+    request_timeout_s: float = REQUEST_S
 
 
 _ZARRS = {"codec_pipeline.path": "zarrs.ZarrsCodecPipeline"}
@@ -222,12 +213,16 @@ READERS: Mapping[str, Reader] = {
             "zarr",
             _open_with_fsspec,
             "Zarr v3 through s3fs at its defaults of today, a task a chunk: since 2026 it asks twice for a chunk",
+            request_timeout_s=SILENCE_S,
+            needs_s3=True,
         ),
         Reader(
             "zarr-s3fs-one-get",
             "zarr",
             partial(_open_with_fsspec, max_concurrency=1),
             "Zarr v3 through s3fs with max_concurrency=1, a task a chunk: one request for a chunk, as in 2020",
+            request_timeout_s=SILENCE_S,
+            needs_s3=True,
         ),
         Reader(
             "zarr-obstore", "zarr", _open_with_obstore, "Zarr v3 through obstore, a task a chunk"
@@ -253,6 +248,7 @@ READERS: Mapping[str, Reader] = {
             _open_with_obstore,
             "Zarr v3 through obstore and the zarrs codec pipeline",
             zarr_config=_ZARRS,
+            needs_s3=True,
         ),
         Reader(
             "netcdf-fsspec",
@@ -260,6 +256,7 @@ READERS: Mapping[str, Reader] = {
             _open_file_object,
             "netCDF-4 through an s3fs file object, its read-ahead to scale: the 2020 configuration",
             is_serial=True,
+            request_timeout_s=SILENCE_S,
         ),
         Reader(
             "netcdf-fsspec-5mib",
@@ -267,6 +264,7 @@ READERS: Mapping[str, Reader] = {
             partial(_open_file_object, read_ahead_nbytes=_READ_AHEAD_OF_2020_NBYTES),
             "netCDF-4 through an s3fs file object that reads 5 MiB ahead, not to scale",
             is_serial=True,
+            request_timeout_s=SILENCE_S,
         ),
         Reader(
             "netcdf-fsspec-50mib",
@@ -274,12 +272,14 @@ READERS: Mapping[str, Reader] = {
             partial(_open_file_object, read_ahead_nbytes=_READ_AHEAD_OF_TODAY_NBYTES),
             "netCDF-4 through an s3fs file object at its defaults of today, which reads 50 MiB ahead",
             is_serial=True,
+            request_timeout_s=SILENCE_S,
         ),
         Reader(
             "references",
             "references",
             _open_references,
             "kerchunk references to the netCDF-4 file, read by VirtualiZarr through obstore",
+            needs_s3=True,
         ),
     )
 }
@@ -308,6 +308,17 @@ def forget_data(zarr_config: Mapping[str, Any]) -> None:
     warnings.filterwarnings("ignore", "Successfully reconstructed a store", RuntimeWarning)
     zarr.config.reset()
     zarr.config.set(zarr_config)
+
+
+def forget_pages(folder: str) -> None:
+    """Ask the kernel of this node to forget the pages of each file below a folder.
+
+    It reaches no cache of another node, of the file system's servers, or of disks.
+    """
+    for path in Path(folder).rglob("*"):
+        if path.is_file():
+            with path.open("rb") as file:
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def _close_connections(client: S3FileSystem) -> None:

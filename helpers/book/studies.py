@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib
 import json
 import math
+import operator
 import pkgutil
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,8 +28,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import core_schema
 
 from helpers.errors import UserError, cut, show
-from helpers.netem.profiles import profile_names
-from helpers.objectstore.testbed import check_profile
+from helpers.netem.profiles import check_profile, pin_profile, profile_names
 from helpers.paths import ROOT
 
 
@@ -55,18 +56,86 @@ class OneOf:
         return value
 
 
+_FILES = r"\.ya?ml(@[0-9a-f]{8})?$"  # a profile's file, see `pin_profile`
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileName(OneOf):
+    """What makes a text a profile: the name of one that ships, or the file of one."""
+
+    def __get_pydantic_json_schema__(
+        self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        """List the names, and say what files are called."""
+        return {"type": "string", "anyOf": [{"enum": [*self.allowed]}, {"pattern": _FILES}]}
+
+    def _check(self, value: str) -> str:
+        if value in self.allowed:
+            return value
+        allowed = f"{', '.join(self.allowed)}, or a profile's file"
+        if not re.search(_FILES, value):
+            raise ValueError(allowed)
+        try:
+            return pin_profile(value)
+        except UserError as error:
+            raise ValueError(f"{allowed}; {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Contains:
+    """What a list of names must hold for a study to tell anything: one name, or another than it."""
+
+    name: str
+    is_other: bool = False
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> core_schema.CoreSchema:
+        """Check the list after its items."""
+        return core_schema.no_info_after_validator_function(self._check, handler(source))
+
+    def __get_pydantic_json_schema__(
+        self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        """Say it to editors too."""
+        one = {"const": self.name}
+        return {**handler(schema), "contains": {"not": one} if self.is_other else one}
+
+    def _check(self, value: list[str]) -> list[str]:
+        if all((one == self.name) == self.is_other for one in value):
+            raise ValueError(f"a list with {'another than ' * self.is_other}{self.name}")
+        return value
+
+
 def _finite(value: float) -> float:
     if not math.isfinite(value):
         raise ValueError("a finite number")
     return value
 
 
+def _not_endless(dilation: float) -> float:
+    if dilation > 10_000:  # a read of a second would take hours
+        raise ValueError("at most 10000")
+    return dilation
+
+
+_LEAST_ELEMENTS = 10_000  # 40 kB: less takes the time of its requests alone
+_MOST_ELEMENTS = 10**12  # 4 TB
+
+
+def _worth_reading(shape: list[int]) -> list[int]:
+    if not _LEAST_ELEMENTS <= math.prod(shape) <= _MOST_ELEMENTS:
+        raise ValueError(f"from {_LEAST_ELEMENTS} to {_MOST_ELEMENTS} elements in all")
+    return shape
+
+
 Count = Annotated[int, Field(ge=1, le=10**12)]
 Positive = Annotated[float, Field(gt=0), AfterValidator(_finite)]
 Seconds = Annotated[float, Field(gt=0, le=10**6), AfterValidator(_finite)]
-Dilation = Annotated[float, Field(ge=1), AfterValidator(_finite)]
+Dilation = Annotated[float, Field(ge=1), AfterValidator(_finite), AfterValidator(_not_endless)]
 Shape = Annotated[list[Count], Field(min_length=4, max_length=4)]
-Profile = Annotated[str, OneOf(profile_names())]
+ArrayShape = Annotated[Shape, AfterValidator(_worth_reading)]
+Profile = Annotated[str, ProfileName(profile_names())]
 
 
 _PAGE = 88  # characters of a code line that a page shows without scrolling
@@ -83,7 +152,14 @@ class Parameters(BaseModel):
 
     # How long to go on, or where rows and workers are: not what is measured.
     not_measured: ClassVar[frozenset[str]] = frozenset(
-        {"n_blocks", "time_budget_s", "target_width", "record", "cluster_address"}
+        {
+            "n_blocks",
+            "time_budget_s",
+            "target_width",
+            "record",
+            "cluster_address",
+            "cluster_options",
+        }
     )
 
     profile: Profile = Field("express", description="network to emulate")
@@ -105,6 +181,13 @@ class Parameters(BaseModel):
     )
 
     @model_validator(mode="after")
+    def _check_each_once(self) -> Self:
+        for name, value in self:
+            if isinstance(value, list) and (twice := _find_twice(value)):
+                raise ValueError(f"{name}: {show(twice)} twice; allowed: each name once")
+        return self
+
+    @model_validator(mode="after")
     def _check_network(self) -> Self:
         # only studies whose every clock is that of the timing loop can slow time down
         check_profile(self.store, self.profile, getattr(self, "dilation", 1.0))
@@ -124,17 +207,85 @@ class Parameters(BaseModel):
     @classmethod
     def check(cls, overrides: Mapping[str, Any], where: str) -> dict[str, Any]:
         """Put values over the defaults and refuse those that are unknown or out of bounds."""
-        for name, value in overrides.items():
-            if name not in cls.model_fields:
-                shown = cut(name) if isinstance(name, str) and name.isprintable() else show(name)
-                raise UserError(
-                    f"{where}: {shown}: {show(value)}; no such parameter;"
-                    f" allowed: {', '.join(cls.model_fields)}"
-                )
+        _refuse_unknown(overrides, cls.model_fields, where)
         try:
             return cls.model_validate(dict(overrides)).model_dump()
         except ValidationError as error:
             raise UserError(f"{where}: {_explain(error)}") from error
+
+
+def _find_twice(value: list[Any]) -> str:
+    """Find a name that stands twice in a list; numbers may."""
+    names = [one for one in value if isinstance(one, str)]
+    return next((one for one in names if names.count(one) > 1), "")
+
+
+def check_early(schema: Mapping[str, Any], overrides: Mapping[str, Any], where: str) -> None:
+    """Refuse values that the schema of a case refuses.
+
+    A model imports every library of its study, which takes seconds; most mistakes are found
+    without.
+    """
+    allowed = schema["properties"]
+    _refuse_unknown(overrides, allowed, where)
+    for name, value in overrides.items():
+        if not _fits(value, allowed[name]):
+            words = ", ".join([_allowed(allowed[name]), *_say_items(allowed[name])])
+            told = words.replace("`", "")
+            raise UserError(f"{where}: {name}: {show(value)}; allowed: {told}")
+
+
+def _refuse_unknown(overrides: Mapping[str, Any], allowed: Collection[str], where: str) -> None:
+    for name, value in overrides.items():
+        if name not in allowed:
+            shown = cut(name) if isinstance(name, str) and name.isprintable() else show(name)
+            raise UserError(
+                f"{where}: {shown}: {show(value)}; no such parameter; allowed: {', '.join(allowed)}"
+            )
+
+
+def _fits(value: Any, schema: Mapping[str, Any]) -> bool:
+    """Tell whether a value is what a property allows, as far as its schema says.
+
+    A library would write out each value that it refuses, and those of YAML may be endless.
+    """
+    kinds: dict[str, Any] = {"integer": int, "number": int | float, "string": str, "array": list}
+    if "type" not in schema:
+        return True
+    if isinstance(value, bool) or not isinstance(value, kinds[schema["type"]]):
+        return False
+    if isinstance(value, list):
+        return _fits_list(value, schema)
+    if isinstance(value, str):
+        return any(
+            value in one.get("enum", [value]) and re.search(one.get("pattern", ""), value)
+            for one in schema.get("anyOf", [schema])
+        )
+    return all(holds(value, schema[key]) for key, (_, holds) in _BOUNDS.items() if key in schema)
+
+
+def _fits_list(value: list[Any], schema: Mapping[str, Any]) -> bool:
+    """Tell whether a list has as many items as it may, each is allowed, and those are there that must."""
+    if not schema.get("minItems", 0) <= len(value) <= schema.get("maxItems", math.inf):
+        return False
+    if not all(_fits(one, schema["items"]) for one in value) or _find_twice(value):
+        return False
+    wanted = schema.get("contains", {})
+    if "not" in wanted:
+        return any(one != wanted["not"]["const"] for one in value)
+    return "const" not in wanted or wanted["const"] in value
+
+
+def _say_items(schema: Mapping[str, Any]) -> list[str]:
+    """Say what a list must hold, beside what each of its items may be."""
+    said = {"minItems": "at least {} in the list", "maxItems": "at most {} in the list"}
+    words = [text.format(schema[key]) for key, text in said.items() if key in schema]
+    if wanted := schema.get("contains"):
+        told = wanted.get("not", wanted)["const"]
+        words.append(f"another than {told}" if "not" in wanted else f"{told} among them")
+    if schema.get("items", {}).get("type") == "string":
+        words.append("each name once")
+    return words
 
 
 def _explain(error: ValidationError) -> str:
@@ -231,11 +382,11 @@ def write_table(names: Sequence[str], lines: Iterable[Iterable[object]]) -> str:
     return "".join(f"| {' | '.join(map(str, row))} |\n" for row in rows)
 
 
-_BOUNDS = {
-    "minimum": "at least",
-    "exclusiveMinimum": "above",
-    "maximum": "at most",
-    "exclusiveMaximum": "below",
+_BOUNDS: dict[str, tuple[str, Callable[[Any, Any], bool]]] = {
+    "minimum": ("at least", operator.ge),
+    "exclusiveMinimum": ("above", operator.gt),
+    "maximum": ("at most", operator.le),
+    "exclusiveMaximum": ("below", operator.lt),
 }
 
 
@@ -243,9 +394,11 @@ def _allowed(schema: Mapping[str, Any]) -> str:
     """Say in words what a property of a JSON Schema allows."""
     if schema["type"] == "array":
         return f"list of: {_allowed(schema['items'])}"
+    if "anyOf" in schema:
+        return f"{_allowed({**schema['anyOf'][0], 'type': 'string'})}, or a profile's file"
     if "enum" in schema:
         return ", ".join(f"`{name}`" for name in schema["enum"])
-    bounds = [f"{word} {schema[key]:g}" for key, word in _BOUNDS.items() if key in schema]
+    bounds = [f"{word} {schema[key]:g}" for key, (word, _) in _BOUNDS.items() if key in schema]
     return ", ".join([schema["type"], *bounds])
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import selectors
 import socket
+import ssl
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -40,9 +41,11 @@ class _Getter:
 
     def __post_init__(self) -> None:
         parts = urlsplit(self.url)
-        address = parts.hostname or "", parts.port or 80
-        self.sock = socket.create_connection(address, PATIENCE_S)
+        is_safe, host = parts.scheme == "https", parts.hostname or ""
+        self.sock = socket.create_connection((host, parts.port or (443 if is_safe else 80)), PATIENCE_S)
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if is_safe:
+            self.sock = ssl.create_default_context().wrap_socket(self.sock, server_hostname=host)
 
     def ask(self) -> None:
         """Send the request."""
@@ -327,10 +330,18 @@ def calibrate(
     return [one.in_time_of(dilation) for one in rows]
 
 
-def tabulate_calibration(url: str, profile: Profile, *, dilation: float = 1.0) -> pd.DataFrame:
-    """Tabulate what a network does beside its profile; empty where nothing is emulated."""
+def tabulate_calibration(
+    probe_url: Callable[[], str], profile: Profile, *, dilation: float = 1.0
+) -> pd.DataFrame:
+    """Tabulate what a network does beside its profile; empty where nothing is emulated.
+
+    `probe_url` makes the object that is read and gives its address. Where nothing is emulated it
+    is not called: the store may be one that nobody may write to.
+    """
     # readers stay far below the ceiling on requests
-    found = calibrate(url, replace(profile, requests_per_s=None), dilation=dilation)
+    wanted = replace(profile, requests_per_s=None)
+    is_emulated = wanted.first_byte_s or wanted.stream_mb_per_s or wanted.aggregate_mb_per_s
+    found = calibrate(probe_url(), wanted, dilation=dilation) if is_emulated else []
     lines = [(c.quantity, c.n_connections, c.target, c.measured, c.error) for c in found]
     names = ["quantity", "n_connections", "target", "measured", "error"]
     return pd.DataFrame(lines, columns=names)

@@ -20,13 +20,19 @@ from helpers.redaction import find_secrets, redact
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, RetryConfig
 
+# After so many seconds, real ones, a client gives a request up and repeats it; these are the
+# libraries' own of today, stated so that records can tell them.
+CONNECT_S = 5
+SILENCE_S = 15  # without a byte: s3fs
+REQUEST_S = 30  # for the whole request: obstore
+
 
 @dataclass(frozen=True, slots=True)
 class Location:
     """A folder in object storage, with all that a client needs to read it."""
 
-    scheme: Literal["s3", "gs"]
-    bucket: str
+    scheme: Literal["s3", "gs", "file"]
+    bucket: str  # empty for a folder of a file system
     prefix: str = ""  # path inside the bucket, without slashes at its ends
     endpoint_url: str | None = None  # address of the server; None for the provider's own
     # credentials, never shown; None for anonymous access
@@ -67,9 +73,11 @@ class Location:
         """Give the options with which fsspec makes a client, otherwise at its defaults."""
         if self.scheme == "gs":
             return {"token": "anon"}
-        direct: dict[str, Any] = {"config_kwargs": {"proxies": {}}} if self.is_here else {}
+        if self.scheme == "file":
+            return {}
+        config: dict[str, Any] = {"connect_timeout": CONNECT_S, "read_timeout": SILENCE_S}
         return {
-            **direct,
+            "config_kwargs": config | ({"proxies": {}} if self.is_here else {}),
             "key": self.access_key,
             "secret": self.secret_key,
             "token": self.session_token,
@@ -89,8 +97,10 @@ class Location:
 
     def obstore(
         self, retry_config: RetryConfig | None = None
-    ) -> obstore.store.S3Store | obstore.store.GCSStore:
+    ) -> obstore.store.S3Store | obstore.store.GCSStore | obstore.store.LocalStore:
         """Make a new obstore client for this folder, otherwise at its defaults."""
+        if self.scheme == "file":
+            return obstore.store.LocalStore(self.path, mkdir=True)
         if self.scheme == "gs":
             return obstore.store.GCSStore(
                 self.bucket, prefix=self.prefix, skip_signature=True, retry_config=retry_config
@@ -134,6 +144,12 @@ class Location:
 
     def check(self) -> None:
         """Ask the server for the bucket, and say in one line what is wrong if it is."""
+        if self.scheme == "file" and not (
+            os.path.isdir(self.path) and os.access(self.path, os.W_OK)
+        ):
+            raise UserError(
+                f"store: {self.url}; allowed: a folder that is there and may be written to"
+            )
         if self.scheme != "s3":
             return
         patience = {"connect_timeout": 5, "read_timeout": 10, "retries": {"total_max_attempts": 2}}
@@ -162,11 +178,19 @@ def is_here(endpoint_url: str | None) -> bool:
 
 
 def make_client_options(endpoint_url: str | None) -> ClientConfig:
-    """Keep out proxies, which obstore takes from the environment; it has no switch for that."""
+    """Say when a request is given up, and keep out proxies.
+
+    obstore takes those from the environment and has no switch for it.
+    """
+    options: ClientConfig = {
+        "allow_http": True,
+        "connect_timeout": f"{CONNECT_S} seconds",
+        "timeout": f"{REQUEST_S} seconds",
+    }
     if is_here(endpoint_url) and getproxies_environment():
         host = urlsplit(endpoint_url or "").hostname or ""
-        return {"allow_http": True, "proxy_url": "http://127.0.0.1:9", "proxy_excludes": host}
-    return {"allow_http": True}
+        options |= {"proxy_url": "http://127.0.0.1:9", "proxy_excludes": host}
+    return options
 
 
 def parse_location(url: str) -> Location:
@@ -178,9 +202,12 @@ def parse_location(url: str) -> Location:
     'woa/v1'
     """
     parts = urlsplit(url)
+    if parts.scheme == "file" and not parts.netloc and parts.path.strip("/"):
+        return Location("file", "", parts.path.strip("/"))  # of a file system that all nodes see
     if parts.scheme not in ("s3", "gs") or not parts.netloc:
         raise UserError(
-            f"store: {url!r}; allowed: embedded, s3://BUCKET/PREFIX or gs://BUCKET/PREFIX"
+            f"store: {url!r}; allowed: embedded, s3://BUCKET/PREFIX, gs://BUCKET/PREFIX"
+            " or file:///FOLDER"
         )
     bucket, prefix = parts.netloc, parts.path.strip("/")
     if parts.scheme == "gs":  # read anonymously at Google's own address: the settings are for S3

@@ -8,11 +8,12 @@ from pydantic import Field, model_validator
 
 from helpers.arrays.clusters import KINDS, check_reach
 from helpers.arrays.readers import READERS
+from helpers.arrays.slurm import parse_options
 from helpers.arrays.stores import check_chunk_shape, open_entry
 from helpers.arrays.writers import CODECS
 from helpers.book import studies
-from helpers.book.studies import Count, Dilation, OneOf, Shape
-from helpers.errors import UserError
+from helpers.book.studies import ArrayShape, Count, Dilation, OneOf, Shape
+from helpers.errors import UserError, show
 from helpers.netem.profiles import get_profile, profile_names
 
 
@@ -20,7 +21,7 @@ class Parameters(studies.Parameters):
     """An array, the readers to compare, and the clusters to read it with."""
 
     dataset: str = Field("enlarged-ocean-temperature", description="entry of catalog.yml")
-    array_shape: Shape = Field([2, 20, 180, 240], description="elements: time, depth, y, x")
+    array_shape: ArrayShape = Field([2, 20, 180, 240], description="elements: time, depth, y, x")
     chunk_shape: Shape = Field([1, 5, 180, 240], description="elements of a stored chunk")
     codec: Annotated[str, OneOf(CODECS)] = Field(
         "blosc-zstd", description="compression of the chunks"
@@ -50,6 +51,9 @@ class Parameters(studies.Parameters):
     cluster_address: str = Field(
         "", description="of gateway or scheduler; empty for the configured one"
     )
+    cluster_options: list[str] = Field(
+        [], description="of Slurm, as NAME=VALUE: queue, account, walltime, memory, interface"
+    )
     dilation: Dilation = Field(
         1.0, description="factor by which the network and its time are slowed down"
     )
@@ -63,8 +67,20 @@ class Parameters(studies.Parameters):
     @model_validator(mode="after")
     def _check_together(self) -> Self:
         check_chunk_shape(self.array_shape, self.chunk_shape)
+        if len({*self.n_workers}) < len(self.n_workers):
+            raise UserError(f"n_workers: {show(self.n_workers)}; allowed: each number once")
         open_entry(self.dataset)
         _check_dilated(self.profile, self.dilation)
+        if self.cluster_options and self.cluster_kind != "slurm":
+            raise UserError(
+                f"cluster_options: {self.cluster_options}; allowed: none but with cluster_kind slurm"
+            )
+        parse_options(self.cluster_options)
+        fit = [name for name in READERS if not READERS[name].needs_s3]
+        if self.store.startswith("file:") and (unfit := {*self.contenders} - {*fit}):
+            raise UserError(
+                f"contenders: {sorted(unfit)[0]!r} with store {self.store}; allowed: {', '.join(fit)}"
+            )
         check_reach(self.store, kind=self.cluster_kind, address=self.cluster_address)
         return self
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 
 import pandas as pd
 
+from advisors.scaling.curve import CurveFit
 from helpers.arrays.readers import Reader
 from helpers.arrays.stores import StoredArray
 from helpers.benchmark import statistics
@@ -17,8 +20,15 @@ from helpers.netem.profiles import Profile, network_of
 def read_clients(
     calibrated: pd.DataFrame, readers: Mapping[str, Reader], *, n_chunks: int
 ) -> dict[str, transfer.Client]:
-    """Learn from a calibration how each contender reads, the ceiling included."""
+    """Learn from a calibration how each contender reads, the ceiling included.
+
+    Where nothing traces, a chunk is taken for one request of its stored bytes.
+    """
     rows = calibrated[calibrated["phase"] == "calibration"]
+    rows = rows.assign(
+        n_requests=rows["n_requests"].fillna(n_chunks),
+        wire_nbytes=rows["wire_nbytes"].fillna(rows["stored_nbytes"]),
+    )
     threads = int((rows["concurrency"] / rows["n_workers"]).iloc[0])
 
     def read_one(name: str, part: pd.DataFrame) -> transfer.Client:
@@ -59,3 +69,23 @@ def compare_predictions(rows: pd.DataFrame, expected: pd.DataFrame) -> pd.DataFr
     found = statistics.summarise(rows, ["contender", "n_workers"])
     table = expected.merge(found, on=["contender", "n_workers"])
     return table.assign(relative_error=table["read_s"] / table["median"] - 1)
+
+
+def tabulate_fit(fit: CurveFit | None) -> pd.DataFrame:
+    """Tabulate what was fitted to a curve, with intervals; empty without a fit.
+
+    The upper end of a ceiling that was not seen is infinite.
+    """
+    if fit is None:
+        return pd.DataFrame(columns=["value", "low", "high"])
+    found = {
+        "chunk cycle (s)": fit.cycle_s,
+        "start (s)": fit.start_s,
+        "ceiling (chunks/s)": fit.ceiling,
+        "knee (workers)": fit.knee_workers,
+        f"gain of {fit.largest:g} to {2 * fit.largest:g} workers": fit.double(fit.largest),
+    }
+    table = pd.DataFrame({name: asdict(one) for name, one in found.items()}).T
+    if not fit.is_knee_seen:  # what is above the lower end is anybody's guess
+        table.loc[["ceiling (chunks/s)", "knee (workers)"], "value"] = math.nan
+    return table.map(lambda value: float(f"{value:.3g}"))

@@ -141,7 +141,7 @@ def test_workers_that_do_not_come_are_one_line() -> None:
     before = set(psutil.Process().children(recursive=True))
     with (
         pytest.raises(
-            UserError, match=r"^n_workers: 2; the local cluster has 0 after 0\.05 s; all"
+            UserError, match=r"^n_workers: 2; the local cluster has 0 after 0\.05 s of waiting"
         ),
         open_cluster("local", threads_per_worker=1, deadline_s=0.05) as cluster,
     ):
@@ -437,3 +437,37 @@ def test_workers_are_found_while_the_client_refreshes_itself(
     local.hold()
     local.check_held()
     assert len(local.workers()) == 2
+
+
+def _packages(**other: str) -> dict[str, Any]:
+    same = {"python": "3.11.7.final.0", "dask": "2026.8.0", "distributed": "2026.8.0"}
+    return {"packages": {**same, "numpy": "2.3.1", "cloudpickle": "3.1.1", **other}}
+
+
+@pytest.mark.parametrize(
+    ("where", "other", "told"),
+    [
+        ("scheduler", {"distributed": "2026.7.1"}, "distributed 2026.8.0 here, 2026.7.1 on the s"),
+        (
+            "workers",
+            {"python": "3.12.1.final.0"},
+            "python 3.11.7.final.0 here, 3.12.1.final.0 on a",
+        ),
+        ("workers", {"numpy": "1.26.4"}, "numpy 2.3.1 here, 1.26.4 on a worker; allowed: the same"),
+    ],
+)
+def test_other_software_on_the_cluster_is_refused(
+    where: str, other: dict[str, str], told: str
+) -> None:
+    """One line names the package, both versions and the place, before anything is measured."""
+    found = {"client": _packages(), "scheduler": _packages(), "workers": {"tcp://w": _packages()}}
+    found[where] = _packages(**other) if where == "scheduler" else {"tcp://w": _packages(**other)}
+    with pytest.raises(UserError) as caught:
+        clusters.check_versions(found)
+    assert told in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_versions_that_do_not_matter_may_differ() -> None:
+    """A patch of Python or NumPy is named in the row, and no reason to stop."""
+    other = {"tcp://w": _packages(python="3.11.9.final.0", numpy="2.3.2")}
+    clusters.check_versions({"client": _packages(), "scheduler": _packages(), "workers": other})

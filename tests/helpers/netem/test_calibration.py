@@ -11,8 +11,8 @@ import pytest
 from botocore.config import Config
 
 from helpers.errors import UserError
-from helpers.netem.calibration import Calibration, calibrate
-from helpers.netem.profiles import FirstByte, Profile
+from helpers.netem.calibration import Calibration, calibrate, tabulate_calibration
+from helpers.netem.profiles import FirstByte, Profile, get_profile
 from helpers.netem.proxy import Proxy, open_proxy
 from helpers.objectstore.testbed import Server
 
@@ -133,3 +133,12 @@ def test_calibrate_refuses_url(server: Server, proxy: Proxy) -> None:
 def test_error_is_relative() -> None:
     """The error is a share of the target."""
     assert Calibration("first_byte_s", 1, 0.1, 0.11).error == pytest.approx(0.1)
+
+
+def test_nothing_is_asked_where_nothing_is_emulated() -> None:
+    """A store of one's own may be one that nobody may write to, so that no object is made."""
+
+    def make_object() -> str:
+        raise AssertionError("an object was made")
+
+    assert tabulate_calibration(make_object, get_profile("loopback")).empty

@@ -1,0 +1,82 @@
+"""Which cache to choose, by rate, by number of datasets, and by how often data change."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+
+from advisors.costs.assumptions import Assumptions, Option, change
+from advisors.costs.bill import Cost, compare_options
+from advisors.costs.calculator import DEFAULT_SET, REGION
+from advisors.costs.prices import get_prices
+from helpers.book.studies import write_table
+
+RATES_PER_S = (1.0, 20.0, 185.0)
+N_DATASETS = (10, 1_000, 100_000)
+CHANGES: Mapping[str, float] = {
+    "data never change": 30 * 86400.0,
+    "they change daily": 86400.0,
+    "they change each minute": 60.0,
+}
+"""Seconds for which an opened dataset may be kept, at most, by how often data change."""
+
+_WORTH = 0.05  # of the cost without a cache: a smaller saving pays for no cache
+_NAMES: Mapping[Option, str] = {
+    "none": "no cache",
+    "disk": "disk of each instance",
+    "shared": "shared file system",
+    "redis": "Redis",
+    "cdn": "CDN",
+}
+
+
+def choose(costs: Mapping[Option, Cost]) -> Cost:
+    """Choose the cheapest option; no cache, where the best saves less than a twentieth."""
+    best = min(costs.values(), key=lambda cost: cost.usd)
+    none = costs["none"]
+    return best if best.usd <= (1 - _WORTH) * none.usd else none
+
+
+def tabulate_choices(
+    assumptions: Assumptions,
+    prices: Mapping[str, float],
+    *,
+    rates_per_s: Sequence[float] = RATES_PER_S,
+    n_datasets: Sequence[int] = N_DATASETS,
+) -> list[tuple[str, ...]]:
+    """Tell the choice at each rate and number of datasets, a cell for each of `CHANGES`.
+
+    Nothing is kept for longer than data stay the same, so that no tile is of data that are
+    no more by longer than that.
+    """
+    lines = []
+    for rate, n in itertools.product(rates_per_s, n_datasets):
+        cells = []
+        for kept_s in CHANGES.values():
+            changed = {
+                "requests_per_s": rate,
+                "n_datasets": n,
+                "ttl_s": kept_s,
+                "cdn_ttl_s": min(assumptions.cdn_ttl_s, kept_s),
+            }
+            cells.append(_tell(compare_options(change(assumptions, changed), prices)))
+        lines.append((f"{rate:g}", f"{n:,}".replace(",", " "), *cells))
+    return lines
+
+
+def _tell(costs: Mapping[Option, Cost]) -> str:
+    """Name the choice, what it costs, and the cost without."""
+    best, without = choose(costs), costs["none"].usd
+    if best.option == "none":
+        return f"no cache, {_write_usd(without)}"
+    return f"{_NAMES[best.option]}, {_write_usd(best.usd)} (without: {_write_usd(without)})"
+
+
+def _write_usd(usd: float) -> str:
+    return f"{usd:,.0f} USD".replace(",", " ")
+
+
+def render_choices() -> str:
+    """Write the table for the page, at the load of the published study but for what varies."""
+    names = ["tiles a second", "datasets", *CHANGES]
+    return write_table(names, tabulate_choices(Assumptions(), get_prices(DEFAULT_SET, REGION)))

@@ -1,0 +1,104 @@
+"""Dask on a cluster with the Slurm workload manager: a job a worker, by dask-jobqueue."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import distributed
+
+from helpers.errors import UserError
+
+OPTIONS = {
+    "queue": "partition that jobs go to",
+    "account": "what their time is charged to",
+    "walltime": "that each may take, HH:MM:SS",
+    "memory": "of each, such as 4GB",
+    "interface": "network between workers and scheduler, such as ib0",
+}
+"""What may be asked of Slurm, and what each says."""
+
+_DEFAULTS = {"walltime": "00:30:00", "memory": "4GB"}
+
+
+def parse_options(given: Sequence[str]) -> dict[str, str]:
+    """Read options that are written as NAME=VALUE.
+
+    Examples
+    --------
+    >>> parse_options(["queue=compute", "walltime=01:00:00"])
+    {'queue': 'compute', 'walltime': '01:00:00'}
+    """
+    found = {}
+    for one in given:
+        name, sign, value = one.partition("=")
+        if name not in OPTIONS or not sign or not value:
+            raise UserError(
+                f"cluster_options: {one!r}; allowed: {', '.join(f'{name}=…' for name in OPTIONS)}"
+            )
+        found[name] = value
+    return found
+
+
+@contextmanager
+def start_slurm_cluster(given: Sequence[str], *, threads_per_worker: int) -> Iterator[Any]:
+    """Start a scheduler here, whose workers will be jobs of Slurm; all end with the context.
+
+    Scheduler and workers know one another by a certificate, which lies in a folder that only
+    its owner reads, below the working folder: all nodes have to see it.
+    """
+    jobqueue = _import_jobqueue()
+    if not shutil.which("sbatch"):
+        raise UserError(
+            "cluster_kind: slurm; there is no sbatch here; allowed: on a node from which jobs"
+            " can be submitted"
+        )
+    options = {**_DEFAULTS, **parse_options(given)}
+    with TemporaryDirectory(prefix=".slurm-", dir=Path.cwd()) as shared:
+        try:
+            backend = jobqueue.SLURMCluster(
+                cores=threads_per_worker,
+                processes=1,
+                n_workers=0,
+                protocol="tls://",
+                security=_make_certificates(Path(shared)),
+                shared_temp_directory=shared,
+                log_directory=shared,
+                scheduler_options={"dashboard": False},
+                **options,
+            )
+        except (ValueError, RuntimeError, OSError) as error:
+            raise UserError(
+                f"cluster_options: {', '.join(given) or 'none'}; {str(error).splitlines()[0]};"
+                " allowed: what this cluster offers"
+            ) from error
+        with backend:
+            yield backend
+
+
+def _make_certificates(folder: Path) -> distributed.Security:
+    """Make certificates for this cluster alone, in files that its owner alone reads."""
+    made = distributed.Security.temporary()  # type: ignore[no-untyped-call]
+    roles = ("client", "scheduler", "worker")
+    names = ["tls_ca_file", *(f"tls_{role}_{kind}" for role in roles for kind in ("key", "cert"))]
+    for name in names:
+        path = folder / f"{name}.pem"
+        path.touch(mode=0o600)
+        path.write_text(getattr(made, name))
+    files = {name: str(folder / f"{name}.pem") for name in names}
+    return distributed.Security(require_encryption=True, **files)  # type: ignore[no-untyped-call]
+
+
+def _import_jobqueue() -> Any:
+    try:
+        import dask_jobqueue  # only high-performance centres need it
+    except ImportError as error:
+        raise UserError(
+            "cluster_kind: slurm; the package dask-jobqueue is not installed;"
+            " allowed: after `pip install '.[hpc]'`"
+        ) from error
+    return dask_jobqueue
