@@ -62,21 +62,26 @@ def figure_of(ax: Axes) -> Figure:
     return figure
 
 
-def label_ends(ax: Axes, ends: Sequence[tuple[str, float, str]], *, at: float) -> None:
-    """Write names beside the right ends of lines, moved apart where they would overlap."""
+def label_ends(
+    ax: Axes, ends: Sequence[tuple[str, float, str]], *, at: float | Sequence[float]
+) -> None:
+    """Write names beside the right ends of lines, moved apart where they would overlap.
+
+    Lines end at one x or, with a sequence, each at its own.
+    """
+    places = at if isinstance(at, Sequence) else [at] * len(ends)
     figure = figure_of(ax)
     figure.draw_without_rendering()
     height = ax.get_window_extent().height
     size = float(matplotlib.rcParams["ytick.labelsize"])
     gap = 1.25 * size * figure.dpi / 72 / height
     to_axes = ax.transData + ax.transAxes.inverted()
-    wanted = [float(to_axes.transform((at, y))[1]) for _, y, _ in ends]
-    for (name, y, color), place in zip(
-        ends, spread(wanted, gap=gap, low=0, high=1 - gap / 2), strict=True
-    ):
+    wanted = [float(to_axes.transform((x, end[1]))[1]) for x, end in zip(places, ends, strict=True)]
+    spaced = spread(wanted, gap=gap, low=0, high=1 - gap / 2)
+    for (name, y, color), x, place in zip(ends, places, spaced, strict=True):
         ax.annotate(
             name,
-            xy=(at, y),
+            xy=(x, y),
             xytext=(1.04, place),
             textcoords="axes fraction",
             va="center",

@@ -49,7 +49,18 @@ STYLE = (
 )
 """Sizes and fonts from the file, colours from here; for `matplotlib.style.use`."""
 
-Kind = Literal["reader", "cache", "option", "driver", "access", "medium", "codec"]
+Kind = Literal[
+    "reader",
+    "cache",
+    "option",
+    "driver",
+    "access",
+    "medium",
+    "codec",
+    "store",
+    "published-format",
+    "published-client",
+]
 """What is compared: readers of arrays, caches of a service, options of a bill, and so on."""
 
 
@@ -141,6 +152,34 @@ _LOOKS: Mapping[str, Mapping[str, Look]] = MappingProxyType(
             "blosc-lz4": Look(RED, "D"),
             "shuffle, deflate": Look(GREEN, "^"),
             "rounded, shuffle, zstd": Look(PLUM, "v"),
+        },
+        # What others measured: stores of 2020, formats of the follow-up, clients on real S3.
+        "store": {
+            "GCS Zarr": Look(BLUE, "o"),
+            "GCS NetCDF": Look(BROWN, "v"),
+            "Wasabi Zarr": Look(GREEN, "s"),
+            "Jetstream Zarr": Look(PLUM, "^"),
+            "OSN Zarr": Look(RED, "D"),
+            "ECCO Data Portal": Look(INDIGO, "h"),
+            "ESGF UCAR OPeNDAP": Look(BLACK, "P"),
+            "NOAA ESRL OPeNDAP": Look(PURPLE, "X"),
+        },
+        "published-format": {
+            "CSV": Look(BLACK, "o"),
+            "Partitioned CSV": Look(PURPLE, "s"),
+            "Partitioned Parquet": Look(RED, "D"),
+            "NetCDF": Look(BROWN, "v"),
+            "Zarr Array": Look(BLUE, "^"),
+            "Zarr Group": Look(GREEN, "p"),
+        },
+        "published-client": {
+            "zarr-s3fs": Look(BLUE, "o"),
+            "zarr-obstore": Look(GREEN, "s"),
+            "zarr-icechunk": Look(INDIGO, "h"),
+            "tensorstore": Look(RED, "D"),
+            "tiledb": Look(PLUM, "^"),
+            "polars-parquet": Look(PURPLE, "P"),
+            "pyarrow-parquet": Look(BROWN, "v"),
         },
     }
 )

@@ -22,6 +22,7 @@ from matplotlib.figure import Figure
 
 from advisors.costs.assumptions import OPTIONS
 from helpers.arrays.readers import READERS
+from helpers.benchmark.record import read_published
 from helpers.errors import UserError
 from helpers.paths import ROOT
 from helpers.plotting import palette
@@ -117,6 +118,9 @@ REGISTRIES: dict[palette.Kind, Collection[str]] = {
     "access": [access.name for access in make_accesses((60, 12, 12))],
     "medium": get_args(Medium),
     "codec": CODECS,
+    "store": read_published("abernathey2020_figure_digitised")["panel"].unique(),
+    "published-format": read_published("green2022_figures_digitised")["format"].unique(),
+    "published-client": read_published("earthmover_tensor_storage_s3")["method"].unique(),
 }
 
 

@@ -1,0 +1,383 @@
+"""What others published beside what is measured here: tables, claims with verdicts, and figures."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import nbformat
+import pandas as pd
+import yaml
+from matplotlib.axes import Axes
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from helpers.benchmark import statistics
+from helpers.benchmark.record import read_published, read_records
+from helpers.benchmark.statistics import Comparison, Interval
+from helpers.book.cases import list_glued
+from helpers.errors import UserError
+from helpers.paths import ROOT
+from helpers.plotting.figures import label_ends, number_axis, write_key
+from helpers.plotting.palette import OURS, RULE, THEIRS, Kind, Look, find_look
+from helpers.plotting.tables import digits
+
+FOLDER = ROOT / "results" / "published"
+
+InCase = Literal["holds", "does not hold", "undecided"]
+Verdict = Literal["holds", "holds under conditions", "does not hold", "cannot be decided here"]
+Answer = Interval | Comparison
+"""A figure of ours, with its interval; a comparison knows the noise of its record too."""
+
+
+def list_tables(folder: Path = FOLDER) -> pd.DataFrame:
+    """Tabulate the published tables: rows, source, address, licence, and the pages that use each."""
+    listed = yaml.safe_load((folder / "tables.yaml").read_text(encoding="utf-8"))
+    lines = [
+        (name, one["n_rows"], one["source"], one["url"], one["licence"], ", ".join(one["pages"]))
+        for name, one in listed.items()
+    ]
+    return pd.DataFrame(
+        lines, columns=["table", "rows", "source", "published at", "licence", "used by"]
+    )
+
+
+def _reference(title: str, suffix: str) -> Path:
+    path = ROOT / "results" / "reference" / f"{title}{suffix}"
+    if not path.exists():
+        raise UserError(f"case: {title!r} has no committed result; allowed: one that is published")
+    return path
+
+
+def read_reference(title: str) -> pd.DataFrame:
+    """Read the committed record of a case, such as ``cluster-scaling/in-region``."""
+    return read_records([_reference(title, ".csv")])
+
+
+def find_reference(title: str) -> pd.DataFrame | None:
+    """Read the committed record of a case, if it has one by now."""
+    is_there = (ROOT / "results" / "reference" / f"{title}.csv").exists()
+    return read_reference(title) if is_there else None
+
+
+def read_findings(title: str) -> dict[str, str]:
+    """Read what the committed notebook of a case glued, by key."""
+    notebook = nbformat.read(_reference(title, ".ipynb"), as_version=4)  # type: ignore[no-untyped-call]
+    return list_glued(notebook)
+
+
+class Figure(BaseModel):
+    """A published number: the median of a column over rows of a table, or the ratio of two."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    table: str
+    over: str  # which rows, as `DataFrame.query` takes it
+    column: str
+    under: str = ""  # of a ratio, the rows or the column that divide
+    under_column: str = ""
+    factor: float = 1.0  # to the unit of the claim
+
+    def read(self) -> float:
+        """Read it from its table."""
+        rows = read_published(self.table)
+        value = self.factor * self._median(rows, self.over, self.column)
+        if not (self.under or self.under_column):
+            return value
+        which, column = self.under or self.over, self.under_column or self.column
+        return value / self._median(rows, which, column)
+
+    def _median(self, rows: pd.DataFrame, which: str, column: str) -> float:
+        found = rows.query(which, engine="python")[column].dropna()
+        if found.empty:
+            raise UserError(f"{self.table}: no row where {which}; allowed: rows of the table")
+        return float(found.median())
+
+
+class Claim(BaseModel):
+    """What a source claims, and between which bounds of ours it counts as held."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    study: str  # key of the bibliography
+    says: str
+    tested_as: str = ""  # what we took for a number where the source has none
+    unit: str = ""
+    theirs: Figure | None = None  # None where the source gives no figure
+    at_least: float = -math.inf
+    at_most: float = math.inf
+    decided_by: str = ""  # which case would decide it where none that was measured does
+
+
+def read_claims(path: Path = FOLDER / "claims.yaml") -> dict[str, Claim]:
+    """Read the claims of all sources, by name."""
+    claims = {}
+    for name, one in yaml.safe_load(path.read_text(encoding="utf-8")).items():
+        try:
+            claims[name] = Claim.model_validate(one)
+        except ValidationError as error:
+            first = error.errors()[0]
+            place = ".".join(map(str, (name, *first["loc"])))
+            raise UserError(f"{path.name}: {place}: {first['msg']}") from error
+    return claims
+
+
+def exact(value: float) -> Interval:
+    """Take what was counted or computed, and not measured: its interval is itself."""
+    return Interval(float(value), float(value), float(value), 0)
+
+
+def judge_case(claim: Claim, found: Answer) -> InCase:
+    """Judge a claim in one case: by its whole interval, or not at all.
+
+    A claim that one is faster than another, so with a bound of 1, is undecided inside the noise
+    of the record too; one value alone, without an interval, decides nothing.
+
+    Examples
+    --------
+    >>> tenfold = Claim(study="a", says="ten times as fast", at_least=5, at_most=20)
+    >>> judge_case(tenfold, Interval(1.5, 1.4, 1.6, n=5))
+    'does not hold'
+    >>> judge_case(tenfold, Interval(6.0, 4.0, 9.0, n=5))
+    'undecided'
+    """
+    ratio = found.ratio if isinstance(found, Comparison) else found
+    is_noise = isinstance(found, Comparison) and found.verdict == "indistinguishable"
+    if is_noise and 1 in (claim.at_least, claim.at_most):
+        return "undecided"
+    if claim.at_least <= ratio.low and ratio.high <= claim.at_most:
+        return "holds"
+    if ratio.high < claim.at_least or ratio.low > claim.at_most:
+        return "does not hold"
+    return "undecided"
+
+
+def judge(claim: Claim, found: Mapping[str, Answer]) -> Verdict:
+    """Judge a claim over all cases that speak to it, by their names.
+
+    It holds where it does in each, and under conditions where it does in some.
+    """
+    verdicts = {judge_case(claim, one) for one in found.values()}
+    if verdicts <= {"undecided"}:
+        return "cannot be decided here"
+    if verdicts == {"holds"}:
+        return "holds"
+    return "holds under conditions" if "holds" in verdicts else "does not hold"
+
+
+def tabulate_claims(
+    claims: Mapping[str, Claim], found: Mapping[str, Mapping[str, Answer]], study: str
+) -> pd.DataFrame:
+    """Tabulate the claims of a source: their figure, ours in each case, the verdict, and the rest.
+
+    The rest says in which cases a claim holds and in which not, or what would decide it. A
+    claim that cannot be decided has to say what would.
+    """
+    if unknown := [name for name in found if name not in claims]:
+        raise UserError(f"claims: {', '.join(unknown)}; allowed: {', '.join(claims)}")
+    lines = []
+    for name, claim in claims.items():
+        if claim.study == study:
+            answers = found.get(name, {})
+            verdict = judge(claim, answers)
+            told = "; ".join(f"{case}: {_tell(one)}" for case, one in answers.items())
+            theirs = "" if claim.theirs is None else digits(claim.theirs.read(), n=3)
+            says = claim.says + (f"; tested as: {claim.tested_as}" if claim.tested_as else "")
+            says += f" ({claim.unit})" if claim.unit else ""
+            rest = _tell_rest(name, claim, answers, verdict)
+            lines.append((says, theirs, told or "not measured", verdict, rest))
+    names = ["claim", "theirs", "ours", "verdict", "where, or what would decide"]
+    return pd.DataFrame(lines, columns=names, index=range(1, len(lines) + 1))
+
+
+def _tell(found: Answer) -> str:
+    """Write a figure and, where it has one, its interval."""
+    ratio = found.ratio if isinstance(found, Comparison) else found
+    if math.isinf(ratio.high):
+        return f"at least {digits(ratio.low, n=3)}"
+    ends = f" ({digits(ratio.low, n=3)} to {digits(ratio.high, n=3)})" if ratio.n > 1 else ""
+    return f"{digits(ratio.centre, n=3)}{ends}"
+
+
+def _tell_rest(name: str, claim: Claim, found: Mapping[str, Answer], verdict: Verdict) -> str:
+    """Say where a claim holds, or what would decide it."""
+    if verdict == "cannot be decided here":
+        if not (claim.decided_by or found):
+            raise UserError(f"{name}: cannot be decided; allowed: only with decided_by")
+        return (claim.decided_by or "more blocks of these cases").replace("`", "")
+    places: dict[InCase, list[str]] = {}
+    for case, one in found.items():
+        places.setdefault(judge_case(claim, one), []).append(case)
+    if len(places) == 1:
+        return ""
+    return "; ".join(f"{said}: {', '.join(where)}" for said, where in places.items())
+
+
+def count_verdicts(
+    claims: Mapping[str, Claim], found: Mapping[str, Mapping[str, Answer]]
+) -> dict[Verdict, int]:
+    """Count the claims of all sources by verdict."""
+    counts: dict[Verdict, int] = dict.fromkeys(get_args(Verdict), 0)
+    for name, claim in claims.items():
+        counts[judge(claim, found.get(name, {}))] += 1
+    return counts
+
+
+def compare_order(rows: pd.DataFrame, theirs: Mapping[str, float]) -> pd.DataFrame:
+    """Lay our order of cells beside the published one, pair by pair.
+
+    Parameters
+    ----------
+    rows : DataFrame
+        Measured reads: `cell`, such as a client at a chunk size, `block` and `seconds`.
+    theirs : mapping
+        Published throughput of each cell.
+
+    Returns
+    -------
+    DataFrame
+        A row a pair: `faster` and `slower` as published, the ratio of their throughputs there and
+        here (`theirs`, `ours`, `low`, `high`), and whether the order `agrees`: it does where our
+        whole interval lies above 1, it does not where it lies below, else it is undecided.
+    """
+    lines = []
+    for quick, slow in combinations(sorted(theirs, key=lambda name: -theirs[name]), 2):
+        sides = [rows[rows["cell"] == name] for name in (slow, quick)]
+        ratio = statistics.paired_between(*sides, value="seconds")
+        agrees = "yes" if ratio.low > 1 else "no" if ratio.high < 1 else "undecided"
+        ends = (ratio.centre, ratio.low, ratio.high)
+        lines.append((quick, slow, theirs[quick] / theirs[slow], *ends, agrees))
+    names = ["faster", "slower", "theirs", "ours", "low", "high", "agrees"]
+    return pd.DataFrame(lines, columns=names)
+
+
+def tell_order(pairs: pd.DataFrame) -> str:
+    """Say in how many pairs the order is the published one.
+
+    Examples
+    --------
+    >>> tell_order(pd.DataFrame({"agrees": ["yes", "yes", "undecided"]}))
+    '2 of 3 pairs have the published order, 0 the opposite one, 1 cannot be told apart'
+    """
+    n = {word: int((pairs["agrees"] == word).sum()) for word in ("yes", "no", "undecided")}
+    return (
+        f"{n['yes']} of {len(pairs)} pairs have the published order, {n['no']} the opposite one,"
+        f" {n['undecided']} cannot be told apart"
+    )
+
+
+def read_stores() -> pd.DataFrame:
+    """Read the runs of the stores of 2020: `store`, `n_workers`, `mb_per_s`, `is_exact`.
+
+    Points of the figure, by their exact value where one is known, and the table of runs that the
+    figure does not show.
+    """
+    points = read_published("abernathey2020_figure_digitised")
+    runs = read_published("abernathey2020_runs").query("dataset == 'run_table'", engine="python")
+    known = points["throughput_mb_per_s_exact"]
+    digitised = {
+        "store": points["panel"],
+        "n_workers": points["nworkers"],
+        "mb_per_s": known.fillna(points["throughput_mb_per_s"]),
+        "is_exact": known.notna(),
+    }
+    table = {
+        "store": "GCS Zarr",
+        "n_workers": runs["nworkers"],
+        "mb_per_s": runs["throughput_mb_per_s"],
+        "is_exact": True,
+    }
+    found = pd.concat([pd.DataFrame(digitised), pd.DataFrame(table)], ignore_index=True)
+    return found.astype({"n_workers": int})
+
+
+def make_curve(sizes: Sequence[float], seconds: Sequence[Any], mb: float) -> pd.DataFrame:
+    """Turn predicted seconds, each with its interval, into throughput of so many MB over workers."""
+    rates = [(mb / one.value, mb / one.high, mb / one.low) for one in seconds]
+    table = pd.DataFrame(rates, columns=["mb_per_s", "low", "high"])
+    return table.assign(n_workers=[*sizes])
+
+
+def draw_curve(ax: Axes, points: pd.DataFrame, curve: pd.DataFrame, name: str) -> None:
+    """Draw the runs of a store over workers, and its fitted curve with the band of one run, if any.
+
+    What was read from a figure is hollow.
+    """
+    look = find_look(name, "store")
+    if "low" in curve:
+        band = curve["low"], curve["high"]
+        ax.fill_between(curve["n_workers"], *band, color=look.color, alpha=0.15, linewidth=0)
+    ax.plot(curve["n_workers"], curve["mb_per_s"], color=look.color, linewidth=1.2)
+    for is_exact, part in points.groupby("is_exact"):
+        _mark(ax, part["n_workers"], part["mb_per_s"], look, is_hollow=not is_exact)
+
+
+def _mark(ax: Axes, x: Any, y: Any, look: Look, *, is_hollow: bool = False) -> None:
+    (marks,) = ax.plot(x, y, look.marker, color=look.color, markersize=5, alpha=0.75)
+    if is_hollow:
+        marks.set_markerfacecolor("none")
+
+
+def draw_stores(ax: Axes, points: pd.DataFrame, curves: Mapping[str, pd.DataFrame]) -> None:
+    """Draw all stores over one another, on logarithmic axes."""
+    for name, part in points.groupby("store", sort=False):
+        draw_curve(ax, part, curves[str(name)].drop(columns=["low", "high"]), str(name))
+    set_log_axes(ax, "workers", "throughput (MB/s)")
+    last = {name: curve.iloc[-1] for name, curve in curves.items()}
+    ends = [(name, end["mb_per_s"], find_look(name, "store").color) for name, end in last.items()]
+    label_ends(ax, ends, at=[float(end["n_workers"]) for end in last.values()])
+
+
+def set_log_axes(ax: Axes, xlabel: str, ylabel: str) -> None:
+    """Make both axes logarithmic, with plain numbers."""
+    ax.set(xscale="log", yscale="log", xlabel=xlabel, ylabel=ylabel)
+    for axis in (ax.xaxis, ax.yaxis):
+        number_axis(axis)
+
+
+def draw_formats(ax: Axes, points: pd.DataFrame) -> None:
+    """Draw the formats of the follow-up study over workers, mean and standard error of five runs."""
+    ends = []
+    for name, part in points.groupby("format", sort=False):
+        look, line = find_look(str(name), "published-format"), part.sort_values("nworkers")
+        rate = line["mean_throughput_mb_per_s"]
+        error = line["throughput_sem_mb_per_s"]
+        ax.errorbar(line["nworkers"], rate, error, marker=look.marker, color=look.color)
+        ends.append((str(name), float(rate.iloc[-1]), look.color))
+    ax.set(xlabel="workers", ylabel="throughput (MB/s)", ylim=(0, None))
+    label_ends(ax, ends, at=float(points["nworkers"].max()))
+
+
+def draw_clients(ax: Axes, points: pd.DataFrame, kind: Kind, *, key: str) -> None:
+    """Draw throughput over chunk size, a line a client through its medians.
+
+    The columns of `points` are `client`, `chunk_mb` and `mb_per_s`; `key` stands above the axes.
+    """
+    ends = []
+    for name, part in points.groupby("client", sort=False):
+        look = find_look(str(name), kind)
+        medians = part.groupby("chunk_mb")["mb_per_s"].median()
+        ax.plot(medians.index, medians, color=look.color, linewidth=1)
+        _mark(ax, part["chunk_mb"], part["mb_per_s"], look)
+        ends.append((str(name), float(medians.iloc[-1]), look.color))
+    set_log_axes(ax, "chunk (MB)", "throughput (MB/s)")
+    write_key(ax, key)
+    label_ends(ax, ends, at=float(points["chunk_mb"].max()))
+
+
+def draw_leads(ax: Axes, theirs: pd.DataFrame, ours: pd.DataFrame) -> None:
+    """Draw the lead of a client over another against chunk size, the published and ours.
+
+    The columns are `chunk_mb` and `lead`, and of ours the interval, `low` and `high`.
+    """
+    sides = ((theirs, "published, real S3", THEIRS, "o"), (ours, "here, emulated", OURS, "s"))
+    ax.axhline(1, color=RULE, linewidth=0.8)
+    ax.vlines(ours["chunk_mb"], ours["low"], ours["high"], color=OURS, linewidth=1.5)
+    for table, text, color, marker in sides:
+        ax.plot(table["chunk_mb"], table["lead"], marker=marker, color=color, linewidth=1)
+        at = (float(table["chunk_mb"].iloc[-1]), float(table["lead"].iloc[-1]))
+        place: dict[str, Any] = {"xytext": (8, 0), "textcoords": "offset points", "va": "center"}
+        ax.annotate(text, at, color=color, annotation_clip=False, **place)
+    set_log_axes(ax, "chunk (MB)", "lead of obstore over s3fs (times)")

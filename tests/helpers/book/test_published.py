@@ -1,0 +1,473 @@
+"""Published tables have units, ranges and sums; claims get verdicts; their page answers each."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import matplotlib.style
+import nbformat
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+from jupyter_cache.executors.utils import single_nb_execution
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from myst_nb.core.read import read_myst_markdown_notebook
+from myst_parser.config.main import MdParserConfig
+
+from helpers.benchmark.record import read_published
+from helpers.benchmark.statistics import Comparison, Interval
+from helpers.book import pages, published
+from helpers.errors import UserError
+from helpers.paths import ROOT
+from helpers.plotting.palette import STYLE
+
+TABLES: dict[str, dict[str, Any]] = yaml.safe_load((published.FOLDER / "tables.yaml").read_text())
+CLAIMS = published.read_claims()
+
+# Endings that tell a unit, and the least and most that a value in it may be.
+UNITS = {
+    "_mb_per_s": (0, 1e5),
+    "_mb_per_s_exact": (0, 1e5),
+    "_mb_per_s_published": (0, 1e5),
+    "_gbit_per_s_published": (0, 1e3),
+    "_per_s": (0, 1e4),
+    "_usd": (0, 1),
+    "_usd_per_month": (0, 10),
+    "_ms": (0, 1e6),
+    "_us": (0, 1e8),
+    "_s": (0, 1e5),
+    "_min": (0, 1e3),
+    "_pct": (0, 100),
+    "_bytes": (0, 1e12),
+    "_requested": (0, 1e12),  # bytes_requested
+    "_input": (0, 1e12),  # nbytes_input
+    "_mib": (0, 1e5),
+    "_mib_from_tile_tests": (0, 1e5),
+    "_mb": (0, 1e5),
+    "_kb_nominal": (0, 1e5),
+    "_published": (0, 1e5),  # a ratio, as published
+}
+# Columns that are numbers without a unit of their own: counts, places and settings.
+COUNTS = re.compile(
+    r"n_.*|n[a-z]+|point|row|pixel_[xy]|trial|iteration|zoom|chunk_\d|deflate|shuffle|val_bytes|"
+    r"async_concurrency|parquet_row_group_rows|request_count|failure_count|version|"
+    r"value|recomputed|optimised_io|set_gdal_vars|region|array"
+)
+# Units of tables that have a number and its unit in each row.
+NAMED_UNITS = set(
+    [
+        "MB/s",
+        "ratio",
+        "cores",
+        "hours",
+        "ms",
+        "count",
+        "GB",
+        "B",
+        "min",
+        "us",
+        "s",
+        "1/s",
+        "Gbit/s",
+        "MB",
+        "MiB/s",
+        "GiB/s",
+        "PB",
+        "%",
+        "USD/GB-s",
+        "USD/h",
+        "USD/GB",
+        "USD/GB-month",
+        "1/day",
+        "USD/month",
+    ]
+) | {"USD/1e6 requests", "kB/s per GB stored"}
+
+
+def unit_of(column: str) -> tuple[float, float] | None:
+    """Find the bounds of a column by the longest ending that tells a unit."""
+    ends = [end for end in UNITS if column.endswith(end)]
+    return UNITS[max(ends, key=len)] if ends else None
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_table_is_whole_and_has_its_source(name: str) -> None:
+    """Rows are as many as stated, each says whose it is and how it was read; the page is one of the book."""
+    table, told = read_published(name), TABLES[name]
+    assert len(table) == told["n_rows"]
+    for column in ("source", "source_locator", "how"):
+        assert table[column].notna().all(), column
+    assert set(table["how"]) <= {"exact", "digitised", "approximate"}
+    assert told["pages"] and set(told["pages"]) <= set(pages.toc_files())
+    assert told["url"] == "" or told["url"].startswith("https://")
+    assert f"@misc{{{told['source']}," in (ROOT / "references.bib").read_text()
+
+
+def test_every_table_is_listed_and_its_source_has_a_licence() -> None:
+    """No table is left out, and the README links each address and names each licence."""
+    assert {path.stem for path in published.FOLDER.glob("*.csv")} == {*TABLES}
+    text = (published.FOLDER / "README.md").read_text()
+    for told in TABLES.values():
+        assert told["url"] in text
+        for word in re.findall(
+            r"MIT|Apache-2\.0|BSD-3-Clause|none found|not stated", told["licence"]
+        ):
+            assert word in text
+    listed = published.list_tables()
+    assert [*listed["table"]] == [*TABLES]
+    assert listed["rows"].sum() == sum(len(read_published(name)) for name in TABLES)
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_columns_have_units_and_values_are_in_range(name: str) -> None:
+    """A column of numbers tells its unit by its name, and holds nothing that this unit forbids."""
+    table = read_published(name)
+    for column in table.select_dtypes("number"):
+        values, is_count = table[column].dropna(), bool(COUNTS.fullmatch(column))
+        bounds = None if is_count else unit_of(column)
+        assert is_count or bounds, column
+        low, high = bounds or (-math.inf, math.inf)
+        assert values.between(low, high).all(), (column, values.min(), values.max())
+        assert np.isfinite(values).all(), column
+    if "unit" in table:
+        assert set(table["unit"]) <= NAMED_UNITS, set(table["unit"]) - NAMED_UNITS
+
+
+def is_close(left: pd.Series[float], right: pd.Series[float], part: float = 1e-3) -> bool:
+    """Compare two columns where both are stated."""
+    both = left.notna() & right.notna()
+    return bool(both.any() and np.allclose(left[both], right[both], rtol=part))
+
+
+def rate(table: pd.DataFrame) -> pd.Series[float]:
+    """Compute MB/s from bytes and seconds."""
+    return table["nbytes"] / 1e6 / table["runtime_s"]
+
+
+SUMS: Mapping[str, tuple[str, Callable[[pd.DataFrame], bool]]] = {
+    "throughputs are bytes over seconds, 2020": (
+        "abernathey2020_runs",
+        lambda t: (
+            is_close(t["throughput_mb_per_s"], rate(t))
+            and is_close(t["throughput_mb_per_s"], t["throughput_mb_per_s_published"])
+        ),
+    ),
+    "threads are two a worker, 2020": (
+        "abernathey2020_figure_digitised",
+        lambda t: bool((t["ncores"] == 2 * t["nworkers"]).all()),
+    ),
+    "exact points lie within the error of the figure": (
+        "abernathey2020_figure_digitised",
+        lambda t: (
+            not (
+                (t["throughput_mb_per_s"] - t["throughput_mb_per_s_exact"]).abs()
+                > t["throughput_err_mb_per_s"]
+            ).any()
+        ),
+    ),
+    "throughputs are bytes over seconds, 2025": (
+        "earthmover_tensor_storage_s3",
+        lambda t: (
+            is_close(t["throughput_mb_per_s"], rate(t))
+            and is_close(t["throughput_mb_per_s"] * 8e-3, t["throughput_gbit_per_s_published"])
+        ),
+    ),
+    "five trials of each client and size": (
+        "earthmover_tensor_storage_s3",
+        lambda t: (
+            {
+                *t.fillna({"chunk_bytes": 0, "parquet_row_group_rows": 0})
+                .groupby(["method", "operation", "chunk_bytes", "parquet_row_group_rows"])
+                .size()
+            }
+            == {5}
+        ),
+    ),
+    "failures are counted over requests": (
+        "tile_caching_locust",
+        lambda t: is_close(t["failure_rate_pct"], 100 * t["failure_count"] / t["request_count"]),
+    ),
+    "percentiles ascend": (
+        "tile_caching_locust",
+        lambda t: bool(
+            (t[["p50_ms", "p75_ms", "p90_ms", "p95_ms", "p99_ms", "p100_ms"]].diff(axis=1) >= 0)
+            .iloc[:, 1:]
+            .all(axis=None)
+        ),
+    ),
+    "results of the cost table follow from its own rules": (
+        "tile_caching_costs",
+        lambda t: is_close(t["value"], t["recomputed"], 1e-2),
+    ),
+    # The source's own total is larger than the rows that it shows, by what the README says.
+    "objects sum to what the README says": (
+        "green2022_object_sizes_and_costs",
+        lambda t: (
+            round(t["size_bytes"].iloc[:-1].sum() / 1e9, 2) == 145.52
+            and t["n_objects"].iloc[:-1].sum() == 2784
+            and t["object_name"].iloc[-1] == "Totals"
+        ),
+    ),
+    "chunks hold what their shape says": (
+        "rew2013_access_times",
+        lambda t: all(
+            4 * math.prod(map(int, shape.split(" x "))) == nbytes
+            for shape, nbytes in t[["chunk_shape", "chunk_bytes"]].dropna().to_numpy()
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SUMS)
+def test_sums_and_products_agree(name: str) -> None:
+    """What a table states twice is the same twice."""
+    table, check = SUMS[name]
+    assert check(read_published(table)), name
+
+
+def test_a_ratio_is_that_of_its_own_parts() -> None:
+    """The narrative's petabyte, and the practitioners' share, follow from their neighbours."""
+    told = read_published("practitioners").set_index("quantity")["value"]
+    share = told["decoded_throughput"] / told["raw_throughput"]
+    assert share == pytest.approx(told["decoded_over_raw"], abs=5e-3)
+    prose = read_published("abernathey2020_narrative").set_index("quantity")["value"]
+    hours = 1e9 / prose["gcs_zarr_max_throughput"] / 3600
+    assert hours == pytest.approx(prose["time_for_one_petabyte_at_20_gb_per_s"], abs=0.5)
+    assert prose["array_nbytes"] / prose["chunk_nbytes"] == prose["n_chunks_array"]
+
+
+# Claims.
+
+
+def make_claim(**more: Any) -> published.Claim:
+    """Make a claim of an invented source."""
+    return published.Claim(study="invented", says="it is so", **more)
+
+
+@pytest.mark.parametrize(
+    ("bounds", "found", "expected"),
+    [
+        ((5, 20), Interval(9, 7, 12, 5), "holds"),
+        ((5, 20), Interval(1.5, 1.4, 1.6, 5), "does not hold"),
+        ((5, 20), Interval(30, 25, 40, 5), "does not hold"),
+        ((5, 20), Interval(6, 4, 9, 5), "undecided"),  # the interval holds a bound
+        ((5, 20), Interval(9, math.nan, math.nan, 1), "undecided"),  # one block shows nothing
+        ((75, 300), Interval(120, 80, math.inf, 5), "undecided"),  # a knee that was not seen
+        ((-math.inf, 1.1), Interval(1.0, 0.9, 1.05, 5), "holds"),  # one bound alone
+        ((2, math.inf), published.exact(2), "holds"),  # counted, at the bound itself
+        ((2, math.inf), published.exact(1), "does not hold"),
+        # Faster by its interval, but not by more than a thing differs from itself.
+        (
+            (1, math.inf),
+            Comparison("indistinguishable", Interval(1.03, 1.01, 1.05, 5), 1.1, "noise"),
+            "undecided",
+        ),
+        ((1, math.inf), Comparison("slower", Interval(1.3, 1.2, 1.4, 5), 1.1, ""), "holds"),
+    ],
+)
+def test_a_claim_in_one_case(
+    bounds: tuple[float, float], found: published.Answer, expected: str
+) -> None:
+    """The whole interval lies between the bounds, or outside, or decides nothing."""
+    claim = make_claim(at_least=bounds[0], at_most=bounds[1])
+    assert published.judge_case(claim, found) == expected
+
+
+YES, NO, OPEN = Interval(9, 7, 12, 5), Interval(1.5, 1.4, 1.6, 5), Interval(6, 4, 9, 5)
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        ({}, "cannot be decided here"),
+        ({"a": OPEN}, "cannot be decided here"),
+        ({"a": YES, "b": YES}, "holds"),
+        ({"a": YES, "b": NO}, "holds under conditions"),
+        ({"a": YES, "b": OPEN}, "holds under conditions"),  # not shown wherever it was asked
+        ({"a": NO, "b": OPEN}, "does not hold"),
+    ],
+)
+def test_a_claim_over_cases(found: dict[str, Interval], expected: str) -> None:
+    """It holds where it does in each case, and under conditions where it does in some."""
+    assert published.judge(make_claim(at_least=5, at_most=20), found) == expected
+
+
+def test_a_verdict_says_where_or_what_would_decide() -> None:
+    """Cases are named where they differ; what is open names its case, or is refused."""
+    claims = {
+        "mixed": make_claim(at_least=5, at_most=20, unit="times"),
+        "open": make_claim(decided_by="a run of `some/case`"),
+    }
+    table = published.tabulate_claims(claims, {"mixed": {"a": YES, "b": NO}}, "invented")
+    assert [*table["verdict"]] == ["holds under conditions", "cannot be decided here"]
+    assert [*table.iloc[:, -1]] == ["holds: a; does not hold: b", "a run of some/case"]
+    assert [*table["ours"]] == ["a: 9 (7 to 12); b: 1.5 (1.4 to 1.6)", "not measured"]
+    assert published.count_verdicts(claims, {})["cannot be decided here"] == 2
+    with pytest.raises(UserError, match="^mixed: cannot be decided; allowed: only with decided_by"):
+        published.tabulate_claims(claims, {}, "invented")
+    with pytest.raises(UserError, match="^claims: absent; allowed: mixed, open"):
+        published.tabulate_claims(claims, {"absent": {}}, "invented")
+
+
+# What the table of the source itself contradicts, as its README says.
+CONTRADICTED = {"parquet-near-csv"}
+
+
+@pytest.mark.parametrize("name", CLAIMS)
+def test_a_claim_has_its_figure_in_a_table(name: str) -> None:
+    """Their figure is read from a published table and keeps its own claim; the source is cited."""
+    claim = CLAIMS[name]
+    assert f"@misc{{{claim.study}," in (ROOT / "references.bib").read_text()
+    assert claim.at_least <= claim.at_most
+    if claim.theirs is not None:
+        assert claim.theirs.table in TABLES
+    if claim.theirs is not None and name not in CONTRADICTED:
+        assert claim.at_least <= claim.theirs.read() * 1.0001
+        assert claim.theirs.read() <= claim.at_most * 1.0001
+
+
+def test_claims_are_those_of_every_source() -> None:
+    """Each study that the book stands on has claims, and what only a hub decides names an entry."""
+    studies = {claim.study for claim in CLAIMS.values()}
+    assert {"abernathey2020", "green2022", "rew2013", "nsidc2024", "developmentseed2023"} < studies
+    catalog = yaml.safe_load((ROOT / "catalog.yml").read_text())["entries"]
+    cases = {"/".join(path.parts[-2:]).removesuffix(".yaml") for path in ROOT.glob("parameters/*/*/*.yaml")}  # fmt: skip
+    for claim in CLAIMS.values():
+        for named in re.findall(r"`([^`]+)`", claim.decided_by):
+            assert named in cases or named in catalog, named
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: {study: b}", "claims.yaml: a.says: Field required"),
+        ("a: {study: b, says: c, more: 1}", "claims.yaml: a.more: Extra inputs"),
+        ("a: {study: b, says: c, at_least: many}", "claims.yaml: a.at_least: Input should be"),
+    ],
+)
+def test_a_claim_that_is_none_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    """One line names the file and the field."""
+    path = tmp_path / "claims.yaml"
+    path.write_text(text)
+    with pytest.raises(UserError, match=f"^{re.escape(message)}"):
+        published.read_claims(path)
+
+
+def test_a_figure_without_rows_is_refused() -> None:
+    """A query that finds nothing is no figure."""
+    absent = published.Figure(table="practitioners", over="quantity == 'no'", column="value")
+    with pytest.raises(UserError, match="^practitioners: no row where quantity == 'no'; allowed"):
+        absent.read()
+
+
+def test_a_case_without_a_committed_result_is_refused() -> None:
+    """The record of a case that nobody committed is named."""
+    with pytest.raises(UserError, match="^case: 'no/such' has no committed result; allowed"):
+        published.read_reference("no/such")
+
+
+# The order of cells, and figures.
+
+
+def make_cells(seconds: Mapping[str, float], n_blocks: int = 5) -> pd.DataFrame:
+    """Make reads of cells in blocks, each a little longer than the one before."""
+    lines = [
+        (cell, block, value * (1 + 0.01 * block))
+        for (cell, value), block in product(seconds.items(), range(n_blocks))
+    ]
+    return pd.DataFrame(lines, columns=["cell", "block", "seconds"]).assign(contender="x")
+
+
+def test_pairs_of_cells_agree_by_their_intervals() -> None:
+    """A pair agrees, contradicts or is left open, by the interval of its ratio."""
+    rows = make_cells({"quick": 1.0, "slow": 3.0, "slower": 2.0})
+    rows.loc[rows["cell"] == "slower", "seconds"] *= np.array([0.5, 2.0, 1.0, 3.0, 0.4])
+    pairs = published.compare_order(rows, {"slow": 30, "quick": 20, "slower": 10})
+    assert [*pairs["faster"]] == ["slow", "slow", "quick"]
+    assert [*pairs["agrees"]] == ["no", "undecided", "undecided"]
+    assert pairs.loc[0, "theirs"] == 1.5
+    assert pairs.loc[0, "ours"] == pytest.approx(1 / 3)
+    told = "0 of 3 pairs have the published order, 1 the opposite one, 2 cannot be told apart"
+    assert published.tell_order(pairs) == told
+
+
+@pytest.fixture
+def ax() -> Iterator[Axes]:
+    """Axes of a figure in the style of the book."""
+    with mpl.rc_context():
+        mpl.style.use(STYLE)
+        yield Figure().subplots()
+
+
+def test_all_runs_of_2020_are_drawn(ax: Axes) -> None:
+    """Points of the figure and of the table of runs: each is there once, exact where it is known."""
+    stores = published.read_stores()
+    assert len(stores) == 168 + 4
+    assert stores["is_exact"].sum() == 25 + 4
+    assert stores["store"].nunique() == 8
+    curves = {
+        str(name): pd.DataFrame({"n_workers": [1.0, 2.0], "mb_per_s": [1.0, 2.0], "low": 0.9, "high": 2.1})
+        for name in stores["store"].unique()
+    }  # fmt: skip
+    published.draw_stores(ax, stores, curves)
+    marks = [line for line in ax.lines if line.get_marker() not in ("None", None, "")]
+    assert sum(len(line.get_xdata()) for line in marks) == len(stores)
+    assert {text.get_text() for text in ax.texts} == {*curves}
+
+
+# The page.
+
+
+@pytest.fixture(scope="module")
+def executed() -> nbformat.NotebookNode:
+    """Run the code of the page as the book does."""
+    text = (ROOT / "published-results.md").read_text()
+    notebook = read_myst_markdown_notebook(
+        text, config=MdParserConfig(), path="published-results.md"
+    )
+    result = single_nb_execution(notebook, cwd=str(ROOT), timeout=300, allow_errors=False)
+    assert result.err is None, result.exc_string
+    return notebook
+
+
+def test_the_page_answers_every_claim(executed: nbformat.NotebookNode) -> None:
+    """No cell writes to the error stream, and the tables of claims have one row a claim."""
+    outputs = [out for cell in executed.cells for out in cell.get("outputs", [])]
+    assert [out.text for out in outputs if out.output_type == "stream"] == []
+    tables = ["".join(out.data.get("text/html", "")) for out in outputs if "data" in out]
+    rows = [table.count("<tr") - 1 for table in tables if "where, or what would decide" in table]
+    assert sum(rows) == len(CLAIMS)
+    assert len(rows) == len({claim.study for claim in CLAIMS.values()})
+
+
+def test_figures_of_the_page_are_described(executed: nbformat.NotebookNode) -> None:
+    """Every picture has a name, a caption and alt text."""
+    names = []
+    for cell in executed.cells:
+        if any("image/" in kind for out in cell.get("outputs", []) for kind in out.get("data", {})):
+            described = cell.metadata["mystnb"]
+            names.append(described["figure"]["name"])
+            assert len(described["figure"]["caption"]) > 20, names[-1]
+            assert len(described["image"]["alt"]) > 20, names[-1]
+    assert len(names) == len({*names}) == 6
+
+
+def test_cells_of_the_page_are_short() -> None:
+    """Code lines fit the page, and no definition is longer than five lines."""
+    text = (ROOT / "published-results.md").read_text()
+    cells = re.findall(
+        r"^```\{code-cell\} python\n(?:---\n.*?^---\n)?(.*?)^```$", text, re.M | re.S
+    )
+    assert len(cells) <= 45
+    for cell in cells:
+        assert max(map(len, cell.splitlines())) <= 88, cell
+        for body in re.findall(r"^def .*?(?=^\S|\Z)", cell, re.M | re.S):
+            assert len(body.strip().splitlines()) <= 5, body
