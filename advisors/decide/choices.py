@@ -102,19 +102,24 @@ def _tell_seconds(value: float | None) -> str:
     return f"{1000 * value:.2g} ms" if value < 0.1 else f"{float(f'{value:.2g}'):,.15g} s"
 
 
-def tell_usd(value: float) -> str:
-    """Write an amount to three digits.
+def tell_number(value: float) -> str:
+    """Write a number to three digits, without an exponent.
 
     Examples
     --------
-    >>> tell_usd(1234.5)
-    '1,230 USD'
+    >>> tell_number(1234.5)
+    '1,230'
     """
-    return f"{float(f'{value:.3g}'):,.15g} USD"
+    return f"{float(f'{value:.3g}'):,.15g}"
+
+
+def tell_usd(value: float) -> str:
+    """Write an amount to three digits."""
+    return f"{tell_number(value)} USD"
 
 
 def _tell_shape(shape: Shape, itemsize: int) -> str:
-    return f"{'x'.join(map(str, shape))} ({math.prod(shape) * itemsize / 1e6:.3g} MB)"
+    return f"{'x'.join(map(str, shape))} ({tell_number(math.prod(shape) * itemsize / 1e6)} MB)"
 
 
 def find_prices(question: Question) -> tuple[Prices, tuple[str, ...]]:

@@ -73,6 +73,8 @@ def render(answer: Answer) -> list[str]:
 
 def _render_choice(number: int, choice: Choice, itemsize: int) -> list[str]:
     """Write one choice in a few lines."""
+    from advisors.decide.choices import tell_number
+
     over = ", over the budget" if choice.is_over_budget else ""
     lines = [f"{number}. {choice.label}: {choice.usd_month:,.2f} USD a month{over}"]
     lines.append(f"   {choice.tell_layout(itemsize)}; {choice.client}, {choice.tell_reading()}")
@@ -80,7 +82,7 @@ def _render_choice(number: int, choice: Choice, itemsize: int) -> list[str]:
         p50, p95 = ("?" if s is None else f"{s:.3g} s" for s in (one.p50_s, one.p95_s))
         lines.append(
             f"   {one.access} ({100 * one.share:.3g} %): median {p50}, 95 % within {p95},"
-            f" {one.n_requests:,.3g} requests, {one.nbytes / 1e6:,.3g} MB; bottleneck: {one.limit}"
+            f" {tell_number(one.n_requests)} requests, {tell_number(one.nbytes / 1e6)} MB; bottleneck: {one.limit}"
         )
     lines.append("   " + ", ".join(f"{k} {usd:,.2f} USD" for k, usd in choice.usd.items()))
     case = f" ({choice.support.case})" if choice.support.case else ""

@@ -157,7 +157,10 @@ def _numbers(part: Any, traces: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "n_requests": part["n_requests"].sum() / n_boxes,
         "wire_nbytes": part["wire_nbytes"].sum() / n_boxes,
     }
-    if part["n_requests"].isna().any():
+    if "all_requests" in traces[0]:  # of a file, with its opening
+        found["n_requests"] = statistics.median(trace["all_requests"] for trace in traces)
+        found["wire_nbytes"] = statistics.median(trace["all_nbytes"] for trace in traces)
+    elif part["n_requests"].isna().any():
         found |= {"n_requests": math.nan, "wire_nbytes": math.nan}
     kept = {name: float(f"{float(value):.{_DIGITS}g}") for name, value in found.items()}
     return {"n": len(seconds), **{k: None if math.isnan(v) else v for k, v in kept.items()}}

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import shlex
+import textwrap
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from typing import Any
 
 from advisors.decide import lookup
-from advisors.decide.choices import Choice, tell_usd
+from advisors.decide.choices import Choice, tell_number, tell_usd
 from advisors.decide.question import Question
 from advisors.decide.ranking import Answer, decide
 from advisors.decide.trial import TARGET, WITHIN, Score, Trial, score, try_all
@@ -88,6 +89,11 @@ def _tell_support(choice: Choice) -> str:
     return f"{support.confidence}: [{support.case}]({support.url})"
 
 
+def _tell_copies(choice: Choice) -> str:
+    copies = f"{choice.n_copies} copies" if choice.n_copies > 1 else "one copy"
+    return f"{choice.label}, {copies}"
+
+
 def render_needs() -> str:
     """Write the table of needs and choices: the first choice of each question."""
     rows = []
@@ -97,17 +103,14 @@ def render_needs() -> str:
         rows.append(
             [
                 need,
-                best.label,
-                best.tell_layout(found.question.itemsize),
-                best.client,
-                best.tell_reading(),
-                f"{best.n_copies}",
+                f"{_tell_copies(best)}, {best.tell_layout(found.question.itemsize)}",
+                f"{best.client}, {best.tell_reading()}",
                 best.tell_times(),
                 _tell_support(best),
             ]
         )
-    head = ["need", "format", "chunks and shards", "client", "requests, workers, cache"]
-    return _table([*head, "copies", "median (95th percentile)", "rests on"], rows)
+    head = ["need", "what is stored", "how it is read", "median (95th percentile)", "rests on"]
+    return _table(head, rows)
 
 
 def render_case(name: str) -> str:
@@ -127,7 +130,7 @@ def render_case(name: str) -> str:
     ]
     head = ["", "choice", "how it is read", "median (95th percentile)", "a month", "rests on"]
     parts = [
-        f"```console\n$ {tell_command(QUESTIONS[name][1])}\n```\n",
+        f"```console\n$ {_fold(tell_command(QUESTIONS[name][1]))}\n```\n",
         f"**{_tell_first(best)}**\n",
         _table(head, rows),
         "\n".join(_tell_limits(best)),
@@ -141,17 +144,22 @@ def render_case(name: str) -> str:
     return "\n".join([*parts, " ".join(found.notes), ""])
 
 
+def _fold(command: str) -> str:
+    """Break a command into lines that a page shows whole."""
+    lines = textwrap.wrap(command, 72, break_long_words=False, break_on_hyphens=False)
+    return " \\\n    ".join(lines)
+
+
 def _tell_first(choice: Choice) -> str:
     """Say the first choice in one line."""
-    copies = f"{choice.n_copies} copies" if choice.n_copies > 1 else "one copy"
     usd = tell_usd(choice.usd_month)
-    return f"First choice: {choice.label}, {copies}, read by {choice.client}, {usd} a month."
+    return f"First choice: {_tell_copies(choice)}, read by {choice.client}, {usd} a month."
 
 
 def _tell_limits(choice: Choice) -> list[str]:
     """List the bottleneck of each access, the bill line by line, and what is left out."""
     lines = [
-        f"- {one.access}: {one.n_requests:,.3g} requests and {one.nbytes / 1e6:,.3g} MB;"
+        f"- {one.access}: {tell_number(one.n_requests)} requests and {tell_number(one.nbytes / 1e6)} MB;"
         f" the bottleneck is {one.limit}."
         for one in choice.forecasts
     ]

@@ -9,7 +9,7 @@ from typing import Any
 
 from advisors.decide.choices import Choice, find_prices, list_plans, price_plan, tell_usd
 from advisors.decide.question import Question
-from advisors.decide.services import list_services
+from advisors.decide.services import list_services, tell_service
 from helpers.errors import UserError
 
 WORTH = 1.1  # times as fast, below which a second copy is not told of
@@ -62,7 +62,9 @@ def decide(question: Question) -> Answer:
     choices = rank(question, [price_plan(question, plan, prices) for plan in plans])
     if question.requests_per_s is None:
         return Answer(question, tuple(choices), (*notes, *_tell_copies(choices)))
-    return Answer(question, tuple(rank(question, list_services(question, choices[0]))), notes)
+    return Answer(
+        question, tuple(rank(question, list_services(question, choices[0]))), tell_service(question)
+    )
 
 
 def _tell_copies(choices: Sequence[Choice]) -> Iterator[str]:

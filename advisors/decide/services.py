@@ -102,3 +102,12 @@ def _support(question: Question, option: Option, row: Measured | None) -> Suppor
         why += " That is one that the CDN does not hold; the CDN itself was not measured."
     is_same = row.profile == question.store and option != "cdn"
     return Support(row.contender, "measured" if is_same else "near", row.case, why)
+
+
+def tell_service(question: Question) -> tuple[str, ...]:
+    """Say what all choices of a service assume."""
+    n_tiles = (question.requests_per_s or 0.0) * SECONDS_PER_MONTH
+    return (
+        f"A month has {round(n_tiles):,} tiles, made by instances of {question.cores} processors and"
+        f" {question.memory_gb:g} GB that are always on, priced as in the cost calculator.",
+    )

@@ -80,9 +80,11 @@ def _is_as_written(group: Group) -> bool:
 
 
 def _choose_case(best: Ranked, evidence: Evidence, store: str) -> str:
-    """Take the case where the client was compared most often, the same network first."""
-    counts = Counter(best.cases)
-    return max(counts, key=lambda case: (evidence.profile_of(case) == store, counts[case], case))
+    """Take the case where the client was compared most often, the same network first, and most was read."""
+    counts, read = Counter(best.cases), Counter[str]()
+    for row in evidence.rows:
+        read[row.case] = max(read[row.case], round(row.array_nbytes))
+    return max(counts, key=lambda c: (evidence.profile_of(c) == store, counts[c], read[c]))
 
 
 def _has_such_requests(evidence: Evidence, client: str, request_nbytes: Sequence[float]) -> bool:
