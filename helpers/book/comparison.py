@@ -75,7 +75,7 @@ def compare_records(a: Path, b: Path, *, value: str = "read_s") -> dict[str, Any
             f"{a.name} is of {names[0]}, {b.name} of {names[1]}; allowed: two records of one case"
         )
     found = [_times(side, value) for side in sides]
-    common = [key for key in found[0] if key in found[1]]
+    common = sorted(found[0].keys() & found[1].keys(), key=_place)
     if not common:
         told = [", ".join(dict.fromkeys(name for name, _ in side)) for side in found]
         raise UserError(
@@ -164,8 +164,17 @@ def _plain(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
+def _place(key: Key) -> tuple[str, list[tuple[bool, float, str]]]:
+    """Sort by contender, then by point: numbers by size, texts by letters."""
+    values = json.loads(key[1]).values()
+    are_numbers = [(value, isinstance(value, int | float)) for value in values]
+    return key[0], [
+        (not is_number, value if is_number else 0.0, str(value)) for value, is_number in are_numbers
+    ]
+
+
 def _tell_keys(keys: Iterable[Key]) -> list[str]:
-    return sorted(f"{name} at {point}" for name, point in keys)
+    return [f"{name} at {point}" for name, point in sorted(keys, key=_place)]
 
 
 def _contrast(
@@ -224,10 +233,10 @@ def render_comparison(found: Mapping[str, Any], a: Path, b: Path) -> list[str]:
     ]
     for row, point in zip(found["rows"], points, strict=True):
         ends = f"{_tell(row['low'])} to {_tell(row['high'])}"
-        noise = f"{_tell(row['noise_a'])}, {_tell(row['noise_b'])}"
+        noise = ", ".join(_percent(row[f"noise_{side}"]) for side in ("a", "b"))
         lines.append(
             f"{row['contender']:{width}}{point:{across}}{row['a_s']:8.3g}{row['b_s']:8.3g}"
-            f"{row['ratio']:7.3g}  {ends:15}  {noise:14}{_say(row)}"
+            f"{row['ratio']:7.3g}  {ends:15}  {noise:22}{_say(row)}"
         )
     lines += ["", f"{found['note']} Compared: {len(found['rows'])}.", ""]
     for side in ("a", "b"):
@@ -245,6 +254,10 @@ def _say(row: Mapping[str, Any]) -> str:
         return "noise unknown"
     verdict = str(row["verdict"])
     return {"faster": "A is faster", "slower": "A is slower"}.get(verdict, verdict)
+
+
+def _percent(noise: float | None) -> str:
+    return "?" if noise is None else f"{100 * (noise - 1):.2g} %"
 
 
 def _tell(value: float | None) -> str:
