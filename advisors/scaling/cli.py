@@ -1,4 +1,4 @@
-"""``wire fit``: what ends the growth of a measured scaling curve, and what more workers would bring."""
+"""``wire fit``, ``wire simulate``, ``wire scheduler`` and ``wire stores``: what a cluster or an array grows to."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import io
 import json
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -15,10 +15,14 @@ from typing import Any
 import click
 
 from advisors.scaling.curve import CurveFit, fit_curve
+from helpers.cli import read_numbers
 from helpers.errors import UserError, cut, show
+from helpers.models.transfer import check_count
 
 _THROUGHPUTS = {"throughput_mb_per_s": 1e6, "throughput_gb_per_s": 1e9}  # bytes per second
 _COLUMNS = ("n_workers", "seconds", *_THROUGHPUTS, "n_chunks", "nbytes")
+# whose versions a record of a scheduler or of stores names
+_PACKAGES = ("python", "dask", "distributed", "fsspec", "icechunk", "obstore", "pyarrow", "zarr")
 
 
 @click.command()
@@ -172,3 +176,121 @@ def _finite(value: Any) -> Any:
     if isinstance(value, list):
         return [_finite(one) for one in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+@click.command()
+@click.option(
+    "--profile", default="in-region-full-scale", show_default=True, help="Network and store."
+)
+@click.option("--workers", default="1,10,100,1000,10000", show_default=True, help="Cluster sizes.")
+@click.option("--chunks", default=1_000_000, show_default=True, help="Chunks of the array.")
+@click.option("--chunk-mb", default=100.0, show_default=True, help="MB of a chunk as stored.")
+@click.option("--chunks-per-task", default=1, show_default=True, help="Chunks that a task reads.")
+@click.option("--slots", default=2, show_default=True, help="Chunks at once in a worker.")
+@click.option("--cores", default=2.0, show_default=True, help="Cores of a worker.")
+@click.option("--decode-ms", type=float, help="Of a core, for a chunk; else 4 ms a MB.")
+@click.option("--task-ms", type=float, help="Of the scheduler, for a task; else as measured.")
+@click.option("--graph-ms", type=float, help="Of submission, for a task; else as measured.")
+@click.option("--hedge-after", type=float, help="ms without a byte until a second request.")
+@click.option("--tail", type=float, help="Exponent of a power law beyond the 95th percentile.")
+@click.option(
+    "--set",
+    "changes",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A figure of the profile, as in aggregate_mb_per_s=0 for no shared link.",
+)
+@click.option("--leaves-region", is_flag=True, help="Pay for the bytes as data out.")
+@click.option("--seed", default=0, show_default=True, help="Of first bytes and back-offs.")
+@click.option("--json", "is_json", is_flag=True, help="Print JSON.")
+def simulate(workers: str, seed: int, is_json: bool, **given: Any) -> None:
+    """Simulate a read by clusters of several sizes: time, price, tails, and what limits it.
+
+    For each number of workers: the time of the whole read, its throughput of stored bytes, the
+    median, 95th and 99th percentile of a chunk, what it costs, and where most slot time goes.
+    """
+    from advisors.scaling.cluster import Tail
+    from advisors.scaling.outlook import describe as describe_plan
+    from advisors.scaling.outlook import make_plan, read_sizes
+    from advisors.scaling.outlook import render as render_plan
+
+    for name in ("chunks", "chunks_per_task", "slots"):
+        check_count(f"--{name.replace('_', '-')}", given[name])
+    hedge_ms, alpha = given.pop("hedge_after"), given.pop("tail")
+    plan = make_plan(
+        n_chunks=given.pop("chunks"),
+        changes=read_numbers("set", given.pop("changes")),
+        hedge_after_s=math.inf if hedge_ms is None else hedge_ms / 1e3,
+        tail=Tail() if alpha is None else Tail(alpha=alpha),
+        **given,
+    )
+    found = describe_plan(plan, read_sizes(workers), seed=seed)
+    click.echo(json.dumps(_finite(found), indent=2) if is_json else "\n".join(render_plan(found)))
+
+
+@click.command()
+@click.option(
+    "--tasks", multiple=True, type=int, help="Length of a graph; else 1000, 10000, 100000."
+)
+@click.option("--repetitions", default=3, show_default=True, help="Runs of each graph.")
+@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="CSV file to write.")
+def scheduler(tasks: Sequence[int], repetitions: int, out: Path | None) -> None:
+    """Measure what the Dask scheduler of this machine takes for a task, and fit it.
+
+    Graphs of trivial tasks, small and large; some minutes. What `wire simulate` assumes unless told
+    otherwise is such a record.
+    """
+    from advisors.scaling.scheduler import fit_scheduler, measure_scheduler
+
+    rows = []
+    for row in measure_scheduler(tasks or (1_000, 10_000, 100_000), n_repetitions=repetitions):
+        rows.append(row)
+        click.echo(
+            f"{row['n_tasks']:>8} tasks of {row['task_nbytes']:>5} B: {row['graph_cpu_s']:.2f} s before the first, {row['run_cpu_s']:.2f} s after, of processors"
+        )
+    if out is not None:
+        _write_rows(out, rows)
+    costs = fit_scheduler(rows)
+    click.echo(
+        f"a task takes {1e3 * costs.graph_s:.3f} ms before the first runs, and {1e3 * costs.task_s:.3f} ms from then on"
+    )
+
+
+def _write_rows(path: Path, rows: Sequence[Mapping[str, object]]) -> None:
+    """Write rows with their origin as a CSV file, in a folder that may not be there yet."""
+    from helpers.benchmark import provenance
+
+    origin = {
+        "machine": provenance.as_json(provenance.machine()),
+        "versions": provenance.as_json(provenance.installed(_PACKAGES)),
+        "commit": provenance.commit()[0],
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, [*rows[0], *origin], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows({**row, **origin} for row in rows)
+
+
+@click.command()
+@click.option("--kind", "kinds", multiple=True, help="A kind of store; else all.")
+@click.option("--chunks", "numbers", multiple=True, type=int, help="Chunks; else 10^5, 10^6, 10^7.")
+@click.option("--memory-gb", default=4.0, show_default=True, help="Memory of each process.")
+@click.option("--limit", default=120.0, show_default=True, help="Seconds of each process.")
+@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="CSV file to write.")
+def stores(kinds: Sequence[str], numbers: Sequence[int], out: Path | None, **limits: float) -> None:
+    """Measure what libraries take to open and list stores of many chunks, whose data are absent."""
+    from advisors.scaling.synthetic import KINDS, measure_stores
+
+    rows = []
+    asked = {"memory_gb": limits["memory_gb"], "limit_s": limits["limit"]}
+    for row in measure_stores(kinds or [*KINDS], numbers or (10**5, 10**6, 10**7), **asked):
+        rows.append(row)
+        told = (
+            f"ended by {row['ended_by']}"
+            if row["ended_by"]
+            else f"{row['step']:5} {row['seconds']:9.3f} s {row['memory_mb']:8.0f} MB"
+        )
+        click.echo(f"{row['kind']:24} {row['n_chunks']:>10,} {told}")
+    if out is not None:
+        _write_rows(out, rows)

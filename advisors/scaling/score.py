@@ -91,13 +91,18 @@ def _rows(name: str) -> Iterator[dict[str, str]]:
         yield from csv.DictReader(file)
 
 
-def score_curve(kind: Kind, runs: Mapping[float, Sequence[float]]) -> Score:
-    """Fit the smaller half of the cluster sizes, and score the larger."""
+def halve(runs: Mapping[float, Sequence[float]]) -> tuple[list[float], list[float]]:
+    """List the cluster sizes that are fitted, the smaller half with the middle one, and the others."""
     sizes = sorted(runs)
     n_fitted = (len(sizes) + 1) // 2
-    scored = sizes[n_fitted:]
-    n_workers = [n for n in sizes[:n_fitted] for _ in runs[n]]
-    seconds = [one for n in sizes[:n_fitted] for one in runs[n]]
+    return sizes[:n_fitted], sizes[n_fitted:]
+
+
+def score_curve(kind: Kind, runs: Mapping[float, Sequence[float]]) -> Score:
+    """Fit the smaller half of the cluster sizes, and score the larger."""
+    fitted, scored = halve(runs)
+    n_workers = [n for n in fitted for _ in runs[n]]
+    seconds = [one for n in fitted for one in runs[n]]
     measured = [statistics.median(runs[n]) for n in scored]
     fit = fit_curve(n_workers, seconds, kind.n_chunks, kind.cores_per_worker)
     found = {name: [one.value for one in fit.predict(scored, law=name)] for name in LAWS}

@@ -1,0 +1,188 @@
+"""A petabyte on clusters of growing size, and slow first bytes: what the page on scaling out says.
+
+Everything is simulated while the book is built, once, in some tens of seconds: so reads are of
+few waves, and go on at the rate of these.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+
+from advisors.costs.prices import find_price, get_prices
+from advisors.scaling.cluster import Simulated, Tail, fit_tail
+from advisors.scaling.outlook import MEMORY_GB_PER_CORE, Plan, make_plan, tell_time
+from helpers.paths import ROOT
+
+SIZES = (1, 3, 10, 30, 100, 300, 1000, 3000, 10_000)
+_N_WAVES = 12  # enough for a steady rate, and few enough for a book that is built in a minute
+_PETABYTE_CHUNKS = 10_000_000
+_NEAR = 0.9  # of the most throughput: from there on more workers bring nothing
+
+# Of the reads for the tails: chunks so small that the first byte is most of their time.
+_TAIL_WORKERS, _TAIL_CHUNK_MB, _TAIL_WAVES = 1000, 1.0, 10
+_HEDGES_MS = (None, 1000, 500, 300, 200, 150, 100, 60)
+_SLOW_P95_MS = 200.0  # the upper end of what the user guide of S3 says of a first byte
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """A plan on clusters of `SIZES`."""
+
+    label: str
+    plan: Plan
+    found: Sequence[Simulated]
+    usd: Sequence[float]
+
+    @property
+    def saturation(self) -> Simulated:
+        """The smallest cluster that comes near the most throughput."""
+        fastest = min(each.seconds for each in self.found)
+        return next(each for each in self.found if each.seconds <= fastest / _NEAR)
+
+    @property
+    def cheapest(self) -> int:
+        """Where in `found` the price is lowest."""
+        return min(range(len(self.usd)), key=self.usd.__getitem__)
+
+
+@cache
+def find_outlooks() -> tuple[Outlook, ...]:
+    """Simulate a petabyte in chunks of 100 MB under three plans."""
+    shared = make_plan(n_chunks=_PETABYTE_CHUNKS)
+    wide = replace(shared, profile=replace(shared.profile, aggregate_mb_per_s=None))
+    plans = {
+        f"link of {shared.profile.aggregate_mb_per_s or 0:,.0f} MB/s": shared,
+        "no shared link": wide,
+        "and 10 chunks a task": replace(wide, chunks_per_task=10),
+    }
+    return tuple(_look_at(label, plan) for label, plan in plans.items())
+
+
+def _look_at(label: str, plan: Plan) -> Outlook:
+    prices = get_prices()
+    found = [plan.simulate(n, n_waves=_N_WAVES) for n in SIZES]
+    return Outlook(label, plan, found, [math.fsum(plan.price(f, prices).values()) for f in found])
+
+
+@dataclass(frozen=True, slots=True)
+class Hedged:
+    """What hedging after a while does to the chunks of one read."""
+
+    hedge_ms: float | None
+    extra: float  # requests more, over those without hedges
+    p50_ms: float
+    p99_ms: float
+    seconds: float
+
+
+@cache
+def fit_published_tail() -> Tail:
+    """Fit the stragglers of published tile times: each over the median of its data set and zoom."""
+    times: dict[tuple[str, ...], list[float]] = defaultdict(list)
+    path = ROOT / "results" / "published" / "tile_generation_times.csv"
+    with path.open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            kind = [
+                row[name]
+                for name in ("experiment", "data_format", "dataset", "set_gdal_vars", "zoom")
+            ]
+            times[tuple(kind)].append(float(row["time_ms"]))
+    medians = {kind: statistics.median(values) for kind, values in times.items()}
+    return fit_tail([one / medians[kind] for kind, values in times.items() for one in values])
+
+
+TAILS = ("as the profile has it", "95 % within 200 ms", "fitted stragglers")
+
+
+@cache
+def find_tails() -> Mapping[str, Sequence[Hedged]]:
+    """Hedge reads of small chunks after several whiles, under three tails of the first byte."""
+    plan = make_plan(
+        n_chunks=2 * _TAIL_WORKERS * _TAIL_WAVES,
+        chunk_mb=_TAIL_CHUNK_MB,
+        changes={"aggregate_mb_per_s": 0, "requests_per_s": 0},
+        task_ms=0,
+        graph_ms=0,
+    )
+    slow = make_plan(changes={"p95_ms": _SLOW_P95_MS}, task_ms=0, graph_ms=0).profile.first_byte_s
+    slower = replace(plan, profile=replace(plan.profile, first_byte_s=slow))
+    plans = (plan, slower, replace(plan, tail=fit_published_tail()))
+    return {
+        name: [_hedge(each, ms) for ms in _HEDGES_MS]
+        for name, each in zip(TAILS, plans, strict=True)
+    }
+
+
+def _hedge(plan: Plan, hedge_ms: float | None) -> Hedged:
+    hedged = replace(plan, hedge_after_s=math.inf if hedge_ms is None else hedge_ms / 1e3)
+    found = hedged.simulate(_TAIL_WORKERS, n_waves=_TAIL_WAVES)
+    p50, _, p99 = (1e3 * each for each in found.chunk_s)
+    return Hedged(hedge_ms, found.n_hedges / found.n_chunks, p50, p99, found.seconds)
+
+
+def render_petabyte() -> str:
+    """Write the petabyte as a table, and where each plan saturates."""
+    outlooks = find_outlooks()
+    lines = [f"| workers | {' | '.join(f'{o.label}: time | USD | limited by' for o in outlooks)} |"]
+    lines += ["| ---: |" + " ---: | ---: | --- |" * len(outlooks)]
+    for i, n in enumerate(SIZES):
+        cells = [
+            f"{tell_time(o.found[i].seconds)} | {o.usd[i]:,.0f} | {o.found[i].limit}"
+            for o in outlooks
+        ]
+        lines.append(f"| {n:,} | {' | '.join(cells)} |")
+    told = [tell_saturation(outlook) for outlook in outlooks]
+    vcpu, gb = find_price("instance_vcpu_hour"), find_price("instance_gb_hour")
+    paid = (
+        f"A core costs {vcpu.value} USD an hour ({vcpu.source}, {vcpu.date}) and each of its {MEMORY_GB_PER_CORE:g} GB"
+        f" {gb.value}; a thousand requests {find_price('store_gets_1e3').value} USD."
+    )
+    return "\n".join([*lines, "", *told, paid, ""])
+
+
+def tell_saturation(outlook: Outlook) -> str:
+    """Say from how many workers on a plan gains nothing, why, and what is cheapest."""
+    reached, last = outlook.saturation, outlook.found[-1]
+    gb_per_s = max(each.nbytes / each.seconds for each in outlook.found) / 1e9
+    if reached is last:
+        ends = f"still grows at {last.n_workers:,} workers, to {gb_per_s:,.0f} GB/s"
+    else:
+        ends = f"saturates at {gb_per_s:,.0f} GB/s with some {reached.n_workers:,} workers"
+    i = outlook.cheapest
+    return (
+        f"- *{outlook.label}* {ends}; at {last.n_workers:,} most of the time of the slots goes to: {last.limit}"
+        f" ({100 * last.shares[last.limit]:.0f} %)."
+        f" It is cheapest with {SIZES[i]:,}, at {outlook.usd[i]:,.0f} USD; {last.n_workers:,} take"
+        f" {tell_time(last.seconds)} for {outlook.usd[-1]:,.0f} USD."
+    )
+
+
+def render_tails() -> str:
+    """Write what hedging costs and gains as a table, and the tail that was fitted."""
+    tail = fit_published_tail()
+    lines = [
+        "| first bytes | hedge after (ms) | requests more (%) | median (ms) | 99th percentile (ms) | time of the read |",
+        "| --- | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    for name, points in find_tails().items():
+        for point in points:
+            after = "never" if point.hedge_ms is None else f"{point.hedge_ms:g}"
+            ratio = point.seconds / points[0].seconds
+            lines.append(
+                f"| {name} | {after} | {100 * point.extra:.1f} | {point.p50_ms:.0f} | {point.p99_ms:.0f} | {ratio:.2f} of unhedged |"
+            )
+    return "\n".join([
+        *lines,
+        "",
+        f"Fitted stragglers: beyond the 95th percentile a power law with exponent {tail.alpha:.1f},"
+        " from published times of making tiles out of an object store"
+        " ({cite:t}`developmentseed2023`, each over the median of its data set and zoom)."
+        " These are times of many requests and of decoding, so of a single first byte they say little more than the shape.",
+        "",
+    ])  # fmt: skip

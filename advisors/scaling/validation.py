@@ -1,0 +1,239 @@
+"""The simulated cluster against what was measured: records of this book, and published curves.
+
+Nothing here is fitted to what it is compared with. Of a record, the client comes from its
+calibration without a network. Of a published curve, cycle and start come from the smaller half of
+its cluster sizes, and so does a ceiling where one was seen; the larger half is predicted.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from statistics import NormalDist
+
+import numpy as np
+
+from advisors.scaling.cluster import Cluster, simulate_cluster
+from advisors.scaling.curve import CurveFit, fit_curve
+from advisors.scaling.scheduler import read_costs
+from advisors.scaling.score import DEVELOPMENT, Kind, halve, read_curves
+from helpers.arrays.chunks import count_chunks
+from helpers.errors import UserError
+from helpers.models.transfer import Client, read_client
+from helpers.netem.profiles import FirstByte, Profile, get_profile
+
+_N_SEEDS = 1  # of a read; the medians below are over many reads
+_N_CHUNKS = 400  # of a published read that states none: enough to divide among its few workers
+_KNEE = "abernathey2020, GCS Zarr"
+_KNEE_CORES = 150  # where that study saw its growth slow down
+_TASKS_PER_CHUNK = 2  # of a Dask array that is stored: one reads, one throws away
+# Of the documentation of Dask: what each task costs at most, "from 200 µs to 1 ms".
+DOCUMENTED_TASK_S = 1e-3
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One prediction beside its measurement."""
+
+    case: str
+    contender: str
+    n_workers: int
+    predicted_s: float
+    measured_s: float  # median
+
+    @property
+    def error(self) -> float:
+        """Predicted over measured, less 1."""
+        return self.predicted_s / self.measured_s - 1
+
+
+@cache
+def check_records(folder: Path) -> list[Check]:
+    """Predict every contender and cluster size of every record in a folder."""
+    return [check for path in sorted(folder.glob("*.csv")) for check in check_record(path)]
+
+
+def check_record(path: Path) -> list[Check]:
+    """Predict every contender and cluster size of one record."""
+    from helpers.arrays.readers import READERS
+    from helpers.benchmark.record import read_records
+
+    rows = read_records([path])
+    rows = rows[rows["control_of"] == ""]
+    asked = json.loads(rows["parameters"].iloc[0])
+    n_cores = json.loads(rows["machine"].iloc[0])["n_cores"]
+    n_chunks = count_chunks(asked["array_shape"], asked["chunk_shape"])
+    profile, found = get_profile(asked["profile"]), []
+    for name, part in rows.groupby("contender", sort=True):
+        calibrated = part[part["phase"] == "calibration"]
+        measured = part[part["phase"] == "measured"].groupby("n_workers")["read_s"].median()
+        reader = READERS.get(str(name))
+        client = read_client(
+            calibrated.to_dict("records"),  # type: ignore[arg-type]
+            n_chunks=n_chunks,
+            n_cores=n_cores,
+            connections_per_worker=1
+            if reader and reader.is_serial
+            else asked["threads_per_worker"],
+            is_overlapped=reader is None or reader.is_batched,
+        )
+        for n, seconds in measured.items():
+            cluster = Cluster(int(str(n)), np.inf, n_cores, rtt_s=0.0)  # its clients are connected
+            predicted_s = _median_s(profile, client, cluster, n_chunks)
+            found.append(Check(path.stem, str(name), int(str(n)), predicted_s, float(seconds)))
+    return found
+
+
+def _median_s(profile: Profile, client: Client, cluster: Cluster, n_chunks: int) -> float:
+    """Take the median of several simulated reads."""
+    return statistics.median(
+        simulate_cluster(profile, client, cluster, n_chunks, seed=seed).seconds
+        for seed in range(_N_SEEDS)
+    )
+
+
+@cache
+def check_published() -> Mapping[str, list[Check]]:
+    """Predict the larger half of every published curve that was not looked at."""
+    return {
+        kind.name: _check_curve(kind, runs)
+        for kind, runs in read_curves().items()
+        if not kind.name.startswith(DEVELOPMENT)
+    }
+
+
+def _check_curve(kind: Kind, runs: Mapping[float, Sequence[float]]) -> list[Check]:
+    """Fit the smaller half of a curve's sizes, and simulate the larger."""
+    fitted, scored = halve(runs)
+    sizes = [n for n in fitted for _ in runs[n]]
+    fit = fit_curve(
+        sizes, [s for n in fitted for s in runs[n]], kind.n_chunks, kind.cores_per_worker
+    )
+    profile, client, n_chunks = _take_fit(fit)
+    found = []
+    for n in scored:
+        seconds = simulate_cluster(profile, client, Cluster(round(n), rtt_s=0.0), n_chunks).seconds
+        found.append(Check(kind.name, "", round(n), seconds, statistics.median(runs[n])))
+    return found
+
+
+def _take_fit(fit: CurveFit) -> tuple[Profile, Client, int]:
+    """Turn a fitted curve into a network with its ceiling, where one was seen, and a client."""
+    n_chunks = round(fit.n_chunks) if fit.has_chunks else _N_CHUNKS
+    parts = 1 if fit.has_chunks else n_chunks
+    ceiling = fit.ceiling.value * parts if fit.is_knee_seen else None
+    profile, client = _make(fit.cycle_s.value / parts, fit.cores_per_worker, ceiling)
+    return profile, replace(client, start_s=fit.start_s.value), n_chunks
+
+
+def _make(cycle_s: float, slots: float, ceiling: float | None) -> tuple[Profile, Client]:
+    """Make chunks of one unit, as slow as a cycle: a first byte of a region, and the stream's rest."""
+    first = get_profile("in-region").first_byte_s
+    if first is None:  # no region is without
+        raise UserError("profile: in-region has no first byte; allowed: one that has")
+    shrink = min(1.0, cycle_s / 2 / first.median_s)
+    first = FirstByte(first.median_s * shrink, first.p95_s * shrink)
+    sigma = math.log(first.p95_s / first.median_s) / NormalDist().inv_cdf(0.95)
+    mean_s = first.median_s * math.exp(sigma**2 / 2)
+    stream = 1 / max(cycle_s - mean_s, cycle_s / 10)
+    profile = Profile("published", first, stream_mb_per_s=stream, aggregate_mb_per_s=ceiling)
+    client = Client(1e6, connections_per_worker=max(1, round(slots)), task_s=read_costs().task_s)
+    return profile, client
+
+
+@dataclass(frozen=True, slots=True)
+class Knee:
+    """What makes the largest cluster of 2020 slower than a line through the smaller ones says."""
+
+    n_cores: int
+    measured_s: float
+    linear_s: float  # every slot as busy as below the knee
+    waves_s: float  # and first bytes that differ, and slots idle in the last wave
+    scheduled_s: float  # and a scheduler as it was measured here
+    documented_s: float  # and a scheduler as slow as is documented
+
+    def share(self, name: str) -> float:
+        """Compute the part of what is missing that is explained, up to and with one cause."""
+        return (float(getattr(self, name)) - self.linear_s) / (self.measured_s - self.linear_s)
+
+
+@cache
+def explain_knee() -> Knee:
+    """Say what part of the knee of 2020 waves of chunks and the scheduler can explain."""
+    (kind, runs), = ((k, r) for k, r in read_curves().items() if k.name == _KNEE)  # fmt: skip
+    slots, n_chunks = kind.cores_per_worker, kind.n_chunks or _N_CHUNKS
+    small = [n for n in runs if n * slots <= _KNEE_CORES]
+    cycle_s = statistics.median(n * slots * s for n in small for s in runs[n]) / n_chunks
+    (profile, client), largest = _make(cycle_s, slots, None), max(runs)
+    costs = read_costs()
+
+    def simulate(task_s: float, graph_s: float) -> float:
+        # a task that reads and one that throws away pass the scheduler for each chunk
+        one = replace(client, task_s=_TASKS_PER_CHUNK * task_s)
+        cluster = Cluster(round(largest), rtt_s=0.0, graph_s=_TASKS_PER_CHUNK * graph_s)
+        return _median_s(profile, one, cluster, n_chunks)
+
+    return Knee(
+        n_cores=round(largest * slots),
+        measured_s=statistics.median(runs[largest]),
+        linear_s=n_chunks * cycle_s / (largest * slots),
+        waves_s=simulate(0.0, 0.0),
+        scheduled_s=simulate(costs.task_s, costs.graph_s),
+        documented_s=simulate(DOCUMENTED_TASK_S, costs.graph_s),
+    )
+
+
+def render_validation(records: Path) -> str:
+    """Write how far predictions are off, by record and cluster size, and on published curves."""
+    lines = [
+        "| record | workers | median error (%) | largest (%) | contender of the largest |",
+        "| --- | ---: | ---: | ---: | --- |",
+    ]
+    checks = check_records(records)
+    for case, n in sorted({(each.case, each.n_workers) for each in checks}):
+        part = [each for each in checks if (each.case, each.n_workers) == (case, n)]
+        worst = max(part, key=lambda each: abs(each.error))
+        lines.append(
+            f"| {case} | {n} | {_median_error(part):.1f} | {100 * worst.error:+.1f} | {worst.contender} |"
+        )
+    curves = check_published()
+    errors = [_median_error(each) for each in curves.values()]
+    lines += ["", f"All {len(checks)} of them: median {_median_error(checks):.1f} %,"
+              f" 90th percentile {100 * float(np.quantile([abs(c.error) for c in checks], 0.9)):.1f} %.", ""]  # fmt: skip
+    lines += [
+        "| published curve | workers predicted | median error (%) | at the largest cluster (%) |"
+    ]
+    lines += ["| --- | ---: | ---: | ---: |"]
+    for name, part in curves.items():
+        sizes = f"{part[0].n_workers} to {part[-1].n_workers}"
+        lines.append(
+            f"| {name} | {sizes} | {_median_error(part):.1f} | {100 * part[-1].error:+.1f} |"
+        )
+    tail = float(np.quantile(errors, 0.9))
+    told = f"All {len(errors)} curves: median {statistics.median(errors):.1f} %, 90th percentile {tail:.1f} %."
+    return "\n".join([*lines, "", told, ""])
+
+
+def _median_error(checks: Iterable[Check]) -> float:
+    return 100 * statistics.median(abs(check.error) for check in checks)
+
+
+def render_knee() -> str:
+    """Write what part of the knee of 2020 the scheduler explains."""
+    knee = explain_knee()
+    waves, scheduled, documented = (
+        100 * knee.share(name) for name in ("waves_s", "scheduled_s", "documented_s")
+    )
+    return (
+        f"With {knee.n_cores} cores that study read in {knee.measured_s:.1f} s what a line through its clusters of up to"
+        f" {_KNEE_CORES} cores puts at {knee.linear_s:.1f} s.\n"
+        f"Of the {knee.measured_s - knee.linear_s:.1f} s between, first bytes that differ and idle slots in the last wave explain {waves:.0f} %.\n"
+        f"A scheduler as measured here adds {scheduled - waves:.0f} %;"
+        f" one that takes {1e3 * DOCUMENTED_TASK_S:g} ms a task, the upper end of what Dask documents, {documented - waves:.0f} %.\n"
+        f"What is left, {100 - documented:.0f} to {100 - scheduled:.0f} %, is neither: links, the store, or stragglers that nobody recorded.\n"
+    )
