@@ -10,13 +10,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import nbformat
 import yaml
 from filelock import FileLock, Timeout
 
-from helpers.book.studies import find_study
+from helpers.book.studies import check_early, find_study
 from helpers.errors import UserError, cut, show
 from helpers.paths import ROOT, check_site
 from helpers.redaction import redact_tree
@@ -68,11 +68,34 @@ def find_case(title: str, site: str, root: Path = ROOT) -> Case:
     return cases[title]
 
 
+_INT, _FLOAT = "tag:yaml.org,2002:int", "tag:yaml.org,2002:float"
+
+
+class _Loader(yaml.SafeLoader):
+    """Reads numbers as people write them: 1:30, 010 and 0x1F_ are none, though YAML 1.1 has values for them."""
+
+    yaml_implicit_resolvers: ClassVar = {
+        first: [(tag, pattern) for tag, pattern in pairs if tag not in (_INT, _FLOAT)]
+        for first, pairs in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+
+_Loader.add_implicit_resolver(_INT, re.compile(r"[-+]?(?:0|[1-9][0-9]*)\Z"), [*"-+0123456789"])
+_Loader.add_implicit_resolver(
+    _FLOAT,
+    re.compile(
+        r"[-+]?(?:(?:\d+\.\d*|\.\d+)(?:e[-+]?\d+)?|\d+e[-+]?\d+|\.inf)\Z|\.nan\Z",
+        re.ASCII | re.IGNORECASE,
+    ),
+    [*"-+.0123456789"],
+)
+
+
 def read_parameters(case: Case) -> dict[str, Any]:
     """Read and check the parameters of a case, defaults included."""
     where = f"parameters/{case.site}/{case.title}.yaml"
     try:
-        overrides = yaml.safe_load(case.parameter_file.read_bytes()) or {}
+        overrides = yaml.load(case.parameter_file.read_bytes(), _Loader) or {}  # noqa: S506  # a safe one
     except Exception as error:  # a tag fails with whatever its text makes Python say
         told = " ".join(f"{type(error).__name__}: {error}".split())
         raise UserError(f"{where}: is no YAML: {cut(told)}") from error
@@ -80,7 +103,14 @@ def read_parameters(case: Case) -> dict[str, Any]:
         raise UserError(f"{where}: {show(overrides)}; allowed: NAME: VALUE on each line")
     if not case.source.exists():
         raise UserError(f"{where}: there is no notebooks/{case.notebook}.ipynb")
+    schema = case.root / "parameters" / f"{case.notebook}.schema.json"
+    if schema.exists():
+        check_early(json.loads(schema.read_bytes()), overrides, where)
     values = {"record": f"{case.name}.csv", **overrides}
+    if values["record"] != f"{case.name}.csv":
+        raise UserError(
+            f"{where}: record: {show(values['record'])}; allowed: {case.name}.csv, its own"
+        )
     find_study(case.notebook).parameters.check(values, where)
     return values
 
@@ -101,10 +131,35 @@ def hash_sources(case: Case, values: dict[str, Any], cell_types: Sequence[str]) 
 def is_done(case: Case, values: dict[str, Any]) -> bool:
     """Tell whether the results are there and are those of this notebook and these parameters."""
     paths = [case.result(suffix) for suffix in (".ipynb", ".csv")]
-    if not all(path.exists() for path in paths):
+    if not all(path.exists() for path in paths) or is_altered(*paths):
         return False
     known = read_metadata(paths[0]).get("case", {}).get("fingerprint")
     return bool(known == fingerprint(case, values))
+
+
+def digest_rows(record: Path, nbytes: int = -1) -> dict[str, Any]:
+    """Compute what an executed notebook keeps of its record, of which it may be but the beginning."""
+    content = record.read_bytes()[: None if nbytes < 0 else nbytes]
+    return {"nbytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+
+
+def find_digest(executed: Path) -> dict[str, Any]:
+    """Find the digest of its rows in an executed notebook; those of before have none."""
+    told = read_metadata(executed).get("case")
+    found = told.get("rows") if isinstance(told, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def is_altered(executed: Path, record: Path) -> bool:
+    """Tell whether a record is not the one that its notebook was executed with.
+
+    Rows may have been appended since, by a run that goes on or was interrupted.
+    """
+    digest = find_digest(executed)
+    if not digest or not record.exists():
+        return False
+    nbytes = digest.get("nbytes")
+    return not isinstance(nbytes, int) or digest_rows(record, max(0, nbytes)) != digest
 
 
 def read_metadata(path: Path) -> dict[str, Any]:

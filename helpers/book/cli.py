@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from pathlib import Path
@@ -20,11 +21,15 @@ _more = click.option("--more", is_flag=True, help="Go on with what its time budg
 def run_all(site: str, anew: bool, more: bool) -> None:
     """Run every case of a site, print a table and build the book."""
     from helpers.benchmark.memory import watch_memory
+    from helpers.benchmark.provenance import python_build
     from helpers.book import build, pages
     from helpers.book import cases as runner
     from helpers.book import run as runs
     from helpers.objectstore.versitygw import find_or_build_versitygw
 
+    slow = {"not optimised": "without optimisation", "debug": "for debugging"}
+    if how := slow.get(python_build()):
+        click.echo(f"this Python was compiled {how}: what it computes takes longer than elsewhere")
     find_or_build_versitygw()
     cases = pages.in_book_order(runner.find_cases(site))
     for name in dict.fromkeys(case.notebook for case in cases):
@@ -50,9 +55,12 @@ def run_all(site: str, anew: bool, more: bool) -> None:
 def run(case: str, site: str, anew: bool, more: bool) -> None:
     """Run one case, such as cluster-scaling/in-region."""
     from helpers.book import cases as runner
-    from helpers.book import run as runs
 
     cases = [runner.find_case(case, site)]
+    runner.read_parameters(cases[0])  # what is refused is refused before anything heavy is imported
+
+    from helpers.book import run as runs
+
     outcomes = runs.run_cases(cases, click.echo, anew=anew, more=more)
     click.echo("\n".join(runs.summarise(outcomes)))
     _end(runs.explain_failures(outcomes))
@@ -67,6 +75,28 @@ def book(site: str) -> None:
     from helpers.book import build
 
     click.echo(f"open {_short(build.build(site, say=click.echo))}")
+
+
+@click.command()
+@click.argument("records", nargs=-1, metavar="A.csv B.csv | CASE")
+@click.option(
+    "--site",
+    default="laptop",
+    show_default=True,
+    help="Whose record of CASE is A; B is the reference.",
+)
+@click.option(
+    "--value", type=click.Choice(["read_s", "open_s"]), default="read_s", show_default=True
+)
+@click.option("--json", "is_json", is_flag=True, help="Print JSON.")
+def compare(records: tuple[str, ...], site: str, value: str, is_json: bool) -> None:
+    """Lay a record over another of the same case: ratios, noise of both, and what differs in origin."""
+    from helpers.book import comparison
+
+    a, b = comparison.find_records(records, site)
+    found = comparison.compare_records(a, b, value=value)
+    lines = comparison.render_comparison(found, *map(Path, map(_short, (a, b))))
+    click.echo(json.dumps(found, indent=2) if is_json else "\n".join(lines))
 
 
 @click.command()

@@ -28,16 +28,18 @@ from helpers.book.cases import (
     UNSTABLE_ABOVE,
     Case,
     Findings,
+    digest_rows,
     duration_s,
     findings_of,
     fingerprint,
     hash_sources,
+    is_altered,
     is_done,
     lock_case,
     read_metadata,
     read_parameters,
 )
-from helpers.errors import UserError
+from helpers.errors import UserError, tell_refusal
 from helpers.paths import ROOT
 from helpers.redaction import find_secrets, redact, redact_tree
 
@@ -80,6 +82,8 @@ def run_case(case: Case, say: Say, *, anew: bool = False, more: bool = False) ->
             return _run_locked(case, values, anew=anew, more=more)
     except UserError as error:
         return Outcome(case, "refused", text=str(error))
+    except OSError as error:
+        return Outcome(case, "failed", text=tell_refusal(error))
 
 
 def _run_locked(case: Case, values: dict[str, Any], *, anew: bool, more: bool) -> Outcome:
@@ -110,16 +114,18 @@ def _describe(case: Case, values: dict[str, Any], state: State, seconds: float) 
 
 
 def _set_aside(case: Case, values: dict[str, Any], *, anew: bool) -> None:
-    """Keep a record that this run cannot go on with, under another name.
+    """Keep a record that this run cannot go on with, or that was edited, under another name.
 
     Rows stay where only text changed: a better sentence costs no measurement.
     """
-    record, note = case.result(".csv"), case.result(".fingerprint")
+    record, executed, note = map(case.result, (".csv", ".ipynb", ".fingerprint"))
     note.parent.mkdir(parents=True, exist_ok=True)
     mine = hash_sources(case, values, ("code",))
     known = note.read_text() if note.exists() else ""
-    if record.exists() and (anew or known != mine):
-        shutil.move(record, record.with_suffix(time.strftime(".%Y%m%d-%H%M%S.csv")))
+    if record.exists() and (anew or is_altered(executed, record) or known != mine):
+        stamp = time.strftime(".%Y%m%d-%H%M%S")
+        for path in filter(Path.exists, (record, executed)):
+            shutil.move(path, case.result(stamp + path.suffix))
     note.write_text(mine)
 
 
@@ -152,6 +158,8 @@ def _execute(case: Case, values: dict[str, Any]) -> str:
             "share_of_a_core": round(cpu_s / wall_s, 5),
         },
     }
+    if case.result(".csv").exists():
+        notebook.metadata["case"]["rows"] = digest_rows(case.result(".csv"))
     nbformat.write(notebook, draft)  # type: ignore[no-untyped-call]
     _clean(draft)
     os.replace(draft, case.result(".ipynb"))
@@ -284,7 +292,7 @@ def run_cases(
 
     A case that fails does not stop the others.
     """
-    left = [_expected_s(case) for case in cases]
+    left = [_expected_s(case, say) for case in cases]
     outcomes = []
     for i, case in enumerate(cases):
         say(f"[{i + 1}/{len(cases)}] {case.title}: {_say_left(left[i:])}")
@@ -294,14 +302,16 @@ def run_cases(
     return outcomes
 
 
-def _expected_s(case: Case) -> float:
+def _expected_s(case: Case, say: Say) -> float:
     """Expect what a case took before, or its time budget and what surrounds it; 0 if unknown.
 
-    A reference that was continued took less in its last run than a first run takes.
+    A reference that was continued took less in its last run than a first run takes. What will be
+    refused is said here, before an hour of measuring.
     """
     try:
         budget_s = float(read_parameters(case).get("time_budget_s", -_AROUND_S))
-    except UserError:
+    except UserError as error:
+        say(f"{case.title} will not run: {error}")
         return 0.0
     return max(duration_s(case) or duration_s(case, "reference"), budget_s + _AROUND_S)
 

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from helpers.arrays.stores import check_chunk_shape
 from helpers.book import studies
-from helpers.book.studies import Count, OneOf, Shape
+from helpers.book.studies import ArrayShape, Count, OneOf, Shape
 
 CHECKS = (
     "proxy",
@@ -27,7 +27,7 @@ class Parameters(studies.Parameters):
     checks: Annotated[list[Annotated[str, OneOf(CHECKS)]], Field(min_length=1)] = Field(
         [*CHECKS], description="comparisons to measure"
     )
-    array_shape: Shape = Field([2, 10, 240, 320], description="elements: time, depth, y, x")
+    array_shape: ArrayShape = Field([2, 10, 240, 320], description="elements: time, depth, y, x")
     chunk_shapes: Annotated[list[Shape], Field(min_length=1)] = Field(
         [[1, 10, 240, 320], [1, 1, 240, 320]],
         description="elements of a stored chunk; the first where a comparison needs one",

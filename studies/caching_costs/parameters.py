@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from helpers.book import studies
-from helpers.book.studies import Count, OneOf, Positive
+from helpers.book.studies import Contains, OneOf, Positive
 from studies.caching_costs.caches import CACHES
 from studies.caching_costs.datasets import dataset_names
 
@@ -15,10 +15,15 @@ from studies.caching_costs.datasets import dataset_names
 class Parameters(studies.Parameters):
     """Caches to compare, datasets to serve, and the load on the service."""
 
-    caches: Annotated[list[Annotated[str, OneOf(CACHES)]], Field(min_length=1)] = Field(
-        ["none", "as-shipped", "lru", "redis"], description="contenders, the baseline first"
-    )
-    maps: Annotated[list[Annotated[str, OneOf(dataset_names())]], Field(min_length=1)] = Field(
+    # a cache is told by what it saves, so there is none beside it
+    caches: Annotated[
+        list[Annotated[str, OneOf(CACHES)]], Field(min_length=1), Contains("none")
+    ] = Field(["none", "as-shipped", "lru", "redis"], description="contenders, the baseline first")
+    maps: Annotated[
+        list[Annotated[str, OneOf(dataset_names())]],
+        Field(min_length=1),
+        Contains("broken", is_other=True),
+    ] = Field(
         ["single-4mib", "chunked-64mib", "netcdf", "references", "broken"],
         description="datasets to serve",
     )
@@ -34,12 +39,18 @@ class Parameters(studies.Parameters):
         description="pause of a user between an answer and the next request",
         json_schema_extra={"unit": "s"},
     )
-    n_requests: Count = Field(16, description="requests of all users in a warm phase")
+    n_requests: Annotated[int, Field(ge=1, le=10**7)] = Field(
+        16, description="requests of all users in a warm phase"
+    )
     zipf_exponent: Annotated[float, Field(ge=0, le=10)] = Field(
         1.0, description="popularity of datasets and of tiles, by rank"
     )
-    n_datasets: Count = Field(100, description="datasets in the check of hit ratios, as published")
-    n_lookups: Count = Field(20000, description="look-ups of the check of hit ratios")
+    n_datasets: Annotated[int, Field(ge=1, le=10**6)] = Field(
+        100, description="datasets in the check of hit ratios, as published"
+    )
+    n_lookups: Annotated[int, Field(ge=1, le=10**8)] = Field(
+        20000, description="look-ups of the check of hit ratios"
+    )
     ttl_s: Annotated[float, Field(gt=0, le=1e9)] = Field(
         86400.0,
         description="time that an entry lives, but for those of titiler itself",

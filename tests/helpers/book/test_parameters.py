@@ -6,6 +6,8 @@ import ast
 import json
 import math
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin
 
@@ -115,6 +117,23 @@ REFUSED: list[tuple[str, dict[str, Any], list[str]]] = [
         ["store", "'s3://mine/x'", "embedded"],
     ),
     ("caching-costs", {"maps": ["flat"]}, ["maps", "'flat'", "single-4mib"]),
+    # What no machine has, and no user waits for.
+    ("cluster-scaling", {"dilation": 1e300}, ["dilation", "1e+300", "at most 10000"]),
+    ("cluster-scaling", {"threads_per_worker": 10**18}, ["threads_per_worker", "at most 256"]),
+    ("cluster-scaling", {"n_workers": [10**6]}, ["n_workers", "at most 4096"]),
+    ("caching-costs", {"n_requests": 10**12}, ["n_requests", "at most 10000000"]),
+    # What takes no time to read, or for ever.
+    (
+        "cluster-scaling",
+        {"array_shape": [1, 1, 1, 1], "chunk_shape": [1, 1, 1, 1]},
+        ["array_shape", "[1, 1, 1, 1]", "from 10000 to"],
+    ),
+    ("cluster-scaling", {"array_shape": [10**12] * 4}, ["array_shape", "from 10000 to"]),
+    # Combinations of which nothing can be told.
+    ("caching-costs", {"caches": ["lru"]}, ["caches", "['lru']", "a list with none"]),
+    ("caching-costs", {"maps": ["broken"]}, ["maps", "another than broken"]),
+    ("caching-costs", {"caches": ["none", "none"]}, ["caches", "'none' twice", "each name once"]),
+    ("cluster-scaling", {"n_workers": [2, 2]}, ["n_workers", "[2, 2]", "each number once"]),
 ]
 
 
@@ -129,6 +148,71 @@ def test_bad_values_are_named(study: str, overrides: dict[str, Any], words: list
     assert message.startswith(f"{WHERE}: ") and "\n" not in message
     assert "allowed" in message
     assert all(word in message for word in words), message
+
+
+# What only the model knows: parameters together, what a catalogue holds, and sums.
+NOT_EARLY = {"dilation", "store", "dataset", "chunk_shape", "chunks_per_task", "target_width"}
+
+
+def read_schema(study: str) -> dict[str, Any]:
+    """Read the schema of a study's cases."""
+    return dict(json.loads((ROOT / "parameters" / f"{study}.schema.json").read_text()))
+
+
+@pytest.mark.parametrize(
+    ("study", "overrides", "words"), REFUSED, ids=lambda value: str(value)[:40]
+)
+def test_most_bad_values_are_found_early(
+    study: str, overrides: dict[str, Any], words: list[str]
+) -> None:
+    """Without the libraries of a study, in the same form; what is found late is found by the model."""
+    said = ""
+    try:
+        studies.check_early(read_schema(study), overrides, WHERE)
+    except UserError as error:
+        said = str(error)
+    late = {"array_shape", "n_workers", "profile", *NOT_EARLY}  # the first three in part
+    assert said.startswith(f"{WHERE}: {words[0]}: ") or words[0] in late, "the schema knows it"
+    assert "\n" not in said
+
+
+@pytest.mark.parametrize("path", CASES, ids=lambda path: "/".join(path.parts[-3:]))
+def test_nothing_that_is_right_is_refused_early(path: Path) -> None:
+    """The schema refuses no case and no default."""
+    schema = read_schema(path.parts[-2])
+    studies.check_early(schema, yaml.safe_load(path.read_text()), WHERE)
+    defaults = find_study(path.parts[-2]).parameters().model_dump()
+    studies.check_early(schema, defaults, WHERE)
+
+
+LATE = """
+import sys
+from pathlib import Path
+from helpers.book.cases import Case, read_parameters
+from helpers.errors import UserError
+try:
+    read_parameters(Case("laptop", "cluster-scaling", "bad", Path(sys.argv[1])))
+except UserError as error:
+    print(error)
+heavy = {"botocore", "dask", "distributed", "intake", "numpy", "obstore", "pandas", "xarray", "zarr"}
+print(sorted(heavy & {*sys.modules}))
+"""
+
+
+def test_a_refusal_imports_nothing_heavy(tmp_path: Path) -> None:
+    """Whoever mistypes a name knows it before any library of a study is there."""
+    for name in ("notebooks/cluster-scaling.ipynb", "parameters/cluster-scaling.schema.json"):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_bytes((ROOT / name).read_bytes())
+    path = tmp_path / "parameters" / "laptop" / "cluster-scaling" / "bad.yaml"
+    path.parent.mkdir(parents=True)
+    path.write_text("n_worker: [2]\n")
+    told = subprocess.run(
+        [sys.executable, "-c", LATE, tmp_path], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    refusal, heavy = told.stdout.splitlines()
+    assert "n_worker: [2]; no such parameter" in refusal
+    assert heavy == "[]"
 
 
 def bad_values(field: FieldInfo) -> list[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import json
 import os
@@ -25,6 +26,7 @@ from hypothesis import strategies as st
 from helpers.book import build, cases, run, studies
 from helpers.book.cases import Case
 from helpers.book.studies import find_studies
+from helpers.cli import end_well
 from helpers.errors import UserError
 from helpers.paths import ROOT
 from tests import made
@@ -98,6 +100,99 @@ def test_an_interrupted_case_goes_on_with_its_record(make_case: MakeCase) -> Non
     assert case.result(".csv").read_text() == "onceagain"
 
 
+@pytest.mark.parametrize("text", ["1e3", "1.5E+2", "+2.5", ".5", "7"])
+def test_numbers_are_read_as_written(make_case: MakeCase, text: str) -> None:
+    """A number that is decimal is one, with an exponent too."""
+    case = make_case(text=f"time_budget_s: {text}\n")
+    assert cases.read_parameters(case)["time_budget_s"] == float(text)
+
+
+@pytest.mark.parametrize("edit", [lambda text: text.replace("o", "0"), lambda text: text[:-2]])
+def test_an_edited_record_is_kept_and_measured_anew(
+    make_case: MakeCase, edit: Callable[[str], str]
+) -> None:
+    """Changed digits and dropped rows are recognised, with the notebook that goes with them."""
+    case = make_case()
+    run.run_case(case, print)
+    record = case.result(".csv")
+    edited = edit(record.read_text())
+    record.write_text(edited)
+    assert run.run_case(case, print).state == "done"
+    assert record.read_text() == "once"
+    [kept] = record.parent.glob("one.2*.csv")
+    assert kept.read_text() == edited and kept.with_suffix(".ipynb").exists()
+    assert run.run_case(case, print).state == "done before"
+
+
+def test_rows_that_were_added_are_no_edit(make_case: MakeCase) -> None:
+    """A run that goes on and is interrupted leaves more rows than its notebook knows of."""
+    case = make_case()
+    run.run_case(case, print)
+    case.result(".csv").write_text("once and more")
+    assert run.run_case(case, print).state == "done before"
+
+
+def test_a_notebook_without_a_digest_is_as_good_as_before(make_case: MakeCase) -> None:
+    """What was executed before there were digests stays done."""
+    case = make_case()
+    run.run_case(case, print)
+    notebook = json.loads(case.result(".ipynb").read_text())
+    del notebook["metadata"]["case"]["rows"]
+    case.result(".ipynb").write_text(json.dumps(notebook))
+    assert run.run_case(case, print).state == "done before"
+
+
+def test_results_that_cannot_be_written_are_one_line(
+    make_case: MakeCase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full disk or a checkout that may only be read fails a case, and the others go on."""
+    one, other = make_case("one"), make_case("other")
+    write_text = Path.write_text
+
+    def fill_up(path: Path, *given: Any, **options: Any) -> int:
+        if path.name == "one.fingerprint":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path.name)
+        return write_text(path, *given, **options)
+
+    monkeypatch.setattr(Path, "write_text", fill_up)
+    outcomes = run.run_cases([one, other], lambda _line: None)
+    assert [outcome.state for outcome in outcomes] == ["failed", "done"]
+    [line, _] = run.explain_failures(outcomes)
+    assert line == (
+        "study/one failed: one.fingerprint: No space left on device;"
+        " allowed: a folder that can be written and has room"
+    )
+    results = one.root / "results" / "laptop"
+    shutil.rmtree(results)
+    results.touch()  # a folder that cannot be made
+    outcome = run.run_case(one, print)
+    assert outcome.state == "failed" and outcome.text.isprintable()
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS, errno.EACCES])
+def test_a_command_that_cannot_write_ends_with_a_line(
+    monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    """It is no defect of ours, so there is no traceback."""
+    monkeypatch.setattr(signal, "getsignal", lambda _number: signal.SIG_IGN)  # pytest has its own
+    with pytest.raises(SystemExit) as ended, end_well():
+        raise OSError(code, os.strerror(code), "_build/stage")
+    assert str(ended.value) == (
+        f"error: _build/stage: {os.strerror(code)};"
+        " allowed: a folder that can be written and has room"
+    )
+    with pytest.raises(SystemExit) as ended, end_well():
+        raise OSError(errno.EBADF, "a defect")
+    assert "Traceback" in str(ended.value)
+
+
+def test_what_will_be_refused_is_said_before_measuring(make_case: MakeCase) -> None:
+    """Not after the cases before it have taken an hour."""
+    said: list[str] = []
+    run.run_cases([make_case("good"), make_case("bad", "sed: 2\n")], said.append)
+    assert said[0].startswith("study/bad will not run: ") and "no such parameter" in said[0]
+
+
 def test_a_failing_case_leaves_its_notebook_and_the_others_run(make_case: MakeCase) -> None:
     """The error is in a notebook of its own, in the last lines, with how to run the case alone."""
     bad = make_case("bad", "seed: 13\n", code=SOURCE + "assert seed != 13, 'unlucky'")
@@ -144,6 +239,13 @@ def test_results_hold_no_path_of_the_machine(make_case: MakeCase) -> None:
         ('seed: "a\\nb\\e[31m"\n', r"seed: 'a\nb\x1b[31m'; allowed"),  # control characters
         ('"a\\nb": 1\n', r"'a\nb': 1; no such parameter"),
         ("&a {seed: *a}\n", "seed: {'seed': {'seed': "),  # holds itself
+        # Numbers of YAML 1.1 that nobody means.
+        ("seed: 0x1F_\n", "seed: '0x1F_'; allowed"),
+        ("seed: 1:30\n", "seed: '1:30'; allowed"),
+        ("seed: 010\n", "seed: '010'; allowed"),
+        ("seed: 1_000\n", "seed: '1_000'; allowed"),
+        ("time_budget_s: 1:30.5\n", "time_budget_s: '1:30.5'; allowed"),
+        ("record: other.csv\n", "record: 'other.csv'; allowed: one.csv"),  # of another case
     ],
 )
 def test_bad_parameter_files_are_refused(
