@@ -22,7 +22,7 @@ from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
 from helpers.errors import UserError
-from helpers.netem.profiles import Profile, check_dilation
+from helpers.netem.profiles import Profile, check_profile
 from helpers.netem.proxy import Proxy, open_proxy
 from helpers.netem.trace import Request
 from helpers.objectstore.locations import Location, parse_location
@@ -248,6 +248,8 @@ def _refuse_port(port: int) -> None:
 
 
 _BUCKET = "arrays"
+_PROBE_NBYTES = 32_000_000
+"""Bytes of the object that networks are measured with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,7 +278,7 @@ class Testbed:
         try:
             obstore.head(store, key)
         except FileNotFoundError:
-            obstore.put(store, key, bytes(32_000_000))
+            obstore.put(store, key, bytes(_PROBE_NBYTES))
         location = self.near if is_near else self.far
         where = {"Bucket": location.bucket, "Key": f"{location.prefix}/{key}".strip("/")}
         return str(location.botocore().generate_presigned_url("get_object", Params=where))
@@ -327,20 +329,6 @@ def open_testbed(
         yield Testbed(location, location)
 
 
-def check_profile(store: str, name: str, dilation: float = 1.0) -> None:
-    """Refuse to emulate a network, or its time, on a store that has its own."""
-    check_dilation(dilation)
-    if store != "embedded" and name != "loopback":
-        raise UserError(
-            f"profile: {name!r}; allowed: loopback, because nothing is emulated on the network"
-            " of a store of your own"
-        )
-    if store != "embedded" and dilation != 1:
-        raise UserError(
-            f"dilation: {dilation:g}; allowed: 1, because time is real on a store of your own"
-        )
-
-
 @contextmanager
 def _open_embedded(
     profile: Profile, seed: int, needed_nbytes: int, dilation: float
@@ -353,7 +341,7 @@ def _open_embedded(
     finally:
         os.close(lock)
     with (
-        open_server(folder, needed_nbytes=needed_nbytes) as server,
+        open_server(folder, needed_nbytes=needed_nbytes + _PROBE_NBYTES) as server,
         open_proxy(server.endpoint_url, profile=profile, seed=seed, dilation=dilation) as proxy,
     ):
         keys = server.access_key, server.secret_key

@@ -32,6 +32,7 @@ _SOURCE_SUM = "h1:au+wI+aybno/STsQiSm35Uu6Q6iK5MWReQxgO6SEMFc="
 _LEAST_GO = (1, 25)  # the `go` line of its go.mod
 _BUILD_NBYTES = 1_200_000_000  # measured: 0.83 GB, and 0.24 GB for a toolchain
 _BUILD_TIMEOUT_S = 1800.0
+_DRAFT = "build-versitygw-"  # others build in this folder too
 
 
 def find_or_build_versitygw() -> Path:
@@ -110,7 +111,7 @@ def _locked(path: Path) -> Iterator[None]:
 
 def _build_in(target: Path) -> None:
     """Build in a folder beside the target and move the result into place."""
-    for leftover in target.parent.glob("build-*"):  # of a build that was killed
+    for leftover in target.parent.glob(f"{_DRAFT}*"):  # of a build that was killed
         shutil.rmtree(leftover)
     if (free_nbytes := shutil.disk_usage(target.parent).free) < _BUILD_NBYTES:
         raise _not_built(
@@ -118,7 +119,7 @@ def _build_in(target: Path) -> None:
             f" {_BUILD_NBYTES / 1e6:.0f} MB needed for the time of the build"
         )
     start_s = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="build-", dir=target.parent) as name:
+    with tempfile.TemporaryDirectory(prefix=_DRAFT, dir=target.parent) as name:
         built = _build(Path(name))
         if _built_from(built) != (VERSION, _SOURCE_SUM) or versitygw_version(built) != VERSION:
             raise _not_built(f"the result is not versitygw {VERSION} with sum {_SOURCE_SUM}")

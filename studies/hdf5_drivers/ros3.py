@@ -248,6 +248,8 @@ def _acquire(path: Path, say: Say) -> AcquireReturnProxy[FileLock]:
 def _build_in(target: Path, tools: dict[str, str], say: Say) -> None:
     """Build into the target; what marks it as whole is written last."""
     shutil.rmtree(target, ignore_errors=True)  # of a build that was killed
+    for leftover in target.parent.glob("build-ros3-*"):
+        shutil.rmtree(leftover, ignore_errors=True)
     if (free_nbytes := shutil.disk_usage(target.parent).free) < BUILD_NBYTES:
         raise not_built(
             f"{free_nbytes / 1e6:.0f} MB are free and {BUILD_NBYTES / 1e6:.0f} MB needed"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import urllib.request
 from pathlib import Path
+from types import SimpleNamespace
 
 import obstore
 import pytest
@@ -175,6 +176,17 @@ def test_room_in_an_absent_folder(tmp_path: Path) -> None:
     """Nothing is there yet, and nothing is made."""
     make_room(tmp_path / "absent", 1)
     assert not (tmp_path / "absent").exists()
+
+
+def test_room_for_the_probe_is_asked_for_too(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The object that networks are measured with lies beside the arrays."""
+    free = SimpleNamespace(free=33_000_000)
+    monkeypatch.setattr("helpers.objectstore.testbed.shutil.disk_usage", lambda _path: free)
+    with (
+        pytest.raises(UserError, match="33 MB are free and 34 MB needed"),
+        open_testbed("embedded", LOOPBACK, needed_nbytes=2_000_000),
+    ):
+        pytest.fail("not reached")
 
 
 def test_arrays_that_another_run_reads_make_no_room(

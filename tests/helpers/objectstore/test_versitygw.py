@@ -223,6 +223,16 @@ def test_a_cache_that_cannot_be_written_is_one_line(place: Path) -> None:
         find_or_build_versitygw()
 
 
+def test_what_others_build_in_the_cache_stays(place: Path) -> None:
+    """What a killed build of the server has left goes, and no build of anything else."""
+    cache = place / "cache" / "arrays-over-the-wire"
+    for name in ("build-versitygw-left", "build-ros3-going-on"):
+        (cache / name).mkdir(parents=True)
+    write_go(place / "bin", install=INSTALLS)
+    find_or_build_versitygw()
+    assert sorted(path.name for path in cache.glob("build-*")) == ["build-ros3-going-on"]
+
+
 def test_lack_of_space_is_one_line(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The space for the build is asked for beforehand."""
     monkeypatch.setattr(versitygw, "_BUILD_NBYTES", 10**18)
