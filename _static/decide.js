@@ -60,7 +60,7 @@
   }
 
   function start() {
-    const place = document.getElementById("decide");
+    const place = document.getElementById("decide-lookup");
     const source = document.getElementById("decide-data");
     if (!place || !source) return;
     const data = JSON.parse(source.textContent);

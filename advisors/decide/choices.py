@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from advisors.chunks.answers import choose_prices
 from advisors.chunks.problem import AccessPattern, Prices
@@ -39,6 +39,7 @@ class Plan:
     shard_shape: Shape | None = None
     limits: str = ""  # what the prediction leaves out
     is_rewritten: bool = False  # whether a file of HDF5 is written anew
+    copy_of: Mapping[str, int] = field(default_factory=dict)  # the copy that each access reads
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +202,7 @@ def _plan_copies(
         reads,
         tuple(copy.chunk_shape for copy in found.two),
         limits=f"The second copy {pays}; writing it is not counted.",
+        copy_of={name: i for i, copy in enumerate(found.two) for name in copy.seconds},
     )
 
 
@@ -331,7 +333,11 @@ def write_code(question: Question, plan: Plan, n_each: int, n_workers: int) -> s
         snippets.write_array(question.shape, one, plan.shard_shape, question.dtype, copy=name)
         for name, one in zip(names, plan.chunk_shapes, strict=True)
     ]
-    return "\n\n".join([*lines, snippets.read_array(client, n_each, n_workers, copy=names[0])])
+    usual = max(zip(*question.accesses(), strict=True), key=lambda pair: pair[1])[0]
+    name = names[plan.copy_of.get(usual.name, 0)]
+    selection = snippets.select(usual.extent, question.shape)
+    lines.append(snippets.read_array(client, n_each, n_workers, selection, copy=name))
+    return "\n\n".join(lines)
 
 
 def _write_hdf5(question: Question, plan: Plan, n_each: int) -> str:

@@ -71,7 +71,7 @@ def render() -> str:
     data = json.dumps({"options": OPTIONS, "answers": answers}).replace("</", "<\\/")
     return (
         "```{raw} html\n"
-        '<div id="decide"><p>The answers are looked up in your browser, which needs JavaScript; '
+        '<div id="decide-lookup"><p>The answers are looked up in your browser, which needs JavaScript; '
         "<code>wire decide</code> computes the same.</p></div>\n"
         f'<script type="application/json" id="decide-data">\n{data}\n</script>\n'
         "```\n"

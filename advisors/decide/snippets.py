@@ -82,8 +82,23 @@ def write_array(shape: Shape, chunk: Shape, shard: Shape | None, dtype: str, *, 
     return "\n".join(lines)
 
 
-def read_array(client: str, n_in_flight: int, n_workers: int, *, copy: str) -> str:
-    """Write the lines that open such an array with xarray."""
+def select(extent: Shape, shape: Shape) -> str:
+    """Write a selection of that extent, at the beginning of the array.
+
+    Examples
+    --------
+    >>> select((10, 1, 4), (10, 20, 20))
+    '[:, 0, 0:4]'
+    """
+    parts = (
+        ":" if part == n else "0" if part == 1 else f"0:{part}"
+        for part, n in zip(extent, shape, strict=True)
+    )
+    return f"[{', '.join(parts)}]"
+
+
+def read_array(client: str, n_in_flight: int, n_workers: int, selection: str, *, copy: str) -> str:
+    """Write the lines that open such an array with xarray and read a part of it."""
     settings = {"async.concurrency": n_in_flight}
     more = {"codec_pipeline.path": "zarrs.ZarrsCodecPipeline"} if client == "zarr-zarrs" else {}
     lines = ["import xarray as xr", "import zarr"]
@@ -97,7 +112,7 @@ def read_array(client: str, n_in_flight: int, n_workers: int, *, copy: str) -> s
         f"zarr.config.set({settings | more}){each}".replace("'", '"'),
         f"store = {store}",
         "dataset = xr.open_zarr(store, consolidated=False, chunks=None)",
-        'values = dataset["field"][0].values',
+        f'values = dataset["field"]{selection}.values',
     ]
     return "\n".join(["import zarrs  # noqa: F401", *lines] if more else lines)
 

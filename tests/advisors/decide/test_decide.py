@@ -179,3 +179,14 @@ def test_bad_questions_are_one_line(options: tuple[str, ...], message: str) -> N
     with pytest.raises(UserError, match=message) as caught:
         CliRunner().invoke(decide, list(options), catch_exceptions=False)
     assert "\n" not in str(caught.value) and "allowed" in str(caught.value)
+
+
+def test_two_copies_are_read_where_they_serve() -> None:
+    """The lines read the access that happens most, from the copy that is cut for it."""
+    for access, selection in (("series:9,map:1", "[:, 0, 0]"), ("series:1,map:9", "[0, :, :]")):
+        two = next(one for one in ask(access=access).choices if one.n_copies == 2)
+        usual = access.partition(":")[0] if access.endswith("1") else "map"
+        first = two.label.partition(" a copy for ")[2].partition(" ")[0]
+        assert f'values = dataset["field"]{selection}.values' in two.code
+        reading = two.code.rpartition("import xarray")[2]
+        assert f"copy-{1 if usual == first else 2}.zarr" in reading
