@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import textwrap
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
@@ -49,6 +48,8 @@ QUESTIONS: Mapping[str, tuple[str, Given]] = {
     ),
 }
 """Needs of the table, and the questions that stand for them; four of them are worked through."""
+
+_WIDTH = 72  # characters of a line of code
 
 _OPTIONS = {"memory_gb": "memory", "dtype": "type", "change_every_s": "change-every"}
 
@@ -145,8 +146,13 @@ def render_case(name: str) -> str:
 
 
 def _fold(command: str) -> str:
-    """Break a command into lines that a page shows whole."""
-    lines = textwrap.wrap(command, 72, break_long_words=False, break_on_hyphens=False)
+    """Break a command before its options into lines that a page shows whole."""
+    lines: list[str] = []
+    for part in command.split(" --"):
+        if lines and len(lines[-1]) + len(part) < _WIDTH:
+            lines[-1] += f" --{part}"
+        else:
+            lines.append(f"--{part}" if lines else part)
     return " \\\n    ".join(lines)
 
 
