@@ -140,8 +140,22 @@ class Draft:
         }
         figures = make_figures(self.seen, f"{self.facts['location']}, {date[:10]}")
         self.told = redact_tree({**figures, "measurement": measurement})
-        text = yaml.safe_dump(self.told, sort_keys=False, default_flow_style=None, width=100)
+        text = yaml.dump(self.told, Dumper=_make_dumper(), sort_keys=False, width=100)
         replace_file(self.path, f"# A profile as measured by `wire calibrate`.\n{text}")
+
+
+def _make_dumper() -> Any:
+    """Write lists, which are of numbers, in lines, and all else one below the other."""
+    import yaml
+
+    class Dumper(yaml.SafeDumper):
+        pass
+
+    Dumper.add_representer(
+        list,
+        lambda dumper, values: dumper.represent_sequence("tag:yaml.org,2002:seq", values, True),
+    )
+    return Dumper
 
 
 def open_draft(path: Path, location: str, emulated: str, caps: Caps, *, anew: bool) -> Draft:
@@ -210,7 +224,11 @@ def render(draft: Draft) -> list[str]:
     if grown := measured.get("mb_per_s_by_connections"):
         rates = ", ".join(f"{n}: {rate:g}" for n, rate in grown.items())
         ended = "growth has ended" if measured["has_growth_ended"] else "still growing"
+        low, high = measured["stream_mb_per_s_ends"]
         lines.append(f"{'MB/s by connections':24} {rates}; {ended}")
+        lines.append(
+            f"{'MB/s of one connection':24} {low:g} to {high:g} in {len(seen.streams_mb_per_s)} reads"
+        )
     if (rate := told.get("requests_per_s")) is not None:
         lines.append(f"{'requests':24} {rate:g} a second let through; {seen.n_throttled} refused")
     elif (rate := measured.get("answered_per_s")) is not None:

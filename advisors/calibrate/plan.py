@@ -351,6 +351,8 @@ def summarise(seen: Seen) -> dict[str, Any]:
     if rates := seen.rates_by_connections():
         told["mb_per_s_by_connections"] = {n: _round(rate) for n, rate in rates}
         told["has_growth_ended"] = seen.has_growth_ended
+        # far apart where the store, or this machine, was busy
+        told["stream_mb_per_s_ends"] = [_round(each(seen.streams_mb_per_s)) for each in (min, max)]
     if seen.answered_per_s is not None:
         told["answered_per_s"] = _round(seen.answered_per_s)
     if seen.decode_mb_per_s is not None:

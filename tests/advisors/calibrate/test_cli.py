@@ -126,6 +126,7 @@ def test_the_file_holds_no_secret(proxy: Proxy, server: Server, tmp_path: Path) 
         assert server.access_key not in text and server.secret_key not in text
     given = yaml.safe_load(out.read_text())
     assert given["measurement"]["location"] == URL
+    assert "\n  stream_mb_per_s: median of 3 bodies" in out.read_text(), "a source a line"
 
 
 def test_nothing_is_written_but_what_is_asked_for(

@@ -158,6 +158,7 @@ def test_the_tail_is_told_beside_the_figures() -> None:
     told = summarise(make_seen())
     assert told["first_byte_p50_s"][0] == 0.03
     assert told["first_byte_p99_s"][0] == 0.1 and told["first_byte_p99_s"][2] is None
+    assert told["stream_mb_per_s_ends"] == [9.9, 10.1]
     assert told["mb_per_s_by_connections"] == {1: 10.0, 2: 20.0, 4: 30.0, 8: 30.2}
 
 
