@@ -39,7 +39,7 @@ def tell_gain(text: str, folder: Path) -> str:
     ratio = statistics.paired_between(over, under, value=column)
     verdict = statistics.judge(ratio, noise_near(rows, under, column)).verdict
     ends = f" [{digits(ratio.low)}, {digits(ratio.high)}]" if ratio.n > 1 else ""
-    doubt = ", indistinguishable" if verdict == "indistinguishable" else ""
+    doubt = " (indistinguishable)" if verdict == "indistinguishable" else ""
     return f"{digits(ratio.centre)}{ends} times as fast{doubt}"
 
 
