@@ -6,17 +6,26 @@ BIN = .venv/bin
 RUN = $(BIN)/wire
 
 .DEFAULT_GOAL := help
-.PHONY: help env server ros3 run-all run derive book test lint lock publish clean
+.PHONY: help env server ros3 run-all run derive book test faults lint audit sbom lock publish clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1:/p' Makefile | awk -F: '{printf "make %-9s %s\n", $$1, $$2}'
 
 env: .venv/ready  ## set up the locked environment in .venv/
 
+# Two at once would break one another: the second waits, and then finds it made.
 .venv/ready: requirements.lock requirements-uv.lock
 	@test -n "$(PYTHON)" || { echo "error: no Python >= 3.11 found; allowed: make PYTHON=/path/to/python3.12" >&2; exit 1; }
+	@mkdir -p .cache && exec 9>.cache/env.lock && \
+	{ $(PYTHON) -c 'import fcntl; fcntl.flock(9, fcntl.LOCK_EX | fcntl.LOCK_NB)' 2>/dev/null || \
+	{ echo ".venv is being set up by another make: waiting for it"; \
+	$(PYTHON) -c 'import fcntl; fcntl.flock(9, fcntl.LOCK_EX)'; }; } && \
+	$(MAKE) --no-print-directory .venv/made
+	@touch $@
+
+.venv/made: requirements.lock requirements-uv.lock
 	@echo "setting up .venv with $(PYTHON): some minutes, once"
-	@mkdir -p .cache && date +%s > .cache/setup-start
+	@date +%s > .cache/setup-start
 	@$(BIN)/python -c '' 2>/dev/null || $(PYTHON) -m venv --clear .venv || { echo "error: $(PYTHON) cannot make a virtual environment; allowed: a Python with venv (Debian: apt install python3-venv)" >&2; exit 1; }
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements-uv.lock
 	@$(BIN)/python -m uv pip sync --quiet --python $(BIN)/python --require-hashes requirements.lock
@@ -47,8 +56,25 @@ test: env  ## run the tests
 	@$(BIN)/python -m pytest -q -m "not quiet" -n 2 --dist loadfile --no-loadscope-reorder
 	@exec $(BIN)/python -m pytest -q -m quiet tests
 
+faults: env  ## read through every reader from a store that fails, and write results/reference/faults.csv
+	@exec $(BIN)/python -m tests.faults
+
 lint: env  ## run every check of pre-commit over all files
 	@exec $(BIN)/pre-commit run --all-files
+
+.cache/audit/ready: requirements-audit.lock
+	@$(BIN)/python -m uv venv --quiet --clear --python $(BIN)/python .cache/audit
+	@$(BIN)/python -m uv pip sync --quiet --python .cache/audit/bin/python --require-hashes requirements-audit.lock
+	@touch $@
+
+audit: env  ## look for known holes and for licences in what is locked; without a network it says so
+	-@$(MAKE) --no-print-directory .cache/audit/ready
+	@exec $(BIN)/python .ci/audit.py
+
+sbom: env .cache/audit/ready  ## list what is installed, as CycloneDX, in _build/sbom.cdx.json
+	@mkdir -p _build
+	@.cache/audit/bin/cyclonedx-py environment --output-reproducible --output-format JSON --output-file _build/sbom.cdx.json $(BIN)/python
+	@echo "_build/sbom.cdx.json"
 
 # What the oldest Python gets, all get, so that all measure the same versions.
 LOCK = $(BIN)/python -m uv pip compile pyproject.toml --all-extras --python-version 3.11 --no-emit-index-url --no-emit-find-links --quiet
@@ -56,6 +82,7 @@ LOCK = $(BIN)/python -m uv pip compile pyproject.toml --all-extras --python-vers
 lock: env  ## resolve requirements.lock anew from pyproject.toml
 	@$(LOCK) --upgrade --output-file .cache/oldest-python.txt
 	@$(LOCK) --constraints .cache/oldest-python.txt --universal --generate-hashes --no-annotate --no-header --upgrade --output-file requirements.lock
+	@printf 'cyclonedx-bom\npip-audit\npip-licenses\n' | $(BIN)/python -m uv pip compile - --python-version 3.11 --universal --generate-hashes --no-annotate --no-header --no-emit-index-url --no-emit-find-links --quiet --upgrade --output-file requirements-audit.lock
 
 publish: env  ## promote the results of SITE to the reference
 	@exec $(RUN) publish --site "$(SITE)"

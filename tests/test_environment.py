@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import importlib.util
+import json
 import re
+import shutil
+import subprocess
+import sys
 import tomllib
+from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -109,6 +116,88 @@ def test_lock_has_no_address() -> None:
         )
         == []
     )
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+def test_two_that_set_up_at_once_are_one(tmp_path: Path) -> None:
+    """The second make waits for the first and finds the environment made."""
+    programs = tmp_path / ".venv" / "bin"
+    programs.mkdir(parents=True)
+    for name in ("python", "wire"):
+        (programs / name).write_text('#!/bin/sh\nsleep 0.2\necho "$0 $*" >> calls\n')
+        (programs / name).chmod(0o755)
+    for path in (ROOT / "Makefile", *ROOT.glob("requirements*.lock")):
+        shutil.copy(path, tmp_path / path.name)
+    command = ["make", "env", f"PYTHON={sys.executable}"]
+    running = [subprocess.Popen(command, cwd=tmp_path) for _ in range(3)]
+    assert [one.wait(timeout=60) for one in running] == [0, 0, 0]
+    calls = (tmp_path / "calls").read_text().splitlines()
+    assert sum("--editable" in call for call in calls) == 1
+    assert sum(call.endswith("wire server") for call in calls) == 1
+    assert (tmp_path / ".venv" / "ready").exists()
+
+
+@pytest.fixture
+def audit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Import the audit with tools of the test's own."""
+    spec = importlib.util.spec_from_file_location("audit", ROOT / ".ci" / "audit.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    monkeypatch.setattr(module, "TOOLS", tmp_path)
+    monkeypatch.setattr(module, "REPORT", tmp_path / "report" / "audit.json")
+    return module
+
+
+def write_tool(folder: Path, name: str, *, said: str = "", report: str = "", code: int = 0) -> None:
+    """Write a tool that writes a report where it is told to."""
+    lines = ["#!/bin/sh", "for last; do :; done", f"echo '{said}' >&2"]
+    lines += [f"echo '{report}' > \"$last\""] if report and name == "pip-audit" else []
+    lines += [f"echo '{report}'"] if name == "pip-licenses" else []
+    (folder / name).write_text("\n".join([*lines, f"exit {code}\n"]))
+    (folder / name).chmod(0o755)
+
+
+HOLE = '{"dependencies": [{"name": "a", "version": "1", "vulns": [{"id": "X-1", "fix_versions": ["2"]}]}]}'
+
+
+@pytest.mark.parametrize(
+    ("tool", "found"),
+    [
+        ({"report": '{"dependencies": [{"name": "a", "version": "1", "vulns": []}]}'}, []),
+        ({"report": HOLE, "code": 1}, ["a 1: X-1, mended in 2"]),
+        ({"said": "ConnectionError: Max retries exceeded", "code": 1}, []),  # no network
+        ({"said": "usage: no such option", "code": 2}, ["pip-audit failed: usage: no such option"]),
+    ],
+)
+def test_the_audit_is_loud_about_holes_alone(
+    audit: Any, tmp_path: Path, tool: dict[str, Any], found: list[str]
+) -> None:
+    """What is found ends it, and so does a tool that fails; a network that is not there does not."""
+    write_tool(tmp_path, "pip-audit", **tool)
+    assert audit.find_holes() == found
+
+
+@pytest.mark.parametrize(
+    ("licence", "is_found"),
+    [
+        ("BSD-3-Clause", False),
+        ("GNU Lesser General Public License v3 (LGPLv3)", False),
+        ("LGPL-2.1-only", False),
+        ("GNU General Public License v2 or later (GPLv2+)", True),
+        ("AGPL-3.0-only", True),
+        ("GPL-3.0-or-later", True),
+    ],
+)
+def test_the_audit_names_licences_that_would_bind_all(
+    audit: Any, tmp_path: Path, licence: str, is_found: bool
+) -> None:
+    """A package under such a licence is named, unless a reason why it stays is written down."""
+    told = json.dumps([{"Name": "a", "Version": "1", "License": licence}])
+    write_tool(tmp_path, "pip-licenses", report=told)
+    assert bool(audit.find_licences()) == is_found
+    audit.ACCEPTED["a"] = "for a reason"
+    assert audit.find_licences() == []
 
 
 def test_every_python_gets_the_same_versions() -> None:
