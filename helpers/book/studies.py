@@ -103,7 +103,7 @@ class Contains:
 
     def _check(self, value: list[str]) -> list[str]:
         if all((one == self.name) == self.is_other for one in value):
-            raise ValueError(f"a list with {'another than ' * self.is_other}{self.name}")
+            raise ValueError(f"a list with {'another than ' * self.is_other}{self.name!r}")
         return value
 
 
@@ -282,7 +282,7 @@ def _say_items(schema: Mapping[str, Any]) -> list[str]:
     words = [text.format(schema[key]) for key, text in said.items() if key in schema]
     if wanted := schema.get("contains"):
         told = wanted.get("not", wanted)["const"]
-        words.append(f"another than {told}" if "not" in wanted else f"{told} among them")
+        words.append(f"another than {told!r}" if "not" in wanted else f"{told!r} among them")
     if schema.get("items", {}).get("type") == "string":
         words.append("each name once")
     return words

@@ -72,7 +72,7 @@ REFUSED: list[tuple[str, dict[str, Any], list[str]]] = [
     # Cluster scaling.
     ("cluster-scaling", {"contenders": ["zarr"]}, ["contenders", "'zarr'", "zarr-obstore, "]),
     ("cluster-scaling", {"codec": "gzip"}, ["codec", "'gzip'", "none, blosc-lz4, blosc-zstd"]),
-    ("cluster-scaling", {"cluster_kind": "slurm"}, ["cluster_kind", "'slurm'", "local, gateway"]),
+    ("cluster-scaling", {"cluster_kind": "pbs"}, ["cluster_kind", "'pbs'", "local, gateway"]),
     ("cluster-scaling", {"dataset": "nothing"}, ["dataset", "'nothing'", "enlarged-ocean"]),
     ("cluster-scaling", {"array_shape": [4, 4, 4]}, ["array_shape", "[4, 4, 4]", "at least 4"]),
     ("cluster-scaling", {"array_shape": [1] * 5}, ["array_shape", "at most 4 in the list"]),
@@ -130,8 +130,8 @@ REFUSED: list[tuple[str, dict[str, Any], list[str]]] = [
     ),
     ("cluster-scaling", {"array_shape": [10**12] * 4}, ["array_shape", "from 10000 to"]),
     # Combinations of which nothing can be told.
-    ("caching-costs", {"caches": ["lru"]}, ["caches", "['lru']", "a list with none"]),
-    ("caching-costs", {"maps": ["broken"]}, ["maps", "another than broken"]),
+    ("caching-costs", {"caches": ["lru"]}, ["caches", "['lru']", "a list with 'none'"]),
+    ("caching-costs", {"maps": ["broken"]}, ["maps", "another than 'broken'"]),
     ("caching-costs", {"caches": ["none", "none"]}, ["caches", "'none' twice", "each name once"]),
     ("cluster-scaling", {"n_workers": [2, 2]}, ["n_workers", "[2, 2]", "each number once"]),
 ]
