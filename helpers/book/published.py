@@ -316,7 +316,7 @@ def draw_curve(ax: Axes, points: pd.DataFrame, curve: pd.DataFrame, name: str) -
 
 def _mark(ax: Axes, x: Any, y: Any, look: Look, *, is_hollow: bool = False) -> None:
     (marks,) = ax.plot(x, y, look.marker, color=look.color, markersize=5, alpha=0.75)
-    if is_hollow:
+    if is_hollow or look.is_hollow:
         marks.set_markerfacecolor("none")
 
 
