@@ -137,9 +137,11 @@ def read_heads(table: Tag, n_index: int) -> list[str] | None:
 
 
 def _join(over: str, head: str) -> str:
-    """Join the name of all columns with that of one: 8 workers, rate 185."""
+    """Join the name of all columns with that of one: 8 workers, rate 185; a word needs no other."""
     word = spell(over, is_head=True)
-    return f"{head} {word}" if over.startswith("n_") else f"{word} {head}"
+    if over.startswith("n_"):
+        return f"{head} {word}"
+    return f"{word} {head}" if _NUMBER.fullmatch(head) else head
 
 
 def _text(cell: Tag) -> str:
@@ -230,6 +232,11 @@ _NAMED = (
      r'<button class="sidebar-toggle \1-toggle\2title="\3" aria-label="\3"'),
     # a corner of a table that heads nothing
     (r'<th class="head[^"]*">\s*(?:<p>\s*</p>)?\s*</th>', "<td></td>"),
+    # a name that says something else than what is read; the text is name enough
+    ('<summary aria-label="Toggle hidden content">', "<summary>"),
+    (r'(<button class="btn search-button-field[^>]*?) aria-label="Search"', r"\1"),
+    # the theme takes no choice of a reader for a wrong one
+    (r'localStorage\.getItem\("mode"\) \|\| ""', 'localStorage.getItem("mode") || "auto"'),
     # a figure opens by itself, where it can be made larger
     (r'(<figure[^>]*>\s*)(<img alt="[^"]*" src="([^"]*\.svg)"[^>]*/>)',
      r'\1<a class="zoom" href="\3">\2</a>'),

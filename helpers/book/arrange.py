@@ -106,6 +106,7 @@ def slim_figure(svg: str) -> str:
 
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     svg = re.sub(r'\b(d|x|y|points)="([^"]*)"', shorten, svg)
+    svg = _WIDTHS.sub(lambda m: f"{m[1]}{_ROOM * float(m[2]):.2f}", svg, count=2)
     sizes = sorted({float(size) for size in re.findall(r"font-size: ([\d.]+)px", svg)})
     rules = [
         f'[style*="font-size: {size:g}px"] {{ font-size: {_GROWTH * size:g}px !important; }}'
@@ -116,7 +117,10 @@ def slim_figure(svg: str) -> str:
 
 
 # Letters grow by so much where a figure is as narrow as a phone, so that it can be read whole.
-_GROWTH = 1.3
+_GROWTH = 1.2
+# and names at the right of a plot need as much more room.
+_ROOM = 1.05
+_WIDTHS = re.compile(r'(\bwidth="|viewBox="0 0 )([\d.]+)')
 
 # Digits that no eye tells apart.
 _DIGITS = re.compile(r"(?<=\.\d\d)\d+")

@@ -14,11 +14,15 @@ import nbformat
 import pandas as pd
 import yaml
 
+from helpers.book.arrange import slim_figure
 from helpers.book.cases import Case, find_case, find_cases, is_done, read_parameters
 from helpers.book.pages import (
     Page,
     find_pages,
     list_cases,
+    read_notebook,
+    render_citation,
+    render_faults,
     render_page,
     render_profile_sources,
     render_profiles,
@@ -31,6 +35,7 @@ from helpers.paths import ROOT, check_site
 from helpers.redaction import copy_redacted, redact_tree
 
 _PROFILES = ROOT / "helpers" / "netem" / "profiles.yaml"
+_COVER = ROOT / "results" / "reference" / "headline.svg"
 # What a page may show or need besides the executed notebooks.
 _SOURCES = ("_config.yml", "_toc.yml", "*.md", "references.bib", "_static", "_ext")
 # Repository files that are no pages.
@@ -48,16 +53,34 @@ def stage(
     into.mkdir(parents=True)
     _copy_sources(root, into)
     _write_generated(into / "_generated")
-    for page in pages:  # beside each its record, both without credentials
-        target = into / f"{page.name}.ipynb"
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(json.dumps(redact_tree(render_page(page))), encoding="utf-8")
-        copy_redacted(page.record, target.with_suffix(".csv"))
+    for page in pages:
+        _stage_page(page, into)
     for name in sorted({*list_cases(root)} - {page.name for page in pages}):
         say(f"{name.removeprefix('notebooks/')}: not measured yet")
         _stage_gap(name, into)
     _list_pages(into / "_toc.yml", pages)
+    _stage_cover(pages, into / "_generated" / "headline.svg")
     return pages
+
+
+def _stage_page(page: Page, into: Path) -> None:
+    """Write a page, its record beside it and what ran for download, all without credentials."""
+    target = into / f"{page.name}.ipynb"
+    ran = into / "_generated" / "executed" / f"{page.name}.ipynb"
+    for path, notebook in ((target, render_page(page)), (ran, read_notebook(page.executed))):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(redact_tree(notebook)), encoding="utf-8")
+    copy_redacted(page.record, target.with_suffix(".csv"))
+
+
+def _stage_cover(pages: list[Page], target: Path) -> None:
+    """Show on the first page the figure of the results that the book shows, else the published one."""
+    figure = _COVER.read_text(encoding="utf-8")
+    for page in pages:
+        study = find_studies().get(page.notebook)
+        if study is not None and study.cover is not None and study.cover[0] == page.case:
+            figure = _read_figure(page.executed, study.cover[1]) or figure
+    target.write_text(slim_figure(figure), encoding="utf-8")
 
 
 def _copy_sources(root: Path, into: Path) -> None:
@@ -74,9 +97,12 @@ def _write_generated(folder: Path) -> None:
     profiles = yaml.safe_load(_PROFILES.read_text(encoding="utf-8"))
     tables = {
         "schema.md": render_schema(),
+        "faults.md": render_faults(),
         "profiles.md": render_profiles(profiles),
         "profile-sources.md": render_profile_sources(profiles),
     }
+    cited = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    tables |= {"CITATION.cff": cited, "citation.md": render_citation(yaml.safe_load(cited))}
     for study in find_studies().values():
         tables[f"parameters-{study.name}.md"] = render_parameters(study.parameters)
         tables |= {name: render() for name, render in study.fragments.items()}
@@ -114,8 +140,11 @@ def _list_pages(toc_path: Path, pages: list[Page]) -> None:
 
 
 def build(site: str, *, root: Path = ROOT, say: Callable[[str], None] = lambda _line: None) -> Path:
-    """Stage the book and build it, with every warning an error."""
-    stage(site, root=root, say=say)
+    """Stage the book and build it, with every warning an error, and say what is done."""
+    pages = stage(site, root=root, say=say)
+    n_own = sum(page.site != "reference" for page in pages)
+    say(f"{len(pages)} cases: {n_own} of site {site}, {len(pages) - n_own} of the reference")
+    say("writing the pages, which takes a minute or two; every warning ends it")
     for name in ("html", ".doctrees", "jupyter_execute"):
         shutil.rmtree(root / "_build" / name, ignore_errors=True)
     program = str(Path(sys.executable).with_name("jupyter-book"))
@@ -128,7 +157,33 @@ def build(site: str, *, root: Path = ROOT, say: Callable[[str], None] = lambda _
         raise UserError(
             first_warning(done.stderr) + f"; the whole log is in {log.relative_to(root)}"
         )
-    return root / "_build" / "html" / "index.html"
+    html = root / "_build" / "html"
+    weights = weigh(html)
+    heaviest = max(weights, key=lambda name: weights[name])
+    kilobytes = f"{weights[heaviest] / 1e3:.0f} kB"
+    say(f"{len(weights)} pages; the heaviest with all it loads is {heaviest}, {kilobytes}")
+    return html / "index.html"
+
+
+_LOADING = re.compile(r"<(?:img|script|link)\b[^>]*>")
+_NOT_LOADED = re.compile(r'rel="(?:canonical|next|prev|search|license|index)"')
+
+
+def weigh(html: Path) -> dict[str, int]:
+    """Add up the bytes of each page of a built book and of all that it loads."""
+    static = html / "_static"
+    by_styles = [static / "basic.css", *static.glob("vendor/**/*.woff*")]
+    common = sum(path.stat().st_size for path in by_styles if path.exists())
+    weights = {}
+    for page in sorted(html.rglob("*.html")):
+        if not page.is_relative_to(static):
+            text = page.read_text(encoding="utf-8")
+            tags = [tag for tag in _LOADING.findall(text) if not _NOT_LOADED.search(tag)]
+            found = [re.search(r'(?:src|href)="([^"?#:]+)', tag) for tag in tags]
+            files = {(page.parent / one[1]).resolve() for one in found if one}
+            sizes = [path.stat().st_size for path in {page.resolve(), *files} if path.is_file()]
+            weights[page.relative_to(html).as_posix()] = common + sum(sizes)
+    return weights
 
 
 def first_warning(log: str) -> str:
@@ -185,14 +240,15 @@ def _publish_cover(root: Path, titles: Collection[str]) -> Iterator[Path]:
         if study.cover is not None and f"{study.name}/{study.cover[0]}" in titles:
             case, name = study.cover
             target = root / "results" / "reference" / "headline.svg"
-            if figure := _read_figure(Case("reference", study.name, case, root), name):
+            executed = Case("reference", study.name, case, root).result(".ipynb")
+            if figure := _read_figure(executed, name):
                 target.write_text(figure, encoding="utf-8")
             yield target
 
 
-def _read_figure(case: Case, name: str) -> str:
+def _read_figure(executed: Path, name: str) -> str:
     """Read a figure out of an executed notebook by its name; empty if it is not there."""
-    notebook = nbformat.read(case.result(".ipynb"), as_version=4)  # type: ignore[no-untyped-call]
+    notebook = nbformat.read(executed, as_version=4)  # type: ignore[no-untyped-call]
     for cell in notebook.cells:
         figure = cell.metadata.get("mystnb", {}).get("figure", {}).get("name")
         for output in cell.get("outputs", []):

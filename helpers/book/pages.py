@@ -9,16 +9,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import yaml
 
 from helpers.benchmark.record import read_records, schema
-from helpers.book.cases import UNSTABLE_ABOVE, Case, read_findings, read_metadata
+from helpers.book.arrange import arrange
+from helpers.book.cases import (
+    UNSTABLE_ABOVE,
+    Case,
+    find_digest,
+    is_altered,
+    read_findings,
+    read_metadata,
+)
 from helpers.book.studies import find_studies, write_table
 from helpers.errors import UserError
 from helpers.paths import ROOT
 from helpers.plotting.tables import tell_runs
 
-_LEFT_OVER = (".running.ipynb", ".failed.ipynb")  # of a run that did not end, or not well
+# of a run that did not end, or not well, and what a run has set aside
+_LEFT_OVER = re.compile(r"\.(running|failed|\d{8}-\d{6})\.ipynb$")
 
 
 def find_pages(
@@ -30,35 +40,36 @@ def find_pages(
     notebook that no page can be made of, which is named.
     """
     listed = list_cases(root)
-    chosen = {name: _choose(name, site, root=root) for name in listed}
+    chosen = {name: _choose(name, site, root=root, say=say) for name in listed}
     found = {name: page for name, page in chosen.items() if page is not None}
+    studies = sorted({name.split("/")[1] for name in listed})
     for path in sorted((root / "results" / site).glob("*/*.ipynb")):
         page = Page(path.parent.name, path.stem, path, site)
-        if page.name in found or path.name.endswith(_LEFT_OVER):
+        if page.name in listed or _LEFT_OVER.search(path.name):
             continue
-        if problem := _find_problem(page, listed):
+        problem = _find_problem(page)
+        if page.notebook not in studies:
+            problem = f"no study is called {page.notebook}; allowed: {', '.join(studies)}"
+        if problem:
             say(f"{path.relative_to(root)}: not in the book: {problem}")
         else:
             found[page.name] = page
-    for page in found.values():
-        if not page.record.exists():
-            raise UserError(
-                f"results: {page.record.relative_to(root)} is missing; every executed notebook needs its record"
-            )
     return list(found.values())
 
 
-def _find_problem(page: Page, listed: list[str]) -> str:
-    """Say why no page can be made of a notebook that `_toc.yml` does not list."""
-    studies = {name.split("/")[1] for name in listed}
-    if page.notebook not in studies:
-        return f"no study is called {page.notebook}; allowed: {', '.join(sorted(studies))}"
+def _find_problem(page: Page) -> str:
+    """Say why no page can be made of a notebook of the user's own, if so."""
     if not page.record.exists():
         return f"its record {page.record.name} is missing"
     try:
-        return "" if is_finished(page.executed) else "it did not run to its end"
+        if not is_finished(page.executed):
+            return "it did not run to its end"
+        render_page(page)
     except UserError as error:
         return str(error)
+    except (AttributeError, IndexError, KeyError, TypeError):
+        return f"{page.executed.name}: not a whole notebook; measure the case anew"
+    return ""
 
 
 def toc_files(root: Path = ROOT) -> list[str]:
@@ -85,16 +96,25 @@ def walk_toc(entry: dict[str, Any]) -> Iterator[str]:
         yield from walk_toc(child)
 
 
-def _choose(name: str, site: str, *, root: Path) -> Page | None:
+def _choose(name: str, site: str, *, root: Path, say: Callable[[str], None]) -> Page | None:
     """Choose between a user's own results of a case and the reference, if there are any."""
     _, notebook, case = name.split("/")
     own = root / "results" / site / notebook / f"{case}.ipynb"
     reference = root / "results" / "reference" / notebook / f"{case}.ipynb"
-    if own.exists() and is_finished(own):
-        return Page(notebook, case, own, site)
+    if own.exists() and own != reference:
+        page = Page(notebook, case, own, site)
+        if not (problem := _find_problem(page)):
+            return page
+        say(f"{own.relative_to(root)}: not in the book: {problem}")
     if not reference.exists():
         return None
-    return Page(notebook, case, reference, "reference", failed_site=site if own.exists() else "")
+    record = reference.with_suffix(".csv")
+    if not record.exists():
+        raise UserError(
+            f"results: {record.relative_to(root)} is missing; every executed notebook needs its record"
+        )
+    has_failed = own != reference and (own.exists() or own.with_suffix(".failed.ipynb").exists())
+    return Page(notebook, case, reference, "reference", failed_site=site if has_failed else "")
 
 
 def is_finished(executed: Path) -> bool:
@@ -146,8 +166,9 @@ _LABELS = re.compile(
 
 
 def render_page(page: Page) -> dict[str, Any]:
-    """Make the page of a case."""
+    """Make the page of a case: what was found, then how, its code folded."""
     notebook = read_notebook(page.executed)
+    marks = f"{render_origin(page)}\n{render_noise(page, notebook)}"
     _suffix_labels(notebook["cells"], f"{page.notebook}-{page.case}")
     first = notebook["cells"][0]
     title, _, rest = first["source"].partition("\n")
@@ -155,8 +176,8 @@ def render_page(page: Page) -> dict[str, Any]:
         raise UserError(
             f"{page.executed.name}: the first cell is no title; allowed: a text cell that begins with '# '"
         )
-    marks = f"{render_origin(page)}\n{render_noise(page, notebook)}"
     first["source"] = f"{title} ({page.case})\n\n{marks}\n{rest}"
+    notebook["cells"] = arrange(notebook["cells"], f"measured-{page.notebook}-{page.case}")
     return notebook
 
 
@@ -179,6 +200,11 @@ def render_origin(page: Page) -> str:
     rows = read_records([page.record])
     if rows.empty:
         raise UserError(f"{page.record.name}: holds no row; measure the case anew")
+    if is_altered(page.executed, page.record):
+        raise UserError(
+            f"{page.record.name}: its rows are not those that {page.executed.name} was executed"
+            " with; restore it, or measure the case anew"
+        )
     is_reference = page.site == "reference"
     heading = "Reference record" if is_reference else f"Your own results (site {page.site})"
     command = f"make run CASE={page.notebook}/{page.case}"
@@ -197,7 +223,7 @@ def render_origin(page: Page) -> str:
     return (
         f":::{{admonition}} {heading}\n:class: note origin\n{failed}Measured {dates} on {facts['cpu']},"
         f" {facts['n_cores']} cores, {facts['memory_gb']} GB of memory, {facts['system']}.\n{runs}"
-        f"With the versions below; commit {commits}{changed}.\n{_harness(page)}"
+        f"With the versions below; commit {commits}{changed}.\n{_harness(page)}{_seal(page)}"
         f"{own}{{download}}`The record as CSV <{page.record.name}>`.\n:::\n\n{_versions(rows)}"
     )
 
@@ -208,6 +234,14 @@ def _harness(page: Page) -> str:
     if "share_of_a_core" not in harness:
         return ""
     return f"Beside what is measured, the runner took {100 * harness['share_of_a_core']:.2g} % of a core.\n"
+
+
+def _seal(page: Page) -> str:
+    """Say whether the rows are known to be those of the executed notebook."""
+    digest = find_digest(page.executed)
+    if not digest:
+        return "No digest of its rows: this record was made before there was one.\n"
+    return f"Its rows are those of the executed notebook, by SHA-256 ({digest['sha256'][:16]}).\n"
 
 
 def _versions(rows: Any) -> str:
@@ -277,6 +311,42 @@ def render_profile_sources(profiles: Mapping[str, Any]) -> str:
     return "\n".join(items)
 
 
+def render_faults(path: Path = ROOT / "results" / "reference" / "faults.csv") -> str:
+    """Write what became of reads from a store that fails, and what users saw of it."""
+    if not path.exists():
+        return "Not measured yet; `make faults` does it.\n"
+    table = pd.read_csv(path, keep_default_na=False)
+    faults = list(dict.fromkeys(table["fault"]))
+    lines = [
+        (f"`{reader}`", *(_tell_ends(rows[rows["fault"] == fault]) for fault in faults))
+        for reader, rows in table.groupby("reader", sort=False)
+    ]
+    titles = [f"`{fault}`" for fault in faults]
+    return f"{write_table(['reader', *titles], lines)}\n{_list_sayings(table)}"
+
+
+def _tell_ends(rows: pd.DataFrame) -> str:
+    """Say how the reads of a reader under a fault ended, and what that took."""
+    words = {"n_right": "right", "n_refused": "refused", "n_found_wrong": "found wrong"}
+    counts = rows[[*words]].sum()
+    ends = [f"{counts[name]} {word}" for name, word in words.items() if counts[name]]
+    n = rows["n_retries"].sum()
+    return ", ".join([*ends, f"{n} {'retry' if n == 1 else 'retries'}"])
+
+
+def _list_sayings(table: pd.DataFrame) -> str:
+    """List what users of refused reads saw, and of which readers."""
+    seen: dict[tuple[str, str], list[str]] = {}
+    for fault, said, reader in table[["fault", "saw", "reader"]].itertuples(index=False):
+        names = seen.setdefault((fault, said.replace("`", "")), [])
+        names += [reader] if reader not in names else []
+    return "".join(
+        f"- `{fault}`: `{said}` ({', '.join(names)})\n"
+        for (fault, said), names in seen.items()
+        if said
+    )
+
+
 def render_schema() -> str:
     """Write the columns of a record as a table for the page on method."""
     lines = [
@@ -284,3 +354,17 @@ def render_schema() -> str:
         for name, row in schema().iterrows()
     ]
     return write_table(["column", "type", "unit", "meaning"], lines)
+
+
+def render_citation(cited: Mapping[str, Any]) -> str:
+    """Write how the book is cited, for BibTeX; what is not known, such as a DOI, is left out."""
+    fields = {
+        "title": f"{{{cited['title']}}}",
+        "author": " and ".join(f"{{{author['name']}}}" for author in cited["authors"]),
+        "year": str(cited.get("date-released", ""))[:4],
+        "version": cited.get("version"),
+        "doi": cited.get("doi"),
+        "url": cited.get("url"),
+    }
+    lines = "".join(f"  {key} = {{{value}}},\n" for key, value in fields.items() if value)
+    return f"```bibtex\n@software{{arrays-over-the-wire,\n{lines}}}\n```\n"

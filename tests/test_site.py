@@ -1,0 +1,315 @@
+"""Tests of the published book as a site: every page in a browser, its links, words and weight."""
+
+from __future__ import annotations
+
+import html
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+from helpers.book import build, pages
+from helpers.paths import ROOT
+from tests.browser import Tab, open_browser, serve
+from tests.helpers.book.test_build import assert_reads_offline, read_pages
+
+WIDTHS = (1280, 390)
+HEIGHTS = {1280: 800, 390: 844}
+HEAVIEST = 900_000  # bytes of a page with all that it loads
+# Put a copy of axe-core here, as from `npm pack axe-core`, and every page is held to its rules too.
+AXE = ROOT / ".cache" / "axe.min.js"
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The book as published: built from the committed results alone."""
+    root = tmp_path_factory.mktemp("site") / "a project"
+    root.mkdir()
+    for path in (ROOT / "_config.yml", ROOT / "_toc.yml", ROOT / "references.bib", *ROOT.glob("*.md")):  # fmt: skip
+        shutil.copy(path, root / path.name)
+    for name in ("_static", "_ext", "results/reference", "results/published"):
+        shutil.copytree(ROOT / name, root / name)
+    return build.build("laptop", root=root).parent
+
+
+@pytest.fixture(scope="module")
+def address(site: Path) -> Iterator[str]:
+    """Serve the site."""
+    with serve(site) as served:
+        yield served
+
+
+@pytest.fixture(scope="module")
+def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tab]:
+    """A browser."""
+    with open_browser(tmp_path_factory.mktemp("browser")) as opened:
+        yield opened
+
+
+def list_pages(site: Path) -> list[str]:
+    """List the pages by their addresses."""
+    found = [path.relative_to(site).as_posix() for path in site.rglob("*.html")]
+    return sorted(name for name in found if not name.startswith("_"))
+
+
+def case_pages() -> list[str]:
+    """List the pages of cases that have a committed result."""
+    reference = ROOT / "results" / "reference"
+    names = [f"{path.parent.name}/{path.stem}" for path in reference.glob("*/*.ipynb")]
+    return sorted(f"notebooks/{name}.html" for name in names if f"notebooks/{name}" in pages.list_cases())  # fmt: skip
+
+
+def article(text: str) -> str:
+    """Return what a page says, without what stands around it."""
+    return text.partition("<article")[2].partition("</article>")[0]
+
+
+# The built files.
+
+
+def test_reference_builds(site: Path) -> None:
+    """The published book builds without a warning, reads offline, and says that it shows the reference."""
+    assert_reads_offline(site)
+    assert pages.list_cases()
+    for name in pages.list_cases():
+        told = "Reference record" if f"{name}.html" in case_pages() else "Not measured yet"
+        assert told in (site / f"{name}.html").read_text(), name
+
+
+def test_pictures_have_alt_text(site: Path) -> None:
+    """Every figure of the published book has alt text that says more than a word."""
+    assert case_pages()
+    for name, page in read_pages(site).items():
+        figures = [picture for picture in page.pictures if "_images" in (picture.get("src") or "")]
+        assert [picture for picture in figures if len(picture.get("alt") or "") <= 20] == [], name
+        assert figures or name not in case_pages(), name
+
+
+def test_every_link_leads_somewhere(site: Path) -> None:
+    """Pages, places on them, pictures, scripts and downloads that a page names are there."""
+    ids = {
+        name: {*re.findall(r'\bid="([^"]+)"', (site / name).read_text())}
+        for name in list_pages(site)
+    }
+    for name in ids:
+        text = re.sub(r"<script\b[^>]*>.*?</script>", "", (site / name).read_text(), flags=re.S)
+        for given in re.findall(r'\b(?:href|src)="([^"]*)"', text):
+            link = urlsplit(html.unescape(given))
+            if link.scheme or link.netloc:
+                continue
+            target = (site / name).parent / unquote(link.path) if link.path else site / name
+            assert target.is_file(), (name, given)
+            there = target.resolve().relative_to(site.resolve()).as_posix()
+            if link.fragment and there in ids and not link.fragment.startswith("="):
+                known = link.fragment in ids[there] or "=" in link.fragment
+                assert known, (name, given)
+
+
+@pytest.mark.parametrize("name", case_pages())
+def test_a_case_offers_what_ran(site: Path, name: str) -> None:
+    """The download of a case is its executed notebook, in the order in which its cells ran."""
+    text = (site / name).read_text()
+    (link,) = re.findall(r'href="([^"]*)"[^>]*\s+class="[^"]*btn-download-source-button', text)
+    given = pages.read_notebook((site / name).parent / link)
+    ran = pages.read_notebook(ROOT / "results" / "reference" / Path(*Path(name).parts[1:]).with_suffix(".ipynb"))  # fmt: skip
+    assert [cell["source"] for cell in given["cells"]] == [cell["source"] for cell in ran["cells"]]
+
+
+def test_pages_say_what_they_are_about(site: Path) -> None:
+    """Search engines and previews get a description, an address and a picture that is there."""
+    told = set()
+    for name in set(list_pages(site)) - {"search.html"}:
+        text = (site / name).read_text()
+        tags = dict(re.findall(r'<meta (?:name|property)="([^"]+)" content="([^"]*)"', text))
+        assert 40 < len(tags["description"]) <= 202, name
+        assert tags["og:description"] == tags["description"] and tags["og:title"], name
+        assert tags["og:url"].endswith(f"/{name}") and tags["og:image"].endswith(
+            "/_static/card.png"
+        )
+        assert f'<link rel="canonical" href="{tags["og:url"]}" />' in text, name
+        told.add(tags["description"])
+    assert len(told) > len(pages.find_studies())
+    assert (site / "_static" / "card.png").read_bytes().startswith(b"\x89PNG")
+    index = (site / "index.html").read_text()
+    assert '<meta name="citation_title" content="Arrays over the Wire"' in index
+    assert "@software{arrays-over-the-wire" in re.sub(r"<[^>]*>", "", index)
+
+
+@pytest.mark.parametrize("name", case_pages())
+def test_tables_are_written_for_readers(site: Path, name: str) -> None:
+    """No exponents, no padding with zeros, no counting columns, no names of the code, no quotes."""
+    text = article((site / name).read_text())
+    tables = re.findall(r"<table\b.*?</table>", text, re.DOTALL)
+    assert tables
+    for table in tables:
+        cells = [html.unescape(re.sub(r"<[^>]*>", "", cell)).strip() for cell in re.findall(r"<t[hd]\b.*?</t[hd]>", table, re.S)]  # fmt: skip
+        for cell in cells:
+            assert not re.search(r"\de[-+]\d\d", cell), (name, cell)
+            assert not re.fullmatch(r"-?\d+\.0{3,}|'.*'|nan|NaN|None|True|False", cell), (
+                name,
+                cell,
+            )
+            assert not re.fullmatch(r"[a-z]+(_[a-z0-9]+)+", cell), (name, cell)
+        first = re.findall(r"<tr>\s*<th[^>]*>(\d+)</th>", table)
+        assert first[:3] != ["0", "1", "2"], (name, first)
+        assert len(re.findall(r"<tr", table.partition("<tbody")[0])) == 1 or "colspan" in table, (
+            name
+        )
+    assert not re.search(r"<pre><span></span>(?:'|&#39;|\")", text), name
+
+
+@pytest.mark.parametrize("name", case_pages())
+def test_findings_come_first(site: Path, name: str) -> None:
+    """Findings stand before how it was measured; code is folded; no heading stands over nothing."""
+    text = article((site / name).read_text())
+    headings = re.findall(r"<h2>(.*?)<a", text)
+    assert "inding" in headings[0] and "How it was measured" in headings, headings
+    for cell in re.findall(r'<div class="cell [^"]*docutils container">\s*<(\w+)', text):
+        assert cell == "details", name
+    parts = re.split(r"<h3>", text.partition("How it was measured</h2>")[0])[1:]
+    for part in parts:
+        says = re.search(r"<table|<figure|class=\"told\"|output|<li>", part)
+        assert says or "cell_input" not in part, (name, part[:80])
+
+
+def test_no_page_is_heavy(site: Path) -> None:
+    """A page and all that it loads stay within the bound; what each weighs is printed."""
+    weights = build.weigh(site)
+    for name, nbytes in sorted(weights.items(), key=lambda item: -item[1]):
+        print(f"{nbytes / 1e3:6.0f} kB  {name}")
+    assert set(weights) == set(list_pages(site))
+    assert max(weights.values()) <= HEAVIEST
+    licence = (site / "_static" / "vendor" / "fontawesome" / "LICENSE.txt").read_text()
+    assert "CC BY 4.0" in licence and "SIL OFL" in licence
+
+
+# In a browser.
+
+
+SOUND = """(() => {
+  const article = document.querySelector("article");
+  const shown = (e) => e.getClientRects().length > 0;
+  const said = (e) => (e.getAttribute("aria-label") || e.title || e.textContent.trim()
+    || [...e.querySelectorAll("img")].map((one) => one.alt).join("") || (e.labels && e.labels[0] && e.labels[0].textContent) || "");
+  const scrolls = (e) => e.scrollWidth > e.clientWidth + 1 && /auto|scroll/.test(getComputedStyle(e).overflowX);
+  const told = (e) => `${e.tagName} ${e.className} ${e.id}`;
+  return {
+    over: document.documentElement.scrollWidth - document.documentElement.clientWidth,
+    pictures: [...document.images].filter((e) => shown(e) && !(e.complete && e.naturalWidth)).map((e) => e.src),
+    unnamed: [...document.querySelectorAll("button, summary, a[href], input, select")].filter((e) => shown(e) && !said(e)).map(told),
+    unreached: [...article.querySelectorAll("*")].filter((e) => shown(e) && scrolls(e) && e.tabIndex < 0).map(told),
+    cut: [...article.querySelectorAll("figure img")].filter((e) => shown(e) && e.getBoundingClientRect().right > innerWidth + 1).map((e) => e.src),
+    lists: [...document.querySelectorAll('[role="list"]')].filter((e) => !e.querySelector('[role="listitem"], li')).map(told),
+    heads: [...article.querySelectorAll("th")].filter((e) => !e.textContent.trim()).map(told),
+    wide: [...article.querySelectorAll("table")].filter((e) => e.scrollWidth > e.parentElement.clientWidth + 1).length,
+  };
+})()"""
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_every_page_is_sound(site: Path, address: str, tab: Tab, width: int) -> None:
+    """No error, no missing file or picture, no page wider than its window, nothing without a name."""
+    wide = {}
+    for name in list_pages(site):
+        tab.open(f"{address}/{name}", width=width, height=HEIGHTS[width])
+        assert tab.faults() == [], name
+        found = tab.evaluate(SOUND) if name != "search.html" else {}
+        if found.get("wide"):
+            wide[name] = found["wide"]
+        assert found.pop("over", 0) <= 0, name
+        found.pop("wide", None)
+        assert {what: names for what, names in found.items() if names} == {}, name
+    print(f"tables that scroll at {width} px: {wide}")
+
+
+@pytest.mark.skipif(not AXE.exists(), reason="no axe-core in .cache/axe.min.js")
+@pytest.mark.parametrize("width", WIDTHS)
+def test_axe_finds_nothing_serious(site: Path, address: str, tab: Tab, width: int) -> None:
+    """No page breaks a rule of axe-core that it calls critical or serious."""
+    bad: dict[str, list[str]] = {}
+    for name in list_pages(site):
+        tab.open(f"{address}/{name}", width=width, height=HEIGHTS[width])
+        tab.evaluate(AXE.read_text() + ";0")
+        found = tab.evaluate("axe.run(document, {resultTypes: ['violations']}).then((r) => r.violations.filter((v) => ['critical', 'serious'].includes(v.impact)).map((v) => [v.id, v.nodes.length, v.nodes[0].html.slice(0, 200), v.nodes[0].failureSummary]))")  # fmt: skip
+        if found:
+            bad[name] = found
+    assert bad == {}
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_findings_begin_on_the_first_two_screens(address: str, tab: Tab, width: int) -> None:
+    """The first heading of the findings stands within two windows from the top."""
+    tops = {}
+    for name in case_pages():
+        tab.open(f"{address}/{name}", width=width, height=HEIGHTS[width])
+        tops[name] = tab.evaluate("document.querySelector('article h2').getBoundingClientRect().top + scrollY")  # fmt: skip
+    assert {name: top for name, top in tops.items() if top > 2 * HEIGHTS[width] - 100} == {}
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_the_first_page_says_it_in_ten_seconds(address: str, tab: Tab, width: int) -> None:
+    """Three buttons and five findings stand in the first window, or on a phone in the first two."""
+    tab.open(f"{address}/index.html", width=width, height=HEIGHTS[width])
+    found = tab.evaluate("""(() => {
+      const bottom = (e) => e.getBoundingClientRect().bottom + scrollY;
+      const all = (query) => [...document.querySelectorAll(query)];
+      return {buttons: all(".buttons a").map(bottom), found: all(".found li").map(bottom),
+        where: all(".found .where").map((e) => e.textContent), picture: all(".headline img").map(bottom)};
+    })()""")
+    assert len(found["buttons"]) == 3 and len(found["found"]) == 5 and len(found["picture"]) == 1
+    assert max(found["buttons"]) <= HEIGHTS[width]
+    assert max(found["found"]) <= HEIGHTS[width] * (1 if width > 600 else 2)
+    assert all(re.search(r"20\d\d-\d\d-\d\d", text) for text in found["where"])
+
+
+@pytest.mark.parametrize("word", ["tensorstore", "icechunk", "ERA5"])
+def test_search_finds(address: str, tab: Tab, word: str) -> None:
+    """A reader who searches for a tool or an archive finds a page."""
+    tab.open(f"{address}/search.html?q={word}", width=1280)
+    tab.wait_until("document.querySelectorAll('#search-results li a').length > 0")
+    assert tab.faults() == []
+
+
+def test_the_search_field_leads_to_the_search(address: str, tab: Tab) -> None:
+    """The button at the side opens a field, and Enter finds pages; no page loads the index for it."""
+    tab.open(f"{address}/index.html", width=1280)
+    tab.evaluate("document.querySelector('.bd-sidebar-primary .search-button__button').click()")
+    tab.evaluate("(() => { const f = document.querySelector('dialog[open] form'); f.q.value = 'ceiling'; f.requestSubmit(); })()")  # fmt: skip
+    tab.wait_until("document.querySelectorAll('#search-results li a').length > 0")
+
+
+def test_icons_are_drawn(address: str, tab: Tab) -> None:
+    """The fonts, cut to what is used, draw the icons of the controls, in both themes."""
+    tab.open(f"{address}/index.html", width=1280)
+    drawn = tab.evaluate("""document.fonts.ready.then(() => ({
+      solid: document.fonts.check('900 16px "Font Awesome 6 Free"', "\\uf002"),
+      loaded: [...document.fonts].filter((one) => one.status === "loaded").length,
+      failed: [...document.fonts].filter((one) => one.status === "error").length,
+    }))""")
+    assert drawn["solid"] and drawn["loaded"] >= 1 and drawn["failed"] == 0
+    tab.evaluate("document.querySelector('.theme-switch-button').click()")
+    assert tab.evaluate("[...document.querySelectorAll('.theme-switch-button .theme-switch')].filter((e) => getComputedStyle(e).display !== 'none').length") == 1  # fmt: skip
+
+
+def test_nothing_is_cut_on_paper(address: str, tab: Tab) -> None:
+    """Printed, a page has its tables whole: none is wider than the sheet, none scrolls."""
+    cut = {}
+    tab.send("Emulation.setEmulatedMedia", media="print")
+    for name in case_pages():
+        tab.open(f"{address}/{name}", width=740)
+        cut[name] = tab.evaluate("[...document.querySelectorAll('article :is(table, img, pre)')].filter((e) => e.getClientRects().length && e.getBoundingClientRect().right > innerWidth + 1).length")  # fmt: skip
+    tab.send("Emulation.setEmulatedMedia", media="")
+    assert {name: n for name, n in cut.items() if n} == {}
+
+
+def test_the_first_paint_and_bytes_are_told(site: Path, address: str, tab: Tab) -> None:
+    """What a page costs its reader is printed: bytes received, and when something is first seen."""
+    for name in ("index.html", *case_pages()):
+        tab.send("Network.clearBrowserCache")
+        tab.open(f"{address}/{name}", width=1280)
+        painted = tab.evaluate("(performance.getEntriesByName('first-contentful-paint')[0] || {startTime: NaN}).startTime")  # fmt: skip
+        print(f"{tab.n_received() / 1e3:6.0f} kB, first paint {painted or 0:5.0f} ms  {name}")
+        assert tab.n_received() <= HEAVIEST + 300_000  # fonts and a favicon come with it
