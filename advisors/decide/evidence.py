@@ -105,10 +105,16 @@ def gather(root: Path = ROOT) -> dict[str, Any]:
     cases: dict[str, Any] = {}
     rows: list[dict[str, Any]] = []
     for path in sorted((root / "results" / "reference").glob("*/*.csv")):
+        if not path.with_suffix(".ipynb").exists():  # no record of a case
+            continue
         name, frame = f"{path.parent.name}/{path.stem}", read_records([path])
         parameters = json.loads(frame["parameters"].iloc[-1])
         date = max(frame["started_utc"])[:10]
-        cases[name] = {"parameters": parameters, "profile": parameters["profile"], "date": date}
+        cases[name] = {
+            "parameters": parameters,
+            "profile": parameters.get("profile", ""),
+            "date": date,
+        }
         rows += _summarise(name, frame)
     return {"cases": cases, "rows": rows}
 
