@@ -42,6 +42,7 @@ CLOCKS: dict[str, str] = {
 BETWEEN_ADVISORS = {
     "calibrate": {"advisors.costs.prices"},
     "chunks": {"advisors.costs.prices", "advisors.costs.assumptions"},
+    "scaling": {"advisors.costs.prices"},
 }
 
 # The advisor that gives one answer out of those of the others, and adds no formula: it may ask all.

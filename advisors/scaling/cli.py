@@ -7,10 +7,10 @@ import io
 import json
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
@@ -18,6 +18,8 @@ from advisors.scaling.curve import CurveFit, fit_curve
 from helpers.cli import read_numbers
 from helpers.errors import UserError, cut, show
 from helpers.models.transfer import check_count
+
+Row = TypeVar("Row", bound=Mapping[str, object])
 
 _THROUGHPUTS = {"throughput_mb_per_s": 1e6, "throughput_gb_per_s": 1e9}  # bytes per second
 _COLUMNS = ("n_workers", "seconds", *_THROUGHPUTS, "n_chunks", "nbytes")
@@ -229,9 +231,7 @@ def simulate(workers: str, seed: int, is_json: bool, **given: Any) -> None:
 
 
 @click.command()
-@click.option(
-    "--tasks", multiple=True, type=int, help="Length of a graph; else 1000, 10000, 100000."
-)
+@click.option("--tasks", multiple=True, type=int, help="Length of a graph; else 1000, 3000, 10000.")
 @click.option("--repetitions", default=3, show_default=True, help="Runs of each graph.")
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="CSV file to write.")
 def scheduler(tasks: Sequence[int], repetitions: int, out: Path | None) -> None:
@@ -243,17 +243,28 @@ def scheduler(tasks: Sequence[int], repetitions: int, out: Path | None) -> None:
     from advisors.scaling.scheduler import fit_scheduler, measure_scheduler
 
     rows = []
-    for row in measure_scheduler(tasks or (1_000, 10_000, 100_000), n_repetitions=repetitions):
+    measured = measure_scheduler(tasks or (1_000, 3_000, 10_000), n_repetitions=repetitions)
+    for row in _keep(measured, out):
         rows.append(row)
         click.echo(
             f"{row['n_tasks']:>8} tasks of {row['task_nbytes']:>5} B: {row['graph_cpu_s']:.2f} s before the first, {row['run_cpu_s']:.2f} s after, of processors"
         )
-    if out is not None:
-        _write_rows(out, rows)
     costs = fit_scheduler(rows)
     click.echo(
         f"a task takes {1e3 * costs.graph_s:.3f} ms before the first runs, and {1e3 * costs.task_s:.3f} ms from then on"
     )
+
+
+def _keep(rows: Iterable[Row], out: Path | None) -> Iterator[Row]:
+    """Hand rows on, and write those that there are when the last one came or somebody stopped."""
+    kept: list[Row] = []
+    try:
+        for row in rows:
+            kept.append(row)
+            yield row
+    finally:
+        if out is not None and kept:
+            _write_rows(out, kept)
 
 
 def _write_rows(path: Path, rows: Sequence[Mapping[str, object]]) -> None:
@@ -282,15 +293,12 @@ def stores(kinds: Sequence[str], numbers: Sequence[int], out: Path | None, **lim
     """Measure what libraries take to open and list stores of many chunks, whose data are absent."""
     from advisors.scaling.synthetic import KINDS, measure_stores
 
-    rows = []
     asked = {"memory_gb": limits["memory_gb"], "limit_s": limits["limit"]}
-    for row in measure_stores(kinds or [*KINDS], numbers or (10**5, 10**6, 10**7), **asked):
-        rows.append(row)
+    measured = measure_stores(kinds or [*KINDS], numbers or (10**5, 10**6, 10**7), **asked)
+    for row in _keep(measured, out):
         told = (
             f"ended by {row['ended_by']}"
             if row["ended_by"]
             else f"{row['step']:5} {row['seconds']:9.3f} s {row['memory_mb']:8.0f} MB"
         )
         click.echo(f"{row['kind']:24} {row['n_chunks']:>10,} {told}")
-    if out is not None:
-        _write_rows(out, rows)

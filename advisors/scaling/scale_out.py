@@ -20,13 +20,13 @@ from advisors.scaling.outlook import MEMORY_GB_PER_CORE, Plan, make_plan, tell_t
 from helpers.paths import ROOT
 
 SIZES = (1, 3, 10, 30, 100, 300, 1000, 3000, 10_000)
-_N_WAVES = 12  # enough for a steady rate, and few enough for a book that is built in a minute
+_N_WAVES = 8  # enough for a steady rate, and few enough for a book that is built in a minute
 _PETABYTE_CHUNKS = 10_000_000
 _NEAR = 0.9  # of the most throughput: from there on more workers bring nothing
 
 # Of the reads for the tails: chunks so small that the first byte is most of their time.
-_TAIL_WORKERS, _TAIL_CHUNK_MB, _TAIL_WAVES = 1000, 1.0, 10
-_HEDGES_MS = (None, 1000, 500, 300, 200, 150, 100, 60)
+_TAIL_WORKERS, _TAIL_CHUNK_MB, _TAIL_WAVES = 500, 1.0, 10
+_HEDGES_MS = (None, 500, 200, 100, 60)
 _SLOW_P95_MS = 200.0  # the upper end of what the user guide of S3 says of a first byte
 
 

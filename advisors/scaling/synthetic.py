@@ -311,7 +311,8 @@ def _measure_one(
         except subprocess.TimeoutExpired as error:
             out, code, told = error.stdout or b"", None, ""
     for line in out.decode().splitlines():
-        yield json.loads(line) | {"ended_by": ""}
+        if line.startswith('{"step"'):  # libraries print too
+            yield json.loads(line) | {"ended_by": ""}
     if code != 0:
         is_memory = "MemoryError" in told or "memory" in told.lower()[-500:] or (code or 0) < 0
         ended_by = "time" if code is None else "memory" if is_memory else "error"
