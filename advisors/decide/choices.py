@@ -19,6 +19,7 @@ from advisors.decide.forecasts import (
     ask_chunks,
     choose_flight,
     forecast,
+    share_out,
 )
 from advisors.decide.question import Format, Question
 from advisors.decide.support import Support, find_support
@@ -279,10 +280,12 @@ def price_plan(question: Question, plan: Plan, prices: Prices) -> Choice:
     n_workers, n_each = 1, client.in_flight
     if n_each is None:
         n_workers, n_each = choose_flight(question, plan.reads, shares)
-    store = question.machine(n_workers * n_each, n_workers)
     names = (access.name for access in question.accesses()[0])
     parts = zip(names, shares, plan.reads, strict=True)
-    forecasts = tuple(forecast(store, asked, access=n, share=s) for n, s, asked in parts)
+    forecasts = tuple(
+        forecast(share_out(question, asked, n_workers, n_each), asked, access=n, share=s)
+        for n, s, asked in parts
+    )
     nbytes = [one.nbytes / max(one.n_requests, 1e-9) for one in forecasts]
     return Choice(
         plan.label,

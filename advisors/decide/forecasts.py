@@ -140,6 +140,12 @@ def find_limit(store: Store, asked: Asked) -> str:
     return min(seconds, key=seconds.__getitem__)
 
 
+def share_out(question: Question, asked: Asked, n_workers: int, n_each: int) -> Store:
+    """Describe the workers that an access keeps busy: no more than it has chunks."""
+    n_busy = min(n_workers, max(1, math.floor(asked.n_chunks)))
+    return question.machine(n_workers * n_each, n_busy)
+
+
 def choose_flight(
     question: Question, reads: Sequence[Asked], shares: Sequence[float]
 ) -> tuple[int, int]:
@@ -155,8 +161,10 @@ def choose_flight(
             is_much = n_all > _MOST_IN_FLIGHT or n_all * most_nbytes > question.memory_gb * 1e9
             if is_much and timed:
                 break
-            store = question.machine(n_all, n_workers)
             parts = zip(shares, reads, strict=True)
-            timed[n_workers, n_each] = sum(share * asked.predict(store) for share, asked in parts)
+            timed[n_workers, n_each] = sum(
+                share * asked.predict(share_out(question, asked, n_workers, n_each))
+                for share, asked in parts
+            )
     least = min(timed.values())
     return min(pair for pair, seconds in timed.items() if seconds <= least * (1 + MODEL_ERROR))

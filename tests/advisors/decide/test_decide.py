@@ -190,3 +190,9 @@ def test_two_copies_are_read_where_they_serve() -> None:
         assert f'values = dataset["field"]{selection}.values' in two.code
         reading = two.code.rpartition("import xarray")[2]
         assert f"copy-{1 if usual == first else 2}.zarr" in reading
+
+
+def test_no_more_workers_than_chunks() -> None:
+    """A read of one chunk keeps one worker busy, however many processors there are."""
+    found = ask(access="series:1", cores=64).choices[0]
+    assert found.forecasts[0].n_requests < 2.5 and found.n_workers == 1
