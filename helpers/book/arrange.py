@@ -107,6 +107,9 @@ def slim_figure(svg: str) -> str:
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     svg = re.sub(r'\b(d|x|y|points)="([^"]*)"', shorten, svg)
     svg = _WIDTHS.sub(lambda m: f"{m[1]}{_ROOM * float(m[2]):.2f}", svg, count=2)
+    svg = re.sub(
+        r'(<text style="font-size:) ([^>]*>[^<]{50})', r"\1\2", svg
+    )  # a long one has no room
     sizes = sorted({float(size) for size in re.findall(r"font-size: ([\d.]+)px", svg)})
     rules = [
         f'[style*="font-size: {size:g}px"] {{ font-size: {_GROWTH * size:g}px !important; }}'
