@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import nbformat
 import yaml
@@ -74,12 +74,11 @@ _INT, _FLOAT = "tag:yaml.org,2002:int", "tag:yaml.org,2002:float"
 class _Loader(yaml.SafeLoader):
     """Reads numbers as people write them: 1:30, 010 and 0x1F_ are none, though YAML 1.1 has values for them."""
 
-    yaml_implicit_resolvers: ClassVar = {
-        first: [(tag, pattern) for tag, pattern in pairs if tag not in (_INT, _FLOAT)]
-        for first, pairs in yaml.SafeLoader.yaml_implicit_resolvers.items()
-    }
 
-
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in pairs if tag not in (_INT, _FLOAT)]
+    for first, pairs in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
 _Loader.add_implicit_resolver(_INT, re.compile(r"[-+]?(?:0|[1-9][0-9]*)\Z"), [*"-+0123456789"])
 _Loader.add_implicit_resolver(
     _FLOAT,
