@@ -1,6 +1,7 @@
 """A process that answers as Google Cloud Storage and as an OPeNDAP server do: small, and for reading only.
 
-``python -m tests.stand_ins FOLDER`` prints its port. Objects of a bucket are the files below
+``python -m tests.stand_ins FOLDER`` prints its port; ``pydap`` instead of a folder serves by that library.
+Objects of a bucket are the files below
 FOLDER/BUCKET; the one dataset of the OPeNDAP server has the variables of `VARIABLES`.
 """
 
@@ -13,6 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
+from wsgiref.simple_server import WSGIRequestHandler, make_server
 
 import numpy as np
 from numpy.typing import NDArray
@@ -116,5 +118,25 @@ def serve(folder: Path) -> None:
         server.serve_forever()
 
 
+def serve_with_pydap() -> None:
+    """Serve the same variables by pydap, whose handler of arrays in memory cuts them right."""
+    from pydap.handlers.lib import BaseHandler
+    from pydap.model import BaseType, DatasetType
+
+    dataset = DatasetType("stand_in")
+    for name, values in VARIABLES.items():
+        units = {"units": _UNITS.get(name, "K")}
+        dataset[name] = BaseType(name, values, dims=dimensions_of(name), attributes=units)
+    app = BaseHandler(dataset)
+    with make_server("127.0.0.1", 0, app, handler_class=_Quiet) as server:
+        print(server.server_port, flush=True)
+        server.serve_forever()
+
+
+class _Quiet(WSGIRequestHandler):
+    def log_message(self, format: str, *args: object) -> None:
+        """Keep quiet."""
+
+
 if __name__ == "__main__":
-    serve(Path(sys.argv[1]))
+    serve_with_pydap() if sys.argv[1] == "pydap" else serve(Path(sys.argv[1]))

@@ -26,7 +26,7 @@ from helpers.plotting.tables import digits
 
 FOLDER = ROOT / "results" / "published"
 
-InCase = Literal["holds", "does not hold", "undecided"]
+CaseVerdict = Literal["holds", "does not hold", "undecided"]
 Verdict = Literal["holds", "holds under conditions", "does not hold", "cannot be decided here"]
 Answer = Interval | Comparison
 """A figure of ours, with its interval; a comparison knows the noise of its record too."""
@@ -129,7 +129,7 @@ def exact(value: float) -> Interval:
     return Interval(float(value), float(value), float(value), 0)
 
 
-def judge_case(claim: Claim, found: Answer) -> InCase:
+def judge_case(claim: Claim, found: Answer) -> CaseVerdict:
     """Judge a claim in one case: by its whole interval, or not at all.
 
     A claim that one is faster than another, so with a bound of 1, is undecided inside the noise
@@ -207,7 +207,7 @@ def _tell_rest(name: str, claim: Claim, found: Mapping[str, Answer], verdict: Ve
         if not (claim.decided_by or found):
             raise UserError(f"{name}: cannot be decided; allowed: only with decided_by")
         return (claim.decided_by or "more blocks of these cases").replace("`", "")
-    places: dict[InCase, list[str]] = {}
+    places: dict[CaseVerdict, list[str]] = {}
     for case, one in found.items():
         places.setdefault(judge_case(claim, one), []).append(case)
     if len(places) == 1:

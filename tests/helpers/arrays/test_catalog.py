@@ -10,6 +10,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -323,11 +324,31 @@ def stand_in(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     group.create_array("temp", attributes=named, **shapes)[:] = np.ones(OTHERS_SHAPE, "float32")
     with expected_warning("Consolidated metadata is currently not part"):
         zarr.consolidate_metadata(group.store)
-    command = [sys.executable, "-m", "tests.stand_ins", str(folder)]
+    with serving(str(folder)) as address:
+        yield address
+
+
+@contextmanager
+def serving(what: str) -> Iterator[str]:
+    """Run a process of stand-ins and give its address."""
+    command = [sys.executable, "-m", "tests.stand_ins", what]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
         assert process.stdout is not None
-        yield f"http://127.0.0.1:{process.stdout.readline().strip()}"
-        process.kill()
+        try:
+            yield f"http://127.0.0.1:{process.stdout.readline().strip()}"
+        finally:
+            process.kill()
+
+
+@pytest.fixture(scope="module", params=["stand-in", "pydap"])
+def opendap(request: pytest.FixtureRequest, stand_in: str) -> Iterator[str]:
+    """Run an OPeNDAP server: the small one of the tests and, where it is installed, pydap."""
+    if request.param == "stand-in":
+        yield stand_in
+        return
+    pytest.importorskip("pydap", reason="pydap is not installed; it would serve here too")
+    with serving("pydap") as address:
+        yield address
 
 
 def redirect(path: Path, moved: Mapping[str, str]) -> Path:
@@ -378,10 +399,10 @@ def test_google_cloud_storage_opens_lazily(
 
 @pytest.mark.parametrize(("name", "variable"), [("esgf-opendap", "tas"), ("noaa-opendap", "sst")])
 def test_opendap_opens_lazily_and_reads_what_is_there(
-    stand_in: str, tmp_path: Path, name: str, variable: str
+    opendap: str, tmp_path: Path, name: str, variable: str
 ) -> None:
     """Both servers of 2020 are asked through DAP 2; strides and single steps give the right values."""
-    path = redirect(tmp_path / "catalog.yml", {STORES_OF_2020[name]: stand_in})
+    path = redirect(tmp_path / "catalog.yml", {STORES_OF_2020[name]: opendap})
     [line] = describe_entries([name], path).to_dict("records")
     assert (line["reason"], line["shape"]) == ("", " x ".join(map(str, stand_ins.SHAPE)))
     values, expected = open_entry(name, path).read()[variable], stand_ins.VARIABLES[variable]
