@@ -15,7 +15,9 @@ from typing import Any, BinaryIO
 from advisors.hdf5.inspection import FileReport, inspect_file
 from advisors.hdf5.prediction import (
     TUNED,
+    TYPICAL_LIBRARY,
     UNTUNED,
+    LibraryCosts,
     ReadPrediction,
     Settings,
     predict_read,
@@ -23,7 +25,7 @@ from advisors.hdf5.prediction import (
     replay_both,
 )
 from advisors.hdf5.recording import Recording, name_source, open_source, record_reads
-from advisors.hdf5.repack import Repack, find_tool, list_repacks
+from advisors.hdf5.repack import Repack, Tool, find_command_tool, list_repacks, write_command
 from helpers.errors import UserError
 from helpers.models.caches import Read, Reading
 from helpers.models.replay import order_reads
@@ -61,6 +63,7 @@ class Advised:
     present: ReadPrediction  # the file as it is, read without settings
     advice: tuple[Advice, ...]  # best first
     costs: ClientCosts  # what client and server were taken to need beside the network
+    library: LibraryCosts  # what the library was taken to need to list and to decode
 
     def best_repack(self) -> tuple[str, Repack]:
         """Return the best of what can be applied, and its label."""
@@ -87,6 +90,7 @@ def advise(
     variables: Sequence[str] = (),
     settings: Settings = TUNED,
     costs: ClientCosts = TYPICAL_COSTS,
+    library: LibraryCosts = TYPICAL_LIBRARY,
 ) -> Advised:
     """Predict what settings and repacks gain for a file.
 
@@ -103,6 +107,8 @@ def advise(
     costs : ClientCosts
         What client and server take beside it; where none were fitted, typical ones, which
         are an assumption.
+    library : LibraryCosts
+        What the library itself takes to list and to decode; typical ones too.
 
     Returns
     -------
@@ -122,8 +128,9 @@ def advise(
         recording = record_reads(file, name, chosen)
         for variable in chosen:
             report.variable(variable).check_filters()
-        advisor = _Advisor(file, report, chosen, settings, network_of(profile), costs)
-        present = predict_read(recording, UNTUNED, advisor.network, costs=costs)
+        tool, network = find_command_tool(report), network_of(profile)
+        advisor = _Advisor(file, report, chosen, settings, network, costs, library, tool)
+        present = advisor.predict(recording, UNTUNED)
         found = [advisor.settings_alone(recording), advisor.references(recording)]
         buffer_nbytes = settings.page_buffer_nbytes or math.inf
         repacks = [one for one in list_repacks(report) if one.page_nbytes <= buffer_nbytes]
@@ -132,8 +139,8 @@ def advise(
     advice = (
         replace(one, gain=present.seconds / max(one.prediction.seconds, 1e-9)) for one in found
     )
-    network = describe_network(profile)
-    return Advised(report, chosen, profile.name, network, present, tuple(advice), costs)
+    described = describe_network(profile)
+    return Advised(report, chosen, profile.name, described, present, tuple(advice), costs, library)
 
 
 def unscale(profile: Profile) -> Profile:
@@ -187,9 +194,20 @@ class _Advisor:
     settings: Settings
     network: Network
     costs: ClientCosts
+    library: LibraryCosts
+    tool: Tool
+
+    def predict(self, recording: Recording, settings: Settings) -> ReadPrediction:
+        """Predict a read, with what the library itself takes."""
+        found = predict_read(recording, settings, self.network, costs=self.costs)
+        return replace(
+            found,
+            listing_s=self.library.listing_s(self.report),
+            decode_s=self.library.decode_s(self.report, self.variables),
+        )
 
     def settings_alone(self, recording: Recording) -> Advice:
-        found = predict_read(recording, self.settings, self.network, costs=self.costs)
+        found = self.predict(recording, self.settings)
         options = ", ".join(
             f"{key}={value!r}" for key, value in self.settings.file_options().items()
         )
@@ -197,11 +215,9 @@ class _Advisor:
 
     def repacked(self, repack: Repack) -> Advice:
         recording = record_repacked(self.file, self.report.name, repack, self.variables)
-        found = predict_read(recording, self.settings, self.network, costs=self.costs)
+        found = self.predict(recording, self.settings)
         cost = f"rewrites {self.report.file_nbytes / 1e6:.3g} MB as {recording.file_nbytes / 1e6:.3g} MB"
-        command = repack.command(self.report.name, "OUT")
-        if find_tool(self.report) == "h5py":
-            command = f"wire hdf5 advise {self.report.name} --apply OUT"
+        command = write_command(self.report.name, repack, self.tool)
         return Advice(repack.label, found, 0.0, cost, command, repack)
 
     def references(self, recording: Recording) -> Advice:
@@ -212,9 +228,10 @@ class _Advisor:
         reading = Reading(tuple(Read(r.offset, r.nbytes) for r in chunks))
         opened = order_reads(Reading((table,)))
         read = order_reads(reading, n_connections=N_CONNECTIONS)
+        found = replay_both(opened, read, self.network, self.costs)
         return Advice(
             "virtual references, or Zarr",
-            replay_both(opened, read, self.network, self.costs),
+            replace(found, decode_s=self.library.decode_s(self.report, self.variables)),
             0.0,
             "one object of references; readers must know them",
             "VirtualiZarr writes them; the file stays as it is",

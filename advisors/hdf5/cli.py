@@ -1,16 +1,21 @@
-"""``wire hdf5 advise``: how an HDF5 file lies, and what its repack would gain."""
+"""``wire hdf5``: how an HDF5 file lies, what its repack gains, and whether it is fit for object storage."""
 
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from helpers.errors import UserError
+
 if TYPE_CHECKING:
     from advisors.hdf5.advice import Advised
+    from advisors.hdf5.check import Checklist
     from advisors.hdf5.inspection import FileReport
+    from advisors.hdf5.score import Scores
 
 
 @click.group()
@@ -21,7 +26,8 @@ def hdf5() -> None:
 @hdf5.command()
 @click.argument("source", metavar="FILE_OR_URL")
 @click.option("--variable", "variables", multiple=True, help="A dataset to read; all by default.")
-@click.option("--profile", default="in-region", show_default=True, help="Network it is read over.")
+@click.option("--profile", default="in-region", show_default=True, metavar="NAME|FILE",
+              help="Network it is read over, or a file of `wire calibrate`.")  # fmt: skip
 @click.option("--block", "block_mib", default=8.0, show_default=True, help="Blocks of cache, MiB.")
 @click.option("--scaled", is_flag=True, help="Predict on the scale model that the book emulates.")
 @click.option(
@@ -65,6 +71,83 @@ def advise(
         click.echo(f"{chosen[0]}: {apply_repack(source, chosen[1], out)}", err=is_json)
 
 
+@hdf5.command()
+@click.argument("source", metavar="FILE_OR_URL")
+@click.option("--profile", default="in-region", show_default=True, metavar="NAME|FILE",
+              help="Network it is read over, or a file of `wire calibrate`.")  # fmt: skip
+@click.option("--json", "is_json", is_flag=True, help="Print JSON.")
+def check(source: str, *, profile: str, is_json: bool) -> None:
+    """Go through the checklist of the cloud-optimised HDF5 guide; only metadata are read.
+
+    The exit code is 0 where no item failed, 1 where one did, and 2 where the file or an option is
+    none.
+    """
+    from advisors.hdf5.advice import unscale
+    from advisors.hdf5.check import check_file
+    from helpers.netem.profiles import get_profile
+
+    try:
+        found = check_file(source, unscale(get_profile(profile)))
+    except UserError as error:  # elsewhere it ends with 1, which here is a verdict
+        click.echo(f"error: {error}", err=True)
+        sys.exit(2)
+    click.echo(json.dumps(found.to_mapping(), indent=2) if is_json else render_checklist(found))
+    sys.exit(0 if found.is_passed else 1)
+
+
+def render_checklist(found: Checklist) -> str:
+    """Write a checklist as text: an item a line, and under it what was measured and the bound."""
+    lines = [f"{found.file}, read by HDF5 {found.hdf5_version} over {found.network}"]
+    for item in found.items:
+        measured = "" if item.value is None else f"{item.value:.15g} {item.unit}, asked: "
+        lines += [
+            f"{item.status:16}{item.name}: {item.reason}",
+            f"{'':16}{measured}{item.bound} ({item.source})",
+        ]
+    n_failed = sum(item.status == "failed" for item in found.items)
+    verdict = f"failed: {n_failed} item{'s' * (n_failed > 1)}" if n_failed else "passed"
+    return "\n".join([*lines, verdict])
+
+
+@hdf5.command()
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.option("--profile", default="in-region", show_default=True, help="Network to emulate.")
+@click.option("--reads", "n_reads", type=click.IntRange(1), default=5, show_default=True,
+              help="Of each file, where they are short.")  # fmt: skip
+@click.option("--seed", type=int, default=0, show_default=True, help="Of the network's delays.")
+@click.option("--json", "is_json", is_flag=True, help="Print JSON.")
+def score(folder: Path, *, profile: str, n_reads: int, seed: int, is_json: bool) -> None:
+    """Measure the gains predicted for the files of FOLDER over the emulated network."""
+    from advisors.hdf5 import score as scoring
+    from helpers.netem.profiles import get_profile
+
+    paths, network = scoring.find_files(folder), get_profile(profile)
+    with scoring.open_own_testbed(network, seed=seed) as testbed:
+        found = scoring.score_files(paths, network, testbed, n_reads=n_reads)
+    click.echo(json.dumps(found.to_mapping(), indent=2) if is_json else render_scores(found))
+
+
+def render_scores(found: Scores) -> str:
+    """Write predicted and measured gains as a table, and their errors."""
+    costs, width = found.costs, max(len(one.file) for one in found.scores) + 2
+    lines = [
+        f"over {found.profile} as a scale model; {costs.request_s * 1000:.3g} ms a request,"
+        f" {costs.start_s:.3g} s to start, the library {found.library.factor:.3g} times as assumed",
+        f"{'':{width}}{'before (s)':>18}{'after (s)':>16}{'gain':>16}{'error':>8}",
+        f"{'':{width}}{'pred.':>9}{'meas.':>9}{'pred.':>8}{'meas.':>8}{'pred.':>8}{'meas.':>8}",
+    ]
+    lines += [
+        f"{one.file:{width}}{one.predicted_before_s:>9.2f}{one.before_s:>9.2f}"
+        f"{one.predicted_after_s:>8.2f}{one.after_s:>8.2f}{one.predicted_gain:>8.1f}{one.gain:>8.1f}"
+        f"{one.error:>+8.0%}  {one.repack}"
+        for one in found.scores
+    ]
+    errors = f"median {found.median_error:.0%}, worst {found.worst_error:.0%}"
+    return "\n".join(
+        [*lines, f"error of the predicted gain, of {len(found.scores)} files: {errors}"]
+    )
+
+
 def render(advised: Advised) -> list[str]:
     """Write a report and advice as lines of text."""
     present, costs = advised.present, advised.costs
@@ -74,16 +157,17 @@ def render(advised: Advised) -> list[str]:
         "",
         f"read {len(advised.variables)} of {len(advised.report.variables)} datasets over the network",
         f"    {advised.network};",
-        f"    {costs.request_s * 1000:g} ms a request and {costs.start_s:g} s to start"
-        f" for client and server are {origin}; decoding is not counted",
+        f"    {costs.request_s * 1000:.3g} ms a request and {costs.start_s:.3g} s to start for client"
+        f" and server, {present.listing_s:.2g} s to list and {present.decode_s:.2g} s to decode for"
+        f" the library, are {origin}",
         f"{'':34}{'open':>8}{'read':>8}{'requests':>10}{'MB':>9}{'gain':>7}",
-        _row("as it is, no cache", present.open.seconds, present.read.seconds)
+        _row("as it is, no cache", present.open_s, present.read_s)
         + f"{present.n_requests:>10}{present.nbytes / 1e6:>9.3g}{1:>7.1f}",
     ]
     for one in advised.advice:
         found = one.prediction
         lines.append(
-            _row(one.label, found.open.seconds, found.read.seconds)
+            _row(one.label, found.open_s, found.read_s)
             + f"{found.n_requests:>10}{found.nbytes / 1e6:>9.3g}{one.gain:>7.1f}"
         )
     lines.append("")
@@ -105,14 +189,18 @@ def _render_report(report: FileReport) -> list[str]:
         f"metadata: {report.metadata_nbytes / 1e3:.1f} kB in {report.n_metadata_spans} places,"
         f" the last ends at {report.metadata_end / 1e6:.3g} MB",
     ]
+    if report.n_heap_spans:
+        lines.append(
+            f"heaps of attributes: {report.heap_nbytes / 1e3:.1f} kB in {report.n_heap_spans} places"
+        )
     if report.userblock_nbytes:
         lines.append(f"user block: {report.userblock_nbytes} bytes")
     bounds = [f"under {bound / 1e3:g} kB" for bound in CHUNK_BOUNDS_NBYTES] + ["above"]
     counted = zip(bounds, report.chunk_counts, report.chunk_nbytes, strict=True)
     lines += [f"chunks {label}: {n}, {b / 1e6:.3g} MB" for label, n, b in counted if n]
-    heaps = [variable.name for variable in report.variables if variable.is_variable_length]
+    heaps = [v.name for v in report.variables if v.is_variable_length and not v.has_known_heaps]
     if heaps:
-        lines.append(f"of variable length, their heaps not predicted: {', '.join(heaps)}")
+        lines.append(f"of variable length, too many to predict their heaps: {', '.join(heaps)}")
     others = [variable.name for variable in report.variables if variable.other_files]
     if others:
         lines.append(f"values in other files, not predicted: {', '.join(others)}")

@@ -19,8 +19,13 @@ from typing import Any
 import h5py
 import numpy as np
 
-from advisors.hdf5.inspection import is_lossless, is_variable_length, refuse_external
-from advisors.hdf5.recording import iterate_blocks, iterate_chunks
+from advisors.hdf5.inspection import is_lossless, refuse_external
+from advisors.hdf5.recording import (
+    has_readable_heaps,
+    is_variable_length,
+    iterate_blocks,
+    iterate_chunks,
+)
 from helpers.errors import UserError
 
 
@@ -204,6 +209,7 @@ class _Copier:
             self.is_model
             and plist.get_layout() == h5py.h5d.CONTIGUOUS
             and found.id.get_storage_size()
+            and not has_readable_heaps(found)
         ):
             plist.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
             if not is_variable_length(found.dtype):  # HDF5 wants those filled
@@ -216,7 +222,8 @@ class _Copier:
             plist.remove_filter(h5py.h5z.FILTER_ALL)
             plist.set_deflate(1)  # in their place: such filters refuse what they stored themselves
         made = h5py.h5d.create(target.id, key, file_type, space, dcpl=plist)
-        if _has_references(found.dtype) and not self.is_model:
+        is_written = not self.is_model or has_readable_heaps(found)
+        if _has_references(found.dtype) and is_written:
             self.referring.append((found, h5py.Dataset(made)))
         else:
             self.copy_values(found, h5py.Dataset(made))
@@ -230,7 +237,7 @@ class _Copier:
 
     def copy_values(self, source: h5py.Dataset, target: h5py.Dataset) -> None:
         is_same = source.chunks == target.chunks
-        if self.is_model:
+        if self.is_model and not has_readable_heaps(source):  # whose values say where heaps lie
             write_placeholders(source, target)
         elif source.is_virtual or source.shape is None:
             return

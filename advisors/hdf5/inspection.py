@@ -13,6 +13,8 @@ import h5py
 from advisors.hdf5.recording import (
     find_dataset,
     get_page_nbytes,
+    has_readable_heaps,
+    is_variable_length,
     iterate_chunks,
     list_datasets,
     open_hdf5,
@@ -42,6 +44,8 @@ class Variable:
     # names of other files that hold its values: external ones, or sources of a virtual dataset
     other_files: tuple[str, ...]
     is_lossless: bool = True  # whether its values can be encoded anew
+    filter_numbers: tuple[int, ...] = ()  # of its filters, as HDF5 registers them
+    has_known_heaps: bool = False  # whether its values lie in heaps that were read to find them
 
     @property
     def chunk_nbytes(self) -> int:
@@ -78,6 +82,11 @@ class FileReport:
     chunk_nbytes: tuple[int, ...]
     variables: tuple[Variable, ...]  # every dataset
     is_ordered: bool = False  # whether its global attributes have an order
+    # separate places of heaps read with the tree, of attributes of variable length; their bytes
+    n_heap_spans: int = 0
+    heap_nbytes: int = 0
+    n_listed: int = 0  # objects and attributes
+    has_virtual: bool = False  # whether a dataset is virtual, whose sources are named in a heap too
 
     @property
     def nbytes(self) -> int:
@@ -114,6 +123,7 @@ def inspect_file(file: BinaryIO, name: str) -> FileReport:
         is_ordered = opened["/"].id.get_create_plist().get_attr_creation_order() > 0
         strategy = _STRATEGIES[opened.id.get_create_plist().get_file_space_strategy()[0]]
         page_nbytes, userblock_nbytes = get_page_nbytes(opened), opened.userblock_size
+        has_virtual = any(opened[v].is_virtual for v in list_datasets(opened))
         variables = [
             _inspect_variable(find_dataset(opened, v, name)) for v in list_datasets(opened)
         ]
@@ -121,6 +131,8 @@ def inspect_file(file: BinaryIO, name: str) -> FileReport:
     recording = record_reads(file, name, [variable.name for variable in variables])
     metadata = [(r.offset, r.offset + r.nbytes) for r in recording.reads if r.is_metadata]
     spans = merge_spans(metadata)
+    opened_heaps = [r for r in recording.reads if r.is_heap and r.phase == "open"]
+    heaps = merge_spans((r.offset, r.offset + r.nbytes) for r in opened_heaps)
     counts, nbytes = _count_chunks(stored)
     return FileReport(
         name,
@@ -135,6 +147,10 @@ def inspect_file(file: BinaryIO, name: str) -> FileReport:
         nbytes,
         tuple(variables),
         is_ordered,
+        len(heaps),
+        sum(stop - start for start, stop in heaps),
+        recording.n_listed,
+        has_virtual,
     )
 
 
@@ -154,6 +170,8 @@ def _inspect_variable(dataset: h5py.Dataset) -> Variable:
         is_variable_length(dataset.dtype),
         (*list_external(dataset), *dict.fromkeys(file for file, _ in list_sources(dataset))),
         is_lossless(dataset.id.get_create_plist()),
+        tuple(number for number, _ in filters),
+        has_readable_heaps(dataset),
     )
 
 
@@ -186,17 +204,6 @@ def _list_filters(dataset: h5py.Dataset) -> list[tuple[int, str]]:
 def is_lossless(plist: Any) -> bool:
     """Tell whether values can be encoded anew, without loss and with the options that are stored."""
     return all(plist.get_filter(number)[0] in _LOSSLESS for number in range(plist.get_nfilters()))
-
-
-def is_variable_length(dtype: Any) -> bool:
-    """Tell whether values of a type, or parts of them, lie in heaps."""
-    if dtype.subdtype is not None:
-        return is_variable_length(dtype.subdtype[0])
-    if dtype.fields:
-        return any(is_variable_length(field[0]) for field in dtype.fields.values())
-    return h5py.check_vlen_dtype(dtype) is not None or (
-        (info := h5py.check_string_dtype(dtype)) is not None and info.length is None
-    )
 
 
 def merge_spans(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -6,6 +6,7 @@ the network of a profile, with what client and server take beside the network.
 
 from __future__ import annotations
 
+import math
 import tempfile
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
 from advisors.hdf5.copying import SparseFile
-from advisors.hdf5.inspection import merge_spans
+from advisors.hdf5.inspection import FileReport, Variable, merge_spans
 from advisors.hdf5.recording import (
     LibraryRead,
     Recording,
@@ -101,16 +102,72 @@ TUNED = Settings()
 
 
 @dataclass(frozen=True, slots=True)
+class LibraryCosts:
+    """What the library takes on one processor, whatever the network: an assumption until it is fitted."""
+
+    object_s: float = 1e-4  # to list an object or an attribute
+    nbyte_s: float = 5e-10  # for a byte of values, beside its filters
+    in_heap_s: float = 1e-6  # for a value of variable length
+    factor: float = 1.0  # seconds here over these
+
+    def listing_s(self, report: FileReport) -> float:
+        """Estimate the time of listing a file."""
+        return self.factor * self.object_s * report.n_listed
+
+    def decode_s(self, report: FileReport, variables: Sequence[str]) -> float:
+        """Estimate the time of decoding what is stored of some variables.
+
+        Examples
+        --------
+        >>> from advisors.hdf5.inspection import Variable
+        >>> one = Variable("x", (10**6,), "f4", (10**5,), 10, 10**6, 4 * 10**6, (), (), False, (),
+        ...     filter_numbers=(2, 1))
+        >>> round(1e3 * LibraryCosts().of_variable(one), 1)
+        20.7
+        """
+        return self.factor * sum(self.of_variable(report.variable(name)) for name in variables)
+
+    def of_variable(self, variable: Variable) -> float:
+        """Estimate the time of decoding a variable, before the factor."""
+        nbytes = min(variable.nbytes, variable.n_chunks * variable.chunk_nbytes)
+        rates = (_MB_PER_S.get(number, _OTHER_MB_PER_S) for number in variable.filter_numbers)
+        in_heaps = math.prod(variable.shape) if variable.is_variable_length else 0
+        return in_heaps * self.in_heap_s + nbytes * (self.nbyte_s + sum(1e-6 / r for r in rates))
+
+
+# Values that a filter decodes in a second, in MB. deflate, shuffle, fletcher32, szip, nbit,
+# scaleoffset; LZF, Blosc, LZ4, bitshuffle, Zstd, Blosc2
+_MB_PER_S = {1: 250.0, 2: 1500.0, 3: 1500.0, 4: 150.0, 5: 400.0, 6: 300.0, 32000: 400.0,
+             32001: 1000.0, 32004: 1500.0, 32008: 1500.0, 32015: 500.0, 32026: 1000.0}  # fmt: skip
+_OTHER_MB_PER_S = 200.0
+
+TYPICAL_LIBRARY = LibraryCosts()
+"""Costs of the library where none were fitted: an assumption, not a measurement."""
+
+
+@dataclass(frozen=True, slots=True)
 class ReadPrediction:
     """What to expect of opening a file and reading variables."""
 
     open: Replay  # opening with the listing of every object and attribute; reading
     read: Replay
+    listing_s: float = 0.0  # what the library itself takes to list, and to decode
+    decode_s: float = 0.0
+
+    @property
+    def open_s(self) -> float:
+        """Time of opening, with the library's own."""
+        return self.open.seconds + self.listing_s
+
+    @property
+    def read_s(self) -> float:
+        """Time of reading, with the library's own."""
+        return self.read.seconds + self.decode_s
 
     @property
     def seconds(self) -> float:
         """Time of both."""
-        return self.open.seconds + self.read.seconds
+        return self.open_s + self.read_s
 
     @property
     def n_requests(self) -> int:

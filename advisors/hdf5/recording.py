@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from helpers.objectstore.locations import Location, parse_location
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
 _HEAP_SIGNATURE = b"GCOL"
+_HEAP_HEADER_NBYTES = 16  # signature, version, and from byte 8 on the bytes of the whole heap
 _BLOCK_NBYTES = 8 * 2**20
 
 
@@ -36,25 +38,31 @@ class LoggedFile:
         """Offset and length of each read so far."""
         self.heaps: set[int] = set()
         """Offsets of reads that brought heaps of values of variable length."""
+        self._heap_stop = 0  # where the heap that was read last ends
 
     def read(self, nbytes: int = -1) -> bytes:
         """Read and note it, as `readinto` does."""
         at = self._file.tell()
         found = self._file.read(nbytes)
-        self._note(at, len(found), found[:4])
+        self._note(at, len(found), found[:_HEAP_HEADER_NBYTES])
         return found
 
     def readinto(self, buffer: Any) -> int:
         """Read and note it."""
         at = self._file.tell()
         nbytes = int(cast(Any, self._file).readinto(buffer))
-        self._note(at, len(buffer), bytes(memoryview(buffer)[:4]))
+        self._note(at, len(buffer), bytes(memoryview(buffer)[:_HEAP_HEADER_NBYTES]))
         return nbytes
 
     def _note(self, offset: int, nbytes: int, beginning: bytes) -> None:
-        self.spans.append((offset, nbytes))
-        if beginning == _HEAP_SIGNATURE:
+        before = self.spans[-1] if self.spans else (-1, 0)
+        if beginning.startswith(_HEAP_SIGNATURE):
+            self._heap_stop = offset + int.from_bytes(beginning[8:], "little")
             self.heaps.add(offset)
+        # of a heap above 4 KiB the library reads the beginning, and then the rest
+        elif before[0] in self.heaps and offset == sum(before) and offset < self._heap_stop:
+            self.heaps.add(offset)
+        self.spans.append((offset, nbytes))
 
     def flush(self) -> None:
         """Do nothing: nothing is written."""
@@ -272,6 +280,30 @@ def _iterate_rows(
         yield offset + start * dataset.dtype.itemsize, run_nbytes
 
 
+MAX_IN_HEAPS = 200_000
+"""Values of variable length of a dataset up to which they are read, so that their heaps are known."""
+
+
+def is_variable_length(dtype: Any) -> bool:
+    """Tell whether values of a type, or parts of them, lie in heaps."""
+    if dtype.subdtype is not None:
+        return is_variable_length(dtype.subdtype[0])
+    if dtype.fields:
+        return any(is_variable_length(field[0]) for field in dtype.fields.values())
+    return h5py.check_vlen_dtype(dtype) is not None or (
+        (info := h5py.check_string_dtype(dtype)) is not None and info.length is None
+    )
+
+
+def has_readable_heaps(dataset: h5py.Dataset) -> bool:
+    """Tell whether values of a dataset lie in heaps, and are few enough to be read for that."""
+    if not is_variable_length(dataset.dtype) or not dataset.id.get_storage_size():
+        return False
+    plist = dataset.id.get_create_plist()
+    filters = (plist.get_filter(number)[0] for number in range(plist.get_nfilters()))
+    return 0 < dataset.size <= MAX_IN_HEAPS and all(map(h5py.h5z.filter_avail, filters))
+
+
 Phase = Literal["open", "read"]
 
 
@@ -285,6 +317,7 @@ class LibraryRead:
     # variable length
     is_metadata: bool
     phase: Phase  # opening with the listing of the tree, or reading of variables
+    is_heap: bool = False  # whether it is a heap, of attributes or of values of variable length
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,6 +328,7 @@ class Recording:
     file_nbytes: int  # length of the file
     page_nbytes: int  # bytes of a page; 0 where file space is not paged
     n_first_past: int  # reads at the beginning that a page buffer does not see
+    n_listed: int = 0  # objects and attributes that the tree has
 
 
 def get_page_nbytes(file: h5py.File) -> int:
@@ -304,36 +338,56 @@ def get_page_nbytes(file: h5py.File) -> int:
     return int(plist.get_file_space_page_size()) if is_paged else 0
 
 
-def list_tree(file: h5py.File) -> None:
-    """Open each object of a file and read its attributes, as readers of netCDF do."""
+def list_tree(file: h5py.File) -> int:
+    """Open each object of a file and read its attributes, as readers of netCDF do; count both."""
+    n_listed = 0
 
     def visit(_: str, found: Any) -> None:  # any value returned would end the visit
-        list(found.attrs.values())
+        nonlocal n_listed
+        n_listed += 1 + len(list(found.attrs.values()))
 
     visit("/", file)
     file.visititems(visit)
+    return n_listed
 
 
 def record_reads(file: BinaryIO, name: str, variables: Sequence[str]) -> Recording:
-    """Note what the library asks for to open a file and to read variables."""
+    """Note what the library asks for to open a file and to read variables.
+
+    Values are read of datasets alone that have them in heaps, for nothing else says where.
+    """
     log = LoggedFile(file)
     with open_hdf5(log, name) as opened:
         page_nbytes = get_page_nbytes(opened)
         n_open = len(log.spans)
-        list_tree(opened)
+        n_listed = list_tree(opened)
         found = [find_dataset(opened, variable, name) for variable in variables]
-
-        def classify(spans: Sequence[tuple[int, int]], phase: Phase) -> list[LibraryRead]:
-            return [LibraryRead(*span, span[0] not in log.heaps, phase) for span in spans]
-
-        reads = classify(log.spans, "open")
+        reads = _classify(log, 0, "open")
         for dataset in found:
             n_before = len(log.spans)
-            raw = [LibraryRead(*span, False, "read") for span in iterate_raw_reads(dataset)]
-            reads += classify(log.spans[n_before:], "read")
-            reads += raw
+            raw = list(iterate_raw_reads(dataset))
+            if has_readable_heaps(dataset):
+                dataset[()]
+                reads += _classify(log, n_before, "read", raw)
+            else:
+                reads += _classify(log, n_before, "read")
+                reads += [LibraryRead(*span, False, "read") for span in raw]
     n_first_past = _count_first_past(file, name, page_nbytes, log.spans[:n_open])
-    return Recording(tuple(reads), file.seek(0, 2), page_nbytes, n_first_past)
+    return Recording(tuple(reads), file.seek(0, 2), page_nbytes, n_first_past, n_listed)
+
+
+def _classify(
+    log: LoggedFile, start: int, phase: Phase, raw: Sequence[tuple[int, int]] = ()
+) -> list[LibraryRead]:
+    """Tell metadata, heaps and raw data apart in what was read from a place of the log on."""
+    ordered = sorted(raw)
+    starts, reads = [at for at, _ in ordered], list[LibraryRead]()
+    for offset, nbytes in log.spans[start:]:
+        place = bisect_right(starts, offset) - 1
+        is_raw = place >= 0 and offset < sum(ordered[place])
+        is_heap = offset in log.heaps
+        reads.append(LibraryRead(offset, nbytes, not is_raw and not is_heap, phase, is_heap))
+    return reads
 
 
 def _count_first_past(

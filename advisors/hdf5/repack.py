@@ -144,12 +144,40 @@ def find_tool(report: FileReport) -> Tool:
 
     It has the filters of the library alone, loses the order of global attributes, and of
     datasets of variable length it copies the fill value as a reference to a heap that the
-    copy does not have. And it goes through arrays of which hardly anything is stored.
+    copy does not have. Heaps of attributes it scatters among the data, where we put them
+    together. And it goes through arrays of which hardly anything is stored.
     """
+    is_scattered = report.n_heap_spans > 0 and not report.has_virtual
+    return "h5repack" if suits_h5repack(report) and not is_scattered else "h5py"
+
+
+def suits_h5repack(report: FileReport) -> bool:
+    """Tell whether `h5repack` is there and copies a file faithfully, wherever its heaps come to lie."""
     used = {name for variable in report.variables for name in variable.filters}
     is_plain = used <= _BUILT_IN and not any(v.is_variable_length for v in report.variables)
-    is_h5repack = is_plain and not report.is_ordered and not report.is_sparse
-    return "h5repack" if is_h5repack and shutil.which("h5repack") else "h5py"
+    is_whole = is_plain and not report.is_ordered and not report.is_sparse
+    return is_whole and shutil.which("h5repack") is not None
+
+
+def find_command_tool(report: FileReport) -> Tool:
+    """Choose whose command line repacks a file: `h5repack` needs it on disk, and to know its version."""
+    if find_tool(report) == "h5py" or "://" in report.name:
+        return "h5py"
+    if not shutil.which("h5dump"):  # which is of the same HDF5, and says so without a copy
+        return "h5repack"
+    done = subprocess.run(
+        ["h5dump", "-H", report.name],
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False,
+    )  # fmt: skip
+    return "h5py" if done.returncode else "h5repack"
+
+
+def write_command(name: str, repack: Repack, tool: Tool) -> str:
+    """Write the command line of a tool that makes a repack; ours falls back by itself."""
+    is_named = any(mark in variable for variable, _ in repack.chunk_shapes for mark in ",:")
+    if tool == "h5repack" and not is_named:  # its options have these marks between names
+        return repack.command(name, "OUT")
+    return shlex.join(["wire", "hdf5", "advise", name, "--apply", "OUT", "--repack", repack.label])
 
 
 def apply_repack(
@@ -172,7 +200,8 @@ def apply_repack(
                 check_sources(opened, name, (path.parent if is_near else None, out.parent))
             made = Path(f"{folder}.h5")  # virtual datasets find their sources from where it lies
             found = find_tool(report)
-            tools: list[Tool] = [tool] if tool else list(dict.fromkeys([found, "h5py"]))
+            last: list[Tool] = ["h5repack"] if suits_h5repack(report) else []
+            tools: list[Tool] = [tool] if tool else list(dict.fromkeys([found, "h5py", *last]))
             try:
                 told = _make_equal(path, report, repack, made, tools)
                 publish(made, out)

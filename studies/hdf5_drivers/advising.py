@@ -98,8 +98,8 @@ def tabulate_advice(advised: Advised) -> pd.DataFrame:
     }
     table = {
         label: {
-            "open (s)": found.open.seconds,
-            "read (s)": found.read.seconds,
+            "open (s)": found.open_s,
+            "read (s)": found.read_s,
             "requests to open": found.open.n_requests,
             "requests": found.n_requests,
             "MB": found.nbytes / 1e6,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import shutil
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,8 +12,9 @@ import h5py
 import hdf5plugin
 import netCDF4
 import numpy as np
-import pytest
 import xarray as xr
+
+from tests.advisors.hdf5.producers import PRODUCERS, run_tool
 
 Maker = Callable[[Path], None]
 
@@ -37,12 +37,6 @@ def _add(made: dict[str, Maker], *cases: Any) -> Callable[[Callable[..., None]],
         return maker
 
     return register
-
-
-def _run(*argv: str | Path) -> None:
-    if not shutil.which(str(argv[0])):
-        pytest.skip(f"{argv[0]} is not on PATH")
-    subprocess.run(list(map(str, argv)), check=True, capture_output=True)
 
 
 def _fill(group: Any, n: int = 3, **options: Any) -> None:
@@ -246,21 +240,21 @@ def _ncgen(path: Path) -> None:
         ' variables: z_t a(x); e_t b(x); string s(x); double d(t, x); :z = 1, 2; string :a = "x", "y";'
         ' data: a = {1}, {1, 2}, {3}; b = no, yes, no; s = "a", "b", "c"; d = 1, 2, 3, 4, 5, 6; }'
     )
-    _run("ncgen", "-4", "-o", path, text)
+    run_tool("ncgen", "-4", "-o", path, text)
 
 
 @_add(ORDINARY, "-d1", "-u")
 def _nccopy(path: Path, option: str) -> None:
     source = path.with_name("source-of-nccopy.nc")
     _netcdf(source, "NETCDF4")
-    _run("nccopy", option, source, path)
+    run_tool("nccopy", option, source, path)
 
 
 @_add(ORDINARY, "--fs_strategy=PAGE", "--filter=GZIP=1", "--latest", "--layout=COMPA")
 def _h5repack(path: Path, option: str) -> None:
     source = path.with_name("source-of-h5repack.h5")
     _h5py_for(source, "earliest")
-    _run("h5repack", option, source, path)
+    run_tool("h5repack", option, source, path)
 
 
 @_add(ORDINARY, "netcdf4", "h5netcdf")
@@ -273,6 +267,11 @@ def _xarray(path: Path, engine: Any) -> None:
     made.to_netcdf(
         path, engine=engine, unlimited_dims=["time"], encoding={"t": {"chunksizes": (1, 5)}}
     )
+
+
+@_add(ORDINARY, "pytables", "gdal", "h5netcdf")
+def _producer(path: Path, name: str) -> None:
+    PRODUCERS[name](path)
 
 
 # hostile

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
+import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import h5py
@@ -11,8 +14,13 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
+from advisors.hdf5.advice import advise
 from advisors.hdf5.cli import hdf5
+from advisors.hdf5.comparison import check_equal
+from advisors.hdf5.inspection import inspect_file
+from advisors.hdf5.repack import Repack, find_command_tool, write_command
 from helpers.errors import UserError
+from helpers.netem.profiles import get_profile
 from tests.advisors.hdf5 import corpus
 
 COMMANDS = {
@@ -105,6 +113,51 @@ def test_what_h5repack_cannot_do_is_left_to_h5py(
         done = run(path, "apply", tmp_path / f"{number}.h5")
         assert done.exception is None
         assert "made by h5py (not by h5repack: " in done.output and told in done.output
+
+
+@pytest.mark.skipif(not shutil.which("h5repack"), reason="h5repack is not on PATH")
+@pytest.mark.parametrize("name", corpus.ORDINARY)
+def test_a_printed_command_does_what_it_says(name: str, folder: Path, tmp_path: Path) -> None:
+    """h5repack is printed where its copy is equal; elsewhere our own command, with the label."""
+    path = make(name, folder)
+    for one in advise(str(path), get_profile("in-region")).advice:
+        if one.repack is None:
+            continue
+        argv = shlex.split(one.command)
+        if argv[0] == "wire":
+            assert argv[1:] == [
+                "hdf5", "advise", str(path), "--apply", "OUT", "--repack", one.label
+            ]  # fmt: skip
+            continue
+        out = tmp_path / f"{one.label}.h5"
+        assert argv[0] == "h5repack" and argv[-2:] == [str(path), "OUT"]
+        done = subprocess.run([*argv[:-1], str(out)], capture_output=True, check=False)
+        assert done.returncode == 0, (one.command, done.stderr)
+        rechunked = {variable for variable, _ in one.repack.chunk_shapes}
+        assert "are equal" in check_equal(path, name, out, rechunked=rechunked)
+
+
+@pytest.mark.skipif(not shutil.which("h5repack"), reason="h5repack is not on PATH")
+def test_a_command_that_would_fail_is_not_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not for an object in a bucket, nor for a file that this version of the tools cannot read."""
+    path = tmp_path / "plain.h5"
+    with h5py.File(path, "w") as f:
+        f.create_dataset("x", data=np.arange(900.0), chunks=(100,))
+        f.create_dataset("a,b", data=np.arange(900.0), chunks=(100,))
+    with path.open("rb") as file:
+        report = inspect_file(file, str(path))
+    assert find_command_tool(report) == "h5repack"
+    assert find_command_tool(replace(report, name="s3://bucket/plain.h5")) == "h5py"
+    repack = Repack(4 * 2**20, 0, (("a,b", (900,)),))
+    assert write_command("plain.h5", repack, "h5repack").startswith(
+        "wire hdf5 advise plain.h5 --apply"
+    )
+    (tmp_path / "h5dump").write_text("#!/bin/sh\nexit 1\n")
+    (tmp_path / "h5dump").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    assert find_command_tool(report) == "h5py"
 
 
 def test_answer_names_its_network(folder: Path) -> None:
