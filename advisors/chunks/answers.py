@@ -313,9 +313,12 @@ def _explain(found: Recommendation, facts: ArrayFacts, pattern: AccessPattern) -
         f"In these chunks: {times}.",
         f"A chunk has {nbytes / _MB:.3g} MB in the array; there are {found.n_chunks} chunks"
         f" in {found.n_objects} objects.",
-        f"The best of clearly other shapes, {_name(found.second.chunk_shape)},"
-        f" takes {found.second_costs:.3g} times as long.",
     ]
+    if found.second != found.best:
+        lines.append(
+            f"The best of clearly other shapes, {_name(found.second.chunk_shape)},"
+            f" takes {found.second_costs:.3g} times as long."
+        )
     if found.best != found.fastest:
         lines.insert(
             1,

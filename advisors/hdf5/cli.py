@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from advisors.hdf5.advice import Advised
     from advisors.hdf5.check import Checklist
     from advisors.hdf5.inspection import FileReport
-    from advisors.hdf5.score import Scores
+    from advisors.hdf5.scoring import Scores
 
 
 @click.group()
@@ -118,7 +118,7 @@ def render_checklist(found: Checklist) -> str:
 @click.option("--json", "is_json", is_flag=True, help="Print JSON.")
 def score(folder: Path, *, profile: str, n_reads: int, seed: int, is_json: bool) -> None:
     """Measure the gains predicted for the files of FOLDER over the emulated network."""
-    from advisors.hdf5 import score as scoring
+    from advisors.hdf5 import scoring
     from helpers.netem.profiles import get_profile
 
     paths, network = scoring.find_files(folder), get_profile(profile)

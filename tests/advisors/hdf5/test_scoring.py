@@ -16,7 +16,7 @@ from advisors.hdf5.inspection import inspect_file
 from advisors.hdf5.prediction import LibraryCosts, record_repacked
 from advisors.hdf5.recording import open_source, record_reads
 from advisors.hdf5.repack import Repack, apply_repack, find_tool
-from advisors.hdf5.score import find_files, score_files
+from advisors.hdf5.scoring import find_files, score_files
 from helpers.errors import UserError
 from helpers.netem.profiles import get_profile
 from helpers.netem.proxy import open_proxy
