@@ -331,7 +331,8 @@ def _tell_ends(rows: pd.DataFrame) -> str:
     counts = rows[[*words]].sum()
     ends = [f"{counts[name]} {word}" for name, word in words.items() if counts[name]]
     n = rows["n_retries"].sum()
-    return ", ".join([*ends, f"{n} {'retry' if n == 1 else 'retries'}"])
+    told = [f"{n} {'retry' if n == 1 else 'retries'}"] if n else []
+    return ", ".join([*ends, *told])
 
 
 def _list_sayings(table: pd.DataFrame) -> str:
