@@ -25,6 +25,7 @@ from advisors.calibrate.plan import (
     Step,
     accepted_per_s,
     lane_nbytes,
+    quantile,
     rate_together,
 )
 from advisors.calibrate.target import (
@@ -39,6 +40,7 @@ T = TypeVar("T")
 
 GIVE_UP = 10  # failures in a row after which nothing more is asked
 WINDOW_S = 1.0  # for which bandwidth is looked at, if bytes suffice
+_DELAYS = 5  # and for so many times p95, so that connections whose first bytes are late overlap
 
 
 class CapReachedError(Exception):
@@ -244,7 +246,10 @@ class Session:
             return
         # no more than its requests can bring
         most = step.n_requests // step.n_connections * self.client.target.nbytes
-        nbytes = min(lane_nbytes(self.seen, step, window_s=WINDOW_S), most)
+        window_s = WINDOW_S
+        if self.seen.delays_s:
+            window_s = max(window_s, _DELAYS * quantile(self.seen.delays_s, 0.95)[0])
+        nbytes = min(lane_nbytes(self.seen, step, window_s=window_s), most)
         n = step.n_connections
         rate = self._do(step.n_requests, n * nbytes, self.client.together, n, nbytes)
         if rate is not None:

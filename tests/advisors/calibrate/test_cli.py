@@ -79,17 +79,17 @@ def count(trace: list[Request]) -> tuple[int, int]:
 @pytest.mark.quiet
 def test_an_unknown_network_is_recovered(proxy: Proxy, tmp_path: Path) -> None:
     """Latency, stream, link and request rate come back as they were emulated."""
-    proxy.emulate(Profile("unknown", FirstByte(0.04, 0.08), 10.0, 30.0, 150.0))
+    # slow, so that a busy machine is late by little of it
+    proxy.emulate(Profile("unknown", FirstByte(0.2, 0.5), 4.0, 14.0, 100.0))
     run(out := tmp_path / "mine.yml", "--max-mb", "400")
     found, told = get_profile(str(out)), get_measurement(str(out))
     assert told["state"] == "complete" and found.name == "mine.yml"
     assert found.first_byte_s is not None
-    # wide, because a busy machine is late; what a quiet one reaches is a few per cent
-    assert found.first_byte_s.median_s == pytest.approx(0.04, rel=0.15)
-    assert found.first_byte_s.p95_s == pytest.approx(0.08, rel=0.15)
-    assert found.stream_mb_per_s == pytest.approx(10.0, rel=0.1)
-    assert found.aggregate_mb_per_s == pytest.approx(30.0, rel=0.1)
-    assert found.requests_per_s == pytest.approx(150.0, rel=0.15)
+    assert found.first_byte_s.median_s == pytest.approx(0.2, rel=0.1)
+    assert found.first_byte_s.p95_s == pytest.approx(0.5, rel=0.15)
+    assert found.stream_mb_per_s == pytest.approx(4.0, rel=0.1)
+    assert found.aggregate_mb_per_s == pytest.approx(14.0, rel=0.1)
+    assert found.requests_per_s == pytest.approx(100.0, rel=0.15)
     assert told["has_growth_ended"] and told["decode_mb_per_s"] > 0
     assert [*told["mb_per_s_by_connections"]] == [1, 2, 4, 8]
 

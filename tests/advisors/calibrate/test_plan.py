@@ -99,6 +99,15 @@ def test_connections_that_share_a_link(n: int, rate: float, spread_s: float) -> 
     assert rate_together(lanes) == pytest.approx(1e6 * n * rate, rel=1e-3)
 
 
+def test_connections_whose_first_bytes_come_far_apart() -> None:
+    """Where they never all read at once, the busiest while counts, and no wait is taken for slowness."""
+    starts = [0.0, 0.1, 0.2, 3.0]
+    lanes = [[(start + i / 10, 10 * i) for i in range(21)] for start in starts]  # 100 a second
+    assert rate_together(lanes) == pytest.approx(300, rel=0.01)
+    apart = [[(start + i / 10, 10 * i) for i in range(11)] for start in (0.0, 5.0)]
+    assert rate_together(apart) == pytest.approx(100, rel=0.2)
+
+
 @pytest.mark.parametrize("offered", [1.3, 2.0, 5.0])
 @pytest.mark.parametrize("limit", [50.0, 300.0])
 def test_a_limit_is_found(limit: float, offered: float) -> None:
