@@ -12,7 +12,7 @@ takes 1.9 for an event with all that is said below. These are the approximations
 - The scheduler is one queue: it hears of a finished task and gives out the next in `task_s`.
 - Of a hedged request the first answer counts, and what the other has sent by then costs nothing.
 - A connection starts slowly once, with its first chunk, and stays open.
-- A read of more than `n_waves` chunks a slot goes on at the rate of the second half of these.
+- A read of more than `n_waves` chunks a slot goes on at the mean rate of these.
 """
 
 from __future__ import annotations
@@ -190,10 +190,12 @@ def simulate_cluster(
     read = _Read(profile, client, cluster, n_simulated, np.random.default_rng(seed))
     end_s, more = read.run(), n_chunks / n_simulated
     before_s = client.start_s + cluster.graph_s * math.ceil(n_chunks / client.chunks_per_task)
-    seconds = before_s + end_s + (n_chunks - n_simulated) * read.steady_s
+    steady_s, added_s, cause = read.steady_s()
+    seconds = before_s + end_s + (n_chunks - n_simulated) * steady_s
     p50, p95, p99 = (float(each) for each in np.quantile(read.chunk_s, (0.5, 0.95, 0.99)))
     spent_s = {name: more * value for name, value in read.split_s().items()}
     spent_s["graph"] = before_s * n_slots
+    spent_s[cause] += (n_chunks - n_simulated) * added_s * n_slots
     # a part of a read may hold more than its share of slow chunks, so no more than all is divided
     slot_s = max(n_slots * seconds, math.fsum(spent_s.values()))
     rest = 1 - math.fsum(spent_s.values()) / slot_s  # slots that wait for the end
@@ -288,15 +290,24 @@ class _Read:
         self.tokens = self.depth
         self.n_hedges = self.n_refused = self.n_given_up = self.n_done = 0
         self.chunk_s = np.zeros(n_chunks)
-        # when half of the chunks had been given out, and when all had
-        self.half, self.half_s, self.all_s = n_chunks // 2, 0.0, 0.0
         self.spent_s = dict.fromkeys(CAUSES[1:-1], 0.0)
         self.held_s = np.zeros(3)  # of slots that receive, by what holds their rate
 
-    @property
-    def steady_s(self) -> float:
-        """Seconds of one more chunk, once all slots are at work."""
-        return (self.all_s - self.half_s) / max(1, len(self.chunk_s) - self.half)
+    def steady_s(self) -> tuple[float, float, str]:
+        """Compute the seconds of one more chunk once all slots are at work, by Little's law.
+
+        A slot spends the mean time of a chunk on it, and no chunk takes less than what scheduler,
+        site and store give away for one: the seconds that this adds, and whose they are.
+        """
+        spent_s = math.fsum(self.spent_s.values()) - self.spent_s["connecting"]
+        mean_s = spent_s / len(self.chunk_s) / len(self.phase)
+        least_s = {
+            "scheduler": self.client.task_s / self.client.chunks_per_task,
+            "site link": self.client.chunk_nbytes / self.network.aggregate_nbytes_per_s,
+            "refusals": self.client.requests_per_chunk / self.network.requests_per_s,
+        }
+        cause = max(least_s, key=least_s.__getitem__)
+        return max(mean_s, least_s[cause]), max(0.0, least_s[cause] - mean_s), cause
 
     def run(self) -> float:
         """Return when the last chunk is decoded."""
@@ -353,17 +364,14 @@ class _Read:
         n, size, task_s = len(slots), self.client.chunks_per_task, self.client.task_s
         counts = np.full(n, size)
         counts[-1] = min(size, self.n_left - size * (n - 1))
-        given = len(self.chunk_s) - self.n_left + np.cumsum(counts)
         self.n_left -= int(counts.sum())
         # Lindley's recursion, with the sum of service times taken out
         served = task_s * np.arange(n)
         ends = np.maximum.accumulate(np.maximum(at, self.scheduler) - served) + served + task_s
         # A queue that is empty at the end of this step had idle moments in it, which are for those
         # whose events are handled one step late.
-        self.all_s = float(ends[-1])
-        self.scheduler = self.all_s if self.all_s > self.now else self.now - self.step_s
-        if not self.half_s and given[-1] >= self.half:
-            self.half_s = float(ends[np.argmax(given >= self.half)])
+        last_s = float(ends[-1])
+        self.scheduler = last_s if last_s > self.now else self.now - self.step_s
         self.spent_s["scheduler"] += float((ends - at).sum())
         self.n_more[slots] = counts - 1
         self.await_request(slots, ends)

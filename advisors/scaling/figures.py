@@ -129,7 +129,9 @@ def draw_tails() -> str:
             ax.plot(x, y, marker=marker, color=color)
             ends.append((label, y[-1], color))
             for point, at, height in zip(points, x, y, strict=True):
-                name = "no hedge" if point.hedge_ms is None else f"{point.hedge_ms:g} ms"
+                name = (
+                    f"{point.hedge_ms:g} ms" if color == _COLORS[1] and point.extra > 0.01 else ""
+                )
                 ax.annotate(
                     name,
                     (at, height),
