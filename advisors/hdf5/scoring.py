@@ -193,6 +193,7 @@ def fit_machine(
     assumed = LibraryCosts()
     library_s = assumed.listing_s(report) + assumed.decode_s(report, variables)
     testbed.emulate(get_profile("loopback"))
+    _measure(testbed, path, TUNED, variables, 0, 1)  # imports, and what libraries make once
     measured = []
     for settings in (UNTUNED, TUNED):
         seconds, n_requests = _measure(testbed, path, settings, variables, 0, n_reads)
