@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -16,7 +15,6 @@ import hdf5plugin  # noqa: F401  # teaches h5py to read Blosc, here and in every
 import numpy as np
 import xarray as xr
 import zarr
-from numcodecs import Blosc
 from numpy.typing import NDArray
 from s3fs import S3FileSystem
 from virtualizarr.parsers import KerchunkJSONParser
@@ -29,6 +27,7 @@ from zarr.core.sync import sync
 from zarr.registry import register_pipeline
 from zarr.storage import ObjectStore, WrapperStore
 
+from helpers.arrays.direct import decode_into, is_native
 from helpers.arrays.writers import Layout, expected_warning, make_registry
 from helpers.objectstore.locations import Location
 
@@ -101,8 +100,7 @@ class InPlacePipeline(BatchedCodecPipeline):
         to_bytes, compressor = self.array_bytes_codec, self.bytes_bytes_codecs[0]
         if not isinstance(to_bytes, BytesCodec) or not isinstance(compressor, BloscCodec):
             return False
-        # An enumeration in some versions of zarr, a text in others.
-        return getattr(to_bytes.endian, "value", to_bytes.endian) in (None, sys.byteorder)
+        return is_native(to_bytes)
 
 
 def _is_whole(selection: Any, chunk_shape: tuple[int, ...]) -> bool:
@@ -119,26 +117,15 @@ async def _read_one(entry: ChunkEntry, out: NDBuffer, place: NDArray[Any]) -> di
     if found is None:
         out[out_selection] = spec.fill_value
         return {"status": "missing"}
-    await asyncio.to_thread(_decode_into, place, found.as_numpy_array())
+    await asyncio.to_thread(decode_into, place, found.as_numpy_array())
     return {"status": "present"}
-
-
-def _decode_into(place: NDArray[Any], encoded: NDArray[np.uint8]) -> None:
-    """Decode, and refuse a chunk that would fill less than its place.
-
-    The length is in bytes 4 to 7 of the header of every Blosc chunk.
-    """
-    nbytes = int.from_bytes(encoded[4:8].tobytes(), "little")
-    if nbytes != place.nbytes:
-        raise ValueError(f"a chunk of {nbytes} bytes where {place.nbytes} belong")
-    Blosc().decode(encoded, out=place)
 
 
 register_pipeline(InPlacePipeline)
 
 
-Chunks = Mapping[str, int]
-"""Extent of a Dask block in elements, by dimension; empty for the stored chunks."""
+Chunks = Mapping[str, int] | None
+"""Extent of a Dask block in elements, by dimension; empty for the stored chunks, None for no Dask."""
 
 
 def _open_zarr(store: Any, **options: Any) -> xr.Dataset:

@@ -1,0 +1,370 @@
+"""Clients: who reads which format, in the lines that a user would write."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from io import BytesIO
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+import numpy as np
+import obstore
+import pandas as pd
+import pyarrow.dataset
+import pyarrow.fs
+import xarray as xr
+from numpy.typing import NDArray
+
+from helpers.arrays.direct import open_direct
+from helpers.arrays.readers import READERS
+from helpers.arrays.stores import StoredArray
+from helpers.benchmark.provenance import n_cores
+from helpers.objectstore.locations import Location
+from studies.formats.formats import icechunk_storage, part_name
+
+Values = NDArray[np.float32]
+Read = Callable[[slice], Values]
+"""Reads the time steps of a slice."""
+
+Open = Callable[[Location, StoredArray, int], Read]
+"""From a format's folder, the array, and the requests in flight that it may have."""
+
+_AS_STORED = {"mask_and_scale": False, "decode_times": False}
+_PART_NBYTES = 4 * 2**20  # of a file that is fetched whole, in ranges
+
+
+def _fold(column: Any, stored: StoredArray, n_steps: int) -> Values:
+    """Give a column of values the shape of the array."""
+    return np.asarray(column, np.float32).reshape(n_steps, *stored.shape[1:])
+
+
+def _open_csv(folder: Location, stored: StoredArray, n_requests: int) -> Read:
+    url, options = f"{folder.url}/array.csv", folder.fsspec_options()
+
+    def read(steps: slice) -> Values:
+        frame = pd.read_csv(url, storage_options=options, dtype=np.float32)
+        return _fold(frame[stored.variable], stored, stored.shape[0])[steps]
+
+    return read
+
+
+def _open_parquet(folder: Location, stored: StoredArray, n_requests: int) -> Read:
+    url, options = f"{folder.url}/array.parquet", folder.fsspec_options()
+
+    def read(steps: slice) -> Values:
+        frame = pd.read_parquet(url, storage_options=options)
+        return _fold(frame[stored.variable], stored, stored.shape[0])[steps]
+
+    return read
+
+
+def _open_parts(folder: Location, stored: StoredArray, n_requests: int) -> Read:
+    """Read by Arrow's own client, which asks for several files at once."""
+    endpoint = urlsplit(folder.endpoint_url or "https://s3.amazonaws.com")
+    client = pyarrow.fs.S3FileSystem(
+        access_key=folder.access_key,
+        secret_key=folder.secret_key,
+        session_token=folder.session_token or None,
+        region=folder.region,
+        scheme=endpoint.scheme,
+        endpoint_override=endpoint.netloc if folder.endpoint_url else None,
+    )
+
+    def read(steps: slice) -> Values:
+        wanted = range(stored.shape[0])[steps]
+        paths = [f"{folder.path}/{part_name(step)}" for step in wanted]
+        table = pyarrow.dataset.dataset(paths, filesystem=client, format="parquet").to_table()
+        return _fold(table[stored.variable].to_numpy(), stored, len(wanted))
+
+    return read
+
+
+def _open_netcdf(folder: Location, stored: StoredArray, n_requests: int, *, engine: str) -> Read:
+    """Read over a file object of s3fs at its defaults."""
+
+    def read(steps: slice) -> Values:
+        with folder.fsspec().open(f"{folder.path}/array.nc") as file:
+            dataset = xr.open_dataset(file, engine=engine, **_AS_STORED)  # type: ignore[arg-type]
+            return np.asarray(dataset[stored.variable][steps].to_numpy(), np.float32)
+
+    return read
+
+
+def _open_netcdf3(folder: Location, stored: StoredArray, n_requests: int) -> Read:
+    return _open_netcdf(folder, stored, n_requests, engine="scipy")
+
+
+def _open_netcdf4(folder: Location, stored: StoredArray, n_requests: int) -> Read:
+    return _open_netcdf(folder, stored, n_requests, engine="h5netcdf")
+
+
+def _open_netcdf_by_address(folder: Location, stored: StoredArray, n_requests: int) -> Read:
+    """Let xarray make the file object, as whoever passes an address does."""
+    dataset = xr.open_dataset(
+        f"{folder.url}/array.nc",
+        engine="h5netcdf",
+        storage_options=folder.fsspec_options(),
+        **_AS_STORED,  # type: ignore[arg-type]
+    )
+    return lambda steps: dataset[stored.variable][steps].to_numpy()
+
+
+def _open_netcdf_whole(folder: Location, stored: StoredArray, n_requests: int) -> Read:
+    """Fetch the file in ranges, several at once, and read it from memory."""
+    client = folder.obstore()
+
+    def fetch(start: int, end: int) -> bytes:
+        return bytes(obstore.get_range(client, "array.nc", start=start, end=end))
+
+    def read(steps: slice) -> Values:
+        size = obstore.head(client, "array.nc")["size"]
+        starts = range(0, size, _PART_NBYTES)
+        ends = [min(start + _PART_NBYTES, size) for start in starts]
+        with ThreadPoolExecutor(n_requests) as pool:
+            content = BytesIO(b"".join(pool.map(fetch, starts, ends)))
+        dataset = xr.open_dataset(content, engine="h5netcdf", **_AS_STORED)  # type: ignore[arg-type]
+        return dataset[stored.variable][steps].to_numpy()
+
+    return read
+
+
+def _open_by_xarray(reader: str) -> Open:
+    """Read as a reader of cluster scaling does, but with no Dask: one call of xarray."""
+
+    def open_array(folder: Location, stored: StoredArray, n_requests: int) -> Read:
+        variable = READERS[reader].open(folder, None, n_requests)[stored.variable]
+        return lambda steps: variable[steps].to_numpy()
+
+    return open_array
+
+
+def _open_zarr2(folder: Location, stored: StoredArray, n_requests: int) -> Read:
+    return _read_zarr2(folder, stored, is_consolidated=True)
+
+
+def _open_zarr2_plain(folder: Location, stored: StoredArray, n_requests: int) -> Read:
+    return _read_zarr2(folder, stored, is_consolidated=False)
+
+
+def _read_zarr2(folder: Location, stored: StoredArray, *, is_consolidated: bool) -> Read:
+    options = folder.fsspec_options()
+    dataset = xr.open_zarr(
+        folder.url, storage_options=options, consolidated=is_consolidated, chunks=None, **_AS_STORED
+    )
+    return lambda steps: dataset[stored.variable][steps].to_numpy()
+
+
+def _open_tensorstore(folder: Location, stored: StoredArray, n_requests: int) -> Read:
+    """Read by TensorStore, which takes credentials from the environment."""
+    import tensorstore  # an extra that not everyone has
+
+    place = {"bucket": folder.bucket, "path": f"{folder.prefix}/{stored.variable}/"}
+    place |= {"aws_region": folder.region}
+    place |= {"endpoint": folder.endpoint_url} if folder.endpoint_url else {}
+    limits = {"s3_request_concurrency": {"limit": n_requests}}
+    spec = {"driver": "zarr3", "kvstore": {"driver": "s3", **place}, "context": limits}
+    array = tensorstore.open(spec, open=True, read=True).result()
+    return lambda steps: array[steps].read().result()
+
+
+def _open_icechunk(folder: Location, stored: StoredArray, n_requests: int) -> Read:
+    import icechunk  # an extra that not everyone has
+
+    session = icechunk.Repository.open(icechunk_storage(folder)).readonly_session("main")
+    dataset = xr.open_zarr(
+        session.store, consolidated=False, zarr_format=3, chunks=None, **_AS_STORED
+    )
+    return lambda steps: dataset[stored.variable][steps].to_numpy()
+
+
+def _open_ours(folder: Location, stored: StoredArray, n_requests: int) -> Read:
+    array = open_direct(folder.obstore(), stored.variable, n_requests=n_requests)
+    return lambda steps: array[steps]
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """Who reads a format."""
+
+    name: str  # on the page: its format, then who reads
+    format: str
+    description: str
+    open: Open
+    # requests in flight: one, one for each processor, zarr's default, or as many as it is told
+    in_flight: Literal["one", "cores", "default", "told"] = "one"
+    packages: tuple[str, ...] = ()  # that have to be installed
+    zarr_config: Mapping[str, Any] = field(default_factory=dict)
+    told: tuple[str, ...] = ("async.concurrency",)  # settings of zarr that take that number
+    # whether a connection goes on while the chunk it brought is decoded
+    is_overlapped: bool = False
+    is_ours: bool = False  # whether its decoding is this project's and not to be installed
+
+    def n_in_flight(self, n_requests: int) -> int:
+        """Count the requests that it may have in flight."""
+        known = {"one": 1, "cores": n_cores(), "default": _ZARR_DEFAULT, "told": n_requests}
+        return known[self.in_flight]
+
+    def config(self, n_requests: int) -> dict[str, Any]:
+        """Return the settings of zarr with which it reads."""
+        told = self.told if self.in_flight == "told" else ()
+        return {**dict.fromkeys(told, n_requests), **self.zarr_config}
+
+    def missing(self) -> list[str]:
+        """List the packages that it needs and that are not there."""
+        return [name for name in self.packages if importlib.util.find_spec(name) is None]
+
+
+_ZARR_DEFAULT = 10  # `async.concurrency` of zarr, and the connections of botocore
+
+CLIENTS: Mapping[str, Client] = {
+    one.name: one
+    for one in (
+        Client("csv-pandas", "csv", "pandas over s3fs, all of it whatever is asked", _open_csv),
+        Client(
+            "parquet-pandas",
+            "parquet",
+            "pandas over s3fs, all of it whatever is asked",
+            _open_parquet,
+        ),
+        Client(
+            "parquet-arrow", "parquet-parts", "Arrow's own S3 client, file by file", _open_parts,
+            in_flight="default",
+        ),
+        Client("netcdf3-scipy", "netcdf3", "xarray over a file object of s3fs", _open_netcdf3),
+        Client("netcdf-s3fs", "netcdf", "xarray over a file object of s3fs", _open_netcdf4),
+        Client(
+            "netcdf-xarray", "netcdf", "xarray given the address alone", _open_netcdf_by_address
+        ),
+        Client(
+            "netcdf-whole",
+            "netcdf",
+            "the whole file by obstore in ranges, then xarray in memory",
+            _open_netcdf_whole,
+            in_flight="told",
+        ),
+        Client(
+            "references-obstore",
+            "references",
+            "xarray through VirtualiZarr and obstore",
+            _open_by_xarray("references"),
+            in_flight="told",
+        ),
+        Client(
+            "zarr2-s3fs", "zarr2", "xarray through s3fs at its defaults", _open_zarr2,
+            in_flight="default",
+        ),
+        Client(
+            "zarr2-plain-s3fs",
+            "zarr2-plain",
+            "xarray through s3fs at its defaults",
+            _open_zarr2_plain,
+            in_flight="default",
+        ),
+        Client(
+            "zarr-s3fs",
+            "zarr",
+            "xarray through s3fs at its defaults of today",
+            _open_by_xarray("zarr-s3fs"),
+            in_flight="default",
+        ),
+        Client(
+            "zarr-s3fs-one-get",
+            "zarr",
+            "xarray through s3fs with max_concurrency=1",
+            _open_by_xarray("zarr-s3fs-one-get"),
+            in_flight="default",
+        ),
+        Client(
+            "zarr-obstore",
+            "zarr",
+            "xarray through obstore at zarr's defaults",
+            _open_by_xarray("zarr-obstore"),
+            in_flight="default",
+        ),
+        Client(
+            "zarr-obstore-told",
+            "zarr",
+            "the same, with async.concurrency as many as may be in flight",
+            _open_by_xarray("zarr-obstore"),
+            in_flight="told",
+        ),
+        Client(
+            "zarr-zarrs",
+            "zarr",
+            "xarray through obstore and the zarrs codec pipeline, a thread a processor as it has by itself",
+            _open_by_xarray("zarr-zarrs"),
+            in_flight="cores",
+            zarr_config=READERS["zarr-zarrs"].zarr_config,
+        ),
+        Client(
+            "zarr-zarrs-told",
+            "zarr",
+            "the same, with threading.max_workers as many as may be in flight",
+            _open_by_xarray("zarr-zarrs"),
+            in_flight="told",
+            zarr_config=READERS["zarr-zarrs"].zarr_config,
+            told=("async.concurrency", "threading.max_workers"),
+        ),
+        Client(
+            "zarr-tensorstore",
+            "zarr",
+            "TensorStore",
+            _open_tensorstore,
+            in_flight="told",
+            is_overlapped=True,
+            packages=("tensorstore",),
+        ),
+        Client(
+            "zarr-in-place",
+            "zarr",
+            "xarray through obstore and our codec pipeline, each chunk decoded into its place",
+            _open_by_xarray("zarr-obstore-in-place"),
+            in_flight="told",
+            is_overlapped=True,
+            zarr_config=READERS["zarr-obstore-in-place"].zarr_config,
+            is_ours=True,
+        ),
+        Client(
+            "zarr-direct",
+            "zarr",
+            "our threads that fetch beside our threads that decode, helpers.arrays.direct",
+            _open_ours,
+            in_flight="told",
+            is_overlapped=True,
+            is_ours=True,
+        ),
+        Client(
+            "shards-obstore",
+            "shards",
+            "xarray through obstore, async.concurrency as told",
+            _open_by_xarray("zarr-obstore"),
+            in_flight="told",
+        ),
+        Client(
+            "shards-tensorstore",
+            "shards",
+            "TensorStore",
+            _open_tensorstore,
+            in_flight="told",
+            is_overlapped=True,
+            packages=("tensorstore",),
+        ),
+        Client(
+            "icechunk",
+            "icechunk",
+            "xarray over an Icechunk session",
+            _open_icechunk,
+            in_flight="told",
+            packages=("icechunk",),
+        ),
+    )
+}
+"""Every contender of the study, by name."""
+
+
+def list_formats(names: Sequence[str]) -> list[str]:
+    """List the formats that clients read, each once."""
+    return list(dict.fromkeys(CLIENTS[name].format for name in names))

@@ -1,0 +1,73 @@
+"""Parameters of formats."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Self
+
+from pydantic import Field, model_validator
+
+from helpers.arrays.stores import check_chunk_shape
+from helpers.arrays.writers import CODECS
+from helpers.book import studies
+from helpers.book.studies import OneOf, Shape
+from helpers.errors import UserError
+from studies.formats.clients import CLIENTS
+from studies.formats.formats import ACCESSES
+
+_MOST_OF_TEXT = 10**8  # values: some 1.2 GB of text, and the memory of several
+_NBYTES_OF_A_LINE = 12
+_MOST_IN_MEMORY = 2 * 10**9  # values: every format is made from all of them
+
+
+class Parameters(studies.Parameters):
+    """An array, and the clients that read it in the format of each."""
+
+    array_shape: Shape = Field([4, 10, 120, 160], description="elements: time, depth, y, x")
+    chunk_shape: Shape = Field([1, 5, 120, 160], description="elements of a stored chunk")
+    codec: Annotated[str, OneOf(CODECS)] = Field(
+        "blosc-zstd", description="compression of the chunks, where the format has chunks"
+    )
+    contenders: Annotated[list[Annotated[str, OneOf(CLIENTS)]], Field(min_length=1)] = Field(
+        [
+            "zarr-obstore-told",
+            "zarr-s3fs-one-get",
+            "zarr-tensorstore",
+            "zarr-direct",
+            "icechunk",
+            "netcdf-s3fs",
+            "parquet-arrow",
+            "csv-pandas",
+        ],
+        description="clients to compare, each with the format that it reads",
+    )
+    accesses: Annotated[
+        list[Annotated[str, OneOf(ACCESSES)]], Field(min_length=1)
+    ] = Field([*ACCESSES], description="what is read: all, or one step of time")
+    n_requests: Annotated[int, Field(ge=1, le=1024)] = Field(
+        16, description="requests in flight of clients that can be told"
+    )
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = Field(
+        2022, description="of values, order and network delays"
+    )
+    record: Annotated[str, Field(pattern=r"^[\w.-]+\.csv$")] = Field(
+        "formats.csv", description="file that receives every row"
+    )
+
+    @model_validator(mode="after")
+    def _check_together(self) -> Self:
+        check_chunk_shape(self.array_shape, self.chunk_shape)
+        n_values = math.prod(self.array_shape)
+        if n_values > _MOST_IN_MEMORY:
+            raise UserError(
+                f"array_shape: {self.array_shape} of {4 * n_values / 1e9:.0f} GB;"
+                f" allowed: at most {4 * _MOST_IN_MEMORY / 1e9:.0f} GB, which every format is made from"
+            )
+        as_text = [name for name in self.contenders if CLIENTS[name].format == "csv"]
+        if as_text and n_values > _MOST_OF_TEXT:
+            size = _NBYTES_OF_A_LINE * n_values / 1e9
+            raise UserError(
+                f"contenders: {as_text[0]} of {n_values} values, some {size:.0f} GB of text;"
+                f" allowed: at most {_MOST_OF_TEXT} values with it"
+            )
+        return self

@@ -1,0 +1,62 @@
+"""Predicted reads of each contender, from what it does when no network is emulated."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+import pandas as pd
+
+from helpers.benchmark import statistics
+from helpers.benchmark.provenance import n_cores
+from helpers.models import transfer
+from helpers.netem.profiles import Profile, network_of
+from studies.formats.clients import CLIENTS
+
+def predict(calibrated: pd.DataFrame, profile: Profile) -> pd.DataFrame:
+    """Predict opening and reading over a network from rows measured over none.
+
+    Requests, bytes and the time that they do not explain are those of the calibration. What
+    a contender asks for while it opens is asked in turn; what it asks for while it reads, by
+    as many connections as it may have in flight. The columns are `contender`, `access`,
+    `total_s` and `limit`.
+    """
+    first_s = profile.first_byte_s.median_s if profile.first_byte_s else 0.0
+    lines = []
+    rows = calibrated[calibrated["phase"] == "calibration"]
+    for _, row in rows.iterrows():
+        n_open = json.loads(row["trace"]).get("n_open_requests", 0)
+        found = _predict_read(row.to_dict(), profile)
+        total_s = row["open_s"] + n_open * first_s + found.seconds
+        lines.append((row["contender"], row["access"], total_s, found.limit))
+    return pd.DataFrame(lines, columns=["contender", "access", "total_s", "limit"])
+
+
+def _predict_read(row: Mapping[str, float], profile: Profile) -> transfer.Prediction:
+    """Predict the part after opening."""
+    n_requests, n_connections = max(1, int(row["n_requests"])), int(row["concurrency"])
+    known = CLIENTS.get(str(row["contender"]))  # the ceiling is none of them
+    measured = {
+        "n_workers": 1,
+        "read_s": row["read_s"],
+        "n_requests": n_requests,
+        "wire_nbytes": row["wire_nbytes"],
+    }
+    client = transfer.read_client(
+        [measured],
+        n_chunks=n_requests,
+        n_cores=n_cores(),
+        connections_per_worker=n_connections,
+        is_overlapped=known is None or known.is_overlapped,
+    )
+    network = network_of(profile, streams_per_worker=n_connections)
+    return transfer.predict(
+        network, client, n_chunks=n_requests, n_workers=1, n_cores=n_cores()
+    )
+
+
+def compare_predictions(rows: pd.DataFrame, expected: pd.DataFrame) -> pd.DataFrame:
+    """Put predicted beside measured times: `relative_error` is predicted over measured, less 1."""
+    found = statistics.summarise(rows, ["contender", "access"], value="total_s")
+    table = expected.merge(found, on=["contender", "access"])
+    return table.assign(relative_error=table["total_s"] / table["median"] - 1)

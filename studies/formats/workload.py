@@ -1,0 +1,125 @@
+"""One read of a format by a client, in the steps that a measurement needs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from helpers.arrays import readers
+from helpers.arrays.reads import count_requests
+from helpers.benchmark.contender import CheckError, Steps
+from helpers.objectstore.locations import Location
+from helpers.objectstore.testbed import Testbed
+from studies.formats.clients import CLIENTS, Client, Read, Values
+from studies.formats.formats import FORMATS, Kept, choose, digest
+
+CACHE_STATE = "nothing cached, new clients, warm server"
+
+
+@dataclass(frozen=True, slots=True)
+class FormatRead(Steps):
+    """An array read in one process, with no Dask, into memory."""
+
+    client: Client
+    kept: Kept
+    testbed: Testbed  # the network that it is read over
+    n_requests: int  # that a client may have in flight, if it can be told
+    access: str
+    started: list[float] = field(default_factory=list)  # processor time of this process
+
+    @property
+    def far(self) -> Kept:
+        """The formats over the emulated network."""
+        return self.kept.seen_from(self.testbed.far)
+
+    @property
+    def steps(self) -> slice:
+        """Time steps that are read."""
+        return choose(self.access, self.kept.stored)
+
+    def settings(self) -> dict[str, Any]:
+        """Tell what a comparison has to hold equal, or declare."""
+        return {
+            "codec": FORMATS[self.client.format].codec or self.kept.stored.codec,
+            "layout": self.client.format,
+            "concurrency": self.client.n_in_flight(self.n_requests),
+            "cache_state": CACHE_STATE,
+        }
+
+    def nbytes(self) -> tuple[int, int]:
+        """Count the bytes of the values that are wanted, and their share of those stored."""
+        stored, steps = self.kept.stored, self.steps
+        share = (steps.stop - steps.start) / stored.shape[0]
+        layout = "netcdf" if self.client.format == "references" else self.client.format
+        return int(share * stored.nbytes), max(1, int(share * self.kept.nbytes[layout]))
+
+    def prepare(self) -> None:
+        """Forget clients, settings and the trace."""
+        readers.forget_clients(self.client.config(self.n_requests))
+        self.testbed.take_trace()
+        self.testbed.set_tag("open")
+        self.started.append(time.process_time())
+
+    def open(self) -> Read:
+        """Open the format: metadata, where it has any."""
+        place = self.far
+        read = self.client.open(place.at(self.client.format), place.stored, self.n_requests)
+        self.testbed.set_tag("read")
+        return read
+
+    def read(self, opened: Read) -> Values:
+        """Read the steps into memory."""
+        return opened(self.steps)
+
+    def check(self, values: Values) -> str:
+        """Compare what was read with what was written, value by value."""
+        steps = self.steps
+        shape = (steps.stop - steps.start, *self.kept.stored.shape[1:])
+        if values.shape != shape or digest(values) != self.kept.digests[self.access]:
+            raise CheckError(f"{self.client.name} reads other values than were written")
+        return f"xxh3 of {values.size} values"
+
+    def collect(self) -> dict[str, float]:
+        """Count what passed over the wire, and the processor time of client, proxy left out."""
+        spent_s = time.process_time() - self.started[-1]
+        counts = count_requests(self.testbed.take_trace(), self.client.n_in_flight(self.n_requests))
+        return {**counts, "cpu_s": spent_s}
+
+
+def list_missing(names: Sequence[str]) -> dict[str, str]:
+    """Say which contenders cannot run here, and what to install for each."""
+    missing = {name: CLIENTS[name].missing() for name in names}
+    return {name: f"pip install {' '.join(found)}" for name, found in missing.items() if found}
+
+
+@contextlib.contextmanager
+def credentials(location: Location) -> Iterator[None]:
+    """Put the credentials of a store where clients without arguments look for them."""
+    values = {
+        "AWS_ACCESS_KEY_ID": location.access_key,
+        "AWS_SECRET_ACCESS_KEY": location.secret_key,
+        "AWS_SESSION_TOKEN": location.session_token,
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }
+    before = {name: os.environ.pop(name, None) for name in values}
+    os.environ.update({name: value for name, value in values.items() if value})
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
+
+
+def list_reads(
+    names: Sequence[str], kept: Kept, testbed: Testbed, *, n_requests: int, access: str
+) -> dict[str, FormatRead]:
+    """List the reads of an access by contender."""
+    return {
+        name: FormatRead(CLIENTS[name], kept, testbed, n_requests, access) for name in names
+    }

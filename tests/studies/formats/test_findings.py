@@ -1,0 +1,118 @@
+"""What a page of formats computes from rows."""
+
+from __future__ import annotations
+
+import json
+
+import matplotlib as mpl
+import matplotlib.style
+import pandas as pd
+import pytest
+from matplotlib.figure import Figure
+
+from helpers.benchmark import ranking, statistics
+from helpers.netem.profiles import get_profile
+from helpers.plotting.palette import STYLE
+from studies.formats import figures, findings, prediction
+
+TIMES = {
+    "zarr-obstore": [1.0, 1.1, 1.0, 1.05, 1.0],
+    "control": [1.02, 1.08, 1.01, 1.04, 1.0],
+    "zarr-direct": [0.5, 0.52, 0.5, 0.51, 0.5],
+    "csv-pandas": [9.0, 9.1, 9.2, 9.0, 9.1],
+    "parquet-pandas": [3.0, 3.1, 3.0, 3.0, 3.1],
+    "raw": [0.4, 0.41, 0.4, 0.4, 0.4],
+}
+
+
+def make_rows(phase: str = "measured", open_s: float = 0.2) -> pd.DataFrame:
+    """Make rows of five blocks of the whole array."""
+    lines = [
+        {
+            "phase": phase,
+            "case": "x",
+            "block": block,
+            "point": '{"access":"whole"}',
+            "access": "whole",
+            "contender": name,
+            "control_of": "zarr-obstore" if name == "control" else "",
+            "is_ceiling": name == "raw",
+            "open_s": open_s,
+            "read_s": read_s,
+            "array_nbytes": 1e8,
+            "stored_nbytes": 5e7,
+            "wire_nbytes": 5e7,
+            "n_requests": 20,
+            "concurrency": 4,
+            "trace": json.dumps({"n_open_requests": 2, "cpu_s": 0.3}),
+            "machine": json.dumps({"n_cores": 2, "cpu": "a processor"}),
+        }
+        for name, times in TIMES.items()
+        for block, read_s in enumerate(times)
+    ]
+    return findings.add_totals(statistics.add_throughputs(pd.DataFrame(lines)))
+
+
+def test_opening_counts() -> None:
+    """What is judged is opening and reading."""
+    rows = make_rows()
+    assert (rows["total_s"] - rows["read_s"]).tolist() == pytest.approx([0.2] * len(rows))
+
+
+def test_our_own_paths_are_left_out_of_what_can_be_installed() -> None:
+    """They win here, and the page says so apart."""
+    whole = findings.select(make_rows(), "whole")
+    judged = {"control": "control", "value": "total_s"}
+    assert ranking.rank(whole, **judged).best == "zarr-direct"
+    assert ranking.rank(findings.installable(whole), **judged).best == "zarr-obstore"
+
+
+def test_pairs_are_those_named_beforehand() -> None:
+    """Only those of which both were measured; a true factor of three is told apart."""
+    pairs = findings.compare_pairs(findings.select(make_rows(), "whole"), control="control")
+    assert [*pairs] == ["csv-over-parquet"]
+    assert pairs["csv-over-parquet"].verdict == "slower"
+    assert findings.tell_comparison(pairs["csv-over-parquet"]).startswith("2.8")
+
+
+def test_prediction_waits_for_the_network() -> None:
+    """Requests in turn while opening, and by connections while reading; nothing is free."""
+    calibrated = make_rows(phase="calibration").groupby("contender").head(1)
+    profile = get_profile("in-region")
+    assert profile.first_byte_s is not None
+    expected = prediction.predict(calibrated, profile).set_index("contender")
+    least_s = 0.2 + 2 * profile.first_byte_s.median_s + 5 * profile.first_byte_s.median_s
+    assert (expected["total_s"] > least_s).all()
+    assert expected.loc["csv-pandas", "total_s"] > 9
+    errors = prediction.compare_predictions(make_rows(), expected.reset_index())
+    assert {"contender", "relative_error"} <= {*errors}
+
+
+def test_figures_show_every_contender() -> None:
+    """A row each, with names, and nothing but the ceiling without one."""
+    rows = make_rows()
+    expected = prediction.predict(
+        make_rows(phase="calibration").groupby("contender").head(1), get_profile("in-region")
+    )
+    with mpl.rc_context():
+        mpl.style.use(STYLE)
+        ax = Figure().subplots()
+        figures.draw_times([ax], rows, expected, ["whole"])
+        shown = [label.get_text() for label in ax.get_yticklabels()]
+        assert shown == ["zarr-direct", "zarr-obstore", "parquet-pandas", "csv-pandas"]
+        assert "second" in ax.get_xlabel()
+        figures.draw_errors(ax, prediction.compare_predictions(rows, expected))
+
+
+def test_findings_are_words() -> None:
+    """Every key has a text, and the headline is what can be installed."""
+    rows = make_rows()
+    whole, judged = findings.select(rows, "whole"), {"control": "control", "value": "total_s"}
+    errors = pd.DataFrame({"relative_error": [0.1, -0.3]})
+    ranks = ranking.rank(findings.installable(whole), **judged), ranking.rank(whole, **judged)
+    pairs = findings.compare_pairs(whole, control="control")
+    found = findings.find_all(rows, errors, *ranks, pairs, profile=get_profile("in-region"))
+    assert found["fastest-installable"] == "zarr-obstore"
+    assert found["fastest-of-all"] == "zarr-direct"
+    assert found["median-prediction-error"] == "20 %"
+    assert all(isinstance(text, str) and text for text in found.values())

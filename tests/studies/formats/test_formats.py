@@ -1,0 +1,156 @@
+"""Every format, read back by every client, and what is refused."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from helpers.arrays import readers
+from helpers.benchmark.contender import CheckError
+from helpers.errors import UserError
+from helpers.netem.profiles import get_profile
+from helpers.netem.proxy import open_proxy
+from helpers.objectstore.testbed import Server, Testbed
+from studies.formats import workload
+from studies.formats.clients import CLIENTS, list_formats
+from studies.formats.formats import ACCESSES, FORMATS, Kept, choose, make_formats
+from studies.formats.parameters import Parameters
+from studies.formats.workload import FormatRead
+from tests.stores import make_location, make_sample, make_stored
+
+HERE = [name for name in CLIENTS if not CLIENTS[name].missing()]
+
+
+@pytest.fixture(scope="module")
+def kept(server: Server) -> Kept:
+    """Make every format of a small array."""
+    stored = make_stored(make_location(server, "formats"))
+    return make_formats(stored, list_formats(HERE))
+
+
+@pytest.fixture(scope="module")
+def testbed(server: Server, kept: Kept) -> Testbed:
+    """Reach the formats as they are, with nothing in between."""
+    return _NoNetwork(kept)  # type: ignore[return-value]
+
+
+class _NoNetwork:
+    """A testbed whose network is none and whose trace is empty."""
+
+    def __init__(self, kept: Kept) -> None:
+        self.far = self.near = kept.stored.location
+
+    def take_trace(self) -> list[object]:
+        return []
+
+    def set_tag(self, tag: str) -> None:
+        """Nothing is traced."""
+
+
+@pytest.mark.parametrize("access", ACCESSES)
+@pytest.mark.parametrize("name", HERE)
+def test_every_client_reads_what_was_written(
+    kept: Kept, testbed: Testbed, name: str, access: str
+) -> None:
+    """Whole and in part, value by value, with one request in flight and with several."""
+    values = make_sample().block((0, 0, 0, 0), make_sample().shape)
+    for n_requests in (1, 4):
+        read = FormatRead(CLIENTS[name], kept, testbed, n_requests, access)
+        with workload.credentials(kept.stored.location):
+            read.prepare()
+            found = read.read(read.open())
+        assert read.check(found) == f"xxh3 of {found.size} values"
+        np.testing.assert_array_equal(found, values[choose(access, kept.stored)])
+        assert read.collect()["cpu_s"] > 0
+
+
+def test_wrong_values_are_no_row(kept: Kept, testbed: Testbed) -> None:
+    """One changed value, and one value too few, are refused."""
+    read = FormatRead(CLIENTS["zarr-obstore"], kept, testbed, 4, "whole")
+    read.prepare()
+    found = read.read(read.open()).copy()
+    found[0, 0, 0, 0] = -1
+    with pytest.raises(CheckError, match="zarr-obstore reads other values"):
+        read.check(found)
+    with pytest.raises(CheckError):
+        read.check(found[:-1])
+
+
+def test_formats_are_made_once(kept: Kept) -> None:
+    """What is there is found again, byte for byte; all hold something."""
+    assert make_formats(kept.stored, list_formats(HERE)).nbytes == kept.nbytes
+    assert all(nbytes > 0 for nbytes in kept.nbytes.values())
+    assert kept.nbytes["csv"] > kept.stored.nbytes > kept.nbytes["zarr"]
+
+
+def test_spoilt_values_are_not_made_into_formats(server: Server) -> None:
+    """An array that no longer is what was written is refused before it is copied."""
+    stored = make_stored(make_location(server, "spoilt-formats"), seed=3)
+    with pytest.raises(UserError, match="holds other values than were written"):
+        make_formats(replace(stored, checksums=stored.checksums + 1), ["csv"])
+
+
+def test_a_contender_without_its_package_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is named with how to get it, and the others go on."""
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        "importlib.util.find_spec",
+        lambda name, *more: None if name == "tensorstore" else find(name, *more),
+    )
+    missing = workload.list_missing(["zarr-obstore", "zarr-tensorstore"])
+    assert missing == {"zarr-tensorstore": "pip install tensorstore"}
+
+
+def test_credentials_are_there_and_gone(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of the store take the place of the user's, whose session token does not stay."""
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "of another")
+    with workload.credentials(kept.stored.location):
+        assert os.environ["AWS_ACCESS_KEY_ID"] == kept.stored.location.access_key
+        assert "AWS_SESSION_TOKEN" not in os.environ
+    assert os.environ["AWS_SESSION_TOKEN"] == "of another"
+
+
+def test_every_format_has_a_client_and_every_client_a_format() -> None:
+    """None is made for nobody."""
+    assert {client.format for client in CLIENTS.values()} == {*FORMATS}
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        ({"contenders": ["csv"]}, "contenders: 'csv'; allowed: csv-pandas"),
+        ({"contenders": []}, "contenders"),
+        ({"n_requests": 0}, "n_requests: 0; allowed: at least 1"),
+        ({"array_shape": [100, 100, 1000, 1000]}, "of 40 GB; allowed: at most 8 GB"),
+        (
+            {"array_shape": [10, 50, 1000, 1000]},
+            "contenders: csv-pandas of 500000000 values, some 6 GB of text",
+        ),
+        ({"chunk_shape": [9, 5, 120, 160]}, "chunk_shape: [9, 5, 120, 160]; allowed: between 1"),
+    ],
+)
+def test_parameters_that_cannot_be_measured_are_refused(
+    values: dict[str, object], told: str
+) -> None:
+    """One line names the parameter, its value and what is allowed, before anything is written."""
+    with pytest.raises(UserError) as caught:
+        Parameters.check(values, "here")
+    assert told in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_requests_are_counted_by_the_proxy(server: Server, kept: Kept) -> None:
+    """Over a traced network a read asks once for each chunk, and a step for its own alone."""
+    with open_proxy(server.endpoint_url, profile=get_profile("loopback")) as proxy:
+        place = kept.seen_from(kept.stored.location.through(proxy.endpoint_url))
+        counted = {}
+        for access in ACCESSES:
+            readers.forget_clients({})
+            opened = CLIENTS["zarr-direct"].open(place.at("zarr"), place.stored, 4)
+            proxy.take_trace()
+            opened(choose(access, kept.stored))
+            counted[access] = len(proxy.take_trace())
+    assert counted == {"whole": 12, "step": 4}
