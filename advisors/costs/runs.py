@@ -35,11 +35,16 @@ def count_run(rows: pd.DataFrame) -> dict[str, float]:
     }
 
 
+def find_runs() -> list[Path]:
+    """Find the published records of cases: those that have an executed notebook beside them."""
+    return [path.with_suffix(".csv") for path in REFERENCE.glob("*/*.ipynb")]
+
+
 def render_runs(paths: Iterable[Path] | None = None) -> str:
     """Write a line for each published case that asks a store for anything."""
     prices = get_prices(DEFAULT_SET, REGION)
     lines = []
-    for path in sorted(paths or REFERENCE.glob("*/*.csv")):
+    for path in sorted(paths or find_runs()):
         found = count_run(read_records([path]))
         if not found["requests"]:
             continue

@@ -7,7 +7,7 @@ import json
 import pandas as pd
 import pytest
 
-from advisors.costs.runs import REFERENCE, count_run, render_runs
+from advisors.costs.runs import count_run, find_runs, render_runs
 
 
 def make_rows() -> pd.DataFrame:
@@ -35,7 +35,7 @@ def test_requests_of_opening_count_and_pauses_do_not() -> None:
 def test_every_published_case_over_a_network_is_priced() -> None:
     """Reading from outside the region costs more than from inside."""
     text = render_runs()
-    titles = {f"{path.parent.name}/{path.stem}" for path in REFERENCE.glob("*/*.csv")}
+    titles = {f"{path.parent.name}/{path.stem}" for path in find_runs()}
     shown = {line.split(" | ")[0].removeprefix("| ") for line in text.splitlines()[2:]}
     assert shown <= titles
     assert {"cluster-scaling/in-region", "hdf5-drivers/in-region"} <= shown
