@@ -23,7 +23,7 @@ import numpy as np
 from helpers.errors import UserError
 from helpers.paths import ROOT
 
-RECORD = ROOT / "results" / "reference" / "scale-out" / "scheduler.csv"
+RECORD = ROOT / "data" / "scale-out" / "scheduler.csv"
 """What was measured for this book."""
 
 _N_THREADS = 8  # of the worker: with one, each task would wait for the message of the one before

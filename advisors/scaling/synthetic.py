@@ -23,7 +23,7 @@ from typing import Any
 from helpers.errors import UserError
 from helpers.paths import ROOT
 
-RECORD = ROOT / "results" / "reference" / "scale-out" / "stores.csv"
+RECORD = ROOT / "data" / "scale-out" / "stores.csv"
 """What was measured for this book."""
 
 PLANNED = 1000

@@ -52,7 +52,7 @@ class Parameters(studies.Parameters):
         "", description="of gateway or scheduler; empty for the configured one"
     )
     cluster_options: list[str] = Field(
-        [], description="of Slurm, as NAME=VALUE: queue, account, walltime, memory, interface"
+        [], description="options of Slurm, such as its queue, each as name and value"
     )
     dilation: Dilation = Field(
         1.0, description="factor by which the network and its time are slowed down"

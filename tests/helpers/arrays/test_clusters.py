@@ -353,7 +353,7 @@ def test_opens_where_an_event_loop_runs(gateway: Gateway, kind: str) -> None:
 
 REFUSED = [
     # a kind that does not exist
-    ({"kind": "slurm"}, r"^cluster_kind: 'slurm'; allowed: local, gateway, address$"),
+    ({"kind": "pbs"}, r"^cluster_kind: 'pbs'; allowed: local, gateway, slurm, address$"),
     # no threads
     ({"kind": "local", "threads": 0}, "^threads_per_worker: 0; allowed: at least 1$"),
     # without an address, Dask would start a cluster of its own

@@ -456,10 +456,9 @@ def test_a_reader_and_its_copy_get_one_verdict() -> None:
     assert rank(table, control="a again") == rank(swapped, control="a again")
 
 
-@pytest.mark.parametrize("case", ["in-region", "other-region"])
-def test_a_reader_and_its_copy_get_one_verdict_in_the_reference(case: str) -> None:
-    """In both records whose control is not of the best, it is judged as its reader is."""
-    rows = read_records([REFERENCE / f"{case}.csv"])
+def test_a_reader_and_its_copy_get_one_verdict_in_the_reference() -> None:
+    """In a record whose control would be judged otherwise than its reader, both are judged alike."""
+    rows = read_records([REFERENCE / "other-region.csv"])
     top = rows[(rows["n_workers"] == 8) & ~rows["is_ceiling"]]
     ranking = rank(top, control="control")
     noise, names = noise_ratio(top, "control"), ("zarr-obstore", "control")
@@ -520,13 +519,13 @@ def test_that_growth_ended_has_to_be_shown(ratio: Interval, noise: float, verdic
     assert judge_gain(ratio, noise).verdict == verdict
 
 
-def test_the_gain_of_the_reference_is_one() -> None:
-    """In region eight workers over four gain, for the winner and for netCDF, beyond the noise."""
-    rows = read_records([REFERENCE / "in-region.csv"])
-    for name, low, high in (("zarr-obstore-in-place", 1.13, 1.19), ("netcdf-fsspec", 1.23, 1.51)):
-        found = compare_points(rows, name, 4, 8, control="control")
-        assert found.verdict == "grows" and found.noise == pytest.approx(1.049, abs=1e-3)
-        assert (found.ratio.low, found.ratio.high) == pytest.approx((low, high), abs=0.006)
+def test_gains_of_the_reference_are_judged_by_pairs() -> None:
+    """Eight workers over four gain from the other region; in region nobody can tell, so none says."""
+    far, near = (read_records([REFERENCE / f"{case}.csv"]) for case in ("other-region", "in-region"))
+    found = compare_points(far, "netcdf-fsspec", 4, 8, control="control")
+    assert found.verdict == "grows" and found.ratio.low > 1
+    found = compare_points(near, "zarr-obstore-in-place", 4, 8, control="control")
+    assert found.verdict == "undecided" and found.ratio.low < 1 < found.ratio.high
 
 
 def test_comparisons_make_a_table() -> None:

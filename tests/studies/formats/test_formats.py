@@ -124,7 +124,7 @@ def test_every_format_has_a_client_and_every_client_a_format() -> None:
     [
         ({"contenders": ["csv"]}, "contenders: 'csv'; allowed: csv-pandas"),
         ({"contenders": []}, "contenders"),
-        ({"accesses": ["step"]}, "allowed: a list with whole"),
+        ({"accesses": ["step"]}, "allowed: a list with 'whole'"),
         ({"n_requests": 0}, "n_requests: 0; allowed: at least 1"),
         ({"array_shape": [100, 100, 1000, 1000]}, "of 40 GB; allowed: at most 8 GB"),
         (
