@@ -63,7 +63,7 @@ class Advised:
     present: ReadPrediction  # the file as it is, read without settings
     advice: tuple[Advice, ...]  # best first
     costs: ClientCosts  # what client and server were taken to need beside the network
-    library: LibraryCosts  # what the library was taken to need to list and to decode
+    library_costs: LibraryCosts  # what the library was taken to need to list and to decode
 
     def best_repack(self) -> tuple[str, Repack]:
         """Return the best of what can be applied, and its label."""
@@ -90,7 +90,7 @@ def advise(
     variables: Sequence[str] = (),
     settings: Settings = TUNED,
     costs: ClientCosts = TYPICAL_COSTS,
-    library: LibraryCosts = TYPICAL_LIBRARY,
+    library_costs: LibraryCosts = TYPICAL_LIBRARY,
 ) -> Advised:
     """Predict what settings and repacks gain for a file.
 
@@ -107,7 +107,7 @@ def advise(
     costs : ClientCosts
         What client and server take beside it; where none were fitted, typical ones, which
         are an assumption.
-    library : LibraryCosts
+    library_costs : LibraryCosts
         What the library itself takes to list and to decode; typical ones too.
 
     Returns
@@ -129,7 +129,7 @@ def advise(
         for variable in chosen:
             report.variable(variable).check_filters()
         tool, network = find_command_tool(report), network_of(profile)
-        advisor = _Advisor(file, report, chosen, settings, network, costs, library, tool)
+        advisor = _Advisor(file, report, chosen, settings, network, costs, library_costs, tool)
         present = advisor.predict(recording, UNTUNED)
         found = [advisor.settings_alone(recording), advisor.references(recording)]
         buffer_nbytes = settings.page_buffer_nbytes or math.inf
@@ -140,7 +140,9 @@ def advise(
         replace(one, gain=present.seconds / max(one.prediction.seconds, 1e-9)) for one in found
     )
     described = describe_network(profile)
-    return Advised(report, chosen, profile.name, described, present, tuple(advice), costs, library)
+    return Advised(
+        report, chosen, profile.name, described, present, tuple(advice), costs, library_costs
+    )
 
 
 def unscale(profile: Profile) -> Profile:
@@ -194,7 +196,7 @@ class _Advisor:
     settings: Settings
     network: Network
     costs: ClientCosts
-    library: LibraryCosts
+    library_costs: LibraryCosts
     tool: Tool
 
     def predict(self, recording: Recording, settings: Settings) -> ReadPrediction:
@@ -202,8 +204,8 @@ class _Advisor:
         found = predict_read(recording, settings, self.network, costs=self.costs)
         return replace(
             found,
-            listing_s=self.library.listing_s(self.report),
-            decode_s=self.library.decode_s(self.report, self.variables),
+            listing_s=self.library_costs.listing_s(self.report),
+            decode_s=self.library_costs.decode_s(self.report, self.variables),
         )
 
     def settings_alone(self, recording: Recording) -> Advice:
@@ -231,7 +233,7 @@ class _Advisor:
         found = replay_both(opened, read, self.network, self.costs)
         return Advice(
             "virtual references, or Zarr",
-            replace(found, decode_s=self.library.decode_s(self.report, self.variables)),
+            replace(found, decode_s=self.library_costs.decode_s(self.report, self.variables)),
             0.0,
             "one object of references; readers must know them",
             "VirtualiZarr writes them; the file stays as it is",

@@ -132,7 +132,7 @@ def render_scores(found: Scores) -> str:
     costs, width = found.costs, max(len(one.file) for one in found.scores) + 2
     lines = [
         f"over {found.profile} as a scale model; {costs.request_s * 1000:.3g} ms a request,"
-        f" {costs.start_s:.3g} s to start, the library {found.library.factor:.3g} times as assumed",
+        f" {costs.start_s:.3g} s to start, the library {found.library_costs.factor:.3g} times as assumed",
         f"{'':{width}}{'before (s)':>18}{'after (s)':>16}{'gain':>16}{'error':>8}",
         f"{'':{width}}{'pred.':>9}{'meas.':>9}{'pred.':>8}{'meas.':>8}{'pred.':>8}{'meas.':>8}",
     ]

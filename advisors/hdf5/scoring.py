@@ -71,7 +71,7 @@ class Scores:
 
     profile: str
     costs: ClientCosts  # as fitted on this machine without a network
-    library: LibraryCosts
+    library_costs: LibraryCosts
     scores: tuple[Score, ...]
 
     @property
@@ -120,9 +120,9 @@ def score_files(
     scored has been seen before.
     """
     with tempfile.TemporaryDirectory() as folder:
-        costs, library = fit_machine(testbed, Path(folder), n_reads=n_reads)
-        scorer = _Scorer(testbed, profile, costs, library, Path(folder), n_reads)
-        return Scores(profile.name, costs, library, tuple(map(scorer.score, paths)))
+        costs, library_costs = fit_machine(testbed, Path(folder), n_reads=n_reads)
+        scorer = _Scorer(testbed, profile, costs, library_costs, Path(folder), n_reads)
+        return Scores(profile.name, costs, library_costs, tuple(map(scorer.score, paths)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,12 +130,14 @@ class _Scorer:
     testbed: Testbed
     profile: Profile
     costs: ClientCosts
-    library: LibraryCosts
+    library_costs: LibraryCosts
     folder: Path
     n_reads: int
 
     def score(self, path: Path) -> Score:
-        advised = advise(str(path), self.profile, costs=self.costs, library=self.library)
+        advised = advise(
+            str(path), self.profile, costs=self.costs, library_costs=self.library_costs
+        )
         label, repack = advised.best_repack()
         after = next(one.prediction for one in advised.advice if one.label == label)
         out = self.folder / f"repacked-{path.name}"

@@ -102,7 +102,7 @@ def test_decoding_and_listing_count(made: dict[str, Path]) -> None:
     gains = []
     for factor in (0.0, 1.0, 10.0):
         library = LibraryCosts(factor=factor)
-        advised = advise(str(made["h5py"]), get_profile("in-region"), library=library)
+        advised = advise(str(made["h5py"]), get_profile("in-region"), library_costs=library)
         gains.append(advised.advice[0].gain)
         assert bool(advised.present.decode_s) == bool(factor)
     assert gains[0] > gains[1] > gains[2]
@@ -123,7 +123,7 @@ def test_scores_are_of_every_file(made: dict[str, Path], server: Server, tmp_pat
         assert row["error"] == pytest.approx(row["predicted_gain"] / row["gain"] - 1)
     errors = sorted(abs(row["error"]) for row in told["scores"])
     assert told["worst_error"] == errors[-1] and errors[0] <= told["median_error"] <= errors[-1]
-    assert not found.costs.is_assumed and found.library.factor > 0
+    assert not found.costs.is_assumed and found.library_costs.factor > 0
     assert json.dumps(told)
 
 

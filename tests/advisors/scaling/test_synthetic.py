@@ -72,7 +72,8 @@ def test_a_process_is_measured_and_bounded() -> None:
     rows = [*measure_stores(["json-references"], [10_000])]
     assert [row["step"] for row in rows] == ["open", "list", "find"]
     assert all(row["seconds"] > 0 and row["memory_mb"] >= 0 and not row["ended_by"] for row in rows)  # type: ignore[operator]
-    (row,) = measure_stores(["json-references"], [300_000], memory_gb=0.15)
+    # enough to import what is needed, and not for the references themselves
+    (row,) = measure_stores(["json-references"], [500_000], memory_gb=0.42)
     assert row["ended_by"] == "memory"
     (row,) = measure_stores(["zarr"], [10_000], limit_s=0.05)
     assert row["ended_by"] == "time"

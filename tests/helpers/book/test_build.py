@@ -34,6 +34,7 @@ GLUED = {
     "best-throughput": "310 MB/s",
     "best-share-of-ceiling": "0.92",
     "ratio-best-to-s3fs": "1.9",
+    "ratio-best-to-s3fs-one-get": "1.1",
     "ratio-best-to-netcdf": "4.1",
     "knee-workers": "4",
     "binding-limit": "the link",
