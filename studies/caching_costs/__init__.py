@@ -1,16 +1,15 @@
 """What a cache of opened datasets gains a tile service, and what it costs."""
 
+import importlib
 import re
 
 from helpers.book.studies import Study, Threshold
 from helpers.paths import ROOT
 
 
-def _render(name: str, *given: dict[str, float]) -> str:
-    """Write a part of the calculator's page, which is imported when it is asked for."""
-    from advisors.costs import calculator
-
-    return str(getattr(calculator, name)(*given))
+def _render(module: str, name: str, *given: dict[str, float]) -> str:
+    """Write a part of a page by a module of the cost advisor, which is imported when it is asked for."""
+    return str(getattr(importlib.import_module(f"advisors.costs.{module}"), name)(*given))
 
 
 def read_measured() -> dict[str, float]:
@@ -23,29 +22,15 @@ def read_measured() -> dict[str, float]:
     return {name: float(value) for name, value in cells}
 
 
-def _render_choices() -> str:
-    """Write the cheapest option by load; imported when it is asked for."""
-    from advisors.costs.cheapest import render_choices
-
-    return render_choices()
-
-
-def _render_runs() -> str:
-    """Write what each published case asks of a store; imported when it is asked for."""
-    from advisors.costs.runs import render_runs
-
-    return render_runs()
-
-
 STUDY = Study(
     name="caching-costs",
     headline="best-throughput",
     fragments={
-        "cost-calculator.md": lambda: _render("render_calculator", read_measured()),
-        "cheapest.md": _render_choices,
-        "runs.md": _render_runs,
-        "prices.md": lambda: _render("render_prices"),
-        "published-costs.md": lambda: _render("render_published"),
+        "cost-calculator.md": lambda: _render("calculator", "render_calculator", read_measured()),
+        "cheapest.md": lambda: _render("page_tables", "render_choices"),
+        "runs.md": lambda: _render("page_tables", "render_runs"),
+        "prices.md": lambda: _render("calculator", "render_prices"),
+        "published-costs.md": lambda: _render("calculator", "render_published"),
     },
     thresholds=(
         Threshold(

@@ -521,7 +521,9 @@ def test_that_growth_ended_has_to_be_shown(ratio: Interval, noise: float, verdic
 
 def test_gains_of_the_reference_are_judged_by_pairs() -> None:
     """Eight workers over four gain from the other region; in region nobody can tell, so none says."""
-    far, near = (read_records([REFERENCE / f"{case}.csv"]) for case in ("other-region", "in-region"))
+    far, near = (
+        read_records([REFERENCE / f"{case}.csv"]) for case in ("other-region", "in-region")
+    )
     found = compare_points(far, "netcdf-fsspec", 4, 8, control="control")
     assert found.verdict == "grows" and found.ratio.low > 1
     found = compare_points(near, "zarr-obstore-in-place", 4, 8, control="control")

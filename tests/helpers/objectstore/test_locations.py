@@ -55,7 +55,15 @@ def test_parses(url: str, scheme: str, bucket: str, prefix: str) -> None:
 
 @pytest.mark.parametrize(
     "url",
-    ["", "arrays/woa", "/folder", "file://host/folder", "https://host/bucket", "s3://", "s3:///woa"],
+    [
+        "",
+        "arrays/woa",
+        "/folder",
+        "file://host/folder",
+        "https://host/bucket",
+        "s3://",
+        "s3:///woa",
+    ],
 )
 def test_refuses_address(url: str) -> None:
     """What is no address of a bucket is refused with what is allowed."""

@@ -52,7 +52,11 @@ def make_summary(**medians: list[float]) -> pd.DataFrame:
 @pytest.fixture
 def summary() -> pd.DataFrame:
     """Every contender; three of them end almost together."""
-    ends = dict(zip(NAMES, [500.0, 505.0, 510.0, 420.0, 200.0, 60.0, 120.0, 350.0, 300.0, 40.0], strict=True))
+    ends = dict(
+        zip(
+            NAMES, [500.0, 505.0, 510.0, 420.0, 200.0, 60.0, 120.0, 350.0, 300.0, 40.0], strict=True
+        )
+    )
     return make_summary(**{name: [end / 5, end / 3, end / 2, end] for name, end in ends.items()})
 
 

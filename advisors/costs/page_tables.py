@@ -1,15 +1,21 @@
-"""Which cache to choose, by rate, by number of datasets, and by how often data change."""
+"""Tables for pages: which cache to choose, and what each published case asks of a store."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import pandas as pd
 
 from advisors.costs.assumptions import Assumptions, Option, change
 from advisors.costs.bill import Cost, compare_options
 from advisors.costs.calculator import DEFAULT_SET, REGION
 from advisors.costs.prices import get_prices
+from helpers.benchmark.record import read_records
 from helpers.book.studies import write_table
+from helpers.paths import ROOT
 
 RATES_PER_S = (1.0, 20.0, 185.0)
 N_DATASETS = (10, 1_000, 100_000)
@@ -80,3 +86,54 @@ def render_choices() -> str:
     """Write the table for the page, at the load of the published study but for what varies."""
     names = ["tiles a second", "datasets", *CHANGES]
     return write_table(names, tabulate_choices(Assumptions(), get_prices(DEFAULT_SET, REGION)))
+
+
+REFERENCE = ROOT / "results" / "reference"
+
+
+def count_run(rows: pd.DataFrame) -> dict[str, float]:
+    """Count the reads, requests, gigabytes and minutes of a record, all phases together.
+
+    Minutes are from the first row's start to the last row's end, pauses of more than five
+    minutes left out; what is not traced counts nothing.
+    """
+    opened = [json.loads(text).get("n_open_requests", 0) for text in rows["trace"]]
+    starts = pd.to_datetime(rows["started_utc"], format="ISO8601", utc=True).sort_values()
+    gaps_s = starts.diff().dt.total_seconds().dropna()
+    last_s = float(rows["open_s"].iloc[-1] + rows["read_s"].iloc[-1])
+    return {
+        "reads": len(rows),
+        "requests": float(rows["n_requests"].fillna(0).sum() + sum(opened)),
+        "gb": float(rows["wire_nbytes"].fillna(0).sum() / 1e9),
+        "minutes": (float(gaps_s[gaps_s < 300].sum()) + last_s) / 60,
+    }
+
+
+def find_runs() -> list[Path]:
+    """Find the published records of cases: those that have an executed notebook beside them."""
+    return [path.with_suffix(".csv") for path in REFERENCE.glob("*/*.ipynb")]
+
+
+def render_runs(paths: Iterable[Path] | None = None) -> str:
+    """Write a line for each published case that asks a store for anything."""
+    prices = get_prices(DEFAULT_SET, REGION)
+    lines = []
+    for path in sorted(paths or find_runs()):
+        found = count_run(read_records([path]))
+        if not found["requests"]:
+            continue
+        asked = found["requests"] / 1e3 * prices["store_gets_1e3"]
+        sent = found["gb"] * prices["data_out_gb"]
+        lines.append(
+            (
+                f"{path.parent.name}/{path.stem}",
+                f"{found['reads']:,.0f}".replace(",", " "),
+                f"{found['requests']:,.0f}".replace(",", " "),
+                f"{found['gb']:.1f}",
+                f"{found['minutes']:.0f}",
+                f"{asked:.2f}",
+                f"{asked + sent:.2f}",
+            )
+        )
+    names = ["case", "reads", "requests", "GB", "minutes", "USD in the region", "USD outside"]
+    return write_table(names, lines)

@@ -1,0 +1,86 @@
+"""The table of choices names the cheapest that is worth having; what a case asks of a store is counted."""
+
+from __future__ import annotations
+
+import json
+
+import pandas as pd
+import pytest
+
+from advisors.costs.assumptions import Assumptions, change
+from advisors.costs.bill import compare_options
+from advisors.costs.calculator import DEFAULT_SET, REGION
+from advisors.costs.page_tables import (
+    CHANGES,
+    choose,
+    count_run,
+    find_runs,
+    render_choices,
+    render_runs,
+    tabulate_choices,
+)
+from advisors.costs.prices import get_prices
+
+PRICES = get_prices(DEFAULT_SET, REGION)
+
+
+def test_the_choice_is_the_cheapest_that_is_worth_it() -> None:
+    """A cache that hardly saves is none; one that saves is named with both amounts."""
+    costs = compare_options(Assumptions(), PRICES)
+    best = choose(costs)
+    assert best.usd == min(cost.usd for cost in costs.values())
+    free = compare_options(change(Assumptions(), {"open_s": 0.0, "open_gets": 0.0}), PRICES)
+    kept = {name: free[name] for name in ("none", "redis")}
+    assert choose(kept).option == "none"
+
+
+def test_data_that_change_are_kept_for_less() -> None:
+    """A minute's life costs hits, so the choice at one is no cheaper than for ever."""
+    lines = tabulate_choices(Assumptions(), PRICES, rates_per_s=[20.0], n_datasets=[1000])
+    assert len(lines) == 1 and len(lines[0]) == 2 + len(CHANGES)
+    short = change(Assumptions(), {"requests_per_s": 20.0, "n_datasets": 1000, "ttl_s": 60.0})
+    long = change(short, {"ttl_s": 30 * 86400.0})
+    for option in ("disk", "redis"):
+        found = [compare_options(one, PRICES)[option].hit_ratio for one in (short, long)]
+        assert found[0] < found[1]
+
+
+def test_the_page_has_a_row_for_each_rate_and_number() -> None:
+    """Amounts stand with their unit."""
+    text = render_choices()
+    assert text.count("USD") >= 9 * len(CHANGES)
+    assert "100 000" in text and "185" in text
+
+
+def make_rows() -> pd.DataFrame:
+    """Make three reads: two in a row, one after a long pause."""
+    starts = ["2026-01-01T00:00:00Z", "2026-01-01T00:01:00Z", "2026-01-01T05:00:00Z"]
+    return pd.DataFrame(
+        {
+            "started_utc": starts,
+            "open_s": 1.0,
+            "read_s": 5.0,
+            "n_requests": [10, 20, None],
+            "wire_nbytes": [1e9, 2e9, None],
+            "trace": [json.dumps({"n_open_requests": 4}), "{}", "{}"],
+        }
+    )
+
+
+def test_requests_of_opening_count_and_pauses_do_not() -> None:
+    """What was not traced counts nothing."""
+    assert count_run(make_rows()) == pytest.approx(
+        {"reads": 3, "requests": 34, "gb": 3.0, "minutes": 1.1}
+    )
+
+
+def test_every_published_case_over_a_network_is_priced() -> None:
+    """Reading from outside the region costs more than from inside."""
+    text = render_runs()
+    titles = {f"{path.parent.name}/{path.stem}" for path in find_runs()}
+    shown = {line.split(" | ")[0].removeprefix("| ") for line in text.splitlines()[2:]}
+    assert shown <= titles
+    assert {"cluster-scaling/in-region", "hdf5-drivers/in-region"} <= shown
+    for line in text.splitlines()[2:]:
+        inside, outside = (float(cell) for cell in line.strip("| ").split(" | ")[-2:])
+        assert 0 <= inside < outside
