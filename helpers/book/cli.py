@@ -9,17 +9,26 @@ from pathlib import Path
 
 import click
 
+from helpers.errors import UserError
+
 _site = click.option("--site", default="laptop", show_default=True, help="Folder of parameters/.")
 _anew = click.option("--anew", is_flag=True, help="Measure again what is done.")
 _more = click.option("--more", is_flag=True, help="Go on with what its time budget ended.")
+_quick = click.option(
+    "--quick",
+    is_flag=True,
+    help="A first look: one block a case, and none starts after 15 minutes.",
+)
 
 
 @click.command("run-all")
 @_site
 @_anew
 @_more
-def run_all(site: str, anew: bool, more: bool) -> None:
+@_quick
+def run_all(site: str, anew: bool, more: bool, quick: bool) -> None:
     """Run every case of a site, print a table and build the book."""
+    _refuse_both(quick=quick, anew=anew, more=more)
     from helpers.benchmark.memory import watch_memory
     from helpers.benchmark.provenance import python_build
     from helpers.book import build, pages
@@ -36,10 +45,10 @@ def run_all(site: str, anew: bool, more: bool) -> None:
         _set_up(name)
     start = time.monotonic()
     with watch_memory() as peak:
-        outcomes = runs.run_cases(cases, click.echo, anew=anew, more=more)
+        outcomes = runs.run_cases(cases, click.echo, anew=anew, more=more, quick=quick)
         click.echo("\n".join(["", *runs.summarise(outcomes), "", "building the book"]))
         page = build.build(site, say=click.echo)
-    if not more and all(outcome.state == "done" for outcome in outcomes):
+    if not (more or quick) and all(outcome.state == "done" for outcome in outcomes):
         seconds, nbytes = time.monotonic() - start, peak.nbytes
         took = {"seconds": seconds, "peak_nbytes": nbytes, "watcher_cpu_s": peak.cpu_s}
         runs.note_whole_run(site, outcomes, **took)
@@ -52,8 +61,10 @@ def run_all(site: str, anew: bool, more: bool) -> None:
 @_site
 @_anew
 @_more
-def run(case: str, site: str, anew: bool, more: bool) -> None:
+@_quick
+def run(case: str, site: str, anew: bool, more: bool, quick: bool) -> None:
     """Run one case, such as cluster-scaling/in-region."""
+    _refuse_both(quick=quick, anew=anew, more=more)
     from helpers.book import cases as runner
 
     cases = [runner.find_case(case, site)]
@@ -61,7 +72,7 @@ def run(case: str, site: str, anew: bool, more: bool) -> None:
 
     from helpers.book import run as runs
 
-    outcomes = runs.run_cases(cases, click.echo, anew=anew, more=more)
+    outcomes = runs.run_cases(cases, click.echo, anew=anew, more=more, quick=quick)
     click.echo("\n".join(runs.summarise(outcomes)))
     _end(runs.explain_failures(outcomes))
 
@@ -136,6 +147,13 @@ def derive() -> None:
 
     for path in write_derived():
         click.echo(_short(path))
+
+
+def _refuse_both(*, quick: bool, anew: bool, more: bool) -> None:
+    """Refuse a first look that would take the place of what was measured whole."""
+    for name in ("anew",) * anew + ("more",) * more:
+        if quick:
+            raise UserError(f"--quick: together with --{name}; allowed: without it")
 
 
 def _set_up(notebook: str) -> None:

@@ -12,7 +12,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -43,12 +43,15 @@ from helpers.errors import UserError, tell_refusal
 from helpers.paths import ROOT
 from helpers.redaction import find_secrets, redact, redact_tree
 
-State = Literal["done", "done before", "failed", "refused"]
+State = Literal["done", "done before", "failed", "refused", "left for later"]
 Say = Callable[[str], None]
 
 _AROUND_S = 15.0  # of a case outside its budget: kernel, imports, figures
 _SAVE_EVERY_S = 5.0  # of the draft: a save costs what measures some 10 ms of a core
 _END_S = 20.0  # for a cell that is interrupted to stop what it started
+
+QUICK_S = 15 * 60.0
+"""After so long no case of a first look starts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +65,7 @@ class Outcome:
     found: Findings = field(default_factory=Findings)  # what its executed notebook says
     is_cut: bool = False  # whether it has fewer blocks than its parameters ask for
     cpu_s: float = 0.0  # processor time of the runner itself meanwhile; 0 if nothing ran
+    is_quick: bool = False  # whether it is a first look, of one block
 
     @property
     def is_unstable(self) -> bool:
@@ -70,20 +74,44 @@ class Outcome:
 
     @property
     def verdict(self) -> str:
-        """The state, and whether it is unstable."""
-        return f"{self.state}, unstable" if self.is_unstable else self.state
+        """The state, whether it is a first look, and whether it is unstable."""
+        marks = ["first look"] * self.is_quick + ["unstable"] * self.is_unstable
+        return ", ".join([self.state, *marks])
 
 
-def run_case(case: Case, say: Say, *, anew: bool = False, more: bool = False) -> Outcome:
-    """Run one case unless it is done, and say what became of it."""
+def run_case(
+    case: Case, say: Say, *, anew: bool = False, more: bool = False, quick: bool = False
+) -> Outcome:
+    """Run one case unless it is done, and say what became of it.
+
+    A `quick` one has one block; what was measured whole stays, and a later run that is not
+    quick measures from the first block.
+    """
     try:
         values = read_parameters(case)
         with lock_case(case):
+            if quick and values["n_blocks"] > 1 and not is_done(case, values):
+                _refuse_to_shorten(case, values)
+                found = _run_locked(case, values | _ONE_BLOCK, anew=anew, more=more)
+                return replace(found, is_quick=found.state in ("done", "done before"))
             return _run_locked(case, values, anew=anew, more=more)
     except UserError as error:
         return Outcome(case, "refused", text=str(error))
     except OSError as error:
         return Outcome(case, "failed", text=tell_refusal(error))
+
+
+_ONE_BLOCK = {"n_blocks": 1}
+
+
+def _refuse_to_shorten(case: Case, values: dict[str, Any]) -> None:
+    """Refuse a first look at a case that a whole run has begun."""
+    record, note = case.result(".csv"), case.result(".fingerprint")
+    is_begun = note.exists() and note.read_text() == hash_sources(case, values, ("code",))
+    if record.exists() and is_begun:
+        raise UserError(
+            f"--quick: {case.title} was begun whole and has rows; allowed: without it, which goes on with them"
+        )
 
 
 def _run_locked(case: Case, values: dict[str, Any], *, anew: bool, more: bool) -> Outcome:
@@ -286,20 +314,38 @@ def _clean(path: Path) -> None:
 
 
 def run_cases(
-    cases: Sequence[Case], say: Say, *, anew: bool = False, more: bool = False
+    cases: Sequence[Case],
+    say: Say,
+    *,
+    anew: bool = False,
+    more: bool = False,
+    quick: bool = False,
 ) -> list[Outcome]:
     """Run cases one after the other, saying which runs, how many remain and how long.
 
-    A case that fails does not stop the others.
+    A case that fails does not stop the others. Of `quick` ones, the first of each study come
+    first, and after `QUICK_S` none starts.
     """
-    left = [_expected_s(case, say) for case in cases]
-    outcomes = []
-    for i, case in enumerate(cases):
-        say(f"[{i + 1}/{len(cases)}] {case.title}: {_say_left(left[i:])}")
-        outcome = run_case(case, say, anew=anew, more=more)
+    ordered = _first_of_each(cases) if quick else cases
+    left = [_expected_s(case, say) for case in ordered]
+    start, outcomes = time.monotonic(), []
+    for i, case in enumerate(ordered):
+        spent_s, place = time.monotonic() - start, f"[{i + 1}/{len(cases)}] {case.title}"
+        if quick and spent_s > QUICK_S:
+            outcomes.append(Outcome(case, "left for later"))
+            continue
+        rest = f"{len(cases) - i} to run, none starts after {(QUICK_S - spent_s) / 60:.0f} minutes"
+        say(f"{place}: {rest if quick else _say_left(left[i:])}")
+        outcome = run_case(case, say, anew=anew, more=more, quick=quick)
         outcomes.append(outcome)
-        say(f"[{i + 1}/{len(cases)}] {case.title}: {outcome.verdict}, {outcome.seconds:.0f} s")
+        say(f"{place}: {outcome.verdict}, {outcome.seconds:.0f} s")
     return outcomes
+
+
+def _first_of_each(cases: Sequence[Case]) -> list[Case]:
+    """Put the first case of each study before all second ones: a look at every question."""
+    names = [case.notebook for case in cases]
+    return sorted(cases, key=lambda case: names[: cases.index(case)].count(case.notebook) > 0)
 
 
 def _expected_s(case: Case, say: Say) -> float:
@@ -336,7 +382,8 @@ def summarise(outcomes: Sequence[Outcome]) -> list[str]:
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     share = harness_share(outcomes)
     told = [f"the runner itself took {100 * share:.1f} % of a core meanwhile."] * bool(share)
-    return [*(_align(line, widths) for line in table), *_explain_noise(outcomes), *told]
+    lines = (_align(line, widths) for line in table)
+    return [*lines, *_explain_noise(outcomes), *_explain_looks(outcomes), *told]
 
 
 def _align(cells: Sequence[str], widths: Sequence[int]) -> str:
@@ -365,6 +412,22 @@ def _explain_noise(outcomes: Sequence[Outcome]) -> list[str]:
     return lines
 
 
+def _explain_looks(outcomes: Sequence[Outcome]) -> list[str]:
+    """Say what a first look is worth, and how to have the others."""
+    lines = []
+    if any(outcome.is_quick for outcome in outcomes):
+        lines.append(
+            "first look: one block, of which nothing is told apart and nothing is published;"
+            " without --quick the case is measured whole."
+        )
+    if n_left := sum(outcome.state == "left for later" for outcome in outcomes):
+        lines.append(
+            f"left for later: {n_left} that did not start within {QUICK_S / 60:.0f} minutes;"
+            " the same command goes on with them."
+        )
+    return lines
+
+
 def harness_share(outcomes: Sequence[Outcome]) -> float:
     """Compute the runner's own processor time over the wall time of the cases that ran."""
     ran = [outcome for outcome in outcomes if outcome.cpu_s]
@@ -382,7 +445,8 @@ def explain_failures(outcomes: Sequence[Outcome]) -> list[str]:
 
 
 def _relative(outcome: Outcome) -> str:
-    suffix = {"failed": ".failed.ipynb", "refused": ""}.get(outcome.state, ".ipynb")
+    suffixes = {"failed": ".failed.ipynb", "refused": "", "left for later": ""}
+    suffix = suffixes.get(outcome.state, ".ipynb")
     path = outcome.case.result(suffix) if suffix else outcome.case.parameter_file
     return str(path.relative_to(outcome.case.root))
 
