@@ -15,6 +15,7 @@ from advisors.chunks.beside import (
     explain_tools,
     tell_aims,
 )
+from advisors.chunks.candidates import predict_seconds
 from advisors.chunks.examples import EXAMPLES
 from advisors.chunks.facts import ArrayFacts, read_facts, write_snippet
 from advisors.chunks.problem import (
@@ -27,7 +28,7 @@ from advisors.chunks.problem import (
     check_size,
 )
 from advisors.chunks.replicas import compare_replicas
-from advisors.chunks.search import MODEL_ERROR, best_chunk_shape, predict_seconds
+from advisors.chunks.search import MODEL_ERROR, best_chunk_shape
 from helpers.arrays.chunks import (
     Shape,
     balanced_chunk_shape,

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from advisors.chunks.candidates import predict_costs, predict_seconds
 from advisors.chunks.problem import AccessPattern, Prices, Recommendation
-from advisors.chunks.search import MODEL_ERROR, best_chunk_shape, predict_costs, predict_seconds
+from advisors.chunks.search import MODEL_ERROR, best_chunk_shape
 from helpers.arrays.chunks import Shape, count_chunks
 
 _MB = 1e6

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from advisors.chunks.candidates import allowed_shapes, predict_candidates, predict_costs
 from advisors.chunks.problem import AccessPattern, Choice, Floats, Prices, make_choice
-from advisors.chunks.search import allowed_shapes, predict_candidates, predict_costs
 from helpers.errors import UserError
 
 _MOST_ACCESSES = 8  # every split between two replicas is tried, and each access more doubles them

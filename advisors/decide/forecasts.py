@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from advisors.chunks.candidates import chunk_nbytes, predict_seconds, touched_chunks
 from advisors.chunks.problem import Access, AccessPattern
-from advisors.chunks.search import MODEL_ERROR, chunk_nbytes, predict_seconds, touched_chunks
+from advisors.chunks.search import MODEL_ERROR
 from advisors.decide.question import Question
 from helpers.arrays.chunks import Shape
 from helpers.models.access import IoCounts, Store, access_seconds

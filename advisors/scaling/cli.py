@@ -211,7 +211,7 @@ def simulate(workers: str, seed: int, is_json: bool, **given: Any) -> None:
     For each number of workers: the time of the whole read, its throughput of stored bytes, the
     median, 95th and 99th percentile of a chunk, what it costs, and where most slot time goes.
     """
-    from advisors.scaling.cluster import Tail
+    from advisors.scaling.latency import Tail
     from advisors.scaling.outlook import describe as describe_plan
     from advisors.scaling.outlook import make_plan, read_sizes
     from advisors.scaling.outlook import render as render_plan

@@ -19,12 +19,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from statistics import NormalDist
 
 import numpy as np
 import numpy.typing as npt
 
+from advisors.scaling.latency import Tail, guess_rtt_s, slow_start_s
 from helpers.errors import UserError
 from helpers.models.transfer import Client, check_count
 from helpers.netem.profiles import Profile, check_number, network_of
@@ -36,7 +37,6 @@ _BATCHES = 50  # of a wave
 _FEWEST_CHUNKS = 40  # that are simulated, for each of the waves
 _FREE = 1e18  # bytes per second of a connection that nothing limits, so that no rate is infinite
 _ALMOST = 1 - 1e-9  # of a ceiling, but for rounding
-_WINDOW_NBYTES = 14_600  # of a new connection: ten segments (RFC 6928)
 _BURST_S = 0.1  # for which a store lets requests pass above its rate
 # Of obstore: the first back-off, the base of their growth, the longest, and how many it takes.
 _BACKOFF_S, _BASE, _LONGEST_S, MOST_TRIES = 0.1, 2.0, 15.0, 10
@@ -50,20 +50,6 @@ CAUSES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Tail:
-    """Stragglers: the slowest `share` of first bytes follow a power law with exponent `alpha`."""
-
-    share: float = 0.05
-    alpha: float = math.inf  # without end: the log-normal distribution goes on
-
-    def __post_init__(self) -> None:
-        """Refuse what is no tail, or one whose mean is infinite."""
-        check_number("tail share", self.share, high=0.5, is_open=True)
-        if not self.alpha > 1:
-            raise UserError(f"tail alpha: {self.alpha!r}; allowed: above 1")
-
-
-@dataclass(frozen=True, slots=True)
 class Cluster:
     """Workers that are alike, and what they stand on."""
 
@@ -73,7 +59,7 @@ class Cluster:
     graph_s: float = 0.0  # seconds of submission for each task, before the first one begins
     rtt_s: float | None = None  # a round trip; None for `guess_rtt_s`, 0 for open connections
     hedge_after_s: float = math.inf  # a second request is sent if no byte has come by then
-    tail: Tail = Tail()
+    tail: Tail = field(default_factory=Tail)
 
     def __post_init__(self) -> None:
         """Refuse a cluster that cannot be."""
@@ -107,33 +93,6 @@ class Simulated:
     def limit(self) -> str:
         """What takes most of the time of the slots."""
         return max(self.shares, key=self.shares.__getitem__)
-
-
-def guess_rtt_s(profile: Profile) -> float:
-    """Guess the round trip: 1 ms, and what the first byte takes longer than the 30 ms of a region."""
-    first = profile.first_byte_s
-    return 0.0 if first is None else 1e-3 + max(0.0, first.median_s - 0.03)
-
-
-def slow_start_s(nbytes: float, rate: float, rtt_s: float) -> float:
-    """Compute what the first bytes of a connection take longer than at its full rate.
-
-    The window doubles with each round trip, until it carries the rate or the bytes have ended.
-
-    Examples
-    --------
-    A window that is large enough at once costs nothing:
-
-    >>> slow_start_s(1e6, rate=1e6, rtt_s=0.01)
-    0.0
-    >>> round(slow_start_s(1e9, rate=90e6, rtt_s=0.1), 2)
-    0.83
-    """
-    if not rtt_s:
-        return 0.0
-    n_full = math.ceil(math.log2(max(1.0, rate * rtt_s / _WINDOW_NBYTES)))
-    n_rounds = min(n_full, math.log2(nbytes / _WINDOW_NBYTES + 1))
-    return max(0.0, n_rounds * rtt_s - _WINDOW_NBYTES * (2**n_rounds - 1) / rate)
 
 
 def simulate_cluster(
@@ -486,21 +445,3 @@ def _in_order(slots: Indexes, at: Array) -> tuple[Indexes, Array]:
     """Sort slots by the times of their events."""
     order = np.argsort(at, kind="stable")
     return slots[order], at[order]
-
-
-def fit_tail(ratios: npt.ArrayLike, share: float = 0.05) -> Tail:
-    """Fit the tail of times, each over the median of its kind, by Hill's estimator.
-
-    Examples
-    --------
-    Of ten thousand quantiles of a power law with exponent 3:
-
-    >>> quantiles = (np.arange(10_000) + 0.5) / 10_000
-    >>> round(fit_tail((1 - quantiles) ** (-1 / 3)).alpha, 1)
-    3.0
-    """
-    values = np.sort(np.asarray(ratios, dtype=float))
-    n = max(2, round(share * len(values)))
-    if len(values) <= n or not 0 < values[0] <= values[-1] < math.inf:
-        raise UserError(f"ratios: {len(values)} values; allowed: more, all above 0 and finite")
-    return Tail(share, 1 / float(np.log(values[-n:] / values[-n - 1]).mean()))

@@ -8,7 +8,8 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from advisors.costs.prices import get_prices
-from advisors.scaling.cluster import MOST_TRIES, Cluster, Simulated, Tail, simulate_cluster
+from advisors.scaling.cluster import MOST_TRIES, Cluster, Simulated, simulate_cluster
+from advisors.scaling.latency import Tail
 from advisors.scaling.scheduler import read_costs
 from helpers.errors import UserError, show
 from helpers.models.transfer import Client

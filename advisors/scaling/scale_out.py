@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from advisors.costs.prices import find_price, get_prices
-from advisors.scaling.cluster import Simulated, Tail, fit_tail
+from advisors.scaling.cluster import Simulated
+from advisors.scaling.latency import Tail, fit_tail
 from advisors.scaling.outlook import MEMORY_GB_PER_CORE, Plan, make_plan, tell_time
 from helpers.paths import ROOT
 

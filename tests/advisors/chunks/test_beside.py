@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 
 from advisors.chunks import search
 from advisors.chunks.beside import pick_by_tools
+from advisors.chunks.candidates import aligned_touched, predict_seconds
 from advisors.chunks.cli import chunks_command
 from advisors.chunks.examples import EXAMPLES
 from advisors.chunks.problem import Access, AccessPattern, Bounds
-from advisors.chunks.search import aligned_touched, best_chunk_shape, predict_seconds
+from advisors.chunks.search import best_chunk_shape
 from helpers.arrays.chunks import chunks_touched
 from tests.advisors.chunks.test_cli import run
 from tests.advisors.chunks.test_search import OBJECTS, REANALYSIS, pair

@@ -10,10 +10,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from advisors.chunks import search
+from advisors.chunks import candidates
+from advisors.chunks.candidates import predict_seconds
 from advisors.chunks.problem import Access, AccessPattern, Bounds
 from advisors.chunks.replicas import Prices, compare_replicas
-from advisors.chunks.search import best_chunk_shape, predict_seconds
+from advisors.chunks.search import best_chunk_shape
 from helpers.arrays.chunks import balanced_chunk_shape
 from helpers.errors import UserError
 from helpers.models.access import Store
@@ -83,13 +84,13 @@ def test_no_shape_of_a_small_array_is_better(pattern: AccessPattern) -> None:
 def test_a_search_finds_what_trying_all_finds(pattern: AccessPattern) -> None:
     """With fifteen extents a dimension, as in large arrays, it is within 2 percent of the best."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(search, "_N_CANDIDATES", min(15**3, math.prod(pattern.shape) - 1))
+        patch.setattr(candidates, "_N_CANDIDATES", min(15**3, math.prod(pattern.shape) - 1))
         assert best_chunk_shape(pattern).best.score <= 1.02 * try_all(pattern)
 
 
 def test_a_coarse_sweep_is_mended_by_looking_around(monkeypatch: pytest.MonkeyPatch) -> None:
     """With six extents a dimension, as in large arrays, the result is still within 2 percent."""
-    monkeypatch.setattr(search, "_N_CANDIDATES", 216)
+    monkeypatch.setattr(candidates, "_N_CANDIDATES", 216)
     shape = (220, 23, 37)
     for weights in ([1, 1], [8, 2], [1, 9]):
         pattern = AccessPattern(shape, 4, pair(shape), weights, DISK)
@@ -127,7 +128,7 @@ def test_runs_of_a_file_are_those_of_boxes() -> None:
     store = Store(is_file=True, request_s=0.1, chunk_s=1e-4)
     accesses = [Access("series", (40, 1, 1)), Access("slice", (1, 8, 8))]
     pattern = AccessPattern((40, 8, 8), 4, accesses, (1, 1), store)
-    runs = [search.touched_runs(pattern, a, np.asarray([(10, 4, 4), (1, 8, 8)])) for a in accesses]
+    runs = [candidates.touched_runs(pattern, a, np.asarray([(10, 4, 4), (1, 8, 8)])) for a in accesses]
     assert [list(each) for each in runs] == [[4, 1], [1, 1]]
     best = best_chunk_shape(AccessPattern((40, 8, 8), 4, accesses, (1, 1), store)).best.chunk_shape
     assert best[0] == 40
@@ -180,9 +181,9 @@ def test_large_arrays_take_no_longer_than_a_look() -> None:
     shape = (10_000, 100, 1000, 1000)
     pattern = AccessPattern(shape, 4, pair(shape), [1, 1], OBJECTS)
     start = time.process_time()
-    shapes, _ = search.predict_candidates(pattern)
+    shapes, _ = candidates.predict_candidates(pattern)
     swept_s = time.process_time() - start
-    assert len(shapes) <= search._N_CANDIDATES
+    assert len(shapes) <= candidates._N_CANDIDATES
     best_chunk_shape(AccessPattern(shape, 4, pair(shape), [1, 1], OBJECTS))
     assert time.process_time() - start < 100 * max(swept_s, 0.01)  # refining is no second sweep
 

@@ -12,16 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisors.scaling import cluster
-from advisors.scaling.cluster import (
-    CAUSES,
-    Cluster,
-    Simulated,
-    Tail,
-    fit_tail,
-    guess_rtt_s,
-    simulate_cluster,
-    slow_start_s,
-)
+from advisors.scaling.cluster import CAUSES, Cluster, Simulated, simulate_cluster
+from advisors.scaling.latency import Tail, fit_tail, guess_rtt_s, slow_start_s
 from helpers.errors import UserError
 from helpers.models import transfer
 from helpers.models.transfer import Client
