@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from helpers.arrays.stores import check_chunk_shape
 from helpers.book import studies
-from helpers.book.studies import ArrayShape, Count, OneOf, Shape
+from helpers.book.studies import RECORD, ArrayShape, Count, OneOf, RecordName, Seed, Shape
 
 CHECKS = (
     "proxy",
@@ -42,12 +42,8 @@ class Parameters(studies.Parameters):
     site: Annotated[str, Field(pattern=r"^[\w-]+$")] = Field(
         "laptop", description="whose executed cases tell the thresholds of the other studies"
     )
-    seed: Annotated[int, Field(ge=0, lt=2**32)] = Field(
-        2020, description="of values, order and network delays"
-    )
-    record: Annotated[str, Field(pattern=r"^[\w.-]+\.csv$")] = Field(
-        "acceptance.csv", description="file that receives every row"
-    )
+    seed: Seed = Field(2020, description="of values, order and network delays")
+    record: RecordName = Field("acceptance.csv", description=RECORD)
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:

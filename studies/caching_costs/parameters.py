@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from helpers.book import studies
-from helpers.book.studies import Contains, OneOf, Positive
+from helpers.book.studies import RECORD, Contains, OneOf, Positive, RecordName, Seed
 from studies.caching_costs.caches import CACHES
 from studies.caching_costs.datasets import dataset_names
 
@@ -57,9 +57,5 @@ class Parameters(studies.Parameters):
         json_schema_extra={"unit": "s"},
     )
     redis_url: str = Field("", description="a Redis of your own; empty for one started here")
-    seed: Annotated[int, Field(ge=0, lt=2**32)] = Field(
-        2023, description="of values, popularity, order and network delays"
-    )
-    record: Annotated[str, Field(pattern=r"^[\w.-]+\.csv$")] = Field(
-        "caching-costs.csv", description="file that receives every row"
-    )
+    seed: Seed = Field(2023, description="of values, popularity, order and network delays")
+    record: RecordName = Field("caching-costs.csv", description=RECORD)

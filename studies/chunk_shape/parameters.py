@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from helpers.book import studies
-from helpers.book.studies import Count, OneOf, Positive, Profile, Seconds
+from helpers.book.studies import RECORD, Count, OneOf, Positive, Profile, RecordName, Seconds, Seed
 
 MEDIA = ("hdf5", "zarr", "sharded")
 EXTRAS = ("rewriting", "codecs", "chunk-cache")
@@ -39,9 +39,5 @@ class Parameters(studies.Parameters):
     target_width: Positive = Field(
         0.001, description="relative width of 95 % intervals at which to stop early"
     )
-    seed: Annotated[int, Field(ge=0, lt=2**32)] = Field(
-        2014, description="of values, positions, order and network delays"
-    )
-    record: Annotated[str, Field(pattern=r"^[\w.-]+\.csv$")] = Field(
-        "chunk-shape.csv", description="file that receives every row"
-    )
+    seed: Seed = Field(2014, description="of values, positions, order and network delays")
+    record: RecordName = Field("chunk-shape.csv", description=RECORD)

@@ -12,7 +12,7 @@ from helpers.arrays.slurm import parse_options
 from helpers.arrays.stores import check_chunk_shape, open_entry
 from helpers.arrays.writers import CODECS
 from helpers.book import studies
-from helpers.book.studies import ArrayShape, Count, Dilation, OneOf, Shape
+from helpers.book.studies import RECORD, ArrayShape, Count, Dilation, OneOf, RecordName, Seed, Shape
 from helpers.errors import UserError, show
 from helpers.netem.profiles import get_profile, profile_names
 
@@ -57,12 +57,8 @@ class Parameters(studies.Parameters):
     dilation: Dilation = Field(
         1.0, description="factor by which the network and its time are slowed down"
     )
-    seed: Annotated[int, Field(ge=0, lt=2**32)] = Field(
-        2020, description="of values, order and network delays"
-    )
-    record: Annotated[str, Field(pattern=r"^[\w.-]+\.csv$")] = Field(
-        "cluster-scaling.csv", description="file that receives every row"
-    )
+    seed: Seed = Field(2020, description="of values, order and network delays")
+    record: RecordName = Field("cluster-scaling.csv", description=RECORD)
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:

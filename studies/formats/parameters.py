@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from helpers.arrays.stores import check_chunk_shape
 from helpers.arrays.writers import CODECS
 from helpers.book import studies
-from helpers.book.studies import Contains, OneOf, Shape
+from helpers.book.studies import RECORD, Contains, OneOf, RecordName, Seed, Shape
 from helpers.errors import UserError
 from studies.formats.clients import CLIENTS
 from studies.formats.formats import ACCESSES
@@ -47,12 +47,8 @@ class Parameters(studies.Parameters):
     n_requests: Annotated[int, Field(ge=1, le=1024)] = Field(
         16, description="requests in flight of clients that can be told"
     )
-    seed: Annotated[int, Field(ge=0, lt=2**32)] = Field(
-        2022, description="of values, order and network delays"
-    )
-    record: Annotated[str, Field(pattern=r"^[\w.-]+\.csv$")] = Field(
-        "formats.csv", description="file that receives every row"
-    )
+    seed: Seed = Field(2022, description="of values, order and network delays")
+    record: RecordName = Field("formats.csv", description=RECORD)
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:

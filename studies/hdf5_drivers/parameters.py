@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from helpers.book import studies
-from helpers.book.studies import OneOf
+from helpers.book.studies import RECORD, OneOf, RecordName, Seed
 from studies.hdf5_drivers.drivers import DRIVERS
 from studies.hdf5_drivers.files import LAYOUTS
 from studies.hdf5_drivers.tasks import TASKS
@@ -64,9 +64,5 @@ class Parameters(studies.Parameters):
     page_buffer_mib: list[_Mebibytes] = Field(
         [16], description="page buffer, to vary", json_schema_extra={"unit": "MiB"}
     )
-    seed: Annotated[int, Field(ge=0, lt=2**32)] = Field(
-        2018, description="of values, order and network delays"
-    )
-    record: Annotated[str, Field(pattern=r"^[\w.-]+\.csv$")] = Field(
-        "hdf5-drivers.csv", description="file that receives every row"
-    )
+    seed: Seed = Field(2018, description="of values, order and network delays")
+    record: RecordName = Field("hdf5-drivers.csv", description=RECORD)

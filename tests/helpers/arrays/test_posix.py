@@ -13,7 +13,6 @@ from helpers.arrays.stores import prepare_array
 from helpers.errors import UserError
 from helpers.netem.profiles import get_profile
 from helpers.objectstore.testbed import open_testbed
-from studies.cluster_scaling.parameters import Parameters
 from tests.stores import CHUNK_SHAPE, make_sample
 
 FIT = [name for name, reader in READERS.items() if not reader.needs_s3]
@@ -66,10 +65,3 @@ def test_other_addresses_of_files_are_refused(store: str) -> None:
         open_testbed(store, get_profile("loopback")),
     ):
         pytest.fail("not reached")
-
-
-def test_readers_over_s3_alone_are_refused() -> None:
-    """Before anything is written."""
-    values = {"store": "file:///scratch/me", "profile": "loopback", "contenders": ["zarr-s3fs"]}
-    with pytest.raises(UserError, match="'zarr-s3fs' with store .*; allowed: zarr-obstore"):
-        Parameters.check(values, "here")

@@ -12,7 +12,6 @@ import pytest
 from helpers.arrays.clusters import open_cluster
 from helpers.arrays.slurm import parse_options
 from helpers.errors import UserError
-from studies.cluster_scaling.parameters import Parameters
 
 
 def _has_slurm() -> bool:
@@ -64,11 +63,6 @@ def test_options_belong_to_slurm() -> None:
     with pytest.raises(UserError, match="allowed: none but with slurm"):  # noqa: SIM117
         with open_cluster("local", threads_per_worker=1, options=["queue=a"]):
             pass
-    with pytest.raises(UserError, match="cluster_options: .*allowed: none but with"):
-        Parameters.check({"cluster_options": ["queue=a"]}, "here")
-    asked = {"cluster_kind": "slurm", "cluster_options": ["colour=red"]}
-    with pytest.raises(UserError, match="colour=red"):
-        Parameters.check(asked, "here")
 
 
 def test_without_slurm_one_line_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

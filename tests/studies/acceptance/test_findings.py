@@ -8,9 +8,7 @@ import pandas as pd
 import pytest
 
 from helpers.benchmark import statistics
-from helpers.errors import UserError
 from studies.acceptance import findings
-from studies.acceptance.parameters import Parameters
 from studies.acceptance.workload import ALONE, BEST
 
 
@@ -67,21 +65,3 @@ def test_processor_time_of_the_proxy_is_for_each_gigabyte() -> None:
     rows = make_rows(("proxy", "through the proxy", 0, [1.0, 1.0]))
     rows["trace"] = json.dumps({"proxy_cpu_s": 0.2})
     assert findings.measure_rest(rows)["proxy-cpu"].centre == pytest.approx(0.2)
-
-
-@pytest.mark.parametrize(
-    ("values", "told"),
-    [
-        ({"checks": ["speed"]}, "checks: 'speed'; allowed: proxy"),
-        ({"chunks_per_task": [2]}, "chunks_per_task: [2]; allowed: 2 numbers"),
-        ({"chunk_shapes": [[1, 1, 999, 1]], "chunks_per_task": [1]}, "chunk_shape"),
-        ({"store": "s3://mine", "profile": "loopback"}, "store: 's3://mine'"),
-    ],
-)
-def test_parameters_that_cannot_be_measured_are_refused(
-    values: dict[str, object], told: str
-) -> None:
-    """One line names the parameter, its value and what is allowed."""
-    with pytest.raises(UserError) as caught:
-        Parameters.check(values, "here")
-    assert told in str(caught.value) and "\n" not in str(caught.value)

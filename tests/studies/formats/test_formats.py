@@ -18,7 +18,6 @@ from helpers.objectstore.testbed import Server, Testbed
 from studies.formats import workload
 from studies.formats.clients import CLIENTS, list_formats
 from studies.formats.formats import ACCESSES, FORMATS, Kept, choose, make_formats
-from studies.formats.parameters import Parameters
 from studies.formats.workload import FormatRead
 from tests.stores import make_location, make_sample, make_stored
 
@@ -117,30 +116,6 @@ def test_credentials_are_there_and_gone(kept: Kept, monkeypatch: pytest.MonkeyPa
 def test_every_format_has_a_client_and_every_client_a_format() -> None:
     """None is made for nobody."""
     assert {client.format for client in CLIENTS.values()} == {*FORMATS}
-
-
-@pytest.mark.parametrize(
-    ("values", "told"),
-    [
-        ({"contenders": ["csv"]}, "contenders: 'csv'; allowed: csv-pandas"),
-        ({"contenders": []}, "contenders"),
-        ({"accesses": ["step"]}, "allowed: a list with 'whole'"),
-        ({"n_requests": 0}, "n_requests: 0; allowed: at least 1"),
-        ({"array_shape": [100, 100, 1000, 1000]}, "of 40 GB; allowed: at most 8 GB"),
-        (
-            {"array_shape": [10, 50, 1000, 1000]},
-            "contenders: csv-pandas of 500000000 values, some 6 GB of text",
-        ),
-        ({"chunk_shape": [9, 5, 120, 160]}, "chunk_shape: [9, 5, 120, 160]; allowed: between 1"),
-    ],
-)
-def test_parameters_that_cannot_be_measured_are_refused(
-    values: dict[str, object], told: str
-) -> None:
-    """One line names the parameter, its value and what is allowed, before anything is written."""
-    with pytest.raises(UserError) as caught:
-        Parameters.check(values, "here")
-    assert told in str(caught.value) and "\n" not in str(caught.value)
 
 
 def test_requests_are_counted_by_the_proxy(server: Server, kept: Kept) -> None:
