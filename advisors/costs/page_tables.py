@@ -1,20 +1,21 @@
-"""Tables for pages: which cache to choose, and what each published case asks of a store."""
+"""Tables for pages: which cache to choose, and what cases ask of a store, published ones and others."""
 
 from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
 from advisors.costs.assumptions import Assumptions, Option, change
 from advisors.costs.bill import Cost, compare_options
 from advisors.costs.calculator import DEFAULT_SET, REGION
-from advisors.costs.prices import get_prices
+from advisors.costs.prices import get_prices, read_prices
 from helpers.benchmark.record import read_records
-from helpers.book.studies import write_table
+from helpers.book.studies import Expected, write_table
 from helpers.paths import ROOT
 
 RATES_PER_S = (1.0, 20.0, 185.0)
@@ -107,6 +108,37 @@ def count_run(rows: pd.DataFrame) -> dict[str, float]:
         "gb": float(rows["wire_nbytes"].fillna(0).sum() / 1e9),
         "minutes": (float(gaps_s[gaps_s < 300].sum()) + last_s) / 60,
     }
+
+
+def expect_like(
+    title: str, work: Callable[[Mapping[str, Any]], tuple[float, float]], values: Mapping[str, Any]
+) -> Expected:
+    """Scale what a published case asked of its store to a case with other parameters.
+
+    Parameters
+    ----------
+    title : str
+        Of the published case, such as ``cluster-scaling/in-region``.
+    work : callable
+        Tells from the parameters of a case how many requests and bytes it takes, in any unit:
+        what the published case took of each such unit is taken for this one too.
+    values : mapping
+        Parameters of the case, defaults included.
+    """
+    rows = read_records([REFERENCE / f"{title}.csv"])
+    found, prices = count_run(rows), get_prices(DEFAULT_SET, REGION)
+    n_blocks = int(rows.loc[rows["phase"] == "measured", "block"].max()) + 1
+    published = work(json.loads(rows["parameters"].iloc[0]) | {"n_blocks": n_blocks})
+    scales = [mine / theirs for mine, theirs in zip(work(values), published, strict=True)]
+    n_requests, gb = found["requests"] * scales[0], found["gb"] * scales[1]
+    asked = n_requests / 1e3 * prices["store_gets_1e3"]
+    return Expected(
+        n_requests,
+        gb,
+        asked,
+        asked + gb * prices["data_out_gb"],
+        f"prices of {REGION}, {read_prices()[DEFAULT_SET].date}",
+    )
 
 
 def find_runs() -> list[Path]:

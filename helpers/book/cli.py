@@ -6,6 +6,7 @@ import json
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -19,6 +20,12 @@ _quick = click.option(
     is_flag=True,
     help="A first look: one block a case, and none starts after 15 minutes.",
 )
+_max_usd = click.option(
+    "--max-usd", type=float, help="Refuse to run what is expected to cost more on a store of yours."
+)
+_in_region = click.option(
+    "--in-region", is_flag=True, help="Workers are in the region of that store: no data leave it."
+)
 
 
 @click.command("run-all")
@@ -26,12 +33,14 @@ _quick = click.option(
 @_anew
 @_more
 @_quick
-def run_all(site: str, anew: bool, more: bool, quick: bool) -> None:
+@_max_usd
+@_in_region
+def run_all(site: str, anew: bool, more: bool, quick: bool, **bound: Any) -> None:
     """Run every case of a site, print a table and build the book."""
     _refuse_both(quick=quick, anew=anew, more=more)
     from helpers.benchmark.memory import watch_memory
     from helpers.benchmark.provenance import python_build
-    from helpers.book import build, pages
+    from helpers.book import build, expected, pages
     from helpers.book import cases as runner
     from helpers.book import run as runs
     from helpers.objectstore.versitygw import find_or_build_versitygw
@@ -39,8 +48,9 @@ def run_all(site: str, anew: bool, more: bool, quick: bool) -> None:
     slow = {"not optimised": "without optimisation", "debug": "for debugging"}
     if how := slow.get(python_build()):
         click.echo(f"this Python was compiled {how}: what it computes takes longer than elsewhere")
-    find_or_build_versitygw()
     cases = pages.in_book_order(runner.find_cases(site))
+    expected.check_expected(cases, click.echo, again=anew or more, quick=quick, **bound)
+    find_or_build_versitygw()
     for name in dict.fromkeys(case.notebook for case in cases):
         _set_up(name)
     start = time.monotonic()
@@ -62,7 +72,9 @@ def run_all(site: str, anew: bool, more: bool, quick: bool) -> None:
 @_anew
 @_more
 @_quick
-def run(case: str, site: str, anew: bool, more: bool, quick: bool) -> None:
+@_max_usd
+@_in_region
+def run(case: str, site: str, anew: bool, more: bool, quick: bool, **bound: Any) -> None:
     """Run one case, such as cluster-scaling/in-region."""
     _refuse_both(quick=quick, anew=anew, more=more)
     from helpers.book import cases as runner
@@ -70,6 +82,9 @@ def run(case: str, site: str, anew: bool, more: bool, quick: bool) -> None:
     cases = [runner.find_case(case, site)]
     runner.read_parameters(cases[0])  # what is refused is refused before anything heavy is imported
 
+    from helpers.book import expected
+
+    expected.check_expected(cases, click.echo, again=anew or more, quick=quick, **bound)
     from helpers.book import run as runs
 
     outcomes = runs.run_cases(cases, click.echo, anew=anew, more=more, quick=quick)

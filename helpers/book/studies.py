@@ -408,6 +408,17 @@ class Threshold:
     how: str  # how the value was computed
 
 
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What a case asks of its store, and what the provider of that bills."""
+
+    n_requests: float
+    gb: float  # that leave the store
+    usd_in_region: float  # for the requests
+    usd_outside: float  # for the requests, and for data that leave the region of the store
+    prices: str  # which, and of when
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Study:
     """One question: a notebook, its cases, and what the book needs to know of them."""
@@ -418,6 +429,8 @@ class Study:
     # of all its cases in one run of every case, at most; infinite where there is no such target
     minutes: float = math.inf
     set_up: Callable[[Say], None] | None = None  # runs once before its cases
+    # what a case with these parameters, defaults included, asks of its store
+    expect: Callable[[Mapping[str, Any]], Expected] | None = None
     # case and name of the figure that the README shows, if it is one of this study
     cover: tuple[str, str] | None = None
     # text that pages include, by file name below `_generated/`

@@ -1,8 +1,10 @@
 """Which chunk shape serves which accesses, on a disk and in an object store."""
 
+from collections.abc import Mapping
 from functools import partial
+from typing import Any
 
-from helpers.book.studies import Study, Threshold
+from helpers.book.studies import Expected, Study, Threshold
 
 # Parts of the page of decisions, which has no study of its own: most of its answers are chunk shapes.
 _DECIDED = ("lookup", "needs", "fields", "granules", "tiles", "loader", "trial")
@@ -15,9 +17,30 @@ def _render_decision(name: str) -> str:
     return FRAGMENTS[name]()
 
 
+def count_work(values: Mapping[str, Any]) -> tuple[float, float]:
+    """Count positions times the elements of the array: requests and bytes of reads grow with both.
+
+    Examples
+    --------
+    >>> count_work({"media": ["zarr"], "n_blocks": 2, "n_boxes": 10, "scale_factor": 2.0})
+    (2.5, 2.5)
+    """
+    n_objects = sum(medium != "hdf5" for medium in values["media"])
+    n_positions = n_objects * values["n_blocks"] * values["n_boxes"]
+    return (n_positions / values["scale_factor"] ** 3,) * 2
+
+
+def _expect(values: Mapping[str, Any]) -> Expected:
+    """Expect what the published case asks for, scaled; imported when it is asked for."""
+    from advisors.costs.page_tables import expect_like
+
+    return expect_like("chunk-shape/in-region", count_work, values)
+
+
 STUDY = Study(
     name="chunk-shape",
     headline="best-throughput",
+    expect=_expect,
     fragments={
         name: partial(_render_decision, name) for name in (f"decide-{part}.md" for part in _DECIDED)
     },

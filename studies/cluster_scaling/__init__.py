@@ -1,10 +1,12 @@
 """How read throughput grows with the number of workers, and what ends the growth."""
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
-from helpers.book.studies import Study, Threshold
+from helpers.book.studies import Expected, Study, Threshold
 
 _RECORDS = Path(__file__).resolve().parents[2] / "results" / "reference" / "cluster-scaling"
 
@@ -14,11 +16,40 @@ def _render(room: str, name: str, *given: object) -> Callable[[], str]:
     return lambda: str(getattr(import_module(f"advisors.scaling.{room}"), name)(*given))
 
 
+def count_work(values: Mapping[str, Any]) -> tuple[float, float]:
+    """Count the chunks that a case reads, and their bytes in memory, calibration included.
+
+    Examples
+    --------
+    Three contenders with their ceiling, at two sizes twice to calibrate and then in five blocks
+    with the control, which are 61 reads of two chunks:
+
+    >>> shapes = {"array_shape": [1, 5, 180, 240], "chunk_shape": [1, 5, 90, 240]}
+    >>> count_work({**shapes, "contenders": ["a", "b", "c"], "n_workers": [1, 2], "n_blocks": 5})
+    (122.0, 52704000.0)
+    """
+    shape, n_each = values["array_shape"], len(values["contenders"]) + 1
+    sizes = len(values["n_workers"])
+    n_reads = values["n_blocks"] * (sizes * n_each + 1) + 2 * min(sizes, 2) * n_each
+    n_chunks = math.prod(
+        math.ceil(n / chunk) for n, chunk in zip(shape, values["chunk_shape"], strict=True)
+    )
+    return float(n_reads * n_chunks), float(n_reads * 4 * math.prod(shape))
+
+
+def _expect(values: Mapping[str, Any]) -> Expected:
+    """Expect what the published case asks for, scaled; imported when it is asked for."""
+    from advisors.costs.page_tables import expect_like
+
+    return expect_like("cluster-scaling/in-region", count_work, values)
+
+
 STUDY = Study(
     name="cluster-scaling",
     headline="best-throughput",
     cover=("in-region", "fig-scaling"),
     minutes=12,
+    expect=_expect,
     fragments={
         "scaling-score.md": _render("score", "render_score"),
         "scale-out-petabyte.md": _render("scale_out", "render_petabyte"),

@@ -12,6 +12,7 @@ from advisors.costs.bill import compare_options
 from advisors.costs.calculator import DEFAULT_SET, REGION
 from advisors.costs.page_tables import (
     CHANGES,
+    REFERENCE,
     choose,
     count_run,
     find_runs,
@@ -20,6 +21,8 @@ from advisors.costs.page_tables import (
     tabulate_choices,
 )
 from advisors.costs.prices import get_prices
+from helpers.benchmark.record import read_records
+from helpers.book.studies import find_study
 
 PRICES = get_prices(DEFAULT_SET, REGION)
 
@@ -84,3 +87,19 @@ def test_every_published_case_over_a_network_is_priced() -> None:
     for line in text.splitlines()[2:]:
         inside, outside = (float(cell) for cell in line.strip("| ").split(" | ")[-2:])
         assert 0 <= inside < outside
+
+
+@pytest.mark.parametrize(
+    "title",
+    ["cluster-scaling/wide-area", "cluster-scaling/in-region-dilated", "chunk-shape/other-region"],
+)
+def test_what_is_expected_of_a_case_is_what_it_asked_for(title: str) -> None:
+    """Scaled from one published case, the requests and bytes of others come within a quarter."""
+    rows = read_records([REFERENCE / f"{title}.csv"])
+    study, asked = find_study(title.partition("/")[0]), count_run(rows)
+    n_blocks = int(rows.loc[rows["phase"] == "measured", "block"].max()) + 1
+    assert study.expect is not None
+    found = study.expect(json.loads(rows["parameters"].iloc[0]) | {"n_blocks": n_blocks})
+    assert found.n_requests == pytest.approx(asked["requests"], rel=0.25)
+    assert found.gb == pytest.approx(asked["gb"], rel=0.25)
+    assert 0 < found.usd_in_region < found.usd_outside
