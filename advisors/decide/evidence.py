@@ -12,6 +12,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from helpers.errors import UserError
 from helpers.paths import ROOT
 
@@ -152,7 +154,7 @@ def _numbers(part: Any, traces: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
             "chunk_nbytes": decoded / n_chunks,
             "n_abreast": n_abreast,
         }
-    p50_s, p95_s = statistics.median(seconds), _quantile(seconds, 0.95)
+    p50_s, p95_s = statistics.median(seconds), float(np.quantile(seconds, 0.95))
     if "p50_s" in traces[0]:  # of the tiles of a load
         p50_s, p95_s = (statistics.median(t[name] for t in traces) for name in ("p50_s", "p95_s"))
     found |= {
@@ -170,14 +172,6 @@ def _numbers(part: Any, traces: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         found |= {"n_requests": math.nan, "wire_nbytes": math.nan}
     kept = {name: float(f"{float(value):.{_DIGITS}g}") for name, value in found.items()}
     return {"n": len(seconds), **{k: None if math.isnan(v) else v for k, v in kept.items()}}
-
-
-def _quantile(values: Sequence[float], share: float) -> float:
-    """Interpolate a quantile between the two nearest values."""
-    ordered, place = sorted(values), share * (len(values) - 1)
-    low = math.floor(place)
-    high = min(low + 1, len(ordered) - 1)
-    return ordered[low] + (place - low) * (ordered[high] - ordered[low])
 
 
 @dataclass(frozen=True, slots=True)

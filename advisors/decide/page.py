@@ -132,7 +132,8 @@ def render_case(name: str) -> str:
     head = ["", "choice", "how it is read", "median (95th percentile)", "a month", "rests on"]
     parts = [
         f"```console\n$ {_fold(tell_command(QUESTIONS[name][1]))}\n```\n",
-        f"**{_tell_first(best)}**\n",
+        f"**First choice: {_tell_copies(best)}, read by {best.client},"
+        f" {tell_usd(best.usd_month)} a month.**\n",
         _table(head, rows),
         "\n".join(_tell_limits(best)),
         f"To paste:\n\n```python\n{best.code}\n```\n",
@@ -154,12 +155,6 @@ def _fold(command: str) -> str:
         else:
             lines.append(f"--{part}" if lines else part)
     return " \\\n    ".join(lines)
-
-
-def _tell_first(choice: Choice) -> str:
-    """Say the first choice in one line."""
-    usd = tell_usd(choice.usd_month)
-    return f"First choice: {_tell_copies(choice)}, read by {choice.client}, {usd} a month."
 
 
 def _tell_limits(choice: Choice) -> list[str]:

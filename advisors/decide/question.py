@@ -143,7 +143,7 @@ class Question(BaseModel):
             raise UserError(f"access: {sorted(repeated)[0]!r} is there twice; allowed: each once")
         return [access for access, _ in pairs], [weight for _, weight in pairs]
 
-    def pattern(self, n_connections: int = IN_FLIGHT, n_workers: int = 1) -> AccessPattern:
+    def pattern(self, n_connections: int = IN_FLIGHT) -> AccessPattern:
         """Describe the problem as the search for chunk shapes takes it."""
         accesses, weights = self.accesses()
         options = {
@@ -151,7 +151,7 @@ class Question(BaseModel):
             "max_objects": max(1, self.max_objects // self.arrays),
             "memory_nbytes": max(1, int(self.memory_gb * 1e9)),
         }
-        store = self.machine(n_connections, n_workers)
+        store = self.machine(n_connections)
         return AccessPattern(
             self.shape,
             self.itemsize,

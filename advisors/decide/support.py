@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +13,6 @@ import yaml
 from advisors.decide.evidence import (
     ORIGINAL,
     Evidence,
-    Group,
     Ranked,
     list_groups,
     load,
@@ -53,7 +53,12 @@ def find_support(
     "near" needs one of both, and the rest is "uncertain".
     """
     evidence = load()
-    groups = [one for one in list_groups(evidence.rows) if _is_as_written(one)]
+    # files that were arranged anew are left out: a choice says what it does to the file
+    groups = [
+        one
+        for one in list_groups(evidence.rows)
+        if '"layout"' not in one.point or f'"layout": "{ORIGINAL}"' in one.point
+    ]
     beside = [*clients, DEFAULT_HDF5] if CLIENTS[clients[0]].format != "zarr" else [*clients]
     ranked = rank_clients(nearest(groups, question.store, clients), beside)
     mine = [one for one in ranked if one.client in clients]
@@ -72,11 +77,6 @@ def find_support(
     if not is_like:
         why += " Its requests there had other sizes."
     return Support(best.client, confidence, case, why, file)
-
-
-def _is_as_written(group: Group) -> bool:
-    """Leave out files that were arranged anew: a choice says what it does to the file."""
-    return '"layout"' not in group.point or f'"layout": "{ORIGINAL}"' in group.point
 
 
 def _choose_case(best: Ranked, evidence: Evidence, store: str) -> str:
@@ -127,21 +127,14 @@ def write_case(
     if not changes:
         return ""
     head = f"# yaml-language-server: $schema=../../{study}.schema.json\n"
-    told = yaml.safe_dump({**_own(given), **changes}, sort_keys=False, default_flow_style=None)
+    own = {name: value for name, value in given.items() if name not in ("record", "store")}
+    told = yaml.safe_dump({**own, **changes}, sort_keys=False, default_flow_style=None)
     return f"# parameters/laptop/{study}/decide.yaml\n{head}{told}"
-
-
-def _own(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave out what every case is asked for anew."""
-    return {name: value for name, value in given.items() if name not in ("record", "store")}
 
 
 def _enlarge(given: Mapping[str, Any], chunk_nbytes: float) -> dict[str, Any]:
     """Make chunks along the first dimension as large as asked, of an array with as many."""
-    now = 4.0
-    for extent in given["chunk_shape"]:
-        now *= extent
-    factor = max(1, round(chunk_nbytes / now))
+    factor = max(1, round(chunk_nbytes / (4 * math.prod(given["chunk_shape"]))))
     if factor == 1:
         return {}
     return {

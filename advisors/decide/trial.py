@@ -32,7 +32,6 @@ class Trial:
     chosen: str
     best: str  # as it was measured
     ratio: float  # measured time of the chosen over that of the best
-    n_options: int
 
 
 def try_all(evidence: Evidence | None = None) -> list[Trial]:
@@ -112,7 +111,7 @@ def _store(profile: str, n_connections: int) -> Store:
 
 def _judge(case: str, about: str, chosen: str, seconds: Mapping[str, float]) -> Trial:
     best = min(seconds, key=seconds.__getitem__)
-    return Trial(case, about, chosen, best, seconds[chosen] / seconds[best], len(seconds))
+    return Trial(case, about, chosen, best, seconds[chosen] / seconds[best])
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +129,7 @@ def score(trials: Sequence[Trial]) -> Score:
 
     Examples
     --------
-    >>> one = Trial("a/b", "client", "x", "x", 1.0, 2)
+    >>> one = Trial("a/b", "client", "x", "x", 1.0)
     >>> score([one, replace(one, ratio=2.0)]).within
     0.5
     """

@@ -109,19 +109,7 @@ class _Facts:
 
 
 def check_file(source: str | Location, profile: Profile) -> Checklist:
-    """Go through the checklist for a file.
-
-    Parameters
-    ----------
-    source : str or Location
-        Path, address of an object, or its location.
-    profile : Profile
-        Network over which it is to be read, as it is.
-
-    Returns
-    -------
-    Checklist
-        Every item with its reason, the measured value, the bound and where that is from.
+    """Go through the checklist for a file at a path or an address, read over a network as it is.
 
     Raises
     ------
@@ -158,6 +146,14 @@ def _judge(
     return Item(name, "not applicable" if is_passed is None else status, reason, value, unit, asked, source)  # fmt: skip
 
 
+def _judge_away(
+    name: str, facts: _Facts, spans: Sequence[tuple[int, int]], reason: str, what: Sequence[str]
+) -> Item:
+    """Judge in how many places beside those of the metadata spans lie: at most in one."""
+    n_more = facts.count_places(facts.metadata, spans) - facts.count_places(facts.metadata)
+    return _judge(name, n_more <= 1, reason, float(max(0, n_more)), *what)
+
+
 def _name_some(variables: Sequence[Variable]) -> str:
     shown = ", ".join(cut(variable.name) for variable in variables[:_N_SHOWN])
     more = len(variables) - _N_SHOWN
@@ -174,12 +170,12 @@ def _check_space(facts: _Facts) -> Item:
 def _check_page(facts: _Facts) -> Item:
     report = facts.report
     bound = f"at least the metadata, {report.metadata_nbytes} bytes"
-    what = ("page-size", "bytes of a page", bound, GUIDE)
+    what = ("bytes of a page", bound, GUIDE)
     if not report.page_nbytes:
-        return _judge(what[0], None, "file space is not paged", None, *what[1:])
+        return _judge("page-size", None, "file space is not paged", None, *what)
     is_passed = report.page_nbytes >= report.metadata_nbytes
     reason = "all metadata fit in a page" if is_passed else "metadata take more than a page"
-    return _judge(what[0], is_passed, reason, float(report.page_nbytes), *what[1:])
+    return _judge("page-size", is_passed, reason, float(report.page_nbytes), *what)
 
 
 def _check_metadata(facts: _Facts) -> Item:
@@ -198,9 +194,8 @@ def _check_heaps(facts: _Facts) -> Item:
     what = ("places of heaps away from the metadata", "at most 1", source)
     if not facts.heaps:
         return _judge("global-heaps", None, "no attribute is of variable length", None, *what)
-    n_more = facts.count_places(facts.metadata, facts.heaps) - facts.count_places(facts.metadata)
     reason = f"{facts.report.heap_nbytes} bytes of heaps, for attributes of variable length"
-    return _judge("global-heaps", n_more <= 1, reason, float(max(0, n_more)), *what)
+    return _judge_away("global-heaps", facts, facts.heaps, reason, what)
 
 
 def _check_chunks(facts: _Facts) -> Item:
@@ -264,10 +259,8 @@ def _check_small(facts: _Facts) -> Item:
     what = ("places away from the metadata", "at most 1", "a request each, in any reader")
     if not facts.small:
         return _judge("small-datasets", None, "no contiguous dataset is small", None, *what)
-    metadata = facts.metadata
-    n_more = facts.count_places(metadata, facts.small) - facts.count_places(metadata)
     reason = f"{len(facts.small)} contiguous datasets of at most {_SMALL_NBYTES} bytes"
-    return _judge("small-datasets", n_more <= 1, reason, float(max(0, n_more)), *what)
+    return _judge_away("small-datasets", facts, facts.small, reason, what)
 
 
 _ITEMS: tuple[Callable[[_Facts], Item], ...] = (

@@ -192,23 +192,6 @@ def expected_touched(extent: int, chunk_extent: Any, n: int) -> Any:
     return 1 + (last - first) / n_starts
 
 
-def contiguous_runs(selection: Sequence[slice], shape: Sequence[int]) -> int:
-    """Count the runs of neighbouring elements that a selection takes, in C order.
-
-    What an array stored without chunks costs: each run is a seek.
-
-    Examples
-    --------
-    >>> contiguous_runs((slice(0, 5), slice(2, 4), slice(0, 7)), (9, 9, 7))
-    5
-    """
-    _check_selection(selection, shape)
-    extents = [s.stop - s.start for s in selection]
-    while len(extents) > 1 and extents[-1] == shape[len(extents) - 1]:
-        extents.pop()
-    return math.prod(extents[:-1])
-
-
 Hyperslab = tuple[slice, ...]
 
 

@@ -126,27 +126,9 @@ def contend(
     """Make a contender of a way to read, at a place on the x-axis.
 
     A contender without a colour is refused here, before an hour of measuring
-    and not after it.
-
-    Parameters
-    ----------
-    name : str
-        Name on the page.
-    steps : Steps
-        How it opens, reads and checks.
-    point : mapping
-        Place on the x-axis.
-    read : callable
-        What is timed, where a notebook shows it; else `steps.read`.
-    settings : mapping
-        Declared beside those of `steps`.
-    group, is_ceiling, control_of : str, bool and str or None
-        As in `Contender`.
-
-    Raises
-    ------
-    UserError
-        If it has no colour, states no `cache_state`, or reads nothing.
+    and not after it, and so is one that states no `cache_state` or reads nothing.
+    What is timed is `read`, where a notebook shows it; `settings` are declared beside
+    those of `steps`; the rest is as in `Contender`.
     """
     if steps.palette:
         check_looks([control_of or name], steps.palette)

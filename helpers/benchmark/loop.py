@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from numbers import Real
@@ -226,14 +226,7 @@ def measure_blocks(
     )
     _refuse(contenders, seed=seed, n_warm_ups=n_warm_ups)
     deadline_s = max(LEAST_DEADLINE_S * record.dilation, budget.seconds)
-    loop = _Loop(
-        contenders,
-        record,
-        seed=seed,
-        deadline_s=deadline_s,
-        enter_group=enter_group,
-        progress=progress,
-    )
+    loop = _Loop(contenders, record, seed, deadline_s, enter_group, progress)
     record.stopped_by = loop.run(rule, budget, phase, loop.plan_warm_ups(phase, n_warm_ups))
     return record.to_frame()
 
@@ -258,23 +251,17 @@ def _refuse(contenders: Sequence[Contender], *, seed: int, n_warm_ups: int) -> N
             )
 
 
+@dataclass(slots=True)
 class _Loop:
     """What lasts from one block to the next."""
 
-    def __init__(
-        self,
-        contenders: Sequence[Contender],
-        record: Record,
-        *,
-        seed: int,
-        deadline_s: float,
-        enter_group: Callable[[str], None],
-        progress: Callable[[str], None],
-    ) -> None:
-        self.contenders, self.record, self.seed = contenders, record, seed
-        self.deadline_s = deadline_s
-        self.enter_group, self.progress = enter_group, progress
-        self.spent_s: list[float] = []
+    contenders: Sequence[Contender]
+    record: Record
+    seed: int
+    deadline_s: float
+    enter_group: Callable[[str], None]
+    progress: Callable[[str], None]
+    spent_s: list[float] = field(default_factory=list)
 
     def pending(self, phase: str, block: int) -> list[tuple[int, Contender]]:
         """List what a block still lacks, each with its place in the order."""

@@ -7,7 +7,7 @@ import io
 import json
 import math
 from collections import abc
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, get_origin, get_type_hints
@@ -112,18 +112,11 @@ _NOT_NEGATIVE = (
 
 
 _HINTS = get_type_hints(Row, include_extras=True)
-
-
 KINDS = {name: get_origin(hint.__origin__) or hint.__origin__ for name, hint in _HINTS.items()}
 
-
 COLUMNS = tuple(KINDS)
-
-
 # not in records made before time could be dilated, which are read and continued all the same
 _LATER = ("dilation", "real_open_s", "real_read_s")
-
-
 JSON_COLUMNS = tuple(name for name, kind in KINDS.items() if kind is abc.Mapping)
 
 
@@ -215,9 +208,6 @@ def _parse_line(names: Sequence[str], cells: Sequence[str], where: str) -> Row:
         return Row(**values)
     except (ValueError, KeyError, TypeError) as error:
         raise RecordError(f"{where}: not a row of this schema: {error}") from error
-
-
-MAY_DIFFER = ("machine", "versions")
 
 
 _ORIGIN = ("machine", "parameters")
@@ -343,38 +333,21 @@ class Record:
         return frame
 
 
-def read_records(paths: Sequence[Path], *, allow: Collection[str] = ()) -> pd.DataFrame:
-    """Read records of several cases into one table."""
+def read_records(paths: Sequence[Path]) -> pd.DataFrame:
+    """Read records of several cases, made on one machine with the same versions, into one table."""
     if not paths:
         raise RecordError("paths: no record given; allowed: at least one CSV file")
-    if unknown := {*allow} - {*MAY_DIFFER}:
-        raise RecordError(f"allow: {sorted(unknown)}; allowed: {', '.join(MAY_DIFFER)}")
-    parts = [parse_rows(read_text(Path(path)), Path(path)) for path in paths]
-    rows = [row for part in parts for row in part]
-    notes = _merge_notes(rows, allow)
-    frame = _frame(rows)
-    frame.attrs["note"] = "; ".join(notes)
-    return frame
-
-
-def _merge_notes(rows: Sequence[Row], allow: Collection[str]) -> list[str]:
-    """Say in what rows differ from the first, or refuse."""
-    notes: dict[str, None] = {}
+    rows = [row for path in map(Path, paths) for row in parse_rows(read_text(path), path)]
     versions: dict[str, object] = {}
     for row in rows:
-        found = {
-            "machine": [*differences(rows[0].machine, row.machine)],
-            "versions": [*clashes(versions, row.versions)],
-        }
-        versions = {**row.versions, **versions}
-        for kind, told in found.items():
-            if told and kind not in allow:
+        machine = differences(rows[0].machine, row.machine)
+        for kind, told in (("machine", machine), ("versions", clashes(versions, row.versions))):
+            if text := "; ".join(told):
                 raise RecordError(
-                    f"{kind}: {'; '.join(told)} ({rows[0].case} here, {row.case} there); "
-                    f"allowed only if declared with allow=({kind!r},)"
+                    f"{kind}: {text} ({rows[0].case} here, {row.case} there); allowed: the same"
                 )
-            notes |= dict.fromkeys(f"{row.case}: {text}" for text in told)
-    return list(notes)
+        versions = {**row.versions, **versions}
+    return _frame(rows)
 
 
 def _origin(source: Provenance | Row, named: Record | Row) -> list[dict[str, object]]:

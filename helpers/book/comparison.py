@@ -48,25 +48,9 @@ def compare_records(a: Path, b: Path, *, value: str = "read_s") -> dict[str, Any
     """Compare two records of one case, contender by contender and point by point.
 
     Copies of a contender count together with it. A ratio is called a difference where its interval
-    excludes 1 and it lies outside the noises of both records together.
-
-    Parameters
-    ----------
-    a, b : Path
-        Records; ratios are those of the durations of A over those of B.
-    value : str
-        Column of durations, above 0.
-
-    Returns
-    -------
-    dict
-        Plain values, as JSON has them: what is compared, `rows`, `origin` (what differs, a pair of
-        each), `only_in_a` and `only_in_b`.
-
-    Raises
-    ------
-    UserError
-        If a file is no record, or they are of different cases, or have no contender in common.
+    excludes 1 and it lies outside the noises of both records together. Ratios are those of the
+    durations of A over those of B, in the column `value`. Plain values, as JSON has them: what is
+    compared, `rows`, `origin` (what differs, a pair of each), `only_in_a` and `only_in_b`.
     """
     sides = [_read_side(path) for path in (a, b)]
     names = ["/".join(side[["study", "case"]].iloc[0]) for side in sides]

@@ -1,4 +1,4 @@
-"""A recorded trace, or a sequence of reads, under another network.
+"""A sequence of reads under another network.
 
 What a client does between its requests is kept: its think times, and which
 request waited for which. Pure arithmetic; what passes through a cache on the
@@ -14,26 +14,8 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from helpers.errors import UserError
 from helpers.models.caches import Reading
 from helpers.models.transfer import Network, Shared, check_count
-
-
-@dataclass(frozen=True, slots=True)
-class Exchange:
-    """One request of a trace, and its answer."""
-
-    start_s: float  # when it was asked, and when the first and the last byte were there
-    first_byte_s: float
-    end_s: float
-    offset: int  # where the bytes lie in the object, and how many came
-    nbytes: int
-
-    def __post_init__(self) -> None:
-        if not self.start_s <= self.first_byte_s <= self.end_s:
-            raise UserError(
-                f"exchange: {self}; allowed: start_s, first_byte_s and end_s in this order"
-            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,41 +26,6 @@ class Step:
     think_s: float  # seconds from the last of them to the request
     nbytes: int  # bytes of the answer
     is_waited: bool = True  # whether the call does not end before it
-
-
-def order_trace(exchanges: Sequence[Exchange], *, start_s: float | None = None) -> tuple[Step, ...]:
-    """Find which request of a trace waited for which.
-
-    A request that starts while none is under way waited for all before it. One
-    that starts beside others goes on with the chain that ended last before it
-    and that nobody has gone on with; if there is none, it forks from the one
-    that ended last, or from the call.
-
-    Examples
-    --------
-    Two requests at once, and a third after both:
-
-    >>> trace = [Exchange(0, 1, 2, 0, 9), Exchange(0.5, 1, 3, 9, 9), Exchange(3.25, 4, 5, 18, 9)]
-    >>> [(step.after, step.think_s) for step in order_trace(trace)]
-    [((), 0.0), ((), 0.5), ((0, 1), 0.25)]
-    """
-    ordered = sorted(exchanges, key=lambda exchange: exchange.start_s)
-    if not ordered:
-        return ()
-    begin_s = ordered[0].start_s if start_s is None else start_s
-    steps, tails, since = list[Step](), set[int](), 0
-    for number, this in enumerate(ordered):
-        ended = [n for n in range(since, number) if ordered[n].end_s <= this.start_s]
-        if len(ended) == number - since:  # none under way
-            after, since = tuple(ended), number
-        else:
-            open_ends = [n for n in ended if n in tails]
-            last = max(open_ends or ended, key=lambda n: ordered[n].end_s, default=None)
-            after = steps[since].after if last is None else (last,)
-        tails = (tails - {*after}) | {number}
-        from_s = max((ordered[n].end_s for n in after), default=begin_s)
-        steps.append(Step(after, max(0.0, this.start_s - from_s), this.nbytes))
-    return tuple(steps)
 
 
 def order_reads(reading: Reading, *, n_connections: int = 1) -> tuple[Step, ...]:

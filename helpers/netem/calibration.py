@@ -42,7 +42,9 @@ class _Getter:
     def __post_init__(self) -> None:
         parts = urlsplit(self.url)
         is_safe, host = parts.scheme == "https", parts.hostname or ""
-        self.sock = socket.create_connection((host, parts.port or (443 if is_safe else 80)), PATIENCE_S)
+        self.sock = socket.create_connection(
+            (host, parts.port or (443 if is_safe else 80)), PATIENCE_S
+        )
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if is_safe:
             self.sock = ssl.create_default_context().wrap_socket(self.sock, server_hostname=host)
@@ -289,32 +291,12 @@ def calibrate(
     """Measure a network beside the profile that it should have.
 
     Takes 4 s for a median of 30 ms and 9 s for one of 150 ms, most of it in
-    waiting for 20 requests one after the other on one connection.
-
-    Parameters
-    ----------
-    url : str
-        An object to read through the network, 16 MB or more, anonymously or
-        with a presigned URL.
-    profile : Profile
-        The target; a figure that is None is not measured.
-    connections : sequence of int
-        Numbers of connections at which to measure, each at least 1.
-    dilation : float
-        Real seconds in one of the network's; what is measured takes as many times longer, and is
-        told in the network's seconds.
-
-    Returns
-    -------
-    list of Calibration
-        Latency, then rate per connection and of all, at each number of
-        connections; then the request rate, left out where 256 connections of
-        this machine cannot exceed it by a fifth.
-
-    Raises
-    ------
-    UserError
-        If `url` answers with an error, or `connections` holds a number below 1.
+    waiting for 20 requests one after the other on one connection; with a dilation,
+    as many times longer, told in the network's seconds. The object at `url` has 16 MB
+    or more, and is read anonymously. Found are latency, then rate per connection and of
+    all, at each number of connections; then the request rate, left out where 256
+    connections of this machine cannot exceed it by a fifth. A figure of the profile that
+    is None is not measured.
     """
     if not connections or min(connections) < 1:
         raise UserError(f"connections is {tuple(connections)!r}; allowed are numbers from 1 on")

@@ -365,19 +365,9 @@ def _warn(text: str) -> None:
 
 
 def network_of(profile: Profile, *, streams_per_worker: int = 1) -> Network:
-    """Turn a profile into what the request model takes.
+    """Turn a profile into what the request model takes, in bytes and seconds.
 
-    Parameters
-    ----------
-    profile : Profile
-        What is emulated; a figure that is None bounds nothing.
-    streams_per_worker : int
-        Connections that share the link of a worker, where the profile states one.
-
-    Returns
-    -------
-    Network
-        The same, in bytes and seconds.
+    So many streams share the link of a worker, where the profile states one.
     """
 
     def rate(mb_per_s: float | None) -> float:

@@ -63,28 +63,10 @@ def compare(
 ) -> pd.DataFrame:
     """Read the same objects at each dilation, in turn, and compare virtual times.
 
-    Parameters
-    ----------
-    profile : Profile
-        Network, as it is at a dilation of 1.
-    dilations : sequence of float
-        Each at least 1; the first is what the others are compared with.
-    n_objects, object_nbytes, n_connections : int
-        What is read, and how much at once.
-    n_rounds : int
-        Reads at each dilation; the order turns by one from round to round.
-
-    Returns
-    -------
-    DataFrame
-        A row for each dilation: virtual seconds (median), the ratio to the first dilation paired
-        within rounds (median, least and most), and medians of what the trace saw of a request:
-        virtual seconds to the first byte and of the body.
-
-    Raises
-    ------
-    UserError
-        If there is no dilation, no round, or a dilation that cannot be.
+    The others are compared with the first; the order turns by one from round to round. A row for
+    each dilation has virtual seconds (median), the ratio to the first dilation paired within
+    rounds (median, least and most), and medians of what the trace saw of a request: virtual
+    seconds to the first byte and of the body.
     """
     if not dilations or n_rounds < 1:
         raise UserError(

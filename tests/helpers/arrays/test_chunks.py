@@ -146,24 +146,6 @@ def test_expected_chunks_in_n_dimensions(data: st.DataObject) -> None:
     assert found == pytest.approx(sum(counts) / len(counts))
 
 
-@given(st.data())
-def test_runs_are_those_counted(data: st.DataObject) -> None:
-    """The formula agrees with sorting the places of the elements."""
-    shape = [data.draw(st.integers(1, 5)) for _ in range(3)]
-    starts = [data.draw(st.integers(0, n - 1)) for n in shape]
-    selection = [
-        slice(i, data.draw(st.integers(i + 1, n))) for i, n in zip(starts, shape, strict=True)
-    ]
-    strides = (shape[1] * shape[2], shape[2], 1)
-    elements = itertools.product(*[range(s.start, s.stop) for s in selection])
-    places = sorted(sum(i * s for i, s in zip(at, strides, strict=True)) for at in elements)
-    jumps = sum(b - a > 1 for a, b in itertools.pairwise(places))
-    # Runs that happen to touch count apart, as a reader that goes row by row has them.
-    assert chunks.contiguous_runs(selection, shape) >= jumps + 1
-    if all(s.stop - s.start < n for s, n in zip(selection[1:], shape[1:], strict=True)):
-        assert chunks.contiguous_runs(selection, shape) == jumps + 1
-
-
 @pytest.mark.parametrize(
     "selection",
     [

@@ -406,7 +406,6 @@ def test_records_with_other_parameters_merge(tmp_path: Path) -> None:
     """Cases differ in parameters, that is what they are for."""
     frame = read_records(write_two(tmp_path, parameters={"seed": 9}))
     assert frame["case"].tolist() == ["in-region", "other"]
-    assert frame.attrs["note"] == ""
 
 
 @pytest.mark.parametrize(
@@ -416,20 +415,12 @@ def test_records_with_other_parameters_merge(tmp_path: Path) -> None:
         ("versions", {"zarr": "3.4.2"}, "zarr 3.1.6 here, 3.4.2 there"),
     ],
 )
-def test_records_of_other_machines_merge_only_by_declaration(
+def test_records_of_other_machines_do_not_merge(
     tmp_path: Path, kind: str, facts: dict[str, Any], told: str
 ) -> None:
-    """Undeclared it is refused, declared it is noted; declaring the other does not help."""
-    paths = write_two(tmp_path, **{kind: facts})
-    (other,) = {"machine", "versions"} - {kind}
-    for allow in ((), (other,)):
-        with pytest.raises(RecordError, match=f"{kind}: {told}"):
-            read_records(paths, allow=allow)
-    frame = read_records(paths, allow=(kind,))
-    assert len(frame) == 2
-    assert frame.attrs["note"] == f"other: {told}"
-    with pytest.raises(RecordError, match="allow: .*'maschine'.*; allowed: machine, versions"):
-        read_records(paths, allow=("maschine",))
+    """What was measured elsewhere, or with other versions, is no row beside the others."""
+    with pytest.raises(RecordError, match=f"{kind}: {told}"):
+        read_records(write_two(tmp_path, **{kind: facts}))
 
 
 SECRET = 'p"ss\\word-9'

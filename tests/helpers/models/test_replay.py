@@ -29,7 +29,7 @@ from helpers.models.caches import (
     Ros3Cache,
     read_through,
 )
-from helpers.models.replay import Exchange, Step, order_reads, order_trace, replay
+from helpers.models.replay import Step, order_reads, replay
 from helpers.models.transfer import Network
 
 Spans = list[tuple[int, int]]
@@ -178,7 +178,6 @@ def test_thinking_is_kept() -> None:
         (lambda: PageBuffer(4096, 4095), "page_buffer_nbytes: 4095"),
         (lambda: PageBuffer(4096, 8192, 60, 50), "min_metadata_percent, min_raw_percent"),
         (lambda: Read(-1, 5), "offset"),
-        (lambda: Exchange(2.0, 1.0, 3.0, 0, 5), "start_s, first_byte_s and end_s"),
     ],
 )
 def test_settings_are_refused(make: Callable[[], object], named: str) -> None:
@@ -214,31 +213,14 @@ def test_replay_takes_what_arithmetic_says(steps: list[Step], seconds: float) ->
 
 
 @given(st.lists(st.tuples(st.floats(0, 0.1), st.integers(0, 10**6)), min_size=1, max_size=12))
-def test_serial_trace_is_replayed_as_it_was(sent: list[tuple[float, int]]) -> None:
-    """A trace of one request after the other takes on its own network the time that it took."""
-    now, trace = 0.0, []
-    for think_s, nbytes in sent:
-        start_s = now + think_s
-        now = start_s + 0.01 + nbytes / 100e6
-        trace.append(Exchange(start_s, start_s + 0.01, now, 0, nbytes))
-    steps = order_trace(trace, start_s=0.0)
+def test_serial_requests_add_up(sent: list[tuple[float, int]]) -> None:
+    """One request after the other takes its thinking, its latency and its bytes."""
+    steps = [Step((n - 1,) if n else (), *one) for n, one in enumerate(sent)]
+    now = sum(think_s + 0.01 + nbytes / 100e6 for think_s, nbytes in sent)
     assert replay(steps, NETWORK).seconds == pytest.approx(now)
     # with ten times the latency, each request adds 90 ms
     slow = Network(0.1, 0.1, stream_nbytes_per_s=100e6)
     assert replay(steps, slow).seconds == pytest.approx(now + 0.09 * len(sent))
-
-
-def test_pool_of_connections_stays_a_pool() -> None:
-    """Requests that start when one of several ends follow that one, not all."""
-    trace = [
-        Exchange(0.0, 1, 2, 0, 1),
-        Exchange(0.0, 1, 3, 1, 1),
-        Exchange(2.5, 3, 4, 2, 1),  # after the first
-        Exchange(3.25, 4, 6, 3, 1),  # after the second
-        Exchange(7.0, 8, 9, 4, 1),  # alone: after all
-    ]
-    after = [step.after for step in order_trace(trace)]
-    assert after == [(), (), (0,), (1,), (0, 1, 2, 3)]
 
 
 def test_more_connections_are_faster_up_to_the_link() -> None:
