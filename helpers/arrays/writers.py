@@ -12,7 +12,7 @@ import itertools
 import json
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -155,14 +155,19 @@ WRITERS: Mapping[str, Callable[..., None]] = {"zarr": write_zarr, "netcdf": writ
 """Layouts that are written block by block."""
 
 
-def write_references(location: Location, netcdf: Location, *, variable: str) -> None:
-    """Write kerchunk references, ``references.json``, to the netCDF file at `netcdf`."""
+def write_references(
+    location: Location, netcdf: Location, *, variable: str, inlined: Iterable[str] = ()
+) -> None:
+    """Write kerchunk references, ``references.json``, to the netCDF file at `netcdf`.
+
+    Variables that are `inlined` lie in the references themselves.
+    """
     with expected_warning("Numcodecs codecs are not in the Zarr version 3"):
         dataset = virtualizarr.open_virtual_dataset(
             f"{netcdf.url}/array.nc",
             registry=make_registry(netcdf),
             parser=HDFParser(),
-            loadable_variables=[],
+            loadable_variables=[*inlined],
         )
     references = dataset[[variable]].vz.to_kerchunk(format="dict")
     text = json.dumps(references, default=bytes.decode)

@@ -102,6 +102,9 @@ _LOOKS: Mapping[str, Mapping[str, Look]] = MappingProxyType(
             "as-shipped": Look(PURPLE, "p"),
             "none-v3": Look(CHARCOAL, "o", is_hollow=True),
             "filecache-v3": Look(TEAL, "^", is_hollow=True),
+            "cachestore-v3": Look(TEAL, "h"),
+            "lru-etag": Look(VIOLET, "P"),
+            "lru-chunks": Look(VIOLET, "X"),
         },
         "option": {
             "none": Look(CHARCOAL, "o"),

@@ -30,7 +30,7 @@ from zarr.storage import ObjectStore
 
 from helpers.errors import UserError
 from helpers.objectstore.processes import Child, start_child
-from studies.caching_costs.datasets import ObjectFile, Origin
+from studies.caching_costs.datasets import ObjectFile, Origin, Snapshot
 
 _PREFIX = "arrays-over-the-wire:"
 _PATIENCE_S = 0.5
@@ -229,6 +229,8 @@ class _Pickler(pickle.Pickler):
             return "file", obj.key
         if isinstance(obj, ObjectStoreRegistry):
             return "registry", ""
+        if isinstance(obj, Snapshot):
+            return "snapshot", f"{obj.name}@{obj.number}"
         if isinstance(obj, ObjectStore):
             return "zarr", str(obj.store.prefix or "")
         return None
@@ -247,6 +249,9 @@ class _Unpickler(pickle.Unpickler):
             return self._origin.open_file(key)
         if kind == "registry":
             return self._origin.registry()
+        if kind == "snapshot":
+            name, _, number = key.partition("@")
+            return self._origin.snapshot(name, number)
         return self._origin.zarr_store(self._origin.name_of(key))
 
 

@@ -25,7 +25,8 @@ import itsdangerous
 import xarray as xr
 from zarr.abc.store import ByteRequest, Store
 from zarr.core.buffer import Buffer, BufferPrototype
-from zarr.storage import ObjectStore, WrapperStore
+from zarr.experimental.cache_store import CacheStore
+from zarr.storage import MemoryStore, ObjectStore, WrapperStore
 
 from helpers.errors import UserError
 from helpers.objectstore.locations import Location
@@ -220,8 +221,53 @@ class _FileStore(WrapperStore[ObjectStore[Any]]):
         return prototype.buffer.from_bytes(data)
 
 
+class ChunkOrigin(Origin):
+    """Read Zarr through zarr's own `CacheStore`, which keeps objects in memory as they are stored.
+
+    Each dataset has one of its own, kept for as long as `ttl_s` says; without it there is a new
+    one for each opening, which goes with what was opened. `max_size` bounds the objects below it,
+    but zarr 3.1 keeps a larger one all the same, so that it is larger than any object here.
+    """
+
+    def __init__(self, location: Location, *, ttl_s: float | None = None) -> None:
+        super().__init__(location, zarr_format=3)
+        self._ttl_s, self._keeping = ttl_s, threading.Lock()
+        self._cached: dict[str, Store] = {}
+
+    def zarr_store(self, name: str) -> Store:
+        """Return the store of a dataset behind a cache."""
+        if self._ttl_s is None:
+            return self._make_cache(name, "infinity")
+        with self._keeping:
+            if name not in self._cached:
+                self._cached[name] = self._make_cache(name, math.ceil(self._ttl_s))
+            return self._cached[name]
+
+    def _make_cache(self, name: str, age_s: int | str) -> Store:
+        kept, most = MemoryStore(), _CHUNKS_NBYTES
+        store = super().zarr_store(name)
+        return CacheStore(store, cache_store=kept, max_age_seconds=age_s, max_size=most)
+
+    def forget(self) -> None:
+        """Forget all objects."""
+        with self._keeping:
+            self._cached.clear()
+
+
+_CHUNKS_NBYTES = 2**29  # of a dataset
+
 CacheName = Literal[
-    "none", "as-shipped", "lru", "diskcache", "filecache", "redis", "none-v3", "filecache-v3"
+    "none",
+    "as-shipped",
+    "lru",
+    "diskcache",
+    "filecache",
+    "redis",
+    "none-v3",
+    "filecache-v3",
+    "cachestore-v3",
+    "lru-etag",
+    "lru-chunks",
 ]
 CACHES: tuple[CacheName, ...] = get_args(CacheName)
 """Contenders, the baseline first; those that end in `-v3` tell xarray the Zarr format.
@@ -274,7 +320,8 @@ class ShippedOrigin(Origin):
     def open_zarr(self, name: str, **options: Any) -> xr.Dataset:
         """Open a Zarr group, or return the one that was opened from there before."""
         place = self.location / name
-        found = sorted(place.obstore().config.items())  # a cache of functions minds their order
+        client: Any = place.obstore()
+        found = sorted(client.config.items())  # a cache of functions minds their order
         config = {key: value for key, value in found if key != "bucket"}
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Failed to open Zarr store with consolidated")
@@ -308,7 +355,57 @@ class ShippedCache(Cache):
         super().clear()
 
 
-class LruCache(Cache):
+class ChunkCache(Cache):
+    """Open each time from objects that zarr's own cache keeps."""
+
+    def __init__(self, origin: ChunkOrigin) -> None:
+        super().__init__(origin)
+        self._objects = origin
+
+    def clear(self) -> None:
+        """Forget all objects and begin to count at zero."""
+        self._objects.forget()
+        super().clear()
+
+
+class KeepingCache(Cache):
+    """Keep what was opened: who asks while another opens the same waits, so that it is opened once."""
+
+    def __init__(self, origin: Origin) -> None:
+        super().__init__(origin)
+        self._lock = threading.Lock()
+        self._opening: dict[str, threading.Lock] = collections.defaultdict(threading.Lock)
+
+    def get(self, name: str, open_dataset: Opener) -> xr.Dataset:
+        """Return an opened dataset, from the cache if it is there."""
+        kept = self._load(name)
+        if kept is None:
+            with self._lock:
+                opening = self._opening[name.partition("@")[0]]  # of all versions of it
+            is_alone = opening.acquire(blocking=False)
+            if not is_alone:
+                opening.acquire()
+            try:
+                kept = None if is_alone else self._load(name)
+                if kept is None:
+                    dataset = super().get(name, open_dataset)
+                    self._keep(name, dataset)
+                    return dataset
+            finally:
+                opening.release()
+        self._counter.add("hits")
+        return kept
+
+    def _load(self, name: str) -> xr.Dataset | None:
+        """Return what is kept under a name."""
+        raise NotImplementedError
+
+    def _keep(self, name: str, dataset: xr.Dataset) -> None:
+        """Keep what was opened."""
+        raise NotImplementedError
+
+
+class LruCache(KeepingCache):
     """Keep opened datasets in the process, the most recently used ones, as long as they live."""
 
     is_shared = True
@@ -316,19 +413,14 @@ class LruCache(Cache):
     def __init__(self, origin: Origin, n_entries: int, ttl_s: float = math.inf) -> None:
         super().__init__(origin)
         self._kept: cachetools.TTLCache[str, xr.Dataset] = cachetools.TTLCache(n_entries, ttl_s)
-        self._lock = threading.Lock()
 
-    def get(self, name: str, open_dataset: Opener) -> xr.Dataset:
-        """Return an opened dataset, the same for all who ask."""
+    def _load(self, name: str) -> xr.Dataset | None:
         with self._lock:
-            kept = self._kept.get(name)
-        if kept is not None:
-            self._counter.add("hits")
-            return kept
-        dataset = super().get(name, open_dataset)
+            return self._kept.get(name)
+
+    def _keep(self, name: str, dataset: xr.Dataset) -> None:
         with self._lock:
             self._kept[name] = dataset
-        return dataset
 
     def clear(self) -> None:
         """Forget all datasets and begin to count at zero."""
@@ -337,7 +429,19 @@ class LruCache(Cache):
         super().clear()
 
 
-class EntryCache(Cache):
+class EtagCache(LruCache):
+    """Keep opened datasets under their version: the ETag of the object that changes with them.
+
+    A HEAD for each tile tells it, so that data that change are opened anew at once.
+    """
+
+    def get(self, name: str, open_dataset: Opener) -> xr.Dataset:
+        """Return an opened dataset, if it is of the version that the store has now."""
+        dataset: xr.Dataset = super().get(f"{name}@{self._origin.version(name)}", open_dataset)
+        return dataset
+
+
+class EntryCache(KeepingCache):
     """Keep opened datasets as authenticated bytes, outside the process.
 
     A backend that fails costs one opening, never a request: the failure is
@@ -348,19 +452,11 @@ class EntryCache(Cache):
         super().__init__(origin)
         self._backend, self._key = backend, key
 
-    def get(self, name: str, open_dataset: Opener) -> xr.Dataset:
-        """Return a dataset, opened or read back."""
-        found = self._load(name)
-        if found is not None:
-            self._counter.add("hits")
-            return found
-        dataset = super().get(name, open_dataset)
-        sealed = signer(name, self._key).sign(backends.dump(dataset))
+    def _keep(self, name: str, dataset: xr.Dataset) -> None:
         try:
-            self._backend.put(name, sealed)
+            self._backend.put(name, signer(name, self._key).sign(backends.dump(dataset)))
         except BackendError:
             self._counter.add("errors")
-        return dataset
 
     def _load(self, name: str) -> xr.Dataset | None:
         try:
@@ -425,8 +521,13 @@ def open_cache(
         return Cache(origin)
     if name == "as-shipped":
         return ShippedCache(origin)
-    if name == "lru":
-        return LruCache(origin, n_entries, ttl_s)
+    if name == "cachestore-v3":
+        return ChunkCache(ChunkOrigin(origin.location, ttl_s=ttl_s))
+    if name == "lru-etag":
+        return EtagCache(origin, n_entries, ttl_s)
+    if name in ("lru", "lru-chunks"):
+        where = ChunkOrigin(origin.location) if name == "lru-chunks" else origin
+        return LruCache(where, n_entries, ttl_s)
     if name in ("filecache", "filecache-v3"):
         told: dict[str, Any] = {"ttl_s": ttl_s, "zarr_format": origin.zarr_format}
         return FileCache(FileCacheOrigin(origin.location, folder, key, **told))

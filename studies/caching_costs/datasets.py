@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ast
+import base64
 import hashlib
 import io
 import math
 import tempfile
 import threading
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -26,7 +27,8 @@ from obspec_utils.registry import ObjectStoreRegistry
 from virtualizarr.manifests import ManifestStore
 from virtualizarr.parsers.kerchunk.translator import manifestgroup_from_kerchunk_refs
 from zarr.abc.store import Store
-from zarr.storage import ObjectStore
+from zarr.core.buffer import Buffer, default_buffer_prototype
+from zarr.storage import MemoryStore, ObjectStore, WrapperStore
 
 from helpers.arrays import prepared
 from helpers.arrays.fields import FILL, SampleArray
@@ -38,7 +40,7 @@ from helpers.paths import ROOT
 VARIABLE = "temperature"
 """The variable of every dataset."""
 
-DatasetKind = Literal["zarr", "netcdf", "references", "broken"]
+DatasetKind = Literal["zarr", "icechunk", "netcdf", "references", "references-inlined", "broken"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,7 @@ class DatasetSpec:
     chunk_shape: tuple[int, int]
     coordinate_chunk: int = 0  # elements of a chunk of each coordinate; 0 for one chunk
     is_consolidated: bool = True  # whether the Zarr group holds the metadata of its arrays
+    n_hours: int = 0  # elements of one more axis, which opening reads whole; 0 for none
 
     def __post_init__(self) -> None:
         if any(not 1 <= c <= n for c, n in zip(self.chunk_shape, self.shape, strict=True)):
@@ -64,6 +67,17 @@ class DatasetSpec:
     def nbytes(self) -> int:
         """Bytes of the values in memory."""
         return 8 * self.shape[0] * self.shape[1]
+
+    @property
+    def version_key(self) -> str:
+        """Object that changes with the metadata."""
+        keys = {
+            "zarr": "zarr.json" if self.is_consolidated else f"{VARIABLE}/zarr.json",
+            "icechunk": "refs/branch.main/ref.json",
+            "references": "references.json",
+            "references-inlined": "references.json",
+        }
+        return keys.get(self.kind, "array.nc")
 
     @property
     def is_whole(self) -> bool:
@@ -96,11 +110,13 @@ def make_dataset(spec: DatasetSpec, *, seed: int) -> xr.Dataset:
     raw = sample.block((0, 0, 0, 0), sample.shape)[0]
     values = np.where(raw == FILL, np.nan, raw.astype(np.float64))
     values = np.roll(values, -round(_WEST_OF_SOURCE * n_lon), axis=-1)
-    coordinates = {
+    coordinates: dict[str, Any] = {
         "time": [np.datetime64("2000-01-16", "ns")],
         "lat": -90 + (np.arange(n_lat) + 0.5) * 180 / n_lat,
         "lon": -180 + (np.arange(n_lon) + 0.5) * 360 / n_lon,
     }
+    if spec.n_hours:
+        coordinates["hour"] = np.arange(spec.n_hours) / 24
     return xr.Dataset({VARIABLE: (("time", "lat", "lon"), values)}, coords=coordinates)
 
 
@@ -132,6 +148,10 @@ def prepare_datasets(location: Location, specs: Sequence[DatasetSpec], *, seed: 
 
 def write_zarr(location: Location, dataset: xr.Dataset, spec: DatasetSpec) -> None:
     """Write a Zarr v3 group with the codec of the published study."""
+    _fill(ObjectStore(location.obstore()), dataset, spec)
+
+
+def _fill(store: Any, dataset: xr.Dataset, spec: DatasetSpec, **options: Any) -> None:
     codec = zarr.codecs.BloscCodec(cname="lz4", clevel=5, shuffle="shuffle", typesize=8)
     encoding: dict[str, Any] = {
         VARIABLE: {"chunks": (1, *spec.chunk_shape), "compressors": codec, "fill_value": np.nan}
@@ -141,11 +161,35 @@ def write_zarr(location: Location, dataset: xr.Dataset, spec: DatasetSpec) -> No
     for name in ("lat", "lon"):
         n = dataset.sizes[name]
         encoding[name] = {"chunks": (min(spec.coordinate_chunk or n, n),)}
-    store = ObjectStore(location.obstore())
+    told: dict[str, Any] = {"mode": "w", "consolidated": spec.is_consolidated, **options}
     with expected_warning("Consolidated metadata is currently not part"):
-        dataset.to_zarr(
-            store, mode="w", encoding=encoding, consolidated=spec.is_consolidated, zarr_format=3
-        )
+        dataset.to_zarr(store, encoding=encoding, zarr_format=3, **told)
+
+
+def write_icechunk(location: Location, dataset: xr.Dataset, spec: DatasetSpec) -> None:
+    """Write the same as a commit of an Icechunk repository, the first one or one more."""
+    import icechunk  # an extra that not everyone has
+
+    repository = icechunk.Repository.open_or_create(_icechunk_storage(location))
+    session = repository.writable_session("main")
+    _fill(session.store, dataset, spec, consolidated=False)
+    session.commit("the dataset")
+
+
+def _icechunk_storage(folder: Location) -> Any:
+    import icechunk
+
+    return icechunk.s3_storage(
+        bucket=folder.bucket,
+        prefix=folder.prefix,
+        region=folder.region,
+        endpoint_url=folder.endpoint_url,
+        allow_http=bool(folder.endpoint_url and folder.endpoint_url.startswith("http:")),
+        force_path_style=bool(folder.endpoint_url),
+        access_key_id=folder.access_key,
+        secret_access_key=folder.secret_key,
+        session_token=folder.session_token or None,
+    )
 
 
 def _write_netcdf(location: Location, dataset: xr.Dataset, spec: DatasetSpec) -> None:
@@ -164,9 +208,10 @@ def _write_netcdf(location: Location, dataset: xr.Dataset, spec: DatasetSpec) ->
 
 
 def _write_references(location: Location, dataset: xr.Dataset, spec: DatasetSpec) -> None:
-    """Write a netCDF-4 file, and kerchunk references to it."""
+    """Write a netCDF-4 file, and kerchunk references to it, with its coordinates in them or not."""
     _write_netcdf(location, dataset, spec)
-    write_references(location, location, variable=VARIABLE)
+    inlined = [*dataset.coords] if spec.kind == "references-inlined" else []
+    write_references(location, location, variable=VARIABLE, inlined=map(str, inlined))
 
 
 _WRITERS: dict[DatasetKind, Callable[[Location, xr.Dataset, DatasetSpec], None]] = {
@@ -174,6 +219,8 @@ _WRITERS: dict[DatasetKind, Callable[[Location, xr.Dataset, DatasetSpec], None]]
     "netcdf": _write_netcdf,
     "broken": _write_netcdf,
     "references": _write_references,
+    "references-inlined": _write_references,
+    "icechunk": write_icechunk,
 }
 
 
@@ -230,6 +277,17 @@ class ObjectFile(io.RawIOBase):
         return max(0, end - start)
 
 
+class Snapshot(WrapperStore[Any]):
+    """The store of an Icechunk session, which is named by its dataset and its snapshot."""
+
+    def __init__(self, store: Any, *, name: str, number: str) -> None:
+        super().__init__(store)
+        self.name, self.number = name, number
+
+    def _with_store(self, store: Any) -> Snapshot:
+        return Snapshot(store, name=self.name, number=self.number)
+
+
 class Origin:
     """The store that datasets lie in, a folder each, read without a cache.
 
@@ -237,9 +295,17 @@ class Origin:
     for each request would count connections, not what a cache saves.
     """
 
-    def __init__(self, location: Location, *, zarr_format: Literal[3] | None = None) -> None:
+    def __init__(
+        self,
+        location: Location,
+        *,
+        zarr_format: Literal[3] | None = None,
+        version_keys: Mapping[str, str] | None = None,
+    ) -> None:
         self.location, self.zarr_format = location, zarr_format
+        self._version_keys = version_keys or {}  # the object that changes with each dataset
         self._lock = threading.Lock()
+        self._repositories: dict[str, Any] = {}
         self._stores: dict[str, Store] = {}
         self._bucket = replace(location, prefix="").obstore()
 
@@ -264,6 +330,24 @@ class Origin:
             warnings.filterwarnings("ignore", "Failed to open Zarr store with consolidated")
             return xr.open_dataset(store, engine="zarr", zarr_format=self.zarr_format, **options)
 
+    def snapshot(self, name: str, number: str = "") -> Snapshot:
+        """Return the store of an Icechunk dataset as it was last committed, or at one of its snapshots."""
+        import icechunk
+
+        with self._lock:
+            if name not in self._repositories:
+                storage = _icechunk_storage(self.location / name)
+                self._repositories[name] = icechunk.Repository.open(storage)
+            repository = self._repositories[name]
+        given = {"snapshot_id": number} if number else {"branch": "main"}
+        session = repository.readonly_session(**given)
+        return Snapshot(session.store, name=name, number=session.snapshot_id)
+
+    def version(self, name: str) -> str:
+        """Ask for the ETag of the object that changes with a dataset."""
+        key = f"{(self.location / name).prefix}/{self._version_keys[name]}"
+        return str(obstore.head(self._bucket, key)["e_tag"])
+
     def open_file(self, key: str) -> io.RawIOBase:
         """Open an object as a file."""
         return ObjectFile(self._bucket, key)
@@ -277,6 +361,11 @@ class Origin:
         return ObjectStoreRegistry({replace(self.location, prefix="").url: self._bucket})
 
 
+def version_keys(specs: Sequence[DatasetSpec]) -> dict[str, str]:
+    """List by dataset the object that changes with its metadata."""
+    return {spec.name: spec.version_key for spec in specs}
+
+
 def open_dataset(spec: DatasetSpec, origin: Origin) -> xr.Dataset:
     """Open a dataset, with the options of titiler.xarray's own openers and no others."""
     folder = (origin.location / spec.name).prefix
@@ -284,25 +373,53 @@ def open_dataset(spec: DatasetSpec, origin: Origin) -> xr.Dataset:
     if spec.kind in ("netcdf", "broken"):
         file: Any = origin.open_file(f"{folder}/array.nc")
         return xr.open_dataset(file, engine="h5netcdf", **options)
-    if spec.kind == "references":
+    if spec.kind == "icechunk":
+        store: Any = origin.snapshot(spec.name)
+        return xr.open_dataset(store, engine="zarr", consolidated=False, zarr_format=3, **options)
+    if spec.kind in ("references", "references-inlined"):
         references = ujson.loads(origin.read_object(f"{folder}/references.json"))
+        inlined = _take_inlined(references["refs"])
         with expected_warning("Numcodecs codecs are not in the Zarr version 3"):
             group = manifestgroup_from_kerchunk_refs(references)
             virtual: Any = ManifestStore(group=group, registry=origin.registry())
-            return xr.open_dataset(virtual, engine="zarr", consolidated=False, **options)
+            dataset = xr.open_dataset(virtual, engine="zarr", consolidated=False, **options)
+        if not inlined:
+            return dataset
+        inside: Any = MemoryStore(inlined)
+        coordinates = xr.open_dataset(inside, engine="zarr", consolidated=False, zarr_format=2)
+        return dataset.assign_coords(coordinates.load().variables)
     return origin.open_zarr(spec.name, **options)
+
+
+def _take_inlined(references: dict[str, str | list[Any]]) -> dict[str, Buffer]:
+    """Take out what lies in the references themselves, which VirtualiZarr cannot read (its issue 489)."""
+    values = {key: str(value) for key, value in references.items() if "/" in key}
+    names = {key.split("/")[0] for key, value in values.items() if value.startswith("base64:")}
+    taken = {key: references.pop(key) for key in values if key.split("/")[0] in names}
+    if taken:
+        taken[".zgroup"] = references[".zgroup"]
+    texts = {key: str(value) for key, value in taken.items()}
+    make = default_buffer_prototype().buffer.from_bytes
+    return {
+        key: make(base64.b64decode(text[7:]) if text.startswith("base64:") else text.encode())
+        for key, text in texts.items()
+    }
 
 
 _TABLE = ROOT / "results" / "published" / "tile_caching_dataset_specs.csv"
 
 _Grid = tuple[int, int]
 _METEOROLOGY: tuple[DatasetKind, _Grid, _Grid] = ("zarr", (361, 576), (181, 288))
+_N_HOURS = 62_500  # of seven years: an opened dataset takes 0.5 MB, as the published ones did
 _GRIDS: dict[str, tuple[DatasetKind, _Grid, _Grid]] = {
     "consolidated": _METEOROLOGY,
     "unconsolidated": _METEOROLOGY,
     "chunked-coordinates": _METEOROLOGY,
+    "icechunk": ("icechunk", (361, 576), (181, 288)),
+    "long-axis": _METEOROLOGY,
     "netcdf": ("netcdf", (600, 1440), (600, 1440)),  # of the published precipitation
     "references": ("references", (720, 1440), (720, 1440)),  # of the sea surface temperature
+    "references-inlined": ("references-inlined", (720, 1440), (720, 1440)),
     "broken": ("broken", (600, 1440), (600, 1440)),
 }
 """Stand-ins for the real datasets of the study, and the one that must fail: kind, grid and chunks."""
@@ -371,4 +488,5 @@ def _make_spec(name: str, scale: float) -> DatasetSpec:
         (chunks[0], chunks[1]),
         coordinate_chunk=-(-n_lon // 12) if name == "chunked-coordinates" else 0,
         is_consolidated=name != "unconsolidated",
+        n_hours=_N_HOURS if name == "long-axis" else 0,
     )

@@ -155,6 +155,9 @@ _NAMES = {
     "as-shipped": "titiler.xarray as it ships",
     "none-v3": "no cache, told the Zarr format",
     "filecache-v3": "fsspec's file cache, told the Zarr format",
+    "cachestore-v3": "zarr's CacheStore, told the Zarr format",
+    "lru-etag": "a cache in the process by ETag (lru-etag)",
+    "lru-chunks": "a cache in the process that keeps chunks too (lru-chunks)",
 }
 
 

@@ -126,7 +126,7 @@ def list_requests(rows: pd.DataFrame, phase: str) -> pd.DataFrame:
     return pd.DataFrame(table)
 
 
-KEEPS_CHUNKS = ("filecache", "filecache-v3")
+KEEPS_CHUNKS = ("filecache", "filecache-v3", "cachestore-v3", "lru-chunks")
 """Contenders that make their tiles from chunks that they keep."""
 
 _N_DRAWS = 100  # loads that a median is predicted from
@@ -152,7 +152,7 @@ class Isolated:
 def isolate(rows: pd.DataFrame) -> dict[str, dict[str, Isolated]]:
     """Split requests that were alone into opening and making, by contender and dataset.
 
-    Opening is each contender's own. Making is the same work for all but the
+    Opening is each contender's own. Making is the same work for all but
     those that keep chunks, so theirs is put together: many times the sample.
     """
     each = list_requests(rows, "calibration")

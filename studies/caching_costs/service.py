@@ -42,6 +42,7 @@ from studies.caching_costs.datasets import (
     DatasetSpec,
     Origin,
     open_dataset,
+    version_keys,
 )
 
 SETTINGS = "ARRAYS_TILES"
@@ -190,7 +191,7 @@ def main() -> None:
         draft.rename(settings.folder.with_name(PORT_FILE))
         cache = open_cache(
             settings.cache,
-            Origin(settings.location),
+            Origin(settings.location, version_keys=version_keys(settings.specs)),
             key=settings.key.encode(),
             folder=settings.folder,
             redis_url=settings.redis_url,

@@ -24,10 +24,13 @@ from helpers.objectstore.locations import Location
 from studies.caching_costs.backends import open_valkey
 from studies.caching_costs.caches import SHIPPED_ENVIRONMENT, ShippedOrigin, open_cache
 from studies.caching_costs.datasets import (
+    DatasetKind,
     Datasets,
     DatasetSpec,
     Origin,
     make_dataset,
+    version_keys,
+    write_icechunk,
     write_zarr,
 )
 from studies.caching_costs.service import Library, make_app, tile_path
@@ -101,39 +104,44 @@ def _watch_all(
 ) -> dict[str, dict[str, str]]:
     with tempfile.TemporaryDirectory() as folder:
 
-        def ask_by(cache: str, place: Location) -> Callable[[], list[bytes]]:
+        def ask_by(cache: str, place: Location, kind: DatasetKind) -> Callable[[], list[bytes]]:
+            specs = tuple(replace(before, kind=kind) for before, _ in _REWRITTEN.values())
             told: dict[str, Any] = {"redis_url": redis_url, "ttl_s": ttl_s}
-            key, files = secrets.token_bytes(32), Path(folder) / cache
-            kept = open_cache(cache, Origin(place), key=key, folder=files, **told)
-            specs = tuple(before for before, _ in _REWRITTEN.values())
+            key, files = secrets.token_bytes(32), Path(folder) / place.prefix.replace("/", "-")
+            origin = Origin(place, version_keys=version_keys(specs))
+            kept = open_cache(cache, origin, key=key, folder=files, **told)
             client = TestClient(make_app(Library(specs, kept), ""), raise_server_exceptions=False)
             paths = [tile_path((spec.name, 1, 1, 0)) for spec in specs]
             # a tile that fails is none
             return lambda: [a.content * (a.status_code == 200) for a in map(client.get, paths)]
 
-        _write(location / "rewritten", is_after=True)
-        truth = ask_by("none", location / "rewritten")()
+        _write(location / "rewritten", "zarr", is_after=True)
+        truth = ask_by("none", location / "rewritten", "zarr")()
         found: dict[str, dict[str, str]] = {}
         again: dict[str, Callable[[], list[bytes]]] = {}
-        for cache in caches:
-            place = location / f"rewritten-{cache}"
-            _write(place, is_after=False)
-            again[cache] = ask_by(cache, place)
-            before = again[cache]()
-            _write(place, is_after=True)
-            judged = map(_judge, again[cache](), before, truth)
-            found[cache] = dict(zip(_REWRITTEN, judged, strict=True))
+        watched: list[tuple[str, str, DatasetKind]] = [(name, name, "zarr") for name in caches]
+        if "lru" in caches:  # what is kept of a snapshot cannot mix with what came after it
+            watched.append(("lru on Icechunk", "lru", "icechunk"))
+        for name, cache, kind in watched:
+            place = location / f"rewritten-{name.replace(' ', '-').lower()}"
+            _write(place, kind, is_after=False)
+            again[name] = ask_by(cache, place, kind)
+            before = again[name]()
+            _write(place, kind, is_after=True)
+            judged = map(_judge, again[name](), before, truth)
+            found[name] = dict(zip(_REWRITTEN, judged, strict=True))
         time.sleep(ttl_s)
-        for cache, line in found.items():
-            later = f"after {ttl_s:g} s" if again[cache]() == truth else "after a restart"
+        for name, line in found.items():
+            later = f"after {ttl_s:g} s" if again[name]() == truth else "after a restart"
             line["new data"] = "at once" if {*line.values()} == {"new"} else later
     return found
 
 
-def _write(place: Location, *, is_after: bool) -> None:
+def _write(place: Location, kind: DatasetKind, *, is_after: bool) -> None:
+    write = write_icechunk if kind == "icechunk" else write_zarr
     for specs in _REWRITTEN.values():
         spec = specs[is_after]
-        write_zarr(place / spec.name, make_dataset(spec, seed=1) + 5 * is_after, spec)
+        write(place / spec.name, make_dataset(spec, seed=1) + 5 * is_after, spec)
 
 
 def _judge(tile: bytes, before: bytes, truth: bytes) -> str:

@@ -11,6 +11,7 @@ import signal
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -36,12 +37,13 @@ from studies.caching_costs.datasets import (
     Origin,
     make_dataset,
     open_dataset,
+    version_keys,
 )
 from tests.studies.caching_costs.tiles import make_datasets
 
 KEY = b"0123456789abcdef0123456789abcdef"
 WHOLE = ("single-4mib", "chunked-64mib", "unconsolidated", "chunked-coordinates")
-WHOLE += ("netcdf", "references")
+WHOLE += ("netcdf", "references", "references-inlined", "icechunk", "long-axis")
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +74,7 @@ def make(
         def make_one(name: str, **settings: Any) -> Cache:
             cache = open_cache(
                 name,
-                Origin(datasets.location),
+                Origin(datasets.location, version_keys=version_keys(datasets.specs)),
                 key=KEY,
                 folder=tmp_path / name,
                 redis_url=valkey.url,
@@ -147,6 +149,24 @@ def test_hits_and_misses_are_counted(
     assert cache.counts() == Counts()
     get(cache, datasets, "single-4mib")
     assert cache.counts() == Counts(misses=1)
+
+
+@pytest.mark.parametrize("name", ["lru", "redis"])
+def test_who_misses_at_once_opens_once(name: str, make: Make, datasets: Datasets) -> None:
+    """Of eight who ask while nothing is kept one opens, and the others wait for what it opened."""
+    cache, opened = make(name), []
+    spec = next(spec for spec in datasets.specs if spec.name == "single-4mib")
+
+    def open_slowly(origin: Origin) -> xr.Dataset:
+        opened.append(origin)
+        time.sleep(0.2)
+        return open_dataset(spec, origin)
+
+    with ThreadPoolExecutor(8) as pool:
+        found = [*pool.map(lambda _: cache.get(spec.name, open_slowly), range(8))]
+    assert len(opened) == 1
+    assert cache.counts() == Counts(hits=7, misses=1)
+    assert all(one[VARIABLE].shape == found[0][VARIABLE].shape for one in found)
 
 
 def test_files_are_counted_by_object(make: Make, datasets: Datasets) -> None:

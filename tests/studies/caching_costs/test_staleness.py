@@ -14,18 +14,22 @@ def test_each_dataset_kept_takes_memory(server: Server) -> None:
 
 
 def test_what_is_rewritten_is_told_apart(server: Server) -> None:
-    """No cache serves new data at once; ours after their time to live, titiler's never."""
-    caches = ["none", "as-shipped", "lru", "filecache"]
-    found = measure_staleness(make_location(server, "rewritten"), caches, ttl_s=6.0)
+    """Ours serve new data after their time to live, titiler's never, one that knows versions at once."""
+    caches = ["none", "as-shipped", "lru", "filecache", "lru-etag", "lru-chunks"]
+    found = measure_staleness(make_location(server, "rewritten"), caches, ttl_s=8.0)
     assert found["new data"].to_dict() == {
         "none": "at once",
         "as-shipped": "after a restart",
-        "lru": "after 6 s",
-        "filecache": "after 6 s",
+        "lru": "after 8 s",
+        "filecache": "after 8 s",
+        "lru-etag": "at once",
+        "lru-chunks": "after 8 s",
+        "lru on Icechunk": "after 8 s",
     }
     lines = {str(name): line[:3] for name, *line in found.itertuples()}
-    assert lines["none"] == ["new"] * 3
+    assert lines["none"] == lines["lru-etag"] == ["new"] * 3
     # chunks are read anew, but where they lie and what they mean is remembered
     assert lines["as-shipped"] == lines["lru"]
     assert lines["lru"][:2] == ["new", "wrong picture"]
-    assert lines["filecache"] == ["old picture"] * 3
+    for name in ("filecache", "lru-chunks", "lru on Icechunk"):
+        assert lines[name] == ["old picture"] * 3

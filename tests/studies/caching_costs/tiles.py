@@ -7,7 +7,7 @@ from studies.caching_costs.datasets import Datasets, make_specs, prepare_dataset
 from tests.stores import make_location
 
 NAMES = ("single-4mib", "chunked-64mib", "unconsolidated", "chunked-coordinates")
-NAMES += ("netcdf", "references", "broken")
+NAMES += ("netcdf", "references", "references-inlined", "icechunk", "long-axis", "broken")
 
 
 def make_datasets(server: Server, names: tuple[str, ...] = NAMES) -> Datasets:
