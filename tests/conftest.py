@@ -6,6 +6,7 @@ import socket
 import sys
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -69,7 +70,7 @@ class Gateway(NamedTuple):
 
 
 _GATEWAY_CONFIG = """
-from dask_gateway_server.options import Integer, Options
+from dask_gateway_server.options import Integer, Options, String
 
 c.DaskGateway.backend_class = "dask_gateway_server.backends.local.UnsafeLocalBackend"
 c.DaskGateway.authenticator_class = "dask_gateway_server.auth.SimpleAuthenticator"
@@ -86,17 +87,25 @@ c.UnsafeLocalBackend.worker_start_failure_limit = 100
 c.ClusterConfig.scheduler_cmd = [{dask!r}, "scheduler"]
 c.ClusterConfig.worker_cmd = [{dask!r}, "worker"]
 c.ClusterConfig.cluster_max_workers = 2
-c.Backend.cluster_options = Options(Integer("worker_cores", 1, min=1, max=4))
+c.Backend.cluster_options = Options(
+    Integer("worker_cores", 1, min=1, max=4), String("worker_memory", "2 G")
+)
 """
 
 
 @pytest.fixture(scope="session")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    """Run one Dask Gateway for all tests that leave it as it is."""
+    with running_gateway(tmp_path_factory.mktemp("gateway")) as running:
+        yield running
+
+
+@contextmanager
+def running_gateway(folder: Path) -> Iterator[Gateway]:
     """Run a real Dask Gateway whose backend is this machine: at most 2 workers of 1 to 4 cores.
 
     Its server, proxy, schedulers and workers are children of the tests.
     """
-    folder = tmp_path_factory.mktemp("gateway")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

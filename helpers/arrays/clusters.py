@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import json
 import logging
 import os
 import time
@@ -22,8 +23,8 @@ import distributed
 from distributed.utils import LoopRunner
 
 from helpers.arrays.readers import forget_clients
-from helpers.arrays.slurm import start_slurm_cluster
-from helpers.errors import UserError
+from helpers.arrays.slurm import OPTIONS, parse_options, start_slurm_cluster
+from helpers.errors import UserError, show
 
 _ANSWER_S = 5.0  # a gateway that has not answered by then is taken as not there
 _PACKAGE = Path(__file__).resolve().parents[1]
@@ -31,7 +32,11 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 
 @contextmanager
 def start_gateway_cluster(
-    address: str | None, *, threads_per_worker: int, deadline_s: float
+    address: str | None,
+    *,
+    threads_per_worker: int,
+    deadline_s: float,
+    options: Sequence[str] = (),
 ) -> Iterator[Any]:
     """Start a cluster without workers on a Dask Gateway and stop it afterwards.
 
@@ -40,12 +45,18 @@ def start_gateway_cluster(
     """
     dask_gateway = _import_dask_gateway()
     runner: Any = LoopRunner()  # in a thread of its own: a notebook's loop runs already
-    name = runner.run_sync(_start, address, threads_per_worker, deadline_s)
+    name = runner.run_sync(_start, address, threads_per_worker, deadline_s, options)
     cluster = dask_gateway.GatewayCluster.from_name(name, shutdown_on_close=True, address=address)
     try:
         yield cluster
     finally:
-        cluster.close()
+        try:
+            cluster.gateway.stop_cluster(name)
+        except Exception as error:  # whatever its client makes of a server that is gone
+            reason = f"it went away ({_first_line(error)}), and what it runs ends when it is idle"
+            raise _refuse(address, reason) from error
+        finally:
+            cluster.close(shutdown=False)
         # Its gateway closes itself again when collected, and then misses its event loop.
         cluster.gateway.close = lambda: None
 
@@ -61,10 +72,13 @@ def _import_dask_gateway() -> Any:
     return dask_gateway
 
 
-async def _start(address: str | None, n_threads: int, deadline_s: float) -> str:
+async def _start(
+    address: str | None, n_threads: int, deadline_s: float, wanted: Sequence[str]
+) -> str:
     """Start a cluster and return its name once its scheduler runs."""
     gateway, options = await _connect_gateway(address)
     async with gateway:
+        _ask_for(options, wanted)
         if "worker_cores" in options:
             _ask_for_threads(options, n_threads)
         try:
@@ -105,6 +119,20 @@ def _refuse(address: str | None, reason: str) -> UserError:
 def _first_line(error: BaseException) -> str:
     said = str(error).strip().splitlines() or [f"nothing in {_ANSWER_S:g} s"]
     return f"{type(error).__name__}: {said[0][:200]}"
+
+
+def _ask_for(options: Any, wanted: Sequence[str]) -> None:
+    """Set options of a gateway, each to the type that it has there."""
+    for name, text in parse_options(
+        wanted, [name for name in options if name != "worker_cores"]
+    ).items():
+        try:
+            is_text = isinstance(options[name], str)
+            options[name] = text if is_text else json.loads(text)
+        except (TypeError, ValueError) as error:
+            raise UserError(
+                f"cluster_options: {show(f'{name}={text}')}; allowed: what the gateway offers ({error})"
+            ) from error
 
 
 def _ask_for_threads(options: Any, n_threads: int) -> None:
@@ -225,6 +253,8 @@ class Cluster:
 
     def release(self) -> None:
         """Let every worker take tasks again, and close the clients that it kept."""
+        if self.client.status != "running":  # its scheduler is gone, and the workers with it
+            return
         self.client.run(_set_paused, [])
         self.client.run(forget_clients, {})
 
@@ -333,6 +363,15 @@ def check_reach(store: str, *, kind: str, address: str) -> None:
         )
 
 
+def check_options(kind: str, options: Sequence[str]) -> None:
+    """Refuse options that a kind of cluster has not; those of a gateway are known to it alone."""
+    if options and kind not in ("slurm", "gateway"):
+        raise UserError(
+            f"cluster_options: {show([*options])}; allowed: none but with slurm and gateway"
+        )
+    parse_options(options, None if kind == "gateway" else tuple(OPTIONS))
+
+
 @contextmanager
 def open_cluster(
     kind: str,
@@ -358,16 +397,15 @@ def open_cluster(
     deadline_s : float
         How long to wait for a scheduler and for workers, in seconds.
     options : sequence of str
-        What to ask of Slurm, as ``NAME=VALUE``; see `slurm.OPTIONS`.
+        What to ask of Slurm, see `slurm.OPTIONS`, or of a Gateway, as ``NAME=VALUE``.
     """
     openers: dict[str, Any] = {
         "local": _open_local,
-        "gateway": _open_gateway,
+        "gateway": functools.partial(_open_gateway, options=options),
         "slurm": functools.partial(_open_slurm, options=options),
         "address": _open_running,
     }
-    if options and kind != "slurm":
-        raise UserError(f"cluster_options: {', '.join(options)}; allowed: none but with slurm")
+    check_options(kind, options)
     if kind not in openers:
         raise UserError(f"cluster_kind: {kind!r}; allowed: {', '.join(KINDS)}")
     if threads_per_worker < 1:
@@ -400,10 +438,12 @@ def _open_local(n_threads: int, address: str | None, deadline_s: float) -> Itera
 
 
 @contextmanager
-def _open_gateway(n_threads: int, address: str | None, deadline_s: float) -> Iterator[Cluster]:
+def _open_gateway(
+    n_threads: int, address: str | None, deadline_s: float, *, options: Sequence[str]
+) -> Iterator[Cluster]:
     with (
         start_gateway_cluster(
-            address, threads_per_worker=n_threads, deadline_s=deadline_s
+            address, threads_per_worker=n_threads, deadline_s=deadline_s, options=options
         ) as backend,
         backend.get_client() as client,
     ):

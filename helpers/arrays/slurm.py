@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -11,7 +11,7 @@ from typing import Any
 
 import distributed
 
-from helpers.errors import UserError
+from helpers.errors import UserError, show
 
 OPTIONS = {
     "queue": "partition that jobs go to",
@@ -25,8 +25,10 @@ OPTIONS = {
 _DEFAULTS = {"walltime": "00:30:00", "memory": "4GB"}
 
 
-def parse_options(given: Sequence[str]) -> dict[str, str]:
-    """Read options that are written as NAME=VALUE.
+def parse_options(
+    given: Sequence[str], allowed: Collection[str] | None = tuple(OPTIONS)
+) -> dict[str, str]:
+    """Read options that are written as NAME=VALUE; any name where `allowed` is None.
 
     Examples
     --------
@@ -36,10 +38,9 @@ def parse_options(given: Sequence[str]) -> dict[str, str]:
     found = {}
     for one in given:
         name, sign, value = one.partition("=")
-        if name not in OPTIONS or not sign or not value:
-            raise UserError(
-                f"cluster_options: {one!r}; allowed: {', '.join(f'{name}=…' for name in OPTIONS)}"
-            )
+        if not (name and sign and value) or (allowed is not None and name not in allowed):
+            words = ", ".join(f"{name}=…" for name in allowed or ("NAME",))
+            raise UserError(f"cluster_options: {show(one)}; allowed: {words}")
         found[name] = value
     return found
 

@@ -6,9 +6,8 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from helpers.arrays.clusters import KINDS, check_reach
+from helpers.arrays.clusters import KINDS, check_options, check_reach
 from helpers.arrays.readers import READERS
-from helpers.arrays.slurm import parse_options
 from helpers.arrays.stores import check_chunk_shape, open_entry
 from helpers.arrays.writers import CODECS
 from helpers.book import studies
@@ -67,11 +66,7 @@ class Parameters(studies.Parameters):
             raise UserError(f"n_workers: {show(self.n_workers)}; allowed: each number once")
         open_entry(self.dataset)
         _check_dilated(self.profile, self.dilation)
-        if self.cluster_options and self.cluster_kind != "slurm":
-            raise UserError(
-                f"cluster_options: {self.cluster_options}; allowed: none but with cluster_kind slurm"
-            )
-        parse_options(self.cluster_options)
+        check_options(self.cluster_kind, self.cluster_options)
         fit = [name for name in READERS if not READERS[name].needs_s3]
         if self.store.startswith("file:") and (unfit := {*self.contenders} - {*fit}):
             raise UserError(

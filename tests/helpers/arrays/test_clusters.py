@@ -8,6 +8,7 @@ import gc
 import http.server
 import logging
 import os
+import signal
 import socket
 import sys
 import threading
@@ -270,7 +271,9 @@ def test_gateway_gives_real_workers_that_read(
     monkeypatch.setenv("ARRAYS_CACHE", str(tmp_path / "cache"))
     with (
         open_testbed("embedded", get_profile("loopback")) as testbed,
-        open_cluster("gateway", threads_per_worker=2, address=gateway.url) as cluster,
+        open_cluster(
+            "gateway", threads_per_worker=2, address=gateway.url, options=["worker_memory=1 G"]
+        ) as cluster,
     ):
         assert cluster.scale(2) == 4
         assert [worker["nthreads"] for worker in cluster.workers().values()] == [2, 2]
@@ -297,13 +300,29 @@ def test_gateway_gives_real_workers_that_read(
             "n_threads": 4,
             "scheduler_dask": distributed.__version__,
             "worker_dask": distributed.__version__,
-            "worker_memory_nbytes": 2 * 2**30,  # the gateway's default
+            "worker_memory_nbytes": 2**30,  # asked for; the gateway's default is twice that
         }
+        kill_one_in_mid_read(cluster)
         assert cluster.scale(1) == 2
         assert len(workers_used(cluster)) == 1
         with pytest.raises(UserError, match=r"^n_workers: 3; allowed: what the gateway grants"):
             cluster.scale(3)
+        # whoever lets the gateway decide how many there are gets no row
+        cluster.n_workers = 2
+        with pytest.raises(UserError, match="^n_workers: 2; the gateway cluster has 1 of these"):
+            cluster.hold()
     assert wait_until(lambda: not started(gateway))
+
+
+def kill_one_in_mid_read(cluster: Cluster) -> None:
+    """Kill a worker while all compute: what they computed is refused, though all of it came."""
+    cluster.hold()
+    reads = cluster.client.map(time.sleep, [1.0] * 8, pure=False)
+    victim, *_ = cluster.client.run(os.getpid).values()
+    os.kill(victim, signal.SIGKILL)
+    distributed.wait(reads, timeout=60)
+    with pytest.raises(UserError, match="^n_workers: 2; .*the read is not kept"):
+        cluster.check_held()
 
 
 def started(gateway: Gateway) -> set[str]:
@@ -322,6 +341,16 @@ def test_gateway_that_does_not_offer_so_many_threads(gateway: Gateway) -> None:
         open_cluster("gateway", threads_per_worker=8, address=gateway.url),
     ):
         pass
+    for options, told in (
+        (["image=a"], r"'image=a'; allowed: worker_memory=…$"),
+        (["worker_cores=2"], "allowed: worker_memory=…"),  # that is what threads_per_worker says
+        (["worker_memory="], "allowed: NAME=…$"),
+    ):
+        with (
+            pytest.raises(UserError, match=f"^cluster_options: .*{told}"),
+            open_cluster("gateway", threads_per_worker=1, address=gateway.url, options=options),
+        ):
+            pass
     assert not started(gateway)
 
 
@@ -457,13 +486,14 @@ def _packages(**other: str) -> dict[str, Any]:
     ],
 )
 def test_other_software_on_the_cluster_is_refused(
-    where: str, other: dict[str, str], told: str
+    local: Cluster, monkeypatch: pytest.MonkeyPatch, where: str, other: dict[str, str], told: str
 ) -> None:
     """One line names the package, both versions and the place, before anything is measured."""
     found = {"client": _packages(), "scheduler": _packages(), "workers": {"tcp://w": _packages()}}
     found[where] = _packages(**other) if where == "scheduler" else {"tcp://w": _packages(**other)}
+    monkeypatch.setattr(local.client, "get_versions", lambda: found)
     with pytest.raises(UserError) as caught:
-        clusters.check_versions(found)
+        local.scale(1)
     assert told in str(caught.value) and "\n" not in str(caught.value)
 
 

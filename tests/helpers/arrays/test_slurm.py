@@ -60,7 +60,7 @@ def test_other_options_are_refused(given: str) -> None:
 
 def test_options_belong_to_slurm() -> None:
     """Elsewhere they would be passed over without a word."""
-    with pytest.raises(UserError, match="allowed: none but with slurm"):  # noqa: SIM117
+    with pytest.raises(UserError, match="allowed: none but with slurm and gateway"):  # noqa: SIM117
         with open_cluster("local", threads_per_worker=1, options=["queue=a"]):
             pass
 
