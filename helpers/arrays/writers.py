@@ -20,6 +20,7 @@ import netCDF4
 import numpy as np
 import obstore
 import virtualizarr
+import xarray as xr
 import zarr
 from numpy.typing import NDArray
 from obspec_utils.registry import ObjectStoreRegistry
@@ -155,13 +156,8 @@ WRITERS: Mapping[str, Callable[..., None]] = {"zarr": write_zarr, "netcdf": writ
 """Layouts that are written block by block."""
 
 
-def write_references(
-    location: Location, netcdf: Location, *, variable: str, inlined: Iterable[str] = ()
-) -> None:
-    """Write kerchunk references, ``references.json``, to the netCDF file at `netcdf`.
-
-    Variables that are `inlined` lie in the references themselves.
-    """
+def open_virtual(netcdf: Location, variable: str, inlined: Iterable[str] = ()) -> xr.Dataset:
+    """Open the netCDF file at `netcdf` as the places of its chunks; what is `inlined` is read."""
     with expected_warning("Numcodecs codecs are not in the Zarr version 3"):
         dataset = virtualizarr.open_virtual_dataset(
             f"{netcdf.url}/array.nc",
@@ -169,7 +165,17 @@ def write_references(
             parser=HDFParser(),
             loadable_variables=[*inlined],
         )
-    references = dataset[[variable]].vz.to_kerchunk(format="dict")
+    return dataset[[variable]]
+
+
+def write_references(
+    location: Location, netcdf: Location, *, variable: str, inlined: Iterable[str] = ()
+) -> None:
+    """Write kerchunk references, ``references.json``, to the netCDF file at `netcdf`.
+
+    Variables that are `inlined` lie in the references themselves.
+    """
+    references = open_virtual(netcdf, variable, inlined).vz.to_kerchunk(format="dict")
     text = json.dumps(references, default=bytes.decode)
     obstore.put(location.obstore(), "references.json", text.encode())
 

@@ -6,15 +6,18 @@ import importlib.util
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from datetime import timedelta
 from io import BytesIO
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
+import fsspec
 import numpy as np
 import obstore
 import pandas as pd
 import pyarrow.dataset
 import pyarrow.fs
+import pyarrow.parquet
 import xarray as xr
 from numpy.typing import NDArray
 
@@ -23,7 +26,8 @@ from helpers.arrays.readers import READERS
 from helpers.arrays.stores import StoredArray
 from helpers.benchmark.provenance import n_cores
 from helpers.objectstore.locations import Location
-from studies.formats.formats import icechunk_storage, part_name
+from studies.formats import rasters, virtual
+from studies.formats.formats import part_name
 
 Values = NDArray[np.float32]
 Read = Callable[[slice], Values]
@@ -33,6 +37,7 @@ Open = Callable[[Location, StoredArray, int], Read]
 """From a format's folder, the array, and the requests in flight that it may have."""
 
 _AS_STORED: dict[str, Any] = {"mask_and_scale": False, "decode_times": False}
+_SIGNED_FOR = timedelta(hours=1)
 _PART_NBYTES = 4 * 2**20  # of a file that is fetched whole, in ranges
 
 
@@ -61,10 +66,36 @@ def _open_parquet(folder: Location, stored: StoredArray, n_requests: int) -> Rea
     return read
 
 
-def _open_parts(folder: Location, stored: StoredArray, n_requests: int) -> Read:
-    """Read by Arrow's own client, which asks for several files at once."""
+def _open_csv_parts(folder: Location, stored: StoredArray, n_requests: int) -> Read:
+    """Read by pandas, a file after the other."""
+    options = folder.fsspec_options()
+
+    def read(steps: slice) -> Values:
+        wanted = range(stored.shape[0])[steps]
+        urls = [f"{folder.url}/{part_name(step, 'csv')}" for step in wanted]
+        parts = [pd.read_csv(url, storage_options=options, dtype=np.float32) for url in urls]
+        return _fold(pd.concat(parts)[stored.variable], stored, len(wanted))
+
+    return read
+
+
+def _open_groups(folder: Location, stored: StoredArray, n_requests: int) -> Read:
+    """Read the row groups of the steps, of one file, by Arrow's own client."""
+    file = pyarrow.parquet.ParquetFile(
+        _arrow_client(folder).open_input_file(f"{folder.path}/array.parquet"), pre_buffer=True
+    )
+
+    def read(steps: slice) -> Values:
+        wanted = range(stored.shape[0])[steps]
+        table = file.read_row_groups([*wanted], columns=[stored.variable])
+        return _fold(table[stored.variable].to_numpy(), stored, len(wanted))
+
+    return read
+
+
+def _arrow_client(folder: Location) -> Any:
     endpoint = urlsplit(folder.endpoint_url or "https://s3.amazonaws.com")
-    client = pyarrow.fs.S3FileSystem(
+    return pyarrow.fs.S3FileSystem(
         access_key=folder.access_key,
         secret_key=folder.secret_key,
         session_token=folder.session_token or None,
@@ -72,6 +103,11 @@ def _open_parts(folder: Location, stored: StoredArray, n_requests: int) -> Read:
         scheme=endpoint.scheme,
         endpoint_override=endpoint.netloc if folder.endpoint_url else None,
     )
+
+
+def _open_parts(folder: Location, stored: StoredArray, n_requests: int) -> Read:
+    """Read by Arrow's own client, which asks for several files at once."""
+    client = _arrow_client(folder)
 
     def read(steps: slice) -> Values:
         wanted = range(stored.shape[0])[steps]
@@ -99,6 +135,19 @@ def _open_netcdf3(folder: Location, stored: StoredArray, n_requests: int) -> Rea
 
 def _open_netcdf4(folder: Location, stored: StoredArray, n_requests: int) -> Read:
     return _open_netcdf(folder, stored, n_requests, engine="h5netcdf")
+
+
+def _open_netcdf_by_http(folder: Location, stored: StoredArray, n_requests: int) -> Read:
+    """Read over plain HTTP, in ranges: the address is signed, and no client of a store takes part."""
+    client: Any = folder.obstore()
+    signed = obstore.sign(client, "GET", "array.nc", _SIGNED_FOR)
+
+    def read(steps: slice) -> Values:
+        with fsspec.filesystem("http").open(signed) as file:
+            dataset = xr.open_dataset(file, engine="h5netcdf", **_AS_STORED)
+            return np.asarray(dataset[stored.variable][steps].to_numpy(), np.float32)
+
+    return read
 
 
 def _open_netcdf_by_address(folder: Location, stored: StoredArray, n_requests: int) -> Read:
@@ -172,10 +221,21 @@ def _open_tensorstore(folder: Location, stored: StoredArray, n_requests: int) ->
     return lambda steps: array[steps].read().result()
 
 
+def _open_references_parquet(folder: Location, stored: StoredArray, n_requests: int) -> Read:
+    dataset = virtual.open_parquet(folder)
+    return lambda steps: virtual.values_of(dataset, stored.variable, steps)
+
+
+def _open_icechunk_virtual(folder: Location, stored: StoredArray, n_requests: int) -> Read:
+    dataset = virtual.open_icechunk(folder)
+    return lambda steps: virtual.values_of(dataset, stored.variable, steps)
+
+
 def _open_icechunk(folder: Location, stored: StoredArray, n_requests: int) -> Read:
     import icechunk  # an extra that not everyone has
 
-    session = icechunk.Repository.open(icechunk_storage(folder)).readonly_session("main")
+    storage = virtual.icechunk_storage(folder)
+    session = icechunk.Repository.open(storage).readonly_session("main")
     dataset = xr.open_zarr(
         session.store, consolidated=False, zarr_format=3, chunks=None, **_AS_STORED
     )
@@ -226,6 +286,19 @@ CLIENTS: Mapping[str, Client] = {
     for one in (
         Client("csv-pandas", "csv", "pandas over s3fs, all of it whatever is asked", _open_csv),
         Client(
+            "csv-parts-pandas",
+            "csv-parts",
+            "pandas over s3fs, a file after the other",
+            _open_csv_parts,
+        ),
+        Client(
+            "parquet-groups",
+            "parquet",
+            "Arrow's own S3 client, the row groups that are asked for",
+            _open_groups,
+            in_flight="default",
+        ),
+        Client(
             "parquet-pandas",
             "parquet",
             "pandas over s3fs, all of it whatever is asked",
@@ -249,6 +322,44 @@ CLIENTS: Mapping[str, Client] = {
             "the whole file by obstore in ranges, then xarray in memory",
             _open_netcdf_whole,
             in_flight="told",
+        ),
+        Client(
+            "netcdf-http",
+            "netcdf",
+            "xarray over a file object of fsspec, by HTTP ranges of a signed address",
+            _open_netcdf_by_http,
+        ),
+        Client(
+            "cog-rasterio",
+            "cog",
+            "rasterio, a file after the other",
+            rasters.open_rasters,
+            packages=("rasterio",),
+        ),
+        Client(
+            "cog-rasterio-threads",
+            "cog",
+            "rasterio, a thread a file",
+            rasters.open_rasters_at_once,
+            in_flight="told",
+            packages=("rasterio",),
+            is_overlapped=True,
+        ),
+        Client(
+            "references-parquet-obstore",
+            "references-parquet",
+            "xarray through VirtualiZarr and obstore",
+            _open_references_parquet,
+            in_flight="told",
+            packages=("fastparquet",),
+        ),
+        Client(
+            "icechunk-virtual",
+            "icechunk-virtual",
+            "xarray over an Icechunk session, its chunks those of the netCDF file",
+            _open_icechunk_virtual,
+            in_flight="told",
+            packages=("icechunk",),
         ),
         Client(
             "references-obstore",

@@ -13,7 +13,7 @@ from helpers.benchmark.statistics import Interval
 from helpers.netem.profiles import Profile
 from helpers.plotting.tables import describe_profile, digits, trace_of
 from studies.formats.clients import CLIENTS
-from studies.formats.formats import FORMATS, Kept
+from studies.formats.formats import FORMATS, Kept, find_values
 
 CLAIMS: Mapping[str, tuple[str, str]] = {
     "csv-over-parquet": ("csv-pandas", "parquet-pandas"),
@@ -78,9 +78,8 @@ def describe_contenders(names: list[str], kept: Kept) -> pd.DataFrame:
     lines = []
     for name in names:
         client = CLIENTS[name]
-        layout = "netcdf" if client.format == "references" else client.format
         told = FORMATS[client.format].description, client.description
-        lines.append((name, *told, kept.nbytes[layout] / 1e6))
+        lines.append((name, *told, kept.nbytes[find_values(client.format)] / 1e6))
     columns = ["contender", "format", "client", "stored MB"]
     return pd.DataFrame(lines, columns=columns).set_index("contender")
 

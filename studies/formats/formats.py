@@ -25,6 +25,7 @@ from helpers.arrays.fields import FILL
 from helpers.arrays.stores import StoredArray
 from helpers.errors import UserError
 from helpers.objectstore.locations import Location
+from studies.formats import rasters, virtual
 
 _GENERATION = 1  # raise it when the same arguments make other bytes
 _BLOSC_LEVEL = 5
@@ -38,6 +39,7 @@ class Source:
     variable: str
     chunk_shape: tuple[int, ...]
     cname: str  # codec within Blosc, empty for none
+    netcdf: Location  # of the netCDF-4 file, for formats that hold references to it
 
 
 Write = Callable[[Location, Source], None]
@@ -52,6 +54,7 @@ class Format:
     codec: str  # what compresses it; empty for the codec of the case
     write: Write | None  # none where the layout is one of `writers`
     packages: tuple[str, ...] = ()  # whose versions decide its bytes
+    of: str = ""  # the format that holds its values, where it holds references alone
 
 
 def _put(folder: Location, name: str, content: Any) -> None:
@@ -74,6 +77,14 @@ def _encode_parquet(values: NDArray[np.float32], source: Source) -> bytes:
     return bytes(sink.getvalue().to_pybytes())
 
 
+def _write_csv_parts(folder: Location, source: Source) -> None:
+    """Write a table of text for each time step."""
+    for step, values in enumerate(source.values):
+        sink = pa.BufferOutputStream()
+        pyarrow.csv.write_csv(pa.table({source.variable: values.ravel()}), sink)
+        _put(folder, part_name(step, "csv"), sink.getvalue().to_pybytes())
+
+
 def _write_parquet(folder: Location, source: Source) -> None:
     _put(folder, "array.parquet", _encode_parquet(source.values, source))
 
@@ -83,7 +94,7 @@ def _write_parquet_parts(folder: Location, source: Source) -> None:
         _put(folder, part_name(step), _encode_parquet(values, source))
 
 
-def part_name(step: int) -> str:
+def part_name(step: int, suffix: str = "parquet") -> str:
     """Name the file of a time step.
 
     Examples
@@ -91,7 +102,7 @@ def part_name(step: int) -> str:
     >>> part_name(7)
     'part-00007.parquet'
     """
-    return f"part-{step:05d}.parquet"
+    return f"part-{step:05d}.{suffix}"
 
 
 def _write_netcdf3(folder: Location, source: Source) -> None:
@@ -161,33 +172,32 @@ def _write_shards(folder: Location, source: Source) -> None:
 def _write_icechunk(folder: Location, source: Source) -> None:
     import icechunk  # an extra that not everyone has
 
-    session = icechunk.Repository.create(icechunk_storage(folder)).writable_session("main")
+    storage = virtual.icechunk_storage(folder)
+    session = icechunk.Repository.create(storage).writable_session("main")
     _create(session.store, source)
     session.commit("the array")
 
 
-def icechunk_storage(folder: Location) -> Any:
-    """Tell Icechunk where a repository lies."""
-    import icechunk
+def _write_rasters(folder: Location, source: Source) -> None:
+    width = rasters.choose_width(source.chunk_shape, source.values.shape[1])
+    for step, values in enumerate(source.values):
+        raster = rasters.encode_raster(values, width=width, is_compressed=bool(source.cname))
+        _put(folder, rasters.name_step(step), raster)
 
-    is_plain = bool(folder.endpoint_url and folder.endpoint_url.startswith("http:"))
-    return icechunk.s3_storage(
-        bucket=folder.bucket,
-        prefix=folder.prefix,
-        region=folder.region,
-        endpoint_url=folder.endpoint_url,
-        allow_http=is_plain,
-        force_path_style=bool(folder.endpoint_url),
-        access_key_id=folder.access_key,
-        secret_access_key=folder.secret_key,
-        session_token=folder.session_token or None,
-    )
+
+def _write_references_parquet(folder: Location, source: Source) -> None:
+    virtual.write_parquet(folder, source.netcdf, source.variable)
+
+
+def _write_icechunk_virtual(folder: Location, source: Source) -> None:
+    virtual.write_icechunk(folder, source.netcdf, source.variable)
 
 
 FORMATS: Mapping[str, Format] = {
     one.name: one
     for one in (
         Format("csv", "one table of text, a line a value", "none", _write_csv, ("pyarrow",)),
+        Format("csv-parts", "a table of text a time step", "none", _write_csv_parts, ("pyarrow",)),
         Format(
             "parquet",
             "one Parquet file, a row group a time step",
@@ -210,7 +220,30 @@ FORMATS: Mapping[str, Format] = {
             ("xarray", "scipy"),
         ),
         Format("netcdf", "one netCDF-4 file, in the chunks of the case", "", None),
-        Format("references", "kerchunk references to the netCDF-4 file", "", None),
+        Format("references", "kerchunk references to the netCDF-4 file", "", None, of="netcdf"),
+        Format(
+            "references-parquet",
+            "kerchunk references to the netCDF-4 file, as Parquet",
+            "",
+            _write_references_parquet,
+            ("virtualizarr", "kerchunk", "fastparquet"),
+            of="netcdf",
+        ),
+        Format(
+            "icechunk-virtual",
+            "an Icechunk repository of references to the netCDF-4 file",
+            "",
+            _write_icechunk_virtual,
+            ("virtualizarr", "icechunk"),
+            of="netcdf",
+        ),
+        Format(
+            "cog",
+            "a cloud-optimised GeoTIFF a time step, its depths as bands",
+            "zstd",
+            _write_rasters,
+            ("rasterio",),
+        ),
         Format("zarr2", "a Zarr v2 group, consolidated", "", _write_zarr2, ("zarr", "numcodecs")),
         Format(
             "zarr2-plain",
@@ -237,6 +270,23 @@ FORMATS: Mapping[str, Format] = {
     )
 }
 """Every format of the study, by name."""
+
+
+def find_values(name: str) -> str:
+    """Find the format that holds the values of a format: itself, or what its references lead to.
+
+    Examples
+    --------
+    >>> find_values("references"), find_values("zarr")
+    ('netcdf', 'zarr')
+    """
+    return FORMATS[name].of or name
+
+
+def list_layouts(names: Sequence[str]) -> list[str]:
+    """List the layouts that formats need: their own, those of their values, and Zarr to make them from."""
+    needed = {"zarr", *names, *(find_values(name) for name in names)}
+    return sorted(name for name in needed if is_shared(name))
 
 
 def is_shared(name: str) -> bool:
@@ -281,7 +331,7 @@ def make_formats(
     """Make each format from the array that is stored, unless it is there, and digest its values."""
     values = _read_verified(stored)
     cname = stored.codec.removeprefix("blosc-") if stored.codec != "none" else ""
-    source = Source(values, stored.variable, stored.chunk_shape, cname)
+    source = Source(values, stored.variable, stored.chunk_shape, cname, stored.at("netcdf"))
     sums = [hex(one) for one in stored.checksums.ravel()]
     folder = stored.location / "formats"
     nbytes: dict[str, int] = dict(stored.stored_nbytes)
@@ -290,15 +340,8 @@ def make_formats(
         if write is None:
             continue
         versions = prepared.versions_of(*FORMATS[name].packages)
-        made_by = [
-            _GENERATION,
-            name,
-            stored.shape,
-            stored.chunk_shape,
-            stored.codec,
-            sums,
-            versions,
-        ]
+        what = [stored.shape, stored.chunk_shape, stored.codec, sums]
+        made_by = [_GENERATION, name, *what, versions, *_identify(stored, FORMATS[name].of)]
 
         def make(place: Location, write: Write = write, name: str = name) -> dict[str, Any]:
             progress(f"writing {stored.nbytes / 1e6:.0f} MB as {name}")
@@ -309,6 +352,14 @@ def make_formats(
         nbytes[name] = entry.nbytes
     digests = {access: digest(values[choose(access, stored)]) for access in ACCESSES}
     return Kept(stored, folder, nbytes, digests)
+
+
+def _identify(stored: StoredArray, of: str) -> list[str]:
+    """Identify the file that references lead to: to another, they would lead astray."""
+    if not of:
+        return []
+    found = obstore.head(stored.at("netcdf").obstore(), "array.nc")
+    return [str(found["size"]), str(found["e_tag"]), str(found["last_modified"])]
 
 
 def digest(values: NDArray[np.float32]) -> str:

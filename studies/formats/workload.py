@@ -5,17 +5,18 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from helpers.arrays import readers
+from helpers.arrays import readers, stores
 from helpers.arrays.reads import count_requests
+from helpers.arrays.stores import StoredArray
 from helpers.benchmark.contender import CheckError, Steps
 from helpers.objectstore.locations import Location
 from helpers.objectstore.testbed import Testbed
 from studies.formats.clients import CLIENTS, Client, Read, Values
-from studies.formats.formats import FORMATS, Kept, choose, digest
+from studies.formats.formats import FORMATS, Kept, choose, digest, find_values, list_layouts
 
 CACHE_STATE = "nothing cached, new clients, warm server"
 
@@ -54,8 +55,8 @@ class FormatRead(Steps):
         """Count the bytes of the values that are wanted, and their share of those stored."""
         stored, steps = self.kept.stored, self.steps
         share = (steps.stop - steps.start) / stored.shape[0]
-        layout = "netcdf" if self.client.format == "references" else self.client.format
-        return int(share * stored.nbytes), max(1, int(share * self.kept.nbytes[layout]))
+        stored_nbytes = self.kept.nbytes[find_values(self.client.format)]
+        return int(share * stored.nbytes), max(1, int(share * stored_nbytes))
 
     def prepare(self) -> None:
         """Forget clients, settings and the trace."""
@@ -88,6 +89,24 @@ class FormatRead(Steps):
         spent_s = time.process_time() - self.started[-1]
         counts = count_requests(self.testbed.take_trace(), self.client.n_in_flight(self.n_requests))
         return {**counts, "cpu_s": spent_s}
+
+
+def find_stored(
+    names: Sequence[str], location: Location, settings: Mapping[str, Any]
+) -> StoredArray:
+    """Find the array of a case in the layouts that formats need, and make it first if it is not there.
+
+    `settings` are the parameters of the case; Zarr is always made, for the others are made from it.
+    """
+    return stores.find_array(
+        "enlarged-ocean-temperature",
+        location,
+        shape=tuple(settings["array_shape"]),
+        chunk_shape=tuple(settings["chunk_shape"]),
+        codec=settings["codec"],
+        layouts=list_layouts(names),  # type: ignore[arg-type]  # these are layouts
+        seed=settings["seed"],
+    )
 
 
 def list_missing(names: Sequence[str]) -> dict[str, str]:

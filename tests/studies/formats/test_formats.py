@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import os
 from dataclasses import replace
 
 import numpy as np
+import obstore
 import pytest
 
 from helpers.arrays import readers
@@ -15,7 +17,7 @@ from helpers.errors import UserError
 from helpers.netem.profiles import get_profile
 from helpers.netem.proxy import open_proxy
 from helpers.objectstore.testbed import Server, Testbed
-from studies.formats import workload
+from studies.formats import formats, workload
 from studies.formats.clients import CLIENTS, list_formats
 from studies.formats.formats import ACCESSES, FORMATS, Kept, choose, make_formats
 from studies.formats.workload import FormatRead
@@ -119,14 +121,37 @@ def test_every_format_has_a_client_and_every_client_a_format() -> None:
 
 
 def test_requests_are_counted_by_the_proxy(server: Server, kept: Kept) -> None:
-    """Over a traced network a read asks once for each chunk, and a step for its own alone."""
+    """Over a traced network a step asks for its own chunks, row groups, files and ranges alone."""
     with open_proxy(server.endpoint_url, profile=get_profile("loopback")) as proxy:
         place = kept.seen_from(kept.stored.location.through(proxy.endpoint_url))
-        counted = {}
-        for access in ACCESSES:
+        counted: dict[str, dict[str, tuple[int, int]]] = {}
+        for name, access in itertools.product(
+            ("zarr-direct", "parquet-groups", "cog-rasterio", "csv-parts-pandas", "netcdf-http"),
+            ACCESSES,
+        ):
             readers.forget_clients({})
-            opened = CLIENTS["zarr-direct"].open(place.at("zarr"), place.stored, 4)
-            proxy.take_trace()
-            opened(choose(access, kept.stored))
-            counted[access] = len(proxy.take_trace())
-    assert counted == {"whole": 12, "step": 4}
+            with workload.credentials(place.stored.location):
+                opened = CLIENTS[name].open(place.at(CLIENTS[name].format), place.stored, 4)
+                proxy.take_trace()
+                opened(choose(access, kept.stored))
+            trace = proxy.take_trace()
+            nbytes = sum(int(one.nbytes) for one in trace)
+            counted.setdefault(name, {})[access] = (len(trace), nbytes)
+    n_asked = {access: n for access, (n, _) in counted["zarr-direct"].items()}
+    assert n_asked == {"whole": 12, "step": 4}
+    for name in ("parquet-groups", "cog-rasterio", "csv-parts-pandas"):
+        assert counted[name]["step"][1] < 0.6 * counted[name]["whole"][1], name
+    assert counted["netcdf-http"]["step"][0] > 0, "it passes by the network"
+
+
+def test_references_follow_their_file(kept: Kept) -> None:
+    """Those to a file that was written anew are made anew; those to Zarr know no file."""
+    before = formats._identify(kept.stored, "netcdf")
+    client = kept.stored.at("netcdf").obstore()
+    content = bytes(obstore.get(client, "array.nc").bytes())
+    obstore.put(client, "array.nc", content + b" ")
+    try:
+        assert formats._identify(kept.stored, "netcdf") != before
+    finally:
+        obstore.put(client, "array.nc", content)
+    assert formats._identify(kept.stored, "") == []

@@ -1,0 +1,125 @@
+"""Cloud-optimised GeoTIFF: a file a time step whose bands are depths, as archives of rasters lie."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+from urllib.parse import urlsplit
+
+import numpy as np
+from numpy.typing import NDArray
+
+from helpers.arrays.stores import StoredArray
+from helpers.errors import UserError
+from helpers.objectstore.locations import Location
+
+Values = NDArray[np.float32]
+
+_LEVEL = 5  # of Zstandard, as in the chunks of the other formats
+_WHOLE_WORLD = (-180.0, -90.0, 180.0, 90.0)
+
+
+def name_step(step: int) -> str:
+    """Name the raster of a time step.
+
+    Examples
+    --------
+    >>> name_step(7)
+    'step-00007.tif'
+    """
+    return f"step-{step:05d}.tif"
+
+
+def choose_width(chunk_shape: Sequence[int], n_bands: int) -> int:
+    """Choose the pixels along square tiles that hold, in all bands, as many values as a chunk.
+
+    GDAL takes multiples of 16.
+
+    Examples
+    --------
+    >>> choose_width((1, 5, 320, 400), n_bands=40)
+    128
+    """
+    return 16 * max(1, round(math.sqrt(math.prod(chunk_shape) / n_bands) / 16))
+
+
+def encode_raster(values: Values, *, width: int, is_compressed: bool) -> bytes:
+    """Encode bands as a cloud-optimised GeoTIFF, and read back that it is one, compressed as asked.
+
+    `values` have bands, y and x. A driver that does not know a codec may write without it.
+    """
+    from rasterio.io import MemoryFile  # not where the extra of the book is not installed
+    from rasterio.transform import from_bounds
+
+    n_bands, ny, nx = values.shape
+    codec = "ZSTD" if is_compressed else "NONE"
+    made: dict[str, Any] = {"BLOCKSIZE": width, "OVERVIEWS": "NONE", "COMPRESS": codec}
+    made |= {"LEVEL": _LEVEL, "PREDICTOR": "YES"} if is_compressed else {}
+    shape = {"count": n_bands, "height": ny, "width": nx, "dtype": "float32"}
+    place = {"crs": "EPSG:4326", "transform": from_bounds(*_WHOLE_WORLD, nx, ny)}
+    with MemoryFile() as file:
+        with file.open(driver="COG", **shape, **place, **made) as raster:
+            raster.write(values)
+        with file.open() as raster:
+            check_raster(raster.tags(ns="IMAGE_STRUCTURE"), codec)
+        return bytes(file.read())
+
+
+def check_raster(found: dict[str, str], codec: str) -> None:
+    """Refuse a file that is laid out or compressed in another way than was asked for."""
+    layout, compression = found.get("LAYOUT", "none"), found.get("COMPRESSION", "NONE")
+    if (layout, compression) != ("COG", codec):
+        raise UserError(
+            f"format: cog is stored as {layout} with {compression}; allowed: COG with {codec}, as asked"
+        )
+
+
+def _configure(folder: Location) -> tuple[str, dict[str, Any]]:
+    """Return what GDAL calls a folder, and its settings; credentials it takes from the environment."""
+    endpoint = urlsplit(folder.endpoint_url or "https://s3.amazonaws.com")
+    root = f"/vsis3/{folder.path}"
+    return root, {
+        "AWS_S3_ENDPOINT": endpoint.netloc,
+        "AWS_HTTPS": "YES" if endpoint.scheme == "https" else "NO",
+        "AWS_VIRTUAL_HOSTING": "FALSE" if folder.endpoint_url else "TRUE",
+        "AWS_REGION": folder.region,
+        "AWS_NO_SIGN_REQUEST": "NO" if folder.access_key else "YES",
+        "GDAL_DISABLE_READDIR_ON_OPEN": "EMPTY_DIR",  # as every guide has it
+        "CPL_VSIL_CURL_NON_CACHED": root,  # each read is a first one
+    }
+
+
+def open_rasters(
+    folder: Location, stored: StoredArray, n_requests: int
+) -> Callable[[slice], Values]:
+    """Read by rasterio, one file after the other."""
+    return _open(folder, stored, n_threads=1)
+
+
+def open_rasters_at_once(
+    folder: Location, stored: StoredArray, n_requests: int
+) -> Callable[[slice], Values]:
+    """Read by rasterio, a thread a file."""
+    return _open(folder, stored, n_threads=n_requests)
+
+
+def _open(folder: Location, stored: StoredArray, *, n_threads: int) -> Callable[[slice], Values]:
+    import rasterio
+
+    root, settings = _configure(folder)
+
+    def fill(step: int, out: Values) -> None:
+        # settings are those of a thread
+        with rasterio.Env(**settings), rasterio.open(f"{root}/{name_step(step)}") as raster:
+            raster.read(out=out)
+
+    def read(steps: slice) -> Values:
+        wanted = range(stored.shape[0])[steps]
+        out = np.empty((len(wanted), *stored.shape[1:]), np.float32)
+        with ThreadPoolExecutor(n_threads) as pool:
+            list(pool.map(fill, wanted, out))
+        return out
+
+    return read

@@ -1,0 +1,117 @@
+"""References to the chunks of the netCDF-4 file: as Parquet, and as virtual chunks in Icechunk."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import obstore
+import xarray as xr
+from numpy.typing import NDArray
+from virtualizarr.parsers import KerchunkParquetParser
+
+from helpers.arrays.writers import expected_warning, make_registry, open_virtual
+from helpers.objectstore.locations import Location
+
+_NAME = "references.parq"
+_NO_SPECIFICATION = "Numcodecs codecs are not in the Zarr version 3"
+
+
+def write_parquet(folder: Location, netcdf: Location, variable: str) -> None:
+    """Write kerchunk references as a folder of Parquet."""
+    client = folder.obstore()
+    with tempfile.TemporaryDirectory() as made:
+        root = Path(made) / _NAME
+        open_virtual(netcdf, variable).vz.to_kerchunk(str(root), format="parquet")
+        for path in sorted(path for path in root.rglob("*") if path.is_file()):
+            obstore.put(client, path.relative_to(made).as_posix(), path)
+
+
+def open_parquet(folder: Location) -> xr.Dataset:
+    """Open such a folder through VirtualiZarr, which reads all of it, and obstore."""
+    parse = KerchunkParquetParser(reader_options={"storage_options": folder.fsspec_options()})
+    with expected_warning(_NO_SPECIFICATION):
+        store = parse(f"{folder.url}/{_NAME}", make_registry(folder))
+        return _open_zarr(store)
+
+
+def write_icechunk(folder: Location, netcdf: Location, variable: str) -> None:
+    """Commit the places of the chunks to an Icechunk repository, which holds no value itself."""
+    import icechunk  # an extra that not everyone has
+
+    session = icechunk.Repository.create(
+        icechunk_storage(folder), **_virtual_chunks_of(folder)
+    ).writable_session("main")
+    with expected_warning(_NO_SPECIFICATION):
+        open_virtual(netcdf, variable).vz.to_icechunk(session.store)
+    session.commit("where the chunks of the file are")
+
+
+def open_icechunk(folder: Location) -> xr.Dataset:
+    """Open such a repository; the chunks come from where the bucket is reached now."""
+    import icechunk  # an extra that not everyone has
+
+    session = icechunk.Repository.open(
+        icechunk_storage(folder), **_virtual_chunks_of(folder)
+    ).readonly_session("main")
+    with expected_warning(_NO_SPECIFICATION):
+        return _open_zarr(session.store)
+
+
+def _open_zarr(store: Any) -> xr.Dataset:
+    how: dict[str, Any] = {"consolidated": False, "zarr_format": 3, "chunks": None}
+    dataset: xr.Dataset = xr.open_zarr(store, mask_and_scale=False, decode_times=False, **how)
+    return dataset
+
+
+def icechunk_storage(folder: Location) -> Any:
+    """Tell Icechunk where a repository lies."""
+    import icechunk  # an extra that not everyone has
+
+    return icechunk.s3_storage(
+        bucket=folder.bucket,
+        prefix=folder.prefix,
+        access_key_id=folder.access_key,
+        secret_access_key=folder.secret_key,
+        session_token=folder.session_token or None,
+        **_reach(folder),
+    )
+
+
+def _reach(folder: Location) -> dict[str, Any]:
+    """Say how the server of a bucket is reached."""
+    return {
+        "region": folder.region,
+        "endpoint_url": folder.endpoint_url,
+        "allow_http": bool(folder.endpoint_url and folder.endpoint_url.startswith("http:")),
+        "force_path_style": bool(folder.endpoint_url),
+    }
+
+
+def _virtual_chunks_of(folder: Location) -> Mapping[str, Any]:
+    """Allow the chunks of files in the same bucket, through its endpoint of now."""
+    import icechunk  # an extra that not everyone has
+
+    bucket = f"s3://{folder.bucket}/"
+    config = icechunk.RepositoryConfig.default()
+    reached = icechunk.s3_store(s3_compatible=bool(folder.endpoint_url), **_reach(folder))
+    config.set_virtual_chunk_container(icechunk.VirtualChunkContainer(bucket, reached))
+    who = (
+        icechunk.s3_static_credentials(
+            access_key_id=folder.access_key,
+            secret_access_key=folder.secret_key or "",
+            session_token=folder.session_token or None,
+        )
+        if folder.access_key
+        else icechunk.s3_anonymous_credentials()
+    )
+    allowed = icechunk.containers_credentials({bucket: who})
+    return {"config": config, "authorize_virtual_chunk_access": allowed}
+
+
+def values_of(dataset: xr.Dataset, variable: str, steps: slice) -> NDArray[np.float32]:
+    """Read the steps of a variable into memory."""
+    return np.asarray(dataset[variable][steps].to_numpy(), np.float32)
