@@ -52,8 +52,9 @@ derive: env  ## write parameter cells and schemas of case files from the models 
 book: env  ## build the book from results that are there
 	@exec $(RUN) book --site "$(SITE)"
 
+# Tests wait for emulated networks a third of their time, so three fill two cores.
 test: env  ## run the tests
-	@$(BIN)/python -m pytest -q -m "not quiet" -n 2 --dist loadfile --no-loadscope-reorder
+	@$(BIN)/python -m pytest -q -m "not quiet" -n 3 --dist loadfile --no-loadscope-reorder
 	@exec $(BIN)/python -m pytest -q -m quiet tests
 
 faults: env  ## read through every reader from a store that fails, and write results/reference/faults.csv

@@ -22,11 +22,21 @@ from tests import made
 
 # What passes depends on the commit alone, not on how busy the machine is;
 # `--hypothesis-profile=default` looks for more.
-settings.register_profile("of the commit", derandomize=True, deadline=None)
+settings.register_profile("of the commit", derandomize=True, deadline=None, max_examples=40)
 settings.load_profile("of the commit")
 
-# Started first, so that no worker of `-n 2` is left with one of them at the end.
-LONGEST = ("test_gateway.py", "test_notebooks.py", "test_build.py", "test_run.py")
+# Started first, so that no worker is left with one of them at the end.
+LONGEST = (
+    "test_notebooks.py",
+    "test_site.py",
+    "test_service.py",
+    "test_run.py",
+    "test_recipes.py",
+    "test_corpus.py",
+    "test_gateway.py",
+    "test_hub.py",
+    "test_build.py",
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
