@@ -43,18 +43,13 @@ def run(folder: Path, **parameters: Any) -> pd.DataFrame:
 def test_record_is_the_same_on_a_gateway(
     gateway: Gateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-<<<<<<< HEAD
     """Columns, phases and contenders are those of the published, local run; the workers are really there."""
-=======
-    """Every contender was measured at every size, as here; the workers are really there."""
->>>>>>> 3822043 (hub: conda and repo2docker install what is locked; the notebook is run as a hub's user runs it)
     monkeypatch.setenv("ARRAYS_CACHE", str(tmp_path / "cache"))
     try:
         theirs = run(tmp_path / "there", cluster_kind="gateway", cluster_address=gateway.url)
     except papermill.PapermillExecutionError as error:
         error.add_note(gateway.log.read_text()[-5000:])  # why it may have given the cluster up
         raise
-<<<<<<< HEAD
     ours = record.read_records(
         [ROOT / "results" / "reference" / "cluster-scaling" / "in-region.csv"]
     )
@@ -63,12 +58,6 @@ def test_record_is_the_same_on_a_gateway(
     assert measured(theirs) == {each for each in measured(ours) if each[1] not in others}
     assert set(PARAMETERS["contenders"]) <= set(theirs["contender"])
     assert set(theirs["n_workers"]) == set(PARAMETERS["n_workers"])
-=======
-    assert {*record.COLUMNS} - {"point", "settings"} <= set(theirs.columns)
-    each = {(name, n) for name in [*PARAMETERS["contenders"], "raw"] for n in (1, 2)}
-    assert measured(theirs, "calibration") == each
-    assert measured(theirs, "measured") == each | {("control", 2)}
->>>>>>> 3822043 (hub: conda and repo2docker install what is locked; the notebook is run as a hub's user runs it)
     threads = theirs["trace"].map(lambda text: json.loads(text)["n_threads"])  # counted, not asked
     assert list(threads) == list(2 * theirs["n_workers"])
     notebook = nbformat.reads((tmp_path / "there" / "out.ipynb").read_text(), as_version=4)
@@ -76,13 +65,6 @@ def test_record_is_the_same_on_a_gateway(
     assert not [output["text"] for output in outputs if output.get("name") == "stderr"]
 
 
-<<<<<<< HEAD
 def measured(rows: pd.DataFrame) -> set[tuple[Any, ...]]:
     """Tell which contenders were measured in which phase."""
     return set(rows[["phase", "contender"]].itertuples(index=False, name=None))
-=======
-def measured(rows: pd.DataFrame, phase: str) -> set[tuple[Any, ...]]:
-    """Tell which contenders were measured in a phase, and on how many workers."""
-    rows = rows[rows["phase"] == phase]
-    return set(rows[["contender", "n_workers"]].itertuples(index=False, name=None))
->>>>>>> 3822043 (hub: conda and repo2docker install what is locked; the notebook is run as a hub's user runs it)
