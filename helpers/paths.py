@@ -19,6 +19,21 @@ def cache_folder() -> Path:
     return Path(os.environ.get("ARRAYS_CACHE", ROOT / ".cache"))
 
 
+def make_private(folder: Path) -> None:
+    """Make a folder for this user alone, or refuse one that others may write to."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = folder.stat()
+    except OSError as error:
+        raise UserError(
+            f"folder: {folder}: {error.strerror}; allowed: a folder that can be made"
+        ) from error
+    if os.geteuid() not in (0, found.st_uid):
+        raise UserError(f"folder: {folder}: it is another user's; allowed: one of your own")
+    if found.st_mode & 0o022:
+        raise UserError(f"folder: {folder}: others may write to it; allowed: a folder of mode 700")
+
+
 def check_site(site: str) -> str:
     """Return the name of a site, which is a folder of `parameters/` and `results/` and no path.
 

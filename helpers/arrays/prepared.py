@@ -99,7 +99,8 @@ def prepare(
 def _lock(text: str, *, timeout_s: float = -1) -> FileLock:
     """Make the lock of a place, which ends with the process that holds it; below 0 one waits."""
     folder = cache_folder() / "locks"
-    folder.mkdir(parents=True, exist_ok=True)
+    cache_folder().mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder.mkdir(mode=0o700, exist_ok=True)
     return FileLock(folder / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.lock", timeout_s)
 
 

@@ -28,7 +28,7 @@ from helpers.netem.trace import Request
 from helpers.objectstore.locations import Location, parse_location
 from helpers.objectstore.processes import GRACE_S, Child, start_child
 from helpers.objectstore.versitygw import find_or_build_versitygw
-from helpers.paths import cache_folder
+from helpers.paths import cache_folder, make_private
 
 MARKER_NAME = ".arrays-over-the-wire"
 # A server whose owner was killed ends within the grace time; then its lock ends.
@@ -39,9 +39,10 @@ _MARKER_TEXT = "Store of Arrays over the Wire: made by it, and safe to delete as
 def claim_folder(folder: Path, *, needed_nbytes: int = 0) -> int:
     """Make a folder ours, or refuse it, and lock it."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         _refuse_files_of_others(folder)
         _refuse_lack_of_space(folder, needed_nbytes)
+        make_private(folder)
         lock = _lock(folder)
         (folder / "buckets").mkdir(exist_ok=True)
     except OSError as error:

@@ -30,6 +30,7 @@ from zarr.storage import ObjectStore
 
 from helpers.errors import UserError
 from helpers.objectstore.processes import Child, start_child
+from helpers.paths import make_private
 from studies.caching_costs.datasets import ObjectFile, Origin, Snapshot
 
 _PREFIX = "arrays-over-the-wire:"
@@ -193,19 +194,6 @@ class RedisBackend:
 
 Backend = DiskBackend | RedisBackend
 """Bytes by name; every failure is a `BackendError`, foreign entries are a `TamperedError`."""
-
-
-def make_private(folder: Path) -> None:
-    """Make a folder for this user alone, or refuse one that others may write to."""
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        mode = folder.stat().st_mode
-    except OSError as error:
-        raise UserError(
-            f"folder: {folder}: {error.strerror}; allowed: a folder that can be made"
-        ) from error
-    if mode & 0o022:
-        raise UserError(f"folder: {folder}: others may write to it; allowed: a folder of mode 700")
 
 
 def signer(name: str, key: bytes) -> itsdangerous.Signer:

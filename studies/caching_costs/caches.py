@@ -30,6 +30,7 @@ from zarr.storage import MemoryStore, ObjectStore, WrapperStore
 
 from helpers.errors import UserError
 from helpers.objectstore.locations import Location
+from helpers.paths import make_private
 from studies.caching_costs import backends
 from studies.caching_costs.backends import (
     Backend,
@@ -37,7 +38,6 @@ from studies.caching_costs.backends import (
     DiskBackend,
     RedisBackend,
     TamperedError,
-    make_private,
     signer,
 )
 from studies.caching_costs.datasets import Origin

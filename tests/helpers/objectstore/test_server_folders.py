@@ -24,6 +24,21 @@ def test_an_absent_folder_is_made(name: str, tmp_path: Path) -> None:
         claim(tmp_path / name)
         found = sorted(path.name for path in (tmp_path / name).iterdir())
         assert found == [MARKER_NAME, "buckets"]
+    assert (tmp_path / name).stat().st_mode & 0o777 == 0o700
+
+
+def test_a_folder_that_others_could_fill_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is read from there would be theirs: another user's store, or one that all may write to."""
+    claim(tmp_path)
+    (tmp_path).chmod(0o777)
+    with pytest.raises(UserError, match=r"others may write to it; allowed: a folder of mode 700$"):
+        claim(tmp_path)
+    tmp_path.chmod(0o700)
+    monkeypatch.setattr(os, "geteuid", lambda: tmp_path.stat().st_uid + 1)
+    with pytest.raises(UserError, match="it is another user's; allowed: one of your own$"):
+        claim(tmp_path)
 
 
 def test_an_empty_folder_becomes_ours(tmp_path: Path) -> None:
