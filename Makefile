@@ -23,13 +23,16 @@ env: .venv/ready  ## set up the locked environment in .venv/
 	$(MAKE) --no-print-directory .venv/made
 	@touch $@
 
+# Compiled here once: kernels, workers and services would each do it again at their start wherever
+# Python is told to write no bytecode.
 .venv/made: requirements.lock requirements-uv.lock
 	@echo "setting up .venv with $(PYTHON): some minutes, once"
 	@date +%s > .cache/setup-start
 	@$(BIN)/python -c '' 2>/dev/null || $(PYTHON) -m venv --clear .venv || { echo "error: $(PYTHON) cannot make a virtual environment; allowed: a Python with venv (Debian: apt install python3-venv)" >&2; exit 1; }
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements-uv.lock
-	@$(BIN)/python -m uv pip sync --quiet --python $(BIN)/python --require-hashes requirements.lock
+	@$(BIN)/python -m uv pip sync --quiet --compile-bytecode --python $(BIN)/python --require-hashes requirements.lock
 	@$(BIN)/python -m uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
+	@$(BIN)/python -m compileall -q advisors helpers studies
 	@$(RUN) server
 	@echo "{\"seconds\": $$(( $$(date +%s) - $$(cat .cache/setup-start) ))}" > .venv/setup.json
 	@touch $@
