@@ -131,13 +131,7 @@ def store_from(
     """Describe the network as it is, not to scale, and workers that decode as they go."""
     profile = get_profile(options["profile"])
     n_each = max(1, -(-options["connections"] // n_workers))
-    scaled = network_of(profile, streams_per_worker=n_each)
-    network = replace(
-        scaled,
-        stream_nbytes_per_s=scaled.stream_nbytes_per_s * profile.scale,
-        aggregate_nbytes_per_s=scaled.aggregate_nbytes_per_s * profile.scale,
-        requests_per_s=scaled.requests_per_s * profile.scale,
-    )
+    network = network_of(profile.unscaled(), streams_per_worker=n_each)
     if not options["decode_mb_per_s"] > 0:
         raise UserError(f"decode-mb-per-s: {options['decode_mb_per_s']}; allowed: above 0")
     return Store(

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import shlex
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from functools import cache, partial
+from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
-from advisors.decide import lookup
 from advisors.decide.choices import Choice, tell_number, tell_usd
 from advisors.decide.question import Question
 from advisors.decide.ranking import Answer, decide
@@ -205,14 +204,3 @@ def render_trial() -> str:
 def _tell_score(found: Score) -> list[str]:
     share = f"{100 * found.within:.0f} %"
     return [f"{found.n}", share, f"{found.median:.3g}", f"{found.worst:.3g}"]
-
-
-WORKED = ("fields", "granules", "tiles", "loader")
-
-FRAGMENTS: Mapping[str, Callable[[], str]] = {
-    "decide-lookup.md": lookup.render,
-    "decide-needs.md": render_needs,
-    "decide-trial.md": render_trial,
-    **{f"decide-{name}.md": partial(render_case, name) for name in WORKED},
-}
-"""Text that the page includes, by file name."""

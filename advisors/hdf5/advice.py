@@ -92,28 +92,11 @@ def advise(
     costs: ClientCosts = TYPICAL_COSTS,
     library_costs: LibraryCosts = TYPICAL_LIBRARY,
 ) -> Advised:
-    """Predict what settings and repacks gain for a file.
+    """Predict what settings and repacks gain for a file at a path or an address.
 
-    Parameters
-    ----------
-    source : str or Location
-        Path, address of an object, or its location.
-    profile : Profile
-        Network over which it is read, as it is; see `unscale`.
-    variables : sequence of str
-        Datasets to read; all by default.
-    settings : Settings
-        How it is read then.
-    costs : ClientCosts
-        What client and server take beside it; where none were fitted, typical ones, which
-        are an assumption.
-    library_costs : LibraryCosts
-        What the library itself takes to list and to decode; typical ones too.
-
-    Returns
-    -------
-    Advised
-        How the file lies, and what can be done, best first.
+    The network is taken as it is, see `Profile.unscaled`; all variables are read unless some
+    are named. Where costs of the client, server and library were not fitted they are typical
+    ones, which are an assumption.
 
     Raises
     ------
@@ -145,34 +128,16 @@ def advise(
     )
 
 
-def unscale(profile: Profile) -> Profile:
-    """Give the network of which a profile is a scale model.
-
-    Examples
-    --------
-    >>> describe_network(unscale(Profile("near", stream_mb_per_s=36, scale=2.5)))
-    'near at full scale: 90 MB/s a stream'
-    """
-
-    def rate(scaled: float | None) -> float | None:
-        return None if scaled is None else scaled * profile.scale
-
-    return replace(
-        profile,
-        scale=1.0,
-        stream_mb_per_s=rate(profile.stream_mb_per_s),
-        aggregate_mb_per_s=rate(profile.aggregate_mb_per_s),
-        requests_per_s=rate(profile.requests_per_s),
-    )
-
-
 def describe_network(profile: Profile) -> str:
     """Say which network a profile is, and whether it is to scale.
 
     Examples
     --------
-    >>> describe_network(Profile("near", stream_mb_per_s=36, scale=2.5))
+    >>> near = Profile("near", stream_mb_per_s=36, scale=2.5)
+    >>> describe_network(near)
     'near as a scale model, with bandwidths divided by 2.5: 36 MB/s a stream'
+    >>> describe_network(near.unscaled())
+    'near at full scale: 90 MB/s a stream'
     """
     first, figures = profile.first_byte_s, []
     if first:

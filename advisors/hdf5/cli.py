@@ -61,7 +61,7 @@ def advise(
         block_nbytes=round(block_mib * prediction.MIB),
         page_buffer_nbytes=None if buffer_mib is None else round(buffer_mib * prediction.MIB),
     )
-    network = get_profile(profile) if scaled else advice.unscale(get_profile(profile))
+    network = get_profile(profile) if scaled else get_profile(profile).unscaled()
     advised = advice.advise(source, network, variables=variables, settings=settings)
     chosen = advised.find_repack(label) if out is not None or label else None
     click.echo(
@@ -82,12 +82,11 @@ def check(source: str, *, profile: str, is_json: bool) -> None:
     The exit code is 0 where no item failed, 1 where one did, and 2 where the file or an option is
     none.
     """
-    from advisors.hdf5.advice import unscale
     from advisors.hdf5.check import check_file
     from helpers.netem.profiles import get_profile
 
     try:
-        found = check_file(source, unscale(get_profile(profile)))
+        found = check_file(source, get_profile(profile).unscaled())
     except UserError as error:  # elsewhere it ends with 1, which here is a verdict
         click.echo(f"error: {error}", err=True)
         sys.exit(2)

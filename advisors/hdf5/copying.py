@@ -251,7 +251,8 @@ class _Copier:
                 if source.dtype.hasobject:
                     target[region] = self.translate(values, source.dtype)
                 else:
-                    _write_stored(target, region, values)
+                    memory, space, _ = _select(target, region)
+                    target.id.write(memory, space, values, mtype=target.id.get_type())
 
     def copy_attribute(self, source: Any, target: Any, key: str) -> None:
         file_type = self.open_type(source.get_type())
@@ -288,11 +289,6 @@ def read_stored(dataset: h5py.Dataset, region: tuple[slice, ...]) -> Any:
     values = np.empty(shape, dataset.dtype)
     dataset.id.read(memory, space, values, mtype=dataset.id.get_type())
     return values
-
-
-def _write_stored(target: h5py.Dataset, region: tuple[slice, ...], values: Any) -> None:
-    memory, space, _ = _select(target, region)
-    target.id.write(memory, space, values, mtype=target.id.get_type())
 
 
 def _select(dataset: h5py.Dataset, region: tuple[slice, ...]) -> tuple[Any, Any, Shape]:

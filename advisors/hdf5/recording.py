@@ -209,7 +209,8 @@ def iterate_blocks(dataset: h5py.Dataset, *others: h5py.Dataset) -> Iterator[tup
     They are whole chunks of the first. An extent costs nothing where nothing is stored,
     for arrays may be declared that no disk would hold.
     """
-    if dataset.chunks is None and not any(map(_may_hold, (dataset, *others))):
+    held = (one.is_virtual or one.id.get_storage_size() for one in (dataset, *others))
+    if dataset.chunks is None and not any(held):
         return
     shape, base = dataset.shape, dataset.chunks or (1,) * dataset.ndim
     block = list(base)
@@ -234,11 +235,6 @@ def iterate_blocks(dataset: h5py.Dataset, *others: h5py.Dataset) -> Iterator[tup
         )
 
 
-def _may_hold(dataset: h5py.Dataset) -> bool:
-    """Tell whether a dataset has values, of its own or of others."""
-    return bool(dataset.is_virtual or dataset.id.get_storage_size())
-
-
 def _find_touched(dataset: h5py.Dataset, block: Sequence[int]) -> set[tuple[int, ...]]:
     """Return the places, in blocks, that stored chunks of a dataset touch."""
     found = set[tuple[int, ...]]()
@@ -255,15 +251,12 @@ def iterate_raw_reads(dataset: h5py.Dataset) -> Iterator[tuple[int, int]]:
     Chunks that are compressed, or that fit the chunk cache, are read whole;
     of others, each run of bytes that is contiguous in memory as well.
     """
+    is_whole = dataset.chunks is None or dataset.id.get_create_plist().get_nfilters()
     for corner, offset, nbytes in iterate_chunks(dataset):
-        if dataset.chunks is None or _is_filtered(dataset) or nbytes <= CHUNK_CACHE_NBYTES:
+        if is_whole or nbytes <= CHUNK_CACHE_NBYTES:
             yield offset, nbytes
         else:
             yield from _iterate_rows(dataset, corner, offset)
-
-
-def _is_filtered(dataset: h5py.Dataset) -> bool:
-    return bool(dataset.id.get_create_plist().get_nfilters())
 
 
 def _iterate_rows(

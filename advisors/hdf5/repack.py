@@ -226,11 +226,8 @@ def _make_equal(
         made.unlink(missing_ok=True)
         told = _make_equal(path, report, repack, made, others)
         by, _, compared = told.partition("; ")
-        return f"{by} (not by {tool}: {_explain(error)}); {compared}"
-
-
-def _explain(error: UserError) -> str:
-    return cut(str(error).removeprefix("apply: ").partition("; allowed")[0])
+        why = cut(str(error).removeprefix("apply: ").partition("; allowed")[0])
+        return f"{by} (not by {tool}: {why}); {compared}"
 
 
 def _make(path: Path, name: str, repack: Repack, made: Path, tool: Tool) -> None:

@@ -17,7 +17,7 @@ import obstore
 from advisors.hdf5.advice import advise
 from advisors.hdf5.inspection import inspect_file
 from advisors.hdf5.prediction import TUNED, UNTUNED, LibraryCosts, Settings, read_file
-from advisors.hdf5.recording import SIGNATURE, list_datasets, list_tree, open_hdf5, open_source
+from advisors.hdf5.recording import list_datasets, list_tree, open_hdf5, open_source
 from advisors.hdf5.repack import apply_repack
 from helpers.benchmark.loop import timed
 from helpers.errors import UserError
@@ -99,15 +99,10 @@ def find_files(folder: Path) -> list[Path]:
     """Find the HDF5 files of a folder, in alphabetical order."""
     if not folder.is_dir():
         raise UserError(f"folder: {folder} is none; allowed: a folder with HDF5 files")
-    found = [path for path in sorted(folder.iterdir()) if path.is_file() and _is_hdf5(path)]
+    found = [path for path in sorted(folder.iterdir()) if path.is_file() and h5py.is_hdf5(path)]
     if not found:
         raise UserError(f"folder: {folder} has no HDF5 file; allowed: a folder with some")
     return found
-
-
-def _is_hdf5(path: Path) -> bool:
-    with path.open("rb") as file:
-        return file.read(len(SIGNATURE)) == SIGNATURE
 
 
 def score_files(

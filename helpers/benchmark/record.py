@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import json
 import math
 from collections import abc
@@ -264,7 +265,9 @@ class Record:
         mine = _origin(self.provenance, self)
         here = self._versions_here()
         for row in self.rows:
-            told = [*_contrast(mine, _origin(row, row)), *clashes(here, row.versions)]
+            # part by part, for a parameter may be named like a package
+            parts = map(differences, mine, _origin(row, row))
+            told = [*itertools.chain(*parts), *clashes(here, row.versions)]
             if told or row.fingerprint not in _fingerprints(row):
                 raise RecordError(
                     f"{self.path.name}: cannot continue a record of another origin: "
@@ -364,13 +367,6 @@ def _fingerprints(row: Row) -> tuple[str, str]:
         fingerprint(row.parameters, machine=row.machine),
         fingerprint(row.parameters, machine=row.machine, versions=row.versions),
     )
-
-
-def _contrast(here: list[dict[str, object]], there: list[dict[str, object]]) -> list[str]:
-    """Name what differs, part by part, for a parameter may be named like a package."""
-    return [
-        text for mine, other in zip(here, there, strict=True) for text in differences(mine, other)
-    ]
 
 
 def _frame(rows: Sequence[Row]) -> pd.DataFrame:

@@ -172,8 +172,12 @@ def _contrast(
         yield kind, _differ(left, right, both)
     left, right = (_settings(rows, common) for rows in (a, b))
     yield "settings", _differ(left, right, left.keys() | right.keys())
-    left, right = (_tell_run(rows) for rows in (a, b))
-    yield "run", _differ(left, right, left.keys())
+    days = {"commit": ("commit", 8), "day": ("started_utc", 10)}
+    left, right = (
+        {name: ", ".join(sorted(rows[at].str[:n].unique())) for name, (at, n) in days.items()}
+        for rows in (a, b)
+    )
+    yield "run", _differ(left, right, days)
 
 
 def _merge(texts: Iterable[str]) -> dict[str, Any]:
@@ -190,11 +194,6 @@ def _settings(rows: pd.DataFrame, common: Collection[Key]) -> dict[str, Any]:
         if (row.contender, row.point) in common
         for name, value in json.loads(str(row.settings)).items()
     }
-
-
-def _tell_run(rows: pd.DataFrame) -> dict[str, str]:
-    columns = {"commit": rows["commit"].str[:8], "day": rows["started_utc"].str[:10]}
-    return {name: ", ".join(sorted(column.unique())) for name, column in columns.items()}
 
 
 def _differ(
@@ -216,8 +215,9 @@ def render_comparison(found: Mapping[str, Any], a: Path, b: Path) -> list[str]:
         f"  {'95 %':15}  A/A noise of A and B",
     ]
     for row, point in zip(found["rows"], points, strict=True):
-        ends = f"{_tell(row['low'])} to {_tell(row['high'])}"
-        noise = ", ".join(_percent(row[f"noise_{side}"]) for side in ("a", "b"))
+        ends = " to ".join("?" if row[k] is None else f"{row[k]:.3g}" for k in ("low", "high"))
+        noises = (row["noise_a"], row["noise_b"])
+        noise = ", ".join("?" if n is None else f"{100 * (n - 1):.2g} %" for n in noises)
         lines.append(
             f"{row['contender']:{width}}{point:{across}}{row['a_s']:8.3g}{row['b_s']:8.3g}"
             f"{row['ratio']:7.3g}  {ends:15}  {noise:22}{_say(row)}"
@@ -238,11 +238,3 @@ def _say(row: Mapping[str, Any]) -> str:
         return "noise unknown"
     verdict = str(row["verdict"])
     return {"faster": "A is faster", "slower": "A is slower"}.get(verdict, verdict)
-
-
-def _percent(noise: float | None) -> str:
-    return "?" if noise is None else f"{100 * (noise - 1):.2g} %"
-
-
-def _tell(value: float | None) -> str:
-    return "?" if value is None else f"{value:.3g}"

@@ -444,6 +444,11 @@ class Study:
         return model
 
 
+def later(module: str, name: str, *given: Any) -> Callable[..., Any]:
+    """Call a function of a module that is imported when it is asked for; `given` come first."""
+    return lambda *more: getattr(importlib.import_module(module), name)(*given, *more)
+
+
 def find_studies() -> dict[str, Study]:
     """Find every folder of studies that declares one, by the name of its notebook."""
     package = importlib.import_module(_PACKAGE)

@@ -108,7 +108,7 @@ def access_seconds(store: Store, counts: IoCounts) -> Floats:
     network = store.network
     in_turn = np.asarray(n_requests / n_jobs, np.float64)  # of a shard: its index, its chunks
     tail_s = _slowest_of(network, abreast, in_turn)
-    wait_s = (n_jobs / abreast - 1) * in_turn * _mean_first_byte_s(network) + tail_s
+    wait_s = (n_jobs / abreast - 1) * in_turn * network.first_byte_mean_s + tail_s
     rate = np.minimum(network.stream_nbytes_per_s, network.aggregate_nbytes_per_s / abreast)
     in_turn_s = wait_s + n / abreast * stored_nbytes / rate + cpu_s / abreast
     at_link_s = tail_s + n * stored_nbytes / network.aggregate_nbytes_per_s
@@ -138,10 +138,6 @@ def _cpu_s_each(store: Store, counts: IoCounts, stored_nbytes: Floats) -> Floats
     return np.asarray(store.chunk_s + decode_s + store.stored_s_per_nbyte * stored_nbytes)
 
 
-def _mean_first_byte_s(network: Network) -> float:
-    return network.first_byte_median_s * math.exp(network.first_byte_sigma**2 / 2)
-
-
 def _slowest_of(network: Network, n: Floats, in_turn: Floats) -> Floats:
     """Expect the slowest of n sums of first bytes in turn: what the last of them waits.
 
@@ -153,7 +149,7 @@ def _slowest_of(network: Network, n: Floats, in_turn: Floats) -> Floats:
     whole = np.arange(1, int(np.ceil(n.max())) + 1)
     z = [NormalDist().inv_cdf((k - _BLOM) / (k + 1 - 2 * _BLOM)) for k in whole]
     variance = np.log1p(math.expm1(network.first_byte_sigma**2) / in_turn)  # of the logarithm
-    median_s = in_turn * _mean_first_byte_s(network) * np.exp(-variance / 2)
+    median_s = in_turn * network.first_byte_mean_s * np.exp(-variance / 2)
     return np.asarray(median_s * np.exp(np.sqrt(variance) * np.interp(n, whole, z)), np.float64)
 
 

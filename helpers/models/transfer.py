@@ -57,6 +57,11 @@ class Network:
             return 0.0
         return math.log(self.first_byte_p95_s / self.first_byte_median_s) / _NORMAL_P95
 
+    @property
+    def first_byte_mean_s(self) -> float:
+        """Mean of the time to first byte."""
+        return self.first_byte_median_s * math.exp(self.first_byte_sigma**2 / 2)
+
 
 @dataclass(frozen=True, slots=True)
 class Client:

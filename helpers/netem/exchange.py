@@ -8,7 +8,6 @@ import struct
 import threading
 from dataclasses import dataclass, field, replace
 from random import Random
-from typing import NoReturn
 
 from helpers.netem.http import BadHead, Head, has_body, parse_response, range_of
 from helpers.netem.peers import OWNER, Workers
@@ -254,32 +253,24 @@ class Exchange:
     def serve(self) -> bool:
         """Serve the request; tell whether the connection goes on."""
         if self.fault == "reset":
-            self._reset()
+            # closing without lingering sends RST instead of FIN
+            linger = struct.pack("ii", 1, 0)
+            self.client.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+            raise CutShort
         if self.fault == "error_503":
             return self._slow_down()
         try:
-            response = self._ask()
+            to_server = self._way(self.client, self.upstream.open().sock, Meter())
+            response = self.upstream.ask(self.request, to_server)
         except UpstreamError as error:
             text = f"the proxy got no answer from {self.upstream.url}: {error}"
             return refuse(self.client, self.meter, 502, text)
         return self._respond(response)
 
-    def _reset(self) -> NoReturn:
-        """End the connection without an answer."""
-        # closing without lingering sends RST instead of FIN
-        linger = struct.pack("ii", 1, 0)
-        self.client.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
-        raise CutShort
-
     def _way(self, source: Source, sink: socket.socket | None, meter: Meter) -> Way:
         """Join a sender to a receiver, over the link that is emulated."""
         stream = self.terms.link.open_stream(self.terms.worker)
         return Way(source, sink, self.pipe, stream, meter)
-
-    def _ask(self) -> Head:
-        """Pass the request on and return the head of its response."""
-        to_server = self._way(self.client, self.upstream.open().sock, Meter())
-        return self.upstream.ask(self.request, to_server)
 
     def _slow_down(self) -> bool:
         """Drop the body of the request and answer 503 when an answer is due."""

@@ -205,13 +205,18 @@ class Profile:
         >>> Profile("example", stream_mb_per_s=90).slowed_down(10).stream_mb_per_s
         9.0
         """
-        slow: dict[str, Any] = {
-            name: None if getattr(self, name) is None else getattr(self, name) / dilation
-            for name in RATES
-        }
-        if (first := self.first_byte_s) is not None:
-            slow["first_byte_s"] = FirstByte(first.median_s * dilation, first.p95_s * dilation)
-        return replace(self, **slow)
+        first = self.first_byte_s
+        slow = first and FirstByte(first.median_s * dilation, first.p95_s * dilation)
+        return replace(self._with_rates(1 / dilation), first_byte_s=slow)
+
+    def unscaled(self) -> Profile:
+        """Return the network of which this is a scale model."""
+        return replace(self._with_rates(self.scale), scale=1.0)
+
+    def _with_rates(self, factor: float) -> Profile:
+        told = ((name, getattr(self, name)) for name in RATES)
+        rates: dict[str, Any] = {name: rate * factor for name, rate in told if rate is not None}
+        return replace(self, **rates)
 
     def to_mapping(self) -> dict[str, Any]:
         """Return the plain values from which `from_mapping` builds the same profile."""

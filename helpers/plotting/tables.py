@@ -9,6 +9,7 @@ import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib_inline.backend_inline import set_matplotlib_formats
 
+from helpers.benchmark.statistics import Interval
 from helpers.netem.profiles import Profile
 from helpers.plotting import palette
 
@@ -105,6 +106,18 @@ def digits(value: float, *, n: int = 2) -> str:
         return "not measured"
     rounded = float(f"{value:.{n}g}")
     return f"{rounded:.0f}" if abs(rounded) >= 10 ** (n - 1) else f"{rounded:.{n}g}"
+
+
+def tell_interval(found: Interval) -> str:
+    """Write a value and, where it has one, its interval.
+
+    Examples
+    --------
+    >>> tell_interval(Interval(1.409, 1.35, 1.47, n=5))
+    '1.41 (1.35 to 1.47)'
+    """
+    ends = f" ({digits(found.low, n=3)} to {digits(found.high, n=3)})" if found.n > 1 else ""
+    return f"{digits(found.centre, n=3)}{ends}"
 
 
 def describe_profile(profile: Profile) -> str:

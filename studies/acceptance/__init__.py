@@ -2,14 +2,7 @@
 
 from math import inf
 
-from helpers.book.studies import Study, Threshold
-
-
-def _thresholds() -> str:
-    from studies.acceptance.findings import render
-
-    return render()
-
+from helpers.book.studies import Study, Threshold, later
 
 _PROXY = "8 requests in flight for an object of 32 MB, directly and through the proxy"
 _CPU = "processor time of the proxy over the bytes of the same reads"
@@ -57,7 +50,7 @@ _AT_MOST = (
 STUDY = Study(
     name="acceptance",
     headline="thresholds-met",
-    fragments={"thresholds.md": _thresholds},
+    fragments={"thresholds.md": later("studies.acceptance.findings", "render")},
     thresholds=tuple(
         Threshold(key=key, name=name, bound=bound, is_least=is_least, how=how)
         for is_least, held in ((True, _AT_LEAST), (False, _AT_MOST))

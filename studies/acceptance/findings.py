@@ -21,7 +21,7 @@ from helpers.book.studies import Study, Threshold, find_studies, write_table
 from helpers.netem.profiles import get_profile
 from helpers.paths import ROOT
 from helpers.plotting import palette, tables
-from helpers.plotting.tables import digits
+from helpers.plotting.tables import digits, tell_interval
 from studies.acceptance.workload import (
     A_TASK_A_CHUNK,
     ALONE,
@@ -159,18 +159,6 @@ def slope_s(rows: pd.DataFrame, name: str) -> pd.Series[float]:
 def tell(found: Mapping[str, Interval]) -> dict[str, str]:
     """Put values with their intervals into words, by the key of their threshold."""
     return {key: tell_interval(interval) for key, interval in found.items()}
-
-
-def tell_interval(found: Interval) -> str:
-    """Write a value and, where it has one, its interval.
-
-    Examples
-    --------
-    >>> tell_interval(Interval(1.409, 1.35, 1.47, n=5))
-    '1.41 (1.35 to 1.47)'
-    """
-    ends = f" ({digits(found.low, n=3)} to {digits(found.high, n=3)})" if found.n > 1 else ""
-    return f"{digits(found.centre, n=3)}{ends}"
 
 
 def describe_run(rows: pd.DataFrame) -> dict[str, str]:

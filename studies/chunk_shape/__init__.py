@@ -1,20 +1,11 @@
 """Which chunk shape serves which accesses, on a disk and in an object store."""
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Any
 
-from helpers.book.studies import Expected, Study, Threshold
+from helpers.book.studies import Study, Threshold, later
 
-# Parts of the page of decisions, which has no study of its own: most of its answers are chunk shapes.
-_DECIDED = ("lookup", "needs", "fields", "granules", "tiles", "loader", "trial")
-
-
-def _render_decision(name: str) -> str:
-    """Write a part of the page of decisions, which is imported when it is asked for."""
-    from advisors.decide.page import FRAGMENTS
-
-    return FRAGMENTS[name]()
+_PAGE, _WORKED = "advisors.decide.page", ("fields", "granules", "tiles", "loader")
 
 
 def count_work(values: Mapping[str, Any]) -> tuple[float, float]:
@@ -30,19 +21,17 @@ def count_work(values: Mapping[str, Any]) -> tuple[float, float]:
     return (n_positions / values["scale_factor"] ** 3,) * 2
 
 
-def _expect(values: Mapping[str, Any]) -> Expected:
-    """Expect what the published case asks for, scaled; imported when it is asked for."""
-    from advisors.costs.page_tables import expect_like
-
-    return expect_like("chunk-shape/in-region", count_work, values)
-
-
 STUDY = Study(
     name="chunk-shape",
     headline="best-throughput",
-    expect=_expect,
+    # what the published case asks for, scaled
+    expect=later("advisors.costs.page_tables", "expect_like", "chunk-shape/in-region", count_work),
+    # of the page of decisions, which has no study of its own: most of its answers are chunk shapes
     fragments={
-        name: partial(_render_decision, name) for name in (f"decide-{part}.md" for part in _DECIDED)
+        "decide-lookup.md": later("advisors.decide.lookup", "render"),
+        "decide-needs.md": later(_PAGE, "render_needs"),
+        "decide-trial.md": later(_PAGE, "render_trial"),
+        **{f"decide-{name}.md": later(_PAGE, "render_case", name) for name in _WORKED},
     },
     thresholds=(
         Threshold(

@@ -1,19 +1,13 @@
 """How read throughput grows with the number of workers, and what ends the growth."""
 
 import math
-from collections.abc import Callable, Mapping
-from importlib import import_module
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from helpers.book.studies import Expected, Study, Threshold
+from helpers.book.studies import Study, Threshold, later
 
 _RECORDS = Path(__file__).resolve().parents[2] / "results" / "reference" / "cluster-scaling"
-
-
-def _render(room: str, name: str, *given: object) -> Callable[[], str]:
-    """Write a part of the page on scaling out, by a room that is imported when it is asked for."""
-    return lambda: str(getattr(import_module(f"advisors.scaling.{room}"), name)(*given))
 
 
 def count_work(values: Mapping[str, Any]) -> tuple[float, float]:
@@ -37,30 +31,28 @@ def count_work(values: Mapping[str, Any]) -> tuple[float, float]:
     return float(n_reads * n_chunks), float(n_reads * 4 * math.prod(shape))
 
 
-def _expect(values: Mapping[str, Any]) -> Expected:
-    """Expect what the published case asks for, scaled; imported when it is asked for."""
-    from advisors.costs.page_tables import expect_like
-
-    return expect_like("cluster-scaling/in-region", count_work, values)
-
-
 STUDY = Study(
     name="cluster-scaling",
     headline="best-throughput",
     cover=("in-region", "fig-scaling"),
     minutes=12,
-    expect=_expect,
+    # what the published case asks for, scaled
+    expect=later(
+        "advisors.costs.page_tables", "expect_like", "cluster-scaling/in-region", count_work
+    ),
     fragments={
-        "scaling-score.md": _render("score", "render_score"),
-        "scale-out-petabyte.md": _render("scale_out", "render_petabyte"),
-        "scale-out-petabyte.svg": _render("figures", "draw_petabyte"),
-        "scale-out-slots.svg": _render("figures", "draw_shares"),
-        "scale-out-tails.md": _render("scale_out", "render_tails"),
-        "scale-out-tails.svg": _render("figures", "draw_tails"),
-        "scale-out-validation.md": _render("validation", "render_validation", _RECORDS),
-        "scale-out-knee.md": _render("validation", "render_knee"),
-        "scale-out-scheduler.md": _render("scheduler", "render_scheduler"),
-        "scale-out-stores.md": _render("synthetic", "render_stores"),
+        "scaling-score.md": later("advisors.scaling.score", "render_score"),
+        "scale-out-petabyte.md": later("advisors.scaling.scale_out", "render_petabyte"),
+        "scale-out-petabyte.svg": later("advisors.scaling.figures", "draw_petabyte"),
+        "scale-out-slots.svg": later("advisors.scaling.figures", "draw_shares"),
+        "scale-out-tails.md": later("advisors.scaling.scale_out", "render_tails"),
+        "scale-out-tails.svg": later("advisors.scaling.figures", "draw_tails"),
+        "scale-out-validation.md": later(
+            "advisors.scaling.validation", "render_validation", _RECORDS
+        ),
+        "scale-out-knee.md": later("advisors.scaling.validation", "render_knee"),
+        "scale-out-scheduler.md": later("advisors.scaling.scheduler", "render_scheduler"),
+        "scale-out-stores.md": later("advisors.scaling.synthetic", "render_stores"),
     },
     thresholds=(
         Threshold(

@@ -188,7 +188,9 @@ def draw_scaling(
     drawn = [table[y].max() for table in (points, predictions) if table is not None]
     spans = [table for table in (summary, ceiling) if table is not None]
     drawn += [table[["median", "low", "high"]].max(axis=None) for table in spans]
-    _set_axes(ax, summary[x], most=max(drawn))
+    limits = {"xlim": (0, summary[x].max() * 1.04), "ylim": (0, max(drawn) * 1.05)}
+    ax.set(xlabel="workers", ylabel="throughput (MB/s)", **limits)  # nothing drawn is clipped
+    tick_places(ax, summary[x])
     key = {"has_points": points is not None, "has_predictions": predictions is not None}
     _write_key(ax, summary, **key, note=note)
     label_ends(ax, ends, at=float(summary[x].max()))
@@ -215,13 +217,6 @@ def _write_key(
     parts += ["hollow: unstable"] * bool("unstable" in summary and summary["unstable"].ne("").any())
     lines = ["  ·  ".join(parts), note] if note else ["  ·  ".join(parts)]
     write_key(ax, "\n".join(lines))
-
-
-def _set_axes(ax: Axes, places: pd.Series[float], *, most: float) -> None:
-    """Tick where was measured, name the unit, and clip nothing that was drawn."""
-    ax.set(xlabel="workers", ylabel="throughput (MB/s)")
-    ax.set(xlim=(0, places.max() * 1.04), ylim=(0, most * 1.05))
-    tick_places(ax, places)
 
 
 def draw_published(ax: Axes, published: pd.DataFrame, ours: pd.DataFrame) -> None:

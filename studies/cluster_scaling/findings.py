@@ -14,7 +14,7 @@ from helpers.benchmark import statistics
 from helpers.benchmark.record import read_published
 from helpers.errors import UserError
 from helpers.netem.profiles import Profile
-from helpers.plotting.tables import describe_profile, digits
+from helpers.plotting.tables import describe_profile, digits, tell_interval
 
 TODAY, OF_2020 = "zarr-s3fs", "zarr-s3fs-one-get"
 """s3fs at its defaults of today, and with one request for a chunk, as it was in 2020."""
@@ -193,9 +193,7 @@ def tell_gain(rows: pd.DataFrame, slow: str, quick: str) -> str:
     """Say how many times as fast the second reader is as the first, paired in blocks."""
     if not {slow, quick} <= set(rows["contender"]):
         return "not measured"
-    found = statistics.paired_ratio(rows, slow, quick)
-    ends = f" ({digits(found.low, n=3)} to {digits(found.high, n=3)})" if found.n > 1 else ""
-    return f"{digits(found.centre, n=3)}{ends}"
+    return tell_interval(statistics.paired_ratio(rows, slow, quick))
 
 
 def read_published_ratios() -> pd.DataFrame:

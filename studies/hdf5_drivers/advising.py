@@ -22,7 +22,6 @@ from helpers.netem.profiles import FirstByte, Profile, network_of
 from helpers.objectstore.testbed import Testbed
 from helpers.paths import ROOT
 from studies.hdf5_drivers.file_layouts import run_tool
-from studies.hdf5_drivers.findings import mean_first_byte_s
 
 VARIABLES = ("ocean/temperature", "ice/temperature")
 """Two of the four variables of a gridded file."""
@@ -141,7 +140,7 @@ def compare_advice(
 
 def take_scatter_out(profile: Profile) -> Profile:
     """Give every first byte of a profile the same delay: the mean of them."""
-    mean_s = mean_first_byte_s(network_of(profile))
+    mean_s = network_of(profile).first_byte_mean_s
     steady = FirstByte(mean_s, mean_s) if mean_s else None
     return replace(profile, name=f"{profile.name}, first bytes steady", first_byte_s=steady)
 

@@ -14,7 +14,6 @@ from fsspec.caching import BlockCache
 from helpers.benchmark import ranking as rankings
 from helpers.benchmark import statistics
 from helpers.benchmark.record import read_published
-from helpers.models.transfer import Network
 from helpers.netem.profiles import Profile, network_of
 from helpers.plotting.tables import describe_profile, digits, trace_of
 from studies.hdf5_drivers.drivers import DRIVERS, Driver
@@ -43,7 +42,7 @@ def describe_layouts(stored: StoredFile, profile: Profile) -> pd.DataFrame:
     in one request.
     """
     network, name = network_of(profile), stored.tasks["variables"].variables[0]
-    per_request_s = mean_first_byte_s(network)
+    per_request_s = network.first_byte_mean_s
     lines: dict[str, dict[str, Any]] = {}
     for layout, nbytes in stored.stored_nbytes.items():
         lines[layout] = {"stored (MB)": round(nbytes / 1e6, 1), "made by": stored.made_by[layout]}
@@ -80,11 +79,6 @@ def describe_drivers(
     }
     lines |= {name: {"reads": reason} for name, reason in absent.items()}
     return pd.DataFrame(lines).T.fillna("").rename_axis("driver")
-
-
-def mean_first_byte_s(network: Network) -> float:
-    """Compute the mean of a log-normal delay from its median and 95th percentile."""
-    return network.first_byte_median_s * math.exp(network.first_byte_sigma**2 / 2)
 
 
 def _count_chunks(stored: StoredFile, layout: str) -> int:
@@ -304,7 +298,7 @@ def find_targets(rows: pd.DataFrame, best: tuple[str, str], profile: Profile) ->
 def _explain(slow: pd.Series[float], fast: pd.Series[float], profile: Profile) -> str:
     """Say where the time of the best read goes, and what one stream could gain at most."""
     network = network_of(profile)
-    first_byte_s = mean_first_byte_s(network)
+    first_byte_s = network.first_byte_mean_s
     moved_s = fast["all_nbytes"] / network.stream_nbytes_per_s
     needed_s = moved_s / fast["over_read"]
     n_waits = fast["dependency_depth"]
