@@ -44,10 +44,10 @@ if TYPE_CHECKING:
 def decide(is_json: bool, derive: bool, **given: Any) -> None:
     """Choose format, chunks, client, settings, cache and copies for an array and its accesses."""
     if derive:
-        from advisors.decide import evidence, lookup
+        from advisors.decide import evidence, page
 
         click.echo(f"{evidence.PATH.name}: {evidence.write()} rows")
-        click.echo(f"{lookup.PATH.name}: {lookup.write()} answers")
+        click.echo(f"{page.PATH.name}: {page.write_lookup()} answers")
         return
     if given["shape"] is None:
         raise UserError("shape: none; allowed: --shape 87600,721,1440")

@@ -1,17 +1,24 @@
-"""What the page of decisions shows, computed when the book is built: needs, worked cases and the trial."""
+"""What the page of decisions shows: needs, worked cases and the trial, computed when the book is built.
+
+Answers to a grid of questions are kept beside the package: the browser looks them up.
+"""
 
 from __future__ import annotations
 
+import itertools
+import json
 import shlex
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from advisors.decide.choices import Choice, tell_number, tell_usd
 from advisors.decide.question import Question
 from advisors.decide.ranking import Answer, decide
 from advisors.decide.trial import TARGET, WITHIN, Score, Trial, score, try_all
+from helpers.book.studies import write_table
 
 Given = Mapping[str, Any]
 
@@ -76,11 +83,6 @@ def tell_command(given: Given) -> str:
     return shlex.join(words)
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
-
-
 def _tell_support(choice: Choice) -> str:
     """Write how far a choice rests on a record, with the link to its page."""
     support = choice.support
@@ -110,7 +112,7 @@ def render_needs() -> str:
             ]
         )
     head = ["need", "what is stored", "how it is read", "median (95th percentile)", "rests on"]
-    return _table(head, rows)
+    return write_table(head, rows)
 
 
 def render_case(name: str) -> str:
@@ -133,7 +135,7 @@ def render_case(name: str) -> str:
         f"```console\n$ {_fold(tell_command(QUESTIONS[name][1]))}\n```\n",
         f"**First choice: {_tell_copies(best)}, read by {best.client},"
         f" {tell_usd(best.usd_month)} a month.**\n",
-        _table(head, rows),
+        write_table(head, rows),
         "\n".join(_tell_limits(best)),
         f"To paste:\n\n```python\n{best.code}\n```\n",
     ]
@@ -184,13 +186,13 @@ def render_trial() -> str:
     within = f"within {100 * (WITHIN - 1):.0f} %"
     return "\n".join(
         [
-            _table(
+            write_table(
                 ["case left out", "decisions", within, "median ratio", "worst ratio"],
                 [*rows, ["all", *_tell_score(total)]],
             ),
             f"The target is {100 * TARGET:.0f} % {within}: {kept}, at {100 * total.within:.0f} %.\n",
             "The decisions that were furthest off:\n",
-            _table(
+            write_table(
                 ["case", "decision", "chosen", "measured best", "time over the best"],
                 [
                     [one.case, f"`{one.about}`", one.chosen, one.best, f"{one.ratio:.3g}"]
@@ -204,3 +206,69 @@ def render_trial() -> str:
 def _tell_score(found: Score) -> list[str]:
     share = f"{100 * found.within:.0f} %"
     return [f"{found.n}", share, f"{found.median:.3g}", f"{found.worst:.3g}"]
+
+
+PATH = Path(__file__).with_name("lookup.json")
+
+OPTIONS: Mapping[str, Mapping[str, str]] = {
+    "shape": {
+        "8760,721,1440": "a year of hours, quarter degree",
+        "87600,721,1440": "ten years of hours, quarter degree",
+    },
+    "dtype": {"float32": "float32", "int16": "int16"},
+    "access": {
+        "series:1": "time series",
+        "series:0.8,map:0.2": "80 % series, 20 % maps",
+        "series:0.2,map:0.8": "20 % series, 80 % maps",
+        "map:1": "maps",
+        "24x64x64:1": "boxes, 24x64x64",
+    },
+    "store": {"in-region": "in region", "other-region": "other region", "wide-area": "wide area"},
+}
+"""What a reader of the page chooses among, with what each is called there."""
+
+
+def list_questions() -> Iterator[dict[str, str]]:
+    """List every question of the grid."""
+    for values in itertools.product(*OPTIONS.values()):
+        yield dict(zip(OPTIONS, values, strict=True))
+
+
+def look_up(given: Mapping[str, str]) -> dict[str, Any]:
+    """Answer one question, in the texts that the page shows."""
+    answer = decide(Question.ask(**given))
+    itemsize = answer.question.itemsize
+    best = answer.choices[0]
+    told = [_tell_choice(choice, itemsize) for choice in answer.choices]
+    return {"choices": told, "case": best.support.case, "code": best.code}
+
+
+def _tell_choice(choice: Choice, itemsize: int) -> list[str]:
+    return [
+        f"{choice.label}, {choice.tell_layout(itemsize)}",
+        f"{choice.client}, {choice.tell_reading()}",
+        choice.tell_times(),
+        tell_usd(choice.usd_month),
+        choice.support.confidence,
+    ]
+
+
+def write_lookup(path: Path = PATH) -> int:
+    """Answer the whole grid anew, which takes a minute or two; return the number of answers."""
+    found = {" ".join(given.values()): look_up(given) for given in list_questions()}
+    lines = ",\n".join(f"{json.dumps(key)}: {json.dumps(one)}" for key, one in found.items())
+    path.write_text(f"{{\n{lines}\n}}\n", encoding="utf-8")
+    return len(found)
+
+
+def render_lookup() -> str:
+    """Write the place of the look-up in its page, with all answers."""
+    answers = json.loads(PATH.read_text(encoding="utf-8"))
+    data = json.dumps({"options": OPTIONS, "answers": answers}).replace("</", "<\\/")
+    return (
+        "```{raw} html\n"
+        '<div id="decide-lookup"><p>The answers are looked up in your browser, which needs JavaScript; '
+        "<code>wire decide</code> computes the same.</p></div>\n"
+        f'<script type="application/json" id="decide-data">\n{data}\n</script>\n'
+        "```\n"
+    )

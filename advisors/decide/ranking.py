@@ -1,15 +1,25 @@
-"""One answer: choices of format, chunks, client and cache, the best first."""
+"""One answer: choices of format, chunks, client and cache, the best first.
+
+Of a tile service, each place where a cache can be is a choice, priced by the cost advisor.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from advisors.costs.assumptions import Assumptions, Option, change
+from advisors.costs.bill import SECONDS_PER_MONTH, Cost, compare_options
+from advisors.costs.calculator import NAMES
+from advisors.costs.prices import get_prices
+from advisors.decide import snippets
 from advisors.decide.choices import Choice, find_prices, list_plans, price_plan, tell_usd
+from advisors.decide.evidence import Measured, load
+from advisors.decide.forecasts import Forecast
 from advisors.decide.question import Question
-from advisors.decide.services import list_services, tell_service
+from advisors.decide.support import Support
 from helpers.errors import UserError
 
 WORTH = 1.1  # times as fast, below which a second copy is not told of
@@ -95,3 +105,99 @@ def rank(question: Question, choices: Sequence[Choice]) -> list[Choice]:
         return one.is_over_budget, never_pays, one.seconds
 
     return sorted(told, key=key)
+
+
+_MEASURED: Mapping[Option, str] = {
+    "none": "none-v3",
+    "disk": "diskcache",
+    "shared": "filecache-v3",
+    "redis": "redis",
+    "cdn": "none-v3",  # what the CDN does not hold is made without a cache
+}
+"""The contender of the records that stands for each place of a cache."""
+
+
+def assume(question: Question, base: Choice) -> Assumptions:
+    """Put the question, and what a tile reads of the chosen chunks, in the place of defaults."""
+    given: dict[str, Any] = {
+        "requests_per_s": question.requests_per_s,
+        "n_datasets": question.datasets,
+        "ttl_s": question.change_every_s,
+        "cdn_ttl_s": question.change_every_s,
+        "tile_gets": sum(one.share * one.n_requests for one in base.forecasts),
+        "tile_read_nbytes": sum(one.share * one.nbytes for one in base.forecasts),
+        "billing": "instance",
+        "instance_vcpus": question.cores,
+        "instance_gb": question.memory_gb,
+        "instance_slots": question.cores,
+    }
+    return change(Assumptions(), {name: v for name, v in given.items() if v is not None})
+
+
+def list_services(question: Question, base: Choice) -> list[Choice]:
+    """Price a month of every place of a cache, with what its tiles took where it was measured."""
+    assumptions = assume(question, base)
+    costs = compare_options(assumptions, get_prices())
+    return [_make(question, base, assumptions, cost) for cost in costs.values()]
+
+
+def _make(question: Question, base: Choice, assumptions: Assumptions, cost: Cost) -> Choice:
+    ttl_s = assumptions.cdn_ttl_s if cost.option == "cdn" else assumptions.ttl_s
+    keeping = snippets.keep_open(cost.option, ttl_s, round(assumptions.n_datasets))
+    writing = base.code.partition("\n\nimport xarray")[0]
+    row = find_measured(cost.option)
+    return replace(
+        base,
+        label=f"{base.label}, {NAMES[cost.option]}",
+        cache=NAMES[cost.option],
+        n_workers=cost.n_instances,
+        forecasts=(_forecast(assumptions, cost, row),),
+        usd={"storage": base.usd["storage"], **{k: usd for k, usd in cost.lines.items() if usd}},
+        support=_support(question, cost.option, row),
+        code=f"{writing}\n\n{keeping}" if base.format == "zarr" else base.code,
+        limits=(
+            "Tiles take what they took where they were measured; the bill rests on the assumed"
+            f" {assumptions.make_s:g} s to make one and {assumptions.open_s:g} s to open a dataset."
+        ),
+    )
+
+
+def find_measured(option: Option) -> Measured | None:
+    """Find the tiles that were measured with a cache there, under the heaviest load."""
+    rows = [row for row in load().rows if row.is_tile and row.contender == _MEASURED[option]]
+    return max(rows, key=lambda row: float(row.point["n_users"]), default=None)
+
+
+def _forecast(assumptions: Assumptions, cost: Cost, row: Measured | None) -> Forecast:
+    """Tell what a tile took where it was measured, and what it asks of the store."""
+    opening_s = (1 - cost.hit_ratio) * assumptions.open_s
+    n_tiles = assumptions.requests_per_s * SECONDS_PER_MONTH
+    return Forecast(
+        "tile",
+        1.0,
+        row.p50_s if row else None,
+        row.p95_s if row else None,
+        cost.store_gets / n_tiles,
+        (1 - cost.edge_hit_ratio) * assumptions.tile_read_nbytes,
+        "opening datasets" if opening_s > assumptions.make_s else "making the tile",
+    )
+
+
+def _support(question: Question, option: Option, row: Measured | None) -> Support:
+    """Say what was measured of a place of a cache."""
+    if row is None:
+        return Support("", "uncertain", "", f"{NAMES[option]} is in no record of this book.")
+    why = f"A tile took so long with {row.point['n_users']} users at once over {row.profile}."
+    if option == "cdn":
+        why += " That is one that the CDN does not hold; the CDN itself was not measured."
+    is_same = row.profile == question.store and option != "cdn"
+    return Support(row.contender, "measured" if is_same else "near", row.case, why)
+
+
+def tell_service(question: Question) -> tuple[str, ...]:
+    """Say what all choices of a service assume."""
+    n_tiles = (question.requests_per_s or 0.0) * SECONDS_PER_MONTH
+    return (
+        f"A month has {round(n_tiles):,} tiles, made by instances of {question.cores} processors and"
+        f" {question.memory_gb:g} GB that are always on, priced as in the cost calculator.",
+    )

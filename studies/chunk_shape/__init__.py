@@ -28,7 +28,7 @@ STUDY = Study(
     expect=later("advisors.costs.page_tables", "expect_like", "chunk-shape/in-region", count_work),
     # of the page of decisions, which has no study of its own: most of its answers are chunk shapes
     fragments={
-        "decide-lookup.md": later("advisors.decide.lookup", "render"),
+        "decide-lookup.md": later(_PAGE, "render_lookup"),
         "decide-needs.md": later(_PAGE, "render_needs"),
         "decide-trial.md": later(_PAGE, "render_trial"),
         **{f"decide-{name}.md": later(_PAGE, "render_case", name) for name in _WORKED},

@@ -12,16 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from advisors.decide import lookup
+from advisors.decide import page
 from helpers.paths import ROOT
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)  # fmt: skip
-QUESTIONS = list(lookup.list_questions())
+QUESTIONS = list(page.list_questions())
 
 
 def read() -> dict[str, object]:
     """Read the answers that are kept."""
-    found: dict[str, object] = json.loads(lookup.PATH.read_text(encoding="utf-8"))
+    found: dict[str, object] = json.loads(page.PATH.read_text(encoding="utf-8"))
     return found
 
 
@@ -35,7 +35,7 @@ def test_answers_are_those_of_the_command(number: int) -> None:
     """`wire decide --derive` would change none of those that are tried."""
     given = QUESTIONS[number]
     kept = read()[" ".join(given.values())]
-    assert json.loads(json.dumps(lookup.look_up(given))) == kept, "run `wire decide --derive`"
+    assert json.loads(json.dumps(page.look_up(given))) == kept, "run `wire decide --derive`"
 
 
 @pytest.mark.skipif(BROWSER is None, reason="no chromium or chrome on PATH")
@@ -43,15 +43,15 @@ def test_the_page_shows_what_was_asked_for(tmp_path: Path) -> None:
     """The address says what is chosen; table, code and command are those of the answer."""
     given = QUESTIONS[-1]
     script = (ROOT / "_static" / "decide.js").read_text(encoding="utf-8")
-    place = lookup.render().removeprefix("```{raw} html\n").removesuffix("```\n")
-    page = tmp_path / "page.html"
-    page.write_text(f'<!doctype html><meta charset="utf-8">{place}<script>{script}</script>')
+    place = page.render_lookup().removeprefix("```{raw} html\n").removesuffix("```\n")
+    path = tmp_path / "page.html"
+    path.write_text(f'<!doctype html><meta charset="utf-8">{place}<script>{script}</script>')
     command = [str(BROWSER), "--headless=new", "--disable-gpu", "--virtual-time-budget=5000"]
     command += [f"--user-data-dir={tmp_path / 'user'}", "--dump-dom"]
     command += ["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
     asked = "&".join(f"{name}={value}" for name, value in given.items())
     done = subprocess.run(
-        [*command, f"{page.as_uri()}#{asked}"],
+        [*command, f"{path.as_uri()}#{asked}"],
         capture_output=True,
         text=True,
         timeout=120,
@@ -65,4 +65,4 @@ def test_the_page_shows_what_was_asked_for(tmp_path: Path) -> None:
             assert f"<td>{text}</td>" in shown
     assert answer["code"] in shown
     assert f"wire decide --shape {given['shape']} --type {given['dtype']}" in shown
-    assert shown.count("<select") == len(lookup.OPTIONS)
+    assert shown.count("<select") == len(page.OPTIONS)

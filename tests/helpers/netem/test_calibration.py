@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import Any
 
-import botocore.session
 import pytest
-from botocore.config import Config
 
 from helpers.errors import UserError
 from helpers.netem.calibration import Calibration, calibrate, tabulate_calibration
 from helpers.netem.profiles import FirstByte, Profile, get_profile
 from helpers.netem.proxy import Proxy, open_proxy
 from helpers.objectstore.testbed import Server
+from tests.stores import make_location
 
 pytestmark = pytest.mark.quiet
 
@@ -24,30 +22,15 @@ PROFILE = Profile("p", FirstByte(0.03, 0.04), 10.0, 30.0, 300.0)
 
 def presign(server: Server, endpoint_url: str, key: str) -> str:
     """Presign a GET."""
-    return str(
-        make_client(server, endpoint_url).generate_presigned_url(
-            "get_object", Params={"Bucket": BUCKET, "Key": key}
-        )
-    )
-
-
-def make_client(server: Server, endpoint_url: str) -> Any:
-    """Make a client of botocore."""
-    return botocore.session.get_session().create_client(
-        "s3",
-        endpoint_url=endpoint_url,
-        aws_access_key_id=server.access_key,
-        aws_secret_access_key=server.secret_key,
-        region_name=server.region,
-        config=Config(s3={"addressing_style": "path"}, signature_version="s3v4"),
-    )
+    client = make_location(server, BUCKET).through(endpoint_url).botocore()
+    asked = {"Bucket": BUCKET, "Key": key}
+    return str(client.generate_presigned_url("get_object", Params=asked))
 
 
 @pytest.fixture(scope="module")
 def proxy(server: Server) -> Iterator[Proxy]:
     """Stand before the real server, which holds an object of 16 MB."""
-    client = make_client(server, server.endpoint_url)
-    client.create_bucket(Bucket=BUCKET)
+    client = make_location(server, BUCKET).botocore()
     client.put_object(Bucket=BUCKET, Key="object", Body=os.urandom(16_000_000))
     with open_proxy(server.endpoint_url, profile=PROFILE) as running:
         yield running

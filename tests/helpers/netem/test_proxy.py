@@ -20,13 +20,11 @@ from statistics import NormalDist, median
 from typing import Any
 from urllib.parse import urlsplit
 
-import botocore.session
 import numpy as np
 import obstore
 import psutil
 import pytest
 import s3fs
-from botocore.config import Config
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -53,6 +51,7 @@ from helpers.netem.proxy_process import accept_all, listen
 from helpers.netem.shaping import Bucket, Clock, Link, VirtualTime, normal_variates
 from helpers.netem.trace import Request
 from helpers.objectstore.testbed import Server
+from tests.stores import make_location
 
 pytestmark = pytest.mark.quiet
 
@@ -658,31 +657,18 @@ class Stored:
 
     def client(self, url: str) -> Any:
         """Make a client of botocore."""
-        return make_client(self.server, url)
-
-
-def make_client(server: Server, url: str) -> Any:
-    """Make a client of botocore."""
-    return botocore.session.get_session().create_client(
-        "s3",
-        endpoint_url=url,
-        aws_access_key_id=server.access_key,
-        aws_secret_access_key=server.secret_key,
-        region_name=server.region,
-        config=Config(s3={"addressing_style": "path"}, signature_version="s3v4"),
-    )
+        return make_location(self.server, BUCKET).through(url).botocore()
 
 
 @pytest.fixture(scope="module")
 def stored(server: Server) -> Iterator[Stored]:
     """Stand before the real server, which holds one object of 16 MB."""
-    client = make_client(server, server.endpoint_url)
-    client.create_bucket(Bucket=BUCKET)
-    client.put_object(Bucket=BUCKET, Key="object", Body=os.urandom(16_000_000))
+    near = make_location(server, BUCKET)
+    near.botocore().put_object(Bucket=BUCKET, Key="object", Body=os.urandom(16_000_000))
     with open_proxy(server.endpoint_url, profile=FREE) as proxy:
-        url = make_client(server, proxy.endpoint_url).generate_presigned_url(
-            "get_object", Params={"Bucket": BUCKET, "Key": "object"}
-        )
+        asked = {"Bucket": BUCKET, "Key": "object"}
+        client = near.through(proxy.endpoint_url).botocore()
+        url = client.generate_presigned_url("get_object", Params=asked)
         yield Stored(proxy, url, server)
 
 

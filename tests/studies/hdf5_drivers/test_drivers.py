@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import obstore
@@ -12,9 +11,8 @@ from helpers.arrays.reads import max_in_flight
 from helpers.benchmark.provenance import imported
 from helpers.errors import UserError
 from helpers.netem.profiles import Profile, get_profile
-from helpers.netem.proxy import open_proxy
 from helpers.netem.trace import Request
-from helpers.objectstore.testbed import Server, Testbed
+from helpers.objectstore.testbed import Testbed
 from studies.hdf5_drivers import drivers, files, tasks
 from studies.hdf5_drivers import session as sessions
 from studies.hdf5_drivers.files import Granule
@@ -29,17 +27,8 @@ from studies.hdf5_drivers.workload import (
     trace_once,
     vary,
 )
-from tests.stores import make_location
 
 LAYOUTS = ["original", "paged-4mib", "zarr", "zarr-sharded", "references"]
-
-
-@pytest.fixture(scope="module")
-def testbed(server: Server) -> Iterator[Testbed]:
-    """Open the proxy before the server of the tests."""
-    near = make_location(server, "drivers")
-    with open_proxy(str(near.endpoint_url), profile=get_profile("loopback")) as proxy:
-        yield Testbed(near, near.through(proxy.endpoint_url), proxy)
 
 
 @pytest.fixture(scope="module")
@@ -47,13 +36,6 @@ def stored(testbed: Testbed) -> files.StoredFile:
     """Store a small granule in the layouts of the tests."""
     granule = Granule(60_000)
     return files.prepare_granule(granule, testbed.near, layouts=LAYOUTS, group="gt1l/heights")
-
-
-@pytest.fixture(scope="module")
-def session(testbed: Testbed) -> Iterator[sessions.Session]:
-    """Start the interpreter of the drivers, with ROS3 where it was built."""
-    with sessions.open_session(testbed.far, find_ros3()) as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

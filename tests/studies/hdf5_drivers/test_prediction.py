@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,9 +21,8 @@ from helpers.errors import UserError
 from helpers.models.caches import Parts, Read, Reading, read_through
 from helpers.models.transfer import ClientCosts, Network
 from helpers.netem.profiles import Faults, FirstByte, Profile, get_profile
-from helpers.netem.proxy import open_proxy
 from helpers.netem.trace import Request
-from helpers.objectstore.testbed import Server, Testbed
+from helpers.objectstore.testbed import Testbed
 from helpers.paths import ROOT
 from studies.hdf5_drivers import drivers, files, findings, prediction, tasks, workload
 from studies.hdf5_drivers import session as sessions
@@ -33,26 +31,10 @@ from studies.hdf5_drivers.files import Granule
 from studies.hdf5_drivers.findings import find_targets
 from studies.hdf5_drivers.ros3 import find_ros3, why_absent
 from studies.hdf5_drivers.workload import Bench
-from tests.stores import make_location
 
 MIB = 2**20
 LAYOUTS = ["original", "paged-4mib"]
 COSTS = dict.fromkeys(("fsspec", "ros3", "obstore"), ClientCosts())
-
-
-@pytest.fixture(scope="module")
-def testbed(server: Server) -> Iterator[Testbed]:
-    """Open the proxy before the server of the tests."""
-    near = make_location(server, "hdf5-drivers")
-    with open_proxy(str(near.endpoint_url), profile=get_profile("loopback")) as proxy:
-        yield Testbed(near, near.through(proxy.endpoint_url), proxy)
-
-
-@pytest.fixture(scope="module")
-def session(testbed: Testbed) -> Iterator[sessions.Session]:
-    """Start the interpreter of the drivers, with ROS3 where it was built."""
-    with sessions.open_session(testbed.far, find_ros3()) as running:
-        yield running
 
 
 @pytest.fixture(scope="module")
