@@ -104,32 +104,9 @@ def simulate_cluster(
     seed: int = 0,
     n_waves: int = 50,
 ) -> Simulated:
-    """Simulate one read of an array by a cluster.
+    """Simulate one read of an array by a cluster: the seed is that of first bytes and back-offs.
 
-    Parameters
-    ----------
-    profile : Profile
-        Network and store: first bytes, streams, links of worker and site, rate of requests.
-    client : Client
-        How a worker reads: bytes of a chunk, connections, processor time, tasks.
-    cluster : Cluster
-        Workers, cores, scheduler, hedging, stragglers.
-    n_chunks : int
-        Chunks of the array.
-    seed : int
-        Of first bytes and back-offs.
-    n_waves : int
-        Chunks of a slot that are simulated, at most; a longer read goes on at a steady rate.
-
-    Returns
-    -------
-    Simulated
-        Seconds, percentiles of a chunk, requests, and where the time of the slots went.
-
-    Raises
-    ------
-    UserError
-        Of a count that is no whole number from 1 on, or of chunks without bytes.
+    Of a slot `n_waves` chunks are simulated at most; a longer read goes on at a steady rate.
 
     Examples
     --------

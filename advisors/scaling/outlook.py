@@ -81,27 +81,10 @@ def make_plan(
 ) -> Plan:
     """Make a plan in the units of the command line; what is not given was measured or is assumed.
 
-    Parameters
-    ----------
-    profile : str
-        Name of a network profile.
-    n_chunks : int
-        Chunks of the array.
-    chunk_mb : float
-        MB of a chunk as stored.
-    decode_ms, task_ms, graph_ms : float, optional
-        Milliseconds of a core for a chunk, and of the scheduler for a task: while it runs, and
-        before the first one does.
-    changes : mapping of str to float, optional
-        Figures of the profile that are others: its rates, and `median_ms` and `p95_ms` of the
-        first byte. A rate of 0 limits nothing.
-    **given
-        Fields of `Plan`.
-
-    Raises
-    ------
-    UserError
-        Of an unknown profile or figure, or a number that cannot be.
+    Milliseconds are those of a core for a chunk, and of the scheduler for a task, while it runs
+    and before the first one does. `changes` are figures of the profile that are others: its rates,
+    and `median_ms` and `p95_ms` of the first byte; a rate of 0 limits nothing. The rest are
+    fields of `Plan`.
 
     Examples
     --------

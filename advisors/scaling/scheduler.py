@@ -91,7 +91,9 @@ def _run(client: Any, n_tasks: int, nbytes: int) -> dict[str, float]:
     _, run_s = timed(futures[-1].result)
     end_s = time.process_time()
     del futures
-    while client.run_on_scheduler(_count_tasks):  # to forget them is no part of the next graph
+    while client.run_on_scheduler(
+        lambda dask_scheduler: len(dask_scheduler.tasks)
+    ):  # to forget them is no part of the next graph
         time.sleep(0.05)
     return {
         "graph_s": submit_s + first_s,
@@ -99,11 +101,6 @@ def _run(client: Any, n_tasks: int, nbytes: int) -> dict[str, float]:
         "graph_cpu_s": middle_s - start_s,
         "run_cpu_s": end_s - middle_s,
     }
-
-
-def _count_tasks(dask_scheduler: Any) -> int:
-    """Count the tasks that a scheduler knows, in its process."""
-    return len(dask_scheduler.tasks)
 
 
 def fit_scheduler(rows: Sequence[Mapping[str, Any]]) -> SchedulerCosts:

@@ -32,7 +32,7 @@ PLANNED = 1000
 _GRID = (10, 10)  # chunks of each time step
 _CHUNK_SHAPE = (1, 100, 100)
 _SHARD = (10, 10, 10)  # chunks
-_BATCH = 10  # chunks of a task that reads several
+_BATCH_SHAPE = (10, 100, 100)  # of a task that reads ten chunks
 _RECORD = 100_000  # references of a Parquet file, as kerchunk has it
 _NAME = "x"
 
@@ -51,10 +51,6 @@ def _shape(n_chunks: int) -> tuple[int, ...]:
 def _planned(n_chunks: int) -> list[tuple[int, int, int]]:
     """List the chunks of a time series, at most `PLANNED`."""
     return [(i, 0, 0) for i in range(min(PLANNED, _grid(n_chunks)[0]))]
-
-
-def _chunks(n_chunks: int) -> Iterator[tuple[int, ...]]:
-    return itertools.product(*map(range, _grid(n_chunks)))
 
 
 def _read_zarr(n_chunks: int, shard: tuple[int, int, int] | None) -> Steps:
@@ -93,14 +89,6 @@ def _read_zarr(n_chunks: int, shard: tuple[int, int, int] | None) -> Steps:
     yield "find", lambda: [array.metadata.encode_chunk_key(place) for place in places]
 
 
-def _zarr(n_chunks: int, _folder: Path) -> Steps:
-    return _read_zarr(n_chunks, None)
-
-
-def _sharded(n_chunks: int, _folder: Path) -> Steps:
-    return _read_zarr(n_chunks, _SHARD)
-
-
 def _describe_references(n_chunks: int) -> dict[str, Any]:
     """Write the metadata of an array of the second version of Zarr, as kerchunk has it."""
     return {
@@ -112,7 +100,7 @@ def _describe_references(n_chunks: int) -> dict[str, Any]:
 def _references(n_chunks: int) -> Iterator[tuple[str, list[Any]]]:
     """Make references into one file for each time step, one after another."""
     nbytes = 4 * math.prod(_CHUNK_SHAPE)
-    for i, j, k in _chunks(n_chunks):
+    for i, j, k in itertools.product(*map(range, _grid(n_chunks))):
         offset = nbytes * (j * _GRID[1] + k)
         yield f"{_NAME}/{i}.{j}.{k}", [f"s3://bucket/step-{i:07}.nc", offset, nbytes]
 
@@ -225,22 +213,14 @@ def _graph(n_chunks: int, chunks: tuple[int, ...]) -> Steps:
     )
 
 
-def _task_a_chunk(n_chunks: int, _folder: Path) -> Steps:
-    return _graph(n_chunks, _CHUNK_SHAPE)
-
-
-def _task_a_batch(n_chunks: int, _folder: Path) -> Steps:
-    return _graph(n_chunks, (_BATCH * _CHUNK_SHAPE[0], *_CHUNK_SHAPE[1:]))
-
-
 KINDS: Mapping[str, Callable[[int, Path], Steps]] = {
-    "zarr": _zarr,
-    "sharded": _sharded,
+    "zarr": lambda n_chunks, _folder: _read_zarr(n_chunks, None),
+    "sharded": lambda n_chunks, _folder: _read_zarr(n_chunks, _SHARD),
     "json-references": _json_references,
     "parquet-references": _parquet_references,
     "icechunk": _icechunk,
-    "graph-task-a-chunk": _task_a_chunk,
-    "graph-ten-chunks-a-task": _task_a_batch,
+    "graph-task-a-chunk": lambda n_chunks, _folder: _graph(n_chunks, _CHUNK_SHAPE),
+    "graph-ten-chunks-a-task": lambda n_chunks, _folder: _graph(n_chunks, _BATCH_SHAPE),
 }
 """How many chunks are kept track of."""
 

@@ -187,10 +187,8 @@ def measure_blocks(
         At least one; ceiling and A/A copy included.
     record : Record
         Where rows go; its `stopped_by` is set at the end.
-    seed : int
-        Seed of the order, at least 0.
-    n_blocks, target_width, min_blocks : number
-        The rule, see `StoppingRule`.
+    seed, n_blocks, target_width, min_blocks : number
+        Of the order, at least 0; and the rule, see `StoppingRule`.
     budget : Budget
         Time of the whole case, shared by all calls of a notebook.
     n_warm_ups : int
@@ -199,11 +197,9 @@ def measure_blocks(
         one block, before anything is added to it.
     phase : {"measured", "calibration"}
         What the rows are for: the findings, or the predictions.
-    enter_group : callable
-        Called with the group, untimed, whenever the loop enters one: it scales
-        the cluster, for example.
-    progress : callable
-        Called with one line after each block.
+    enter_group, progress : callable
+        Called with the group, untimed, whenever the loop enters one, as to scale the
+        cluster; and with one line after each block.
 
     Returns
     -------
