@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import click
 
 from helpers.errors import UserError
 
-_site = click.option("--site", default="laptop", show_default=True, help="Folder of parameters/.")
+_site = partial(click.option, "--site", default="laptop", show_default=True)
 _anew = click.option("--anew", is_flag=True, help="Measure again what is done.")
 _more = click.option("--more", is_flag=True, help="Go on with what its time budget ended.")
 _quick = click.option(
@@ -29,7 +30,7 @@ _in_region = click.option(
 
 
 @click.command("run-all")
-@_site
+@_site(help="Folder of parameters/.")
 @_anew
 @_more
 @_quick
@@ -68,7 +69,7 @@ def run_all(site: str, anew: bool, more: bool, quick: bool, **bound: Any) -> Non
 
 @click.command()
 @click.argument("case")
-@_site
+@_site(help="Folder of parameters/.")
 @_anew
 @_more
 @_quick
@@ -93,9 +94,7 @@ def run(case: str, site: str, anew: bool, more: bool, quick: bool, **bound: Any)
 
 
 @click.command()
-@click.option(
-    "--site", default="laptop", show_default=True, help="Whose results come before the reference."
-)
+@_site(help="Whose results come before the reference.")
 def book(site: str) -> None:
     """Build the book from results that are there; nothing is measured."""
     from helpers.book import build
@@ -105,12 +104,7 @@ def book(site: str) -> None:
 
 @click.command()
 @click.argument("records", nargs=-1, metavar="A.csv B.csv | CASE")
-@click.option(
-    "--site",
-    default="laptop",
-    show_default=True,
-    help="Whose record of CASE is A; B is the reference.",
-)
+@_site(help="Whose record of CASE is A; B is the reference.")
 @click.option(
     "--value", type=click.Choice(["read_s", "open_s"]), default="read_s", show_default=True
 )
@@ -127,9 +121,7 @@ def compare(records: tuple[str, ...], site: str, value: str, is_json: bool) -> N
 
 @click.command()
 @click.argument("cases", nargs=-1)
-@click.option(
-    "--site", default="laptop", show_default=True, help="Whose results become the reference."
-)
+@_site(help="Whose results become the reference.")
 def publish(cases: tuple[str, ...], site: str) -> None:
     """Promote results, of all cases or of those named, to the reference that the book shows."""
     from helpers.book import build

@@ -100,16 +100,8 @@ def _address(upstream_url: str) -> tuple[str, int]:
 
 def _start(address: tuple[str, int], seed: int, dilation: float) -> subprocess.Popen[str]:
     """Start the proxy's process, with this very `helpers`, wherever the owner runs."""
-    command = [
-        sys.executable,
-        "-m",
-        "helpers.netem.proxy_process",
-        address[0],
-        str(address[1]),
-        str(seed),
-        str(dilation),
-        str(os.getpid()),
-    ]
+    given = map(str, (*address, seed, dilation, os.getpid()))
+    command = [sys.executable, "-m", "helpers.netem.proxy_process", *given]
     places = [str(Path(helpers.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, places))}
     return subprocess.Popen(
