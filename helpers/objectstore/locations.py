@@ -124,6 +124,28 @@ class Location:
             **{name: value for name, value in options.items() if value is not None},  # type: ignore[arg-type]
         )
 
+    def icechunk_options(self) -> dict[str, Any]:
+        """Give the options by which Icechunk reaches the server of the bucket."""
+        return {
+            "region": self.region,
+            "endpoint_url": self.endpoint_url,
+            "allow_http": bool(self.endpoint_url and self.endpoint_url.startswith("http:")),
+            "force_path_style": bool(self.endpoint_url),
+        }
+
+    def icechunk_storage(self) -> Any:
+        """Tell Icechunk where a repository lies."""
+        import icechunk  # an extra that not everyone has
+
+        return icechunk.s3_storage(
+            bucket=self.bucket,
+            prefix=self.prefix,
+            access_key_id=self.access_key,
+            secret_access_key=self.secret_key,
+            session_token=self.session_token or None,
+            **self.icechunk_options(),
+        )
+
     def botocore(self, **settings: Any) -> Any:
         """Make a botocore client, for what the readers' clients cannot do."""
         config = botocore.config.Config(

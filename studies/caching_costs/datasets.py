@@ -170,26 +170,10 @@ def write_icechunk(location: Location, dataset: xr.Dataset, spec: DatasetSpec) -
     """Write the same as a commit of an Icechunk repository, the first one or one more."""
     import icechunk  # an extra that not everyone has
 
-    repository = icechunk.Repository.open_or_create(_icechunk_storage(location))
+    repository = icechunk.Repository.open_or_create(location.icechunk_storage())
     session = repository.writable_session("main")
     _fill(session.store, dataset, spec, consolidated=False)
     session.commit("the dataset")
-
-
-def _icechunk_storage(folder: Location) -> Any:
-    import icechunk
-
-    return icechunk.s3_storage(
-        bucket=folder.bucket,
-        prefix=folder.prefix,
-        region=folder.region,
-        endpoint_url=folder.endpoint_url,
-        allow_http=bool(folder.endpoint_url and folder.endpoint_url.startswith("http:")),
-        force_path_style=bool(folder.endpoint_url),
-        access_key_id=folder.access_key,
-        secret_access_key=folder.secret_key,
-        session_token=folder.session_token or None,
-    )
 
 
 def _write_netcdf(location: Location, dataset: xr.Dataset, spec: DatasetSpec) -> None:
@@ -336,7 +320,7 @@ class Origin:
 
         with self._lock:
             if name not in self._repositories:
-                storage = _icechunk_storage(self.location / name)
+                storage = (self.location / name).icechunk_storage()
                 self._repositories[name] = icechunk.Repository.open(storage)
             repository = self._repositories[name]
         given = {"snapshot_id": number} if number else {"branch": "main"}

@@ -234,7 +234,7 @@ def _open_icechunk_virtual(folder: Location, stored: StoredArray, n_requests: in
 def _open_icechunk(folder: Location, stored: StoredArray, n_requests: int) -> Read:
     import icechunk  # an extra that not everyone has
 
-    storage = virtual.icechunk_storage(folder)
+    storage = folder.icechunk_storage()
     session = icechunk.Repository.open(storage).readonly_session("main")
     dataset = xr.open_zarr(
         session.store, consolidated=False, zarr_format=3, chunks=None, **_AS_STORED

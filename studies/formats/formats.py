@@ -172,7 +172,7 @@ def _write_shards(folder: Location, source: Source) -> None:
 def _write_icechunk(folder: Location, source: Source) -> None:
     import icechunk  # an extra that not everyone has
 
-    storage = virtual.icechunk_storage(folder)
+    storage = folder.icechunk_storage()
     session = icechunk.Repository.create(storage).writable_session("main")
     _create(session.store, source)
     session.commit("the array")

@@ -43,7 +43,7 @@ def write_icechunk(folder: Location, netcdf: Location, variable: str) -> None:
     import icechunk  # an extra that not everyone has
 
     session = icechunk.Repository.create(
-        icechunk_storage(folder), **_virtual_chunks_of(folder)
+        folder.icechunk_storage(), **_virtual_chunks_of(folder)
     ).writable_session("main")
     with expected_warning(_NO_SPECIFICATION):
         open_virtual(netcdf, variable).vz.to_icechunk(session.store)
@@ -55,7 +55,7 @@ def open_icechunk(folder: Location) -> xr.Dataset:
     import icechunk  # an extra that not everyone has
 
     session = icechunk.Repository.open(
-        icechunk_storage(folder), **_virtual_chunks_of(folder)
+        folder.icechunk_storage(), **_virtual_chunks_of(folder)
     ).readonly_session("main")
     with expected_warning(_NO_SPECIFICATION):
         return _open_zarr(session.store)
@@ -67,37 +67,15 @@ def _open_zarr(store: Any) -> xr.Dataset:
     return dataset
 
 
-def icechunk_storage(folder: Location) -> Any:
-    """Tell Icechunk where a repository lies."""
-    import icechunk  # an extra that not everyone has
-
-    return icechunk.s3_storage(
-        bucket=folder.bucket,
-        prefix=folder.prefix,
-        access_key_id=folder.access_key,
-        secret_access_key=folder.secret_key,
-        session_token=folder.session_token or None,
-        **_reach(folder),
-    )
-
-
-def _reach(folder: Location) -> dict[str, Any]:
-    """Say how the server of a bucket is reached."""
-    return {
-        "region": folder.region,
-        "endpoint_url": folder.endpoint_url,
-        "allow_http": bool(folder.endpoint_url and folder.endpoint_url.startswith("http:")),
-        "force_path_style": bool(folder.endpoint_url),
-    }
-
-
 def _virtual_chunks_of(folder: Location) -> Mapping[str, Any]:
     """Allow the chunks of files in the same bucket, through its endpoint of now."""
     import icechunk  # an extra that not everyone has
 
     bucket = f"s3://{folder.bucket}/"
     config = icechunk.RepositoryConfig.default()
-    reached = icechunk.s3_store(s3_compatible=bool(folder.endpoint_url), **_reach(folder))
+    reached = icechunk.s3_store(
+        s3_compatible=bool(folder.endpoint_url), **folder.icechunk_options()
+    )
     config.set_virtual_chunk_container(icechunk.VirtualChunkContainer(bucket, reached))
     who = (
         icechunk.s3_static_credentials(
