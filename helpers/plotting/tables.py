@@ -120,6 +120,16 @@ def tell_interval(found: Interval) -> str:
     return f"{digits(found.centre, n=3)}{ends}"
 
 
+def tell_measuring(measured: pd.DataFrame, noise: float) -> dict[str, str]:
+    """Tell A/A noise, blocks and machine of measured rows, by the keys that every page has."""
+    machine = json.loads(measured["machine"].iloc[0])
+    return {
+        "aa-noise": f"{digits(100 * (noise - 1))} %" if math.isfinite(noise) else "not measured",
+        "n-blocks": str(measured["block"].nunique()),
+        "machine": f"{machine['n_cores']} cores, {machine['cpu']}",
+    }
+
+
 def describe_profile(profile: Profile) -> str:
     """Say in one line what a profile emulates."""
     if profile.first_byte_s is None:

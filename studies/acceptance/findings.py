@@ -164,15 +164,9 @@ def tell(found: Mapping[str, Interval]) -> dict[str, str]:
 def describe_run(rows: pd.DataFrame) -> dict[str, str]:
     """Tell blocks, noise and machine, and what decoding after reading would reach."""
     measured = statistics.measured(rows)
-    machine = json.loads(measured["machine"].iloc[0])
-    noise = measured[measured["part"].isin(measured.loc[measured["control_of"] != "", "part"])]
-    told = {"aa-noise": f"{digits(100 * (statistics.noise_ratio(noise, 'control') - 1))} %"}
-    return {
-        **(told if len(noise) else {}),
-        "share-in-turn": share_in_turn(rows),
-        "n-blocks": str(measured["block"].nunique()),
-        "machine": f"{machine['n_cores']} cores, {machine['cpu']}",
-    }
+    noisy = measured[measured["part"].isin(measured.loc[measured["control_of"] != "", "part"])]
+    noise = statistics.noise_ratio(noisy, "control")
+    return {**tables.tell_measuring(measured, noise), "share-in-turn": share_in_turn(rows)}
 
 
 def draw_overhead(ax: Axes, rows: pd.DataFrame) -> None:

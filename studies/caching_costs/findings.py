@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
@@ -186,7 +185,6 @@ def find_all(
     best = ranking.best if ranking.best in judged else shortest
     of_none = errors[errors["contender"] == BASELINE]
     measured = rows[rows["phase"] == "measured"]
-    machine = json.loads(measured["machine"].iloc[0])
     share = opening["open_s"] / (opening["open_s"] + opening["make_s"])
     return {
         "profile": describe_profile(profile),
@@ -209,9 +207,7 @@ def find_all(
         "worst-prediction-error": _percent(_of_caches(errors)["relative_error"].abs().max()),
         "none-prediction-error": _percent(of_none["relative_error"].abs().max()),
         "generator-share": digits(table["generator (cores)"].max()),
-        "aa-noise": _percent(judged[best].noise - 1),
-        "n-blocks": str(measured["block"].nunique()),
-        "machine": f"{machine['n_cores']} cores, {machine['cpu']}",
+        **tables.tell_measuring(measured, judged[best].noise),
     }
 
 

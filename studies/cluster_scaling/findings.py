@@ -14,7 +14,7 @@ from helpers.benchmark import statistics
 from helpers.benchmark.record import read_published
 from helpers.errors import UserError
 from helpers.netem.profiles import Profile
-from helpers.plotting.tables import describe_profile, digits, tell_interval
+from helpers.plotting.tables import describe_profile, digits, tell_interval, tell_measuring
 
 TODAY, OF_2020 = "zarr-s3fs", "zarr-s3fs-one-get"
 """s3fs at its defaults of today, and with one request for a chunk, as it was in 2020."""
@@ -82,8 +82,7 @@ def find_all(
             expected[expected["n_workers"] == most], best, dilation=measured["dilation"].iloc[0]
         ),
         "median-prediction-error": f"{digits(100 * errors['relative_error'].abs().median())} %",
-        "aa-noise": f"{digits(100 * (statistics.noise_ratio(top_rows, 'control') - 1))} %",
-        "n-blocks": str(measured["block"].nunique()),
+        **tell_measuring(measured, statistics.noise_ratio(top_rows, "control")),
         "machine": tell_machine(measured),
     }
 

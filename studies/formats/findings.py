@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 
 import pandas as pd
 
 from helpers.benchmark import ranking as rankings
 from helpers.benchmark import statistics
-from helpers.benchmark.statistics import Interval
 from helpers.netem.profiles import Profile
-from helpers.plotting.tables import describe_profile, digits, trace_of
+from helpers.plotting.tables import (
+    describe_profile,
+    digits,
+    tell_interval,
+    tell_measuring,
+    trace_of,
+)
 from studies.formats.clients import CLIENTS
 from studies.formats.formats import FORMATS, Kept, find_values
 
@@ -96,13 +100,8 @@ def compare_pairs(rows: pd.DataFrame, *, control: str) -> dict[str, statistics.C
 
 def tell_comparison(found: statistics.Comparison) -> str:
     """Write a ratio with its interval, and whether the two can be told apart."""
-    told = _tell_interval(found.ratio)
+    told = tell_interval(found.ratio)
     return told if found.verdict != "indistinguishable" else f"{told}, which cannot be told apart"
-
-
-def _tell_interval(found: Interval) -> str:
-    ends = f" ({digits(found.low, n=3)} to {digits(found.high, n=3)})" if found.n > 1 else ""
-    return f"{digits(found.centre, n=3)}{ends}"
 
 
 def find_all(
@@ -121,7 +120,6 @@ def find_all(
     whole = select(rows, "whole")
     best = whole[whole["contender"] == ranking.best]
     measured = rows[rows["phase"] == "measured"]
-    machine = json.loads(measured["machine"].iloc[0])
     noise = statistics.noise_ratio(whole, "control", value="total_s")
     share = statistics.median_interval(best["share_of_ceiling"])
     # only where a network is emulated is it the one that the threshold means
@@ -132,10 +130,8 @@ def find_all(
         "fastest-of-all": of_all.tell(),
         "best-installable": ranking.best,
         "best-throughput": f"{digits(best['throughput_mb_per_s'].median())} MB/s",
-        of_what: _tell_interval(share),
+        of_what: tell_interval(share),
         **{key: tell_comparison(found) for key, found in pairs.items()},
         "median-prediction-error": f"{digits(100 * errors['relative_error'].abs().median())} %",
-        "aa-noise": f"{digits(100 * (noise - 1))} %",
-        "n-blocks": str(measured["block"].nunique()),
-        "machine": f"{machine['n_cores']} cores, {machine['cpu']}",
+        **tell_measuring(measured, noise),
     }

@@ -15,7 +15,7 @@ from helpers.benchmark import ranking as rankings
 from helpers.benchmark import statistics
 from helpers.benchmark.record import read_published
 from helpers.netem.profiles import Profile, network_of
-from helpers.plotting.tables import describe_profile, digits, trace_of
+from helpers.plotting.tables import describe_profile, digits, tell_measuring, trace_of
 from studies.hdf5_drivers.drivers import DRIVERS, Driver
 from studies.hdf5_drivers.file_layouts import FILE_LAYOUTS
 from studies.hdf5_drivers.files import LAYOUTS, StoredFile
@@ -398,7 +398,6 @@ def find_all(
     worst = max(files, key=files.__getitem__)
     ratio = compare_reads(reads, name_read(UNTUNED, ORIGINAL), ranking.best)
     stored_nbytes = part.loc[part["layout"] == ORIGINAL, "stored_nbytes"].median()
-    machine = json.loads(part["machine"].iloc[0])
     noise = statistics.noise_ratio(reads, "control", value="total_s")
     return {
         "profile": describe_profile(profile),
@@ -415,9 +414,7 @@ def find_all(
         "hdf5-version": versions["hdf5"],
         "file-nbytes": f"{digits(stored_nbytes / 1e6)} MB",
         "file-over-cache": tell_cache(stored_nbytes),
-        "aa-noise": f"{digits(100 * (noise - 1))} %",
+        **tell_measuring(part, noise),
         "aa-noise-worst": tell_worst_control(reads),
-        "n-blocks": str(part["block"].nunique()),
-        "machine": f"{machine['n_cores']} cores, {machine['cpu']}",
         **find_targets(rows, best, profile),
     }
