@@ -8,9 +8,11 @@
   const SECONDS_PER_MONTH = HOURS_PER_MONTH * 3600;
   const GB = 1e9;
   const READS_PER_METERED = 3; // a shared file system meters reads by a third
-  const OPTIONS = ["none", "disk", "shared", "redis", "cdn"];
+  const OPTIONS = ["none", "process", "disk", "shared", "redis", "cdn", "cdn-process"];
   const NAMES = {
     none: "no cache",
+    process: "memory of each process",
+    "cdn-process": "CDN in front, memory of each process behind",
     disk: "disk of each instance",
     shared: "shared file system",
     redis: "Redis",
@@ -183,20 +185,30 @@
 
   function meanDuration(a, option, hit) {
     if (option === "none" || option === "cdn") return a.make_s + a.open_s;
-    return a.make_s + a[`${option}_fetch_s`] + (1 - hit) * a.open_s;
+    const fetch = option.endsWith("process") ? 0 : a[`${option}_fetch_s`];
+    return a.make_s + fetch + (1 - hit) * a.open_s;
   }
 
-  function settleDisks(a, made, datasets, nReplicas) {
-    const slots = a.billing === "instance" ? a.instance_slots * a.target_utilisation : 1;
+  const meanCpu = (a, hit) => a.make_cpu_s + (1 - hit) * a.open_cpu_s;
+
+  function countRedisNodes(a) {
+    const peakMbPerS = (a.requests_per_s * a.peak_ratio * a.metadata_nbytes) / 1e6;
+    return Math.max(roundHalfEven(a.redis_nodes), Math.ceil(peakMbPerS / a.redis_mb_per_s - 1e-9));
+  }
+
+  // Caches that each instance has for itself.
+  function settle(a, option, made, datasets, nReplicas) {
+    const usable = a.instance_vcpus * a.target_utilisation;
     let hit = 0;
     for (let round = 0; round < 200; round += 1) {
-      const busy = made * meanDuration(a, "disk", hit);
+      const isAlwaysOn = a.billing === "instance";
+      const busy = made * (isAlwaysOn ? meanCpu(a, hit) / usable : meanDuration(a, option, hit));
       const cache = {
-        capacity: a.disk_gb * 1e9,
+        capacity: (option === "disk" ? a.disk_gb : a.process_gb) * 1e9,
         item: a.metadata_nbytes,
         ttl: a.ttl_s,
         lifetime: a.lifetime_s,
-        replicas: nReplicas || Math.max(1, busy / slots),
+        replicas: nReplicas || Math.max(1, busy),
       };
       const before = hit;
       hit = hitRatio(datasets, made, cache);
@@ -206,10 +218,10 @@
   }
 
   function datasetHitRatio(a, option, made, datasets, nReplicas) {
-    if (option === "disk") return settleDisks(a, made, datasets, nReplicas);
+    if (option === "disk" || option.endsWith("process")) return settle(a, option, made, datasets, nReplicas);
     const cache = { item: a.metadata_nbytes, ttl: a.ttl_s, lifetime: Infinity, replicas: 1 };
     if (option === "redis") {
-      return hitRatio(datasets, made, { ...cache, capacity: a.redis_nodes * a.redis_gb * 1e9 });
+      return hitRatio(datasets, made, { ...cache, capacity: countRedisNodes(a) * a.redis_gb * 1e9 });
     }
     if (option === "shared") return hitRatio(datasets, made, { ...cache, capacity: Infinity });
     return 0;
@@ -222,17 +234,17 @@
     const made = rate * (1 - edge);
     const hit = datasetHitRatio(a, option, made, datasets, nReplicas);
     const duration = meanDuration(a, option, hit);
-    return { rate, made, edge, hit, duration, busy: made * duration };
+    return { rate, made, edge, hit, duration, busy: made * duration, busyCpus: made * meanCpu(a, hit) };
   }
 
   function followDay(a, option) {
     const datasets = zipf(roundHalfEven(a.n_datasets), a.dataset_zipf);
     const nTiles = roundHalfEven(a.n_datasets) * roundHalfEven(a.tiles_per_dataset);
-    const tiles = option === "cdn" ? zipf(nTiles, a.tile_zipf) : null;
+    const tiles = option.startsWith("cdn") ? zipf(nTiles, a.tile_zipf) : null;
     const rates = diurnalCurve(a.peak_ratio).map((ratio) => a.requests_per_s * ratio);
     const peak = flow(a, option, rates[0], datasets, tiles, 0);
-    const slots = a.instance_slots * a.target_utilisation;
-    const nInstances = a.billing === "instance" ? Math.max(1, Math.ceil(peak.busy / slots - 1e-9)) : 0;
+    const usable = a.instance_vcpus * a.target_utilisation;
+    const nInstances = a.billing === "instance" ? Math.max(1, Math.ceil(peak.busyCpus / usable - 1e-9)) : 0;
     const half = rates.slice(0, 13).map((rate) => flow(a, option, rate, datasets, tiles, nInstances));
     return { flows: rates.map((_, hour) => half[Math.min(hour, 24 - hour)]), nInstances };
   }
@@ -254,7 +266,7 @@
 
   function caching(a, p, option, day, month) {
     const lines = { Redis: 0, "shared storage": 0, "shared throughput": 0 };
-    if (option === "redis") lines.Redis = a.redis_nodes * HOURS_PER_MONTH * p.redis_node_hour;
+    if (option === "redis") lines.Redis = countRedisNodes(a) * HOURS_PER_MONTH * p.redis_node_hour;
     if (option === "shared") {
       let storedGb = (a.n_datasets * a.metadata_nbytes) / GB;
       if (a.shared_mode === "bursting") {
@@ -277,11 +289,12 @@
     const readGb = (month.made * a.tile_read_nbytes + opened) / GB;
     const isPrivate = option === "shared" || option === "redis" || a.nat_share > 0;
     const sentGb = (month.requests * a.tile_nbytes) / GB;
+    const isCdn = option.startsWith("cdn");
     return {
       "NAT gateways": isPrivate ? a.n_nat_gateways * HOURS_PER_MONTH * p.nat_hour : 0,
       "NAT data": a.nat_share * readGb * p.nat_gb,
-      "data out": sentGb * (option === "cdn" ? p.cdn_gb : p.data_out_gb),
-      "CDN requests": option === "cdn" ? (month.requests / 1e4) * p.cdn_requests_1e4 : 0,
+      "data out": sentGb * (isCdn ? p.cdn_gb : p.data_out_gb),
+      "CDN requests": isCdn ? (month.requests / 1e4) * p.cdn_requests_1e4 : 0,
     };
   }
 
@@ -526,7 +539,7 @@
     costs.forEach((cost) => {
       const found = rates[cost.option];
       const told = found ? describeRates({ found, isCheaper: cost.usd < costs[0].usd }, cost.option) : "…";
-      const hits = cost.option === "cdn" ? cost.edgeHitRatio : cost.hitRatio;
+      const hits = cost.option.startsWith("cdn") ? cost.edgeHitRatio : cost.hitRatio;
       const cells = [usd(cost.usd), usd(cost.usd / millions), cost.option === "none" ? "" : `${(100 * hits).toFixed(1)}\u00a0%`, digits(cost.duration, 3), cost.option === "none" ? "" : told];
       body.append(
         make("tr", {}, make("th", { scope: "row" }, NAMES[cost.option]), ...cells.map((text, k) => make("td", { "data-label": head[k + 1] }, text)))

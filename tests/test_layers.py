@@ -30,10 +30,11 @@ SMALL: dict[str, str] = {}
 # (`calibrate` 1,100), clusters that are simulated (`scaling` 2,000), checks of HDF5 files (800),
 # shapes beside those of others (600), formats (1,700, of which rasters and references 300),
 # published claims (400), pages that begin with what was found (500), faults, deadlines and
-# digests (800), the comparison of records (300), and time dilation with advisors that survive
-# hostile files (2,100).
-MOST_LINES = 37_500
-MOST_MODULES = 178
+# digests (800), the comparison of records (300), time dilation with advisors that survive
+# hostile files (2,100), and a service under every load, with caches that keep chunks or know
+# versions (700).
+MOST_LINES = 38_200
+MOST_MODULES = 179
 
 # Where the performance counter is read, beside the loop, and what for.
 CLOCKS: dict[str, str] = {

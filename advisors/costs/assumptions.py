@@ -13,8 +13,8 @@ from typing import Any, Literal, get_args
 
 from helpers.errors import UserError
 
-Option = Literal["none", "disk", "shared", "redis", "cdn"]
-"""Where the cache is: nowhere, each instance's disk, a shared file system, Redis, or a CDN in front of no cache."""
+Option = Literal["none", "process", "disk", "shared", "redis", "cdn", "cdn-process"]
+"""Where the cache is: nowhere, each process, each instance's disk, a shared file system, Redis, or a CDN in front of no cache or of one in each process."""
 
 OPTIONS: tuple[Option, ...] = get_args(Option)
 
@@ -75,17 +75,23 @@ class Assumptions:
     instance_gb: float = _number(
         8, (0.5, 120), "computing", "memory of an instance that is always on (GB)"
     )
-    instance_slots: float = _number(
-        2, (1, 64), "computing", "tiles that an instance makes at once", is_whole=True
+    make_cpu_s: float = _number(
+        0.04, (1e-4, 60), "computing", "processor seconds to make a tile from an open dataset"
+    )
+    open_cpu_s: float = _number(
+        0.025, (0, 60), "computing", "processor seconds to open a dataset without a cache"
     )
     target_utilisation: float = _number(
-        0.7, (0.05, 1), "computing", "share of its slots in use in the busiest hour"
+        0.7, (0.05, 1), "computing", "share of its processors in use in the busiest hour"
     )
     lifetime_s: float = _number(
         7200, (60, 1e8), "computing", "mean life of an instance and its disk (s)"
     )
     ttl_s: float = _number(
         86400, (1, 1e9), "caches", "time to live of an opened dataset in a cache (s)"
+    )
+    process_gb: float = _number(
+        0.5, (0.01, 500), "caches", "memory of a process for opened datasets (GB)"
     )
     disk_gb: float = _number(10, (0.512, 10.24), "caches", "disk of an instance (GB)")
     disk_fetch_s: float = _number(
@@ -111,8 +117,18 @@ class Assumptions:
         0, (0, 1e4), "caches", "listings of the store for a tile with the shared file system"
     )
     redis_fetch_s: float = _number(0.01, (0, 60), "caches", "mean time to fetch it from Redis (s)")
-    redis_nodes: float = _number(1, (1, 100), "caches", "Redis nodes", is_whole=True)
+    redis_nodes: float = _number(
+        1,
+        (1, 100),
+        "caches",
+        "Redis nodes, more where their throughput asks for them",
+        is_whole=True,
+    )
     redis_gb: float = _number(1.1, (0.1, 500), "caches", "usable memory of a Redis node (GB)")
+    # 128 Mb/s is what a t3.small sends for long, by gist.github.com/DingGGu, EC2 network bandwidth
+    redis_mb_per_s: float = _number(
+        16, (0.1, 1e5), "caches", "throughput that a Redis node keeps up (MB/s)"
+    )
     tiles_per_dataset: float = _number(
         1e5, (1, 1e9), "caches", "tiles of a dataset that anybody asks for", is_whole=True
     )

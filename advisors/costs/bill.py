@@ -18,6 +18,7 @@ from advisors.costs.assumptions import CHOICES, OPTIONS, Assumptions, Option, ch
 from advisors.costs.demand import (
     READS_PER_METERED,
     Day,
+    count_redis_nodes,
     follow_day,
     least_stored_gb,
     wait_probability,
@@ -42,6 +43,8 @@ class Cost:
     edge_hit_ratio: float
     duration_s: float  # mean time in the service of a tile that is made
     busy: float  # tiles in the making in the busiest hour
+    busy_cpus: float  # processors at work in the busiest hour
+    made_per_s: float  # tiles made in the busiest hour
     n_instances: int  # instances always on; 0 where computing is billed by invocation
     store_gets: float  # requests to the store in a month
 
@@ -102,6 +105,8 @@ def price_option(assumptions: Assumptions, prices: Mapping[str, float], *, optio
         edge_hit_ratio=1 - month.made / month.requests,
         duration_s=month.busy_s / month.made if month.made else 0.0,
         busy=day.hours[0].busy,
+        busy_cpus=day.hours[0].busy_cpus,
+        made_per_s=day.hours[0].made_per_s,
         n_instances=day.n_instances,
         store_gets=store_gets,
     )
@@ -157,7 +162,8 @@ def _caching(
     """Price Redis nodes, and what a shared file system holds, gives and takes."""
     lines = {"Redis": 0.0, "shared storage": 0.0, "shared throughput": 0.0}
     if option == "redis":
-        lines["Redis"] = assumptions.redis_nodes * HOURS_PER_MONTH * prices["redis_node_hour"]
+        n_nodes = count_redis_nodes(assumptions)
+        lines["Redis"] = n_nodes * HOURS_PER_MONTH * prices["redis_node_hour"]
     if option == "shared":
         stored_gb = assumptions.n_datasets * assumptions.metadata_nbytes / GB
         if assumptions.shared_mode == "bursting":
@@ -189,13 +195,13 @@ def _network(
     opened = (month.made - month.hits) * assumptions.metadata_nbytes
     read_gb = (month.made * assumptions.tile_read_nbytes + opened) / GB
     is_private = option in ("shared", "redis") or assumptions.nat_share > 0
-    sent_gb = month.requests * assumptions.tile_nbytes / GB
+    sent_gb, is_cdn = month.requests * assumptions.tile_nbytes / GB, option.startswith("cdn")
     lines = {
         "NAT gateways": is_private * assumptions.n_nat_gateways * HOURS_PER_MONTH * prices["nat_hour"],
         "NAT data": assumptions.nat_share * read_gb * prices["nat_gb"],
-        "data out": sent_gb * prices["cdn_gb" if option == "cdn" else "data_out_gb"],
+        "data out": sent_gb * prices["cdn_gb" if is_cdn else "data_out_gb"],
     }  # fmt: skip
-    cdn_requests = month.requests if option == "cdn" else 0.0
+    cdn_requests = month.requests if is_cdn else 0.0
     return {**lines, "CDN requests": cdn_requests / 1e4 * prices["cdn_requests_1e4"]}
 
 
@@ -277,7 +283,8 @@ def tornado(
         low, high = price / factor, price * factor
         ends = [saved_usd(assumptions, {**prices, item: end}, option=option) for end in (low, high)]
         bars.append(Bar(f"price {item}", low, high, *ends))
-    return sorted((bar for bar in bars if bar.swing_usd > 0), key=lambda bar: -bar.swing_usd)
+    turning = (bar for bar in bars if bar.swing_usd > 1e-6)  # less is rounding
+    return sorted(turning, key=lambda bar: -bar.swing_usd)
 
 
 def saved_usd(assumptions: Assumptions, prices: Mapping[str, float], *, option: Option) -> float:
@@ -308,9 +315,12 @@ def equal_tail(
 ) -> list[EqualTail]:
     """Price a million tiles where every option keeps the same 95th percentile.
 
-    Instances are always on. Waiting for a free slot is taken as that of
-    exponential service times (Erlang's C formula) and its 95th percentile is
+    Instances are always on. Waiting for a free processor is taken as that of
+    exponential service times (Erlang's C formula) and its percentile is
     added to that of the service, which errs on the side of more instances.
+    What a CDN holds waits for nobody, so of the tiles that are made a larger share may be late:
+    `p95_s` of such an option is the percentile of its made tiles that leaves that share, see
+    `late_share`.
     """
     for name, value in [*p95_s.items(), ("the target", target_s)]:
         if not 0 < value < math.inf:
@@ -339,20 +349,41 @@ def _meet(
     """Find the fewest instances that keep the target in the busiest hour, and price them."""
     if p95_s >= target_s:
         return EqualTail(cost.option, p95_s, 0, math.inf)
-    slots = round(assumptions.instance_slots)
-    n_instances = max(1, math.floor(cost.busy / slots) + 1)
-    while p95_s + _wait_p95_s(n_instances * slots, cost) > target_s:
-        n_instances += 1
-    an_instance = _instance_usd(assumptions, prices)
-    usd = cost.usd - cost.lines["computing"] + n_instances * an_instance
+
+    def reached_s(n: int) -> float:
+        return p95_s + _wait_s(max(1, math.floor(n * assumptions.instance_vcpus)), cost)
+
+    low = high = max(1, math.floor(cost.busy_cpus / assumptions.instance_vcpus))
+    while reached_s(high) > target_s:
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if reached_s(middle) > target_s else (low, middle)
+    n_instances = low if reached_s(low) <= target_s else high
+    usd = cost.usd - cost.lines["computing"] + n_instances * _instance_usd(assumptions, prices)
     millions = assumptions.requests_per_s * SECONDS_PER_MONTH / 1e6
-    reached = p95_s + _wait_p95_s(n_instances * slots, cost)
-    return EqualTail(cost.option, reached, n_instances, usd / millions)
+    return EqualTail(cost.option, reached_s(n_instances), n_instances, usd / millions)
 
 
-def _wait_p95_s(n_servers: int, cost: Cost) -> float:
-    """Compute the 95th percentile of the wait for a free slot."""
-    waiting = wait_probability(n_servers, cost.busy)
-    if waiting <= 0.05:
+def late_share(cost: Cost) -> float:
+    """Share of the tiles that are made which may be late, so that 95 in 100 of all are not.
+
+    Examples
+    --------
+    >>> from advisors.costs.prices import PRICE_UNITS
+    >>> free = dict.fromkeys(PRICE_UNITS, 0.0)
+    >>> late_share(price_option(Assumptions(), free, option="none"))
+    0.05
+    """
+    return min(1.0, 0.05 / (1 - cost.edge_hit_ratio))
+
+
+def _wait_s(n_servers: int, cost: Cost) -> float:
+    """Compute the wait for a processor that is longer for no more tiles than may be late."""
+    if n_servers <= cost.busy_cpus:
+        return math.inf
+    waiting, allowed = wait_probability(n_servers, cost.busy_cpus), late_share(cost)
+    if waiting <= allowed:
         return 0.0
-    return math.log(waiting / 0.05) * cost.duration_s / (n_servers - cost.busy)
+    cpu_s = cost.busy_cpus / cost.made_per_s
+    return math.log(waiting / allowed) * cpu_s / (n_servers - cost.busy_cpus)

@@ -198,6 +198,8 @@ NAMES: Mapping[Option, str] = {
     "shared": "a cache on a shared file system",
     "redis": "Redis",
     "cdn": "a CDN in front",
+    "process": "a cache in each process",
+    "cdn-process": "a CDN in front of a cache in each process",
 }
 """How prose calls the options."""
 

@@ -135,6 +135,7 @@ class HourlyDemand:
     hit_ratio: float  # share of the tiles made whose dataset is in the cache
     duration_s: float  # mean seconds in the service for a tile made
     busy: float  # mean number of tiles in the making
+    busy_cpus: float  # mean number of processors at work
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,11 +160,41 @@ def mean_duration_s(assumptions: Assumptions, option: Option, *, hit: float) -> 
     if option in ("none", "cdn"):
         return assumptions.make_s + assumptions.open_s
     fetch_s = {
+        "process": 0.0,
+        "cdn-process": 0.0,
         "disk": assumptions.disk_fetch_s,
         "shared": assumptions.shared_fetch_s,
         "redis": assumptions.redis_fetch_s,
     }[option]
     return assumptions.make_s + fetch_s + (1 - hit) * assumptions.open_s
+
+
+def mean_cpu_s(assumptions: Assumptions, *, hit: float) -> float:
+    """Compute the mean processor time of a tile, which is what bounds an instance: waiting costs none.
+
+    Examples
+    --------
+    >>> mean_cpu_s(Assumptions(make_cpu_s=0.04, open_cpu_s=0.02), hit=0.5)
+    0.05
+    """
+    return assumptions.make_cpu_s + (1 - hit) * assumptions.open_cpu_s
+
+
+def count_redis_nodes(assumptions: Assumptions) -> int:
+    """Count the nodes that carry the busiest hour: each tile reads or writes an opened dataset.
+
+    Examples
+    --------
+    370 tiles a second of half a megabyte are 185 MB/s, for which 12 nodes of 16 MB/s are needed:
+
+    >>> count_redis_nodes(Assumptions())
+    12
+    """
+    peak_mb_per_s = (
+        assumptions.requests_per_s * assumptions.peak_ratio * assumptions.metadata_nbytes / 1e6
+    )
+    needed = math.ceil(peak_mb_per_s / assumptions.redis_mb_per_s - 1e-9)
+    return max(round(assumptions.redis_nodes), needed)
 
 
 def follow_day(assumptions: Assumptions, option: Option) -> Day:
@@ -180,14 +211,15 @@ def follow_day(assumptions: Assumptions, option: Option) -> Day:
     n_datasets = round(assumptions.n_datasets)
     n_tiles = n_datasets * round(assumptions.tiles_per_dataset)
     datasets = zipf(n_datasets, assumptions.dataset_zipf)
-    tiles = zipf(n_tiles, assumptions.tile_zipf) if option == "cdn" else None
+    tiles = zipf(n_tiles, assumptions.tile_zipf) if option.startswith("cdn") else None
     hourly = partial(_follow_hour, assumptions, option, datasets=datasets, tiles=tiles)
     rates = [assumptions.requests_per_s * r for r in diurnal_curve(assumptions.peak_ratio)]
     n_instances = 0
     if assumptions.billing == "instance":
-        slots = assumptions.instance_slots * assumptions.target_utilisation
-        busy = hourly(requests_per_s=rates[0]).busy
-        n_instances = max(1, math.ceil(busy / slots - 1e-9))  # a hair below a whole number is one
+        usable = assumptions.instance_vcpus * assumptions.target_utilisation
+        busy_cpus = hourly(requests_per_s=rates[0]).busy_cpus
+        # a hair below a whole number is one
+        n_instances = max(1, math.ceil(busy_cpus / usable - 1e-9))
     # The curve is symmetric, so an hour before the peak is like an hour after it.
     half = [hourly(requests_per_s=rate, n_replicas=n_instances) for rate in rates[:13]]
     return Day(tuple(half[min(hour, 24 - hour)] for hour in range(24)), n_instances)
@@ -205,15 +237,16 @@ def _follow_hour(
     """Follow one hour; without `n_replicas` there are as many disks as instances at work."""
     edge = _edge_hit_ratio(assumptions, requests_per_s, tiles=tiles)
     made = requests_per_s * (1 - edge)
-    if option == "disk":
-        hit = _settle_disks(assumptions, made, datasets=datasets, n_replicas=n_replicas)
+    if option in ("disk", "process", "cdn-process"):
+        hit = _settle(assumptions, option, made, datasets=datasets, n_replicas=n_replicas)
     elif option in ("shared", "redis"):
         hit = hit_ratio(datasets, made, cache=_common_cache(assumptions, option))
     else:
         hit = 0.0
     duration_s = mean_duration_s(assumptions, option, hit=hit)
     busy = made * duration_s  # by Little's law :cite:p:`little1961`
-    return HourlyDemand(requests_per_s, made, edge, hit, duration_s, busy)
+    busy_cpus = made * mean_cpu_s(assumptions, hit=hit)
+    return HourlyDemand(requests_per_s, made, edge, hit, duration_s, busy, busy_cpus)
 
 
 def _edge_hit_ratio(
@@ -234,30 +267,41 @@ def _edge_hit_ratio(
 def _common_cache(assumptions: Assumptions, option: Option) -> Cache:
     """Describe the cache that all instances share."""
     is_redis = option == "redis"
-    capacity = assumptions.redis_nodes * assumptions.redis_gb * 1e9 if is_redis else math.inf
+    capacity = math.inf
+    if is_redis:
+        capacity = count_redis_nodes(assumptions) * assumptions.redis_gb * 1e9
     return Cache(capacity, assumptions.metadata_nbytes, ttl_s=assumptions.ttl_s)
 
 
-def _settle_disks(
-    assumptions: Assumptions, made_per_s: float, *, datasets: Popularity, n_replicas: int
+def _settle(
+    assumptions: Assumptions,
+    option: Option,
+    made_per_s: float,
+    *,
+    datasets: Popularity,
+    n_replicas: int,
 ) -> float:
-    """Find hit ratio and number of disks that agree.
+    """Find hit ratio and number of instances that agree, where each has a cache for itself.
 
-    Each instance has its own disk and sees a share of the requests, so more
-    instances hit less, and fewer hits take more instances. From no hit upwards
-    the rounds climb to the first point where both agree.
+    Each sees a share of the requests, so more instances hit less, and fewer hits take more
+    instances. From no hit upwards the rounds climb to the first point where both agree.
     """
     is_always_on = assumptions.billing == "instance"
-    slots = assumptions.instance_slots * assumptions.target_utilisation if is_always_on else 1.0
+    usable = assumptions.instance_vcpus * assumptions.target_utilisation
+    held_gb = assumptions.disk_gb if option == "disk" else assumptions.process_gb
     hit = 0.0
     for _ in range(N_ROUNDS):
-        busy = made_per_s * mean_duration_s(assumptions, "disk", hit=hit)
+        busy = made_per_s * (
+            mean_cpu_s(assumptions, hit=hit) / usable
+            if is_always_on
+            else mean_duration_s(assumptions, option, hit=hit)
+        )
         cache = Cache(
-            assumptions.disk_gb * 1e9,
+            held_gb * 1e9,
             assumptions.metadata_nbytes,
             ttl_s=assumptions.ttl_s,
             lifetime_s=assumptions.lifetime_s,
-            n_replicas=n_replicas or max(1.0, busy / slots),
+            n_replicas=n_replicas or max(1.0, busy),
         )
         before, hit = hit, hit_ratio(datasets, made_per_s, cache=cache)
         if n_replicas or abs(hit - before) < 1e-12:

@@ -34,6 +34,8 @@ _NAMES: Mapping[Option, str] = {
     "shared": "shared file system",
     "redis": "Redis",
     "cdn": "CDN",
+    "process": "memory of each process",
+    "cdn-process": "CDN before that",
 }
 
 

@@ -113,6 +113,8 @@ _MEASURED: Mapping[Option, str] = {
     "shared": "filecache-v3",
     "redis": "redis",
     "cdn": "none-v3",  # what the CDN does not hold is made without a cache
+    "process": "lru",
+    "cdn-process": "lru",
 }
 """The contender of the records that stands for each place of a cache."""
 
@@ -129,7 +131,6 @@ def assume(question: Question, base: Choice) -> Assumptions:
         "billing": "instance",
         "instance_vcpus": question.cores,
         "instance_gb": question.memory_gb,
-        "instance_slots": question.cores,
     }
     return change(Assumptions(), {name: v for name, v in given.items() if v is not None})
 
@@ -142,7 +143,7 @@ def list_services(question: Question, base: Choice) -> list[Choice]:
 
 
 def _make(question: Question, base: Choice, assumptions: Assumptions, cost: Cost) -> Choice:
-    ttl_s = assumptions.cdn_ttl_s if cost.option == "cdn" else assumptions.ttl_s
+    ttl_s = assumptions.cdn_ttl_s if cost.option.startswith("cdn") else assumptions.ttl_s
     keeping = snippets.keep_open(cost.option, ttl_s, round(assumptions.n_datasets))
     writing = base.code.partition("\n\nimport xarray")[0]
     row = find_measured(cost.option)
@@ -163,8 +164,9 @@ def _make(question: Question, base: Choice, assumptions: Assumptions, cost: Cost
 
 
 def find_measured(option: Option) -> Measured | None:
-    """Find the tiles that were measured with a cache there, under the heaviest load."""
-    rows = [row for row in load().rows if row.is_tile and row.contender == _MEASURED[option]]
+    """Find the tiles that were measured with a cache there, under the heaviest load that all caches met."""
+    tiles = [row for row in load().rows if row.is_tile and "n_workers" not in row.point]
+    rows = [row for row in tiles if row.contender == _MEASURED[option]]
     return max(rows, key=lambda row: float(row.point["n_users"]), default=None)
 
 
@@ -188,9 +190,9 @@ def _support(question: Question, option: Option, row: Measured | None) -> Suppor
     if row is None:
         return Support("", "uncertain", "", f"{NAMES[option]} is in no record of this book.")
     why = f"A tile took so long with {row.point['n_users']} users at once over {row.profile}."
-    if option == "cdn":
+    if option.startswith("cdn"):
         why += " That is one that the CDN does not hold; the CDN itself was not measured."
-    is_same = row.profile == question.store and option != "cdn"
+    is_same = row.profile == question.store and not option.startswith("cdn")
     return Support(row.contender, "measured" if is_same else "near", row.case, why)
 
 

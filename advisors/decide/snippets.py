@@ -220,6 +220,6 @@ def keep_open(cache: str, ttl_s: float, n_datasets: int) -> str:
     ]
     imports = ["import xarray as xr", "from obstore.store import from_url"]
     imports += ["from zarr.storage import ObjectStore"]
-    told = {"cdn": f'headers = {{"Cache-Control": "public, max-age={ttl_s:.0f}"}}  # of each tile'}
-    extra = ["", "", told[cache]] if cache in told else []
+    told = f'headers = {{"Cache-Control": "public, max-age={ttl_s:.0f}"}}  # of each tile'
+    extra = ["", "", told] if cache.startswith("cdn") else []
     return "\n".join([*imports, *how.get(cache, how["none"]), *reading, *extra])

@@ -111,7 +111,9 @@ _LOOKS: Mapping[str, Mapping[str, Look]] = MappingProxyType(
             "disk": Look(RED, "D"),
             "shared": Look(TEAL, "^"),
             "redis": Look(RUST, "v"),
-            "cdn": Look(VIOLET, "s"),
+            "cdn": Look(PURPLE, "p"),
+            "process": Look(VIOLET, "s"),
+            "cdn-process": Look(PURPLE, "p", is_hollow=True),
         },
         # A colour for each library, a mark for each of its caches, filled where it is tuned.
         "driver": {

@@ -22,6 +22,7 @@ from helpers.plotting.palette import (
     MAKING,
     MAKING_TEXT,
     OPENING,
+    PAPER,
     TEXT,
     check_looks,
     find_look,
@@ -154,6 +155,28 @@ def draw_published(ax: Axes, compared: pd.DataFrame) -> None:
     _write_key(ax, names)
 
 
+def draw_sweep(axes: Sequence[Axes], table: pd.DataFrame) -> None:
+    """Draw the latency against users at once, and against arrivals, of one service.
+
+    Filled marks are medians, hollow ones 95th percentiles, thin lines the predicted medians.
+    """
+    alone = table[table["n_workers"] == 1]
+    names = _order(alone["contender"].unique())
+    labels = {"n_users": "users at once", "rate_per_s": "arrivals (1/s)"}
+    for ax, (axis, label) in zip(axes, labels.items(), strict=True):
+        for name in names:
+            look = find_look(name, "cache")
+            part = alone[(alone["contender"] == name) & (alone[axis] > 0)].sort_values(axis)
+            ax.plot(part[axis], part["p50_s"], look.marker, color=look.color, markersize=5)
+            ax.plot(part[axis], part["p95_s"], look.marker, color=look.color, mfc=PAPER)
+            ax.plot(part[axis], part["predicted_p50_s"], color=look.color, linewidth=0.8)
+        ax.set(xscale="log", yscale="log", xlabel=label)
+        number_axis(ax.xaxis)
+        number_axis(ax.yaxis)
+    axes[0].set_ylabel("latency of a tile (s)")
+    _write_key(axes[0], names)
+
+
 _RATES_PER_S = tuple(float(rate) for rate in np.geomspace(0.01, 1000, 21))
 
 
@@ -163,9 +186,14 @@ def draw_costs(axes: Sequence[Axes], assumptions: Assumptions, prices: Mapping[s
     for ax, is_ratio in zip(axes, (False, True), strict=True):
         ends = []
         for option in OPTIONS:
-            usd, color = np.asarray(curves[option]), find_look(option, "option").color
+            look = find_look(option, "option")
+            usd, color, dashes = (
+                np.asarray(curves[option]),
+                look.color,
+                "--" if look.is_hollow else "-",
+            )
             values = usd / np.asarray(curves["none"]) if is_ratio else usd
-            ax.plot(_RATES_PER_S, values, color=color, linewidth=1.5)
+            ax.plot(_RATES_PER_S, values, dashes, color=color, linewidth=1.5)
             ends.append((str(option), float(values[-1]), color))
         ax.set(xscale="log", yscale="log")
         ax.set_ylabel("cost over that of no cache" if is_ratio else "cost (USD a month)")

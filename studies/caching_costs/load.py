@@ -25,6 +25,7 @@ MAX_GENERATOR_SHARE = 0.5
 """Share of a core above which a load generator is measured too."""
 
 _TIMEOUT_S = 240.0
+_LEAD_S = 1.0  # in which all who arrive are made ready
 # Locust comes first: it patches the sockets of a process, which has to be before one is made.
 _SWARM = "import sys, locust, studies.caching_costs.swarm as it; it.main(int(sys.argv[1]))"
 _TIMING = re.compile(r"(\w+);dur=([\d.]+)")
@@ -34,8 +35,8 @@ _TIMING = re.compile(r"(\w+);dur=([\d.]+)")
 class Load:
     """What a load found."""
 
-    # A line for each: `dataset`, `path`, `start_s`, `latency_s`, `status`, `checksum`, and of the
-    # service `open_s`, `cpu_s` and `total_s`
+    # A line for each: `dataset`, `path`, `start_s`, `latency_s`, `status`, `checksum`, `nbytes`, and
+    # of the service `open_s`, `cpu_s` and `total_s`
     requests: pd.DataFrame
     seconds: float  # from the order to the last answer
     generator_cpu_s: float  # processor time of the load generator
@@ -60,18 +61,32 @@ class Generator:
         *,
         spawn_rate: float = 100.0,
         think_s: float = 0.0,
+        others: Sequence[Service] = (),
+        seconds: float = 0.0,
+        due_s: Sequence[float] = (),
     ) -> Load:
-        """Let a user for each plan ask for its tiles."""
+        """Let a user for each plan ask for its tiles; with `others`, users are dealt among the services.
+
+        With `seconds` users begin again with their tiles until that long after the beginning. With
+        `due_s` the first tile of each plan is an arrival, due so long after the beginning, and its
+        latency counts from then: nobody waits for an answer before the next one comes.
+        """
         if not plans or not spawn_rate > 0 or not think_s >= 0:
             raise UserError(
                 f"n_users: {len(plans)}, spawn_rate: {spawn_rate}, think_s: {think_s};"
                 " allowed: at least 1, above 0, at least 0"
             )
+        steps: list[list[tuple[Any, ...]]]
+        steps = [[(tile[0], tile_path(tile)) for tile in plan] for plan in plans]
+        if due_s:
+            steps = [[(*plan[0], due)] for plan, due in zip(steps, due_s, strict=True)]
         order = {
-            "host": f"http://{service.address}",
-            "plans": [[(tile[0], tile_path(tile)) for tile in plan] for plan in plans],
-            "spawn_rate": spawn_rate,
+            "hosts": [f"http://{one.address}" for one in (service, *others)],
+            "plans": steps,
+            "spawn_rate": len(plans) if due_s else spawn_rate,
             "think_s": think_s,
+            "seconds": seconds,
+            "lead_s": _LEAD_S if due_s else 0.0,
         }
         return _read_load(self._tell(order))
 
@@ -90,7 +105,7 @@ class Generator:
 
 def _read_load(line: str) -> Load:
     found = json.loads(line)
-    columns = ["dataset", "path", "start_s", "latency_s", "status", "checksum", "timing"]
+    columns = ["dataset", "path", "start_s", "latency_s", "status", "checksum", "timing", "nbytes"]
     requests = pd.DataFrame(found["requests"], columns=columns)
     spent = [dict(_TIMING.findall(text)) for text in requests.pop("timing")]
     for name in ("open", "cpu", "total"):
@@ -135,6 +150,8 @@ def summarise(load: Load, *, must_fail: Sequence[str] = ()) -> dict[str, float]:
         "tiles_per_s": len(requests) / load.seconds,
         "generator_share": load.generator_share,
     }
+    if len(good):
+        numbers["tile_nbytes"] = float(good["nbytes"].mean())
     quantiles = (*QUANTILES, 99) if len(good) else ()
     points = np.percentile(good["latency_s"], quantiles)
     numbers |= {f"p{q:02}_s": float(v) for q, v in zip(quantiles, points, strict=True)}

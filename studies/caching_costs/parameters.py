@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from helpers.book import studies
 from helpers.book.studies import RECORD, Contains, OneOf, Positive, RecordName, Seed
+from helpers.errors import UserError
 from studies.caching_costs.caches import CACHES
 from studies.caching_costs.datasets import dataset_names
 
@@ -51,6 +52,25 @@ class Parameters(studies.Parameters):
     n_lookups: Annotated[int, Field(ge=1, le=10**8)] = Field(
         20000, description="look-ups of the check of hit ratios"
     )
+    sweep_caches: Annotated[
+        list[Annotated[str, OneOf(CACHES)]], Field(min_length=1), Contains("none")
+    ] = Field(
+        ["none", "lru"], description="of the contenders, those that meet each load of the sweep"
+    )
+    sweep_users: list[Annotated[int, Field(ge=1, le=1000)]] = Field(
+        [1, 4], description="users at once in each load of the sweep, who wait for answers"
+    )
+    sweep_rates: list[Annotated[float, Field(gt=0, le=1000)]] = Field(
+        [4.0],
+        description="arrivals in each load of the sweep, whether answered or not",
+        json_schema_extra={"unit": "1/s"},
+    )
+    sweep_workers: list[Annotated[int, Field(ge=1, le=16)]] = Field(
+        [1], description="services that share the largest load of users"
+    )
+    sweep_s: Annotated[float, Field(gt=0, le=3600)] = Field(
+        1.0, description="time of each load of the sweep", json_schema_extra={"unit": "s"}
+    )
     ttl_s: Annotated[float, Field(gt=0, le=1e9)] = Field(
         86400.0,
         description="time that an entry lives, but for those of titiler itself",
@@ -59,3 +79,14 @@ class Parameters(studies.Parameters):
     redis_url: str = Field("", description="a Redis of your own; empty for one started here")
     seed: Seed = Field(2023, description="of values, popularity, order and network delays")
     record: RecordName = Field("caching-costs.csv", description=RECORD)
+
+    @model_validator(mode="after")
+    def _check_sweep(self) -> Self:
+        if strangers := [name for name in self.sweep_caches if name not in self.caches]:
+            raise UserError(
+                f"sweep_caches: {', '.join(strangers)}; allowed: those of caches, {', '.join(self.caches)}"
+            )
+        for name in ("sweep_users", "sweep_rates", "sweep_workers"):
+            if len({*getattr(self, name)}) < len(getattr(self, name)):
+                raise UserError(f"{name}: {getattr(self, name)}; allowed: each number once")
+        return self

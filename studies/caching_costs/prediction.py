@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from advisors.costs.assumptions import Assumptions, Option, change
+from advisors.costs.bill import late_share, price_option
 from helpers.errors import UserError
 from helpers.models import hits
 from helpers.plotting import tables
@@ -31,11 +33,18 @@ class Demand:
                 raise UserError(f"{name}: {getattr(self, name)!r}; allowed: at least 0, finite")
 
 
-def simulate_users(plans: Sequence[Sequence[Demand]], *, think_s: float) -> list[float]:
+def simulate_users(
+    plans: Sequence[Iterable[Demand]],
+    *,
+    think_s: float,
+    starts_s: Sequence[float] = (),
+    until_s: float = math.inf,
+) -> list[float]:
     """Simulate users that ask, wait for the answer, think and ask again.
 
     A request waits first and computes then; those that compute share equally the one
-    processor that a Python process has.
+    processor that a Python process has. Users begin together, or where `starts_s` says; after
+    `until_s` nobody asks any more.
 
     Examples
     --------
@@ -46,32 +55,34 @@ def simulate_users(plans: Sequence[Sequence[Demand]], *, think_s: float) -> list
     """
     if not think_s >= 0:
         raise UserError(f"think_s: {think_s}; allowed: at least 0")
-    return _Users(plans, think_s).run()
+    return _Users(plans, think_s, until_s).run(starts_s or [0.0] * len(plans))
 
 
 class _Users:
     """What changes from event to event."""
 
-    def __init__(self, plans: Sequence[Sequence[Demand]], think_s: float) -> None:
-        self.plans, self.think_s = plans, think_s
+    def __init__(
+        self, plans: Sequence[Iterable[Demand]], think_s: float, until_s: float = math.inf
+    ) -> None:
+        self.plans, self.think_s, self.until_s = [iter(one) for one in plans], think_s, until_s
         self.now_s = 0.0
-        self.next_request = [0] * len(plans)
         self.asked_s = [0.0] * len(plans)
+        self.asking: dict[int, Demand] = {}
         self.left_s: dict[int, float] = {}  # processor seconds of each user that computes
         self.waiting: list[tuple[float, int]] = []
         self.latencies: list[float] = []
 
-    def run(self) -> list[float]:
-        for user in range(len(self.plans)):
-            self.ask(user, 0.0)
+    def run(self, starts_s: Sequence[float]) -> list[float]:
+        for user, start_s in enumerate(starts_s):
+            self.ask(user, start_s)
         while self.waiting or self.left_s:
             self.step()
         return self.latencies
 
     def ask(self, user: int, at_s: float) -> None:
-        if self.next_request[user] < len(self.plans[user]):
-            self.asked_s[user] = at_s
-            demand = self.plans[user][self.next_request[user]]
+        demand = next(self.plans[user], None) if at_s < self.until_s else None
+        if demand is not None:
+            self.asked_s[user], self.asking[user] = at_s, demand
             heapq.heappush(self.waiting, (at_s + demand.wait_s, user))
 
     def step(self) -> None:
@@ -86,12 +97,11 @@ class _Users:
             self.answer(min(self.left_s, key=self.left_s.__getitem__))
         else:
             _, user = heapq.heappop(self.waiting)
-            self.left_s[user] = self.plans[user][self.next_request[user]].cpu_s
+            self.left_s[user] = self.asking[user].cpu_s
 
     def answer(self, user: int) -> None:
         del self.left_s[user]
         self.latencies.append(self.now_s - self.asked_s[user])
-        self.next_request[user] += 1
         self.ask(user, self.now_s + self.think_s)
 
 
@@ -184,7 +194,7 @@ def _alone(drawn: Sequence[Sequence[Sequence[Demand]]]) -> list[float]:
 def predict_latencies(
     rows: pd.DataFrame, plan: Sequence[Sequence[Tile]], *, think_s: float, seed: int
 ) -> pd.DataFrame:
-    """Predict the median latency of each contender under load from requests that were alone.
+    """Predict the median and the 95th percentile of each contender under load from requests that were alone.
 
     Users share the one processor that a Python process has. What each request
     costs is drawn anew for each of a hundred simulated loads: with one time
@@ -194,22 +204,28 @@ def predict_latencies(
     Returns
     -------
     DataFrame
-        ``contender``, ``predicted_s``, and ``alone_s``, the median without company.
+        ``contender``, ``predicted_s``, ``predicted_p95_s``, and ``alone_s``, the median without
+        company.
     """
     rng = np.random.default_rng(seed)
     lines = []
     for name, isolated in isolate(rows).items():
         drawn = [draw_demands(isolated, plan, rng) for _ in range(_N_DRAWS)]
         loaded = [s for demands in drawn for s in simulate_users(demands, think_s=think_s)]
-        lines.append((name, float(np.median(loaded)), float(np.median(_alone(drawn)))))
-    return pd.DataFrame(lines, columns=["contender", "predicted_s", "alone_s"])
+        middle_s, late_s = np.percentile(loaded, (50, 95))
+        lines.append((name, middle_s, late_s, float(np.median(_alone(drawn)))))
+    return pd.DataFrame(lines, columns=["contender", "predicted_s", "predicted_p95_s", "alone_s"])
 
 
 def compare_predictions(rows: pd.DataFrame, expected: pd.DataFrame) -> pd.DataFrame:
-    """Put predicted beside measured medians; `relative_error` is predicted over measured, less 1."""
-    measured = list_requests(rows, "measured").groupby("contender")["latency_s"].median()
-    table = expected.merge(measured.rename("measured_s"), on="contender")
-    return table.assign(relative_error=table["predicted_s"] / table["measured_s"] - 1)
+    """Put predicted beside measured percentiles; errors are predicted over measured, less 1."""
+    each = list_requests(rows, "measured").groupby("contender")["latency_s"]
+    measured = pd.DataFrame({"measured_s": each.median(), "measured_p95_s": each.quantile(0.95)})
+    table = expected.merge(measured, on="contender")
+    return table.assign(
+        relative_error=table["predicted_s"] / table["measured_s"] - 1,
+        p95_error=table["predicted_p95_s"] / table["measured_p95_s"] - 1,
+    )
 
 
 def compare_hit_ratios(
@@ -236,10 +252,12 @@ def compare_hit_ratios(
 
 MEASURED_BY: Mapping[Option, str] = {
     "none": "none",
+    "process": "lru",
     "disk": "diskcache",
     "shared": "filecache",
     "redis": "redis",
     "cdn": "none",
+    "cdn-process": "lru",
 }
 """The contender that stands for each option of the model; a CDN stands before no cache."""
 
@@ -268,17 +286,31 @@ def learn_assumptions(
         return float(means.loc[contender].loc[names, column].mean())
 
     changes = {
+        **_learn_cpu(each["cpu_s"].mean(), names, measured),
         "make_s": mean(BASELINE, "make_s"),
         "open_s": mean(BASELINE, "open_s"),
         "metadata_nbytes": float(np.mean([entry_nbytes[name] for name in names])),
         **{
             f"{option}_fetch_s": mean(name, "open_s")
             for option, name in measured_by.items()
-            if name in measured - {BASELINE}
+            if name in measured - {BASELINE} and option in ("disk", "shared", "redis")
         },
         **_learn_requests(rows, measured, measured_by["shared"]),
     }
     return change(Assumptions(), changes)
+
+
+_KEPT = ("lru", "redis", "diskcache")
+"""Contenders that open nothing for a tile that is warm, the first that was measured."""
+
+
+def _learn_cpu(cpu_s: Any, names: Sequence[str], measured: set[str]) -> dict[str, float]:
+    """Split processor time of a tile: what is left where nothing is opened is the making."""
+    kept = next((name for name in _KEPT if name in measured), None)
+    if kept is None:
+        return {}
+    making, whole = (float(cpu_s.loc[name].loc[names].mean()) for name in (kept, BASELINE))
+    return {"make_cpu_s": making, "open_cpu_s": max(0.0, whole - making)}
 
 
 def _learn_requests(rows: pd.DataFrame, measured: set[str], shared: str) -> dict[str, float]:
@@ -286,7 +318,7 @@ def _learn_requests(rows: pd.DataFrame, measured: set[str], shared: str) -> dict
 
     A file cache keeps both; what it asks for nevertheless, it asks for on every tile.
     """
-    kept = next((name for name in ("lru", "redis", "diskcache") if name in measured), None)
+    kept = next((name for name in _KEPT if name in measured), None)
     if kept is None:
         return {}
     numbers = read_numbers(rows, "calibration").groupby("contender").median(numeric_only=True)
@@ -296,19 +328,38 @@ def _learn_requests(rows: pd.DataFrame, measured: set[str], shared: str) -> dict
     if shared in measured:
         listed = float(numbers["n_lists"][shared] / numbers["n_tiles"][shared])
         still = {"shared_gets": max(0.0, float(gets[shared]) - listed), "shared_lists": listed}
+    sent = (
+        {"tile_nbytes": float(numbers["tile_nbytes"][BASELINE])} if "tile_nbytes" in numbers else {}
+    )
     return {
         **still,
+        **sent,
         "open_gets": max(0.0, float(gets[BASELINE] - gets[kept])),
         "tile_gets": float(gets[kept]),
         "tile_read_nbytes": float(read[kept] / numbers["n_tiles"][kept]),
     }
 
 
-def isolate_tails(rows: pd.DataFrame, workload: Workload, *, seed: int) -> dict[Option, float]:
-    """Estimate the 95th percentile (s) of each option's requests when they are alone, as users mix them."""
+def isolate_tails(
+    rows: pd.DataFrame,
+    workload: Workload,
+    assumptions: Assumptions,
+    prices: Mapping[str, float],
+    *,
+    seed: int,
+) -> dict[Option, float]:
+    """Estimate the time (s) that 95 in 100 tiles of each option keep when they are alone, as users mix them.
+
+    What a CDN holds is among the 95, so that of what is made behind it a larger share may be late.
+    """
     rng = np.random.default_rng(seed)
-    p95_s: dict[str, float] = {}
+    alone_s: dict[str, list[float]] = {}
     for name, isolated in isolate(rows).items():
         drawn = [draw_demands(isolated, workload.warm, rng) for _ in range(_N_TAIL_DRAWS)]
-        p95_s[name] = float(np.percentile(_alone(drawn), 95))
-    return {one: p95_s[name] for one, name in MEASURED_BY.items() if name in p95_s}
+        alone_s[name] = _alone(drawn)
+    kept: dict[Option, float] = {}
+    for option, name in MEASURED_BY.items():
+        if name in alone_s:
+            late = late_share(price_option(assumptions, prices, option=option))
+            kept[option] = float(np.percentile(alone_s[name], 100 * (1 - late)))
+    return kept

@@ -16,7 +16,7 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -226,6 +226,7 @@ class Service:
     child: Child  # its process
     folder: Path  # folder of its caches on disk
     token: str = field(repr=False)  # what a request to empty its cache has to show
+    told: Mapping[str, Any] = field(repr=False, default_factory=dict)  # more of its settings
 
     @property
     def address(self) -> str:
@@ -275,12 +276,15 @@ def tile_path(tile: Tile) -> str:
 
 @contextlib.contextmanager
 def open_service(
-    cache: str, datasets: Datasets, *, is_awaited: bool = True, **told: Any
+    cache: str, datasets: Datasets, *, is_awaited: bool = True, key: str = "", **told: Any
 ) -> Iterator[Service]:
-    """Serve tiles of datasets as long as the context lasts; `told` are more of its `Settings`."""
+    """Serve tiles of datasets as long as the context lasts; `told` are more of its `Settings`.
+
+    Services with the same `key` can read one another's entries; without it each makes its own.
+    """
     with tempfile.TemporaryDirectory(prefix="tiles-") as folder:
         files = Path(folder) / "cache"
-        key, token = secrets.token_hex(32), secrets.token_hex(16)
+        key, token = key or secrets.token_hex(32), secrets.token_hex(16)
         settings = Settings(cache, datasets.location, datasets.specs, files, key, token, **told)
         command = [sys.executable, "-m", "studies.caching_costs.service"]
         environment = {
@@ -292,7 +296,7 @@ def open_service(
             SETTINGS: _AS_JSON.dump_json(settings).decode(),
         }
         with start_child(command, env=environment, log=Path(folder) / "log") as child:
-            service = Service(cache, child, files, token)
+            service = Service(cache, child, files, token, {**told, "key": key})
             if is_awaited:
                 service.wait()
             yield service

@@ -8,7 +8,9 @@ patches the sockets of a process, so that only functions do it here.
 
 from __future__ import annotations
 
+import itertools
 import json
+import math
 import socket
 import time
 from typing import Any
@@ -19,14 +21,22 @@ from helpers.benchmark.provenance import imported
 
 
 def run_order(order: dict[str, Any]) -> dict[str, Any]:
-    """Let each user ask for its tiles, one after the other, and time each."""
+    """Let each user ask for its tiles, one after the other, and time each.
+
+    A step is a dataset, a path, and for arrivals when it is due, in seconds from the beginning: its
+    time counts from then on, however late it is sent. With ``seconds`` users begin again with
+    their tiles until that long after the beginning.
+    """
     import gevent
     from locust.env import Environment
 
     requests: list[list[Any]] = []
     done: list[object] = []
+    order["begin"] = time.perf_counter() + order["lead_s"]
     environment = Environment(
-        user_classes=[_make_user(order, requests, done)], host=order["host"], catch_exceptions=False
+        user_classes=[_make_user(order, requests, done)],
+        host=order["hosts"][0],
+        catch_exceptions=False,
     )
     runner = environment.create_local_runner()
     start, cpu = time.perf_counter(), time.process_time()
@@ -41,17 +51,21 @@ def run_order(order: dict[str, Any]) -> dict[str, Any]:
 
 
 def _make_user(order: dict[str, Any], requests: list[list[Any]], done: list[object]) -> Any:
+    import gevent
     import locust
     from locust.contrib.fasthttp import FastHttpUser
     from locust.exception import StopUser
 
-    plans = iter(order["plans"])
+    plans, hosts = iter(order["plans"]), itertools.cycle(order["hosts"])
+    end = order["begin"] + (order["seconds"] or math.inf)
 
     class TileUser(FastHttpUser):
         wait_time = locust.constant(order["think_s"])
 
         def on_start(self) -> None:
-            self.left = iter(next(plans))
+            plan = next(plans)
+            self.left = itertools.cycle(plan) if order["seconds"] else iter(plan)
+            self.address = next(hosts)
 
         def on_stop(self) -> None:
             done.append(self)
@@ -59,16 +73,21 @@ def _make_user(order: dict[str, Any], requests: list[list[Any]], done: list[obje
         @locust.task
         def ask(self) -> None:
             step = next(self.left, None)
-            if step is None:
+            if step is None or time.perf_counter() >= end:
                 raise StopUser
-            name, path = step
+            name, path, *due = step
             start = time.perf_counter()
-            answer = self.client.get(path, name=name)
+            if due:
+                gevent.sleep(max(0.0, order["begin"] + due[0] - start))
+                start = order["begin"] + due[0]
+            answer = self.client.get(self.address + path, name=name)
             seconds = time.perf_counter() - start
             checksum = xxhash.xxh3_64_hexdigest(answer.content or b"")
             headers: Any = answer.headers or {}
             timing = headers.get("server-timing", "")
-            requests.append([name, path, start, seconds, answer.status_code, checksum, timing])
+            nbytes = len(answer.content or b"")
+            told = [name, path, start, seconds, answer.status_code, checksum, timing, nbytes]
+            requests.append(told)
 
     return TileUser
 

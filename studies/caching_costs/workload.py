@@ -302,7 +302,7 @@ def open_loads(
     with contextlib.ExitStack() as stack:
         if "redis" in caches and not redis_url:
             redis_url = stack.enter_context(open_valkey()).url
-        told = {"redis_url": redis_url, "ttl_s": ttl_s}
+        told: dict[str, Any] = {"redis_url": redis_url, "ttl_s": ttl_s}
         generator = stack.enter_context(open_generator())
         started = {
             name: open_service(cache, planned.datasets, is_awaited=False, **told)

@@ -18,6 +18,7 @@ from advisors.costs.bill import (
     compare_options,
     cost_curves,
     equal_tail,
+    late_share,
     metered_mb_per_s,
     price_option,
     tornado,
@@ -116,7 +117,7 @@ def test_published_load_needs_more_than_one_function() -> None:
         ("shared", "shared storage", {}, 0.05),
         # In elastic mode each hit is a read of 1 MB.
         ("shared", "shared throughput", {"shared_mode": "elastic", "ttl_s": 1e9}, 2592),
-        # One instance of 2 processors and 8 GB carries half a tile in the making.
+        # One instance of 2 processors and 8 GB carries a fifteenth of one at work.
         ("none", "computing", {"billing": "instance"}, 7200),
         ("none", "invocations", {"billing": "instance"}, 0),
     ],
@@ -179,7 +180,7 @@ def test_peak_costs_only_who_is_always_on() -> None:
             price_option(change(one, {"billing": billing}), ONES, option="none").lines["computing"]
             for one in (EVEN, peaked)
         )
-        assert high / even == pytest.approx(ratio, rel=0.01), billing
+        assert high / even == pytest.approx(ratio, rel=0.05), billing  # of whole instances
 
 
 def test_disks_hit_less_than_one_shared_cache() -> None:
@@ -267,7 +268,7 @@ def test_credits(stored_gb: float, metered: list[float], expected: tuple[float, 
 def test_a_shared_file_system_meters_reads_by_a_third() -> None:
     """A third of what hits read and all that misses write, as the published throughputs have it."""
     assumptions = change(EVEN, {"shared_read_nbytes": 3e5, "metadata_nbytes": 5e5})
-    flows = (HourlyDemand(200, 100, 0, hit, 1, 1) for hit in (1.0, 0.0, 0.5))
+    flows = (HourlyDemand(200, 100, 0, hit, 1, 1, 1) for hit in (1.0, 0.0, 0.5))
     metered = metered_mb_per_s(assumptions, Day(tuple(flows), 1))
     assert metered == pytest.approx([10, 50, 30])
     of_reads = BASELINE_MB_PER_S_PER_GB * READS_PER_METERED
@@ -387,17 +388,60 @@ def test_equal_tail() -> None:
     assert redis.n_instances > 0
 
 
+def test_instances_are_bounded_by_their_processors() -> None:
+    """Waiting for the store takes no processor: 26 that are always on at 70 % carry 370 tiles a second."""
+    always_on = change(Assumptions(), {"billing": "instance", "instance_vcpus": 1})
+    cost = price_option(always_on, ONES, option="none")
+    assert cost.busy_cpus == pytest.approx(370 * 0.065)
+    assert cost.n_instances == math.ceil(370 * 0.065 / 0.7)
+    slow = price_option(change(always_on, {"open_s": 10}), ONES, option="none")
+    assert slow.n_instances == cost.n_instances
+
+
+def test_redis_has_as_many_nodes_as_carry_the_peak() -> None:
+    """Opened datasets of half a megabyte are more than a node sends, those of 10 kB are not."""
+    for nbytes, n_nodes in ((5e5, 12), (1e4, 1)):
+        cost = price_option(
+            change(Assumptions(), {"metadata_nbytes": nbytes}), ONES, option="redis"
+        )
+        assert cost.lines["Redis"] == 720 * n_nodes
+
+
+def test_a_cache_in_each_process_needs_no_disk_and_no_network() -> None:
+    """It hits as a disk of its size does, costs nothing of its own, and helps behind a CDN too."""
+    given = change(Assumptions(), {"disk_gb": 0.512, "process_gb": 0.512, "disk_fetch_s": 0.0})
+    costs = compare_options(given, get_prices())
+    assert costs["process"].hit_ratio == pytest.approx(costs["disk"].hit_ratio)
+    assert costs["process"].lines["disk"] == costs["process"].lines["NAT gateways"] == 0
+    assert costs["cdn-process"].edge_hit_ratio == costs["cdn"].edge_hit_ratio > 0
+    assert costs["cdn-process"].usd < costs["cdn"].usd
+
+
+def test_equal_tails_count_what_a_cdn_holds() -> None:
+    """Where the CDN holds most tiles, more of those that are made may be late; large loads answer at once."""
+    prices = get_prices()
+    held = change(Assumptions(), {"tiles_per_dataset": 100, "cdn_ttl_s": 1e6})
+    assert late_share(price_option(held, prices, option="cdn")) == 1  # 95 in 100 are never made
+    some = late_share(price_option(Assumptions(), prices, option="cdn"))
+    assert 0.05 < some < 1
+    huge = change(Assumptions(), {"requests_per_s": 1e5})
+    (row,) = equal_tail(huge, prices, p95_s={"none": 1.0}, target_s=1.01)
+    fewer = change(huge, {"billing": "instance"})
+    assert row.n_instances >= 2e5 * 0.065 / fewer.instance_vcpus
+    assert row.p95_s <= 1.01
+
+
 def test_verdict_is_made_from_the_model() -> None:
     """The verdict names the cheapest option of the model, and another where prices turn it."""
     prices = get_prices()
     costs = compare_options(Assumptions(), prices)
     text = tell_verdict(Assumptions(), prices)
-    assert min(OPTIONS, key=lambda option: costs[option].usd) == "redis"
+    assert min(OPTIONS, key=lambda option: costs[option].usd) == "cdn-process"
     # Amounts to three digits.
-    assert f"Redis at {round(costs['redis'].usd, -2):,.0f} USD" in text
-    dear = tell_verdict(Assumptions(), {**prices, "redis_node_hour": 50.0})
-    assert "Redis" not in dear
-    assert "disk" in dear
+    told = f"a CDN in front of a cache in each process at {round(costs['cdn-process'].usd, -2):,.0f} USD"
+    assert told in text
+    dear = tell_verdict(Assumptions(), {**prices, "cdn_requests_1e4": 1.0})
+    assert "CDN" not in dear
 
 
 # What is refused.
@@ -506,7 +550,7 @@ def test_command_lists_what_can_be_set() -> None:
         (("--region", "mars"), "region is 'mars'; allowed for current are us-east-1"),
         (("--price-set", "1999"), "price set is '1999'; allowed are published-2023, current"),
         (("--p95", "none=1"), "--p95 and --target-p95 go together"),
-        (("--p95", "tape=1", "--target-p95", "2"), "--p95 tape=…; allowed are none, disk"),
+        (("--p95", "tape=1", "--target-p95", "2"), "--p95 tape=…; allowed are none, process, disk"),
         (("--p95", "none=0", "--target-p95", "2"), "95th percentile of none is 0.0; allowed"),
     ],
 )

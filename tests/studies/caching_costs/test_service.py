@@ -219,6 +219,30 @@ def test_loads_are_the_same_from_the_same_seed(generator: Generator, uncached: S
     assert checksums(first) == checksums(second)
 
 
+def test_arrivals_wait_for_nobody(generator: Generator, uncached: Service) -> None:
+    """All are due at once, so all times count from then, and the last answer took longest."""
+    load = generator.run(uncached, [[TILE]] * 6, due_s=[0.0] * 6)
+    assert len(load.requests) == 6 and load.n_failures == 0
+    assert load.requests["start_s"].nunique() == 1
+    assert load.requests["latency_s"].nunique() == 6
+
+
+def test_users_go_on_until_the_load_ends(generator: Generator, uncached: Service) -> None:
+    """Who has asked for all tiles begins again, at the next of several services too."""
+    load = generator.run(uncached, [[TILE]] * 2, seconds=2.0, others=[uncached])
+    assert len(load.requests) > 2
+    assert set(load.requests["status"]) == {200}
+
+
+def test_services_share_a_redis(services: dict[str, Service], datasets: Datasets) -> None:
+    """What one service kept another finds, if both have the same key."""
+    services["redis"].clear()
+    services["redis"].ask(tile_path(TILE))
+    with open_service("redis", datasets, **services["redis"].told) as other:
+        assert other.ask(tile_path(TILE)).status == 200
+        assert other.counts() == Counts(hits=1)
+
+
 def test_redis_killed_in_mid_load_costs_no_tile(
     generator: Generator, uncached: Service, datasets: Datasets
 ) -> None:

@@ -203,7 +203,7 @@ def test_assumptions_are_those_measured() -> None:
     rows = make_rows(
         "calibration",
         {
-            "none": alone(0.3, 0.1, 0.1),
+            "none": {**alone(0.3, 0.1, 0.15), "tile_nbytes": 5200.0},
             "redis": alone(0.01, 0.1, 0.1),
             "lru": alone(0, 0.1, 0.1),
             "filecache": {**alone(0.2, 0.1, 0.1), "n_lists": 18},
@@ -217,6 +217,7 @@ def test_assumptions_are_those_measured() -> None:
     measured = {"make_s": 0.1, "open_s": 0.3, "redis_fetch_s": 0.01, "metadata_nbytes": 5000}
     measured |= {"shared_fetch_s": 0.2, "shared_gets": 3.0, "shared_lists": 3.0}
     measured |= {"open_gets": 6.0, "tile_gets": 2.0, "tile_read_nbytes": 1e6}
+    measured |= {"make_cpu_s": 0.1, "open_cpu_s": 0.05, "tile_nbytes": 5200.0}
     assert asdict(found) == pytest.approx({**asdict(Assumptions()), **measured})
 
 

@@ -1,0 +1,287 @@
+"""A contender under every load: users that wait for answers, arrivals that do not, and services side by side."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+
+from helpers.benchmark.contender import CheckError, Steps
+from helpers.plotting import tables
+from helpers.plotting.tables import digits
+from studies.caching_costs.load import Load, summarise
+from studies.caching_costs.prediction import BASELINE, Demand, Isolated, isolate, simulate_users
+from studies.caching_costs.service import Service, Tile, open_service
+from studies.caching_costs.workload import CacheLoad
+
+_N_DRAWS = 10  # simulated loads that a percentile is predicted from
+NO_GAIN = 1.1
+"""Ratio to no cache below which a cache gains nothing that users notice."""
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One load."""
+
+    n_users: int  # users at once, each waiting for an answer; 0 for arrivals
+    rate_per_s: float  # arrivals, whether answered or not; 0 for users
+    n_workers: int  # services that share the load
+
+    def due_s(self, seconds: float, seed: int) -> list[float]:
+        """Draw when arrivals are due: as many as the rate has in that time, at random."""
+        n = math.ceil(self.rate_per_s * seconds)
+        return sorted(np.random.default_rng([seed, n]).uniform(0, seconds, n).tolist())
+
+    def plan(self, tiles: Sequence[Tile], seconds: float) -> list[list[Tile]]:
+        """Deal tiles to users, who begin at different ones, or one to each arrival."""
+        if self.rate_per_s:
+            n = math.ceil(self.rate_per_s * seconds)
+            return [[tile] for tile in itertools.islice(itertools.cycle(tiles), n)]
+        shifts = [len(tiles) * user // self.n_users for user in range(self.n_users)]
+        return [[*tiles[shift:], *tiles[:shift]] for shift in shifts]
+
+
+def list_points(
+    users: Sequence[int], rates_per_s: Sequence[float], workers: Sequence[int]
+) -> list[Point]:
+    """List the loads of a sweep: users and rates on one service, the most users on several.
+
+    Examples
+    --------
+    >>> [one.n_workers for one in list_points([1, 8], [5.0], [1, 2])]
+    [1, 1, 1, 2]
+    """
+    alone = [Point(n, 0.0, 1) for n in users] + [Point(0, rate, 1) for rate in rates_per_s]
+    several = [Point(max(users), 0.0, n) for n in workers if n > 1] if users else []
+    return alone + several
+
+
+@dataclass(slots=True)
+class SweepLoad(Steps):
+    """A service with one contender, or several, at one load; the cache stays warm from load to load."""
+
+    load: CacheLoad
+    others: Sequence[Service]  # further services with the same contender
+    place: Point
+    seconds: float  # that the load lasts
+    seed: int
+    warm: set[int]  # processes of services whose caches are warm
+    last: Load | None = None
+
+    palette: ClassVar = "cache"
+
+    @property
+    def point(self) -> dict[str, float]:
+        """Place on the x-axes."""
+        place = self.place
+        return {
+            "n_users": place.n_users,
+            "rate_per_s": place.rate_per_s,
+            "n_workers": place.n_workers,
+        }
+
+    @property
+    def tiles(self) -> list[Tile]:
+        """Tiles by popularity, without those that must fail."""
+        must_fail = self.load.workload.must_fail
+        return [
+            tile for user in self.load.workload.warm for tile in user if tile[0] not in must_fail
+        ]
+
+    def settings(self) -> dict[str, Any]:
+        """Tell what a comparison has to hold equal, or declare."""
+        return {
+            **self.load.settings(),
+            "concurrency": self.place.n_users or math.ceil(self.place.rate_per_s),
+            "cache_state": "one request of each dataset before, warm from load to load",
+        }
+
+    def nbytes(self) -> tuple[int, int]:
+        """Count the values behind one tile of each user or arrival, and the bytes of the datasets."""
+        per_tile, stored = self.load.nbytes()
+        n_tiles = len(self.place.plan(self.tiles, self.seconds))
+        return per_tile // sum(map(len, self.load.plan)) * n_tiles, stored
+
+    def prepare(self) -> None:
+        """Empty the trace, not the cache."""
+        self.load.testbed.take_trace()
+        self.load.testbed.set_tag("open")
+
+    def open(self) -> SweepLoad:
+        """Ask each service that nobody asked yet for a tile of each dataset, so that its cache is warm."""
+        must_fail = self.load.workload.must_fail
+        cold = [
+            [tile for user in self.load.workload.cold for tile in user if tile[0] not in must_fail]
+        ]
+        for service in (self.load.service, *self.others):
+            if service.child.pid not in self.warm:
+                self.load.generator.run(service, cold)
+                self.warm.add(service.child.pid)
+        self.load.testbed.set_tag("read")
+        return self
+
+    def ask(self) -> Load:
+        """Let users ask for as long as the load lasts, or everybody who is due arrive."""
+        is_open = self.place.rate_per_s > 0
+        self.last = self.load.generator.run(
+            self.load.service,
+            self.place.plan(self.tiles, self.seconds),
+            spawn_rate=100.0,
+            think_s=0.0 if is_open else self.load.workload.think_s,
+            others=self.others,
+            seconds=0.0 if is_open else self.seconds,
+            due_s=self.place.due_s(self.seconds, self.seed) if is_open else (),
+        )
+        return self.last
+
+    def check(self, load: Load, /) -> str:
+        """Compare each tile with the one made without a cache."""
+        expected = load.requests["path"].map(self.load.workload.checksums)
+        if wrong := sorted(
+            set(load.requests.loc[load.requests["checksum"] != expected, "dataset"])
+        ):
+            raise CheckError(f"tiles of {', '.join(wrong)} differ from uncached ones")
+        return f"xxh3 of {len(load.requests)} tiles"
+
+    def collect(self) -> dict[str, float]:
+        """Count what users saw."""
+        if self.last is None:
+            raise CheckError("nothing was asked")
+        self.load.testbed.take_trace()
+        requests = self.last.requests
+        ends_s = requests["start_s"] + requests["latency_s"]
+        numbers = summarise(self.last)
+        numbers["tiles_per_s"] = len(requests) / float(ends_s.max() - requests["start_s"].min())
+        return {name: value for name, value in numbers.items() if "|" not in name}
+
+    def versions(self) -> dict[str, str]:
+        """Ask the service and the load generator what they have imported."""
+        return self.load.versions()
+
+
+@contextlib.contextmanager
+def open_sweep(
+    loads: Mapping[str, CacheLoad],
+    points: Sequence[Point],
+    *,
+    seconds: float,
+    seed: int,
+) -> Iterator[list[tuple[str, SweepLoad]]]:
+    """Make a contender of each cache at each load; further services share Redis and key with the first.
+
+    Yields
+    ------
+    list of tuple of str and SweepLoad
+        Cache and load.
+    """
+    n_others = max((one.n_workers for one in points), default=1) - 1
+    with contextlib.ExitStack() as stack:
+        others: dict[str, list[Service]] = {}
+        for name, load in loads.items():
+            told = load.service.told
+            others[name] = [
+                stack.enter_context(
+                    open_service(name, load.workload.datasets, is_awaited=False, **told)
+                )
+                for _ in range(n_others)
+            ]
+        for service in itertools.chain(*others.values()):
+            service.wait()
+        warm = set[int]()
+        yield [
+            (name, SweepLoad(load, others[name][: point.n_workers - 1], point, seconds, seed, warm))
+            for name, load in loads.items()
+            for point in points
+        ]
+
+
+def split(rows: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Tell the rows of the blocks from those of the sweep."""
+    is_sweep = rows["point"].map(lambda text: "n_workers" in text)
+    return rows[~is_sweep], rows[is_sweep]
+
+
+def _draw(
+    isolated: Mapping[str, Isolated], tiles: Sequence[Tile], rng: np.random.Generator
+) -> Iterator[Demand]:
+    """Draw what each request costs alone, for as long as somebody asks."""
+    return (isolated[tile[0]].draw(rng) for tile in tiles)
+
+
+def tabulate_sweep(
+    isolated_rows: pd.DataFrame, rows: pd.DataFrame, sweep: Sequence[tuple[str, SweepLoad]]
+) -> pd.DataFrame:
+    """Put what was measured at each load beside what requests that were alone predict for it.
+
+    Each service has a processor to itself in the prediction.
+
+    Returns
+    -------
+    DataFrame
+        ``contender``, the load, ``n_tiles``, ``tiles_per_s``, ``p50_s``, ``p95_s``, both predicted,
+        their relative errors, and ``gain``: the median without a cache over that with it.
+    """
+    costs = isolate(isolated_rows)
+    lines = [{"contender": name, **one.point, **_predict(costs[name], one)} for name, one in sweep]
+    trace = tables.trace_of(rows)[["n_tiles", "n_failures", "tiles_per_s", "p50_s", "p95_s"]]
+    points = pd.DataFrame([json.loads(text) for text in rows["point"]], index=rows.index)
+    measured = pd.concat([rows["contender"], points, trace], axis=1)
+    axes = ["n_users", "rate_per_s", "n_workers"]
+    middle = measured.groupby(["contender", *axes], as_index=False).median()
+    table = pd.DataFrame(lines).merge(middle, on=["contender", *axes])
+    for name in ("p50", "p95"):
+        table[f"{name}_error"] = table[f"predicted_{name}_s"] / table[f"{name}_s"] - 1
+    without = table[table["contender"] == BASELINE].set_index(axes)["p50_s"]
+    base_s = without.reindex(pd.MultiIndex.from_frame(table[axes])).to_numpy()
+    return table.assign(gain=base_s / table["p50_s"].to_numpy())
+
+
+def _predict(isolated: Mapping[str, Isolated], one: SweepLoad) -> dict[str, float]:
+    """Simulate a load many times, its users dealt among services that have a processor each."""
+    rng = np.random.default_rng(one.seed)
+    plans = one.place.plan(one.tiles, one.seconds)
+    is_open, n = one.place.rate_per_s > 0, one.place.n_workers
+    due_s = one.place.due_s(one.seconds, one.seed) if is_open else [0.0] * len(plans)
+    found: list[float] = []
+    for _, worker in itertools.product(range(_N_DRAWS), range(n)):
+        mine = plans[worker::n]
+        asked = [plan if is_open else itertools.cycle(plan) for plan in mine]
+        found += simulate_users(
+            [_draw(isolated, plan, rng) for plan in asked],  # type: ignore[arg-type]
+            think_s=0.0 if is_open else one.load.workload.think_s,
+            starts_s=due_s[worker::n],
+            until_s=math.inf if is_open else one.seconds,
+        )
+    p50_s, p95_s = np.percentile(found, (50, 95))
+    return {"predicted_p50_s": float(p50_s), "predicted_p95_s": float(p95_s)}
+
+
+def find_sweep(table: pd.DataFrame) -> dict[str, str]:
+    """Say where each cache's gain vanishes and how far predictions were off, by the key for pages."""
+    cached = table[(table["contender"] != BASELINE) & (table["n_workers"] == 1)]
+    parts = []
+    for axis, unit in (("n_users", "users"), ("rate_per_s", "tiles a second")):
+        for name, part in cached[cached[axis] > 0].sort_values(axis).groupby("contender"):
+            gone = part[part["gain"] < NO_GAIN]
+            first, last = part.iloc[0], part.iloc[-1]
+            text = f"{name} {digits(first['gain'])} times at {first[axis]:g} and {digits(last['gain'])} at {last[axis]:g} {unit}"
+            vanishes = (
+                f"gone from {gone[axis].iloc[0]:g} on" if len(gone) else "gone at none of them"
+            )
+            parts.append(f"{text} ({vanishes})")
+    worst = {name: float(table[f"{name}_error"].abs().max()) for name in ("p50", "p95")}
+    return {
+        "verdict-load": f"The gain in the median: {'; '.join(parts)}."
+        if parts
+        else "No load was swept.",
+        "sweep-p50-error": f"{digits(100 * worst['p50'])} %" if parts else "not measured",
+        "sweep-p95-error": f"{digits(100 * worst['p95'])} %" if parts else "not measured",
+        "sweep-failures": str(int(table["n_failures"].sum())) if parts else "not measured",
+    }

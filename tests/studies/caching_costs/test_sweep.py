@@ -1,0 +1,79 @@
+"""Loads of a sweep: who asks when, what is predicted of it, and where a gain goes."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from studies.caching_costs.sweep import (
+    Point,
+    SweepLoad,
+    find_sweep,
+    list_points,
+    split,
+    tabulate_sweep,
+)
+from tests.studies.caching_costs.test_workload import alone, make_rows
+
+TILES = [("a", 1, 0, 0), ("a", 1, 1, 0)]
+
+
+def test_loads_are_planned() -> None:
+    """Users begin at different tiles; arrivals are as many as the rate has, in order, the same each time."""
+    assert Point(2, 0.0, 1).plan(TILES, 1.0) == [TILES, TILES[::-1]]
+    place = Point(0, 5.0, 1)
+    assert [len(plan) for plan in place.plan(TILES, 2.0)] == [1] * 10
+    due_s = place.due_s(2.0, seed=1)
+    assert due_s == sorted(due_s) == place.due_s(2.0, seed=1)
+    assert 0 <= min(due_s) < max(due_s) <= 2
+    assert list_points([], [1.0], [1, 2]) == [Point(0, 1.0, 1)]
+
+
+def make_sweep(cache: str, place: Point, p50_s: float) -> tuple[SweepLoad, dict[str, Any]]:
+    """Make a load of a sweep, and the row that a record has of it."""
+    workload = SimpleNamespace(warm=[TILES], must_fail=[], think_s=0.0)
+    load: Any = SimpleNamespace(workload=workload)
+    one = SweepLoad(load, [], place, 5.0, 1, set())
+    numbers = {
+        "n_tiles": 9,
+        "n_failures": 0,
+        "tiles_per_s": 1.0,
+        "p50_s": p50_s,
+        "p95_s": 2 * p50_s,
+    }
+    row = {"phase": "measured", "contender": cache, "block": 0, "point": json.dumps(one.point)}
+    return one, {**row, "trace": json.dumps(numbers)}
+
+
+def test_gains_vanish_where_the_processor_is_full() -> None:
+    """One user gains the opening; eighty wait for the processor, with a cache or without; two services halve that."""
+    isolated = make_rows("calibration", {"none": alone(0.3, 0.1, 0.1), "lru": alone(0, 0.1, 0.1)})
+    places = {
+        Point(1, 0.0, 1): (0.4, 0.1),
+        Point(80, 0.0, 1): (8.3, 8.0),
+        Point(80, 0.0, 2): (4.3, 4.0),
+        Point(0, 1.0, 1): (0.4, 0.1),
+    }
+    made = [
+        (cache, *make_sweep(cache, place, p50_s[k]))
+        for place, p50_s in places.items()
+        for k, cache in enumerate(("none", "lru"))
+    ]
+    rows = pd.DataFrame([row for _, _, row in made])
+    blocks = rows.assign(point=json.dumps({"n_users": 3}))
+    both = pd.concat([blocks, rows], ignore_index=True)
+    assert [len(part) for part in split(both)] == [8, 8]
+    table = tabulate_sweep(isolated, rows, [(cache, one) for cache, one, _ in made])
+    assert len(table) == 8
+    assert table["p50_error"].abs().max() < 0.15
+    lru = table[table["contender"] == "lru"].set_index(["n_users", "n_workers"])["gain"]
+    assert lru[1, 1] == pytest.approx(4)
+    assert (lru[80, 1], lru[80, 2]) == pytest.approx((8.3 / 8, 4.3 / 4))
+    told = find_sweep(table)
+    assert "lru 4 times at 1 and 1 at 80 users (gone from 80 on)" in told["verdict-load"]
+    assert "at 1 tiles a second (gone at none of them)" in told["verdict-load"]
+    assert told["sweep-failures"] == "0"
