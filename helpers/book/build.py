@@ -13,6 +13,7 @@ from pathlib import Path
 import nbformat
 import pandas as pd
 import yaml
+from filelock import FileLock, Timeout
 
 from helpers.book.arrange import slim_figure
 from helpers.book.cases import Case, find_case, find_cases, is_done, read_parameters
@@ -140,7 +141,23 @@ def _list_pages(toc_path: Path, pages: list[Page]) -> None:
 
 
 def build(site: str, *, root: Path = ROOT, say: Callable[[str], None] = lambda _line: None) -> Path:
-    """Stage the book and build it, with every warning an error, and say what is done."""
+    """Stage the book and build it, with every warning an error, and say what is done.
+
+    Another that is being built here is waited for: both would empty the same folders.
+    """
+    folder = root / "_build"
+    folder.mkdir(exist_ok=True)
+    lock = FileLock(folder / ".lock")  # which ends with its process
+    try:
+        held = lock.acquire(blocking=False)
+    except Timeout:
+        say("another run builds the book: waiting for it")
+        held = lock.acquire()
+    with held:
+        return _build(site, root, say)
+
+
+def _build(site: str, root: Path, say: Callable[[str], None]) -> Path:
     pages = stage(site, root=root, say=say)
     n_own = sum(page.site != "reference" for page in pages)
     say(f"{len(pages)} cases: {n_own} of site {site}, {len(pages) - n_own} of the reference")

@@ -7,6 +7,7 @@ import json
 import math
 import os
 import shutil
+import stat
 import sys
 import tempfile
 import time
@@ -18,6 +19,7 @@ from typing import Any, Literal
 
 import nbformat
 import papermill
+from filelock import FileLock, Timeout
 from jupyter_client.manager import AsyncKernelManager
 from papermill.clientwrap import PapermillNotebookClient
 from papermill.engines import NBClientEngine, papermill_engines
@@ -48,6 +50,7 @@ Say = Callable[[str], None]
 
 _AROUND_S = 15.0  # of a case outside its budget: kernel, imports, figures
 _SAVE_EVERY_S = 5.0  # of the draft: a save costs what measures some 10 ms of a core
+_ALONE_S = 60.0  # for which a folder is left alone: its owner may be about to lock it
 _END_S = 20.0  # for a cell that is interrupted to stop what it started
 
 QUICK_S = 15 * 60.0
@@ -289,11 +292,27 @@ def kernel_options() -> Iterator[dict[str, Any]]:
     """
     os.environ["JUPYTER_PREFER_ENV_PATH"] = "1"
     papermill_engines.register("arrays", _Engine)
-    with tempfile.TemporaryDirectory(prefix="arrays-") as folder:
+    with _kernel_folder() as folder:
         manager: dict[str, Any] = {"connection_file": os.path.join(folder, "kernel.json")}
         if sys.platform == "linux":
             manager["transport"] = "ipc"
         yield {"engine_name": "arrays", "config": Config({"KernelManager": manager})}
+
+
+@contextmanager
+def _kernel_folder() -> Iterator[str]:
+    """Make a folder for a kernel's sockets, and remove those of runs that were killed."""
+    for lock in Path(tempfile.gettempdir()).glob("arrays-*/lock"):
+        found = lock.parent.lstat()
+        is_old = found.st_mtime < time.time() - _ALONE_S
+        if is_old and found.st_uid == os.geteuid() and stat.S_ISDIR(found.st_mode):
+            with contextlib.suppress(Timeout), FileLock(lock).acquire(blocking=False):
+                shutil.rmtree(lock.parent, ignore_errors=True)
+    with (
+        tempfile.TemporaryDirectory(prefix="arrays-") as folder,
+        FileLock(Path(folder) / "lock"),  # which ends with this process, however that ends
+    ):
+        yield folder
 
 
 def _clean(path: Path) -> None:

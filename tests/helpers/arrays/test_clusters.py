@@ -242,12 +242,12 @@ def test_running_cluster_is_scaled_by_pausing(foreign: str) -> None:
 
 
 def test_running_cluster_without_enough_workers(foreign: str) -> None:
-    """A cluster of others is not enlarged: one line says how many workers it has."""
+    """A cluster of others is not enlarged: one line says how many it has, after the time that so many take."""
     with (
-        pytest.raises(UserError, match=r"^n_workers: 3; the address cluster has 2 after 0\.2 s"),
+        pytest.raises(UserError, match=r"^n_workers: 16; the address cluster has 2 after 0\.4 s"),
         open_cluster("address", threads_per_worker=2, address=foreign, deadline_s=0.2) as cluster,
     ):
-        cluster.scale(3)
+        cluster.scale(16)
 
 
 def test_workers_of_another_width_are_refused(foreign: str) -> None:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import itertools
 import json
+import math
 import os
+import random
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,10 +24,12 @@ import nbformat
 import psutil
 import pytest
 import yaml
+from filelock import FileLock
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from helpers.book import build, cases, run, studies
+from helpers.benchmark.record import read_records
+from helpers.book import build, cases, cli, run, studies
 from helpers.book.cases import Case
 from helpers.book.studies import find_studies
 from helpers.cli import end_well
@@ -336,6 +342,70 @@ def test_any_value_of_a_study_is_taken_or_refused(
     assert said.isprintable() and len(said) < 1000  # names all that is allowed
 
 
+def make_impossible(schema: dict[str, Any], chance: random.Random) -> Any:
+    """Draw a value that a parameter of this schema cannot have."""
+    numbers = [
+        None,
+        True,
+        "",
+        "12",
+        "a\nb\x1b[31m",
+        -1,
+        -0.5,
+        -(10**30),
+        [1],
+        {"a": 1},
+        -math.inf,
+        math.nan,
+    ]
+    kinds: dict[str, list[Any]] = {
+        "integer": [*numbers, 0.5, 10**40],
+        "number": [*numbers, math.inf],
+        "string": [None, False, 3, 0.5, [], ["a"], {"a": "b"}],
+        "array": [
+            None,
+            True,
+            7,
+            "",
+            "a",
+            {},
+            [None],
+            [[]],
+            [{}],
+            ["\x00"],
+            ["a", "a"],
+            [-1, math.nan],
+        ],
+    }
+    named = ["", "nine", "NONE", "a b", "\u202e", "x" * 10_000] * ("enum" in schema)
+    return chance.choice(kinds[schema["type"]] + named)
+
+
+@pytest.mark.parametrize("notebook", sorted(_FIELDS))
+def test_a_hundred_impossible_cases_of_a_notebook_measure_nothing(
+    make_case: MakeCase, monkeypatch: pytest.MonkeyPatch, notebook: str
+) -> None:
+    """Each ends with one line and an exit code, before a kernel is started; what is there stays."""
+    schema = json.loads((ROOT / "parameters" / f"{notebook}.schema.json").read_text())["properties"]
+    case = Case("laptop", notebook, "fuzzed", make_case("other").root)
+    case.parameter_file.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy(ROOT / "notebooks" / f"{notebook}.ipynb", case.source)
+    monkeypatch.setattr(cases, "find_case", lambda *_: case)
+    monkeypatch.setattr(run, "_run_locked", lambda *_, **__: pytest.fail("it ran"))
+    chance = random.Random(notebook)
+    for _ in range(100):
+        names = chance.sample(sorted(schema), chance.randint(1, 4))
+        values = {name: schema[name]["default"] for name in names[1:] if name != "record"}
+        values[names[0]] = make_impossible(schema[names[0]], chance)
+        case.parameter_file.write_text(yaml.safe_dump(values))
+        with pytest.raises(SystemExit) as ended, end_well():
+            cli.run.main([case.title], standalone_mode=False)
+        said = str(ended.value.code)
+        assert said.startswith(f"error: parameters/laptop/{case.title}.yaml: {names[0]}"), values
+        assert said.isprintable() and len(said) < 1000
+    assert not case.result("").parent.exists()
+
+
 def test_unknown_sites_and_cases_name_the_known_ones(make_case: MakeCase) -> None:
     """A typo is answered with what there is."""
     case = make_case()
@@ -512,7 +582,15 @@ def test_a_kernel_leaves_no_socket(
     look = "\nprint('sockets', *pathlib.Path().glob('kernel*'))"
     case = make_case(code=SOURCE + look)
     monkeypatch.setattr(tempfile, "tempdir", str(temporary))
-    run.run_case(case, print)
+    for name in ("of-the-killed", "of-another-run", "just-made"):
+        (temporary / f"arrays-{name}").mkdir()
+        (temporary / f"arrays-{name}" / "lock").touch()
+        if name != "just-made":
+            os.utime(temporary / f"arrays-{name}", (1.0, 1.0))
+    with FileLock(temporary / "arrays-of-another-run" / "lock"):
+        run.run_case(case, print)
+    stayed = {path.name for path in temporary.glob("arrays-*")}
+    assert stayed == {"arrays-of-another-run", "arrays-just-made"}
     assert "kernel-ipc" not in case.result(".ipynb").read_text()
     assert sorted(
         path.name for path in case.result("").parent.iterdir() if path.name[0] != "."
@@ -521,7 +599,6 @@ def test_a_kernel_leaves_no_socket(
         "one.fingerprint",
         "one.ipynb",
     ]
-    assert [*temporary.glob("arrays-*")] == []
 
 
 def wait_until(
@@ -580,6 +657,92 @@ with tempfile.TemporaryDirectory(), start_child(["sleep", "600"]) as child:
     assert [*temporary.iterdir()] == []
     left = [path.name for path in case.result("").parent.iterdir() if path.name[0] != "."]
     assert left == ["one.fingerprint"]
+
+
+def test_two_runs_build_the_book_one_after_the_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second waits, and says so: both would empty the same folder."""
+    said: list[str] = []
+    monkeypatch.setattr(build, "stage", lambda *_, **__: said.append("staged") or 1 / 0)
+    (tmp_path / "_build").mkdir()
+    with (tmp_path / "_build" / ".lock").open("w") as other:
+
+        def release() -> None:
+            said.append("the other ends")
+            fcntl.flock(other, fcntl.LOCK_UN)
+
+        for is_alone in (True, False):
+            if not is_alone:
+                fcntl.flock(other, fcntl.LOCK_EX)
+                threading.Timer(0.3, release).start()
+            with pytest.raises(ZeroDivisionError):
+                build.build("laptop", root=tmp_path, say=said.append)
+    waits = "another run builds the book: waiting for it"
+    assert said == ["staged", waits, "the other ends", "staged"]
+
+
+# Twenty rows, each kept when it is measured, whoever measured those before.
+ROWS = f"""
+import sys, time; sys.path.insert(0, {str(ROOT)!r})
+from pathlib import Path
+from helpers.benchmark.record import Record
+from tests.helpers.benchmark.test_record import ORIGIN, make_row
+rows = Record(Path(record), study="study", case=Path(record).stem, provenance=ORIGIN)
+for block in range(len(rows.rows), 20):
+    time.sleep(0.1)
+    rows.append([make_row(study="study", case=Path(record).stem, block=block)])
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif("ARRAYS_TEST_BUILD" not in os.environ, reason="takes two minutes")
+def test_twenty_kills_of_a_run_lose_and_double_no_row(
+    make_case: MakeCase, temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SIGKILL at random moments: each run goes on, rows are whole, no process and no folder is left."""
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    monkeypatch.setattr(run, "_ALONE_S", 0.0)
+    both = [make_case(name, code=ROWS) for name in ("one", "two")]
+    script = made.IN_SCRIPT + (
+        "import sys; from pathlib import Path; from helpers.book import run\n"
+        "run.run_cases([run.Case('laptop', 'study', n, Path(sys.argv[1])) for n in ('one', 'two')], print)"
+    )
+    chance, n_rows = random.Random(20), 0
+    for _ in range(20):
+        with subprocess.Popen(
+            [sys.executable, "-c", script, both[0].root],
+            env={**os.environ, "TMPDIR": str(temporary), "PYTHONPATH": str(ROOT)},
+            stdout=subprocess.DEVNULL,
+        ) as running:
+            time.sleep(chance.uniform(0.2, 8.0))
+            below = psutil.Process(running.pid).children(recursive=True)
+            running.kill()
+        wait_until(lambda below=below: not any(one.is_running() for one in below))
+        records = [case.result(".csv") for case in both if case.result(".csv").exists()]
+        before, n_rows = n_rows, len(read_records(records)) if records else 0
+        assert n_rows >= before
+    assert n_rows > 0
+    assert {one.state for one in run.run_cases(both, print)} <= {"done", "done before"}
+    for case in both:
+        assert read_records([case.result(".csv")])["block"].tolist() == [*range(20)]
+    left = {path.name for path in both[0].result("").parent.iterdir() if path.name[0] != "."}
+    assert left == {
+        f"{name}{end}" for name in ("one", "two") for end in (".csv", ".fingerprint", ".ipynb")
+    }
+    assert [*temporary.iterdir()] == []
+
+
+def test_a_record_of_others_is_kept_and_not_continued(make_case: MakeCase) -> None:
+    """Rows of another machine end the run in one line; other damage is told as well, in `test_record`."""
+    case = make_case(code=ROWS + "x = 1 / 0")
+    assert run.run_case(case, print).state == "failed"
+    edited = case.result(".csv").read_text().replace('""One""', '""Two""')
+    case.result(".csv").write_text(edited)
+    outcome = run.run_case(case, print)
+    assert outcome.state == "failed" and outcome.text.isprintable()
+    assert outcome.text.startswith("RecordError: one.csv: cannot continue")
+    assert case.result(".csv").read_text() == edited
 
 
 def copy_project(root: Path) -> None:
