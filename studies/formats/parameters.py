@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Self
+from typing import Annotated, ClassVar, Self
 
 from pydantic import Field, model_validator
 
@@ -13,15 +13,20 @@ from helpers.book import studies
 from helpers.book.studies import RECORD, Contains, OneOf, RecordName, Seed, Shape
 from helpers.errors import UserError
 from studies.formats.clients import CLIENTS
+from studies.formats.elsewhere import ENTRIES
 from studies.formats.formats import ACCESSES
 
 _MOST_OF_TEXT = 10**8  # values: some 1.2 GB of text, and the memory of several
 _NBYTES_OF_A_LINE = 12
+_TEXT = ("csv", "csv-parts")
 _MOST_IN_MEMORY = 2 * 10**9  # values: every format is made from all of them
 
 
 class Parameters(studies.Parameters):
     """An array, and the clients that read it in the format of each."""
+
+    # an entry more or less changes no other row
+    not_measured: ClassVar[frozenset[str]] = studies.Parameters.not_measured | {"entries"}
 
     array_shape: Shape = Field([4, 10, 120, 160], description="elements: time, depth, y, x")
     chunk_shape: Shape = Field([1, 5, 120, 160], description="elements of a stored chunk")
@@ -44,6 +49,9 @@ class Parameters(studies.Parameters):
     accesses: Annotated[
         list[Annotated[str, OneOf(ACCESSES)]], Field(min_length=1), Contains("whole")
     ] = Field([*ACCESSES], description="what is read: all, or one step of time")
+    entries: list[Annotated[str, OneOf(ENTRIES)]] = Field(
+        [], description="of the catalogue, read where they are, a map of each"
+    )
     n_requests: Annotated[int, Field(ge=1, le=1024)] = Field(
         16, description="requests in flight of clients that can be told"
     )
@@ -59,7 +67,7 @@ class Parameters(studies.Parameters):
                 f"array_shape: {self.array_shape} of {4 * n_values / 1e9:.0f} GB;"
                 f" allowed: at most {4 * _MOST_IN_MEMORY / 1e9:.0f} GB, which every format is made from"
             )
-        as_text = [name for name in self.contenders if CLIENTS[name].format == "csv"]
+        as_text = [name for name in self.contenders if CLIENTS[name].format in _TEXT]
         if as_text and n_values > _MOST_OF_TEXT:
             size = _NBYTES_OF_A_LINE * n_values / 1e9
             raise UserError(

@@ -11,13 +11,19 @@ from typing import Any
 
 from helpers.arrays import readers, stores
 from helpers.arrays.reads import count_requests
-from helpers.arrays.stores import StoredArray
 from helpers.benchmark.contender import CheckError, Steps
 from helpers.objectstore.locations import Location
 from helpers.objectstore.testbed import Testbed
-from studies.formats.clients import CLIENTS, Client, Read, Values
+from studies.formats import formats
+from studies.formats.clients import CLIENTS, Client, Read, Values, list_formats
 from studies.formats.formats import FORMATS, Kept, choose, digest, find_values, list_layouts
 
+CREDENTIALS = (
+    "AWS_ACCESS_KEY_ID",
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_SESSION_TOKEN",
+    "AWS_EC2_METADATA_DISABLED",
+)
 CACHE_STATE = "nothing cached, new clients, warm server"
 
 
@@ -91,22 +97,22 @@ class FormatRead(Steps):
         return {**counts, "cpu_s": spent_s}
 
 
-def find_stored(
-    names: Sequence[str], location: Location, settings: Mapping[str, Any]
-) -> StoredArray:
-    """Find the array of a case in the layouts that formats need, and make it first if it is not there.
+def make_formats(names: Sequence[str], location: Location, settings: Mapping[str, Any]) -> Kept:
+    """Make the formats that contenders read, at a location, unless they are there.
 
-    `settings` are the parameters of the case; Zarr is always made, for the others are made from it.
+    `settings` are the parameters of the case. Zarr is always made: the others are made from it.
     """
-    return stores.find_array(
+    needed = list_formats(names)
+    stored = stores.find_array(
         "enlarged-ocean-temperature",
         location,
         shape=tuple(settings["array_shape"]),
         chunk_shape=tuple(settings["chunk_shape"]),
         codec=settings["codec"],
-        layouts=list_layouts(names),  # type: ignore[arg-type]  # these are layouts
+        layouts=list_layouts(needed),  # type: ignore[arg-type]  # these are layouts
         seed=settings["seed"],
     )
+    return formats.make_formats(stored, needed)
 
 
 def list_missing(names: Sequence[str]) -> dict[str, str]:
@@ -116,14 +122,8 @@ def list_missing(names: Sequence[str]) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def credentials(location: Location) -> Iterator[None]:
-    """Put the credentials of a store where clients without arguments look for them."""
-    values = {
-        "AWS_ACCESS_KEY_ID": location.access_key,
-        "AWS_SECRET_ACCESS_KEY": location.secret_key,
-        "AWS_SESSION_TOKEN": location.session_token,
-        "AWS_EC2_METADATA_DISABLED": "true",
-    }
+def environment(values: Mapping[str, str | None]) -> Iterator[None]:
+    """Set variables of the environment, or unset those without a value, as long as the context lasts."""
     before = {name: os.environ.pop(name, None) for name in values}
     os.environ.update({name: value for name, value in values.items() if value})
     try:
@@ -133,6 +133,12 @@ def credentials(location: Location) -> Iterator[None]:
             os.environ.pop(name, None)
             if value is not None:
                 os.environ[name] = value
+
+
+def credentials(location: Location) -> contextlib.AbstractContextManager[None]:
+    """Put the credentials of a store where clients without arguments look for them."""
+    values = location.access_key, location.secret_key, location.session_token, "true"
+    return environment(dict(zip(CREDENTIALS, values, strict=True)))
 
 
 def list_reads(
