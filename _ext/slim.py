@@ -159,11 +159,12 @@ def slim_fonts(folder: Path, css: str) -> None:
 def choose_files(
     app: Sphinx, pagename: str, template: str, context: dict[str, Any], doctree: object
 ) -> None:
-    """Leave scripts and styles that are named after a page to that page."""
+    """Leave scripts and styles that are named after a page, or lie in its folder, to that page."""
 
     def is_wanted(file: Any) -> bool:
-        stem = Path(str(getattr(file, "filename", "") or "")).stem
-        return stem == pagename or stem not in app.env.all_docs
+        path = Path(str(getattr(file, "filename", "") or ""))
+        owners = {path.stem, path.parent.name} & {*app.env.all_docs}
+        return not owners or pagename in owners
 
     for kind in ("script_files", "css_files"):
         context[kind] = [file for file in context[kind] if is_wanted(file)]

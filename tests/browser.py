@@ -36,6 +36,12 @@ _FLAGS = [
     "--remote-debugging-port=0",
 ]
 
+# Numbers and characters of the keys that tests press.
+_KEYS = {
+    "Tab": (9, ""), "Enter": (13, "\r"), "Space": (32, " "),
+    "ArrowLeft": (37, ""), "ArrowUp": (38, ""), "ArrowRight": (39, ""), "ArrowDown": (40, ""),
+}  # fmt: skip
+
 
 class Tab:
     """One page at a time, and what was said of it since it was opened."""
@@ -59,12 +65,37 @@ class Tab:
         assert "error" not in message, f"{method}: {message['error']}"
         return message["result"]
 
-    def open(self, url: str, *, width: int, height: int = 800) -> None:
-        """Open a page in a window of this size, and wait until it is loaded."""
+    def resize(self, width: int, height: int = 800) -> None:
+        """Make the window this size, and let the page settle."""
         self.send(
             "Emulation.setDeviceMetricsOverride",
             width=width, height=height, deviceScaleFactor=1, mobile=width < 600,
         )  # fmt: skip
+        self.evaluate("new Promise((done) => setTimeout(done, 100))")
+
+    def press(self, *keys: str) -> None:
+        """Press keys one after the other: Tab, Enter, Space or an arrow."""
+        for key in keys:
+            code, text = _KEYS[key]
+            given = {
+                "key": " " if key == "Space" else key,
+                "code": key,
+                "windowsVirtualKeyCode": code,
+            }
+            self.send("Input.dispatchKeyEvent", type="keyDown", text=text, **given)
+            self.send("Input.dispatchKeyEvent", type="keyUp", **given)
+
+    def press_until(self, expression: str, *, key: str = "Tab", most: int = 200) -> None:
+        """Press a key until an expression is true, as a reader without a mouse does."""
+        for _ in range(most):
+            if self.evaluate(f"Boolean({expression})"):
+                return
+            self.press(key)
+        raise AssertionError(f"{most} times {key}, and never {expression}")
+
+    def open(self, url: str, *, width: int, height: int = 800) -> None:
+        """Open a page in a window of this size, and wait until it is loaded."""
+        self.resize(width, height)
         # what is said of the page before is no fault of this one
         self._events.clear()
         self.send("Page.navigate", url="about:blank")

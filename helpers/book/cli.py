@@ -95,11 +95,19 @@ def run(case: str, site: str, anew: bool, more: bool, quick: bool, **bound: Any)
 
 @click.command()
 @_site(help="Whose results come before the reference.")
-def book(site: str) -> None:
+@click.option("--pdf", is_flag=True, help="Also the whole book as one page and as PDF.")
+def book(site: str, pdf: bool) -> None:
     """Build the book from results that are there; nothing is measured."""
     from helpers.book import build
 
-    click.echo(f"open {_short(build.build(site, say=click.echo))}")
+    index = build.build(site, say=click.echo)
+    click.echo(f"open {_short(index)}")
+    if pdf:
+        from helpers.book import printing
+
+        page = printing.assemble(index.parent)
+        click.echo(f"to print: {_short(page)}")
+        click.echo(f"as PDF: {_short(printing.print_pdf(page))}")
 
 
 @click.command()

@@ -1,0 +1,311 @@
+"""Every row of all records and published tables as one tidy table, and its medians for the explorer."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from helpers.benchmark.record import read_records, schema
+from helpers.benchmark.statistics import Interval, median_interval
+from helpers.plotting.tables import trace_of
+
+COLUMNS: Mapping[str, str] = {
+    "kind": "'measured here', or 'published' by others",
+    "source": "case of the record, or table of `results/published`",
+    "row": "row of that file, from 1",
+    "how": "measured, or as published: exact, digitised from a figure, or approximate",
+    "phase": "'measured', 'warm-up' or 'calibration'; empty in published tables",
+    "block": "repetition, from 0 in each phase; empty in published tables",
+    "contender": "what is compared: a reader, a cache, a tool, a service",
+    "layout": "format or layout of what is read, if it is told",
+    "network": "emulated network, or the store or medium of a published row",
+    "workers": "workers of the cluster, if it is told",
+    "chunk_nbytes": "bytes of a chunk, decoded, if they are told or follow from the row",
+    "conditions": "all else that tells the row from others: place on the x-axis, settings",
+    "quantity": "what was measured, see the table of quantities",
+    "unit": "unit of the value",
+    "value": "the number; times are in seconds of the network",
+    "n_runs": "runs behind the value, where a published row is a mean or median",
+    "date": "day (UTC) on which the row was measured, or date or year of its source",
+    "machine": "processor, cores and memory, or what the source calls its machine",
+    "commit": "commit of this project, or of the source's where the row names one",
+}
+"""Columns of the tidy table, with what each holds."""
+
+_GROUP = [
+    name for name in COLUMNS
+    if name not in ("row", "block", "quantity", "unit", "value", "n_runs", "date")
+]  # fmt: skip
+
+# What a record's numbers are called beyond its columns.
+_COMPUTED = {
+    "total_s": "time to open and to read",
+    "throughput_mb_per_s": "bytes of the array, decoded, over the time to read; or as published",
+}
+_OWN = ("open_s", "read_s", "array_nbytes", "stored_nbytes", "wire_nbytes", "n_requests")
+
+# Columns of published tables that say which of ours they are, the first that a table has.
+_FIRST_OF: Mapping[str, tuple[str, ...]] = {
+    "contender": ("method", "driver", "cache", "conversion", "experiment", "tool", "service", "format", "layout", "object_name", "dataset"),
+    "layout": ("format", "data_format", "layout"),
+    "network": ("store", "storage_cloud", "medium", "environment"),
+    "workers": ("nworkers",),
+    "chunk_nbytes": ("chunk_bytes",),
+    "machine": ("instance", "machine", "compute"),
+    "date": ("figure_date", "commit_date"),
+    "commit": ("commit",),
+    "how": ("how",),
+    "n_runs": ("n_runs",),
+}  # fmt: skip
+# Columns that number repetitions, or say where in the source a row stands.
+_NO_CONDITION = {
+    "row", "point", "trial", "iteration", "pixel_x", "pixel_y", "n_markers_same_pixel",
+    "source", "source_locator", "quantity", "value", "unit", "n_runs", "how",
+}  # fmt: skip
+# How the unit stands at the end of a column's name, what it becomes, and the factor to that.
+_UNITS = (
+    (r"_mb_per_s\w*", "", "MB/s", 1.0),
+    (r"_gbit_per_s\w*", "", "Gbit/s", 1.0),
+    (r"(requests|failures)_per_s", "", "1/s", 1.0),
+    (r"_ms", "_s", "s", 1e-3),
+    (r"_us", "_s", "s", 1e-6),
+    (r"_min", "_s", "s", 60.0),
+    (r"_s", "_s", "s", 1.0),
+    (r"_usd(_per_month)?", "", "USD", 1.0),
+    (r"_pct", "", "%", 1.0),
+    (r"(size|result|content)_n?bytes", "", "B", 1.0),
+    (r"_count|n_objects|bias_published", "", "1", 1.0),
+)
+# One name for what tables name differently.
+_SAME = {
+    "runtime_s": "time_s", "mean_runtime_s": "time_s", "mean_throughput_mb_per_s": "throughput_mb_per_s",
+}  # fmt: skip
+
+_LABELS = {
+    "open_s": "time to open", "read_s": "time to read", "total_s": "time to open and read",
+    "time_s": "time of the operation, published",
+}  # fmt: skip
+# Bounds of the classes by which chunks are chosen, in bytes.
+_EDGES = [0, 1e5, 1e6, 1e7, 1e8, math.inf]
+_SIZES = ["to 0.1 MB", "0.1 to 1 MB", "1 to 10 MB", "10 to 100 MB", "over 100 MB"]
+
+
+def tidy_record(path: Path) -> pd.DataFrame:
+    """Turn a record into the tidy table: a line for each number of each row."""
+    rows = read_records([path]).reset_index(drop=True)
+    numbers = rows[[*_OWN]].assign(
+        total_s=rows["open_s"] + rows["read_s"],
+        throughput_mb_per_s=rows["array_nbytes"] / rows["read_s"] / 1e6,
+    )
+    trace = trace_of(rows).rename(columns=str)
+    plain = [name for name in map(str, trace) if "|" not in name and name not in numbers]
+    numbers = numbers.join(trace[plain].apply(pd.to_numeric, errors="coerce"))
+    whole = rows["array_nbytes"].max()  # where a part is read, the column is of that part
+    told = pd.DataFrame([_tell_row(row, whole) for _, row in rows.iterrows()])
+    facts = told.assign(
+        **rows[["phase", "block", "contender"]],
+        kind="measured here", source=f"{path.parent.name}/{path.stem}", how="measured",
+        row=rows.index + 1, date=rows["started_utc"].str[:10], commit=rows["commit"],
+    )  # fmt: skip
+    return _melt(facts, numbers.dropna(axis="columns", how="all"), _unit_of)
+
+
+def _tell_row(row: pd.Series[Any], array_nbytes: int) -> dict[str, Any]:
+    """Read the facts of one row of a record out of its mappings."""
+    names = ("point", "settings", "parameters", "machine", "trace")
+    point, settings, asked, machine, trace = (json.loads(row[name] or "{}") for name in names)
+    conditions = {**point, **settings}
+    own = conditions.pop("profile", asked.get("profile", ""))
+    layout, workers = conditions.pop("layout", ""), conditions.pop("n_workers", None)
+    conditions.pop("cache_state", None)
+    memory = f"{machine['memory_gb']} GB"
+    return {
+        "layout": layout,
+        "network": own,
+        "workers": asked.get("n_workers") if workers is None else workers,
+        "chunk_nbytes": _chunk_nbytes(array_nbytes, settings, asked, trace),
+        "conditions": _write(conditions),
+        "machine": ", ".join([machine["cpu"], f"{machine['n_cores']} cores", memory]),
+    }
+
+
+def _chunk_nbytes(
+    array_nbytes: int, settings: Mapping[str, Any], asked: Mapping[str, Any], trace: Mapping[str, Any]
+) -> float:  # fmt: skip
+    """Compute the bytes of a chunk from what a row says of chunks, NaN if it says nothing."""
+    if "chunks" in settings and trace.get("n_chunks"):  # of one box
+        return float(trace["decoded_nbytes"] / trace["n_chunks"] / trace["n_boxes"])
+    if settings.get("n_chunks"):
+        return float(array_nbytes / settings["n_chunks"])
+    if "chunk_shape" in asked and settings.get("layout") != "parquet":
+        return float(
+            array_nbytes * math.prod(asked["chunk_shape"]) / math.prod(asked["array_shape"])
+        )
+    return math.nan
+
+
+def _write(conditions: Mapping[str, Any] | pd.Series[Any]) -> str:
+    """Write names and values in one line."""
+    return ", ".join(f"{name}={value}" for name, value in conditions.items() if value not in ("", 0))  # fmt: skip
+
+
+def _unit_of(name: str) -> str:
+    """Tell the unit from the end of a column's name."""
+    ends = {"_mb_per_s": "MB/s", "_per_s": "1/s", "_nbytes": "B", "_s": "s"}
+    return next((unit for end, unit in ends.items() if name.endswith(end)), "1")
+
+
+def tidy_published(path: Path) -> pd.DataFrame:
+    """Turn a published table into the tidy table: a line for each number of each row."""
+    rows = pd.read_csv(path)
+    facts = pd.DataFrame({"kind": "published", "source": path.stem, "row": rows.index + 1})
+    used = {next((one for one in names if one in rows), ""): name for name, names in _FIRST_OF.items()}  # fmt: skip
+    facts = facts.assign(**dict.fromkeys(_FIRST_OF))
+    for name, candidates in _FIRST_OF.items():
+        facts[name] = next((rows[one] for one in candidates if one in rows), None)
+    if "chunk_size_mib" in rows:
+        facts["chunk_nbytes"] = rows["chunk_size_mib"] * 2**20
+    year = rows["source"].str.extract(r"(20\d\d)", expand=False)
+    facts["date"] = facts["date"].astype(object).fillna(year).str.extract(r"^([\d-]+)", expand=False)  # fmt: skip
+    numbers, units = _read_numbers(rows)
+    others = [one for one in rows if one not in {*_NO_CONDITION, *used, *units["column"]}]
+    lines = rows[others].astype(object).where(rows[others].notna(), "")
+    facts["conditions"] = [_write(line) for _, line in lines.iterrows()]
+    if "value" in rows:
+        named = rows["quantity"] if "quantity" in rows else rows["item"]
+        return facts.assign(quantity=named, unit=rows["unit"], value=rows["value"])
+    unit = dict(zip(units["quantity"], units["unit"], strict=True))
+    return _melt(facts, numbers, unit.__getitem__)
+
+
+def _read_numbers(rows: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Find the columns that hold quantities; times become seconds."""
+    numbers, found = pd.DataFrame(index=rows.index), []
+    for column in map(str, rows.select_dtypes("number")):
+        for pattern, end, unit, factor in _UNITS:
+            if re.search(f"(?:{pattern})$", column):
+                name = re.sub(f"(?:{pattern})$", end, column) if end else column
+                name = _SAME.get(name, name)
+                numbers[name] = rows[column] * factor
+                found.append((column, name, unit))
+                break
+    return numbers, pd.DataFrame(found, columns=["column", "quantity", "unit"])
+
+
+def _melt(facts: pd.DataFrame, numbers: pd.DataFrame, unit: Any) -> pd.DataFrame:
+    """Give each number a line of its own, with the facts of its row."""
+    long = facts.join(numbers).melt([*facts], [*numbers], "quantity", "value").dropna(subset="value")  # fmt: skip
+    return long.assign(unit=long["quantity"].map(unit))
+
+
+def tidy(records: Path, published: Path) -> pd.DataFrame:
+    """Gather every row of every record below one folder and of every published table in another."""
+    parts = [tidy_record(path) for path in sorted(records.glob("*/*.csv"))]
+    parts += [tidy_published(path) for path in sorted(published.glob("*.csv"))]
+    table = pd.concat(parts, ignore_index=True).reindex(columns=[*COLUMNS])
+    whole = {name: pd.to_numeric(table[name]).round().astype("Int64") for name in ("workers", "chunk_nbytes")}  # fmt: skip
+    return table.assign(**whole, date=table["date"].fillna(""))
+
+
+def summarise_groups(table: pd.DataFrame) -> pd.DataFrame:
+    """Compute the median of each quantity over the rows that differ in nothing but repetition.
+
+    Warm-ups and calibrations are left out, and what a case counted as the same number in all rows.
+    """
+    rows = table[~table["phase"].isin(["warm-up", "calibration"])]
+    is_one = rows.groupby(["source", "quantity"])["value"].transform("nunique") == 1
+    rows = rows[~(is_one & (rows["kind"] == "measured here"))]
+    keys = [*_GROUP, "quantity", "unit"]
+    rows = rows.assign(**rows[keys].astype(object).where(rows[keys].notna(), ""))
+    rows = rows.assign(number=rows.groupby(keys, sort=False).ngroup())
+    groups = rows.groupby("number", sort=True)
+    found = groups[keys].first().assign(date=groups["date"].min())
+    runs = groups["n_runs"].max().where(groups.size() == 1)
+    intervals = groups["value"].apply(_centre)
+    return found.assign(
+        n=[int(told) if told > 1 else one.n for told, one in zip(runs, intervals, strict=True)],
+        median=[one.centre for one in intervals],
+        low=[one.low for one in intervals],
+        high=[one.high for one in intervals],
+    )
+
+
+def _centre(values: pd.Series[float]) -> Interval:
+    """Compute the median and its interval, which of equal values is their value."""
+    if len(values) > 1 and values.nunique() == 1:
+        return Interval(values.iloc[0], values.iloc[0], values.iloc[0], len(values))
+    return median_interval(values)
+
+
+def list_quantities(table: pd.DataFrame) -> pd.DataFrame:
+    """List the quantities with their units, their sources and what each means, if a record says."""
+    meanings = {**schema()["description"], **_COMPUTED}
+    found = table.groupby("quantity", sort=False).agg(
+        unit=("unit", "first"), sources=("source", lambda one: len({*one})), values=("value", "size")
+    )  # fmt: skip
+    kinds = table.groupby("quantity")["kind"].agg(lambda one: " and ".join(sorted({*one})))
+    other = {"measured here": "counted in the trace or by the study", "published": "as published"}
+    told = [meanings.get(name) or other[kinds[name].split(" and ")[0]] for name in found.index]
+    return found.assign(kind=kinds, meaning=told)
+
+
+def write_data(groups: pd.DataFrame) -> str:
+    """Write the medians column by column, each word once, as the script that the page loads.
+
+    Compressed they are a tenth of their size, and the page stays as light as the others.
+    """
+    size = pd.cut(groups["chunk_nbytes"].replace("", math.nan).astype(float), _EDGES, labels=_SIZES)
+    groups = groups.assign(chunks=size.astype(object).fillna(""))
+    facts = [*_GROUP, "date", "chunks"]
+    group = groups.groupby(facts, sort=False).ngroup()
+    keys = groups.loc[~group.duplicated(), facts].astype(str)
+    data: dict[str, Any] = {"words": {}, "groups": {}}
+    for name in facts:
+        data["groups"][name], words = _encode(keys[name])
+        data["words"][name] = words
+    quantity, names = _encode(groups["quantity"])
+    units = dict(zip(groups["quantity"], groups["unit"], strict=True))
+    labels = [_label(name, units[name]) for name in names]
+    data |= {"quantities": names, "labels": labels, "group": group.tolist(), "quantity": quantity}
+    for name in ("n", "median", "low", "high"):
+        data[name] = [_round(value) for value in groups[name]]
+    packed = gzip.compress(json.dumps(data, separators=(",", ":")).encode(), mtime=0)
+    return f'globalThis.EXPLORER = "{base64.b64encode(packed).decode()}";\n'
+
+
+def _label(name: str, unit: str) -> str:
+    """Name a quantity in words, with its unit."""
+    words = _LABELS.get(name) or re.sub(r"_(mb_per_s|per_s|nbytes|s|usd|pct)$", "", name).replace("_", " ")  # fmt: skip
+    return f"{words.removeprefix('n ')} ({unit})" if unit not in ("", "1") else words.removeprefix("n ")  # fmt: skip
+
+
+def _encode(values: Any) -> tuple[list[int], list[str]]:
+    codes, words = pd.factorize(pd.Series(values))
+    return codes.tolist(), [*words]
+
+
+def _round(value: float) -> float | int | None:
+    """Keep four digits of a number; none of one that is not there."""
+    if not math.isfinite(value):
+        return None
+    rounded = float(f"{value:.4g}")
+    return int(rounded) if rounded == int(rounded) else rounded
+
+
+def write_files(records: Path, published: Path) -> Iterator[tuple[str, bytes]]:
+    """Write what the explorer loads and offers, by name: the medians, all rows, the dictionary."""
+    table = tidy(records, published)
+    yield "data.js", write_data(summarise_groups(table)).encode()
+    yield "all-rows.csv.gz", gzip.compress(table.to_csv(index=False).encode(), mtime=0)
+    columns = pd.DataFrame({"name": [*COLUMNS], "what": "column", "unit": "", "meaning": [*COLUMNS.values()]})  # fmt: skip
+    quantities = list_quantities(table).reset_index().assign(what="quantity", name=lambda one: one["quantity"])  # fmt: skip
+    both = pd.concat([columns, quantities[["name", "what", "unit", "meaning"]]])
+    yield "data-dictionary.csv", both.to_csv(index=False).encode()
