@@ -67,7 +67,6 @@ class Evidence:
 
     rows: tuple[Measured, ...]
     parameters: Mapping[str, Mapping[str, Any]]  # what each case was asked for
-    dates: Mapping[str, str]  # when each was measured, last
 
     def profile_of(self, case: str) -> str:
         """Name the network that a case emulates."""
@@ -83,7 +82,6 @@ def load(path: Path = PATH) -> Evidence:
     return Evidence(
         tuple(rows),
         {name: case["parameters"] for name, case in cases.items()},
-        {name: case["date"] for name, case in cases.items()},
     )
 
 

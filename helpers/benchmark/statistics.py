@@ -188,7 +188,7 @@ def judge(ratio: Interval, noise: float) -> Comparison:
     return Comparison(verdict, ratio, noise, "outside the A/A noise, and the interval excludes 1")
 
 
-def judge_gain(ratio: Interval, noise: float, *, worth: float = WORTH) -> Gain:
+def judge_gain(ratio: Interval, noise: float) -> Gain:
     """Give the verdict on a gain: that growth ended has to be shown, and is no lack of proof.
 
     Examples
@@ -204,8 +204,8 @@ def judge_gain(ratio: Interval, noise: float, *, worth: float = WORTH) -> Gain:
     if found.verdict != "indistinguishable":
         verdict: GainVerdict = "falls" if ratio.centre < 1 else "grows"
         return Gain(verdict, ratio, noise, found.reason)
-    if ratio.high < worth and not math.isnan(noise):
-        return Gain("ended", ratio, noise, f"below {worth:g} times in the whole interval")
+    if ratio.high < WORTH and not math.isnan(noise):
+        return Gain("ended", ratio, noise, f"below {WORTH:g} times in the whole interval")
     return Gain("undecided", ratio, noise, found.reason)
 
 
@@ -231,9 +231,9 @@ def summarise(
     return pd.DataFrame(lines, columns=[*by, *names])
 
 
-def relative_widths(df: pd.DataFrame, *, value: str = "read_s") -> pd.Series[float]:
+def relative_widths(df: pd.DataFrame) -> pd.Series[float]:
     """Compute how wide the interval of each median is, over that median."""
-    found = summarise(df, value=value)
+    found = summarise(df)
     return (found["high"] - found["low"]) / found["median"]
 
 

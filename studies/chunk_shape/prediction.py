@@ -236,9 +236,9 @@ def _judge_targets(part: pd.DataFrame) -> dict[str, float]:
     return found
 
 
-def worst_errors(table: pd.DataFrame, *, n: int = 6) -> pd.DataFrame:
-    """List the predictions that are furthest off."""
+def worst_errors(table: pd.DataFrame) -> pd.DataFrame:
+    """List the six predictions that are furthest off."""
     ratio = table["predicted_s"] / table["p50_s"]
     order = ratio.map(np.log).abs().sort_values(ascending=False).index
-    chosen: pd.DataFrame = table.loc[order[:n], [*PAIR, "predicted_s", "p50_s", "relative_error"]]
+    chosen: pd.DataFrame = table.loc[order[:6], [*PAIR, "predicted_s", "p50_s", "relative_error"]]
     return chosen.set_index(PAIR)

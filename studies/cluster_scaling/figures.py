@@ -114,6 +114,9 @@ def tabulate_requests(rows: pd.DataFrame, *, n_chunks: int, n_workers: int) -> p
     return table.groupby("contender").median().round(2)
 
 
+_TOLERANCE = 0.05  # of the emulated network
+
+
 def draw_calibration(
     ax: Axes,
     target: Sequence[float],
@@ -121,7 +124,6 @@ def draw_calibration(
     *,
     x: Sequence[float],
     xlabel: str,
-    tolerance: float = 0.05,
 ) -> None:
     """Draw by how many percent what was emulated is off its target.
 
@@ -134,11 +136,11 @@ def draw_calibration(
             "allowed: equally many, above 0"
         )
     deviations = 100 * (np.asarray(measured) / np.asarray(target) - 1)
-    draw_band(ax, 100 * tolerance, is_horizontal=True)
+    draw_band(ax, 100 * _TOLERANCE, is_horizontal=True)
     ax.plot(x, deviations, "o", color=OURS, alpha=0.8)
     ax.set_xscale("log", base=2)
     tick_places(ax, x)
-    room = max(200 * tolerance, 1.15 * float(np.abs(deviations).max()))
+    room = max(200 * _TOLERANCE, 1.15 * float(np.abs(deviations).max()))
     ax.set(xlabel=xlabel, ylabel="measured less target (%)", ylim=(-room, room))
 
 

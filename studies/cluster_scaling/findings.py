@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import pandas as pd
@@ -224,17 +224,14 @@ def measure_ratios(rows: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(lines, columns=["n_threads", "ratio", "low", "high"])
 
 
+_COMPARED = ("codec", "concurrency", "cache_state", "array_nbytes")  # settings
+
+
 class UnfairComparisonError(UserError):
     """Contenders differ in a setting that nobody declared."""
 
 
-def compare_settings(
-    df: pd.DataFrame,
-    on: Sequence[str] = ("codec", "concurrency", "cache_state", "array_nbytes"),
-    *,
-    declared: Collection[str] = (),
-    n_chunks: int = 0,
-) -> str:
+def compare_settings(df: pd.DataFrame, *, declared: Collection[str] = (), n_chunks: int = 0) -> str:
     """Refuse a comparison that mixes settings, or write its footnote.
 
     Contenders are compared at each point of the x-axis; the ceiling is not a
@@ -242,13 +239,13 @@ def compare_settings(
     many requests were in flight is what the trace saw. It is how a contender
     reads, so it is not refused, but where it differs the footnote says so.
     """
-    if missing := [name for name in (*on, "point") if name not in df]:
-        raise UserError(f"on: {', '.join(missing)} is in no row; allowed: columns of the record")
-    if unknown := sorted({*declared} - {*on}):
-        raise UserError(f"declared: {', '.join(unknown)}; allowed: {', '.join(on)}")
+    if missing := [name for name in (*_COMPARED, "point") if name not in df]:
+        raise UserError(f"rows: {', '.join(missing)} is in none; allowed: those of a record")
+    if unknown := sorted({*declared} - {*_COMPARED}):
+        raise UserError(f"declared: {', '.join(unknown)}; allowed: {', '.join(_COMPARED)}")
     rows = statistics.measured(df[~df["is_ceiling"]] if "is_ceiling" in df else df)
     rows = rows[rows["control_of"] == ""] if "control_of" in rows else rows
-    notes = [note for name in on if (note := _mixture(rows, name))]
+    notes = [note for name in _COMPARED if (note := _mixture(rows, name))]
     unfair = [note for note in notes if note.split(":")[0] not in declared]
     if unfair:
         raise UnfairComparisonError(

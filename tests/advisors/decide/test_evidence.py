@@ -86,7 +86,7 @@ def test_a_trial_leaves_its_own_case_out() -> None:
         for case, fast in (("a/one", "x"), ("a/two", "x"), ("a/three", "y"))
         for name, seconds in (("x", 1.0 if fast == "x" else 3.0), ("y", 2.0))
     ]
-    found = {one.case: one for one in trial.try_clients(Evidence(tuple(rows), {}, {}))}
+    found = {one.case: one for one in trial.try_clients(Evidence(tuple(rows), {}))}
     assert found["a/three"].chosen == "x" and found["a/three"].ratio == pytest.approx(1.5)
     assert found["a/three"].best == "y"
     assert len(found) == 3

@@ -110,7 +110,7 @@ def test_the_reference_declares_how_netcdf_reads() -> None:
 
 def test_comparison_on_what_is_not_there_is_refused() -> None:
     """A column nobody recorded cannot be equal."""
-    with pytest.raises(UserError, match="on: codec is in no row"):
+    with pytest.raises(UserError, match="rows: codec is in none"):
         compare_settings(make_rows().drop(columns="codec"))
     with pytest.raises(UserError, match="declared: colour; allowed: codec"):
         compare_settings(make_rows(), declared=("colour",))
