@@ -31,10 +31,10 @@ SMALL: dict[str, str] = {}
 # shapes beside those of others (600), formats (1,700, of which rasters and references 300),
 # published claims (400), pages that begin with what was found (500), faults, deadlines and
 # digests (800), the comparison of records (300), time dilation with advisors that survive
-# hostile files (2,100), and a service under every load, with caches that keep chunks or know
-# versions (700).
-MOST_LINES = 38_200
-MOST_MODULES = 179
+# hostile files (2,100), a service under every load, with caches that keep chunks or know
+# versions (700), and every row drawn and all pages printed (400).
+MOST_LINES = 38_600
+MOST_MODULES = 181
 
 # Where the performance counter is read, beside the loop, and what for.
 CLOCKS: dict[str, str] = {

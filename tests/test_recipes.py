@@ -33,6 +33,7 @@ from helpers.objectstore.locations import Location
 from helpers.objectstore.testbed import Server
 from helpers.paths import ROOT
 from studies.caching_costs.backends import Valkey, open_valkey
+from tests.nursery import Nursery, open_nursery
 from tests.stores import client_environment, make_location
 
 PAGE = (ROOT / "recipes.md").read_text(encoding="utf-8")
@@ -95,6 +96,7 @@ class World:
     environment: dict[str, str]
     granule: Path
     valkey: Valkey
+    nursery: Nursery
     take_trace: Callable[[], list[Request]]
 
     def run(self, language: str, block: str, folder: Path) -> subprocess.CompletedProcess[str]:
@@ -105,16 +107,15 @@ class World:
         address = {} if n_lines else {"AWS_ENDPOINT_URL": self.endpoint_url}
         if not (folder / "granule.h5").exists():
             os.link(self.granule, folder / "granule.h5")
+        environment = {**self.environment, **address, "HOME": str(folder)}
         if language == "python":
             before = _EARTHACCESS if "import earthaccess" in code else ""
             (folder / "recipe.py").write_text(f"{before}{code}{_KEEP}")
-            command = [sys.executable, "recipe.py"]
-        else:
-            command = ["bash", "-euo", "pipefail", "-c", code]
+            return self.nursery.run(folder / "recipe.py", environment)
         return subprocess.run(
-            command,
+            ["bash", "-euo", "pipefail", "-c", code],
             cwd=folder,
-            env={**self.environment, **address, "HOME": str(folder)},
+            env=environment,
             capture_output=True,
             text=True,
             check=False,
@@ -130,6 +131,7 @@ def world(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     with (
         open_proxy(server.endpoint_url, profile=get_profile("loopback")) as proxy,
         open_valkey() as valkey,
+        open_nursery() as nursery,
     ):
         environment = {
             **client_environment(server),
@@ -139,7 +141,9 @@ def world(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
             "CACHE_KEY": "a key of the tests",
         }
         del environment["AWS_ENDPOINT_URL"]
-        yield World(location, proxy.endpoint_url, environment, granule, valkey, proxy.take_trace)
+        yield World(
+            location, proxy.endpoint_url, environment, granule, valkey, nursery, proxy.take_trace
+        )
 
 
 def _write_fields(location: Location, folder: Path) -> None:
