@@ -36,7 +36,8 @@ def tell_gain(text: str, folder: Path) -> str:
     over, under = (select(rows, name, [*shared, *own]) for name, *own in (slower, faster))
     if not {*over["block"]} & {*under["block"]}:
         return NOT_MEASURED
-    ratio = statistics.paired_between(over, under, value=column)
+    sides = [statistics.pool_copies(side, column) for side in (over, under)]
+    ratio = statistics.paired_between(*sides, value=column)
     verdict = statistics.judge(ratio, noise_near(rows, under, column)).verdict
     ends = f" [{digits(ratio.low)}, {digits(ratio.high)}]" if ratio.n > 1 else ""
     doubt = " (indistinguishable)" if verdict == "indistinguishable" else ""
@@ -44,8 +45,9 @@ def tell_gain(text: str, folder: Path) -> str:
 
 
 def select(rows: pd.DataFrame, name: str, conditions: list[str]) -> pd.DataFrame:
-    """Choose the rows of a contender, without its copy, that meet all conditions."""
-    chosen = rows[(rows["contender"] == name) & (rows["control_of"] == "")]
+    """Choose the rows of a contender and its copy, which the pages count together, that meet all conditions."""
+    reader = rows["contender"].where(rows["control_of"] == "", rows["control_of"])
+    chosen = rows[reader == name]
     for key, _, value in (one.partition("=") for one in conditions):
         chosen = chosen[chosen[key].astype(str) == value] if key in chosen else chosen[:0]
     return chosen

@@ -1,13 +1,17 @@
-// Frames of tables that scroll take the keyboard, also after a window was resized or a fold opened.
+// Frames of tables and code take the keyboard once they scroll,
+// also after a window was resized or a fold opened.
 (function () {
   "use strict";
 
-  function reach() {
-    document.querySelectorAll(".pst-scrollable-table-container").forEach((frame) => {
-      if (frame.scrollWidth > frame.clientWidth) frame.tabIndex = 0;
+  function start() {
+    const watch = new ResizeObserver((changed) => {
+      changed.forEach(({ target }) => {
+        if (target.scrollWidth > target.clientWidth) target.tabIndex = 0;
+      });
     });
+    document.querySelectorAll(".pst-scrollable-table-container, .highlight pre").forEach((frame) => watch.observe(frame));
   }
 
-  window.addEventListener("resize", reach);
-  document.addEventListener("toggle", reach, true);
+  if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", start);
+  else start();
 })();

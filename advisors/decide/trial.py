@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import statistics
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -49,7 +50,8 @@ def try_clients(evidence: Evidence) -> Iterator[Trial]:
         ranked = rank_clients(nearest(others, group.profile, names), names)
         if len(ranked) < 2:  # nothing else tells these apart
             continue
-        yield _judge(group.case, f"client, {group.point}", ranked[0].client, group.seconds)
+        where = ", ".join(f"{name} {value}" for name, value in json.loads(group.point).items())
+        yield _judge(group.case, f"client, {where}", ranked[0].client, group.seconds)
 
 
 def try_layouts(rows: Iterable[Measured]) -> Iterator[Trial]:
