@@ -301,7 +301,13 @@ def _round(value: float) -> float | int | None:
 
 
 def write_files(records: Path, published: Path) -> Iterator[tuple[str, bytes]]:
-    """Write what the explorer loads and offers, by name: the medians, all rows, the dictionary."""
+    """Write what the explorer loads and offers: the medians, all rows, the dictionary.
+
+    Yields
+    ------
+    tuple of str and bytes
+        Name of a file, and what it holds.
+    """
     table = tidy(records, published)
     yield "data.js", write_data(summarise_groups(table)).encode()
     yield "all-rows.csv.gz", gzip.compress(table.to_csv(index=False).encode(), mtime=0)

@@ -61,7 +61,7 @@ def _join(article: Tag, name: str, names: Collection[str]) -> str:
         tag["id"] = f"{name}:{tag['id']}"
     article["id"] = f"{name}:"
     for attribute in ("href", "src"):
-        for tag in article.find_all(attrs={attribute: True}):
+        for tag in article.select(f"[{attribute}]"):
             tag[attribute] = _lead(str(tag[attribute]), name, names)
     return str(article)
 
