@@ -12,7 +12,7 @@
   const NAMES = {
     none: "no cache",
     process: "memory of each process",
-    "cdn-process": "CDN in front, memory of each process behind",
+    "cdn-process": "CDN, then memory of each process",
     disk: "disk of each instance",
     shared: "shared file system",
     redis: "Redis",
@@ -522,6 +522,99 @@
     return svg;
   }
 
+  // Cost against the rate, a line an option; marks are where two of the cheapest change places.
+  const CHART = { width: 640, height: 300, left: 64, right: 24, top: 8, bottom: 40, from: 0.01, to: 1000, n: 26 };
+  const DASHES = { none: "", process: "8 3", disk: "2 3", shared: "6 3 2 3", redis: "12 4", cdn: "4 4", "cdn-process": "1 2" };
+
+  function* followCurves(a, p) {
+    const { from, to, n } = CHART;
+    const rates = Array.from({ length: n }, (_, k) => from * Math.pow(to / from, k / (n - 1)));
+    const usdOf = Object.fromEntries(OPTIONS.map((option) => [option, []]));
+    for (const rate of rates) {
+      for (const option of OPTIONS) {
+        usdOf[option].push(priceOption({ ...a, requests_per_s: rate }, p, option).usd);
+        yield;
+      }
+    }
+    const cheapest = rates.map((_, k) => OPTIONS.reduce((one, other) => (usdOf[other][k] < usdOf[one][k] ? other : one)));
+    const changes = [];
+    for (let k = 1; k < n; k += 1) {
+      const [before, after] = [cheapest[k - 1], cheapest[k]];
+      if (before === after) continue;
+      const excess = (log) => {
+        const at = { ...a, requests_per_s: Math.exp(log) };
+        return priceOption(at, p, before).usd - priceOption(at, p, after).usd;
+      };
+      const rate = Math.exp(solve(excess, Math.log(rates[k - 1]), Math.log(rates[k]), 1e-9));
+      changes.push({ rate, usd: priceOption({ ...a, requests_per_s: rate }, p, after).usd, before, after });
+      yield;
+    }
+    return { rates, usdOf, changes };
+  }
+
+  function drawCurves({ rates, usdOf, changes }, a) {
+    const { width, height, left, right, top, bottom, from, to } = CHART;
+    const all = OPTIONS.flatMap((option) => usdOf[option]).filter((value) => value > 0);
+    const [low, high] = [Math.min(...all, 1), Math.max(...all, 10)].map(Math.log10);
+    const x = (rate) => left + ((width - left - right) * Math.log(rate / from)) / Math.log(to / from);
+    const y = (value) => height - bottom - ((height - top - bottom) * (Math.log10(Math.max(value, 1e-9)) - low)) / (high - low);
+    const svg = document.createElementNS(SVG, "svg");
+    const told = changes.map((one) => `from ${digits(one.rate, 2)} tiles a second on ${NAMES[one.after]}`).join(", ");
+    svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
+    svg.setAttribute("role", "img");
+    svg.setAttribute("class", "cc-chart");
+    svg.setAttribute("aria-label", `Cost of a month against the rate. Cheapest at few tiles: ${NAMES[cheapestAt(usdOf, 0)]}${told ? `; ${told}` : ""}`);
+    const put = (tag, attributes, text) => {
+      const node = document.createElementNS(SVG, tag);
+      Object.entries(attributes).forEach(([name, value]) => node.setAttribute(name, value));
+      if (text) node.textContent = text;
+      svg.append(node);
+    };
+    for (let power = Math.ceil(low); power <= high; power += 1) {
+      put("line", { x1: left, x2: width - right, y1: y(10 ** power), y2: y(10 ** power), class: "cc-grid" });
+      put("text", { x: left - 6, y: y(10 ** power) + 4, "text-anchor": "end", "font-size": 12 }, (10 ** power).toLocaleString("en-US", { maximumSignificantDigits: 1 }));
+    }
+    [0.01, 0.1, 1, 10, 100, 1000].forEach((rate) => {
+      put("text", { x: x(rate), y: height - bottom + 16, "text-anchor": "middle", "font-size": 12 }, String(rate));
+    });
+    put("text", { x: (width + left) / 2, y: height - 6, "text-anchor": "middle", "font-size": 12 }, "tiles a second; USD a month");
+    if (a.requests_per_s >= from && a.requests_per_s <= to) {
+      put("line", { x1: x(a.requests_per_s), x2: x(a.requests_per_s), y1: top, y2: height - bottom, class: "cc-yours" });
+    }
+    OPTIONS.forEach((option) => {
+      const points = rates.map((rate, k) => `${x(rate).toFixed(1)},${y(usdOf[option][k]).toFixed(1)}`).join(" ");
+      put("polyline", { points, class: "cc-curve", "stroke-dasharray": DASHES[option], "data-option": option });
+    });
+    changes.forEach((one) => put("circle", { cx: x(one.rate), cy: y(one.usd), r: 4, class: "cc-change" }));
+    const key = make("ul", { class: "cc-key" });
+    OPTIONS.forEach((option) => {
+      const line = document.createElementNS(SVG, "svg");
+      line.setAttribute("viewBox", "0 0 36 8");
+      line.setAttribute("aria-hidden", "true");
+      const path = document.createElementNS(SVG, "line");
+      Object.entries({ x1: 0, x2: 36, y1: 4, y2: 4, class: "cc-curve", "stroke-dasharray": DASHES[option], "data-option": option }).forEach(([name, value]) => path.setAttribute(name, value));
+      line.append(path);
+      key.append(make("li", {}, line, NAMES[option]));
+    });
+    const cheapest = [`Cheapest: ${NAMES[cheapestAt(usdOf, 0)]}`, ...(told ? [told] : [])].join("; ");
+    return make("figure", {}, svg, key, make("figcaption", {}, `${cheapest}.`));
+  }
+
+  const cheapestAt = (usdOf, k) => OPTIONS.reduce((one, other) => (usdOf[other][k] < usdOf[one][k] ? other : one));
+
+  // What stands on the page as a file: assumptions, prices and every line of every bill.
+  function exportBill(costs, a, p) {
+    const quote = (value) => `"${String(value).replaceAll('"', '""')}"`;
+    const rows = [["kind", "option", "item", "value"]];
+    Object.entries(a).forEach(([name, value]) => rows.push(["assumption", "", name, value]));
+    Object.entries(p).forEach(([name, value]) => rows.push(["price (USD)", "", name, value]));
+    costs.forEach((cost) => {
+      Object.entries(cost.lines).forEach(([name, value]) => rows.push(["USD a month", cost.option, name, value]));
+      rows.push(["USD a month", cost.option, "in all", cost.usd]);
+    });
+    return rows.map((row) => row.map(quote).join(",")).join("\r\n") + "\r\n";
+  }
+
   function describeRates(rates, option) {
     if (option === "none") return "";
     if (!rates.found.length) return rates.isCheaper ? "every rate" : "no rate";
@@ -656,9 +749,14 @@
           ? `No cache costs least: ${usd(best.usd)} USD a month.`
           : `Cheapest: ${NAMES[best.option]}, ${usd(best.usd)} USD a month, ${digits(saved, 2)} % less than no cache.`;
       const rates = {};
-      const draw = () => results.replaceChildren(drawBars(costs), makeTable(costs, a, rates), makeBill(costs));
-      draw();
-      work(fillRates(a, p, rates), () => mine === latest, () => results.querySelector(".cc-table").replaceWith(makeTable(costs, a, rates)));
+      const chart = make("div", { class: "cc-curves" });
+      const link = make("a", { class: "cc-export", download: "tile-service-costs.csv", href: `data:text/csv;charset=utf-8,${encodeURIComponent(exportBill(costs, a, p))}` }, "Download as CSV");
+      results.replaceChildren(drawBars(costs), makeTable(costs, a, rates), link, chart, makeBill(costs));
+      const isWanted = () => mine === latest;
+      work(followCurves(a, p), isWanted, (curves) => {
+        chart.replaceChildren(drawCurves(curves, a));
+        work(fillRates(a, p, rates), isWanted, () => results.querySelector(".cc-table").replaceWith(makeTable(costs, a, rates)));
+      });
     }
 
     readAddress();
@@ -683,7 +781,7 @@
       const until = performance.now() + 20;
       let next = job.next();
       while (!next.done && performance.now() < until) next = job.next();
-      if (next.done) onEnd();
+      if (next.done) onEnd(next.value);
       else setTimeout(piece, 0);
     };
     setTimeout(piece, 0);

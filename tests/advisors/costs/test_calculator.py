@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import html
+import io
 import json
 import math
 import os
@@ -14,6 +16,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import nbformat
 import pytest
@@ -255,6 +258,36 @@ def test_address_holds_what_was_changed(tab: Tab, address: str) -> None:
     tab.evaluate("document.querySelector('.cc-reset').click()")
     tab.wait_until("location.hash === ''")
     shows(tab, change(Assumptions(), MEASURED))
+    assert tab.faults() == []
+
+
+def test_chart_and_file_are_those_of_python(tab: Tab, address: str) -> None:
+    """Seven lines, a mark where the cheapest changes, and a file with each assumption, price and line."""
+    tab.open(address, width=1280)
+    tab.wait_until(
+        "document.querySelectorAll('.cc-chart polyline').length === " + str(len(OPTIONS))
+    )
+    told = tab.evaluate("document.querySelector('.cc-curves figcaption').textContent")
+    given, prices = change(Assumptions(), MEASURED), get_prices()
+    names = {"process": "memory of each process", "redis": "Redis", "none": "no cache"}
+
+    def find_cheapest(rate: float) -> str:
+        costs = compare_options(change(given, {"requests_per_s": rate}), prices)
+        return min(costs.values(), key=lambda cost: cost.usd).option
+
+    assert told.startswith(f"Cheapest: {names[find_cheapest(0.01)]}")
+    rates = [float(text.replace(",", "")) for text in re.findall(r"from ([\d.,]+) tiles", told)]
+    assert len(rates) == tab.evaluate("document.querySelectorAll('.cc-change').length") > 0
+    for rate in rates:  # told to two digits
+        assert find_cheapest(0.9 * rate) != find_cheapest(1.1 * rate)
+    link = tab.evaluate("document.querySelector('.cc-export').href")
+    rows = [*csv.DictReader(io.StringIO(unquote(link.partition(",")[2])))]
+    costs = compare_options(given, prices)
+    for option, cost in costs.items():
+        lines = {row["item"]: float(row["value"]) for row in rows if row["option"] == option}
+        assert lines.pop("in all") == pytest.approx(cost.usd, abs=0.005)
+        assert lines == pytest.approx(dict(cost.lines), abs=0.005)
+    assert {row["item"] for row in rows if not row["option"]} == {*asdict(given), *prices}
     assert tab.faults() == []
 
 
