@@ -165,29 +165,9 @@ REFUSED: list[tuple[str, dict[str, Any], list[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("study", "overrides", "words"), REFUSED, ids=lambda value: str(value)[:40]
-)
-def test_bad_values_are_named(study: str, overrides: dict[str, Any], words: list[str]) -> None:
-    """The message is one line with file, parameter, value and what is allowed."""
-    with pytest.raises(UserError) as caught:
-        find_study(study).parameters.check(overrides, WHERE)
-    message = str(caught.value)
-    assert message.startswith(f"{WHERE}: ") and "\n" not in message
-    assert "allowed" in message
-    assert all(word in message for word in words), message
-
-
 # What only the model knows: parameters together, what a catalogue holds, and sums.
-NOT_EARLY = {
-    "dilation",
-    "store",
-    "dataset",
-    "chunk_shape",
-    "chunks_per_task",
-    "target_width",
-    "cluster_options",
-}
+NOT_EARLY = {"dilation", "store", "dataset", "chunk_shape", "chunks_per_task", "cluster_options"}
+IN_PART = {"array_shape", "contenders", "n_workers", "profile", "target_width"}
 
 
 def read_schema(study: str) -> dict[str, Any]:
@@ -198,33 +178,22 @@ def read_schema(study: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("study", "overrides", "words"), REFUSED, ids=lambda value: str(value)[:40]
 )
-def test_most_bad_values_are_found_early(
-    study: str, overrides: dict[str, Any], words: list[str]
-) -> None:
-    """Without the libraries of a study, in the same form; what is found late is found by the model."""
-    said = ""
+def test_bad_values_are_named(study: str, overrides: dict[str, Any], words: list[str]) -> None:
+    """One line has file, parameter, value and what is allowed; most are found without the model."""
+    with pytest.raises(UserError) as caught:
+        find_study(study).parameters.check(overrides, WHERE)
+    message = str(caught.value)
+    assert message.startswith(f"{WHERE}: ") and "\n" not in message
+    assert "allowed" in message
+    assert all(word in message for word in words), message
+    early = ""
     try:
         studies.check_early(read_schema(study), overrides, WHERE)
     except UserError as error:
-        said = str(error)
-    late = {
-        "array_shape",
-        "contenders",
-        "n_workers",
-        "profile",
-        *NOT_EARLY,
-    }  # the first four in part
-    assert said.startswith(f"{WHERE}: {words[0]}: ") or words[0] in late, "the schema knows it"
-    assert "\n" not in said
-
-
-@pytest.mark.parametrize("path", CASES, ids=lambda path: "/".join(path.parts[-3:]))
-def test_nothing_that_is_right_is_refused_early(path: Path) -> None:
-    """The schema refuses no case and no default."""
-    schema = read_schema(path.parts[-2])
-    studies.check_early(schema, yaml.safe_load(path.read_text()), WHERE)
-    defaults = find_study(path.parts[-2]).parameters().model_dump()
-    studies.check_early(schema, defaults, WHERE)
+        early = str(error)
+    is_late = words[0] in NOT_EARLY | IN_PART
+    assert early.startswith(f"{WHERE}: {words[0]}: ") or is_late, "the schema knows it"
+    assert "\n" not in early
 
 
 LATE = """
@@ -385,7 +354,7 @@ def test_nothing_is_left_to_derive(tmp_path: Path) -> None:
 @pytest.mark.parametrize("study", STUDIES)
 def test_a_schema_is_one(study: str) -> None:
     """Editors get a schema that is valid itself and describes every field."""
-    schema = json.loads((ROOT / "parameters" / f"{study}.schema.json").read_text())
+    schema = read_schema(study)
     jsonschema.Draft202012Validator.check_schema(schema)
     assert all(field["description"] for field in schema["properties"].values())
 
@@ -393,8 +362,10 @@ def test_a_schema_is_one(study: str) -> None:
 @pytest.mark.parametrize("path", CASES, ids=lambda path: "/".join(path.parts[-3:]))
 def test_cases_keep_to_their_schema(path: Path) -> None:
     """What an editor accepts and what the runner accepts is the same for every committed case."""
-    schema = json.loads((ROOT / "parameters" / f"{path.parts[-2]}.schema.json").read_text())
-    jsonschema.validate(yaml.safe_load(path.read_text()), schema)
+    schema, given = read_schema(path.parts[-2]), yaml.safe_load(path.read_text())
+    jsonschema.validate(given, schema)
+    studies.check_early(schema, given, WHERE)
+    studies.check_early(schema, find_study(path.parts[-2]).parameters().model_dump(), WHERE)
     cases.read_parameters(cases.Case(path.parts[-3], path.parts[-2], path.stem))
 
 
