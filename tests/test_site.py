@@ -14,7 +14,9 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 from advisors.decide import lookup
+from helpers.benchmark.record import COLUMNS
 from helpers.book import build, pages, printing
+from helpers.netem.profiles import profile_names
 from helpers.paths import ROOT
 from tests.browser import Tab, open_browser, serve
 from tests.helpers.book.test_build import assert_reads_offline, read_pages
@@ -80,6 +82,13 @@ def test_reference_builds(site: Path) -> None:
     for name in pages.list_cases():
         told = "Reference record" if f"{name}.html" in case_pages() else "Not measured yet"
         assert told in (site / f"{name}.html").read_text(), name
+
+
+def test_method_explains_rows_and_profiles(site: Path) -> None:
+    """The page on method lists every column of a record and every network profile."""
+    text = (site / "method.html").read_text()
+    for name in (*COLUMNS, *profile_names()):
+        assert f'<span class="pre">{name}</span>' in text, name
 
 
 def test_pictures_have_alt_text(site: Path) -> None:
