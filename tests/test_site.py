@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from advisors.decide import lookup
+from advisors.decide.page import OPTIONS
 from helpers.benchmark.record import COLUMNS
 from helpers.book import build, pages, printing
 from helpers.netem.profiles import profile_names
@@ -361,11 +361,11 @@ def test_decisions_by_keyboard_alone(address: str, tab: Tab) -> None:
     """Tab reaches each choice, an arrow changes it, and the answer and the address follow."""
     tab.open(f"{address}/decide.html", width=1280)
     before = tab.evaluate("document.querySelector('#decide-lookup pre').textContent")
-    for name in lookup.OPTIONS:
+    for name in OPTIONS:
         tab.press_until(f"document.activeElement.name === '{name}'")
         tab.press("ArrowDown")
     after = tab.evaluate("document.querySelector('#decide-lookup pre').textContent")
-    assert after != before and all(f"{name}=" in tab.evaluate("location.hash") for name in lookup.OPTIONS)  # fmt: skip
+    assert after != before and all(f"{name}=" in tab.evaluate("location.hash") for name in OPTIONS)  # fmt: skip
     tab.press_until("document.activeElement.className === 'decide-frame'")
     assert tab.faults() == []
 
