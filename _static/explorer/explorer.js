@@ -172,7 +172,8 @@
         make("span", "", item).style.background = set.backgroundColor;
         item.append(set.label);
       });
-      frame.style.height = Math.max(180, 70 + 24 * kept.length) + "px";
+      const crowd = Math.max(1, ...Object.values(ofRow).map((names) => names.size));
+      frame.style.height = Math.max(180, 70 + Math.max(24, 9 * crowd) * kept.length) + "px";
       const narrow = frame.clientWidth < 500;
       const cut = (text) => (text.length > (narrow ? 18 : 44) ? text.slice(0, narrow ? 17 : 43) + "…" : text);
       const unit = labels[state.quantity];
@@ -187,12 +188,18 @@
         options: {
           animation: false, responsive: true, maintainAspectRatio: false,
           scales: {
-            x: { type: state.log === "1" ? "logarithmic" : "linear", min: state.log === "1" ? 0.85 * Math.min(...ends) : undefined, max: state.log === "1" ? 1.15 * Math.max(...ends) : undefined, beginAtZero: state.log !== "1", title: { display: true, text: unit, font: { size: 13 } }, ticks: { font: { size: 12 }, maxRotation: 0, callback: (value) => (state.log !== "1" || /^[125]/.test(Number(value).toExponential()) ? tell(value) : "") } },
+            x: { type: state.log === "1" ? "logarithmic" : "linear", min: state.log === "1" ? 0.85 * Math.min(...ends) : undefined, max: state.log === "1" ? 1.15 * Math.max(...ends) : undefined, beginAtZero: state.log !== "1", title: { display: true, text: unit, font: { size: 13 } }, ticks: { font: { size: 12 }, maxRotation: 0, callback: (value) => (state.log !== "1" || /^[125]e/.test(Number(value).toExponential()) ? tell(value) : "") } },
             y: { type: "linear", reverse: true, min: -0.6, max: kept.length - 0.4, afterBuildTicks: (axis) => (axis.ticks = kept.map((_, value) => ({ value }))), ticks: { font: { size: 12 }, autoSkip: false, callback: (value) => cut(kept[value] || "") } },
           },
-          plugins: { legend: { display: false }, tooltip: { callbacks: { label: (item) => describe(item.raw.point, unit) } } },
+          // On a phone the facts stand below: over the drawing they would hide it.
+          onHover: (_, items) => narrow && items.length && tellPoint(sets[items[0].datasetIndex].data[items[0].index].point),
+          plugins: { legend: { display: false }, tooltip: { enabled: !narrow, callbacks: { label: (item) => describe(item.raw.point, unit) } } },
         },
       });
+    }
+
+    function tellPoint(point) {
+      detail.textContent = describe(point, labels[state.quantity]).join("; ");
     }
 
     function list(chosen) {
@@ -254,7 +261,7 @@
       chart.setActiveElements([{ datasetIndex, index }]);
       chart.tooltip.setActiveElements([{ datasetIndex, index }], { x: 0, y: 0 });
       chart.update();
-      detail.textContent = describe(one.point, labels[state.quantity]).join("; ");
+      tellPoint(one.point);
     });
     window.addEventListener("hashchange", () => {
       Object.keys(state).forEach((name) => delete state[name]);
