@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -65,21 +66,19 @@ def clients_for(form: Format, reader: Reader) -> list[str]:
 
 def write_array(shape: Shape, chunk: Shape, shard: Shape | None, dtype: str, *, copy: str) -> str:
     """Write the lines that make an array of Zarr in a bucket, without its values."""
-    dimensions = [f"d{i}" for i in range(len(shape))]
-    lines = [
-        "import zarr",
-        "from obstore.store import from_url",
-        "from zarr.storage import ObjectStore",
-        "",
-        f'store = ObjectStore(from_url("{BUCKET}/{copy}.zarr"))',
-        "group = zarr.open_group(store, zarr_format=3)",
-        "array = group.create_array(",
-        f'    "field", shape={shape}, dtype="{dtype}",',
-        f"    chunks={chunk}, shards={shard},",
-        f"    dimension_names={dimensions},".replace("'", '"'),
-        ")",
-    ]
-    return "\n".join(lines)
+    dimensions = json.dumps([f"d{i}" for i in range(len(shape))])
+    return f"""\
+import zarr
+from obstore.store import from_url
+from zarr.storage import ObjectStore
+
+store = ObjectStore(from_url("{BUCKET}/{copy}.zarr"))
+group = zarr.open_group(store, zarr_format=3)
+array = group.create_array(
+    "field", shape={shape}, dtype="{dtype}",
+    chunks={chunk}, shards={shard},
+    dimension_names={dimensions},
+)"""
 
 
 def select(extent: Shape, shape: Shape) -> str:
@@ -122,16 +121,14 @@ def read_blocks(block_nbytes: int, reader: Reader) -> str:
     opened = 'h5py.File(file, "r")'
     if reader == "xarray":
         opened = 'xr.open_dataset(file, engine="h5netcdf")'
-    lines = [
-        "import xarray as xr" if reader == "xarray" else "import h5py",
-        "import s3fs",
-        "",
-        "file = s3fs.S3FileSystem().open(",
-        f'    "{BUCKET}/granule.h5", cache_type="blockcache", block_size={block_nbytes}',
-        ")",
-        f"granule = {opened}",
-    ]
-    return "\n".join(lines)
+    return f"""\
+import {"xarray as xr" if reader == "xarray" else "h5py"}
+import s3fs
+
+file = s3fs.S3FileSystem().open(
+    "{BUCKET}/granule.h5", cache_type="blockcache", block_size={block_nbytes}
+)
+granule = {opened}"""
 
 
 def read_whole(part_nbytes: int, n_in_flight: int, reader: Reader) -> str:
@@ -140,59 +137,53 @@ def read_whole(part_nbytes: int, n_in_flight: int, reader: Reader) -> str:
     opened = f'h5py.File({content}, "r")'
     if reader == "xarray":
         opened = f'xr.open_dataset({content}, engine="h5netcdf")'
-    lines = [
-        "import io",
-        "from concurrent.futures import ThreadPoolExecutor",
-        "",
-        "import xarray as xr" if reader == "xarray" else "import h5py",
-        "import obstore",
-        "from obstore.store import from_url",
-        "",
-        f'store, name, part = from_url("{BUCKET}"), "granule.h5", {part_nbytes}',
-        'nbytes = obstore.head(store, name)["size"]',
-        "",
-        "",
-        "def fetch(start):",
-        "    stop = min(start + part, nbytes)",
-        "    return obstore.get_range(store, name, start=start, end=stop)",
-        "",
-        "",
-        f"with ThreadPoolExecutor({n_in_flight}) as pool:",
-        "    parts = pool.map(fetch, range(0, nbytes, part))",
-        f"    granule = {opened}",
-    ]
-    return "\n".join(lines)
+    return f"""\
+import io
+from concurrent.futures import ThreadPoolExecutor
+
+import {"xarray as xr" if reader == "xarray" else "h5py"}
+import obstore
+from obstore.store import from_url
+
+store, name, part = from_url("{BUCKET}"), "granule.h5", {part_nbytes}
+nbytes = obstore.head(store, name)["size"]
+
+
+def fetch(start):
+    stop = min(start + part, nbytes)
+    return obstore.get_range(store, name, start=start, end=stop)
+
+
+with ThreadPoolExecutor({n_in_flight}) as pool:
+    parts = pool.map(fetch, range(0, nbytes, part))
+    granule = {opened}"""
 
 
 def read_references() -> str:
     """Write the lines that read the chunks of an HDF5 file as Zarr."""
-    lines = [
-        "import xarray as xr",
-        "from obspec_utils.registry import ObjectStoreRegistry",
-        "from obstore.store import from_url",
-        "from virtualizarr.parsers import HDFParser",
-        "",
-        f'registry = ObjectStoreRegistry({{"{BUCKET}": from_url("{BUCKET}")}})',
-        f'store = HDFParser()("{BUCKET}/granule.h5", registry)',
-        "dataset = xr.open_zarr(store, consolidated=False, zarr_format=3, chunks=None)",
-    ]
-    return "\n".join(lines)
+    return f"""\
+import xarray as xr
+from obspec_utils.registry import ObjectStoreRegistry
+from obstore.store import from_url
+from virtualizarr.parsers import HDFParser
+
+registry = ObjectStoreRegistry({{"{BUCKET}": from_url("{BUCKET}")}})
+store = HDFParser()("{BUCKET}/granule.h5", registry)
+dataset = xr.open_zarr(store, consolidated=False, zarr_format=3, chunks=None)"""
 
 
 def rewrite_file(chunk: Shape, page_nbytes: int) -> str:
     """Write the lines that copy an HDF5 file into other chunks, its file space in pages."""
-    lines = [
-        "import h5py",
-        "",
-        'with h5py.File("granule.h5") as old, h5py.File(',
-        f'    "new.h5", "w", fs_strategy="page", fs_page_size={page_nbytes}',
-        ") as new:",
-        '    values = old["field"]',
-        "    new.create_dataset(",
-        f'        "field", data=values, chunks={chunk}, shuffle=True, compression="gzip"',
-        "    )",
-    ]
-    return "\n".join(lines)
+    return f"""\
+import h5py
+
+with h5py.File("granule.h5") as old, h5py.File(
+    "new.h5", "w", fs_strategy="page", fs_page_size={page_nbytes}
+) as new:
+    values = old["field"]
+    new.create_dataset(
+        "field", data=values, chunks={chunk}, shuffle=True, compression="gzip"
+    )"""
 
 
 def keep_open(cache: str, ttl_s: float, n_datasets: int) -> str:
