@@ -43,7 +43,7 @@ STUDY = Study(
         Threshold(
             key="hit-ratio-error",
             name="caching: error of the hit ratio (percentage points)",
-            bound=3,
+            bound=1,
             is_least=False,
             how="predicted by Che's approximation against a real cache, 100 datasets",
         ),

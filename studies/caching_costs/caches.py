@@ -15,7 +15,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal, get_args
 
@@ -59,21 +59,22 @@ class Counter:
     """Count events of many threads."""
 
     def __init__(self) -> None:
-        self._lock, self._counts = threading.Lock(), Counts()
+        self._lock, self._counts = threading.Lock(), dict[str, int]()
 
     def add(self, event: Event) -> None:
         """Count one event."""
         with self._lock:
-            self._counts = replace(self._counts, **{event: getattr(self._counts, event) + 1})
+            self._counts[event] = self._counts.get(event, 0) + 1
 
     def reset(self) -> None:
         """Begin at zero."""
         with self._lock:
-            self._counts = Counts()
+            self._counts.clear()
 
     def read(self) -> Counts:
         """Return the counts so far."""
-        return self._counts
+        with self._lock:
+            return Counts(**self._counts)
 
 
 _MAC = "mac"
