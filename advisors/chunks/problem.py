@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from helpers.arrays.chunks import Shape, check_shape, check_within
 from helpers.errors import UserError
 from helpers.models.access import Store
+from helpers.models.transfer import check_amounts
 
 Floats = NDArray[np.float64]
 Shapes = NDArray[np.int64]
@@ -93,9 +94,7 @@ class Prices:
 
     def __post_init__(self) -> None:
         """Refuse negative prices."""
-        for name in self.__dataclass_fields__:
-            if not 0 <= getattr(self, name) < math.inf:
-                raise UserError(f"{name}: {getattr(self, name)!r}; allowed: at least 0, and finite")
+        check_amounts(self, *self.__dataclass_fields__)
 
     def of_read(self, seconds: Any, n_requests: Any, nbytes: Any) -> Floats:
         """Price reads.

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy.optimize import least_squares, nnls
 
 from helpers.errors import UserError
-from helpers.models.transfer import Network, check_count
+from helpers.models.transfer import Network, check_amounts, check_count
 
 Floats = NDArray[np.float64]
 
@@ -50,9 +50,7 @@ class Store:
     def __post_init__(self) -> None:
         """Refuse what no store has."""
         check_count("n_connections", self.n_connections)
-        for name in COSTS:
-            if not 0 <= getattr(self, name) < math.inf:
-                raise UserError(f"{name}: {getattr(self, name)!r}; allowed: at least 0, and finite")
+        check_amounts(self, *COSTS)
         if not 0 < self.compression_ratio < math.inf:
             raise UserError(f"compression_ratio: {self.compression_ratio!r}; allowed: above 0")
 

@@ -34,7 +34,7 @@ class Network:
     requests_per_s: float = math.inf  # ceiling on requests per second
 
     def __post_init__(self) -> None:
-        _check_amounts(self, "first_byte_median_s", "first_byte_p95_s")
+        check_amounts(self, "first_byte_median_s", "first_byte_p95_s")
         for name in ("stream_nbytes_per_s", "aggregate_nbytes_per_s", "requests_per_s"):
             if not getattr(self, name) > 0:
                 raise UserError(f"{name}: {getattr(self, name)!r}; allowed: above 0")
@@ -81,13 +81,13 @@ class Client:
     is_overlapped: bool = False
 
     def __post_init__(self) -> None:
-        _check_amounts(self, "chunk_nbytes", "requests_per_chunk", "cpu_s_per_chunk")
-        _check_amounts(self, "wait_s_per_chunk", "task_s", "start_s")
+        check_amounts(self, "chunk_nbytes", "requests_per_chunk", "cpu_s_per_chunk")
+        check_amounts(self, "wait_s_per_chunk", "task_s", "start_s")
         for name in ("connections_per_worker", "chunks_per_task"):
             check_count(name, getattr(self, name))
 
 
-def _check_amounts(record: Network | Client, *names: str) -> None:
+def check_amounts(record: object, *names: str) -> None:
     """Refuse what is negative or without end."""
     for name in names:
         if not 0 <= getattr(record, name) < math.inf:
