@@ -26,14 +26,14 @@ SMALL: dict[str, str] = {}
 
 # Upper bounds on the whole house; a change that breaks one of them says why.
 # Of these some 24,500 lines and 130 modules are the first four studies and what carries them. The
-# rest came with a question of its own each: one answer (`decide` 2,100), a store of one's own
+# rest came with a question of its own each: one answer (`decide` 2,000), a store of one's own
 # (`calibrate` 1,100), clusters that are simulated (`scaling` 2,000), checks of HDF5 files (800),
 # shapes beside those of others (600), formats (1,700, of which rasters and references 300),
 # published claims (400), pages that begin with what was found (500), faults, deadlines and
 # digests (800), the comparison of records (300), time dilation with advisors that survive
 # hostile files (2,100), a service under every load, with caches that keep chunks or know
 # versions (700), and every row drawn and all pages printed (400).
-MOST_LINES = 38_600
+MOST_LINES = 38_400
 MOST_MODULES = 180
 
 # Where the performance counter is read, beside the loop, and what for.
