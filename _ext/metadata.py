@@ -64,7 +64,9 @@ def add_tags(
     base = app.config.html_baseurl
     title = app.env.titles[pagename].astext() if pagename in app.env.titles else "Search"
     site = app.config.html_title or app.config.project
-    told = describe(doctree) or f"{title}, a page of {site}."
+    told = (
+        describe(doctree) or f"{title}, a page of {site}: reading big arrays from object storage."
+    )
     named = {"description": told, "twitter:card": "summary_large_image"}
     if pagename == app.config.root_doc:
         named |= read_citation(Path(app.srcdir))
