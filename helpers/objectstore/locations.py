@@ -216,7 +216,7 @@ def make_client_options(endpoint_url: str | None) -> ClientConfig:
 
 
 def parse_location(url: str) -> Location:
-    """Read a location from its address, and credentials from the environment.
+    """Read a location from its address, and credentials from where clients of AWS look for them.
 
     Examples
     --------
@@ -240,12 +240,26 @@ def parse_location(url: str) -> Location:
             "store: only one of AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY is set;"
             " allowed: both, or neither for anonymous access"
         )
-    return Location(
-        "s3",
-        bucket,
-        prefix,
-        os.environ.get("AWS_ENDPOINT_URL"),
-        *keys,
-        region=os.environ.get("AWS_REGION", os.environ.get("AWS_DEFAULT_REGION", "us-east-1")),
-        session_token=os.environ.get("AWS_SESSION_TOKEN") if keys[0] else None,
-    )
+    session = botocore.session.get_session()
+    endpoint_url = os.environ.get("AWS_ENDPOINT_URL")
+    key, secret, token = _find_credentials(session, is_amazon=not endpoint_url)
+    region = os.environ.get("AWS_REGION") or session.get_config_variable("region") or "us-east-1"
+    return Location("s3", bucket, prefix, endpoint_url, key, secret, region, token)
+
+
+def _find_credentials(session: Any, *, is_amazon: bool) -> tuple[str | None, ...]:
+    """Find keys and token in the environment, a profile, or the role of a pod or an instance.
+
+    Without any, buckets are read anonymously. Only Amazon's stores know the role of an instance.
+    """
+    try:
+        if not is_amazon:
+            session.get_component("credential_provider").remove("iam-role")
+        found = session.get_credentials()
+        return tuple(found.get_frozen_credentials()[:3]) if found else (None, None, None)
+    except botocore.exceptions.BotoCoreError as error:
+        told = " ".join(str(error).split())
+        raise UserError(
+            f"store: its credentials cannot be had ({told}); allowed: keys in the environment, a"
+            " profile, a role, or none of these for anonymous access"
+        ) from error

@@ -30,7 +30,7 @@ from tests.helpers.arrays.test_clusters import running_scheduler
 from tests.stores import make_location, make_stored
 
 # Slow enough that a read is under way when the signal comes.
-LATE = Profile("late", first_byte_s=FirstByte(0.5, 0.5))
+LATE = Profile("late", first_byte_s=FirstByte(0.4, 0.4))
 
 
 def find_server(folder: Path) -> int:
@@ -51,7 +51,7 @@ def measure(folder: Path, victim: str, *, n_blocks: int) -> Any:
         proxy = stack.enter_context(open_proxy(server.endpoint_url, profile=Profile("sound")))
         near = make_location(server, "kills")
         testbed = Testbed(near, near.through(proxy.endpoint_url), proxy)
-        raw = RawRead.of_array(make_stored(near, layouts=["zarr"]), testbed, n_connections=2)
+        raw = RawRead.of_array(make_stored(near, layouts=["zarr"]), testbed, n_connections=4)
         testbed.emulate(LATE)
         pids = {"server": find_server(folder), "proxy": proxy.pid}
 
@@ -71,7 +71,7 @@ def test_a_kill_in_mid_read_loses_no_row(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, victim: str
 ) -> None:
     """The read is refused by its deadline, and the next run goes on after the last row."""
-    monkeypatch.setattr(loop, "LEAST_DEADLINE_S", 6.0)
+    monkeypatch.setattr(loop, "LEAST_DEADLINE_S", 4.0)
     measure(tmp_path, "", n_blocks=1)
     with pytest.raises(MeasurementError, match=r"block \d+: ") as told:
         measure(tmp_path, victim, n_blocks=2)

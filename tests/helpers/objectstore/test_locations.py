@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import http.server
+import json
 import pickle
 import socket
+import threading
+from pathlib import Path
 
 import obstore
 import pytest
@@ -81,6 +85,41 @@ def test_refuses_half_of_the_credentials(name: str, monkeypatch: pytest.MonkeyPa
     with pytest.raises(UserError, match=r"only one of AWS_ACCESS_KEY_ID and") as refusal:
         parse_location("s3://arrays")
     assert "hush" not in str(refusal.value)
+
+
+def test_profiles_and_roles_are_as_good_as_keys(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A file with profiles, and a server that gives the keys of a pod's role; else nobody signs."""
+    for name in SETTINGS:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "keys"))
+    assert parse_location("s3://a").access_key is None
+    (tmp_path / "keys").write_text("[lab]\naws_access_key_id=K-1\naws_secret_access_key=S-1\n")
+    monkeypatch.setenv("AWS_PROFILE", "lab")
+    assert parse_location("s3://a").secrets == ("K-1", "S-1")
+    monkeypatch.setenv("AWS_PROFILE", "typo")
+    with pytest.raises(UserError, match=r"^store: its credentials .*\(typo\).*; allowed: keys in"):
+        parse_location("s3://a")
+    monkeypatch.delenv("AWS_PROFILE")
+    role = {"AccessKeyId": "K-2", "SecretAccessKey": "S-2", "Token": "T-2"}
+
+    class Pod(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(json.dumps({**role, "Expiration": "2999-01-01T00:00:00Z"}).encode())
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Pod) as pod:
+        threading.Thread(target=pod.handle_request, daemon=True).start()
+        address = f"http://127.0.0.1:{pod.server_port}/role"
+        monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", address)
+        assert parse_location("s3://a").secrets == ("K-2", "S-2", "T-2")
 
 
 def test_environment_is_for_s3_alone(monkeypatch: pytest.MonkeyPatch) -> None:
