@@ -97,10 +97,13 @@ def draw_savings(ax: Axes, savings: pd.DataFrame, opening: pd.DataFrame) -> None
 
 
 def draw_amdahl(ax: Axes, opening: pd.DataFrame) -> None:
-    """Draw what a request alone spends on opening and on making the tile."""
+    """Draw what a request alone spends on opening and on making the tile, of that reprojection last."""
     places = np.arange(len(opening))
     ax.barh(places, opening["open_s"], color=OPENING)
     ax.barh(places, opening["make_s"], left=opening["open_s"], color=MAKING)
+    if "warp_s" in opening:
+        end_s = opening["open_s"] + opening["make_s"]
+        ax.barh(places, opening["warp_s"], left=end_s - opening["warp_s"], color=DOUBLED)
     ax.set_yticks(places, list(opening.index))
     ax.grid(visible=False, axis="y")
     top = places[-1]

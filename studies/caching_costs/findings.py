@@ -54,13 +54,16 @@ def measure_opening(rows: pd.DataFrame) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        By dataset: ``open_s``, ``make_s``, and ``bound``, the most that any cache
-        of opened datasets can speed the request up (Amdahl).
+        By dataset: ``open_s``, ``make_s``, of that ``warp_s``, the reprojection, which no cache
+        saves, and ``bound``, the most that any cache of opened datasets can speed the request up
+        (Amdahl).
     """
     each = list_requests(rows, "calibration")
     opened = each[each["contender"] == BASELINE].groupby("dataset")["open_s"].median()
     made = each[~each["contender"].isin(KEEPS_CHUNKS)].groupby("dataset")["make_s"].median()
     table = pd.DataFrame({"open_s": opened, "make_s": made, "bound": (opened + made) / made})
+    if "warp_s" in each:  # not in older records
+        table["warp_s"] = each.groupby("dataset")["warp_s"].median()
     return table.sort_values("bound")
 
 
@@ -186,6 +189,7 @@ def find_all(
     of_none = errors[errors["contender"] == BASELINE]
     measured = rows[rows["phase"] == "measured"]
     share = opening["open_s"] / (opening["open_s"] + opening["make_s"])
+    warp_s = opening["warp_s"] if "warp_s" in opening else share * np.nan
     return {
         "profile": describe_profile(profile),
         "verdict-cache": tell_choice(table, judged),
@@ -203,6 +207,7 @@ def find_all(
         "none-p50": f"{digits(1000 * table.loc[BASELINE, 'p50 (s)'])} ms",
         "opening-share": f"{digits(100 * share.median())} %",
         "amdahl-bound": digits(opening["bound"].median()),
+        "warp-share": _percent(float((warp_s / (opening["open_s"] + opening["make_s"])).median())),
         "failed-requests": str(int(failures[["failed", "failed cold"]].to_numpy().sum())),
         "worst-prediction-error": _percent(_of_caches(errors)["relative_error"].abs().max()),
         "none-prediction-error": _percent(of_none["relative_error"].abs().max()),

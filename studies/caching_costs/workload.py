@@ -261,7 +261,7 @@ class CacheLoad(Steps):
         trace = self.testbed.take_trace()
         lists = [one for one in trace if one.tag == "read" and "/" not in one.key.strip("/")]
         cold = summarise(self.cold, must_fail=must_fail)
-        columns = ("latency_s", "open_s", "cpu_s") if self.is_alone else ("latency_s",)
+        columns = ("latency_s", "open_s", "warp_s", "cpu_s") if self.is_alone else ("latency_s",)
         return {
             **list_requests(self.last, columns, must_fail=must_fail),
             **count_requests(trace, len(self.plan)),

@@ -170,9 +170,10 @@ def test_finer_caches_save_requests(datasets: Datasets, proxy: Proxy, tmp_path: 
 
 
 def test_time_of_opening_is_told(uncached: Service) -> None:
-    """What a request spent on opening is part of its time, and processor time is told."""
+    """What a request spent on opening and on reprojection is part of its time, and processor time is told."""
     spent = dict(part.split(";dur=") for part in uncached.ask(tile_path(TILE)).timing.split(", "))
     assert 0 < float(spent["open"]) < float(spent["total"])
+    assert 0 < float(spent["warp"]) < float(spent["total"]) - float(spent["open"])
     assert float(spent["cpu"]) > 0
 
 
