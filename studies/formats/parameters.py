@@ -15,6 +15,7 @@ from helpers.errors import UserError
 from studies.formats.clients import CLIENTS
 from studies.formats.elsewhere import ENTRIES
 from studies.formats.formats import ACCESSES
+from studies.formats.workload import choose_control
 
 _MOST_OF_TEXT = 10**8  # values: some 1.2 GB of text, and the memory of several
 _NBYTES_OF_A_LINE = 12
@@ -61,6 +62,7 @@ class Parameters(studies.Parameters):
     @model_validator(mode="after")
     def _check_together(self) -> Self:
         check_chunk_shape(self.array_shape, self.chunk_shape)
+        choose_control(self.contenders)
         n_values = math.prod(self.array_shape)
         if n_values > _MOST_IN_MEMORY:
             raise UserError(

@@ -12,6 +12,7 @@ from typing import Any
 from helpers.arrays import readers, stores
 from helpers.arrays.reads import count_requests
 from helpers.benchmark.contender import CheckError, Steps
+from helpers.errors import UserError
 from helpers.objectstore.locations import Location
 from helpers.objectstore.testbed import Testbed
 from studies.formats import formats
@@ -119,6 +120,25 @@ def list_missing(names: Sequence[str]) -> dict[str, str]:
     """Say which contenders cannot run here, and what to install for each."""
     missing = {name: CLIENTS[name].missing() for name in names}
     return {name: f"pip install {' '.join(found)}" for name, found in missing.items() if found}
+
+
+def choose_control(names: Sequence[str]) -> str:
+    """Choose the contender that is measured twice: of those that can be installed, Zarr if there is any.
+
+    The verdict is about them, so the noise has to be theirs.
+
+    Examples
+    --------
+    >>> choose_control(["zarr-direct", "netcdf-s3fs", "zarr-obstore"])
+    'zarr-obstore'
+    """
+    installable = [name for name in names if not CLIENTS[name].is_ours]
+    if not installable:
+        raise UserError(
+            f"contenders: {', '.join(names) or 'none'} can run here;"
+            " allowed: with at least one that anybody can install, and that is installed"
+        )
+    return next((name for name in installable if name.startswith("zarr-")), installable[0])
 
 
 @contextlib.contextmanager

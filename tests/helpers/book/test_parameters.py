@@ -158,6 +158,11 @@ REFUSED: list[tuple[str, dict[str, Any], list[str]]] = [
     ),
     (
         "formats",
+        {"contenders": ["zarr-direct"]},
+        ["contenders", "zarr-direct can run here", "at least one that anybody can install"],
+    ),
+    (
+        "formats",
         {"array_shape": [10, 50, 1000, 1000]},
         ["contenders", "csv-pandas of 500000000 values, some 6 GB of text"],
     ),
