@@ -241,6 +241,18 @@ def test_running_cluster_is_scaled_by_pausing(foreign: str) -> None:
         assert set(found.values()) == {dask.config.get("distributed.worker.memory.pause")}
 
 
+def test_workers_without_the_checkout_are_given_it(
+    foreign: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their image has the packages of the environment; who has the checkout keeps his own."""
+    for is_there in (True, False):
+        monkeypatch.setattr(clusters, "_HAS_HELPERS", f"{clusters._HAS_HELPERS} and {is_there}")
+        with open_cluster("address", threads_per_worker=2, address=foreign) as cluster:
+            found = cluster.client.run(lambda dask_worker: os.listdir(dask_worker.local_directory))
+        assert len(found) == 2
+        assert all(("helpers.zip" in names) != is_there for names in found.values())
+
+
 def test_running_cluster_without_enough_workers(foreign: str) -> None:
     """A cluster of others is not enlarged: one line says how many it has, after the time that so many take."""
     with (
