@@ -128,7 +128,9 @@ def test_runs_of_a_file_are_those_of_boxes() -> None:
     store = Store(is_file=True, request_s=0.1, chunk_s=1e-4)
     accesses = [Access("series", (40, 1, 1)), Access("slice", (1, 8, 8))]
     pattern = AccessPattern((40, 8, 8), 4, accesses, (1, 1), store)
-    runs = [candidates.touched_runs(pattern, a, np.asarray([(10, 4, 4), (1, 8, 8)])) for a in accesses]
+    runs = [
+        candidates.touched_runs(pattern, a, np.asarray([(10, 4, 4), (1, 8, 8)])) for a in accesses
+    ]
     assert [list(each) for each in runs] == [[4, 1], [1, 1]]
     best = best_chunk_shape(AccessPattern((40, 8, 8), 4, accesses, (1, 1), store)).best.chunk_shape
     assert best[0] == 40
