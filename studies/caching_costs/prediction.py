@@ -112,9 +112,14 @@ SHIPPED = "as-shipped"
 """The contender that people run who change nothing."""
 
 
+def is_of_sweep(rows: pd.DataFrame) -> pd.Series[bool]:
+    """Tell which rows are of a sweep, and not of blocks that all contenders meet."""
+    return rows["point"].str.contains("n_workers")
+
+
 def read_numbers(rows: pd.DataFrame, phase: str) -> pd.DataFrame:
-    """Spread the trace of a phase into columns, beside contender and block."""
-    part = rows[rows["phase"] == phase]
+    """Spread the trace of a phase into columns, beside contender and block, but for loads of a sweep."""
+    part = rows[(rows["phase"] == phase) & ~is_of_sweep(rows)]
     trace = tables.trace_of(part).drop(columns=["n_requests"], errors="ignore")
     return trace.assign(
         contender=part["contender"], n_requests=part["n_requests"], block=part["block"]

@@ -17,7 +17,14 @@ from helpers.benchmark.contender import CheckError, Steps
 from helpers.plotting import tables
 from helpers.plotting.tables import digits
 from studies.caching_costs.load import Load, summarise
-from studies.caching_costs.prediction import BASELINE, Demand, Isolated, isolate, simulate_users
+from studies.caching_costs.prediction import (
+    BASELINE,
+    Demand,
+    Isolated,
+    is_of_sweep,
+    isolate,
+    simulate_users,
+)
 from studies.caching_costs.service import Service, Tile, open_service
 from studies.caching_costs.workload import CacheLoad
 
@@ -204,8 +211,8 @@ def open_sweep(
 
 def split(rows: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Tell the rows of the blocks from those of the sweep."""
-    is_sweep = rows["point"].map(lambda text: "n_workers" in text)
-    return rows[~is_sweep], rows[is_sweep]
+    chosen = is_of_sweep(rows)
+    return rows[~chosen], rows[chosen]
 
 
 def _draw(

@@ -155,6 +155,7 @@ def make_rows(phase: str, loads: dict[str, dict[str, float]]) -> pd.DataFrame:
         {
             "phase": phase,
             "contender": list(loads),
+            "point": "{}",
             "block": 0,
             "n_requests": [12] * len(loads),
             "wire_nbytes": [6e6] * len(loads),
@@ -256,6 +257,7 @@ def test_the_reference_names_no_fastest_cache_that_is_none() -> None:
     assert set(ranking.fastest) == {"lru", "diskcache", "redis"}
     assert ranking.others["none"].verdict == ranking.others["filecache"].verdict == "slower"
     errors = pd.DataFrame({"contender": ["none", "lru"], "relative_error": [0.0, 0.1]})
+    errors["p95_error"] = [0.0, 0.2]
     opening = pd.DataFrame({"open_s": [0.3], "make_s": [0.1], "bound": [4.0]})
     found = find_all(
         pd.concat([rows, rows.assign(contender=rows["contender"].replace("lru", "as-shipped"))]),
@@ -300,7 +302,7 @@ def test_bill_says_what_listings_cost_and_what_comes_first() -> None:
     given = change(Assumptions(), {"shared_lists": 4.0, "shared_gets": 4.0})
     ratios = pd.DataFrame({"datasets": [8, 100], "error": [0.01, -0.02]})
     found = find_costs(given, get_prices(), ratios, told=Assumptions(), peak_nbytes=4.2e8)
-    assert found["verdict-cost"].startswith("Before any cache: ")
+    assert found["verdict-cost"].startswith("A service held at most 0.42 GB. Before any cache: ")
     assert found["peak-memory"] == "0.42 GB"
     assert found["shared-listings-cost"] == "9,590 USD a month"  # 480 million times 4 at 5e-6
     assert found["shared-cost"] > found["shared-told-cost"]
