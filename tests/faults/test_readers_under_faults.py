@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from helpers.arrays.readers import READERS
@@ -20,6 +22,7 @@ from helpers.benchmark.record import Record
 from helpers.netem.profiles import FAULTS
 from helpers.netem.proxy import open_proxy
 from helpers.objectstore.testbed import Server, Testbed
+from helpers.paths import ROOT
 from tests.faults import reading
 from tests.stores import make_location, make_stored
 
@@ -69,6 +72,13 @@ def test_the_table_of_faults(testbed: Testbed, stored: StoredArray) -> None:
     # only flipped bytes make wrong values
     assert set(table.loc[table["n_found_wrong"] > 0, "fault"]) <= {"corrupt"}
     assert (table["saw"].astype(bool) == (table["n_right"] < table["n_reads"])).all()
+
+
+def test_the_published_table_is_of_every_reader_and_fault() -> None:
+    """A reader that came since would be missing from the page on method without a word."""
+    table = pd.read_csv(ROOT / "results" / "reference" / "faults.csv")
+    asked = itertools.product(READERS, FAULTS, reading.N_READS)
+    assert {*table[["reader", "fault", "rate"]].itertuples(index=False, name=None)} == {*asked}
 
 
 def make_raw(testbed: Testbed, stored: StoredArray) -> RawRead:
