@@ -28,13 +28,13 @@ SMALL: dict[str, str] = {}
 # Of these some 24,500 lines and 130 modules are the first four studies and what carries them. The
 # rest came with a question of its own each: one answer (`decide` 2,000), a store of one's own
 # (`calibrate` 1,100), clusters that are simulated (`scaling` 2,000), checks of HDF5 files (800),
-# shapes beside those of others (600), formats (1,700, of which rasters and references 300),
-# published claims (400), pages that begin with what was found (500), faults, deadlines and
-# digests (800), the comparison of records (300), time dilation with advisors that survive
-# hostile files (2,100), a service under every load, with caches that keep chunks or know
+# shapes beside those of others (600), formats (2,050, of which rasters, references, TileDB and
+# OPeNDAP 650), published claims (400), pages that begin with what was found (500), faults,
+# deadlines and digests (800), the comparison of records (300), time dilation with advisors that
+# survive hostile files (2,100), a service under every load, with caches that keep chunks or know
 # versions (700), and every row drawn and all pages printed (400).
-MOST_LINES = 38_400
-MOST_MODULES = 180
+MOST_LINES = 38_800
+MOST_MODULES = 184
 
 # Where the performance counter is read, beside the loop, and what for.
 CLOCKS: dict[str, str] = {

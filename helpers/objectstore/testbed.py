@@ -260,18 +260,19 @@ class Testbed:
     near: Location  # the store without a network between: data are written here
     far: Location  # the same store over the emulated network: measured reads go here
     proxy: Proxy | None = None  # what emulates and traces; None where it cannot stand in between
+    others: list[Proxy] = field(default_factory=list)  # before services that read the store
 
     def emulate(self, profile: Profile) -> None:
         """Emulate another network from now on."""
-        if self.proxy is not None:
-            self.proxy.emulate(profile)
-        else:
+        if self.proxy is None:
             check_profile("a store of your own", profile.name)
+        for proxy in self._proxies():
+            proxy.emulate(profile)
 
     def set_tag(self, tag: str) -> None:
         """Mark the requests that arrive from now on."""
-        if self.proxy is not None:
-            self.proxy.set_tag(tag)
+        for proxy in self._proxies():
+            proxy.set_tag(tag)
 
     def probe_url(self, *, is_near: bool = False) -> str:
         """Return the signed address of an object of 32 MB, to measure the network with."""
@@ -286,7 +287,27 @@ class Testbed:
 
     def take_trace(self) -> list[Request]:
         """Return the requests since the last call; none where nothing traces."""
-        return [] if self.proxy is None else self.proxy.take_trace()
+        return [request for proxy in self._proxies() for request in proxy.take_trace()]
+
+    def _proxies(self) -> list[Proxy]:
+        return [*([self.proxy] if self.proxy is not None else []), *self.others]
+
+    @contextmanager
+    def reach(self, service_url: str, profile: Profile, *, seed: int = 0) -> Iterator[str]:
+        """Put the same kind of network before a service, and give the address to ask it at.
+
+        Its requests are in the same trace. Where nothing is emulated before the store, nothing
+        is before the service.
+        """
+        if self.proxy is None:
+            yield service_url
+            return
+        with open_proxy(service_url, profile=profile, seed=seed) as proxy:
+            self.others.append(proxy)
+            try:
+                yield proxy.endpoint_url
+            finally:
+                self.others.remove(proxy)
 
 
 @contextmanager

@@ -9,15 +9,10 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from io import BytesIO
 from typing import Any, Literal
-from urllib.parse import urlsplit
 
 import fsspec
 import numpy as np
 import obstore
-import pandas as pd
-import pyarrow.dataset
-import pyarrow.fs
-import pyarrow.parquet
 import xarray as xr
 from numpy.typing import NDArray
 
@@ -26,8 +21,7 @@ from helpers.arrays.readers import READERS
 from helpers.arrays.stores import StoredArray
 from helpers.benchmark.provenance import n_cores
 from helpers.objectstore.locations import Location
-from studies.formats import rasters, virtual
-from studies.formats.formats import part_name
+from studies.formats import columns, opendap, rasters, tiles, virtual
 
 Values = NDArray[np.float32]
 Read = Callable[[slice], Values]
@@ -39,83 +33,6 @@ Open = Callable[[Location, StoredArray, int], Read]
 _AS_STORED: dict[str, Any] = {"mask_and_scale": False, "decode_times": False}
 _SIGNED_FOR = timedelta(hours=1)
 _PART_NBYTES = 4 * 2**20  # of a file that is fetched whole, in ranges
-
-
-def _fold(column: Any, stored: StoredArray, n_steps: int) -> Values:
-    """Give a column of values the shape of the array."""
-    return np.asarray(column, np.float32).reshape(n_steps, *stored.shape[1:])
-
-
-def _open_csv(folder: Location, stored: StoredArray, n_requests: int) -> Read:
-    url, options = f"{folder.url}/array.csv", folder.fsspec_options()
-
-    def read(steps: slice) -> Values:
-        frame = pd.read_csv(url, storage_options=options, dtype=np.float32)
-        return _fold(frame[stored.variable], stored, stored.shape[0])[steps]
-
-    return read
-
-
-def _open_parquet(folder: Location, stored: StoredArray, n_requests: int) -> Read:
-    url, options = f"{folder.url}/array.parquet", folder.fsspec_options()
-
-    def read(steps: slice) -> Values:
-        frame = pd.read_parquet(url, storage_options=options)
-        return _fold(frame[stored.variable], stored, stored.shape[0])[steps]
-
-    return read
-
-
-def _open_csv_parts(folder: Location, stored: StoredArray, n_requests: int) -> Read:
-    """Read by pandas, a file after the other."""
-    options = folder.fsspec_options()
-
-    def read(steps: slice) -> Values:
-        wanted = range(stored.shape[0])[steps]
-        urls = [f"{folder.url}/{part_name(step, 'csv')}" for step in wanted]
-        parts = [pd.read_csv(url, storage_options=options, dtype=np.float32) for url in urls]
-        return _fold(pd.concat(parts)[stored.variable], stored, len(wanted))
-
-    return read
-
-
-def _open_groups(folder: Location, stored: StoredArray, n_requests: int) -> Read:
-    """Read the row groups of the steps, of one file, by Arrow's own client."""
-    file = pyarrow.parquet.ParquetFile(
-        _arrow_client(folder).open_input_file(f"{folder.path}/array.parquet"), pre_buffer=True
-    )
-
-    def read(steps: slice) -> Values:
-        wanted = range(stored.shape[0])[steps]
-        table = file.read_row_groups([*wanted], columns=[stored.variable])
-        return _fold(table[stored.variable].to_numpy(), stored, len(wanted))
-
-    return read
-
-
-def _arrow_client(folder: Location) -> Any:
-    endpoint = urlsplit(folder.endpoint_url or "https://s3.amazonaws.com")
-    return pyarrow.fs.S3FileSystem(
-        access_key=folder.access_key,
-        secret_key=folder.secret_key,
-        session_token=folder.session_token or None,
-        region=folder.region,
-        scheme=endpoint.scheme,
-        endpoint_override=endpoint.netloc if folder.endpoint_url else None,
-    )
-
-
-def _open_parts(folder: Location, stored: StoredArray, n_requests: int) -> Read:
-    """Read by Arrow's own client, which asks for several files at once."""
-    client = _arrow_client(folder)
-
-    def read(steps: slice) -> Values:
-        wanted = range(stored.shape[0])[steps]
-        paths = [f"{folder.path}/{part_name(step)}" for step in wanted]
-        table = pyarrow.dataset.dataset(paths, filesystem=client, format="parquet").to_table()
-        return _fold(table[stored.variable].to_numpy(), stored, len(wanted))
-
-    return read
 
 
 def _open_netcdf(folder: Location, stored: StoredArray, n_requests: int, *, engine: str) -> Read:
@@ -284,31 +201,33 @@ _ZARR_DEFAULT = 10  # `async.concurrency` of zarr, and the connections of botoco
 CLIENTS: Mapping[str, Client] = {
     one.name: one
     for one in (
-        Client("csv-pandas", "csv", "pandas over s3fs, all of it whatever is asked", _open_csv),
+        Client(
+            "csv-pandas", "csv", "pandas over s3fs, all of it whatever is asked", columns.open_csv
+        ),
         Client(
             "csv-parts-pandas",
             "csv-parts",
             "pandas over s3fs, a file after the other",
-            _open_csv_parts,
+            columns.open_csv_parts,
         ),
         Client(
             "parquet-groups",
             "parquet",
             "Arrow's own S3 client, the row groups that are asked for",
-            _open_groups,
+            columns.open_groups,
             in_flight="default",
         ),
         Client(
             "parquet-pandas",
             "parquet",
             "pandas over s3fs, all of it whatever is asked",
-            _open_parquet,
+            columns.open_parquet,
         ),
         Client(
             "parquet-arrow",
             "parquet-parts",
             "Arrow's own S3 client, file by file",
-            _open_parts,
+            columns.open_parts,
             in_flight="default",
         ),
         Client("netcdf3-scipy", "netcdf3", "xarray over a file object of s3fs", _open_netcdf3),
@@ -344,6 +263,37 @@ CLIENTS: Mapping[str, Client] = {
             in_flight="told",
             packages=("rasterio",),
             is_overlapped=True,
+        ),
+        Client(
+            "cog-async",
+            "cog",
+            "async-geotiff over obstore, all tiles of a file at once",
+            rasters.open_rasters_async,
+            in_flight="told",
+            packages=("async_geotiff",),
+        ),
+        Client(
+            "tiledb",
+            "tiledb",
+            "TileDB's own client, with as many operations in parallel as it is told",
+            tiles.open_tiles,
+            in_flight="told",
+            packages=("tiledb",),
+            is_overlapped=True,
+        ),
+        Client(
+            "opendap-netcdf4",
+            "opendap",
+            "xarray through the netCDF library, which speaks DAP",
+            opendap.open_by_netcdf4,
+            packages=("pydap",),
+        ),
+        Client(
+            "opendap-pydap",
+            "opendap",
+            "xarray through pydap",
+            opendap.open_by_pydap,
+            packages=("pydap",),
         ),
         Client(
             "references-parquet-obstore",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from helpers.arrays.fields import FILL
 from helpers.arrays.stores import StoredArray
 from helpers.errors import UserError
 from helpers.objectstore.locations import Location
-from studies.formats import rasters, virtual
+from studies.formats import rasters, tiles, virtual
 
 _GENERATION = 1  # raise it when the same arguments make other bytes
 _BLOSC_LEVEL = 5
@@ -185,6 +186,24 @@ def _write_rasters(folder: Location, source: Source) -> None:
         _put(folder, rasters.name_step(step), raster)
 
 
+def _write_tiles(folder: Location, source: Source) -> None:
+    tiles.write_tiles(
+        folder,
+        source.values,
+        variable=source.variable,
+        chunk_shape=source.chunk_shape,
+        dimensions=writers.DIMENSIONS,
+        cname=source.cname,
+    )
+
+
+def _write_npy(folder: Location, source: Source) -> None:
+    """Write the values alone, for a server that has them in memory."""
+    content = BytesIO()
+    np.save(content, source.values)
+    _put(folder, "array.npy", content.getvalue())
+
+
 def _write_references_parquet(folder: Location, source: Source) -> None:
     virtual.write_parquet(folder, source.netcdf, source.variable)
 
@@ -236,6 +255,14 @@ FORMATS: Mapping[str, Format] = {
             _write_icechunk_virtual,
             ("virtualizarr", "icechunk"),
             of="netcdf",
+        ),
+        Format("tiledb", "a dense TileDB array in tiles of a chunk", "", _write_tiles, ("tiledb",)),
+        Format(
+            "opendap",
+            "an OPeNDAP server with the array in its memory",
+            "none",
+            _write_npy,
+            ("numpy",),
         ),
         Format(
             "cog",
@@ -302,15 +329,20 @@ class Kept:
     folder: Location  # that holds a folder for each of the others
     nbytes: Mapping[str, int]  # stored, by format
     digests: Mapping[str, str]  # XXH3 of the values, by access
+    # addresses of formats that a server hands out, near and over the network; empty for none
+    services: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    is_far: bool = False  # whether it is seen over the network
 
     def at(self, name: str) -> Location:
         """Return where a format lies."""
-        return self.stored.at(name) if is_shared(name) else self.folder / name  # type: ignore[arg-type]
+        place = self.stored.at(name) if is_shared(name) else self.folder / name  # type: ignore[arg-type]
+        known = self.services.get(name)
+        return place if known is None else replace(place, endpoint_url=known[self.is_far])
 
     def seen_from(self, location: Location) -> Kept:
         """Return the same formats, reached as a location is."""
         folder = self.folder.through(location.endpoint_url)
-        return Kept(self.stored.seen_from(location), folder, self.nbytes, self.digests)
+        return replace(self, stored=self.stored.seen_from(location), folder=folder, is_far=True)
 
 
 ACCESSES = ("whole", "step")

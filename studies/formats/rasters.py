@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -103,6 +104,31 @@ def open_rasters_at_once(
 ) -> Callable[[slice], Values]:
     """Read by rasterio, a thread a file."""
     return _open(folder, stored, n_threads=n_requests)
+
+
+def open_rasters_async(
+    folder: Location, stored: StoredArray, n_requests: int
+) -> Callable[[slice], Values]:
+    """Read by async-geotiff over obstore: all tiles of a file at once, and several files."""
+    from async_geotiff import GeoTIFF  # an extra that not everyone has
+
+    client = folder.obstore()
+
+    async def fetch(step: int, limit: asyncio.Semaphore) -> Values:
+        async with limit:
+            raster = await GeoTIFF.open(name_step(step), store=client)
+            return np.asarray((await raster.read()).data, np.float32)
+
+    async def fetch_all(wanted: Sequence[int]) -> list[Values]:
+        limit = asyncio.Semaphore(n_requests)
+        return await asyncio.gather(*(fetch(step, limit) for step in wanted))
+
+    def read(steps: slice) -> Values:
+        wanted = range(stored.shape[0])[steps]
+        with ThreadPoolExecutor(1) as pool:  # a notebook has a loop of its own already
+            return np.stack(pool.submit(asyncio.run, fetch_all(wanted)).result())
+
+    return read
 
 
 def _open(folder: Location, stored: StoredArray, *, n_threads: int) -> Callable[[slice], Values]:

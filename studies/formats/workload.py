@@ -5,19 +5,28 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from helpers.arrays import readers, stores
 from helpers.arrays.reads import count_requests
 from helpers.benchmark.contender import CheckError, Steps
 from helpers.errors import UserError
+from helpers.netem.profiles import Profile
 from helpers.objectstore.locations import Location
 from helpers.objectstore.testbed import Testbed
-from studies.formats import formats
+from studies.formats import formats, opendap
 from studies.formats.clients import CLIENTS, Client, Read, Values, list_formats
-from studies.formats.formats import FORMATS, Kept, choose, digest, find_values, list_layouts
+from studies.formats.formats import (
+    ACCESSES,
+    FORMATS,
+    Kept,
+    choose,
+    digest,
+    find_values,
+    list_layouts,
+)
 
 CREDENTIALS = (
     "AWS_ACCESS_KEY_ID",
@@ -96,6 +105,44 @@ class FormatRead(Steps):
         spent_s = time.process_time() - self.started[-1]
         counts = count_requests(self.testbed.take_trace(), self.client.n_in_flight(self.n_requests))
         return {**counts, "cpu_s": spent_s}
+
+
+SERVED: Mapping[str, Callable[[Location, str], contextlib.AbstractContextManager[str]]] = {
+    "opendap": opendap.open_service
+}
+"""Formats that a server hands out, and how it is started."""
+
+
+@contextlib.contextmanager
+def serve(kept: Kept, testbed: Testbed, profile: Profile, *, seed: int) -> Iterator[Kept]:
+    """Run the servers of formats that need one, each with a network of its own before it."""
+    plain = replace(kept, services={})
+    with contextlib.ExitStack() as stack:
+        services: dict[str, tuple[str, str]] = {}
+        for name, start in SERVED.items():
+            if name in kept.nbytes:
+                near = stack.enter_context(start(plain.at(name), kept.stored.variable))
+                far = stack.enter_context(testbed.reach(near, profile, seed=seed))
+                services[name] = near, far
+        yield replace(kept, services=services)
+
+
+def list_wrong(names: Sequence[str], kept: Kept) -> dict[str, str]:
+    """Say which contenders ask a server that gives other values than are there.
+
+    Some OPeNDAP servers shorten or shift what is cut out of an array, and no client notices. Each
+    is asked for everything and for one step, near, before anything is measured.
+    """
+    wrong: dict[str, str] = {}
+    for name in names:
+        client = CLIENTS[name]
+        if client.format not in SERVED:
+            continue
+        for access in ACCESSES:
+            read = client.open(kept.at(client.format), kept.stored, 1)
+            if digest(read(choose(access, kept.stored))) != kept.digests[access]:
+                wrong[name] = f"its server returns other values than were written ({access})"
+    return wrong
 
 
 def make_formats(names: Sequence[str], location: Location, settings: Mapping[str, Any]) -> Kept:

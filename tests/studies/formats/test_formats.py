@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import itertools
 import os
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -23,14 +24,19 @@ from studies.formats.formats import ACCESSES, FORMATS, Kept, choose, make_format
 from studies.formats.workload import FormatRead
 from tests.stores import make_location, make_sample, make_stored
 
+LOOPBACK = get_profile("loopback")
 HERE = [name for name in CLIENTS if not CLIENTS[name].missing()]
 
 
 @pytest.fixture(scope="module")
-def kept(server: Server) -> Kept:
+def kept(server: Server) -> Iterator[Kept]:
     """Make every format of a small array."""
     stored = make_stored(make_location(server, "formats"))
-    return make_formats(stored, list_formats(HERE))
+    made = make_formats(stored, list_formats(HERE))
+    with workload.serve(
+        made, Testbed(stored.location, stored.location), LOOPBACK, seed=0
+    ) as served:
+        yield served
 
 
 @pytest.fixture(scope="module")
@@ -79,6 +85,45 @@ def test_wrong_values_are_no_row(kept: Kept, testbed: Testbed) -> None:
         read.check(found)
     with pytest.raises(CheckError):
         read.check(found[:-1])
+
+
+def test_a_server_that_gives_wrong_values_is_left_out(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is named before anything is measured; a right one is not, nor what needs no server."""
+    asked = [name for name in ("opendap-netcdf4", "opendap-pydap", "zarr-obstore") if name in HERE]
+    assert workload.list_wrong(asked, kept) == {}
+
+    def shift(*_given: object) -> Callable[[slice], np.ndarray]:
+        """Answer a part as a server does that forgets where it begins."""
+        return lambda steps: values[: steps.stop - steps.start]
+
+    values = make_sample().block((0, 0, 0, 0), make_sample().shape)
+    broken = replace(CLIENTS["opendap-netcdf4"], open=shift)
+    monkeypatch.setattr(workload, "CLIENTS", {**CLIENTS, "opendap-netcdf4": broken})
+    [(name, reason)] = workload.list_wrong(["opendap-netcdf4"], kept).items()
+    assert (name, reason) == (
+        "opendap-netcdf4",
+        "its server returns other values than were written (step)",
+    )
+
+
+@pytest.mark.skipif("opendap-netcdf4" not in HERE, reason="pydap is not installed")
+def test_a_service_has_a_network_and_a_trace(server: Server, kept: Kept) -> None:
+    """What an OPeNDAP server sends passes the emulated network as what a store sends does."""
+    with open_proxy(server.endpoint_url, profile=LOOPBACK) as proxy:
+        far = kept.stored.location.through(proxy.endpoint_url)
+        testbed = Testbed(kept.stored.location, far, proxy)
+        with workload.serve(kept, testbed, LOOPBACK, seed=0) as served:
+            testbed.emulate(LOOPBACK)
+            read = FormatRead(CLIENTS["opendap-netcdf4"], served, testbed, 4, "step")
+            read.prepare()
+            found = read.read(read.open())
+            assert read.check(found)
+            counts = read.collect()
+        assert testbed.others == []
+    assert counts["n_open_requests"] >= 2  # structure and attributes
+    assert counts["n_requests"] >= 1 and counts["wire_nbytes"] >= found.nbytes
 
 
 def test_formats_are_made_once(kept: Kept) -> None:
