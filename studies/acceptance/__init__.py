@@ -1,8 +1,10 @@
 """What the project holds itself to: ratios measured in one run, and the thresholds of every study."""
 
-from math import inf
+from collections.abc import Mapping
+from math import inf, prod
+from typing import Any
 
-from helpers.book.studies import Study, Threshold, later
+from helpers.book.studies import Expected, Study, Threshold, later
 
 _PROXY = "8 requests in flight for an object of 32 MB, directly and through the proxy"
 _CPU = "processor time of the proxy over the bytes of the same reads"
@@ -47,8 +49,47 @@ _AT_MOST = (
     ("ms-per-batched", inf, "milliseconds for each more chunk, batches", _SLOPE),
 )
 
+# The published cases, each with its checks.
+_CASES: Mapping[str, set[str]] = {
+    "array-paths": {"proxy", "ceiling", "decoding"},
+    "configuration-2020": {"configuration-2020"},
+    "netcdf-and-growth": {"netcdf", "growth"},
+    "overhead-per-chunk": {"overhead-per-chunk"},
+}
+
+
+def count_work(values: Mapping[str, Any]) -> tuple[float, float]:
+    """Count chunks and elements of all arrays: requests grow with the first, bytes with the second.
+
+    Examples
+    --------
+    >>> count_work({"array_shape": [4, 10], "chunk_shapes": [[2, 5], [1, 5]], "n_blocks": 5})
+    (60.0, 400)
+    """
+    n_elements = values["n_blocks"] * prod(values["array_shape"])
+    shapes = values["chunk_shapes"]
+    return sum(n_elements / prod(shape) for shape in shapes), n_elements * len(shapes)
+
+
+def expect(values: Mapping[str, Any]) -> Expected:
+    """Add up what the published cases asked for that have some of these checks, each scaled."""
+    scale = later("advisors.costs.page_tables", "expect_like")
+    titles = [
+        f"acceptance/{name}" for name, checks in _CASES.items() if checks & {*values["checks"]}
+    ]
+    found: list[Expected] = [scale(title, count_work, values) for title in titles]
+    return Expected(
+        sum(each.n_requests for each in found),
+        sum(each.gb for each in found),
+        sum(each.usd_in_region for each in found),
+        sum(each.usd_outside for each in found),
+        found[0].prices,
+    )
+
+
 STUDY = Study(
     name="acceptance",
+    expect=expect,
     headline="thresholds-met",
     fragments={"thresholds.md": later("studies.acceptance.findings", "render")},
     thresholds=tuple(

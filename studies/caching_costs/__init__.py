@@ -2,9 +2,13 @@
 
 import importlib
 import re
+from collections.abc import Mapping
+from typing import Any
 
-from helpers.book.studies import Study, Threshold
+from helpers.book.studies import Study, Threshold, later
 from helpers.paths import ROOT
+
+_TILES_PER_S = 4  # that a user asks for, who waits for answers
 
 
 def _render(module: str, name: str, *given: dict[str, float]) -> str:
@@ -22,9 +26,31 @@ def read_measured() -> dict[str, float]:
     return {name: float(value) for name, value in cells}
 
 
+def count_work(values: Mapping[str, Any]) -> tuple[float, float]:
+    """Count tiles: requests grow with them, bytes also with the area of a map.
+
+    Users of the sweep ask as fast as they are answered, some four tiles a second each.
+
+    Examples
+    --------
+    >>> sweep = {"sweep_caches": ["none"], "sweep_users": [2], "sweep_rates": [4.0], "sweep_s": 1.0}
+    >>> count_work({**sweep, "caches": ["none"], "n_requests": 28, "n_blocks": 5, "map_scale": 0.5})
+    (200.0, 50.0)
+    """
+    per_s = _TILES_PER_S * sum(values.get("sweep_users", ())) + sum(values.get("sweep_rates", ()))
+    n_tiles = len(values["caches"]) * values["n_requests"]
+    n_tiles += len(values.get("sweep_caches", ())) * values.get("sweep_s", 0) * per_s
+    n_tiles *= values["n_blocks"]
+    return n_tiles, n_tiles * values["map_scale"] ** 2
+
+
 STUDY = Study(
     name="caching-costs",
     headline="best-throughput",
+    # what the published case asks for, scaled
+    expect=later(
+        "advisors.costs.page_tables", "expect_like", "caching-costs/in-region", count_work
+    ),
     fragments={
         "cost-calculator.md": lambda: _render("calculator", "render_calculator", read_measured()),
         "cheapest.md": lambda: _render("page_tables", "render_choices"),
