@@ -29,6 +29,7 @@ settings.load_profile("of the commit")
 LONGEST = (
     "test_notebooks.py",
     "test_site.py",
+    "test_drivers.py",
     "test_service.py",
     "test_run.py",
     "test_recipes.py",

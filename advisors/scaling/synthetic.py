@@ -12,6 +12,7 @@ import csv
 import itertools
 import json
 import math
+import re
 import resource
 import subprocess
 import sys
@@ -258,6 +259,10 @@ def _run_steps(kind: str, n_chunks: int, folder: Path) -> Iterator[dict[str, obj
             return
 
 
+# What Python and libraries say when there is none left; a killed process says nothing.
+_NO_MEMORY = r"memory|can't start new thread|cannot allocate|resource temporarily unavailable"
+
+
 def measure_stores(
     kinds: Sequence[str], numbers: Sequence[int], *, memory_gb: float = 4.0, limit_s: float = 120.0
 ) -> Iterator[dict[str, object]]:
@@ -294,7 +299,7 @@ def _measure_one(
         if line.startswith('{"step"'):  # libraries print too
             yield json.loads(line) | {"ended_by": ""}
     if code != 0:
-        is_memory = "MemoryError" in told or "memory" in told.lower()[-500:] or (code or 0) < 0
+        is_memory = (code or 0) < 0 or re.search(_NO_MEMORY, told[-2000:], re.IGNORECASE)
         ended_by = "time" if code is None else "memory" if is_memory else "error"
         yield {"step": "", "seconds": "", "memory_mb": "", "ended_by": ended_by}
 

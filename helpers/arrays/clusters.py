@@ -57,8 +57,8 @@ def start_gateway_cluster(
             raise _refuse(address, reason) from error
         finally:
             cluster.close(shutdown=False)
-        # Its gateway closes itself again when collected, and then misses its event loop.
-        cluster.gateway.close = lambda: None
+            # Its gateway closes itself again when collected, and then misses its event loop.
+            cluster.gateway.close = lambda: None
 
 
 def _import_dask_gateway() -> Any:
