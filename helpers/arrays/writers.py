@@ -156,6 +156,13 @@ WRITERS: Mapping[str, Callable[..., None]] = {"zarr": write_zarr, "netcdf": writ
 """Layouts that are written block by block."""
 
 
+def put_folder(made: Path, into: Location) -> None:
+    """Put all files of a folder of this machine below a location, under the same names."""
+    client = into.obstore()
+    for path in sorted(path for path in made.rglob("*") if path.is_file()):
+        obstore.put(client, path.relative_to(made).as_posix(), path)
+
+
 def open_virtual(netcdf: Location, variable: str, inlined: Iterable[str] = ()) -> xr.Dataset:
     """Open the netCDF file at `netcdf` as the places of its chunks; what is `inlined` is read."""
     with expected_warning("Numcodecs codecs are not in the Zarr version 3"):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -10,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from helpers.arrays.stores import StoredArray
+from helpers.arrays.writers import put_folder
 from helpers.errors import UserError
 from helpers.objectstore.locations import Location
 
@@ -28,23 +31,36 @@ def write_tiles(
     dimensions: tuple[str, ...],
     cname: str,
 ) -> None:
-    """Write an array in tiles of a chunk, and read back from its schema what compresses them."""
+    """Write an array in tiles of a chunk, and read back from its schema what compresses them.
+
+    It is made on this machine and then put: of TileDB's own writes to the embedded store some are
+    answered 400, by chance.
+    """
     import tiledb  # an extra that not everyone has
 
-    context = tiledb.Ctx(_configure(folder))
-    extents = zip(dimensions, values.shape, chunk_shape, strict=True)
-    domain = [
-        tiledb.Dim(name, domain=(0, n - 1), tile=c, dtype=np.int32, ctx=context)
-        for name, n, c in extents
-    ]
-    filters = _list_filters(cname)
-    attribute = tiledb.Attr(variable, dtype=np.float32, filters=filters, ctx=context)
-    place = f"{folder.url}/{_NAME}"
-    schema = tiledb.ArraySchema(tiledb.Domain(*domain, ctx=context), [attribute], ctx=context)
-    tiledb.Array.create(place, schema, ctx=context)
-    found = tiledb.ArraySchema.load(place, ctx=context)
+    with tempfile.TemporaryDirectory() as made:
+        _write(Path(made) / _NAME, values, variable, chunk_shape, dimensions, cname)
+        put_folder(Path(made), folder)
+    found = tiledb.ArraySchema.load(f"{folder.url}/{_NAME}", ctx=tiledb.Ctx(_configure(folder)))
     check_filters([repr(one) for one in found.attr(variable).filters], cname)
-    with tiledb.open(place, "w", ctx=context) as array:
+
+
+def _write(
+    place: Path,
+    values: Values,
+    variable: str,
+    chunk_shape: tuple[int, ...],
+    dimensions: tuple[str, ...],
+    cname: str,
+) -> None:
+    import tiledb
+
+    extents = zip(dimensions, values.shape, chunk_shape, strict=True)
+    domain = [tiledb.Dim(name, domain=(0, n - 1), tile=c, dtype=np.int32) for name, n, c in extents]
+    filters = _list_filters(cname)
+    attribute = tiledb.Attr(variable, dtype=np.float32, filters=filters)
+    tiledb.Array.create(str(place), tiledb.ArraySchema(tiledb.Domain(*domain), [attribute]))
+    with tiledb.open(str(place), "w") as array:
         array[:] = {variable: values}
 
 

@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import obstore
 import xarray as xr
 from numpy.typing import NDArray
 from virtualizarr.parsers import KerchunkParquetParser
 
-from helpers.arrays.writers import expected_warning, make_registry, open_virtual
+from helpers.arrays.writers import expected_warning, make_registry, open_virtual, put_folder
 from helpers.objectstore.locations import Location
 
 _NAME = "references.parq"
@@ -22,12 +21,10 @@ _NO_SPECIFICATION = "Numcodecs codecs are not in the Zarr version 3"
 
 def write_parquet(folder: Location, netcdf: Location, variable: str) -> None:
     """Write kerchunk references as a folder of Parquet."""
-    client = folder.obstore()
     with tempfile.TemporaryDirectory() as made:
         root = Path(made) / _NAME
         open_virtual(netcdf, variable).vz.to_kerchunk(str(root), format="parquet")
-        for path in sorted(path for path in root.rglob("*") if path.is_file()):
-            obstore.put(client, path.relative_to(made).as_posix(), path)
+        put_folder(Path(made), folder)
 
 
 def open_parquet(folder: Location) -> xr.Dataset:
