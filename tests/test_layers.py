@@ -33,8 +33,8 @@ SMALL: dict[str, str] = {}
 # deadlines and digests (800), the comparison of records (300), time dilation with advisors that
 # survive hostile files (2,100), a service under every load, with caches that keep chunks or know
 # versions (700), and every row drawn and all pages printed (400).
-MOST_LINES = 38_900
-MOST_MODULES = 184
+MOST_LINES = 38_950
+MOST_MODULES = 185
 
 # Where the performance counter is read, beside the loop, and what for.
 CLOCKS: dict[str, str] = {

@@ -36,7 +36,7 @@ from titiler.xarray.io import Reader
 from helpers.benchmark.provenance import imported
 from helpers.objectstore.locations import Location
 from helpers.objectstore.processes import Child, start_child
-from studies.caching_costs.caches import SHIPPED_ENVIRONMENT, Cache, Counts, open_cache
+from studies.caching_costs.caches import Cache, open_cache
 from studies.caching_costs.datasets import (
     VARIABLE,
     Datasets,
@@ -45,6 +45,7 @@ from studies.caching_costs.datasets import (
     open_dataset,
     version_keys,
 )
+from studies.caching_costs.origins import SHIPPED_ENVIRONMENT, Counts
 
 SETTINGS = "ARRAYS_TILES"
 """Variable of the environment that holds the settings, secrets included."""

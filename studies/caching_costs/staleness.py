@@ -22,7 +22,7 @@ from starlette.testclient import TestClient
 
 from helpers.objectstore.locations import Location
 from studies.caching_costs.backends import open_valkey
-from studies.caching_costs.caches import SHIPPED_ENVIRONMENT, ShippedOrigin, open_cache
+from studies.caching_costs.caches import open_cache
 from studies.caching_costs.datasets import (
     DatasetKind,
     Datasets,
@@ -33,6 +33,7 @@ from studies.caching_costs.datasets import (
     write_icechunk,
     write_zarr,
 )
+from studies.caching_costs.origins import SHIPPED_ENVIRONMENT, ShippedOrigin
 from studies.caching_costs.service import Library, make_app, tile_path
 
 

@@ -29,7 +29,7 @@ from helpers.errors import UserError
 from helpers.objectstore.testbed import Server
 from studies.caching_costs import backends
 from studies.caching_costs.backends import Valkey, open_valkey
-from studies.caching_costs.caches import CACHES, SHIPPED_ENVIRONMENT, Cache, Counts, open_cache
+from studies.caching_costs.caches import CACHES, Cache, open_cache
 from studies.caching_costs.datasets import (
     VARIABLE,
     Datasets,
@@ -39,6 +39,7 @@ from studies.caching_costs.datasets import (
     open_dataset,
     version_keys,
 )
+from studies.caching_costs.origins import SHIPPED_ENVIRONMENT, Counts
 from tests.studies.caching_costs.tiles import make_datasets
 
 KEY = b"0123456789abcdef0123456789abcdef"

@@ -25,9 +25,10 @@ from helpers.netem.profiles import get_profile
 from helpers.netem.proxy import Proxy, open_proxy
 from helpers.objectstore.testbed import Server
 from studies.caching_costs.backends import Valkey, open_valkey
-from studies.caching_costs.caches import CACHES, Counts, open_cache
+from studies.caching_costs.caches import CACHES, open_cache
 from studies.caching_costs.datasets import VARIABLE, Datasets, Origin, version_keys
 from studies.caching_costs.load import Generator, Load, list_requests, open_generator, summarise
+from studies.caching_costs.origins import Counts
 from studies.caching_costs.service import Library, Service, listen, open_service, tile_path
 from studies.caching_costs.workload import cold_plan, warm_plan
 from tests.studies.caching_costs.tiles import NAMES, make_datasets
