@@ -30,6 +30,7 @@ LONGEST = (
     "test_notebooks.py",
     "test_site.py",
     "test_drivers.py",
+    "test_prediction.py",
     "test_service.py",
     "test_run.py",
     "test_recipes.py",

@@ -166,7 +166,7 @@ _LABELS = re.compile(
 
 
 def render_page(page: Page) -> dict[str, Any]:
-    """Make the page of a case: what was found, then how, its code folded."""
+    """Make the page of a case: its question, what was found, then how, its code folded."""
     notebook = read_notebook(page.executed)
     marks = f"{render_origin(page)}\n{render_noise(page, notebook)}"
     _suffix_labels(notebook["cells"], f"{page.notebook}-{page.case}")
@@ -176,7 +176,12 @@ def render_page(page: Page) -> dict[str, Any]:
         raise UserError(
             f"{page.executed.name}: the first cell is no title; allowed: a text cell that begins with '# '"
         )
-    first["source"] = f"{title} ({page.case})\n\n{marks}\n{rest}"
+    question, _, background = rest.strip().partition("\n\n")
+    first["source"] = f"{title} ({page.case})\n\n{marks}\n{question}\n"
+    if background:  # which can wait until the findings are read
+        heading = "" if background.startswith("#") else "## Background\n\n"
+        cell = {"cell_type": "markdown", "id": "background", "metadata": {}}
+        notebook["cells"].insert(1, cell | {"source": f"{heading}{background}\n"})
     notebook["cells"] = arrange(notebook["cells"], f"measured-{page.notebook}-{page.case}")
     return notebook
 

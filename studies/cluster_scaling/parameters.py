@@ -51,7 +51,7 @@ class Parameters(studies.Parameters):
         "", description="of gateway or scheduler; empty for the configured one"
     )
     cluster_options: list[str] = Field(
-        [], description="options of Slurm, such as its queue, each as name and value"
+        [], description="of a gateway or of Slurm, each a name and a value"
     )
     dilation: Dilation = Field(
         1.0, description="factor by which the network and its time are slowed down"
