@@ -90,6 +90,7 @@ def run_case(
     A `quick` one has one block; what was measured whole stays, and a later run that is not
     quick measures from the first block.
     """
+    _remove_left()
     try:
         values = read_parameters(case)
         with lock_case(case):
@@ -299,15 +300,22 @@ def kernel_options() -> Iterator[dict[str, Any]]:
         yield {"engine_name": "arrays", "config": Config({"KernelManager": manager})}
 
 
+def _remove_left() -> None:
+    """Remove the folders of kernels' sockets that killed runs left."""
+    for left in Path(tempfile.gettempdir()).glob("arrays-*"):
+        with contextlib.suppress(Timeout, OSError):  # held, or removed by another run meanwhile
+            found = left.lstat()
+            is_old = found.st_mtime < time.time() - _ALONE_S
+            is_ours = found.st_uid == os.geteuid() and stat.S_ISDIR(found.st_mode)
+            lock = left / "lock"  # a run that is killed before it has one leaves none
+            if is_old and is_ours and (lock.exists() or not any(left.iterdir())):
+                with FileLock(lock).acquire(blocking=False):
+                    shutil.rmtree(left, ignore_errors=True)
+
+
 @contextmanager
 def _kernel_folder() -> Iterator[str]:
-    """Make a folder for a kernel's sockets, and remove those of runs that were killed."""
-    for lock in Path(tempfile.gettempdir()).glob("arrays-*/lock"):
-        found = lock.parent.lstat()
-        is_old = found.st_mtime < time.time() - _ALONE_S
-        if is_old and found.st_uid == os.geteuid() and stat.S_ISDIR(found.st_mode):
-            with contextlib.suppress(Timeout), FileLock(lock).acquire(blocking=False):
-                shutil.rmtree(lock.parent, ignore_errors=True)
+    """Make a folder for a kernel's sockets."""
     with (
         tempfile.TemporaryDirectory(prefix="arrays-") as folder,
         FileLock(Path(folder) / "lock"),  # which ends with this process, however that ends
