@@ -376,7 +376,7 @@ def open_dataset(spec: DatasetSpec, origin: Origin) -> xr.Dataset:
 
 
 def _take_inlined(references: dict[str, str | list[Any]]) -> dict[str, Buffer]:
-    """Take out what lies in the references themselves, which VirtualiZarr cannot read (its issue 489)."""
+    """Take out what lies in the references themselves, which VirtualiZarr cannot read."""
     values = {key: str(value) for key, value in references.items() if "/" in key}
     names = {key.split("/")[0] for key, value in values.items() if value.startswith("base64:")}
     taken = {key: references.pop(key) for key in values if key.split("/")[0] in names}

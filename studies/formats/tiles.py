@@ -38,30 +38,19 @@ def write_tiles(
     """
     import tiledb  # an extra that not everyone has
 
-    with tempfile.TemporaryDirectory() as made:
-        _write(Path(made) / _NAME, values, variable, chunk_shape, dimensions, cname)
-        put_folder(Path(made), folder)
-    found = tiledb.ArraySchema.load(f"{folder.url}/{_NAME}", ctx=tiledb.Ctx(_configure(folder)))
-    check_filters([repr(one) for one in found.attr(variable).filters], cname)
-
-
-def _write(
-    place: Path,
-    values: Values,
-    variable: str,
-    chunk_shape: tuple[int, ...],
-    dimensions: tuple[str, ...],
-    cname: str,
-) -> None:
-    import tiledb
-
     extents = zip(dimensions, values.shape, chunk_shape, strict=True)
     domain = [tiledb.Dim(name, domain=(0, n - 1), tile=c, dtype=np.int32) for name, n, c in extents]
     filters = _list_filters(cname)
     attribute = tiledb.Attr(variable, dtype=np.float32, filters=filters)
-    tiledb.Array.create(str(place), tiledb.ArraySchema(tiledb.Domain(*domain), [attribute]))
-    with tiledb.open(str(place), "w") as array:
-        array[:] = {variable: values}
+    schema = tiledb.ArraySchema(tiledb.Domain(*domain), [attribute])
+    with tempfile.TemporaryDirectory() as made:
+        place = str(Path(made) / _NAME)
+        tiledb.Array.create(place, schema)
+        with tiledb.open(place, "w") as array:
+            array[:] = {variable: values}
+        put_folder(Path(made), folder)
+    found = tiledb.ArraySchema.load(f"{folder.url}/{_NAME}", ctx=tiledb.Ctx(_configure(folder)))
+    check_filters([repr(one) for one in found.attr(variable).filters], cname)
 
 
 _FILTERS = {"zstd": "ZstdFilter", "lz4": "LZ4Filter"}
