@@ -43,6 +43,10 @@ _KEYS = {
 }  # fmt: skip
 
 
+class Navigated(Exception):
+    """The page that was asked went away: it led to another."""
+
+
 class Tab:
     """One page at a time, and what was said of it since it was opened."""
 
@@ -62,6 +66,8 @@ class Tab:
         self._socket.send(json.dumps({"id": self._n_sent, "method": method, "params": given}))
         while (message := json.loads(self._socket.recv())).get("id") != self._n_sent:
             self._events.append(message)
+        if "navigated" in message.get("error", {}).get("message", ""):
+            raise Navigated(message["error"])
         assert "error" not in message, f"{method}: {message['error']}"
         return message["result"]
 
@@ -120,9 +126,14 @@ class Tab:
         return found["result"].get("value")
 
     def wait_until(self, expression: str) -> None:
-        """Wait until an expression is true."""
+        """Wait until an expression is true, be it on a page to which this one leads."""
         until = time.monotonic() + _LONGEST_S
-        while not self.evaluate(f"Boolean({expression})"):
+        while True:
+            try:
+                if self.evaluate(f"Boolean({expression})"):
+                    return
+            except Navigated:
+                pass
             assert time.monotonic() < until, f"never true: {expression}"
             time.sleep(0.05)
 

@@ -635,7 +635,10 @@ with tempfile.TemporaryDirectory(), start_child(["sleep", "600"]) as child:
     time.sleep(600)
 """
     case = make_case(code=code)
+    default = "default_int_handler" if number == signal.SIGINT else "SIG_DFL"
     script = made.IN_SCRIPT + (
+        # what starts the tests may ignore it, and what they start inherits that
+        f"import signal; signal.signal({int(number)}, signal.{default})\n"
         "import sys; from helpers.cli import end_well; from helpers.book import run\n"
         "from pathlib import Path\n"
         "with end_well(): run.run_case(run.Case('laptop', 'study', 'one', Path(sys.argv[1])), print)"
@@ -645,7 +648,6 @@ with tempfile.TemporaryDirectory(), start_child(["sleep", "600"]) as child:
         env={**os.environ, "TMPDIR": str(temporary), "PYTHONPATH": str(ROOT)},
         stderr=subprocess.PIPE,
         text=True,
-        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),  # pytest may ignore it
     ) as running:
         wait_until(lambda: are_written(pids), running)
         running.send_signal(number)

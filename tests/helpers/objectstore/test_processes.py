@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 import signal
@@ -29,8 +28,10 @@ print(json.dumps([listener.getsockname()[1], grandchild.pid]), flush=True)
 time.sleep(120)
 """
 # An owner that starts FAMILY, does what argv[2] says, says who they are, does argv[3].
+# A test run in the background ignores Ctrl-C, and what it starts inherits that.
 OWNER = """
-import json, os, sys, threading, time
+import json, os, signal, sys, threading, time
+signal.signal(signal.SIGINT, signal.default_int_handler)
 from pathlib import Path
 from helpers.objectstore.processes import start_child
 children = []
@@ -77,17 +78,16 @@ def becomes(claim: Callable[[], bool], *, timeout_s: float = 15.0) -> bool:
 def start_owner(first: str, then: str, log: Path) -> tuple[subprocess.Popen[str], list[int], int]:
     """Start an owner; return it, the processes under it and the port of its child."""
     argv = [sys.executable, "-c", OWNER, FAMILY, first, then, os.fspath(log)]
-    owner = subprocess.Popen(
-        argv,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        # a test run in the background ignores Ctrl-C, and what it starts would inherit that
-        preexec_fn=functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
-    )
-    assert owner.stdout is not None
-    child, supervisor, port, grandchild = json.loads(owner.stdout.readline())
-    owner.stdout.close()
+    with log.with_suffix(".said").open("w+") as said:
+        owner = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=said, text=True)
+        assert owner.stdout is not None
+        with owner.stdout:
+            line = owner.stdout.readline()
+        if not line:
+            owner.wait()
+            said.seek(0)
+            pytest.fail(f"the owner ended with {owner.returncode}: {said.read()}")
+    child, supervisor, port, grandchild = json.loads(line)
     return owner, [child, supervisor, grandchild], port
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import http.client
 import json
 import os
@@ -321,8 +320,10 @@ def test_settings_of_the_user_do_not_reach_it(
         make_client(server).create_bucket(Bucket="written")
 
 
+# A test run in the background ignores Ctrl-C, and what it starts inherits that.
 OWNER = """
-import json, psutil, sys, time
+import json, psutil, signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)
 from pathlib import Path
 from helpers.objectstore.testbed import open_server
 with open_server(Path(sys.argv[1])) as server:
@@ -340,12 +341,10 @@ def test_nothing_is_left_of_it(number: int, tmp_path: Path) -> None:
         [sys.executable, "-c", OWNER, folder],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
-        # a test run in the background ignores Ctrl-C, and what it starts would inherit that
-        preexec_fn=functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
     )
     assert owner.stdout is not None
-    url, family = json.loads(owner.stdout.readline())
-    owner.stdout.close()
+    with owner.stdout:
+        url, family = json.loads(owner.stdout.readline())
     assert len(family) == 2
     assert listens(port := int(url.rsplit(":", 1)[1]))
     owner.send_signal(number)
