@@ -205,12 +205,18 @@ def _finite(value: Any) -> Any:
 @click.option("--leaves-region", is_flag=True, help="Pay for the bytes as data out.")
 @click.option("--seed", default=0, show_default=True, help="Of first bytes and back-offs.")
 @click.option("--json", "is_json", is_flag=True, help="Print JSON.")
-def simulate(workers: str, seed: int, is_json: bool, **given: Any) -> None:
+@click.option("--derive", is_flag=True, help="Simulate anew what the page on scaling out shows.")
+def simulate(workers: str, seed: int, is_json: bool, derive: bool, **given: Any) -> None:
     """Simulate a read by clusters of several sizes: time, price, tails, and what limits it.
 
     For each number of workers: the time of the whole read, its throughput of stored bytes, the
     median, 95th and 99th percentile of a chunk, what it costs, and where most slot time goes.
     """
+    if derive:
+        from advisors.scaling import scale_out
+
+        click.echo(f"{scale_out.PATH.name}: {scale_out.derive()} reads")
+        return
     from advisors.scaling.latency import Tail
     from advisors.scaling.outlook import describe as describe_plan
     from advisors.scaling.outlook import make_plan, read_sizes

@@ -1,4 +1,4 @@
-"""Figures of the page on scaling out, simulated while the book is built, as SVG text."""
+"""Figures of the page on scaling out, of what was simulated, as SVG text."""
 
 from __future__ import annotations
 

@@ -1,18 +1,20 @@
 """A petabyte on clusters of growing size, and slow first bytes: what the page on scaling out says.
 
-Everything is simulated while the book is built, once, in some tens of seconds: so reads are of
-few waves, and go on at the rate of these.
+What is simulated is kept, for a book is built more often than a model changes: `wire simulate
+--derive` does it anew, in a minute, and tests hold the two together.
 """
 
 from __future__ import annotations
 
 import csv
+import json
 import math
 import statistics
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cache
+from pathlib import Path
 
 from advisors.costs.prices import find_price, get_prices
 from advisors.scaling.cluster import Simulated
@@ -20,8 +22,9 @@ from advisors.scaling.latency import Tail, fit_tail
 from advisors.scaling.outlook import MEMORY_GB_PER_CORE, Plan, make_plan, tell_time
 from helpers.paths import ROOT
 
+PATH = Path(__file__).with_name("simulated.json")
 SIZES = (1, 3, 10, 30, 100, 300, 1000, 3000, 10_000)
-_N_WAVES = 8  # enough for a steady rate, and few enough for a book that is built in a minute
+_N_WAVES = 8  # enough for a steady rate
 _PETABYTE_CHUNKS = 10_000_000
 _NEAR = 0.9  # of the most throughput: from there on more workers bring nothing
 
@@ -32,11 +35,58 @@ _SLOW_P95_MS = 200.0  # the upper end of what the user guide of S3 says of a fir
 
 
 @dataclass(frozen=True, slots=True)
+class Read:
+    """A read to simulate."""
+
+    plan: Plan
+    n_workers: int
+    n_waves: int
+
+    def simulate(self) -> Simulated:
+        """Simulate it, event by event."""
+        return self.plan.simulate(self.n_workers, n_waves=self.n_waves)
+
+
+@cache
+def list_reads() -> Mapping[str, Sequence[Read]]:
+    """List what the page simulates: sizes of cluster by plan, and whiles to a hedge by tail."""
+    plans, tails = _plan_petabyte(), _plan_tails()
+    return {
+        label: [Read(plan, n, _N_WAVES) for n in SIZES] for label, plan in plans.items()
+    } | {
+        label: [Read(_hedge(plan, ms), _TAIL_WORKERS, _TAIL_WAVES) for ms in _HEDGES_MS]
+        for label, plan in tails.items()
+    }  # fmt: skip
+
+
+def derive(path: Path = PATH) -> int:
+    """Simulate all reads anew and keep them; return how many."""
+    found = {
+        label: [asdict(read.simulate()) for read in reads] for label, reads in list_reads().items()
+    }
+    lines = ",\n".join(
+        f"{json.dumps(label)}: [\n" + ",\n".join(map(json.dumps, rows)) + "\n]"
+        for label, rows in found.items()
+    )
+    path.write_text(f"{{\n{lines}\n}}\n", encoding="utf-8")
+    return sum(map(len, found.values()))
+
+
+@cache
+def read_simulated() -> Mapping[str, Sequence[Simulated]]:
+    """Read the simulated reads that are kept."""
+    kept = json.loads(PATH.read_text(encoding="utf-8"))
+    return {
+        label: [Simulated(**row | {"chunk_s": tuple(row["chunk_s"])}) for row in rows]
+        for label, rows in kept.items()
+    }
+
+
+@dataclass(frozen=True, slots=True)
 class Outlook:
     """A plan on clusters of `SIZES`."""
 
     label: str
-    plan: Plan
     found: Sequence[Simulated]
     usd: Sequence[float]
 
@@ -52,23 +102,24 @@ class Outlook:
         return min(range(len(self.usd)), key=self.usd.__getitem__)
 
 
-@cache
-def find_outlooks() -> tuple[Outlook, ...]:
-    """Simulate a petabyte in chunks of 100 MB under three plans."""
+def _plan_petabyte() -> dict[str, Plan]:
+    """Plan to read a petabyte in chunks of 100 MB, in three ways."""
     shared = make_plan(n_chunks=_PETABYTE_CHUNKS)
     wide = replace(shared, profile=replace(shared.profile, aggregate_mb_per_s=None))
-    plans = {
+    return {
         f"link of {shared.profile.aggregate_mb_per_s or 0:,.0f} MB/s": shared,
         "no shared link": wide,
         "and 10 chunks a task": replace(wide, chunks_per_task=10),
     }
-    return tuple(_look_at(label, plan) for label, plan in plans.items())
 
 
-def _look_at(label: str, plan: Plan) -> Outlook:
-    prices = get_prices()
-    found = [plan.simulate(n, n_waves=_N_WAVES) for n in SIZES]
-    return Outlook(label, plan, found, [math.fsum(plan.price(f, prices).values()) for f in found])
+def find_outlooks() -> list[Outlook]:
+    """Look at a petabyte under each plan, priced at today's list."""
+    prices, found = get_prices(), read_simulated()
+    return [
+        Outlook(label, found[label], [math.fsum(plan.price(f, prices).values()) for f in found[label]])
+        for label, plan in _plan_petabyte().items()
+    ]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +152,8 @@ def fit_published_tail() -> Tail:
 TAILS = ("as the profile has it", "95 % within 200 ms", "fitted stragglers")
 
 
-@cache
-def find_tails() -> Mapping[str, Sequence[Hedged]]:
-    """Hedge reads of small chunks after several whiles, under three tails of the first byte."""
+def _plan_tails() -> dict[str, Plan]:
+    """Plan to read small chunks under three tails of the first byte."""
     plan = make_plan(
         n_chunks=2 * _TAIL_WORKERS * _TAIL_WAVES,
         chunk_mb=_TAIL_CHUNK_MB,
@@ -113,18 +163,22 @@ def find_tails() -> Mapping[str, Sequence[Hedged]]:
     )
     slow = make_plan(changes={"p95_ms": _SLOW_P95_MS}, task_ms=0, graph_ms=0).profile.first_byte_s
     slower = replace(plan, profile=replace(plan.profile, first_byte_s=slow))
-    plans = (plan, slower, replace(plan, tail=fit_published_tail()))
+    return dict(zip(TAILS, (plan, slower, replace(plan, tail=fit_published_tail())), strict=True))
+
+
+def _hedge(plan: Plan, hedge_ms: float | None) -> Plan:
+    return replace(plan, hedge_after_s=math.inf if hedge_ms is None else hedge_ms / 1e3)
+
+
+def find_tails() -> dict[str, list[Hedged]]:
+    """Say what hedging after several whiles does, under each tail."""
     return {
-        name: [_hedge(each, ms) for ms in _HEDGES_MS]
-        for name, each in zip(TAILS, plans, strict=True)
+        label: [
+            Hedged(ms, f.n_hedges / f.n_chunks, 1e3 * f.chunk_s[0], 1e3 * f.chunk_s[2], f.seconds)
+            for ms, f in zip(_HEDGES_MS, read_simulated()[label], strict=True)
+        ]
+        for label in TAILS
     }
-
-
-def _hedge(plan: Plan, hedge_ms: float | None) -> Hedged:
-    hedged = replace(plan, hedge_after_s=math.inf if hedge_ms is None else hedge_ms / 1e3)
-    found = hedged.simulate(_TAIL_WORKERS, n_waves=_TAIL_WAVES)
-    p50, _, p99 = (1e3 * each for each in found.chunk_s)
-    return Hedged(hedge_ms, found.n_hedges / found.n_chunks, p50, p99, found.seconds)
 
 
 def render_petabyte() -> str:
