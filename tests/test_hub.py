@@ -87,7 +87,7 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     }.items():
         monkeypatch.setenv(name, value)
     with start_child(argv, env=environment, log=tmp_path / "log") as child:
-        child.wait_until(lambda: _made_bucket(port), timeout_s=30)
+        child.wait_until(lambda: _made_bucket(port), timeout_s=120)
         yield "s3://mine/arrays"
 
 

@@ -348,7 +348,7 @@ def test_nothing_is_left_of_it(number: int, tmp_path: Path) -> None:
     assert len(family) == 2
     assert listens(port := int(url.rsplit(":", 1)[1]))
     owner.send_signal(number)
-    owner.wait(timeout=15)
+    owner.wait(timeout=60)
     with open_server(folder):
         assert not any(lives(pid) for pid in family)
         assert becomes(lambda: not listens(port))

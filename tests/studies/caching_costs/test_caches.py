@@ -383,10 +383,10 @@ def test_keys_in_redis_are_prefixed_and_expire(datasets: Datasets, tmp_path: Pat
 @pytest.mark.parametrize("name", ["lru", "diskcache", "filecache", "redis"])
 def test_entries_live_as_long_as_they_are_told(name: str, make: Make, datasets: Datasets) -> None:
     """After its time an entry is made anew, which is a miss and nothing else."""
-    cache = make(name, ttl_s=0.5)
+    cache = make(name, ttl_s=1.5)
     get(cache, datasets, "single-4mib")
     first = cache.counts()
-    time.sleep(0.6)
+    time.sleep(1.6)
     get(cache, datasets, "single-4mib")
     assert cache.counts() == Counts(hits=2 * first.hits, misses=2 * first.misses)
 

@@ -255,7 +255,7 @@ def test_redis_killed_in_mid_load_costs_no_tile(
         killer.start()
         during = run_load(generator, service, 60)
         killer.join()
-        first.child.wait(timeout_s=10)
+        first.child.wait(timeout_s=60)
         lost = service.counts()
         with open_valkey(port=first.port, password=first.password):
             while service.counts().hits == lost.hits:  # it is not asked again at once
