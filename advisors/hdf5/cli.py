@@ -114,15 +114,22 @@ def render_checklist(found: Checklist) -> str:
 @click.option("--reads", "n_reads", type=click.IntRange(1), default=5, show_default=True,
               help="Of each file, where they are short.")  # fmt: skip
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the network's delays.")
+@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="CSV file to write.")
 @click.option("--json", "is_json", is_flag=True, help="Print JSON.")
-def score(folder: Path, *, profile: str, n_reads: int, seed: int, is_json: bool) -> None:
+def score(
+    folder: Path, *, profile: str, n_reads: int, seed: int, out: Path | None, is_json: bool
+) -> None:
     """Measure the gains predicted for the files of FOLDER over the emulated network."""
     from advisors.hdf5 import scoring
+    from helpers.benchmark.provenance import write_rows
     from helpers.netem.profiles import get_profile
 
     paths, network = scoring.find_files(folder), get_profile(profile)
     with scoring.open_own_testbed(network, seed=seed) as testbed:
         found = scoring.score_files(paths, network, testbed, n_reads=n_reads)
+    if out is not None:
+        rows = [{**row, "profile": profile} for row in found.to_mapping()["scores"]]
+        write_rows(out, rows, ("python", "h5py", "hdf5plugin", "fsspec", "obstore"))
     click.echo(json.dumps(found.to_mapping(), indent=2) if is_json else render_scores(found))
 
 

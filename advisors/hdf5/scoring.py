@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import json
 import statistics
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -26,7 +28,9 @@ from helpers.netem.profiles import Profile, get_profile
 from helpers.netem.proxy import open_proxy
 from helpers.objectstore.locations import Location
 from helpers.objectstore.testbed import Testbed, open_server
+from helpers.paths import ROOT
 
+RECORD = ROOT / "data" / "hdf5" / "score.csv"
 _BUCKET = "arrays"
 _LONG_S = 5.0  # of a read above which one is enough: many requests, whose scatter is averaged out
 _SAMPLE = (40, 12, 40, 50)  # variables of the file that calibrates, and the shape of each
@@ -234,3 +238,28 @@ def open_own_testbed(profile: Profile, *, seed: int = 0) -> Iterator[Testbed]:
         near = Location("s3", _BUCKET, "", server.endpoint_url, *keys, server.region)
         near.botocore().create_bucket(Bucket=_BUCKET)
         yield Testbed(near, near.through(proxy.endpoint_url), proxy)
+
+
+def render_score(path: Path = RECORD) -> str:
+    """Write the scores that are kept as a table and a sentence, for the page."""
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    lines = [
+        "| file, by its producer | repack | before (s): predicted | measured | after (s): predicted | measured | gain: predicted | measured | error |",
+        "| --- | --- |" + " ---: |" * 7,
+    ]
+    numbers = ("predicted_before_s", "before_s", "predicted_after_s", "after_s", "predicted_gain", "gain")  # fmt: skip
+    for row in rows:
+        cells = " | ".join(f"{float(row[name]):.3g}" for name in numbers)
+        lines.append(
+            f"| `{Path(row['file']).stem}` | {row['repack']} | {cells} | {100 * float(row['error']):+.0f} % |"
+        )
+    errors = [100 * abs(float(row["error"])) for row in rows]
+    machine, versions = json.loads(rows[0]["machine"]), json.loads(rows[0]["versions"])
+    return "\n".join([
+        *lines,
+        "",
+        f"Error of the predicted gain, of {len(rows)} files: {statistics.median(errors):.0f} % in the median and {max(errors):.0f} % at worst."
+        f" Wall time, start included, over {rows[0]['profile']} as a scale model, on {machine['n_cores']} cores"
+        f" ({machine['cpu']}), with h5py {versions['h5py']}.\n",
+    ])  # fmt: skip

@@ -270,23 +270,9 @@ def _keep(rows: Iterable[Row], out: Path | None) -> Iterator[Row]:
             yield row
     finally:
         if out is not None and kept:
-            _write_rows(out, kept)
+            from helpers.benchmark.provenance import write_rows
 
-
-def _write_rows(path: Path, rows: Sequence[Mapping[str, object]]) -> None:
-    """Write rows with their origin as a CSV file, in a folder that may not be there yet."""
-    from helpers.benchmark import provenance
-
-    origin = {
-        "machine": provenance.as_json(provenance.machine()),
-        "versions": provenance.as_json(provenance.installed(_PACKAGES)),
-        "commit": provenance.commit()[0],
-    }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, [*rows[0], *origin], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows({**row, **origin} for row in rows)
+            write_rows(out, kept, _PACKAGES)
 
 
 @click.command()

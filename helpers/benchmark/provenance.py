@@ -6,6 +6,7 @@ Nothing here names a host, a user or a path: records are published.
 from __future__ import annotations
 
 import contextlib
+import csv
 import functools
 import hashlib
 import json
@@ -15,7 +16,7 @@ import re
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
@@ -226,6 +227,20 @@ def name_beside(process: str, answers: Iterable[Mapping[str, str]]) -> dict[str,
         is_same = _installed(name) == version
         found.setdefault(name if is_same else f"{name} in {process}", set()).add(version)
     return {name: ", ".join(sorted(versions)) for name, versions in sorted(found.items())}
+
+
+def write_rows(path: Path, rows: Sequence[Mapping[str, object]], packages: Iterable[str]) -> None:
+    """Write rows as CSV, each with machine, versions of packages and commit; make its folder."""
+    origin = {
+        "machine": as_json(machine()),
+        "versions": as_json(installed(packages)),
+        "commit": commit()[0],
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, [*rows[0], *origin], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows({**row, **origin} for row in rows)
 
 
 def commit() -> tuple[str, bool]:
