@@ -232,6 +232,7 @@ def count_requests(trace: Sequence[Request], n_connections: int) -> dict[str, fl
         "n_requests": len(reads),
         "wire_nbytes": sum(request.nbytes for request in reads),
         "n_open_requests": len(trace) - len(reads),
+        "n_new_connections": sum(request.is_first for request in reads),
         "n_failed_requests": sum(
             not 200 <= request.status < 300 or request.is_cut for request in reads
         ),

@@ -288,6 +288,7 @@ def render_profiles(profiles: Mapping[str, Any]) -> str:
         "those of a worker (MB/s)",
         "all connections (MB/s)",
         "requests per second",
+        "before the first request of a connection",
         "divided by",
     ]
     lines = []
@@ -299,7 +300,9 @@ def render_profiles(profiles: Mapping[str, Any]) -> str:
         ]
         limits = ("stream_mb_per_s", "worker_mb_per_s", "aggregate_mb_per_s", "requests_per_s")
         told = [profile.get(key, "no limit") for key in limits]
-        lines.append([f"`{name}`", *delays, *told, profile.get("scale", 1)])
+        trips = profile.get("setup_round_trips")
+        setup = f"{trips:g} of {1e3 * profile['round_trip_s']:g} ms" if trips else "nothing"
+        lines.append([f"`{name}`", *delays, *told, setup, profile.get("scale", 1)])
     return write_table(names, lines)
 
 

@@ -32,10 +32,20 @@ class Network:
     stream_nbytes_per_s: float = math.inf
     aggregate_nbytes_per_s: float = math.inf
     requests_per_s: float = math.inf  # ceiling on requests per second
+    # share of the requests whose first byte comes later, and by how many seconds
+    tail_share: float = 0.0
+    tail_s: float = 0.0
+    # seconds until a new connection can carry a request, those of a round trip, and the bytes of a
+    # body in the first of them, doubled in each after that
+    setup_s: float = 0.0
+    round_trip_s: float = 0.0
+    initial_window_nbytes: float = math.inf
 
     def __post_init__(self) -> None:
-        check_amounts(self, "first_byte_median_s", "first_byte_p95_s")
-        for name in ("stream_nbytes_per_s", "aggregate_nbytes_per_s", "requests_per_s"):
+        check_amounts(self, "first_byte_median_s", "first_byte_p95_s", "tail_share", "tail_s")
+        check_amounts(self, "setup_s", "round_trip_s")
+        rates = ("stream_nbytes_per_s", "aggregate_nbytes_per_s", "requests_per_s")
+        for name in (*rates, "initial_window_nbytes"):
             if not getattr(self, name) > 0:
                 raise UserError(f"{name}: {getattr(self, name)!r}; allowed: above 0")
         if self.first_byte_p95_s < self.first_byte_median_s:
@@ -46,9 +56,10 @@ class Network:
 
     def draw_first_byte_s(self, rng: random.Random) -> float:
         """Draw one time to first byte."""
+        late_s = self.tail_s if self.tail_share and rng.random() < self.tail_share else 0.0
         if self.first_byte_median_s == 0:
-            return 0.0
-        return self.first_byte_median_s * math.exp(rng.gauss(0, self.first_byte_sigma))
+            return late_s
+        return late_s + self.first_byte_median_s * math.exp(rng.gauss(0, self.first_byte_sigma))
 
     @property
     def first_byte_sigma(self) -> float:
@@ -60,7 +71,28 @@ class Network:
     @property
     def first_byte_mean_s(self) -> float:
         """Mean of the time to first byte."""
-        return self.first_byte_median_s * math.exp(self.first_byte_sigma**2 / 2)
+        body_s = self.first_byte_median_s * math.exp(self.first_byte_sigma**2 / 2)
+        return body_s + self.tail_share * self.tail_s
+
+    def new_connection_s(self, nbytes: float) -> float:
+        """Compute by how much longer a body takes that is the first on a new connection.
+
+        The set-up, and the round trips of slow start in which a window is sent faster than its
+        round trip takes (RFC 5681, without losses).
+
+        Examples
+        --------
+        Two round trips of set-up, and two of windows of 10 and 20 kB; 30 kB then take no time:
+
+        >>> network = Network(0.1, 0.1, setup_s=0.2, round_trip_s=0.1, initial_window_nbytes=10e3)
+        >>> round(network.new_connection_s(60e3), 3)
+        0.4
+        """
+        window, waited_s = self.initial_window_nbytes, self.setup_s
+        while nbytes > window and window / self.stream_nbytes_per_s < self.round_trip_s:
+            waited_s += self.round_trip_s - window / self.stream_nbytes_per_s
+            nbytes, window = nbytes - window, 2 * window
+        return waited_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +103,7 @@ class Client:
     # requests for each chunk, one after the other; may be a fraction
     requests_per_chunk: float = 1.0
     connections_per_worker: int = 1  # requests that one worker keeps in flight, at least 1
+    new_connections: float = 0.0  # that each of them opens at the beginning of a read
     cpu_s_per_chunk: float = 0.0  # processor seconds for each chunk, of client and server together
     wait_s_per_chunk: float = 0.0  # seconds for each chunk in which its connection does nothing
     task_s: float = 0.0  # seconds between two tasks that leave the scheduler
@@ -82,7 +115,7 @@ class Client:
 
     def __post_init__(self) -> None:
         check_amounts(self, "chunk_nbytes", "requests_per_chunk", "cpu_s_per_chunk")
-        check_amounts(self, "wait_s_per_chunk", "task_s", "start_s")
+        check_amounts(self, "wait_s_per_chunk", "task_s", "start_s", "new_connections")
         for name in ("connections_per_worker", "chunks_per_task"):
             check_count(name, getattr(self, name))
 
@@ -169,13 +202,14 @@ class _Read:
 
     def run(self, n_chunks: int, n_connections: int) -> float:
         self.n_chunks = n_chunks
+        new_s = self.network.new_connection_s(self.client.chunk_nbytes)
         for _ in range(n_connections):
-            self.start_chunk()
+            self.start_chunk(opening_s=self.client.new_connections * new_s)
         while self.waiting or self.link.ends or self.processors.ends:
             self.step()
         return self.now
 
-    def start_chunk(self) -> None:
+    def start_chunk(self, opening_s: float = 0.0) -> None:
         """Let a free connection ask for the next chunk."""
         if self.n_started == self.n_chunks:
             return
@@ -185,7 +219,7 @@ class _Read:
         asked_s = max(ready_s, self.next_request_s)
         self.next_request_s = asked_s + self.client.requests_per_chunk / self.network.requests_per_s
         self.n_started += 1
-        heapq.heappush(self.waiting, asked_s + self.draw_wait_s())
+        heapq.heappush(self.waiting, asked_s + opening_s + self.draw_wait_s())
 
     def draw_wait_s(self) -> float:
         whole, part = divmod(self.client.requests_per_chunk, 1)
@@ -315,7 +349,8 @@ def read_client(
     """Learn how a contender reads from its calibration.
 
     Requests and bytes come from the trace; what they do not explain of the
-    time is fitted. Each row is a read: `n_workers`, `read_s`, `n_requests`, `wire_nbytes`.
+    time is fitted. Each row is a read: `n_workers`, `read_s`, `n_requests`, `wire_nbytes`, and
+    `n_new_connections` where it was counted.
     A worker keeps as many requests in flight as it has threads, or 1 where a lock
     lets one thread read at a time: without a network in between, requests are too
     short for the trace to show it.
@@ -323,10 +358,12 @@ def read_client(
     times_s: dict[int, list[float]] = defaultdict(list)
     for row in rows:
         times_s[int(row["n_workers"])].append(row["read_s"])
+    opened = [row.get("n_new_connections", 0) / row["n_workers"] for row in rows]
     client = Client(
         chunk_nbytes=statistics.median(row["wire_nbytes"] for row in rows) / n_chunks,
         requests_per_chunk=statistics.median(row["n_requests"] for row in rows) / n_chunks,
         connections_per_worker=connections_per_worker,
+        new_connections=statistics.median(opened) / connections_per_worker,
         is_overlapped=is_overlapped,
     )
     measured_s = [(n, statistics.median(values)) for n, values in times_s.items()]

@@ -12,7 +12,7 @@ from random import Random
 from helpers.netem.http import BadHead, Head, has_body, parse_response, range_of
 from helpers.netem.peers import OWNER, Workers
 from helpers.netem.profiles import Fault, Profile
-from helpers.netem.shaping import REAL_TIME, Link, VirtualTime, normal_variates
+from helpers.netem.shaping import REAL_TIME, Link, VirtualTime, Window, normal_variates
 from helpers.netem.streams import HAS_SPLICE, Gone, Meter, Pipe, Source, Way, send
 from helpers.netem.trace import Draft, Trace
 
@@ -141,8 +141,8 @@ class Terms:
 class Network:
     """Hold what is emulated on all connections; it can be changed at any moment.
 
-    Delays and faults are drawn in the order in which requests arrive, from two
-    sequences of the seed, which go on when the profile changes. Bodies pass
+    Delays, tails and faults are drawn in the order in which requests arrive, each from a
+    sequence of the seed, which go on when the profile changes. Bodies pass
     through the kernel, or are copied.
     """
 
@@ -163,6 +163,7 @@ class Network:
         self._delays = Random(f"delays {seed}")
         self._variates = normal_variates(self._delays)
         self._faults = Random(f"faults {seed}")
+        self._tails = Random(f"tails {seed}")
         self._link = Link(Profile("loopback"), virtual)
         self._tag = ""
 
@@ -176,6 +177,12 @@ class Network:
             self._link = link
             self._variates = normal_variates(self._delays)
 
+    def set_up(self, accepted_s: float) -> None:
+        """Sleep until a connection that was accepted then can carry a request."""
+        with self._lock:
+            link = self._link
+        link.sleep_until(accepted_s + link.profile.setup_s)
+
     def set_tag(self, tag: str) -> None:
         """Tag the requests that arrive from now on."""
         with self._lock:
@@ -184,10 +191,12 @@ class Network:
     def admit(self, now_s: float) -> Terms:
         """Draw what a request meets that arrives now."""
         with self._lock:
-            z, u = next(self._variates), self._faults.random()
+            z, u, tail = next(self._variates), self._faults.random(), self._tails.random()
             link, tag = self._link, self._tag
         profile = link.profile
         delay_s = 0.0 if profile.first_byte_s is None else profile.first_byte_s.delay_s(z)
+        if profile.tail is not None and tail < profile.tail.share:
+            delay_s += profile.tail.late_s
         fault = profile.faults.pick(u) if link.admits(now_s) else "error_503"
         return Terms(link, delay_s, fault, tag)
 
@@ -244,6 +253,7 @@ class Exchange:
     request: Head  # the request
     terms: Terms  # what it meets
     meter: RowMeter  # the row it becomes
+    window: Window  # what its connection may send in a round trip
     fault: Fault | None = field(init=False)
 
     def __post_init__(self) -> None:
@@ -267,9 +277,15 @@ class Exchange:
             return refuse(self.client, self.meter, 502, text)
         return self._respond(response)
 
-    def _way(self, source: Source, sink: socket.socket | None, meter: Meter) -> Way:
+    def _way(
+        self,
+        source: Source,
+        sink: socket.socket | None,
+        meter: Meter,
+        window: Window | None = None,
+    ) -> Way:
         """Join a sender to a receiver, over the link that is emulated."""
-        stream = self.terms.link.open_stream(self.terms.worker)
+        stream = self.terms.link.open_stream(self.terms.worker, window)
         return Way(source, sink, self.pipe, stream, meter)
 
     def _slow_down(self) -> bool:
@@ -308,7 +324,7 @@ class Exchange:
 
     def _pass_body(self, response: Head) -> bool:
         """Pass the body of a response back; tell whether it had an end of its own."""
-        way = self._way(self.upstream.open_source, self.client.sock, self.meter)
+        way = self._way(self.upstream.open_source, self.client.sock, self.meter, self.window)
         if response.is_chunked:
             way.move_chunked(lambda nbytes: self._move(way, nbytes, is_last=False))
         elif response.length is not None:

@@ -88,6 +88,7 @@ MB = 1_000_000
 Fault = Literal["error_503", "reset", "truncate", "stall", "corrupt"]
 FAULTS: tuple[Fault, ...] = ("error_503", "reset", "truncate", "stall", "corrupt")
 
+_LATER = ("round_trip_s", "setup_round_trips", "initial_window_nbytes", "tail")
 RATES = ("stream_mb_per_s", "worker_mb_per_s", "aggregate_mb_per_s", "requests_per_s")
 
 # The 95th percentile of a standard normal variate.
@@ -115,6 +116,26 @@ class FirstByte:
     def delay_s(self, z: float) -> float:
         """Compute the delay in seconds that belongs to a standard normal variate."""
         return self.median_s * exp(z * log(self.p95_s / self.median_s) / _Z95)
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """Hold the few requests whose first byte comes much later than the others'.
+
+    Examples
+    --------
+    >>> Tail(share=0, late_s=1)
+    Traceback (most recent call last):
+    helpers.errors.UserError: tail.share is 0; allowed is a number above 0, at most 0.5
+    """
+
+    share: float  # of all requests, above 0 and at most a half, or it would not be a tail
+    late_s: float  # seconds by which they come later
+
+    def __post_init__(self) -> None:
+        """Refuse what is no tail."""
+        check_number("tail.share", self.share, high=0.5, is_open=True)
+        check_number("tail.late_s", self.late_s, is_open=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +194,13 @@ class Profile:
     worker_mb_per_s: float | None = None  # ceiling for all connections of one reading process
     # where each figure comes from
     sources: Mapping[str, str] = field(default_factory=dict, hash=False)
+    # a round trip, which the time to the first byte holds; those before the first request of a new
+    # connection, TCP's one and TLS's; and the bytes that it sends in the first round trip of a
+    # body, twice as many in each after one that it filled
+    round_trip_s: float | None = None
+    setup_round_trips: float | None = None
+    initial_window_nbytes: int | None = None
+    tail: Tail | None = None  # requests whose first byte comes later by a fixed time
 
     def __post_init__(self) -> None:
         """Refuse figures that no network has."""
@@ -184,14 +212,40 @@ class Profile:
             if getattr(self, name) is not None:
                 check_number(name, getattr(self, name), is_open=True)
         check_number("scale", self.scale, low=1)
+        self._check_round_trips()
+        check_kind("tail", self.tail, Tail | None)
         check_known("sources", self.sources, Profile)
+
+    def _check_round_trips(self) -> None:
+        """Refuse round trips longer than the whole answer, and what takes some where none is told."""
+        counted = ("setup_round_trips", "initial_window_nbytes")
+        told = [name for name in counted if getattr(self, name) is not None]
+        for name in told:
+            check_number(name, getattr(self, name), is_open=True)
+        if self.round_trip_s is not None:
+            most = 0.0 if self.first_byte_s is None else self.first_byte_s.median_s
+            if not most:
+                raise UserError(
+                    f"round_trip_s is {self.round_trip_s!r}; allowed is None without first_byte_s"
+                )
+            check_number("round_trip_s", self.round_trip_s, high=most, is_open=True)
+        elif told:
+            name = told[0]
+            raise UserError(
+                f"{name} is {getattr(self, name)!r}; allowed is None without round_trip_s"
+            )
+
+    @property
+    def setup_s(self) -> float:
+        """Seconds from opening a connection to the moment at which it can carry a request."""
+        return (self.round_trip_s or 0.0) * (self.setup_round_trips or 0.0)
 
     @classmethod
     def from_mapping(cls, given: Mapping[str, Any]) -> Profile:
         """Build a profile from plain values, as they come from YAML or JSON."""
         check_mapping(f"profile {given.get('name')!r}", given, cls)
         values = dict(given)
-        for name, kind in (("first_byte_s", FirstByte), ("faults", Faults)):
+        for name, kind in (("first_byte_s", FirstByte), ("faults", Faults), ("tail", Tail)):
             if isinstance(values.get(name), Mapping):
                 check_mapping(name, values[name], kind)
                 values[name] = kind(**values[name])
@@ -207,7 +261,10 @@ class Profile:
         """
         first = self.first_byte_s
         slow = first and FirstByte(first.median_s * dilation, first.p95_s * dilation)
-        return replace(self._with_rates(1 / dilation), first_byte_s=slow)
+        tail = self.tail and replace(self.tail, late_s=self.tail.late_s * dilation)
+        trip_s = self.round_trip_s and self.round_trip_s * dilation
+        slower = self._with_rates(1 / dilation)
+        return replace(slower, first_byte_s=slow, round_trip_s=trip_s, tail=tail)
 
     def unscaled(self) -> Profile:
         """Return the network of which this is a scale model."""
@@ -219,8 +276,12 @@ class Profile:
         return replace(self, **rates)
 
     def to_mapping(self) -> dict[str, Any]:
-        """Return the plain values from which `from_mapping` builds the same profile."""
-        return asdict(self)
+        """Return the plain values from which `from_mapping` builds the same profile.
+
+        Digests of them stand in records, so a field that came later is there only where it is told.
+        """
+        values = asdict(self).items()
+        return {name: value for name, value in values if value is not None or name not in _LATER}
 
 
 @cache
@@ -241,7 +302,7 @@ def profile_names() -> tuple[str, ...]:
     Examples
     --------
     >>> profile_names()
-    ('loopback', 'in-region', 'other-region', 'wide-area', 'express', 'in-region-full-scale')
+    ('loopback', 'in-region', 'other-region', 'wide-area', 'express', 'in-region-full-scale', 'other-region-full-scale')
     """
     return tuple(_read_profiles())
 
@@ -378,11 +439,16 @@ def network_of(profile: Profile, *, streams_per_worker: int = 1) -> Network:
     def rate(mb_per_s: float | None) -> float:
         return inf if mb_per_s is None else 1e6 * mb_per_s
 
-    first = profile.first_byte_s
+    first, tail = profile.first_byte_s, profile.tail
     return Network(
         first.median_s if first else 0.0,
         first.p95_s if first else 0.0,
         min(rate(profile.stream_mb_per_s), rate(profile.worker_mb_per_s) / streams_per_worker),
         rate(profile.aggregate_mb_per_s),
         inf if profile.requests_per_s is None else profile.requests_per_s,
+        tail_share=tail.share if tail else 0.0,
+        tail_s=tail.late_s if tail else 0.0,
+        setup_s=profile.setup_s,
+        round_trip_s=profile.round_trip_s or 0.0,
+        initial_window_nbytes=profile.initial_window_nbytes or inf,
     )

@@ -129,8 +129,8 @@ def open_proxy(
     """Start a proxy before an object store; it ends with the context, or with its owner.
 
     It speaks plain HTTP on both sides and passes requests on untouched, so that
-    any client works through it, with its own credentials. It does not emulate
-    the round trips of setting up a connection, nor TLS. With a `dilation` all that it emulates is
+    any client works through it, with its own credentials. Round trips of setting up a connection
+    are waited for where the profile has some; nothing is encrypted. With a `dilation` all that it emulates is
     as many times slower, and its trace tells virtual seconds.
     """
     check_dilation(dilation)

@@ -22,7 +22,7 @@ from itertools import count
 from helpers.netem.exchange import CutShort, Exchange, Network, RowMeter, Upstream, refuse
 from helpers.netem.http import BadHead, Head, key_of, parse_request, range_of
 from helpers.netem.profiles import Profile
-from helpers.netem.shaping import VirtualTime
+from helpers.netem.shaping import VirtualTime, Window
 from helpers.netem.streams import Gone, Pipe, Source
 from helpers.netem.trace import Draft
 
@@ -34,6 +34,9 @@ class Connection:
         self._network = network
         self._client = Source(sock)
         self._number = number  # in the trace
+        self._accepted_s = network.time.now_s()
+        self._is_new = True  # until its first request
+        self._window = Window()
         self._worker: int | None = None  # looked up when first needed
         self._upstream = Upstream(network.address)
         self._pipe = Pipe(is_spliced=network.is_spliced)
@@ -54,7 +57,7 @@ class Connection:
         """Serve one request and write its row; tell whether the connection goes on."""
         try:
             raw = self._client.read_head()
-            draft = Draft(self._network.time.now_s(), self._number)
+            draft = self._draft(is_set_up=bool(raw))
             request = parse_request(raw) if raw else None
         except BadHead as error:
             return self._refuse(str(error))
@@ -65,9 +68,19 @@ class Connection:
         finally:
             self._network.trace.add(draft)
 
+    def _draft(self, *, is_set_up: bool) -> Draft:
+        """Begin the row of a request, which has arrived once its connection has been set up.
+
+        A client that opened it earlier than it asked has waited for a part of that already.
+        """
+        is_first, self._is_new = self._is_new, False
+        if is_first and is_set_up:
+            self._network.set_up(self._accepted_s)
+        return Draft(self._network.time.now_s(), self._number, is_first)
+
     def _refuse(self, reason: str) -> bool:
         """Answer 400 to what is no request, of which the row says nothing else."""
-        draft = Draft(self._network.time.now_s(), self._number)
+        draft = Draft(self._network.time.now_s(), self._number, self._is_new)
         try:
             return refuse(self._client, RowMeter(self._network.trace, draft), 400, reason)
         finally:
@@ -89,7 +102,8 @@ class Connection:
         draft.key = key_of(request.first[1])
         draft.range_start, draft.range_nbytes = range_of(request, None)
         meter = RowMeter(self._network.trace, draft)
-        return Exchange(self._client, self._upstream, self._pipe, request, terms, meter)
+        ends = self._client, self._upstream, self._pipe
+        return Exchange(*ends, request, terms, meter, self._window)
 
 
 # Bytes that may lie between the proxy and a client that is not reading (the

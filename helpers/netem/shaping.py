@@ -204,13 +204,15 @@ class Link:
         """Sleep until a moment in virtual time."""
         self._sleeper.until(deadline_s)
 
-    def open_stream(self, worker: int = OWNER) -> Stream:
-        """Begin a body on one connection of a worker, without credit."""
+    def open_stream(self, worker: int = OWNER, window: Window | None = None) -> Stream:
+        """Begin a body on one connection of a worker, without credit; its window is for bodies sent to it."""
         rate = self.profile.stream_mb_per_s
         clock = None if rate is None else Clock(rate, self.quantum_nbytes)
         if clock is not None:
             clock.start(self.time.now_s())
-        return Stream(self, clock, worker)
+        if window is not None and not window.begin(self.profile, self.time.now_s()):
+            window = None
+        return Stream(self, clock, worker, window)
 
     def enter(self, now_s: float, nbytes: int, *, late_s: float, worker: int = OWNER) -> float:
         """Queue bytes on the link of their worker and on the shared one; return when all passed."""
@@ -229,18 +231,68 @@ class Link:
 
 
 @dataclass(slots=True)
+class Window:
+    """How much a connection sends in a round trip: slow start, from its opening to its end.
+
+    It sends a window, waits for the end of the round trip in which that began, and then sends
+    twice as much. Once a window takes longer to send than a round trip, nothing waits any more.
+    Of bodies that do not fill the window it stays as it is, and so it does while idle.
+    """
+
+    n_filled: int = 0  # windows that were filled since the connection was opened
+    left_nbytes: int = 0  # that may still pass in this round trip
+    _nbytes: int = 0  # of the window at first, and seconds of the round trip
+    _trip_s: float = 0.0
+    _round_s: float = 0.0  # when this round trip began
+
+    def begin(self, profile: Profile, now_s: float) -> bool:
+        """Begin a body; tell whether its profile has windows at all."""
+        if profile.round_trip_s is None or profile.initial_window_nbytes is None:
+            return False
+        self._nbytes, self._trip_s = profile.initial_window_nbytes, profile.round_trip_s
+        self._round_s, self.left_nbytes = now_s, self._nbytes << self.n_filled
+        return True
+
+    def take(self, now_s: float, nbytes: int) -> float:
+        """Take bytes that are to pass now, no more than are left; return when they may begin to.
+
+        Examples
+        --------
+        Windows of 1,000 and 2,000 bytes, a tenth of a second after one another:
+
+        >>> window = Window()
+        >>> late = FirstByte(0.1, 0.1)
+        >>> slow = Profile("p", late, round_trip_s=0.1, initial_window_nbytes=1000)
+        >>> window.begin(slow, 5.0)
+        True
+        >>> window.take(5.0, 1000), window.take(5.01, 1500), window.take(5.12, 500)
+        (5.0, 5.1, 5.1)
+        """
+        if self.left_nbytes == self._nbytes << self.n_filled:
+            self._round_s = max(self._round_s, now_s)
+        begins_s, self.left_nbytes = self._round_s, self.left_nbytes - nbytes
+        if not self.left_nbytes:
+            self.n_filled += 1
+            self.left_nbytes = self._nbytes << self.n_filled
+            self._round_s += self._trip_s
+        return begins_s
+
+
+@dataclass(slots=True)
 class Stream:
     """Pace one body: by the clock of its connection, that of its worker and that of the link."""
 
     link: Link  # what is shared with other connections
     clock: Clock | None  # the connection's own
     worker: int = OWNER  # number of the process that it goes to
+    window: Window | None = None  # of its connection, where one is emulated
     late_s: float = field(init=False, default=0.0)
 
     @property
     def quantum_nbytes(self) -> int:
         """Bytes to take at a time."""
-        return self.link.quantum_nbytes
+        most = self.link.quantum_nbytes
+        return most if self.window is None else min(most, self.window.left_nbytes)
 
     def wait(self, nbytes: int) -> None:
         """Sleep until `nbytes` more have passed both.
@@ -248,6 +300,8 @@ class Stream:
         Bytes are handed on when the last of them would have arrived, so that a
         body of n bytes ends n / rate after its head.
         """
+        if self.window is not None:
+            self._wait_for_window(nbytes)
         if not self.link.is_paced:
             return
         now_s = self.link.time.now_s()
@@ -258,3 +312,12 @@ class Stream:
         self.link.sleep_until(deadline_s)
         late_s = self.link.time.now_s() - max(now_s, deadline_s)
         self.late_s = min(max(late_s, 0.0), MAX_LATE_S)
+
+    def _wait_for_window(self, nbytes: int) -> None:
+        """Sleep until the round trip in which these bytes may pass; its wait gives no credit."""
+        now_s = self.link.time.now_s()
+        if self.window is None or (begins_s := self.window.take(now_s, nbytes)) <= now_s:
+            return
+        self.link.sleep_until(begins_s)
+        if self.clock is not None:
+            self.clock.start(begins_s)

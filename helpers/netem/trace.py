@@ -16,7 +16,8 @@ GRACE_S = 0.25
 class Request:
     """Hold what the proxy saw of one request; never a header or a query."""
 
-    # when the head of the request had arrived, the first byte of the response was handed to the
+    # when the head of the request had arrived, after the set-up of its connection if there was one
+    # to emulate, the first byte of the response was handed to the
     # client and the last one was; seconds since 1970, from a clock that never steps back and, where
     # time is dilated, goes slower from the start of the proxy on. 0 for a moment never reached
     start_s: float
@@ -34,6 +35,7 @@ class Request:
     # own; 0 for the owner of the proxy and where none has
     worker: int = 0
     is_cut: bool = False  # whether its response ended before its end, on either side
+    is_first: bool = False  # whether it was the first on its connection
 
 
 @dataclass(slots=True)
@@ -42,6 +44,7 @@ class Draft:
 
     start_s: float
     connection: int
+    is_first: bool = False
     method: str = ""
     key: str = ""
     range_start: int | None = None
@@ -84,7 +87,7 @@ class Trace:
             round(end_s + self._epoch_s, 6),
             *(draft.connection, draft.method, draft.key),
             *(draft.range_start, draft.range_nbytes),
-            *(draft.status, draft.nbytes, draft.tag, draft.worker, draft.is_cut),
+            *(draft.status, draft.nbytes, draft.tag, draft.worker, draft.is_cut, draft.is_first),
         )
         with self._condition:
             self._rows.append(row)

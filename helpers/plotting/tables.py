@@ -142,4 +142,6 @@ def describe_profile(profile: Profile) -> str:
     )
     figures = [f"{1000 * profile.first_byte_s.median_s:g} ms to the first byte"]
     figures += [f"{rate:g} MB/s {of_what}" for rate, of_what in rates if rate is not None]
+    if profile.setup_s:
+        figures.append(f"{1000 * profile.setup_s:g} ms before the first request of a connection")
     return f"{', '.join(figures)} ({scale})"

@@ -111,6 +111,8 @@ def tabulate_requests(rows: pd.DataFrame, *, n_chunks: int, n_workers: int) -> p
             "failed": trace["n_failed_requests"],
         }
     )
+    if "n_new_connections" in trace:  # in no record made before they were counted
+        table["new connections a thread"] = trace["n_new_connections"] / part["concurrency"]
     return table.groupby("contender").median().round(2)
 
 

@@ -103,10 +103,11 @@ def cluster() -> Iterator[Cluster]:
         yield cluster
 
 
-def read_once(read: ArrayRead) -> tuple[str, dict[str, float]]:
+def read_once(read: ArrayRead | RawRead) -> tuple[str, dict[str, float]]:
     """Make the steps of a measurement; return what was checked and what was counted."""
     read.prepare()
-    checksums = read.open().compute()
+    opened: Any = read.open()
+    checksums: Any = read.read(opened)
     checked = read.check(checksums)
     return checked, read.collect()
 
@@ -147,15 +148,22 @@ def count_chunk_nbytes(stored: StoredArray) -> int:
 
 
 def test_each_read_is_cold(testbed: Testbed, stored: StoredArray, cluster: Cluster) -> None:
-    """A second read makes the requests of the first: nothing was kept."""
+    """A second read makes the requests of the first: nothing was kept but connections of fsspec."""
     read = ArrayRead(stored, READERS["netcdf-fsspec"], testbed, cluster)
     (_, first), (_, second) = read_once(read), read_once(read)
     assert first["n_open_requests"] == second["n_open_requests"] > 0
+    assert second["n_new_connections"] == 0
     (_, first), (_, second) = (
         read_once(ArrayRead(stored, READERS["zarr-s3fs"], testbed, cluster)) for _ in "ab"
     )
     for name in ("n_requests", "n_open_requests", "wire_nbytes"):
         assert first[name] == second[name]
+    assert second["n_new_connections"] == 0
+    for read in (
+        ArrayRead(stored, READERS["zarr-obstore"], testbed, cluster),
+        RawRead.of_array(stored, testbed, n_connections=2),
+    ):
+        assert [read_once(read)[1]["n_new_connections"] > 0 for _ in "ab"] == [True, True]
 
 
 def test_wrong_values_are_an_error(testbed: Testbed, stored: StoredArray, cluster: Cluster) -> None:

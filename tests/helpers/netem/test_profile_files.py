@@ -73,6 +73,7 @@ def test_what_ships_is_not_hidden(checkout: Path) -> None:
         ("speed: 3", "has the unknown field 'speed'"),
         ("stream_mb_per_s: 0", "stream_mb_per_s is 0; allowed is a number above 0"),
         ("measurement: 3", "measurement is 3; allowed is"),
+        ("tail: {share: 0.9, late_s: 1}", "tail.share is 0.9; allowed is a number above 0, at"),
     ],
 )
 def test_files_are_refused(checkout: Path, text: str, says: str) -> None:
@@ -95,9 +96,16 @@ def test_a_pinned_file_cannot_change_unnoticed(checkout: Path) -> None:
     """A digest holds the figures, and lets sources and notes change."""
     write(checkout / "mine.yml")
     pinned = pin_profile("mine.yml")
+    assert pinned == "mine.yml@3868696e", "records made before round trips were told hold this"
     assert pinned == pin_profile(pinned) and get_profile(pinned) == get_profile("mine.yml")
     write(checkout / "mine.yml", sources={"stream_mb_per_s": "a better word"})
     assert pin_profile("mine.yml") == pinned
+    rare = {"tail": {"share": 0.01, "late_s": 1.0}}
+    slow = {"round_trip_s": 0.01, "setup_round_trips": 2, "initial_window_nbytes": 14600}
+    for later in (rare, slow, {"requests_per_s": 40}):
+        write(checkout / "mine.yml", **later)
+        again = pin_profile("mine.yml")
+        assert again != pinned and get_profile(again).to_mapping().items() >= later.items()
     write(checkout / "mine.yml", stream_mb_per_s=51)
     with pytest.raises(UserError, match="allowed is the file as it was"):
         get_profile(pinned)

@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from statistics import NormalDist, median
 from typing import Any
@@ -42,13 +42,14 @@ from helpers.netem.profiles import (
     Faults,
     FirstByte,
     Profile,
+    Tail,
     get_profile,
     network_of,
     profile_names,
 )
 from helpers.netem.proxy import Proxy, open_proxy
 from helpers.netem.proxy_process import accept_all, listen
-from helpers.netem.shaping import Bucket, Clock, Link, VirtualTime, normal_variates
+from helpers.netem.shaping import Bucket, Clock, Link, VirtualTime, Window, normal_variates
 from helpers.netem.trace import Request
 from helpers.objectstore.testbed import Server
 from tests.stores import make_location
@@ -58,6 +59,16 @@ pytestmark = pytest.mark.quiet
 FREE = Profile("free")
 BODY = random.Random(0).randbytes(3_000_001)
 BUCKET = "of-test-network"
+LATE = {"first_byte_s": {"median_s": 0.05, "p95_s": 0.1}}
+# two round trips before the first request, then windows of 10 kB, 20 kB and so on
+FAR = Profile(
+    "far",
+    FirstByte(0.05, 0.05),
+    stream_mb_per_s=20.0,
+    round_trip_s=0.04,
+    setup_round_trips=2,
+    initial_window_nbytes=10_000,
+)
 
 
 class Upstream(BaseHTTPRequestHandler):
@@ -220,6 +231,15 @@ def take(proxy: Proxy, n: int) -> list[Request]:
         # exclusive probabilities
         ({"faults": {"reset": 0.6, "stall": 0.6}}, "the sum of the probabilities"),
         ({"faults": {"fire": 1}}, "faults has the unknown field 'fire'"),
+        ({"tail": {"share": 0.01, "late_s": 0}}, "tail.late_s is 0; allowed is a number above 0"),
+        ({"tail": {"share": 0.01}}, "tail lacks 'late_s'"),
+        ({"tail": 0.01}, "tail is 0.01; allowed is"),
+        # no answer comes before a signal has gone there and back
+        ({"round_trip_s": 0.06}, "round_trip_s is 0.06; allowed is None without first_byte_s"),
+        ({**LATE, "round_trip_s": 0.06}, "above 0, at most 0.05"),
+        ({**LATE, "round_trip_s": 0}, "round_trip_s is 0; allowed is a number above 0"),
+        ({"setup_round_trips": 2}, "setup_round_trips is 2; allowed is None without round_trip_s"),
+        ({**LATE, "round_trip_s": 0.01, "initial_window_nbytes": 0}, "initial_window_nbytes is 0"),
     ],
 )
 def test_profile_refuses(given_values: dict[str, Any], message: str) -> None:
@@ -234,6 +254,7 @@ def test_profiles_shipped() -> None:
     """Each figure of each shipped profile has its source, and survives the way to the proxy."""
     assert profile_names()[0] == "loopback"
     figures = {one.name for one in fields(Profile)} - {"name", "sources", "faults"}
+    assert get_profile("other-region-full-scale").setup_s == 0.12
     for profile in map(get_profile, profile_names()):
         emulated = {name for name in figures if getattr(profile, name) is not None}
         assert set(profile.sources) == emulated
@@ -368,9 +389,11 @@ def test_dilated_proxy_tells_virtual_seconds(upstream_url: str) -> None:
 def test_terms_follow_the_seed() -> None:
     """Delays and faults are the same for the same seed, and independent of each other."""
 
-    def terms(seed: int, faults: Faults) -> list[tuple[float, str | None]]:
+    def terms(
+        seed: int, faults: Faults, tail: Tail | None = None
+    ) -> list[tuple[float, str | None]]:
         network = Network(("127.0.0.1", 1), seed=seed)
-        network.emulate(Profile("p", FirstByte(0.03, 0.1), faults=faults))
+        network.emulate(Profile("p", FirstByte(0.03, 0.1), faults=faults, tail=tail))
         drawn = [network.admit(0.0) for _ in range(50)]
         return [(one.delay_s, one.fault) for one in drawn]
 
@@ -380,6 +403,78 @@ def test_terms_follow_the_seed() -> None:
     delays = [delay for delay, _ in terms(1, half)]
     assert delays == [delay for delay, _ in terms(1, Faults())]
     assert 10 < sum(fault == "reset" for _, fault in terms(1, half)) < 40
+    late = [
+        after - before
+        for (after, _), before in zip(terms(1, half, Tail(0.5, 1.0)), delays, strict=True)
+    ]
+    assert {round(one, 9) for one in late} == {0.0, 1.0} and 10 < sum(late) < 40
+
+
+class FakeTime:
+    """A clock that goes only while somebody sleeps, and a little longer."""
+
+    def __init__(self) -> None:
+        self.now_s = 50.0
+        self.slept_s: list[float] = []
+
+    def perf_counter(self) -> float:
+        """Read the clock."""
+        return self.now_s
+
+    def sleep(self, seconds: float) -> None:
+        """Let it go on."""
+        self.slept_s.append(seconds)
+        self.now_s += seconds
+
+
+@pytest.mark.parametrize("dilation", [1, 7])
+@pytest.mark.parametrize("nbytes", [9_000, 10_000, 65_000, 3_000_000])
+def test_slow_start(monkeypatch: pytest.MonkeyPatch, nbytes: int, dilation: float) -> None:
+    """A body on a new connection takes the round trips of arithmetic longer, a later one those left."""
+    clock = FakeTime()
+    monkeypatch.setattr(shaping, "time", clock)
+    link, window = Link(FAR, VirtualTime(dilation)), Window()
+    model = replace(network_of(FAR), setup_s=0.0)
+    for _ in range(3):
+        model = replace(model, initial_window_nbytes=10_000 << window.n_filled)
+        start_s, left = link.time.now_s(), nbytes
+        stream = link.open_stream(window=window)
+        while left:
+            quantum = min(left, stream.quantum_nbytes)
+            stream.wait(quantum)
+            left -= quantum
+        expected_s = model.new_connection_s(nbytes) + nbytes / 20e6
+        assert link.time.now_s() - start_s == pytest.approx(expected_s, rel=1e-6)
+    # windows of 10 to 640 kB; one of 1,280 takes longer than a round trip
+    waits_s = [0.04 - 0.0005 * 2**i for i in range(7)]
+    whole = replace(network_of(FAR), setup_s=0.08)
+    assert whole.new_connection_s(3_000_000) == pytest.approx(0.08 + sum(waits_s))
+
+
+def test_connections_are_set_up_once(upstream_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first request of a connection waits for two round trips, in virtual time, and its row says so."""
+    with open_proxy(upstream_url, profile=FAR, dilation=3) as proxy:
+        connection, start_s = connect(proxy), time.perf_counter()
+        for path in ("/no_content", "/plain"):
+            connection.request("GET", path)
+            connection.getresponse().read()
+        real_s = time.perf_counter() - start_s
+        connection.close()
+        get(proxy, "/no_content")
+        rows = take(proxy, 3)
+    assert [(row.connection, row.is_first) for row in rows] == [(1, True), (1, False), (2, True)]
+    body_s = network_of(FAR).new_connection_s(len(BODY)) - 0.08 + len(BODY) / 20e6
+    assert rows[1].end_s - rows[1].first_byte_s >= body_s - 0.005
+    # it begins once the connection is set up, and never earlier
+    assert real_s >= 3 * (0.08 + 0.05 + 0.05 + body_s - 0.005)
+    clock = FakeTime()
+    monkeypatch.setattr(shaping, "time", clock)
+    network = Network(("127.0.0.1", 1), seed=0)
+    network.emulate(FAR)
+    for opened_s in (50.0, 49.95, 40.0):
+        clock.now_s = 50.0
+        network.set_up(opened_s)
+    assert clock.slept_s == pytest.approx([0.08, 0.03]), "what was opened early has waited"
 
 
 @given(
@@ -905,6 +1000,20 @@ def test_totals(
     assert all(row.nbytes == row.range_nbytes and row.status == 206 for row in gets)
     others = sorted((row.method, row.key.rstrip("/")) for row in rows if row not in gets)
     assert others == [("GET", f"/{BUCKET}"), ("HEAD", f"/{BUCKET}/object")]
+
+
+@pytest.mark.parametrize("read", [read_with_s3fs, read_with_obstore])
+def test_clients_back_off(
+    stored: Stored, read: Callable[[Stored, list[tuple[int, int]]], list[bytes]]
+) -> None:
+    """Above the request rate a client is refused, asks again later, and has it all in the end."""
+    stored.proxy.emulate(Profile("rare", FirstByte(0.001, 0.001), requests_per_s=25))
+    stored.proxy.take_trace()
+    got = read(stored, [(100 * i, 100) for i in range(12)])
+    rows = stored.proxy.take_trace()
+    assert [len(one) for one in got] == [100] * 12
+    assert {row.status for row in rows} == {200, 206, 503}
+    assert len(rows) == 14 + sum(row.status == 503 for row in rows)
 
 
 def put_with_s3fs(stored: Stored, body: bytes) -> None:
