@@ -41,6 +41,7 @@ STUDY = Study(
         "advisors.costs.page_tables", "expect_like", "cluster-scaling/in-region", count_work
     ),
     fragments={
+        "dilation-validity.md": later("studies.cluster_scaling.validity", "render_validity"),
         "scaling-score.md": later("advisors.scaling.score", "render_score"),
         "scale-out-petabyte.md": later("advisors.scaling.scale_out", "render_petabyte"),
         "scale-out-petabyte.svg": later("advisors.scaling.figures", "draw_petabyte"),
