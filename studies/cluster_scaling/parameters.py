@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Self
 
+from distributed.system import MEMORY_LIMIT
 from pydantic import Field, model_validator
 
 from helpers.arrays.clusters import KINDS, check_options, check_reach
@@ -67,6 +69,9 @@ class Parameters(studies.Parameters):
         open_entry(self.dataset)
         _check_dilated(self.profile, self.dilation)
         check_options(self.cluster_kind, self.cluster_options)
+        if self.cluster_kind == "local":
+            chunks_nbytes = 4 * math.prod(self.chunk_shape) * self.chunks_per_task
+            _check_memory(max(self.n_workers), self.threads_per_worker * chunks_nbytes)
         fit = [name for name in READERS if not READERS[name].needs_s3]
         if self.store.startswith("file:") and (unfit := {*self.contenders} - {*fit}):
             raise UserError(
@@ -74,6 +79,26 @@ class Parameters(studies.Parameters):
             )
         check_reach(self.store, kind=self.cluster_kind, address=self.cluster_address)
         return self
+
+
+# A process with Dask and the readers, after reading through each, holds 0.21 GB; the kernel, the
+# server and the proxy together as much as a few of them.
+_WORKER_NBYTES, _REST_NBYTES = 250_000_000, 1_000_000_000
+# What a thread reads is in memory encoded, decoded, and as the block that it is copied to.
+_COPIES = 3
+
+
+def _check_memory(n_workers: int, read_nbytes: int) -> None:
+    """Refuse more workers, each reading so much at once, than this machine's memory carries."""
+    each_nbytes = _WORKER_NBYTES + _COPIES * read_nbytes
+    n_fitting = int((MEMORY_LIMIT - _REST_NBYTES) // each_nbytes)
+    if n_workers > n_fitting:
+        sum_nbytes = _REST_NBYTES + n_workers * each_nbytes
+        raise UserError(
+            f"n_workers: {n_workers}; each takes {each_nbytes / 1e9:.2g} GB and the rest"
+            f" {_REST_NBYTES / 1e9:g}, which are {sum_nbytes / 1e9:.0f} of this machine's"
+            f" {MEMORY_LIMIT / 1e9:.0f} GB; allowed: at most {max(0, n_fitting)}, or smaller chunks"
+        )
 
 
 def _check_dilated(name: str, dilation: float) -> None:

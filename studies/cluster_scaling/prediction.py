@@ -1,20 +1,31 @@
-"""Predicted reads of each contender at each number of workers, and how far off they are."""
+"""Predicted reads of each contender at each number of workers, and how far off they are.
+
+`python -m studies.cluster_scaling.prediction RECORD [SHARE]` prints the smallest dilation at which
+processors have no more than that share of the slowest reader's time.
+"""
 
 from __future__ import annotations
 
+import json
 import math
+import statistics as plain
+import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 
 import pandas as pd
 
 from advisors.scaling.curve import CurveFit
-from helpers.arrays.readers import Reader
+from helpers.arrays.readers import READERS, Reader
 from helpers.arrays.stores import StoredArray
 from helpers.benchmark import statistics
 from helpers.benchmark.provenance import n_cores
+from helpers.benchmark.record import read_records
+from helpers.errors import UserError, show
 from helpers.models import transfer
-from helpers.netem.profiles import Profile, network_of
+from helpers.netem.profiles import Profile, get_profile, network_of
+from helpers.plotting.tables import trace_of
 
 
 def read_clients(
@@ -28,7 +39,8 @@ def read_clients(
     rows = rows.assign(
         n_requests=rows["n_requests"].fillna(n_chunks),
         wire_nbytes=rows["wire_nbytes"].fillna(rows["stored_nbytes"]),
-    )
+        n_new_connections=trace_of(rows).get("n_new_connections", 0.0),
+    ).fillna({"n_new_connections": 0.0})
     threads = int((rows["concurrency"] / rows["n_workers"]).iloc[0])
 
     def read_one(name: str, part: pd.DataFrame) -> transfer.Client:
@@ -89,3 +101,128 @@ def tabulate_fit(fit: CurveFit | None) -> pd.DataFrame:
     if not fit.is_knee_seen:  # what is above the lower end is anybody's guess
         table.loc[["ceiling (chunks/s)", "knee (workers)"], "value"] = math.nan
     return table.map(lambda value: float(f"{value:.3g}"))
+
+
+MOST_SHARE = 0.05
+"""Share of the slowest reader's time that processors may have where a network is to decide."""
+
+_MOST_DILATION = 10_000  # as a case may have at most
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessorShare:
+    """What processors have of the slowest reader's time, at the size of a cluster where it is most."""
+
+    dilation: float
+    contender: str
+    n_workers: int
+    share: float
+
+
+def find_share(
+    clients: Mapping[str, transfer.Client],
+    profile: Profile,
+    n_workers: Sequence[int],
+    n_chunks: int,
+    *,
+    dilation: float,
+) -> ProcessorShare:
+    """Find the processors' share at a dilation, for clients whose costs are in real seconds.
+
+    It is the part of the predicted time that would be saved if processing and its waiting took
+    none.
+    """
+
+    def time_s(client: transfer.Client, n: int, faster: float) -> float:
+        costs = {"cpu_s_per_chunk": client.cpu_s_per_chunk / faster}
+        costs["wait_s_per_chunk"] = client.wait_s_per_chunk / faster
+        network = network_of(profile, streams_per_worker=client.connections_per_worker)
+        quick = replace(client, **costs)  # type: ignore[arg-type]
+        return plain.median(
+            transfer.simulate(network, quick, n_chunks, n_workers=n, n_cores=n_cores(), seed=seed)
+            for seed in range(9)
+        )
+
+    found = []
+    for n in n_workers:
+        times_s = {name: time_s(client, n, dilation) for name, client in clients.items()}
+        slowest = max(times_s, key=times_s.__getitem__)
+        saved = 1 - time_s(clients[slowest], n, math.inf) / times_s[slowest]
+        found.append(ProcessorShare(dilation, slowest, n, saved))
+    return max(found, key=lambda one: one.share)
+
+
+def choose_dilation(
+    clients: Mapping[str, transfer.Client],
+    profile: Profile,
+    n_workers: Sequence[int],
+    n_chunks: int,
+    *,
+    most_share: float = MOST_SHARE,
+) -> ProcessorShare:
+    """Choose the smallest whole dilation at which processors have at most a share of the time."""
+    if not 0 < most_share < 1:
+        raise UserError(f"share: {most_share!r}; allowed: above 0 and below 1")
+
+    def find(k: int) -> ProcessorShare:
+        return find_share(clients, profile, n_workers, n_chunks, dilation=k)
+
+    low, high = 0, 1
+    while (found := find(high)).share > most_share:
+        low, high = high, 2 * high
+        if high > _MOST_DILATION:
+            raise UserError(
+                f"share: {most_share:g}; processors have {found.share:.0%} of the time of"
+                f" {found.contender} even at a dilation of {low}; allowed: more than that"
+            )
+    while high - low > 1:
+        middle = (low + high) // 2
+        if (tried := find(middle)).share > most_share:
+            low = middle
+        else:
+            high, found = middle, tried
+    return found
+
+
+def choose_for_record(path: Path, most_share: float = MOST_SHARE) -> ProcessorShare:
+    """Choose the dilation of a case from the calibration in a record of it, whatever its own is."""
+    rows = read_records([path])
+    rows = rows[(rows["phase"] == "calibration") & ~rows["is_ceiling"]]
+    if rows.empty:
+        raise UserError(f"{path.name}: no row of a calibration; allowed: a record that has some")
+    case = json.loads(rows["parameters"].iloc[0])
+    sizes = zip(case["array_shape"], case["chunk_shape"], strict=True)
+    n_chunks = math.prod(math.ceil(n / chunk) for n, chunk in sizes)
+    dilation = float(rows["dilation"].iloc[0])
+    clients = {
+        name: replace(
+            client,
+            cpu_s_per_chunk=dilation * client.cpu_s_per_chunk,
+            wait_s_per_chunk=dilation * client.wait_s_per_chunk,
+        )
+        for name, client in read_clients(rows, READERS, n_chunks=n_chunks).items()
+    }
+    profile = get_profile(case["profile"])
+    return choose_dilation(clients, profile, case["n_workers"], n_chunks, most_share=most_share)
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Print the dilation that a record asks for."""
+    if len(arguments) not in (1, 2):
+        raise UserError(f"arguments: {show([*arguments])}; allowed: RECORD [SHARE]")
+    try:
+        share = float(arguments[1]) if arguments[1:] else MOST_SHARE
+    except ValueError as error:
+        raise UserError(f"share: {show(arguments[1])}; allowed: above 0 and below 1") from error
+    found = choose_for_record(Path(arguments[0]), share)
+    print(
+        f"dilation: {found.dilation:g}; processors then have {found.share:.1%} of the time of"
+        f" {found.contender}, the slowest reader, at {found.n_workers} workers"
+    )
+
+
+if __name__ == "__main__":
+    try:
+        main(sys.argv[1:])
+    except UserError as refused:
+        sys.exit(str(refused))

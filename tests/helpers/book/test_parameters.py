@@ -58,6 +58,21 @@ REFUSED: list[tuple[str, dict[str, Any], list[str]]] = [
         {"profile": "in-region", "dilation": 10.0},
         ["profile", "'in-region'", "in-region-full-scale", "a link for each worker"],
     ),
+    # Every worker is a process: 4096 take 1.1 TB, and 8 that hold 96 GB each do not fit either.
+    (
+        "cluster-scaling",
+        {"n_workers": [1, 4096]},
+        ["n_workers", "4096; each takes 0.26 GB and the rest 1, which are", "at most"],
+    ),
+    (
+        "cluster-scaling",
+        {
+            "n_workers": [8],
+            "array_shape": [2, 2000, 1000, 2000],
+            "chunk_shape": [1, 1000, 1000, 2000],
+        },
+        ["n_workers", "8; each takes 96 GB", "at most 0, or smaller chunks"],
+    ),
     # A store of one's own has its own network, and its own time.
     (
         "cluster-scaling",

@@ -1,0 +1,94 @@
+"""Predictions of cluster scaling: what a calibration tells of connections, and of processors."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from helpers.arrays.readers import READERS
+from helpers.errors import UserError
+from helpers.models.transfer import Client
+from helpers.netem.profiles import FirstByte, Profile, get_profile
+from helpers.paths import ROOT
+from studies.cluster_scaling import prediction
+from studies.cluster_scaling.prediction import choose_dilation, choose_for_record, find_share
+
+RECORD = ROOT / "results" / "reference" / "cluster-scaling" / "in-region-dilated.csv"
+STEADY = Profile("steady", FirstByte(0.1, 0.1))
+SLOW, QUICK = Client(1.0, cpu_s_per_chunk=0.1), Client(1.0, cpu_s_per_chunk=0.01)
+
+
+def test_the_smallest_dilation_at_which_processors_have_little() -> None:
+    """Of a tenth of a second in a fifth processors have half; of k times less they have 1 / (k + 1)."""
+    clients = {"slow": SLOW, "quick": QUICK}
+    for k in (1, 4):
+        found = find_share(clients, STEADY, [1], 10, dilation=k)
+        assert (found.contender, found.share) == ("slow", pytest.approx(1 / (k + 1)))
+    for share, k in ((0.6, 1), (0.051, 19), (0.049, 20)):
+        found = choose_dilation(clients, STEADY, [1], 10, most_share=share)
+        assert (found.dilation, found.share) == (k, pytest.approx(1 / (k + 1)))
+
+
+def test_a_record_tells_its_dilation(capsys: pytest.CaptureFixture[str]) -> None:
+    """The committed calibration, made at another dilation, gives one; a step less is too little."""
+    found = choose_for_record(RECORD, 0.1)
+    assert found.share <= 0.1 and found.contender in READERS
+    prediction.main([str(RECORD), "0.1"])
+    assert capsys.readouterr().out.startswith(f"dilation: {found.dilation:g}; processors then have")
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0, -1.0, math.nan])
+def test_shares_are_refused(share: float) -> None:
+    """What is no share is refused, and one that no dilation reaches."""
+    with pytest.raises(UserError, match="^share: .*; allowed: above 0 and below 1$"):
+        choose_dilation({"slow": SLOW}, STEADY, [1], 10, most_share=share)
+    with pytest.raises(UserError, match="even at a dilation of 8192; allowed: more than that$"):
+        choose_dilation({"slow": SLOW}, STEADY, [1], 1, most_share=1e-6)
+
+
+@pytest.mark.parametrize("arguments", [[], ["a", "b", "c"], ["a.csv", "many"], ["absent.csv"]])
+def test_arguments_are_refused(arguments: list[str]) -> None:
+    """What names no record and no share is one line."""
+    with pytest.raises(UserError, match=r"^(arguments|share|absent.csv): "):
+        prediction.main(arguments)
+
+
+def test_a_record_without_calibration_is_refused(tmp_path: Path) -> None:
+    """Without the rows from which costs are fitted nothing is chosen."""
+    lines = RECORD.read_text().splitlines(keepends=True)
+    path = tmp_path / "rows.csv"
+    path.write_text("".join(line for line in lines if ",calibration," not in line))
+    with pytest.raises(UserError, match="^rows.csv: no row of a calibration; allowed: "):
+        choose_for_record(path)
+
+
+@pytest.mark.parametrize(("n_opened", "opens"), [(8, 1.0), (0, 0.0), (None, 0.0)])
+def test_new_connections_cost_what_the_profile_says(n_opened: int | None, opens: float) -> None:
+    """A reader that opens one for each thread pays for it once a read; one that keeps them does not."""
+    trace = {} if n_opened is None else {"n_new_connections": n_opened}
+    row = {
+        "contender": "zarr-obstore",
+        "phase": "calibration",
+        "n_workers": 4,
+        "concurrency": 8,
+        "n_requests": 80,
+        "wire_nbytes": 80e6,
+        "stored_nbytes": 80e6,
+        "read_s": 0.5,
+        "trace": json.dumps(trace),
+    }
+    clients = prediction.read_clients(pd.DataFrame([row]), READERS, n_chunks=80)
+    assert clients["zarr-obstore"].new_connections == opens
+    profile = get_profile("other-region-full-scale")
+    bare = {"round_trip_s": None, "setup_round_trips": None, "initial_window_nbytes": None}
+    times_s = [
+        find_share(
+            clients, Profile.from_mapping({**profile.to_mapping(), **less}), [4], 80, dilation=1
+        )
+        for less in ({}, bare)
+    ]
+    assert (times_s[0].share < times_s[1].share) == bool(opens)
