@@ -260,6 +260,7 @@ class Window:
         --------
         Windows of 1,000 and 2,000 bytes, a tenth of a second after one another:
 
+        >>> from helpers.netem.profiles import FirstByte
         >>> window = Window()
         >>> late = FirstByte(0.1, 0.1)
         >>> slow = Profile("p", late, round_trip_s=0.1, initial_window_nbytes=1000)
