@@ -38,6 +38,12 @@ def peak_nbytes(pid: int | None = None) -> int:
     return 0
 
 
+def forget_peak(pid: int | None = None) -> None:
+    """Let the peak of a process begin anew, where the kernel can and lets us."""
+    with contextlib.suppress(OSError):
+        Path(f"/proc/{pid or 'self'}/clear_refs").write_text("5")
+
+
 class Peak:
     """The memory that this process and its children held at most, and what looking cost.
 
@@ -76,9 +82,8 @@ def _family() -> list[psutil.Process]:
 def watch_memory() -> Iterator[Peak]:
     """Watch the memory of this process and its children from now on."""
     peak = Peak()
-    for process in _family():  # whose peaks begin anew, where the kernel can and lets us
-        with contextlib.suppress(OSError):
-            Path(f"/proc/{process.pid}/clear_refs").write_text("5")
+    for process in _family():
+        forget_peak(process.pid)
     thread = threading.Thread(target=peak.watch, daemon=True)
     thread.start()
     try:

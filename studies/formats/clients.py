@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from io import BytesIO
 from typing import Any, Literal
 
@@ -21,7 +22,7 @@ from helpers.arrays.readers import READERS
 from helpers.arrays.stores import StoredArray
 from helpers.benchmark.provenance import n_cores
 from helpers.objectstore.locations import Location
-from studies.formats import columns, opendap, rasters, tiles, virtual
+from studies.formats import blocks, columns, opendap, rasters, tiles, virtual
 
 Values = NDArray[np.float32]
 Read = Callable[[slice], Values]
@@ -44,14 +45,6 @@ def _open_netcdf(folder: Location, stored: StoredArray, n_requests: int, *, engi
             return np.asarray(dataset[stored.variable][steps].to_numpy(), np.float32)
 
     return read
-
-
-def _open_netcdf3(folder: Location, stored: StoredArray, n_requests: int) -> Read:
-    return _open_netcdf(folder, stored, n_requests, engine="scipy")
-
-
-def _open_netcdf4(folder: Location, stored: StoredArray, n_requests: int) -> Read:
-    return _open_netcdf(folder, stored, n_requests, engine="h5netcdf")
 
 
 def _open_netcdf_by_http(folder: Location, stored: StoredArray, n_requests: int) -> Read:
@@ -99,23 +92,17 @@ def _open_netcdf_whole(folder: Location, stored: StoredArray, n_requests: int) -
 
 def _open_by_xarray(reader: str) -> Open:
     """Read as a reader of cluster scaling does, but with no Dask: one call of xarray."""
-
-    def open_array(folder: Location, stored: StoredArray, n_requests: int) -> Read:
-        variable = READERS[reader].open(folder, None, n_requests)[stored.variable]
-        return lambda steps: variable[steps].to_numpy()
-
-    return open_array
+    return partial(_read_by_xarray, open=READERS[reader].open)
 
 
-def _open_zarr2(folder: Location, stored: StoredArray, n_requests: int) -> Read:
-    return _read_zarr2(folder, stored, is_consolidated=True)
+def _read_by_xarray(folder: Location, stored: StoredArray, n_requests: int, *, open: Any) -> Read:
+    variable = open(folder, None, n_requests)[stored.variable]
+    return lambda steps: variable[steps].to_numpy()
 
 
-def _open_zarr2_plain(folder: Location, stored: StoredArray, n_requests: int) -> Read:
-    return _read_zarr2(folder, stored, is_consolidated=False)
-
-
-def _read_zarr2(folder: Location, stored: StoredArray, *, is_consolidated: bool) -> Read:
+def _open_zarr2(
+    folder: Location, stored: StoredArray, n_requests: int, *, is_consolidated: bool = True
+) -> Read:
     options = folder.fsspec_options()
     dataset = xr.open_zarr(
         folder.url, storage_options=options, consolidated=is_consolidated, chunks=None, **_AS_STORED
@@ -230,8 +217,36 @@ CLIENTS: Mapping[str, Client] = {
             columns.open_parts,
             in_flight="default",
         ),
-        Client("netcdf3-scipy", "netcdf3", "xarray over a file object of s3fs", _open_netcdf3),
-        Client("netcdf-s3fs", "netcdf", "xarray over a file object of s3fs", _open_netcdf4),
+        Client(
+            "netcdf3-scipy",
+            "netcdf3",
+            "xarray over a file object of s3fs",
+            partial(_open_netcdf, engine="scipy"),
+        ),
+        Client(
+            "netcdf-s3fs",
+            "netcdf",
+            "xarray over a file object of s3fs",
+            partial(_open_netcdf, engine="h5netcdf"),
+        ),
+        Client(
+            "netcdf-dask-equal",
+            "netcdf",
+            "xarray over a file object that reads 64 KiB ahead, Dask's blocks as the file's chunks",
+            blocks.read_in(blocks.as_stored),
+        ),
+        Client(
+            "netcdf-dask-multiple",
+            "netcdf",
+            "the same, in blocks of whole chunks, two along each dimension",
+            blocks.read_in(blocks.multiply),
+        ),
+        Client(
+            "netcdf-dask-unaligned",
+            "netcdf",
+            "the same, in blocks that cut chunks in two",
+            blocks.read_in(blocks.misalign),
+        ),
         Client(
             "netcdf-xarray", "netcdf", "xarray given the address alone", _open_netcdf_by_address
         ),
@@ -329,7 +344,7 @@ CLIENTS: Mapping[str, Client] = {
             "zarr2-plain-s3fs",
             "zarr2-plain",
             "xarray through s3fs at its defaults",
-            _open_zarr2_plain,
+            partial(_open_zarr2, is_consolidated=False),
             in_flight="default",
         ),
         Client(

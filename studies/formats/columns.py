@@ -11,6 +11,7 @@ import pandas as pd
 import pyarrow.dataset
 import pyarrow.fs
 import pyarrow.parquet
+import xxhash
 from numpy.typing import NDArray
 
 from helpers.arrays.stores import StoredArray
@@ -63,9 +64,7 @@ def open_csv_parts(folder: Location, stored: StoredArray, n_requests: int) -> Re
 
 def open_groups(folder: Location, stored: StoredArray, n_requests: int) -> Read:
     """Read the row groups of the steps, of one file, by Arrow's own client."""
-    file = pyarrow.parquet.ParquetFile(
-        _arrow_client(folder).open_input_file(f"{folder.path}/array.parquet"), pre_buffer=True
-    )
+    file = _open_file(folder, pre_buffer=True)
 
     def read(steps: slice) -> Values:
         wanted = range(stored.shape[0])[steps]
@@ -73,6 +72,20 @@ def open_groups(folder: Location, stored: StoredArray, n_requests: int) -> Read:
         return _fold(table[stored.variable].to_numpy(), stored, len(wanted))
 
     return read
+
+
+def digest_groups(folder: Location, stored: StoredArray) -> str:
+    """Digest the values a row group after the other, so that no two are in memory at once."""
+    file, digest = _open_file(folder), xxhash.xxh3_64()
+    for group in range(file.num_row_groups):
+        column = file.read_row_group(group, columns=[stored.variable])[stored.variable]
+        digest.update(np.ascontiguousarray(column.to_numpy(), np.float32).data)
+    return str(digest.hexdigest())
+
+
+def _open_file(folder: Location, **options: Any) -> Any:
+    opened = _arrow_client(folder).open_input_file(f"{folder.path}/array.parquet")
+    return pyarrow.parquet.ParquetFile(opened, **options)
 
 
 def _arrow_client(folder: Location) -> Any:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
 from helpers.benchmark import ranking as rankings
 from helpers.benchmark import statistics
+from helpers.book import published
 from helpers.netem.profiles import Profile
 from helpers.plotting.tables import (
     describe_profile,
@@ -16,8 +17,10 @@ from helpers.plotting.tables import (
     tell_measuring,
     trace_of,
 )
+from studies.formats import snippets
 from studies.formats.clients import CLIENTS
-from studies.formats.formats import FORMATS, Kept, find_values
+from studies.formats.formats import ACCESSES, FORMATS, Kept, find_values
+from studies.formats.memory import Held
 
 CLAIMS: Mapping[str, tuple[str, str]] = {
     "csv-over-parquet": ("csv-pandas", "parquet-pandas"),
@@ -29,8 +32,17 @@ CLAIMS: Mapping[str, tuple[str, str]] = {
     "obstore-over-tensorstore": ("zarr-obstore-told", "zarr-tensorstore"),
     "zarrs-over-zarrs-told": ("zarr-zarrs", "zarr-zarrs-told"),
     "shards-over-chunks": ("shards-obstore", "zarr-obstore-told"),
+    "unaligned-over-equal": ("netcdf-dask-unaligned", "netcdf-dask-equal"),
+    "multiple-over-equal": ("netcdf-dask-multiple", "netcdf-dask-equal"),
 }
 """Pairs that were named before anything was measured: time of the first over that of the second."""
+
+OF_2022: Mapping[str, str] = {
+    "parquet-over-csv": "csv-over-parquet",
+    "parquet-near-csv": "csv-over-parquet",
+    "zarr-far-above-netcdf": "netcdf-over-zarr",
+}
+"""Claims of the follow-up study that one process can test, with the pair that does."""
 
 
 def add_totals(rows: pd.DataFrame) -> pd.DataFrame:
@@ -49,32 +61,84 @@ def installable(rows: pd.DataFrame) -> pd.DataFrame:
     return rows[~rows["contender"].isin(ours) & ~rows["control_of"].isin(ours)]
 
 
-def tabulate(rows: pd.DataFrame, kept: Kept) -> pd.DataFrame:
+def tabulate(rows: pd.DataFrame) -> pd.DataFrame:
     """Tabulate each contender: times, share of the ceiling, requests, bytes, processor time.
 
-    `rows` are those of one access. Bytes over the wire are those of the values that are
-    wanted once over; processor time is that of the client, for a gigabyte of values.
+    `rows` are those of all accesses. Bytes sent are those over the wire; processor time is
+    that of the client, for a gigabyte of values. What reads one step has columns of its own.
     """
-    told = rows.assign(
-        share=rows["share_of_ceiling"],
-        over_read=rows["wire_nbytes"] / rows["stored_nbytes"],
+    told = rows[rows["control_of"] == ""].assign(
+        sent=rows["wire_nbytes"] / 1e6,
         opening=trace_of(rows).get("n_open_requests", 0),
         cpu=trace_of(rows).get("cpu_s", float("nan")) / rows["array_nbytes"] * 1e9,
     )
-    shown = told[(told["control_of"] == "")]
     columns = {
         "total_s": "seconds",
         "open_s": "of these opening",
-        "share": "share of the ceiling",
+        "share_of_ceiling": "share of the ceiling",
         "opening": "requests to open",
         "n_requests": "requests to read",
-        "over_read": "bytes read over bytes wanted",
+        "sent": "MB sent",
         "cpu": "processor seconds a GB",
     }
-    table = shown.groupby("contender", sort=False)[[*columns]].median().rename(columns=columns)
-    stored = {name: kept.nbytes.get(client.format, 0) / 1e6 for name, client in CLIENTS.items()}
-    table.insert(0, "stored MB", [stored.get(str(name), float("nan")) for name in table.index])
-    return table.sort_values("seconds")
+    medians = {
+        access: select(told, access).groupby("contender", sort=False)[[*columns]].median()
+        for access in ACCESSES
+    }
+    table = medians["whole"].rename(columns=columns).sort_values("seconds")
+    of_step = medians["step"].rename(
+        columns={"total_s": "seconds a step", "sent": "MB sent a step"}
+    )
+    return table.join(of_step[["seconds a step", "MB sent a step"]]) if len(of_step) else table
+
+
+def tabulate_costs(
+    names: Sequence[str], kept: Kept, written: pd.DataFrame, held: Mapping[str, Held], *, n: int
+) -> pd.DataFrame:
+    """Tabulate what a contender costs beside its time: to store, to write, in memory, in code.
+
+    `written` are the rows of writes, one a format, `held` what reads added to the memory of a
+    process; a client may have `n` requests in flight.
+    """
+    writes = written[written["access"] == "write"].groupby("contender")["read_s"].median()
+    array_nbytes = kept.stored.nbytes
+    lines = []
+    for name in names:
+        form = CLIENTS[name].format
+        added = held[name].added_nbytes
+        seconds = writes.get(form, float("nan"))
+        code = snippets.count_lines(snippets.show_code(name, n))
+        stored = kept.nbytes[form]
+        lines.append((name, form, stored / 1e6, seconds, added / 1e6, added / array_nbytes, code))
+    columns = ["contender", "format", "stored MB", "seconds to write"]
+    columns += ["memory MB", "memory over values", "lines of code"]
+    return pd.DataFrame(lines, columns=columns).set_index("contender")
+
+
+def tell_costs(costs: pd.DataFrame) -> dict[str, str]:
+    """Put into words which of those that can be installed need least and most, by key."""
+    costs = costs[[not CLIENTS[name].is_ours for name in costs.index]]
+    told = {}
+    for key, column, unit in (
+        ("lines", "lines of code", " lines"),
+        ("memory", "memory over values", " times the values"),
+        ("write", "seconds to write", " s"),
+    ):
+        for end, value in (("least", costs[column].min()), ("most", costs[column].max())):
+            who = costs[costs[column] == value]
+            names = dict.fromkeys(who["format"] if key == "write" else who.index)
+            told[f"{end}-{key}"] = f"{', '.join(names)} ({digits(value)}{unit})"
+    return told
+
+
+def tell_limit(held: pd.DataFrame) -> dict[str, str]:
+    """Put into words what happened to the Parquet file, by the key under which pages quote it."""
+    told = {}
+    for name, wanted, times, most, happened in held.itertuples():
+        wants = f"{digits(wanted)} MB, {digits(times)} times the bytes of the array"
+        told[f"{name}-memory"] = wants
+        told[f"{name}-under-limit"] = f"{happened} with at most {digits(most)} MB"
+    return told
 
 
 def describe_contenders(names: list[str], kept: Kept) -> pd.DataFrame:
@@ -96,6 +160,14 @@ def compare_pairs(rows: pd.DataFrame, *, control: str) -> dict[str, statistics.C
         for key, pair in CLAIMS.items()
         if present.issuperset(pair)
     }
+
+
+def judge_claims(pairs: Mapping[str, statistics.Comparison]) -> pd.DataFrame:
+    """Judge the claims of the follow-up study whose pairs were measured: theirs, ours, the verdict."""
+    found = {name: {"one process": pairs[by]} for name, by in OF_2022.items() if by in pairs}
+    claims = {name: one for name, one in published.read_claims().items() if name in found}
+    table = published.tabulate_claims(claims, found, "green2022")
+    return table.set_index("claim")
 
 
 def tell_comparison(found: statistics.Comparison) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import obstore
@@ -24,6 +24,7 @@ from zarr.storage import ObjectStore
 from helpers.arrays import prepared, stores, writers
 from helpers.arrays.fields import FILL
 from helpers.arrays.stores import StoredArray
+from helpers.arrays.writers import Codec
 from helpers.errors import UserError
 from helpers.objectstore.locations import Location
 from studies.formats import rasters, tiles, virtual
@@ -39,8 +40,13 @@ class Source:
     values: NDArray[np.float32]
     variable: str
     chunk_shape: tuple[int, ...]
-    cname: str  # codec within Blosc, empty for none
+    codec: Codec
     netcdf: Location  # of the netCDF-4 file, for formats that hold references to it
+
+    @property
+    def cname(self) -> str:
+        """Codec within Blosc, empty for none."""
+        return self.codec.removeprefix("blosc-") if self.codec != "none" else ""
 
 
 Write = Callable[[Location, Source], None]
@@ -56,6 +62,12 @@ class Format:
     write: Write | None  # none where the layout is one of `writers`
     packages: tuple[str, ...] = ()  # whose versions decide its bytes
     of: str = ""  # the format that holds its values, where it holds references alone
+
+
+def remove(folder: Location) -> None:
+    """Remove all that lies in a folder."""
+    client = folder.obstore()
+    obstore.delete(client, [item["path"] for page in obstore.list(client) for item in page])
 
 
 def _put(folder: Location, name: str, content: Any) -> None:
@@ -164,10 +176,7 @@ def _write_shards(folder: Location, source: Source) -> None:
     """Write a shard for each time step, or for as many as a chunk spans."""
     n_rest = zip(source.values.shape[1:], source.chunk_shape[1:], strict=True)
     shard_shape = (source.chunk_shape[0], *(-(-n // c) * c for n, c in n_rest))
-    store = ObjectStore(folder.obstore())
-    _create(store, source, shards=shard_shape)
-    with writers.expected_warning("Consolidated metadata is currently not part"):
-        zarr.consolidate_metadata(store)
+    _write_zarr(folder, source, shards=shard_shape)
 
 
 def _write_icechunk(folder: Location, source: Source) -> None:
@@ -177,6 +186,30 @@ def _write_icechunk(folder: Location, source: Source) -> None:
     session = icechunk.Repository.create(storage).writable_session("main")
     _create(session.store, source)
     session.commit("the array")
+
+
+def _write_zarr(folder: Location, source: Source, **more: Any) -> None:
+    store = ObjectStore(folder.obstore())
+    _create(store, source, **more)
+    with writers.expected_warning("Consolidated metadata is currently not part"):
+        zarr.consolidate_metadata(store)
+
+
+def _write_netcdf(folder: Location, source: Source) -> None:
+    """Write the file of the shared layout, all values at once."""
+    everything = tuple(slice(0, n) for n in source.values.shape)
+    writers.write_netcdf(
+        folder,
+        lambda: iter([(everything, source.values)]),
+        variable=source.variable,
+        shape=source.values.shape,
+        chunk_shape=source.chunk_shape,
+        codec=source.codec,
+    )
+
+
+def _write_references(folder: Location, source: Source) -> None:
+    writers.write_references(folder, source.netcdf, variable=source.variable)
 
 
 def _write_rasters(folder: Location, source: Source) -> None:
@@ -361,9 +394,7 @@ def make_formats(
     progress: Callable[[str], None] = lambda message: None,
 ) -> Kept:
     """Make each format from the array that is stored, unless it is there, and digest its values."""
-    values = _read_verified(stored)
-    cname = stored.codec.removeprefix("blosc-") if stored.codec != "none" else ""
-    source = Source(values, stored.variable, stored.chunk_shape, cname, stored.at("netcdf"))
+    source = make_source(stored)
     sums = [hex(one) for one in stored.checksums.ravel()]
     folder = stored.location / "formats"
     nbytes: dict[str, int] = dict(stored.stored_nbytes)
@@ -382,8 +413,20 @@ def make_formats(
 
         entry = prepared.prepare(folder, made_by, make, name=name, under=[f"{name}/"])
         nbytes[name] = entry.nbytes
-    digests = {access: digest(values[choose(access, stored)]) for access in ACCESSES}
+    digests = {access: digest(source.values[choose(access, stored)]) for access in ACCESSES}
     return Kept(stored, folder, nbytes, digests)
+
+
+def make_source(stored: StoredArray) -> Source:
+    """Read the values that every format holds, verified."""
+    values, codec = _read_verified(stored), cast("Codec", stored.codec)
+    return Source(values, stored.variable, stored.chunk_shape, codec, stored.at("netcdf"))
+
+
+def find_writer(name: str) -> Write:
+    """Find what writes a format from values in memory, a layout of other studies too."""
+    shared = {"zarr": _write_zarr, "netcdf": _write_netcdf, "references": _write_references}
+    return FORMATS[name].write or shared[name]
 
 
 def _identify(stored: StoredArray, of: str) -> list[str]:

@@ -58,5 +58,7 @@ def _open(folder: Location, stored: StoredArray, *, engine: str) -> Callable[[sl
     with warnings.catch_warnings():
         # that DAP 2 is old: it is what servers everywhere speak, and what both clients are asked for
         warnings.filterwarnings("ignore", "PyDAP was unable to determine", UserWarning)
+        # and that a notebook has no bar of progress, which pydap imports
+        warnings.filterwarnings("ignore", "IProgress not found")
         dataset = xr.open_dataset(address, **how)
     return lambda steps: np.asarray(dataset[stored.variable][steps].to_numpy(), np.float32)

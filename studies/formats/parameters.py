@@ -12,6 +12,7 @@ from helpers.arrays.writers import CODECS
 from helpers.book import studies
 from helpers.book.studies import RECORD, Contains, OneOf, RecordName, Seed, Shape
 from helpers.errors import UserError
+from studies.formats.blocks import misalign
 from studies.formats.clients import CLIENTS
 from studies.formats.elsewhere import ENTRIES
 from studies.formats.formats import ACCESSES
@@ -26,8 +27,11 @@ _MOST_IN_MEMORY = 2 * 10**9  # values: every format is made from all of them
 class Parameters(studies.Parameters):
     """An array, and the clients that read it in the format of each."""
 
-    # an entry more or less changes no other row
-    not_measured: ClassVar[frozenset[str]] = studies.Parameters.not_measured | {"entries"}
+    # an entry more or less changes no other row, and memory is tried apart
+    not_measured: ClassVar[frozenset[str]] = studies.Parameters.not_measured | {
+        "entries",
+        "memory_limit_mb",
+    }
 
     array_shape: Shape = Field([4, 10, 120, 160], description="elements: time, depth, y, x")
     chunk_shape: Shape = Field([1, 5, 120, 160], description="elements of a stored chunk")
@@ -56,6 +60,11 @@ class Parameters(studies.Parameters):
     n_requests: Annotated[int, Field(ge=1, le=1024)] = Field(
         16, description="requests in flight of clients that can be told"
     )
+    memory_limit_mb: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
+        0.0,
+        description="that reading one Parquet file may add; 0: untried",
+        json_schema_extra={"unit": "MB"},
+    )
     seed: Seed = Field(2022, description="of values, order and network delays")
     record: RecordName = Field("formats.csv", description=RECORD)
 
@@ -63,6 +72,14 @@ class Parameters(studies.Parameters):
     def _check_together(self) -> Self:
         check_chunk_shape(self.array_shape, self.chunk_shape)
         choose_control(self.contenders)
+        if "netcdf-dask-unaligned" in self.contenders:
+            misalign(tuple(self.array_shape), tuple(self.chunk_shape))
+        group_mb = 4 * math.prod(self.array_shape[1:]) / 1e6
+        if 0 < self.memory_limit_mb < group_mb:
+            raise UserError(
+                f"memory_limit_mb: {self.memory_limit_mb:g}; allowed: at least {group_mb:.3g},"
+                " the values of one row group, or 0 for none"
+            )
         n_values = math.prod(self.array_shape)
         if n_values > _MOST_IN_MEMORY:
             raise UserError(

@@ -13,6 +13,7 @@ from helpers.benchmark.provenance import n_cores
 from helpers.models import transfer
 from helpers.netem.profiles import Profile, network_of
 from studies.formats.clients import CLIENTS
+from studies.formats.formats import ACCESSES
 
 
 def predict(calibrated: pd.DataFrame, profile: Profile) -> pd.DataFrame:
@@ -25,7 +26,7 @@ def predict(calibrated: pd.DataFrame, profile: Profile) -> pd.DataFrame:
     """
     first_s = profile.first_byte_s.median_s if profile.first_byte_s else 0.0
     lines = []
-    rows = calibrated[calibrated["phase"] == "calibration"]
+    rows = calibrated[calibrated["phase"].eq("calibration") & calibrated["access"].isin(ACCESSES)]
     for _, row in rows.iterrows():
         n_open = json.loads(row["trace"]).get("n_open_requests", 0)
         found = _predict_read(row.to_dict(), profile)

@@ -16,12 +16,13 @@ from helpers.errors import UserError
 from helpers.netem.profiles import Profile
 from helpers.objectstore.locations import Location
 from helpers.objectstore.testbed import Testbed
-from studies.formats import formats, opendap
+from studies.formats import formats, memory, opendap
 from studies.formats.clients import CLIENTS, Client, Read, Values, list_formats
 from studies.formats.formats import (
     ACCESSES,
     FORMATS,
     Kept,
+    Source,
     choose,
     digest,
     find_values,
@@ -107,6 +108,47 @@ class FormatRead(Steps):
         return {**counts, "cpu_s": spent_s}
 
 
+@dataclass(frozen=True, slots=True)
+class FormatWrite(Steps):
+    """A format written from values in memory, without the network."""
+
+    name: str  # of the format
+    source: Source
+    kept: Kept
+
+    @property
+    def folder(self) -> Location:
+        """Where it is written, beside what is read."""
+        return self.kept.folder / "again" / self.name
+
+    def settings(self) -> dict[str, Any]:
+        """Tell what a comparison has to hold equal, or declare."""
+        codec = FORMATS[self.name].codec or self.source.codec
+        return {"codec": codec, "layout": self.name, "cache_state": "values in memory, warm server"}
+
+    def nbytes(self) -> tuple[int, int]:
+        """Count the bytes of the values, and of what is stored."""
+        return self.source.values.nbytes, max(1, self.kept.nbytes[self.name])
+
+    def prepare(self) -> None:
+        """Remove what was written before."""
+        formats.remove(self.folder)
+
+    def read(self, _opened: object) -> None:
+        """Write: that is what is timed."""
+        formats.find_writer(self.name)(self.folder, self.source)
+
+    def check(self, _nothing: object) -> str:
+        """Read back what was written, compare it, and remove it."""
+        client = next(each for each in CLIENTS.values() if each.format == self.name)
+        readers.forget_clients(client.config(1))
+        values = client.open(self.folder, self.kept.stored, 1)(choose("whole", self.kept.stored))
+        if digest(values) != self.kept.digests["whole"]:
+            raise CheckError(f"{self.name} holds other values than were written")
+        formats.remove(self.folder)
+        return f"xxh3 of {values.size} values"
+
+
 SERVED: Mapping[str, Callable[[Location, str], contextlib.AbstractContextManager[str]]] = {
     "opendap": opendap.open_service
 }
@@ -150,7 +192,7 @@ def make_formats(names: Sequence[str], location: Location, settings: Mapping[str
 
     `settings` are the parameters of the case. Zarr is always made: the others are made from it.
     """
-    needed = list_formats(names)
+    needed = list_formats([*names, *[memory.AT_ONCE] * bool(settings["memory_limit_mb"])])
     stored = stores.find_array(
         "enlarged-ocean-temperature",
         location,
@@ -161,6 +203,12 @@ def make_formats(names: Sequence[str], location: Location, settings: Mapping[str
         seed=settings["seed"],
     )
     return formats.make_formats(stored, needed)
+
+
+def list_writes(names: Sequence[str], kept: Kept) -> list[FormatWrite]:
+    """List the writes of the formats that contenders read, but for those that a server hands out."""
+    source = formats.make_source(kept.stored)
+    return [FormatWrite(one, source, kept) for one in list_formats(names) if one not in SERVED]
 
 
 def list_missing(names: Sequence[str]) -> dict[str, str]:

@@ -181,13 +181,24 @@ REFUSED: list[tuple[str, dict[str, Any], list[str]]] = [
         {"array_shape": [10, 50, 1000, 1000]},
         ["contenders", "csv-pandas of 500000000 values, some 6 GB of text"],
     ),
+    (
+        "formats",
+        {"memory_limit_mb": 0.5},
+        ["memory_limit_mb", "0.5", "at least 0.768", "values of one row group"],
+    ),
+    ("formats", {"memory_limit_mb": -1.0}, ["memory_limit_mb", "-1", "at least 0"]),
+    (
+        "formats",
+        {"contenders": ["netcdf-dask-unaligned"], "chunk_shape": [1, 10, 120, 160]},
+        ["chunk_shape", "[1, 10, 120, 160]", "an extent above 1 and below"],
+    ),
     ("formats", {"chunk_shape": [9, 5, 120, 160]}, ["chunk_shape", "[9, 5, 120, 160]", "1"]),
 ]
 
 
 # What only the model knows: parameters together, what a catalogue holds, and sums.
 NOT_EARLY = {"dilation", "store", "dataset", "chunk_shape", "chunks_per_task", "cluster_options"}
-IN_PART = {"array_shape", "contenders", "n_workers", "profile", "target_width"}
+IN_PART = {"array_shape", "contenders", "memory_limit_mb", "n_workers", "profile", "target_width"}
 
 
 def read_schema(study: str) -> dict[str, Any]:

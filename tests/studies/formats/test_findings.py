@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
+from typing import Any
 
 import matplotlib as mpl
 import matplotlib.style
@@ -14,6 +16,7 @@ from helpers.benchmark import ranking, statistics
 from helpers.netem.profiles import get_profile
 from helpers.plotting.palette import STYLE
 from studies.formats import figures, findings, prediction
+from studies.formats.memory import Held
 
 TIMES = {
     "zarr-obstore": [1.0, 1.1, 1.0, 1.05, 1.0],
@@ -73,6 +76,37 @@ def test_pairs_are_those_named_beforehand() -> None:
     assert [*pairs] == ["csv-over-parquet"]
     assert pairs["csv-over-parquet"].verdict == "slower"
     assert findings.tell_comparison(pairs["csv-over-parquet"]).startswith("2.8")
+
+
+def test_claims_of_2022_are_judged_by_their_pairs() -> None:
+    """A factor of three is far above, and so it is not close; what was not measured is no line."""
+    pairs = findings.compare_pairs(findings.select(make_rows(), "whole"), control="control")
+    claims = findings.judge_claims(pairs)
+    assert claims["verdict"].tolist() == ["holds", "does not hold"]
+    assert claims["ours"].str.startswith("one process: 2.8").all()
+    assert findings.judge_claims({}).empty
+
+
+def test_tables_hold_each_contender_once() -> None:
+    """Medians of all accesses in one; what it costs beside its time in another, told by its ends."""
+    rows = make_rows()
+    of_step = rows.assign(point='{"access":"step"}', access="step", total_s=0.1, wire_nbytes=1e6)
+    table = findings.tabulate(pd.concat([rows, of_step], ignore_index=True))
+    assert table.index[0] == "raw" and "control" not in table.index
+    assert table.loc["csv-pandas", "MB sent"] == 50
+    assert table.loc["csv-pandas", "processor seconds a GB"] == pytest.approx(3)
+    assert (table["seconds a step"] == 0.1).all() and (table["MB sent a step"] == 1).all()
+    assert "MB sent a step" not in findings.tabulate(rows)
+    stored = SimpleNamespace(nbytes=1e8)
+    kept: Any = SimpleNamespace(stored=stored, nbytes={"zarr": 5e7, "csv": 3e8})
+    written = pd.DataFrame({"access": "write", "contender": ["zarr", "csv"], "read_s": [1.0, 8.0]})
+    held = {"zarr-obstore": Held(130_000_000), "csv-pandas": Held(700_000_000)}
+    costs = findings.tabulate_costs([*held], kept, written, held, n=4)
+    assert costs["seconds to write"].tolist() == [1.0, 8.0]
+    assert costs["memory over values"].tolist() == [1.3, 7.0]
+    told = findings.tell_costs(costs)
+    assert told["least-memory"] == "zarr-obstore (1.3 times the values)"
+    assert told["most-write"] == "csv (8 s)"
 
 
 def test_prediction_waits_for_the_network() -> None:

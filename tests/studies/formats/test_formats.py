@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import itertools
 import os
+import re
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import numpy as np
 import obstore
 import pytest
+import zarr
+from zarr.codecs import BloscCodec
+from zarr.core import codec_pipeline
 
 from helpers.arrays import readers
 from helpers.benchmark.contender import CheckError
@@ -18,7 +24,8 @@ from helpers.errors import UserError
 from helpers.netem.profiles import get_profile
 from helpers.netem.proxy import open_proxy
 from helpers.objectstore.testbed import Server, Testbed
-from studies.formats import formats, workload
+from helpers.paths import ROOT
+from studies.formats import findings, formats, memory, snippets, workload
 from studies.formats.clients import CLIENTS, list_formats
 from studies.formats.formats import ACCESSES, FORMATS, Kept, choose, make_formats
 from studies.formats.workload import FormatRead
@@ -63,16 +70,78 @@ class _NoNetwork:
 def test_every_client_reads_what_was_written(
     kept: Kept, testbed: Testbed, name: str, access: str
 ) -> None:
-    """Whole and in part, value by value, with one request in flight and with several."""
+    """Value by value: whole with several requests in flight, in part with one."""
     values = make_sample().block((0, 0, 0, 0), make_sample().shape)
-    for n_requests in (1, 4):
-        read = FormatRead(CLIENTS[name], kept, testbed, n_requests, access)
-        with workload.credentials(kept.stored.location):
-            read.prepare()
-            found = read.read(read.open())
-        assert read.check(found) == f"xxh3 of {found.size} values"
-        np.testing.assert_array_equal(found, values[choose(access, kept.stored)])
-        assert read.collect()["cpu_s"] > 0
+    read = FormatRead(CLIENTS[name], kept, testbed, {"whole": 4, "step": 1}[access], access)
+    with workload.credentials(kept.stored.location):
+        read.prepare()
+        found = read.read(read.open())
+    assert read.check(found) == f"xxh3 of {found.size} values"
+    np.testing.assert_array_equal(found, values[choose(access, kept.stored)])
+    assert read.collect()["cpu_s"] > 0
+
+
+def test_what_is_written_again_is_read_back(kept: Kept) -> None:
+    """What a server hands out is not; other values are refused, and nothing stays."""
+    names = ["zarr-obstore", "netcdf-s3fs", "references-obstore", "opendap-pydap", "csv-pandas"]
+    with workload.credentials(kept.stored.location):
+        writes = {way.name: way for way in workload.list_writes(names, kept)}
+        assert {*writes} == {*list_formats(names)} - {"opendap"}
+        for way in writes.values():
+            way.prepare()
+            way.read(None)
+            assert way.check(None) == f"xxh3 of {way.source.values.size} values"
+        wrong = replace(writes["csv"], source=replace(way.source, values=way.source.values + 1))
+        wrong.read(None)
+        with pytest.raises(CheckError, match="csv holds other values than were written"):
+            wrong.check(None)
+        wrong.prepare()
+    assert not obstore.list(kept.folder.obstore(), "again").collect()
+
+
+def test_memory_is_that_of_a_process_that_reads(kept: Kept) -> None:
+    """It is counted, limited and compared; a process that fails is named."""
+    with workload.credentials(kept.stored.location):
+        [held] = memory.measure(["zarr-obstore"], kept, n_requests=4).values()
+        assert held.added_nbytes > kept.stored.nbytes and not held.is_killed
+        assert memory.limit(kept, 0).empty
+        generous, strict = memory.limit(kept, 1e5), memory.limit(kept, 1e-3)
+        with pytest.raises(CheckError, match="zarr-obstore reads other values"):
+            changed = replace(kept, digests={"whole": "of others"})
+            memory.read_apart("zarr-obstore", changed, n_requests=4)
+        with pytest.raises(CheckError, match="nobody: its process ended with exit code 1"):
+            memory.read_apart("nobody", kept, n_requests=4)
+    assert {*generous.index} == {memory.AT_ONCE, memory.BY_GROUP}
+    assert (generous["under the limit"] == "reads every value").all()
+    assert (strict["under the limit"] == "killed").all()
+    told = findings.tell_limit(strict)
+    assert told["parquet-pandas-under-limit"] == "killed with at most 0.001 MB"
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["parquet-groups", "netcdf-dask-unaligned", "cog-rasterio", "icechunk-virtual", "zarr-s3fs"],
+)
+def test_the_code_that_is_shown_reads(kept: Kept, name: str) -> None:
+    """What a page shows of a client, and counts, is whole: it runs, and reads what was written."""
+    if CLIENTS[name].missing():
+        pytest.skip(f"{name} is not installed")
+    code, client = snippets.show_code(name, 4), CLIENTS[name]
+    functions = snippets.find_functions(client)
+    namespace = {key: value for one in functions[::-1] for key, value in one.__globals__.items()}
+    namespace["zarr"] = zarr  # imports are not shown
+    exec(code, namespace)
+    how = getattr(client.open, "keywords", {})
+    with workload.credentials(kept.stored.location), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # silencing is left out of what is shown
+        read = namespace[functions[0].__name__](kept.at(client.format), kept.stored, 4, **how)
+        values = read(choose("whole", kept.stored))
+    zarr.config.reset()
+    assert formats.digest(values) == kept.digests["whole"]
+    lines = [line for line in code.splitlines() if line.strip()]
+    named = [line for line in lines if line.lstrip().startswith(("def ", "#"))]
+    assert snippets.count_lines(code) == len(lines) - len(named) > 2
+    assert code in snippets.tell([name], 4) and "expected_warning" not in code
 
 
 def test_wrong_values_are_no_row(kept: Kept, testbed: Testbed) -> None:
@@ -200,3 +269,13 @@ def test_references_follow_their_file(kept: Kept) -> None:
     finally:
         obstore.put(client, "array.nc", content)
     assert formats._identify(kept.stored, "") == []
+
+
+def test_the_statements_of_zarr_that_the_page_names_are_there() -> None:
+    """What stands in the way of decoding in place is what the installed zarr does."""
+    text = (ROOT / "formats.md").read_text(encoding="utf-8")
+    [named] = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    pipeline = codec_pipeline.BatchedCodecPipeline
+    functions = BloscCodec._decode_sync, pipeline.read_batch, pipeline.read
+    for line, function in zip(named.splitlines(), functions, strict=True):
+        assert line in [one.strip(" ,") for one in inspect.getsource(function).splitlines()]
