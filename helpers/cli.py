@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 import signal
 import sys
 import traceback
@@ -95,6 +96,7 @@ def end_well() -> Iterator[None]:
         error.show()
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
+        logging.getLogger("asyncio").disabled = True  # of tasks that this ends, which say so
         sys.exit("interrupted; what was measured is kept, and the same command goes on from there")
     except ModuleNotFoundError as error:
         sys.exit(f"error: {needs(' '.join(sys.argv[1:2]), str(error.name))}")

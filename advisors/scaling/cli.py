@@ -213,9 +213,10 @@ def simulate(workers: str, seed: int, is_json: bool, derive: bool, **given: Any)
     median, 95th and 99th percentile of a chunk, what it costs, and where most slot time goes.
     """
     if derive:
-        from advisors.scaling import scale_out
+        from advisors.scaling.scale_out import derive as simulate_all
+        from advisors.scaling.validation import KEPT
 
-        click.echo(f"{scale_out.PATH.name}: {scale_out.derive()} reads")
+        click.echo(f"{KEPT.name}: {simulate_all()} reads")
         return
     from advisors.scaling.latency import Tail
     from advisors.scaling.outlook import describe as describe_plan

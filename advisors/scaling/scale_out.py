@@ -20,9 +20,9 @@ from advisors.costs.prices import find_price, get_prices
 from advisors.scaling.cluster import Simulated
 from advisors.scaling.latency import Tail, fit_tail
 from advisors.scaling.outlook import MEMORY_GB_PER_CORE, Plan, make_plan, tell_time
+from advisors.scaling.validation import KEPT, PUBLISHED, check_curve, list_curves, read_kept
 from helpers.paths import ROOT
 
-PATH = Path(__file__).with_name("simulated.json")
 SIZES = (1, 3, 10, 30, 100, 300, 1000, 3000, 10_000)
 _N_WAVES = 8  # enough for a steady rate
 _PETABYTE_CHUNKS = 10_000_000
@@ -59,11 +59,13 @@ def list_reads() -> Mapping[str, Sequence[Read]]:
     }  # fmt: skip
 
 
-def derive(path: Path = PATH) -> int:
-    """Simulate all reads anew and keep them; return how many."""
+def derive(path: Path = KEPT) -> int:
+    """Simulate all reads anew, those of published curves too, and keep them; return how many."""
     found = {
         label: [asdict(read.simulate()) for read in reads] for label, reads in list_reads().items()
     }
+    curves = list_curves().items()
+    found[PUBLISHED] = [asdict(one) for curve in curves for one in check_curve(*curve)]
     lines = ",\n".join(
         f"{json.dumps(label)}: [\n" + ",\n".join(map(json.dumps, rows)) + "\n]"
         for label, rows in found.items()
@@ -75,10 +77,10 @@ def derive(path: Path = PATH) -> int:
 @cache
 def read_simulated() -> Mapping[str, Sequence[Simulated]]:
     """Read the simulated reads that are kept."""
-    kept = json.loads(PATH.read_text(encoding="utf-8"))
     return {
         label: [Simulated(**row | {"chunk_s": tuple(row["chunk_s"])}) for row in rows]
-        for label, rows in kept.items()
+        for label, rows in read_kept().items()
+        if label != PUBLISHED
     }
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 
@@ -97,17 +98,32 @@ def _median_s(profile: Profile, client: Client, cluster: Cluster, n_chunks: int)
     )
 
 
+KEPT = Path(__file__).with_name("simulated.json")
+
+
 @cache
+def read_kept() -> Mapping[str, list[dict[str, Any]]]:
+    """Read what is simulated for pages, and kept: `wire simulate --derive` does it anew."""
+    kept: dict[str, list[dict[str, Any]]] = json.loads(KEPT.read_text(encoding="utf-8"))
+    return kept
+
+
 def check_published() -> Mapping[str, list[Check]]:
     """Predict the larger half of every published curve that was not looked at."""
-    return {
-        kind.name: _check_curve(kind, runs)
-        for kind, runs in read_curves().items()
-        if not kind.name.startswith(DEVELOPMENT)
-    }
+    checks = [Check(**row) for row in read_kept()[PUBLISHED]]
+    return {check.case: [one for one in checks if one.case == check.case] for check in checks}
 
 
-def _check_curve(kind: Kind, runs: Mapping[float, Sequence[float]]) -> list[Check]:
+PUBLISHED = "published curves"
+
+
+def list_curves() -> dict[Kind, Mapping[float, Sequence[float]]]:
+    """List the published curves that nobody looked at while the model was made."""
+    curves = read_curves().items()
+    return {kind: runs for kind, runs in curves if not kind.name.startswith(DEVELOPMENT)}
+
+
+def check_curve(kind: Kind, runs: Mapping[float, Sequence[float]]) -> list[Check]:
     """Fit the smaller half of a curve's sizes, and simulate the larger."""
     fitted, scored = halve(runs)
     sizes = [n for n in fitted for _ in runs[n]]

@@ -7,14 +7,14 @@ import gzip
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from helpers.benchmark.record import read_records, schema
-from helpers.benchmark.statistics import Interval, median_interval
+from helpers.benchmark.statistics import Floats, Interval, median_intervals
 from helpers.plotting.tables import trace_of
 
 COLUMNS: Mapping[str, str] = {
@@ -229,7 +229,7 @@ def summarise_groups(table: pd.DataFrame) -> pd.DataFrame:
     groups = rows.groupby("number", sort=True)
     found = groups[keys].first().assign(date=groups["date"].min())
     runs = groups["n_runs"].max().where(groups.size() == 1)
-    intervals = groups["value"].apply(_centre)
+    intervals = _centre([values.to_numpy() for _, values in groups["value"]])
     return found.assign(
         n=[int(told) if told > 1 else one.n for told, one in zip(runs, intervals, strict=True)],
         median=[one.centre for one in intervals],
@@ -238,11 +238,14 @@ def summarise_groups(table: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def _centre(values: pd.Series[float]) -> Interval:
-    """Compute the median and its interval, which of equal values is their value."""
-    if len(values) > 1 and values.nunique() == 1:
-        return Interval(values.iloc[0], values.iloc[0], values.iloc[0], len(values))
-    return median_interval(values)
+def _centre(samples: Sequence[Floats]) -> list[Interval]:
+    """Compute medians and their intervals, which of equal values are their value."""
+    differs = [len(one) == 1 or one.min() < one.max() for one in samples]
+    told = iter(median_intervals([one for one, yes in zip(samples, differs, strict=True) if yes]))
+    return [
+        next(told) if yes else Interval(one[0], one[0], one[0], len(one))
+        for one, yes in zip(samples, differs, strict=True)
+    ]
 
 
 def list_quantities(table: pd.DataFrame) -> pd.DataFrame:

@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 import pytest
 
-from advisors.scaling import scale_out
+from advisors.scaling import scale_out, validation
 
 
 def test_every_read_is_kept() -> None:
@@ -26,3 +26,13 @@ def test_kept_reads_are_those_of_the_simulation(label: str) -> None:
     for name in ("shares", "chunk_s"):
         assert found.pop(name) == pytest.approx(kept.pop(name), rel=1e-6), "run `wire simulate --derive`"  # fmt: skip
     assert found == pytest.approx(kept, rel=1e-6), "run `wire simulate --derive`"
+
+
+def test_kept_checks_are_of_every_curve() -> None:
+    """Each published curve is there, and the first is as the simulation has it."""
+    curves, kept = validation.list_curves(), validation.check_published()
+    assert [*kept] == [kind.name for kind in curves]
+    kind, runs = next(iter(curves.items()))
+    for one, found in zip(kept[kind.name], validation.check_curve(kind, runs), strict=True):
+        assert one.predicted_s == pytest.approx(found.predicted_s, rel=1e-6), "run `wire simulate --derive`"  # fmt: skip
+        assert (one.n_workers, one.measured_s) == (found.n_workers, found.measured_s)

@@ -621,6 +621,19 @@ def are_written(pids: Path) -> bool:
 OF_THE_KERNEL = ("Task was destroyed but it is pending!", "task: <Task ")
 
 
+def test_what_an_interrupt_ends_says_nothing_of_it() -> None:
+    """A task of a kernel that went away has an error that nobody asks for: the line stands alone."""
+    script = (
+        "import asyncio; from helpers.cli import end_well\n"
+        "async def lose(): raise RuntimeError('the kernel is gone')\n"
+        "with end_well():\n"
+        "    loop = asyncio.new_event_loop(); task = loop.create_task(lose())\n"
+        "    loop.run_until_complete(asyncio.sleep(0)); raise KeyboardInterrupt"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)  # fmt: skip
+    assert done.returncode == 1 and len(done.stderr.splitlines()) == 1, done.stderr
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_run_that_is_told_to_end_leaves_nothing(
     make_case: MakeCase, tmp_path: Path, temporary: Path, number: signal.Signals
