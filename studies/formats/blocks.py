@@ -1,4 +1,4 @@
-"""Blocks of Dask over the chunks of a file: equal to them, a multiple of them, and unaligned."""
+"""Blocks of Dask over stored chunks: equal to them, a multiple of them, and unaligned."""
 
 from __future__ import annotations
 
@@ -54,15 +54,15 @@ def misalign(shape: Extents, chunk_shape: Extents) -> Extents:
     )
 
 
-def read_in(cut: Cut) -> Callable[[Location, StoredArray, int], Read]:
-    """Read the netCDF-4 file over a file object that fetches little ahead, in blocks of Dask."""
-    return partial(_open_in_blocks, cut=cut, open=READERS["netcdf-fsspec"].open)
+def read_in(cut: Cut, reader: str) -> Callable[[Location, StoredArray, int], Read]:
+    """Read as a reader of cluster scaling does, in blocks of Dask."""
+    return partial(_open_in_blocks, cut=cut, open=READERS[reader].open)
 
 
 def _open_in_blocks(
     folder: Location, stored: StoredArray, n_requests: int, *, cut: Cut, open: Any
 ) -> Read:
-    """Read on as many threads as there are processors, which HDF5 lets in one after the other."""
+    """Read on as many threads as there are processors; HDF5 lets in one after the other."""
     blocks = dict(zip(stored.dimensions, cut(stored.shape, stored.chunk_shape), strict=True))
     with warnings.catch_warnings():
         # xarray says of blocks that cut chunks what is measured here

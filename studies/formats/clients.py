@@ -233,19 +233,19 @@ CLIENTS: Mapping[str, Client] = {
             "netcdf-dask-equal",
             "netcdf",
             "xarray over a file object that reads 64 KiB ahead, Dask's blocks as the file's chunks",
-            blocks.read_in(blocks.as_stored),
+            blocks.read_in(blocks.as_stored, "netcdf-fsspec"),
         ),
         Client(
             "netcdf-dask-multiple",
             "netcdf",
             "the same, in blocks of whole chunks, two along each dimension",
-            blocks.read_in(blocks.multiply),
+            blocks.read_in(blocks.multiply, "netcdf-fsspec"),
         ),
         Client(
             "netcdf-dask-unaligned",
             "netcdf",
             "the same, in blocks that cut chunks in two",
-            blocks.read_in(blocks.misalign),
+            blocks.read_in(blocks.misalign, "netcdf-fsspec"),
         ),
         Client(
             "netcdf-xarray", "netcdf", "xarray given the address alone", _open_netcdf_by_address
@@ -374,6 +374,20 @@ CLIENTS: Mapping[str, Client] = {
             "the same, with async.concurrency as many as may be in flight",
             _open_by_xarray("zarr-obstore"),
             in_flight="told",
+        ),
+        Client(
+            "zarr-dask",
+            "zarr",
+            "xarray with chunks={} through obstore: Dask, a task a chunk, a thread a processor",
+            blocks.read_in(blocks.as_stored, "zarr-obstore"),
+            in_flight="cores",
+        ),
+        Client(
+            "zarr-dask-batches",
+            "zarr",
+            "the same, in blocks of whole chunks, two along each dimension: several chunks a task",
+            blocks.read_in(blocks.multiply, "zarr-obstore"),
+            in_flight="default",
         ),
         Client(
             "zarr-zarrs",

@@ -32,6 +32,8 @@ CLAIMS: Mapping[str, tuple[str, str]] = {
     "obstore-over-tensorstore": ("zarr-obstore-told", "zarr-tensorstore"),
     "zarrs-over-zarrs-told": ("zarr-zarrs", "zarr-zarrs-told"),
     "shards-over-chunks": ("shards-obstore", "zarr-obstore-told"),
+    "dask-over-one-call": ("zarr-dask", "zarr-obstore"),
+    "dask-over-dask-batches": ("zarr-dask", "zarr-dask-batches"),
     "unaligned-over-equal": ("netcdf-dask-unaligned", "netcdf-dask-equal"),
     "multiple-over-equal": ("netcdf-dask-multiple", "netcdf-dask-equal"),
 }

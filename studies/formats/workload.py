@@ -40,7 +40,7 @@ CACHE_STATE = "nothing cached, new clients, warm server"
 
 @dataclass(frozen=True, slots=True)
 class FormatRead(Steps):
-    """An array read in one process, with no Dask, into memory."""
+    """An array read in one process, into memory."""
 
     client: Client
     kept: Kept
