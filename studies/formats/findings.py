@@ -136,9 +136,8 @@ def tell_costs(costs: pd.DataFrame) -> dict[str, str]:
 def tell_limit(held: pd.DataFrame) -> dict[str, str]:
     """Put into words what happened to the Parquet file, by the key under which pages quote it."""
     told = {}
-    for name, wanted, times, most, happened in held.itertuples():
-        wants = f"{digits(wanted)} MB, {digits(times)} times the bytes of the array"
-        told[f"{name}-memory"] = wants
+    for name, _, times, most, happened in held.itertuples():
+        told[f"{name}-memory"] = f"{digits(times)} times the bytes of the array"
         told[f"{name}-under-limit"] = f"{happened} with at most {digits(most)} MB"
     return told
 
