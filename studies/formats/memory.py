@@ -20,17 +20,18 @@ import pandas as pd
 from helpers.arrays import readers
 from helpers.benchmark.contender import CheckError
 from helpers.benchmark.memory import forget_peak, peak_nbytes
-from helpers.benchmark.provenance import n_cores
 from helpers.errors import UserError
 from studies.formats import columns
 from studies.formats.clients import CLIENTS
 from studies.formats.formats import Kept, choose, digest
+from studies.formats.workload import credentials
 
 AT_ONCE, BY_GROUP = "parquet-pandas", "parquet-by-group"
 """The Parquet file in one piece, as a table is read, and a row group after the other."""
 
 _LOOK_EVERY_S = 0.002  # between looks at a process that has a limit
 _PATIENCE_S = 300.0
+_AT_A_TIME = 2  # processes: each may hold several times the array
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +57,11 @@ def _read_in_child(answers: Connection, name: str, kept: Kept, n_requests: int) 
         for package in client.packages:
             importlib.import_module(package)
         readers.forget_clients(client.config(n_requests))
-    forget_peak()
-    answers.send(peak_nbytes())
-    found = _digest_whole(name, kept, n_requests)
-    answers.send((peak_nbytes(), found))
+    with credentials(kept.stored.location):  # the server of processes has those of its start
+        forget_peak()
+        answers.send(peak_nbytes())
+        found = _digest_whole(name, kept, n_requests)
+        answers.send((peak_nbytes(), found))
     answers.recv()
 
 
@@ -112,7 +114,7 @@ def read_apart(name: str, kept: Kept, *, n_requests: int, limit_nbytes: float = 
 def measure(names: Sequence[str], kept: Kept, *, n_requests: int) -> dict[str, Held]:
     """Read the whole array by each client once, without the network, each in a process of its own."""
     read: Callable[[str], Held] = partial(read_apart, kept=kept, n_requests=n_requests)
-    with ThreadPoolExecutor(n_cores()) as pool:
+    with ThreadPoolExecutor(_AT_A_TIME) as pool:
         return dict(zip(names, pool.map(read, names), strict=True))
 
 

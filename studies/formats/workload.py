@@ -16,7 +16,7 @@ from helpers.errors import UserError
 from helpers.netem.profiles import Profile
 from helpers.objectstore.locations import Location
 from helpers.objectstore.testbed import Testbed
-from studies.formats import formats, memory, opendap
+from studies.formats import formats, opendap
 from studies.formats.clients import CLIENTS, Client, Read, Values, list_formats
 from studies.formats.formats import (
     ACCESSES,
@@ -192,7 +192,9 @@ def make_formats(names: Sequence[str], location: Location, settings: Mapping[str
 
     `settings` are the parameters of the case. Zarr is always made: the others are made from it.
     """
-    needed = list_formats([*names, *[memory.AT_ONCE] * bool(settings["memory_limit_mb"])])
+    needed = list_formats(names)
+    if settings["memory_limit_mb"] and "parquet" not in needed:
+        needed.append("parquet")
     stored = stores.find_array(
         "enlarged-ocean-temperature",
         location,
