@@ -131,7 +131,7 @@ def find_limit(store: Store, asked: Asked) -> str:
     """
     network = store.network
     free = {
-        "latency": replace(network, first_byte_median_s=0.0, first_byte_p95_s=0.0),
+        "latency": replace(network, first_byte_median_s=0.0, first_byte_p95_s=0.0, tail_share=0.0),
         "one stream's rate": replace(network, stream_nbytes_per_s=math.inf),
         "the link": replace(network, aggregate_nbytes_per_s=math.inf),
         "the request rate": replace(network, requests_per_s=math.inf),

@@ -25,10 +25,10 @@ from statistics import NormalDist
 import numpy as np
 import numpy.typing as npt
 
-from advisors.scaling.latency import Tail, guess_rtt_s, slow_start_s
+from advisors.scaling.latency import Tail, connect
 from helpers.errors import UserError
 from helpers.models.transfer import Client, check_count
-from helpers.netem.profiles import Profile, check_number, network_of
+from helpers.netem.profiles import Profile, check_number
 
 Array = npt.NDArray[np.float64]
 Indexes = npt.NDArray[np.intp]
@@ -57,7 +57,7 @@ class Cluster:
     cores_per_worker: float = 2.0
     n_cores: float = math.inf  # of all workers together, where they share a machine
     graph_s: float = 0.0  # seconds of submission for each task, before the first one begins
-    rtt_s: float | None = None  # a round trip; None for `guess_rtt_s`, 0 for open connections
+    rtt_s: float | None = None  # a round trip; None for the profile's, 0 for open connections
     hedge_after_s: float = math.inf  # a second request is sent if no byte has come by then
     tail: Tail = field(default_factory=Tail)
 
@@ -200,7 +200,7 @@ class _Read:
         rng: np.random.Generator,
     ) -> None:
         self.client, self.cluster, self.rng, self.n_left = client, cluster, rng, n_chunks
-        self.network = network_of(replace(profile, worker_mb_per_s=None))
+        self.network = connect(replace(profile, worker_mb_per_s=None), cluster.rtt_s)
         worker = profile.worker_mb_per_s
         self.link = _Fluid(
             min(self.network.stream_nbytes_per_s, _FREE),
@@ -208,10 +208,7 @@ class _Read:
             self.network.aggregate_nbytes_per_s,
         )
         self.cores = _Fluid(1.0, cluster.cores_per_worker, cluster.n_cores)
-        self.rtt_s = guess_rtt_s(profile) if cluster.rtt_s is None else cluster.rtt_s
-        # a round trip for TCP and one for TLS 1.3
-        slow_s = slow_start_s(client.chunk_nbytes, self.link.each, self.rtt_s)
-        self.opening_s = 2 * self.rtt_s + slow_s
+        self.opening_s = self.network.new_connection_s(client.chunk_nbytes)
         n = cluster.n_workers * client.connections_per_worker
         self.phase = np.full(n, _DONE, np.int8)
         # when the next event is due, or when the last one was while a fluid decides
@@ -343,8 +340,8 @@ class _Read:
         """Answer 503, after which a client waits for a random while that grows."""
         backoff_s = self.rng.uniform(_BACKOFF_S, _BASE * self.backoff[slots])
         backoff_s = np.minimum(_LONGEST_S, backoff_s)
-        self.backoff[slots], self.due[slots] = backoff_s, at + self.rtt_s + backoff_s
-        self.spent_s["refusals"] += float(backoff_s.sum()) + self.rtt_s * len(slots)
+        self.backoff[slots], self.due[slots] = backoff_s, at + self.network.round_trip_s + backoff_s
+        self.spent_s["refusals"] += float(backoff_s.sum()) + self.network.round_trip_s * len(slots)
         self.n_tries[slots] += 1
         self.n_given_up += int((self.n_tries[slots] == MOST_TRIES + 1).sum())
         self.n_refused += len(slots)
@@ -374,7 +371,10 @@ class _Read:
             late = np.flatnonzero(drawn > start)
             # of 1 less a number below 1, for 0 has no negative power
             drawn[late] = start * (1 - self.rng.random(len(late))) ** (-1 / tail.alpha)
-        return np.minimum(self.network.first_byte_median_s * drawn, _TIMEOUT_S)
+        drawn *= self.network.first_byte_median_s
+        if self.network.tail_share:
+            drawn += self.network.tail_s * (self.rng.random(n) < self.network.tail_share)
+        return np.minimum(drawn, _TIMEOUT_S)
 
     def begin(self, slots: Indexes, at: Array) -> None:
         """Receive from the first byte on, also in what is left of this step."""

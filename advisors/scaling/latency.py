@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from helpers.errors import UserError
-from helpers.netem.profiles import Profile, check_number
+from helpers.models.transfer import Network
+from helpers.netem.profiles import Profile, check_number, network_of
 
 _WINDOW_NBYTES = 14_600  # of a new connection: ten segments (RFC 6928)
 
@@ -46,28 +47,25 @@ def fit_tail(ratios: npt.ArrayLike, share: float = 0.05) -> Tail:
     return Tail(share, 1 / float(np.log(values[-n:] / values[-n - 1]).mean()))
 
 
-def guess_rtt_s(profile: Profile) -> float:
-    """Guess the round trip: 1 ms, and what the first byte takes longer than the 30 ms of a region."""
-    first = profile.first_byte_s
-    return 0.0 if first is None else 1e-3 + max(0.0, first.median_s - 0.03)
+def connect(profile: Profile, rtt_s: float | None = None) -> Network:
+    """Turn a profile into a network in which new connections cost what they do.
 
-
-def slow_start_s(nbytes: float, rate: float, rtt_s: float) -> float:
-    """Compute what the first bytes of a connection take longer than at its full rate.
-
-    The window doubles with each round trip, until it carries the rate or the bytes have ended.
+    A round trip that is not given is the profile's, or is guessed: 1 ms, and what the first byte
+    takes longer than the 30 ms of a region. TCP and TLS 1.3 take one each, and the window of slow
+    start begins with ten segments (RFC 6928), where the profile does not say otherwise.
 
     Examples
     --------
-    A window that is large enough at once costs nothing:
+    A first byte of 90 ms: two round trips of 61 ms, and none more for what one window holds.
 
-    >>> slow_start_s(1e6, rate=1e6, rtt_s=0.01)
-    0.0
-    >>> round(slow_start_s(1e9, rate=90e6, rtt_s=0.1), 2)
-    0.83
+    >>> from helpers.netem.profiles import FirstByte
+    >>> round(connect(Profile("far", FirstByte(0.09, 0.2))).new_connection_s(14_000), 3)
+    0.122
     """
-    if not rtt_s:
-        return 0.0
-    n_full = math.ceil(math.log2(max(1.0, rate * rtt_s / _WINDOW_NBYTES)))
-    n_rounds = min(n_full, math.log2(nbytes / _WINDOW_NBYTES + 1))
-    return max(0.0, n_rounds * rtt_s - _WINDOW_NBYTES * (2**n_rounds - 1) / rate)
+    first = profile.first_byte_s
+    guessed_s = 0.0 if first is None else 1e-3 + max(0.0, first.median_s - 0.03)
+    trip_s = (profile.round_trip_s or guessed_s) if rtt_s is None else rtt_s
+    trips = 2.0 if profile.setup_round_trips is None else profile.setup_round_trips
+    window = profile.initial_window_nbytes or _WINDOW_NBYTES
+    given = {"setup_s": trips * trip_s, "round_trip_s": trip_s, "initial_window_nbytes": window}
+    return replace(network_of(profile), **given)

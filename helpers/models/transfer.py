@@ -247,6 +247,7 @@ class _Read:
                 self.start_chunk()
 
 
+_NO_LATENCY = dict.fromkeys(("first_byte_median_s", "tail_share", "setup_s", "round_trip_s"), 0.0)
 LIMITS = ("latency", "stream", "aggregate", "request rate", "processors", "tasks")
 """What can be the bottleneck of a read."""
 
@@ -291,7 +292,7 @@ def predict(
         )
 
     free = {
-        "latency": (replace(network, first_byte_median_s=0.0), client),
+        "latency": (replace(network, **_NO_LATENCY), client),
         "stream": (replace(network, stream_nbytes_per_s=math.inf), client),
         "aggregate": (replace(network, aggregate_nbytes_per_s=math.inf), client),
         "request rate": (replace(network, requests_per_s=math.inf), client),

@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 
 from advisors.scaling import cluster
 from advisors.scaling.cluster import CAUSES, Cluster, Simulated, simulate_cluster
-from advisors.scaling.latency import Tail, fit_tail, guess_rtt_s, slow_start_s
+from advisors.scaling.latency import Tail, connect, fit_tail
 from helpers.errors import UserError
 from helpers.models import transfer
 from helpers.models.transfer import Client
 from helpers.netem.profiles import FirstByte, Profile, get_profile, network_of
+from helpers.netem.profiles import Tail as ProfileTail
 
 WARM = Profile("warm", FirstByte(0.03, 0.1), stream_mb_per_s=50, aggregate_mb_per_s=400)
 READER = Client(2e6, connections_per_worker=2, cpu_s_per_chunk=0.01)
@@ -166,7 +167,7 @@ def test_two_requests_a_chunk_take_two_of_the_rate() -> None:
 
 def test_connections_start_slowly_once() -> None:
     """A new connection costs its round trips with the first chunk, and nothing after it."""
-    opening_s = 2 * 0.1 + slow_start_s(READER.chunk_nbytes, 50e6, 0.1)
+    opening_s = connect(WARM, 0.1).new_connection_s(READER.chunk_nbytes)
     few, many = (
         [
             simulate(replace(WARM, first_byte_s=None), n_workers=1, n_chunks=n, rtt_s=rtt).seconds
@@ -176,8 +177,23 @@ def test_connections_start_slowly_once() -> None:
     )
     assert few[1] - few[0] == pytest.approx(opening_s, rel=0.01)
     assert many[1] - many[0] == pytest.approx(opening_s, rel=0.01)
-    assert guess_rtt_s(get_profile("in-region")) == pytest.approx(1e-3)
-    assert guess_rtt_s(get_profile("wide-area")) == pytest.approx(0.121)
+    # of small chunks only the two round trips, guessed where the profile does not tell them
+    for name, rtt_s in (
+        ("in-region", 1e-3),
+        ("wide-area", 0.121),
+        ("other-region-full-scale", 0.06),
+    ):
+        assert connect(get_profile(name)).new_connection_s(1000) == pytest.approx(2 * rtt_s)
+
+
+def test_a_tail_of_the_profile_is_met() -> None:
+    """Of requests one after the other, half of which come a second later, half pay it."""
+    late = replace(WARM, tail=ProfileTail(0.5, 1.0))
+    seconds = [
+        simulate(each, n_workers=1, n_chunks=400, rtt_s=0.0).seconds for each in (WARM, late)
+    ]
+    n_each = 400 / READER.connections_per_worker
+    assert seconds[1] - seconds[0] == pytest.approx(0.5 * n_each, rel=0.2)
 
 
 def test_hedging_cuts_the_tail_for_a_few_requests() -> None:
