@@ -208,11 +208,11 @@ def find_all(
         "none-p50": f"{digits(1000 * table.loc[BASELINE, 'p50 (s)'])} ms",
         "opening-share": f"{digits(100 * share.median())} %",
         "amdahl-bound": digits(opening["bound"].median()),
-        "warp-share": _percent(float((warp_s / (opening["open_s"] + opening["make_s"])).median())),
+        "warp-share": percent(float((warp_s / (opening["open_s"] + opening["make_s"])).median())),
         "failed-requests": str(int(failures[["failed", "failed cold"]].to_numpy().sum())),
-        "worst-prediction-error": _percent(_of_caches(errors)["relative_error"].abs().max()),
-        "worst-p95-error": _percent(float(_of_caches(errors)["p95_error"].abs().max())),
-        "none-prediction-error": _percent(of_none["relative_error"].abs().max()),
+        "worst-prediction-error": percent(_of_caches(errors)["relative_error"].abs().max()),
+        "worst-p95-error": percent(float(_of_caches(errors)["p95_error"].abs().max())),
+        "none-prediction-error": percent(of_none["relative_error"].abs().max()),
         "generator-share": digits(table["generator (cores)"].max()),
         **tables.tell_measuring(measured, judged[best].noise),
     }
@@ -247,7 +247,7 @@ def tell_errors(errors: pd.DataFrame) -> str:
     """Say whether predicted medians of the caches are within the tolerance, and which are not."""
     cached = _of_caches(errors)
     missed = cached[cached["relative_error"].abs() > TOLERANCE]
-    worst = _percent(float(cached["relative_error"].abs().max()))
+    worst = percent(float(cached["relative_error"].abs().max()))
     if missed.empty:
         return f"Every predicted median with a cache is within {100 * TOLERANCE:g} % of the measured one; the worst is {worst} off."
     names = ", ".join(missed["contender"])
@@ -267,7 +267,8 @@ def _of_caches(errors: pd.DataFrame) -> pd.DataFrame:
     return errors[~errors["contender"].isin([BASELINE, "none-v3", "control"])]
 
 
-def _percent(share: float) -> str:
+def percent(share: float) -> str:
+    """Write a share, or that there is none."""
     return f"{digits(100 * share)} %" if np.isfinite(share) else "not measured"
 
 

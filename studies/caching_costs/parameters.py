@@ -86,6 +86,8 @@ class Parameters(studies.Parameters):
             raise UserError(
                 f"sweep_caches: {', '.join(strangers)}; allowed: those of caches, {', '.join(self.caches)}"
             )
+        if not (self.sweep_users or self.sweep_rates):
+            raise UserError("sweep_users: [], as sweep_rates; allowed: at least one load in either")
         for name in ("sweep_users", "sweep_rates", "sweep_workers"):
             if len({*getattr(self, name)}) < len(getattr(self, name)):
                 raise UserError(f"{name}: {getattr(self, name)}; allowed: each number once")

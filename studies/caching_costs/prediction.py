@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -26,6 +27,7 @@ class Demand:
 
     cpu_s: float  # processor seconds in the service, which requests share
     wait_s: float  # seconds that it waits for others, beside which other requests go on
+    n_waits: int = 1  # as many parts as it waits in; it computes after each
 
     def __post_init__(self) -> None:
         for name in ("cpu_s", "wait_s"):
@@ -39,35 +41,49 @@ def simulate_users(
     think_s: float,
     starts_s: Sequence[float] = (),
     until_s: float = math.inf,
+    n_services: int = 1,
+    n_processors: int = 1,
 ) -> list[float]:
     """Simulate users that ask, wait for the answer, think and ask again.
 
-    A request waits first and computes then; those that compute share equally the one
-    processor that a Python process has. Users begin together, or where `starts_s` says; after
-    `until_s` nobody asks any more.
+    A request waits and computes in turns. Those that compute in one service share equally the one
+    processor that a Python process has, and services share the machine's. Users, dealt among the
+    services, begin together, or where `starts_s` says; after `until_s` nobody asks any more.
 
     Examples
     --------
-    Two requests at once that only compute take twice as long:
+    Two requests at once that only compute take twice as long, but for a service and a processor
+    for each:
 
-    >>> simulate_users([[Demand(1.0, 0.0)], [Demand(1.0, 0.0)]], think_s=0)
+    >>> plans = [[Demand(1.0, 0.0)], [Demand(1.0, 0.0)]]
+    >>> simulate_users(plans, think_s=0)
     [2.0, 2.0]
+    >>> simulate_users(plans, think_s=0, n_services=2, n_processors=2)
+    [1.0, 1.0]
     """
     if not think_s >= 0:
         raise UserError(f"think_s: {think_s}; allowed: at least 0")
-    return _Users(plans, think_s, until_s).run(starts_s or [0.0] * len(plans))
+    users = _Users(plans, think_s, until_s, n_services, n_processors)
+    return users.run(starts_s or [0.0] * len(plans))
 
 
 class _Users:
     """What changes from event to event."""
 
     def __init__(
-        self, plans: Sequence[Iterable[Demand]], think_s: float, until_s: float = math.inf
+        self,
+        plans: Sequence[Iterable[Demand]],
+        think_s: float,
+        until_s: float,
+        n_services: int,
+        n_processors: int,
     ) -> None:
         self.plans, self.think_s, self.until_s = [iter(one) for one in plans], think_s, until_s
+        self.n_services, self.n_processors = n_services, n_processors
         self.now_s = 0.0
         self.asked_s = [0.0] * len(plans)
         self.asking: dict[int, Demand] = {}
+        self.n_left: dict[int, int] = {}  # waits of each user's request that have not ended
         self.left_s: dict[int, float] = {}  # processor seconds of each user that computes
         self.waiting: list[tuple[float, int]] = []
         self.latencies: list[float] = []
@@ -83,24 +99,39 @@ class _Users:
         demand = next(self.plans[user], None) if at_s < self.until_s else None
         if demand is not None:
             self.asked_s[user], self.asking[user] = at_s, demand
-            heapq.heappush(self.waiting, (at_s + demand.wait_s, user))
+            self.n_left[user] = demand.n_waits
+            self.wait(user, at_s)
+
+    def wait(self, user: int, from_s: float) -> None:
+        demand = self.asking[user]
+        self.n_left[user] -= 1
+        heapq.heappush(self.waiting, (from_s + demand.wait_s / demand.n_waits, user))
 
     def step(self) -> None:
-        """Go to the next arrival at the processor or the next answer."""
-        share = 1 / max(1, len(self.left_s))
-        until_done = min(self.left_s.values()) / share if self.left_s else math.inf
+        """Go to the next arrival at a processor, or the next end of computing."""
+        at_work = Counter(user % self.n_services for user in self.left_s)
+        whole = min(1.0, self.n_processors / max(1, len(at_work)))
+        shares = {user: whole / at_work[user % self.n_services] for user in self.left_s}
+        until_done, first = min(
+            ((left / shares[user], user) for user, left in self.left_s.items()),
+            default=(math.inf, -1),
+        )
         until_arrival = self.waiting[0][0] - self.now_s if self.waiting else math.inf
         seconds = max(0.0, min(until_done, until_arrival))
         self.now_s += seconds
-        self.left_s = {user: left - seconds * share for user, left in self.left_s.items()}
+        self.left_s = {user: left - seconds * shares[user] for user, left in self.left_s.items()}
         if until_done <= until_arrival:
-            self.answer(min(self.left_s, key=self.left_s.__getitem__))
+            self.end(first)
         else:
             _, user = heapq.heappop(self.waiting)
-            self.left_s[user] = self.asking[user].cpu_s
+            self.left_s[user] = self.asking[user].cpu_s / self.asking[user].n_waits
 
-    def answer(self, user: int) -> None:
+    def end(self, user: int) -> None:
+        """Wait again, or answer and let the user think and ask again."""
         del self.left_s[user]
+        if self.n_left[user]:
+            self.wait(user, self.now_s)
+            return
         self.latencies.append(self.now_s - self.asked_s[user])
         self.ask(user, self.now_s + self.think_s)
 
@@ -157,11 +188,12 @@ class Isolated:
     open_s: Floats  # seconds that opening and the rest took, request by request
     make_s: Floats
     cpu_s: float  # median of their processor seconds
+    n_waits: int = 1  # for the store, one for each request to it
 
     def draw(self, rng: np.random.Generator) -> Demand:
         """Draw an opening and a making, each from what was measured."""
         seconds = float(rng.choice(self.open_s) + rng.choice(self.make_s))
-        return Demand(self.cpu_s, max(0.0, seconds - self.cpu_s))
+        return Demand(self.cpu_s, max(0.0, seconds - self.cpu_s), self.n_waits)
 
 
 def isolate(rows: pd.DataFrame) -> dict[str, dict[str, Isolated]]:
@@ -173,6 +205,8 @@ def isolate(rows: pd.DataFrame) -> dict[str, dict[str, Isolated]]:
     each = list_requests(rows, "calibration")
     made = each[~each["contender"].isin(KEEPS_CHUNKS)].groupby("dataset")["make_s"]
     shared = {str(name): part for name, part in made}
+    sums = read_numbers(rows, "calibration").groupby("contender")[["n_requests", "n_tiles"]].sum()
+    n_waits = (sums["n_requests"] / sums["n_tiles"]).round().clip(lower=1).to_dict()
     found: dict[str, dict[str, Isolated]] = {}
     for (contender, name), part in each.groupby(["contender", "dataset"]):
         is_own = contender in KEEPS_CHUNKS
@@ -180,6 +214,7 @@ def isolate(rows: pd.DataFrame) -> dict[str, dict[str, Isolated]]:
             part["open_s"].to_numpy(),
             (part["make_s"] if is_own else shared[str(name)]).to_numpy(),
             float(part["cpu_s"].median()),
+            int(n_waits[contender]),
         )
     return found
 

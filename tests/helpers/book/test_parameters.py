@@ -148,6 +148,7 @@ REFUSED: list[tuple[str, dict[str, Any], list[str]]] = [
     ("caching-costs", {"caches": ["lru"]}, ["caches", "['lru']", "a list with 'none'"]),
     ("caching-costs", {"maps": ["broken"]}, ["maps", "another than 'broken'"]),
     ("caching-costs", {"caches": ["none", "none"]}, ["caches", "'none' twice", "each name once"]),
+    ("caching-costs", {"sweep_users": [], "sweep_rates": []}, ["sweep_users", "at least one load"]),
     ("cluster-scaling", {"n_workers": [2, 2]}, ["n_workers", "[2, 2]", "each number once"]),
     # Options of Slurm elsewhere, or that it has not; readers over S3 of a folder.
     ("cluster-scaling", {"cluster_options": ["queue=a"]}, ["cluster_options", "none but with"]),
@@ -198,7 +199,8 @@ REFUSED: list[tuple[str, dict[str, Any], list[str]]] = [
 
 # What only the model knows: parameters together, what a catalogue holds, and sums.
 NOT_EARLY = {"dilation", "store", "dataset", "chunk_shape", "chunks_per_task", "cluster_options"}
-IN_PART = {"array_shape", "contenders", "memory_limit_mb", "n_workers", "profile", "target_width"}
+IN_PART = {"array_shape", "contenders", "memory_limit_mb", "n_workers", "profile", "sweep_users"}
+IN_PART |= {"target_width"}
 
 
 def read_schema(study: str) -> dict[str, Any]:

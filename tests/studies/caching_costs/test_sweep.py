@@ -46,6 +46,7 @@ def make_sweep(cache: str, place: Point, p50_s: float) -> tuple[SweepLoad, dict[
         "p95_s": 2 * p50_s,
     }
     row = {"phase": "measured", "contender": cache, "block": 0, "point": json.dumps(one.point)}
+    row |= {"machine": json.dumps({"n_cores": 2})}
     return one, {**row, "trace": json.dumps(numbers)}
 
 
@@ -67,7 +68,8 @@ def test_gains_vanish_where_the_processor_is_full() -> None:
     blocks = rows.assign(point=json.dumps({"n_users": 3}))
     both = pd.concat([blocks, rows], ignore_index=True)
     assert [len(part) for part in split(both)] == [8, 8]
-    table = tabulate_sweep(isolated, rows, [(cache, one) for cache, one, _ in made])
+    loads = [(cache, one) for cache, one, _ in made]
+    table = tabulate_sweep(isolated, rows, loads)
     assert len(table) == 8
     assert table["p50_error"].abs().max() < 0.15
     lru = table[table["contender"] == "lru"].set_index(["n_users", "n_workers"])["gain"]
@@ -77,3 +79,17 @@ def test_gains_vanish_where_the_processor_is_full() -> None:
     assert "lru 4 times at 1 and 1 at 80 users (gone from 80 on)" in told["verdict-load"]
     assert "at 1 tiles a second (gone at none of them)" in told["verdict-load"]
     assert told["sweep-failures"] == "0"
+    assert (
+        "Of 8 loads, the predicted median is within 15 % of the measured one at 8"
+        in told["verdict-sweep"]
+    )
+    assert "differ by 0 % themselves" in told["verdict-sweep"]
+    # two services of one processor are as slow as one of them
+    single = rows.assign(machine=json.dumps({"n_cores": 1}))
+    lines = tabulate_sweep(isolated, single, loads).set_index(["contender", "n_users", "n_workers"])
+    assert lines.loc[("lru", 80, 2), "p50_error"] == pytest.approx(1, abs=0.1)
+    # a block of its own that took twice as long is told as what it is
+    slow = rows[rows["contender"] == "lru"].iloc[:1]
+    slow = slow.assign(trace=slow["trace"].str.replace('"p50_s": 0.1', '"p50_s": 0.2'))
+    told = find_sweep(tabulate_sweep(isolated, pd.concat([rows, slow], ignore_index=True), loads))
+    assert "and by 100 % with lru at 1 users" in told["verdict-sweep"]

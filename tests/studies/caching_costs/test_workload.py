@@ -123,6 +123,28 @@ def test_users_share_a_processor(
     assert simulate_users(demands, think_s=think_s) == pytest.approx(expected)
 
 
+@pytest.mark.parametrize(
+    ("demands", "n_services", "n_processors", "expected"),
+    [
+        ([(2, 2, 1), (2, 0, 1)], 1, 1, [2, 4]),  # who waits first finds the processor free
+        ([(2, 2, 2), (2, 0, 1)], 1, 1, [3, 5]),  # who waits in two parts computes between them
+        ([(1, 0, 1)] * 3, 2, 2, [1, 2, 2]),  # two users at one service, one at the other
+        ([(1, 0, 1)] * 3, 2, 1, [2, 3, 3]),  # two services have half of a processor each
+        ([(1, 0, 1)] * 2, 1, 2, [2, 2]),  # a service has no use for a second one
+    ],
+)
+def test_services_share_processors(
+    demands: list[tuple[float, float, int]],
+    n_services: int,
+    n_processors: int,
+    expected: list[float],
+) -> None:
+    """Latencies of one request of each user, who are dealt among the services."""
+    plans = [[Demand(*one)] for one in demands]
+    given: dict[str, int] = {"n_services": n_services, "n_processors": n_processors}
+    assert simulate_users(plans, think_s=0.0, **given) == pytest.approx(expected)
+
+
 @given(
     plans=st.lists(
         st.lists(st.tuples(st.floats(0.01, 1), st.floats(0, 1)), min_size=1, max_size=4),
