@@ -25,7 +25,7 @@ class Parameters(studies.Parameters):
         Field(min_length=1),
         Contains("broken", is_other=True),
     ] = Field(
-        ["single-4mib", "chunked-64mib", "netcdf", "references", "broken"],
+        ["single-4mib", "netcdf", "references", "broken"],
         description="datasets to serve",
     )
     map_scale: Annotated[float, Field(gt=0, le=1)] = Field(
@@ -41,7 +41,7 @@ class Parameters(studies.Parameters):
         json_schema_extra={"unit": "s"},
     )
     n_requests: Annotated[int, Field(ge=1, le=10**7)] = Field(
-        16, description="requests of all users in a warm phase"
+        8, description="requests of all users in a warm phase"
     )
     zipf_exponent: Annotated[float, Field(ge=0, le=10)] = Field(
         1.0, description="popularity of datasets and of tiles, by rank"
@@ -69,7 +69,7 @@ class Parameters(studies.Parameters):
         [1], description="services that share the largest load of users"
     )
     sweep_s: Annotated[float, Field(gt=0, le=3600)] = Field(
-        1.0, description="time of each load of the sweep", json_schema_extra={"unit": "s"}
+        0.5, description="time of each load of the sweep", json_schema_extra={"unit": "s"}
     )
     ttl_s: Annotated[float, Field(gt=0, le=1e9)] = Field(
         86400.0,

@@ -149,10 +149,12 @@ def make_app(library: Library, token: str) -> FastAPI:
             if not library.cache.is_shared:
                 super().close()  # type: ignore[no-untyped-call]
 
+    class TilesOnly(TilerFactory):
+        def register_routes(self) -> None:
+            self.tile()  # type: ignore[no-untyped-call]
+
     app = FastAPI(openapi_url=None)
-    tiler = TilerFactory(reader=DatasetReader, path_dependency=_name_checker(library))
-    tiles = "/tiles/{tileMatrixSetId}/{z}/{x}/{y}"
-    tiler.router.routes = [one for one in tiler.router.routes if one.path.startswith(tiles)]  # type: ignore[attr-defined]
+    tiler = TilesOnly(reader=DatasetReader, path_dependency=_name_checker(library))
     app.include_router(tiler.router, dependencies=[Depends(_refuse_large)])
     add_exception_handlers(app, DEFAULT_STATUS_CODES)
     app.add_middleware(Timed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import multiprocessing
 import os
@@ -37,10 +38,15 @@ from studies.caching_costs.origins import SHIPPED_ENVIRONMENT, ShippedOrigin
 from studies.caching_costs.service import Library, make_app, tile_path
 
 
+@functools.cache
+def _start_apart() -> ProcessPoolExecutor:
+    """Start the process apart from this one, once: it imports for seconds."""
+    return ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), _set_environment)
+
+
 def _apart(work: Callable[..., Any], *given: Any) -> Any:
     """Call a function in a process of its own, whose environment titiler's function can read."""
-    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), _set_environment) as pool:
-        return pool.submit(work, *given).result()
+    return _start_apart().submit(work, *given).result()
 
 
 def _set_environment() -> None:

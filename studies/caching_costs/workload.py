@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, ClassVar
@@ -10,6 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 import xarray as xr
 import xxhash
+from starlette.testclient import TestClient
 
 from helpers.arrays.reads import count_requests
 from helpers.benchmark.contender import CheckError, Steps
@@ -19,10 +21,17 @@ from helpers.objectstore.locations import Location
 from helpers.objectstore.testbed import Testbed
 from studies.caching_costs import backends
 from studies.caching_costs.backends import open_valkey
-from studies.caching_costs.caches import LruCache
+from studies.caching_costs.caches import Cache, LruCache
 from studies.caching_costs.datasets import Datasets, Origin, open_dataset
 from studies.caching_costs.load import Generator, Load, list_requests, open_generator, summarise
-from studies.caching_costs.service import Service, Tile, open_service, tile_path
+from studies.caching_costs.service import (
+    Library,
+    Service,
+    Tile,
+    make_app,
+    open_service,
+    tile_path,
+)
 
 
 def zipf_weights(n: int, *, exponent: float) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
@@ -138,9 +147,12 @@ def plan_workload(
 
 
 def _make_tiles(datasets: Datasets, tiles: Sequence[Tile]) -> dict[str, str]:
-    with open_service("none", datasets) as service:
-        answers = {tile_path(tile): service.ask(tile_path(tile)) for tile in tiles}
-    return {path: xxhash.xxh3_64_hexdigest(a.content) for path, a in answers.items()}
+    """Make tiles without a cache, by the application of the services in this process."""
+    library = Library(datasets.specs, Cache(Origin(datasets.location)))
+    client = TestClient(make_app(library, ""), raise_server_exceptions=False)
+    with warnings.catch_warnings(action="ignore"):  # of libraries, which would show on the page
+        made = {path: client.get(path).content for path in map(tile_path, tiles)}
+    return {path: xxhash.xxh3_64_hexdigest(content) for path, content in made.items()}
 
 
 def measure_entries(datasets: Datasets) -> dict[str, int]:
