@@ -21,6 +21,13 @@
 
   const sum = (values) => values.reduce((total, value) => total + value, 0);
 
+  // Long jobs pause after each hour of a day, so that a page stays at its reader's hand.
+  function finish(job) {
+    let next = job.next();
+    while (!next.done) next = job.next();
+    return next.value;
+  }
+
   function roundHalfEven(value) {
     const below = Math.floor(value);
     if (value - below !== 0.5) return Math.round(value);
@@ -75,13 +82,20 @@
 
   // Where a function that is below zero at one end is above it at the other:
   // Chandrupatla's method, which takes a fifth of the steps of halving.
-  function solve(f, from, to, tolerance) {
+  const solve = (f, ...rest) =>
+    finish(
+      seek(function* (x) {
+        return f(x);
+      }, ...rest)
+    );
+
+  function* seek(f, from, to, tolerance) {
     let [a, b, c] = [to, from, to];
-    let [fa, fb, fc] = [f(a), f(b), 0];
+    let [fa, fb, fc] = [yield* f(a), yield* f(b), 0];
     let t = 0.5;
     for (let round = 0; round < 200; round += 1) {
       const x = a + t * (b - a);
-      const fx = f(x);
+      const fx = yield* f(x);
       if (fx > 0 === fa > 0) [c, fc] = [a, fa];
       else [c, b, fc, fb] = [b, a, fb, fa];
       [a, fa] = [x, fx];
@@ -237,7 +251,7 @@
     return { rate, made, edge, hit, duration, busy: made * duration, busyCpus: made * meanCpu(a, hit) };
   }
 
-  function followDay(a, option) {
+  function* followDay(a, option) {
     const datasets = zipf(roundHalfEven(a.n_datasets), a.dataset_zipf);
     const nTiles = roundHalfEven(a.n_datasets) * roundHalfEven(a.tiles_per_dataset);
     const tiles = option.startsWith("cdn") ? zipf(nTiles, a.tile_zipf) : null;
@@ -245,7 +259,11 @@
     const peak = flow(a, option, rates[0], datasets, tiles, 0);
     const usable = a.instance_vcpus * a.target_utilisation;
     const nInstances = a.billing === "instance" ? Math.max(1, Math.ceil(peak.busyCpus / usable - 1e-9)) : 0;
-    const half = rates.slice(0, 13).map((rate) => flow(a, option, rate, datasets, tiles, nInstances));
+    const half = [];
+    for (const rate of rates.slice(0, 13)) {
+      half.push(flow(a, option, rate, datasets, tiles, nInstances));
+      yield;
+    }
     return { flows: rates.map((_, hour) => half[Math.min(hour, 24 - hour)]), nInstances };
   }
 
@@ -298,8 +316,8 @@
     };
   }
 
-  function priceOption(a, p, option) {
-    const day = followDay(a, option);
+  function* priceSteps(a, p, option) {
+    const day = yield* followDay(a, option);
     const seconds = SECONDS_PER_MONTH / 24;
     const month = {
       requests: seconds * sum(day.flows.map((f) => f.rate)),
@@ -330,45 +348,45 @@
     };
   }
 
-  function compareOptions(a, p) {
-    return OPTIONS.map((option) => priceOption(a, p, option));
+  function* compareSteps(a, p) {
+    const costs = [];
+    for (const option of OPTIONS) costs.push(yield* priceSteps(a, p, option));
+    return costs;
   }
 
-  // Rates at which two options change places: advisors/costs/bill.py. It pauses after each
-  // price, so that a page that asks for it stays at its reader's hand.
+  const compareOptions = (a, p) => finish(compareSteps(a, p));
+
+  // How much more an option costs than another at a rate, by its logarithm.
+  const excessOf = (a, p, first, second) =>
+    function* (log) {
+      const at = { ...a, requests_per_s: Math.exp(log) };
+      return (yield* priceSteps(at, p, first)).usd - (yield* priceSteps(at, p, second)).usd;
+    };
+
+  // Rates at which two options change places: advisors/costs/bill.py.
   function* seekBreakEven(a, p, first, second) {
     const low = Math.log(0.01);
     const high = Math.log(10000);
     const nSteps = Math.ceil(((high - low) / Math.log(10)) * 4);
-    const excess = (log) => {
-      const at = { ...a, requests_per_s: Math.exp(log) };
-      return priceOption(at, p, first).usd - priceOption(at, p, second).usd;
-    };
+    const excess = excessOf(a, p, first, second);
     const grid = [];
     const values = [];
     for (let step = 0; step <= nSteps; step += 1) {
       grid.push(low + ((high - low) * step) / nSteps);
-      values.push(excess(grid[step]));
-      yield;
+      values.push(yield* excess(grid[step]));
     }
     const found = [];
     for (let k = 0; k < nSteps; k += 1) {
       if (values[k] > 0 === values[k + 1] > 0) continue;
-      const crossing = solve(excess, grid[k], grid[k + 1], 1e-12);
+      const crossing = yield* seek(excess, grid[k], grid[k + 1], 1e-12);
       found.push([Math.exp(crossing), values[k + 1] > 0 ? second : first]);
-      yield;
     }
     return found;
   }
 
-  function breakEvenRates(a, p, first, second) {
-    const job = seekBreakEven(a, p, first, second);
-    let next = job.next();
-    while (!next.done) next = job.next();
-    return next.value;
-  }
+  const breakEvenRates = (...given) => finish(seekBreakEven(...given));
 
-  window.CostCalculator = { OPTIONS, compareOptions, breakEvenRates, hitRatio, zipf };
+  window.CostCalculator = { compareOptions, compareSteps, breakEvenRates };
 
   // The page.
 
@@ -500,7 +518,7 @@
   }
 
   function drawBars(costs) {
-    const [width, rowHeight, top] = [320, 40, 4];
+    const [width, rowHeight, top] = [360, 40, 4];
     const most = Math.max(...costs.map((cost) => cost.usd)) || 1;
     const cheapest = Math.min(...costs.map((cost) => cost.usd));
     const svg = document.createElementNS(SVG, "svg");
@@ -516,7 +534,7 @@
     costs.forEach((cost, k) => {
       const y = top + k * rowHeight;
       const isCheapest = cost.usd === cheapest;
-      put("text", { x: 0, y: y + 12, "font-size": 13, class: "cc-name", "font-weight": isCheapest ? 700 : 400 }, `${NAMES[cost.option]}: ${digits(cost.usd, 3)} USD`);
+      put("text", { x: 0, y: y + 12, "font-size": 12, class: "cc-name", "font-weight": isCheapest ? 700 : 400 }, `${NAMES[cost.option]}: ${digits(cost.usd, 3)} USD`);
       put("rect", { x: 0, y: y + 18, width: Math.max(1, (width * cost.usd) / most), height: 14, class: isCheapest ? "cc-cheapest" : "cc-dearer" });
     });
     return svg;
@@ -532,8 +550,7 @@
     const usdOf = Object.fromEntries(OPTIONS.map((option) => [option, []]));
     for (const rate of rates) {
       for (const option of OPTIONS) {
-        usdOf[option].push(priceOption({ ...a, requests_per_s: rate }, p, option).usd);
-        yield;
+        usdOf[option].push((yield* priceSteps({ ...a, requests_per_s: rate }, p, option)).usd);
       }
     }
     const cheapest = rates.map((_, k) => OPTIONS.reduce((one, other) => (usdOf[other][k] < usdOf[one][k] ? other : one)));
@@ -541,19 +558,18 @@
     for (let k = 1; k < n; k += 1) {
       const [before, after] = [cheapest[k - 1], cheapest[k]];
       if (before === after) continue;
-      const excess = (log) => {
-        const at = { ...a, requests_per_s: Math.exp(log) };
-        return priceOption(at, p, before).usd - priceOption(at, p, after).usd;
-      };
-      const rate = Math.exp(solve(excess, Math.log(rates[k - 1]), Math.log(rates[k]), 1e-9));
-      changes.push({ rate, usd: priceOption({ ...a, requests_per_s: rate }, p, after).usd, before, after });
-      yield;
+      const excess = excessOf(a, p, before, after);
+      const rate = Math.exp(yield* seek(excess, Math.log(rates[k - 1]), Math.log(rates[k]), 1e-9));
+      const { usd } = yield* priceSteps({ ...a, requests_per_s: rate }, p, after);
+      changes.push({ rate, usd, before, after });
     }
     return { rates, usdOf, changes };
   }
 
-  function drawCurves({ rates, usdOf, changes }, a) {
-    const { width, height, left, right, top, bottom, from, to } = CHART;
+  // It is as wide as the room that it has, so that a phone shows letters of the same size.
+  function drawCurves({ rates, usdOf, changes }, a, room) {
+    const { height, left, right, top, bottom, from, to } = CHART;
+    const width = Math.max(280, Math.min(CHART.width, room));
     const all = OPTIONS.flatMap((option) => usdOf[option]).filter((value) => value > 0);
     const [low, high] = [Math.min(...all, 1), Math.max(...all, 10)].map(Math.log10);
     const x = (rate) => left + ((width - left - right) * Math.log(rate / from)) / Math.log(to / from);
@@ -729,7 +745,7 @@
       const chosen = data.sets[set.read()];
       dated.textContent = `Prices: set ${set.read()} of ${chosen.date}, region ${chosen.region}${isOwn ? ", some changed by you" : ""}; before discounts and free allowances.`;
       if ([...Object.values(a), ...Object.values(p)].includes(null)) {
-        status.textContent = "Some value is out of its bounds; the results below are the last good ones.";
+        status.textContent = `Some value is out of its bounds; ${results.firstChild ? "the results below are the last good ones" : "results come once it is mended"}.`;
         return;
       }
       writeAddress([
@@ -741,7 +757,10 @@
     }
 
     function show(a, p, mine) {
-      const costs = compareOptions(a, p);
+      work(compareSteps(a, p), () => mine === latest, (costs) => showCosts(costs, a, p, mine));
+    }
+
+    function showCosts(costs, a, p, mine) {
       const best = costs.reduce((one, other) => (other.usd < one.usd ? other : one));
       const saved = costs[0].usd ? 100 * (1 - best.usd / costs[0].usd) : 0;
       status.textContent =
@@ -754,7 +773,7 @@
       results.replaceChildren(drawBars(costs), makeTable(costs, a, rates), link, chart, makeBill(costs));
       const isWanted = () => mine === latest;
       work(followCurves(a, p), isWanted, (curves) => {
-        chart.replaceChildren(drawCurves(curves, a));
+        chart.replaceChildren(drawCurves(curves, a, chart.clientWidth));
         work(fillRates(a, p, rates), isWanted, () => results.querySelector(".cc-table").replaceWith(makeTable(costs, a, rates)));
       });
     }
