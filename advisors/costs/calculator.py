@@ -246,10 +246,13 @@ def tell_levers(assumptions: Assumptions, prices: Mapping[str, float]) -> str:
         return _usd(price_option(at, prices, option="none").usd)
 
     invoked = {"billing": "invocation"}
+    sized = change(assumptions, {**invoked, "memory_gb": ONE_PROCESSOR_GB})
+    best = min(compare_options(sized, prices).values(), key=lambda cost: cost.usd)
     return (
         f"Before any cache: no cache costs {without(invoked)} a month with {assumptions.memory_gb:g} GB"
         f" an invocation, {without({**invoked, 'memory_gb': ONE_PROCESSOR_GB})} with {ONE_PROCESSOR_GB:g} GB,"
         f" and {without({'billing': 'instance'})} on instances that are always on."
+        f" With {ONE_PROCESSOR_GB:g} GB the cheapest is {NAMES[best.option]}, {_usd(best.usd)}."
     )
 
 

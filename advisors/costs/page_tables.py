@@ -12,7 +12,7 @@ import pandas as pd
 
 from advisors.costs.assumptions import Assumptions, Option, change
 from advisors.costs.bill import Cost, compare_options
-from advisors.costs.calculator import DEFAULT_SET, REGION
+from advisors.costs.calculator import DEFAULT_SET, ONE_PROCESSOR_GB, REGION
 from advisors.costs.prices import get_prices, read_prices
 from helpers.benchmark.record import read_records
 from helpers.book.studies import Expected, write_table
@@ -35,7 +35,7 @@ _NAMES: Mapping[Option, str] = {
     "redis": "Redis",
     "cdn": "CDN",
     "process": "memory of each process",
-    "cdn-process": "CDN before that",
+    "cdn-process": "CDN before the memory of each process",
 }
 
 
@@ -85,10 +85,25 @@ def _write_usd(usd: float) -> str:
     return f"{usd:,.0f} USD".replace(",", " ")
 
 
-def render_choices() -> str:
-    """Write the table for the page, at the load of the published study but for what varies."""
+def render_choices(measured: Mapping[str, float] | None = None) -> str:
+    """Write the table for the page: the service as measured, the load of the published study but for what varies.
+
+    An invocation has the memory of one processor, since its memory changes the bill more than a
+    cache does, and is to be turned first.
+    """
+    given = change(Assumptions(), {**(measured or {}), "memory_gb": ONE_PROCESSOR_GB})
+    prices = get_prices(DEFAULT_SET, REGION)
+    before, after = (
+        compare_options(one, prices)["none"].usd
+        for one in (change(given, {"memory_gb": Assumptions().memory_gb}), given)
+    )
+    sized = (
+        f"An invocation has {ONE_PROCESSOR_GB:g} GB here, which is one processor. Without a cache that alone"
+        f" turns {_write_usd(before)} a month into {_write_usd(after)},"
+        f" at {given.requests_per_s:g} tiles a second, where the published study took {Assumptions().memory_gb:g} GB.\n\n"
+    )
     names = ["tiles a second", "datasets", *CHANGES]
-    return write_table(names, tabulate_choices(Assumptions(), get_prices(DEFAULT_SET, REGION)))
+    return sized + write_table(names, tabulate_choices(given, prices))
 
 
 REFERENCE = ROOT / "results" / "reference"

@@ -12,8 +12,8 @@ _TILES_PER_S = 4  # that a user asks for, who waits for answers
 
 
 def _render(module: str, name: str, *given: dict[str, float]) -> str:
-    """Write a part of a page by a module of the cost advisor, which is imported when it is asked for."""
-    return str(getattr(importlib.import_module(f"advisors.costs.{module}"), name)(*given))
+    """Write a part of a page by a module that is imported when it is asked for."""
+    return str(getattr(importlib.import_module(module), name)(*given))
 
 
 def read_measured() -> dict[str, float]:
@@ -52,11 +52,16 @@ STUDY = Study(
         "advisors.costs.page_tables", "expect_like", "caching-costs/in-region", count_work
     ),
     fragments={
-        "cost-calculator.md": lambda: _render("calculator", "render_calculator", read_measured()),
-        "cheapest.md": lambda: _render("page_tables", "render_choices"),
-        "runs.md": lambda: _render("page_tables", "render_runs"),
-        "prices.md": lambda: _render("calculator", "render_prices"),
-        "published-costs.md": lambda: _render("calculator", "render_published"),
+        "caching-claims.md": lambda: _render("studies.caching_costs.claims", "render_claims"),
+        "cost-calculator.md": lambda: _render(
+            "advisors.costs.calculator", "render_calculator", read_measured()
+        ),
+        "cheapest.md": lambda: _render(
+            "advisors.costs.page_tables", "render_choices", read_measured()
+        ),
+        "runs.md": lambda: _render("advisors.costs.page_tables", "render_runs"),
+        "prices.md": lambda: _render("advisors.costs.calculator", "render_prices"),
+        "published-costs.md": lambda: _render("advisors.costs.calculator", "render_published"),
     },
     thresholds=(
         Threshold(

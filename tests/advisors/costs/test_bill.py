@@ -143,7 +143,10 @@ def test_memory_and_billing_come_before_a_cache() -> None:
     prices = {**dict.fromkeys(PRICE_UNITS, 0.0), "invocation_gb_s": 1e-5}
     told = tell_levers(change(EVEN, {"requests_per_s": 100, "memory_gb": 10}), prices)
     assert "13,000 USD a month with 10 GB an invocation, 2,290 USD with 1.769 GB" in told
-    assert told.endswith("and 0 USD on instances that are always on.")
+    assert "and 0 USD on instances that are always on." in told
+    sized = change(EVEN, {"requests_per_s": 100, "memory_gb": 1.769})
+    best = min(cost.usd for cost in compare_options(sized, prices).values())
+    assert told.endswith(f"in each process, {float(f'{best:.3g}'):,.0f} USD.")
 
 
 def test_what_a_file_cache_still_asks_for_is_billed() -> None:

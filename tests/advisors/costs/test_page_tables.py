@@ -9,7 +9,7 @@ import pytest
 
 from advisors.costs.assumptions import Assumptions, change
 from advisors.costs.bill import compare_options
-from advisors.costs.calculator import DEFAULT_SET, REGION
+from advisors.costs.calculator import DEFAULT_SET, ONE_PROCESSOR_GB, REGION
 from advisors.costs.page_tables import (
     CHANGES,
     REFERENCE,
@@ -53,6 +53,10 @@ def test_the_page_has_a_row_for_each_rate_and_number() -> None:
     text = render_choices()
     assert text.count("USD") >= 9 * len(CHANGES)
     assert "100 000" in text and "185" in text
+    # memory comes first: what it saves alone, and a table that has it already
+    told = compare_options(change(Assumptions(), {"memory_gb": ONE_PROCESSOR_GB}), PRICES)["none"]
+    amount = f"{told.usd:,.0f} USD".replace(",", " ")
+    assert f"into {amount}" in text and f"without: {amount}" in text
 
 
 def make_rows() -> pd.DataFrame:

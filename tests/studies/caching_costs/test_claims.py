@@ -1,0 +1,23 @@
+"""What the published study claims of caches is answered, or says what would decide it."""
+
+from __future__ import annotations
+
+from helpers.benchmark.statistics import Interval
+from helpers.book import published
+from studies.caching_costs.claims import SOURCE, answer_claims, render_claims
+
+
+def test_every_claim_has_its_verdict() -> None:
+    """All are answered but the one that no case here can, and intervals are those of several blocks."""
+    claims, found = published.read_claims(), answer_claims()
+    asked = {name for name, claim in claims.items() if claim.study == SOURCE}
+    assert asked - {*found} == {"diskcache-on-network"}
+    assert {*found} < asked
+    nodes = found["redis-node"].values()
+    counts = [one.centre for one in nodes if isinstance(one, Interval)]
+    assert max(counts) > min(counts) == 1
+    as_redis = found["diskcache-as-redis"]["in-region"]
+    assert isinstance(as_redis, Interval) and as_redis.n >= 5
+    told = render_claims()
+    assert told.count("\n") == len(asked) + 2
+    assert "cannot be decided here" in told and "holds under conditions" in told
