@@ -126,8 +126,12 @@ def tell_costs(costs: pd.DataFrame) -> dict[str, str]:
         ("memory", "memory over values", " times the values"),
         ("write", "seconds to write", " s"),
     ):
-        for end, value in (("least", costs[column].min()), ("most", costs[column].max())):
-            who = costs[costs[column] == value]
+        # references are written, but not values
+        rows = (
+            costs[costs["format"].map(find_values) == costs["format"]] if key == "write" else costs
+        )
+        for end, value in (("least", rows[column].min()), ("most", rows[column].max())):
+            who = rows[rows[column] == value]
             names = dict.fromkeys(who["format"] if key == "write" else who.index)
             told[f"{end}-{key}"] = f"{', '.join(names)} ({digits(value)}{unit})"
     return told

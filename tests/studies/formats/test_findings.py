@@ -98,15 +98,18 @@ def test_tables_hold_each_contender_once() -> None:
     assert (table["seconds a step"] == 0.1).all() and (table["MB sent a step"] == 1).all()
     assert "MB sent a step" not in findings.tabulate(rows)
     stored = SimpleNamespace(nbytes=1e8)
-    kept: Any = SimpleNamespace(stored=stored, nbytes={"zarr": 5e7, "csv": 3e8})
-    written = pd.DataFrame({"access": "write", "contender": ["zarr", "csv"], "read_s": [1.0, 8.0]})
+    kept: Any = SimpleNamespace(stored=stored, nbytes={"zarr": 5e7, "csv": 3e8, "references": 1e4})
+    written = pd.DataFrame(
+        {"access": "write", "contender": ["zarr", "csv", "references"], "read_s": [1.0, 8.0, 0.01]}
+    )
     held = {"zarr-obstore": Held(130_000_000), "csv-pandas": Held(700_000_000)}
+    held |= {"references-obstore": Held(200_000_000), "zarr-direct": Held(100_000_000)}
     costs = findings.tabulate_costs([*held], kept, written, held, n=4)
-    assert costs["seconds to write"].tolist() == [1.0, 8.0]
-    assert costs["memory over values"].tolist() == [1.3, 7.0]
+    assert costs["seconds to write"].tolist() == [1.0, 8.0, 0.01, 1.0]
+    assert costs["memory over values"].tolist() == [1.3, 7.0, 2.0, 1.0]
     told = findings.tell_costs(costs)
-    assert told["least-memory"] == "zarr-obstore (1.3 times the values)"
-    assert told["most-write"] == "csv (8 s)"
+    assert told["least-memory"] == "zarr-obstore (1.3 times the values)", "ours is no choice"
+    assert told["least-write"] == "zarr (1 s)" and told["most-write"] == "csv (8 s)"
 
 
 def test_prediction_waits_for_the_network() -> None:
