@@ -161,6 +161,7 @@ def test_each_read_is_cold(testbed: Testbed, stored: StoredArray, cluster: Clust
     assert second["n_new_connections"] == 0
     for read in (
         ArrayRead(stored, READERS["zarr-obstore"], testbed, cluster),
+        ArrayRead(stored, READERS["zarr-zarrs"], testbed, cluster),
         RawRead.of_array(stored, testbed, n_connections=2),
     ):
         assert [read_once(read)[1]["n_new_connections"] > 0 for _ in "ab"] == [True, True]
