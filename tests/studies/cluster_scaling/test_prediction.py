@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from helpers.arrays.readers import READERS
+from helpers.benchmark.record import read_records
 from helpers.errors import UserError
 from helpers.models.transfer import Client
 from helpers.netem.profiles import FirstByte, Profile, get_profile
 from helpers.paths import ROOT
 from studies.cluster_scaling import prediction
+from studies.cluster_scaling.figures import tabulate_requests
 from studies.cluster_scaling.prediction import choose_dilation, choose_for_record, find_share
 
 RECORD = ROOT / "results" / "reference" / "cluster-scaling" / "in-region-dilated.csv"
@@ -34,11 +37,13 @@ def test_the_smallest_dilation_at_which_processors_have_little() -> None:
 
 
 def test_a_record_tells_its_dilation(capsys: pytest.CaptureFixture[str]) -> None:
-    """The committed calibration, made at another dilation, gives one; a step less is too little."""
-    found = choose_for_record(RECORD, 0.1)
-    assert found.share <= 0.1 and found.contender in READERS
+    """The committed calibration, made at another dilation, gives one with its share and reader."""
     prediction.main([str(RECORD), "0.1"])
-    assert capsys.readouterr().out.startswith(f"dilation: {found.dilation:g}; processors then have")
+    told = re.fullmatch(
+        r"dilation: (\d+); processors then have ([\d.]+)% of the time of ([\w-]+), .*\n",
+        capsys.readouterr().out,
+    )
+    assert told and int(told[1]) >= 1 and float(told[2]) <= 10 and told[3] in READERS
 
 
 @pytest.mark.parametrize("share", [0.0, 1.0, -1.0, math.nan])
@@ -64,6 +69,21 @@ def test_a_record_without_calibration_is_refused(tmp_path: Path) -> None:
     path.write_text("".join(line for line in lines if ",calibration," not in line))
     with pytest.raises(UserError, match="^rows.csv: no row of a calibration; allowed: "):
         choose_for_record(path)
+
+
+def test_new_connections_are_a_column_where_they_were_counted() -> None:
+    """A record that counts them shows how many a thread opened; one made before shows what it has."""
+    rows = read_records([RECORD])
+    before = tabulate_requests(rows, n_chunks=64, n_workers=8)
+    assert "new connections a thread" not in before
+    counts = 8 * (rows["contender"] != "zarr-s3fs")
+    traces = [
+        json.dumps({**json.loads(trace), "n_new_connections": int(n)})
+        for trace, n in zip(rows["trace"], counts, strict=True)
+    ]
+    after = tabulate_requests(rows.assign(trace=traces), n_chunks=64, n_workers=8)
+    assert after["new connections a thread"].loc[["zarr-s3fs", "zarr-obstore"]].tolist() == [0, 0.5]
+    pd.testing.assert_frame_equal(after.drop(columns="new connections a thread"), before)
 
 
 @pytest.mark.parametrize(("n_opened", "opens"), [(8, 1.0), (0, 0.0), (None, 0.0)])
