@@ -118,22 +118,24 @@ def tabulate_costs(
 
 
 def tell_costs(costs: pd.DataFrame) -> dict[str, str]:
-    """Put into words which of those that can be installed need least and most, by key."""
+    """Put into words from where to where costs reach, of those that can be installed, by key.
+
+    Each is one sample, or a count: the ends are what was seen, and no order is read from them.
+    """
     costs = costs[[not CLIENTS[name].is_ours for name in costs.index]]
+    values = costs[costs["format"].map(find_values) == costs["format"]]  # and no references
+    written = values.reset_index().drop_duplicates("format").set_index("format")
     told = {}
     for key, column, unit in (
-        ("lines", "lines of code", " lines"),
-        ("memory", "memory over values", " times the values"),
-        ("write", "seconds to write", " s"),
+        ("lines", costs["lines of code"], "lines"),
+        ("memory", costs["memory over values"], "times the values"),
+        ("write", written["seconds to write"].dropna(), "s"),
     ):
-        # references are written, but not values
-        rows = (
-            costs[costs["format"].map(find_values) == costs["format"]] if key == "write" else costs
-        )
-        for end, value in (("least", rows[column].min()), ("most", rows[column].max())):
-            who = rows[rows[column] == value]
-            names = dict.fromkeys(who["format"] if key == "write" else who.index)
-            told[f"{end}-{key}"] = f"{', '.join(names)} ({digits(value)}{unit})"
+        ends = [
+            f"{digits(end)} ({', '.join(map(str, column.index[column == end]))})"
+            for end in (column.min(), column.max())
+        ]
+        told[f"{key}-range"] = f"{' to '.join(ends)} {unit}"
     return told
 
 

@@ -108,8 +108,9 @@ def test_tables_hold_each_contender_once() -> None:
     assert costs["seconds to write"].tolist() == [1.0, 8.0, 0.01, 1.0]
     assert costs["memory over values"].tolist() == [1.3, 7.0, 2.0, 1.0]
     told = findings.tell_costs(costs)
-    assert told["least-memory"] == "zarr-obstore (1.3 times the values)", "ours is no choice"
-    assert told["least-write"] == "zarr (1 s)" and told["most-write"] == "csv (8 s)"
+    expected = "1.3 (zarr-obstore) to 7 (csv-pandas) times the values"
+    assert told["memory-range"] == expected, "ours is no choice"
+    assert told["write-range"] == "1 (zarr) to 8 (csv) s", "references hold no values"
 
 
 def test_prediction_waits_for_the_network() -> None:
