@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from math import ceil, inf
+from math import ceil, inf, log2
 from statistics import median
 from typing import Literal
 from urllib.parse import urlsplit
@@ -162,10 +162,17 @@ def _ask_spaced(getters: _Getters, n_requests: int, spacing_s: float) -> list[_A
     return answers
 
 
-def measure_first_byte_s(url: str, n_connections: int, *, spacing_s: float) -> float:
-    """Measure the median time from a request of one byte to the first byte of its answer."""
+def measure_first_byte_s(
+    url: str, n_connections: int, *, spacing_s: float, setup_s: float = 0.0
+) -> float:
+    """Measure the median time from a request of one byte to the first byte of its answer.
+
+    The first request on a connection is held up for as long as an emulated set-up takes, so that
+    is waited for before.
+    """
     n_requests = 20 * ceil((n_connections + 4) / 20)
     with _open_getters(url, "0-0", n_connections) as getters:
+        time.sleep(setup_s)
         answers = _ask_spaced(getters, n_requests, spacing_s)
     _check_status(url, answers)
     return median(one.delay_s for one in answers)
@@ -201,17 +208,19 @@ def measure_accepted_per_s(
     return (len(counted) - 1) / duration_s, (len(accepted) - 1) / duration_s
 
 
-def measure_streams_mb_per_s(url: str, n_connections: int, *, window_s: float) -> list[float]:
+def measure_streams_mb_per_s(
+    url: str, n_connections: int, *, window_s: float, ramp_s: float = 0.0
+) -> list[float]:
     """Measure the rate of each of several connections that read at once.
 
-    Each reads the object from its beginning. Once all are under way, bytes are
-    counted until `window_s` is over or one of them has the whole object.
+    Each reads the object from its beginning. Once all are under way, and `ramp_s` of slow start
+    are over, bytes are counted until `window_s` is over or one of them has the whole object.
     """
     with _open_getters(url, "0-", n_connections) as getters:
         for getter in getters.all:
             getter.ask()
         _receive_while(getters, lambda: not all(one.got_nbytes for one in getters.all))
-        _receive_until(getters, time.perf_counter() + window_s / 8)
+        _receive_until(getters, time.perf_counter() + max(ramp_s, window_s / 8))
         before = [(one.last_s, one.got_nbytes) for one in getters.all]
         _receive_until(getters, time.perf_counter() + window_s)
         return [
@@ -334,7 +343,7 @@ def _calibrate_latency(url: str, profile: Profile, n: int) -> list[Calibration]:
     if profile.first_byte_s is None:
         return []
     per_s = min(MAX_LATENCY_REQUESTS_PER_S, (profile.requests_per_s or inf) / 2)
-    measured = measure_first_byte_s(url, n, spacing_s=1 / per_s)
+    measured = measure_first_byte_s(url, n, spacing_s=1 / per_s, setup_s=profile.setup_s)
     return [Calibration("first_byte_s", n, profile.first_byte_s.median_s, measured)]
 
 
@@ -347,7 +356,9 @@ def _calibrate_rates(
         return []
     # a third is kept for what passes before all are under way
     window_s = min(window_s, 0.67 * nbytes / (rate * MB))
-    rates = measure_streams_mb_per_s(url, n, window_s=window_s)
+    trip_s, window = profile.round_trip_s or 0.0, profile.initial_window_nbytes or inf
+    ramp_s = trip_s * ceil(log2(max(1.0, rate * MB * trip_s / window)))
+    rates = measure_streams_mb_per_s(url, n, window_s=window_s, ramp_s=ramp_s)
     return [
         Calibration("stream_mb_per_s", n, rate, median(rates)),
         Calibration("aggregate_mb_per_s", n, n * rate, sum(rates)),
