@@ -119,6 +119,13 @@ class ProcessorShare:
     share: float
 
 
+def _slow_down(client: transfer.Client, factor: float) -> transfer.Client:
+    costs = {
+        name: factor * getattr(client, name) for name in ("cpu_s_per_chunk", "wait_s_per_chunk")
+    }
+    return replace(client, **costs)
+
+
 def find_share(
     clients: Mapping[str, transfer.Client],
     profile: Profile,
@@ -134,12 +141,10 @@ def find_share(
     """
 
     def time_s(client: transfer.Client, n: int, faster: float) -> float:
-        costs = {"cpu_s_per_chunk": client.cpu_s_per_chunk / faster}
-        costs["wait_s_per_chunk"] = client.wait_s_per_chunk / faster
         network = network_of(profile, streams_per_worker=client.connections_per_worker)
-        quick = replace(client, **costs)  # type: ignore[arg-type]
+        given = network, _slow_down(client, 1 / faster), n_chunks
         return plain.median(
-            transfer.simulate(network, quick, n_chunks, n_workers=n, n_cores=n_cores(), seed=seed)
+            transfer.simulate(*given, n_workers=n, n_cores=n_cores(), seed=seed)
             for seed in range(9)
         )
 
@@ -194,14 +199,8 @@ def choose_for_record(path: Path, most_share: float = MOST_SHARE) -> ProcessorSh
     sizes = zip(case["array_shape"], case["chunk_shape"], strict=True)
     n_chunks = math.prod(math.ceil(n / chunk) for n, chunk in sizes)
     dilation = float(rows["dilation"].iloc[0])
-    clients = {
-        name: replace(
-            client,
-            cpu_s_per_chunk=dilation * client.cpu_s_per_chunk,
-            wait_s_per_chunk=dilation * client.wait_s_per_chunk,
-        )
-        for name, client in read_clients(rows, READERS, n_chunks=n_chunks).items()
-    }
+    found = read_clients(rows, READERS, n_chunks=n_chunks)
+    clients = {name: _slow_down(client, dilation) for name, client in found.items()}
     profile = get_profile(case["profile"])
     return choose_dilation(clients, profile, case["n_workers"], n_chunks, most_share=most_share)
 

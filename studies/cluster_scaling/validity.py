@@ -227,14 +227,9 @@ def _write_table(rows: pd.DataFrame, ratios: dict[float, Interval], name: str) -
     return write_table(["dilation", "predicted (s)", "measured (s)", name], lines)
 
 
-def main() -> None:
-    """Measure, keep the record and print what the page will say."""
-    rows, here = measure(), machine()
-    named = f"{here['n_cores']} cores, {here['cpu']}"
-    rows = rows.round(6).assign(machine=named, measured=datetime.now(UTC).date().isoformat())
-    rows.to_csv(RECORD, index=False, lineterminator="\n")
-    print(render_validity())
-
-
 if __name__ == "__main__":
-    main()
+    found, here = measure().round(6), machine()
+    found["machine"] = f"{here['n_cores']} cores, {here['cpu']}"
+    found["measured"] = datetime.now(UTC).date().isoformat()
+    found.to_csv(RECORD, index=False, lineterminator="\n")
+    print(render_validity())
