@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -131,8 +132,10 @@ class FormatWrite(Steps):
         return self.source.values.nbytes, max(1, self.kept.nbytes[self.name])
 
     def prepare(self) -> None:
-        """Remove what was written before."""
+        """Remove what was written before; imports are no part of a write."""
         formats.remove(self.folder)
+        for package in FORMATS[self.name].packages:
+            importlib.import_module(package)
 
     def read(self, _opened: object) -> None:
         """Write: that is what is timed."""
