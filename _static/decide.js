@@ -1,9 +1,11 @@
 // The page of decisions: looks answers up that `wire decide` has computed; no formula is here.
+// What a budget changes is in the table too: an order of the choices from each amount on.
 (function () {
   "use strict";
 
   const NAMES = { shape: "Array", dtype: "Type", access: "Accesses", store: "Store" };
   const HEAD = ["choice", "how it is read", "median (95th percentile)", "a month", "support"];
+  const COST = HEAD.indexOf("a month");
 
   function make(tag, text, parent) {
     const node = document.createElement(tag);
@@ -25,7 +27,16 @@
     return select;
   }
 
-  function addTable(choices, parent) {
+  function addBudget(given, parent, onChange) {
+    const label = make("label", "Most a month, USD", parent);
+    const input = make("input", "", label);
+    Object.assign(input, { name: "budget", type: "number", min: "0", step: "any", placeholder: "no limit" });
+    input.value = given || "";
+    input.addEventListener("input", onChange);
+    return input;
+  }
+
+  function addTable(found, order, nFit, parent) {
     const frame = make("div", "", parent);
     frame.className = "decide-frame";
     frame.tabIndex = 0;
@@ -35,22 +46,30 @@
     const head = make("tr", "", make("thead", "", table));
     HEAD.forEach((text) => (make("th", text, head).scope = "col"));
     const body = make("tbody", "", table);
-    choices.forEach((choice) => {
+    order.forEach((i, place) => {
       const row = make("tr", "", body);
-      choice.forEach((text) => make("td", text, row));
+      found.choices[i].forEach((text, column) => {
+        make("td", text + (column === COST && place >= nFit ? ", over the budget" : ""), row);
+      });
     });
   }
 
-  function show(found, command, parent) {
+  function show(found, chosen, parent) {
+    const budget = parseFloat(chosen.budget);
+    const isLimited = budget > 0;
+    const fitting = found.orders.filter(([usd]) => (isLimited ? usd !== null && usd <= budget : usd === null));
+    const [, order, nFit] = fitting[fitting.length - 1];
     parent.replaceChildren();
-    make("pre", "$ " + command, parent);
-    addTable(found.choices, parent);
-    if (found.case) {
+    make("pre", "$ " + writeCommand(chosen) + (isLimited ? " --budget-usd-month " + budget : ""), parent);
+    if (nFit === 0) make("p", "None of the choices fits this budget.", parent);
+    addTable(found, order, nFit, parent);
+    const first = found.cases[order[0]];
+    if (first) {
       const line = make("p", "The first choice rests on ", parent);
-      make("a", found.case, line).href = "notebooks/" + found.case + ".html";
+      make("a", first, line).href = "notebooks/" + first + ".html";
     }
     make("p", "To paste:", parent);
-    make("pre", found.code, parent);
+    make("pre", found.codes[order[0]], parent);
   }
 
   function writeCommand(chosen) {
@@ -74,7 +93,9 @@
     function update() {
       const chosen = {};
       Object.keys(selects).forEach((name) => (chosen[name] = selects[name].value));
-      show(data.answers[Object.values(chosen).join(" ")], writeCommand(chosen), answer);
+      const found = data.answers[Object.values(chosen).join(" ")];
+      if (budget.value) chosen.budget = budget.value;
+      show(found, chosen, answer);
       return chosen;
     }
 
@@ -85,6 +106,7 @@
     Object.entries(data.options).forEach(([name, options]) => {
       selects[name] = addSelect(name, options, asked.get(name), form, change);
     });
+    const budget = addBudget(asked.get("budget"), form, change);
     form.addEventListener("submit", (event) => event.preventDefault());
     update();
   }

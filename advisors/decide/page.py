@@ -16,7 +16,7 @@ from typing import Any
 
 from advisors.decide.choices import Choice, tell_number, tell_usd
 from advisors.decide.question import Question
-from advisors.decide.ranking import Answer, decide
+from advisors.decide.ranking import Answer, decide, rank
 from advisors.decide.trial import TARGET, WITHIN, Score, Trial, score, try_all
 from helpers.book.studies import write_table
 
@@ -214,6 +214,8 @@ OPTIONS: Mapping[str, Mapping[str, str]] = {
     "shape": {
         "8760,721,1440": "a year of hours, quarter degree",
         "87600,721,1440": "ten years of hours, quarter degree",
+        "3650,1800,3600": "ten years of days, a tenth of a degree",
+        "2048,2048,2048": "a volume of 2048 by 2048 by 2048 voxels",
     },
     "dtype": {"float32": "float32", "int16": "int16"},
     "access": {
@@ -235,15 +237,31 @@ def list_questions() -> Iterator[dict[str, str]]:
 
 
 def look_up(given: Mapping[str, str]) -> dict[str, Any]:
-    """Answer one question, in the texts that the page shows."""
-    answer = decide(Question.ask(**given))
-    itemsize = answer.question.itemsize
-    best = answer.choices[0]
-    told = [_tell_choice(choice, itemsize) for choice in answer.choices]
-    return {"choices": told, "case": best.support.case, "code": best.code}
+    """Answer one question under every budget, in the texts that the page shows.
+
+    The order of choices changes only where a budget reaches what one of them costs, so
+    `orders` has one for no budget and one from each such amount on: the amount, the
+    choices in their order, and how many of them fit.
+    """
+    question = Question.ask(**given)
+    choices = list(decide(question).choices)
+    orders: list[tuple[float | None, list[int], int]] = []
+    for usd in (None, 0.0, *sorted({one.usd_month for one in choices})):
+        ranked = rank(question.model_copy(update={"budget_usd_month": usd}), choices)
+        costs_and_code = [(one.usd_month, one.code) for one in choices]
+        order = [costs_and_code.index((one.usd_month, one.code)) for one in ranked]
+        orders.append((usd, order, sum(not one.is_over_budget for one in ranked)))
+    firsts = {order[0] for _, order, _ in orders}
+    return {
+        "choices": [tell_choice(choice, question.itemsize) for choice in choices],
+        "cases": [choice.support.case for choice in choices],
+        "codes": {str(i): choices[i].code for i in sorted(firsts)},
+        "orders": orders,
+    }
 
 
-def _tell_choice(choice: Choice, itemsize: int) -> list[str]:
+def tell_choice(choice: Choice, itemsize: int) -> list[str]:
+    """Write a choice as the texts of a row."""
     return [
         f"{choice.label}, {choice.tell_layout(itemsize)}",
         f"{choice.client}, {choice.tell_reading()}",
