@@ -33,6 +33,8 @@ _TEXT = re.compile(
 _MISSING = {"None", "NaN", "nan", "NaT", "<NA>"}
 _SPELT = {"True": "yes", "False": "no", "inf": "without end", **dict.fromkeys(_MISSING, "–")}
 _UNITS = {
+    "_gb_s": "GB s",
+    "_1e3": "a thousand",
     "_mb_per_s": "MB/s",
     "_per_s": "a second",
     "_nbytes": "bytes",
@@ -43,6 +45,7 @@ _UNITS = {
 }
 _WORDS = {"usd": "USD", "gb": "GB", "cdn": "CDN", "nat": "NAT", "hdf5": "HDF5", "ros3": "ROS3"}
 _MIB = 2**20
+_ROOM = 50  # that words take more than names at the left of a figure, pt
 
 
 def spell(key: str, *, is_head: bool = False) -> str:
@@ -255,12 +258,29 @@ def tidy_page(text: str) -> str:
     return text
 
 
+def tidy_figure(svg: str) -> str:
+    """Write names and numbers of a figure as tables have them."""
+
+    def tell(match: re.Match[str]) -> str:
+        return ">" + " ".join(map(write_text, match[1].split(" "))) + "<"
+
+    named = r">((?:price )?[a-z][a-z0-9]*(?:_[a-z0-9]+)+|-?[\d.]+e[-+]\d+)<"
+    told, n_told = re.subn(named, tell, svg)
+    if not n_told:
+        return svg
+    width = float(re.findall(r'viewBox="0 0 ([\d.]+) ', svg)[0]) + _ROOM
+    told = re.sub(r'viewBox="0 0 [\d.]+ ', f'viewBox="-{_ROOM} 0 {width:g} ', told, count=1)
+    return re.sub(r'\bwidth="[\d.]+pt"', f'width="{width:g}pt"', told, count=1)
+
+
 def finish(app: Sphinx, exception: Exception | None) -> None:
     """Tidy the pages of a build that went well."""
     if exception is None and app.builder.format == "html":
         for path in Path(app.outdir).rglob("*.html"):
             if "_static" not in path.parts:
                 path.write_text(tidy_page(path.read_text("utf-8")), encoding="utf-8")
+        for path in Path(app.outdir, "_images").glob("*.svg"):
+            path.write_text(tidy_figure(path.read_text("utf-8")), encoding="utf-8")
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

@@ -5,6 +5,9 @@
 from __future__ import annotations
 
 import importlib.util
+import json
+import re
+import sys
 from types import ModuleType
 
 import pandas as pd
@@ -18,12 +21,13 @@ def load(name: str) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, ROOT / "_ext" / f"{name}.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # where dataclasses look for what their fields are
     spec.loader.exec_module(module)
     return module
 
 
 tidy, slim, metadata = (load(name) for name in ("tidy", "slim", "metadata"))
-shapes, where = (load(name) for name in ("shapes", "where"))
+shapes, where, phone = (load(name) for name in ("shapes", "where", "phone"))
 
 
 def rows_of(fragment: str) -> list[list[str]]:
@@ -186,3 +190,32 @@ def test_shapes_are_told_and_drawn() -> None:
     assert drawn.count("M") == 3 + 1 + 0 + 1 and "time: 100 in 4" in drawn and "x: 20 in 1" in drawn
     sharded = path.with_name("in-region-sharded.csv")
     assert all("in shards of" in shapes.tell(*given) for given in shapes.read_shapes(sharded))
+
+
+def test_figures_are_drawn_for_a_phone() -> None:
+    """Axes give way: letters and marks keep their size, values and names stay, keys stand below."""
+    case = "results/reference/hdf5-drivers/in-region.ipynb"
+    cells = json.loads((ROOT / case).read_text(encoding="utf-8"))["cells"]
+    data = [output.get("data", {}) for cell in cells for output in cell.get("outputs", [])]
+    drawn = ["".join(each["image/svg+xml"]) for each in data if "image/svg+xml" in each]
+    assert len(drawn) > 2
+    for svg in drawn:
+        narrow = phone.narrow(svg)
+        left, top, width, height = map(float, re.findall(r'viewBox="([^"]*)"', narrow)[0].split())
+        assert (left, top, width) == (0, 0, phone.WIDTH)
+        sizes = [float(size) for size in re.findall(r"font-size: ([\d.]+)px", narrow)]
+        assert min(sizes) >= 10
+        said = [re.findall(r"<text[^>]*>([^<]+)</text>", text) for text in (svg, narrow)]
+        told = [" ".join(re.findall(r"<tspan[^>]*>([^<]+)", narrow))]
+        assert {*said[0]} <= {*said[1], *told}
+        keys = [one for one in svg.split('id="legend_')[1:] if "<text" in one]
+        assert bool(keys) == (height > max(float(y) for y in re.findall(r'<rect[^>]* y="([\d.]+)', narrow)) + 60)  # fmt: skip
+    assert phone.narrow("<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 9 9'/>") == ""
+
+
+def test_figures_say_words() -> None:
+    """Names of the code and exponents are spelt in a figure too, which gets room for them."""
+    svg = '<svg width="100pt" viewBox="0 0 100 50"><text>price nat_hour</text><text>3.33e-05</text></svg>'
+    told = tidy.tidy_figure(svg)
+    assert ">price NAT hour<" in told and ">0.0000333<" in told and 'viewBox="-50 0 150 50"' in told
+    assert tidy.tidy_figure(told) == told

@@ -105,25 +105,8 @@ def slim_figure(svg: str) -> str:
         return f'{match[1]}="{_DIGITS.sub("", " ".join(match[2].split()))}"'
 
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
-    svg = re.sub(r'\b(d|x|y|points)="([^"]*)"', shorten, svg)
-    svg = _WIDTHS.sub(lambda m: f"{m[1]}{_ROOM * float(m[2]):.2f}", svg, count=2)
-    svg = re.sub(
-        r'(<text style="font-size:) ([^>]*>[^<]{50})', r"\1\2", svg
-    )  # a long one has no room
-    sizes = sorted({float(size) for size in re.findall(r"font-size: ([\d.]+)px", svg)})
-    rules = [
-        f'[style*="font-size: {size:g}px"] {{ font-size: {_GROWTH * size:g}px !important; }}'
-        for size in sizes
-    ]
-    grown = f"<style>@media (max-width: 30rem) {{ {' '.join(rules)} }}</style>"
-    return svg.replace("<defs>", f"{grown}<defs>", 1)
+    return re.sub(r'\b(d|x|y|points)="([^"]*)"', shorten, svg)
 
-
-# Letters grow by so much where a figure is as narrow as a phone, so that it can be read whole.
-_GROWTH = 1.2
-# and names at the right of a plot need as much more room.
-_ROOM = 1.05
-_WIDTHS = re.compile(r'(\bwidth="|viewBox="0 0 )([\d.]+)')
 
 # Digits that no eye tells apart.
 _DIGITS = re.compile(r"(?<=\.\d\d)\d+")
