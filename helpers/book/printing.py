@@ -23,7 +23,7 @@ _BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 _LEFT_OUT = ".dropdown.admonition, details.hide.above-input, .cell_input, script, .headerlink, .copybtn, button, form"
 _HEAD = """<!doctype html><html lang="en" data-theme="light"><head><meta charset="utf-8"><title>{title}</title>
 {styles}<style>
-body {{ margin: 0; }} article {{ break-before: page; max-width: none; }}
+html {{ font-size: 9.5pt; }} body {{ margin: 0; }} article {{ break-before: page; max-width: none; }}
 article:first-of-type {{ break-before: auto; }}
 @page {{ size: A4; margin: 16mm 14mm; }}
 </style></head><body><main class="bd-article">
