@@ -213,6 +213,7 @@ SOUND = """(() => {
     pictures: [...document.images].filter((e) => shown(e) && !(e.complete && e.naturalWidth)).map((e) => e.src),
     unnamed: [...document.querySelectorAll("button, summary, a[href], input, select")].filter((e) => shown(e) && !said(e)).map(told),
     unreached: [...article.querySelectorAll("*")].filter((e) => shown(e) && scrolls(e) && e.tabIndex < 0).map(told),
+    unfit: [...article.querySelectorAll("picture img")].filter((e) => shown(e) && e.currentSrc.endsWith("-phone.svg") !== (innerWidth <= 640)).map((e) => e.currentSrc),
     cut: [...article.querySelectorAll("figure img")].filter((e) => shown(e) && e.getBoundingClientRect().right > innerWidth + 1).map((e) => e.src),
     lists: [...document.querySelectorAll('[role="list"]')].filter((e) => !e.querySelector('[role="listitem"], li')).map(told),
     heads: [...article.querySelectorAll("th")].filter((e) => !e.textContent.trim()).map(told),
@@ -224,7 +225,9 @@ SOUND = """(() => {
 READ = """(() => {
   const head = document.querySelector("article h2");
   const painted = performance.getEntriesByName("first-contentful-paint")[0];
-  return {top: head ? head.getBoundingClientRect().top + scrollY : 0, painted: painted ? painted.startTime : NaN};
+  const loaded = [...performance.getEntriesByType("navigation"), ...performance.getEntriesByType("resource")];
+  return {top: head ? head.getBoundingClientRect().top + scrollY : 0, painted: painted ? painted.startTime : NaN,
+    received: loaded.reduce((sum, one) => sum + one.decodedBodySize, 0)};
 })()"""
 CUT = "[...document.querySelectorAll('article :is(table, img, pre)')].filter((e) => e.getClientRects().length && e.getBoundingClientRect().right > innerWidth + 1).length"
 # `region` is slow, and never more than moderate
@@ -253,9 +256,8 @@ def visits(site: Path, address: str, tab: Tab) -> dict[str, Seen]:
 
 def visit(tab: Tab, url: str, axe: str) -> Seen:
     """Open a page, read it, resize it, and print it."""
-    tab.send("Network.clearBrowserCache")
     tab.open(url, width=WIDTHS[0], height=HEIGHTS[WIDTHS[0]])
-    painted, n_received = tab.evaluate(READ)["painted"], tab.n_received()
+    read = tab.evaluate(READ)
     sound, tops = {}, {}
     for width in WIDTHS:
         tab.resize(width, HEIGHTS[width])
@@ -268,7 +270,7 @@ def visit(tab: Tab, url: str, axe: str) -> Seen:
     tab.resize(740)
     n_cut = tab.evaluate(CUT)
     tab.send("Emulation.setEmulatedMedia", media="")
-    return Seen(faults, n_received, painted, sound, tops, broken, n_cut)
+    return Seen(faults, read["received"], read["painted"], sound, tops, broken, n_cut)
 
 
 def test_every_page_is_sound(visits: dict[str, Seen]) -> None:
@@ -295,13 +297,38 @@ def test_findings_begin_on_the_first_two_screens(visits: dict[str, Seen], width:
     assert {name: top for name, top in tops.items() if top > 2 * HEIGHTS[width] - 100} == {}
 
 
+def test_figures_are_legible_on_a_phone(site: Path, tab: Tab, tmp_path: Path) -> None:
+    """Letters of every narrow drawing are ten pixels high, and names, values and keys in the frame."""
+    drawn = sorted((site / "_images").glob("*-phone.svg"))
+    figures = {path.name for path in (site / "_images").glob("*.svg")} - {
+        path.name for path in drawn
+    }
+    assert len(drawn) == len(figures) > len(case_pages())
+    texts = [path.read_text() for path in drawn]
+    sheet = tmp_path / "sheet.html"
+    sheet.write_text(f'<meta charset="utf-8"><meta name="viewport" content="width=device-width">{"".join(texts)}')  # fmt: skip
+    tab.open(sheet.as_uri(), width=WIDTHS[0])
+    found = tab.evaluate("""[...document.querySelectorAll("svg")].map((svg) => {
+      const frame = svg.getBoundingClientRect();
+      const texts = [...svg.querySelectorAll("text")].filter((e) => e.getClientRects().length && e.textContent.trim());
+      const isOut = (e) => ((r) => r.left < frame.left - 2 || r.right > frame.right + 2 || r.bottom > frame.bottom + 2)(e.getBoundingClientRect());
+      return {size: Math.min(...texts.map((e) => parseFloat(getComputedStyle(e).fontSize))), out: texts.filter(isOut).map((e) => e.textContent)};
+    })""")
+    assert len(found) == len(drawn)
+    for path, seen in zip(drawn, found, strict=True):
+        assert seen["size"] >= 10 and seen["out"] == [], (path.name, seen)
+
+
 def test_nothing_is_cut_on_paper(visits: dict[str, Seen]) -> None:
     """Printed, a page has its tables whole: none is wider than the sheet, none scrolls."""
     assert {name: seen.n_cut for name, seen in visits.items() if seen.n_cut} == {}
 
 
 def test_the_first_paint_and_bytes_are_told(visits: dict[str, Seen]) -> None:
-    """What a page costs its reader is printed: bytes received, and when something is first seen."""
+    """What a page costs is printed: bytes with all it loads, and when something is first seen.
+
+    What pages share is fetched once and kept, as a reader's browser keeps it.
+    """
     for name, seen in visits.items():
         print(
             f"{seen.n_received / 1e3:6.0f} kB, first paint {seen.painted_ms or 0:5.0f} ms  {name}"
@@ -361,11 +388,12 @@ def test_decisions_by_keyboard_alone(address: str, tab: Tab) -> None:
     """Tab reaches each choice, an arrow changes it, and the answer and the address follow."""
     tab.open(f"{address}/decide.html", width=1280)
     before = tab.evaluate("document.querySelector('#decide-lookup pre').textContent")
-    for name in OPTIONS:
+    for name in (*OPTIONS, "budget"):
         tab.press_until(f"document.activeElement.name === '{name}'")
-        tab.press("ArrowDown")
+        tab.press("ArrowUp" if name == "budget" else "ArrowDown")
     after = tab.evaluate("document.querySelector('#decide-lookup pre').textContent")
-    assert after != before and all(f"{name}=" in tab.evaluate("location.hash") for name in OPTIONS)  # fmt: skip
+    chosen = tab.evaluate("location.hash")
+    assert after != before and all(f"{name}=" in chosen for name in (*OPTIONS, "budget"))
     tab.press_until("document.activeElement.className === 'decide-frame'")
     assert tab.faults() == []
 
