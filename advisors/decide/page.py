@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 import shlex
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -97,8 +98,8 @@ def _tell_copies(choice: Choice) -> str:
 
 
 def render_needs() -> str:
-    """Write the table of needs and choices: the first choice of each question."""
-    rows = []
+    """Write the first choice of each question, and below it what limits it and its lines of code."""
+    rows, lines = [], []
     for name, (need, _) in QUESTIONS.items():
         found = answer(name)
         best = found.choices[0]
@@ -111,8 +112,28 @@ def render_needs() -> str:
                 _tell_support(best),
             ]
         )
+        bottlenecks = ", ".join(f"{one.limit} ({one.access})" for one in best.forecasts)
+        lines.append([need, f"Bottleneck: {bottlenecks}. {best.limits}", _quote_lines(best.code)])
     head = ["need", "what is stored", "how it is read", "median (95th percentile)", "rests on"]
-    return write_table(head, rows)
+    limits = ["need", "its limits", "its lines of code"]
+    return f"{write_table(head, rows)}\nWhat limits each of them, and the lines that make it:\n\n{write_table(limits, lines)}"
+
+
+_DECISIVE = re.compile(
+    r"^ *(chunks=\(.*|zarr\.config\.set.*\)|.*TTLCache\(.*?\)+|headers = \{.*\}|with Thread.*|granule = .*):?,?(?:  #.*)?$",
+    re.MULTILINE,
+)
+
+
+def _quote_lines(code: str) -> str:
+    r"""Quote the lines of a program in which a choice shows: chunks, requests in flight, caches.
+
+    Examples
+    --------
+    >>> _quote_lines('x = y\n    chunks=(5, 2), shards=None,\n')
+    '`chunks=(5, 2), shards=None`'
+    """
+    return ", ".join(f"`{line.rstrip(',:')}`" for line in _DECISIVE.findall(code))
 
 
 def render_case(name: str) -> str:
