@@ -61,7 +61,7 @@ def draw(array: Shape, chunks: Shape) -> str:
     """Draw the array seen from the side, time across, and from the front, each cut into chunks."""
     t, y, x = array
     width = min(2 * _HEIGHT, round(_HEIGHT * x / y))
-    total = _SERIES_WIDTH + width + 60
+    total = _SERIES_WIDTH + width + 62  # with names at the left and half a line at the right
     faces = [
         _face(0, _SERIES_WIDTH, (t, y), (chunks[0], chunks[1]), ("time", "y")),
         _face(_SERIES_WIDTH + 40, width, (x, y), (chunks[2], chunks[1]), ("x", "y")),

@@ -49,7 +49,8 @@
     order.forEach((i, place) => {
       const row = make("tr", "", body);
       found.choices[i].forEach((text, column) => {
-        make("td", text + (column === COST && place >= nFit ? ", over the budget" : ""), row);
+        const cell = make("td", text + (column === COST && place >= nFit ? ", over the budget" : ""), row);
+        cell.dataset.head = HEAD[column];
       });
     });
   }

@@ -32,7 +32,7 @@ SMALL: dict[str, str] = {}
 # OPeNDAP 650), published claims (400), pages that begin with what was found (500), faults,
 # deadlines and digests (800), the comparison of records (300), time dilation with advisors that
 # survive hostile files (2,100), a service under every load, with caches that keep chunks or know
-# versions (700), every row drawn and all pages printed (400), simulations that are kept (100),
+# versions (700), every row and budget told, all pages printed (440), simulations that are kept (100),
 # claims on caches with verdicts, and loads predicted on shared processors (130, 1 module),
 # what new connections and tails cost, with dilations that are checked by measurement and chosen
 # from a calibration (500), and what a format costs beside its time: to write, in memory, in code,

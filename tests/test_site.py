@@ -419,6 +419,13 @@ def test_the_explorer_by_keyboard_alone(site: Path, address: str, tab: Tab) -> N
     tab.wait_until("document.querySelector('#explorer-place tbody tr')")
     assert tab.evaluate("document.querySelector('#explorer-place .told').textContent") == told
     assert tab.faults() == []
+    # as the page of a case links to it
+    for case in ("hdf5-drivers/in-region", "cluster-scaling/in-region"):
+        text = (site / f"notebooks/{case}.html").read_text()
+        (link,) = re.findall(rf'href="\.\./\.\./(explorer\.html#source={case}[^"]*)"', text)
+        tab.open(f"{address}/{html.unescape(link)}", width=1280)
+        tab.wait_until("document.querySelector('#explorer-place tbody tr')")
+        assert tab.evaluate("document.querySelector('#explorer-place [name=source]').value") == case
     # all there is, and more of it than one page of rows
     tab.open(f"{address}/explorer.html#quantity=throughput_mb_per_s", width=1280)
     tab.wait_until("document.querySelectorAll('#explorer-place tbody tr').length === 50")

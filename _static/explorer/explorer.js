@@ -81,7 +81,7 @@
     const labels = Object.fromEntries(data.quantities.map((name, i) => [name, data.labels[i]]));
     const read = () => {
       const asked = Object.fromEntries(new URLSearchParams(window.location.hash.slice(1)));
-      return "quantity" in asked ? asked : { ...START };
+      return "quantity" in asked || "source" in asked ? asked : { ...START };
     };
     const state = read();
     let chart = null, shown = A_PAGE, at = -1;
@@ -123,9 +123,17 @@
       }));
     }
 
+    // Of a case alone: throughput where it has any, else what most of its points tell.
+    function findUsual() {
+      const counts = {};
+      points.filter((one) => one.source === state.source).forEach((one) => (counts[one.quantity] = (counts[one.quantity] || 0) + 1));
+      const usual = Object.keys(counts).sort((a, b) => counts[b] - counts[a])[0];
+      return counts[START.quantity] || !usual ? START.quantity : usual;
+    }
+
     // A filter offers what is left by all the others.
     function choose() {
-      if (!labels[state.quantity]) state.quantity = START.quantity;
+      if (!labels[state.quantity]) state.quantity = findUsual();
       if (!BY[state.rows]) state.rows = START.rows;
       if (!BY[state.colour]) state.colour = START.colour;
       fill("quantity", data.quantities.map((name) => [name, labels[name]]), state.quantity);

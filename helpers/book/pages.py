@@ -229,7 +229,8 @@ def render_origin(page: Page) -> str:
         f":::{{admonition}} {heading}\n:class: note origin\n{failed}Measured {dates} on {facts['cpu']},"
         f" {facts['n_cores']} cores, {facts['memory_gb']} GB of memory, {facts['system']}.\n{runs}"
         f"With the versions below; commit {commits}{changed}.\n{_harness(page)}{_seal(page)}"
-        f"{own}{{download}}`The record as CSV <{page.record.name}>`.\n:::\n\n{_versions(rows)}"
+        f'{own}{{download}}`The record as CSV <{page.record.name}>`; <a href="../../explorer.html'
+        f'#source={page.notebook}/{page.case}&amp;log=1">its points, each to be hovered over</a>.\n:::\n\n{_versions(rows)}'
     )
 
 

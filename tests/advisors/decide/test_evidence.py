@@ -113,6 +113,10 @@ def test_the_page_includes_what_is_computed() -> None:
         assert "$ wire decide --shape" in shown and "```python" in shown
         assert "| 1 |" in shown and "First choice: " in shown
     table = declared["decide-needs.md"]()
-    rows = [line.split(" | ") for line in table.splitlines() if line.startswith("| ") and "---" not in line]
+    rows = [
+        line.split(" | ")
+        for line in table.splitlines()
+        if line.startswith("| ") and "---" not in line
+    ]
     assert len(rows) == 2 * (len(page.QUESTIONS) + 1)
     assert all("Bottleneck: " in cells[1] and "`" in cells[2] for cells in rows if len(cells) == 3 and cells[0] != "| need")  # fmt: skip
