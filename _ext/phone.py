@@ -1,4 +1,4 @@
-"""Draw each figure once more for a narrow window, from the drawing itself.
+"""Draw each figure once more for a narrow window, from the drawing itself; lines of names do not cross.
 
 A figure is as wide as the text, so on a phone its letters would be seven pixels high. Beside each
 drawing that Matplotlib made stands a second one, as wide as a phone: axes are narrower, letters and
@@ -13,7 +13,7 @@ import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
-from itertools import pairwise
+from itertools import combinations, pairwise
 from pathlib import Path
 
 import matplotlib
@@ -376,6 +376,70 @@ def _write_keys(root: ET.Element, below: float) -> float:
     return below
 
 
+@dataclass
+class Leader:
+    """A line from a name beside the axes to its point."""
+
+    path: ET.Element
+    text: ET.Element
+    point: tuple[float, float]
+    y: float  # of the name
+
+    @property
+    def start(self) -> tuple[float, float]:
+        """Where the line leaves the name: before its letters, at half their height."""
+        size = float(_style(self.text).get("font-size", "11px").removesuffix("px"))
+        return float(self.text.get("x", 0)) - 3, self.y - 0.35 * size
+
+    def crosses(self, other: Leader) -> bool:
+        """Tell whether two lines cross, ends apart."""
+        (a, b), (c, d) = (self.start, self.point), (other.start, other.point)
+
+        def side(u: tuple[float, float], v: tuple[float, float], w: tuple[float, float]) -> float:
+            return (v[0] - u[0]) * (w[1] - u[1]) - (v[1] - u[1]) * (w[0] - u[0])
+
+        return side(a, b, c) * side(a, b, d) < 0 and side(c, d, a) * side(c, d, b) < 0
+
+
+def _read_leaders(axes: ET.Element, right: float) -> Iterator[Leader]:
+    """Read the lines of names at the right of axes: each is drawn before its name."""
+    for group, named in pairwise(axes):
+        path, text = group.find(f"{{{_SVG}}}path"), named.find(f"{{{_SVG}}}text")
+        if path is None or text is None or len(text) or float(text.get("x", 0)) <= right:
+            continue
+        pairs = _PAIR.findall(path.get("d", ""))
+        if _style(path).get("fill") == "none" and len(pairs) in (2, 3):
+            x, y = pairs[-1]
+            yield Leader(path, text, (float(x), float(y)), float(text.get("y", 0)))
+
+
+def uncross(root: ET.Element, boxes: list[Box]) -> bool:
+    """Let names change places until no two of their lines cross; tell whether any did.
+
+    Each change makes the lines shorter in sum, so this ends.
+    """
+    groups = [one for one in root.iter(f"{{{_SVG}}}g") if one.get("id", "").startswith("axes_")]
+    is_changed = False
+    for axes, box in zip(groups, boxes, strict=True):
+        leaders = list(_read_leaders(axes, box[2]))
+        pairs = list(combinations(leaders, 2))
+        while crossed := next((pair for pair in pairs if pair[0].crosses(pair[1])), None):
+            crossed[0].y, crossed[1].y = crossed[1].y, crossed[0].y
+            is_changed = True
+        for one in leaders if is_changed else []:
+            (x, y), (px, py) = one.start, one.point
+            one.path.set("d", f"M {x:.2f} {y:.2f} L {px:.2f} {py:.2f}")
+            one.text.set("y", f"{one.y:.2f}")
+            one.text.attrib.pop("transform", None)
+    return is_changed
+
+
+def uncross_figure(svg: str) -> str:
+    """Write a figure whose lines of names do not cross; one in which none do stays as it is."""
+    head, root = svg[: svg.index("<svg")], ET.fromstring(svg[svg.index("<svg") :])  # noqa: S314 - drawn by the book itself
+    return head + ET.tostring(root, encoding="unicode") if uncross(root, _read_boxes(root)) else svg
+
+
 def narrow(svg: str) -> str:
     """Draw a figure of Matplotlib anew for a narrow window; empty if it is none."""
     root = ET.fromstring(svg[svg.index("<svg") :])  # noqa: S314 - drawn by the book itself
@@ -400,6 +464,7 @@ def narrow(svg: str) -> str:
     _place(root, x, y)
     for text in texts:
         _write_text(text, x, y)
+    uncross(root, _read_boxes(root))
     for key, children in zip(keys, kept, strict=True):
         key[:] = children
     end = _write_keys(root, y(height)) + 4
@@ -431,6 +496,8 @@ def show_narrow(page: Path) -> None:
 def finish(app: Sphinx, exception: Exception | None) -> None:
     """Draw the figures of a build that went well."""
     if exception is None and app.builder.format == "html":
+        for path in Path(app.outdir, "_images").glob("*.svg"):
+            path.write_text(uncross_figure(path.read_text("utf-8")), encoding="utf-8")
         for path in Path(app.outdir).rglob("*.html"):
             if "_static" not in path.parts:
                 show_narrow(path)

@@ -9,6 +9,7 @@ import json
 import re
 import sys
 from types import ModuleType
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -219,3 +220,28 @@ def test_figures_say_words() -> None:
     told = tidy.tidy_figure(svg)
     assert ">price NAT hour<" in told and ">0.0000333<" in told and 'viewBox="-50 0 150 50"' in told
     assert tidy.tidy_figure(told) == told
+
+
+def test_lines_of_names_do_not_cross() -> None:
+    """Names change places, each keeps its point, and a figure without a crossing stays as it is."""
+    cells = json.loads((ROOT / "results/reference/chunk-shape/other-region.ipynb").read_text("utf-8"))["cells"]  # fmt: skip
+    data = [output.get("data", {}) for cell in cells for output in cell.get("outputs", [])]
+    svg = next("".join(each["image/svg+xml"]) for each in data if "image/svg+xml" in each)
+
+    def read(text: str) -> list[Any]:
+        root = phone.ET.fromstring(text[text.index("<svg") :])
+        axes = next(one for one in root.iter() if one.get("id") == "axes_1")
+        return list(phone._read_leaders(axes, phone._read_boxes(root)[0][2]))
+
+    before, after = read(svg), read(phone.uncross_figure(svg))
+    assert any(a.crosses(b) for a in before for b in before)
+    assert not any(a.crosses(b) for a in after for b in after)
+    points = [
+        {one.text.text: tuple(map(round, one.point)) for one in each} for each in (before, after)
+    ]
+    assert points[0] == points[1] and {round(one.y) for one in before} == {
+        round(one.y) for one in after
+    }
+    assert not any(a.crosses(b) for each in [read(phone.narrow(svg))] for a in each for b in each)
+    told = phone.uncross_figure(svg)
+    assert phone.uncross_figure(told) == told
