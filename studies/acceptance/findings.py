@@ -21,6 +21,7 @@ from helpers.book.studies import Study, Threshold, find_studies, write_table
 from helpers.netem.profiles import get_profile
 from helpers.paths import ROOT
 from helpers.plotting import palette, tables
+from helpers.plotting.figures import label_ends
 from helpers.plotting.tables import digits, tell_interval
 from studies.acceptance.workload import (
     A_TASK_A_CHUNK,
@@ -173,8 +174,8 @@ def draw_overhead(ax: Axes, rows: pd.DataFrame) -> None:
     """Draw the time for each chunk against the number of chunks, reader by reader."""
     measured = statistics.measured(rows)
     shown = measured[(measured["n_chunks"] > 0) & (measured["control_of"] == "")]
-    looks = palette.get_looks("reader")
-    for name, look in looks.items():
+    ends, places = [], []
+    for name, look in palette.get_looks("reader").items():
         part = shown[shown["contender"] == name]
         each = 1000 * part["read_s"] / part["n_chunks"]
         ax.plot(part["n_chunks"], each, look.marker, color=look.color, alpha=0.4, markersize=4)
@@ -182,10 +183,10 @@ def draw_overhead(ax: Axes, rows: pd.DataFrame) -> None:
         medians = each[steps].groupby(part.loc[steps, "n_chunks"]).median()
         ax.plot(medians.index, medians, color=look.color)
         if len(part):
-            at = (part["n_chunks"].iloc[-1], each.iloc[-1])
-            ax.annotate(name, at, xytext=(6, 0), textcoords="offset points", color=look.color)
+            ends.append((name, each.iloc[-1], look.color))
+            places.append(part["n_chunks"].iloc[-1])
     ax.set(xscale="log", yscale="log", xlabel="chunks", ylabel="time for each chunk (ms)")
-    ax.margins(x=0.3)
+    label_ends(ax, ends, at=places)
 
 
 Verdict = Literal["met", "missed", "undecided", "reported only", "not measured"]

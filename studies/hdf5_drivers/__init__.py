@@ -44,6 +44,7 @@ STUDY = Study(
     set_up=_set_up,
     # what the published case asks for, scaled
     expect=later("advisors.costs.page_tables", "expect_like", "hdf5-drivers/in-region", count_work),
+    fragments={"hdf5-score.md": later("advisors.hdf5.scoring", "render_score")},
     thresholds=(
         Threshold(
             key="ratio-untuned-original-to-best",
