@@ -265,7 +265,7 @@ def test_generator_is_told(share: float, said: str) -> None:
 
 
 def test_the_reference_names_no_fastest_cache_that_is_none() -> None:
-    """Three caches cannot be told apart; each is judged faster than none in its own right."""
+    """What is among the fastest keeps opened stores; each is judged faster than none in its own right."""
     rows = read_records([ROOT / "results" / "reference" / "caching-costs" / "in-region.csv"])
     under_load = select_loads(rows)
     caches = [name for name in under_load["contender"].unique() if name not in ("none", "control")]
@@ -276,7 +276,8 @@ def test_the_reference_names_no_fastest_cache_that_is_none() -> None:
     ranking = rankings.rank(under_load, control="control", value="p50_s")
     tails = rankings.rank(under_load, control="control", value="p95_s")
     shipped = {"lru": judged["lru"], "none-v3": judged["redis"]}
-    assert set(ranking.fastest) == {"lru", "diskcache", "redis"}
+    assert len(ranking.fastest) > 1
+    assert {*ranking.fastest} <= {"as-shipped", "lru", "diskcache", "redis"}
     assert ranking.others["none"].verdict == ranking.others["filecache"].verdict == "slower"
     errors = pd.DataFrame({"contender": ["none", "lru"], "relative_error": [0.0, 0.1]})
     errors["p95_error"] = [0.0, 0.2]
