@@ -121,15 +121,13 @@ def score(
 ) -> None:
     """Measure the gains predicted for the files of FOLDER over the emulated network."""
     from advisors.hdf5 import scoring
-    from helpers.benchmark.provenance import write_rows
     from helpers.netem.profiles import get_profile
 
     paths, network = scoring.find_files(folder), get_profile(profile)
     with scoring.open_own_testbed(network, seed=seed) as testbed:
         found = scoring.score_files(paths, network, testbed, n_reads=n_reads)
     if out is not None:
-        rows = [{**row, "profile": profile} for row in found.to_mapping()["scores"]]
-        write_rows(out, rows, ("python", "h5py", "hdf5plugin", "fsspec", "obstore"))
+        found.write(out)
     click.echo(json.dumps(found.to_mapping(), indent=2) if is_json else render_scores(found))
 
 

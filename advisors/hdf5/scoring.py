@@ -22,6 +22,7 @@ from advisors.hdf5.prediction import TUNED, UNTUNED, LibraryCosts, Settings, rea
 from advisors.hdf5.recording import list_datasets, list_tree, open_hdf5, open_source
 from advisors.hdf5.repack import apply_repack
 from helpers.benchmark.loop import timed
+from helpers.benchmark.provenance import write_rows
 from helpers.errors import UserError
 from helpers.models.transfer import ClientCosts, fit_costs
 from helpers.netem.profiles import Profile, get_profile
@@ -31,6 +32,7 @@ from helpers.objectstore.testbed import Testbed, open_server
 from helpers.paths import ROOT
 
 RECORD = ROOT / "data" / "hdf5" / "score.csv"
+_PACKAGES = ("python", "h5py", "hdf5plugin", "fsspec", "obstore")
 _BUCKET = "arrays"
 _LONG_S = 5.0  # of a read above which one is enough: many requests, whose scatter is averaged out
 _SAMPLE = (40, 12, 40, 50)  # variables of the file that calibrates, and the shape of each
@@ -97,6 +99,11 @@ class Scores:
         rows = [asdict(one) | more for one, more in zip(self.scores, gains, strict=True)]
         errors = {"median_error": self.median_error, "worst_error": self.worst_error}
         return asdict(self) | {"scores": rows} | errors
+
+    def write(self, path: Path) -> None:
+        """Write a row for each file, with its origin, as CSV."""
+        rows = [{**row, "profile": self.profile} for row in self.to_mapping()["scores"]]
+        write_rows(path, rows, _PACKAGES)
 
 
 def find_files(folder: Path) -> list[Path]:
@@ -242,24 +249,24 @@ def open_own_testbed(profile: Profile, *, seed: int = 0) -> Iterator[Testbed]:
 
 def render_score(path: Path = RECORD) -> str:
     """Write the scores that are kept as a table and a sentence, for the page."""
+    from helpers.book.studies import write_table  # of the book, which the advisor alone is without
+
     with path.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
+    names = ("predicted_before_s", "before_s", "predicted_after_s", "after_s", "predicted_gain", "gain")  # fmt: skip
+    titles = ["file, by its producer", "repack", "before (s): predicted", "measured"]
+    titles += ["after (s): predicted", "measured", "gain: predicted", "measured", "error"]
     lines = [
-        "| file, by its producer | repack | before (s): predicted | measured | after (s): predicted | measured | gain: predicted | measured | error |",
-        "| --- | --- |" + " ---: |" * 7,
+        [f"`{Path(row['file']).stem}`", row["repack"]]
+        + [f"{float(row[name]):.3g}" for name in names]
+        + [f"{100 * float(row['error']):+.0f} %"]
+        for row in rows
     ]
-    numbers = ("predicted_before_s", "before_s", "predicted_after_s", "after_s", "predicted_gain", "gain")  # fmt: skip
-    for row in rows:
-        cells = " | ".join(f"{float(row[name]):.3g}" for name in numbers)
-        lines.append(
-            f"| `{Path(row['file']).stem}` | {row['repack']} | {cells} | {100 * float(row['error']):+.0f} % |"
-        )
     errors = [100 * abs(float(row["error"])) for row in rows]
     machine, versions = json.loads(rows[0]["machine"]), json.loads(rows[0]["versions"])
-    return "\n".join([
-        *lines,
-        "",
+    return (
+        f"{write_table(titles, lines)}\n"
         f"Error of the predicted gain, of {len(rows)} files: {statistics.median(errors):.0f} % in the median and {max(errors):.0f} % at worst."
         f" Wall time, start included, over {rows[0]['profile']} as a scale model, on {machine['n_cores']} cores"
-        f" ({machine['cpu']}), with h5py {versions['h5py']}.\n",
-    ])  # fmt: skip
+        f" ({machine['cpu']}), with h5py {versions['h5py']}.\n"
+    )

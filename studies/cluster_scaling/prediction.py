@@ -10,6 +10,7 @@ import json
 import math
 import statistics as plain
 import sys
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -180,13 +181,9 @@ def choose_dilation(
                 f"share: {most_share:g}; processors have {found.share:.0%} of the time of"
                 f" {found.contender} even at a dilation of {low}; allowed: more than that"
             )
-    while high - low > 1:
-        middle = (low + high) // 2
-        if (tried := find(middle)).share > most_share:
-            low = middle
-        else:
-            high, found = middle, tried
-    return found
+    # of those between, the first with so little
+    found_at = bisect_left(range(high), True, lo=low + 1, key=lambda k: find(k).share <= most_share)
+    return find(found_at)
 
 
 def choose_for_record(path: Path, most_share: float = MOST_SHARE) -> ProcessorShare:

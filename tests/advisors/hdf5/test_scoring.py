@@ -16,7 +16,7 @@ from advisors.hdf5.inspection import inspect_file
 from advisors.hdf5.prediction import LibraryCosts, record_repacked
 from advisors.hdf5.recording import open_source, record_reads
 from advisors.hdf5.repack import Repack, apply_repack, find_tool
-from advisors.hdf5.scoring import find_files, score_files
+from advisors.hdf5.scoring import find_files, render_score, score_files
 from helpers.errors import UserError
 from helpers.netem.profiles import get_profile
 from helpers.netem.proxy import open_proxy
@@ -125,6 +125,10 @@ def test_scores_are_of_every_file(made: dict[str, Path], server: Server, tmp_pat
     assert told["worst_error"] == errors[-1] and errors[0] <= told["median_error"] <= errors[-1]
     assert not found.costs.is_assumed and found.library_costs.factor > 0
     assert json.dumps(told)
+    found.write(tmp_path / "new" / "score.csv")
+    page = render_score(tmp_path / "new" / "score.csv")
+    assert [f"| `{path.stem}` | " in page for path in paths] == [True, True]
+    assert f"of 2 files: {100 * told['median_error']:.0f} % in the median and {100 * errors[-1]:.0f} % at worst" in page  # fmt: skip
 
 
 def test_a_folder_without_files_is_refused(tmp_path: Path) -> None:
