@@ -90,8 +90,8 @@ _Loader.add_implicit_resolver(
 )
 
 
-def read_parameters(case: Case) -> dict[str, Any]:
-    """Read and check the parameters of a case, defaults included."""
+def read_parameters(case: Case, budget_s: float = 0.0) -> dict[str, Any]:
+    """Read and check the parameters of a case, with a time budget of the caller's if it is not 0."""
     where = f"parameters/{case.site}/{case.title}.yaml"
     try:
         overrides = yaml.load(case.parameter_file.read_bytes(), _Loader) or {}  # noqa: S506  # a safe one
@@ -106,6 +106,7 @@ def read_parameters(case: Case) -> dict[str, Any]:
     if schema.exists():
         check_early(json.loads(schema.read_bytes()), overrides, where)
     values = {"record": f"{case.name}.csv", **overrides}
+    values |= {"time_budget_s": budget_s} if budget_s else {}
     if values["record"] != f"{case.name}.csv":
         raise UserError(
             f"{where}: record: {show(values['record'])}; allowed: {case.name}.csv, its own"
@@ -120,10 +121,14 @@ def fingerprint(case: Case, values: dict[str, Any]) -> str:
 
 
 def hash_sources(case: Case, values: dict[str, Any], cell_types: Sequence[str]) -> str:
-    """Hash the cells of some types and the parameters, of which a hash must not tell a password."""
+    """Hash the cells of some types and the parameters, of which a hash must not tell a password.
+
+    The time budget is left out: it says how long to go on, and a longer one goes on with the rows.
+    """
     cells = nbformat.read(case.source, as_version=4).cells  # type: ignore[no-untyped-call]
     sources = [cell.source for cell in cells if cell.cell_type in cell_types]
-    text = json.dumps([sources, redact_tree(values)], sort_keys=True)
+    kept = {name: value for name, value in values.items() if name != "time_budget_s"}
+    text = json.dumps([sources, redact_tree(kept)], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 

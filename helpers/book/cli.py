@@ -21,6 +21,9 @@ _quick = click.option(
     is_flag=True,
     help="A first look: one block a case, and none starts after 15 minutes.",
 )
+_minutes = click.option(
+    "--minutes", type=float, help="Time budget of each case, in the place of that of its file."
+)
 _max_usd = click.option(
     "--max-usd", type=float, help="Refuse to run what is expected to cost more on a store of yours."
 )
@@ -34,11 +37,15 @@ _in_region = click.option(
 @_anew
 @_more
 @_quick
+@_minutes
 @_max_usd
 @_in_region
-def run_all(site: str, anew: bool, more: bool, quick: bool, **bound: Any) -> None:
+def run_all(
+    site: str, anew: bool, more: bool, quick: bool, minutes: float | None, **bound: Any
+) -> None:
     """Run every case of a site, print a table and build the book."""
     _refuse_both(quick=quick, anew=anew, more=more)
+    budget_s = _read_budget(minutes)
     from helpers.benchmark.memory import watch_memory
     from helpers.benchmark.provenance import python_build
     from helpers.book import build, expected, pages
@@ -47,19 +54,23 @@ def run_all(site: str, anew: bool, more: bool, quick: bool, **bound: Any) -> Non
     from helpers.objectstore.versitygw import find_or_build_versitygw
 
     slow = {"not optimised": "without optimisation", "debug": "for debugging"}
-    if how := slow.get(python_build()):
-        click.echo(f"this Python was compiled {how}: what it computes takes longer than elsewhere")
+    if compiled := slow.get(python_build()):
+        click.echo(
+            f"this Python was compiled {compiled}: what it computes takes longer than elsewhere"
+        )
     cases = pages.in_book_order(runner.find_cases(site))
-    expected.check_expected(cases, click.echo, again=anew or more, quick=quick, **bound)
+    bound |= {"again": anew or more, "quick": quick, "budget_s": budget_s}
+    expected.check_expected(cases, click.echo, **bound)
     find_or_build_versitygw()
     for name in dict.fromkeys(case.notebook for case in cases):
         _set_up(name)
     start = time.monotonic()
     with watch_memory() as peak:
-        outcomes = runs.run_cases(cases, click.echo, anew=anew, more=more, quick=quick)
+        how = {"anew": anew, "more": more, "quick": quick}
+        outcomes = runs.run_cases(cases, click.echo, **how, budget_s=budget_s)
         click.echo("\n".join(["", *runs.summarise(outcomes), "", "building the book"]))
         page = build.build(site, say=click.echo)
-    if not (more or quick) and all(outcome.state == "done" for outcome in outcomes):
+    if not (more or quick or budget_s) and all(outcome.state == "done" for outcome in outcomes):
         seconds, nbytes = time.monotonic() - start, peak.nbytes
         took = {"seconds": seconds, "peak_nbytes": nbytes, "watcher_cpu_s": peak.cpu_s}
         runs.note_whole_run(site, outcomes, **took)
@@ -73,11 +84,21 @@ def run_all(site: str, anew: bool, more: bool, quick: bool, **bound: Any) -> Non
 @_anew
 @_more
 @_quick
+@_minutes
 @_max_usd
 @_in_region
-def run(case: str, site: str, anew: bool, more: bool, quick: bool, **bound: Any) -> None:
+def run(
+    case: str,
+    site: str,
+    anew: bool,
+    more: bool,
+    quick: bool,
+    minutes: float | None,
+    **bound: Any,
+) -> None:
     """Run one case, such as cluster-scaling/in-region."""
     _refuse_both(quick=quick, anew=anew, more=more)
+    budget_s = _read_budget(minutes)
     from helpers.book import cases as runner
 
     cases = [runner.find_case(case, site)]
@@ -85,10 +106,12 @@ def run(case: str, site: str, anew: bool, more: bool, quick: bool, **bound: Any)
 
     from helpers.book import expected
 
-    expected.check_expected(cases, click.echo, again=anew or more, quick=quick, **bound)
+    bound |= {"again": anew or more, "quick": quick, "budget_s": budget_s}
+    expected.check_expected(cases, click.echo, **bound)
     from helpers.book import run as runs
 
-    outcomes = runs.run_cases(cases, click.echo, anew=anew, more=more, quick=quick)
+    how = {"anew": anew, "more": more, "quick": quick}
+    outcomes = runs.run_cases(cases, click.echo, **how, budget_s=budget_s)
     click.echo("\n".join(runs.summarise(outcomes)))
     _end(runs.explain_failures(outcomes))
 
@@ -169,6 +192,13 @@ def _refuse_both(*, quick: bool, anew: bool, more: bool) -> None:
     for name in ("anew",) * anew + ("more",) * more:
         if quick:
             raise UserError(f"--quick: together with --{name}; allowed: without it")
+
+
+def _read_budget(minutes: float | None) -> float:
+    """Read the time budget that each case gets, in seconds; 0 for that of its file."""
+    if minutes is not None and not 0 < minutes <= 10_000:
+        raise UserError(f"--minutes: {minutes:g}; allowed: above 0, at most 10000")
+    return 60 * (minutes or 0.0)
 
 
 def _set_up(notebook: str) -> None:

@@ -18,6 +18,7 @@ def check_expected(
     in_region: bool = False,
     again: bool = False,
     quick: bool = False,
+    budget_s: float = 0.0,
 ) -> float:
     """Say what each case will ask of a store that is billed; refuse more USD in all than `max_usd`.
 
@@ -38,7 +39,7 @@ def check_expected(
         raise UserError(f"--max-usd: {max_usd:g}; allowed: from 0 on")
     usd = 0.0
     for case in cases:
-        values = _read_billed(case, again=again)
+        values = _read_billed(case, budget_s, again=again)
         if values:
             values |= {"n_blocks": 1} if quick else {}
             found = _expect(case, values)
@@ -58,10 +59,10 @@ def check_expected(
     return usd
 
 
-def _read_billed(case: Case, *, again: bool) -> dict[str, Any]:
+def _read_billed(case: Case, budget_s: float, *, again: bool) -> dict[str, Any]:
     """Read all parameters of a case that will run on a store that is billed; else nothing."""
     try:
-        given = read_parameters(case)
+        given = read_parameters(case, budget_s)
     except UserError:  # it is told when its turn comes
         return {}
     values = find_study(case.notebook).parameters.check(given, case.title)

@@ -48,10 +48,12 @@ from helpers.redaction import find_secrets, redact, redact_tree
 State = Literal["done", "done before", "failed", "refused", "left for later"]
 Say = Callable[[str], None]
 
-_AROUND_S = 15.0  # of a case outside its budget: kernel, imports, figures
 _SAVE_EVERY_S = 5.0  # of the draft: a save costs what measures some 10 ms of a core
 _ALONE_S = 60.0  # for which a folder is left alone: its owner may be about to lock it
 _END_S = 20.0  # for a cell that is interrupted to stop what it started
+
+AROUND_S = 15.0
+"""Of a case outside its time budget: kernel, imports, figures."""
 
 QUICK_S = 15 * 60.0
 """After so long no case of a first look starts."""
@@ -83,16 +85,22 @@ class Outcome:
 
 
 def run_case(
-    case: Case, say: Say, *, anew: bool = False, more: bool = False, quick: bool = False
+    case: Case,
+    say: Say,
+    *,
+    anew: bool = False,
+    more: bool = False,
+    quick: bool = False,
+    budget_s: float = 0.0,
 ) -> Outcome:
     """Run one case unless it is done, and say what became of it.
 
-    A `quick` one has one block; what was measured whole stays, and a later run that is not
-    quick measures from the first block.
+    A `budget_s` other than 0 takes the place of that of its file. A `quick` one has one block;
+    what was measured whole stays, and a later run that is not quick measures from the first block.
     """
     _remove_left()
     try:
-        values = read_parameters(case)
+        values = read_parameters(case, budget_s)
         with lock_case(case):
             if quick and values["n_blocks"] > 1 and not is_done(case, values):
                 _refuse_to_shorten(case, values)
@@ -347,6 +355,7 @@ def run_cases(
     anew: bool = False,
     more: bool = False,
     quick: bool = False,
+    budget_s: float = 0.0,
 ) -> list[Outcome]:
     """Run cases one after the other, saying which runs, how many remain and how long.
 
@@ -354,7 +363,7 @@ def run_cases(
     first, and after `QUICK_S` none starts.
     """
     ordered = _first_of_each(cases) if quick else cases
-    left = [_expected_s(case, say) for case in ordered]
+    left = [expect_s(case, say, budget_s) for case in ordered]
     start, outcomes = time.monotonic(), []
     for i, case in enumerate(ordered):
         spent_s, place = time.monotonic() - start, f"[{i + 1}/{len(cases)}] {case.title}"
@@ -363,7 +372,7 @@ def run_cases(
             continue
         rest = f"{len(cases) - i} to run, none starts after {(QUICK_S - spent_s) / 60:.0f} minutes"
         say(f"{place}: {rest if quick else _say_left(left[i:])}")
-        outcome = run_case(case, say, anew=anew, more=more, quick=quick)
+        outcome = run_case(case, say, anew=anew, more=more, quick=quick, budget_s=budget_s)
         outcomes.append(outcome)
         say(f"{place}: {outcome.verdict}, {outcome.seconds:.0f} s")
     return outcomes
@@ -375,18 +384,20 @@ def _first_of_each(cases: Sequence[Case]) -> list[Case]:
     return sorted(cases, key=lambda case: names[: cases.index(case)].count(case.notebook) > 0)
 
 
-def _expected_s(case: Case, say: Say) -> float:
-    """Expect what a case took before, or its time budget and what surrounds it; 0 if unknown.
+def expect_s(case: Case, say: Say, budget_s: float = 0.0) -> float:
+    """Expect what a case took here before, at least its time budget and what surrounds it; 0 if unknown.
 
-    A reference that was continued took less in its last run than a first run takes. What will be
-    refused is said here, before an hour of measuring.
+    A reference had a budget of its own, so what it took is asked only where a case has none. What
+    will be refused is said here, before an hour of measuring.
     """
     try:
-        budget_s = float(read_parameters(case).get("time_budget_s", -_AROUND_S))
+        values = read_parameters(case, budget_s)
     except UserError as error:
         say(f"{case.title} will not run: {error}")
         return 0.0
-    return max(duration_s(case) or duration_s(case, "reference"), budget_s + _AROUND_S)
+    if "time_budget_s" not in values:
+        return duration_s(case) or duration_s(case, "reference")
+    return max(duration_s(case), values["time_budget_s"] + AROUND_S)
 
 
 def _say_left(seconds: Sequence[float]) -> str:
@@ -451,6 +462,11 @@ def _explain_looks(outcomes: Sequence[Outcome]) -> list[str]:
         lines.append(
             f"left for later: {n_left} that did not start within {QUICK_S / 60:.0f} minutes;"
             " the same command goes on with them."
+        )
+    if n_cut := sum(one.is_cut and not one.is_quick for one in outcomes):
+        lines.append(
+            f"cut short: {n_cut} whose time budget ended before their most blocks;"
+            " --more goes on with them, and --minutes 8 gives each so long."
         )
     return lines
 

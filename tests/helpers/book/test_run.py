@@ -17,6 +17,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +95,30 @@ def test_a_case_that_is_done_is_not_run_again(make_case: MakeCase) -> None:
     assert run.run_case(case, print).state == "done"
     kept = list(case.result(".csv").parent.glob("one.2*.csv"))
     assert len(kept) >= 1  # the record of other parameters is kept
+
+
+def test_a_longer_budget_goes_on_with_the_rows(make_case: MakeCase) -> None:
+    """It says how long to measure, not what: that of the command line, or of an edited file."""
+    case = make_case(code=SOURCE + "assert time_budget_s in (30.0, 60.0)")
+    assert run.run_case(case, print, budget_s=30.0).state == "done"
+    case.parameter_file.write_text("seed: 2\ntime_budget_s: 500\n")
+    assert run.run_case(case, print).state == "done before"
+    assert run.run_case(case, print, more=True, budget_s=60.0).state == "done"
+    assert case.result(".csv").read_text() == "onceagain"
+    assert not [*case.result(".csv").parent.glob("one.2*")]
+    cut = replace(run.run_case(case, print), is_cut=True)
+    assert run.summarise([cut])[-1].startswith("cut short: 1 whose time budget ended")
+    for minutes in (0.0, -1.0, math.nan, math.inf):
+        with pytest.raises(UserError, match=f"--minutes: {minutes:g}; allowed: above 0"):
+            cli.run.main([case.title, "--minutes", str(minutes)], standalone_mode=False)
+
+
+def test_a_run_of_every_case_fits_into_an_hour() -> None:
+    """By the sum that `wire run-all` says before it runs, with the book after it; and four minutes a case."""
+    laptop = cases.find_cases("laptop")
+    expected_s = [cases.read_parameters(case)["time_budget_s"] + run.AROUND_S for case in laptop]
+    assert max(expected_s) <= 4 * 60
+    assert sum(expected_s) + 150 <= 60 * 60  # 150 s of building the book
 
 
 def test_an_interrupted_case_goes_on_with_its_record(make_case: MakeCase) -> None:
