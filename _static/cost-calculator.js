@@ -1,394 +1,19 @@
-// The cost model of advisors/costs, rule by rule, for the calculator's page.
-// Prices and assumptions come with the page, made from prices.yaml and assumptions.py;
-// tests/advisors/costs/test_calculator.py holds the two implementations to the same cent.
+// The calculator's page. What it computes is advisors/costs itself: its Python, as JavaScript, comes
+// with the page in #cost-worker and runs in a worker, so that no keystroke waits for it.
 (function () {
   "use strict";
 
-  const HOURS_PER_MONTH = 720;
-  const SECONDS_PER_MONTH = HOURS_PER_MONTH * 3600;
-  const GB = 1e9;
-  const READS_PER_METERED = 3; // a shared file system meters reads by a third
-  const OPTIONS = ["none", "process", "disk", "shared", "redis", "cdn", "cdn-process"];
+  // In the order in which they are shown.
   const NAMES = {
     none: "no cache",
     process: "memory of each process",
-    "cdn-process": "CDN, then memory of each process",
     disk: "disk of each instance",
     shared: "shared file system",
     redis: "Redis",
     cdn: "CDN in front, no cache behind",
+    "cdn-process": "CDN, then memory of each process",
   };
-
-  const sum = (values) => values.reduce((total, value) => total + value, 0);
-
-  // Long jobs pause after each hour of a day, so that a page stays at its reader's hand.
-  function finish(job) {
-    let next = job.next();
-    while (!next.done) next = job.next();
-    return next.value;
-  }
-
-  function roundHalfEven(value) {
-    const below = Math.floor(value);
-    if (value - below !== 0.5) return Math.round(value);
-    return below % 2 === 0 ? below : below + 1;
-  }
-
-  // Popularity and hit ratios: helpers/models/hits.py
-
-  function groupBounds(nItems) {
-    const bounds = [];
-    for (let rank = 1; rank <= Math.min(nItems, 200) + 1; rank += 1) bounds.push(rank);
-    while (bounds[bounds.length - 1] <= nItems) {
-      bounds.push(Math.min(Math.floor(bounds[bounds.length - 1] * 1.05), nItems + 1));
-    }
-    return bounds;
-  }
-
-  function groupWeight(low, high, exponent) {
-    if (high - low === 1) return Math.pow(low, -exponent);
-    const start = low - 0.5;
-    const stop = high - 0.5;
-    if (Math.abs(1 - exponent) < 1e-9) return Math.log(stop / start) / (high - low);
-    const power = 1 - exponent;
-    return (Math.pow(stop, power) - Math.pow(start, power)) / power / (high - low);
-  }
-
-  function zipf(nItems, exponent) {
-    const bounds = groupBounds(nItems);
-    const counts = bounds.slice(1).map((bound, k) => bound - bounds[k]);
-    const weights = counts.map((_, k) => groupWeight(bounds[k], bounds[k + 1], exponent));
-    const total = sum(weights.map((weight, k) => weight * counts[k]));
-    return { counts, shares: weights.map((weight) => weight / total) };
-  }
-
-  function decayed(decay, time) {
-    if (time === Infinity) return 1 / decay;
-    const exponent = decay * time;
-    return exponent > 1e-9 ? -Math.expm1(-exponent) / decay : time * (1 - exponent / 2);
-  }
-
-  function held(rate, time, cache) {
-    const loss = 1 / cache.lifetime;
-    let hits = rate * decayed(loss, Math.min(cache.ttl, time));
-    if (cache.ttl > time) {
-      const x = Math.min(rate * time, 700);
-      const goingOn = rate * -Math.expm1(-x);
-      const rest = x < 1e-3 ? x ** 2 / 2 + x ** 3 / 6 + x ** 4 / 24 : Math.expm1(x) - x;
-      hits += goingOn * Math.exp(-loss * time) * decayed(goingOn / rest + loss, cache.ttl - time);
-    }
-    return 1 - 1 / (1 + hits);
-  }
-
-  // Where a function that is below zero at one end is above it at the other:
-  // Chandrupatla's method, which takes a fifth of the steps of halving.
-  const solve = (f, ...rest) =>
-    finish(
-      seek(function* (x) {
-        return f(x);
-      }, ...rest)
-    );
-
-  function* seek(f, from, to, tolerance) {
-    let [a, b, c] = [to, from, to];
-    let [fa, fb, fc] = [yield* f(a), yield* f(b), 0];
-    let t = 0.5;
-    for (let round = 0; round < 200; round += 1) {
-      const x = a + t * (b - a);
-      const fx = yield* f(x);
-      if (fx > 0 === fa > 0) [c, fc] = [a, fa];
-      else [c, b, fc, fb] = [b, a, fb, fa];
-      [a, fa] = [x, fx];
-      const least = tolerance / Math.abs(b - a);
-      const isNear = Math.abs(fa) < Math.abs(fb);
-      if (least > 0.5 || fa === 0) return isNear || fa === 0 ? a : b;
-      const xi = (a - b) / (c - b);
-      const phi = (fa - fb) / (fc - fb);
-      t = 0.5;
-      if (phi * phi < xi && (1 - phi) * (1 - phi) < 1 - xi) {
-        t = (fa / (fb - fa)) * (fc / (fb - fc)) + ((c - a) / (b - a)) * (fa / (fc - fa)) * (fb / (fc - fb));
-      }
-      t = Math.min(1 - least, Math.max(least, t));
-    }
-    return a;
-  }
-
-  function characteristicTime(counts, rates, given) {
-    const cache = { ...given, lifetime: Infinity };
-    const nHeld = cache.capacity / cache.item;
-    const content = (time) => {
-      let total = 0;
-      for (let k = 0; k < rates.length; k += 1) total += counts[k] * held(rates[k], time, cache);
-      return total;
-    };
-    const excess = (log) => content(Math.exp(log)) - nHeld;
-    if (nHeld >= content(Infinity)) return Infinity;
-    let low = -Math.log(sum(rates.map((rate, k) => counts[k] * rate)));
-    let high = low;
-    while (excess(low) > 0) low -= 2;
-    while (excess(high) < 0) {
-      low = high;
-      high += 2;
-      if (high > 700) return Infinity;
-    }
-    return Math.exp(solve(excess, low, high, 1e-13));
-  }
-
-  function hitRatio(popularity, requestsPerS, cache) {
-    if (cache.capacity < cache.item) return 0;
-    const { counts, shares } = popularity;
-    const rates = shares.map((share) => (share * requestsPerS) / cache.replicas);
-    const time = characteristicTime(counts, rates, cache);
-    return sum(rates.map((rate, k) => counts[k] * shares[k] * held(rate, time, cache)));
-  }
-
-  // The day and its credits: advisors/costs/demand.py
-
-  function hump(k) {
-    const weights = [];
-    for (let hour = 0; hour < 24; hour += 1) {
-      weights.push(Math.exp(k * (Math.cos((2 * Math.PI * hour) / 24) - 1)));
-    }
-    const total = sum(weights);
-    return weights.map((weight) => (weight * 24) / total);
-  }
-
-  function diurnalCurve(peakRatio) {
-    if (peakRatio === 1) return new Array(24).fill(1);
-    let low = 0;
-    let high = 500;
-    for (let round = 0; round < 100; round += 1) {
-      const middle = (low + high) / 2;
-      if (hump(middle)[0] < peakRatio) low = middle;
-      else high = middle;
-    }
-    return hump(low);
-  }
-
-  function creditBalances(storedGb, metered) {
-    const earned = Math.max(1, 0.05 * storedGb);
-    const full = Math.max(2100, 2.1 * storedGb);
-    let balance = full;
-    return metered.map((rate) => {
-      balance = Math.min(full, balance + (earned - rate) * 3.6);
-      return balance;
-    });
-  }
-
-  function isEnough(storedGb, metered) {
-    if (Math.max(...metered) > Math.max(100, 0.1 * storedGb)) return false;
-    const balances = creditBalances(storedGb, [...metered, ...metered]);
-    const isLasting = balances[balances.length - 1] >= balances[23] * (1 - 1e-12);
-    return isLasting && Math.min(...balances) >= 0;
-  }
-
-  function leastStoredGb(metered, dataGb) {
-    let low = dataGb;
-    let high = 1 + dataGb;
-    if (isEnough(low, metered)) return low;
-    while (!isEnough(high, metered)) high *= 2;
-    for (let round = 0; round < 100; round += 1) {
-      const middle = (low + high) / 2;
-      if (isEnough(middle, metered)) high = middle;
-      else low = middle;
-    }
-    return high;
-  }
-
-  // What reaches the service: advisors/costs/demand.py
-
-  function meanDuration(a, option, hit) {
-    if (option === "none" || option === "cdn") return a.make_s + a.open_s;
-    const fetch = option.endsWith("process") ? 0 : a[`${option}_fetch_s`];
-    return a.make_s + fetch + (1 - hit) * a.open_s;
-  }
-
-  const meanCpu = (a, hit) => a.make_cpu_s + (1 - hit) * a.open_cpu_s;
-
-  function countRedisNodes(a) {
-    const peakMbPerS = (a.requests_per_s * a.peak_ratio * a.metadata_nbytes) / 1e6;
-    return Math.max(roundHalfEven(a.redis_nodes), Math.ceil(peakMbPerS / a.redis_mb_per_s - 1e-9));
-  }
-
-  // Caches that each instance has for itself.
-  function settle(a, option, made, datasets, nReplicas) {
-    const usable = a.instance_vcpus * a.target_utilisation;
-    let hit = 0;
-    for (let round = 0; round < 200; round += 1) {
-      const isAlwaysOn = a.billing === "instance";
-      const busy = made * (isAlwaysOn ? meanCpu(a, hit) / usable : meanDuration(a, option, hit));
-      const cache = {
-        capacity: (option === "disk" ? a.disk_gb : a.process_gb) * 1e9,
-        item: a.metadata_nbytes,
-        ttl: a.ttl_s,
-        lifetime: a.lifetime_s,
-        replicas: nReplicas || Math.max(1, busy),
-      };
-      const before = hit;
-      hit = hitRatio(datasets, made, cache);
-      if (nReplicas || Math.abs(hit - before) < 1e-12) break;
-    }
-    return hit;
-  }
-
-  function datasetHitRatio(a, option, made, datasets, nReplicas) {
-    if (option === "disk" || option.endsWith("process")) return settle(a, option, made, datasets, nReplicas);
-    const cache = { item: a.metadata_nbytes, ttl: a.ttl_s, lifetime: Infinity, replicas: 1 };
-    if (option === "redis") {
-      return hitRatio(datasets, made, { ...cache, capacity: countRedisNodes(a) * a.redis_gb * 1e9 });
-    }
-    if (option === "shared") return hitRatio(datasets, made, { ...cache, capacity: Infinity });
-    return 0;
-  }
-
-  function flow(a, option, rate, datasets, tiles, nReplicas) {
-    const edge = tiles
-      ? hitRatio(tiles, rate, { capacity: Infinity, item: a.tile_nbytes, ttl: a.cdn_ttl_s, lifetime: Infinity, replicas: a.n_edges })
-      : 0;
-    const made = rate * (1 - edge);
-    const hit = datasetHitRatio(a, option, made, datasets, nReplicas);
-    const duration = meanDuration(a, option, hit);
-    return { rate, made, edge, hit, duration, busy: made * duration, busyCpus: made * meanCpu(a, hit) };
-  }
-
-  function* followDay(a, option) {
-    const datasets = zipf(roundHalfEven(a.n_datasets), a.dataset_zipf);
-    const nTiles = roundHalfEven(a.n_datasets) * roundHalfEven(a.tiles_per_dataset);
-    const tiles = option.startsWith("cdn") ? zipf(nTiles, a.tile_zipf) : null;
-    const rates = diurnalCurve(a.peak_ratio).map((ratio) => a.requests_per_s * ratio);
-    const peak = flow(a, option, rates[0], datasets, tiles, 0);
-    const usable = a.instance_vcpus * a.target_utilisation;
-    const nInstances = a.billing === "instance" ? Math.max(1, Math.ceil(peak.busyCpus / usable - 1e-9)) : 0;
-    const half = [];
-    for (const rate of rates.slice(0, 13)) {
-      half.push(flow(a, option, rate, datasets, tiles, nInstances));
-      yield;
-    }
-    return { flows: rates.map((_, hour) => half[Math.min(hour, 24 - hour)]), nInstances };
-  }
-
-  // What it costs: advisors/costs/bill.py
-
-  function computing(a, p, option, day, month) {
-    if (a.billing === "instance") {
-      const anHour = a.instance_vcpus * p.instance_vcpu_hour + a.instance_gb * p.instance_gb_hour;
-      return { computing: day.nInstances * HOURS_PER_MONTH * anHour, invocations: 0, disk: 0 };
-    }
-    const paidGb = option === "disk" ? Math.max(0, a.disk_gb - 0.5) : 0;
-    return {
-      computing: month.busyS * a.memory_gb * p.invocation_gb_s,
-      invocations: (month.made / 1e6) * p.invocations_1e6,
-      disk: month.busyS * paidGb * p.invocation_disk_gb_s,
-    };
-  }
-
-  function caching(a, p, option, day, month) {
-    const lines = { Redis: 0, "shared storage": 0, "shared throughput": 0 };
-    if (option === "redis") lines.Redis = countRedisNodes(a) * HOURS_PER_MONTH * p.redis_node_hour;
-    if (option === "shared") {
-      let storedGb = (a.n_datasets * a.metadata_nbytes) / GB;
-      if (a.shared_mode === "bursting") {
-        const read = a.shared_read_nbytes / READS_PER_METERED / 1e6;
-        const written = a.metadata_nbytes / 1e6;
-        const metered = day.flows.map((f) => f.made * (f.hit * read + (1 - f.hit) * written));
-        storedGb = leastStoredGb(metered, storedGb);
-      } else {
-        const readGb = (month.hits * a.shared_read_nbytes) / GB;
-        const writtenGb = ((month.made - month.hits) * a.metadata_nbytes) / GB;
-        lines["shared throughput"] = readGb * p.shared_read_gb + writtenGb * p.shared_write_gb;
-      }
-      lines["shared storage"] = storedGb * p.shared_gb_month;
-    }
-    return lines;
-  }
-
-  function network(a, p, option, month) {
-    const opened = (month.made - month.hits) * a.metadata_nbytes;
-    const readGb = (month.made * a.tile_read_nbytes + opened) / GB;
-    const isPrivate = option === "shared" || option === "redis" || a.nat_share > 0;
-    const sentGb = (month.requests * a.tile_nbytes) / GB;
-    const isCdn = option.startsWith("cdn");
-    return {
-      "NAT gateways": isPrivate ? a.n_nat_gateways * HOURS_PER_MONTH * p.nat_hour : 0,
-      "NAT data": a.nat_share * readGb * p.nat_gb,
-      "data out": sentGb * (isCdn ? p.cdn_gb : p.data_out_gb),
-      "CDN requests": isCdn ? (month.requests / 1e4) * p.cdn_requests_1e4 : 0,
-    };
-  }
-
-  function* priceSteps(a, p, option) {
-    const day = yield* followDay(a, option);
-    const seconds = SECONDS_PER_MONTH / 24;
-    const month = {
-      requests: seconds * sum(day.flows.map((f) => f.rate)),
-      made: seconds * sum(day.flows.map((f) => f.made)),
-      hits: seconds * sum(day.flows.map((f) => f.made * f.hit)),
-      busyS: seconds * sum(day.flows.map((f) => f.busy)),
-    };
-    const isShared = option === "shared";
-    const opened = (month.made - month.hits) * a.open_gets;
-    const still = isShared ? month.hits * a.shared_gets : 0;
-    const gets = month.made * a.tile_gets + opened + still;
-    const lists = isShared ? month.made * a.shared_lists : 0;
-    const lines = {
-      ...computing(a, p, option, day, month),
-      ...caching(a, p, option, day, month),
-      ...network(a, p, option, month),
-      "store requests": (gets / 1e3) * p.store_gets_1e3,
-      "store listings": (lists / 1e3) * p.store_lists_1e3,
-    };
-    return {
-      option,
-      lines,
-      usd: sum(Object.values(lines)),
-      hitRatio: month.made ? month.hits / month.made : 0,
-      edgeHitRatio: 1 - month.made / month.requests,
-      duration: month.made ? month.busyS / month.made : 0,
-      nInstances: day.nInstances,
-    };
-  }
-
-  function* compareSteps(a, p) {
-    const costs = [];
-    for (const option of OPTIONS) costs.push(yield* priceSteps(a, p, option));
-    return costs;
-  }
-
-  const compareOptions = (a, p) => finish(compareSteps(a, p));
-
-  // How much more an option costs than another at a rate, by its logarithm.
-  const excessOf = (a, p, first, second) =>
-    function* (log) {
-      const at = { ...a, requests_per_s: Math.exp(log) };
-      return (yield* priceSteps(at, p, first)).usd - (yield* priceSteps(at, p, second)).usd;
-    };
-
-  // Rates at which two options change places: advisors/costs/bill.py.
-  function* seekBreakEven(a, p, first, second) {
-    const low = Math.log(0.01);
-    const high = Math.log(10000);
-    const nSteps = Math.ceil(((high - low) / Math.log(10)) * 4);
-    const excess = excessOf(a, p, first, second);
-    const grid = [];
-    const values = [];
-    for (let step = 0; step <= nSteps; step += 1) {
-      grid.push(low + ((high - low) * step) / nSteps);
-      values.push(yield* excess(grid[step]));
-    }
-    const found = [];
-    for (let k = 0; k < nSteps; k += 1) {
-      if (values[k] > 0 === values[k + 1] > 0) continue;
-      const crossing = yield* seek(excess, grid[k], grid[k + 1], 1e-12);
-      found.push([Math.exp(crossing), values[k + 1] > 0 ? second : first]);
-    }
-    return found;
-  }
-
-  const breakEvenRates = (...given) => finish(seekBreakEven(...given));
-
-  window.CostCalculator = { compareOptions, compareSteps, breakEvenRates };
-
-  // The page.
+  const OPTIONS = Object.keys(NAMES);
 
   const SVG = "http://www.w3.org/2000/svg";
   const GROUPS = {
@@ -544,28 +169,6 @@
   const CHART = { width: 640, height: 300, left: 64, right: 24, top: 8, bottom: 40, from: 0.01, to: 1000, n: 26 };
   const DASHES = { none: "", process: "8 3", disk: "2 3", shared: "6 3 2 3", redis: "12 4", cdn: "4 4", "cdn-process": "1 2" };
 
-  function* followCurves(a, p) {
-    const { from, to, n } = CHART;
-    const rates = Array.from({ length: n }, (_, k) => from * Math.pow(to / from, k / (n - 1)));
-    const usdOf = Object.fromEntries(OPTIONS.map((option) => [option, []]));
-    for (const rate of rates) {
-      for (const option of OPTIONS) {
-        usdOf[option].push((yield* priceSteps({ ...a, requests_per_s: rate }, p, option)).usd);
-      }
-    }
-    const cheapest = rates.map((_, k) => OPTIONS.reduce((one, other) => (usdOf[other][k] < usdOf[one][k] ? other : one)));
-    const changes = [];
-    for (let k = 1; k < n; k += 1) {
-      const [before, after] = [cheapest[k - 1], cheapest[k]];
-      if (before === after) continue;
-      const excess = excessOf(a, p, before, after);
-      const rate = Math.exp(yield* seek(excess, Math.log(rates[k - 1]), Math.log(rates[k]), 1e-9));
-      const { usd } = yield* priceSteps({ ...a, requests_per_s: rate }, p, after);
-      changes.push({ rate, usd, before, after });
-    }
-    return { rates, usdOf, changes };
-  }
-
   // It is as wide as the room that it has, so that a phone shows letters of the same size.
   function drawCurves({ rates, usdOf, changes }, a, room) {
     const { height, left, right, top, bottom, from, to } = CHART;
@@ -639,17 +242,16 @@
       .join(", ");
   }
 
-  function makeTable(costs, a, rates) {
+  function makeTable(costs, millions, evens) {
     const head = ["option", "USD a month", "USD a million tiles", "hits", "mean time (s)", "cheaper than no cache at (tiles/s)"];
     const table = make("table", { class: "cc-table" }, make("caption", {}, "A month of 30 days with each choice of cache"));
     table.append(make("thead", {}, make("tr", {}, ...head.map((text) => make("th", { scope: "col" }, text)))));
     const body = make("tbody", {});
-    const millions = (a.requests_per_s * SECONDS_PER_MONTH) / 1e6;
     costs.forEach((cost) => {
-      const found = rates[cost.option];
+      const found = evens[cost.option];
       const told = found ? describeRates({ found, isCheaper: cost.usd < costs[0].usd }, cost.option) : "…";
-      const hits = cost.option.startsWith("cdn") ? cost.edgeHitRatio : cost.hitRatio;
-      const cells = [usd(cost.usd), usd(cost.usd / millions), cost.option === "none" ? "" : `${(100 * hits).toFixed(1)}\u00a0%`, digits(cost.duration, 3), cost.option === "none" ? "" : told];
+      const hits = cost.option.startsWith("cdn") ? cost.edge_hit_ratio : cost.hit_ratio;
+      const cells = [usd(cost.usd), usd(cost.usd / millions), cost.option === "none" ? "" : `${(100 * hits).toFixed(1)}\u00a0%`, digits(cost.duration_s, 3), cost.option === "none" ? "" : told];
       body.append(
         make("tr", {}, make("th", { scope: "row" }, NAMES[cost.option]), ...cells.map((text, k) => make("td", { "data-label": head[k + 1] }, text)))
       );
@@ -681,13 +283,15 @@
     }
   }
 
-  function start(root, data) {
+  function start(root, data, source) {
+    // An address of its own, since a page that is opened as a file may start no script beside it.
+    const script = URL.createObjectURL(new Blob([source], { type: "text/javascript" }));
     const results = make("div", { class: "cc-results" });
     const status = make("p", { class: "cc-status", role: "status", "aria-live": "polite" });
     const dated = make("p", { class: "cc-dated" });
     const starts = Object.keys(STARTS).filter((name) => name === "published" || Object.keys(data.measured).length);
     let timer = 0;
-    let latest = 0;
+    let worker = null;
     const later = () => {
       clearTimeout(timer);
       timer = setTimeout(update, 150);
@@ -735,8 +339,9 @@
       all.forEach((control) => control.write(values[control.name]));
     }
 
+    // What is still at work for older numbers is dropped, and with it all that it would answer.
     function update() {
-      latest += 1;
+      if (worker) worker.terminate();
       const a = Object.fromEntries(controls.assumptions.map((control) => [control.name, control.read()]));
       const p = Object.fromEntries(controls.prices.map((control) => [control.name.slice(6), control.read()]));
       const usual = defaults();
@@ -753,29 +358,35 @@
         ...(set.read() === data.set ? [] : [["price-set", set.read()]]),
         ...differs.map((control) => [control.name, control.read()]),
       ]);
-      show(a, p, latest);
+      show(a, p);
     }
 
-    function show(a, p, mine) {
-      work(compareSteps(a, p), () => mine === latest, (costs) => showCosts(costs, a, p, mine));
+    function show(a, p) {
+      worker = new Worker(script);
+      const chart = make("div", { class: "cc-curves" });
+      let shown;
+      worker.onmessage = ({ data: told }) => {
+        if (told.costs) showCosts((shown = told), a, p, chart);
+        if (told.curves) chart.replaceChildren(drawCurves(told.curves, a, chart.clientWidth));
+        if (told.evens) results.querySelector(".cc-table").replaceWith(makeTable(shown.costs, shown.millions, told.evens));
+      };
+      worker.onerror = (fault) => {
+        status.textContent = `The calculator failed: ${fault.message}`;
+      };
+      const { from: first, to, n } = CHART;
+      const rates = Array.from({ length: n }, (_, k) => first * Math.pow(to / first, k / (n - 1)));
+      worker.postMessage({ a, p, rates });
     }
 
-    function showCosts(costs, a, p, mine) {
+    function showCosts({ costs, millions }, a, p, chart) {
       const best = costs.reduce((one, other) => (other.usd < one.usd ? other : one));
       const saved = costs[0].usd ? 100 * (1 - best.usd / costs[0].usd) : 0;
       status.textContent =
         best.option === "none"
           ? `No cache costs least: ${usd(best.usd)} USD a month.`
           : `Cheapest: ${NAMES[best.option]}, ${usd(best.usd)} USD a month, ${digits(saved, 2)} % less than no cache.`;
-      const rates = {};
-      const chart = make("div", { class: "cc-curves" });
       const link = make("a", { class: "cc-export", download: "tile-service-costs.csv", href: `data:text/csv;charset=utf-8,${encodeURIComponent(exportBill(costs, a, p))}` }, "Download as CSV");
-      results.replaceChildren(drawBars(costs), makeTable(costs, a, rates), link, chart, makeBill(costs));
-      const isWanted = () => mine === latest;
-      work(followCurves(a, p), isWanted, (curves) => {
-        chart.replaceChildren(drawCurves(curves, a, chart.clientWidth));
-        work(fillRates(a, p, rates), isWanted, () => results.querySelector(".cc-table").replaceWith(makeTable(costs, a, rates)));
-      });
+      results.replaceChildren(drawBars(costs), makeTable(costs, millions, {}), link, chart, makeBill(costs));
     }
 
     readAddress();
@@ -789,26 +400,9 @@
     update();
   }
 
-  function* fillRates(a, p, rates) {
-    for (const option of OPTIONS.slice(1)) rates[option] = yield* seekBreakEven(a, p, "none", option);
-  }
-
-  // Do a long job in short pieces, so that typing goes on; it ends when another is asked for.
-  function work(job, isWanted, onEnd) {
-    const piece = () => {
-      if (!isWanted()) return;
-      const until = performance.now() + 20;
-      let next = job.next();
-      while (!next.done && performance.now() < until) next = job.next();
-      if (next.done) onEnd(next.value);
-      else setTimeout(piece, 0);
-    };
-    setTimeout(piece, 0);
-  }
-
   document.addEventListener("DOMContentLoaded", () => {
     const root = document.getElementById("cost-calculator");
-    const data = document.getElementById("cost-calculator-data");
-    if (root && data) start(root, JSON.parse(data.textContent));
+    const [data, source] = ["data", "worker"].map((part) => document.getElementById(`cost-calculator-${part}`));
+    if (root && data && source) start(root, JSON.parse(data.textContent), source.textContent);
   });
 })();

@@ -36,9 +36,10 @@ SMALL: dict[str, str] = {}
 # claims on caches with verdicts, and loads predicted on shared processors (130, 1 module),
 # what new connections and tails cost, with dilations that are checked by measurement and chosen
 # from a calibration (500), and what a format costs beside its time: to write, in memory, in code,
-# in blocks that cut chunks (600), and budgets of a run that fit into an hour (60).
-MOST_LINES = 40_460
-MOST_MODULES = 189
+# in blocks that cut chunks (600), budgets of a run that fit into an hour (60), and formulas that
+# become JavaScript, which took as many lines of JavaScript away (360, 1 module).
+MOST_LINES = 40_820
+MOST_MODULES = 190
 
 # Where the performance counter is read, beside the loop, and what for.
 CLOCKS: dict[str, str] = {

@@ -18,6 +18,7 @@ from advisors.costs.bill import (
     tornado,
 )
 from advisors.costs.prices import PRICE_UNITS, PriceSet, check_prices, get_prices, read_prices
+from advisors.costs.script import write_worker
 from helpers.errors import UserError
 from helpers.paths import ROOT
 
@@ -134,11 +135,15 @@ def render_calculator(measured: Mapping[str, float] | None = None) -> str:
     """Write the calculator's place in its page, with its data."""
     # A closing tag inside the data would end the script.
     data = json.dumps(calculator_data(measured), indent=1).replace("</", "<\\/")
+    worker = write_worker()
+    if "</" in worker or "<!--" in worker:
+        raise UserError("advisors/costs: its script closes a tag; allowed: one that closes none")
     return (
         "```{raw} html\n"
         '<div id="cost-calculator"><p>The calculator runs in your browser and needs JavaScript; '
         "<code>wire costs</code> computes the same.</p></div>\n"
         f'<script type="application/json" id="cost-calculator-data">\n{data}\n</script>\n'
+        f'<script type="text/plain" id="cost-calculator-worker">\n{worker}</script>\n'
         "```\n"
     )
 

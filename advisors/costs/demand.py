@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 
 from scipy.optimize import brentq
 
@@ -42,7 +42,7 @@ def diurnal_curve(peak_ratio: float) -> tuple[float, ...]:
     if not 1 <= peak_ratio < HOURS:
         raise UserError(f"peak_ratio is {peak_ratio!r}; allowed is a number from 1 to below 24")
     if peak_ratio == 1:
-        return (1.0,) * HOURS
+        return tuple(1.0 for _ in range(HOURS))
     return _hump(brentq(lambda k: _hump(k)[0] - peak_ratio, 0.0, 1e4))
 
 
@@ -90,7 +90,7 @@ def least_stored_gb(metered_mb_per_s: Sequence[float], *, data_gb: float) -> flo
     most = 1.0 + data_gb
     while _headroom(most, metered_mb_per_s) < 0:
         most *= 2
-    return float(brentq(_headroom, data_gb, most, args=(metered_mb_per_s,)))
+    return float(brentq(lambda stored_gb: _headroom(stored_gb, metered_mb_per_s), data_gb, most))
 
 
 def _headroom(stored_gb: float, metered_mb_per_s: Sequence[float]) -> float:
@@ -212,29 +212,33 @@ def follow_day(assumptions: Assumptions, option: Option) -> Day:
     n_tiles = n_datasets * round(assumptions.tiles_per_dataset)
     datasets = zipf(n_datasets, assumptions.dataset_zipf)
     tiles = zipf(n_tiles, assumptions.tile_zipf) if option.startswith("cdn") else None
-    hourly = partial(_follow_hour, assumptions, option, datasets=datasets, tiles=tiles)
     rates = [assumptions.requests_per_s * r for r in diurnal_curve(assumptions.peak_ratio)]
+
+    def hourly(rate: float, n_replicas: int) -> HourlyDemand:
+        return _follow_hour(
+            assumptions, option, rate, datasets=datasets, tiles=tiles, n_replicas=n_replicas
+        )
+
     n_instances = 0
     if assumptions.billing == "instance":
         usable = assumptions.instance_vcpus * assumptions.target_utilisation
-        busy_cpus = hourly(requests_per_s=rates[0]).busy_cpus
         # a hair below a whole number is one
-        n_instances = max(1, math.ceil(busy_cpus / usable - 1e-9))
+        n_instances = max(1, math.ceil(hourly(rates[0], 0).busy_cpus / usable - 1e-9))
     # The curve is symmetric, so an hour before the peak is like an hour after it.
-    half = [hourly(requests_per_s=rate, n_replicas=n_instances) for rate in rates[:13]]
+    half = [hourly(rate, n_instances) for rate in rates[:13]]
     return Day(tuple(half[min(hour, 24 - hour)] for hour in range(24)), n_instances)
 
 
 def _follow_hour(
     assumptions: Assumptions,
     option: Option,
-    *,
     requests_per_s: float,
+    *,
     datasets: Popularity,
     tiles: Popularity | None,
-    n_replicas: int = 0,
+    n_replicas: int,
 ) -> HourlyDemand:
-    """Follow one hour; without `n_replicas` there are as many disks as instances at work."""
+    """Follow one hour; with `n_replicas` of 0 there are as many disks as instances at work."""
     edge = _edge_hit_ratio(assumptions, requests_per_s, tiles=tiles)
     made = requests_per_s * (1 - edge)
     if option in ("disk", "process", "cdn-process"):

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -81,17 +82,17 @@ def zipf(n_items: int, exponent: float) -> Popularity:
     if not 0 <= exponent < math.inf:
         raise UserError(f"exponent is {exponent!r}; allowed is a number from 0 on")
     bounds = _group_bounds(n_items)
-    counts = np.diff(bounds)
-    weights = np.array(
-        [_group_weight(low, high, exponent=exponent) for low, high in itertools.pairwise(bounds)]
-    )
-    shares = weights / (weights @ counts)
-    return Popularity(tuple(counts.tolist()), tuple(shares.tolist()))
+    counts = [high - low for low, high in itertools.pairwise(bounds)]
+    weights = [
+        _group_weight(low, high, exponent=exponent) for low, high in itertools.pairwise(bounds)
+    ]
+    whole = sum(weight * count for weight, count in zip(weights, counts, strict=True))
+    return Popularity(tuple(counts), tuple(weight / whole for weight in weights))
 
 
 def _group_bounds(n_items: int) -> list[int]:
     """List the first rank of each group, and one past the last rank."""
-    bounds = list(range(1, min(n_items, N_SINGLE) + 2))
+    bounds = [*range(1, min(n_items, N_SINGLE) + 2)]
     while bounds[-1] <= n_items:
         bounds.append(min(math.floor(bounds[-1] * GROUP_GROWTH), n_items + 1))
     return bounds
@@ -125,41 +126,56 @@ def hit_ratio(popularity: Popularity, requests_per_s: float, *, cache: Cache) ->
     if cache.capacity_nbytes < cache.item_nbytes:
         return 0.0
     counts, shares = np.array(popularity.n_items, float), np.array(popularity.shares)
-    rates = shares * requests_per_s / cache.n_replicas
-    time_s = _characteristic_time_s(counts, rates, cache=cache)
-    return float((counts * shares) @ _held(rates, time_s, cache=cache))
+    each_per_s = requests_per_s / cache.n_replicas
+    time_s = _characteristic_time_s(counts, shares, each_per_s, cache=cache)
+    return _total(
+        counts, shares, lambda share: share * _held(share * each_per_s, time_s, cache=cache)
+    )
 
 
-def _characteristic_time_s(counts: Floats, rates: Floats, *, cache: Cache) -> float:
+def _total(counts: Floats, values: Floats, of: Callable[[Floats], Floats]) -> float:
+    """Sum what is computed of a value over all items."""
+    return float(counts @ of(values))
+
+
+def _characteristic_time_s(
+    counts: Floats, shares: Floats, each_per_s: float, *, cache: Cache
+) -> float:
     """Find how long an item stays that nobody asks for, so that the content fills the cache.
 
     A lost instance loses all its items at once and evicts none while it fills,
     so a full one is what counts: the loss of instances plays no part here.
     """
     n_held = cache.capacity_nbytes / cache.item_nbytes
-    cache = replace(cache, lifetime_s=math.inf)
+    lasting = Cache(cache.capacity_nbytes, cache.item_nbytes, ttl_s=cache.ttl_s)
+
+    def content(time_s: float) -> float:
+        return _total(
+            counts, shares, lambda share: _held(share * each_per_s, time_s, cache=lasting)
+        )
 
     def excess(log_time: float) -> float:
-        return float(counts @ _held(rates, math.exp(log_time), cache=cache)) - n_held
+        return content(math.exp(log_time)) - n_held
 
-    if n_held >= float(counts @ _held(rates, math.inf, cache=cache)):
+    if n_held >= content(math.inf):
         return math.inf
-    low = high = -math.log(float(counts @ rates))
+    low = high = -math.log(each_per_s)
     while excess(low) > 0:
         low -= 2.0
     while excess(high) < 0:
+        low = high
         high += 2.0
         if high > _LARGEST_EXPONENT:  # the cache holds all that is ever asked for again
             return math.inf
     return math.exp(float(brentq(excess, low, high, xtol=1e-13, rtol=1e-13)))
 
 
-def _held(rates: Floats, time_s: float, *, cache: Cache) -> Floats:
-    """Compute the probability that each item is there, which is its hit ratio."""
-    return np.asarray(1 - 1 / (1 + _hits_per_cycle(rates, time_s, cache=cache)))
+def _held(rate: Floats, time_s: float, *, cache: Cache) -> Floats:
+    """Compute the probability that an item is there, which is its hit ratio."""
+    return np.asarray(1 - 1 / (1 + _hits_per_cycle(rate, time_s, cache=cache)))
 
 
-def _hits_per_cycle(rates: Floats, time_s: float, *, cache: Cache) -> Floats:
+def _hits_per_cycle(rate: Floats, time_s: float, *, cache: Cache) -> Floats:
     """Count the hits that follow a miss until the item is gone.
 
     Up to the characteristic time T nothing can be evicted, so hits come at the
@@ -167,21 +183,20 @@ def _hits_per_cycle(rates: Floats, time_s: float, *, cache: Cache) -> Floats:
     without a time to live the exact one, exp(rate T) - 1.
     """
     loss = 1 / cache.lifetime_s
-    hits = rates * _decayed(np.full_like(rates, loss), min(cache.ttl_s, time_s))
+    hits = rate * _decayed(loss, min(cache.ttl_s, time_s))
     if cache.ttl_s <= time_s:
         return hits
-    x = np.minimum(rates * time_s, _LARGEST_EXPONENT)
-    going_on = rates * -np.expm1(-x)
+    x = np.minimum(rate * time_s, _LARGEST_EXPONENT)
+    going_on = rate * -np.expm1(-x)
     ending = going_on / np.where(x < 1e-3, x**2 / 2 + x**3 / 6 + x**4 / 24, np.expm1(x) - x)
     late = _decayed(ending + loss, cache.ttl_s - time_s)
     return np.asarray(hits + going_on * math.exp(-loss * time_s) * late)
 
 
-def _decayed(decay: Floats, time_s: float) -> Floats:
+def _decayed(decay: Floats | float, time_s: float) -> Floats:
     """Integrate exp(-decay t) from 0 to `time_s`."""
+    some = np.where(decay > 0, decay, 1.0)
     if math.isinf(time_s):
-        with np.errstate(divide="ignore"):
-            return np.asarray(1 / decay)
+        return np.where(decay > 0, 1 / some, math.inf)
     exponent = decay * time_s
-    whole = -np.expm1(-exponent) / np.where(decay > 0, decay, 1.0)
-    return np.where(exponent > 1e-9, whole, time_s * (1 - exponent / 2))
+    return np.where(exponent > 1e-9, -np.expm1(-exponent) / some, time_s * (1 - exponent / 2))

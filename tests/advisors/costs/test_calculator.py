@@ -1,20 +1,15 @@
-"""Tests of the calculator's page: the script against Python in a real browser, and the page's data."""
+"""Tests of the calculator's page: its script and what is translated, in a real browser, and the page's data."""
 
 from __future__ import annotations
 
 import csv
-import html
 import io
 import json
 import math
-import os
 import random
 import re
-import shutil
-import subprocess
 from collections.abc import Iterator
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
@@ -25,6 +20,7 @@ from advisors.costs import calculator
 from advisors.costs.assumptions import CHOICES, OPTIONS, Assumptions, change, describe
 from advisors.costs.bill import break_even_rates, compare_options
 from advisors.costs.prices import PRICE_UNITS, STORAGE_UNITS, get_prices, read_prices
+from advisors.costs.script import write_worker
 from helpers.book.cases import list_glued
 from helpers.paths import ROOT
 from studies.caching_costs import read_measured
@@ -32,10 +28,7 @@ from tests.browser import Tab, open_browser
 
 SCRIPT = ROOT / "_static" / "cost-calculator.js"
 STYLE = ROOT / "_static" / "cost-calculator.css"
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)  # fmt: skip
-N_SETS = 50
-
-needs_browser = pytest.mark.skipif(BROWSER is None, reason="no chromium or chrome on PATH")
+N_SETS = 16
 
 
 def draw_set(seed: int) -> tuple[Assumptions, dict[str, float]]:
@@ -69,128 +62,6 @@ def write_page(body: str) -> str:
     )
 
 
-def run_in_browser(folder: Path, body: str) -> str:
-    """Load a page with the calculator's script in a browser and return its document."""
-    page = folder / "page.html"
-    page.write_text(write_page(body))
-    command = [
-        str(BROWSER),
-        "--headless=new",
-        "--disable-gpu",
-        f"--user-data-dir={folder / 'user'}",
-    ]
-    command += ["--virtual-time-budget=20000", "--dump-dom"]
-    command += ["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
-    done = subprocess.run(
-        [*command, page.as_uri()], capture_output=True, text=True, timeout=120, check=True
-    )
-    return done.stdout
-
-
-def read_result(document: str) -> Any:
-    """Read what a test page left in its element `result`."""
-    found = re.search(r'<pre id="result">(.*?)</pre>', document, re.DOTALL)
-    assert found, document[-2000:]
-    return json.loads(html.unescape(found[1]))
-
-
-@needs_browser
-def test_browser_computes_what_python_does(tmp_path: Path) -> None:
-    """Fifty random sets of assumptions and prices cost the same in both, each line to the cent."""
-    drawn = [draw_set(seed) for seed in range(N_SETS)]
-    given = json.dumps([[asdict(assumptions), prices] for assumptions, prices in drawn])
-    body = f"""<pre id="result"></pre><script>
-      const found = {given}.map(([a, p]) => CostCalculator.compareOptions(a, p));
-      let n = 0;
-      for (const _ of CostCalculator.compareSteps(...{given}[0])) n += 1;
-      found.push(n);
-      document.getElementById("result").textContent = JSON.stringify(found);
-    </script>"""
-    *found, n_pauses = read_result(run_in_browser(tmp_path, body))
-    assert len(found) == N_SETS
-    # no piece is longer than an hour of one option, between which the page answers
-    assert n_pauses == len(OPTIONS) * 13
-    hits = set()
-    for (assumptions, prices), theirs in zip(drawn, found, strict=True):
-        ours = compare_options(assumptions, prices)
-        for option, cost in zip(OPTIONS, theirs, strict=True):
-            assert cost["usd"] == pytest.approx(ours[option].usd, abs=0.005, rel=1e-9)
-            assert cost["lines"] == pytest.approx(dict(ours[option].lines), abs=0.005, rel=1e-9)
-            assert cost["hitRatio"] == pytest.approx(ours[option].hit_ratio, abs=1e-7)
-            hits.add(round(cost["hitRatio"], 2))
-    # The sets reach caches that hit always, sometimes and hardly.
-    assert len(hits) > 20
-
-
-@needs_browser
-def test_browser_finds_the_same_break_even(tmp_path: Path) -> None:
-    """Both find the rates at which Redis and no cache change places."""
-    assumptions, prices = Assumptions(), get_prices()
-    body = f"""<pre id="result"></pre><script>
-      const [a, p] = {json.dumps([asdict(assumptions), prices])};
-      const found = CostCalculator.breakEvenRates(a, p, "none", "redis");
-      document.getElementById("result").textContent = JSON.stringify(found);
-    </script>"""
-    ((rate, winner),) = read_result(run_in_browser(tmp_path, body))
-    ((expected, expected_winner),) = break_even_rates(assumptions, prices, pair=("none", "redis"))
-    assert (rate, winner) == (pytest.approx(expected, rel=1e-6), expected_winner)
-
-
-@pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What the page's calculator shows and says on a phone of 390 px, before and after bad input."""
-    if BROWSER is None:
-        pytest.skip("no chromium or chrome on PATH")
-    block = calculator.render_calculator().removeprefix("```{raw} html\n").removesuffix("```\n")
-    phone = f"""<body style="margin: 0">{block}<script>
-      const look = () => {{
-        if (!document.querySelector(".cc-table")) return setTimeout(look, 50);
-        const all = [...document.querySelectorAll("#cost-calculator :is(input, select)")];
-        const named = (e) => e.getAttribute("aria-label") || (e.labels[0] && e.labels[0].textContent);
-        document.querySelectorAll("details").forEach((one) => {{ one.open = true; }});
-        const found = {{
-          unnamed: all.filter((e) => !named(e)).map((e) => e.id),
-          untabbable: all.filter((e) => e.tabIndex < 0).map((e) => e.id),
-          n: all.length, width: innerWidth, text: document.getElementById("cost-calculator").innerText,
-          bars: document.querySelectorAll("#cost-calculator rect").length,
-          over: document.documentElement.scrollWidth - document.documentElement.clientWidth,
-        }};
-        const field = document.getElementById("cc-requests_per_s");
-        field.value = "0"; field.dispatchEvent(new Event("input"));
-        setTimeout(() => {{
-          found.error = document.getElementById("cc-requests_per_s-error").textContent;
-          found.status = document.querySelector(".cc-status").textContent;
-          parent.document.getElementById("result").textContent = JSON.stringify(found);
-        }}, 300);
-      }};
-      addEventListener("load", look);
-    </script></body>"""
-    frame = f'<pre id="result"></pre><iframe width="390" height="900" srcdoc="{html.escape(write_page(phone))}"></iframe>'
-    found: dict[str, Any] = read_result(run_in_browser(tmp_path_factory.mktemp("page"), frame))
-    return found
-
-
-def test_page_is_accessible(page: dict[str, Any]) -> None:
-    """Every control has a label and takes the keyboard; nothing is wider than a phone."""
-    assert page["unnamed"] == page["untabbable"] == []
-    assert page["n"] > 2 * len(PRICE_UNITS) + len(describe())
-    assert page["over"] <= 0 < page["width"] <= 390
-
-
-def test_page_refuses_bad_input(page: dict[str, Any]) -> None:
-    """A rate of zero is refused beside its field, and the old results are called old."""
-    assert page["error"] == "allowed: 0.001 to 100000"
-    assert "out of its bounds" in page["status"]
-
-
-def test_page_shows_what_python_computes(page: dict[str, Any]) -> None:
-    """Table and bars show the amounts of Python, and the prices' date is there."""
-    for cost in compare_options(Assumptions(), get_prices()).values():
-        assert f"{cost.usd:,.2f}" in page["text"]
-    assert page["bars"] == len(OPTIONS)
-    assert f"set current of {read_prices()['current'].date}" in page["text"]
-
-
 MEASURED = {"make_s": 0.107, "open_s": 0.333, "disk_fetch_s": 0.0108}
 
 
@@ -211,6 +82,43 @@ def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tab]:
         yield opened
 
 
+def compute(tab: Tab, expression: str) -> Any:
+    """Compute what the page's worker would, of its own script."""
+    source = "document.getElementById('cost-calculator-worker').textContent"
+    return tab.evaluate(f"new Function('self', `${{{source}}}; return ${{{json.dumps(expression)}}};`)({{}})")  # fmt: skip
+
+
+def test_browser_computes_what_python_does(tab: Tab, address: str) -> None:
+    """Random sets of assumptions and prices cost the same in both languages, and change places at the same rates."""
+    tab.open(address, width=1280)
+    drawn = [draw_set(seed) for seed in range(N_SETS)]
+    given = json.dumps([[asdict(assumptions), prices] for assumptions, prices in drawn])
+    found = compute(tab, f"{given}.map(([a, p]) => OPTIONS.map((option) => price_option(a, p, option)))")  # fmt: skip
+    hits = set()
+    for (assumptions, prices), theirs in zip(drawn, found, strict=True):
+        ours = compare_options(assumptions, prices)
+        for option, cost in zip(OPTIONS, theirs, strict=True):
+            mine = {**asdict(ours[option]), "usd": ours[option].usd}
+            assert cost.pop("lines") == pytest.approx(mine.pop("lines"), rel=1e-9, abs=1e-9)
+            assert cost.pop("option") == mine.pop("option") == option
+            assert cost == pytest.approx(mine, rel=1e-9, abs=1e-9)
+            hits.add(round(cost["hit_ratio"], 2))
+    # The sets reach caches that hit always, sometimes and hardly.
+    assert len(hits) > 15
+    a, p = Assumptions(), get_prices()
+    pair = json.dumps([asdict(a), p, ["none", "redis"]])
+    ((rate, winner),) = compute(tab, f"break_even_rates(...{pair})")
+    ((expected, expected_winner),) = break_even_rates(a, p, pair=("none", "redis"))
+    assert (rate, winner) == (pytest.approx(expected, rel=1e-9), expected_winner)
+
+
+def test_page_has_no_formula_of_its_own() -> None:
+    """No assumption and no price is named in what is written by hand, but the rate that the chart marks."""
+    by_hand = SCRIPT.read_text() + (ROOT / "advisors" / "costs" / "worker.js").read_text()
+    named = {name for name in (*asdict(Assumptions()), *PRICE_UNITS) if re.search(rf"\b{name}\b", by_hand)}  # fmt: skip
+    assert named == {"requests_per_s"}
+
+
 def type_in(tab: Tab, name: str, text: str) -> None:
     """Type a number into a field."""
     given = json.dumps(text)
@@ -222,6 +130,25 @@ def shows(tab: Tab, assumptions: Assumptions) -> None:
     for cost in compare_options(assumptions, get_prices()).values():
         told = json.dumps(f"{cost.usd:,.2f}")
         tab.wait_until(f"document.querySelector('.cc-table')?.innerText.includes({told})")
+
+
+def test_page_can_be_used_on_a_phone(tab: Tab, address: str) -> None:
+    """Every control has a label and takes the keyboard; a rate of zero leaves results that are called old."""
+    tab.open(address, width=390)
+    shows(tab, change(Assumptions(), MEASURED))
+    tab.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+    controls = "[...document.querySelectorAll('#cost-calculator :is(input, select)')]"
+    named = "(e.getAttribute('aria-label') || (e.labels[0] && e.labels[0].textContent))"
+    assert tab.evaluate(f"{controls}.filter((e) => !{named} || e.tabIndex < 0).map((e) => e.id)") == []  # fmt: skip
+    assert tab.evaluate(f"{controls}.length") > 2 * len(PRICE_UNITS) + len(describe())
+    assert tab.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+    assert tab.evaluate("document.querySelectorAll('#cost-calculator rect').length") == len(OPTIONS)
+    dated = tab.evaluate("document.querySelector('.cc-dated').textContent")
+    assert f"set current of {read_prices()['current'].date}" in dated
+    type_in(tab, "requests_per_s", "0")
+    tab.wait_until(
+        "document.querySelector('.cc-status').textContent.includes('the last good ones')"
+    )
 
 
 def test_page_starts_from_what_was_measured(tab: Tab, address: str) -> None:
@@ -322,7 +249,7 @@ def test_chart_and_file_are_those_of_python(tab: Tab, address: str) -> None:
 
 
 def test_page_answers_while_it_computes(tab: Tab, address: str) -> None:
-    """A million datasets: costs come first, and the page has many turns until the rates are there."""
+    """A million datasets: costs come first, from a worker, and the page has many turns until the rates are there."""
     tab.open(address, width=1280)
     type_in(tab, "n_datasets", "1000000")
     shows(tab, change(Assumptions(), {**MEASURED, "n_datasets": 1_000_000}))
@@ -360,8 +287,8 @@ def test_data_are_those_of_python() -> None:
 def test_data_cannot_end_their_script() -> None:
     """What stands in the page's data closes no tag."""
     block = calculator.render_calculator()
-    assert block.count("</script>") == 1
-    inner = re.search(r'data">\n(.*)\n</script>', block, re.DOTALL)
+    assert block.count("</script>") == 2
+    inner = re.search(r'data">\n(.*?)\n</script>', block, re.DOTALL)
     assert inner and json.loads(inner[1])["set"] == calculator.DEFAULT_SET
 
 
@@ -385,6 +312,6 @@ def test_published_figures_stand_beside_ours() -> None:
 
 def test_script_loads_nothing() -> None:
     """The script and its style load nothing and send nothing."""
-    text = SCRIPT.read_text() + STYLE.read_text()
+    text = SCRIPT.read_text() + STYLE.read_text() + write_worker()
     assert not re.search(r"fetch\(|XMLHttpRequest|import\(|WebSocket|sendBeacon|url\(", text)
     assert re.findall(r"https?://[^\"]+", text) == ["http://www.w3.org/2000/svg"]
