@@ -24,6 +24,11 @@ _quick = click.option(
 _minutes = click.option(
     "--minutes", type=float, help="Time budget of each case, in the place of that of its file."
 )
+_render = click.option(
+    "--render",
+    is_flag=True,
+    help="Measure nothing: execute the notebook over the reference's rows, and replace its page there.",
+)
 _max_usd = click.option(
     "--max-usd", type=float, help="Refuse to run what is expected to cost more on a store of yours."
 )
@@ -85,6 +90,7 @@ def run_all(
 @_more
 @_quick
 @_minutes
+@_render
 @_max_usd
 @_in_region
 def run(
@@ -94,14 +100,22 @@ def run(
     more: bool,
     quick: bool,
     minutes: float | None,
+    render: bool,
     **bound: Any,
 ) -> None:
     """Run one case, such as cluster-scaling/in-region."""
     _refuse_both(quick=quick, anew=anew, more=more)
+    if render and (quick or anew or more or minutes):
+        raise UserError("--render: with an option to measure; allowed: alone")
     budget_s = _read_budget(minutes)
     from helpers.book import cases as runner
 
     cases = [runner.find_case(case, site)]
+    if render:
+        from helpers.book.render import render_case
+
+        click.echo(_short(render_case(cases[0])))
+        return
     runner.read_parameters(cases[0])  # what is refused is refused before anything heavy is imported
 
     from helpers.book import expected

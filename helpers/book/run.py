@@ -132,7 +132,7 @@ def _run_locked(case: Case, values: dict[str, Any], *, anew: bool, more: bool) -
         return _describe(case, values, "done before", duration_s(case))
     start = time.monotonic()
     _set_aside(case, values, anew=anew)
-    problem = _execute(case, values)
+    problem = execute(case, values)
     seconds = time.monotonic() - start
     if problem:
         return Outcome(case, "failed", seconds, redact(problem, find_secrets(values)))
@@ -169,7 +169,7 @@ def _set_aside(case: Case, values: dict[str, Any], *, anew: bool) -> None:
     note.write_text(mine)
 
 
-def _execute(case: Case, values: dict[str, Any]) -> str:
+def execute(case: Case, values: dict[str, Any]) -> str:
     """Execute the notebook beside its record; return what went wrong, or nothing."""
     draft, failed = case.result(".running.ipynb"), case.result(".failed.ipynb")
     start, start_cpu = time.monotonic(), time.process_time()

@@ -1,0 +1,79 @@
+"""A page of the reference executed anew over the rows that it has, by the notebook of today."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from helpers.book.cases import Case, digest_rows, fingerprint, lock_case, read_parameters
+from helpers.book.run import execute
+from helpers.errors import UserError
+
+_MEASURED_BY = ("papermill", "kernelspec", "language_info")  # of the run that made the rows
+
+
+def render_case(case: Case) -> Path:
+    """Execute the notebook of a case over the rows of the reference, and put its page in their place.
+
+    The rows stay as they are, also those of a record that its time budget ended: as many blocks
+    are asked for as it has whole. What the page says of its run is of the run that measured.
+    A notebook that measures something nevertheless leaves the page as it was.
+
+    Returns
+    -------
+    Path
+        The executed notebook, in the reference.
+
+    Raises
+    ------
+    UserError
+        If the reference has no rows of the case, if its parameters are refused, if the notebook
+        fails, or if it measures.
+    """
+    page, rows = (case.result(suffix, "reference") for suffix in (".ipynb", ".csv"))
+    if not (page.exists() and rows.exists()):
+        raise UserError(
+            f"--render: {case.title} is not in the reference; allowed: a case with page and rows there"
+        )
+    values = read_parameters(case)
+    with lock_case(case), tempfile.TemporaryDirectory(dir=case.root / "results", prefix=".") as at:
+        aside = Case(case.site, case.notebook, case.name, Path(at))
+        for name in ("notebooks", "parameters"):
+            (aside.root / name).symlink_to(case.root / name)
+        aside.result(".csv").parent.mkdir(parents=True)
+        shutil.copyfile(rows, aside.result(".csv"))
+        problem = execute(aside, values | {"n_blocks": count_blocks(rows)})
+        if problem:
+            raise UserError(f"--render: {case.title}: {problem}; allowed: a notebook that succeeds")
+        if digest_rows(aside.result(".csv")) != digest_rows(rows):
+            raise UserError(
+                f"--render: {case.title} measured what its record lacks; allowed: a record with all"
+                " contenders of the case (without --render it is measured)"
+            )
+        page.write_text(_carry_over(page, aside.result(".ipynb"), case, values), encoding="utf-8")
+    return page
+
+
+def count_blocks(rows: Path) -> int:
+    """Count the blocks that a record has whole, of whatever it measured least; at least 1.
+
+    Contenders and loads that are measured apart may have been stopped apart.
+    """
+    measured = pd.read_csv(rows).query("phase == 'measured'")
+    blocks = measured.groupby(["contender", "point"])["block"].nunique()
+    return max(1, int(blocks.min())) if len(blocks) else 1
+
+
+def _carry_over(page: Path, anew: Path, case: Case, values: dict[str, Any]) -> str:
+    """Write the new page, with what the old one says of the run that measured."""
+    old, new = (json.loads(path.read_text(encoding="utf-8")) for path in (page, anew))
+    before = old["metadata"]
+    new["metadata"] |= {name: before[name] for name in _MEASURED_BY if name in before}
+    told = {"fingerprint": fingerprint(case, values), "rows": digest_rows(anew.with_suffix(".csv"))}
+    new["metadata"]["case"] = {**before.get("case", {}), **told}
+    return json.dumps(new, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
