@@ -103,10 +103,15 @@ def imported() -> dict[str, str]:
     >>> {"python", "psutil"} <= {*imported()}
     True
     """
-    # modules without a file are namespaces
-    files = {name: getattr(at, "__file__", None) or "" for name, at in [*sys.modules.items()]}
     python = {"python": platform.python_version(), _BUILD: python_build()}
-    return dict(sorted({**python, **distributions(files), **_libraries()}.items()))
+    return dict(sorted({**python, **_imported(frozenset([*sys.modules]))}.items()))
+
+
+@functools.lru_cache(maxsize=1)  # asked after each read, and seldom is there anything new
+def _imported(names: frozenset[str]) -> dict[str, str]:
+    # modules without a file are namespaces
+    files = {name: getattr(sys.modules.get(name), "__file__", None) or "" for name in names}
+    return {**distributions(files), **_libraries()}
 
 
 _BUILD = "build of python"  # a name with spaces is no distribution

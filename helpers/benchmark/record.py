@@ -25,7 +25,7 @@ from helpers.benchmark.provenance import (
 )
 from helpers.errors import UserError
 from helpers.paths import ROOT, replace_file
-from helpers.redaction import redact
+from helpers.redaction import redact, redact_tree
 
 PHASES = ("warm-up", "measured", "calibration")
 
@@ -312,8 +312,10 @@ class Record:
 
     def _refuse_secrets(self, row: Row) -> None:
         """Raise if a cell shows a credential, naming the column, not the value."""
-        for name, cell in zip(COLUMNS, write_cells(row), strict=True):
-            if self.redact(cell) != cell:
+        cells = write_cells(row)
+        clean = redact_tree(cells, self.secrets)
+        for name, cell, shown in zip(COLUMNS, cells, clean, strict=True):
+            if shown != cell:
                 raise RecordError(
                     f"{name}: shows a credential, which no record may; allowed: names of settings only"
                 )

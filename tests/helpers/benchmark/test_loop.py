@@ -10,6 +10,7 @@ import json
 import signal
 import sys
 import time
+import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -102,6 +103,26 @@ def test_every_contender_once_a_block(tmp_path: Path) -> None:
     assert found.groupby(["phase", "block"])["contender"].nunique().eq(3).all()
     assert found["order"].tolist() == [0, 1, 2] * 3
     pd.testing.assert_frame_equal(read_records([record.path]), found)
+
+
+def test_a_collection_looks_at_new_garbage_only(tmp_path: Path) -> None:
+    """Before each read goes what the last one left; what was there before waits until the end."""
+    gc.unfreeze()
+
+    class Cycle:
+        def __init__(self) -> None:
+            self.me = self
+
+    left: list[weakref.ref[Cycle]] = []
+    seen: list[tuple[bool, bool]] = []
+
+    def read(_opened: object) -> None:
+        seen.append((gc.get_freeze_count() > 1000, any(ref() for ref in left)))
+        left.append(weakref.ref(Cycle()))
+
+    run([make_contender(read=read)], make_record(tmp_path))
+    assert seen == [(True, False)] * 3
+    assert gc.get_freeze_count() == 0
 
 
 def test_seconds_are_those_of_the_network(tmp_path: Path, clock: Clock) -> None:
