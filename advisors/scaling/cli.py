@@ -238,23 +238,24 @@ def simulate(workers: str, seed: int, is_json: bool, derive: bool, **given: Any)
 
 
 @click.command()
-@click.option("--tasks", multiple=True, type=int, help="Length of a graph; else 1000, 3000, 10000.")
+@click.option("--tasks", multiple=True, type=int, help="Length of a graph; else 10^3 to 10^6.")
 @click.option("--repetitions", default=3, show_default=True, help="Runs of each graph.")
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="CSV file to write.")
 def scheduler(tasks: Sequence[int], repetitions: int, out: Path | None) -> None:
     """Measure what the Dask scheduler of this machine takes for a task, and fit it.
 
-    Graphs of trivial tasks, small and large; some minutes. What `wire simulate` assumes unless told
-    otherwise is such a record.
+    Graphs of trivial tasks, small and large; seven minutes or so. Graphs of more than 20,000 are
+    submitted whole, and their first 20,000 tasks waited for. What `wire simulate` assumes unless
+    told otherwise is such a record.
     """
     from advisors.scaling.scheduler import fit_scheduler, measure_scheduler
 
     rows = []
-    measured = measure_scheduler(tasks or (1_000, 3_000, 10_000), n_repetitions=repetitions)
+    measured = measure_scheduler(tasks or (10**3, 10**4, 10**5, 10**6), n_repetitions=repetitions)
     for row in _keep(measured, out):
         rows.append(row)
         click.echo(
-            f"{row['n_tasks']:>8} tasks of {row['task_nbytes']:>5} B: {row['graph_cpu_s']:.2f} s before the first, {row['run_cpu_s']:.2f} s after, of processors"
+            f"{row['n_tasks']:>8} tasks of {row['task_nbytes']:>5} B: {row['graph_cpu_s']:.2f} s before the first, {row['run_cpu_s']:.2f} s for {row['n_run']}, of processors"
         )
     costs = fit_scheduler(rows)
     click.echo(
@@ -262,8 +263,13 @@ def scheduler(tasks: Sequence[int], repetitions: int, out: Path | None) -> None:
     )
 
 
-def _keep(rows: Iterable[Row], out: Path | None) -> Iterator[Row]:
-    """Hand rows on, and write those that there are when the last one came or somebody stopped."""
+def _keep(
+    rows: Iterable[Row], out: Path | None, others: Sequence[Mapping[str, object]] = ()
+) -> Iterator[Row]:
+    """Hand rows on, and write those that there are when the last one came or somebody stopped.
+
+    `others` are of the file as it was, and go before them.
+    """
     kept: list[Row] = []
     try:
         for row in rows:
@@ -273,7 +279,7 @@ def _keep(rows: Iterable[Row], out: Path | None) -> Iterator[Row]:
         if out is not None and kept:
             from helpers.benchmark.provenance import write_rows
 
-            write_rows(out, kept, _PACKAGES)
+            write_rows(out, [*others, *kept], _PACKAGES)
 
 
 @click.command()
@@ -283,12 +289,20 @@ def _keep(rows: Iterable[Row], out: Path | None) -> Iterator[Row]:
 @click.option("--limit", default=120.0, show_default=True, help="Seconds of each process.")
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="CSV file to write.")
 def stores(kinds: Sequence[str], numbers: Sequence[int], out: Path | None, **limits: float) -> None:
-    """Measure what libraries take to open and list stores of many chunks, whose data are absent."""
-    from advisors.scaling.synthetic import KINDS, measure_stores
+    """Measure what libraries take to open and list stores of many chunks, whose data are absent.
 
+    Of a file that is there, what is measured anew is replaced and all else stays.
+    """
+    from advisors.scaling.synthetic import KINDS, measure_stores, read_rows
+
+    kinds, numbers = kinds or [*KINDS], numbers or (10**5, 10**6, 10**7)
+    others = [
+        {name: "" if value != value else value for name, value in row.items()}
+        for row in (read_rows(out) if out and out.exists() else [])
+        if row["kind"] not in kinds or row["n_chunks"] not in numbers
+    ]
     asked = {"memory_gb": limits["memory_gb"], "limit_s": limits["limit"]}
-    measured = measure_stores(kinds or [*KINDS], numbers or (10**5, 10**6, 10**7), **asked)
-    for row in _keep(measured, out):
+    for row in _keep(measure_stores(kinds, numbers, **asked), out, others):
         told = (
             f"ended by {row['ended_by']}"
             if row["ended_by"]

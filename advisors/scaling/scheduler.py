@@ -5,14 +5,19 @@ what grows with the number of tasks is the scheduler's, and what grows with thei
 link's. The scheduler is one thread, so its processor time is the least time that a cluster of any
 size waits for it; on a machine that has other work, wall time says less. Client and scheduler
 share a process here, so what the client does for a task is in these costs too.
+
+A graph of more than `MOST_RUN` tasks is submitted whole, and once; its clock stops after so many of
+its tasks, while all the others wait in the scheduler: a million run for an hour and tell no more.
 """
 
 from __future__ import annotations
 
 import csv
+import itertools
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -31,7 +36,13 @@ _N_THREADS = 8  # of the worker: with one, each task would wait for the message 
 TASK_NBYTES = (8, 1024)
 """Bytes that a task brings with it, small and large."""
 
-_NUMBERS = ("n_tasks", "task_nbytes", "graph_cpu_s", "run_cpu_s", "graph_s", "run_s")
+MOST_RUN = 20_000
+"""Tasks of a graph that are waited for, at most."""
+
+# of client and scheduler, which keep a task and its bytes in several forms; seen in long graphs
+_HELD_NBYTES, _COPIES = 5_000, 4
+
+_NUMBERS = ("n_tasks", "n_run", "task_nbytes", "graph_cpu_s", "run_cpu_s", "graph_s", "run_s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,60 +57,83 @@ class SchedulerCosts:
 
 
 def measure_scheduler(
-    numbers: Sequence[int], *, n_repetitions: int = 3
+    numbers: Sequence[int], *, n_repetitions: int = 3, most_run: int = MOST_RUN
 ) -> Iterator[dict[str, float]]:
     """Run trivial tasks through a scheduler; yield a row for each graph and repetition.
 
-    The columns are `n_tasks`, `task_nbytes`, `repetition`; seconds of wall and of the processors
-    of this process, from the call until the first result (`graph_s`, `graph_cpu_s`) and from
-    there until the last (`run_s`, `run_cpu_s`).
+    The columns are `n_tasks`, `n_run` (of them waited for), `task_nbytes`, `repetition`; seconds of
+    wall and of the processors of this process, from the call until the first result (`graph_s`,
+    `graph_cpu_s`) and from there until the last one waited for (`run_s`, `run_cpu_s`).
     """
-    import dask
-
-    from helpers.arrays.clusters import open_cluster
-
     if not numbers or min(numbers) < 2 or n_repetitions < 1:
         raise UserError(
             f"tasks, repetitions: {[*numbers]}, {n_repetitions}; allowed: at least 2, at least 1"
         )
+    _check_memory(max(numbers))
+
+    def place(n_tasks: int, nbytes: int, repetition: int) -> dict[str, float]:
+        n_run = min(n_tasks, most_run)
+        return {"n_tasks": n_tasks, "n_run": n_run, "task_nbytes": nbytes, "repetition": repetition}
+
+    with _open_client() as client:
+        short = [n for n in numbers if n <= most_run]
+        for repetition, n_tasks, nbytes in itertools.product(
+            range(n_repetitions), short, TASK_NBYTES
+        ):
+            at = place(n_tasks, nbytes, repetition)
+            yield at | _run(client, at)
+            while client.run_on_scheduler(
+                lambda dask_scheduler: len(dask_scheduler.tasks)
+            ):  # to forget them is no part of the next graph
+                time.sleep(0.05)
+    for n_tasks, nbytes in itertools.product(sorted({*numbers} - {*short}), TASK_NBYTES):
+        at = place(n_tasks, nbytes, 0)
+        with _open_client() as client:  # ends with its tasks, which takes less than forgetting them
+            yield at | _run(client, at)
+
+
+def _check_memory(n_tasks: int) -> None:
+    """Refuse a graph that this machine cannot hold."""
+    import psutil
+
+    free, each = psutil.virtual_memory().available, _HELD_NBYTES + _COPIES * max(TASK_NBYTES)
+    if n_tasks * each > free:
+        raise UserError(f"tasks: {n_tasks}; allowed: at most {free // each}, in {free / 1e9:.3g} GB of free memory")  # fmt: skip
+
+
+@contextmanager
+def _open_client() -> Iterator[Any]:
+    """Open a scheduler with one worker, both awake, and yield its client."""
+    import dask
+
+    from helpers.arrays.clusters import open_cluster
+
     with (
         dask.config.set({"distributed.admin.large-graph-warning-threshold": "1TB"}),
         open_cluster("local", threads_per_worker=_N_THREADS) as cluster,
     ):
         cluster.scale(1)
-        _run(cluster.client, 100, TASK_NBYTES[0])  # imports, connections
-        for repetition in range(n_repetitions):
-            for n_tasks in numbers:
-                for nbytes in TASK_NBYTES:
-                    place: dict[str, float] = {
-                        "n_tasks": n_tasks,
-                        "task_nbytes": nbytes,
-                        "repetition": repetition,
-                    }
-                    yield place | _run(cluster.client, n_tasks, nbytes)
+        warm = {"n_tasks": 100, "n_run": 100, "task_nbytes": TASK_NBYTES[0]}
+        _run(cluster.client, warm)  # imports, connections
+        yield cluster.client
 
 
-def _run(client: Any, n_tasks: int, nbytes: int) -> dict[str, float]:
+def _run(client: Any, at: Mapping[str, float]) -> dict[str, float]:
     """Run one graph; tasks run in their order, so with the last one all but a few have ended."""
     from helpers.benchmark.loop import timed
 
+    n_tasks, n_run, nbytes = (int(at[name]) for name in ("n_tasks", "n_run", "task_nbytes"))
     payloads = [i.to_bytes(8, "little") * (nbytes // 8) for i in range(n_tasks)]
     start_s = time.process_time()
     futures, submit_s = timed(lambda: client.map(len, payloads, pure=False))
     _, first_s = timed(futures[0].result)
     middle_s = time.process_time()
-    _, run_s = timed(futures[-1].result)
-    end_s = time.process_time()
-    del futures
-    while client.run_on_scheduler(
-        lambda dask_scheduler: len(dask_scheduler.tasks)
-    ):  # to forget them is no part of the next graph
-        time.sleep(0.05)
+    _, run_s = timed(futures[n_run - 1].result)
     return {
         "graph_s": submit_s + first_s,
         "run_s": run_s,
         "graph_cpu_s": middle_s - start_s,
-        "run_cpu_s": end_s - middle_s,
+        "run_cpu_s": time.process_time() - middle_s,
     }
 
 
@@ -111,7 +145,7 @@ def fit_scheduler(rows: Sequence[Mapping[str, Any]]) -> SchedulerCosts:
     >>> def row(n: int, nbytes: int) -> dict[str, float]:
     ...     mb = n * nbytes / 1e6
     ...     times = {"graph_cpu_s": 0.1 + 2e-4 * n + 0.01 * mb, "run_cpu_s": 5e-4 * n + 0.02 * mb}
-    ...     return {"n_tasks": n, "task_nbytes": nbytes, **times}
+    ...     return {"n_tasks": n, "n_run": n, "task_nbytes": nbytes, **times}
     >>> costs = fit_scheduler([row(n, nbytes) for n in (100, 1000) for nbytes in (8, 1024)])
     >>> round(costs.graph_s, 6), round(costs.task_s, 6), round(costs.graph_s_per_mb, 3)
     (0.0002, 0.0005, 0.01)
@@ -124,17 +158,16 @@ def fit_scheduler(rows: Sequence[Mapping[str, Any]]) -> SchedulerCosts:
             f"record: graphs {places}; allowed: two numbers of tasks, of two sizes each"
         )
 
-    def fit(name: str) -> tuple[float, float]:
-        least = [
-            min(float(row[name]) for row in rows if (int(row["n_tasks"]), int(row["task_nbytes"])) == at)
-            for at in places
-        ]  # fmt: skip
-        columns = np.array([(1.0, n, n * nbytes / 1e6) for n, nbytes in places])
+    def fit(name: str, counted: str) -> tuple[float, float]:
+        of = [[row for row in rows if (int(row["n_tasks"]), int(row["task_nbytes"])) == at] for at in places]  # fmt: skip
+        least = [min(float(row[name]) for row in same) for same in of]
+        numbers = [float(same[0][counted]) for same in of]
+        columns = np.array([(1.0, n, n * each / 1e6) for n, (_, each) in zip(numbers, places, strict=True)])  # fmt: skip
         # each graph counts alike, whatever its length: divided by what it took
         found, _ = nnls(columns / np.array(least)[:, None], np.ones(len(least)))
         return float(found[1]), float(found[2])
 
-    graph, run = fit("graph_cpu_s"), fit("run_cpu_s")
+    graph, run = fit("graph_cpu_s", "n_tasks"), fit("run_cpu_s", "n_run")
     return SchedulerCosts(graph[0], run[0], graph[1], run[1])
 
 
@@ -144,6 +177,7 @@ def read_rows(path: Path = RECORD) -> list[dict[str, Any]]:
         with path.open(encoding="utf-8", newline="") as file:
             rows: list[dict[str, Any]] = [*csv.DictReader(file)]
         for row in rows:
+            row.setdefault("n_run", row["n_tasks"])  # of a record that waited for all
             row.update({name: float(row[name]) for name in _NUMBERS})
             row["machine"], row["versions"] = (
                 json.loads(row["machine"]),
@@ -167,21 +201,23 @@ def render_scheduler() -> str:
     """Write what was measured as a table and a sentence, for the page."""
     rows, costs = read_rows(), read_costs()
     lines = [
-        "| tasks | bytes of a task | to the first result (s) | to the last (s) | processors, a task (ms) |"
+        "| tasks | bytes of a task | to the first result (s) | waited for | until the last of these (s) | processors, a task (ms) |",
+        "| ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
-    lines += ["| ---: | ---: | ---: | ---: | ---: |"]
+    counts = []
     for n, nbytes in sorted({(row["n_tasks"], row["task_nbytes"]) for row in rows}):
         same = [row for row in rows if (row["n_tasks"], row["task_nbytes"]) == (n, nbytes)]
+        counts.append(len(same))
         least = {name: min(row[name] for row in same) for name in _NUMBERS}
-        cpu_s = least["graph_cpu_s"] + least["run_cpu_s"]
-        cells = f"{least['graph_s']:.2f} | {least['graph_s'] + least['run_s']:.2f} | {1e3 * cpu_s / n:.2f}"
+        cpu_s = least["graph_cpu_s"] / n + least["run_cpu_s"] / least["n_run"]
+        cells = f"{least['graph_s']:.2f} | {least['n_run']:,.0f} | {least['graph_s'] + least['run_s']:.2f} | {1e3 * cpu_s:.2f}"
         lines.append(f"| {n:,.0f} | {nbytes:,.0f} | {cells} |")
     machine = rows[0]["machine"]
+    told = f"{min(counts)} to {max(counts)}" if min(counts) < max(counts) else f"{max(counts)}"
     return "\n".join([
         *lines,
         "",
-        f"Least of {sum(1 for row in rows if (row['n_tasks'], row['task_nbytes']) == (n, nbytes))} repetitions or more,"
-        f" on {machine['n_cores']} cores ({machine['cpu']}) that had other work at the time,"
+        f"Least of {told} repetitions, on {machine['n_cores']} cores ({machine['cpu']}),"
         f" with distributed {rows[0]['versions']['distributed']}.",
         f"Fitted: {1e3 * costs.graph_s:.2f} ms a task of submission and {1e3 * costs.task_s:.2f} ms a task while they run;"
         f" a megabyte of tasks takes {1e3 * costs.graph_s_per_mb:.0f} and {1e3 * costs.run_s_per_mb:.0f} ms more.",

@@ -36,6 +36,8 @@ _SHARD = (10, 10, 10)  # chunks
 _BATCH_SHAPE = (10, 100, 100)  # of a task that reads ten chunks
 _RECORD = 100_000  # references of a Parquet file, as kerchunk has it
 _NAME = "x"
+_SHORTEST_S = 5e-3  # of a step whose growth can be told from what else a machine does
+_TARGET_CHUNKS, _TARGET_SHARE = 10**6, 0.1  # of a graph of batches, over one of a task a chunk
 
 Steps = Generator[tuple[str, Callable[[], Any]], Any, None]
 """What is timed, one step after another, each given what the last one returned."""
@@ -268,17 +270,22 @@ def measure_stores(
 ) -> Iterator[dict[str, object]]:
     """Read each store of each size in a process of its own; yield a row a step.
 
-    The columns are `kind`, `n_chunks`, `step`, `seconds`, `memory_mb` and `ended_by`: empty, or
-    `memory`, `time` or `error` in a last row without numbers. `limit_s` bounds the whole process,
-    making the store included.
+    The columns are `kind`, `n_chunks`, `memory_gb`, `limit_s`, `step`, `seconds`, `memory_mb` and
+    `ended_by`: empty, or `memory`, `time` or `error` in a last row without numbers. `limit_s`
+    bounds the whole process, making the store included. Where a kind ended, it is not tried with
+    more chunks.
     """
     if unknown := [kind for kind in kinds if kind not in KINDS]:
         raise UserError(f"--kind {unknown[0]}; allowed: {', '.join(KINDS)}")
     if not numbers or any(n < 1000 or n % 1000 for n in numbers):
         raise UserError(f"--chunks {[*numbers]}; allowed: multiples of 1000")
-    for kind, n_chunks in itertools.product(kinds, numbers):
-        place = {"kind": kind, "n_chunks": n_chunks}
+    ended: set[str] = set()
+    for kind, n_chunks in itertools.product(kinds, sorted(numbers)):
+        place = {"kind": kind, "n_chunks": n_chunks, "memory_gb": memory_gb, "limit_s": limit_s}
+        if kind in ended:
+            continue  # nor is there room or time for more chunks
         for row in _measure_one(kind, n_chunks, memory_gb, limit_s):
+            ended |= {kind} if row["ended_by"] else set()
             yield place | row
 
 
@@ -306,26 +313,30 @@ def _measure_one(
 
 def read_rows(path: Path = RECORD) -> list[dict[str, Any]]:
     """Read a record of `measure_stores`, with its numbers as numbers."""
-    with path.open(encoding="utf-8", newline="") as file:
-        rows: list[dict[str, Any]] = [*csv.DictReader(file)]
-    for row in rows:
-        row["n_chunks"] = int(row["n_chunks"])
-        for name in ("seconds", "memory_mb"):
-            row[name] = float(row[name]) if row[name] else math.nan
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            rows: list[dict[str, Any]] = [*csv.DictReader(file)]
+        for row in rows:
+            row["n_chunks"] = int(row["n_chunks"])
+            for name in ("memory_gb", "limit_s", "seconds", "memory_mb"):
+                row[name] = float(row[name]) if row[name] else math.nan
+    except (OSError, KeyError, ValueError) as error:
+        told = f"{path.name}: not read ({type(error).__name__}); allowed: what `wire stores --out` writes"
+        raise UserError(told) from error
     return rows
 
 
 def find_exponent(rows: Sequence[Mapping[str, Any]], name: str) -> float:
-    """Find the exponent with which a step grows, from its two largest sizes.
+    """Find the exponent with which a step grows, from its two largest sizes; NaN of short steps.
 
     Examples
     --------
-    >>> rows = [{"n_chunks": n, "seconds": 1e-6 * n} for n in (1000, 10_000, 100_000)]
+    >>> rows = [{"n_chunks": n, "seconds": 1e-5 * n} for n in (1000, 10_000, 100_000)]
     >>> round(find_exponent(rows, "seconds"), 3)
     1.0
     """
     ordered = sorted(rows, key=lambda row: float(row["n_chunks"]))[-2:]
-    if len(ordered) < 2 or not all(row[name] > 0 for row in ordered):
+    if len(ordered) < 2 or not all(row[name] > _SHORTEST_S for row in ordered):
         return math.nan
     (few, less), (many, more) = ((row["n_chunks"], row[name]) for row in ordered)
     return math.log(more / less) / math.log(many / few)
@@ -346,17 +357,44 @@ def render_stores() -> str:
             same = {row["n_chunks"]: row for row in of_kind if row["step"] == step}
             cells = [_cell(same.get(n), of_kind, n) for n in numbers]
             power = find_exponent([*same.values()], "seconds")
-            grows = f"n^{power:.1f}" if math.isfinite(power) else ""
+            grows = f"n^{power:.1f}" if math.isfinite(power) else "too short to tell"
             lines.append(f"| {NAMES[kind]} | {step} | {' | '.join(cells)} | {grows} |")
-    return "\n".join([*lines, ""])
+    gb, shortest, longest = (
+        rows[0]["memory_gb"],
+        *(f(row["limit_s"] for row in rows) for f in (min, max)),
+    )
+    most = f"{shortest:g}" if shortest == longest else f"{shortest:g} to {longest:g}"
+    bounds = f"A process may take {gb:g} GB and {most} s, making the store included."
+    return "\n".join([*lines, "", bounds, _tell_graphs(rows), ""])
+
+
+def _tell_graphs(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Say what a graph of batches takes of the time of one with a task a chunk, and hold it to the target."""
+    single, batched = (
+        {row["n_chunks"]: row["seconds"] for row in rows if row["kind"] == kind and row["step"]}
+        for kind in ("graph-task-a-chunk", "graph-ten-chunks-a-task")
+    )
+    n = max({*single} & {*batched})
+    share = batched[n] / single[n]
+    told = f"With {n:,} chunks, the graph of ten chunks a task takes {100 * share:.1f} % of the time of a task a chunk."
+    if n < _TARGET_CHUNKS:
+        return f"{told} Our target of {100 * _TARGET_SHARE:.0f} % is for {_TARGET_CHUNKS:,}, which not both of them reached."
+    return f"{told} Our target is at most {100 * _TARGET_SHARE:.0f} %: {'kept' if share <= _TARGET_SHARE else 'missed'}."
 
 
 def _cell(row: Mapping[str, Any] | None, of_kind: Sequence[Mapping[str, Any]], n: int) -> str:
     """Write seconds and memory, or what ended the process before."""
     if row is not None:
-        return f"{row['seconds']:.2g} s, {row['memory_mb']:.0f} MB"
-    ended = [each["ended_by"] for each in of_kind if each["n_chunks"] == n and each["ended_by"]]
-    return f"ended: {ended[0]}" if ended else "not measured"
+        value, unit = (
+            (row["seconds"], "s") if row["seconds"] >= 0.1 else (1e3 * row["seconds"], "ms")
+        )
+        return f"{value:,.{0 if value >= 10 else 1 if value >= 1 else 2}f} {unit}, {row['memory_mb']:.0f} MB"
+    ended = [each for each in of_kind if each["n_chunks"] <= n and each["ended_by"]]
+    if ended and ended[0]["n_chunks"] < n:
+        return "not tried"
+    if ended and ended[0]["ended_by"] == "time":
+        return f"not done in {ended[0]['limit_s']:g} s"
+    return f"ended: {ended[0]['ended_by']}" if ended else "not measured"
 
 
 def _main(kind: str, n_chunks: str, folder: str, memory_gb: str) -> None:

@@ -235,7 +235,10 @@ def name_beside(process: str, answers: Iterable[Mapping[str, str]]) -> dict[str,
 
 
 def write_rows(path: Path, rows: Sequence[Mapping[str, object]], packages: Iterable[str]) -> None:
-    """Write rows as CSV, each with machine, versions of packages and commit; make its folder."""
+    """Write rows as CSV, each with machine, versions of packages and commit; make its folder.
+
+    Rows that were written before keep what they were written with.
+    """
     origin = {
         "machine": as_json(machine()),
         "versions": as_json(installed(packages)),
@@ -243,9 +246,10 @@ def write_rows(path: Path, rows: Sequence[Mapping[str, object]], packages: Itera
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, [*rows[0], *origin], lineterminator="\n")
+        names = dict.fromkeys([*rows[-1], *origin])
+        writer = csv.DictWriter(file, [*names], lineterminator="\n")
         writer.writeheader()
-        writer.writerows({**row, **origin} for row in rows)
+        writer.writerows({**origin, **row} for row in rows)
 
 
 def commit() -> tuple[str, bool]:

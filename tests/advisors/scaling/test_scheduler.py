@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from distributed import Client
 
+from advisors.scaling import scheduler
 from advisors.scaling.scheduler import (
     TASK_NBYTES,
     fit_scheduler,
@@ -26,7 +30,7 @@ def make_rows(noise: float = 0.0) -> list[dict[str, float]]:
             for _ in range(5):
                 slower, mb = 1 + rng.expovariate(1) * noise, n * nbytes / 1e6
                 graph_s, run_s = 0.05 + 2e-4 * n + 0.01 * mb, 5e-4 * n + 0.03 * mb
-                rows.append({"n_tasks": n, "task_nbytes": nbytes, "graph_cpu_s": graph_s * slower, "run_cpu_s": run_s * slower})  # fmt: skip
+                rows.append({"n_tasks": n, "n_run": n, "task_nbytes": nbytes, "graph_cpu_s": graph_s * slower, "run_cpu_s": run_s * slower})  # fmt: skip
     return rows
 
 
@@ -57,9 +61,27 @@ def test_a_scheduler_is_measured() -> None:
         assert row["graph_s"] > 0 and row["run_s"] > 0 and row["graph_cpu_s"] + row["run_cpu_s"] > 0
 
 
-@pytest.mark.parametrize(("tasks", "n"), [([], 1), ([1], 1), ([10], 0)])
+def test_a_long_graph_is_submitted_whole_and_run_in_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its clock stops after some of its tasks, it is measured once, and costs are of those that ran."""
+
+    @contextmanager
+    def open_client() -> Iterator[Client]:
+        options = {"n_workers": 1, "processes": False, "dashboard_address": None}
+        with Client(**options) as client:
+            yield client
+
+    monkeypatch.setattr(scheduler, "_open_client", open_client)
+    rows = [*measure_scheduler([20, 2000], n_repetitions=2, most_run=20)]
+    assert [(row["n_tasks"], row["n_run"], row["repetition"]) for row in rows] == [
+        *[(20, 20, repetition) for repetition in (0, 0, 1, 1)], (2000, 20, 0), (2000, 20, 0)
+    ]  # fmt: skip
+    parts = [row | {"n_run": 1000, "run_cpu_s": 0.5 + 0.03 * 1000 * row["task_nbytes"] / 1e6} if row["n_tasks"] > 1000 else row for row in make_rows()]  # fmt: skip
+    assert fit_scheduler(parts).task_s == pytest.approx(5e-4, rel=0.01)
+
+
+@pytest.mark.parametrize(("tasks", "n"), [([], 1), ([1], 1), ([10], 0), ([10**10], 1)])
 def test_nothing_to_measure_is_refused(tasks: list[int], n: int) -> None:
-    """No graph, a graph of one task and no repetition are refused before anything starts."""
+    """No graph, one of one task or beyond the memory, and no repetition are refused at once."""
     with pytest.raises(UserError, match="allowed"):
         next(measure_scheduler(tasks, n_repetitions=n))
 

@@ -10,11 +10,13 @@ from advisors.scaling import curve
 from advisors.scaling.score import (
     DEVELOPMENT,
     Kind,
+    fit_all_sizes,
     read_curves,
     render_score,
     score_curve,
     score_published,
     summarise,
+    tell_why,
 )
 from helpers.book.studies import find_studies
 from helpers.paths import ROOT
@@ -50,6 +52,21 @@ def test_the_page_shows_what_the_code_computes() -> None:
     assert "```{include} _generated/scaling-score.md\n```" in page
     prose = re.sub(r"```.*?```", "", page, flags=re.DOTALL)
     assert not re.search(r"\d\s*(%|percent|times)", prose)
+
+
+def test_the_page_says_why() -> None:
+    """All curves beyond the target are named, with what hindsight and all sizes would give."""
+    scores, whole, text = score_published(is_development=False), fit_all_sizes(), tell_why()
+    assert {*whole} == {*scores}
+    rows = [line for line in text.splitlines() if line.startswith("| ") and "---" not in line][1:]
+    beyond = [name for name, score in scores.items() if score.errors["transfer"] > 0.25]
+    assert len(rows) == len(beyond)
+    for name, row in zip(beyond, rows, strict=True):
+        ours, best, fitted = (float(cell) for cell in row.rstrip(" |").split(" | ")[3:])
+        assert row.startswith(f"| {name} |") and best <= ours
+        assert fitted == pytest.approx(100 * whole[name], abs=0.06)
+    # a law that saw the scored sizes is never far off, so what lacks is in them
+    assert max(whole.values()) < 0.1 and f"of {len(scores)} test curves no knee is seen" in text
 
 
 def test_no_law_sees_what_it_is_scored_on() -> None:

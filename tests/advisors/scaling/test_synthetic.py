@@ -6,9 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from advisors.scaling.cli import stores
 from advisors.scaling.synthetic import (
     KINDS,
+    RECORD,
+    _tell_graphs,
     find_exponent,
     measure_stores,
     read_rows,
@@ -75,8 +79,8 @@ def test_a_process_is_measured_and_bounded() -> None:
     # enough to import what is needed, and not for the references themselves
     (row,) = measure_stores(["json-references"], [500_000], memory_gb=0.42)
     assert row["ended_by"] == "memory"
-    (row,) = measure_stores(["zarr"], [10_000], limit_s=0.05)
-    assert row["ended_by"] == "time"
+    (row,) = measure_stores(["zarr"], [20_000, 10_000], limit_s=0.05)  # and no larger one
+    assert row["ended_by"] == "time" and row["n_chunks"] == 10_000 and row["limit_s"] == 0.05
 
 
 @pytest.mark.parametrize(("kinds", "numbers"), [(["tape"], [1000]), (["zarr"], []), (["zarr"], [1500]), (["zarr"], [0])])  # fmt: skip
@@ -94,5 +98,35 @@ def test_the_record_is_on_the_page() -> None:
         text.count("\n| ") == len({(row["kind"], row["step"]) for row in rows if row["step"]}) + 1
     )
     for row in rows:
-        assert not row["ended_by"] or f"ended: {row['ended_by']}" in text or "not measured" in text
+        told = "not done in" if row["ended_by"] == "time" else f"ended: {row['ended_by']}"
+        assert not row["ended_by"] or told in text or "not measured" in text
     assert find_exponent([], "seconds") != find_exponent([], "seconds")
+    assert "e-0" not in text and "Our target" in text.splitlines()[-1]
+
+
+def test_what_is_measured_anew_replaces_its_own_rows(tmp_path: Path) -> None:
+    """All other rows stay with the machine that they came from; a file of another kind is refused."""
+    path, was = tmp_path / "stores.csv", RECORD.read_text(encoding="utf-8")
+    path.write_text(was.replace("Xeon", "Yeon"), encoding="utf-8")
+    options = ["--kind", "graph-ten-chunks-a-task", "--out", str(path), "--chunks"]
+    assert CliRunner().invoke(stores, [*options, "10000"]).exit_code == 0
+    before, after = read_rows(RECORD), read_rows(path)
+    assert (
+        len(after) == len(before)
+        and sum("Yeon" in row["machine"] for row in after) == len(after) - 1
+    )
+    assert (after[-1]["kind"], after[-1]["n_chunks"]) == ("graph-ten-chunks-a-task", 10_000)
+    path.write_text("a,b\n1,2\n", encoding="utf-8")
+    with pytest.raises(UserError, match=r"stores.csv: not read .*; allowed"):
+        CliRunner().invoke(stores, [*options, "10000"], catch_exceptions=False)
+    assert path.read_text(encoding="utf-8") == "a,b\n1,2\n"
+
+
+@pytest.mark.parametrize(("n", "batched_s", "told"), [(10**6, 9, "kept"), (10**6, 11, "missed"), (10**5, 9, "is for")])  # fmt: skip
+def test_graphs_of_batches_are_held_to_their_target(n: int, batched_s: float, told: str) -> None:
+    """At a million chunks the target is kept or missed; below it is not judged."""
+    times = {"graph-task-a-chunk": 100.0, "graph-ten-chunks-a-task": batched_s}
+    rows = [
+        {"kind": kind, "n_chunks": n, "step": "graph", "seconds": s} for kind, s in times.items()
+    ]
+    assert f"takes {batched_s:.1f} %" in (text := _tell_graphs(rows)) and told in text
