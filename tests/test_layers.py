@@ -37,9 +37,10 @@ SMALL: dict[str, str] = {}
 # what new connections and tails cost, with dilations that are checked by measurement and chosen
 # from a calibration (500), and what a format costs beside its time: to write, in memory, in code,
 # in blocks that cut chunks (600), budgets of a run that fit into an hour (60), formulas that
-# become JavaScript, which took as many lines of JavaScript away (360, 1 module), and pages that
-# are rendered from their rows (90, 1 module).
-MOST_LINES = 40_920
+# become JavaScript, which took as many lines of JavaScript away (360, 1 module), pages that
+# are rendered from their rows (90, 1 module), and what a page on scaling out says of its own
+# misses: graphs to a million tasks, targets at three times a calibration, curves that are off (180).
+MOST_LINES = 41_100
 MOST_MODULES = 191
 
 # Where the performance counter is read, beside the loop, and what for.
