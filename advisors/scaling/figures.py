@@ -46,7 +46,7 @@ def _paper(size: tuple[float, float]) -> Iterator[Figure]:
         yield Figure(figsize=size)
 
 
-def _write(figure: Figure) -> str:
+def write_svg(figure: Figure) -> str:
     """Write a figure as SVG, the same text for the same drawing."""
     file = io.StringIO()
     figure.savefig(file, format="svg", metadata={"Date": None})
@@ -63,7 +63,7 @@ def draw_petabyte() -> str:
         hours.set(ylabel="time (hours)")
         dollars.set(ylabel="price (USD)", xlabel="workers of two cores")
         write_key(hours, "simulated; both axes logarithmic")
-        return _write(figure)
+        return write_svg(figure)
 
 
 def _draw_lines(
@@ -91,7 +91,7 @@ def draw_shares() -> str:
             _draw_share(ax, outlook)
         panels[-1].set_xlabel("workers of two cores")
         panels[1].set_ylabel("slot time (%)")
-        return _write(figure)
+        return write_svg(figure)
 
 
 def _draw_share(ax: Axes, outlook: Outlook) -> None:
@@ -146,4 +146,4 @@ def draw_tails() -> str:
         label_ends(
             ax, ends, at=max(100 * p.extra for points in find_tails().values() for p in points)
         )
-        return _write(figure)
+        return write_svg(figure)

@@ -28,7 +28,10 @@ from helpers.netem.trace import Request
 from helpers.objectstore.locations import REQUEST_S, Location
 from helpers.objectstore.testbed import Testbed
 
-CACHE_STATE = "nothing cached, connected clients, warm server"
+CACHE_STATE = "nothing cached, warm server; the trace counts new connections"
+CACHE_STATE_BEFORE = "nothing cached, connected clients, warm server"
+"""What rows say that were measured before: the same state, and untrue of who connects anew."""
+
 ON_FILES = "pages dropped on every node; the file system's own caches as they are"
 
 

@@ -42,6 +42,12 @@ STUDY = Study(
     ),
     fragments={
         "dilation-validity.md": later("studies.cluster_scaling.validity", "render_validity"),
+        "laptop-cluster.md": later("studies.cluster_scaling.laptop", "render_growth"),
+        "laptop-cluster.svg": later("studies.cluster_scaling.laptop", "draw_growth"),
+        "long-reads.md": later("studies.cluster_scaling.laptop", "render_long"),
+        "terabyte.md": later("studies.cluster_scaling.laptop", "render_terabyte"),
+        "in-flight.md": later("studies.cluster_scaling.one_process", "render_in_flight"),
+        "network-effects.md": later("studies.cluster_scaling.one_process", "render_effects"),
         "scaling-score.md": later("advisors.scaling.score", "render_score"),
         "scale-out-petabyte.md": later("advisors.scaling.scale_out", "render_petabyte"),
         "scale-out-petabyte.svg": later("advisors.scaling.figures", "draw_petabyte"),

@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 
 from helpers.arrays.readers import READERS
+from helpers.arrays.reads import CACHE_STATE, CACHE_STATE_BEFORE
 from helpers.benchmark import ranking as rankings
 from helpers.benchmark import statistics
 from helpers.benchmark.record import read_published
@@ -26,7 +27,7 @@ TRACE_TOLERANCE = 1.1
 Gains = Mapping[tuple[str, int, int], statistics.Gain]
 """The gain of a contender from a number of workers to the next, by these three."""
 
-_LIMITS = {
+LIMITS = {
     "latency": "the time to the first byte",
     "stream": "the rate of one connection",
     "aggregate": "the shared link",
@@ -59,7 +60,7 @@ def find_all(
     measured, best = rows[rows["phase"] == "measured"], ranking.best
     most = int(measured["n_workers"].max())
     top = measured[(measured["contender"] == best) & (measured["n_workers"] == most)]
-    limits = expected[expected["contender"] == best].set_index("n_workers")["limit"].map(_LIMITS)
+    limits = expected[expected["contender"] == best].set_index("n_workers")["limit"].map(LIMITS)
     ratios = measure_ratios(rows)
     top_rows = measured[measured["n_workers"] == most]
     described = {name: f"{reader.description} ({name})" for name, reader in READERS.items()}
@@ -245,6 +246,7 @@ def compare_settings(df: pd.DataFrame, *, declared: Collection[str] = (), n_chun
         raise UserError(f"declared: {', '.join(unknown)}; allowed: {', '.join(_COMPARED)}")
     rows = statistics.measured(df[~df["is_ceiling"]] if "is_ceiling" in df else df)
     rows = rows[rows["control_of"] == ""] if "control_of" in rows else rows
+    rows = rows.replace({"cache_state": {CACHE_STATE_BEFORE: CACHE_STATE}})
     notes = [note for name in _COMPARED if (note := _mixture(rows, name))]
     unfair = [note for note in notes if note.split(":")[0] not in declared]
     if unfair:

@@ -71,7 +71,7 @@ class Parameters(studies.Parameters):
         check_options(self.cluster_kind, self.cluster_options)
         if self.cluster_kind == "local":
             chunks_nbytes = 4 * math.prod(self.chunk_shape) * self.chunks_per_task
-            _check_memory(max(self.n_workers), self.threads_per_worker * chunks_nbytes)
+            check_memory(max(self.n_workers), self.threads_per_worker * chunks_nbytes)
         fit = [name for name in READERS if not READERS[name].needs_s3]
         if self.store.startswith("file:") and (unfit := {*self.contenders} - {*fit}):
             raise UserError(
@@ -88,7 +88,7 @@ _WORKER_NBYTES, _REST_NBYTES = 250_000_000, 1_000_000_000
 _COPIES = 3
 
 
-def _check_memory(n_workers: int, read_nbytes: int) -> None:
+def check_memory(n_workers: int, read_nbytes: int) -> None:
     """Refuse more workers, each reading so much at once, than this machine's memory carries."""
     each_nbytes = _WORKER_NBYTES + _COPIES * read_nbytes
     n_fitting = int((MEMORY_LIMIT - _REST_NBYTES) // each_nbytes)

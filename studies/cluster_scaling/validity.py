@@ -84,15 +84,17 @@ PLAN = (*((k, 0.0) for k in (1, 2, 4, 8, 16)), *((k, 0.12) for k in (1, 4, 16)))
 
 
 @contextmanager
-def _open_testbeds(profile: Profile, dilations: Sequence[float]) -> Iterator[dict[float, Testbed]]:
-    """Stand a proxy for each dilation before one store, each with the same sequence of delays."""
+def open_testbeds(
+    networks: Sequence[tuple[Profile, float]], *, needed_nbytes: int = 0
+) -> Iterator[list[Testbed]]:
+    """Stand a proxy for each network and dilation before one store, with the same delays in each."""
     with ExitStack() as stack:
-        base = stack.enter_context(open_testbed("embedded", Profile("loopback")))
-        beds = {}
-        for k in dilations:
-            opened = open_proxy(str(base.near.endpoint_url), profile=profile, dilation=k)
-            proxy = stack.enter_context(opened)
-            beds[k] = Testbed(base.near, base.near.through(proxy.endpoint_url), proxy)
+        opened = open_testbed("embedded", Profile("loopback"), needed_nbytes=needed_nbytes)
+        near, beds = stack.enter_context(opened).near, []
+        for profile, k in networks:
+            at = open_proxy(str(near.endpoint_url), profile=profile, dilation=k)
+            proxy = stack.enter_context(at)
+            beds.append(Testbed(near, near.through(proxy.endpoint_url), proxy))
         yield beds
 
 
@@ -145,9 +147,11 @@ def measure(
         )
     body, lines = os.urandom(workload.object_nbytes), []
     keys = [f"validity/{i}" for i in range(workload.n_objects)]
-    with _open_testbeds(profile, [*dict.fromkeys(k for k, _ in plan)]) as beds:
+    dilations = [*dict.fromkeys(k for k, _ in plan)]
+    with open_testbeds([(profile, k) for k in dilations]) as opened:
+        beds = dict(zip(dilations, opened, strict=True))
         for key in keys:
-            obstore.put(next(iter(beds.values())).near.obstore(), key, body)
+            obstore.put(opened[0].near.obstore(), key, body)
         clients = {k: bed.far.obstore() for k, bed in beds.items()}
         for i in range(n_rounds):
             for at in (*range(len(plan))[i % len(plan) :], *range(i % len(plan))):
