@@ -397,7 +397,7 @@ def expect_s(case: Case, say: Say, budget_s: float = 0.0) -> float:
         return 0.0
     if "time_budget_s" not in values:
         return duration_s(case) or duration_s(case, "reference")
-    return max(duration_s(case), values["time_budget_s"] + AROUND_S)
+    return max(duration_s(case), float(values["time_budget_s"]) + AROUND_S)
 
 
 def _say_left(seconds: Sequence[float]) -> str:
