@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,12 +26,13 @@ from studies.caching_costs.workload import Workload, measure_hit_ratio
 class Demand:
     """What one request costs when it is alone."""
 
-    cpu_s: float  # processor seconds in the service, which requests share
+    cpu_s: float  # processor seconds in the interpreter, which requests share
     wait_s: float  # seconds that it waits for others, beside which other requests go on
     n_waits: int = 1  # as many parts as it waits in; it computes after each
+    beside_s: float = 0.0  # processor seconds at last, outside the interpreter's lock
 
     def __post_init__(self) -> None:
-        for name in ("cpu_s", "wait_s"):
+        for name in ("cpu_s", "wait_s", "beside_s"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise UserError(f"{name}: {getattr(self, name)!r}; allowed: at least 0, finite")
 
@@ -47,8 +49,9 @@ def simulate_users(
     """Simulate users that ask, wait for the answer, think and ask again.
 
     A request waits and computes in turns. Those that compute in one service share equally the one
-    processor that a Python process has, and services share the machine's. Users, dealt among the
-    services, begin together, or where `starts_s` says; after `until_s` nobody asks any more.
+    processor that its interpreter has; services, and what runs outside their interpreters, share
+    the machine's. Users, dealt among the services, begin together, or where `starts_s` says; after
+    `until_s` nobody asks any more.
 
     Examples
     --------
@@ -85,6 +88,7 @@ class _Users:
         self.asking: dict[int, Demand] = {}
         self.n_left: dict[int, int] = {}  # waits of each user's request that have not ended
         self.left_s: dict[int, float] = {}  # processor seconds of each user that computes
+        self.beside = set[int]()  # of these, users who need no interpreter
         self.waiting: list[tuple[float, int]] = []
         self.latencies: list[float] = []
 
@@ -109,9 +113,13 @@ class _Users:
 
     def step(self) -> None:
         """Go to the next arrival at a processor, or the next end of computing."""
-        at_work = Counter(user % self.n_services for user in self.left_s)
+        lines = {
+            user: -1 - user if user in self.beside else user % self.n_services
+            for user in self.left_s
+        }
+        at_work = Counter(lines.values())
         whole = min(1.0, self.n_processors / max(1, len(at_work)))
-        shares = {user: whole / at_work[user % self.n_services] for user in self.left_s}
+        shares = {user: whole / at_work[line] for user, line in lines.items()}
         until_done, first = min(
             ((left / shares[user], user) for user, left in self.left_s.items()),
             default=(math.inf, -1),
@@ -127,11 +135,16 @@ class _Users:
             self.left_s[user] = self.asking[user].cpu_s / self.asking[user].n_waits
 
     def end(self, user: int) -> None:
-        """Wait again, or answer and let the user think and ask again."""
+        """Wait again, go on outside the interpreter, or answer and let the user think and ask again."""
         del self.left_s[user]
         if self.n_left[user]:
             self.wait(user, self.now_s)
             return
+        if user not in self.beside and self.asking[user].beside_s:
+            self.beside.add(user)
+            self.left_s[user] = self.asking[user].beside_s
+            return
+        self.beside.discard(user)
         self.latencies.append(self.now_s - self.asked_s[user])
         self.ask(user, self.now_s + self.think_s)
 
@@ -172,8 +185,17 @@ def list_requests(rows: pd.DataFrame, phase: str) -> pd.DataFrame:
     return pd.DataFrame(table)
 
 
+def count_processors(rows: pd.DataFrame) -> int:
+    """Count the processors of the machine that measured; one if no row says."""
+    told = rows["machine"].iloc[0] if "machine" in rows and len(rows) else "{}"
+    return int(json.loads(told).get("n_cores", 1))
+
+
 KEEPS_CHUNKS = ("filecache", "filecache-v3", "cachestore-v3", "lru-chunks")
 """Contenders that make their tiles from chunks that they keep."""
+
+_KEPT = ("lru", "redis", "diskcache")
+"""Contenders that open nothing for a tile that is warm, the first that was measured."""
 
 _N_DRAWS = 100  # loads that a median is predicted from
 _N_TAIL_DRAWS = 40  # and a 95th percentile of requests alone
@@ -187,34 +209,43 @@ class Isolated:
 
     open_s: Floats  # seconds that opening and the rest took, request by request
     make_s: Floats
-    cpu_s: float  # median of their processor seconds
+    cpu_s: float  # mean of their processor seconds, which add up where requests queue
     n_waits: int = 1  # for the store, one for each request to it
+    beside_s: float = 0.0  # of these, reprojection: it holds no interpreter
 
     def draw(self, rng: np.random.Generator) -> Demand:
         """Draw an opening and a making, each from what was measured."""
         seconds = float(rng.choice(self.open_s) + rng.choice(self.make_s))
-        return Demand(self.cpu_s, max(0.0, seconds - self.cpu_s), self.n_waits)
+        wait_s = max(0.0, seconds - self.cpu_s)
+        return Demand(self.cpu_s - self.beside_s, wait_s, self.n_waits, self.beside_s)
 
 
 def isolate(rows: pd.DataFrame) -> dict[str, dict[str, Isolated]]:
     """Split requests that were alone into opening and making, by contender and dataset.
 
     Opening is each contender's own. Making is the same work for all but
-    those that keep chunks, so theirs is put together: many times the sample.
+    those that keep chunks, so theirs is put together: many times the sample. So is the processor
+    time of those that open nothing, for their requests are the same work.
     """
     each = list_requests(rows, "calibration")
     made = each[~each["contender"].isin(KEEPS_CHUNKS)].groupby("dataset")["make_s"]
     shared = {str(name): part for name, part in made}
+    means = each.assign(warp_s=each.get("warp_s", 0.0)).groupby("dataset")["warp_s"].mean()
+    warp_s = {str(name): float(seconds) for name, seconds in means.items()}
+    means = each[each["contender"].isin(_KEPT)].groupby("dataset")["cpu_s"].mean()
+    kept_s = {str(name): float(seconds) for name, seconds in means.items()}
     sums = read_numbers(rows, "calibration").groupby("contender")[["n_requests", "n_tiles"]].sum()
     n_waits = (sums["n_requests"] / sums["n_tiles"]).round().clip(lower=1).to_dict()
     found: dict[str, dict[str, Isolated]] = {}
     for (contender, name), part in each.groupby(["contender", "dataset"]):
         is_own = contender in KEEPS_CHUNKS
+        cpu_s = kept_s[str(name)] if contender in _KEPT else float(part["cpu_s"].mean())
         found.setdefault(str(contender), {})[str(name)] = Isolated(
             part["open_s"].to_numpy(),
             (part["make_s"] if is_own else shared[str(name)]).to_numpy(),
-            float(part["cpu_s"].median()),
+            cpu_s,
             int(n_waits[contender]),
+            min(cpu_s, warp_s[str(name)]),
         )
     return found
 
@@ -228,7 +259,12 @@ def draw_demands(
 
 def _alone(drawn: Sequence[Sequence[Sequence[Demand]]]) -> list[float]:
     """List what each request takes without company."""
-    return [one.cpu_s + one.wait_s for demands in drawn for user in demands for one in user]
+    return [
+        one.cpu_s + one.beside_s + one.wait_s
+        for demands in drawn
+        for user in demands
+        for one in user
+    ]
 
 
 def predict_latencies(
@@ -247,11 +283,15 @@ def predict_latencies(
         ``contender``, ``predicted_s``, ``predicted_p95_s``, and ``alone_s``, the median without
         company.
     """
-    rng = np.random.default_rng(seed)
+    rng, n_processors = np.random.default_rng(seed), count_processors(rows)
     lines = []
     for name, isolated in isolate(rows).items():
         drawn = [draw_demands(isolated, plan, rng) for _ in range(_N_DRAWS)]
-        loaded = [s for demands in drawn for s in simulate_users(demands, think_s=think_s)]
+        loaded = [
+            seconds
+            for demands in drawn
+            for seconds in simulate_users(demands, think_s=think_s, n_processors=n_processors)
+        ]
         middle_s, late_s = np.percentile(loaded, (50, 95))
         lines.append((name, middle_s, late_s, float(np.median(_alone(drawn)))))
     return pd.DataFrame(lines, columns=["contender", "predicted_s", "predicted_p95_s", "alone_s"])
@@ -338,10 +378,6 @@ def learn_assumptions(
         **_learn_requests(rows, measured, measured_by["shared"]),
     }
     return change(Assumptions(), changes)
-
-
-_KEPT = ("lru", "redis", "diskcache")
-"""Contenders that open nothing for a tile that is warm, the first that was measured."""
 
 
 def _learn_cpu(cpu_s: Any, names: Sequence[str], measured: set[str]) -> dict[str, float]:
