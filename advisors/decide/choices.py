@@ -196,7 +196,7 @@ def _plan_copies(
     of_copy = {name: copy.chunk_shape for copy in found.two for name in copy.seconds}
     reads = tuple(ask_chunks(pattern, one, of_copy[one.name]) for one in pattern.accesses)
     even = found.breakeven_reads_per_month * question.arrays
-    pays = f"pays from {even:,.3g} accesses a month on" if even < math.inf else "never pays"
+    pays = f"pays from {tell_number(even)} accesses a month on" if even < math.inf else "never pays"
     yield Plan(
         f"Zarr, a copy for {' and one for '.join(', '.join(c.seconds) for c in found.two)}",
         client,

@@ -79,7 +79,7 @@ def _render_choice(number: int, choice: Choice, itemsize: int) -> list[str]:
     lines = [f"{number}. {choice.label}: {choice.usd_month:,.2f} USD a month{over}"]
     lines.append(f"   {choice.tell_layout(itemsize)}; {choice.client}, {choice.tell_reading()}")
     for one in choice.forecasts:
-        p50, p95 = ("?" if s is None else f"{s:.3g} s" for s in (one.p50_s, one.p95_s))
+        p50, p95 = ("?" if s is None else f"{tell_number(s)} s" for s in (one.p50_s, one.p95_s))
         lines.append(
             f"   {one.access} ({100 * one.share:.3g} %): median {p50}, 95 % within {p95},"
             f" {tell_number(one.n_requests)} requests, {tell_number(one.nbytes / 1e6)} MB; bottleneck: {one.limit}"

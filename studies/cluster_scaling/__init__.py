@@ -48,6 +48,7 @@ STUDY = Study(
         "terabyte.md": later("studies.cluster_scaling.laptop", "render_terabyte"),
         "in-flight.md": later("studies.cluster_scaling.one_process", "render_in_flight"),
         "network-effects.md": later("studies.cluster_scaling.one_process", "render_effects"),
+        "calibration-recovery.md": later("advisors.calibrate.recovery", "render_recovery"),
         "scaling-score.md": later("advisors.scaling.score", "render_score"),
         "scale-out-petabyte.md": later("advisors.scaling.scale_out", "render_petabyte"),
         "scale-out-petabyte.svg": later("advisors.scaling.figures", "draw_petabyte"),

@@ -70,6 +70,7 @@ def test_a_second_copy_has_to_pay() -> None:
     seldom, often = ask(reads_per_month=0), ask(reads_per_month=10**12)
     assert seldom.choices[0].n_copies == 1 and often.choices[0].n_copies == 2
     two = next(one for one in seldom.choices if one.n_copies == 2)
+    assert "accesses a month on" in two.limits and "e+" not in two.limits
     assert two.usd["storage"] == pytest.approx(2 * seldom.choices[0].usd["storage"])
 
 
