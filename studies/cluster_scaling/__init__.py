@@ -49,6 +49,12 @@ STUDY = Study(
         "in-flight.md": later("studies.cluster_scaling.one_process", "render_in_flight"),
         "network-effects.md": later("studies.cluster_scaling.one_process", "render_effects"),
         "calibration-recovery.md": later("advisors.calibrate.recovery", "render_recovery"),
+        "dilation-chosen.md": later(
+            "studies.cluster_scaling.prediction",
+            "render_choice",
+            _RECORDS / "in-region-dilated.csv",
+        ),
+        "scaling-errors.md": later("studies.cluster_scaling.prediction", "render_errors", _RECORDS),
         "scaling-score.md": later("advisors.scaling.score", "render_score"),
         "scale-out-petabyte.md": later("advisors.scaling.scale_out", "render_petabyte"),
         "scale-out-petabyte.svg": later("advisors.scaling.figures", "draw_petabyte"),

@@ -23,6 +23,7 @@ from helpers.arrays.stores import StoredArray
 from helpers.benchmark import statistics
 from helpers.benchmark.provenance import n_cores
 from helpers.benchmark.record import read_records
+from helpers.book.studies import write_table
 from helpers.errors import UserError, show
 from helpers.models import transfer
 from helpers.netem.profiles import Profile, get_profile, network_of
@@ -43,13 +44,14 @@ def read_clients(
         n_new_connections=trace_of(rows).get("n_new_connections", 0.0),
     ).fillna({"n_new_connections": 0.0})
     threads = int((rows["concurrency"] / rows["n_workers"]).iloc[0])
+    cores = _cores_of(rows) if "machine" in rows else n_cores()
 
     def read_one(name: str, part: pd.DataFrame) -> transfer.Client:
         reader = readers.get(name)
         return transfer.read_client(
             part.to_dict("records"),  # type: ignore[arg-type]
             n_chunks=n_chunks,
-            n_cores=n_cores(),
+            n_cores=cores,
             connections_per_worker=1 if reader and reader.is_serial else threads,
             is_overlapped=reader is None or reader.is_batched,
         )
@@ -57,6 +59,11 @@ def read_clients(
     return {
         str(name): read_one(str(name), part) for name, part in rows.groupby("contender", sort=False)
     }
+
+
+def _cores_of(rows: pd.DataFrame) -> int:
+    """Count the cores of the machine that measured."""
+    return int(json.loads(rows["machine"].iloc[0])["n_cores"])
 
 
 def predict(
@@ -134,6 +141,7 @@ def find_share(
     n_chunks: int,
     *,
     dilation: float,
+    cores: float | None = None,
 ) -> ProcessorShare:
     """Find the processors' share at a dilation, for clients whose costs are in real seconds.
 
@@ -145,7 +153,7 @@ def find_share(
         network = network_of(profile, streams_per_worker=client.connections_per_worker)
         given = network, _slow_down(client, 1 / faster), n_chunks
         return plain.median(
-            transfer.simulate(*given, n_workers=n, n_cores=n_cores(), seed=seed)
+            transfer.simulate(*given, n_workers=n, n_cores=cores or n_cores(), seed=seed)
             for seed in range(9)
         )
 
@@ -165,13 +173,14 @@ def choose_dilation(
     n_chunks: int,
     *,
     most_share: float = MOST_SHARE,
+    cores: float | None = None,
 ) -> ProcessorShare:
     """Choose the smallest whole dilation at which processors have at most a share of the time."""
     if not 0 < most_share < 1:
         raise UserError(f"share: {most_share!r}; allowed: above 0 and below 1")
 
     def find(k: int) -> ProcessorShare:
-        return find_share(clients, profile, n_workers, n_chunks, dilation=k)
+        return find_share(clients, profile, n_workers, n_chunks, dilation=k, cores=cores)
 
     low, high = 0, 1
     while (found := find(high)).share > most_share:
@@ -186,8 +195,24 @@ def choose_dilation(
     return find(found_at)
 
 
-def choose_for_record(path: Path, most_share: float = MOST_SHARE) -> ProcessorShare:
-    """Choose the dilation of a case from the calibration in a record of it, whatever its own is."""
+@dataclass(frozen=True, slots=True)
+class Calibrated:
+    """What a record tells of its case: the network, and how each reader read without it."""
+
+    profile: Profile
+    n_workers: Sequence[int]
+    n_chunks: int
+    dilation: float
+    n_cores: int  # of the machine that measured
+    clients: Mapping[str, transfer.Client]  # costs are in the network's seconds
+
+    def clients_in_real_time(self) -> dict[str, transfer.Client]:
+        """Tell the costs of clients in real seconds."""
+        return {name: _slow_down(one, self.dilation) for name, one in self.clients.items()}
+
+
+def read_calibrated(path: Path) -> Calibrated:
+    """Read the calibration in a record of a case."""
     rows = read_records([path])
     rows = rows[(rows["phase"] == "calibration") & ~rows["is_ceiling"]]
     if rows.empty:
@@ -195,11 +220,97 @@ def choose_for_record(path: Path, most_share: float = MOST_SHARE) -> ProcessorSh
     case = json.loads(rows["parameters"].iloc[0])
     sizes = zip(case["array_shape"], case["chunk_shape"], strict=True)
     n_chunks = math.prod(math.ceil(n / chunk) for n, chunk in sizes)
-    dilation = float(rows["dilation"].iloc[0])
     found = read_clients(rows, READERS, n_chunks=n_chunks)
-    clients = {name: _slow_down(client, dilation) for name, client in found.items()}
-    profile = get_profile(case["profile"])
-    return choose_dilation(clients, profile, case["n_workers"], n_chunks, most_share=most_share)
+    given = get_profile(case["profile"]), case["n_workers"], n_chunks
+    return Calibrated(*given, float(rows["dilation"].iloc[0]), _cores_of(rows), found)
+
+
+def choose_for_record(path: Path, most_share: float = MOST_SHARE) -> ProcessorShare:
+    """Choose the dilation of a case from the calibration in a record of it, whatever its own is."""
+    case = read_calibrated(path)
+    clients, given = case.clients_in_real_time(), (case.profile, case.n_workers, case.n_chunks)
+    return choose_dilation(clients, *given, most_share=most_share, cores=case.n_cores)
+
+
+def render_choice(path: Path) -> str:
+    """Say what share processors have in a record of dilated time, and which dilation the bound asks for."""
+    case, chosen = read_calibrated(path), choose_for_record(path)
+    given = case.profile, case.n_workers, case.n_chunks
+    now = find_share(
+        case.clients_in_real_time(), *given, dilation=case.dilation, cores=case.n_cores
+    )
+    verdict = "kept" if now.share <= MOST_SHARE else "exceeded"
+    return (
+        f"By its calibration processors have {100 * now.share:.1f} % of the time of `{now.contender}`, the slowest reader,"
+        f" at {now.n_workers} workers and the dilation of {case.dilation:g} at which it was measured."
+        f" The bound is {100 * MOST_SHARE:g} %, which is {verdict};"
+        f" a dilation of {chosen.dilation:g}, as on {chosen.dilation * case.n_cores:g} cores, is the least that keeps it.\n"
+    )
+
+
+_N_SEEDS = 5
+_TARGETS = (10.0, 25.0)  # percent, for the median and the 90th percentile of errors
+
+
+def _ignore(case: Calibrated) -> Mapping[str, transfer.Client]:
+    """Take every reader for one whose own work takes no time."""
+    return {name: _slow_down(one, 0.0) for name, one in case.clients.items()}
+
+
+def _share(case: Calibrated) -> Mapping[str, transfer.Client]:
+    """Give every reader the median costs of all."""
+    names = ("cpu_s_per_chunk", "wait_s_per_chunk")
+    costs = {
+        name: plain.median(getattr(one, name) for one in case.clients.values()) for name in names
+    }
+    return {name: replace(one, **costs) for name, one in case.clients.items()}
+
+
+def list_errors(paths: Sequence[Path]) -> pd.DataFrame:
+    """List the errors of the model and of two null models, in percent, by case, workers and reader."""
+    lines = []
+    for path in paths:
+        case, rows = read_calibrated(path), read_records([path])
+        rows = rows[(rows["control_of"] == "") & ~rows["is_ceiling"]]
+        found = statistics.summarise(rows, ["contender", "n_workers"])
+        models = (case.clients, _ignore(case), _share(case))
+        for line in found.to_dict("records"):
+            name, n = line["contender"], int(line["n_workers"])
+            errors = []
+            for clients in models:
+                streams = clients[name].connections_per_worker
+                network = network_of(case.profile, streams_per_worker=streams)
+                given, cores = (network, clients[name], case.n_chunks), case.n_cores
+                seconds = plain.median(
+                    transfer.simulate(*given, n_workers=n, n_cores=cores, seed=seed)
+                    for seed in range(_N_SEEDS)
+                )
+                errors.append(100 * abs(seconds / line["median"] - 1))
+            lines.append((path.stem, n, name, *errors))
+    return pd.DataFrame(lines, columns=["case", "n_workers", "contender", *_MODELS])
+
+
+_MODELS = ("fitted for each reader", "nothing fitted", "one cost for all")
+
+
+def render_errors(folder: Path) -> str:
+    """Write the model's error by case and workers beside two null models, and whether it keeps its targets."""
+    errors = list_errors(sorted(folder.glob("*.csv")))
+    medians = errors.groupby(["case", "n_workers"])[[*_MODELS]].median()
+    lines = [
+        (case.replace("-", " "), n, *(f"{one:.0f}" for one in row))
+        for (case, n), row in zip(medians.index, medians.to_numpy(), strict=True)
+    ]
+    table = write_table(["case", "workers", *(f"{name} (%)" for name in _MODELS)], lines)
+    fitted = errors[_MODELS[0]]
+    told = []
+    for quantile, most in zip((0.5, 0.9), _TARGETS, strict=True):
+        percent = float(fitted.quantile(quantile))
+        told.append(f"{percent:.0f} % (target {most:g}: {'met' if percent <= most else 'missed'})")
+    return (
+        f"{table}\nOver all readers and sizes the model's error is {told[0]} in the median"
+        f" and {told[1]} at the 90th percentile.\n"
+    )
 
 
 def main(arguments: Sequence[str]) -> None:

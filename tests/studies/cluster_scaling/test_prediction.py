@@ -46,6 +46,22 @@ def test_a_record_tells_its_dilation(capsys: pytest.CaptureFixture[str]) -> None
     assert told and int(told[1]) >= 1 and float(told[2]) <= 10 and told[3] in READERS
 
 
+def test_pages_say_the_share_of_processors_and_the_errors_beside_null_models() -> None:
+    """The share stands against its bound, and the errors of three models by workers."""
+    told = prediction.render_choice(RECORD)
+    assert f"and the dilation of {json.loads(_read_case())['dilation']:g} at which" in told
+    assert "The bound is 5 %, which is " in told
+    errors = prediction.list_errors([RECORD])
+    fitted, ignored, shared = (errors[name] for name in prediction._MODELS)
+    assert (fitted != ignored).all() and (fitted != shared).any()
+    table = prediction.render_errors(RECORD.parent)
+    assert "| in region dilated | 8 |" in table and "the model's error is " in table
+
+
+def _read_case() -> str:
+    return str(read_records([RECORD])["parameters"].iloc[0])
+
+
 @pytest.mark.parametrize("share", [0.0, 1.0, -1.0, math.nan])
 def test_shares_are_refused(share: float) -> None:
     """What is no share is refused, and one that no dilation reaches."""
