@@ -254,17 +254,18 @@ def compare_order(rows: pd.DataFrame, theirs: Mapping[str, float]) -> pd.DataFra
 
 
 def tell_order(pairs: pd.DataFrame) -> str:
-    """Say in how many pairs the order is the published one.
+    """Say in how many pairs the order is the published one, and whether these are eight in ten.
 
     Examples
     --------
-    >>> tell_order(pd.DataFrame({"agrees": ["yes", "yes", "undecided"]}))
-    '2 of 3 pairs have the published order, 0 the opposite one, 1 cannot be told apart'
+    >>> tell_order(pd.DataFrame({"agrees": ["yes"] * 4 + ["undecided"]}))
+    '4 of 5 pairs have the published order, 0 the opposite one, 1 cannot be told apart: eight in ten are kept'
     """
     n = {word: int((pairs["agrees"] == word).sum()) for word in ("yes", "no", "undecided")}
     return (
         f"{n['yes']} of {len(pairs)} pairs have the published order, {n['no']} the opposite one,"
-        f" {n['undecided']} cannot be told apart"
+        f" {n['undecided']} cannot be told apart: eight in ten are"
+        f" {'kept' if n['yes'] >= 0.8 * len(pairs) else 'missed'}"
     )
 
 
