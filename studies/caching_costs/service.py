@@ -72,6 +72,7 @@ class Settings:
     token: str = field(repr=False)  # what a request to empty the cache has to show
     redis_url: str = ""  # address of a Redis; empty if the contender needs none
     ttl_s: float = 86400  # that an entry lives
+    shared_folder: Path | None = None  # of another service, for caches on a disk that both have
 
     __pydantic_config__: ClassVar = {"hide_input_in_errors": True}  # for secrets are in it
 
@@ -214,7 +215,7 @@ def main() -> None:
             settings.cache,
             Origin(settings.location, version_keys=version_keys(settings.specs)),
             key=settings.key.encode(),
-            folder=settings.folder,
+            folder=settings.shared_folder or settings.folder,
             redis_url=settings.redis_url,
             ttl_s=settings.ttl_s,
         )

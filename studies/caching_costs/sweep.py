@@ -31,6 +31,7 @@ from studies.caching_costs.service import Service, Tile, open_service
 from studies.caching_costs.workload import CacheLoad
 
 _N_DRAWS = 20  # simulated loads that a percentile is predicted from
+_ON_DISK = ("diskcache",)  # caches that several services may write to at once
 NO_GAIN = 1.1
 """Ratio to no cache below which a cache gains nothing that users notice."""
 
@@ -183,7 +184,7 @@ def open_sweep(
     seconds: float,
     seed: int,
 ) -> Iterator[list[tuple[str, SweepLoad]]]:
-    """Make a contender of each cache at each load; further services share Redis and key with the first.
+    """Make a contender of each cache at each load; further services share the first's Redis or disk, and its key.
 
     Yields
     ------
@@ -194,7 +195,8 @@ def open_sweep(
     with contextlib.ExitStack() as stack:
         others: dict[str, list[Service]] = {}
         for name, load in loads.items():
-            told = load.service.told
+            disk = {"shared_folder": load.service.folder} if name in _ON_DISK else {}
+            told = {**load.service.told, **disk}
             others[name] = [
                 stack.enter_context(
                     open_service(name, load.workload.datasets, is_awaited=False, **told)

@@ -308,6 +308,18 @@ def test_service_shares_a_redis_outlives_it_and_leaves_nothing(
     assert not service.folder.exists()
 
 
+def test_services_share_a_disk(services: dict[str, Service], datasets: Datasets) -> None:
+    """One finds what another kept on the disk of both, under the same key, and leaves it there."""
+    first = services["diskcache"]
+    first.clear()
+    first.ask(tile_path(TILE))
+    told = {**first.told, "shared_folder": first.folder}
+    with open_service("diskcache", datasets, **told) as other:
+        assert other.ask(tile_path(TILE)).content == first.ask(tile_path(TILE)).content
+        assert other.counts() == Counts(hits=1)
+    assert first.ask(tile_path(TILE)).status == 200  # the folder is not the other's to remove
+
+
 @pytest.mark.parametrize("name", ["lru", "redis", "diskcache", "filecache", "filecache-v3"])
 def test_full_disk_costs_no_tile(
     name: str,
