@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from helpers.arrays.reads import CACHE_STATE, CACHE_STATE_BEFORE
 from helpers.benchmark.record import read_records
 from helpers.errors import UserError
 from helpers.paths import ROOT
@@ -37,6 +38,9 @@ def make_rows(**changed: dict[str, Any]) -> pd.DataFrame:
 def test_equal_contenders_need_no_footnote() -> None:
     """Equal at each point is fair, whatever changes from point to point."""
     assert compare_settings(make_rows()) == ""
+    # a record that is continued calls the same state by both names
+    renamed = {"a": {"cache_state": CACHE_STATE_BEFORE}, "b": {"cache_state": CACHE_STATE}}
+    assert compare_settings(make_rows(**renamed, raw={"cache_state": CACHE_STATE})) == ""
 
 
 @pytest.mark.parametrize(
