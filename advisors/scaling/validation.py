@@ -104,6 +104,38 @@ def check_record(path: Path, *, is_beyond: bool = False) -> list[Check]:
     return found
 
 
+def check_growth(path: Path) -> list[Check]:
+    """Predict the clusters that grow with what they read, of which none may be measured yet.
+
+    Time is dilated as many times as there are workers there, and `processors` is the share of a
+    read that it takes without a network.
+    """
+    import pandas as pd
+
+    from helpers.arrays.readers import READERS
+
+    if not path.exists():
+        return []
+    rows, found = pd.read_csv(path), []
+    rows = rows[rows["dilation"] == rows["n_workers"]]
+    rows = rows.assign(free_s=rows["processors"] * rows["read_s"])
+    for (name, _), part in rows.groupby(["contender", "n_workers"], sort=True):
+        one, reader = part.median(numeric_only=True), READERS.get(str(name))
+        n, n_chunks, n_cores = int(one["n_workers"]), int(one["n_chunks"]), float(one["n_cores"])
+        calibrated = one.to_dict() | {"read_s": one["free_s"]}
+        client = read_client(
+            [calibrated],  # type: ignore[list-item]
+            n_chunks=n_chunks,
+            n_cores=n_cores,
+            connections_per_worker=1 if reader and reader.is_serial else round(one["threads"] / n),
+            is_overlapped=reader is None or reader.is_batched,
+        )
+        cluster = Cluster(n, np.inf, n_cores, rtt_s=0.0)
+        seconds = _median_s(get_profile(part["profile"].iloc[0]), client, cluster, n_chunks)
+        found.append(Check(path.stem, str(name), n, seconds, one["read_s"], one["dilation"]))
+    return found
+
+
 def _median_s(profile: Profile, client: Client, cluster: Cluster, n_chunks: int) -> float:
     """Take the median of several simulated reads."""
     return statistics.median(
@@ -224,7 +256,7 @@ def render_validation(records: Path) -> str:
         "| record | workers | median error (%) | largest (%) | contender of the largest |",
         "| --- | ---: | ---: | ---: | --- |",
     ]
-    checks = check_records(records)
+    checks = [*check_records(records), *check_growth(records.parent / "growth.csv")]
     for case, n in sorted({(each.case, each.n_workers) for each in checks}):
         part = [each for each in checks if (each.case, each.n_workers) == (case, n)]
         worst = max(part, key=lambda each: abs(each.error))

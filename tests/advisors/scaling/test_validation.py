@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 from pathlib import Path
 
 import pytest
 
 from advisors.scaling import validation
+from advisors.scaling.cluster import Cluster, simulate_cluster
+from helpers.models.transfer import Client, Network, simulate
+from helpers.netem.profiles import get_profile
 from helpers.paths import ROOT
 
 RECORDS = ROOT / "results" / "reference" / "cluster-scaling"
@@ -26,6 +30,32 @@ def test_the_smallest_cluster_alone_predicts_larger_ones(tmp_path: Path) -> None
     told = "\n".join(validation._tell_beyond(tmp_path))
     assert f"| wide-area | 8 | {validation._median_error(beyond):.1f} |" in told
     assert "kept for each" in told or "missed for wide-area" in told
+
+
+def test_clusters_that_grow_are_taken_up_when_they_were_measured(tmp_path: Path) -> None:
+    """Of such a record each size is predicted from what it took without a network; a long read is not."""
+    path, profile = tmp_path / "growth.csv", get_profile("in-region-full-scale")
+    assert validation.check_growth(path) == []
+    client = Client(5e6, connections_per_worker=2, cpu_s_per_chunk=0.02, is_overlapped=True)
+    lines = [
+        "contender,n_workers,threads,profile,dilation,read_s,processors,wire_nbytes,n_requests,n_chunks,n_cores"
+    ]
+    for n, dilation in ((5, 5), (20, 20), (8, 1)):
+        n_chunks = 10 * n
+        free_s = simulate(Network(), client, n_chunks, n_workers=n, n_cores=2, seed=0)
+        read_s = simulate_cluster(
+            profile, client, Cluster(n, math.inf, 2, rtt_s=0.0), n_chunks
+        ).seconds
+        lines.append(
+            f"raw,{n},{2 * n},in-region-full-scale,{dilation},{read_s},{free_s / read_s},{5e6 * n_chunks},{n_chunks},{n_chunks},2"
+        )
+    path.write_text("\n".join(lines), encoding="utf-8")
+    found = validation.check_growth(path)
+    assert [(each.case, each.n_workers, each.dilation) for each in found] == [
+        ("growth", 5, 5),
+        ("growth", 20, 20),
+    ]
+    assert all(abs(each.error) < 0.1 for each in found)
 
 
 @pytest.mark.parametrize(
