@@ -26,8 +26,10 @@ STUDY = Study(
     headline="best-throughput",
     # what the published case asks for, scaled
     expect=later("advisors.costs.page_tables", "expect_like", "chunk-shape/in-region", count_work),
-    # of the page of decisions, which has no study of its own: most of its answers are chunk shapes
+    # the rest is of the page of decisions, which has no study of its own
     fragments={
+        "zarr-versions.md": later("studies.chunk_shape.sentences", "render_versions"),
+        "ready-checks.md": later("studies.chunk_shape.ready", "render_ready"),
         "decide-lookup.md": later(_PAGE, "render_lookup"),
         "decide-needs.md": later(_PAGE, "render_needs"),
         "decide-trial.md": later(_PAGE, "render_trial"),

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, cast
 
 import pandas as pd
 
 from helpers.arrays.chunks import balanced_chunk_shape
 from helpers.benchmark.ranking import Ranking
-from helpers.benchmark.record import read_published
+from helpers.benchmark.record import read_published, read_records
 from helpers.benchmark.statistics import Comparison, Interval, Verdict
+from helpers.book.studies import write_table
+from helpers.paths import ROOT
 from helpers.plotting.tables import digits
 from studies.chunk_shape.findings import (
     ACCESSES,
@@ -37,6 +41,7 @@ _OURS = {
 # Targets: the ranges that meet them.
 _WITHIN = [(0.0, 0.2)]  # of the prediction's median error
 _RANKED = [(0.95, 1.0)]  # of its rank correlation
+_BOXES = [(0.9, 1.0)]  # of that within boxes
 _LOSS = [(0.0, 1.05)]  # of our time over the rule's, at an equal mix
 # Of the gain in the slower access: ours is clearly faster, or the rule's shape is as good as any.
 _GAIN = [(1.3, math.inf), (1 / 1.05, 1.05)]
@@ -105,6 +110,16 @@ def judge_targets(medium: str, gains: Mapping[Pair, Comparison], judged: pd.Data
         f"its rank correlation {tell_interval(rank)}, {judge_target(rank, _RANKED)}",
     ]
     return "; ".join([*told, _judge_ours(medium, {RULE}, gains)])
+
+
+def _tell_boxes(judged: pd.DataFrame, medium: str) -> str:
+    """Say how well boxes alone are ranked, beside how well one half of their reads ranks the other."""
+    name, key = f"{medium}, boxes alone", "rank correlation"
+    found = _read(judged, name, (key, f"{key}, low", f"{key}, high"))
+    halves = digits(_at(judged, name, "of two halves"), n=3)
+    return (
+        f"{tell_interval(found)}, {judge_target(found, _BOXES)}; two halves of the reads {halves}"
+    )
 
 
 def _judge_ours(medium: str, rules: Collection[str], gains: Mapping[Pair, Comparison]) -> str:
@@ -277,6 +292,7 @@ def find_all(
             ),
             f"{medium}-median-error": _percent(_at(judged, medium, "median error")),
             f"{medium}-rank-correlation": digits(_at(judged, medium, "rank correlation"), n=3),
+            f"{medium}-rank-of-boxes": _tell_boxes(judged, medium),
             f"{medium}-rank-of-halves": digits(_at(judged, medium, "of two halves"), n=3),
             f"{medium}-positions": tell_positions(named[named["medium"] == medium]),
             f"{medium}-advice": tell_advice(medium, verdicts, named),
@@ -334,3 +350,20 @@ def _tell_gains(medium: str, verdicts: Verdicts) -> dict[str, str]:
         for kind in _OURS
         for end, rules in sizes
     }
+
+
+_ABREAST = (3, 3)  # version of zarr from which on the chunks of a shard are read side by side
+_RECORDS = ROOT / "results" / "reference" / "chunk-shape"
+
+
+def render_versions(folder: Path = _RECORDS) -> str:
+    """Tabulate with which zarr shards were read in each record, and how that reads a part of one."""
+    lines = []
+    for path in sorted(folder.glob("*.csv")):
+        rows = read_records([path])
+        told_in = rows.loc[rows["medium"] == "sharded", "versions"].map(json.loads)
+        for version in dict.fromkeys(each["zarr"] for each in told_in):
+            is_abreast = tuple(map(int, version.split(".")[:2])) >= _ABREAST
+            told = "joined and side by side" if is_abreast else "one after the other"
+            lines.append((path.stem, version, told))
+    return write_table(["case", "zarr", "chunks of a shard"], lines)

@@ -556,7 +556,11 @@ def test_the_prediction_has_intervals_over_layouts() -> None:
     table = pd.DataFrame(lines)
     table = table.assign(odd_s=table["p50_s"], even_s=table["p50_s"])
     table["relative_error"] = table["predicted_s"] / table["p50_s"] - 1
-    found = prediction.judge(table).loc["zarr"]
+    judged = prediction.judge(table)
+    boxes = judged.loc["zarr, boxes alone"]
+    assert boxes["pairs of layout and access"] == 4
+    assert "two halves of the reads 1" in sentences._tell_boxes(judged, "zarr")
+    found = judged.loc["zarr"]
     assert found["median error, low"] == pytest.approx(0.05)
     assert found["median error, high"] > 1 > found["median error"]
     assert (

@@ -1,0 +1,300 @@
+"""Whether the advisor's chunks are the best: arrays that many have, scaled down, in several shapes.
+
+`python -m studies.chunk_shape.ready` measures for some six minutes and writes the record that the
+page on chunk shape shows: the advisor's answer, the shapes that tools pick by themselves, the best
+shape for each access alone, and the advisor's proportions in more and in fewer bytes.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import obstore
+import pandas as pd
+import zarr
+from numpy.typing import NDArray
+from zarr.storage import ObjectStore
+
+from advisors.chunks.answers import parse_access
+from advisors.chunks.beside import pick_by_tools
+from advisors.chunks.candidates import predict_seconds
+from advisors.chunks.examples import EXAMPLES
+from advisors.chunks.problem import Access, AccessPattern, Bounds, Recommendation
+from advisors.chunks.search import MODEL_ERROR, best_chunk_shape
+from helpers.arrays.chunks import Shape, count_chunks
+from helpers.arrays.reads import WrongValuesError
+from helpers.benchmark.loop import timed
+from helpers.benchmark.provenance import machine
+from helpers.benchmark.statistics import Interval, ratio_interval
+from helpers.book.studies import write_table
+from helpers.models.access import Store
+from helpers.netem.profiles import Profile, get_profile, network_of, take_scatter_out
+from helpers.objectstore.locations import Location
+from helpers.objectstore.testbed import Testbed, open_testbed
+from helpers.paths import ROOT
+from helpers.plotting.tables import digits, tell_interval
+
+RECORD = ROOT / "results" / "reference" / "ready-checks.csv"
+PROFILE = take_scatter_out(get_profile("in-region"))
+"""The network of the cases; its delays do not scatter, for that of few reads would hide a shape."""
+
+BAR = 0.05
+"""How much longer than the best measured shape the recommended one may take."""
+
+OURS = "the advisor's answer"
+_LEAST_NBYTES, _N_CONNECTIONS = 100_000, 10  # as the command assumes
+_CHUNK_S, _DECODE_S_PER_NBYTE = 5e-4, 1 / 500e6  # likewise
+_MOST_TIMES, _MOST_OBJECTS = 4.0, 4000  # beyond which a shape is predicted and not measured
+_ROUNDS_S, _MOST_ROUNDS = 45.0, 12  # predicted seconds of reads of an array, at most
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """An example of the advisor's, with fewer elements: what is read at once keeps its size where it can."""
+
+    shape: Shape
+    accesses: tuple[str, ...]
+
+
+CHECKS: Mapping[str, Check] = {
+    "era5": Check((19_644, 40, 81), ("series", "slice")),
+    "sentinel-2": Check(
+        (36, 4, 1024, 1024), ("1x4x256x256@aligned:8", "36x4x1x1", "36x4x512x512@aligned")
+    ),
+    "light-sheet": Check(
+        (1, 256, 768, 768), ("1x1x768x768:4", "1x128x128x128@aligned:4", "1x256x1x768")
+    ),
+    "point-cloud": Check((24_000_000, 3), ("1000000x3:9", "24000000x1")),
+}
+"""Arrays of some 300 MB, in the proportions of the examples."""
+
+
+def make_values(
+    shape: Shape, dtype: np.dtype[Any], ratio: float, *, seed: int = 0
+) -> NDArray[np.generic]:
+    """Make noise that compresses about so many times: as many of its bits are random."""
+    bits = min(round(8 * dtype.itemsize / ratio), 23 if dtype.kind == "f" else 8 * dtype.itemsize)
+    made = np.random.default_rng(seed).integers(0, 2**bits, shape, dtype=f"u{dtype.itemsize}")
+    if dtype.kind != "f":
+        return made.astype(dtype, copy=False)
+    made <<= np.uint32(23 - bits)
+    made |= np.uint32(0x3F800000)  # the bits of 1.0, so that values lie between 1 and 2
+    return made.view(dtype)
+
+
+def make_pattern(name: str, check: Check, profile: Profile = PROFILE) -> AccessPattern:
+    """Describe how a check is read, over the network that is emulated."""
+    parsed = [parse_access(text, check.shape) for text in check.accesses]
+    accesses, weights = zip(*parsed, strict=True)
+    store = Store(
+        network_of(profile),
+        _N_CONNECTIONS,
+        chunk_s=_CHUNK_S,
+        decode_s_per_nbyte=_DECODE_S_PER_NBYTE,
+        compression_ratio=EXAMPLES[name].compression_ratio,
+    )
+    itemsize = np.dtype(EXAMPLES[name].dtype).itemsize
+    bounds = Bounds(min_chunk_nbytes=_LEAST_NBYTES)
+    return AccessPattern(check.shape, itemsize, accesses, weights, store, bounds)
+
+
+def list_candidates(
+    pattern: AccessPattern, found: Recommendation, dtype: np.dtype[Any]
+) -> dict[Shape, str]:
+    """List the shapes that are compared, each with all its names; the advisor's comes first."""
+    ours, n_long = found.best.chunk_shape, sum(n > 1 for n in pattern.shape)
+
+    def resize(times: float) -> Shape:
+        pairs = zip(ours, pattern.shape, strict=True)
+        return tuple(min(n, max(1, round(c * times ** (1 / n_long)))) for c, n in pairs)
+
+    alone = {
+        f"best for {access.name} alone": min(
+            found.front, key=lambda choice: choice.seconds[access.name]
+        ).chunk_shape
+        for access in pattern.accesses
+    }
+    named = {
+        OURS: ours,
+        "the fastest predicted": found.fastest.chunk_shape,
+        "the best of clearly other shapes": found.second.chunk_shape,
+        **pick_by_tools(pattern.shape, dtype),
+        **alone,
+        "ours in a quarter of the bytes": resize(1 / 4),
+        "ours in four times the bytes": resize(4),
+    }
+    names: dict[Shape, list[str]] = {}
+    for name, shape in named.items():
+        names.setdefault(shape, []).append(name)
+    return {shape: ", ".join(each) for shape, each in names.items()}
+
+
+def draw_box(access: Access, shape: Shape, rng: np.random.Generator) -> tuple[slice, ...]:
+    """Draw where an access lies: anywhere, or on its own grid."""
+    starts = [
+        int(rng.integers(0, n // e)) * e if access.is_aligned else int(rng.integers(0, n - e + 1))
+        for e, n in zip(access.extent, shape, strict=True)
+    ]
+    return tuple(slice(at, at + e) for at, e in zip(starts, access.extent, strict=True))
+
+
+def write_layout(place: Location, values: NDArray[np.generic], chunk_shape: Shape) -> None:
+    """Write values in chunks of a shape, each an object, shuffled and compressed."""
+    codec = zarr.codecs.BloscCodec(
+        cname="zstd", clevel=1, shuffle="shuffle", typesize=values.dtype.itemsize
+    )
+    how: dict[str, Any] = {"chunks": chunk_shape, "compressors": codec}
+    made = zarr.create_array(
+        ObjectStore(place.obstore()), shape=values.shape, dtype=values.dtype, **how
+    )
+    made[...] = values
+
+
+def measure_check(
+    name: str, check: Check, testbed: Testbed, *, n_rounds: int | None = None, seed: int = 0
+) -> Iterator[dict[str, Any]]:
+    """Measure a check: a row a read, and one without a time for each shape that is predicted only.
+
+    In a round every shape is read at the same places, in random order, each by a new client.
+    """
+    dtype, ratio = np.dtype(EXAMPLES[name].dtype), EXAMPLES[name].compression_ratio
+    pattern = make_pattern(name, check)
+    found = best_chunk_shape(pattern, tolerance=MODEL_ERROR)
+    candidates = list_candidates(pattern, found, dtype)
+    seconds = predict_seconds(pattern, np.asarray([*candidates]))
+    scores = dict(zip(candidates, map(float, pattern.score(seconds)), strict=True))
+    least_s = scores[found.best.chunk_shape]
+    rows: dict[Shape, dict[str, Any]] = {
+        shape: {
+            "example": name,
+            "shape": "x".join(map(str, check.shape)),
+            "layout": layout,
+            "chunk_shape": "x".join(map(str, shape)),
+            "chunk_nbytes": math.prod(shape) * dtype.itemsize,
+            "n_objects": count_chunks(check.shape, shape),
+            "predicted_s": scores[shape],
+        }
+        for shape, layout in candidates.items()
+    }
+    kept = [
+        shape
+        for shape in candidates
+        if scores[shape] <= _MOST_TIMES * least_s and rows[shape]["n_objects"] <= _MOST_OBJECTS
+    ]
+    yield from (row for shape, row in rows.items() if shape not in kept)
+    values, rng = make_values(check.shape, dtype, ratio, seed=seed), np.random.default_rng(seed)
+    places = {shape: f"ready-{name}-{at}" for at, shape in enumerate(kept)}
+    for shape, place in places.items():
+        write_layout(testbed.near / place, values, shape)
+    round_s = sum(scores[shape] for shape in kept) * len(pattern.accesses)
+    for number in range(n_rounds or max(4, min(_MOST_ROUNDS, int(_ROUNDS_S / round_s)))):
+        boxes = [draw_box(access, check.shape, rng) for access in pattern.accesses]
+        for at in rng.permutation(len(kept)):
+            store = ObjectStore((testbed.far / places[kept[at]]).obstore(), read_only=True)
+            array: Any = zarr.open_array(store, mode="r")
+            times = [_read_once(array, box, values) for box in boxes]
+            read_s = float(pattern.shares @ np.asarray(times))
+            yield {**rows[kept[at]], "round": number, "read_s": read_s}
+    near = testbed.near.obstore()
+    for place in places.values():
+        obstore.delete(near, [e["path"] for page in obstore.list(near, prefix=place) for e in page])
+
+
+def _read_once(array: Any, box: tuple[slice, ...], values: NDArray[np.generic]) -> float:
+    """Read a box, check it, and return the seconds."""
+    found, seconds = timed(lambda: array[box])
+    if not np.array_equal(found, values[box]):
+        raise WrongValuesError(f"{array.chunks}: {box} reads other values")
+    return seconds
+
+
+def measure(
+    checks: Mapping[str, Check] = CHECKS,
+    *,
+    n_rounds: int | None = None,
+    say: Callable[[str], object] = lambda _line: None,
+) -> pd.DataFrame:
+    """Measure every check over the emulated network."""
+    rows: list[dict[str, Any]] = []
+    needed_nbytes = 16 * max(
+        math.prod(one.shape) * np.dtype(EXAMPLES[name].dtype).itemsize
+        for name, one in checks.items()
+    )
+    with open_testbed("embedded", PROFILE, needed_nbytes=needed_nbytes) as testbed:
+        for name, check in checks.items():
+            rows += measure_check(name, check, testbed, n_rounds=n_rounds)
+            say(name)
+    return pd.DataFrame(rows)
+
+
+def compare_best(rows: pd.DataFrame) -> tuple[str, Interval, str]:
+    """Compare the advisor's shape with the best of one example: its name, the ratio, the verdict.
+
+    The best has the least mean logarithm of all, ours among them, so that chance is on its side.
+    The bar is met where the whole interval lies below it, and missed where all lies above.
+    """
+    times = rows.dropna(subset="read_s").pivot(index="round", columns="layout", values="read_s")
+    logs = times.map(math.log)
+    best, ours = (
+        str(logs.mean().idxmin()),
+        next(name for name in logs if str(name).startswith(OURS)),
+    )
+    if best == ours:
+        return best, Interval(1.0, 1.0, 1.0, len(logs)), "met"
+    ratio = ratio_interval((logs[ours] - logs[best]).to_numpy())
+    if ratio.high <= 1 + BAR:
+        return best, ratio, "met"
+    return best, ratio, "missed" if ratio.low > 1 + BAR else "undecided"
+
+
+def render_ready(path: Path = RECORD) -> str:
+    """Write each check as a table, and its verdict; what was measured where, at the end."""
+    if not path.exists():
+        return "Not measured yet; `python -m studies.chunk_shape.ready` does it.\n"
+    rows = pd.read_csv(path)
+    parts = [_render_check(str(name), part) for name, part in rows.groupby("example", sort=False)]
+    told = rows.iloc[0]
+    parts.append(
+        f"Measured on {told['measured']} over {PROFILE.name}, on {told['machine']}, with zarr {told['zarr']}.\n"
+    )
+    return "\n".join(parts)
+
+
+def _render_check(name: str, rows: pd.DataFrame) -> str:
+    best, ratio, verdict = compare_best(rows)
+    measured = rows.dropna(subset="read_s").groupby("layout")["read_s"].median()
+    lines = []
+    for layout, part in rows.groupby("layout", sort=False):
+        one = part.iloc[0]
+        seconds = digits(measured[layout], n=3) if layout in measured else "not measured"
+        size = digits(one["chunk_nbytes"] / 1e6), one["n_objects"]
+        shape = one["chunk_shape"].replace("x", ", ")
+        lines.append(
+            (one["predicted_s"], [layout, shape, *size, digits(one["predicted_s"], n=3), seconds])
+        )
+    titles = ["chunks", "shape", "MB", "objects", "predicted (s)", "measured (s)"]
+    table = write_table(titles, [line for _, line in sorted(lines, key=lambda line: line[0])])
+    pairs = rows.dropna(subset="read_s").groupby("layout")[["predicted_s", "read_s"]].median()
+    rank = float(pairs["predicted_s"].corr(pairs["read_s"], method="spearman"))
+    is_ours = "" if best.startswith(OURS) else f", {best},"
+    return (
+        f"**{name}**, {rows['shape'].iloc[0].replace('x', ', ')}: {EXAMPLES[name].what}.\n\n{table}\n"
+        f"The advisor's answer takes {tell_interval(ratio)} of the time of the best measured{is_ours}"
+        f" in {ratio.n} rounds; at most {1 + BAR:g} is the target: {verdict}.\n"
+        f"Predicted and measured times have a rank correlation of {rank:.2f}.\n"
+    )
+
+
+if __name__ == "__main__":
+    found, here = measure(say=lambda name: print(name, file=sys.stderr)).round(6), machine()
+    found["machine"] = f"{here['n_cores']} cores, {here['cpu']}"
+    found["measured"], found["zarr"] = datetime.now(UTC).date().isoformat(), zarr.__version__
+    found.to_csv(RECORD, index=False, lineterminator="\n")
+    print(render_ready())
