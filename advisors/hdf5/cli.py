@@ -111,7 +111,7 @@ def render_checklist(found: Checklist) -> str:
 @hdf5.command()
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.option("--profile", default="in-region", show_default=True, help="Network to emulate.")
-@click.option("--reads", "n_reads", type=click.IntRange(1), default=5, show_default=True,
+@click.option("--reads", "n_reads", type=click.IntRange(1), default=20, show_default=True,
               help="Of each file, where they are short.")  # fmt: skip
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the network's delays.")
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="CSV file to write.")
