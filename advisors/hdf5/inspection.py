@@ -124,9 +124,7 @@ def inspect_file(file: BinaryIO, name: str) -> FileReport:
         strategy = _STRATEGIES[opened.id.get_create_plist().get_file_space_strategy()[0]]
         page_nbytes, userblock_nbytes = get_page_nbytes(opened), opened.userblock_size
         has_virtual = any(opened[v].is_virtual for v in list_datasets(opened))
-        variables = [
-            _inspect_variable(find_dataset(opened, v, name)) for v in list_datasets(opened)
-        ]
+        variables = [inspect_variable(find_dataset(opened, v, name)) for v in list_datasets(opened)]
         stored = [nbytes for v in variables for *_, nbytes in iterate_chunks(opened[v.name])]
     recording = record_reads(file, name, [variable.name for variable in variables])
     metadata = [(r.offset, r.offset + r.nbytes) for r in recording.reads if r.is_metadata]
@@ -154,7 +152,8 @@ def inspect_file(file: BinaryIO, name: str) -> FileReport:
     )
 
 
-def _inspect_variable(dataset: h5py.Dataset) -> Variable:
+def inspect_variable(dataset: h5py.Dataset) -> Variable:
+    """Read how one dataset lies in its file."""
     stored = [nbytes for *_, nbytes in iterate_chunks(dataset)]
     filters = _list_filters(dataset)
     return Variable(

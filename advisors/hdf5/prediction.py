@@ -234,11 +234,16 @@ def read_file(
 
 
 def record_repacked(
-    file: BinaryIO, name: str, repack: Repack, variables: Sequence[str]
+    file: BinaryIO,
+    name: str,
+    repack: Repack,
+    variables: Sequence[str],
+    *,
+    is_listed: bool = True,
 ) -> Recording:
-    """Note what the library will ask for to open a repacked file and to read variables."""
+    """Note what the library will ask for to open a repacked file, list it, and read variables."""
     with _open_model(file, name, repack) as model:
-        recording = record_reads(model, name, variables)
+        recording = record_reads(model, name, variables, is_listed=is_listed)
         if not repack.metadata_block_nbytes:
             return recording
         with open_hdf5(model, name) as opened:

@@ -344,8 +344,10 @@ def list_tree(file: h5py.File) -> int:
     return n_listed
 
 
-def record_reads(file: BinaryIO, name: str, variables: Sequence[str]) -> Recording:
-    """Note what the library asks for to open a file and to read variables.
+def record_reads(
+    file: BinaryIO, name: str, variables: Sequence[str], *, is_listed: bool = True
+) -> Recording:
+    """Note what the library asks for to open a file, to list it if asked, and to read variables.
 
     Values are read of datasets alone that have them in heaps, for nothing else says where.
     """
@@ -353,7 +355,7 @@ def record_reads(file: BinaryIO, name: str, variables: Sequence[str]) -> Recordi
     with open_hdf5(log, name) as opened:
         page_nbytes = get_page_nbytes(opened)
         n_open = len(log.spans)
-        n_listed = list_tree(opened)
+        n_listed = list_tree(opened) if is_listed else 0
         found = [find_dataset(opened, variable, name) for variable in variables]
         reads = _classify(log, 0, "open")
         for dataset in found:

@@ -44,7 +44,11 @@ STUDY = Study(
     set_up=_set_up,
     # what the published case asks for, scaled
     expect=later("advisors.costs.page_tables", "expect_like", "hdf5-drivers/in-region", count_work),
-    fragments={"hdf5-score.md": later("advisors.hdf5.scoring", "render_score")},
+    fragments={
+        "hdf5-score.md": later("advisors.hdf5.scoring", "render_score"),
+        "hdf5-sizes.md": later("studies.hdf5_drivers.sizes", "render_sizes"),
+        "hdf5-sizes.svg": later("studies.hdf5_drivers.sizes", "draw_sizes"),
+    },
     thresholds=(
         Threshold(
             key="ratio-untuned-original-to-best",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import netCDF4
@@ -18,7 +17,7 @@ from advisors.hdf5.prediction import TUNED, UNTUNED, Settings, read_file
 from advisors.hdf5.repack import apply_repack
 from helpers.arrays.fields import SampleArray
 from helpers.models.transfer import ClientCosts
-from helpers.netem.profiles import FirstByte, Profile, network_of
+from helpers.netem.profiles import Profile, take_scatter_out
 from helpers.objectstore.testbed import Testbed
 from helpers.paths import ROOT
 from studies.hdf5_drivers.file_layouts import run_tool
@@ -136,13 +135,6 @@ def compare_advice(
         lines[tool] = (label, gain, before_s / after_s, gain * after_s / before_s - 1, n_requests)
     columns = ["best repack", "gain predicted", "gain measured", "error", "requests"]
     return pd.DataFrame.from_dict(lines, orient="index", columns=columns).rename_axis("made by")
-
-
-def take_scatter_out(profile: Profile) -> Profile:
-    """Give every first byte of a profile the same delay: the mean of them."""
-    mean_s = network_of(profile).first_byte_mean_s
-    steady = FirstByte(mean_s, mean_s) if mean_s else None
-    return replace(profile, name=f"{profile.name}, first bytes steady", first_byte_s=steady)
 
 
 def _measure(testbed: Testbed, key: str, settings: Settings, page_nbytes: int) -> tuple[float, int]:

@@ -109,14 +109,19 @@ def arrange(source: Path, target: Path, layout: FileLayout, *, tool: Tool = "aut
     if tool == "h5repack" and program is None:
         raise UserError("tool: h5repack is not on PATH; allowed: h5py, or install HDF5's tools")
     with open_hdf5(source, source.name) as file:
-        chunks = ((name, _chunk(file[name], layout)) for name in list_datasets(file))
-        chosen = tuple((name, chunk) for name, chunk in chunks if chunk)
-        repack = Repack(layout.page_nbytes, layout.metadata_block_nbytes, chosen)
+        repack = choose_repack(file, layout)
         if program is None or tool == "h5py":
             repack.copy(file, target)
             return f"h5py {h5py.__version__}, HDF5 {h5py.version.hdf5_version}"
     run_tool([program, *repack.arguments(), str(source), str(target)])
     return run_tool([program, "--version"]).strip().replace(": Version", "")
+
+
+def choose_repack(file: h5py.File, layout: FileLayout) -> Repack:
+    """Say of each long variable of a file which chunks a layout gives it."""
+    chunks = ((name, _chunk(file[name], layout)) for name in list_datasets(file))
+    chosen = tuple((name, chunk) for name, chunk in chunks if chunk)
+    return Repack(layout.page_nbytes, layout.metadata_block_nbytes, chosen)
 
 
 def _chunk(variable: h5py.Dataset, layout: FileLayout) -> tuple[int, ...] | None:

@@ -49,7 +49,7 @@ THREE_VARIABLES = ("gt1l/heights/h_ph", "gt1l/heights/lat_ph", "gt1l/heights/lon
 PHOTON_CHUNK = 10_000  # elements, as the producer has it
 _SEGMENT_CHUNK = 2_000
 _ROUND = 4 * PHOTON_CHUNK  # photons that a beam appends in one round
-_PHOTONS_PER_SEGMENT = 60
+PHOTONS_PER_SEGMENT = 60
 _DEFLATE_LEVEL = 6
 
 Values = NDArray[Any]
@@ -83,11 +83,15 @@ def _read_product() -> dict[str, Any]:
     return dict(yaml.safe_load(Path(__file__).with_name("product.yaml").read_text("utf-8")))
 
 
-def write_granule(granule: Granule, path: Path) -> None:
-    """Write a granule as one HDF5 file in the format's oldest version, the library's default."""
+def write_granule(granule: Granule, path: Any, kind: Callable[..., Beam] | None = None) -> None:
+    """Write a granule as one HDF5 file in the format's oldest version, the library's default.
+
+    Beams of another `kind` than `Beam` append what they like.
+    """
+    kind = kind or Beam
     with h5py.File(path, "w") as file:
         _write_descriptions(file)
-        beams = [_Beam(file, granule, beam) for beam in BEAMS]
+        beams = [kind(file, granule, beam) for beam in BEAMS]
         n_rounds = -(-max(granule.photons_of(beam) for beam in BEAMS) // _ROUND)
         for index in range(n_rounds):
             for beam in beams:
@@ -111,7 +115,7 @@ def _write_descriptions(file: h5py.File) -> None:
             group.attrs[f"part{part:02d}"] = f"{name} {part} " + "of the product's lineage " * 4
 
 
-class _Beam:
+class Beam:
     """One beam in a file: where its arrays grow, round by round."""
 
     def __init__(self, file: h5py.File, granule: Granule, beam: str) -> None:
@@ -135,7 +139,7 @@ class _Beam:
         self.n_done = stop
         for name, values in self._photons(start, n).items():
             _append(self.group[f"heights/{name}"], values)
-        n_segments = stop // _PHOTONS_PER_SEGMENT - start // _PHOTONS_PER_SEGMENT
+        n_segments = stop // PHOTONS_PER_SEGMENT - start // PHOTONS_PER_SEGMENT
         for group, names in self.product["segments"].items():
             for name in names:
                 _append(self.group[f"{group}/{name}"], self._segments(name, n_segments))

@@ -284,7 +284,10 @@ def find_targets(rows: pd.DataFrame, best: tuple[str, str], profile: Profile) ->
     base = name_read(UNTUNED, ORIGINAL)
     ratio = compare_reads(select_reads(rows), base, name_read(*best))
     if ratio is None:
-        return dict.fromkeys(("target-gain", "target-requests-to-open", "headline"), NOT_MEASURED)
+        over = compare_reads(select_reads(rows), name_read(DEFAULT, ORIGINAL), name_read(*best))
+        told = f"{digits(over.centre)} times over s3fs as it is" if over else NOT_MEASURED
+        names = ("target-gain", "target-requests-to-open")
+        return {**dict.fromkeys(names, NOT_MEASURED), "headline": told}
     medians = _read_medians(measured(rows, "variables"))
     slow, fast = medians[UNTUNED, ORIGINAL], medians[best]
     gain, n_open = ratio.centre, fast["n_open_requests"]
@@ -340,7 +343,7 @@ def find_decision(
     That both are needed is said where both are judged faster than either alone.
     """
     base = name_read(UNTUNED, ORIGINAL)
-    if not ways or base not in {*reads["contender"]}:
+    if not ways:
         return {"decision": NOT_MEASURED}
 
     def gain(name: str, over: str = base) -> str:
@@ -348,6 +351,9 @@ def find_decision(
         return digits(found.centre) if found else NOT_MEASURED
 
     together = next(iter(ways.values()))[0]
+    over_default = {"gain-over-default": gain(together, name_read(DEFAULT, ORIGINAL))}
+    if base not in {*reads["contender"]}:
+        return {"decision": NOT_MEASURED, **over_default}
     alone = {way: gain(ways[way][1]) if way in ways else NOT_MEASURED for way in _WAYS}
     enough = [way for way in ways if judged[way].verdict != "faster"]
     word = f"{' or '.join(enough)} alone" if enough else "settings and layout together"
@@ -358,7 +364,7 @@ def find_decision(
         "gain-settings-alone": alone["settings"],
         "gain-layout-alone": alone["layout"],
         "gain-both": gain(together),
-        "gain-over-default": gain(together, name_read(DEFAULT, ORIGINAL)),
+        **over_default,
         "decision": f"{word}{even}: {gain(together)} times faster with both, {told}",
     }
 
@@ -375,10 +381,15 @@ def tell_worst_control(reads: pd.DataFrame) -> str:
     return f"{digits(100 * worst)} %" + (", unstable" if worst > _UNSTABLE else "")
 
 
+def block_cache_nbytes() -> int:
+    """Count what the block cache of the tuned file object keeps."""
+    n_blocks = int(inspect.signature(BlockCache).parameters["maxblocks"].default)
+    return n_blocks * int(DRIVERS[TUNED].settings["block_size"])
+
+
 def tell_cache(stored_nbytes: float) -> str:
     """Compare a file with what the block cache of the tuned file object keeps."""
-    n_blocks = inspect.signature(BlockCache).parameters["maxblocks"].default
-    nbytes = n_blocks * int(DRIVERS[TUNED].settings["block_size"])
+    nbytes = block_cache_nbytes()
     fits = "it fits whole" if stored_nbytes <= nbytes else "it does not fit"
     return f"{digits(stored_nbytes / nbytes)} of {digits(nbytes / 1e6)} MB: {fits}"
 

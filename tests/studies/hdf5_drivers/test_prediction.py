@@ -20,13 +20,12 @@ from helpers.benchmark.record import read_records
 from helpers.errors import UserError
 from helpers.models.caches import Parts, Read, Reading, read_through
 from helpers.models.transfer import ClientCosts, Network
-from helpers.netem.profiles import Faults, FirstByte, Profile, get_profile
+from helpers.netem.profiles import Faults, FirstByte, Profile, get_profile, take_scatter_out
 from helpers.netem.trace import Request
 from helpers.objectstore.testbed import Testbed
 from helpers.paths import ROOT
 from studies.hdf5_drivers import drivers, files, findings, prediction, tasks, workload
 from studies.hdf5_drivers import session as sessions
-from studies.hdf5_drivers.advising import take_scatter_out
 from studies.hdf5_drivers.files import Granule
 from studies.hdf5_drivers.findings import find_targets
 from studies.hdf5_drivers.ros3 import find_ros3, why_absent
@@ -248,6 +247,12 @@ def test_a_target_that_was_not_asked_is_not_judged() -> None:
     """Without the untuned driver on the original there is nothing to compare with."""
     found = find_targets(make_rows({BEST: 0.4}), BEST, get_profile("in-region"))
     assert set(found.values()) == {"not measured"}
+    today = findings.name_read(findings.DEFAULT, findings.ORIGINAL)
+    rows = make_rows({BEST: 0.4, findings.split_read(today): 2.0})
+    assert (
+        find_targets(rows, BEST, get_profile("in-region"))["headline"]
+        == "5 times over s3fs as it is"
+    )
 
 
 def test_tables_keep_one_order() -> None:
