@@ -313,7 +313,7 @@ def _judge_run(note: Mapping[str, Any], studies: Mapping[str, Study]) -> list[Ju
     return [
         *judged,
         _whole("minutes of the longest case", seconds[slowest] / 60, 4, f"wall time of {slowest}"),
-        _whole("minutes of run-all", note["seconds"] / 60, math.inf, of_all),
+        _whole("minutes of run-all", note["seconds"] / 60, 60, of_all),
         _whole("peak memory of run-all (GB)", note["peak_nbytes"] / 1e9, 6, memory),
     ]
 
