@@ -49,7 +49,7 @@ def render_case(case: Case) -> Path:
         shutil.copyfile(rows, aside.result(".csv"))
         problem = execute(aside, values | {"n_blocks": count_blocks(rows)})
         if problem:
-            raise UserError(f"--render: {case.title}: {problem}; allowed: a notebook that succeeds")
+            raise UserError(f"--render: {case.title}: {problem}")
         if digest_rows(aside.result(".csv")) != digest_rows(rows):
             raise UserError(
                 f"--render: {case.title} measured what its record lacks; allowed: a record with all"
