@@ -30,6 +30,7 @@ _TEXT = re.compile(
     r"((?:'|&#39;|\"|&quot;)[^<]*(?:'|&#39;|\"|&quot;))\s*</pre></div>\s*</div>",
     re.DOTALL,
 )
+_PRICED = re.compile(r"\b[a-z0-9]+(?:_[a-z0-9]+)*_gb_s\b")  # among the words of a finding
 _MISSING = {"None", "NaN", "nan", "NaT", "<NA>"}
 _SPELT = {"True": "yes", "False": "no", "inf": "without end", **dict.fromkeys(_MISSING, "–")}
 _UNITS = {
@@ -45,6 +46,8 @@ _UNITS = {
 }
 _WORDS = {"usd": "USD", "gb": "GB", "cdn": "CDN", "nat": "NAT", "hdf5": "HDF5", "ros3": "ROS3"}
 _MIB = 2**20
+_PROSE = 14  # letters in a cell, in the mean: more is text, to be read line by line
+_LONG = 30  # letters of a row's name that may break
 _ROOM = 50  # that words take more than names at the left of a figure, pt
 
 
@@ -173,7 +176,7 @@ def tidy_table(fragment: str) -> str:
         tag.attrs = {
             name: value
             for name, value in tag.attrs.items()
-            if name in keep and (name != "class" or value == ["num"])
+            if name in keep and (name != "class" or value in (["num"], ["long"]))
         }
     table["class"] = "table data"
     return f'<div class="pst-scrollable-table-container" tabindex="0">{table}</div>'
@@ -184,6 +187,7 @@ def _write_cells(rows: list[Tag], *, is_finding: bool) -> set[int]:
     for cell in (cell for row in rows for cell in row.find_all("th")):
         text = write_text(_text(cell))
         cell.string = text.replace("-", " ") if is_finding else text  # a key, no contender
+        cell["class"] = ["long"] if len(text) > _LONG else []
         cell["scope"] = "rowgroup" if int(cell.get("rowspan", 1)) > 1 else "row"
     grid = [row.find_all("td") for row in rows]
     numeric = set()
@@ -215,12 +219,30 @@ def _make_head(soup: BeautifulSoup, heads: list[str], n_index: int, numeric: set
     return head
 
 
+def stack_table(fragment: str) -> str:
+    """Let a table of texts be read row by row on a phone: each cell says what its column is."""
+    soup = BeautifulSoup(fragment, "html.parser")
+    heads = [_text(cell) for cell in soup.select("thead tr > *")]
+    rows = [row.find_all(("th", "td")) for row in soup.select("tbody tr")]
+    lengths = [len(_text(cell)) for row in rows for cell in row]
+    if len(heads) < 3 or {len(row) for row in rows} != {len(heads)}:
+        return fragment
+    if sum(lengths) < _PROSE * len(lengths) * (1 if len(heads) > 3 else 2):
+        return fragment
+    soup.table["class"] = [*soup.table["class"], "stack"]
+    for cell, head in ((cell, head) for row in rows for cell, head in zip(row, heads, strict=True)):
+        if head and _text(cell) and cell is not cell.parent.find(("th", "td")):
+            cell["data-head"] = head
+    return str(soup)
+
+
 def tell_text(match: re.Match[str]) -> str:
     """Write a text that a cell returned as a paragraph."""
     try:
         text = str(ast.literal_eval(html.unescape(match[1])))
     except (SyntaxError, ValueError):
         return match[0]
+    text = re.sub(r"\bn_workers (\d+)", r"\1 workers", text)
     return f'<p class="told">{html.escape(text)}</p>' if text else ""
 
 
@@ -251,8 +273,19 @@ _NAMED = (
 def tidy_page(text: str) -> str:
     """Tidy the outputs and the controls of one page."""
     text = _TABLE.sub(lambda match: tidy_table(match[0]), text)
+    text = re.sub(
+        r'<table class="table\b.*?</table>',
+        lambda match: stack_table(match[0]),
+        text,
+        flags=re.DOTALL,
+    )
     text = re.sub(r"<style scoped>[^<]*</style>", "", text)
     text = _TEXT.sub(tell_text, text)
+    text = re.sub(
+        r'(?<=<span class="pasted-text">)[^<]*',
+        lambda match: _PRICED.sub(lambda key: spell(key[0]), match[0]),
+        text,
+    )
     for old, new in _NAMED:
         text = re.sub(old, new, text)
     return text

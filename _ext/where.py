@@ -1,7 +1,8 @@
 """Say of a finding what was read, over which network and when, from the record that is shown.
 
-A text page writes ``{where}`study/case words``` behind a finding; the words, if there are any,
-stand before the bytes of the largest array that was read.
+A text page writes ``{where}`study/case``` behind a finding, for the bytes of the largest array
+that was read, the name of the network, and the day; and once ``{network}`name```, for what a
+network of that name is like.
 """
 
 from __future__ import annotations
@@ -18,27 +19,25 @@ from helpers.netem.profiles import get_profile
 from helpers.plotting.tables import digits
 
 
-def tell_where(text: str, folder: Path) -> str:
+def tell_where(case: str, folder: Path) -> str:
     """Say it, from the records in a folder; empty if nobody measured the case."""
-    case, _, words = text.partition(" ")
     path = folder / f"{case}.csv"
     if not path.exists():
         return ""
     rows = read_records([path])
-    told = [f"{words} {digits(rows['array_nbytes'].max() / 1e6)} MB"] if words else []
-    told.append(tell_network(json.loads(rows["parameters"].iloc[-1]).get("profile", "")))
-    told.append(max(rows["started_utc"])[:10])
-    return ", ".join(part for part in told if part)
+    name = json.loads(rows["parameters"].iloc[-1]).get("profile", "")
+    network = name.replace("-", " ") if name and tell_network(name) else "no network"
+    return (
+        f"{digits(rows['array_nbytes'].max() / 1e6)} MB, {network}, {max(rows['started_utc'])[:10]}"
+    )
 
 
 def tell_network(name: str) -> str:
-    """Say in four numbers and words what a network is like."""
-    profile = get_profile(name) if name else None
-    if profile is None:
-        return ""
+    """Say in two numbers what a network is like; empty if it delays nothing."""
+    profile = get_profile(name)
     if profile.first_byte_s is None:
-        return "no network"
-    return f"{1000 * profile.first_byte_s.median_s:g} ms, {profile.aggregate_mb_per_s:g} MB/s"
+        return ""
+    return f"{1000 * profile.first_byte_s.median_s:g} ms to the first byte, {profile.aggregate_mb_per_s:g} MB/s"
 
 
 class Where(SphinxRole):
@@ -47,10 +46,19 @@ class Where(SphinxRole):
     def run(self) -> tuple[list[nodes.Node], list[nodes.system_message]]:
         """Write it as small text."""
         told = tell_where(self.text, Path(self.env.srcdir) / "notebooks")
-        return [nodes.inline("", f"({told})" if told else "", classes=["where"])], []
+        return [nodes.inline("", told, classes=["where"])], []
+
+
+class Network(SphinxRole):
+    """The role that explains the name of a network."""
+
+    def run(self) -> tuple[list[nodes.Node], list[nodes.system_message]]:
+        """Write its numbers."""
+        return [nodes.Text(tell_network(self.text))], []
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Register the role."""
+    """Register the roles."""
     app.add_role("where", Where())
+    app.add_role("network", Network())
     return {"parallel_read_safe": True, "parallel_write_safe": True}

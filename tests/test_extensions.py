@@ -173,9 +173,9 @@ def test_descriptions_end_well(text: str, expected: str) -> None:
 def test_where_tells_array_network_and_day() -> None:
     """A finding says what was read, over which network, and when; of what nobody measured, nothing."""
     folder = ROOT / "results" / "reference"
-    told = where.tell_where("cluster-scaling/in-region array of", folder)
-    assert told.startswith("array of 160 MB, 30 ms, 200 MB/s, 20")
-    assert where.tell_where("chunk-shape/local-disk", folder).startswith("no network, 20")
+    assert where.tell_where("cluster-scaling/in-region", folder).startswith("160 MB, in region, 20")
+    assert where.tell_where("chunk-shape/local-disk", folder).startswith("22 MB, no network, 20")
+    assert where.tell_network("in-region") == "30 ms to the first byte, 200 MB/s"
     assert where.tell_where("cluster-scaling/nowhere", folder) == ""
 
 

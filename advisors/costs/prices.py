@@ -15,21 +15,21 @@ from helpers.errors import UserError
 
 PRICE_UNITS: Mapping[str, str] = {
     "invocation_gb_s": "USD/GB-s",
-    "invocations_1e6": "USD/1e6 requests",
+    "invocations_1e6": "USD/million requests",
     "invocation_disk_gb_s": "USD/GB-s",
     "instance_vcpu_hour": "USD/h",
     "instance_gb_hour": "USD/GB-h",
     "nat_hour": "USD/h",
     "nat_gb": "USD/GB",
     "data_out_gb": "USD/GB",
-    "store_gets_1e3": "USD/1e3 requests",
-    "store_lists_1e3": "USD/1e3 requests",
+    "store_gets_1e3": "USD/thousand requests",
+    "store_lists_1e3": "USD/thousand requests",
     "shared_gb_month": "USD/GB-month",
     "shared_read_gb": "USD/GB",
     "shared_write_gb": "USD/GB",
     "redis_node_hour": "USD/h",
     "cdn_gb": "USD/GB",
-    "cdn_requests_1e4": "USD/1e4 requests",
+    "cdn_requests_1e4": "USD/ten thousand requests",
 }
 """Every price that the bill of a tile service asks for, with its unit."""
 

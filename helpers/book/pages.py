@@ -177,7 +177,7 @@ def render_page(page: Page) -> dict[str, Any]:
             f"{page.executed.name}: the first cell is no title; allowed: a text cell that begins with '# '"
         )
     question, _, background = rest.strip().partition("\n\n")
-    first["source"] = f"{title} ({page.case})\n\n{marks}\n{question}\n"
+    first["source"] = f"{title} ({page.case.replace('-', ' ')})\n\n{marks}\n{question}\n"
     if background:  # which can wait until the findings are read
         heading = "" if background.startswith("#") else "## Background\n\n"
         cell = {"cell_type": "markdown", "id": "background", "metadata": {}}

@@ -388,7 +388,9 @@ def _allowed(schema: Mapping[str, Any]) -> str:
         return f"{_allowed({**schema['anyOf'][0], 'type': 'string'})}, or a profile's file"
     if "enum" in schema:
         return ", ".join(f"`{name}`" for name in schema["enum"])
-    bounds = [f"{word} {schema[key]:g}" for key, (word, _) in _BOUNDS.items() if key in schema]
+    bounds = [
+        f"{word} {f'{schema[key]:,.13g}'}" for key, (word, _) in _BOUNDS.items() if key in schema
+    ]
     return ", ".join([schema["type"], *bounds])
 
 

@@ -31,6 +31,7 @@ def draw_times(
     for ax, access in zip(axes, accesses, strict=True):
         _draw_access(ax, select(rows, access), expected[expected["access"] == access], names)
         ax.set_title(_TITLES[access], loc="left", fontsize="medium", pad=18)
+    write_key(axes[0], "o measured, x predicted, dashes: raw")  # of all axes
     axes[0].set_yticks(range(len(names)), names)
     for label, name in zip(axes[0].get_yticklabels(), names, strict=True):
         label.set_color(THEIRS_GREY if CLIENTS[name].is_ours else OURS)
@@ -58,7 +59,6 @@ def _draw_access(ax: Axes, rows: pd.DataFrame, expected: pd.DataFrame, names: li
         ax.axhspan(place - 0.5, place + 0.5, color=BAND, alpha=0.35, linewidth=0, zorder=0)
     ax.set(xscale="log", xlabel="seconds")
     number_axis(ax.xaxis)
-    write_key(ax, "o measured, x predicted, dashes: raw")
     ax.grid(visible=False, axis="y")
 
 
