@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import nbformat
@@ -89,6 +90,16 @@ def test_no_output_shows_a_path_or_a_warning(executed: Path) -> None:
     outputs = [output for cell in cells for output in cell.get("outputs", [])]
     shown = [output["text"] for output in outputs if output["output_type"] == "stream"]
     assert not shown
+
+
+def test_every_figure_is_shown_once(executed: Path) -> None:
+    """A cell that draws shows one drawing, which scales."""
+    cells = nbformat.read(executed, as_version=4).cells
+    drawing = [cell for cell in cells if re.search(r"^fig, .* = plt\.subplots", cell.source, re.M)]
+    assert drawing
+    for cell in drawing:
+        shown = [output for output in cell.outputs if output["output_type"] == "display_data"]
+        assert sum("image/svg+xml" in output["data"] for output in shown) == 1, cell.source
 
 
 def test_every_finding_is_glued(executed: Path) -> None:

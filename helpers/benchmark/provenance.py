@@ -140,13 +140,14 @@ def distributions(files: Mapping[str, str]) -> dict[str, str]:
     by_top: dict[str, list[str]] = {}
     for name, file in files.items():
         by_top.setdefault(name.partition(".")[0], []).append(file)
-    pairs = [(by_top[top], owners) for top, owners in _owners().items() if top in by_top]
+    names_of = _distribution_names()
+    owners_of = {top: [*map(_find_owner, names_of[top])] for top in by_top.keys() & names_of}
     return {
         owner.name: owner.version
-        for found, owners in pairs
+        for top, owners in owners_of.items()
         for owner in owners
         if owner.folder != os.path.join(_PROJECT, "")  # this one, read from its checkout
-        and any(owner.holds(file, is_only=len(owners) == 1) for file in found)
+        and any(owner.holds(file, is_only=len(owners) == 1) for file in by_top[top])
     }
 
 
@@ -166,12 +167,10 @@ class _Owner:
 
 
 @functools.cache
-def _owners() -> dict[str, list[_Owner]]:
+def _distribution_names() -> dict[str, list[str]]:
     """List who installed each package; what is found first on the path counts, as in an import."""
-    return {
-        top: [_find_owner(name) for name in dict.fromkeys(names)]
-        for top, names in metadata.packages_distributions().items()
-    }
+    found = metadata.packages_distributions().items()
+    return {top: list(dict.fromkeys(names)) for top, names in found}
 
 
 @functools.cache
