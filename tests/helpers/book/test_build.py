@@ -361,7 +361,7 @@ def test_reference_is_shown(project: Path) -> None:
     pages = stage_cases("laptop", project)
     assert [(page.case, page.site) for page in pages] == [(case, "reference") for case in CASES]
     first = staged(project, "wide-area")
-    assert first.startswith("# How does it scale? (wide-area)\n")
+    assert first.startswith("# How does it scale? (wide area)\n")
     for part in (
         "Reference record",
         "Invented CPU, 2 cores, 8 GB",
