@@ -13,7 +13,6 @@ from typing import Any
 import h5py
 import numpy as np
 import xxhash
-import zarr
 from numpy.typing import NDArray
 
 from advisors.chunks.problem import Access
@@ -21,6 +20,7 @@ from helpers.arrays.chunks import Hyperslab, Shape, chunks_touched, count_chunks
 from helpers.arrays.reads import count_requests
 from helpers.benchmark.contender import CheckError, Contender, Steps, contend
 from helpers.benchmark.loop import timed
+from helpers.benchmark.provenance import measured_with
 from helpers.models.access import IoCounts
 from helpers.objectstore.testbed import Testbed
 from helpers.plotting.palette import check_looks
@@ -317,8 +317,8 @@ def stack(loads: Sequence[IoCounts]) -> IoCounts:
     return IoCounts(*np.asarray([astuple(load) for load in loads], np.float64).T)
 
 
-READS_IN_TURN = tuple(map(int, zarr.__version__.split(".")[:2])) < (3, 3)
-"""Whether the installed zarr reads the chunks of a shard one after the other; from 3.3 on, neighbours together."""
+READS_IN_TURN = tuple(map(int, measured_with("zarr").split(".")[:2])) < (3, 3)
+"""Whether zarr reads the chunks of a shard one after the other; from 3.3 on, near ones together."""
 
 _MOST_APART_NBYTES, _MOST_TOGETHER_NBYTES = 2**20, 2**24
 """Chunks of a shard come in one request up to so far apart, and up to so many bytes, by zarr's defaults."""
