@@ -1,7 +1,6 @@
 # Arrays over the Wire. `make help` lists the targets.
 SITE ?= laptop
-PYTHON ?= $(shell for p in python3.12 python3.13 python3.11 python3 python; do \
-	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
+PYTHON ?= $(eval PYTHON := $$(shell .ci/python))$(PYTHON)
 BIN = .venv/bin
 RUN = $(BIN)/wire
 
@@ -15,12 +14,12 @@ env: .venv/ready  ## set up the locked environment in .venv/
 
 # Two at once would break one another: the second waits, and then finds it made.
 .venv/ready: requirements.lock requirements-uv.lock
-	@test -n "$(PYTHON)" || { echo "error: no Python >= 3.11 found; allowed: make PYTHON=/path/to/python3.12" >&2; exit 1; }
+	@test -n "$(PYTHON)"
 	@mkdir -p .cache && exec 9>.cache/env.lock && \
 	{ $(PYTHON) -c 'import fcntl; fcntl.flock(9, fcntl.LOCK_EX | fcntl.LOCK_NB)' 2>/dev/null || \
 	{ echo ".venv is being set up by another make: waiting for it"; \
 	$(PYTHON) -c 'import fcntl; fcntl.flock(9, fcntl.LOCK_EX)'; }; } && \
-	$(MAKE) --no-print-directory .venv/made
+	$(MAKE) --no-print-directory .venv/made PYTHON="$(PYTHON)"
 	@touch $@
 
 # Compiled here once: kernels, workers and services would each do it again at their start wherever
@@ -28,7 +27,7 @@ env: .venv/ready  ## set up the locked environment in .venv/
 .venv/made: requirements.lock requirements-uv.lock
 	@echo "setting up .venv with $(PYTHON): some minutes, once"
 	@date +%s > .cache/setup-start
-	@$(BIN)/python -c '' 2>/dev/null || $(PYTHON) -m venv --clear .venv || { echo "error: $(PYTHON) cannot make a virtual environment; allowed: a Python with venv (Debian: apt install python3-venv)" >&2; exit 1; }
+	@$(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 12))' 2>/dev/null || $(PYTHON) -m venv --clear .venv || { echo "error: $(PYTHON) cannot make a virtual environment; allowed: a Python with venv (Debian: apt install python3-venv)" >&2; exit 1; }
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements-uv.lock
 	@$(BIN)/python -m uv pip sync --quiet --compile-bytecode --python $(BIN)/python --require-hashes requirements.lock
 	@$(BIN)/python -m uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
@@ -84,12 +83,12 @@ sbom: env .cache/audit/ready  ## list what is installed, as CycloneDX, in _build
 	@echo "_build/sbom.cdx.json"
 
 # What the oldest Python gets, all get, so that all measure the same versions.
-LOCK = $(BIN)/python -m uv pip compile pyproject.toml --all-extras --python-version 3.11 --no-emit-index-url --no-emit-find-links --quiet
+LOCK = $(BIN)/python -m uv pip compile pyproject.toml --all-extras --python-version 3.12 --no-emit-index-url --no-emit-find-links --quiet
 
 lock: env  ## resolve requirements.lock anew from pyproject.toml
 	@$(LOCK) --upgrade --output-file .cache/oldest-python.txt
 	@$(LOCK) --constraints .cache/oldest-python.txt --universal --generate-hashes --no-annotate --no-header --upgrade --output-file requirements.lock
-	@printf 'cyclonedx-bom\npip-audit\npip-licenses\n' | $(BIN)/python -m uv pip compile - --python-version 3.11 --universal --generate-hashes --no-annotate --no-header --no-emit-index-url --no-emit-find-links --quiet --upgrade --output-file requirements-audit.lock
+	@printf 'cyclonedx-bom\npip-audit\npip-licenses\n' | $(BIN)/python -m uv pip compile - --python-version 3.12 --universal --generate-hashes --no-annotate --no-header --no-emit-index-url --no-emit-find-links --quiet --upgrade --output-file requirements-audit.lock
 
 publish: env  ## promote the results of SITE to the reference
 	@exec $(RUN) publish --site "$(SITE)"

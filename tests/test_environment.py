@@ -59,7 +59,7 @@ def test_hubs_install_what_is_locked(conda: dict[str, Any]) -> None:
     assert pip == {"pip": ["-r requirements.lock"]}
     assert conda["channels"] == ["conda-forge"]
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert project["requires-python"] == ">=3.11"
+    assert project["requires-python"] == ">=3.12"
 
 
 @pytest.mark.slow
@@ -149,6 +149,40 @@ def test_two_that_set_up_at_once_are_one(tmp_path: Path) -> None:
     assert sum("--editable" in call for call in calls) == 1
     assert sum(call.endswith("wire server") for call in calls) == 1
     assert (tmp_path / ".venv" / "ready").exists()
+
+
+def test_a_python_that_is_new_enough_is_found_or_asked_of_uv(tmp_path: Path) -> None:
+    """Behind one that is too old or a shim that is not selected; else uv's; else one line says how."""
+    selected = (ROOT / ".python-version").read_text().strip()
+    assert tuple(map(int, selected.split("."))) >= (3, 12)
+
+    def fake(folder: str, name: str, text: str) -> None:
+        (tmp_path / folder).mkdir(exist_ok=True)
+        (tmp_path / folder / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / folder / name).chmod(0o755)
+
+    def ask(*folders: str) -> subprocess.CompletedProcess[str]:
+        path = os.pathsep.join([str(tmp_path / name) for name in (*folders, "tools")])
+        told = {"PATH": path, "HOME": str(tmp_path), "PYENV_VERSION": "3.11.7"}
+        command = ["/bin/sh", str(ROOT / ".ci" / "python")]
+        return subprocess.run(
+            command, cwd=tmp_path, env=told, capture_output=True, text=True, check=False
+        )
+
+    for tool in ("env", "mkdir", "sh"):
+        fake("tools", tool, f'exec {shutil.which(tool)} "$@"')
+    fake("old", "python3", "exit 0")  # prints nothing, as one that is too old
+    fake("shims", "python3.12", "echo not selected >&2; exit 127")
+    fake("shims", "python3.13", '[ "$PYENV_VERSION" = 3.13 ] && echo /pyenv/3.13')
+    fake("new", "python3", "echo /new/python3")
+    fake("uv", "uv", f'[ "$2" != find ] || [ ! -e "{tmp_path}/fetched" ] || echo "{tmp_path}/new/python3"\n'
+         f'[ "$2" != install ] || : > "{tmp_path}/fetched"')  # fmt: skip
+    assert ask("old", "new").stdout == "/new/python3\n"
+    assert ask("old", "shims").stdout == "/pyenv/3.13\n"
+    assert ask("old", "uv").stdout == "/new/python3\n"
+    none = ask("old")
+    assert (none.returncode, none.stdout) == (1, "")
+    assert none.stderr.splitlines()[-1].startswith("error: no Python >= 3.12 found")
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
@@ -18,8 +18,6 @@ from advisors.scaling.curve import CurveFit, fit_curve
 from helpers.cli import read_numbers
 from helpers.errors import UserError, cut, show
 from helpers.models.transfer import check_count
-
-Row = TypeVar("Row", bound=Mapping[str, object])
 
 _THROUGHPUTS = {"throughput_mb_per_s": 1e6, "throughput_gb_per_s": 1e9}  # bytes per second
 _COLUMNS = ("n_workers", "seconds", *_THROUGHPUTS, "n_chunks", "nbytes")
@@ -263,7 +261,7 @@ def scheduler(tasks: Sequence[int], repetitions: int, out: Path | None) -> None:
     )
 
 
-def _keep(
+def _keep[Row: Mapping[str, object]](
     rows: Iterable[Row], out: Path | None, others: Sequence[Mapping[str, object]] = ()
 ) -> Iterator[Row]:
     """Hand rows on, and write those that there are when the last one came or somebody stopped.

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import obstore
 import xxhash
@@ -26,8 +26,6 @@ from filelock import FileLock, Timeout
 
 from helpers.objectstore.locations import Location
 from helpers.paths import cache_folder
-
-Place = TypeVar("Place", Path, Location)
 
 _ENTRY = "entry.json"
 _DRAFT = ".part"
@@ -65,7 +63,7 @@ def versions_of(*packages: str) -> dict[str, str]:
     return {name: metadata.version(name) for name in packages}
 
 
-def prepare(
+def prepare[Place: (Path, Location)](
     place: Place,
     made_by: object,
     write: Callable[[Place], Mapping[str, Any]],

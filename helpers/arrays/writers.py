@@ -25,7 +25,6 @@ import zarr
 from numpy.typing import NDArray
 from obspec_utils.registry import ObjectStoreRegistry
 from virtualizarr.parsers import HDFParser
-from zarr.errors import ZarrUserWarning
 from zarr.storage import ObjectStore
 
 from helpers.arrays.fields import FILL
@@ -189,9 +188,9 @@ def write_references(
 
 @contextlib.contextmanager
 def expected_warning(message: str) -> Iterator[None]:
-    """Keep out of the notebooks what zarr says of a choice that the book makes and explains."""
+    """Keep out of the notebooks what a library says of a choice that the book makes and explains."""
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message, ZarrUserWarning)
+        warnings.filterwarnings("ignore", message, UserWarning)
         yield
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from numbers import Real
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -25,10 +25,9 @@ from helpers.benchmark.statistics import relative_widths
 from helpers.errors import UserError
 
 StoppedBy = Literal["n_blocks", "target_width", "time_budget"]
-T = TypeVar("T")
 
 
-def timed(do: Callable[[], T], *, dilation: float = 1.0) -> tuple[T, float]:
+def timed[T](do: Callable[[], T], *, dilation: float = 1.0) -> tuple[T, float]:
     """Do something once; return what it returns, and its seconds: the one clock of every row.
 
     Where the network is emulated `dilation` times slower, seconds are as many times fewer than

@@ -201,6 +201,16 @@ def installed(names: Iterable[str]) -> dict[str, str]:
     return {name: version for name in names if (version := _installed(name))}
 
 
+RENDERED = "ARRAYS_RENDERED"
+"""Variable of the environment in which a page is rendered: versions of what measured its rows, as JSON."""
+
+
+def measured_with(name: str) -> str:
+    """Look up the version that measures: the one that is here, or that of the rows of a rendered page."""
+    rendered = json.loads(os.environ.get(RENDERED, "{}"))
+    return str(rendered.get(name) or _installed(name))
+
+
 @functools.cache
 def _installed(name: str) -> str:
     """Look up the version of one distribution; empty where it is not here."""

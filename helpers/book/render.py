@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from helpers.benchmark.provenance import RENDERED
 from helpers.book.cases import Case, digest_rows, fingerprint, lock_case, read_parameters
 from helpers.book.run import execute
 from helpers.errors import UserError
@@ -21,7 +25,8 @@ def render_case(case: Case) -> Path:
     """Execute the notebook of a case over the rows of the reference, and put its page in their place.
 
     The rows stay as they are, also those of a record that its time budget ended: as many blocks
-    are asked for as it has whole. What the page says of its run is of the run that measured.
+    are asked for as it has whole. What the page says of its run is of the run that measured,
+    which may have had another machine and other versions.
     A notebook that measures something nevertheless leaves the page as it was.
 
     Returns
@@ -47,7 +52,8 @@ def render_case(case: Case) -> Path:
             (aside.root / name).symlink_to(case.root / name)
         aside.result(".csv").parent.mkdir(parents=True)
         shutil.copyfile(rows, aside.result(".csv"))
-        problem = execute(aside, values | {"n_blocks": count_blocks(rows)})
+        with _of_versions(rows):
+            problem = execute(aside, values | {"n_blocks": count_blocks(rows)})
         if problem:
             raise UserError(f"--render: {case.title}: {problem}")
         if digest_rows(aside.result(".csv")) != digest_rows(rows):
@@ -57,6 +63,18 @@ def render_case(case: Case) -> Path:
             )
         page.write_text(_carry_over(page, aside.result(".ipynb"), case, values), encoding="utf-8")
     return page
+
+
+@contextmanager
+def _of_versions(rows: Path) -> Iterator[None]:
+    """Tell kernels which versions measured what they render: they may be others than are here."""
+    found = pd.read_csv(rows).get("versions", pd.Series(dtype=object)).dropna().unique()
+    versions = {name: version for text in found for name, version in json.loads(text).items()}
+    os.environ[RENDERED] = json.dumps(versions)
+    try:
+        yield
+    finally:
+        del os.environ[RENDERED]
 
 
 def count_blocks(rows: Path) -> int:

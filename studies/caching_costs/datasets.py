@@ -73,7 +73,7 @@ class DatasetSpec:
         """Object that changes with the metadata."""
         keys = {
             "zarr": "zarr.json" if self.is_consolidated else f"{VARIABLE}/zarr.json",
-            "icechunk": "refs/branch.main/ref.json",
+            "icechunk": "repo",
             "references": "references.json",
             "references-inlined": "references.json",
         }

@@ -30,6 +30,7 @@ STUDY = Study(
     fragments={
         "zarr-versions.md": later("studies.chunk_shape.sentences", "render_versions"),
         "ready-checks.md": later("studies.chunk_shape.ready", "render_ready"),
+        "chunk-shape-readers.md": later("studies.chunk_shape.prediction", "render_readers"),
         "decide-lookup.md": later(_PAGE, "render_lookup"),
         "decide-needs.md": later(_PAGE, "render_needs"),
         "decide-trial.md": later(_PAGE, "render_trial"),

@@ -9,8 +9,9 @@ import numpy as np
 import pandas as pd
 from scipy import stats  # it ships no types
 
+from helpers.book.studies import write_table
 from helpers.models.access import IoCounts, Observation, Store, fit_store, predict_median
-from helpers.netem.profiles import Profile, network_of
+from helpers.netem.profiles import Profile, get_profile, network_of
 from helpers.objectstore.testbed import Testbed
 from helpers.plotting import tables
 from studies.chunk_shape import layouts
@@ -19,6 +20,7 @@ from studies.chunk_shape.workload import (
     N_CONNECTIONS,
     HyperslabRead,
     Plan,
+    count_object_io,
     leave_first,
     make_ways,
     stack,
@@ -250,3 +252,27 @@ def worst_errors(table: pd.DataFrame) -> pd.DataFrame:
     order = ratio.map(np.log).abs().sort_values(ascending=False).index
     chosen: pd.DataFrame = table.loc[order[:6], [*PAIR, "predicted_s", "p50_s", "relative_error"]]
     return chosen.set_index(PAIR)
+
+
+_READ_IN_PART = ChunkLayout("a part of a shard", (16, 40, 40)), (128, 960, 960)  # chunk, shard
+_HOW = {
+    True: ("before 3.3", "one after the other"),
+    False: ("from 3.3 on", "near ones together, all at once"),
+}
+
+
+def render_readers() -> str:
+    """Tabulate what a slice of one shard asks of an object store, by the version of zarr."""
+    one, shard = _READ_IN_PART
+    box = (slice(0, 1), slice(0, shard[1]), slice(0, shard[2]))
+    store = Store(network_of(get_profile("in-region")), n_connections=N_CONNECTIONS)
+    lines = []
+    for in_turn, how in _HOW.items():
+        asked = count_object_io(box, one, shard, in_turn=in_turn)
+        nbytes = asked.n_chunks * (asked.stored_nbytes or asked.chunk_nbytes)
+        seconds = predict_median(store, asked)
+        lines.append(
+            (*how, asked.n_chunks, asked.n_requests, f"{nbytes / 1e6:.0f}", f"{seconds:.1f}")
+        )
+    names = ("zarr", "chunks of a shard", "chunks", "requests", "MB", "network alone (s)")
+    return write_table(names, lines)

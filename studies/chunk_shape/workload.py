@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import astuple, dataclass, field
-from functools import partial, reduce
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from helpers.arrays.chunks import Hyperslab, Shape, chunks_touched, count_chunks
 from helpers.arrays.reads import count_requests
 from helpers.benchmark.contender import CheckError, Contender, Steps, contend
 from helpers.benchmark.loop import timed
+from helpers.benchmark.provenance import measured_with
 from helpers.models.access import IoCounts
 from helpers.objectstore.testbed import Testbed
 from helpers.plotting.palette import check_looks
@@ -315,16 +317,29 @@ def stack(loads: Sequence[IoCounts]) -> IoCounts:
     return IoCounts(*np.asarray([astuple(load) for load in loads], np.float64).T)
 
 
-def count_object_io(box: Hyperslab, one: ChunkLayout, shard_shape: Shape | None) -> IoCounts:
+READS_IN_TURN = tuple(map(int, measured_with("zarr").split(".")[:2])) < (3, 3)
+"""Whether zarr reads the chunks of a shard one after the other; from 3.3 on, near ones together."""
+
+_MOST_APART_NBYTES, _MOST_TOGETHER_NBYTES = 2**20, 2**24
+"""Chunks of a shard come in one request up to so far apart, and up to so many bytes, by zarr's defaults."""
+
+
+def count_object_io(
+    box: Hyperslab, one: ChunkLayout, shard_shape: Shape | None, *, in_turn: bool = READS_IN_TURN
+) -> IoCounts:
     """Count what a box asks of an object store, as zarr reads chunks and shards.
 
     A shard of which every chunk is touched comes whole; of any other comes its
-    index, and then a chunk at a time.
+    index, and then its chunks: one at a time before zarr 3.3; since then in runs, with
+    what lies between them, all at once.
 
     Examples
     --------
-    >>> count_object_io((slice(0, 6),), ChunkLayout("pairs", (2,)), (4,))
+    >>> pairs = ChunkLayout("pairs", (2,))
+    >>> count_object_io((slice(0, 6),), pairs, (4,), in_turn=True)
     IoCounts(n_chunks=3, chunk_nbytes=8, n_shards=2, n_requests=3, stored_nbytes=0.0, n_longest=1)
+    >>> count_object_io((slice(2, 12),), pairs, (8,), in_turn=False)
+    IoCounts(n_chunks=5, chunk_nbytes=8, n_shards=2, n_requests=4, stored_nbytes=8.0, n_longest=0.0)
     """
     chunk = one.chunk_shape
     if chunk is None:
@@ -332,18 +347,53 @@ def count_object_io(box: Hyperslab, one: ChunkLayout, shard_shape: Shape | None)
     n_chunks, nbytes = chunks_touched(box, chunk), 4 * math.prod(chunk)
     if shard_shape is None:
         return IoCounts(n_chunks, nbytes, 0, n_chunks)
-    touched = reduce(np.multiply.outer, map(_chunks_by_shard, box, chunk, shard_shape))
-    n_in_whole = math.prod(s // c for s, c in zip(shard_shape, chunk, strict=True))
-    in_parts = touched[touched < n_in_whole]
-    n_requests = touched.size + int(in_parts.sum())
-    longest = int(in_parts.max(initial=0))
-    return IoCounts(n_chunks, nbytes, touched.size, n_requests, n_longest=longest)
+    by = tuple(s // c for s, c in zip(shard_shape, chunk, strict=True))
+    shards = [*itertools.product(*map(_chunks_by_shard, box, chunk, by))]
+    counts = [math.prod(map(len, touched)) for touched in shards]
+    in_parts = [n for n in counts if n < math.prod(by)]
+    if in_turn:
+        n_requests = len(shards) + sum(in_parts)
+        return IoCounts(
+            n_chunks, nbytes, len(shards), n_requests, n_longest=max(in_parts, default=0)
+        )
+    fetched = [
+        each
+        for touched, n in zip(shards, counts, strict=True)
+        for each in ([n * nbytes] if n == math.prod(by) else _fetches(touched, by, nbytes))
+    ]
+    n_requests = len(fetched) + len(in_parts)
+    return IoCounts(n_chunks, nbytes, len(fetched), n_requests, sum(fetched) / n_chunks)
 
 
-def _chunks_by_shard(part: slice, chunk: int, shard: int) -> NDArray[np.int64]:
-    """Count the chunks, in one dimension, that a range touches in each shard."""
-    touched = np.arange(part.start // chunk, (part.stop - 1) // chunk + 1)
-    return np.unique(touched // (shard // chunk), return_counts=True)[1]
+def _chunks_by_shard(part: slice, chunk: int, by: int) -> list[range]:
+    """List the chunks, in one dimension, that a range touches in each shard, by their place in it."""
+    first, last = part.start // chunk, (part.stop - 1) // chunk
+    return [
+        range(max(first - shard * by, 0), min(last - shard * by, by - 1) + 1)
+        for shard in range(first // by, last // by + 1)
+    ]
+
+
+def _fetches(touched: Sequence[range], by: Shape, nbytes: int) -> list[int]:
+    """List the bytes of each request for some chunks of a shard, of so many bytes each."""
+    starts = nbytes * np.sort(_number(by)[np.ix_(*touched)].ravel())
+    spans = [[int(starts[0])] * 2]  # start and end
+    for start in map(int, starts):
+        is_near = start - spans[-1][1] <= _MOST_APART_NBYTES
+        if is_near and start + nbytes - spans[-1][0] <= _MOST_TOGETHER_NBYTES:
+            spans[-1][1] = start + nbytes
+        else:
+            spans.append([start, start + nbytes])
+    return [end - start for start, end in spans if end > start]
+
+
+@cache
+def _number(by: Shape) -> NDArray[np.int64]:
+    """Give the place of each chunk in a shard: Morton order, the first dimension fastest."""
+    at, n = np.indices(by), len(by)
+    bits = range(max(by).bit_length())
+    keys = sum(((at[d] >> b) & 1) << (b * n + d) for b in bits for d in range(n))
+    return np.argsort(np.argsort(np.ravel(keys))).reshape(by)
 
 
 def sieve_reads(box: Sequence[slice], shape: Sequence[int]) -> tuple[NDArray[np.int64], list[int]]:

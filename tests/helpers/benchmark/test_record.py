@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers.benchmark import record as records
-from helpers.benchmark.provenance import Provenance
+from helpers.benchmark.provenance import RENDERED, Provenance, installed, measured_with
 from helpers.benchmark.record import (
     COLUMNS,
     Record,
@@ -368,6 +369,20 @@ def test_record_of_another_origin_is_not_continued(
     assert path.read_bytes() == before
 
 
+def test_a_page_is_rendered_from_rows_of_another_machine_and_other_versions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But not from those of other parameters."""
+    path = tmp_path / "case.csv"
+    make_record(path).append([make_row()])
+    monkeypatch.setenv(RENDERED, '{"zarr": "3.1.6"}')
+    assert (measured_with("zarr"), measured_with("dask")) == ("3.1.6", installed(["dask"])["dask"])
+    elsewhere = {"machine": {"cpu": "Two", "n_cores": 2}, "versions": {"zarr": "3.4.2"}}
+    assert len(make_record(path, other_origin(**elsewhere)).rows) == 1
+    with pytest.raises(RecordError, match="seed 2 here, 1 there"):
+        make_record(path, other_origin(parameters={"seed": 2, "shape": (2, 3)}))
+
+
 def test_record_of_another_case_or_an_altered_hash_is_not_continued(tmp_path: Path) -> None:
     """Neither is a file renamed by hand, nor one whose fingerprint was edited."""
     path = tmp_path / "case.csv"
@@ -486,7 +501,10 @@ def reference(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, Row
 def test_committed_records_can_be_continued(reference: tuple[Path, Row]) -> None:
     """On their machine, with the versions that they name and others imported beside."""
     path, row = reference
-    origin = origin_of(row, versions={**row.versions, "new-one": "1.0", "HDF5 of h5py": "2.0.0"})
+    # a later row may name what the first does not
+    told = map(json.loads, read_records([path])["versions"])
+    known = {name: version for versions in told for name, version in versions.items()}
+    origin = origin_of(row, versions={**known, "new-one": "1.0", "HDF5 of h5py": "2.0.0"})
     record = make_record(path, origin=origin, study=row.study, case=row.case)
     added = dataclasses.replace(
         row, block=999, versions=origin.versions, fingerprint=origin.fingerprint

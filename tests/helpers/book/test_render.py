@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import nbformat
 import pytest
 
+from helpers.benchmark.provenance import RENDERED
 from helpers.book import cli
 from helpers.book.cases import Case, digest_rows, find_digest, is_altered, read_metadata
 from helpers.book.render import count_blocks, render_case
 from helpers.errors import UserError
 from tests.helpers.book.test_run import write_notebook
 
-ROWS = "contender,point,phase,block\n" + "".join(
-    f"{name},{point},measured,{block}\n"
+ROWS = "contender,point,phase,block,versions\n" + "".join(
+    f'{name},{point},measured,{block},"{{""zarr"": ""3.1.6""}}"\n'
     for name, point, n in (("a", "1", 5), ("b", "1", 5), ("a", "2", 3))
     for block in range(n)
 )
-SHOW = "import pathlib\nn_blocks, pathlib.Path(record).read_text().count('measured')"
+SHOW = """
+import pathlib
+from helpers.benchmark.provenance import measured_with
+n_blocks, pathlib.Path(record).read_text().count('measured'), measured_with('zarr')
+"""
 
 
 @pytest.fixture
@@ -43,7 +49,9 @@ def test_a_page_is_that_of_todays_notebook_over_the_same_rows(case: Case) -> Non
     before = read_metadata(page)
     assert render_case(case) == page
     told = nbformat.read(page, as_version=4).cells[-1].outputs[0]["data"]["text/plain"]
-    assert told == "(3, 13)"  # as many blocks as it has whole, and all of its rows
+    # as many blocks as it has whole, all of its rows, and what they were measured with
+    assert told == "(3, 13, '3.1.6')"
+    assert RENDERED not in os.environ
     assert rows.read_text() == ROWS
     assert not is_altered(page, rows)
     after = read_metadata(page)
@@ -57,7 +65,7 @@ def test_a_page_is_that_of_todays_notebook_over_the_same_rows(case: Case) -> Non
 @pytest.mark.parametrize(
     ("code", "told"),
     [
-        ("open(record, 'a').write('c,1,measured,0\\n')", "measured what its record lacks"),
+        ("open(record, 'a').write('c,1,measured,0,\\n')", "measured what its record lacks"),
         ("1 / 0", "ZeroDivisionError"),
     ],
 )

@@ -6,7 +6,7 @@ import itertools
 import json
 import math
 import shutil
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,9 @@ import pytest
 import zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from zarr.abc.store import RangeByteRequest
+from zarr.core._coalesce import coalesce_ranges
+from zarr.core.indexing import morton_order_coords
 
 from helpers.arrays import fields
 from helpers.benchmark import ranking, statistics
@@ -151,10 +154,22 @@ def test_requests_are_those_that_zarr_makes(
     assert len(asked) == workload.count_object_io(box, one, shard).n_requests
 
 
+def test_the_table_of_readers_tells_what_the_newer_one_saves_and_what_it_brings_more() -> None:
+    """Fewer requests for the same chunks, more bytes, less time."""
+    _, _, old, new = prediction.render_readers().splitlines()
+    told = [[float(cell) for cell in line.split("|")[3:-1]] for line in (old, new)]
+    (chunks, requests, mb, seconds), (same, fewer, more, less) = told
+    assert (chunks, requests) == (same, 1 + chunks)
+    assert fewer < requests / 10 and more > mb and less < seconds / 2
+
+
 @given(st.data())
 @settings(max_examples=50, deadline=None)
 def test_requests_of_shards_are_counted(data: st.DataObject) -> None:
-    """Shard by shard: one where all its chunks are touched, else an index and its chunks."""
+    """Shard by shard: one where all its chunks are touched, else an index and its chunks.
+
+    Before zarr 3.3 these come one by one, and since then as zarr puts ranges together.
+    """
     chunk = tuple(data.draw(st.lists(st.integers(1, 4), min_size=3, max_size=3)))
     by = tuple(data.draw(st.lists(st.integers(1, 3), min_size=3, max_size=3)))
     starts = [data.draw(st.integers(0, 20)) for _ in range(3)]
@@ -165,10 +180,39 @@ def test_requests_of_shards_are_counted(data: st.DataObject) -> None:
     )
     in_parts = [n for n in shards.values() if n < math.prod(by)]
     shard = tuple(c * n for c, n in zip(chunk, by, strict=True))
-    found = workload.count_object_io(box, ChunkLayout("a", chunk), shard)
+    one = ChunkLayout("a", chunk)
+    found = workload.count_object_io(box, one, shard, in_turn=True)
     assert (found.n_chunks, found.n_shards) == (sum(shards.values()), len(shards))
     assert found.n_requests == len(shards) + sum(in_parts)
     assert found.n_longest == max(in_parts, default=0)
+
+    nbytes, n_runs, n_nbytes = 4 * math.prod(chunk), 0, 0
+    most = {
+        "max_gap_bytes": nbytes * data.draw(st.integers(0, 3)),
+        "max_coalesced_bytes": 6 * nbytes,
+    }
+    places = {at: i for i, at in enumerate(morton_order_coords(by))}
+    touched = defaultdict(list)
+    for at in itertools.product(*ranges):
+        start = nbytes * places[tuple(i % n for i, n in zip(at, by, strict=True))]
+        touched[tuple(i // n for i, n in zip(at, by, strict=True))].append(
+            RangeByteRequest(start, start + nbytes)
+        )
+    for asked in touched.values():
+        runs = (
+            coalesce_ranges(asked, **most)[0]
+            if len(asked) < math.prod(by)
+            else [[*enumerate(asked)]]
+        )
+        n_runs += len(runs)
+        n_nbytes += sum(max(r.end for _, r in run) - min(r.start for _, r in run) for run in runs)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(workload, "_MOST_APART_NBYTES", most["max_gap_bytes"])
+        patch.setattr(workload, "_MOST_TOGETHER_NBYTES", most["max_coalesced_bytes"])
+        found = workload.count_object_io(box, one, shard, in_turn=False)
+    assert (found.n_chunks, found.n_shards) == (sum(shards.values()), n_runs)
+    assert found.n_requests == n_runs + len(in_parts)
+    assert found.n_chunks * found.stored_nbytes == pytest.approx(n_nbytes)
 
 
 def test_a_region_mean_is_the_mean_over_time() -> None:

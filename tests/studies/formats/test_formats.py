@@ -276,6 +276,6 @@ def test_the_statements_of_zarr_that_the_page_names_are_there() -> None:
     text = (ROOT / "formats.md").read_text(encoding="utf-8")
     [named] = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     pipeline = codec_pipeline.BatchedCodecPipeline
-    functions = BloscCodec._decode_sync, pipeline.read_batch, pipeline.read
+    functions = BloscCodec._decode_sync, codec_pipeline.scatter_chunk, pipeline.read
     for line, function in zip(named.splitlines(), functions, strict=True):
         assert line in [one.strip(" ,") for one in inspect.getsource(function).splitlines()]
