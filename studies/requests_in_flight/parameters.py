@@ -44,7 +44,7 @@ class Parameters(studies.Parameters):
     )
     n_processes: Count = Field(
         1,
-        description="processes that share the link and the request rate of the store, with this one",
+        description="equal processes that share link and request rate of the store",
     )
     dilation: Dilation = Field(
         1.0, description="factor by which the network and its time are slowed down"
