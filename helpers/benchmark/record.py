@@ -359,11 +359,16 @@ def read_records(paths: Sequence[Path]) -> pd.DataFrame:
     return _frame(rows)
 
 
+_BEFORE = {"dilation": 1, "dataset": "enlarged-ocean-temperature"}
+"""What a parameter was before a study had it: rows without it, of that time, say the same."""
+
+
 def _origin(source: Provenance | Row, named: Record | Row) -> list[dict[str, object]]:
     """List what makes the fingerprint, as it looks after a trip through JSON."""
     parts = [json.loads(as_json(getattr(source, name))) for name in _ORIGIN]
-    if parts[-1].get("dilation") == 1:  # of a time before it could be dilated, which says nothing
-        del parts[-1]["dilation"]
+    for name, value in _BEFORE.items():
+        if parts[-1].get(name) == value:
+            del parts[-1][name]
     return [{"study": named.study, "case": named.case}, *parts]
 
 

@@ -16,6 +16,7 @@ import numpy as np
 import obstore
 import xarray as xr
 from numpy.typing import NDArray
+from zarr.core.sync import sync
 
 from helpers.arrays.direct import open_direct
 from helpers.arrays.readers import READERS
@@ -123,6 +124,21 @@ def _open_tensorstore(folder: Location, stored: StoredArray, n_requests: int) ->
     spec = {"driver": "zarr3", "kvstore": {"driver": "s3", **place}, "context": context}
     array = tensorstore.open(spec, open=True, read=True).result()
     return lambda steps: array[steps].read().result()
+
+
+def _open_zarrista(folder: Location, stored: StoredArray, n_requests: int) -> Read:
+    """Read by zarrs with a store of its own, which is that of obstore without Python in between."""
+    import zarrista  # an extra that not everyone has
+
+    async def open_array() -> Any:
+        return await zarrista.AsyncArray.open(folder.obstore(), f"/{stored.variable}")
+
+    array = sync(open_array())
+
+    async def read_steps(steps: slice) -> Any:
+        return await array.retrieve_array_subset((steps,), concurrent_target=n_requests)
+
+    return lambda steps: sync(read_steps(steps)).to_numpy()
 
 
 def _open_references_parquet(folder: Location, stored: StoredArray, n_requests: int) -> Read:
@@ -405,6 +421,14 @@ CLIENTS: Mapping[str, Client] = {
             in_flight="told",
             zarr_config=READERS["zarr-zarrs"].zarr_config,
             told=("async.concurrency", "threading.max_workers"),
+        ),
+        Client(
+            "zarr-zarrista",
+            "zarr",
+            "zarrs with its own store through zarrista, which takes an obstore client",
+            _open_zarrista,
+            in_flight="told",
+            packages=("zarrista",),
         ),
         Client(
             "zarr-tensorstore",

@@ -18,6 +18,7 @@ from studies.formats.elsewhere import ENTRIES
 from studies.formats.formats import ACCESSES
 from studies.formats.workload import choose_control
 
+DATASETS = ("enlarged-ocean-temperature", "enlarged-relief")
 _MOST_OF_TEXT = 10**8  # values: some 1.2 GB of text, and the memory of several
 _NBYTES_OF_A_LINE = 12
 _TEXT = ("csv", "csv-parts")
@@ -33,6 +34,9 @@ class Parameters(studies.Parameters):
         "memory_limit_mb",
     }
 
+    dataset: Annotated[str, OneOf(DATASETS)] = Field(
+        "enlarged-ocean-temperature", description="entry of catalog.yml, made at that shape"
+    )
     array_shape: Shape = Field([4, 10, 120, 160], description="elements: time, depth, y, x")
     chunk_shape: Shape = Field([1, 5, 120, 160], description="elements of a stored chunk")
     codec: Annotated[str, OneOf(CODECS)] = Field(

@@ -199,7 +199,7 @@ def make_formats(names: Sequence[str], location: Location, settings: Mapping[str
     if settings["memory_limit_mb"] and "parquet" not in needed:
         needed.append("parquet")
     stored = stores.find_array(
-        "enlarged-ocean-temperature",
+        settings["dataset"],
         location,
         shape=tuple(settings["array_shape"]),
         chunk_shape=tuple(settings["chunk_shape"]),

@@ -13,6 +13,7 @@ from numcodecs import Blosc
 
 from helpers.arrays.fields import FILL, SampleArray
 from helpers.errors import UserError
+from helpers.paths import ROOT
 from tests.stores import SOURCE, make_sample
 
 SHAPE = (2, 3, 33, 47)
@@ -90,6 +91,14 @@ def test_refuses_shape(shape: tuple[int, ...]) -> None:
     with pytest.raises(UserError, match=r"^array_shape: .*allowed: four extents") as refusal:
         SampleArray(Path("unread.nc"), "temperature", shape)
     assert "\n" not in str(refusal.value)
+
+
+def test_a_map_is_enlarged_too() -> None:
+    """The same at each time and depth, but for its variability; no value of it is missing."""
+    relief = SampleArray(ROOT / "data" / "relief.nc", "elevation", (2, 2, 54, 108))
+    found = relief.block((0, 0, 0, 0), relief.shape)
+    assert found.min() < -5000 and found.max() > 4000 and not (found == FILL).any()
+    assert abs(found[0, 0] - found[1, 1]).max() < 20 < abs(found[0, 0] - found[0, 0].mean()).mean()
 
 
 def test_nbytes_of_large_arrays() -> None:

@@ -127,7 +127,8 @@ def test_records_of_before_time_could_be_dilated_go_on(tmp_path: Path) -> None:
     cells = dict(zip(COLUMNS, records.write_cells(make_row()), strict=True))
     path = tmp_path / "in-region.csv"
     path.write_text(records.write_line(old) + records.write_line([cells[name] for name in old]))
-    origin = dataclasses.replace(ORIGIN, parameters={**ORIGIN.parameters, "dilation": 1.0})
+    known = {"dilation": 1.0, "dataset": "enlarged-ocean-temperature"}  # what rows of before mean
+    origin = dataclasses.replace(ORIGIN, parameters=ORIGIN.parameters | known)
     record = make_record(path, origin)
     record.append([make_row(block=1)])
     assert path.read_text().startswith(records.write_line(COLUMNS))

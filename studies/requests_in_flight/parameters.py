@@ -1,0 +1,73 @@
+"""Parameters of requests in flight."""
+
+from __future__ import annotations
+
+from typing import Annotated, Self
+
+from pydantic import Field, model_validator
+
+from helpers.arrays.stores import check_chunk_shape
+from helpers.arrays.writers import CODECS
+from helpers.book import studies
+from helpers.book.studies import (
+    RECORD,
+    ArrayShape,
+    Count,
+    Dilation,
+    OneOf,
+    RecordName,
+    Seed,
+    Shape,
+)
+from helpers.errors import UserError, show
+from helpers.netem.profiles import check_profile
+
+_MOST_IN_FLIGHT = 4096  # connections of one process, each a file that is open
+
+
+class Parameters(studies.Parameters):
+    """An array, and the settings of one process that reads it."""
+
+    array_shape: ArrayShape = Field([2, 16, 60, 80], description="elements: time, depth, y, x")
+    chunk_shape: Shape = Field([1, 1, 60, 80], description="elements of a stored chunk")
+    codec: Annotated[str, OneOf(CODECS)] = Field(
+        "blosc-zstd", description="compression of the chunks"
+    )
+    n_threads: Annotated[list[Annotated[int, Field(ge=1, le=256)]], Field(min_length=1)] = Field(
+        [1, 2], description="threads of Dask, each of which reads one step of time"
+    )
+    concurrency: Annotated[list[Annotated[int, Field(ge=1, le=1024)]], Field(min_length=1)] = Field(
+        [2, 8], description="async.concurrency of zarr, for each thread"
+    )
+    pools: Annotated[list[Annotated[int, Field(ge=0, le=4096)]], Field(min_length=1)] = Field(
+        [0], description="most requests in flight of all threads together; 0: no limit"
+    )
+    n_processes: Count = Field(
+        1,
+        description="equal processes that share link and request rate of the store",
+    )
+    dilation: Dilation = Field(
+        1.0, description="factor by which the network and its time are slowed down"
+    )
+    seed: Seed = Field(2020, description="of values, order and network delays")
+    record: RecordName = Field("requests-in-flight.csv", description=RECORD)
+
+    @model_validator(mode="after")
+    def _check_together(self) -> Self:
+        check_chunk_shape(self.array_shape, self.chunk_shape)
+        check_profile(self.store, self.profile, self.dilation)
+        for name in ("n_threads", "concurrency", "pools"):
+            values = getattr(self, name)
+            if len({*values}) < len(values):
+                raise UserError(f"{name}: {show(values)}; allowed: each number once")
+        most = max(self.n_threads)
+        if most > self.array_shape[0]:
+            raise UserError(
+                f"n_threads: {most}; allowed: at most {self.array_shape[0]}, a step of time for each"
+            )
+        if 0 in self.pools and most * max(self.concurrency) > _MOST_IN_FLIGHT:
+            raise UserError(
+                f"concurrency: {max(self.concurrency)} in each of {most} threads without a pool;"
+                f" allowed: {_MOST_IN_FLIGHT} requests in flight together"
+            )
+        return self

@@ -1,0 +1,154 @@
+"""Settings of one process: what they ask for, what a store refuses of it, and which is chosen."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+
+from helpers.benchmark.contender import CheckError
+from helpers.errors import UserError
+from helpers.netem.profiles import Profile, get_profile
+from helpers.netem.proxy import open_proxy
+from helpers.objectstore.testbed import Server, Testbed
+from studies.requests_in_flight import figures, findings, prediction, workload
+from studies.requests_in_flight.parameters import Parameters
+from studies.requests_in_flight.workload import Setting, TunedRead, list_settings
+from tests.stores import make_location, make_stored
+
+NETWORK = Profile("example", requests_per_s=5600, aggregate_mb_per_s=4000, worker_mb_per_s=100)
+SETTINGS = list_settings([1, 4], [4, 64], [0])
+
+
+def make_rows(seconds: Mapping[str, float], refused: Mapping[str, int]) -> pd.DataFrame:
+    """Make five measured blocks of 100 requests of 1 MB, and a control of the first setting."""
+    rng, lines = np.random.default_rng(1), []
+    first = SETTINGS[0].name
+    for block in range(5):
+        for name in [*seconds, "control"]:
+            of = first if name == "control" else ""
+            lines.append(
+                {
+                    "phase": "measured",
+                    "block": block,
+                    "contender": name,
+                    "control_of": of,
+                    "is_ceiling": False,
+                    "read_s": seconds[of or name] * rng.uniform(0.99, 1.01),
+                    "wire_nbytes": 1e8,
+                    "n_requests": 100.0,
+                    "trace": json.dumps({"n_failed_requests": refused.get(of or name, 0)}),
+                    "machine": json.dumps({"n_cores": 2, "cpu": "one"}),
+                }
+            )
+    return pd.DataFrame(lines)
+
+
+def test_a_process_has_its_part_of_what_is_shared() -> None:
+    """The rate of requests and the link of all; its own link and connections stay as they are."""
+    part = workload.share_profile(NETWORK, 8)
+    assert (part.requests_per_s, part.aggregate_mb_per_s) == (700, 500)
+    assert workload.find_link(part) == part.worker_mb_per_s == 100
+    assert workload.find_link(workload.share_profile(NETWORK, 80)) == 50
+    assert workload.find_link(get_profile("loopback")) is None
+
+
+def test_requests_in_flight_are_the_product_up_to_the_pool() -> None:
+    """And the name says which setting it was."""
+    assert [one.in_flight for one in SETTINGS] == [4, 64, 16, 256]
+    assert Setting(4, 64, 16).in_flight == 16 and Setting(1, 4, 16).in_flight == 4
+    assert Setting(4, 64, 16).name == "4 x 64, pool of 16"
+    assert findings.tell_code(Setting(4, 64, 16)).count("\n") == 2
+
+
+def test_the_fewest_requests_of_the_quickest_safe_ones_are_chosen() -> None:
+    """Not the quickest, where it was refused requests once; none, where all were."""
+    names = [one.name for one in SETTINGS]
+    seconds = dict(zip(names, [4.0, 1.0, 1.0, 0.5], strict=True))
+    rows = findings.add_rates(make_rows(seconds, {names[3]: 10}), NETWORK)
+    safe = findings.find_safe(rows, SETTINGS)
+    assert safe == SETTINGS[:3]
+    chosen, ranking = findings.choose(rows, safe, control="control")
+    assert chosen == Setting(4, 4) and ranking is not None
+    expected = pd.DataFrame(
+        {"contender": names, "predicted_mb_per_s": [25.0, 100.0, 110.0, 1.0], "limit": "latency"}
+    ).assign(asks_per_s=1.0)
+    told = findings.find_all(rows, expected, safe, chosen, profile=NETWORK, control="control")
+    assert told["setting-to-copy"] == "4 threads with async.concurrency of 4"
+    assert told["quickest"] == "4 x 64, of which 10 % was refused"
+    assert told["safe-settings"] == "3 of 4" and told["share-to-copy"].startswith("10")
+    assert float(told["median-prediction-error"].split()[0]) < 2  # of the safe ones alone
+    table = findings.tabulate(rows, expected)
+    assert [*table["% refused"]] == [0, 0, 0, 10]
+    _, ax = plt.subplots()
+    figures.draw_map([ax], rows, SETTINGS, safe, chosen)
+    hatched = [patch for patch in ax.patches if patch.get_hatch()]
+    thick = [patch for patch in ax.patches if patch.get_linewidth() > 2]
+    assert len(hatched) == len(thick) == 1
+    plt.close()
+    all_refused = findings.add_rates(make_rows(seconds, dict.fromkeys(names, 1)), NETWORK)
+    assert findings.choose(all_refused, [], control="control") == (None, None)
+    told = findings.find_all(all_refused, expected, [], None, profile=NETWORK, control="control")
+    assert told["setting-to-copy"] == findings.NONE_SAFE
+
+
+def test_the_model_says_what_asks_too_often() -> None:
+    """64 in flight of 30 ms are some 2000 a second, four some 130."""
+    rows = pd.DataFrame(
+        [
+            {"phase": "calibration", "contender": one.name, "read_s": 0.1}
+            | {"n_requests": 64.0 * one.n_threads, "wire_nbytes": 64 * one.n_threads * 1e5}
+            for one in SETTINGS
+        ]
+    )
+    part = workload.share_profile(get_profile("in-region-full-scale"), 8)
+    found = prediction.predict(rows, SETTINGS, part, n_chunks=64).set_index("contender")
+    assert [*found["is_refused"]] == [False, True, False, True]
+    assert found.loc["1 x 4", "asks_per_s"] == pytest.approx(110, rel=0.2)
+    assert (found["predicted_mb_per_s"] <= 1.01 * 687.5 * 0.1).all()
+
+
+def test_a_store_that_refuses_is_read_all_the_same(server: Server) -> None:
+    """Refused requests are asked again and counted, values are compared, other values refused."""
+    stored = make_stored(make_location(server, "in-flight"))
+    slow = replace(get_profile("loopback"), requests_per_s=20)
+    with open_proxy(server.endpoint_url, profile=slow) as proxy:
+        testbed = Testbed(stored.location, stored.location.through(proxy.endpoint_url), proxy)
+        counts = []
+        for one in (Setting(2, 8), Setting(2, 8, 1)):
+            read = TunedRead(one, stored, testbed)
+            read.prepare()
+            sums = read.read(read.open())
+            counts.append(read.collect())
+            assert read.check(sums) == f"xxh3 of {sums.size} chunks"
+            with pytest.raises(CheckError, match="1 of"):
+                read.check(np.where(np.arange(sums.size).reshape(sums.shape) == 0, 0, sums))
+    assert counts[0]["n_failed_requests"] > 0
+    assert counts[1]["max_in_flight"] == 1
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"n_threads": [1, 3]}, "n_threads: 3; allowed: at most 2, a step of time for each"),
+        ({"n_threads": [1, 1]}, r"n_threads: \[1, 1\]; allowed: each number once"),
+        ({"concurrency": []}, "concurrency: .*; allowed: at least 1 in the list"),
+        ({"concurrency": [0]}, "concurrency: .*; allowed: "),
+        ({"pools": [-1]}, "pools: .*; allowed: "),
+        ({"n_processes": 0}, "n_processes: 0; allowed: at least 1"),
+        (
+            {"n_threads": [8], "concurrency": [1024], "array_shape": [8, 16, 60, 80]},
+            "concurrency: 1024 in each of 8 threads without a pool; allowed: 4096 requests",
+        ),
+        ({"store": "s3://b/p", "profile": "loopback", "dilation": 2.0}, "dilation: 2; allowed: 1"),
+    ],
+)
+def test_bad_parameters_are_one_line(values: dict[str, object], words: str) -> None:
+    """Before anything is written or measured."""
+    with pytest.raises(UserError, match=words):
+        Parameters.check(values, "case")
