@@ -184,6 +184,7 @@ _HAS_HELPERS = "__import__('importlib.util').util.find_spec('helpers') is not No
 
 KINDS = ("local", "gateway", "slurm", "address")
 
+_AT_ONCE = 8  # processes that start together on one machine
 _DEADLINE_S = 120.0
 _QUEUE_S = 3600.0  # jobs wait for others
 # without a dashboard, ports for the web are still opened; these are the pages on them
@@ -219,8 +220,12 @@ class Cluster:
         if self.ask is not None:
             # what is paused stays; on a Gateway, where it costs money, it does not
             kept = 0 if self.kind == "gateway" else len(self._all_workers())
-            self.ask(max(n_workers, kept))
-        self._wait(lambda: len(self._all_workers()) >= n_workers, n_workers)
+            # what starts together on one machine takes turns until nothing is in time
+            few = range(kept + _AT_ONCE, n_workers, _AT_ONCE) if self.kind == "local" else ()
+            for n_asked in (*few, max(n_workers, kept)):
+                self.ask(n_asked)
+                self._wait_for(n_asked)
+        self._wait_for(n_workers)
         if self.kind != "gateway":
             addresses = list(self._all_workers())
             self.client.run(_set_paused, addresses[n_workers:])
@@ -295,6 +300,9 @@ class Cluster:
         found = client.sync(client.scheduler.identity, n_workers=-1)
         return dict(found["workers"])
 
+    def _wait_for(self, n_workers: int) -> None:
+        self._wait(lambda: len(self._all_workers()) >= n_workers, n_workers)
+
     def _wait(self, is_done: Callable[[], bool], n_workers: int) -> None:
         # a process takes seconds to start, and on a loaded machine they take turns
         deadline_s = self.deadline_s * max(1.0, n_workers / 8)
@@ -307,7 +315,7 @@ class Cluster:
                     f" {deadline_s:g} s of waiting for its workers; allowed: fewer, or once more"
                     " when its machines have less to do"
                 )
-            time.sleep(0.02)
+            time.sleep(0.1)
 
     def _check_threads(self) -> None:
         """Refuse workers of another width: contenders and ceiling would not be given the same."""

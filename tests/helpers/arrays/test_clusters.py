@@ -225,6 +225,16 @@ def foreign(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield address
 
 
+def test_processes_of_this_machine_start_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sixty that start together on two processors never came to an end."""
+    monkeypatch.setattr(clusters, "_AT_ONCE", 1)
+    with open_cluster("local", threads_per_worker=1) as cluster:
+        ask, asked = cluster.ask, []
+        cluster.ask = lambda n: (asked.append((n, len(cluster.workers()))), ask(n))
+        assert cluster.scale(3) == 3
+        assert asked == [(1, 0), (2, 1), (3, 2)]
+
+
 def test_running_cluster_is_scaled_by_pausing(foreign: str) -> None:
     """A worker stays paused although its memory is far from its limit, and works on afterwards."""
     with open_cluster("address", threads_per_worker=2, address=foreign) as cluster:
