@@ -30,6 +30,23 @@ def test_figures_are_held_to_the_target(error: float, told: str) -> None:
     assert told in text and text.count(f"| {100 * abs(error):.1f} | {100 * abs(error):.1f} |") == 5
     lost = [row | {"found": None if row["figure"] == "requests_per_s" else row["found"]} for row in make_rows()]  # fmt: skip
     assert "requests a second | not found" in (text := recovery._tell(lost)) and "not kept" in text
+    half = [row | {"found": row["found"] if row["network"] else ""} for row in [*make_rows(), *make_rows()][5:]]  # fmt: skip
+    assert "| not found |" in recovery._tell(half)
+
+
+def test_a_store_that_refuses_is_not_recovered(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The reason is told, and the network stays in the record."""
+
+    def refuse(options: list[str], *, standalone_mode: bool) -> None:
+        raise UserError("store: embedded: too few answers")
+
+    monkeypatch.setattr("advisors.calibrate.cli.calibrate.main", refuse)
+    monkeypatch.setenv("ARRAYS_CACHE", str(tmp_path))
+    rows = [*recovery.measure(1, seed=3)]
+    assert len(rows) == 5 and all(row["found"] is None for row in rows)
+    assert "too few answers" in capsys.readouterr().out
 
 
 def test_networks_are_drawn_apart(tmp_path: Path) -> None:
