@@ -44,6 +44,7 @@ class Measured:
     chunk_nbytes: float | None = None
     n_abreast: float | None = None  # requests that a box had in flight, at most
     settings: Mapping[str, Any] = field(default_factory=dict)
+    zarr: str = ""  # version of it
 
     @property
     def seconds(self) -> float:
@@ -78,7 +79,11 @@ def load(path: Path = PATH) -> Evidence:
     """Read the file that ships with the package."""
     found = json.loads(path.read_text(encoding="utf-8"))
     cases = found["cases"]
-    rows = [Measured(profile=cases[row["case"]]["profile"], **row) for row in found["rows"]]
+    rows = [
+        Measured(profile=case["profile"], zarr=case["zarr"], **row)
+        for row in found["rows"]
+        for case in [cases[row["case"]]]
+    ]
     return Evidence(
         tuple(rows),
         {name: case["parameters"] for name, case in cases.items()},
@@ -114,6 +119,7 @@ def gather(root: Path = ROOT) -> dict[str, Any]:
             "parameters": parameters,
             "profile": parameters.get("profile", ""),
             "date": date,
+            "zarr": json.loads(frame["versions"].iloc[-1]).get("zarr", ""),
         }
         rows += _summarise(name, frame)
     return {"cases": cases, "rows": rows}

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from advisors.chunks.answers import store_from
 from advisors.decide.evidence import Evidence, Measured, list_groups, load, nearest, rank_clients
 from advisors.decide.question import Question
-from helpers.models.access import IoCounts, Store, access_seconds
+from helpers.models.access import IoCounts, Store, access_seconds, reads_abreast
 from helpers.netem.profiles import get_profile, network_of
 
 WITHIN, TARGET = 1.1, 0.9
@@ -94,9 +94,14 @@ def predict_box(profile: str, row: Measured) -> float:
     n_chunks, n_requests = float(row.n_chunks or 1), float(row.n_requests or 1)
     n_shards = 0.0
     if row.point["medium"] == "sharded":  # an index for each; those that come whole have none
-        is_whole = n_requests <= n_chunks
-        n_shards = float(row.n_abreast or 1) if is_whole else n_requests - n_chunks
-    counts = IoCounts(n_chunks, float(row.chunk_nbytes or 1), n_shards, n_requests)
+        n_abreast = float(row.n_abreast or 1)
+        if reads_abreast(row.zarr):  # an index, then all that is wanted at once
+            n_shards = max(n_abreast, n_requests / 2)
+        else:
+            n_shards = n_abreast if n_requests <= n_chunks else n_requests - n_chunks
+    # zarr since 3.3 fetches what lies between two chunks of a shard as well
+    stored_nbytes = (row.wire_nbytes or 0.0) / n_chunks
+    counts = IoCounts(n_chunks, float(row.chunk_nbytes or 1), n_shards, n_requests, stored_nbytes)
     return float(access_seconds(_store(profile, int(row.settings["concurrency"])), counts))
 
 

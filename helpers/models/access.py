@@ -75,6 +75,17 @@ class IoCounts:
     n_longest: Any = 0.0
 
 
+def reads_abreast(zarr_version: str) -> bool:
+    """Tell whether a zarr reads the chunks of a shard side by side, near ones in one request.
+
+    Examples
+    --------
+    >>> reads_abreast("3.1.6"), reads_abreast("3.4.2")
+    (False, True)
+    """
+    return tuple(map(int, zarr_version.split(".")[:2])) >= (3, 3)
+
+
 def access_seconds(store: Store, counts: IoCounts) -> Floats:
     """Predict the median time of an access from the chunks that it touches.
 

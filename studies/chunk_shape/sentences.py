@@ -16,6 +16,7 @@ from helpers.benchmark.ranking import Ranking
 from helpers.benchmark.record import read_published, read_records
 from helpers.benchmark.statistics import Comparison, Interval, Verdict
 from helpers.book.studies import write_table
+from helpers.models.access import reads_abreast
 from helpers.paths import ROOT
 from helpers.plotting.tables import digits
 from studies.chunk_shape.findings import (
@@ -352,7 +353,6 @@ def _tell_gains(medium: str, verdicts: Verdicts) -> dict[str, str]:
     }
 
 
-_ABREAST = (3, 3)  # version of zarr from which on the chunks of a shard are read side by side
 _RECORDS = ROOT / "results" / "reference" / "chunk-shape"
 
 
@@ -363,7 +363,6 @@ def render_versions(folder: Path = _RECORDS) -> str:
         rows = read_records([path])
         told_in = rows.loc[rows["medium"] == "sharded", "versions"].map(json.loads)
         for version in dict.fromkeys(each["zarr"] for each in told_in):
-            is_abreast = tuple(map(int, version.split(".")[:2])) >= _ABREAST
-            told = "joined and side by side" if is_abreast else "one after the other"
+            told = "joined and side by side" if reads_abreast(version) else "one after the other"
             lines.append((path.stem, version, told))
     return write_table(["case", "zarr", "chunks of a shard"], lines)

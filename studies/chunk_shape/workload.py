@@ -21,7 +21,7 @@ from helpers.arrays.reads import count_requests
 from helpers.benchmark.contender import CheckError, Contender, Steps, contend
 from helpers.benchmark.loop import timed
 from helpers.benchmark.provenance import measured_with
-from helpers.models.access import IoCounts
+from helpers.models.access import IoCounts, reads_abreast
 from helpers.objectstore.testbed import Testbed
 from helpers.plotting.palette import check_looks
 from studies.chunk_shape import layouts
@@ -317,7 +317,7 @@ def stack(loads: Sequence[IoCounts]) -> IoCounts:
     return IoCounts(*np.asarray([astuple(load) for load in loads], np.float64).T)
 
 
-READS_IN_TURN = tuple(map(int, measured_with("zarr").split(".")[:2])) < (3, 3)
+READS_IN_TURN = not reads_abreast(measured_with("zarr"))
 """Whether zarr reads the chunks of a shard one after the other; from 3.3 on, near ones together."""
 
 _MOST_APART_NBYTES, _MOST_TOGETHER_NBYTES = 2**20, 2**24
