@@ -274,7 +274,8 @@ def _render_check(name: str, rows: pd.DataFrame) -> str:
     for layout, part in rows.groupby("layout", sort=False):
         one = part.iloc[0]
         seconds = digits(measured[layout], n=3) if layout in measured else "not measured"
-        size = digits(one["chunk_nbytes"] / 1e6), one["n_objects"]
+        mb = np.format_float_positional(one["chunk_nbytes"] / 1e6, 2, fractional=False, trim="-")
+        size = mb, one["n_objects"]
         shape = one["chunk_shape"].replace("x", ", ")
         lines.append(
             (one["predicted_s"], [layout, shape, *size, digits(one["predicted_s"], n=3), seconds])

@@ -24,6 +24,8 @@ def count_work(values: Mapping[str, Any]) -> tuple[float, float]:
 STUDY = Study(
     name="requests-in-flight",
     headline="setting-to-copy",
-    # chunks and bytes as in the published case of formats, which reads by the same client
-    expect=later("advisors.costs.page_tables", "expect_like", "formats/in-region", count_work),
+    # what the published case asks for, scaled
+    expect=later(
+        "advisors.costs.page_tables", "expect_like", "requests-in-flight/in-region", count_work
+    ),
 )

@@ -428,7 +428,7 @@ def test_the_table_of_a_page_has_every_parameter() -> None:
     model = STUDIES["cluster-scaling"].parameters
     lines = studies.render_parameters(model).splitlines()
     assert len(lines) == 2 + len(model.model_fields)
-    assert "| `n_workers` | `[1, 2]` | list of: integer, at least 1, at most 4096 |" in "\n".join(
+    assert "| `n_workers` | `[1, 2]` | list of: integer, at least 1, at most 4,096 |" in "\n".join(
         lines
     )
     assert "after which no block starts (s)" in "\n".join(lines)
