@@ -239,6 +239,7 @@ READ = """(() => {
     received: loaded.reduce((sum, one) => sum + one.decodedBodySize, 0)};
 })()"""
 CUT = "[...document.querySelectorAll('article :is(table, img, pre)')].filter((e) => e.getClientRects().length && e.getBoundingClientRect().right > innerWidth + 1).length"
+STOPS = "[...document.querySelectorAll('pre')].every((e) => e.scrollWidth <= e.clientWidth || e.tabIndex >= 0)"
 # `region` is slow, and never more than moderate
 # of these the narrow page may break others than the wide one
 NARROW = "resultTypes: ['violations'], runOnly: {type: 'rule', values: ['scrollable-region-focusable', 'button-name', 'link-name', 'label', 'select-name', 'th-has-data-cells', 'td-headers-attr', 'aria-hidden-focus', 'nested-interactive']}"
@@ -275,6 +276,14 @@ def hear(tab: Tab) -> dict[str, Any]:
     return found
 
 
+def wait_for_stops(tab: Tab) -> None:
+    """Wait until the theme has let the keyboard reach what scrolls: it does so a while after a resize."""
+    for _ in range(100):
+        if tab.evaluate(STOPS):
+            break
+        time.sleep(0.05)
+
+
 def visit(tab: Tab, url: str, axe: str) -> Seen:
     """Open a page, read it, resize it, and print it."""
     tab.open(url, width=WIDTHS[0], height=HEIGHTS[WIDTHS[0]])
@@ -286,9 +295,11 @@ def visit(tab: Tab, url: str, axe: str) -> Seen:
         tops[width] = tab.evaluate(READ)["top"]
     faults = tab.faults()  # before a script of ours runs
     tab.evaluate(axe)
+    wait_for_stops(tab)
     broken = tab.evaluate(BROKEN)
     if "/notebooks/" not in url:  # these have the same controls, and no forms
         tab.resize(WIDTHS[0], HEIGHTS[WIDTHS[0]])
+        wait_for_stops(tab)
         broken += tab.evaluate(BROKEN.replace("resultTypes: ['violations']", NARROW))
     tab.send("Emulation.setEmulatedMedia", media="print")
     tab.resize(740)
