@@ -220,7 +220,6 @@ class Cluster:
         if self.ask is not None:
             # what is paused stays; on a Gateway, where it costs money, it does not
             kept = 0 if self.kind == "gateway" else len(self._all_workers())
-            # what starts together on one machine takes turns until nothing is in time
             few = range(kept + _AT_ONCE, n_workers, _AT_ONCE) if self.kind == "local" else ()
             for n_asked in (*few, max(n_workers, kept)):
                 self.ask(n_asked)

@@ -97,7 +97,7 @@ def measure(
         shapes = [shape for part in parts.values() for shape in part.shapes().values()]
         needed = 8 * sum(map(math.prod, shapes))
         beds = stack.enter_context(open_testbeds(networks, needed_nbytes=needed))
-        # a look at what each of so many processes does, a hundred times a second, would take the processors
+        # Dask's profiler looks at each process a hundred times a second, and here are many
         stack.enter_context(dask.config.set({"distributed.worker.profile.enabled": False}))
         cluster = stack.enter_context(open_cluster("local", threads_per_worker=N_THREADS))
         for (name, part), bed in zip(parts.items(), beds, strict=True):

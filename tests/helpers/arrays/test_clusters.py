@@ -226,7 +226,7 @@ def foreign(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def test_processes_of_this_machine_start_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sixty that start together on two processors never came to an end."""
+    """The next are asked for when those before them are there."""
     monkeypatch.setattr(clusters, "_AT_ONCE", 1)
     with open_cluster("local", threads_per_worker=1) as cluster:
         ask, asked = cluster.ask, []
