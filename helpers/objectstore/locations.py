@@ -146,6 +146,27 @@ class Location:
             **self.icechunk_options(),
         )
 
+    def icechunk_virtual_chunks(self) -> dict[str, Any]:
+        """Allow an Icechunk repository chunks of files in this bucket, through its endpoint of now."""
+        import icechunk  # an extra that not everyone has
+
+        bucket, config = f"s3://{self.bucket}/", icechunk.RepositoryConfig.default()
+        reached = icechunk.s3_store(
+            s3_compatible=bool(self.endpoint_url), **self.icechunk_options()
+        )
+        config.set_virtual_chunk_container(icechunk.VirtualChunkContainer(bucket, reached))
+        who = (
+            icechunk.s3_static_credentials(
+                access_key_id=self.access_key,
+                secret_access_key=self.secret_key or "",
+                session_token=self.session_token or None,
+            )
+            if self.access_key
+            else icechunk.s3_anonymous_credentials()
+        )
+        allowed = icechunk.containers_credentials({bucket: who})
+        return {"config": config, "authorize_virtual_chunk_access": allowed}
+
     def botocore(self, **settings: Any) -> Any:
         """Make a botocore client, for what the readers' clients cannot do."""
         config = botocore.config.Config(

@@ -138,6 +138,8 @@ _LOOKS: Mapping[str, Mapping[str, Look]] = MappingProxyType(
             "zarr": Look(SLATE, "P", is_hollow=True),
             "zarr-sharded": Look(SLATE, "X", is_hollow=True),
             "references": Look(INDIGO, "h", is_hollow=True),
+            "references-rechunked": Look(INDIGO, "h"),
+            "icechunk": Look(TEAL, "H", is_hollow=True),
         },
         "access": {
             "series": Look(BLUE, "o"),

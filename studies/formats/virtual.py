@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +39,7 @@ def write_icechunk(folder: Location, netcdf: Location, variable: str) -> None:
     import icechunk  # an extra that not everyone has
 
     session = icechunk.Repository.create(
-        folder.icechunk_storage(), **_virtual_chunks_of(folder)
+        folder.icechunk_storage(), **folder.icechunk_virtual_chunks()
     ).writable_session("main")
     with expected_warning(_NO_SPECIFICATION):
         open_virtual(netcdf, variable).vz.to_icechunk(session.store)
@@ -52,7 +51,7 @@ def open_icechunk(folder: Location) -> xr.Dataset:
     import icechunk  # an extra that not everyone has
 
     session = icechunk.Repository.open(
-        folder.icechunk_storage(), **_virtual_chunks_of(folder)
+        folder.icechunk_storage(), **folder.icechunk_virtual_chunks()
     ).readonly_session("main")
     with expected_warning(_NO_SPECIFICATION):
         return _open_zarr(session.store)
@@ -62,29 +61,6 @@ def _open_zarr(store: Any) -> xr.Dataset:
     how: dict[str, Any] = {"consolidated": False, "zarr_format": 3, "chunks": None}
     dataset: xr.Dataset = xr.open_zarr(store, mask_and_scale=False, decode_times=False, **how)
     return dataset
-
-
-def _virtual_chunks_of(folder: Location) -> Mapping[str, Any]:
-    """Allow the chunks of files in the same bucket, through its endpoint of now."""
-    import icechunk  # an extra that not everyone has
-
-    bucket = f"s3://{folder.bucket}/"
-    config = icechunk.RepositoryConfig.default()
-    reached = icechunk.s3_store(
-        s3_compatible=bool(folder.endpoint_url), **folder.icechunk_options()
-    )
-    config.set_virtual_chunk_container(icechunk.VirtualChunkContainer(bucket, reached))
-    who = (
-        icechunk.s3_static_credentials(
-            access_key_id=folder.access_key,
-            secret_access_key=folder.secret_key or "",
-            session_token=folder.session_token or None,
-        )
-        if folder.access_key
-        else icechunk.s3_anonymous_credentials()
-    )
-    allowed = icechunk.containers_credentials({bucket: who})
-    return {"config": config, "authorize_virtual_chunk_access": allowed}
 
 
 def values_of(dataset: xr.Dataset, variable: str, steps: slice) -> NDArray[np.float32]:

@@ -143,7 +143,15 @@ def run_tool(argv: list[str]) -> str:
     return done.stdout or done.stderr
 
 
-CONVERSIONS: tuple[str, ...] = ("zarr", "zarr-sharded", "references")
+CONVERSIONS: tuple[str, ...] = (
+    "zarr", "zarr-sharded", "references", "references-rechunked", "icechunk",
+)  # fmt: skip
+VIRTUAL: Mapping[str, str] = {
+    "references": "original",
+    "references-rechunked": "rechunked-4mib",
+    "icechunk": "rechunked-4mib",
+}
+"""Conversions that hold places in a file, and which."""
 
 _CHUNK = 100_000  # elements, as in the rechunked files
 _CHUNKS_PER_SHARD = 16
@@ -152,8 +160,8 @@ _DEFLATE_LEVEL = 6
 
 def convert(layout: str, source: Path, target: Location) -> str:
     """Convert the photons of a granule."""
-    if layout == "references":
-        return _write_references(target)
+    if layout in VIRTUAL:
+        return _write_virtual(layout, target)
     _write_zarr(source, target / layout, is_sharded=layout == "zarr-sharded")
     return f"zarr {zarr.__version__}"
 
@@ -195,17 +203,31 @@ def _as_python(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _write_references(target: Location) -> str:
+def _write_virtual(layout: str, target: Location) -> str:
+    """Write where the chunks of a file are: as JSON, or committed to an Icechunk repository."""
     # the references are read as they are; chunks larger than their array could not be put together
     with expected_warning("Numcodecs codecs are not in|.* have a chunk shape larger than"):
         dataset = virtualizarr.open_virtual_dataset(
-            f"{target.url}/original.h5",
+            f"{target.url}/{VIRTUAL[layout]}.h5",
             registry=make_registry(target),
             parser=HDFParser(group=CONVERTED),
             loadable_variables=[],
             decode_times=False,
         )
+        made_by = f"virtualizarr {virtualizarr.__version__}"
+        if layout == "icechunk":
+            return f"{made_by}, {_commit(dataset, target / layout)}"
         references = dataset.vz.to_kerchunk(format="dict")
     text = json.dumps(references, default=bytes.decode)
-    obstore.put(target.obstore(), "references.json", text.encode())
-    return f"virtualizarr {virtualizarr.__version__}"
+    obstore.put(target.obstore(), f"{layout}.json", text.encode())
+    return made_by
+
+
+def _commit(dataset: Any, folder: Location) -> str:
+    import icechunk  # beside zarr it takes long to import
+
+    made = icechunk.Repository.create(folder.icechunk_storage(), **folder.icechunk_virtual_chunks())
+    session = made.writable_session("main")
+    dataset.vz.to_icechunk(session.store)
+    session.commit("where the chunks of the file are")
+    return f"icechunk {icechunk.__version__}"

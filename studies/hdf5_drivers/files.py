@@ -30,6 +30,7 @@ from helpers.objectstore.locations import Location
 from studies.hdf5_drivers.file_layouts import (
     CONVERSIONS,
     FILE_LAYOUTS,
+    VIRTUAL,
     FileProperties,
     arrange,
     convert,
@@ -261,7 +262,7 @@ class Maker:
 LAYOUTS = (*FILE_LAYOUTS, *CONVERSIONS)
 """Arrangements of the file, then conversions of it."""
 
-_SUFFIXES = {"references": ".json"} | dict.fromkeys(FILE_LAYOUTS, ".h5")
+_SUFFIXES = dict.fromkeys(VIRTUAL, ".json") | {"icechunk": ""} | dict.fromkeys(FILE_LAYOUTS, ".h5")
 _LAYOUT_GENERATION = 3  # raise it when the same arguments make other layouts
 
 Progress = Callable[[str], None]
@@ -314,8 +315,8 @@ def prepare_granule(
     """Store a granule in each layout asked for, unless it is there already.
 
     Every layout is read back whole from local disk and compared with the original before
-    its entry is written, which comes last. The original is always among them; all lie in a folder
-    of their own below `location`.
+    its entry is written, which comes last. The original is always among them, and the file
+    to which others refer; all lie in a folder of their own below `location`.
 
     Raises
     ------
@@ -326,20 +327,21 @@ def prepare_granule(
         raise UserError(f"layouts: {', '.join(unknown)}; allowed: {', '.join(LAYOUTS)}")
     made_by = [_LAYOUT_GENERATION, _CONTENT_GENERATION, asdict(granule), group]
     target = location / f"granule-{prepared.name_of(made_by)}"
-    wanted = [name for name in LAYOUTS if name in {"original", *layouts}]
+    named = {"original", *layouts, *(VIRTUAL[name] for name in layouts if name in VIRTUAL)}
+    wanted = [name for name in LAYOUTS if name in named]
     tasks = make_tasks(granule, group=group)
     entries: dict[str, prepared.Entry] = {}
     with tempfile.TemporaryDirectory() as folder:
         start = functools.cache(lambda: Maker(granule, target, Path(folder), tasks))
         for name in wanted:
-            # references hold places in the original, and go with it
-            of = entries["original"].files if name == "references" else None
+            # references hold places in a file, and go with it
+            of = entries[VIRTUAL[name]].files if name in VIRTUAL else None
 
             def write(_place: Location, name: str = name) -> dict[str, Any]:
                 progress(f"writing a granule of {granule.n_photons} photons as {name}")
                 return start().make(name)
 
-            under = [f"{name}{_SUFFIXES.get(name, '/')}"]
+            under = [f"{name}{_SUFFIXES.get(name) or '/'}"]
             entries[name] = prepared.prepare(
                 target, [made_by, of], write, name=f"{name}.entry", under=under
             )

@@ -26,6 +26,7 @@ from typing import Any
 import fsspec.asyn
 import h5netcdf  # noqa: F401  # its engine of xarray would import it in the clock
 import h5py
+import icechunk  # noqa: F401  # for the same reason
 import xarray
 from s3fs import S3FileSystem
 

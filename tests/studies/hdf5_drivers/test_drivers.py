@@ -15,6 +15,7 @@ from helpers.netem.trace import Request
 from helpers.objectstore.testbed import Testbed
 from studies.hdf5_drivers import drivers, files, tasks
 from studies.hdf5_drivers import session as sessions
+from studies.hdf5_drivers.file_layouts import CONVERSIONS
 from studies.hdf5_drivers.files import Granule
 from studies.hdf5_drivers.ros3 import find_ros3, why_absent
 from studies.hdf5_drivers.workload import (
@@ -28,7 +29,7 @@ from studies.hdf5_drivers.workload import (
     vary,
 )
 
-LAYOUTS = ["original", "paged-4mib", "zarr", "zarr-sharded", "references"]
+LAYOUTS = ["original", "paged-4mib", *CONVERSIONS]
 
 
 @pytest.fixture(scope="module")
