@@ -19,7 +19,7 @@ _more = click.option("--more", is_flag=True, help="Go on with what its time budg
 _quick = click.option(
     "--quick",
     is_flag=True,
-    help="A first look: one block a case, and none starts after 15 minutes.",
+    help="A first look: one block a case, the shortest of each study first, as many as 15 minutes hold.",
 )
 _minutes = click.option(
     "--minutes", type=float, help="Time budget of each case, in the place of that of its file."

@@ -1,11 +1,13 @@
-"""What cases will ask of a store of one's own, and what that costs: said before they run, and bounded."""
+"""What cases will take in time, and ask of a store of one's own at what price: said before they run, and bounded."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from helpers.book.cases import Case, is_done, read_parameters
+import pandas as pd
+
+from helpers.book.cases import Case, duration_s, is_done, read_metadata, read_parameters
 from helpers.book.studies import Expected, find_study
 from helpers.errors import UserError
 
@@ -84,3 +86,86 @@ def _tell(found: Expected | None, values: Mapping[str, Any]) -> str:
         f" {found.usd_in_region:.2f} USD in the region of the store, {found.usd_outside:.2f} outside"
         f" ({found.prices})"
     )
+
+
+AROUND_S = 15.0
+"""Of a case outside its time budget: kernel, imports, figures."""
+
+QUICK_S = 15 * 60.0
+"""A first look is over by then."""
+
+_BLOCKS_OF_A_LOOK = 3  # to calibrate and to warm up take about a block each
+_BETWEEN_S = 10.0  # from a read to the next: after longer the record was continued by another run
+
+
+def expect_s(case: Case, say: Callable[[str], None], budget_s: float = 0.0) -> float:
+    """Expect what a case took here before, at least its time budget and what surrounds it; 0 if unknown.
+
+    A reference had a budget of its own, so what it took is asked only where a case has none. What
+    will be refused is said here, before an hour of measuring.
+    """
+    values = _read_or_tell(case, say, budget_s)
+    if not values:
+        return 0.0
+    if "time_budget_s" not in values:
+        return duration_s(case) or duration_s(case, "reference")
+    return max(duration_s(case), float(values["time_budget_s"]) + AROUND_S)
+
+
+def expect_look_s(case: Case, say: Callable[[str], None], budget_s: float = 0.0) -> float:
+    """Expect what one block of a case takes, with all before and after it; 0 for what is done or refused.
+
+    The reference tells what it took there; without one, it is a part of the time budget.
+    """
+    values = _read_or_tell(case, say, budget_s)
+    if not values or is_done(case, values) or is_done(case, values | {"n_blocks": 1}):
+        return 0.0
+    block_s = float(values.get("time_budget_s", 0.0)) / values.get("n_blocks", 1)
+    return read_look_s(case) or AROUND_S + _BLOCKS_OF_A_LOOK * block_s
+
+
+def _read_or_tell(case: Case, say: Callable[[str], None], budget_s: float) -> dict[str, Any]:
+    try:
+        return read_parameters(case, budget_s)
+    except UserError as error:
+        say(f"{case.title} will not run: {error}")
+        return {}
+
+
+def read_look_s(case: Case) -> float:
+    """Read from the reference what its first block took, and all before and around it; 0 without one.
+
+    Around it is what the executed page took beyond the reads that it made itself: a page that was
+    set anew from its rows made none.
+    """
+    record = case.result(".csv", "reference")
+    if not record.exists():
+        return 0.0
+    names = {"phase", "block", "started_utc", "open_s", "read_s", "dilation"}
+    rows = pd.read_csv(record, usecols=lambda name: name in names)
+    started = pd.to_datetime(rows["started_utc"], utc=True)
+    rows = rows.assign(started=started).sort_values("started", ignore_index=True)
+    own_s = (rows["open_s"].fillna(0) + rows["read_s"]) * rows.get("dilation", 1)
+    until_next_s = -rows["started"].diff(-1).dt.total_seconds()
+    took_s = until_next_s.where(until_next_s < own_s + _BETWEEN_S, own_s)
+    measured = rows[rows["phase"] == "measured"]
+    last = measured.index[measured["block"] == measured["block"].min()].max()
+    page = read_metadata(case.result(".ipynb", "reference"))["papermill"]
+    is_of_page = rows["started"].between(page["start_time"], page["end_time"])
+    return float(took_s[: last + 1].sum() + page["duration"] - took_s[is_of_page].sum())
+
+
+def order_looks(expected: Mapping[Case, float]) -> list[Case]:
+    """Put the shortest case of each study before all others, and these in the order of their seconds.
+
+    Examples
+    --------
+    >>> times = {Case("laptop", "a", "1"): 9.0, Case("laptop", "a", "2"): 5.0, Case("laptop", "b", "1"): 7.0}
+    >>> [one.title for one in order_looks(times)]
+    ['a/2', 'b/1', 'a/1']
+    """
+    shortest: dict[str, Case] = {}
+    for case in sorted(expected, key=lambda one: expected[one]):
+        shortest.setdefault(case.notebook, case)
+    firsts = {*shortest.values()}
+    return sorted(expected, key=lambda case: (case not in firsts, expected[case]))

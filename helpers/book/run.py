@@ -41,6 +41,7 @@ from helpers.book.cases import (
     read_metadata,
     read_parameters,
 )
+from helpers.book.expected import QUICK_S, expect_look_s, expect_s, order_looks
 from helpers.errors import UserError, tell_refusal
 from helpers.paths import ROOT
 from helpers.redaction import find_secrets, redact, redact_tree
@@ -51,12 +52,6 @@ Say = Callable[[str], None]
 _SAVE_EVERY_S = 5.0  # of the draft: a save costs what measures some 10 ms of a core
 _ALONE_S = 60.0  # for which a folder is left alone: its owner may be about to lock it
 _END_S = 20.0  # for a cell that is interrupted to stop what it started
-
-AROUND_S = 15.0
-"""Of a case outside its time budget: kernel, imports, figures."""
-
-QUICK_S = 15 * 60.0
-"""After so long no case of a first look starts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,45 +354,26 @@ def run_cases(
 ) -> list[Outcome]:
     """Run cases one after the other, saying which runs, how many remain and how long.
 
-    A case that fails does not stop the others. Of `quick` ones, the first of each study come
-    first, and after `QUICK_S` none starts.
+    A case that fails does not stop the others. Of `quick` ones, the shortest of each study come
+    first, and beside the first of all none starts that would end after `QUICK_S`.
     """
-    ordered = _first_of_each(cases) if quick else cases
-    left = [expect_s(case, say, budget_s) for case in ordered]
-    start, outcomes = time.monotonic(), []
+    expect = expect_look_s if quick else expect_s
+    expected = {case: expect(case, say, budget_s) for case in cases}
+    ordered = order_looks(expected) if quick else cases
+    left = [expected[case] for case in ordered]
+    start = time.monotonic()
+    outcomes: list[Outcome] = []
     for i, case in enumerate(ordered):
         spent_s, place = time.monotonic() - start, f"[{i + 1}/{len(cases)}] {case.title}"
-        if quick and spent_s > QUICK_S:
+        if quick and outcomes and spent_s + left[i] > QUICK_S:
             outcomes.append(Outcome(case, "left for later"))
             continue
-        rest = f"{len(cases) - i} to run, none starts after {(QUICK_S - spent_s) / 60:.0f} minutes"
+        rest = f"{len(cases) - i} to run, as far as {(QUICK_S - spent_s) / 60:.0f} minutes last"
         say(f"{place}: {rest if quick else _say_left(left[i:])}")
         outcome = run_case(case, say, anew=anew, more=more, quick=quick, budget_s=budget_s)
         outcomes.append(outcome)
         say(f"{place}: {outcome.verdict}, {outcome.seconds:.0f} s")
     return outcomes
-
-
-def _first_of_each(cases: Sequence[Case]) -> list[Case]:
-    """Put the first case of each study before all second ones: a look at every question."""
-    names = [case.notebook for case in cases]
-    return sorted(cases, key=lambda case: names[: cases.index(case)].count(case.notebook) > 0)
-
-
-def expect_s(case: Case, say: Say, budget_s: float = 0.0) -> float:
-    """Expect what a case took here before, at least its time budget and what surrounds it; 0 if unknown.
-
-    A reference had a budget of its own, so what it took is asked only where a case has none. What
-    will be refused is said here, before an hour of measuring.
-    """
-    try:
-        values = read_parameters(case, budget_s)
-    except UserError as error:
-        say(f"{case.title} will not run: {error}")
-        return 0.0
-    if "time_budget_s" not in values:
-        return duration_s(case) or duration_s(case, "reference")
-    return max(duration_s(case), float(values["time_budget_s"]) + AROUND_S)
 
 
 def _say_left(seconds: Sequence[float]) -> str:
@@ -460,7 +436,7 @@ def _explain_looks(outcomes: Sequence[Outcome]) -> list[str]:
         )
     if n_left := sum(outcome.state == "left for later" for outcome in outcomes):
         lines.append(
-            f"left for later: {n_left} that did not start within {QUICK_S / 60:.0f} minutes;"
+            f"left for later: {n_left} that would not have ended within {QUICK_S / 60:.0f} minutes;"
             " the same command goes on with them."
         )
     if n_cut := sum(one.is_cut and not one.is_quick for one in outcomes):

@@ -392,6 +392,14 @@ CLIENTS: Mapping[str, Client] = {
             in_flight="told",
         ),
         Client(
+            "zarr-obstore-fused",
+            "zarr",
+            "the same, with the codec pipeline of zarr-python that has to be asked for, FusedCodecPipeline",
+            _open_by_xarray("zarr-obstore"),
+            in_flight="told",
+            zarr_config={"codec_pipeline.path": "zarr.core.codec_pipeline.FusedCodecPipeline"},
+        ),
+        Client(
             "zarr-dask",
             "zarr",
             "xarray with chunks={} through obstore: Dask, a task a chunk, a thread a processor",

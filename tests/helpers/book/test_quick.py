@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import nbformat
 import pytest
 from click.testing import CliRunner
 
-from helpers.book import build, cli, run
+from helpers.book import build, cli, expected, run
 from helpers.errors import UserError
 from tests.helpers.book.test_run import MakeCase, make_case  # noqa: F401  # a fixture
 
@@ -51,9 +52,10 @@ def test_every_question_comes_first_and_time_is_bounded(
     make_case: MakeCase,  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The first case of each study comes before second ones; what is left is named."""
+    """The shortest case of each study comes before all others; what would end too late is named."""
     one, two = make_case("one"), make_case("two")
     other = run.Case(one.site, "another", "one", one.root)
+    times = {one: 300.0, two: 200.0, other: 400.0}
     started: list[str] = []
 
     def note(case: run.Case, *_say: object, **_how: bool) -> run.Outcome:
@@ -61,13 +63,45 @@ def test_every_question_comes_first_and_time_is_bounded(
         return run.Outcome(case, "done before", is_quick=True)
 
     monkeypatch.setattr(run, "run_case", note)
+    monkeypatch.setattr(run, "expect_look_s", lambda case, *_: times[case])
     run.run_cases([one, two, other], print, quick=True)
-    assert started == ["study/one", "another/one", "study/two"]
-    monkeypatch.setattr(run, "QUICK_S", -1.0)
+    assert started == ["study/two", "another/one", "study/one"]
+    monkeypatch.setattr(run, "QUICK_S", 350.0)
+    outcomes = run.run_cases([one, two, other], print, quick=True)
+    assert [outcome.state for outcome in outcomes] == [
+        "done before",
+        "left for later",
+        "done before",
+    ]
+    monkeypatch.setattr(run, "QUICK_S", 1.0)
     outcomes = run.run_cases([one, two], print, quick=True)
-    assert {outcome.state for outcome in outcomes} == {"left for later"}
-    assert "left for later: 2 that did not start" in "\n".join(run.summarise(outcomes))
+    assert outcomes[0].state == "done before", "one case always starts"
+    assert "left for later: 1 that would not have ended" in "\n".join(run.summarise(outcomes))
     assert run.explain_failures(outcomes) == []
+
+
+def test_a_look_takes_what_the_first_block_of_the_reference_took(
+    make_case: MakeCase,  # noqa: F811
+) -> None:
+    """Until it was over, what a page took beside its reads included; without one a part of the budget."""
+    case = make_case(text="# why\nn_blocks: 5\n")
+    assert expected.expect_look_s(case, print) == expected.AROUND_S
+    at = "2026-01-01T00:{:02}:{:02}+00:00".format
+    record = case.result(".csv", "reference")
+    record.parent.mkdir(parents=True)
+    lines = [
+        f"calibration,0,{at(0, 0)},1,1,1",  # 3 s to the next
+        f"measured,0,{at(0, 3)},,2,2",  # 4 s of network time, and an hour until it was continued
+        f"measured,1,{at(59, 0)},,50,1",
+    ]
+    record.write_text("\n".join(["phase,block,started_utc,open_s,read_s,dilation", *lines]))
+    for window, seconds in (((at(0, 0), at(0, 20), 20), 20), ((at(30, 0), at(30, 9), 9), 16)):
+        page = dict(zip(("start_time", "end_time", "duration"), window, strict=True))
+        notebook = nbformat.v4.new_notebook(metadata={"papermill": page})
+        nbformat.write(notebook, case.result(".ipynb", "reference"))
+        assert expected.expect_look_s(case, print) == seconds
+    run.run_cases([case], print, quick=True)
+    assert expected.expect_look_s(case, print) == 0, "what is done takes no time"
 
 
 @pytest.mark.parametrize("flag", ["--anew", "--more"])
