@@ -47,6 +47,7 @@ STUDY = Study(
     fragments={
         "hdf5-score.md": later("advisors.hdf5.scoring", "render_score"),
         "hdf5-sizes.md": later("studies.hdf5_drivers.sizes", "render_sizes"),
+        "hdf5-granules.md": later("studies.hdf5_drivers.granules", "render_granules"),
         "hdf5-sizes.svg": later("studies.hdf5_drivers.sizes", "draw_sizes"),
     },
     thresholds=(

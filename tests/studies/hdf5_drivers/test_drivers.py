@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import obstore
 import pytest
 
 from helpers.arrays.reads import max_in_flight
-from helpers.benchmark.provenance import imported
+from helpers.benchmark.contender import CheckError
+from helpers.benchmark.provenance import imported, write_rows
 from helpers.errors import UserError
 from helpers.netem.profiles import Profile, get_profile
 from helpers.netem.trace import Request
 from helpers.objectstore.testbed import Testbed
-from studies.hdf5_drivers import drivers, files, tasks
+from studies.hdf5_drivers import drivers, files, findings, granules, tasks
 from studies.hdf5_drivers import session as sessions
 from studies.hdf5_drivers.file_layouts import CONVERSIONS
 from studies.hdf5_drivers.files import Granule
@@ -87,6 +89,47 @@ def test_drivers_need_no_setting_of_the_users(
             assert trace_once(
                 FileRead(Bench(stored, testbed, running), driver, layout, "variables")
             )
+
+
+def test_granules_are_read_at_once(
+    testbed: Testbed, session: sessions.Session, tmp_path: Path
+) -> None:
+    """As many interpreters as granules read what was written, and the page tells what it gains."""
+    ways = ((findings.TUNED, "original"), ("references-rechunked", "references-rechunked"))
+    plan = granules.Plan(6000, 2, 1.0, profile="loopback", counts=(1, 2), ways=ways)
+    with sessions.open_session(testbed.far, None) as other:
+        rows = granules.measure_granules(testbed, [session, other], plan)
+        with pytest.raises(CheckError, match="fsspec-tuned on original"):
+            granules._read_at_once(
+                testbed,
+                [session, other],
+                [replace(one, answers={"variables": one.answers["tree"]}) for one in _two(testbed)],
+                drivers.DRIVERS["fsspec-tuned"],
+                "original",
+            )
+    asked = [(row["block"], row["driver"], row["n_granules"]) for row in rows]
+    assert sorted(asked) == [(b, d, n) for b in (0, 1) for d, _ in ways for n in (1, 2)]
+    alone, both = (
+        next(r for r in rows if (r["driver"], r["n_granules"]) == (ways[0][0], n)) for n in (1, 2)
+    )
+    assert both["requests"] >= 2 * alone["requests"] > 0
+    assert both["nbytes"] == pytest.approx(2 * alone["nbytes"], rel=0.1)
+    record = tmp_path / "granules.csv"
+    assert "Not measured yet" in granules.render_granules(record)
+    for row in rows:  # a second for one, and one and a half for two
+        row.update(seconds=0.5 + row["n_granules"] / 2, nbytes=1e8 * row["n_granules"])
+        row["profile"] = "in-region"
+    write_rows(record, rows, ["python"])
+    page = granules.render_granules(record)
+    # two take 200 MB of a link of 200 MB/s
+    assert "| tuned, as written | 1 | 1.5 | 1.3 (1.3 to 1.3) | 2 |" in page
+
+
+def _two(testbed: Testbed) -> list[files.StoredFile]:
+    return [
+        files.prepare_granule(Granule(6000, 2018 + at), testbed.near, layouts=["original"])
+        for at in range(2)
+    ]
 
 
 def test_a_wrong_value_is_found(bench: Bench) -> None:
