@@ -6,7 +6,7 @@ import importlib.util
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import h5netcdf
@@ -31,7 +31,7 @@ def run_script(script: str, path: Path, *, needs: str) -> None:
     subprocess.run([sys.executable, "-c", script, str(path)], check=True, capture_output=True)
 
 
-def _noise(*shape: int, seed: int = 0) -> np.ndarray:
+def make_noise(*shape: int, seed: int = 0) -> np.ndarray:
     """Make values that compress about as well as measured ones do."""
     return np.random.default_rng(seed).normal(size=shape).round(2).astype("f4")
 
@@ -49,7 +49,7 @@ def by_netcdf4(path: Path) -> None:
                     name, "f4", ("time", "y", "x"), zlib=True, chunksizes=(2, 60, 80)
                 )
                 new.units, new.long_name = "K", f"{name} of {group}"
-                new[:] = _noise(10, 120, 160, seed=number)
+                new[:] = make_noise(10, 120, 160, seed=number)
 
 
 def by_h5py(path: Path) -> None:
@@ -60,7 +60,7 @@ def by_h5py(path: Path) -> None:
             group = made.create_group(f"gt{beam}")
             for number in range(12):
                 new = group.create_dataset(
-                    f"v{number}", data=_noise(40_000, seed=number), chunks=(10_000,),
+                    f"v{number}", data=make_noise(40_000, seed=number), chunks=(10_000,),
                     compression="gzip", shuffle=True,
                 )  # fmt: skip
                 new.attrs["units"], new.attrs["long_name"] = "m", f"height {number} of beam {beam}"
@@ -71,9 +71,9 @@ def by_h5py_contiguous(path: Path) -> None:
     """Make a file of small datasets without chunks by h5py."""
     with h5py.File(path, "w") as made:
         for number in range(120):
-            new = made.create_dataset(f"v{number:03}", data=_noise(500 + 10 * number))
+            new = made.create_dataset(f"v{number:03}", data=make_noise(500 + 10 * number))
             new.attrs["units"] = np.bytes_("m")
-        made["image"] = _noise(900, 900)
+        made["image"] = make_noise(900, 900)
 
 
 def by_h5netcdf(path: Path) -> None:
@@ -87,14 +87,14 @@ def by_h5netcdf(path: Path) -> None:
                 f"v{number}", ("station", "time"), "f4", chunks=(500, 50), compression="gzip"
             )
             new.attrs["units"], new.attrs["long_name"] = "mm", f"rain gauge {number}"
-            new[...] = _noise(2000, 200, seed=number)
+            new[...] = make_noise(2000, 200, seed=number)
 
 
 def by_xarray(path: Path) -> None:
     """Make a file with coordinates and a record dimension in small chunks by xarray."""
     times = np.arange("2000-01-01", "2000-04-10", dtype="M8[D]").astype("M8[ns]")
     variables = {
-        name: (("time", "lat", "lon"), _noise(len(times), 90, 120, seed=number))
+        name: (("time", "lat", "lon"), make_noise(len(times), 90, 120, seed=number))
         for number, name in enumerate(("t2m", "tp"))
     }
     made = xr.Dataset(variables, {"time": times, "lat": np.arange(90.0), "lon": np.arange(120.0)})
@@ -202,13 +202,16 @@ PRODUCERS: dict[str, Callable[[Path], None]] = {
 """A file of each, by the name of its producer."""
 
 
-def make_all(folder: Path) -> dict[str, Path]:
+def make_all(
+    folder: Path, makers: Mapping[str, Callable[[Path], None]] = PRODUCERS
+) -> dict[str, Path]:
     """Make a file by each producer whose tool is there.
 
-    ``python -m tests.advisors.hdf5.producers FOLDER`` does it for ``wire hdf5 score FOLDER``.
+    ``python -m tests.advisors.hdf5.producers FOLDER`` does it for ``wire hdf5 score FOLDER``, with
+    files of the structure of products among them.
     """
     found: dict[str, Path] = {}
-    for name, produce in PRODUCERS.items():
+    for name, produce in makers.items():
         path = folder / f"{name}.h5"
         try:
             produce(path)
@@ -219,4 +222,7 @@ def make_all(folder: Path) -> dict[str, Path]:
 
 
 if __name__ == "__main__":
-    sys.stdout.write("\n".join(map(str, make_all(Path(sys.argv[1])).values())) + "\n")
+    from tests.advisors.hdf5.products import PRODUCTS, SCORED  # which are made of what is above
+
+    chosen = PRODUCERS | {f"like-{name}": PRODUCTS[name] for name in SCORED}
+    sys.stdout.write("\n".join(map(str, make_all(Path(sys.argv[1]), chosen).values())) + "\n")
