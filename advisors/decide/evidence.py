@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import math
 import statistics
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cache
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import astuple, dataclass, field
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -40,11 +40,10 @@ class Measured:
     array_nbytes: float  # of what was asked for
     n_requests: float | None = None  # None where nothing was traced
     wire_nbytes: float | None = None
-    n_chunks: float | None = None  # touched by a box on average, and their bytes in the array
-    chunk_nbytes: float | None = None
-    n_abreast: float | None = None  # requests that a box had in flight, at most
+    n_chunks: float | None = None  # touched by a box on average
     settings: Mapping[str, Any] = field(default_factory=dict)
-    zarr: str = ""  # version of it
+    # what the boxes asked of objects: how many of them, and each its counts, as `IoCounts` has them
+    asked: Sequence[Sequence[float]] = ()
 
     @property
     def seconds(self) -> float:
@@ -79,11 +78,7 @@ def load(path: Path = PATH) -> Evidence:
     """Read the file that ships with the package."""
     found = json.loads(path.read_text(encoding="utf-8"))
     cases = found["cases"]
-    rows = [
-        Measured(profile=case["profile"], zarr=case["zarr"], **row)
-        for row in found["rows"]
-        for case in [cases[row["case"]]]
-    ]
+    rows = [Measured(profile=cases[row["case"]]["profile"], **row) for row in found["rows"]]
     return Evidence(
         tuple(rows),
         {name: case["parameters"] for name, case in cases.items()},
@@ -106,6 +101,8 @@ def write(path: Path = PATH, root: Path = ROOT) -> int:
 def gather(root: Path = ROOT) -> dict[str, Any]:
     """Summarise every reference record: each contender at each point, its copies left out."""
     from helpers.benchmark.record import read_records  # the book's packages, which answers need not
+    from helpers.book.cases import Case, read_parameters
+    from helpers.book.studies import find_study
 
     cases: dict[str, Any] = {}
     rows: list[dict[str, Any]] = []
@@ -119,14 +116,21 @@ def gather(root: Path = ROOT) -> dict[str, Any]:
             "parameters": parameters,
             "profile": parameters.get("profile", ""),
             "date": date,
-            "zarr": json.loads(frame["versions"].iloc[-1]).get("zarr", ""),
         }
-        rows += _summarise(name, frame)
+        study = find_study(path.parent.name)
+        count = None
+        if study.asked is not None:
+            case = Case("laptop", path.parent.name, path.stem, root)
+            values = study.parameters(**read_parameters(case)).model_dump()
+            count = partial(study.asked, values)
+        rows += _summarise(name, frame, count)
     return {"cases": cases, "rows": rows}
 
 
-def _summarise(case: str, frame: Any) -> Iterator[dict[str, Any]]:
-    """Summarise the measured rows of one record."""
+def _summarise(
+    case: str, frame: Any, count: Callable[[Any], Sequence[Any]] | None
+) -> Iterator[dict[str, Any]]:
+    """Summarise the measured rows of one record, with what their boxes asked where that is counted."""
     from helpers.benchmark.statistics import measured
 
     kept = measured(frame)
@@ -140,7 +144,13 @@ def _summarise(case: str, frame: Any) -> Iterator[dict[str, Any]]:
             "point": json.loads(str(point)),
             "settings": {k: v for k, v in settings.items() if k != "cache_state"},
             **_numbers(part, traces),
+            **({"asked": asked} if (asked := _tell_asked(count(part) if count else ())) else {}),
         }
+
+
+def _tell_asked(loads: Sequence[Any]) -> list[list[float]]:
+    """Write down what boxes asked, once where several asked the same, with how many these were."""
+    return [[n, *counts] for counts, n in sorted(Counter(map(astuple, loads)).items())]
 
 
 def _numbers(part: Any, traces: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -151,13 +161,7 @@ def _numbers(part: Any, traces: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         seconds = [s for trace in traces for s in (trace["box_s"][1:] or trace["box_s"])]
         n_boxes = sum(trace["n_boxes"] for trace in traces)
         n_chunks = sum(trace["n_chunks"] * trace["n_boxes"] for trace in traces)
-        decoded = sum(trace["decoded_nbytes"] for trace in traces)
-        n_abreast = max(trace.get("max_in_flight", 1) for trace in traces)
-        found = {
-            "n_chunks": n_chunks / n_boxes,
-            "chunk_nbytes": decoded / n_chunks,
-            "n_abreast": n_abreast,
-        }
+        found = {"n_chunks": n_chunks / n_boxes}
     p50_s, p95_s = statistics.median(seconds), float(np.quantile(seconds, 0.95))
     if "p50_s" in traces[0]:  # of the tiles of a load
         p50_s, p95_s = (statistics.median(t[name] for t in traces) for name in ("p50_s", "p95_s"))

@@ -8,10 +8,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from advisors.chunks.answers import store_from
 from advisors.decide.evidence import Evidence, Measured, list_groups, load, nearest, rank_clients
 from advisors.decide.question import Question
-from helpers.models.access import IoCounts, Store, access_seconds, reads_abreast
+from helpers.models.access import IoCounts, Store, predict_median
 from helpers.netem.profiles import get_profile, network_of
 
 WITHIN, TARGET = 1.1, 0.9
@@ -21,7 +23,6 @@ _MIXES: Mapping[str, Mapping[str, float]] = {
     "series and slice, 50:50": {"series": 0.5, "slice": 0.5},
     "series and slice, 80:20": {"series": 0.8, "slice": 0.2},
 }
-_OVER_THE_NETWORK = ("zarr", "sharded")  # media of arrays in an object store
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ def try_layouts(rows: Iterable[Measured]) -> Iterator[Trial]:
     """Choose a chunk shape by the model at its defaults, among those that were measured."""
     found: dict[tuple[str, str], dict[str, dict[str, Measured]]] = defaultdict(dict)
     for row in rows:
-        if row.is_box and row.point.get("medium") in _OVER_THE_NETWORK:
+        if row.asked:  # of objects
             access = found[row.case, row.profile].setdefault(str(row.point["access"]), {})
             access[row.contender] = row
     for (case, profile), accesses in found.items():
@@ -90,19 +91,10 @@ def _try_mix(
 
 
 def predict_box(profile: str, row: Measured) -> float:
-    """Predict a box from what it asked, on the network as it was emulated; no fit to any record."""
-    n_chunks, n_requests = float(row.n_chunks or 1), float(row.n_requests or 1)
-    n_shards = 0.0
-    if row.point["medium"] == "sharded":  # an index for each; those that come whole have none
-        n_abreast = float(row.n_abreast or 1)
-        if reads_abreast(row.zarr):  # an index, then all that is wanted at once
-            n_shards = max(n_abreast, n_requests / 2)
-        else:
-            n_shards = n_abreast if n_requests <= n_chunks else n_requests - n_chunks
-    # zarr since 3.3 fetches what lies between two chunks of a shard as well
-    stored_nbytes = (row.wire_nbytes or 0.0) / n_chunks
-    counts = IoCounts(n_chunks, float(row.chunk_nbytes or 1), n_shards, n_requests, stored_nbytes)
-    return float(access_seconds(_store(profile, int(row.settings["concurrency"])), counts))
+    """Predict the median box from what each asked, on the network as it was emulated; no fit to any record."""
+    times, *counts = np.asarray(row.asked, np.float64).T
+    loads = IoCounts(*(np.repeat(each, times.astype(int)) for each in counts))
+    return predict_median(_store(profile, int(row.settings["concurrency"])), loads)
 
 
 def _store(profile: str, n_connections: int) -> Store:

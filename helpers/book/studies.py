@@ -433,6 +433,8 @@ class Study:
     set_up: Callable[[Say], None] | None = None  # runs once before its cases
     # what a case with these parameters, defaults included, asks of its store
     expect: Callable[[Mapping[str, Any]], Expected] | None = None
+    # what each read of some rows asked of its store, by the parameters of their case, if it is known
+    asked: Callable[[Mapping[str, Any], Any], Sequence[Any]] | None = None
     # case and name of the figure that the README shows, if it is one of this study
     cover: tuple[str, str] | None = None
     # text that pages include, by file name below `_generated/`

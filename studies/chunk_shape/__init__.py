@@ -26,6 +26,7 @@ STUDY = Study(
     headline="best-throughput",
     # what the published case asks for, scaled
     expect=later("advisors.costs.page_tables", "expect_like", "chunk-shape/in-region", count_work),
+    asked=later("studies.chunk_shape.workload", "count_asked"),
     # the rest is of the page of decisions, which has no study of its own
     fragments={
         "zarr-versions.md": later("studies.chunk_shape.sentences", "render_versions"),

@@ -268,7 +268,7 @@ def render_readers() -> str:
     store = Store(network_of(get_profile("in-region")), n_connections=N_CONNECTIONS)
     lines = []
     for in_turn, how in _HOW.items():
-        asked = count_object_io(box, one, shard, in_turn=in_turn)
+        asked = count_object_io(box, one, shard, shard, in_turn=in_turn)
         nbytes = asked.n_chunks * (asked.stored_nbytes or asked.chunk_nbytes)
         seconds = predict_median(store, asked)
         lines.append(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, field
 from functools import cache, partial
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 
 import h5py
 import numpy as np
+import pandas as pd
 import xxhash
 from numpy.typing import NDArray
 
@@ -21,6 +23,7 @@ from helpers.arrays.reads import count_requests
 from helpers.benchmark.contender import CheckError, Contender, Steps, contend
 from helpers.benchmark.loop import timed
 from helpers.benchmark.provenance import measured_with
+from helpers.errors import UserError
 from helpers.models.access import IoCounts, reads_abreast
 from helpers.objectstore.testbed import Testbed
 from helpers.plotting.palette import check_looks
@@ -173,13 +176,52 @@ class Plan:
 
     def draw(self, one: ChunkLayout, access: Access) -> Hyperslabs:
         """Draw the boxes of an access and compute what they must give."""
-        n = 1 if access.name == "whole" else self.n_boxes * self.n_blocks
+        n = _count_places(access, self.n_boxes, self.n_blocks)
         chunk = one.chunk_shape or (1, 1, 1)
-        places, n_apart = draw_hyperslabs(
-            self.values.shape, access.extent, chunk, n_boxes=n, seed=self.draw_seed or self.seed
-        )
+        seed = self.draw_seed or self.seed
+        places, n_apart = _draw(self.values.shape, access.extent, chunk, n, seed)
         sums = [checksum(reduce_hyperslab(access, self.values[box])) for box in places]
         return Hyperslabs(places, n_apart, sums, max(1, len(places) // self.n_blocks))
+
+
+def _count_places(access: Access, n_boxes: int, n_blocks: int) -> int:
+    return 1 if access.name == "whole" else n_boxes * n_blocks
+
+
+@cache
+def _draw(
+    shape: Shape, extent: Shape, chunk: Shape, n: int, seed: int
+) -> tuple[list[Hyperslab], int]:
+    """Draw positions, once for all cases that read the same."""
+    return draw_hyperslabs(shape, extent, chunk, n_boxes=n, seed=seed)
+
+
+def count_asked(values: Mapping[str, Any], rows: pd.DataFrame) -> list[IoCounts]:
+    """Count what each box asked of objects, in rows of one layout and access, by its place.
+
+    `values` are the parameters of the case. The first box of each block is left out,
+    as its time is; none where the medium is a file.
+    """
+    point, settings = (json.loads(rows[name].iloc[0]) for name in ("point", "settings"))
+    if point["medium"] not in ("zarr", "sharded"):
+        return []
+    shape = layouts.scale_shape(values["scale_factor"])
+    access = {one.name: one for one in make_accesses(shape)}[point["access"]]
+    one = ChunkLayout("", tuple(map(int, settings["chunks"].split("x"))))
+    shard = layouts.shard_of(point["medium"], shape, one)
+    in_turn = not reads_abreast(json.loads(rows["versions"].iloc[-1])["zarr"])
+    n = _count_places(access, values["n_boxes"], values["n_blocks"])
+    places, _ = _draw(shape, access.extent, one.chunk_shape or (), n, values["seed"])
+    loads = [count_object_io(box, one, shard, shape, in_turn=in_turn) for box in places]
+    found: list[IoCounts] = []
+    for asked, trace in zip(rows["n_requests"], map(json.loads, rows["trace"]), strict=True):
+        of_block = [loads[i] for i in trace["boxes"]]
+        if sum(load.n_requests for load in of_block) != asked:
+            raise UserError(
+                f"{point}: {asked:g} requests; allowed: as counted where they were read"
+            )
+        found += leave_first(of_block)
+    return found
 
 
 def make_ways(
@@ -205,7 +247,7 @@ def _ways_of(
         how = {"opener": opener, "forget": forget}
     else:
         shard_shape = layouts.shard_of(medium, plan.values.shape, one)
-        count = partial(count_object_io, one=one, shard_shape=shard_shape)
+        count = partial(count_object_io, one=one, shard_shape=shard_shape, shape=plan.values.shape)
         place = testbed.far / prepare_objects(medium, testbed, plan, one)
         how = {"opener": partial(layouts.open_zarr, place), "testbed": testbed}
     for access in make_accesses(plan.values.shape):
@@ -325,20 +367,26 @@ _MOST_APART_NBYTES, _MOST_TOGETHER_NBYTES = 2**20, 2**24
 
 
 def count_object_io(
-    box: Hyperslab, one: ChunkLayout, shard_shape: Shape | None, *, in_turn: bool = READS_IN_TURN
+    box: Hyperslab,
+    one: ChunkLayout,
+    shard_shape: Shape | None,
+    shape: Shape,
+    *,
+    in_turn: bool = READS_IN_TURN,
 ) -> IoCounts:
     """Count what a box asks of an object store, as zarr reads chunks and shards.
 
     A shard of which every chunk is touched comes whole; of any other comes its
     index, and then its chunks: one at a time before zarr 3.3; since then in runs, with
-    what lies between them, all at once.
+    what lies between them, all at once. At the edge of the array, of extents `shape`, a
+    shard holds fewer chunks, which lie side by side.
 
     Examples
     --------
     >>> pairs = ChunkLayout("pairs", (2,))
-    >>> count_object_io((slice(0, 6),), pairs, (4,), in_turn=True)
+    >>> count_object_io((slice(0, 6),), pairs, (4,), (12,), in_turn=True)
     IoCounts(n_chunks=3, chunk_nbytes=8, n_shards=2, n_requests=3, stored_nbytes=0.0, n_longest=1)
-    >>> count_object_io((slice(2, 12),), pairs, (8,), in_turn=False)
+    >>> count_object_io((slice(2, 12),), pairs, (8,), (16,), in_turn=False)
     IoCounts(n_chunks=5, chunk_nbytes=8, n_shards=2, n_requests=4, stored_nbytes=8.0, n_longest=0.0)
     """
     chunk = one.chunk_shape
@@ -348,7 +396,8 @@ def count_object_io(
     if shard_shape is None:
         return IoCounts(n_chunks, nbytes, 0, n_chunks)
     by = tuple(s // c for s, c in zip(shard_shape, chunk, strict=True))
-    shards = [*itertools.product(*map(_chunks_by_shard, box, chunk, by))]
+    pairs = [*itertools.product(*map(_chunks_by_shard, box, chunk, by, shape))]
+    shards = [[touched for touched, _ in each] for each in pairs]
     counts = [math.prod(map(len, touched)) for touched in shards]
     in_parts = [n for n in counts if n < math.prod(by)]
     if in_turn:
@@ -358,25 +407,32 @@ def count_object_io(
         )
     fetched = [
         each
-        for touched, n in zip(shards, counts, strict=True)
-        for each in ([n * nbytes] if n == math.prod(by) else _fetches(touched, by, nbytes))
+        for pair, touched, n in zip(pairs, shards, counts, strict=True)
+        for each in (
+            [n * nbytes]
+            if n == math.prod(by)
+            else _fetches(touched, _number(by, tuple(held for _, held in pair)), nbytes)
+        )
     ]
     n_requests = len(fetched) + len(in_parts)
     return IoCounts(n_chunks, nbytes, len(fetched), n_requests, sum(fetched) / n_chunks)
 
 
-def _chunks_by_shard(part: slice, chunk: int, by: int) -> list[range]:
-    """List the chunks, in one dimension, that a range touches in each shard, by their place in it."""
-    first, last = part.start // chunk, (part.stop - 1) // chunk
+def _chunks_by_shard(part: slice, chunk: int, by: int, extent: int) -> list[tuple[range, int]]:
+    """List the chunks, in one dimension, that a range touches in each shard, by place, and how many it holds."""
+    first, last, n = part.start // chunk, (part.stop - 1) // chunk, -(-extent // chunk)
     return [
-        range(max(first - shard * by, 0), min(last - shard * by, by - 1) + 1)
+        (
+            range(max(first - shard * by, 0), min(last - shard * by, by - 1) + 1),
+            min(by, n - shard * by),
+        )
         for shard in range(first // by, last // by + 1)
     ]
 
 
-def _fetches(touched: Sequence[range], by: Shape, nbytes: int) -> list[int]:
+def _fetches(touched: Sequence[range], places: NDArray[np.int64], nbytes: int) -> list[int]:
     """List the bytes of each request for some chunks of a shard, of so many bytes each."""
-    starts = nbytes * np.sort(_number(by)[np.ix_(*touched)].ravel())
+    starts = nbytes * np.sort(places[np.ix_(*touched)].ravel())
     spans = [[int(starts[0])] * 2]  # start and end
     for start in map(int, starts):
         is_near = start - spans[-1][1] <= _MOST_APART_NBYTES
@@ -388,12 +444,12 @@ def _fetches(touched: Sequence[range], by: Shape, nbytes: int) -> list[int]:
 
 
 @cache
-def _number(by: Shape) -> NDArray[np.int64]:
-    """Give the place of each chunk in a shard: Morton order, the first dimension fastest."""
-    at, n = np.indices(by), len(by)
+def _number(by: Shape, held: Shape) -> NDArray[np.int64]:
+    """Give the place of each chunk that a shard holds: Morton order, the first dimension fastest."""
+    at, n = np.indices(held), len(by)
     bits = range(max(by).bit_length())
     keys = sum(((at[d] >> b) & 1) << (b * n + d) for b in bits for d in range(n))
-    return np.argsort(np.argsort(np.ravel(keys))).reshape(by)
+    return np.argsort(np.argsort(np.ravel(keys))).reshape(held)
 
 
 def sieve_reads(box: Sequence[slice], shape: Sequence[int]) -> tuple[NDArray[np.int64], list[int]]:

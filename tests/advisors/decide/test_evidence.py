@@ -92,6 +92,21 @@ def test_a_trial_leaves_its_own_case_out() -> None:
     assert len(found) == 3
 
 
+def test_boxes_are_counted_one_by_one() -> None:
+    """The median box is predicted, not the mean of boxes that ask for other things; counts are the trace's."""
+    whole, in_parts = [1.0, 4.0, 1e6, 1.0, 1.0, 0.0, 0.0], [1.0, 2.0, 1e6, 1.0, 3.0, 0.0, 2.0]
+    row = replace(ROW, settings={"concurrency": 10}, point={"medium": "sharded"})
+    alone, mixed = (
+        trial.predict_box("in-region", replace(row, asked=asked))
+        for asked in ([in_parts], [[2.0, *in_parts[1:]], whole])
+    )
+    assert mixed == pytest.approx(alone)
+    counted = [row for row in evidence.load().rows if row.asked]
+    assert {row.point["medium"] for row in counted} == {"zarr", "sharded"}
+    for one in counted:
+        assert sum(times for times, *_ in one.asked) == one.n
+
+
 def test_every_committed_case_over_a_network_is_tried() -> None:
     """All trials have a measured best, and the page says what came out."""
     trials = trial.try_all()
