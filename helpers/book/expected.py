@@ -7,9 +7,17 @@ from typing import Any
 
 import pandas as pd
 
-from helpers.book.cases import Case, duration_s, is_done, read_metadata, read_parameters
-from helpers.book.studies import Expected, find_study
+from helpers.book.cases import (
+    Case,
+    duration_s,
+    find_cases,
+    is_done,
+    read_metadata,
+    read_parameters,
+)
+from helpers.book.studies import Expected, find_study, write_table
 from helpers.errors import UserError
+from helpers.plotting.tables import digits
 
 
 def check_expected(
@@ -169,3 +177,27 @@ def order_looks(expected: Mapping[Case, float]) -> list[Case]:
         shortest.setdefault(case.notebook, case)
     firsts = {*shortest.values()}
     return sorted(expected, key=lambda case: (case not in firsts, expected[case]))
+
+
+def render_minutes(site: str = "laptop") -> str:
+    """Write what runs are planned to take by budgets, and first looks by the reference, beside their targets."""
+    cases = find_cases(site)
+    planned_s = [float(read_parameters(case)["time_budget_s"]) + AROUND_S for case in cases]
+    looks = {case: seconds for case in cases if (seconds := read_look_s(case))}
+    ordered = order_looks(looks)
+    firsts = ordered[: len({case.notebook for case in ordered})]
+    rows = (
+        ("the longest case, measured", max(planned_s), 4),
+        (f"all {len(cases)} cases, measured", sum(planned_s), 60),
+        (
+            f"a first look at {len(firsts)} studies, the shortest case of each",
+            sum(map(looks.__getitem__, firsts)),
+            15,
+        ),
+        (f"a first look at all {len(looks)} cases that have a reference", sum(looks.values()), 15),
+    )
+    lines = [
+        (what, digits(seconds / 60), most, "met" if seconds <= 60 * most else "missed")
+        for what, seconds, most in rows
+    ]
+    return write_table(["run", "minutes", "target", "verdict"], lines)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 import nbformat
+import numpy as np
 import pandas as pd
 import yaml
 from matplotlib.axes import Axes
@@ -25,6 +26,7 @@ from helpers.plotting.palette import OURS, RULE, THEIRS, Kind, Look, find_look
 from helpers.plotting.tables import digits
 
 FOLDER = ROOT / "results" / "published"
+REFERENCE = ROOT / "results" / "reference"
 
 CaseVerdict = Literal["holds", "does not hold", "undecided"]
 Verdict = Literal["holds", "holds under conditions", "does not hold", "cannot be decided here"]
@@ -45,7 +47,7 @@ def list_tables(folder: Path = FOLDER) -> pd.DataFrame:
 
 
 def _reference(title: str, suffix: str) -> Path:
-    path = ROOT / "results" / "reference" / f"{title}{suffix}"
+    path = REFERENCE / f"{title}{suffix}"
     if not path.exists():
         raise UserError(f"case: {title!r} has no committed result; allowed: one that is published")
     return path
@@ -58,7 +60,7 @@ def read_reference(title: str) -> pd.DataFrame:
 
 def find_reference(title: str) -> pd.DataFrame | None:
     """Read the committed record of a case, if it has one by now."""
-    is_there = (ROOT / "results" / "reference" / f"{title}.csv").exists()
+    is_there = (REFERENCE / f"{title}.csv").exists()
     return read_reference(title) if is_there else None
 
 
@@ -267,6 +269,24 @@ def tell_order(pairs: pd.DataFrame) -> str:
         f" {n['undecided']} cannot be told apart: eight in ten are"
         f" {'kept' if n['yes'] >= 0.8 * len(pairs) else 'missed'}"
     )
+
+
+def explain_order(pairs: pd.DataFrame, cells: pd.DataFrame) -> pd.DataFrame:
+    """Tell of the pairs that have not the published order what the trace says of both sides.
+
+    `pairs` are those of `compare_order`, `cells` the reads with `in_flight` and `share_of_ceiling`.
+    Beside these stands how many requests in flight, each as long, would let the published winner
+    draw level: as many more as it is slower.
+    """
+    facts = cells.groupby("cell")[["in_flight", "share_of_ceiling"]].median()
+    left = pairs[pairs["agrees"] != "yes"].reset_index(drop=True)
+    is_opposite = left["agrees"] == "no"
+    told = left[["faster", "slower"]].assign(order=np.where(is_opposite, "opposite", "undecided"))
+    for fact, name in (("share_of_ceiling", "share of the ceiling"), ("in_flight", "in flight")):
+        for side in ("faster", "slower"):
+            told[f"{name}, {side}"] = left[side].map(facts[fact])
+    level = told["in flight, faster"] / left["ours"]
+    return told.assign(**{"would draw level with": level.map(digits).where(is_opposite, "")})
 
 
 def read_stores() -> pd.DataFrame:

@@ -91,7 +91,10 @@ STUDY = Study(
     name="acceptance",
     expect=expect,
     headline="thresholds-met",
-    fragments={"thresholds.md": later("studies.acceptance.findings", "render")},
+    fragments={
+        "thresholds.md": later("studies.acceptance.findings", "render"),
+        "run-minutes.md": later("helpers.book.expected", "render_minutes"),
+    },
     thresholds=tuple(
         Threshold(key=key, name=name, bound=bound, is_least=is_least, how=how)
         for is_least, held in ((True, _AT_LEAST), (False, _AT_MOST))

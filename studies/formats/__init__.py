@@ -26,6 +26,7 @@ STUDY = Study(
     headline="fastest-installable",
     # what the published case asks for, scaled
     expect=later("advisors.costs.page_tables", "expect_like", "formats/in-region", count_work),
+    fragments={"formats-ceilings.md": later("studies.formats.findings", "render_ceilings")},
     thresholds=(
         Threshold(
             key="share-of-ceiling",

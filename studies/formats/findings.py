@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 import pandas as pd
@@ -9,7 +10,9 @@ import pandas as pd
 from helpers.benchmark import ranking as rankings
 from helpers.benchmark import statistics
 from helpers.book import published
-from helpers.netem.profiles import Profile
+from helpers.book.cases import Case, read_parameters
+from helpers.book.studies import write_table
+from helpers.netem.profiles import Profile, get_profile
 from helpers.plotting.tables import (
     describe_profile,
     digits,
@@ -17,7 +20,7 @@ from helpers.plotting.tables import (
     tell_measuring,
     trace_of,
 )
-from studies.formats import snippets
+from studies.formats import STUDY, snippets
 from studies.formats.clients import CLIENTS
 from studies.formats.formats import ACCESSES, FORMATS, Kept, find_values
 from studies.formats.memory import Held
@@ -214,3 +217,31 @@ def find_all(
         "median-prediction-error": f"{digits(100 * errors['relative_error'].abs().median())} %",
         **tell_measuring(measured, noise),
     }
+
+
+def render_ceilings(site: str = "laptop") -> str:
+    """Write the best installable client over raw reads, case by case, beside how full these make the link.
+
+    A client can be held to raw reads only where they fill the link: else both wait, and differ by chance.
+    """
+    [least] = (one.bound for one in STUDY.thresholds if one.key == "share-of-ceiling")
+    lines = []
+    for record in sorted((published.REFERENCE / "formats").glob("*.csv")):
+        case = Case(site, "formats", record.stem)
+        found = published.read_findings(case.title)
+        link = get_profile(read_parameters(case)["profile"]).aggregate_mb_per_s
+        if (told := found.get("share-of-ceiling")) is None or link is None:
+            continue  # no network is emulated
+        rows = statistics.measured(pd.read_csv(record, usecols=_OF_LINK))
+        raw = rows[rows["is_ceiling"].astype(bool)]
+        filled = (raw["wire_nbytes"] / raw["read_s"]).median() / 1e6 / link
+        ends = [float(end) for end in re.findall(r"[\d.]+", told)[1:3]]
+        is_kept = [end >= least for end in ends]
+        verdict = "undecided" if len({*is_kept}) != 1 else "met" if all(is_kept) else "missed"
+        name = record.stem.replace("-", " ")
+        lines.append((name, digits(filled), found["best-installable"], told, verdict))
+    names = ["case", "link filled by raw reads", "best that can be installed", "over raw reads"]
+    return write_table([*names, f"at least {least:g}"], lines)
+
+
+_OF_LINK = ["phase", "is_ceiling", "wire_nbytes", "read_s"]

@@ -8,7 +8,7 @@ import pandas as pd
 
 from helpers.benchmark import ranking, statistics
 from helpers.errors import UserError
-from helpers.netem.profiles import Profile
+from helpers.netem.profiles import RATES, Profile
 from helpers.plotting.tables import (
     describe_profile,
     digits,
@@ -19,6 +19,12 @@ from helpers.plotting.tables import (
 from studies.requests_in_flight.workload import Setting, find_link
 
 NONE_SAFE = "none: the store refused requests of each"
+
+
+def tabulate_rates(profile: Profile) -> pd.DataFrame:
+    """Tabulate the rates of a network: of a stream, of this process and of all, and of requests."""
+    rates = pd.Series(profile.to_mapping(), dtype=object)[[*RATES]]
+    return rates.rename("MB/s, or requests a second").to_frame()
 
 
 def add_rates(rows: pd.DataFrame, profile: Profile) -> pd.DataFrame:

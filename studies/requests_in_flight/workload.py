@@ -88,6 +88,11 @@ class TunedRead(Steps):
     testbed: Testbed
     dilation: float = 1.0  # of the network, which the waits of a client that is refused have too
 
+    @property
+    def threads(self) -> dict[str, Any]:
+        """The threads of Dask that read."""
+        return {"scheduler": "threads", "num_workers": self.setting.n_threads}
+
     def settings(self) -> dict[str, Any]:
         """Tell what a comparison has to hold equal, or declare."""
         one = self.setting
@@ -126,8 +131,7 @@ class TunedRead(Steps):
 
     def read(self, sink: da.Array) -> NDArray[np.uint64]:
         """Read every chunk into the sink, and keep nothing but checksums."""
-        how: Any = {"scheduler": "threads", "num_workers": self.setting.n_threads}
-        checksums: NDArray[np.uint64] = sink.compute(**how)  # type: ignore[no-untyped-call]
+        checksums: NDArray[np.uint64] = sink.compute(**self.threads)  # type: ignore[no-untyped-call]
         return checksums
 
     def check(self, checksums: NDArray[np.uint64]) -> str:

@@ -397,6 +397,11 @@ def test_pairs_of_cells_agree_by_their_intervals() -> None:
     assert pairs.loc[0, "ours"] == pytest.approx(1 / 3)
     told = "0 of 3 pairs have the published order, 1 the opposite one, 2 cannot be told apart"
     assert published.tell_order(pairs) == f"{told}: eight in ten are missed"
+    traced = rows.assign(in_flight=rows["cell"].str.len(), share_of_ceiling=rows["seconds"] / 4)
+    left = published.explain_order(pairs, traced)
+    assert [*left["order"]] == ["opposite", "undecided", "undecided"]
+    assert [*left["would draw level with"]] == ["12", "", ""], "three times as many as its four"
+    assert left.loc[0, "in flight, slower"] == len("quick")
 
 
 @pytest.fixture

@@ -104,6 +104,21 @@ def test_a_look_takes_what_the_first_block_of_the_reference_took(
     assert expected.expect_look_s(case, print) == 0, "what is done takes no time"
 
 
+def test_minutes_stand_beside_their_targets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the shortest case of each study, and by all of them: 2 of 3 looks of seven minutes fit."""
+    cases = [run.Case("laptop", *each) for each in (("a", "1"), ("a", "2"), ("b", "1"))]
+    monkeypatch.setattr(expected, "find_cases", lambda _site: cases)
+    monkeypatch.setattr(expected, "read_parameters", lambda _case: {"time_budget_s": 285})
+    monkeypatch.setattr(expected, "read_look_s", lambda _case: 420.0)
+    rows = [line.strip("| ").split(" | ") for line in expected.render_minutes().splitlines()[2:]]
+    assert [row[1:] for row in rows] == [
+        ["5", "4", "missed"],
+        ["15", "60", "met"],
+        ["14", "15", "met"],
+        ["21", "15", "missed"],
+    ]
+
+
 @pytest.mark.parametrize("flag", ["--anew", "--more"])
 def test_a_first_look_takes_no_place(flag: str) -> None:
     """What was measured whole is neither measured anew nor gone on with by one block."""

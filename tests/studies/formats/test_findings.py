@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -154,3 +155,28 @@ def test_findings_are_words() -> None:
     assert found["fastest-of-all"] == "zarr-direct"
     assert found["median-prediction-error"] == "20 %"
     assert all(isinstance(text, str) and text for text in found.values())
+
+
+@pytest.mark.parametrize(
+    ("share", "verdict"),
+    [
+        ("1.06 (1.01 to 1.21)", "met"),
+        ("0.8 (0.6 to 0.9)", "missed"),
+        ("0.8 (0.6 to 1.5)", "undecided"),
+        ("1.2", "undecided"),  # without an interval
+        (None, None),  # no network is emulated
+    ],
+)
+def test_a_client_is_held_to_raw_reads_by_its_whole_interval(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, share: str | None, verdict: str | None
+) -> None:
+    """Beside it stands how much of the link the raw reads fill: here 100 of 200 MB/s."""
+    (tmp_path / "formats").mkdir()
+    rows = make_rows().assign(wire_nbytes=4e7)
+    rows.to_csv(tmp_path / "formats" / "in-region.csv")
+    glued = {"best-installable": "zarr-obstore"} | ({"share-of-ceiling": share} if share else {})
+    monkeypatch.setattr(findings.published, "REFERENCE", tmp_path)
+    monkeypatch.setattr(findings.published, "read_findings", lambda _title: glued)
+    *_, last = findings.render_ceilings().splitlines()
+    expected = f"| in region | 0.5 | zarr-obstore | {share} | {verdict} |"
+    assert last == (expected if verdict else "| --- | --- | --- | --- | --- |")
