@@ -121,6 +121,14 @@ def test_every_table_is_listed_and_its_source_has_a_licence() -> None:
             r"MIT|Apache-2\.0|BSD-3-Clause|none found|not stated", told["licence"]
         ):
             assert word in text
+    code = [
+        path
+        for storey in ("helpers", "advisors", "studies")
+        for path in (ROOT / storey).rglob("*.py")
+    ]
+    pages_of_it = [ROOT / "published-results.md", published.FOLDER / "claims.yaml", *code]
+    used = "\n".join(path.read_text(encoding="utf-8") for path in pages_of_it)
+    assert [name for name in TABLES if name not in used] == [], "a table that no page reads is none"
     listed = published.list_tables()
     assert [*listed["table"]] == [*TABLES]
     assert listed["rows"].sum() == sum(len(read_published(name)) for name in TABLES)
