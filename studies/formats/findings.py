@@ -34,6 +34,7 @@ CLAIMS: Mapping[str, tuple[str, str]] = {
     "icechunk-over-obstore": ("icechunk", "zarr-obstore-told"),
     "obstore-over-tensorstore": ("zarr-obstore-told", "zarr-tensorstore"),
     "zarrs-over-zarrs-told": ("zarr-zarrs", "zarr-zarrs-told"),
+    "fused-over-batched": ("zarr-obstore-fused", "zarr-obstore-told"),
     "shards-over-chunks": ("shards-obstore", "zarr-obstore-told"),
     "dask-over-one-call": ("zarr-dask", "zarr-obstore"),
     "dask-over-dask-batches": ("zarr-dask", "zarr-dask-batches"),

@@ -20,7 +20,7 @@ from studies.formats.workload import choose_control
 
 DATASETS = ("enlarged-ocean-temperature", "enlarged-relief")
 _MOST_OF_TEXT = 10**8  # values: some 1.2 GB of text, and the memory of several
-_NBYTES_OF_A_LINE = 12
+_NBYTES_OF_A_LINE, _WRITE_S_OF_A_LINE = 12, 1.6e-7  # the second as the case of tables took
 _TEXT = ("csv", "csv-parts")
 _MOST_IN_MEMORY = 2 * 10**9  # values: every format is made from all of them
 
@@ -92,9 +92,10 @@ class Parameters(studies.Parameters):
             )
         as_text = [name for name in self.contenders if CLIENTS[name].format in _TEXT]
         if as_text and n_values > _MOST_OF_TEXT:
-            size = _NBYTES_OF_A_LINE * n_values / 1e9
+            size, seconds = _NBYTES_OF_A_LINE * n_values / 1e9, _WRITE_S_OF_A_LINE * n_values
             raise UserError(
-                f"contenders: {as_text[0]} of {n_values} values, some {size:.0f} GB of text;"
+                f"contenders: {as_text[0]} of {n_values} values, some {size:.0f} GB of text"
+                f" that take {seconds:.0f} s to write, without a network;"
                 f" allowed: at most {_MOST_OF_TEXT} values with it"
             )
         return self

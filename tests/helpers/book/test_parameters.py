@@ -180,7 +180,7 @@ REFUSED: list[tuple[str, dict[str, Any], list[str]]] = [
     (
         "formats",
         {"array_shape": [10, 50, 1000, 1000]},
-        ["contenders", "csv-pandas of 500000000 values, some 6 GB of text"],
+        ["contenders", "csv-pandas of 500000000 values, some 6 GB of text that take 80 s"],
     ),
     (
         "formats",
