@@ -10,9 +10,10 @@ import os
 import time
 import warnings
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from multiprocessing import active_children
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -22,6 +23,7 @@ import dask
 import distributed
 from distributed.utils import LoopRunner
 
+from helpers.arrays.connections import check_versions, make_certificates, name_versions
 from helpers.arrays.readers import forget_clients
 from helpers.arrays.slurm import OPTIONS, parse_options, start_slurm_cluster
 from helpers.errors import UserError, show
@@ -306,15 +308,30 @@ class Cluster:
         # a process takes seconds to start, and on a loaded machine they take turns
         deadline_s = self.deadline_s * max(1.0, n_workers / 8)
         until = time.monotonic() + deadline_s
-        while not is_done():
-            if time.monotonic() > until:
-                found = len(self._all_workers())
-                raise UserError(
-                    f"n_workers: {n_workers}; the {self.kind} cluster has {found} after"
-                    f" {deadline_s:g} s of waiting for its workers; allowed: fewer, or once more"
-                    " when its machines have less to do"
-                )
-            time.sleep(0.1)
+        try:
+            while not is_done():
+                if time.monotonic() > until:
+                    raise self._missing(n_workers, f"has {len(self._all_workers())}", deadline_s)
+                time.sleep(0.1)
+        except OSError as error:
+            said = f"is not reached ({_first_line(error)})"
+            raise self._missing(n_workers, said, deadline_s) from error
+
+    def _missing(self, n_workers: int, said: str, deadline_s: float) -> UserError:
+        """Say what is known of workers that did not come, and what to do about it."""
+        known, remedy = "", "or once more when its machines have less to do"
+        if self.kind == "local":
+            # as `distributed.nanny` names them
+            n = sum(one.name.startswith("Dask Worker") for one in active_children())
+            known = f"; processes of workers that run: {n}, with {name_versions()}"
+            remedy += (
+                "; where they run and are not there after all, with another Python or OpenSSL;"
+                " where they do not run, with more memory"
+            )
+        return UserError(
+            f"n_workers: {n_workers}; the {self.kind} cluster {said} after {deadline_s:g} s of"
+            f" waiting for its workers{known}; allowed: fewer, {remedy}"
+        )
 
     def _check_threads(self) -> None:
         """Refuse workers of another width: contenders and ceiling would not be given the same."""
@@ -325,30 +342,6 @@ class Cluster:
                 f" allowed: {' or '.join(map(str, found))}, as the workers of this"
                 f" {self.kind} cluster have"
             )
-
-
-# Packages whose tasks cross from one process to another, and how many numbers of a version count.
-_SAME = {"python": 2, "dask": 3, "distributed": 3, "numpy": 1, "cloudpickle": 1}
-
-
-def check_versions(found: Mapping[str, Any]) -> None:
-    """Refuse a scheduler or worker that runs other software than the client, before it fails midway.
-
-    `found` is what `distributed.Client.get_versions` returns. What else differs stands in each
-    row, which names the versions of the workers.
-    """
-    own = found["client"]["packages"]
-    others = {"the scheduler": found["scheduler"], **found["workers"]}
-    for where, told in others.items():
-        theirs = (told or {}).get("packages", {})
-        for name, n in _SAME.items():
-            versions = [str(of.get(name)) for of in (own, theirs)]
-            if versions[0].split(".")[:n] != versions[1].split(".")[:n]:
-                place = where if where == "the scheduler" else "a worker"
-                raise UserError(
-                    f"cluster: {name} {versions[0]} here, {versions[1]} on {place};"
-                    " allowed: the same on client, scheduler and workers, as environment.yml has it"
-                )
 
 
 def _set_paused(addresses: list[str], dask_worker: distributed.Worker) -> None:
@@ -436,7 +429,7 @@ def _open_local(n_threads: int, address: str | None, deadline_s: float) -> Itera
             n_workers=0,
             threads_per_worker=n_threads,
             # who reaches a scheduler runs code as its owner: only who has this certificate does
-            security=distributed.Security.temporary(),  # type: ignore[no-untyped-call]
+            security=make_certificates(),
             dashboard_address="127.0.0.1:0",  # None means port 8787 of every interface
             scheduler_kwargs={"dashboard": False},
             memory_limit=0,  # a share of this machine's memory would pause workers that share it

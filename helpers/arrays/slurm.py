@@ -9,8 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import distributed
-
+from helpers.arrays.connections import make_certificates
 from helpers.errors import UserError, show
 
 OPTIONS = {
@@ -66,7 +65,7 @@ def start_slurm_cluster(given: Sequence[str], *, threads_per_worker: int) -> Ite
                 processes=1,
                 n_workers=0,
                 protocol="tls://",
-                security=_make_certificates(Path(shared)),
+                security=make_certificates(Path(shared)),
                 shared_temp_directory=shared,
                 log_directory=shared,
                 scheduler_options={"dashboard": False},
@@ -79,19 +78,6 @@ def start_slurm_cluster(given: Sequence[str], *, threads_per_worker: int) -> Ite
             ) from error
         with backend:
             yield backend
-
-
-def _make_certificates(folder: Path) -> distributed.Security:
-    """Make certificates for this cluster alone, in files that its owner alone reads."""
-    made = distributed.Security.temporary()  # type: ignore[no-untyped-call]
-    roles = ("client", "scheduler", "worker")
-    names = ["tls_ca_file", *(f"tls_{role}_{kind}" for role in roles for kind in ("key", "cert"))]
-    for name in names:
-        path = folder / f"{name}.pem"
-        path.touch(mode=0o600)
-        path.write_text(getattr(made, name))
-    files = {name: str(folder / f"{name}.pem") for name in names}
-    return distributed.Security(require_encryption=True, **files)  # type: ignore[no-untyped-call]
 
 
 def _import_jobqueue() -> Any:

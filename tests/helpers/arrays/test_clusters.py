@@ -27,6 +27,7 @@ import pytest
 import helpers
 from helpers.arrays import clusters
 from helpers.arrays.clusters import Cluster, open_cluster
+from helpers.arrays.connections import check_versions
 from helpers.arrays.fields import SampleArray
 from helpers.arrays.readers import READERS
 from helpers.arrays.reads import ArrayRead
@@ -142,12 +143,30 @@ def test_workers_that_do_not_come_are_one_line() -> None:
     before = set(psutil.Process().children(recursive=True))
     with (
         pytest.raises(
-            UserError, match=r"^n_workers: 2; the local cluster has 0 after 0\.05 s of waiting"
+            UserError,
+            match=r"^n_workers: 2; the local cluster has 0 after 0\.05 s of waiting for its workers;"
+            r" processes of workers that run: \d+, with Python 3\.[\d.]+, OpenSSL .*tornado .*;"
+            r" allowed: fewer, or once more .* with another Python or OpenSSL; .* more memory$",
         ),
         open_cluster("local", threads_per_worker=1, deadline_s=0.05) as cluster,
     ):
         cluster.scale(2)
     assert wait_until(lambda: not _workers_since(before))
+
+
+def test_a_scheduler_that_is_gone_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection that breaks while workers are awaited says so, and no traceback alone."""
+
+    def break_off(_: Cluster) -> dict[str, Any]:
+        raise BrokenPipeError("broken")
+
+    monkeypatch.setattr(Cluster, "_all_workers", break_off)
+    asked: Any = None
+    with pytest.raises(
+        UserError,
+        match=r"^n_workers: 3; the slurm cluster is not reached \(BrokenPipeError: broken\) after",
+    ):
+        Cluster("slurm", asked, 1).scale(3)
 
 
 def _workers_since(before: set[psutil.Process]) -> list[psutil.Process]:
@@ -522,4 +541,4 @@ def test_other_software_on_the_cluster_is_refused(
 def test_versions_that_do_not_matter_may_differ() -> None:
     """A patch of Python or NumPy is named in the row, and no reason to stop."""
     other = {"tcp://w": _packages(python="3.11.9.final.0", numpy="2.3.2")}
-    clusters.check_versions({"client": _packages(), "scheduler": _packages(), "workers": other})
+    check_versions({"client": _packages(), "scheduler": _packages(), "workers": other})
