@@ -172,8 +172,11 @@ class Parameters(BaseModel):
     @model_validator(mode="after")
     def _check_each_once(self) -> Self:
         for name, value in self:
-            if isinstance(value, list) and (twice := _find_twice(value)):
-                raise ValueError(f"{name}: {show(twice)} twice; allowed: each name once")
+            if not isinstance(value, list) or name.endswith("_shape"):  # lengths may be equal
+                continue
+            if (twice := _find_twice(value, str | int | float)) is not None:
+                what = "name" if isinstance(twice, str) else "number"
+                raise ValueError(f"{name}: {show(twice)} twice; allowed: each {what} once")
         return self
 
     @model_validator(mode="after")
@@ -203,10 +206,9 @@ class Parameters(BaseModel):
             raise UserError(f"{where}: {_explain(error)}") from error
 
 
-def _find_twice(value: list[Any]) -> str:
-    """Find a name that stands twice in a list; numbers may."""
-    names = [one for one in value if isinstance(one, str)]
-    return next((one for one in names if names.count(one) > 1), "")
+def _find_twice(value: list[Any], kind: Any = str) -> Any:
+    """Find what of a kind stands twice in a list; None where nothing does."""
+    return next((one for one in value if isinstance(one, kind) and value.count(one) > 1), None)
 
 
 def check_early(schema: Mapping[str, Any], overrides: Mapping[str, Any], where: str) -> None:
@@ -257,7 +259,7 @@ def _fits_list(value: list[Any], schema: Mapping[str, Any]) -> bool:
     """Tell whether a list has as many items as it may, each is allowed, and those are there that must."""
     if not schema.get("minItems", 0) <= len(value) <= schema.get("maxItems", math.inf):
         return False
-    if not all(_fits(one, schema["items"]) for one in value) or _find_twice(value):
+    if not all(_fits(one, schema["items"]) for one in value) or _find_twice(value) is not None:
         return False
     wanted = schema.get("contains", {})
     if "not" in wanted:

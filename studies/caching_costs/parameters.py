@@ -88,7 +88,4 @@ class Parameters(studies.Parameters):
             )
         if not (self.sweep_users or self.sweep_rates):
             raise UserError("sweep_users: [], as sweep_rates; allowed: at least one load in either")
-        for name in ("sweep_users", "sweep_rates", "sweep_workers"):
-            if len({*getattr(self, name)}) < len(getattr(self, name)):
-                raise UserError(f"{name}: {getattr(self, name)}; allowed: each number once")
         return self

@@ -14,7 +14,7 @@ from helpers.arrays.stores import check_chunk_shape, open_entry
 from helpers.arrays.writers import CODECS
 from helpers.book import studies
 from helpers.book.studies import RECORD, ArrayShape, Count, Dilation, OneOf, RecordName, Seed, Shape
-from helpers.errors import UserError, show
+from helpers.errors import UserError
 from helpers.netem.profiles import get_profile, profile_names
 
 
@@ -64,8 +64,6 @@ class Parameters(studies.Parameters):
     @model_validator(mode="after")
     def _check_together(self) -> Self:
         check_chunk_shape(self.array_shape, self.chunk_shape)
-        if len({*self.n_workers}) < len(self.n_workers):
-            raise UserError(f"n_workers: {show(self.n_workers)}; allowed: each number once")
         open_entry(self.dataset)
         _check_dilated(self.profile, self.dilation)
         check_options(self.cluster_kind, self.cluster_options)

@@ -81,9 +81,7 @@ class Build:
         fetch_hdf5(self.folder / "archives" / "hdf5.tar.gz")
         for archive in sorted((self.folder / "archives").iterdir()):
             with tarfile.open(archive) as file:
-                # Filters came with a patch release of Python 3.11; before it the pinned hash is the guard.
-                file.extraction_filter = getattr(tarfile, "data_filter", None)
-                file.extractall(self.folder / "sources")  # noqa: S202 filtered where Python can
+                file.extractall(self.folder / "sources", filter="data")
 
     def build_aws(self) -> None:
         """Build the AWS libraries for C."""

@@ -19,8 +19,7 @@ from helpers.book.studies import (
     Seed,
     Shape,
 )
-from helpers.errors import UserError, show
-from helpers.netem.profiles import check_profile
+from helpers.errors import UserError
 
 _MOST_IN_FLIGHT = 4096  # connections of one process, each a file that is open
 
@@ -55,11 +54,6 @@ class Parameters(studies.Parameters):
     @model_validator(mode="after")
     def _check_together(self) -> Self:
         check_chunk_shape(self.array_shape, self.chunk_shape)
-        check_profile(self.store, self.profile, self.dilation)
-        for name in ("n_threads", "concurrency", "pools"):
-            values = getattr(self, name)
-            if len({*values}) < len(values):
-                raise UserError(f"{name}: {show(values)}; allowed: each number once")
         most = max(self.n_threads)
         if most > self.array_shape[0]:
             raise UserError(

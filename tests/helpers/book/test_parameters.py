@@ -149,7 +149,7 @@ REFUSED: list[tuple[str, dict[str, Any], list[str]]] = [
     ("caching-costs", {"maps": ["broken"]}, ["maps", "another than 'broken'"]),
     ("caching-costs", {"caches": ["none", "none"]}, ["caches", "'none' twice", "each name once"]),
     ("caching-costs", {"sweep_users": [], "sweep_rates": []}, ["sweep_users", "at least one load"]),
-    ("cluster-scaling", {"n_workers": [2, 2]}, ["n_workers", "[2, 2]", "each number once"]),
+    ("cluster-scaling", {"n_workers": [2, 2]}, ["n_workers", "2 twice", "each number once"]),
     # Options of Slurm elsewhere, or that it has not; readers over S3 of a folder.
     ("cluster-scaling", {"cluster_options": ["queue=a"]}, ["cluster_options", "none but with"]),
     (
