@@ -8,6 +8,7 @@ import platform
 import socket
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,13 @@ def test_the_order_of_imports_does_not_matter() -> None:
     assert {"redis", "numpy", "xarray"} <= {*one["versions"]}
     assert early["versions"].items() < one["versions"].items()
     assert early["fingerprint"] == one["fingerprint"]
+
+
+def test_who_installed_a_package_is_as_python_says() -> None:
+    """Looked up sooner, it is the same, in the same order."""
+    told = metadata.packages_distributions().items()
+    found = provenance._distribution_names()
+    assert {top: [*dict.fromkeys(names)] for top, names in told}.items() <= found.items()
 
 
 def test_packages_that_share_a_name_are_told_apart(tmp_path: Path) -> None:
