@@ -79,7 +79,7 @@ def rank(df: pd.DataFrame, *, control: str, value: str = "read_s") -> Ranking:
     if seconds.empty:
         raise UserError(f"contender: no block holds all of {', '.join(map(str, seconds))}")
     best = str(seconds.median().idxmin())
-    ratios = _over_best(seconds.map(math.log), best)
+    ratios = _over_best(np.log(seconds), best)
     found = {name: judge(ratio, noise) for name, ratio in ratios.items()}
     others = dict(sorted(found.items(), key=lambda item: item[1].ratio.centre))
     equals = [name for name, one in others.items() if one.verdict != "slower"]
@@ -88,20 +88,21 @@ def rank(df: pd.DataFrame, *, control: str, value: str = "read_s") -> Ranking:
 
 def _over_best(logs: pd.DataFrame, best: str) -> dict[str, Interval]:
     """Compute the ratio of each other contender over the best, with simultaneous intervals."""
-    n, k = logs.shape
-    differences = logs.drop(columns=best).sub(logs[best], axis=0)
+    values, names = logs.to_numpy(), [*map(str, logs)]
+    (n, k), at = values.shape, names.index(best)
+    differences = np.delete(values - values[:, [at]], at, axis=1)
+    others = [*names[:at], *names[at + 1 :]]
     if n == 1:
-        return {
-            str(name): ratio_interval(column.to_numpy()) for name, column in differences.items()
-        }
-    residuals = logs.sub(logs.mean(axis=1), axis=0) - logs.mean() + logs.to_numpy().mean()
+        return {name: ratio_interval(one) for name, one in zip(others, differences.T, strict=True)}
+    residuals = values - values.mean(axis=1, keepdims=True) - values.mean(axis=0) + values.mean()
     n_free = (n - 1) * (k - 1)
-    shared = math.sqrt(2 * float((residuals**2).to_numpy().sum()) / max(n_free, 1) / n)
-    half = _critical(k, n_free) * differences.sem().clip(lower=shared)
-    ends = np.exp([differences.median(), differences.mean() - half, differences.mean() + half])
+    shared = math.sqrt(2 * float((residuals**2).sum()) / max(n_free, 1) / n)
+    errors = differences.std(axis=0, ddof=1) / math.sqrt(n)
+    half, means = _critical(k, n_free) * np.maximum(errors, shared), differences.mean(axis=0)
+    ends = np.exp([np.median(differences, axis=0), means - half, means + half])
     return {
-        str(name): Interval(float(centre), float(low), float(high), n)
-        for name, (centre, low, high) in zip(differences, ends.T, strict=True)
+        name: Interval(float(centre), float(low), float(high), n)
+        for name, (centre, low, high) in zip(others, ends.T, strict=True)
     }
 
 

@@ -6,10 +6,11 @@ verdict is given, their times are pooled, so that it cannot differ between the t
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -21,6 +22,7 @@ Floats = np.ndarray[tuple[int], np.dtype[np.float64]]
 
 _SEED = 20200611
 _AT_ONCE = 1000  # values to resample, some 80 MB
+_quantile_of_t = functools.cache(stats.t.ppf)  # of the many ratios of a record most ask for one
 
 Verdict = Literal["faster", "slower", "indistinguishable"]
 GainVerdict = Literal["grows", "falls", "ended", "undecided"]
@@ -72,7 +74,7 @@ def median_intervals(samples: Sequence[Iterable[float]]) -> list[Interval]:
             some = places[first : first + size]
             low, high = stats.bootstrap(
                 (np.stack([given[place] for place in some]),),
-                np.median,
+                _median,
                 axis=-1,
                 method="percentile",
                 rng=np.random.default_rng(_SEED),  # each sample is resampled as it is alone
@@ -80,6 +82,12 @@ def median_intervals(samples: Sequence[Iterable[float]]) -> list[Interval]:
             for place, one, other in zip(some, low.tolist(), high.tolist(), strict=True):
                 found[place] = Interval(found[place].centre, one, other, n, note)
     return found
+
+
+def _median(samples: np.ndarray[Any, Any], axis: int) -> Any:
+    """Compute what `np.median` does; of many short samples in a quarter of its time."""
+    ranked, n = np.sort(samples, axis=axis), samples.shape[axis]
+    return (ranked[..., (n - 1) // 2] + ranked[..., n // 2]) / 2
 
 
 def finite(values: Iterable[float], name: str) -> Floats:
@@ -99,7 +107,7 @@ def ratio_interval(logs: Floats, *, n_compared: int = 1) -> Interval:
     n, centre = len(logs), float(np.exp(np.median(logs)))
     if n == 1:
         return Interval(centre, np.nan, np.nan, n, "one pair, no interval")
-    half = stats.t.ppf(1 - 0.025 / n_compared, n - 1) * stats.sem(logs)
+    half = _quantile_of_t(1 - 0.025 / n_compared, n - 1) * logs.std(ddof=1) / math.sqrt(n)
     low, high = np.exp([logs.mean() - half, logs.mean() + half])
     return Interval(centre, float(low), float(high), n)
 
@@ -185,7 +193,9 @@ class Gain:
 
 def log_noise(logs: Floats) -> float:
     """Turn logarithms of A/A ratios into the noise, see `noise_ratio`."""
-    return float(np.exp(abs(logs.mean()) + stats.sem(logs))) if len(logs) > 1 else math.nan
+    if len(logs) < 2:
+        return math.nan
+    return float(np.exp(abs(logs.mean()) + logs.std(ddof=1) / math.sqrt(len(logs))))
 
 
 def judge(ratio: Interval, noise: float) -> Comparison:
