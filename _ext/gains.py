@@ -8,6 +8,7 @@ reading. What the record does not hold is told as not measured.
 
 from __future__ import annotations
 
+import functools
 import math
 from pathlib import Path
 
@@ -31,8 +32,7 @@ def tell_gain(text: str, folder: Path) -> str:
         return NOT_MEASURED
     column = next((word for word in where if "=" not in word), "read_s")
     shared = [word for word in where if "=" in word]
-    rows = statistics.measured(read_records([path]))
-    rows = rows.assign(total_s=rows["open_s"] + rows["read_s"])
+    rows = read_measured(path, path.stat().st_mtime_ns)
     over, under = (select(rows, name, [*shared, *own]) for name, *own in (slower, faster))
     if not {*over["block"]} & {*under["block"]}:
         return NOT_MEASURED
@@ -42,6 +42,13 @@ def tell_gain(text: str, folder: Path) -> str:
     ends = f" [{digits(ratio.low)}, {digits(ratio.high)}]" if ratio.n > 1 else ""
     doubt = " (indistinguishable)" if verdict == "indistinguishable" else ""
     return f"{digits(ratio.centre)}{ends} times as fast{doubt}"
+
+
+@functools.cache
+def read_measured(path: Path, _changed_ns: int) -> pd.DataFrame:
+    """Read a record, once for all that is told of it."""
+    rows = statistics.measured(read_records([path]))
+    return rows.assign(total_s=rows["open_s"] + rows["read_s"])
 
 
 def select(rows: pd.DataFrame, name: str, conditions: list[str]) -> pd.DataFrame:
