@@ -60,7 +60,7 @@ TEST = $(BIN)/python -m pytest -q
 test: env  ## run the tests
 	@$(TEST) -m "not quiet" -n 3 --dist loadfile --no-loadscope-reorder || { [ $$? -eq 1 ] && \
 	echo "what failed, once more, with nothing beside it:" && $(TEST) --last-failed --last-failed-no-failures none; }
-	@exec $(TEST) -m quiet tests
+	@exec $(TEST) -m quiet $$(grep -rl --include='test_*.py' 'mark\.quiet' tests)
 
 faults: env  ## read through every reader from a store that fails, and write results/reference/faults.csv
 	@exec $(BIN)/python -m tests.faults
