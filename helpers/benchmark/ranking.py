@@ -79,16 +79,16 @@ def rank(df: pd.DataFrame, *, control: str, value: str = "read_s") -> Ranking:
     if seconds.empty:
         raise UserError(f"contender: no block holds all of {', '.join(map(str, seconds))}")
     best = str(seconds.median().idxmin())
-    ratios = _over_best(np.log(seconds), best)
+    ratios = _over_best(seconds, best)
     found = {name: judge(ratio, noise) for name, ratio in ratios.items()}
     others = dict(sorted(found.items(), key=lambda item: item[1].ratio.centre))
     equals = [name for name, one in others.items() if one.verdict != "slower"]
     return Ranking(best, (best, *equals), others)
 
 
-def _over_best(logs: pd.DataFrame, best: str) -> dict[str, Interval]:
+def _over_best(seconds: pd.DataFrame, best: str) -> dict[str, Interval]:
     """Compute the ratio of each other contender over the best, with simultaneous intervals."""
-    values, names = logs.to_numpy(), [*map(str, logs)]
+    values, names = np.log(seconds.to_numpy()), [*map(str, seconds)]
     (n, k), at = values.shape, names.index(best)
     differences = np.delete(values - values[:, [at]], at, axis=1)
     others = [*names[:at], *names[at + 1 :]]
