@@ -18,13 +18,13 @@
   const SVG = "http://www.w3.org/2000/svg";
   const GROUPS = {
     load: "Load",
+    computing: "Computing: memory and how it is billed, to be turned first",
     service: "Service, to be measured",
-    computing: "Computing",
     caches: "Caches",
     network: "Network",
     prices: "Prices",
   };
-  const OPEN_GROUPS = ["load", "service"];
+  const OPEN_GROUPS = ["load", "computing", "service"];
   const STARTS = {
     measured: "what this book measured in region",
     published: "the latencies assumed for the published study",
@@ -113,7 +113,7 @@
     select.addEventListener("change", onChange);
     const node = make("div", { class: "cc-control" }, make("label", { for: id }, entry.label), select);
     const write = (value) => { if (entry.choices.includes(value)) select.value = value; };
-    return { name: entry.name, node, read: () => select.value, write };
+    return { name: entry.name, node, read: () => select.value, write, choices: entry.choices };
   }
 
   function makeControls(data, onChange) {
@@ -289,6 +289,7 @@
     const results = make("div", { class: "cc-results" });
     const status = make("p", { class: "cc-status", role: "status", "aria-live": "polite" });
     const dated = make("p", { class: "cc-dated" });
+    const unknown = make("p", { class: "cc-unknown cc-error", role: "alert" });
     const starts = Object.keys(STARTS).filter((name) => name === "published" || Object.keys(data.measured).length);
     let timer = 0;
     let worker = null;
@@ -307,6 +308,7 @@
     reset.addEventListener("click", () => {
       from.write(starts[0]);
       set.write(data.set);
+      unknown.textContent = "";
       restart();
     });
     const form = makeForm(data, controls, set.node);
@@ -337,6 +339,10 @@
       set.write(given.get("price-set") || data.set);
       const values = { ...defaults(), ...Object.fromEntries(given) };
       all.forEach((control) => control.write(values[control.name]));
+      const known = Object.fromEntries([from, set, ...all].map((control) => [control.name, control.choices || []]));
+      const isKnown = ([name, value]) => Object.hasOwn(known, name) && (!known[name].length || known[name].includes(value));
+      const strange = location.hash.includes("=") ? [...given].filter((pair) => !isKnown(pair)).map((pair) => pair.join("=")) : [];
+      unknown.textContent = strange.length ? `The address has what is not known here, and is left out: ${strange.join(", ")}.` : "";
     }
 
     // What is still at work for older numbers is dropped, and with it all that it would answer.
@@ -350,6 +356,7 @@
       const chosen = data.sets[set.read()];
       dated.textContent = `Prices: set ${set.read()} of ${chosen.date}, region ${chosen.region}${isOwn ? ", some changed by you" : ""}; before discounts and free allowances.`;
       if ([...Object.values(a), ...Object.values(p)].includes(null)) {
+        results.setAttribute("aria-busy", "false");
         status.textContent = `Some value is out of its bounds; ${results.firstChild ? "the results below are the last good ones" : "results come once it is mended"}.`;
         return;
       }
@@ -363,6 +370,8 @@
 
     function show(a, p) {
       worker = new Worker(script);
+      status.textContent = results.firstChild ? "Computing: the results below are of what was given before." : "Computing.";
+      results.setAttribute("aria-busy", "true");
       const chart = make("div", { class: "cc-curves" });
       let shown;
       worker.onmessage = ({ data: told }) => {
@@ -386,6 +395,7 @@
           ? `No cache costs least: ${usd(best.usd)} USD a month.`
           : `Cheapest: ${NAMES[best.option]}, ${usd(best.usd)} USD a month, ${digits(saved, 2)} % less than no cache.`;
       const link = make("a", { class: "cc-export", download: "tile-service-costs.csv", href: `data:text/csv;charset=utf-8,${encodeURIComponent(exportBill(costs, a, p))}` }, "Download as CSV");
+      results.setAttribute("aria-busy", "false");
       results.replaceChildren(drawBars(costs), makeTable(costs, millions, {}), link, chart, makeBill(costs));
     }
 
@@ -396,7 +406,7 @@
         later();
       }
     });
-    root.replaceChildren(make("div", { class: "cc-output" }, status, results, dated), form);
+    root.replaceChildren(make("div", { class: "cc-output" }, unknown, status, results, dated), form);
     update();
   }
 

@@ -44,6 +44,7 @@ CacheName = Literal[
     "filecache-v3",
     "cachestore-v3",
     "lru-etag",
+    "redis-etag",
     "lru-chunks",
 ]
 CACHES: tuple[CacheName, ...] = get_args(CacheName)
@@ -175,16 +176,16 @@ class LruCache(KeepingCache):
         super().clear()
 
 
-class EtagCache(LruCache):
-    """Keep opened datasets under their version: the ETag of the object that changes with them.
-
-    A HEAD for each tile tells it, so that data that change are opened anew at once.
-    """
+class VersionedCache(KeepingCache):
+    """Keep datasets under the ETag of the object that changes with them, which a HEAD for each tile tells."""
 
     def get(self, name: str, open_dataset: Opener) -> xr.Dataset:
         """Return an opened dataset, if it is of the version that the store has now."""
-        dataset: xr.Dataset = super().get(f"{name}@{self._origin.version(name)}", open_dataset)
-        return dataset
+        return super().get(f"{name}@{self._origin.version(name)}", open_dataset)
+
+
+class VersionedLruCache(VersionedCache, LruCache):
+    """Of datasets in the process."""
 
 
 class EntryCache(KeepingCache):
@@ -225,6 +226,10 @@ class EntryCache(KeepingCache):
     def close(self) -> None:
         """Give back files and connections."""
         self._backend.close()
+
+
+class VersionedEntryCache(VersionedCache, EntryCache):
+    """Of bytes outside it."""
 
 
 class FileCache(Cache):
@@ -270,7 +275,7 @@ def open_cache(
     if name == "cachestore-v3":
         return ChunkCache(ChunkOrigin(origin.location, ttl_s=ttl_s))
     if name == "lru-etag":
-        return EtagCache(origin, n_entries, ttl_s)
+        return VersionedLruCache(origin, n_entries, ttl_s)
     if name in ("lru", "lru-chunks"):
         where = ChunkOrigin(origin.location) if name == "lru-chunks" else origin
         return LruCache(where, n_entries, ttl_s)
@@ -278,4 +283,5 @@ def open_cache(
         told: dict[str, Any] = {"ttl_s": ttl_s, "zarr_format": origin.zarr_format}
         return FileCache(FileCacheOrigin(origin.location, folder, key, **told))
     backend = DiskBackend(folder, ttl_s) if name == "diskcache" else RedisBackend(redis_url, ttl_s)
-    return EntryCache(origin, backend, key)
+    kind = VersionedEntryCache if name == "redis-etag" else EntryCache
+    return kind(origin, backend, key)

@@ -160,6 +160,7 @@ _NAMES = {
     "filecache-v3": "fsspec's file cache, told the Zarr format",
     "cachestore-v3": "zarr's CacheStore, told the Zarr format",
     "lru-etag": "a cache in the process by ETag (lru-etag)",
+    "redis-etag": "Redis by ETag (redis-etag)",
     "lru-chunks": "a cache in the process that keeps chunks too (lru-chunks)",
 }
 

@@ -100,7 +100,7 @@ def measure_staleness(
         ``new data`` says from when on all are new.
     """
     with ExitStack() as stack:
-        if "redis" in caches and not redis_url:
+        if {"redis", "redis-etag"} & {*caches} and not redis_url:
             redis_url = stack.enter_context(open_valkey()).url
         lines = _apart(_watch_all, location, [*caches], ttl_s, redis_url)
     return pd.DataFrame.from_dict(lines, orient="index").rename_axis("contender")

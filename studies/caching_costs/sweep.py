@@ -319,19 +319,16 @@ def _tell_errors(table: pd.DataFrame) -> str:
         near[q] = int((error <= TOLERANCE).sum())
         apart[q] = int((error <= TOLERANCE + noise).sum())
     spread = table["p50_spread"]
-    widest = table.iloc[int(spread.argmax())]
-    place = (
-        f"{widest['rate_per_s']:g} tiles a second"
-        if widest["rate_per_s"]
-        else f"{widest['n_users']:g} users"
-    )
+    widest, places = int(spread.argmax()), table.apply(_tell_place, axis=1)
+    missed = pd.concat([places[table[f"{q}_error"].abs() > TOLERANCE] for q in near])
+    worst = " and ".join(f"{n} at {place}" for place, n in missed.value_counts()[:2].items())
     bar = f"{100 * TOLERANCE:g} %"
     told = (
         f"Of {len(table)} loads, the predicted median is within {bar} of the measured one"
         f" at {near['p50']}, and the 95th percentile at {near['p95']}; nothing that was measured"
-        f" under load goes into them. Medians of blocks of one load"
-        f" differ by {percent(spread.median())} themselves, and by {percent(spread.max())}"
-        f" with {widest['contender']} at {place}."
+        f" under load goes into them.{f' Of the {len(missed)} beyond it, {worst}.' if worst else ''}"
+        f" Medians of blocks of one load differ by {percent(spread.median())} themselves, and by"
+        f" {percent(spread.max())} with {table['contender'].iloc[widest]} at {places.iloc[widest]}."
     )
     if spread.median() <= TOLERANCE:
         return told
@@ -339,3 +336,11 @@ def _tell_errors(table: pd.DataFrame) -> str:
         f"{told} That noise is above the bar: widened by half of what its own blocks differ by,"
         f" {apart['p50']} medians and {apart['p95']} 95th percentiles are within it."
     )
+
+
+def _tell_place(load: pd.Series[Any]) -> str:
+    """Name a load, by how much is asked for and how many services share it."""
+    if load["rate_per_s"]:
+        return f"{load['rate_per_s']:g} tiles a second"
+    several = f" of {load['n_workers']:g} services" if load["n_workers"] > 1 else ""
+    return f"{load['n_users']:g} users{several}"

@@ -313,7 +313,7 @@ def open_loads(
     location = workload.datasets.location.through(testbed.far.endpoint_url)
     planned = replace(workload, datasets=replace(workload.datasets, location=location))
     with contextlib.ExitStack() as stack:
-        if "redis" in caches and not redis_url:
+        if {"redis", "redis-etag"} & {*caches} and not redis_url:
             redis_url = stack.enter_context(open_valkey()).url
         told: dict[str, Any] = {"redis_url": redis_url, "ttl_s": ttl_s}
         generator = stack.enter_context(open_generator())

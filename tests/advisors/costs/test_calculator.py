@@ -185,6 +185,8 @@ def test_bad_address_is_told(tab: Tab, address: str) -> None:
     tab.open(f"{address}#requests_per_s=banana&redis_nodes=1.5&unknown=1&start=nothing", width=390)
     told = "document.querySelector('.cc-status').textContent"
     tab.wait_until(f"{told}.includes('results come once it is mended')")
+    unknown = "document.querySelector('.cc-unknown').textContent"
+    assert tab.evaluate(unknown).endswith("left out: unknown=1, start=nothing.")
     type_in(tab, "requests_per_s", "185")
     type_in(tab, "redis_nodes", "1")
     shows(tab, change(Assumptions(), MEASURED))
@@ -250,6 +252,12 @@ def test_chart_and_file_are_those_of_python(tab: Tab, address: str) -> None:
 
 def test_page_answers_while_it_computes(tab: Tab, address: str) -> None:
     """A million datasets: costs come first, from a worker, and the page has many turns until the rates are there."""
+    tab.open(address, width=1280)
+    told = "document.querySelector('.cc-status').textContent"
+    # a worker that never answers: no older verdict stands for the numbers that were given
+    tab.evaluate("window.Worker = class extends Worker { set onmessage(_) {} }")
+    type_in(tab, "n_datasets", "9")
+    tab.wait_until(f"{told}.startsWith('Computing: ')")
     tab.open(address, width=1280)
     type_in(tab, "n_datasets", "1000000")
     shows(tab, change(Assumptions(), {**MEASURED, "n_datasets": 1_000_000}))

@@ -15,7 +15,7 @@ def test_each_dataset_kept_takes_memory(server: Server) -> None:
 
 def test_what_is_rewritten_is_told_apart(server: Server) -> None:
     """Ours serve new data after their time to live, titiler's never, one that knows versions at once."""
-    caches = ["none", "as-shipped", "lru", "filecache", "lru-etag", "lru-chunks"]
+    caches = ["none", "as-shipped", "lru", "filecache", "lru-etag", "redis-etag", "lru-chunks"]
     found = measure_staleness(make_location(server, "rewritten"), caches, ttl_s=8.0)
     assert found["new data"].to_dict() == {
         "none": "at once",
@@ -23,11 +23,12 @@ def test_what_is_rewritten_is_told_apart(server: Server) -> None:
         "lru": "after 8 s",
         "filecache": "after 8 s",
         "lru-etag": "at once",
+        "redis-etag": "at once",
         "lru-chunks": "after 8 s",
         "lru on Icechunk": "after 8 s",
     }
     lines = {str(name): line[:3] for name, *line in found.itertuples()}
-    assert lines["none"] == lines["lru-etag"] == ["new"] * 3
+    assert lines["none"] == lines["lru-etag"] == lines["redis-etag"] == ["new"] * 3
     # chunks are read anew, but where they lie and what they mean is remembered
     assert lines["as-shipped"] == lines["lru"]
     assert lines["lru"][:2] == ["new", "wrong picture"]
