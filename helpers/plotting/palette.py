@@ -104,7 +104,7 @@ _LOOKS: Mapping[str, Mapping[str, Look]] = MappingProxyType(
             "filecache-v3": Look(TEAL, "^", is_hollow=True),
             "cachestore-v3": Look(TEAL, "h"),
             "lru-etag": Look(VIOLET, "P"),
-            "redis-etag": Look(RUST, "P"),
+            "redis-etag": Look(RUST, "*"),
             "lru-chunks": Look(VIOLET, "X"),
         },
         "option": {

@@ -53,6 +53,9 @@ STUDY = Study(
     ),
     fragments={
         "caching-claims.md": lambda: _render("studies.caching_costs.claims", "render_claims"),
+        "caching-published-size.md": lambda: _render(
+            "studies.caching_costs.claims", "render_published_size"
+        ),
         "cost-calculator.md": lambda: _render(
             "advisors.costs.calculator", "render_calculator", read_measured()
         ),

@@ -19,6 +19,7 @@ from studies.caching_costs import read_measured
 from studies.caching_costs.findings import measure_opening, select_loads
 
 CASE = "caching-costs/in-region"
+PUBLISHED_SIZE = "caching-costs/published-size"
 SOURCE = "developmentseed2023"
 Answers = dict[str, Mapping[str, published.Answer]]
 
@@ -94,6 +95,14 @@ def _answer_caches(rows: pd.DataFrame, loads: pd.DataFrame) -> Answers:
         "metadata-size": {"in-region, an entry": published.exact(megabytes)},
         "chunk-slows-tile": {"in-region": statistics.median_interval(chunks.dropna())},
     }
+
+
+def render_published_size(case: str = PUBLISHED_SIZE) -> str:
+    """Quote what the case of the published size found, or say that nobody has measured it."""
+    if published.find_reference(case) is None:
+        return f"Not measured yet; `wire run {case}` does it.\n"
+    found = published.read_findings(case)
+    return "".join(f"{found[f'verdict-{what}']}\n" for what in ("cache", "load", "staleness"))
 
 
 def render_claims() -> str:
