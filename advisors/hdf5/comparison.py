@@ -61,6 +61,9 @@ def _has_dataset(path: Path, key: str) -> bool:
         return False
 
 
+_LOSSLESS = (1, 2, 3)  # deflate, shuffle, fletcher32, as HDF5 registers them
+
+
 @dataclass(frozen=True, slots=True)
 class _Tree:
     """The links of a file, in the order in which its groups give them."""
@@ -84,7 +87,7 @@ class _Tree:
             if first == path and isinstance(found, h5py.Group):
                 self.walk(found, path)
 
-    def describe(self, found: Any, *, is_rechunked: bool) -> dict[str, Any]:
+    def describe(self, found: Any, *, is_rechunked: bool, is_refiltered: bool) -> dict[str, Any]:
         """Say what a copy has to keep of an object, but for the values of a dataset."""
         told: dict[str, Any] = {" (attributes)": set(found.attrs)}
         told[" (order of attributes)"] = list_attributes(found)
@@ -102,6 +105,8 @@ class _Tree:
         filters = [plist.get_filter(number)[:3] for number in range(plist.get_nfilters())]
         if is_rechunked:  # options of some filters name the bytes of a chunk
             filters = [given[:2] for given in filters]
+        if is_rechunked and is_refiltered:  # which keeps the values
+            filters = [given for given in filters if given[0] not in _LOSSLESS]
         return told | {
             " (layout)": plist.get_layout(),
             " (chunks)": None if is_rechunked else found.chunks,
@@ -164,11 +169,19 @@ class _Tree:
         return path
 
 
-def check_equal(path: Any, name: str, copy: Path, *, rechunked: Collection[str] = ()) -> str:
+def check_equal(
+    path: Any,
+    name: str,
+    copy: Path,
+    *,
+    rechunked: Collection[str] = (),
+    is_refiltered: bool = False,
+) -> str:
     """Compare all that a file says with what its copy says, from the folder of each.
 
     Compared are links and their order, attributes and theirs, types, extents, fill values,
-    filters, chunks but for those of datasets that were `rechunked`, and every value.
+    filters, chunks but for those of datasets that were `rechunked`, and every value. Where
+    these were `is_refiltered` too, they may have deflate, shuffle and checksum, or none.
     """
     n_datasets = n_attributes = 0
     with open_hdf5(path, name) as source, open_hdf5(copy, str(copy)) as made:
@@ -178,7 +191,9 @@ def check_equal(path: Any, name: str, copy: Path, *, rechunked: Collection[str] 
         _compare_links(one.links, other.links)
         for at in one.paths.values():
             try:
-                _compare_objects(one, other, at, is_rechunked=at.strip("/") in rechunked)
+                is_rechunked = at.strip("/") in rechunked
+                anew = {"is_rechunked": is_rechunked, "is_refiltered": is_refiltered}
+                _compare_objects(one, other, at, **anew)
             except UserError:
                 raise
             except LIBRARY_ERRORS as error:
@@ -196,10 +211,9 @@ def _compare_links(ours: dict[str, Any], theirs: dict[str, Any]) -> None:
             raise differ(f"{one.strip('/')} (order of links)")
 
 
-def _compare_objects(one: _Tree, other: _Tree, path: str, *, is_rechunked: bool) -> None:
+def _compare_objects(one: _Tree, other: _Tree, path: str, **anew: bool) -> None:
     ours, theirs, shown = one.file[path], other.file[path], path.strip("/") or "/"
-    told = one.describe(ours, is_rechunked=is_rechunked)
-    found = other.describe(theirs, is_rechunked=is_rechunked)
+    told, found = one.describe(ours, **anew), other.describe(theirs, **anew)
     for what, value in told.items():
         if what not in found or value != found[what]:
             raise differ(f"{shown}{what}")

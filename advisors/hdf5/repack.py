@@ -47,10 +47,13 @@ class Repack:
     # bytes set aside for metadata at the front; 0 for the library's own choice
     metadata_block_nbytes: int = 0
     chunk_shapes: tuple[tuple[str, Shape], ...] = ()  # datasets that get other chunks, and which
+    planned_by: str = ""  # program that chose it, and does it where its copy is equal
 
     @property
     def label(self) -> str:
         """What it does, in a few words."""
+        if self.planned_by:
+            return self.planned_by
         if not self.page_nbytes:
             return "metadata at the front"
         rechunked = " and rechunked" if self.chunk_shapes else ""
@@ -100,6 +103,8 @@ def list_repacks(report: FileReport) -> list[Repack]:
     """List the repacks that could make a file faster to read."""
     front_nbytes = max(MIB, 2 ** math.ceil(math.log2(2 * report.metadata_nbytes)))
     repacks = [Repack(metadata_block_nbytes=front_nbytes)]
+    if planned := ask_cmip7repack(report):
+        repacks.append(planned)
     if report.userblock_nbytes:  # HDF5 refuses pages behind a user block that is no multiple
         return repacks
     repacks += [Repack(page_nbytes) for page_nbytes in PAGES_NBYTES]
@@ -134,7 +139,26 @@ def choose_chunk_shape(variable: Variable) -> Shape:
     return tuple(chunk_shape) if is_larger else variable.chunk_shape
 
 
-Tool = Literal["h5repack", "h5py"]
+def ask_cmip7repack(report: FileReport) -> Repack | None:
+    """Ask `cmip7repack` which layout it would give a file of a climate model, which names its variable.
+
+    None where it plans nothing, or is not on PATH; `pip install cmip7-repack` brings it.
+    """
+    if "://" in report.name or shutil.which(CMIP7) is None:
+        return None
+    with open_hdf5(Path(report.name), report.name) as file:
+        if "variable_id" not in file.attrs:
+            return None
+    done = subprocess.run([CMIP7, "-x", report.name], capture_output=True, text=True, check=False)
+    argv = shlex.split(done.stdout.partition("repack command: ")[2].partition("\n")[0])
+    front = [part.partition("=")[2] for part in argv if part.startswith("--metadata_block_size=")]
+    layouts = [argv[at + 1].partition(":CHUNK=") for at, part in enumerate(argv) if part == "-l"]
+    shapes = ((name.strip("/"), tuple(map(int, shape.split("x")))) for name, _, shape in layouts)
+    return Repack(0, int(front[0]), tuple(shapes), CMIP7) if front else None
+
+
+Tool = Literal["h5repack", "h5py", "cmip7repack"]
+CMIP7: Tool = "cmip7repack"
 
 _BUILT_IN = {"deflate", "shuffle", "fletcher32", "szip", "nbit", "scaleoffset"}
 
@@ -175,7 +199,9 @@ def find_command_tool(report: FileReport) -> Tool:
 def write_command(name: str, repack: Repack, tool: Tool) -> str:
     """Write the command line of a tool that makes a repack; ours falls back by itself."""
     is_named = any(mark in variable for variable, _ in repack.chunk_shapes for mark in ",:")
-    if tool == "h5repack" and not is_named:  # its options have these marks between names
+    if (
+        tool == "h5repack" and not is_named and not repack.planned_by
+    ):  # its options have these marks between names
         return repack.command(name, "OUT")
     return shlex.join(["wire", "hdf5", "advise", name, "--apply", "OUT", "--repack", repack.label])
 
@@ -201,7 +227,8 @@ def apply_repack(
             made = Path(f"{folder}.h5")  # virtual datasets find their sources from where it lies
             found = find_tool(report)
             last: list[Tool] = ["h5repack"] if suits_h5repack(report) else []
-            tools: list[Tool] = [tool] if tool else list(dict.fromkeys([found, "h5py", *last]))
+            first: list[Tool] = [CMIP7, "h5py"] if repack.planned_by else [found, "h5py", *last]
+            tools = [tool] if tool else list(dict.fromkeys(first))
             try:
                 told = _make_equal(path, report, repack, made, tools)
                 publish(made, out)
@@ -218,7 +245,9 @@ def _make_equal(
     try:
         _make(path, report.name, repack, made, tool)
         rechunked = {name for name, _ in repack.chunk_shapes}
-        compared = check_equal(path, report.name, made, rechunked=rechunked)
+        compared = check_equal(
+            path, report.name, made, rechunked=rechunked, is_refiltered=tool == CMIP7
+        )
         return f"{tool}; {compared}{ask_tools(path, made, nbytes=report.nbytes)}"
     except UserError as error:
         if not others:
@@ -233,6 +262,9 @@ def _make_equal(
 def _make(path: Path, name: str, repack: Repack, made: Path, tool: Tool) -> None:
     if tool == "h5repack":
         _run_h5repack(path, repack, made)
+        return
+    if tool == CMIP7:
+        _run_cmip7repack(path, made)
         return
     with open_hdf5(path, name) as opened:
         try:
@@ -280,6 +312,22 @@ def _fetch(file: BinaryIO, path: Path) -> Path:
     with path.open("wb") as copy:
         shutil.copyfileobj(file, copy, 8 * MIB)
     return path
+
+
+def _run_cmip7repack(source: Path, out: Path) -> None:
+    """Let it repack a link to the file, for it writes beside its input."""
+    with tempfile.TemporaryDirectory(dir=out.parent, prefix=".repack-") as folder:
+        link = Path(folder) / "file.nc"
+        link.symlink_to(source.resolve())
+        done = subprocess.run([CMIP7, str(link)], capture_output=True, text=True, check=False)
+        made = Path(f"{link}_{CMIP7}")
+        if done.returncode or not made.exists():
+            said = cut(" ".join((done.stderr or done.stdout).split()[-30:]))
+            raise UserError(
+                f"apply: {CMIP7} failed ({said or 'it ended without a word'}) on {source};"
+                f" allowed: a file that {CMIP7} takes"
+            )
+        made.rename(out)
 
 
 def _run_h5repack(source: Path, repack: Repack, out: Path) -> None:

@@ -16,6 +16,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
+from advisors.hdf5 import advice
 from advisors.hdf5.cli import advise
 from advisors.hdf5.comparison import ask_tools, check_equal, check_sources
 from advisors.hdf5.copying import copy_file
@@ -30,6 +31,7 @@ from advisors.hdf5.repack import (
     list_repacks,
 )
 from helpers.errors import UserError
+from helpers.netem.profiles import get_profile
 
 MIB = 2**20
 
@@ -463,3 +465,68 @@ def test_virtual_dataset_of_a_remote_file_is_refused(tmp_path: Path) -> None:
     path = _make_virtual(tmp_path, "virtual.h5", "rows.h5")
     with h5py.File(path) as file, pytest.raises(UserError, match=r"rows\.h5.*s3://bucket"):
         check_sources(file, "s3://bucket/virtual.h5", (None, tmp_path))
+
+
+def make_model_output(path: Path) -> None:
+    """Make a file that names its variable, as those of CMIP do."""
+    values = np.random.default_rng(0).normal(size=(60, 50, 60)).round(2).astype("f4")
+    with h5py.File(path, "w") as file:
+        file.attrs["variable_id"] = np.bytes_("pr")
+        file.create_dataset("pr", data=values, chunks=(1, 50, 60), compression="gzip")
+        file.create_dataset("time", data=np.arange(60.0), chunks=(1,), maxshape=(None,))
+
+
+@pytest.mark.parametrize(
+    ("does", "why"),
+    [
+        ("echo no room >&2; exit 1", "cmip7repack failed (no room)"),
+        ('cp OTHER "$1_cmip7repack"', "the copy differs from the input at pr"),
+    ],
+)
+def test_what_cmip7repack_plans_is_done_and_compared(
+    does: str, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its chunks are among the repacks; what it cannot do, or not faithfully, is done by h5py."""
+    path, other, out = (tmp_path / name for name in ("pr.nc", "other.nc", "out.nc"))
+    make_model_output(path)
+    with h5py.File(other, "w") as file:
+        file["time"], file["pr"] = np.arange(60.0), np.zeros((60, 50, 60), "f4")
+        file.attrs["variable_id"] = np.bytes_("pr")
+    plan = "h5repack --metadata_block_size=4096  -f /pr:GZIP=4 -l /pr:CHUNK=30x50x60 'a b' 'c'"
+    program = tmp_path / "cmip7repack"
+    program.write_text(
+        "#!/bin/sh\n"
+        f'[ "$1" = -x ] && {{ echo "t: repack command: {plan}"; echo "t: dry-run"; exit; }}\n'
+        f"{does.replace('OTHER', str(other))}\n"
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    label, repack = advice.advise(str(path), get_profile("in-region")).find_repack("cmip7repack")
+    assert (label, repack.chunk_shapes) == ("cmip7repack", (("pr", (30, 50, 60)),))
+    told = apply_repack(str(path), repack, out)
+    assert f"made by h5py (not by cmip7repack: {why}" in told
+    with h5py.File(out) as file:
+        assert file["pr"].chunks == (30, 50, 60)
+    assert sorted(one.name for one in tmp_path.iterdir()) == [
+        "cmip7repack", "other.nc", "out.nc", "pr.nc",
+    ]  # fmt: skip
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    with pytest.raises(UserError, match="repack: 'cmip7repack'; allowed: "):
+        advice.advise(str(path), get_profile("in-region")).find_repack("cmip7repack")
+
+
+@pytest.mark.skipif(
+    not shutil.which("cmip7repack"), reason="no cmip7repack: pip install cmip7-repack"
+)
+def test_cmip7repack_itself_repacks(tmp_path: Path) -> None:
+    """The program that people install makes an equal copy in the chunks that it chose."""
+    path, out = tmp_path / "pr.nc", tmp_path / "out.nc"
+    make_model_output(path)
+    _, repack = advice.advise(str(path), get_profile("in-region")).find_repack("cmip7repack")
+    assert "made by cmip7repack; 2 datasets and 1 attributes are equal" in apply_repack(
+        str(path), repack, out
+    )
+    with h5py.File(out) as file:
+        assert {name: file[name].chunks for name, _ in repack.chunk_shapes} == dict(
+            repack.chunk_shapes
+        )
