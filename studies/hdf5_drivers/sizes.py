@@ -59,16 +59,19 @@ from studies.hdf5_drivers.findings import (
 from studies.hdf5_drivers.prediction import Recorded, fit_all, predict_drivers
 
 RECORD = ROOT / "data" / "hdf5" / "sizes.csv"
-PROFILE, REPACKED, WHOLE = "in-region", "rechunked-4mib", "obstore-whole"
+PROFILE, PAGED, REPACKED, WHOLE = "in-region", "paged-4mib", "rechunked-4mib", "obstore-whole"
 _RECORDS = ROOT / "results" / "reference" / "hdf5-drivers"
-CASES = ("in-region", "above-the-cache")
+CASES = ("layouts", "in-region", "above-the-cache")
 """Cases that measured some of what is replayed."""
 
-N_PHOTONS = (2_000_000, 9_600_000, 13_600_000, 28_500_000, 90_000_000, 317_000_000)
-"""Photons of the granules: the first and the third are measured, the last has some 7 GB."""
+_FITTED, _FITTED_PHOTONS = "in-region", 2_000_000  # the case that costs are fitted on
+N_PHOTONS = (400_000, _FITTED_PHOTONS, 9_600_000, 13_600_000, 28_500_000, 90_000_000, 317_000_000)
+"""Photons of the granules: three are those of the cases, the last has some 7 GB."""
 
-WAYS = tuple((name, ORIGINAL) for name in (UNTUNED, DEFAULT, TUNED, WHOLE)) + tuple(
-    (name, REPACKED) for name in (DEFAULT, TUNED, WHOLE)
+WAYS = (
+    *((name, ORIGINAL) for name in (UNTUNED, DEFAULT, TUNED, WHOLE)),
+    (TUNED, PAGED),
+    *((name, REPACKED) for name in (DEFAULT, TUNED, WHOLE)),
 )
 """Drivers and layouts that are replayed."""
 
@@ -128,16 +131,16 @@ def write_hollow(granule: Granule, path: Path, stored: Mapping[str, int]) -> Non
 
 
 def record_sizes(path: Path) -> dict[str, tuple[Recorded, float]]:
-    """Note what the library asks of a granule and of its repack, and estimate what it decodes (s)."""
+    """Note what the library asks of a granule and of its repacks, and estimate what it decodes (s)."""
     with path.open("rb") as file:
         with open_hdf5(file, path.name) as opened:
-            repack = choose_repack(opened, FILE_LAYOUTS[REPACKED])
+            made = {at: choose_repack(opened, FILE_LAYOUTS[at]) for at in (PAGED, REPACKED)}
             variables = [inspect_variable(opened[name]) for name in THREE_VARIABLES]
         decode_s = sum(map(TYPICAL_LIBRARY.of_variable, variables))
         how = {"is_listed": False}
-        found = {
-            ORIGINAL: record_reads(file, path.name, THREE_VARIABLES, **how),
-            REPACKED: record_repacked(file, path.name, repack, THREE_VARIABLES, **how),
+        found = {ORIGINAL: record_reads(file, path.name, THREE_VARIABLES, **how)} | {
+            at: record_repacked(file, path.name, repack, THREE_VARIABLES, **how)
+            for at, repack in made.items()
         }
     return {layout: (_as_recorded(each), decode_s) for layout, each in found.items()}
 
@@ -184,7 +187,7 @@ def replay_sizes(n_photons: Sequence[int] = N_PHOTONS, *, seed: int = 2018) -> p
                 one, decode_s = recorded[layout]
                 found = predict_way(name, one, network, costs)
                 # what is fitted holds the decoding of the first granule
-                more_s = decode_s * (1 - min(n, N_PHOTONS[0]) / n)
+                more_s = decode_s * (1 - min(n, _FITTED_PHOTONS) / n)
                 told = (found.seconds + more_s, found.n_requests, found.nbytes)
                 lines.append((n, file_nbytes, name, layout, *told))
     names = ["n_photons", "file_nbytes", "driver", "layout", "seconds", "requests", "nbytes"]
@@ -192,8 +195,8 @@ def replay_sizes(n_photons: Sequence[int] = N_PHOTONS, *, seed: int = 2018) -> p
 
 
 def read_costs(folder: Path = _RECORDS) -> dict[str, ClientCosts]:
-    """Fit what the client takes beside the network on the record of the first case, if there is one."""
-    path = folder / f"{CASES[0]}.csv"
+    """Fit what the client takes beside the network on the record of its case, if there is one."""
+    path = folder / f"{_FITTED}.csv"
     return fit_all(read_records([path])) if path.exists() else {"fsspec": TYPICAL_COSTS}
 
 
@@ -210,14 +213,15 @@ def read_measured(folder: Path = _RECORDS) -> pd.DataFrame:
     return pd.DataFrame(lines, columns=names)
 
 
-def pivot(rows: pd.DataFrame) -> pd.DataFrame:
-    """Turn rows into times, a row a length of file, a column a way."""
-    table = rows.pivot_table(index="file_nbytes", columns=["driver", "layout"], values="seconds")
+def pivot(rows: pd.DataFrame, value: str = "seconds") -> pd.DataFrame:
+    """Turn rows into times, or another value, a row a length of file, a column a way."""
+    table = rows.pivot_table(index="file_nbytes", columns=["driver", "layout"], values=value)
     return table[[way for way in WAYS if way in table]]
 
 
 _NAMES = {UNTUNED: "no cache", DEFAULT: "s3fs as it is", TUNED: "tuned", WHOLE: "whole file"}
-_SHORT = {ORIGINAL: "as written", REPACKED: "repacked"}
+_SHORT = {ORIGINAL: "as written", PAGED: "in pages", REPACKED: "repacked"}
+_DASHES: Mapping[str, Any] = {ORIGINAL: (0, (3, 1.5)), PAGED: "dotted", REPACKED: "solid"}
 
 
 def render_sizes(path: Path = RECORD, folder: Path = _RECORDS) -> str:
@@ -236,14 +240,17 @@ def render_sizes(path: Path = RECORD, folder: Path = _RECORDS) -> str:
     ]
     ordered = sorted(lines, key=lambda line: (line[0], line[1]))
     rows = [[digits(nbytes / 1e6), kind, *told] for nbytes, kind, told in ordered]
-    return f"{write_table(titles, rows)}\n{tell_sizes(replayed, kinds['measured'])}\n"
+    moved = pivot(pd.read_csv(path), "nbytes")
+    return (
+        f"{write_table(titles, rows)}\n{tell_sizes(replayed, kinds['measured'])}{tell_pages(moved)}"
+    )
 
 
 def tell_sizes(replayed: pd.DataFrame, found: pd.DataFrame) -> str:
     """Say what settings and repack gain below and above the cache, and how far the replay errs."""
     limit = block_cache_nbytes()
     untuned = replayed[UNTUNED, ORIGINAL]
-    alone, both = untuned / replayed[TUNED, ORIGINAL], untuned / replayed[TUNED, REPACKED]
+    alone, paged, both = (untuned / replayed[TUNED, at] for at in (ORIGINAL, PAGED, REPACKED))
     over_default = replayed[DEFAULT, ORIGINAL] / replayed[TUNED, REPACKED]
 
     def tell(gains: pd.Series[float]) -> str:
@@ -254,6 +261,7 @@ def tell_sizes(replayed: pd.DataFrame, found: pd.DataFrame) -> str:
     errors = (replayed.reindex(found.index, method="nearest") / found - 1).abs().stack([0, 1])
     told = (
         f"Gain over no cache, replayed: settings alone {tell(alone)}.\n"
+        f"Settings with pages, chunks as they were: {tell(paged)}.\n"
         f"Settings with a repack: {tell(both)}.\n"
         f"Both over what `s3fs.open(path)` returns on the file as it is written: {tell(over_default)}.\n"
     )
@@ -262,6 +270,17 @@ def tell_sizes(replayed: pd.DataFrame, found: pd.DataFrame) -> str:
     return (
         f"{told}Where cases measured the same, the replay errs by {100 * errors.median():.0f} % in the median"
         f" and {100 * errors.max():.0f} % at worst, over {len(errors)} medians.\n"
+    )
+
+
+def tell_pages(moved: pd.DataFrame) -> str:
+    """Say what pages, which are fetched whole, move over the file as written."""
+    share = moved[TUNED, PAGED] / moved[TUNED, ORIGINAL]
+    ends = zip(share.iloc[[0, -1]], share.index[[0, -1]], strict=True)
+    first, last = (f"{digits(one)} times at {digits(nbytes / 1e6)} MB" for one, nbytes in ends)
+    return (
+        "Pages are fetched whole, full or not: tuned reads of the file in pages move,"
+        f" over those of it as written, {first} and {last}.\n"
     )
 
 
@@ -274,9 +293,8 @@ def draw_sizes(path: Path = RECORD, folder: Path = _RECORDS) -> str:
         for name, layout in WAYS[1:]:
             look, base = find_look(name, "driver"), (UNTUNED, ORIGINAL)
             gains = replayed[base] / replayed[name, layout]
-            dashes = "solid" if layout == REPACKED else (0, (3, 1.5))
             megabytes = [nbytes / 1e6 for nbytes in gains.index]
-            ax.plot(megabytes, gains, color=look.color, linestyle=dashes)
+            ax.plot(megabytes, gains, color=look.color, linestyle=_DASHES[layout])
             ends.append((f"{_NAMES[name]}, {_SHORT[layout]}", float(gains.iloc[-1]), look.color))
             if base in found and (name, layout) in found:
                 seen = (found[base] / found[name, layout]).dropna()

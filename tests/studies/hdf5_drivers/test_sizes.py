@@ -15,7 +15,7 @@ from studies.hdf5_drivers.drivers import MIB
 from studies.hdf5_drivers.files import Granule, write_granule
 from studies.hdf5_drivers.findings import DEFAULT, ORIGINAL, TUNED, UNTUNED, block_cache_nbytes
 from studies.hdf5_drivers.prediction import Recorded
-from studies.hdf5_drivers.sizes import REPACKED, WAYS, WHOLE
+from studies.hdf5_drivers.sizes import PAGED, REPACKED, WAYS, WHOLE
 
 COSTS = {"fsspec": ClientCosts(request_s=0.001, start_s=0.1)}
 NETWORK = Network(0.03, 0.1, stream_nbytes_per_s=36e6, aggregate_nbytes_per_s=200e6)
@@ -58,6 +58,7 @@ def test_gains_are_told_below_and_above_the_cache(tmp_path: Path) -> None:
         (DEFAULT, ORIGINAL): (2.0, 40.0),
         (TUNED, ORIGINAL): (2.0, 50.0),
         (WHOLE, ORIGINAL): (0.5, 5.0),
+        (TUNED, PAGED): (4.0, 8.0),
         (DEFAULT, REPACKED): (2.0, 20.0),
         (TUNED, REPACKED): (1.0, 4.0),
         (WHOLE, REPACKED): (0.5, 5.0),
@@ -65,12 +66,15 @@ def test_gains_are_told_below_and_above_the_cache(tmp_path: Path) -> None:
     pd.DataFrame(
         [
             {"file_nbytes": nbytes, "driver": way[0], "layout": way[1], "seconds": times[at]}
+            | {"nbytes": 2e8 if way[1] == PAGED else (1e8, 4e8)[at]}
             for way, times in seconds.items()
             for at, nbytes in enumerate((limit / 5, limit * 2))
         ]
     ).to_csv(path, index=False)
     text = sizes.render_sizes(path, tmp_path)
     assert "settings alone 4 to 4 of files that fit in the cache, 1.6 to 1.6 of larger" in text
+    assert "they were: 2 to 2 of files that fit in the cache, 10 to 10 of larger" in text
+    assert "as written, 2 times at 54 MB and 0.5 times at 540 MB" in text
     assert "repack: 8 to 8 of files that fit in the cache, 20 to 20 of larger" in text
     assert "as it is written: 2 to 2 of files that fit in the cache, 10 to 10 of larger" in text
     assert "errs" not in text
