@@ -175,7 +175,8 @@ class Network:
         link = Link(profile, self.time)
         with self._lock:
             self._link = link
-            self._variates = normal_variates(self._delays)
+            is_stratified = profile.is_stratified is not False
+            self._variates = normal_variates(self._delays, is_stratified=is_stratified)
 
     def set_up(self, accepted_s: float) -> None:
         """Sleep until a connection that was accepted then can carry a request."""

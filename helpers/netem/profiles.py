@@ -88,7 +88,7 @@ MB = 1_000_000
 Fault = Literal["error_503", "reset", "truncate", "stall", "corrupt"]
 FAULTS: tuple[Fault, ...] = ("error_503", "reset", "truncate", "stall", "corrupt")
 
-_LATER = ("round_trip_s", "setup_round_trips", "initial_window_nbytes", "tail")
+_LATER = ("round_trip_s", "setup_round_trips", "initial_window_nbytes", "tail", "is_stratified")
 RATES = ("stream_mb_per_s", "worker_mb_per_s", "aggregate_mb_per_s", "requests_per_s")
 
 # The 95th percentile of a standard normal variate.
@@ -201,6 +201,7 @@ class Profile:
     setup_round_trips: float | None = None
     initial_window_nbytes: int | None = None
     tail: Tail | None = None  # requests whose first byte comes later by a fixed time
+    is_stratified: bool | None = None  # False draws each first byte alone, and not in even sets
 
     def __post_init__(self) -> None:
         """Refuse figures that no network has."""
@@ -214,6 +215,7 @@ class Profile:
         check_number("scale", self.scale, low=1)
         self._check_round_trips()
         check_kind("tail", self.tail, Tail | None)
+        check_kind("is_stratified", self.is_stratified, bool | None)
         check_known("sources", self.sources, Profile)
 
     def _check_round_trips(self) -> None:

@@ -3,7 +3,7 @@
 `python -m studies.cluster_scaling.one_process in-flight` reads an array in chunks of several sizes
 with 128 requests in flight, through obstore and through s3fs, as a published study did on S3;
 `... effects` reads one over networks that differ in one thing: connections that have to be set up,
-a tail of late first bytes, requests refused above a rate.
+first bytes drawn one by one, a tail of late ones, requests refused above a rate.
 """
 
 from __future__ import annotations
@@ -95,6 +95,7 @@ _EFFECTS: Mapping[str, Profile] = {
     "set-up and slow start": replace(
         _FAR, round_trip_s=0.06, setup_round_trips=2, initial_window_nbytes=14_600
     ),
+    "first bytes drawn one by one": replace(_FAR, is_stratified=False),
     "one in a hundred a second late": replace(_FAR, tail=Tail(0.01, 1.0)),
     "refused above 100 requests a second": replace(_FAR, requests_per_s=100),
 }
@@ -261,17 +262,19 @@ def render_effects(path: Path = FOLDER / "effects.csv") -> str:
         part = rows[rows["name"] == name]
         seconds, predicted = part["read_s"].median(), part["predicted_s"].iloc[0]
         waits = [digits(1000 * part[f"first_byte_p{p}_s"].median()) for p in (50, 99)]
+        scatter = 100 * (part["read_s"].max() / part["read_s"].min() - 1)
         lines.append(
             (
                 name,
                 digits(seconds, n=3),
+                digits(scatter, n=2),
                 "" if name == _PLAIN else tell_interval(_pair(rows, str(name), _PLAIN)),
                 digits(predicted / plain["predicted_s"].iloc[0], n=3),
                 " and ".join(waits),
                 f"{part['n_refused'].median():g}",
             )
         )
-    names = ["network", "read (s)", "over without", "predicted", "first byte, p50 and p99 (ms)",
+    names = ["network", "read (s)", "slowest over fastest (%)", "over without", "predicted", "first byte, p50 and p99 (ms)",
              "refused"]  # fmt: skip
     return f"{write_table(names, lines)}\n{_tell_run(rows)}"
 

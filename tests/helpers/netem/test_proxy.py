@@ -293,6 +293,10 @@ def test_delays_distribution() -> None:
     delays = sorted(delay(next(variates)) for _ in range(20_000))
     assert delays[10_000] == pytest.approx(0.030, rel=0.01)
     assert delays[19_000] == pytest.approx(0.100, rel=0.01)
+    # one by one, the sums of sets scatter as those of a real network do
+    alone = normal_variates(random.Random(1), is_stratified=False)
+    sums = [sum(next(alone) for _ in range(20)) for _ in range(1000)]
+    assert np.std(sums) == pytest.approx(20**0.5, rel=0.1)
 
 
 @pytest.mark.parametrize("dilation", [0.5, 0, -1, float("inf"), float("nan"), True, "10"])

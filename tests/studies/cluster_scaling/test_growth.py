@@ -153,4 +153,4 @@ def test_one_process_reads_and_is_told(tmp_path: Path) -> None:
     assert "Not measured yet" in one_process.render_effects(path)
     late = rows.assign(name=rows["name"].replace({"obstore x4": "without", "s3fs x1": "late"}))
     late.assign(read_s=late["name"].map({"without": 1.0, "late": 2.5})).to_csv(path, index=False)
-    assert "| late | 2.5 | 2.5 (2.5 to 2.5) | 1 |" in one_process.render_effects(path)
+    assert "| late | 2.5 | 0 | 2.5 (2.5 to 2.5) | 1 |" in one_process.render_effects(path)
