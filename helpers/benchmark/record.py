@@ -252,15 +252,13 @@ class Record:
         self.provenance = provenance
         self.secrets = tuple(secret for secret in secrets if secret)
         self.stopped_by = ""
+        asked = self.provenance.parameters.get("dilation", 1.0)
+        # real seconds in one of the emulated network's; a text where it is chosen while measuring
+        self.dilation = 1.0 if isinstance(asked, str) else float(asked)  # type: ignore[arg-type]
         self._text = read_text(self.path) if self.path.exists() else ""
         self.rows = parse_rows(self._text, self.path) if self._text else []
         self._refuse_others()
         self._versions = {name: v for row in self.rows for name, v in row.versions.items()}
-
-    @property
-    def dilation(self) -> float:
-        """Real seconds in one of the emulated network's, as the study was asked for."""
-        return float(str(self.provenance.parameters.get("dilation", 1.0)))
 
     def _refuse_others(self) -> None:
         """Refuse to go on with rows of another origin, naming what differs."""

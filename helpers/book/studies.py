@@ -11,7 +11,8 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Self, get_args, get_origin
+from types import UnionType
+from typing import Annotated, Any, ClassVar, Literal, Self, Union, get_args, get_origin
 
 import nbformat
 from pydantic import (
@@ -122,6 +123,8 @@ Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Seconds = Annotated[float, Field(gt=0, le=10**6, allow_inf_nan=False)]
 # of 10,000, a read of a second takes hours
 Dilation = Annotated[float, Field(ge=1, le=10_000, allow_inf_nan=False)]
+AUTO = "auto"
+DilationOrAuto = Dilation | Literal["auto"]
 Shape = Annotated[list[Count], Field(min_length=4, max_length=4)]
 ArrayShape = Annotated[Shape, AfterValidator(_worth_reading)]
 Profile = Annotated[str, ProfileName(profile_names())]
@@ -342,6 +345,8 @@ def _type_name(annotation: Any) -> str:
         annotation = get_args(annotation)[0]
     if get_origin(annotation) is list:
         return f"list[{_type_name(get_args(annotation)[0])}]"
+    if get_origin(annotation) in (Union, UnionType):
+        return _type_name(get_args(annotation)[0])  # papermill reads no more than one
     return str(annotation.__name__)
 
 
@@ -384,6 +389,10 @@ _BOUNDS: dict[str, tuple[str, Callable[[Any, Any], bool]]] = {
 
 def _allowed(schema: Mapping[str, Any]) -> str:
     """Say in words what a property of a JSON Schema allows."""
+    if "const" in schema:
+        return f"`{schema['const']}`"
+    if "type" not in schema:
+        return " or ".join(map(_allowed, schema["anyOf"]))
     if schema["type"] == "array":
         return f"list of: {_allowed(schema['items'])}"
     if "anyOf" in schema:

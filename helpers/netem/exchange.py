@@ -167,11 +167,14 @@ class Network:
         self._link = Link(Profile("loopback"), virtual)
         self._tag = ""
 
-    def emulate(self, profile: Profile) -> None:
-        """Emulate a profile on the requests that arrive from now on.
+    def emulate(self, profile: Profile, dilation: float | None = None) -> None:
+        """Emulate a profile on the requests that arrive from now on, maybe at another dilation.
 
         A new set of delays begins, so that what follows meets whole sets.
         """
+        if dilation is not None:
+            self.time = VirtualTime(dilation)
+            self.trace.live_in(self.time)
         link = Link(profile, self.time)
         with self._lock:
             self._link = link

@@ -68,17 +68,19 @@ def check_dilation(dilation: object) -> None:
     check_number("dilation", dilation, low=1)
 
 
-def check_profile(store: str, name: str, dilation: float = 1.0) -> None:
+def check_profile(store: str, name: str, dilation: float | str = 1.0) -> None:
     """Refuse to emulate a network, or its time, on a store that has its own."""
-    check_dilation(dilation)
+    if not isinstance(dilation, str):  # who chooses it later chooses one that there is
+        check_dilation(dilation)
     if store != "embedded" and name != "loopback":
         raise UserError(
             f"profile: {name!r}; allowed: loopback, because nothing is emulated on the network"
             " of a store of your own"
         )
     if store != "embedded" and dilation != 1:
+        told = dilation if isinstance(dilation, str) else f"{dilation:g}"
         raise UserError(
-            f"dilation: {dilation:g}; allowed: 1, because time is real on a store of your own"
+            f"dilation: {told}; allowed: 1, because time is real on a store of your own"
         )
 
 

@@ -58,14 +58,16 @@ class Proxy:
             )
         return json.loads(line)
 
-    def emulate(self, profile: Profile) -> None:
-        """Emulate a network on the requests that arrive from now on."""
+    def emulate(self, profile: Profile, *, dilation: float | None = None) -> None:
+        """Emulate a network on the requests that arrive from now on, maybe at another dilation."""
+        if dilation is not None:
+            check_dilation(dilation)
         if profile.worker_mb_per_s is not None and not HAS_PEERS:
             raise UserError(
                 f"worker_mb_per_s is {profile.worker_mb_per_s:g}; allowed is None on"
                 f" {sys.platform}, where the process behind a connection cannot be seen"
             )
-        self._command("emulate", profile.to_mapping())
+        self._command("emulate", profile.to_mapping(), dilation)
 
     def set_tag(self, tag: str) -> None:
         """Mark the rows of requests that arrive from now on."""

@@ -139,7 +139,7 @@ def accept_all(listener: socket.socket, network: Network) -> None:
 
 
 COMMANDS: dict[str, Callable[..., object]] = {
-    "emulate": lambda network, given: network.emulate(Profile.from_mapping(given)),
+    "emulate": lambda network, given, k: network.emulate(Profile.from_mapping(given), k),
     "tag": Network.set_tag,
     "take": lambda network: network.trace.take(),
     "stats": lambda _network: {"cpu_s": sum(os.times()[:2])},  # of this process, real ones

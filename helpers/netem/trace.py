@@ -62,10 +62,14 @@ class Trace:
     """Collect the rows of many threads."""
 
     def __init__(self, virtual: VirtualTime = REAL_TIME) -> None:
-        self.time = virtual
         self._condition = threading.Condition()
         self._rows: list[tuple[object, ...]] = []
         self._n_ending = 0
+        self.live_in(virtual)
+
+    def live_in(self, virtual: VirtualTime) -> None:
+        """Stamp by another clock from now on, between two reads."""
+        self.time = virtual
         # Epoch of this clock: wall-clock times that do not jump with the clock.
         self._epoch_s = time.time() - virtual.now_s()
 

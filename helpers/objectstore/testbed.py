@@ -262,12 +262,12 @@ class Testbed:
     proxy: Proxy | None = None  # what emulates and traces; None where it cannot stand in between
     others: list[Proxy] = field(default_factory=list)  # before services that read the store
 
-    def emulate(self, profile: Profile) -> None:
-        """Emulate another network from now on."""
+    def emulate(self, profile: Profile, *, dilation: float | None = None) -> None:
+        """Emulate another network from now on, and slow its time down by another factor if one is given."""
         if self.proxy is None:
-            check_profile("a store of your own", profile.name)
+            check_profile("a store of your own", profile.name, dilation or 1.0)
         for proxy in self._proxies():
-            proxy.emulate(profile)
+            proxy.emulate(profile, dilation=dilation)
 
     def set_tag(self, tag: str) -> None:
         """Mark the requests that arrive from now on."""

@@ -9,9 +9,10 @@ read and one of four times its bytes, in real time, over a link that decides.
 from __future__ import annotations
 
 import math
+import multiprocessing
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,6 +21,7 @@ from typing import Any
 import dask
 import dask.array as da
 import pandas as pd
+from distributed.utils import get_mp_context
 
 from helpers.arrays.clusters import Cluster, open_cluster
 from helpers.arrays.readers import READERS
@@ -47,6 +49,7 @@ LONG = "long"
 N_THREADS = 2  # of a worker, as in 2020
 _N_TASKS = 500  # that do nothing, to time the scheduler
 _BUDGET_S = 3600.0
+_PATIENCE = "600 s"
 _SEED = 2020
 
 
@@ -97,14 +100,31 @@ def measure(
         shapes = [shape for part in parts.values() for shape in part.shapes().values()]
         needed = 8 * sum(map(math.prod, shapes))
         beds = stack.enter_context(open_testbeds(networks, needed_nbytes=needed))
-        # Dask's profiler looks at each process a hundred times a second, and here are many
-        stack.enter_context(dask.config.set({"distributed.worker.profile.enabled": False}))
+        stack.enter_context(_many_on_one_machine())
         cluster = stack.enter_context(open_cluster("local", threads_per_worker=N_THREADS))
         for (name, part), bed in zip(parts.items(), beds, strict=True):
             cluster.scale(part.n_workers)
             found = _measure_part(name, part, bed, cluster, n_blocks=n_blocks)
             rows = _keep(record, found.assign(part=name))
     return rows
+
+
+@contextmanager
+def _many_on_one_machine() -> Iterator[None]:
+    """Let workers be forks of one process that has imported what they read with.
+
+    An interpreter that starts by itself takes seconds of a processor for its imports and 0.3 GB,
+    which 64 would not share. Dask's profiler would look at each a hundred times a second. Who is
+    slow because all take turns is not gone.
+    """
+    method = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
+    settings = {"worker.multiprocessing-method": method, "worker.profile.enabled": False}
+    settings |= dict.fromkeys(("comm.timeouts.connect", "comm.timeouts.tcp"), _PATIENCE)
+    settings |= {"scheduler.worker-ttl": _PATIENCE}
+    with dask.config.set({f"distributed.{name}": value for name, value in settings.items()}):
+        context = get_mp_context()  # type: ignore[no-untyped-call]  # with Dask's own list, once
+        context.set_forkserver_preload(["distributed", "studies.cluster_scaling.growth"])
+        yield
 
 
 def _measure_part(

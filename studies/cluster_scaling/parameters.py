@@ -13,8 +13,17 @@ from helpers.arrays.readers import READERS
 from helpers.arrays.stores import check_chunk_shape, open_entry
 from helpers.arrays.writers import CODECS
 from helpers.book import studies
-from helpers.book.studies import RECORD, ArrayShape, Count, Dilation, OneOf, RecordName, Seed, Shape
-from helpers.errors import UserError
+from helpers.book.studies import (
+    RECORD,
+    ArrayShape,
+    Count,
+    DilationOrAuto,
+    OneOf,
+    RecordName,
+    Seed,
+    Shape,
+)
+from helpers.errors import UserError, show
 from helpers.netem.profiles import get_profile, profile_names
 
 
@@ -55,8 +64,8 @@ class Parameters(studies.Parameters):
     cluster_options: list[str] = Field(
         [], description="of a gateway or of Slurm, each a name and a value"
     )
-    dilation: Dilation = Field(
-        1.0, description="factor by which the network and its time are slowed down"
+    dilation: DilationOrAuto = Field(
+        1.0, description="factor that slows down the network and its time, or auto"
     )
     seed: Seed = Field(2020, description="of values, order and network delays")
     record: RecordName = Field("cluster-scaling.csv", description=RECORD)
@@ -99,7 +108,7 @@ def check_memory(n_workers: int, read_nbytes: int) -> None:
         )
 
 
-def _check_dilated(name: str, dilation: float) -> None:
+def _check_dilated(name: str, dilation: float | str) -> None:
     """Refuse to slow down a network that is a scale model, or that is one machine's link."""
     profile = get_profile(name)
     if dilation != 1 and (profile.scale != 1 or profile.worker_mb_per_s is None):
@@ -109,6 +118,6 @@ def _check_dilated(name: str, dilation: float) -> None:
             if get_profile(each).scale == 1 and get_profile(each).worker_mb_per_s is not None
         ]
         raise UserError(
-            f"profile: {name!r} with dilation {dilation:g}; allowed: {', '.join(allowed)},"
+            f"profile: {name!r} with dilation {show(dilation)}; allowed: {', '.join(allowed)},"
             " at full scale and with a link for each worker"
         )

@@ -23,7 +23,7 @@ from helpers.arrays.stores import StoredArray
 from helpers.benchmark import statistics
 from helpers.benchmark.provenance import n_cores
 from helpers.benchmark.record import read_records
-from helpers.book.studies import write_table
+from helpers.book.studies import AUTO, write_table
 from helpers.errors import UserError, show
 from helpers.models import transfer
 from helpers.netem.profiles import Profile, get_profile, network_of
@@ -195,6 +195,23 @@ def choose_dilation(
     return find(found_at)
 
 
+def settle_dilation(
+    asked: float | str,
+    clients: Mapping[str, transfer.Client],
+    profile: Profile,
+    n_workers: Sequence[int],
+    n_chunks: int,
+) -> tuple[float, Mapping[str, transfer.Client]]:
+    """Choose the dilation where it was left open; tell it, and clients in the network's seconds.
+
+    What was left open was calibrated in real time, and what was given in the time of its network.
+    """
+    if asked != AUTO:
+        return float(asked), clients
+    k = choose_dilation(clients, profile, n_workers, n_chunks).dilation
+    return k, {name: _slow_down(one, 1 / k) for name, one in clients.items()}
+
+
 @dataclass(frozen=True, slots=True)
 class Calibrated:
     """What a record tells of its case: the network, and how each reader read without it."""
@@ -213,16 +230,18 @@ class Calibrated:
 
 def read_calibrated(path: Path) -> Calibrated:
     """Read the calibration in a record of a case."""
-    rows = read_records([path])
-    rows = rows[(rows["phase"] == "calibration") & ~rows["is_ceiling"]]
+    everything = read_records([path])
+    rows = everything[(everything["phase"] == "calibration") & ~everything["is_ceiling"]]
     if rows.empty:
         raise UserError(f"{path.name}: no row of a calibration; allowed: a record that has some")
     case = json.loads(rows["parameters"].iloc[0])
     sizes = zip(case["array_shape"], case["chunk_shape"], strict=True)
     n_chunks = math.prod(math.ceil(n / chunk) for n, chunk in sizes)
+    k = float(everything["dilation"].max())  # one that was chosen came after the calibration
+    rows = rows.assign(read_s=rows["read_s"] * rows["dilation"] / k)
     found = read_clients(rows, READERS, n_chunks=n_chunks)
     given = get_profile(case["profile"]), case["n_workers"], n_chunks
-    return Calibrated(*given, float(rows["dilation"].iloc[0]), _cores_of(rows), found)
+    return Calibrated(*given, k, _cores_of(rows), found)
 
 
 def choose_for_record(path: Path, most_share: float = MOST_SHARE) -> ProcessorShare:

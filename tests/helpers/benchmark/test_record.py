@@ -137,6 +137,13 @@ def test_records_of_before_time_could_be_dilated_go_on(tmp_path: Path) -> None:
     assert frame["real_read_s"].tolist() == frame["read_s"].tolist() == [2.5, 2.5]
 
 
+def test_a_dilation_left_open_is_none_at_first(tmp_path: Path) -> None:
+    """What a case leaves open is 1 until it is chosen, and what it gives is there at once."""
+    for asked, first in (("auto", 1.0), (10.0, 10.0)):
+        origin = dataclasses.replace(ORIGIN, parameters={"seed": 1, "dilation": asked})
+        assert make_record(tmp_path / "new.csv", origin).dilation == first
+
+
 def test_another_dilation_is_another_origin(tmp_path: Path) -> None:
     """Real and virtual seconds do not stand in one record."""
     path = tmp_path / "in-region.csv"

@@ -81,6 +81,16 @@ REFUSED: list[tuple[str, dict[str, Any], list[str]]] = [
     ),
     (
         "cluster-scaling",
+        {"store": "s3://mine/x", "profile": "loopback", "dilation": "auto"},
+        ["dilation", "auto", "1, because time is real"],
+    ),
+    (
+        "cluster-scaling",
+        {"profile": "in-region", "dilation": "auto"},
+        ["profile", "'in-region'", "'auto'", "in-region-full-scale"],
+    ),
+    (
+        "cluster-scaling",
         {"store": "s3://mine/x", "profile": "in-region"},
         ["profile", "'in-region'", "loopback"],
     ),

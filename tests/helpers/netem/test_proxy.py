@@ -378,9 +378,17 @@ def test_dilated_network_sleeps_longer(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_dilated_proxy_tells_virtual_seconds(upstream_url: str) -> None:
-    """A delay of 20 ms at a dilation of 10 holds its client up for 200, and its row says 20."""
+    """A delay of 20 ms at a dilation of 10 holds its client up for 200, and its row says 20.
+
+    The dilation is chosen when the proxy has run a while in real time.
+    """
     profile = Profile("p", FirstByte(0.02, 0.02), stream_mb_per_s=100.0)
-    with open_proxy(upstream_url, profile=profile, dilation=10) as proxy:
+    with open_proxy(upstream_url, profile=FREE) as proxy:
+        with pytest.raises(UserError, match=r"^dilation is 0\.5; allowed"):
+            proxy.emulate(profile, dilation=0.5)
+        get(proxy, "/plain")
+        take(proxy, 1)
+        proxy.emulate(profile, dilation=10)
         start_s = time.perf_counter()
         get(proxy, "/plain")
         real_s = time.perf_counter() - start_s

@@ -36,6 +36,25 @@ def test_the_smallest_dilation_at_which_processors_have_little() -> None:
         assert (found.dilation, found.share) == (k, pytest.approx(1 / (k + 1)))
 
 
+def test_a_case_may_leave_its_dilation_open(tmp_path: Path) -> None:
+    """What is given stays; else it is chosen, and a record of it reads like one of the same dilation given."""
+    clients = {"slow": SLOW, "quick": QUICK}
+    assert prediction.settle_dilation(4.0, clients, STEADY, [1], 10) == (4.0, clients)
+    k, faster = prediction.settle_dilation("auto", clients, STEADY, [1], 10)
+    assert k == choose_dilation(clients, STEADY, [1], 10).dilation and k in (19, 20)
+    assert [one.cpu_s_per_chunk * k for one in faster.values()] == pytest.approx([0.1, 0.01])
+    rows = pd.read_csv(RECORD)
+    at_first = rows["phase"] == "calibration"
+    for name in ("open_s", "read_s"):
+        rows.loc[at_first, name] = rows.loc[at_first, f"real_{name}"]
+    rows.loc[at_first, "dilation"] = 1
+    rows.to_csv(tmp_path / RECORD.name, index=False)
+    given, chosen = map(prediction.read_calibrated, (RECORD, tmp_path / RECORD.name))
+    assert chosen.dilation == given.dilation and chosen.clients.keys() == given.clients.keys()
+    for name, one in given.clients.items():
+        assert chosen.clients[name].cpu_s_per_chunk == pytest.approx(one.cpu_s_per_chunk, rel=1e-3)
+
+
 def test_a_record_tells_its_dilation(capsys: pytest.CaptureFixture[str]) -> None:
     """The committed calibration, made at another dilation, gives one with its share and reader."""
     prediction.main([str(RECORD), "0.1"])
