@@ -114,13 +114,14 @@ def _many_on_one_machine() -> Iterator[None]:
     """Let workers be forks of one process that has imported what they read with.
 
     An interpreter that starts by itself takes seconds of a processor for its imports and 0.3 GB,
-    which 64 would not share. Dask's profiler would look at each a hundred times a second. Who is
-    slow because all take turns is not gone.
+    which 64 would not share. Dask would look at each a hundred times a second, and wake it fifty
+    times. Who is slow because all take turns is not gone.
     """
     method = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
     settings = {"worker.multiprocessing-method": method, "worker.profile.enabled": False}
     settings |= dict.fromkeys(("comm.timeouts.connect", "comm.timeouts.tcp"), _PATIENCE)
-    settings |= {"scheduler.worker-ttl": _PATIENCE}
+    settings |= {"scheduler.worker-ttl": _PATIENCE, "admin.tick.interval": "1 s"}
+    settings |= {"admin.system-monitor.interval": "10 s"}
     with dask.config.set({f"distributed.{name}": value for name, value in settings.items()}):
         context = get_mp_context()  # type: ignore[no-untyped-call]  # with Dask's own list, once
         context.set_forkserver_preload(["distributed", "studies.cluster_scaling.growth"])
