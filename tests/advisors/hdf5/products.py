@@ -54,7 +54,12 @@ def atl08(path: Path, n_beams: int = 6) -> None:
     Names: opendap.org's listing of ATL08_20181016124656_02730110_002_01.h5. Not published: chunks,
     which are those of ATL03 here, and the length, which is that of a short granule.
     """
-    how = {"compression": "gzip", "compression_opts": 6, "shuffle": True, "chunks": (10_000,)}
+    how: dict[str, Any] = {
+        "compression": "gzip",
+        "compression_opts": 6,
+        "shuffle": True,
+        "chunks": (10_000,),
+    }
     values = make_noise(3000)
     with h5py.File(path, "w") as made:
         for name in _ABOUT:
@@ -127,7 +132,7 @@ def gpm(path: Path) -> None:
     measured of granules of version 7. Texts of fixed length, as readers decode them. A fifth of the longitudes here.
     """
     n_lon = 725
-    how = {"compression": "gzip", "compression_opts": 6, "text": np.bytes_}
+    how: dict[str, Any] = {"compression": "gzip", "compression_opts": 6, "text": np.bytes_}
     rain = np.maximum(make_noise(1, n_lon, 1800), 0)
     with h5py.File(path, "w") as made:
         made.attrs["FileHeader"] = np.bytes_(
@@ -159,7 +164,12 @@ def nisar(path: Path) -> None:
     configuration of isce3's `gslc`, which makes such products. Two polarisations and 1536 by 1536
     pixels here, and 60 scalars.
     """
-    how = {"chunks": (512, 512), "compression": "gzip", "compression_opts": 1, "shuffle": True}
+    how: dict[str, Any] = {
+        "chunks": (512, 512),
+        "compression": "gzip",
+        "compression_opts": 1,
+        "shuffle": True,
+    }
     how["text"] = np.bytes_
     image = make_noise(1536, 1536)
     with h5py.File(path, "w", fs_strategy="page", fs_page_size=4 * 2**20) as made:
