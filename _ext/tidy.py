@@ -47,6 +47,9 @@ _UNITS = {
 _WORDS = {"usd": "USD", "gb": "GB", "cdn": "CDN", "nat": "NAT", "hdf5": "HDF5", "ros3": "ROS3"}
 _MIB = 2**20
 _PROSE = 14  # letters in a cell, in the mean: more is text, to be read line by line
+_PHONE = 335.0  # px that a table has there
+_MOST_CARDS = 12  # rows of numbers: more are compared down their columns, in a frame that scrolls
+_BREAK = re.compile(r"\s|(?<=-)")
 _LONG = 30  # letters of a row's name that may break
 _ROOM = 50  # that words take more than names at the left of a figure, pt
 
@@ -106,6 +109,7 @@ def write_text(text: str) -> str:
     text = re.sub(r"^\((\d+(?:, \d+)+)\)$", lambda m: m[1].replace(", ", " × "), text)
     text = re.sub(r"(?<=\d) x (?=\d)", " × ", text)
     text = re.sub(r"(?<![\w.])-?\d+\.\d+e[+-]\d+", lambda m: write_number(m[0]), text)
+    text = _PRICED.sub(lambda m: spell(m[0]), text)
     return re.sub(r"(?<==)\d{7,}\b", lambda m: _write_bytes(int(m[0])), spell(text))
 
 
@@ -186,7 +190,11 @@ def _write_cells(rows: list[Tag], *, is_finding: bool) -> set[int]:
     """Write the cells of the body; return the columns that are numbers."""
     for cell in (cell for row in rows for cell in row.find_all("th")):
         text = write_text(_text(cell))
-        cell.string = text.replace("-", " ") if is_finding else text  # a key, no contender
+        if is_finding:  # a key, no contender
+            text = re.sub("^n ", "number of ", text.replace("-", " ")).replace(
+                "aa noise", "A/A noise"
+            )
+        cell.string = text
         cell["class"] = ["long"] if len(text) > _LONG else []
         cell["scope"] = "rowgroup" if int(cell.get("rowspan", 1)) > 1 else "row"
     grid = [row.find_all("td") for row in rows]
@@ -220,20 +228,57 @@ def _make_head(soup: BeautifulSoup, heads: list[str], n_index: int, numeric: set
 
 
 def stack_table(fragment: str) -> str:
-    """Let a table of texts be read row by row on a phone: each cell says what its column is."""
+    """Let a table of texts, or a short one too wide for a phone, be read row by row there.
+
+    Each cell says what its column is, but for names of rows; those that rows share
+    are repeated.
+    """
     soup = BeautifulSoup(fragment, "html.parser")
     heads = [_text(cell) for cell in soup.select("thead tr > *")]
-    rows = [row.find_all(("th", "td")) for row in soup.select("tbody tr")]
-    lengths = [len(_text(cell)) for row in rows for cell in row]
-    if len(heads) < 3 or {len(row) for row in rows} != {len(heads)}:
+    rows = [(row, row.find_all(("th", "td"))) for row in soup.select("tbody tr")]
+    grid: list[list[Tag]] = []
+    for _, cells in rows:  # names that rows share stand at the left of the first of them
+        shared = grid[-1][: len(heads) - len(cells)] if grid else []
+        grid.append([*shared, *cells])
+    if len(heads) < 3 or {len(cells) for cells in grid} != {len(heads)}:
         return fragment
-    if sum(lengths) < _PROSE * len(lengths) * (1 if len(heads) > 3 else 2):
+    lengths = [len(_text(cell)) for cells in grid for cell in cells]
+    is_prose = sum(lengths) >= _PROSE * len(lengths) * (1 if len(heads) > 3 else 2)
+    is_wide = len(rows) <= _MOST_CARDS and measure_table(heads, grid) > _PHONE
+    if not (is_prose or is_wide):
         return fragment
-    soup.table["class"] = [*soup.table["class"], "stack"]
-    for cell, head in ((cell, head) for row in rows for cell, head in zip(row, heads, strict=True)):
-        if head and _text(cell) and cell is not cell.parent.find(("th", "td")):
-            cell["data-head"] = head
+    soup.table["class"] = [*soup.table["class"], "stack", *([] if is_prose else ["pairs"])]
+    for (row, cells), whole in zip(rows, grid, strict=True):
+        for i, cell in enumerate(whole[: len(heads) - len(cells)]):
+            again = soup.new_tag("td", attrs={"class": "again"})
+            again.string = _text(cell)
+            row.insert(i, again)
+        for i, (cell, head) in enumerate(zip(row.find_all(("th", "td")), heads, strict=True)):
+            if head and _text(cell) and (i or _NUMBER.fullmatch(_text(cell).replace(",", ""))):
+                cell["data-head"] = head
     return str(soup)
+
+
+def measure_table(heads: list[str], grid: list[list[Tag]]) -> float:
+    """Estimate how wide a table is on a phone, where its texts are broken between words, px.
+
+    Examples
+    --------
+    >>> measure_table(["time (s)", "requests"], [])
+    117.6
+    """
+    size = (
+        14.0 if len(heads) < 5 else 12.0 if len(heads) == 5 else 10.5
+    )  # as the style sheet has it
+    columns = [[head] for head in heads]
+    for cells in grid:
+        for column, cell in zip(columns, cells, strict=True):
+            column.append(_text(cell))
+    words = [[len(word) for text in column for word in _BREAK.split(text)] for column in columns]
+    widths = [0.6 * max(found) for found in words]
+    if grid and grid[0][0].name == "td":
+        widths[0] = min(widths[0], 6.0)  # links and code, which may break anywhere
+    return round(size * (sum(widths) + len(heads) * (0.4 if len(heads) > 5 else 0.6)), 1)
 
 
 def tell_text(match: re.Match[str]) -> str:

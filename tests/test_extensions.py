@@ -63,6 +63,7 @@ def test_numbers(text: str, expected: str) -> None:
     [
         ("'disk'", "disk"),
         ("n_blocks", "number of blocks"),
+        ("the price of invocation_gb_s counts", "the price of invocation (GB s) counts"),
         ("stream_mb_per_s", "stream (MB/s)"),
         ("zarr-s3fs", "zarr-s3fs"),
         ("block_size=8388608 rdcc_nbytes=4194304", "block_size=8 MiB rdcc_nbytes=4 MiB"),
@@ -122,6 +123,21 @@ def test_styled_tables_are_written_alike() -> None:
 def test_a_table_without_rows_is_not_shown() -> None:
     """Heads over nothing tell nothing."""
     assert tidy.tidy_table(pd.DataFrame({"a": []}).to_html()) == ""
+
+
+def test_short_wide_tables_are_cards_on_a_phone() -> None:
+    """Numbers wider than a phone stand below each other, with heads, and names that rows share."""
+    heads = [f"{word} throughput (MB/s)" for word in ("first", "second", "third", "fourth")]
+    index = pd.MultiIndex.from_product([["whole"], ["a", "b"]], names=["task", "driver"])
+    wide = pd.DataFrame([[1.5] * 4] * 2, index=index, columns=heads)
+    stacked = tidy.stack_table(tidy.tidy_table(wide.to_html()))
+    assert 'class="table data stack pairs"' in stacked and f'data-head="{heads[0]}"' in stacked
+    assert stacked.count('<td class="again">whole</td>') == 1
+    for plain in (
+        wide.iloc[:, :1],
+        pd.concat([wide] * 7),
+    ):  # fits; many rows are compared in columns
+        assert "stack" not in tidy.stack_table(tidy.tidy_table(plain.to_html()))
 
 
 def test_texts_are_sentences() -> None:

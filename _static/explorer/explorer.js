@@ -223,6 +223,7 @@
         const page = one.kind === "published" ? "published-results.html" : "notebooks/" + one.source + ".html";
         make("a", one.source, make("td", "", row)).href = page;
         [one.machine, one.commit.slice(0, 10)].forEach((text) => make("td", text || "–", row));
+        [...row.cells].slice(1).forEach((cell, i) => (cell.dataset.head = heads[i + 1]));
       });
       region.replaceChildren(table);
       more.hidden = chosen.length <= shown;

@@ -180,12 +180,19 @@ def compare_published(prices: Mapping[str, float]) -> list[dict[str, Any]]:
     ]
 
 
+_PRODUCTS = {"lambda": "Lambda", "nat": "NAT", "efs": "EFS", "elasticache": "ElastiCache"}
+
+
+def _tell_item(item: str) -> str:
+    return " ".join(_PRODUCTS.get(word, word) for word in item.split("_") if word != "cost")
+
+
 def render_published() -> str:
     """Write the published figures beside ours, and what computing costs by Little's law."""
     prices = get_prices("published-2023", REGION)
     lines = ["| item | published (USD a month) | by its rules (USD a month) |", "| --- " * 3 + "|"]
     lines += [
-        f"| `{row['item']}` | {row['published_usd']:,.2f} | {row['ours_usd']:,.2f} |"
+        f"| {_tell_item(row['item'])} | {row['published_usd']:,.2f} | {row['ours_usd']:,.2f} |"
         for row in compare_published(prices)
     ]
     given = Assumptions(peak_ratio=1.0)

@@ -69,7 +69,7 @@ def tabulate_choices(
                 "cdn_ttl_s": min(assumptions.cdn_ttl_s, kept_s),
             }
             cells.append(_tell(compare_options(change(assumptions, changed), prices)))
-        lines.append((f"{rate:g}", f"{n:,}".replace(",", " "), *cells))
+        lines.append((f"{rate:g}", f"{n:,}", *cells))
     return lines
 
 
@@ -82,7 +82,7 @@ def _tell(costs: Mapping[Option, Cost]) -> str:
 
 
 def _write_usd(usd: float) -> str:
-    return f"{usd:,.0f} USD".replace(",", " ")
+    return f"{usd:,.0f} USD"
 
 
 def render_choices(measured: Mapping[str, float] | None = None) -> str:
@@ -176,8 +176,8 @@ def render_runs(paths: Iterable[Path] | None = None) -> str:
         lines.append(
             (
                 f"{path.parent.name}/{path.stem}",
-                f"{found['reads']:,.0f}".replace(",", " "),
-                f"{found['requests']:,.0f}".replace(",", " "),
+                f"{found['reads']:,.0f}",
+                f"{found['requests']:,.0f}",
                 f"{found['gb']:.1f}",
                 f"{found['minutes']:.0f}",
                 f"{asked:.2f}",

@@ -357,7 +357,7 @@ def render_stores() -> str:
             same = {row["n_chunks"]: row for row in of_kind if row["step"] == step}
             cells = [_cell(same.get(n), of_kind, n) for n in numbers]
             power = find_exponent([*same.values()], "seconds")
-            grows = f"n^{power:.1f}" if math.isfinite(power) else "too short to tell"
+            grows = f"n{{sup}}`{power:.1f}`" if math.isfinite(power) else "too short to tell"
             lines.append(f"| {NAMES[kind]} | {step} | {' | '.join(cells)} | {grows} |")
     gb, shortest, longest = (
         rows[0]["memory_gb"],

@@ -117,8 +117,9 @@ def _stage_gap(name: str, into: Path) -> None:
     _, notebook, case = name.split("/")
     target = into / f"{name}.md"
     target.parent.mkdir(parents=True, exist_ok=True)
+    about = (into / f"{notebook}.md").read_text(encoding="utf-8").partition("\n")[0]
     target.write_text(
-        f"# {case}\n\n:::{{admonition}} Not measured yet\n:class: note\n"
+        f"{about} ({case.replace('-', ' ')})\n\n:::{{admonition}} Not measured yet\n:class: note\n"
         f"There is no record of this case of {{doc}}`/{notebook}`, so there is nothing to show.\n"
         f"To measure it: `make run CASE={notebook}/{case}`.\n:::\n",
         encoding="utf-8",

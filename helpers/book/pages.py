@@ -320,6 +320,15 @@ def render_profile_sources(profiles: Mapping[str, Any]) -> str:
     return "\n".join(items)
 
 
+_FAULTS = {
+    "error_503": "answered 503",
+    "reset": "connection reset",
+    "truncate": "body cut short",
+    "stall": "stalled",
+    "corrupt": "a byte changed",
+}
+
+
 def render_faults(path: Path = ROOT / "results" / "reference" / "faults.csv") -> str:
     """Write what became of reads from a store that fails, and what users saw of it."""
     if not path.exists():
@@ -330,7 +339,7 @@ def render_faults(path: Path = ROOT / "results" / "reference" / "faults.csv") ->
         (f"`{reader}`", *(_tell_ends(rows[rows["fault"] == fault]) for fault in faults))
         for reader, rows in table.groupby("reader", sort=False)
     ]
-    titles = [f"`{fault}`" for fault in faults]
+    titles = [_FAULTS[fault] for fault in faults]
     return f"{write_table(['reader', *titles], lines)}\n{_list_sayings(table)}"
 
 
@@ -351,7 +360,7 @@ def _list_sayings(table: pd.DataFrame) -> str:
         names = seen.setdefault((fault, said.replace("`", "")), [])
         names += [reader] if reader not in names else []
     return "".join(
-        f"- `{fault}`: `{said}` ({', '.join(names)})\n"
+        f"- {_FAULTS[fault]}: `{said}` ({', '.join(names)})\n"
         for (fault, said), names in seen.items()
         if said
     )

@@ -312,8 +312,8 @@ def test_prices_are_listed_with_their_sources() -> None:
 def test_published_figures_stand_beside_ours() -> None:
     """The page's table has each published figure twice, and computing by Little's law."""
     text = calculator.render_published()
-    assert "| `lambda_runtime_cost` | 432.00 | 432.00 |" in text
-    assert "| `efs_read_cost` | 14,400.00 | 14,400.00 |" in text
+    assert "| Lambda runtime | 432.00 | 432.00 |" in text
+    assert "| EFS read | 14,400.00 | 14,400.00 |" in text
     assert "92.5 functions are at work at once" in text
     assert f"{92.5 * 432.000864:,.2f} USD" in text
 
