@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
 from dataclasses import replace
@@ -37,9 +38,10 @@ def simulate(
     return simulate_cluster(profile, client, Cluster(n_workers, **given), n_chunks, n_waves=n_waves)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("n_workers", [1, 3, 30, 200])
+@pytest.mark.parametrize(
+    ("n_workers", "n_requests"), [*itertools.product([1, 3, 30], [1.0, 2.0, 1.5]), (200, 1.5)]
+)
 @pytest.mark.parametrize("is_overlapped", [False, True])
-@pytest.mark.parametrize("n_requests", [1.0, 2.0, 1.5])
 def test_it_agrees_with_the_transfer_model(
     n_workers: int, is_overlapped: bool, n_requests: float
 ) -> None:
