@@ -140,7 +140,7 @@ _LOOKS: Mapping[str, Mapping[str, Look]] = MappingProxyType(
             "zarr-sharded": Look(SLATE, "X", is_hollow=True),
             "references": Look(INDIGO, "h", is_hollow=True),
             "references-rechunked": Look(INDIGO, "h"),
-            "icechunk": Look(TEAL, "H", is_hollow=True),
+            "icechunk": Look(INDIGO, "P"),
         },
         "access": {
             "series": Look(BLUE, "o"),
