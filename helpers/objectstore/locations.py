@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
@@ -25,6 +27,13 @@ if TYPE_CHECKING:
 CONNECT_S = 5
 SILENCE_S = 15  # without a byte: s3fs
 REQUEST_S = 30  # for the whole request: obstore
+
+CREDENTIALS = (
+    "AWS_ACCESS_KEY_ID",
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_SESSION_TOKEN",
+    "AWS_EC2_METADATA_DISABLED",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,3 +293,23 @@ def _find_credentials(session: Any, *, is_amazon: bool) -> tuple[str | None, ...
             f"store: its credentials cannot be had ({told}); allowed: keys in the environment, a"
             " profile, a role, or none of these for anonymous access"
         ) from error
+
+
+@contextlib.contextmanager
+def environment(values: Mapping[str, str | None]) -> Iterator[None]:
+    """Set variables of the environment, or unset those without a value, as long as the context lasts."""
+    before = {name: os.environ.pop(name, None) for name in values}
+    os.environ.update({name: value for name, value in values.items() if value})
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
+
+
+def credentials(location: Location) -> contextlib.AbstractContextManager[None]:
+    """Put the credentials of a store where clients without arguments look for them."""
+    values = location.access_key, location.secret_key, location.session_token, "true"
+    return environment(dict(zip(CREDENTIALS, values, strict=True)))

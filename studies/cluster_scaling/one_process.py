@@ -1,7 +1,7 @@
 """One process, many requests: clients by the bytes of a chunk, and what parts of a network cost.
 
 `python -m studies.cluster_scaling.one_process in-flight` reads an array in chunks of several sizes
-with 128 requests in flight, through obstore and through s3fs, as a published study did on S3;
+with 128 requests in flight, through four clients, as a published study did on S3;
 `... effects` reads one over networks that differ in one thing: connections that have to be set up,
 first bytes drawn one by one, a tail of late ones, requests refused above a rate.
 """
@@ -22,6 +22,7 @@ import pandas as pd
 import xxhash
 import zarr
 from numpy.typing import NDArray
+from zarr.abc.store import Store
 from zarr.storage import FsspecStore, ObjectStore
 
 from helpers.arrays.readers import forget_clients
@@ -30,19 +31,20 @@ from helpers.benchmark import statistics
 from helpers.benchmark.loop import timed
 from helpers.benchmark.provenance import machine, n_cores
 from helpers.benchmark.record import read_published
+from helpers.book.published import compare_order, tell_order
 from helpers.book.studies import write_table
 from helpers.errors import UserError
 from helpers.models import transfer
 from helpers.netem.profiles import FirstByte, Profile, Tail, network_of
 from helpers.netem.trace import Request
-from helpers.objectstore.locations import Location
+from helpers.objectstore.locations import Location, credentials
 from helpers.objectstore.testbed import Testbed
 from helpers.paths import ROOT, replace_file
 from helpers.plotting.tables import digits, tell_interval
 from studies.cluster_scaling.validity import open_testbeds
 
 FOLDER = ROOT / "results" / "reference"
-Client = Literal["obstore", "s3fs"]
+Client = Literal["obstore", "s3fs", "icechunk", "tensorstore"]
 
 IN_REGION = Profile("in region", FirstByte(0.03, 0.1), stream_mb_per_s=90)
 ONE_MACHINE = replace(IN_REGION, name="one machine", aggregate_mb_per_s=1875)
@@ -63,8 +65,9 @@ class Read:
 
     @property
     def key(self) -> str:
-        """Folder of the array, the same for all that read it."""
-        return f"one-process-{self.chunk_nbytes}-{self.n_chunks}"
+        """Folder of the array, the same for all that read it as it lies there."""
+        kind = "-icechunk" if self.client == "icechunk" else ""
+        return f"one-process-{self.chunk_nbytes}-{self.n_chunks}{kind}"
 
     def predict_s(self) -> float:
         """Predict the read by the model, for a client whose own work takes no time."""
@@ -80,15 +83,21 @@ class Read:
 
 
 _SIZES = ((781_250, 1024), (3_125_000, 512), (12_500_000, 128), (50_000_000, 32), (200_000_000, 16))
-_CLIENTS: tuple[tuple[Client, float], ...] = (("obstore", 4.0), ("s3fs", 1.0), ("s3fs", 4.0))
+_CLIENTS: tuple[tuple[Client, float], ...] = (
+    ("obstore", 4.0),
+    ("s3fs", 1.0),
+    ("icechunk", 4.0),
+    ("tensorstore", 4.0),
+    ("s3fs", 4.0),
+)
 IN_FLIGHT = tuple(
     Read(f"{client} x{k:g}", client, ONE_MACHINE, nbytes, n, dilation=k)
     for nbytes, n in _SIZES
     for client, k in _CLIENTS
 )
 """s3fs computes in one thread, which a dilation would make as many times faster than any is: at 1
-it has its own speed. Obstore computes beside, on processors that are more on the published machine,
-so it is dilated; s3fs is too, to show what that hides."""
+it has its own speed. The others compute beside, on processors that are more on the published
+machine, so they are dilated; s3fs is too, to show what that hides."""
 
 _FAR = Profile("other region", FirstByte(0.09, 0.2), stream_mb_per_s=50)
 _EFFECTS: Mapping[str, Profile] = {
@@ -140,31 +149,62 @@ def _write(one: Read, near: Location) -> int:
     values = np.random.default_rng(2025).integers(
         0, 2**63, one.chunk_nbytes * one.n_chunks // 8, dtype=np.int64
     )
+    session = None
+    store: Store = ObjectStore((near / one.key).obstore())
+    if one.client == "icechunk":
+        import icechunk  # an extra that not everyone has
+
+        storage = (near / one.key).icechunk_storage()
+        session = icechunk.Repository.create(storage).writable_session("main")
+        store = session.store
     zarr.create_array(
-        ObjectStore((near / one.key).obstore()),
+        store,
         data=values,
         chunks=(one.chunk_nbytes // 8,),
         compressors=zarr.codecs.ZstdCodec(level=3),
         overwrite=True,
     )
+    if session:
+        session.commit("written")
     return xxhash.xxh3_64_intdigest(values.data)
 
 
-def _open(one: Read, far: Location) -> zarr.Array[Any]:
-    location = far / one.key
-    if one.client == "obstore":
-        return zarr.open_array(ObjectStore(location.obstore(), read_only=True), mode="r")
-    options = {**location.fsspec_options(), "max_concurrency": 1}  # one request a chunk, as then
-    store = FsspecStore.from_url(location.url, storage_options=options, read_only=True)
-    return zarr.open_array(store, mode="r")
+def _open(one: Read, location: Location) -> Callable[[], Any]:
+    """Open an array, with new connections, and tell how it is read whole."""
+    if one.client == "tensorstore":
+        import tensorstore  # an extra that not everyone has
+
+        place = {"bucket": location.bucket, "path": f"{location.prefix}/"}
+        place |= {"aws_region": location.region, "endpoint": str(location.endpoint_url)}
+        context: dict[str, Any] = {"s3_request_concurrency": {"limit": one.n_requests}}
+        context["aws_credentials"] = {"type": "environment"}
+        spec = {"driver": "zarr3", "kvstore": {"driver": "s3", **place}, "context": context}
+        opened = tensorstore.open(spec, open=True, read=True).result()
+        return lambda: opened.read().result()
+    store: Store
+    if one.client == "icechunk":
+        import icechunk  # an extra that not everyone has
+
+        repository = icechunk.Repository.open(location.icechunk_storage())
+        store = repository.readonly_session("main").store
+    elif one.client == "obstore":
+        store = ObjectStore(location.obstore(), read_only=True)
+    else:
+        options = {
+            **location.fsspec_options(),
+            "max_concurrency": 1,
+        }  # one request a chunk, as then
+        store = FsspecStore.from_url(location.url, storage_options=options, read_only=True)
+    return partial(zarr.open_array(store, mode="r").__getitem__, slice(None))
 
 
 def _read_once(one: Read, bed: Testbed, checksum: int) -> dict[str, Any]:
     """Open anew and read whole, in the time of the network, and count what passed."""
     forget_clients({"async.concurrency": one.n_requests})
-    array = _open(one, bed.far)
-    bed.take_trace()
-    values, seconds = timed(partial(array.__getitem__, slice(None)), dilation=one.dilation)
+    with credentials(bed.far):
+        read = _open(one, bed.far / one.key)
+        bed.take_trace()
+        values, seconds = timed(read, dilation=one.dilation)
     found: NDArray[np.int64] = np.asarray(values)
     if xxhash.xxh3_64_intdigest(found.data) != checksum:
         raise WrongValuesError(f"{one.name}: other values than were written")
@@ -218,7 +258,7 @@ def render_in_flight(path: Path = FOLDER / "in-flight.csv") -> str:
                 tell_interval(lead),
                 digits(factor, n=3),
                 tell_interval(hidden),
-                *(f"{digits(rate[one], n=3)}, {digits(flight[one])}" for one in rate.index[[0, 1]]),
+                *(f"{digits(rate[one], n=3)}, {digits(flight[one])}" for one in reversed(_LEAD)),
             )
         )
     names = [
@@ -232,10 +272,58 @@ def render_in_flight(path: Path = FOLDER / "in-flight.csv") -> str:
     ]
     kept = "met" if n_near >= _OF_SIZES else "missed"
     told = f"Within a factor of {_NEAR:g} lie {n_near} of {len(lines)} sizes (target {_OF_SIZES}: {kept})."
-    return f"{write_table(names, lines)}\n{told}\n\n{_tell_run(rows)}"
+    return f"{write_table(names, lines)}\n{told}\n\n{_render_order(rows)}\n{_tell_run(rows)}"
+
+
+def _render_order(rows: pd.DataFrame) -> str:
+    """Write the published order of clients at each size beside ours, where theirs stand apart."""
+    theirs = read_published("earthmover_tensor_storage_s3").query("operation == 'read'")
+    n_rounds = rows["round"].nunique()
+    rows = rows[rows["name"].isin(_THEIRS)].rename(columns={"round": "block", "read_s": "seconds"})
+    frames = []
+    for nbytes in sorted({*map(int, rows["chunk_nbytes"])}):
+        part = rows[rows["chunk_nbytes"] == nbytes].rename(columns={"name": "cell"})
+        rate = theirs[theirs["chunk_bytes"] == nbytes].groupby("method")["throughput_mb_per_s"]
+        told = {name: rate.median()[_THEIRS[name]] for name in {*part["cell"]}}
+        pairs = compare_order(part, told)
+        flight = part.groupby("cell")["in_flight"].median()
+        frames.append(pairs.assign(chunk_mb=nbytes / 1e6, flight=pairs["slower"].map(flight)))
+    pairs = pd.concat(frames, ignore_index=True)
+    pairs = pairs[pairs["theirs"] >= _APART]
+    lines = [
+        (
+            digits(one["chunk_mb"], n=3),
+            _CALLED[one["faster"]],
+            _CALLED[one["slower"]],
+            digits(one["theirs"], n=3),
+            tell_interval(statistics.Interval(one["ours"], one["low"], one["high"], n_rounds)),
+            "opposite" if one["agrees"] == "no" else one["agrees"],
+            digits(one["flight"]),
+        )
+        for one in pairs[pairs["agrees"] != "yes"].to_dict("records")
+    ]
+    names = [
+        "chunk (MB)",
+        "faster on S3",
+        "slower on S3",
+        "ratio on S3",
+        "ratio here",
+        "order here",
+        "in flight here, slower on S3",
+    ]
+    table = f"\n{write_table(names, lines)}" if lines else ""
+    return f"Of the clients whose speed on S3 differs by {100 * (_APART - 1):.0f} % at least: {tell_order(pairs)}.\n{table}"
 
 
 _LEAD = "s3fs x1", "obstore x4"
+_CALLED = {f"{name} x4": name for name in ("obstore", "icechunk", "tensorstore")} | {
+    "s3fs x1": "s3fs"
+}
+_THEIRS = {
+    name: "tensorstore" if called == "tensorstore" else f"zarr-{called}"
+    for name, called in _CALLED.items()
+}  # by what they are called in the published table
+_APART = 1.1  # how far published throughputs differ where their order says something
 _NEAR, _OF_SIZES = 1.3, 4  # how near the published lead ours is to be, and at how many sizes
 
 

@@ -15,9 +15,9 @@ import xarray as xr
 from helpers.arrays import readers, stores
 from helpers.benchmark import statistics
 from helpers.benchmark.contender import CheckError, Steps
+from helpers.objectstore.locations import CREDENTIALS, environment
 from helpers.paths import CATALOG
 from studies.formats.formats import digest
-from studies.formats.workload import CREDENTIALS, environment
 
 ENTRIES = (
     "cm26-temperature",

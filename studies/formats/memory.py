@@ -21,10 +21,10 @@ from helpers.arrays import readers
 from helpers.benchmark.contender import CheckError
 from helpers.benchmark.memory import forget_peak, peak_nbytes
 from helpers.errors import UserError
+from helpers.objectstore.locations import credentials
 from studies.formats import columns
 from studies.formats.clients import CLIENTS
 from studies.formats.formats import Kept, choose, digest
-from studies.formats.workload import credentials
 
 AT_ONCE, BY_GROUP = "parquet-pandas", "parquet-by-group"
 """The Parquet file in one piece, as a table is read, and a row group after the other."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -30,12 +29,6 @@ from studies.formats.formats import (
     list_layouts,
 )
 
-CREDENTIALS = (
-    "AWS_ACCESS_KEY_ID",
-    "AWS_SECRET_ACCESS_KEY",
-    "AWS_SESSION_TOKEN",
-    "AWS_EC2_METADATA_DISABLED",
-)
 CACHE_STATE = "nothing cached, new clients, warm server"
 
 
@@ -239,26 +232,6 @@ def choose_control(names: Sequence[str]) -> str:
             " allowed: with at least one that anybody can install, and that is installed"
         )
     return next((name for name in installable if name.startswith("zarr-")), installable[0])
-
-
-@contextlib.contextmanager
-def environment(values: Mapping[str, str | None]) -> Iterator[None]:
-    """Set variables of the environment, or unset those without a value, as long as the context lasts."""
-    before = {name: os.environ.pop(name, None) for name in values}
-    os.environ.update({name: value for name, value in values.items() if value})
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            os.environ.pop(name, None)
-            if value is not None:
-                os.environ[name] = value
-
-
-def credentials(location: Location) -> contextlib.AbstractContextManager[None]:
-    """Put the credentials of a store where clients without arguments look for them."""
-    values = location.access_key, location.secret_key, location.session_token, "true"
-    return environment(dict(zip(CREDENTIALS, values, strict=True)))
 
 
 def list_reads(

@@ -126,9 +126,13 @@ def test_the_page_says_how_clusters_grow(tmp_path: Path) -> None:
 def test_one_process_reads_and_is_told(tmp_path: Path) -> None:
     """Both clients return what was written; leads and effects stand beside what was published or predicted."""
     read = one_process.Read("obstore x4", "obstore", FAST, 80_000, 4, n_requests=2, dilation=2.0)
-    plan = [read, replace(read, name="s3fs x1", client="s3fs", dilation=1.0)]
+    others = [
+        replace(read, name=f"{client} x4", client=client) for client in ("icechunk", "tensorstore")
+    ]
+    plan = [read, replace(read, name="s3fs x1", client="s3fs", dilation=1.0), *others]
     rows = one_process.measure(plan, n_rounds=2)
-    assert rows["name"].tolist() == ["obstore x4", "s3fs x1", "s3fs x1", "obstore x4"]
+    names = [one.name for one in plan]
+    assert rows["name"].tolist() == [*names, *names[1:], names[0]]
     assert rows["n_requests"].ge(4).all() and rows["n_refused"].eq(0).all()
     assert read.predict_s() == pytest.approx(2 * (0.002 + 0.0004), rel=0.01)
     path = tmp_path / "in-flight.csv"
@@ -136,21 +140,28 @@ def test_one_process_reads_and_is_told(tmp_path: Path) -> None:
     assert one_process.find_answers(path) == {}
     theirs = read_published("earthmover_tensor_storage_s3").query("operation == 'read'")
     rate = theirs.groupby(["method", "chunk_bytes"])["throughput_mb_per_s"].median()
+    clients = [(f"zarr-{name}", k) for name, k in (("obstore", 4), ("s3fs", 1), ("s3fs", 4))]
+    clients += [("zarr-icechunk", 4), ("tensorstore", 4)]
     lines = [
-        {"round": i, "name": f"{client} x{k}", "chunk_nbytes": nbytes, "nbytes": 1e9,
-         "read_s": 1e3 / rate[f"zarr-{client}", nbytes], "in_flight": 9.0}
-        for i, (client, k), nbytes in product(
-            range(2), (("obstore", 4), ("s3fs", 1), ("s3fs", 4)), sorted({*rate["zarr-s3fs"].index})
-        )
+        {"round": i, "name": f"{client.removeprefix('zarr-')} x{k}", "chunk_nbytes": nbytes, "nbytes": 1e9,
+         "read_s": 1e3 / rate[client, nbytes], "in_flight": 9.0}
+        for i, (client, k), nbytes in product(range(2), clients, sorted({*rate["zarr-s3fs"].index}))
     ]  # fmt: skip
     told = pd.DataFrame(lines).assign(machine="2 cores, X", measured="2026-01-02")
     told.to_csv(path, index=False)
-    assert "a factor of 1.3 lie 5 of 5 sizes (target 4: met)" in one_process.render_in_flight(path)
+    text = one_process.render_in_flight(path)
+    assert "a factor of 1.3 lie 5 of 5 sizes (target 4: met)" in text
+    assert " pairs have the published order, 0 the opposite one, 0 cannot" in text
+    other = {"tensorstore x4": "s3fs x1", "s3fs x1": "tensorstore x4"}
+    told.assign(name=told["name"].replace(other)).to_csv(path, index=False)
+    assert "| 0.781 | tensorstore | s3fs | 3.04 |" in one_process.render_in_flight(path)
+    told.to_csv(path, index=False)
     assert 17 < one_process.find_answers(path)["obstore-over-s3fs-small"][
         "one process, 128 in flight"
     ].centre < 17.3  # fmt: skip
     path = tmp_path / "effects.csv"
     assert "Not measured yet" in one_process.render_effects(path)
+    rows = rows[rows["name"].isin(["obstore x4", "s3fs x1"])]
     late = rows.assign(name=rows["name"].replace({"obstore x4": "without", "s3fs x1": "late"}))
     late.assign(read_s=late["name"].map({"without": 1.0, "late": 2.5})).to_csv(path, index=False)
     assert "| late | 2.5 | 0 | 2.5 (2.5 to 2.5) | 1 |" in one_process.render_effects(path)
