@@ -23,6 +23,7 @@ from helpers.benchmark.contender import CheckError
 from helpers.errors import UserError
 from helpers.netem.profiles import get_profile
 from helpers.netem.proxy import open_proxy
+from helpers.objectstore import locations
 from helpers.objectstore.testbed import Server, Testbed
 from helpers.paths import ROOT
 from studies.formats import findings, formats, memory, snippets, workload
@@ -73,7 +74,7 @@ def test_every_client_reads_what_was_written(
     """Value by value: whole with several requests in flight, in part with one."""
     values = make_sample().block((0, 0, 0, 0), make_sample().shape)
     read = FormatRead(CLIENTS[name], kept, testbed, {"whole": 4, "step": 1}[access], access)
-    with workload.credentials(kept.stored.location):
+    with locations.credentials(kept.stored.location):
         read.prepare()
         found = read.read(read.open())
     assert read.check(found) == f"xxh3 of {found.size} values"
@@ -84,7 +85,7 @@ def test_every_client_reads_what_was_written(
 def test_what_is_written_again_is_read_back(kept: Kept) -> None:
     """What a server hands out is not; other values are refused, and nothing stays."""
     names = ["zarr-obstore", "netcdf-s3fs", "references-obstore", "opendap-pydap", "csv-pandas"]
-    with workload.credentials(kept.stored.location):
+    with locations.credentials(kept.stored.location):
         writes = {way.name: way for way in workload.list_writes(names, kept)}
         assert {*writes} == {*list_formats(names)} - {"opendap"}
         for way in writes.values():
@@ -101,7 +102,7 @@ def test_what_is_written_again_is_read_back(kept: Kept) -> None:
 
 def test_memory_is_that_of_a_process_that_reads(kept: Kept) -> None:
     """It is counted, limited and compared; a process that fails is named."""
-    with workload.credentials(kept.stored.location):
+    with locations.credentials(kept.stored.location):
         [held] = memory.measure(["zarr-obstore"], kept, n_requests=4).values()
         assert held.added_nbytes > kept.stored.nbytes and not held.is_killed
         assert memory.limit(kept, 0).empty
@@ -132,7 +133,7 @@ def test_the_code_that_is_shown_reads(kept: Kept, name: str) -> None:
     namespace["zarr"] = zarr  # imports are not shown
     exec(code, namespace)
     how = getattr(client.open, "keywords", {})
-    with workload.credentials(kept.stored.location), warnings.catch_warnings():
+    with locations.credentials(kept.stored.location), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # silencing is left out of what is shown
         read = namespace[functions[0].__name__](kept.at(client.format), kept.stored, 4, **how)
         values = read(choose("whole", kept.stored))
@@ -223,7 +224,7 @@ def test_a_contender_without_its_package_is_left_out(monkeypatch: pytest.MonkeyP
 def test_credentials_are_there_and_gone(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of the store take the place of the user's, whose session token does not stay."""
     monkeypatch.setenv("AWS_SESSION_TOKEN", "of another")
-    with workload.credentials(kept.stored.location):
+    with locations.credentials(kept.stored.location):
         assert os.environ["AWS_ACCESS_KEY_ID"] == kept.stored.location.access_key
         assert "AWS_SESSION_TOKEN" not in os.environ
     assert os.environ["AWS_SESSION_TOKEN"] == "of another"
@@ -244,7 +245,7 @@ def test_requests_are_counted_by_the_proxy(server: Server, kept: Kept) -> None:
             ACCESSES,
         ):
             readers.forget_clients({})
-            with workload.credentials(place.stored.location):
+            with locations.credentials(place.stored.location):
                 opened = CLIENTS[name].open(place.at(CLIENTS[name].format), place.stored, 4)
                 proxy.take_trace()
                 opened(choose(access, kept.stored))
