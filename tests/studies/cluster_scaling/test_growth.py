@@ -150,7 +150,7 @@ def test_one_process_reads_and_is_told(tmp_path: Path) -> None:
     told = pd.DataFrame(lines).assign(machine="2 cores, X", measured="2026-01-02")
     told.to_csv(path, index=False)
     text = one_process.render_in_flight(path)
-    assert "a factor of 1.3 lie 5 of 5 sizes (target 4: met)" in text
+    assert "a factor of 1.3 lie 5 of 5 sizes (target 4: met), and 5 (met)" in text
     assert " pairs have the published order, 0 the opposite one, 0 cannot" in text
     other = {"tensorstore x4": "s3fs x1", "s3fs x1": "tensorstore x4"}
     told.assign(name=told["name"].replace(other)).to_csv(path, index=False)
