@@ -39,7 +39,7 @@ def tell_gain(text: str, folder: Path) -> str:
     sides = [statistics.pool_copies(side, column) for side in (over, under)]
     ratio = statistics.paired_between(*sides, value=column)
     verdict = statistics.judge(ratio, noise_near(rows, under, column)).verdict
-    ends = f" [{digits(ratio.low)}, {digits(ratio.high)}]" if ratio.n > 1 else ""
+    ends = f" ({digits(ratio.low)} to {digits(ratio.high)})" if ratio.n > 1 else ""
     doubt = " (indistinguishable)" if verdict == "indistinguishable" else ""
     return f"{digits(ratio.centre)}{ends} times as fast{doubt}"
 

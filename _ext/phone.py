@@ -194,6 +194,7 @@ def _narrow_columns(boxes: list[Box], texts: list[Text]) -> Stretch:
     gaps = [_MARGIN]
     gaps += [min(10.0, b - a) for (_, a), (b, _) in pairwise(columns)]
     gaps += [_MARGIN]
+    beyond = [[0.0, 0.0] for _ in columns]  # how far numbers below axes reach out at each side
     for text in texts:
         low, high = text.ends
         for i, (left, right) in enumerate(columns):
@@ -205,7 +206,10 @@ def _narrow_columns(boxes: list[Box], texts: list[Text]) -> Stretch:
             elif text.anchor == "start" and right <= text.x < after:
                 gaps[i + 1] = max(gaps[i + 1], high - right + _MARGIN)
             elif text.anchor == "middle" and text.is_tick and left <= text.x <= right:
-                gaps[i + 1] = max(gaps[i + 1], min(high - right, 24.0))
+                beyond[i] = [max(beyond[i][0], left - low), max(beyond[i][1], high - right)]
+    ends = [[0.0, 0.0], *beyond, [0.0, 0.0]]
+    for i, ((_, before), (after, _)) in enumerate(pairwise(ends)):
+        gaps[i] = max(gaps[i], min(before + after + (6.0 if before and after else 0.0), 48.0))
     values = [one for one in texts if one.anchor == "start" and not _is_above(one, boxes)]
     for _ in range(4):  # until values beside marks stay inside too
         move = _share_out(gaps, columns)

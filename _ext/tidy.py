@@ -33,6 +33,19 @@ _TEXT = re.compile(
 _PRICED = re.compile(r"\b[a-z0-9]+(?:_[a-z0-9]+)*_gb_s\b")  # among the words of a finding
 _MISSING = {"None", "NaN", "nan", "NaT", "<NA>"}
 _SPELT = {"True": "yes", "False": "no", "inf": "without end", **dict.fromkeys(_MISSING, "–")}
+_NO_NUMBER = {"", "-", "inf", *_MISSING}  # in a column of numbers
+_ALIKE = (
+    (re.compile(r"(?<=\d) x (?=\d)"), " × "),
+    (re.compile(r"(?<=\d)%"), " %"),
+    # an interval, in brackets of its own unless it stands in some
+    (re.compile(r"\((-?[\d.,]+) \[(-?[\d.,]+), (-?[\d.,]+)\] ([^()]*)\)"), r"(\1, \2 to \3, \4)"),
+    (re.compile(r"(?<=\d) \[(-?[\d.,]+), (-?[\d.,]+)\]"), r" (\1 to \2)"),
+    # thousands apart; neither names nor lists
+    (
+        re.compile(r"(?<![\w.,:/=@#-])(?<!\d, )\d{5,}(?![\w:/@-]|\.\w|, ?\d)"),
+        lambda m: f"{int(m[0]):,}",
+    ),
+)
 _UNITS = {
     "_gb_s": "GB s",
     "_1e3": "a thousand",
@@ -50,7 +63,7 @@ _PROSE = 14  # letters in a cell, in the mean: more is text, to be read line by 
 _PHONE = 335.0  # px that a table has there
 _MOST_CARDS = 12  # rows of numbers: more are compared down their columns, in a frame that scrolls
 _BREAK = re.compile(r"\s|(?<=-)")
-_LONG = 30  # letters of a row's name that may break
+_NAME, _LONG = 9, 30  # letters of a row's name that has a width, and of one that may break
 _ROOM = 50  # that words take more than names at the left of a figure, pt
 
 
@@ -107,7 +120,6 @@ def write_text(text: str) -> str:
     text = _SPELT.get(text, text)
     text = re.sub(r"^(['\"])(.*)\1$", r"\2", text)
     text = re.sub(r"^\((\d+(?:, \d+)+)\)$", lambda m: m[1].replace(", ", " × "), text)
-    text = re.sub(r"(?<=\d) x (?=\d)", " × ", text)
     text = re.sub(r"(?<![\w.])-?\d+\.\d+e[+-]\d+", lambda m: write_number(m[0]), text)
     text = _PRICED.sub(lambda m: spell(m[0]), text)
     return re.sub(r"(?<==)\d{7,}\b", lambda m: _write_bytes(int(m[0])), spell(text))
@@ -118,12 +130,31 @@ def _write_bytes(nbytes: int) -> str:
     return f"{nbytes // _MIB} MiB" if nbytes % _MIB == 0 else f"{nbytes:,}"
 
 
+def write_alike(fragment: str) -> str:
+    """Write numbers, intervals and percents in one style; tags and code stay as they are.
+
+    Examples
+    --------
+    >>> write_alike("<td>1.43 [1.38, 1.45] times of 20000 tiles, 8 x 4, 5%</td>")
+    '<td>1.43 (1.38 to 1.45) times of 20,000 tiles, 8 × 4, 5 %</td>'
+    """
+    parts = re.split(r"(<code\b.*?</code>|<[^>]*>)", fragment, flags=re.DOTALL)
+    for pattern, told in _ALIKE:
+        parts[::2] = [pattern.sub(told, part) for part in parts[::2]]
+    return "".join(parts)
+
+
+def is_numeric(texts: list[str]) -> bool:
+    """Tell whether the cells of a column are numbers, if any, where they are known."""
+    return all(_NUMBER.fullmatch(text) or text in _NO_NUMBER for text in texts)
+
+
 def write_column(texts: list[str]) -> list[str]:
     """Write the cells of one column alike: all as numbers, or all as words."""
-    known = [text for text in texts if text not in _MISSING and text]
-    if known and all(_NUMBER.fullmatch(text) for text in known):
-        return [write_number(text) if text in known else _SPELT.get(text, text) for text in texts]
-    return [write_text(text) for text in texts]
+    if not is_numeric(texts) or not {*texts} - _NO_NUMBER:
+        return [write_text(text) for text in texts]
+    told = {**_SPELT, "": "–", "-": "–"}
+    return [told.get(text) or write_number(text) for text in texts]
 
 
 def read_heads(table: Tag, n_index: int) -> list[str] | None:
@@ -180,7 +211,7 @@ def tidy_table(fragment: str) -> str:
         tag.attrs = {
             name: value
             for name, value in tag.attrs.items()
-            if name in keep and (name != "class" or value in (["num"], ["long"]))
+            if name in keep and (name != "class" or value in (["num"], ["long"], ["name"]))
         }
     table["class"] = "table data"
     return f'<div class="pst-scrollable-table-container" tabindex="0">{table}</div>'
@@ -195,7 +226,7 @@ def _write_cells(rows: list[Tag], *, is_finding: bool) -> set[int]:
                 "aa noise", "A/A noise"
             )
         cell.string = text
-        cell["class"] = ["long"] if len(text) > _LONG else []
+        cell["class"] = ["long"] if len(text) > _LONG else ["name"] if len(text) > _NAME else []
         cell["scope"] = "rowgroup" if int(cell.get("rowspan", 1)) > 1 else "row"
     grid = [row.find_all("td") for row in rows]
     numeric = set()
@@ -203,8 +234,7 @@ def _write_cells(rows: list[Tag], *, is_finding: bool) -> set[int]:
         cells = [row[j] for row in grid if j < len(row)]
         texts = [_text(cell) for cell in cells]
         written = write_column(texts)
-        is_number = all(_NUMBER.fullmatch(text) or text in ("", *_MISSING) for text in texts)
-        if is_number:
+        if is_number := is_numeric(texts):
             numeric.add(j)
         for cell, text in zip(cells, written, strict=True):
             cell.string = text
@@ -277,7 +307,7 @@ def measure_table(heads: list[str], grid: list[list[Tag]]) -> float:
     words = [[len(word) for text in column for word in _BREAK.split(text)] for column in columns]
     widths = [0.6 * max(found) for found in words]
     if grid and grid[0][0].name == "td":
-        widths[0] = min(widths[0], 6.0)  # links and code, which may break anywhere
+        widths[0] = min(widths[0], 9.0)  # links and code, which may break anywhere
     return round(size * (sum(widths) + len(heads) * (0.4 if len(heads) > 5 else 0.6)), 1)
 
 
@@ -288,7 +318,7 @@ def tell_text(match: re.Match[str]) -> str:
     except (SyntaxError, ValueError):
         return match[0]
     text = re.sub(r"\bn_workers (\d+)", r"\1 workers", text)
-    return f'<p class="told">{html.escape(text)}</p>' if text else ""
+    return f'<p class="told">{write_alike(html.escape(text))}</p>' if text else ""
 
 
 _NAMED = (
@@ -320,7 +350,7 @@ def tidy_page(text: str) -> str:
     text = _TABLE.sub(lambda match: tidy_table(match[0]), text)
     text = re.sub(
         r'<table class="table\b.*?</table>',
-        lambda match: stack_table(match[0]),
+        lambda match: stack_table(write_alike(match[0])),
         text,
         flags=re.DOTALL,
     )
@@ -328,7 +358,7 @@ def tidy_page(text: str) -> str:
     text = _TEXT.sub(tell_text, text)
     text = re.sub(
         r'(?<=<span class="pasted-text">)[^<]*',
-        lambda match: _PRICED.sub(lambda key: spell(key[0]), match[0]),
+        lambda match: _PRICED.sub(lambda key: spell(key[0]), write_alike(match[0])),
         text,
     )
     for old, new in _NAMED:

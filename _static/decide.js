@@ -61,7 +61,7 @@
     const fitting = found.orders.filter(([usd]) => (isLimited ? usd !== null && usd <= budget : usd === null));
     const [, order, nFit] = fitting[fitting.length - 1];
     parent.replaceChildren();
-    make("pre", "$ " + writeCommand(chosen) + (isLimited ? " --budget-usd-month " + budget : ""), parent);
+    make("pre", "$ " + writeCommand(chosen) + (isLimited ? " --budget-usd-month " + budget : ""), parent).tabIndex = 0;
     if (nFit === 0) make("p", "None of the choices fits this budget.", parent);
     addTable(found, order, nFit, parent);
     const first = found.cases[order[0]];
@@ -70,7 +70,7 @@
       make("a", first, line).href = "notebooks/" + first + ".html";
     }
     make("p", "To paste:", parent);
-    make("pre", found.codes[order[0]], parent);
+    make("pre", found.codes[order[0]], parent).tabIndex = 0;
   }
 
   function writeCommand(chosen) {

@@ -68,8 +68,6 @@ def test_numbers(text: str, expected: str) -> None:
         ("zarr-s3fs", "zarr-s3fs"),
         ("block_size=8388608 rdcc_nbytes=4194304", "block_size=8 MiB rdcc_nbytes=4 MiB"),
         ("(1, 10, 320, 400)", "1 × 10 × 320 × 400"),
-        ("3586 x 15 x 19", "3586 × 15 × 19"),
-        ("1.43 [1.38, 1.45] times", "1.43 [1.38, 1.45] times"),
         ("True", "yes"),
         ("None", "–"),
     ],
@@ -77,6 +75,31 @@ def test_numbers(text: str, expected: str) -> None:
 def test_words(text: str, expected: str) -> None:
     """A cell says in words what Python spells."""
     assert tidy.write_text(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("<td>3586 x 15 x 19</td>", "<td>3586 × 15 × 19</td>"),
+        ("8.5 [4.5, 10] %, 4.5%", "8.5 (4.5 to 10) %, 4.5 %"),
+        ("a (0.87 [0.86, 0.89] of its time)", "a (0.87, 0.86 to 0.89, of its time)"),
+        ("law: 40000, then 6425.87", "law: 40,000, then 6425.87"),
+        # lists, names, versions and code are none
+        ("10356, 40, 81; [1, 10]; ab-12345; 2026.11.12345", "10356, 40, 81; [1, 10]; ab-12345; 2026.11.12345"),
+        ('<code class="x">20000 x 3</code> <a href="1%20">n</a>', '<code class="x">20000 x 3</code> <a href="1%20">n</a>'),
+    ],
+)  # fmt: skip
+def test_numbers_and_intervals_have_one_style(text: str, expected: str) -> None:
+    """Thousands apart from ten thousand on, intervals from end to end, a space before a percent."""
+    assert tidy.write_alike(text) == expected
+
+
+def test_a_column_of_numbers_says_once_what_is_missing() -> None:
+    """What is blank, a dash or no number is one sign, and an end that is not there no word for text."""
+    column = pd.DataFrame({"high": ["1e3", "", "-", "NaN", "inf"]})
+    written = tidy.tidy_table(column.to_html(index=False))
+    assert rows_of(written)[1:] == [["1000"], ["–"], ["–"], ["–"], ["without end"]]
+    assert written.count('class="num"') == 6
 
 
 def test_tables_have_one_row_of_heads() -> None:
@@ -209,6 +232,15 @@ def test_shapes_are_told_and_drawn() -> None:
     assert all("in shards of" in shapes.tell(*given) for given in shapes.read_shapes(sharded))
 
 
+def ends_apart(root: Any) -> bool:
+    """Tell whether no number below axes reaches under the next axes at their right."""
+    boxes = phone._read_boxes(root)
+    texts = [one for one in phone._read_texts(root) if one.is_tick and one.anchor == "middle"]
+    shown = [one for one in texts if one.tag.get("display") != "none"]
+    lefts = {round(box[0]) for box in boxes}
+    return not any(one.x < left - 1 and one.ends[1] > left for one in shown for left in lefts)
+
+
 def test_figures_are_drawn_for_a_phone() -> None:
     """Axes give way: letters and marks keep their size, values and names stay, keys stand below."""
     case = "results/reference/hdf5-drivers/in-region.ipynb"
@@ -225,6 +257,7 @@ def test_figures_are_drawn_for_a_phone() -> None:
         said = [re.findall(r"<text[^>]*>([^<]+)</text>", text) for text in (svg, narrow)]
         told = [" ".join(re.findall(r"<tspan[^>]*>([^<]+)", narrow))]
         assert {*said[0]} <= {*said[1], *told}
+        assert ends_apart(phone.ET.fromstring(narrow))
         keys = [one for one in svg.split('id="legend_')[1:] if "<text" in one]
         assert bool(keys) == (height > max(float(y) for y in re.findall(r'<rect[^>]* y="([\d.]+)', narrow)) + 60)  # fmt: skip
     assert phone.narrow("<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 9 9'/>") == ""

@@ -166,6 +166,7 @@ def test_tables_are_written_for_readers(site: Path, name: str) -> None:
         cells = [html.unescape(re.sub(r"<[^>]*>", "", cell)).strip() for cell in re.findall(r"<t[hd]\b.*?</t[hd]>", table, re.S)]  # fmt: skip
         for cell in cells:
             assert not re.search(r"\de[-+]\d\d", cell), (name, cell)
+            assert not re.search(r"\d \[-?[\d.]+, -?[\d.]+\]|\d%", cell), (name, cell)
             assert not re.fullmatch(r"-?\d+\.0{3,}|'.*'|nan|NaN|None|True|False", cell), (
                 name,
                 cell,
@@ -449,7 +450,13 @@ def test_the_explorer_by_keyboard_alone(site: Path, address: str, tab: Tab) -> N
     """Choices, points and rows are reached with Tab; what is chosen is kept in the address."""
     tab.open(f"{address}/explorer.html", width=1280)
     tab.wait_until("document.querySelector('#explorer-place tbody tr')")
-    assert tab.evaluate("document.querySelectorAll('#explorer-place select').length") == 12
+    assert tab.evaluate("document.querySelectorAll('#explorer-place select').length") == 13
+    start = tab.evaluate("document.querySelector('#explorer-place').textContent")
+    assert (
+        "several marks" not in start
+        and "access=" not in start
+        and "The same in all rows: " in start
+    )
     for name in ("quantity", "rows", "network"):
         tab.press_until(f"document.activeElement.name === '{name}'")
         tab.press("ArrowDown")

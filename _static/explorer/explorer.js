@@ -4,10 +4,10 @@
 
   const FILTERS = {
     kind: "Whose", source: "Case or table", network: "Network or store", contender: "Client or contender",
-    layout: "Format or layout", chunks: "Bytes of a chunk", workers: "Workers", date: "Date", conditions: "Conditions",
+    access: "What is read", layout: "Format or layout", chunks: "Bytes of a chunk", workers: "Workers", date: "Date", conditions: "Conditions",
   };
-  const BY = { contender: "contender", layout: "format or layout", network: "network or store", source: "case or table", chunks: "bytes of a chunk", workers: "workers", conditions: "conditions", date: "date" };
-  const START = { quantity: "throughput_mb_per_s", rows: "contender", colour: "layout", source: "formats/in-region", log: "1" };
+  const BY = { contender: "contender", access: "what is read", layout: "format or layout", network: "network or store", source: "case or table", chunks: "bytes of a chunk", workers: "workers", conditions: "conditions", date: "date" };
+  const START = { quantity: "throughput_mb_per_s", rows: "contender", colour: "layout", source: "formats/in-region", access: "whole", log: "1" };
   // Okabe and Ito's colours, told apart without seeing red or green.
   const COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8a6d00", "#56b4e9", "#000000", "#7a7a7a"];
   const MOST_ROWS = 60, A_PAGE = 50;
@@ -29,6 +29,7 @@
     return data.group.map((group, i) => {
       const point = { quantity: data.quantities[data.quantity[i]], n: data.n[i], median: data.median[i], low: data.low[i], high: data.high[i] };
       Object.keys(data.words).forEach((name) => (point[name] = data.words[name][data.groups[name][group]]));
+      point.access = (/^(?:access|task|part) ([^,]+)/.exec(point.conditions) || ["", ""])[1];
       return point;
     });
   }
@@ -150,6 +151,16 @@
       return here.filter((one) => passes(one)).sort((a, b) => b.median - a.median);
     }
 
+    // What tells marks apart that share row and colour.
+    function tellApart(drawn) {
+      const first = {}, apart = new Set();
+      drawn.forEach((one) => {
+        const other = (first[one[state.rows] + "|" + one[state.colour]] ||= one);
+        Object.keys(BY).filter((name) => one[name] !== other[name]).forEach((name) => apart.add(BY[name]));
+      });
+      return [...apart].join(", ");
+    }
+
     function draw(chosen) {
       const rows = [...new Set(chosen.map((one) => one[state.rows] || "not told"))];
       const kept = rows.slice(0, MOST_ROWS);
@@ -171,6 +182,8 @@
         };
       });
       const notes = [chosen.length + " medians of " + labels[state.quantity]];
+      const apart = tellApart(drawn);
+      if (apart) notes.push("several marks in one row and colour differ in " + apart);
       if (rows.length > kept.length) notes.push("drawn are the " + kept.length + " rows with the largest of " + rows.length);
       if (colours.length > COLOURS.length) notes.push("further colours are grey");
       told.textContent = notes.join("; ") + ".";
@@ -210,20 +223,31 @@
       detail.textContent = describe(point, labels[state.quantity]).join("; ");
     }
 
+    // Columns in which all rows are alike stand above the table once.
     function list(chosen) {
-      const heads = ["contender", labels[state.quantity], "95 % interval", "n", "conditions", "format or layout", "network or store", "workers", "bytes of a chunk", "date", "case or table", "machine", "commit"];
+      const page = (one) => (one.kind === "published" ? "published-results.html" : "notebooks/" + one.source + ".html");
+      const columns = [
+        ["contender", (one) => one.contender], [labels[state.quantity], (one) => tell(one.median)], ["95 % interval", tellInterval], ["n", (one) => String(one.n)],
+        ...["conditions", "layout", "network", "workers"].map((name) => [BY[name], (one) => one[name]]),
+        ["bytes of a chunk", (one) => one.chunk_nbytes && tell(one.chunk_nbytes)], ["date", (one) => one.date], [BY.source, (one) => one.source], ["machine", (one) => one.machine], ["commit", (one) => one.commit.slice(0, 10)],
+      ];
+      const isSame = ([, read], i) => i > 3 && chosen.length > 1 && chosen.every((one) => read(one) === read(chosen[0]));
+      const same = columns.filter(isSame), varied = columns.filter((column) => !same.includes(column));
       const table = make("table", "");
+      const known = same.filter(([, read]) => read(chosen[0])).map(([head, read]) => head + " " + read(chosen[0]));
+      if (known.length) make("caption", "The same in all rows: " + known.join("; ") + ".", table);
       const head = make("tr", "", make("thead", "", table));
-      heads.forEach((text) => (make("th", text, head).scope = "col"));
+      varied.forEach(([text]) => (make("th", text, head).scope = "col"));
       const body = make("tbody", "", table);
       chosen.slice(0, shown).forEach((one) => {
         const row = make("tr", "", body);
-        make("th", one.contender || "–", row).scope = "row";
-        [tell(one.median), tellInterval(one), String(one.n), one.conditions, one.layout, one.network, one.workers, one.chunk_nbytes && tell(one.chunk_nbytes), one.date].forEach((text) => make("td", text || "–", row));
-        const page = one.kind === "published" ? "published-results.html" : "notebooks/" + one.source + ".html";
-        make("a", one.source, make("td", "", row)).href = page;
-        [one.machine, one.commit.slice(0, 10)].forEach((text) => make("td", text || "–", row));
-        [...row.cells].slice(1).forEach((cell, i) => (cell.dataset.head = heads[i + 1]));
+        varied.forEach(([text, read], i) => {
+          const isLink = text === BY.source;
+          const cell = make(i ? "td" : "th", isLink ? "" : read(one) || "–", row);
+          if (isLink) make("a", one.source, cell).href = page(one);
+          if (i) cell.dataset.head = text;
+          else cell.scope = "row";
+        });
       });
       region.replaceChildren(table);
       more.hidden = chosen.length <= shown;

@@ -125,7 +125,11 @@ def _tell_row(row: pd.Series[Any], array_nbytes: int) -> dict[str, Any]:
     conditions = {**point, **settings}
     own = conditions.pop("profile", asked.get("profile", ""))
     layout, workers = conditions.pop("layout", ""), conditions.pop("n_workers", None)
-    conditions.pop("cache_state", None)
+    for name in (
+        "cache_state",
+        "read_deadline_s",
+    ):  # the latter bounds a read, and is none of its conditions
+        conditions.pop(name, None)
     memory = f"{machine['memory_gb']} GB"
     return {
         "layout": layout,
@@ -155,6 +159,11 @@ def _chunk_nbytes(
 def _write(conditions: Mapping[str, Any] | pd.Series[Any]) -> str:
     """Write names and values in one line."""
     return ", ".join(f"{name}={value}" for name, value in conditions.items() if value not in ("", 0))  # fmt: skip
+
+
+def _say(conditions: str) -> str:
+    """Put the names of conditions into words, for readers."""
+    return re.sub(r"\b([a-z]\w*)=", lambda m: f"{_label(m[1], _unit_of(m[1]))} ", conditions)
 
 
 def _unit_of(name: str) -> str:
@@ -266,7 +275,8 @@ def write_data(groups: pd.DataFrame) -> str:
     Compressed they are a tenth of their size, and the page stays as light as the others.
     """
     size = pd.cut(groups["chunk_nbytes"].replace("", math.nan).astype(float), _EDGES, labels=_SIZES)
-    groups = groups.assign(chunks=size.astype(object).fillna(""))
+    told = groups["conditions"].astype(str).map(_say)
+    groups = groups.assign(chunks=size.astype(object).fillna(""), conditions=told)
     facts = [*_GROUP, "date", "chunks"]
     group = groups.groupby(facts, sort=False).ngroup()
     keys = groups.loc[~group.duplicated(), facts].astype(str)

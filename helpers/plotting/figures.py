@@ -8,9 +8,9 @@ import matplotlib
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.axis import Axis
+from matplotlib.axis import Axis, XAxis
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, NullLocator, ScalarFormatter, StrMethodFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator, ScalarFormatter
 from scipy.optimize import isotonic_regression  # no types shipped
 
 from helpers.errors import UserError
@@ -21,12 +21,30 @@ _FEW_DECADES = 2.5  # of an axis: 1, 2 and 5 have room
 _LEADER = {"arrowstyle": "-", "linewidth": 0.6, "alpha": 0.6, "shrinkA": 1, "shrinkB": 8}
 
 
+class _Ticks(LogLocator):
+    """At 1, 2 and 5 of each decade where there is room, else at 1 and 3, else at powers of ten."""
+
+    def tick_values(self, vmin: float, vmax: float) -> Sequence[float]:
+        """Choose by the decades in view and the letters along the axis."""
+        decades = abs(np.log10(vmax / vmin)) if min(vmin, vmax) > 0 else np.inf
+        room = float(self.axis.get_tick_space()) if isinstance(self.axis, Axis) else 9.0
+        if isinstance(self.axis, XAxis):  # that counts on four letters a number
+            room *= 4 / max(4, *(len(_tell_tick(float(f"{end:.0e}"))) for end in (vmin, vmax)))
+        few = decades <= _FEW_DECADES
+        fitting = (subs for subs in ((1, 2, 5), (1, 3)) if few and len(subs) * decades <= room)
+        self.set_params(subs=next(fitting, (1,)), numticks=max(2, int(room)))
+        return super().tick_values(vmin, vmax)
+
+
+def _tell_tick(value: float, _place: int | None = None) -> str:
+    """Write a number along an axis as tables have it."""
+    return f"{value:,.0f}" if value >= 10_000 else f"{value:g}"
+
+
 def number_axis(axis: Axis) -> None:
     """Write plain numbers along a logarithmic axis, no more than find room."""
-    low, high = axis.get_view_interval()
-    subs = (1, 2, 5) if np.log10(high / low) <= _FEW_DECADES else (1,)
-    axis.set_major_locator(LogLocator(subs=subs))
-    axis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    axis.set_major_locator(_Ticks())
+    axis.set_major_formatter(FuncFormatter(_tell_tick))
     axis.set_minor_locator(NullLocator())
 
 

@@ -21,7 +21,7 @@ from helpers.book.studies import Study, Threshold, find_studies, write_table
 from helpers.netem.profiles import get_profile
 from helpers.paths import ROOT
 from helpers.plotting import palette, tables
-from helpers.plotting.figures import label_ends
+from helpers.plotting.figures import label_ends, number_axis
 from helpers.plotting.tables import digits, tell_interval
 from studies.acceptance.workload import (
     A_TASK_A_CHUNK,
@@ -107,7 +107,8 @@ def tabulate(rows: pd.DataFrame) -> pd.DataFrame:
         over_read=measured["wire_nbytes"] / measured["stored_nbytes"],
         requests_per_chunk=measured["n_requests"] / measured["n_chunks"].replace(0, np.nan),
         in_flight=trace.get("mean_in_flight", np.nan),
-    )
+        most_chunks=measured.groupby("part")["n_chunks"].transform("max"),
+    ).sort_values(["most_chunks", "part"], kind="stable")
     columns = ["read_s", "share_of_ceiling", "over_read", "requests_per_chunk", "in_flight"]
     return told.groupby(["part", "contender"], sort=False)[columns].median()
 
@@ -186,6 +187,8 @@ def draw_overhead(ax: Axes, rows: pd.DataFrame) -> None:
             ends.append((name, each.iloc[-1], look.color))
             places.append(part["n_chunks"].iloc[-1])
     ax.set(xscale="log", yscale="log", xlabel="chunks", ylabel="time for each chunk (ms)")
+    number_axis(ax.xaxis)
+    number_axis(ax.yaxis)
     label_ends(ax, ends, at=places)
 
 

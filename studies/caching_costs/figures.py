@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
-from matplotlib.ticker import LogLocator, NullLocator
 
 from advisors.costs.assumptions import OPTIONS, Assumptions
 from advisors.costs.bill import Bar, cost_curves
@@ -67,9 +66,7 @@ def draw_latencies(ax: Axes, rows: pd.DataFrame) -> None:
             latency_s[at], share[at], look.marker, color=look.color, mfc=look.face, markersize=4
         )
     ax.set(xscale="log", xlabel="latency of a tile (s)", ylabel="requests answered (%)")
-    ax.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    ax.xaxis.set_major_formatter("{x:g}")
-    ax.xaxis.set_minor_locator(NullLocator())
+    number_axis(ax.xaxis)
     _write_key(ax, names)
 
 
@@ -199,6 +196,8 @@ def draw_costs(axes: Sequence[Axes], assumptions: Assumptions, prices: Mapping[s
             ax.plot(_RATES_PER_S, values, dashes, color=color, linewidth=1.5)
             ends.append((str(option), float(values[-1]), color))
         ax.set(xscale="log", yscale="log")
+        number_axis(ax.xaxis)
+        number_axis(ax.yaxis)
         ax.set_ylabel("cost over that of no cache" if is_ratio else "cost (USD a month)")
         ax.axvline(assumptions.requests_per_s, color=CEILING_GREY, linewidth=0.8, linestyle=":")
         label_ends(ax, ends, at=_RATES_PER_S[-1])

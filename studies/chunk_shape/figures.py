@@ -112,8 +112,7 @@ def draw_bias(ax: Axes, table: pd.DataFrame, chunk_kb: pd.Series[float]) -> None
         theirs["chunk_kb"].replace(0, 1), pair.max(axis=1) / pair.min(axis=1), "s",
         color=THEIRS, markersize=4, alpha=0.6, label="Rew (2013)",
     )  # fmt: skip
-    ax.set(xscale="log", yscale="log", xlabel="chunk (kB); none at the left end")
-    ax.set_ylabel("slower over faster")
+    _set_logarithmic(ax, "chunk (kB); none at the left end", "slower over faster")
     ax.legend(frameon=False, fontsize=8)
 
 
@@ -131,6 +130,7 @@ def draw_traffic(axes: Sequence[Axes], traffic: pd.DataFrame) -> None:
                 label=access,
             )  # fmt: skip
         ax.set(xscale="log", xlabel=label, yticks=[])
+        number_axis(ax.xaxis)
     axes[0].set_yticks(list(rows.values()), list(rows), fontsize=7)
     axes[0].figure.legend(  # above the panels: inside, it would hide points
         *axes[1].get_legend_handles_labels(), loc="outside upper center", ncols=5, fontsize=8
@@ -165,8 +165,10 @@ def draw_codecs(axes: Sequence[Axes], costs: pd.DataFrame) -> None:
             )  # fmt: skip
     for ax, label in zip(axes, ("array / stored", "decoded (MB/s)"), strict=True):
         ax.set(xscale="log", xlabel="chunk (KiB)", ylabel=label)
+        number_axis(ax.xaxis)
     axes[0].set_ylim(0, None)
     axes[1].set_yscale("log")
+    number_axis(axes[1].yaxis)
     axes[0].figure.legend(
         *axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=5, fontsize=8
     )

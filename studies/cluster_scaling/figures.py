@@ -148,10 +148,10 @@ def draw_calibration(
 
 # every single measurement, faintly; what was expected beforehand, dashed
 _POINTS: dict[str, Any] = {
-    "linestyle": "none", "marker": "_", "alpha": 0.45, "zorder": 1.5, "markersize": 11,
+    "linestyle": "none", "marker": "_", "alpha": 0.45, "zorder": 1.5, "markersize": 5,
     "markeredgewidth": 0.9,
 }  # fmt: skip
-_PREDICTED: dict[str, Any] = {"linestyle": "--", "linewidth": 1.3, "alpha": 0.8}
+_PREDICTED: dict[str, Any] = {"linestyle": "--", "linewidth": 1, "alpha": 0.7}
 
 
 def draw_scaling(
@@ -175,8 +175,8 @@ def draw_scaling(
     check_looks(names, "reader")
     ends: list[tuple[str, float, str]] = []
     for place, name in enumerate(names):
-        # Marks at equal x would hide one another: each contender stands 2 points of paper aside.
-        inches = (place - (len(names) - 1) / 2) * 2 / 72
+        # Marks at equal x would hide one another: each contender stands aside on the paper.
+        inches = (place - (len(names) - 1) / 2) * min(6, 40 / len(names)) / 72
         aside = ax.transData + ScaledTranslation(inches, 0, figure_of(ax).dpi_scale_trans)
         line = summary[summary["contender"] == name].sort_values(x)
         for table, how in ((points, _POINTS), (predictions, _PREDICTED)):
@@ -192,7 +192,11 @@ def draw_scaling(
     drawn = [table[y].max() for table in (points, predictions) if table is not None]
     spans = [table for table in (summary, ceiling) if table is not None]
     drawn += [table[["median", "low", "high"]].max(axis=None) for table in spans]
-    limits = {"xlim": (0, summary[x].max() * 1.04), "ylim": (0, max(drawn) * 1.05)}
+    limits = {
+        "xlim": (summary[x].min() / 1.3, summary[x].max() * 1.3),
+        "ylim": (0, max(drawn) * 1.05),
+    }
+    ax.set_xscale("log", base=2)  # doublings of workers stand equally far apart
     ax.set(xlabel="workers", ylabel="throughput (MB/s)", **limits)  # nothing drawn is clipped
     tick_places(ax, summary[x])
     key = {"has_points": points is not None, "has_predictions": predictions is not None}
@@ -233,8 +237,7 @@ def draw_published(ax: Axes, published: pd.DataFrame, ours: pd.DataFrame) -> Non
     most = max(10.0, *published["ratio"], *ours["ratio"])
     ticks = sorted({*published["n_threads"], *ours["n_threads"]})
     ax.set(xscale="log", xlabel="threads", ylabel="Zarr over netCDF (ratio)", ylim=(0, 1.2 * most))
-    ax.set_xticks(ticks, [str(tick) for tick in ticks])
-    ax.minorticks_off()
+    tick_places(ax, ticks)
     ax.annotate("tenfold", (ticks[0], 10), xytext=(0, 3), textcoords="offset points", color=AXIS)
     for table, text, color in ((published, "published, 2020", AXIS), (ours, "here", look.color)):
         if len(table):

@@ -98,6 +98,9 @@ def test_the_page_draws_medians_of_the_rows(tmp_path: Path) -> None:
     for name in ("contender", "workers", "phase"):
         drawn[name] = [data["words"][name][data["groups"][name][one]] for one in drawn["group"]]
     assert {*drawn["phase"]} == {"measured"}
+    assert any(data["words"]["conditions"]) and not any(
+        "=" in one for one in data["words"]["conditions"]
+    )
     (shown,) = drawn[(drawn["contender"] == "zarr-s3fs") & (drawn["workers"] == "8")].to_dict("records")  # fmt: skip
     rows = record[(record["contender"] == "zarr-s3fs") & (record["phase"] == "measured")]
     rows = rows[[json.loads(one) == {"n_workers": 8} for one in rows["point"]]]

@@ -253,6 +253,7 @@ def test_labels_outside_a_figure_are_refused() -> None:
     [
         (0.08, 0.6, {"0.1", "0.2", "0.5"}, {"0.3"}),  # less than a decade
         (1e-4, 1.0, {"0.001", "0.1"}, {"0.002", "0.2"}),  # many decades
+        (800.0, 30_000.0, {"1000", "10,000"}, {"1e+04"}),  # thousands as in tables
     ],
 )
 def test_a_logarithmic_axis_has_plain_numbers(
@@ -265,3 +266,24 @@ def test_a_logarithmic_axis_has_plain_numbers(
     ax.figure.draw_without_rendering()  # type: ignore[union-attr]
     labels = {label.get_text() for label in ax.get_xticklabels(which="both")}
     assert told <= labels and not untold & labels
+    assert not any("^" in label.get_text() for label in ax.get_yticklabels(which="both"))
+
+
+def test_a_narrow_logarithmic_axis_has_fewer_numbers() -> None:
+    """Numbers neither touch one another nor leave fewer than two, however narrow a panel is."""
+    with mpl.rc_context():
+        mpl.style.use(STYLE)
+        figure = Figure(figsize=(7.2, 2))
+        for ax, high in zip(figure.subplots(1, 4), (30.0, 200.0, 4e4, 2e-3), strict=True):
+            ax.plot([high / 300, high], [1, 2])
+            ax.set(xscale="log")
+            number_axis(ax.xaxis)
+        figure.draw_without_rendering()
+        for ax in figure.axes:
+            inside = [
+                one
+                for one in ax.get_xticklabels()
+                if ax.get_xlim()[0] <= one.get_position()[0] <= ax.get_xlim()[1]
+            ]
+            ends = [(box.x0, box.x1) for box in (one.get_window_extent() for one in inside)]
+            assert len(ends) >= 2 and all(a[1] < b[0] for a, b in itertools.pairwise(ends)), inside
