@@ -248,12 +248,18 @@ def open_own_testbed(profile: Profile, *, seed: int = 0) -> Iterator[Testbed]:
         yield Testbed(near, near.through(proxy.endpoint_url), proxy)
 
 
+def read_scores(path: Path = RECORD) -> tuple[list[dict[str, str]], list[float]]:
+    """Read the scores that are kept, and by how much each predicted gain errs, in percent."""
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    return rows, [100 * abs(float(row["error"])) for row in rows]
+
+
 def render_score(path: Path = RECORD) -> str:
     """Write the scores that are kept as a table and a sentence, for the page."""
     from helpers.book.studies import write_table  # of the book, which the advisor alone is without
 
-    with path.open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows, errors = read_scores(path)
     names = ("predicted_before_s", "before_s", "predicted_after_s", "after_s", "predicted_gain", "gain")  # fmt: skip
     titles = ["file, by its producer", "repack", "before (s): predicted", "measured"]
     titles += ["after (s): predicted", "measured", "gain: predicted", "measured", "error"]
@@ -263,7 +269,6 @@ def render_score(path: Path = RECORD) -> str:
         + [f"{100 * float(row['error']):+.0f} %"]
         for row in rows
     ]
-    errors = [100 * abs(float(row["error"])) for row in rows]
     machine, versions = json.loads(rows[0]["machine"]), json.loads(rows[0]["versions"])
     return (
         f"{write_table(titles, lines)}\n"

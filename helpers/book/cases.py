@@ -202,7 +202,8 @@ class Findings:
     """What the table of cases says of an executed notebook."""
 
     headline: str = ""  # its finding; empty if it has none
-    # by which part two copies of one contender differ (A/A); NaN if unknown
+    # by which part two copies of one contender differ (A/A), in the worst block where that is
+    # told; NaN if unknown
     noise: float = math.nan
     n_blocks: int = 0  # measured blocks; 0 if unknown
 
@@ -226,11 +227,12 @@ def findings_of(case: Case) -> Findings:
 
 def read_findings(notebook: Any, headline: str) -> Findings:
     """Read headline, noise and blocks from what a notebook glued; the headline under its key."""
-    noise = re.match(r"[\d.]+(?= %)", read_glued(notebook, "aa-noise"))
+    texts = (read_glued(notebook, key) for key in ("aa-noise", "aa-noise-worst"))
+    noises = [float(one[0]) / 100 for text in texts if (one := re.match(r"[\d.]+(?= %)", text))]
     blocks = re.match(r"\d+", read_glued(notebook, "n-blocks"))
     return Findings(
         read_glued(notebook, headline),
-        float(noise[0]) / 100 if noise else math.nan,
+        max(noises, default=math.nan),
         int(blocks[0]) if blocks else 0,
     )
 

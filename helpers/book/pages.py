@@ -194,7 +194,7 @@ def render_noise(page: Page, notebook: dict[str, Any]) -> str:
         return ""
     own = f"`make run CASE={page.notebook}/{page.case} FLAGS=--anew`, on a machine with nothing else to do"
     return (
-        f":::{{admonition}} Unstable\n:class: warning unstable\nTwo copies of one contender differ by {100 * found.noise:.3g} % here,"
+        f":::{{admonition}} Unstable\n:class: warning unstable\nTwo copies of one contender differ by up to {100 * found.noise:.3g} % here,"
         f" more than the {100 * UNSTABLE_ABOVE:g} % up to which an order of contenders is trusted.\n"
         f"Smaller differences on this page may be the machine's doing.\nTo measure again: {own}.\n:::\n"
     )

@@ -1,4 +1,4 @@
-"""The advisor held against measurement, on files that it was not developed on."""
+"""The advisor held against measurement, on a gridded file as several tools write it."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import pandas as pd
 from advisors.hdf5.advice import Advised, advise
 from advisors.hdf5.prediction import TUNED, UNTUNED, Settings, read_file
 from advisors.hdf5.repack import apply_repack
+from advisors.hdf5.scoring import read_scores
 from helpers.arrays.fields import SampleArray
 from helpers.models.transfer import ClientCosts
 from helpers.netem.profiles import Profile, take_scatter_out
@@ -150,7 +151,7 @@ def _measure(testbed: Testbed, key: str, settings: Settings, page_nbytes: int) -
 
 
 def find_advice(table: pd.DataFrame) -> dict[str, str]:
-    """Put the errors of predicted gains into words."""
+    """Put the errors of predicted gains into words, beside the largest by the wall clock."""
     worst = float(table["error"].abs().max())
     return {
         "n-advised": str(len(table)),
@@ -158,4 +159,5 @@ def find_advice(table: pd.DataFrame) -> dict[str, str]:
         "advisor-worst-error": f"{100 * worst:.0f} %",
         "advisor-target": "met" if worst <= _TARGET else "missed",
         "advisor-most-requests": str(int(table["requests"].max())),
+        "score-worst-error": f"{max(read_scores()[1]):.0f} %",
     }

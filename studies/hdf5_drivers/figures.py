@@ -12,10 +12,10 @@ from matplotlib.lines import Line2D
 
 from helpers.benchmark import statistics
 from helpers.netem.trace import Request
-from helpers.plotting.figures import number_axis
+from helpers.plotting.figures import figure_of, number_axis
 from helpers.plotting.palette import CHUNK, PAGE, REQUEST_STEPS, RULE, find_look
 from studies.hdf5_drivers.files import LAYOUTS
-from studies.hdf5_drivers.findings import measured
+from studies.hdf5_drivers.findings import head_of, measured
 from studies.hdf5_drivers.prediction import Recorded
 
 _STEPS = ((1e3, "under 1 kB"), (1e4, "to 10 kB"), (1e5, "to 100 kB"), (np.inf, "above"))
@@ -36,41 +36,43 @@ def _mark(name: str) -> dict[str, Any]:
 
 
 def draw_times(ax: Axes, rows: pd.DataFrame, *, task: str) -> None:
-    """Draw the time to open and read, a row a layout, a mark a contender, with intervals.
+    """Draw the time to open and read, a row a contender below its layout's name, with intervals.
 
-    The line is the slowest contender on the original layout.
+    The line is the slowest contender on the original layout. The figure becomes as high as its
+    rows need.
     """
     part = measured(rows, task)
     found = statistics.summarise(part, ["contender", "layout"], value="total_s")
-    names = list(dict.fromkeys(part["contender"]))
     places = place_rows(list(dict.fromkeys(zip(part["contender"], part["layout"], strict=True))))
-    for name in names:
-        line = found[found["contender"] == name]
-        _draw_marks(ax, line, [places[name, layout] for layout in line["layout"]], name)
-    centres = {
-        layout: np.mean([at for (_, other), at in places.items() if other == layout])
-        for layout in dict.fromkeys(layout for _, layout in places)
-    }
+    for (name, layout), place in places.items():
+        line = found[(found["contender"] == name) & (found["layout"] == layout)]
+        _draw_marks(ax, line, [place], name)
+    heads: dict[str, int] = {}
+    for (_, layout), place in places.items():
+        heads.setdefault(head_of(layout), place - 1)
     worst = found.loc[found["layout"] == "original", "median"].max()
     ax.axvline(worst, color=RULE, linewidth=0.8)
-    ax.set_yticks(list(centres.values()), list(centres))
-    ax.invert_yaxis()
-    ax.set(xscale="log", xlabel="time to open and read (s)", ylabel="layout")
+    ax.set_yticks([*heads.values(), *places.values()], [*heads, *(name for name, _ in places)])
+    ax.tick_params(axis="y", length=0, labelsize=9)
+    for label in ax.get_yticklabels()[: len(heads)]:
+        label.set_fontweight("bold")
+    n_lines = len(places) + len(heads)
+    ax.set(xscale="log", xlabel="time to open and read (s)", ylim=(n_lines - 0.4, -0.6))
     number_axis(ax.xaxis)
-    ax.legend(**_BESIDE)
+    figure_of(ax).set_figheight(1 + 0.2 * n_lines)
 
 
 def place_rows(pairs: Sequence[tuple[str, str]]) -> dict[tuple[str, str], int]:
-    """Give each contender and layout a line of its own, and each layout a line of space.
+    """Give each contender and layout a line of its own, and each layout one for its name above.
 
     Examples
     --------
     >>> place_rows([("zarr", "zarr"), ("ros3", "original"), ("ros3-none", "original")])
-    {('ros3', 'original'): 0, ('ros3-none', 'original'): 1, ('zarr', 'zarr'): 3}
+    {('ros3', 'original'): 1, ('ros3-none', 'original'): 2, ('zarr', 'zarr'): 4}
     """
     ordered = sorted(pairs, key=lambda pair: LAYOUTS.index(pair[1]))
-    ranks = {layout: rank for rank, layout in enumerate(dict.fromkeys(pair[1] for pair in ordered))}
-    return {pair: line + ranks[pair[1]] for line, pair in enumerate(ordered)}
+    heads = [*dict.fromkeys(head_of(layout) for _, layout in ordered)]
+    return {pair: line + 1 + heads.index(head_of(pair[1])) for line, pair in enumerate(ordered)}
 
 
 def _draw_marks(ax: Axes, line: pd.DataFrame, places: Sequence[float], name: str) -> None:

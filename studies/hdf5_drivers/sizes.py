@@ -8,7 +8,9 @@ it asks for of these is replayed through the caches of each driver.
 from __future__ import annotations
 
 import io
+import math
 import tempfile
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -53,13 +55,14 @@ from studies.hdf5_drivers.findings import (
     ORIGINAL,
     TUNED,
     UNTUNED,
+    WHOLE,
     block_cache_nbytes,
     measured,
 )
 from studies.hdf5_drivers.prediction import Recorded, fit_all, predict_drivers
 
 RECORD = ROOT / "data" / "hdf5" / "sizes.csv"
-PROFILE, PAGED, REPACKED, WHOLE = "in-region", "paged-4mib", "rechunked-4mib", "obstore-whole"
+PROFILE, PAGED, REPACKED = "in-region", "paged-4mib", "rechunked-4mib"
 _RECORDS = ROOT / "results" / "reference" / "hdf5-drivers"
 CASES = ("layouts", "in-region", "above-the-cache")
 """Cases that measured some of what is replayed."""
@@ -221,6 +224,7 @@ def pivot(rows: pd.DataFrame, value: str = "seconds") -> pd.DataFrame:
 
 _NAMES = {UNTUNED: "no cache", DEFAULT: "s3fs as it is", TUNED: "tuned", WHOLE: "whole file"}
 _SHORT = {ORIGINAL: "as written", PAGED: "in pages", REPACKED: "repacked"}
+_SAME = 0.03  # relative difference of lines that lie on one another
 _DASHES: Mapping[str, Any] = {ORIGINAL: (0, (3, 1.5)), PAGED: "dotted", REPACKED: "solid"}
 
 
@@ -229,7 +233,7 @@ def render_sizes(path: Path = RECORD, folder: Path = _RECORDS) -> str:
     replayed, found = pivot(pd.read_csv(path)), read_measured(folder)
     kinds = {"replayed": replayed, "measured": pivot(found)}
     lines = [
-        (float(str(nbytes)), kind, [digits(line[way]) if way in table else "" for way in WAYS])
+        (float(str(nbytes)), kind, [_tell(line.get(way, math.nan)) for way in WAYS])
         for kind, table in kinds.items()
         for nbytes, line in table.iterrows()
     ]
@@ -244,6 +248,11 @@ def render_sizes(path: Path = RECORD, folder: Path = _RECORDS) -> str:
     return (
         f"{write_table(titles, rows)}\n{tell_sizes(replayed, kinds['measured'])}{tell_pages(moved)}"
     )
+
+
+def _tell(value: float) -> str:
+    """Write a number, or a dash for what nobody measured, as all tables have it."""
+    return digits(value) if math.isfinite(value) else "\u2013"
 
 
 def tell_sizes(replayed: pd.DataFrame, found: pd.DataFrame) -> str:
@@ -289,13 +298,13 @@ def draw_sizes(path: Path = RECORD, folder: Path = _RECORDS) -> str:
     replayed, found = pivot(pd.read_csv(path)), pivot(read_measured(folder))
     with matplotlib.style.context(list(STYLE)):
         figure = Figure(figsize=(7.2, 4))
-        ax, ends = figure.subplots(), []
+        ax, ends = figure.subplots(), dict[tuple[str, str], float]()
         for name, layout in WAYS[1:]:
             look, base = find_look(name, "driver"), (UNTUNED, ORIGINAL)
             gains = replayed[base] / replayed[name, layout]
             megabytes = [nbytes / 1e6 for nbytes in gains.index]
             ax.plot(megabytes, gains, color=look.color, linestyle=_DASHES[layout])
-            ends.append((f"{_NAMES[name]}, {_SHORT[layout]}", float(gains.iloc[-1]), look.color))
+            ends[name, layout] = float(gains.iloc[-1])
             if base in found and (name, layout) in found:
                 seen = (found[base] / found[name, layout]).dropna()
                 ax.plot(seen.index / 1e6, seen, linestyle="", marker=look.marker, color=look.color)
@@ -305,10 +314,33 @@ def draw_sizes(path: Path = RECORD, folder: Path = _RECORDS) -> str:
         ax.set(ylabel="gain over no cache, as written")
         number_axis(ax.xaxis)
         number_axis(ax.yaxis)
-        label_ends(ax, ends, at=megabytes[-1])
+        label_ends(ax, name_ends(ends), at=megabytes[-1])
         file = io.StringIO()
         figure.savefig(file, format="svg", metadata={"Date": None}, bbox_inches="tight")
     return file.getvalue()
+
+
+def name_ends(ends: Mapping[tuple[str, str], float]) -> list[tuple[str, float, str]]:
+    """Name the ends of lines; those of one driver that lie on one another share a name.
+
+    Examples
+    --------
+    >>> [(name, at) for name, at, _ in name_ends({(WHOLE, ORIGINAL): 20.0, (WHOLE, REPACKED): 20.1})]
+    [('whole file', 20.0)]
+    """
+    found: dict[tuple[str, float], list[str]] = {}
+    for (name, layout), at in ends.items():
+        same = (key for key in found if key[0] == name and abs(at / key[1] - 1) < _SAME)
+        found.setdefault(next(same, (name, at)), []).append(_SHORT[layout])
+    n_lines = Counter(name for name, _ in ends)
+    told = {
+        (name, at): f", {' or '.join(on)}" if len(on) < max(2, n_lines[name]) else ""
+        for (name, at), on in found.items()
+    }
+    return [
+        (f"{_NAMES[name]}{on}", at, find_look(name, "driver").color)
+        for (name, at), on in told.items()
+    ]
 
 
 if __name__ == "__main__":

@@ -13,9 +13,16 @@ from helpers.models.transfer import ClientCosts, Network
 from studies.hdf5_drivers import sizes
 from studies.hdf5_drivers.drivers import MIB
 from studies.hdf5_drivers.files import Granule, write_granule
-from studies.hdf5_drivers.findings import DEFAULT, ORIGINAL, TUNED, UNTUNED, block_cache_nbytes
+from studies.hdf5_drivers.findings import (
+    DEFAULT,
+    ORIGINAL,
+    TUNED,
+    UNTUNED,
+    WHOLE,
+    block_cache_nbytes,
+)
 from studies.hdf5_drivers.prediction import Recorded
-from studies.hdf5_drivers.sizes import PAGED, REPACKED, WAYS, WHOLE
+from studies.hdf5_drivers.sizes import PAGED, REPACKED, WAYS
 
 COSTS = {"fsspec": ClientCosts(request_s=0.001, start_s=0.1)}
 NETWORK = Network(0.03, 0.1, stream_nbytes_per_s=36e6, aggregate_nbytes_per_s=200e6)
