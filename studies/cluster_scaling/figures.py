@@ -148,7 +148,7 @@ def draw_calibration(
 
 # every single measurement, faintly; what was expected beforehand, dashed
 _POINTS: dict[str, Any] = {
-    "linestyle": "none", "marker": "_", "alpha": 0.45, "zorder": 1.5, "markersize": 5,
+    "linestyle": "none", "marker": "_", "alpha": 0.45, "zorder": 1.5, "markersize": 8,
     "markeredgewidth": 0.9,
 }  # fmt: skip
 _PREDICTED: dict[str, Any] = {"linestyle": "--", "linewidth": 1, "alpha": 0.7}
