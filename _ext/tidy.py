@@ -16,6 +16,7 @@ import math
 import re
 from pathlib import Path
 
+import yaml
 from bs4 import BeautifulSoup, Tag
 from sphinx.application import Sphinx
 
@@ -65,6 +66,9 @@ _MOST_CARDS = 12  # rows of numbers: more are compared down their columns, in a 
 _BREAK = re.compile(r"\s|(?<=-)")
 _NAME, _LONG = 9, 30  # letters of a row's name that has a width, and of one that may break
 _ROOM = 50  # that words take more than names at the left of a figure, pt
+_FINDINGS = yaml.safe_load(Path(__file__).with_name("findings.yaml").read_text("utf-8"))
+_NAMED_BY_KEY = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+_BARE = re.compile(r"^-?\d[\d.,]*(?: (?:\(-?\d[^)]*\)|\[-?\d[^\]]*\]))?(?=$|, | \((?!-?\d))")
 
 
 def spell(key: str, *, is_head: bool = False) -> str:
@@ -117,7 +121,7 @@ def write_text(text: str) -> str:
     >>> write_text("'disk'"), write_text("(1, 10, 320, 400)"), write_text("block_size=8388608")
     ('disk', '1 × 10 × 320 × 400', 'block_size=8 MiB')
     """
-    text = _SPELT.get(text, text)
+    text = _SPELT.get(text, text).replace("`", "")
     text = re.sub(r"^(['\"])(.*)\1$", r"\2", text)
     text = re.sub(r"^\((\d+(?:, \d+)+)\)$", lambda m: m[1].replace(", ", " × "), text)
     text = re.sub(r"(?<![\w.])-?\d+\.\d+e[+-]\d+", lambda m: write_number(m[0]), text)
@@ -147,6 +151,25 @@ def write_alike(fragment: str) -> str:
 def is_numeric(texts: list[str]) -> bool:
     """Tell whether the cells of a column are numbers, if any, where they are known."""
     return all(_NUMBER.fullmatch(text) or text in _NO_NUMBER for text in texts)
+
+
+def name_finding(key: str, told: str) -> tuple[str, str]:
+    """Name a finding in words, and give its number a unit.
+
+    Examples
+    --------
+    >>> name_finding("ms-per-chunk", "3.01 (2.66 to 4.15)")
+    ('each more chunk, a task a chunk', '3.01 (2.66 to 4.15) ms')
+    >>> name_finding("ratio-best-to-s3fs", "1.2 (cannot be told apart)")[1]
+    '1.2 times as fast (cannot be told apart)'
+    >>> name_finding("of-tomorrow", "5 %"), name_finding("A/A noise, 50:50", "12 ms")
+    (('of tomorrow', '5 %'), ('A/A noise, 50:50', '12 ms'))
+    """
+    found = _FINDINGS.get(key)
+    if found is None:
+        return key.replace("-", " ") if _NAMED_BY_KEY.fullmatch(key) else key, told
+    words, unit = found if isinstance(found, list) else (found, "")
+    return words, _BARE.sub(lambda number: f"{number[0]} {unit}", told) if unit else told
 
 
 def write_column(texts: list[str]) -> list[str]:
@@ -219,12 +242,10 @@ def tidy_table(fragment: str) -> str:
 
 def _write_cells(rows: list[Tag], *, is_finding: bool) -> set[int]:
     """Write the cells of the body; return the columns that are numbers."""
+    for row in rows if is_finding else []:
+        row.th.string, row.td.string = name_finding(_text(row.th), _text(row.td))
     for cell in (cell for row in rows for cell in row.find_all("th")):
         text = write_text(_text(cell))
-        if is_finding:  # a key, no contender
-            text = re.sub("^n ", "number of ", text.replace("-", " ")).replace(
-                "aa noise", "A/A noise"
-            )
         cell.string = text
         cell["class"] = ["long"] if len(text) > _LONG else ["name"] if len(text) > _NAME else []
         cell["scope"] = "rowgroup" if int(cell.get("rowspan", 1)) > 1 else "row"

@@ -14,6 +14,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from helpers.book.cases import list_glued
 from helpers.paths import ROOT
 
 
@@ -119,8 +120,18 @@ def test_counting_columns_are_left_out() -> None:
     assert rows_of(tidy.tidy_table(frame.to_html())) == [
         ["connections", "error"], ["1", "0.02"], ["4", "0"],
     ]  # fmt: skip
-    named = pd.Series({"best-reads": "'disk'"}, name="finding").to_frame()
-    assert rows_of(tidy.tidy_table(named.to_html())) == [["", "finding"], ["best reads", "disk"]]
+    named = pd.Series({"best-reads": "'`disk`'", "n-blocks": "5"}, name="finding").to_frame()
+    told = [["", "finding"], ["fastest readers", "disk"], ["measured", "5 blocks"]]
+    assert rows_of(tidy.tidy_table(named.to_html())) == told
+
+
+def test_numbers_among_the_findings_have_units() -> None:
+    """Of every page of the reference; those on chunk shapes name theirs, and correlations have no unit."""
+    paths = (ROOT / "results" / "reference").glob("*/*.ipynb")
+    for path in [path for path in paths if path.parent.name != "chunk-shape"]:
+        for key, told in list_glued(json.loads(path.read_text("utf-8"))).items():
+            is_bare = tidy._BARE.match(told) and "version" not in key
+            assert not is_bare or tidy.name_finding(key, told)[1] != told, f"{path}: {key}"
 
 
 def test_groups_of_rows_stay_groups() -> None:
