@@ -100,17 +100,24 @@ def judge_target(found: Interval, ranges: Sequence[tuple[float, float]]) -> str:
 
 def judge_targets(medium: str, gains: Mapping[Pair, Comparison], judged: pd.DataFrame) -> str:
     """Say of each target whether it is met, and what was found."""
-    error, rank = (
-        _read(judged, medium, (name, f"{name}, low", f"{name}, high"))
-        for name in ("median error", "rank correlation")
-    )
-    ends = f"[{digits(100 * error.low)}, {digits(100 * error.high)}]"
+    error, rank = _read_targets(judged, medium)
     told = [
-        f"median error of the prediction {digits(100 * error.centre)} {ends} %,"
-        f" {judge_target(error, _WITHIN)}",
+        f"median error of the prediction {_tell_error(error)}, {judge_target(error, _WITHIN)}",
         f"its rank correlation {tell_interval(rank)}, {judge_target(rank, _RANKED)}",
     ]
     return "; ".join([*told, _judge_ours(medium, {RULE}, gains)])
+
+
+def _read_targets(judged: pd.DataFrame, medium: str) -> tuple[Interval, Interval]:
+    """Read median error and rank correlation of the prediction."""
+    names = ("median error", "rank correlation")
+    error, rank = (_read(judged, medium, (name, f"{name}, low", f"{name}, high")) for name in names)
+    return error, rank
+
+
+def _tell_error(error: Interval) -> str:
+    ends = f"[{digits(100 * error.low)}, {digits(100 * error.high)}]"
+    return f"{digits(100 * error.centre)} {ends} %"
 
 
 def _tell_boxes(judged: pd.DataFrame, medium: str) -> str:
@@ -285,14 +292,14 @@ def find_all(
     media = [str(medium) for medium in dict.fromkeys(named["medium"])]
     found: dict[str, str] = {}
     for medium in media:
-        at = cast(pd.DataFrame, biases.xs(medium))
+        at, (error, rank) = cast(pd.DataFrame, biases.xs(medium)), _read_targets(judged, medium)
         found |= {
             f"{medium}-bars": judge_targets(medium, verdicts.gains, judged),
             f"{medium}-bars-any-size": _judge_ours(
                 medium, _sizes(medium, verdicts), verdicts.gains
             ),
-            f"{medium}-median-error": _percent(_at(judged, medium, "median error")),
-            f"{medium}-rank-correlation": digits(_at(judged, medium, "rank correlation"), n=3),
+            f"{medium}-median-error": _tell_error(error),
+            f"{medium}-rank-correlation": tell_interval(rank),
             f"{medium}-rank-of-boxes": _tell_boxes(judged, medium),
             f"{medium}-rank-of-halves": digits(_at(judged, medium, "of two halves"), n=3),
             f"{medium}-positions": tell_positions(named[named["medium"] == medium]),

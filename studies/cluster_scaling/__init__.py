@@ -72,7 +72,7 @@ STUDY = Study(
         Threshold(
             key="median-prediction-error",
             name="cluster scaling: prediction error (%)",
-            bound=20,
+            bound=10,
             is_least=False,
             how="predicted against measured read time, median over contenders and points; nothing that is predicted is used for the fit",
         ),
