@@ -91,7 +91,9 @@ def test_no_output_shows_a_path_or_a_warning(executed: Path) -> None:
 def test_every_figure_is_shown_once(executed: Path) -> None:
     """A cell that draws shows one drawing, which scales."""
     cells = nbformat.read(executed, as_version=4).cells
-    drawing = [cell for cell in cells if re.search(r"^fig, .* = plt\.subplots", cell.source, re.M)]
+    drawing = [
+        cell for cell in cells if re.search(r"^ *fig, .* = plt\.subplots", cell.source, re.M)
+    ]
     assert drawing
     for cell in drawing:
         shown = [output for output in cell.outputs if output["output_type"] == "display_data"]

@@ -357,8 +357,8 @@ def read_records(paths: Sequence[Path]) -> pd.DataFrame:
     return _frame(rows)
 
 
-_BEFORE = {"dilation": 1, "dataset": "enlarged-ocean-temperature"}
-"""What a parameter was before a study had it: rows without it, of that time, say the same."""
+_BEFORE = {"dilation": 1, "dataset": "enlarged-ocean-temperature", "site": "laptop"}
+"""What a parameter was before a study had it, or while it had it: rows without it say the same."""
 
 
 def _origin(source: Provenance | Row, named: Record | Row) -> list[dict[str, object]]:

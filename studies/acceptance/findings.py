@@ -6,7 +6,7 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import nbformat
@@ -23,6 +23,7 @@ from helpers.paths import ROOT
 from helpers.plotting import palette, tables
 from helpers.plotting.figures import label_ends, number_axis
 from helpers.plotting.tables import digits, tell_interval
+from studies.acceptance import STUDY
 from studies.acceptance.workload import (
     A_TASK_A_CHUNK,
     ALONE,
@@ -114,11 +115,21 @@ def tabulate(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def share_in_turn(rows: pd.DataFrame) -> str:
-    """Say what share of decoding alone it would reach to read raw and then decode."""
+    """Compute what share of decoding alone it would reach to read raw and then decode; or nothing."""
     alone, raw = (select(rows, ("decoding", name))["read_s"] for name in (ALONE, "raw"))
     if alone.empty or raw.empty:
-        return "not measured"
+        return ""
     return digits(float(alone.median() / (alone.median() + raw.median())))
+
+
+def tell_in_turn(rows: pd.DataFrame) -> str:
+    """Say it in a sentence, where it was measured."""
+    if not (share := share_in_turn(rows)):
+        return ""
+    return (
+        f"Read raw and then decoded on the same processors, one after the other, the bytes would come at {share}"
+        " of the rate of decoding alone. That is no limit, for fetching beside decoding can hide waits."
+    )
 
 
 def measure_rest(rows: pd.DataFrame) -> dict[str, Interval]:
@@ -164,11 +175,12 @@ def tell(found: Mapping[str, Interval]) -> dict[str, str]:
 
 
 def describe_run(rows: pd.DataFrame) -> dict[str, str]:
-    """Tell blocks, noise and machine, and what decoding after reading would reach."""
+    """Tell blocks, noise and machine, and what decoding after reading would reach, if both were measured."""
     measured = statistics.measured(rows)
     noisy = measured[measured["part"].isin(measured.loc[measured["control_of"] != "", "part"])]
-    noise = statistics.noise_ratio(noisy, "control")
-    return {**tables.tell_measuring(measured, noise), "share-in-turn": share_in_turn(rows)}
+    found = tables.tell_measuring(measured, statistics.noise_ratio(noisy, "control"))
+    share = share_in_turn(rows)
+    return {**found, "share-in-turn": share} if share else found
 
 
 def draw_overhead(ax: Axes, rows: pd.DataFrame) -> None:
@@ -193,6 +205,7 @@ def draw_overhead(ax: Axes, rows: pd.DataFrame) -> None:
 
 
 Verdict = Literal["met", "missed", "undecided", "reported only", "not measured"]
+_SEVERITY: Mapping[Verdict, int] = {"undecided": 1, "missed": 2}
 Glued = Mapping[str, Mapping[str, str]]
 """Glued findings by the title of their case and their key."""
 
@@ -273,21 +286,27 @@ def judge_all(glued: Glued, site: str) -> list[Judged]:
     return [*judged, *_judge_runs(site, studies)]
 
 
+def judge_own(told: Mapping[str, str]) -> list[Judged]:
+    """Judge the thresholds of this study that one of its cases tells."""
+    own = [judge(STUDY, one, {f"{STUDY.name}/": told}) for one in STUDY.thresholds]
+    return [one for one in own if one.value]
+
+
 def judge(study: Study, threshold: Threshold, glued: Glued) -> Judged:
-    """Judge a threshold by the worst of the cases that tell it."""
-    found = {
-        f"{title}, {key}": number
+    """Judge a threshold by the worst of the cases that tell it: by its verdict, then by its value."""
+    found = [
+        (Judged(threshold, number, title.partition("/")[2].replace("-", " ")), number.centre)
         for title, texts in glued.items()
         if title.split("/")[0] == study.name
         for key, text in texts.items()
         if f"-{key}".endswith(f"-{threshold.key}") and (number := read_number(text))
-    }
+    ]
     if not found:
         return Judged(threshold, None)
-    worst = min if threshold.is_least else max
-    where = worst(found, key=lambda name: found[name].centre)
-    told = f"worst of {len(found)}: {where}" if len(found) > 1 else where
-    return Judged(threshold, found[where], told)
+    sign = -1 if threshold.is_least else 1
+    worst, _ = max(found, key=lambda one: (_SEVERITY.get(one[0].verdict, 0), sign * one[1]))
+    told = f"worst of {len(found)} cases:" if found[1:] else "case"
+    return replace(worst, where=f"{told} {worst.where}")
 
 
 def _judge_runs(site: str, studies: Mapping[str, Study]) -> list[Judged]:
@@ -305,6 +324,7 @@ def _judge_run(note: Mapping[str, Any], studies: Mapping[str, Study]) -> list[Ju
     """Describe a whole run: minutes of each study with a target, of one case, of all, and memory."""
     seconds: dict[str, float] = note["cases"]
     slowest = max(seconds, key=lambda title: seconds[title])
+    words = slowest.replace("/", ", ").replace("-", " ")
     of_all = f"wall time of {len(seconds)} cases and the book, in the last run of every case"
     memory = "sum of the peaks of all its processes, each shared page counted in each"
     judged = []
@@ -315,7 +335,7 @@ def _judge_run(note: Mapping[str, Any], studies: Mapping[str, Study]) -> list[Ju
             judged.append(_whole(f"minutes of {name}", sum(own) / 60, study.minutes, how))
     return [
         *judged,
-        _whole("minutes of the longest case", seconds[slowest] / 60, 4, f"wall time of {slowest}"),
+        _whole("minutes of the longest case", seconds[slowest] / 60, 4, f"wall time of {words}"),
         _whole("minutes of run-all", note["seconds"] / 60, 60, of_all),
         _whole("peak memory of run-all (GB)", note["peak_nbytes"] / 1e9, 6, memory),
     ]
@@ -327,24 +347,25 @@ def _whole(name: str, value: float, bound: float, how: str) -> Judged:
 
 
 def tabulate_thresholds(judged: list[Judged]) -> pd.DataFrame:
-    """Tabulate thresholds: value and interval, target, verdict, and how each was computed."""
+    """Tabulate thresholds: value and interval, target, verdict."""
     lines = [
         (
             one.threshold.name,
             tell_interval(one.value) if one.value else "—",
             one.target,
             one.verdict,
-            "; ".join(filter(None, [one.threshold.how, one.where])),
         )
         for one in judged
     ]
-    names = ["threshold", "measured", "target", "verdict", "how"]
+    names = ["threshold", "measured", "target", "verdict"]
     return pd.DataFrame(lines, columns=names).set_index("threshold")
 
 
 def tell_met(judged: list[Judged]) -> str:
     """Say how many thresholds are met, of those with a target that were measured."""
     verdicts = [one.verdict for one in judged if one.is_target and one.value]
+    if not verdicts:
+        return "reported only, without a target"
     n_met = verdicts.count("met")
     rest = [f"{n} {name}" for name in ("missed", "undecided") if (n := verdicts.count(name))]
     more = f" ({', '.join(rest)})" if rest else ""
@@ -354,10 +375,11 @@ def tell_met(judged: list[Judged]) -> str:
 def render(site: str = "laptop") -> str:
     """Write the thresholds of every study as a table for the page, and below it how each came about."""
     judged = judge_all(read_glued(site), site)
-    table = tabulate_thresholds(judged).reset_index()
-    shown = table.drop(columns="how").replace({"verdict": {"missed": "**missed**"}})
+    shown = tabulate_thresholds(judged).reset_index()
+    shown = shown.replace({"verdict": {"missed": "**missed**"}})
     how = "\n".join(
-        f"{name}\n: {text}\n" for name, text in table[["threshold", "how"]].itertuples(index=False)
+        f"{one.threshold.name}\n: {'; '.join(filter(None, [one.threshold.how, one.where]))}\n"
+        for one in judged
     )
     written = write_table([*shown], shown.itertuples(index=False))
     return f"{tell_met(judged)}.\n\n{written}\nHow each is computed:\n\n{how}"

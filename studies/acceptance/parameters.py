@@ -39,9 +39,6 @@ class Parameters(studies.Parameters):
     threads_per_worker: Annotated[int, Field(ge=1, le=256)] = Field(
         2, description="threads of each worker"
     )
-    site: Annotated[str, Field(pattern=r"^[\w-]+$")] = Field(
-        "laptop", description="whose executed cases tell the thresholds of the other studies"
-    )
     seed: Seed = Field(2020, description="of values, order and network delays")
     record: RecordName = Field("acceptance.csv", description=RECORD)
 

@@ -33,6 +33,9 @@ def test_only_measured_pairs_are_compared() -> None:
     pairs = findings.list_pairs(rows)
     assert [*pairs] == ["share-of-ceiling"]
     assert statistics.paired_between(*pairs["share-of-ceiling"]).centre == pytest.approx(0.5)
+    assert findings.tell_in_turn(rows) == ""
+    rows = make_rows(("decoding", ALONE, 4, [1.0, 1.0]), ("decoding", "raw", 4, [3.0, 3.0]))
+    assert " at 0.25 of the rate " in findings.tell_in_turn(rows)
 
 
 def test_each_more_chunk_costs_a_slope() -> None:

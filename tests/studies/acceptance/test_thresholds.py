@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import re
 
 import pytest
 
 from helpers.benchmark.statistics import Interval
 from helpers.book.studies import Study, Threshold, find_studies
+from helpers.paths import ROOT
 from studies.acceptance import STUDY, findings
 from studies.acceptance.findings import Judged, judge, read_number
 
@@ -51,12 +53,23 @@ def test_the_worst_case_counts() -> None:
         "other/c": {"gain": "0.1 times", "again": "0.2"},
     }
     least, most = (judge(MADE, one, glued) for one in MADE.thresholds)
-    assert (least.value and least.value.centre, least.where) == (
-        1.5,
-        "worst of 2: made/b, hdf5-gain",
-    )
-    assert (most.value and most.value.centre, most.where) == (9.0, "worst of 2: made/b, error")
+    assert (least.value and least.value.centre, least.where) == (1.5, "worst of 2 cases: b")
+    assert (most.value and most.value.centre, most.where) == (9.0, "worst of 2 cases: b")
     assert judge(MADE, LEAST, {}).verdict == "not measured"
+    # A smaller gain that is undecided hides none that is missed.
+    glued = {"made/c-d": {"gain": "1.2 [1.15, 1.23]"}, "made/e": {"gain": "1.1 [0.9, 1.4]"}}
+    assert (judge(MADE, LEAST, glued).verdict, judge(MADE, LEAST, glued).where) == (
+        "missed",
+        "worst of 2 cases: c d",
+    )
+
+
+def test_a_page_judges_what_it_tells() -> None:
+    """Thresholds of its own study, by their intervals; one without a target is counted apart."""
+    own = findings.judge_own({"share-of-ceiling": "0.928 (0.91 to 0.956)", "aa-noise": "4 %"})
+    assert [(one.threshold.key, one.verdict) for one in own] == [("share-of-ceiling", "met")]
+    assert findings.tell_met(own) == "1 of 1 thresholds are met"
+    assert findings.tell_met(findings.judge_own({"over-netcdf": "2"})).startswith("reported only")
 
 
 def test_every_threshold_of_every_study_is_tabulated() -> None:
@@ -97,11 +110,15 @@ def test_the_count_names_what_is_not_met() -> None:
 
 
 def test_the_page_shows_every_threshold() -> None:
-    """The fragment has a line for each, and says how each is computed."""
+    """The fragment has a line for each, and says how each is computed; the page why it is missed."""
     text = STUDY.fragments["thresholds.md"]()
     for study in find_studies().values():
         for one in study.thresholds:
             assert f"| {one.name} |" in text and f": {one.how}" in text
+    missed = re.findall(r"^\| ([^|]+) \|[^|]*\|[^|]*\| \*\*missed\*\* \|", text, re.MULTILINE)
+    told = (ROOT / "acceptance.md").read_text(encoding="utf-8").lower()
+    own = [name for name in missed if not name.startswith(("minutes of", "peak memory of"))]
+    assert own and not [name for name in own if f"*{name.lower()}.*" not in told]
 
 
 def test_every_ratio_has_a_threshold() -> None:
