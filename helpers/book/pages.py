@@ -20,6 +20,7 @@ from helpers.book.cases import (
     find_digest,
     is_altered,
     read_findings,
+    read_glued,
     read_metadata,
 )
 from helpers.book.studies import find_studies, write_table
@@ -166,9 +167,11 @@ _LABELS = re.compile(
 
 
 def render_page(page: Page) -> dict[str, Any]:
-    """Make the page of a case: its question, what was found, then how, its code folded."""
+    """Make the page of a case: its question, what was found, then how, its code folded.
+
+    What the notebook glued as `verdict` stands under the question, before whose record it is.
+    """
     notebook = read_notebook(page.executed)
-    marks = f"{render_origin(page)}\n{render_noise(page, notebook)}"
     _suffix_labels(notebook["cells"], f"{page.notebook}-{page.case}")
     first = notebook["cells"][0]
     title, _, rest = first["source"].partition("\n")
@@ -177,7 +180,9 @@ def render_page(page: Page) -> dict[str, Any]:
             f"{page.executed.name}: the first cell is no title; allowed: a text cell that begins with '# '"
         )
     question, _, background = rest.strip().partition("\n\n")
-    first["source"] = f"{title} ({page.case.replace('-', ' ')})\n\n{marks}\n{question}\n"
+    parts = [f"{title} ({page.case.replace('-', ' ')})", render_noise(page, notebook), question]
+    parts += [read_glued(notebook, "verdict"), render_origin(page)]
+    first["source"] = "\n\n".join(part.rstrip() for part in parts if part) + "\n"
     if background:  # which can wait until the findings are read
         heading = "" if background.startswith("#") else "## Background\n\n"
         cell = {"cell_type": "markdown", "id": "background", "metadata": {}}

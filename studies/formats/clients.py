@@ -254,13 +254,13 @@ CLIENTS: Mapping[str, Client] = {
         Client(
             "netcdf-dask-multiple",
             "netcdf",
-            "the same, in blocks of whole chunks, two along each dimension",
+            "xarray over a file object that reads 64 KiB ahead, in Dask's blocks of whole chunks, two along each dimension",
             blocks.read_in(blocks.multiply, "netcdf-fsspec"),
         ),
         Client(
             "netcdf-dask-unaligned",
             "netcdf",
-            "the same, in blocks that cut chunks in two",
+            "xarray over a file object that reads 64 KiB ahead, in Dask's blocks that cut chunks in two",
             blocks.read_in(blocks.misalign, "netcdf-fsspec"),
         ),
         Client(
@@ -387,14 +387,14 @@ CLIENTS: Mapping[str, Client] = {
         Client(
             "zarr-obstore-told",
             "zarr",
-            "the same, with async.concurrency as many as may be in flight",
+            "xarray through obstore, with async.concurrency as many as may be in flight",
             _open_by_xarray("zarr-obstore"),
             in_flight="told",
         ),
         Client(
             "zarr-obstore-fused",
             "zarr",
-            "the same, with the codec pipeline of zarr-python that has to be asked for, FusedCodecPipeline",
+            "xarray through obstore, async.concurrency as told, and the codec pipeline of zarr-python that has to be asked for, FusedCodecPipeline",
             _open_by_xarray("zarr-obstore"),
             in_flight="told",
             zarr_config={"codec_pipeline.path": "zarr.core.codec_pipeline.FusedCodecPipeline"},
@@ -409,7 +409,7 @@ CLIENTS: Mapping[str, Client] = {
         Client(
             "zarr-dask-batches",
             "zarr",
-            "the same, in blocks of whole chunks, two along each dimension: several chunks a task",
+            "xarray through obstore, in Dask's blocks of whole chunks, two along each dimension: several chunks a task",
             blocks.read_in(blocks.multiply, "zarr-obstore"),
             in_flight="default",
         ),
@@ -424,7 +424,7 @@ CLIENTS: Mapping[str, Client] = {
         Client(
             "zarr-zarrs-told",
             "zarr",
-            "the same, with threading.max_workers as many as may be in flight",
+            "xarray through obstore and the zarrs codec pipeline, with threading.max_workers as many as may be in flight",
             _open_by_xarray("zarr-zarrs"),
             in_flight="told",
             zarr_config=READERS["zarr-zarrs"].zarr_config,

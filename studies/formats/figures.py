@@ -16,6 +16,7 @@ from studies.formats.clients import CLIENTS
 from studies.formats.findings import select
 
 _TITLES = {"whole": "the whole array", "step": "one time step"}
+_MARKERS = {"whole": "o", "step": "s"}
 
 
 def draw_times(
@@ -30,8 +31,7 @@ def draw_times(
     names = [str(name) for name in first.sort_values("median")["contender"] if name in CLIENTS]
     for ax, access in zip(axes, accesses, strict=True):
         _draw_access(ax, select(rows, access), expected[expected["access"] == access], names)
-        ax.set_title(_TITLES[access], loc="left", fontsize="medium", pad=18)
-    write_key(axes[0], "o measured, x predicted, dashes: raw")  # of all axes
+        ax.set_title(_TITLES[access], loc="left", fontsize="medium")
     axes[0].set_yticks(range(len(names)), names)
     for label, name in zip(axes[0].get_yticklabels(), names, strict=True):
         label.set_color(THEIRS_GREY if CLIENTS[name].is_ours else OURS)
@@ -63,17 +63,20 @@ def _draw_access(ax: Axes, rows: pd.DataFrame, expected: pd.DataFrame, names: li
 
 
 def draw_errors(ax: Axes, errors: pd.DataFrame, *, tolerance: float = 0.2) -> None:
-    """Draw how far predictions were off, a row a contender, a mark an access."""
+    """Draw how far predictions were off, a row a contender, a mark for each access that there is."""
     names = [name for name in dict.fromkeys(errors["contender"]) if name in CLIENTS]
     ax.axvspan(-100 * tolerance, 100 * tolerance, color=BAND, linewidth=0, zorder=0)
     ax.axvline(0, color=CEILING_GREY, linewidth=1)
-    for access, marker in (("whole", "o"), ("step", "s")):
+    shown = [one for one in _MARKERS if one in {*errors["access"]}]
+    for access in shown:
         part = errors[errors["access"] == access].set_index("contender")["relative_error"]
         rows = [place for place, name in enumerate(names) if name in part.index]
         found = [100 * part[names[place]] for place in rows]
-        ax.plot(found, rows, marker, color=OURS, alpha=0.8, label=_TITLES[access])
+        ax.plot(found, rows, _MARKERS[access], color=OURS, alpha=0.8, label=_TITLES[access])
     ax.set_yticks(range(len(names)), names)
     ax.set(xlabel="predicted less measured (%)", ylim=(len(names) - 0.5, -0.5))
-    ax.legend(loc="upper right", frameon=False)
+    if len(shown) > 1:  # above the axes, where no mark is
+        above: Any = {"loc": "lower right", "bbox_to_anchor": (1, 1), "borderaxespad": 0.1}
+        ax.legend(ncols=len(shown), frameon=False, **above)
     ax.grid(visible=False, axis="y")
     write_key(ax, f"grey: within {100 * tolerance:g} %")

@@ -103,6 +103,7 @@ def tabulate_costs(
 ) -> pd.DataFrame:
     """Tabulate what a contender costs beside its time: to store, to write, in memory, in code.
 
+    References are stored beside the file that they lead to, so they take its bytes too.
     `written` are the rows of writes, one a format, `held` what reads added to the memory of a
     process; a client may have `n` requests in flight.
     """
@@ -114,7 +115,7 @@ def tabulate_costs(
         added = held[name].added_nbytes
         seconds = writes.get(form, float("nan"))
         code = snippets.count_lines(snippets.show_code(name, n))
-        stored = kept.nbytes[form]
+        stored = sum(kept.nbytes[one] for one in {form, find_values(form)})
         lines.append((name, form, stored / 1e6, seconds, added / 1e6, added / array_nbytes, code))
     columns = ["contender", "format", "stored MB", "seconds to write"]
     columns += ["memory MB", "memory over values", "lines of code"]
@@ -152,14 +153,14 @@ def tell_limit(held: pd.DataFrame) -> dict[str, str]:
     return told
 
 
-def describe_contenders(names: list[str], kept: Kept) -> pd.DataFrame:
+def describe_contenders(names: Sequence[str]) -> pd.DataFrame:
     """Tabulate what each contender reads and by whom."""
     lines = []
     for name in names:
         client = CLIENTS[name]
         told = FORMATS[client.format].description, client.description
-        lines.append((name, *told, kept.nbytes[find_values(client.format)] / 1e6))
-    columns = ["contender", "format", "client", "stored MB"]
+        lines.append((name, *told))
+    columns = ["contender", "format", "client"]
     return pd.DataFrame(lines, columns=columns).set_index("contender")
 
 
@@ -171,6 +172,18 @@ def compare_pairs(rows: pd.DataFrame, *, control: str) -> dict[str, statistics.C
         for key, pair in CLAIMS.items()
         if present.issuperset(pair)
     }
+
+
+def tabulate_pairs(pairs: Mapping[str, statistics.Comparison]) -> pd.DataFrame:
+    """Tabulate pairs by the names of both sides: those of one client differ in how it was told."""
+    named = {" over ".join(CLAIMS[key]): found for key, found in pairs.items()}
+    return rankings.tabulate_comparisons(named, ratio="time ratio", names=("pair",))
+
+
+def tabulate_ranks(ranking: rankings.Ranking, of_all: rankings.Ranking) -> list[pd.DataFrame]:
+    """Tabulate the ranks of what can be installed, and the first of all where others are among these."""
+    has_ours = {of_all.best, *of_all.others} != {ranking.best, *ranking.others}
+    return [ranking.to_frame(), *([of_all.to_frame().head(_N_FIRST)] if has_ours else [])]
 
 
 def judge_claims(pairs: Mapping[str, statistics.Comparison]) -> pd.DataFrame:
@@ -185,6 +198,17 @@ def tell_comparison(found: statistics.Comparison) -> str:
     """Write a ratio with its interval, and whether the two can be told apart."""
     told = tell_interval(found.ratio)
     return told if found.verdict != "indistinguishable" else f"{told}, which cannot be told apart"
+
+
+def tell_verdict(ranking: rankings.Ranking, seconds: float) -> str:
+    """Say which clients that can be installed are the fastest, and how long the best takes."""
+    *names, last = ranking.fastest
+    who = f"{', '.join(names)} and {last}" if names else last
+    what = "are the fastest, and cannot be told apart" if names else "is the fastest"
+    return (
+        f"Of what can be installed, {who} {what}."
+        f" {ranking.best} opens and reads the whole array in {digits(seconds)} s, the shortest median."
+    )
 
 
 def find_all(
@@ -208,6 +232,7 @@ def find_all(
     # only where a network is emulated is it the one that the threshold means
     of_what = "share-of-ceiling" if profile.first_byte_s else "share-of-raw"
     return {
+        "verdict": tell_verdict(ranking, best["total_s"].median()),
         "profile": describe_profile(profile),
         "fastest-installable": ranking.tell(),
         "fastest-of-all": of_all.tell(),
@@ -246,3 +271,4 @@ def render_ceilings(site: str = "laptop") -> str:
 
 
 _OF_LINK = ["phase", "is_ceiling", "wire_nbytes", "read_s"]
+_N_FIRST = 8  # of a ranking of everything, which repeats the one before it

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import multiprocessing
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -118,8 +118,10 @@ def measure(names: Sequence[str], kept: Kept, *, n_requests: int) -> dict[str, H
         return dict(zip(names, pool.map(read, names), strict=True))
 
 
-def limit(kept: Kept, limit_mb: float) -> pd.DataFrame:
+def limit(kept: Kept, limit_mb: float, seen: Mapping[str, Held]) -> pd.DataFrame:
     """Read the single Parquet file at once and by row groups, both free and under a limit.
+
+    What a client was `seen` to add without a limit is not measured once more.
 
     Returns
     -------
@@ -129,7 +131,7 @@ def limit(kept: Kept, limit_mb: float) -> pd.DataFrame:
     """
     lines = []
     for name in (AT_ONCE, BY_GROUP) if limit_mb else ():
-        free = read_apart(name, kept, n_requests=1).added_nbytes
+        free = (seen.get(name) or read_apart(name, kept, n_requests=1)).added_nbytes
         held = read_apart(name, kept, n_requests=1, limit_nbytes=1e6 * limit_mb)
         told = "killed" if held.is_killed else "reads every value"
         lines.append((name, free / 1e6, free / kept.stored.nbytes, limit_mb, told))

@@ -12,6 +12,7 @@ from matplotlib.patches import Rectangle
 from helpers.benchmark import statistics
 from helpers.plotting.figures import write_key
 from helpers.plotting.palette import CEILING_GREY, OURS
+from helpers.plotting.tables import digits
 from studies.requests_in_flight.findings import count_refusals
 from studies.requests_in_flight.workload import Setting
 
@@ -37,9 +38,9 @@ def draw_map(
         for one in (each for each in settings if each.pool == pool):
             at = concurrency.index(one.concurrency), threads.index(one.n_threads)
             share = float(shares[one.name])
-            told = f"{100 * share:.2g} %"
+            told = f"{digits(100 * share)} %"
             if refused[one.name]:
-                told += f"\n503: {100 * refused[one.name]:.2g} %"
+                told += f"\n503:\n{digits(100 * refused[one.name])} %"  # a cell is narrow
             _draw_cell(ax, at, told, shade=share / shares.max(), is_safe=one in safe)
             if one == chosen:
                 _outline(ax, at, width=4.0)

@@ -125,21 +125,58 @@ def find_all(
     predicted = expected.set_index("contender")["predicted_mb_per_s"]
     errors = (predicted / medians - 1).abs()
     kept = errors[[one.name for one in safe]]  # the model is never refused
+    most = max(count_refusals(own).values())
     found = {
         "profile": describe_profile(profile),
         "setting-to-copy": chosen.tell() if chosen else NONE_SAFE,
         "safe-settings": f"{len(safe)} of {len(medians)}",
         "most-in-flight-safe": str(max((one.in_flight for one in safe), default=0)),
         "quickest": tell_quickest(medians, rows),
-        "most-refused": f"{digits(100 * own['refused'].max())} %",
+        "most-refused": f"{digits(100 * most)} % ({digits(100 * own['refused'].max())} % in its worst block)",
+        "refusals": tell_refusals(rows, expected),
         "median-prediction-error": f"{digits(100 * kept.median())} %" if len(kept) else "untold",
         **tell_measuring(measured, noise),
     }
+    found["verdict"] = f"The setting to copy is {found['setting-to-copy']}."
     if chosen:
         share = 100 * own.loc[own["contender"] == chosen.name, "share"]
         found["share-to-copy"] = f"{tell_interval(statistics.median_interval(share))} %"
         found["in-flight-to-copy"] = str(chosen.in_flight)
+        found["verdict"] += (
+            f" It fills {found['share-to-copy']} of the link, and the store refused it nothing."
+        )
     return found
+
+
+def tell_refusals(rows: pd.DataFrame, expected: pd.DataFrame) -> str:
+    """Say how many settings the model takes for too fast, how many were refused, and how fast they asked.
+
+    Asked is what a read asked for in its mean; new are connections that a request was the first of.
+    """
+    measured = statistics.measured(rows)
+    measured = measured[measured["contender"].isin(expected["contender"])]  # and no copy
+    asked = (measured["n_requests"] / measured["read_s"]).groupby(measured["contender"]).median()
+    new = trace_of(measured)["n_new_connections"] / measured["n_requests"]
+    share = new.groupby(measured["contender"]).median()
+    refused = {name for name, part in count_refusals(measured).items() if part}
+    feared = {*expected.loc[expected["is_refused"], "contender"]}
+    in_vain = sorted(feared - refused)
+    told = (
+        f"The model takes {len(feared)} of {len(expected)} settings for too fast."
+        f" Refused were {len(feared & refused)} of these and {len(refused - feared)} of the others."
+    )
+    if in_vain:
+        told += (
+            f" Not refused of these: {', '.join(in_vain)}. They asked at most"
+            f" {digits(asked[in_vain].max())} times a second; {digits(100 * share[in_vain].min())} %"
+            " or more of their requests opened a connection first, which the model leaves out."
+        )
+    if refused:
+        told += (
+            f" What was refused asked at least {digits(asked[[*refused]].min())} times a second"
+            " in the mean; a moment above the rate is enough."
+        )
+    return told
 
 
 def count_refusals(rows: pd.DataFrame) -> Mapping[str, float]:

@@ -533,11 +533,13 @@ def test_a_stray_notebook_is_named(project: Path, name: str, text: str | None, t
 
 def test_an_unstable_page_is_marked(project: Path) -> None:
     """Noise above the bound, if only in a block, is told at the top of the page; below it is not."""
-    make_results(project, "laptop", "in-region", glued=GLUED | {"aa-noise-worst": "16 %, unstable"})
+    glued = GLUED | {"aa-noise-worst": "16 %, unstable", "verdict": "It scales."}
+    make_results(project, "laptop", "in-region", glued=glued)
     build.stage("laptop", root=project)
     first = staged(project, "in-region")
     assert "{admonition} Unstable" in first and "differ by up to 16 %" in first
-    assert first.index("Unstable") < first.index("A question.")
+    assert first.index("Unstable") < first.index("A question.") < first.index("It scales.")
+    assert first.index("It scales.") < first.index("{admonition} Your own results")
     assert "Unstable" not in staged(project, "wide-area")
 
 

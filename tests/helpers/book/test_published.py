@@ -404,7 +404,7 @@ def test_pairs_of_cells_agree_by_their_intervals() -> None:
     assert pairs.loc[0, "theirs"] == 1.5
     assert pairs.loc[0, "ours"] == pytest.approx(1 / 3)
     told = "0 of 3 pairs have the published order, 1 the opposite one, 2 cannot be told apart"
-    assert published.tell_order(pairs) == f"{told}: eight in ten are missed"
+    assert published.tell_order(pairs) == f"{told}: the target of eight in ten is missed"
     traced = rows.assign(in_flight=rows["cell"].str.len(), share_of_ceiling=rows["seconds"] / 4)
     left = published.explain_order(pairs, traced)
     assert [*left["order"]] == ["opposite", "undecided", "undecided"]
@@ -459,6 +459,11 @@ def test_the_page_answers_every_claim(executed: nbformat.NotebookNode) -> None:
     rows = [table.count("<tr") - 1 for table in tables if "where, or what would decide" in table]
     assert sum(rows) == len(CLAIMS)
     assert len(rows) == len({claim.study for claim in CLAIMS.values()})
+    shown = re.sub(r"<[^>]+>", " ", " ".join(tables))
+    for raw in ("ETOPO", "csv2", ".png", "0 x 0", "batches of chunks:"):
+        assert raw not in shown, raw
+    for smaller in ("0.7", "3.5"):  # what is said of a range is tested within it too
+        assert f"over chunks of {smaller} MB: " in shown
 
 
 def test_figures_of_the_page_are_described(executed: nbformat.NotebookNode) -> None:

@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 
 from helpers.benchmark import ranking, statistics
 from helpers.netem.profiles import get_profile
+from helpers.paths import ROOT
 from helpers.plotting.palette import STYLE
 from studies.formats import figures, findings, prediction
 from studies.formats.memory import Held
@@ -68,7 +69,10 @@ def test_our_own_paths_are_left_out_of_what_can_be_installed() -> None:
     whole = findings.select(make_rows(), "whole")
     judged = {"control": "control", "value": "total_s"}
     assert ranking.rank(whole, **judged).best == "zarr-direct"
-    assert ranking.rank(findings.installable(whole), **judged).best == "zarr-obstore"
+    installable = ranking.rank(findings.installable(whole), **judged)
+    assert installable.best == "zarr-obstore"
+    assert len(findings.tabulate_ranks(installable, ranking.rank(whole, **judged))) == 2
+    assert len(findings.tabulate_ranks(installable, installable)) == 1, "once, where ours is not"
 
 
 def test_pairs_are_those_named_beforehand() -> None:
@@ -77,6 +81,11 @@ def test_pairs_are_those_named_beforehand() -> None:
     assert [*pairs] == ["csv-over-parquet"]
     assert pairs["csv-over-parquet"].verdict == "slower"
     assert findings.tell_comparison(pairs["csv-over-parquet"]).startswith("2.8")
+    table, rows = findings.tabulate_pairs(pairs), (ROOT / "formats.md").read_text().splitlines()
+    assert [*table.index] == ["csv-pandas over parquet-pandas"], "both sides in full"
+    for key, pair in findings.CLAIMS.items():
+        for row in (row for row in rows if row.endswith(f"::{key}:s` |")):
+            assert f"`{pair[0]}` over `{pair[1]}`" in row
 
 
 def test_claims_of_2022_are_judged_by_their_pairs() -> None:
@@ -99,13 +108,16 @@ def test_tables_hold_each_contender_once() -> None:
     assert (table["seconds a step"] == 0.1).all() and (table["MB sent a step"] == 1).all()
     assert "MB sent a step" not in findings.tabulate(rows)
     stored = SimpleNamespace(nbytes=1e8)
-    kept: Any = SimpleNamespace(stored=stored, nbytes={"zarr": 5e7, "csv": 3e8, "references": 1e4})
+    kept: Any = SimpleNamespace(
+        stored=stored, nbytes={"zarr": 5e7, "csv": 3e8, "references": 1e4, "netcdf": 6e7}
+    )
     written = pd.DataFrame(
         {"access": "write", "contender": ["zarr", "csv", "references"], "read_s": [1.0, 8.0, 0.01]}
     )
     held = {"zarr-obstore": Held(130_000_000), "csv-pandas": Held(700_000_000)}
     held |= {"references-obstore": Held(200_000_000), "zarr-direct": Held(100_000_000)}
     costs = findings.tabulate_costs([*held], kept, written, held, n=4)
+    assert costs.loc["references-obstore", "stored MB"] == 60.01, "with the file they lead to"
     assert costs["seconds to write"].tolist() == [1.0, 8.0, 0.01, 1.0]
     assert costs["memory over values"].tolist() == [1.3, 7.0, 2.0, 1.0]
     told = findings.tell_costs(costs)
@@ -140,7 +152,12 @@ def test_figures_show_every_contender() -> None:
         shown = [label.get_text() for label in ax.get_yticklabels()]
         assert shown == ["zarr-direct", "zarr-obstore", "parquet-pandas", "csv-pandas"]
         assert "second" in ax.get_xlabel()
-        figures.draw_errors(ax, prediction.compare_predictions(rows, expected))
+        errors = prediction.compare_predictions(rows, expected)
+        figures.draw_errors(ax, errors)
+        assert ax.get_legend() is None, "of what is not drawn nothing is said"
+        figures.draw_errors(ax, pd.concat([errors, errors.assign(access="step")]))
+        ax.figure.draw_without_rendering()
+        assert ax.get_legend().get_window_extent().y0 >= ax.get_window_extent().y1
 
 
 def test_findings_are_words() -> None:
@@ -153,6 +170,9 @@ def test_findings_are_words() -> None:
     found = findings.find_all(rows, errors, *ranks, pairs, profile=get_profile("in-region"))
     assert found["fastest-installable"] == "zarr-obstore"
     assert found["fastest-of-all"] == "zarr-direct"
+    assert found["verdict"].startswith(
+        "Of what can be installed, zarr-obstore is the fastest. zarr"
+    )
     assert found["median-prediction-error"] == "20 %"
     assert all(isinstance(text, str) and text for text in found.values())
 

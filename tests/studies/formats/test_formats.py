@@ -105,14 +105,16 @@ def test_memory_is_that_of_a_process_that_reads(kept: Kept) -> None:
     with locations.credentials(kept.stored.location):
         [held] = memory.measure(["zarr-obstore"], kept, n_requests=4).values()
         assert held.added_nbytes > kept.stored.nbytes and not held.is_killed
-        assert memory.limit(kept, 0).empty
-        generous, strict = memory.limit(kept, 1e5), memory.limit(kept, 1e-3)
+        assert memory.limit(kept, 0, {}).empty
+        seen = {memory.AT_ONCE: memory.Held(123_000_000)}
+        generous, strict = memory.limit(kept, 1e5, seen), memory.limit(kept, 1e-3, {})
         with pytest.raises(CheckError, match="zarr-obstore reads other values"):
             changed = replace(kept, digests={"whole": "of others"})
             memory.read_apart("zarr-obstore", changed, n_requests=4)
         with pytest.raises(CheckError, match="nobody: its process ended with exit code 1"):
             memory.read_apart("nobody", kept, n_requests=4)
     assert {*generous.index} == {memory.AT_ONCE, memory.BY_GROUP}
+    assert generous.loc[memory.AT_ONCE, "wants MB"] == 123, "as the table before it says"
     assert (generous["under the limit"] == "reads every value").all()
     assert (strict["under the limit"] == "killed").all()
     told = findings.tell_limit(strict)

@@ -42,7 +42,9 @@ def make_rows(seconds: Mapping[str, float], refused: Mapping[str, int]) -> pd.Da
                     "read_s": seconds[of or name] * rng.uniform(0.99, 1.01),
                     "wire_nbytes": 1e8,
                     "n_requests": 100.0,
-                    "trace": json.dumps({"n_failed_requests": refused.get(of or name, 0)}),
+                    "trace": json.dumps(
+                        {"n_failed_requests": refused.get(of or name, 0), "n_new_connections": 90}
+                    ),
                     "machine": json.dumps({"n_cores": 2, "cpu": "one"}),
                 }
             )
@@ -77,10 +79,16 @@ def test_the_fewest_requests_of_the_quickest_safe_ones_are_chosen() -> None:
     assert chosen == Setting(4, 4) and ranking is not None
     expected = pd.DataFrame(
         {"contender": names, "predicted_mb_per_s": [25.0, 100.0, 110.0, 1.0], "limit": "latency"}
-    ).assign(asks_per_s=1.0)
+    ).assign(asks_per_s=1.0, is_refused=[False, True, False, True])
     told = findings.find_all(rows, expected, safe, chosen, profile=NETWORK, control="control")
     assert told["setting-to-copy"] == "4 threads with async.concurrency of 4"
     assert told["quickest"] == "4 x 64, of which 10 % was refused"
+    assert told["most-refused"] == "10 % (10 % in its worst block)"
+    assert told["verdict"].startswith(
+        "The setting to copy is 4 threads with async.concurrency of 4."
+    )
+    words = "takes 2 of 4 settings for too fast. Refused were 1 of these and 0 of the others. Not refused of these: 1 x 64. They asked at most 100 times a second; 90 % or more"
+    assert words in told["refusals"], "what the model feared in vain is said"
     assert told["safe-settings"] == "3 of 4" and told["share-to-copy"].startswith("10")
     assert float(told["median-prediction-error"].split()[0]) < 2  # of the safe ones alone
     table = findings.tabulate(rows, expected)
@@ -90,6 +98,8 @@ def test_the_fewest_requests_of_the_quickest_safe_ones_are_chosen() -> None:
     hatched = [patch for patch in ax.patches if patch.get_hatch()]
     thick = [patch for patch in ax.patches if patch.get_linewidth() > 2]
     assert len(hatched) == len(thick) == 1
+    lines = [line for text in ax.texts for line in text.get_text().split("\n")]
+    assert "503:" in lines and max(map(len, lines)) <= len("0.54 %") + 1, "cells are narrow"
     plt.close()
     all_refused = findings.add_rates(make_rows(seconds, dict.fromkeys(names, 1)), NETWORK)
     assert findings.choose(all_refused, [], control="control") == (None, None)
