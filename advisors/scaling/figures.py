@@ -122,28 +122,23 @@ def draw_tails() -> str:
     with _paper((7.2, 4.2)) as figure:
         ax = figure.subplots()
         ends: list[tuple[str, float, str]] = []
+        reached: list[float] = []
         for (label, points), color, marker in zip(
             find_tails().items(), _COLORS, _MARKERS, strict=True
         ):
             x, y = [100 * p.extra for p in points], [p.p99_ms for p in points]
             ax.plot(x, y, marker=marker, color=color)
             ends.append((label, y[-1], color))
+            reached.append(x[-1])
             for point, at, height in zip(points, x, y, strict=True):
-                name = (
-                    f"{point.hedge_ms:g} ms" if color == _COLORS[1] and point.extra > 0.01 else ""
-                )
-                ax.annotate(
-                    name,
-                    (at, height),
-                    xytext=(4, 4),
-                    textcoords="offset points",
-                    color=color,
-                    fontsize=8,
-                )
+                if color == _COLORS[1] and point.extra > 0.01:
+                    ax.annotate(  # below its mark, where neither the line nor its leader runs
+                        f"{point.hedge_ms:g} ms", (at, height), xytext=(-3, -5), color=color,
+                        textcoords="offset points", ha="right", va="top", fontsize=8,
+                    )  # fmt: skip
         ax.set(xlabel="requests more (%)", ylabel="99th percentile of a chunk (ms)", yscale="log")
         number_axis(ax.yaxis)
         ax.axvline(0, color=RULE, linewidth=0.8)
-        label_ends(
-            ax, ends, at=max(100 * p.extra for points in find_tails().values() for p in points)
-        )
+        write_key(ax, "beside the marks of one line: milliseconds until the hedge")
+        label_ends(ax, ends, at=reached)
         return write_svg(figure)

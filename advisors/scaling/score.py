@@ -34,6 +34,14 @@ DEVELOPMENT = (
 )
 """How the names of the curves begin that were looked at while the law was chosen."""
 
+_CALLED = {
+    "abernathey2020, ": "2020, ",
+    "green2022 ": "2022, ",
+    "speedTest3.png": "newest figure",
+    "gcp_slurm_reading_aws": "Google Cloud by Slurm, from AWS",
+    "aws_slurm": "AWS by Slurm",
+}
+
 _NAMES = {
     "transfer": "cycle, start and ceiling",
     "amdahl": "Amdahl's law, same rule",
@@ -91,6 +99,19 @@ def _rows(name: str) -> Iterator[dict[str, str]]:
     path = ROOT / "results" / "published" / f"{name}.csv"
     with path.open(encoding="utf-8", newline="") as file:
         yield from csv.DictReader(file)
+
+
+def tell_curve(name: str) -> str:
+    """Call a published curve by the year of its study and by what it is of.
+
+    Examples
+    --------
+    >>> tell_curve("green2022 speedTest3.png, Zarr Array")
+    '2022, newest figure, Zarr Array'
+    """
+    for part, told in _CALLED.items():
+        name = name.replace(part, told)
+    return name.replace("_", " ")
 
 
 def halve(runs: Mapping[float, Sequence[float]]) -> tuple[list[float], list[float]]:
@@ -196,7 +217,9 @@ def tell_why() -> str:
         if 100 * score.errors["transfer"] > _TARGETS[1]:
             cells = (100 * each for each in (score.errors["transfer"], best[name], whole[name]))
             ends = (f"{max(half):g}" for half in halve(curves[name]))
-            lines.append(f"| {' | '.join([name, *ends, *(f'{cell:.1f}' for cell in cells)])} |")
+            lines.append(
+                f"| {' | '.join([tell_curve(name), *ends, *(f'{cell:.1f}' for cell in cells)])} |"
+            )
     return "\n".join([*lines, ""])
 
 

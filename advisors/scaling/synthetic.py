@@ -36,7 +36,7 @@ _SHARD = (10, 10, 10)  # chunks
 _BATCH_SHAPE = (10, 100, 100)  # of a task that reads ten chunks
 _RECORD = 100_000  # references of a Parquet file, as kerchunk has it
 _NAME = "x"
-_SHORTEST_S = 5e-3  # of a step whose growth can be told from what else a machine does
+_SHORTEST_S = 0.05  # of a step whose growth can be told from what else a process does
 _TARGET_CHUNKS, _TARGET_SHARE = 10**6, 0.1  # of a graph of batches, over one of a task a chunk
 
 Steps = Generator[tuple[str, Callable[[], Any]], Any, None]
@@ -364,7 +364,11 @@ def render_stores() -> str:
         *(f(row["limit_s"] for row in rows) for f in (min, max)),
     )
     most = f"{shortest:g}" if shortest == longest else f"{shortest:g} to {longest:g}"
-    bounds = f"A process may take {gb:g} GB and {most} s, making the store included."
+    bounds = (
+        f"A process may take {gb:g} GB and {most} s, making the store included. Each step was timed once, in a process"
+        f" that had just made its store; an exponent is that of the two largest sizes. Below {1e3 * _SHORTEST_S:g} ms what"
+        " else a process does is no less than what grows: such times may even fall from one size to the next."
+    )
     return "\n".join([*lines, "", bounds, _tell_graphs(rows), ""])
 
 
@@ -388,13 +392,17 @@ def _cell(row: Mapping[str, Any] | None, of_kind: Sequence[Mapping[str, Any]], n
         value, unit = (
             (row["seconds"], "s") if row["seconds"] >= 0.1 else (1e3 * row["seconds"], "ms")
         )
-        return f"{value:,.{0 if value >= 10 else 1 if value >= 1 else 2}f} {unit}, {row['memory_mb']:.0f} MB"
+        return f"{value:,.{0 if value >= 10 else 1 if value >= 1 else 2}f} {unit}, {_tell_mb(row['memory_mb'])}"
     ended = [each for each in of_kind if each["n_chunks"] <= n and each["ended_by"]]
     if ended and ended[0]["n_chunks"] < n:
         return "not tried"
     if ended and ended[0]["ended_by"] == "time":
         return f"not done in {ended[0]['limit_s']:g} s"
     return f"ended: {ended[0]['ended_by']}" if ended else "not measured"
+
+
+def _tell_mb(mb: float) -> str:
+    return f"{mb:.0f} MB" if mb >= 1 else "below 1 MB"
 
 
 def _main(kind: str, n_chunks: str, folder: str, memory_gb: str) -> None:

@@ -22,7 +22,7 @@ import numpy as np
 from advisors.scaling.cluster import Cluster, simulate_cluster
 from advisors.scaling.curve import CurveFit, fit_curve
 from advisors.scaling.scheduler import read_costs
-from advisors.scaling.score import DEVELOPMENT, Kind, halve, read_curves
+from advisors.scaling.score import DEVELOPMENT, Kind, halve, read_curves, tell_curve
 from helpers.arrays.chunks import count_chunks
 from helpers.errors import UserError
 from helpers.models.transfer import Client, read_client
@@ -276,7 +276,7 @@ def render_validation(records: Path) -> str:
     for name, part in curves.items():
         sizes = f"{part[0].n_workers} to {part[-1].n_workers}"
         lines.append(
-            f"| {name} | {sizes} | {_median_error(part):.1f} | {100 * part[-1].error:+.1f} |"
+            f"| {tell_curve(name)} | {sizes} | {_median_error(part):.1f} | {100 * part[-1].error:+.1f} |"
         )
     tail = float(np.quantile(errors, 0.9))
     told = f"All {len(errors)} curves: median {statistics.median(errors):.1f} %, 90th percentile {tail:.1f} %."
@@ -332,11 +332,12 @@ def render_knee() -> str:
     waves, scheduled, documented = (
         100 * knee.share(name) for name in ("waves_s", "scheduled_s", "documented_s")
     )
+    left = sorted({f"{100 - share:.0f}" for share in (documented, scheduled)}, key=float)
     return (
         f"With {knee.n_cores} cores that study read in {knee.measured_s:.1f} s what a line through its clusters of up to"
         f" {_KNEE_CORES} cores puts at {knee.linear_s:.1f} s.\n"
         f"Of the {knee.measured_s - knee.linear_s:.1f} s between, first bytes that differ and idle slots in the last wave explain {waves:.0f} %.\n"
         f"A scheduler as measured here adds {scheduled - waves:.0f} %;"
         f" one that takes {1e3 * DOCUMENTED_TASK_S:g} ms a task, the upper end of what Dask documents, {documented - waves:.0f} %.\n"
-        f"What is left, {100 - documented:.0f} to {100 - scheduled:.0f} %, is neither: links, the store, or stragglers that nobody recorded.\n"
+        f"What is left, {' to '.join(left)} %, is neither: links, the store, or stragglers that nobody recorded.\n"
     )

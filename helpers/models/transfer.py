@@ -248,7 +248,7 @@ class _Read:
 
 
 _NO_LATENCY = dict.fromkeys(("first_byte_median_s", "tail_share", "setup_s", "round_trip_s"), 0.0)
-LIMITS = ("latency", "stream", "aggregate", "request rate", "processors", "tasks")
+LIMITS = ("latency", "stream", "shared link", "request rate", "processors", "tasks")
 """What can be the bottleneck of a read."""
 
 
@@ -294,7 +294,7 @@ def predict(
     free = {
         "latency": (replace(network, **_NO_LATENCY), client),
         "stream": (replace(network, stream_nbytes_per_s=math.inf), client),
-        "aggregate": (replace(network, aggregate_nbytes_per_s=math.inf), client),
+        "shared link": (replace(network, aggregate_nbytes_per_s=math.inf), client),
         "request rate": (replace(network, requests_per_s=math.inf), client),
         "processors": (network, replace(client, cpu_s_per_chunk=0.0, wait_s_per_chunk=0.0)),
         "tasks": (network, replace(client, task_s=0.0, start_s=0.0)),

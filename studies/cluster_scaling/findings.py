@@ -16,6 +16,7 @@ from helpers.benchmark.record import read_published
 from helpers.errors import UserError
 from helpers.netem.profiles import Profile
 from helpers.plotting.tables import describe_profile, digits, tell_interval, tell_measuring
+from studies.cluster_scaling.prediction import MOST_SHARE
 
 TODAY, OF_2020 = "zarr-s3fs", "zarr-s3fs-one-get"
 """s3fs at its defaults of today, and with one request for a chunk, as it was in 2020."""
@@ -30,7 +31,7 @@ Gains = Mapping[tuple[str, int, int], statistics.Gain]
 LIMITS = {
     "latency": "the time to the first byte",
     "stream": "the rate of one connection",
-    "aggregate": "the shared link",
+    "shared link": "the shared link",
     "request rate": "the rate of requests",
     "processors": "the processors",
     "tasks": "the task graph",
@@ -64,7 +65,7 @@ def find_all(
     ratios = measure_ratios(rows)
     top_rows = measured[measured["n_workers"] == most]
     described = {name: f"{reader.description} ({name})" for name, reader in READERS.items()}
-    return {
+    found = {
         "profile": describe_profile(profile),
         "best-contender": ranking.tell(),
         "best-reads": ranking.tell(described),
@@ -85,7 +86,16 @@ def find_all(
         "median-prediction-error": f"{digits(100 * errors['relative_error'].abs().median())} %",
         **tell_measuring(measured, statistics.noise_ratio(top_rows, "control")),
         "machine": tell_machine(measured),
+        "least-gain": f"{statistics.WORTH:g}",
+        "most-share": f"{100 * MOST_SHARE:g} %",
     }
+    scaling = found["scaling"]
+    verdict = (
+        f"With {most} workers the shortest median reads {found['best-throughput']} of array bytes,"
+        f" {found['best-share-of-ceiling']} of what raw reads reach. Which reader is fastest? The record says"
+        f" {found['best-contender']}. {scaling[:1].upper()}{scaling[1:]}."
+    )
+    return found | {"verdict": verdict}
 
 
 def tell_cores(rows: pd.DataFrame) -> str:
@@ -164,18 +174,17 @@ def tell_scaling(gains: Gains, contender: str, limits: pd.Series[str]) -> str:
 def _tell_others(expected: pd.DataFrame, best: str, *, dilation: float) -> str:
     """Say how many of the other readers wait for this machine's processors, by the model."""
     others = expected[~expected["contender"].isin([best, "raw"])]
-    n_bound = int((others["limit"] == "processors").sum())
+    n_bound, n = int((others["limit"] == "processors").sum()), len(others)
+    whose = "this machine's processors"
     if dilation != 1:
-        return (
-            f"By the model {n_bound} of the {len(others)} other readers are held up by processors"
-            f" {dilation:g} times as fast as this machine's."
-        )
+        whose = f"processors {dilation:g} times as fast as this machine's"
     if not n_bound:
-        return "By the model none of the other readers is held up by this machine's processors."
-    return (
-        f"By the model {n_bound} of the {len(others)} other readers are held up by this machine's processors,"
-        " so ratios to these are not those of a cloud."
-    )
+        return f"By the model none of the other readers is held up by {whose}."
+    who = f"{n_bound} of the {n} other readers"
+    if n_bound == n:
+        who = "the only other reader" if n == 1 else f"all {n} other readers"
+    beyond = ", so ratios to these are not those of a cloud" if dilation == 1 else ""
+    return f"By the model {who} {'is' if n_bound == 1 else 'are'} held up by {whose}{beyond}."
 
 
 def tell_ratio(ranking: rankings.Ranking, name: str) -> str:

@@ -52,6 +52,12 @@ _BUDGET_S = 3600.0
 _PATIENCE = "600 s"
 _SEED = 2020
 
+PRELOADED = (
+    "distributed", "helpers.arrays.reads", "studies.cluster_scaling.prediction",
+    "studies.cluster_scaling.validity",
+)  # fmt: skip
+"""What workers share. Not this module: as the one that is run it would be there twice."""
+
 
 @dataclass(frozen=True, slots=True)
 class Part:
@@ -124,7 +130,7 @@ def _many_on_one_machine() -> Iterator[None]:
     settings |= {"admin.system-monitor.interval": "10 s"}
     with dask.config.set({f"distributed.{name}": value for name, value in settings.items()}):
         context = get_mp_context()  # type: ignore[no-untyped-call]  # with Dask's own list, once
-        context.set_forkserver_preload(["distributed", "studies.cluster_scaling.growth"])
+        context.set_forkserver_preload([*PRELOADED])
         yield
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +102,9 @@ def test_the_record_is_on_the_page() -> None:
         told = "not done in" if row["ended_by"] == "time" else f"ended: {row['ended_by']}"
         assert not row["ended_by"] or told in text or "not measured" in text
     assert find_exponent([], "seconds") != find_exponent([], "seconds")
-    assert "e-0" not in text and "Our target" in text.splitlines()[-1]
+    assert "e-0" not in text and " 0 MB" not in text and "Our target" in text.splitlines()[-1]
+    steps = [{"n_chunks": n, "seconds": s} for n, s in ((10**5, 0.0137), (10**6, 0.0172))]
+    assert math.isnan(find_exponent(steps, "seconds")), "too short to tell"
 
 
 def test_what_is_measured_anew_replaces_its_own_rows(tmp_path: Path) -> None:

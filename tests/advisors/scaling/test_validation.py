@@ -73,3 +73,13 @@ def test_dilated_clusters_are_held_to_their_target(
     checks = [validation.Check("far", "x", n, predicted_s, 1.0, 8.0) for n in sizes]
     assert told in validation._tell_dilated([*checks, validation.Check("near", "x", 2, 9.0, 1.0)])
     assert "No cluster" in validation._tell_dilated([validation.Check("near", "x", 2, 9.0, 1.0)])
+
+
+def test_what_is_left_of_the_knee_is_a_range_only_where_it_is_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two shares that are rounded alike are told once."""
+    for documented_s, told in ((11.8, "What is left, 82 %, is"), (13.0, "left, 70 to 82 %, is")):
+        knee = validation.Knee(396, 20.0, 10.0, 11.0, 11.8, documented_s)
+        monkeypatch.setattr(validation, "explain_knee", lambda knee=knee: knee)
+        assert told in validation.render_knee()

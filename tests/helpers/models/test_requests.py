@@ -153,7 +153,7 @@ def test_a_slower_network_is_not_faster(
     [
         (Network(0.1, 0.2, 100 * MB), Client(MB), 1, "latency"),
         (Network(0.001, 0.001, 10 * MB), Client(MB), 1, "stream"),
-        (Network(0.001, 0.001, 100 * MB, 100 * MB), Client(MB), 40, "aggregate"),
+        (Network(0.001, 0.001, 100 * MB, 100 * MB), Client(MB), 40, "shared link"),
         (Network(0.001, 0.001, 100 * MB, requests_per_s=20), Client(MB), 40, "request rate"),
         (
             Network(0.001, 0.001, 100 * MB),

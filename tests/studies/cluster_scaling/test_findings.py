@@ -108,8 +108,8 @@ def test_the_reference_says_what_its_record_shows(case: str, knee: str, fastest:
     rows, ranking, gains = judge(case)
     assert set(ranking.fastest) == fastest
     expected = pd.DataFrame(
-        [(name, n, "aggregate") for name in ranking.others for n in (2, 4, 8)]
-        + [(ranking.best, n, "aggregate") for n in (2, 4, 8)],
+        [(name, n, "shared link") for name in ranking.others for n in (2, 4, 8)]
+        + [(ranking.best, n, "shared link") for n in (2, 4, 8)],
         columns=["contender", "n_workers", "limit"],
     )
     errors = pd.DataFrame({"relative_error": [0.1, -0.1]})
@@ -117,6 +117,8 @@ def test_the_reference_says_what_its_record_shows(case: str, knee: str, fastest:
         rows, expected, errors, ranking, gains, profile=get_profile("in-region")
     )
     assert found["knee-workers"] == knee
+    assert found["verdict"].startswith("With 8 workers the shortest median reads ")
+    assert found["verdict"].lower().endswith(f"{found['scaling']}.".lower())
     assert found["best-contender"].startswith("among the fastest: zarr-obstore-in-place, ")
     assert all(f"({name})" in found["best-reads"] for name in fastest)
     assert "less than can be told apart" not in found["scaling"]
@@ -130,3 +132,20 @@ def test_a_ratio_that_is_no_difference_says_so() -> None:
     ranking = rankings.Ranking("a", ("a", "b"), {"b": even, "c": slower})
     told = [findings.tell_ratio(ranking, name) for name in "abcd"]
     assert told == ["1.0", "1.1 (cannot be told apart)", "2", "not measured"]
+
+
+@pytest.mark.parametrize(
+    ("n_bound", "n", "dilation", "told"),
+    [
+        (0, 3, 8.0, "none of the other readers is held up by processors 8 times as fast as this"),
+        (3, 3, 1.0, "all 3 other readers are held up by this machine's processors, so ratios"),
+        (1, 3, 1.0, "1 of the 3 other readers is held up by"),
+        (1, 1, 2.0, "the only other reader is held up by processors 2 times as fast as"),
+    ],
+)
+def test_all_and_none_are_called_so(n_bound: int, n: int, dilation: float, told: str) -> None:
+    """Of the readers beside the best, those that wait for processors are counted in words."""
+    limits = ["processors"] * n_bound + ["latency"] * (n - n_bound)
+    rows = [("best", "processors"), ("raw", "processors"), *zip("abc", limits, strict=False)]
+    expected = pd.DataFrame(rows, columns=["contender", "limit"])
+    assert f"By the model {told}" in findings._tell_others(expected, "best", dilation=dilation)

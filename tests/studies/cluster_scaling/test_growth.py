@@ -76,6 +76,7 @@ def test_what_cannot_be_measured_is_refused() -> None:
         one_process.main(["x"])
     with pytest.raises(UserError, match="^n_workers: 4000; each takes"):
         growth.measure({"x": growth.Part(4000)})
+    assert growth.__name__ not in growth.PRELOADED, "runpy warns of it in each worker"
     with pytest.raises(UserError, match="^reads, n_rounds: 0, 1; allowed"):
         one_process.measure([], n_rounds=1)
 
@@ -113,6 +114,12 @@ def test_the_page_says_how_clusters_grow(tmp_path: Path) -> None:
     assert "| 20 | 2000 (2000 to 2000) |" in told.replace("2002", "2000").replace("2004", "2000")
     assert "| 64 | 128 cores | 2 (2 to 2) | the time to the first byte | 25 | 1 | 10000 |" in told
     assert "3 blocks or more at each size; each thread reads 5 chunks" in told
+    assert "covers 75 %, not 95 %." in told and "dilated time allows" not in told
+    _make_growth().assign(task_s=0.002).to_csv(path, index=False)
+    assert "With 64 workers `zarr-obstore` reads more than the last column" in laptop.render_growth(
+        path
+    )
+    _make_growth().to_csv(path, index=False)
     assert "4 (4 to 4) times as long (target 3.8 to 4.2: met)" in laptop.render_long(path)
     assert "of the link (target 0.95: met)" in laptop.render_long(path)
     answers = laptop.find_answers(path)

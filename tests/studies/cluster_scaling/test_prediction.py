@@ -75,6 +75,16 @@ def test_pages_say_the_share_of_processors_and_the_errors_beside_null_models() -
     assert (fitted != ignored).all() and (fitted != shared).any()
     table = prediction.render_errors(RECORD.parent)
     assert "| in region dilated | 8 |" in table and "the model's error is " in table
+    assert (
+        "held to a median of at most 20 %" in table
+        and "the nearest of the three, or as near, at " in table
+    )
+    medians = pd.DataFrame(
+        [(9, 30, 5), (4, 30, 12)], [("in-region", 8), ("wide-area", 2)], [*prediction._MODELS]
+    )
+    assert prediction._tell_null_models(medians).endswith(
+        "at 1 of 2 sizes. A null model is nearer in region with 8 workers (one cost for all 5 %, fitted 9 %)."
+    )
 
 
 def _read_case() -> str:
