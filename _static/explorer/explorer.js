@@ -235,7 +235,6 @@
       const same = columns.filter(isSame), varied = columns.filter((column) => !same.includes(column));
       const table = make("table", "");
       const known = same.filter(([, read]) => read(chosen[0])).map(([head, read]) => head + " " + read(chosen[0]));
-      if (known.length) make("caption", "The same in all rows: " + known.join("; ") + ".", table);
       const head = make("tr", "", make("thead", "", table));
       varied.forEach(([text]) => (make("th", text, head).scope = "col"));
       const body = make("tbody", "", table);
@@ -250,6 +249,7 @@
         });
       });
       region.replaceChildren(table);
+      if (known.length) region.prepend(make("p", "The same in all rows: " + known.join("; ") + "."));
       more.hidden = chosen.length <= shown;
       more.textContent = "Show more rows: " + Math.min(shown, chosen.length) + " of " + chosen.length;
     }
