@@ -38,8 +38,8 @@
     return node;
   }
 
-  const usd = (value) => value.toLocaleString("en-US", { minimumFractionDigits: 2, maximumFractionDigits: 2 });
   const digits = (value, n) => Number(value.toPrecision(n)).toLocaleString("en-US", { maximumSignificantDigits: n });
+  const usd = (value) => digits(value, 3); // the file has every digit
 
   // A slider runs over a thousand steps, in the logarithm where the range is wide;
   // from zero on it is even up to a tenth of the default.
@@ -159,7 +159,7 @@
     costs.forEach((cost, k) => {
       const y = top + k * rowHeight;
       const isCheapest = cost.usd === cheapest;
-      put("text", { x: 0, y: y + 12, "font-size": 12, class: "cc-name", "font-weight": isCheapest ? 700 : 400 }, `${NAMES[cost.option]}: ${digits(cost.usd, 3)} USD`);
+      put("text", { x: 0, y: y + 12, "font-size": 12, class: "cc-name", "font-weight": isCheapest ? 700 : 400 }, `${NAMES[cost.option]}: ${usd(cost.usd)} USD`);
       put("rect", { x: 0, y: y + 18, width: Math.max(1, (width * cost.usd) / most), height: 14, class: isCheapest ? "cc-cheapest" : "cc-dearer" });
     });
     return svg;
@@ -243,15 +243,20 @@
   }
 
   function makeTable(costs, millions, evens) {
-    const head = ["option", "USD a month", "USD a million tiles", "hits", "mean time (s)", "cheaper than no cache at (tiles/s)"];
+    const head = ["option", "USD a month", "USD a million tiles", "found in a cache", "mean time (s)", "cheaper than no cache at (tiles/s)"];
     const table = make("table", { class: "cc-table" }, make("caption", {}, "A month of 30 days with each choice of cache"));
     table.append(make("thead", {}, make("tr", {}, ...head.map((text) => make("th", { scope: "col" }, text)))));
     const body = make("tbody", {});
     costs.forEach((cost) => {
       const found = evens[cost.option];
       const told = found ? describeRates({ found, isCheaper: cost.usd < costs[0].usd }, cost.option) : "…";
-      const hits = cost.option.startsWith("cdn") ? cost.edge_hit_ratio : cost.hit_ratio;
-      const cells = [usd(cost.usd), usd(cost.usd / millions), cost.option === "none" ? "" : `${(100 * hits).toFixed(1)}\u00a0%`, digits(cost.duration_s, 3), cost.option === "none" ? "" : told];
+      // A CDN holds tiles, a cache behind it opened datasets: two shares, not one.
+      const shares = [
+        ...(cost.option.startsWith("cdn") ? [[cost.edge_hit_ratio, "tiles"]] : []),
+        ...(["none", "cdn"].includes(cost.option) ? [] : [[cost.hit_ratio, "datasets"]]),
+      ];
+      const hits = shares.map(([share, what]) => `${(100 * share).toFixed(1)}\u00a0% of ${what}`).join(", ");
+      const cells = [usd(cost.usd), usd(cost.usd / millions), hits, digits(cost.duration_s, 3), cost.option === "none" ? "" : told];
       body.append(
         make("tr", {}, make("th", { scope: "row" }, NAMES[cost.option]), ...cells.map((text, k) => make("td", { "data-label": head[k + 1] }, text)))
       );

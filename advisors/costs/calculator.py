@@ -216,6 +216,13 @@ NAMES: Mapping[Option, str] = {
 """How prose calls the options."""
 
 
+def tell_billing(assumptions: Assumptions) -> str:
+    """Say how computing is billed, without which no amount can be set beside another."""
+    if assumptions.billing == "invocation":
+        return f"billed by invocation with {assumptions.memory_gb:g} GB"
+    return f"on instances of {assumptions.instance_vcpus:g} processors and {assumptions.instance_gb:g} GB that are always on"
+
+
 def tell_verdict(assumptions: Assumptions, prices: Mapping[str, float]) -> str:
     """Say in words what the model says.
 
@@ -224,18 +231,18 @@ def tell_verdict(assumptions: Assumptions, prices: Mapping[str, float]) -> str:
     >>> from advisors.costs.prices import PRICE_UNITS
     >>> free = tell_verdict(Assumptions(), dict.fromkeys(PRICE_UNITS, 0.0))
     >>> free.split(";")[0]
-    'At 185 tiles a second no cache costs 0 USD a month'
+    'At 185 tiles a second, billed by invocation with 10 GB, no cache costs 0 USD a month'
     """
     costs = compare_options(assumptions, prices)
     without = costs["none"].usd
     best = min(OPTIONS, key=lambda option: costs[option].usd)
-    rate = f"At {assumptions.requests_per_s:,.3g} tiles a second"
+    rate = f"At {assumptions.requests_per_s:,.3g} tiles a second, {tell_billing(assumptions)},"
     if best == "none":
-        return f"{rate} no cache costs {_usd(without)} a month; no other option costs less."
+        return f"{rate} no cache costs {write_usd(without)} a month; no other option costs less."
     share = 1 - costs[best].usd / without
     text = (
-        f"{rate} no cache costs {_usd(without)} a month; the cheapest is {NAMES[best]}"
-        f" at {_usd(costs[best].usd)}, {share * 100:.2g} % less."
+        f"{rate} no cache costs {write_usd(without)} a month; the cheapest is {NAMES[best]}"
+        f" at {write_usd(costs[best].usd)}, {share * 100:.2g} % less."
     )
     return " ".join(
         [
@@ -255,7 +262,7 @@ def tell_levers(assumptions: Assumptions, prices: Mapping[str, float]) -> str:
 
     def without(changes: Mapping[str, Any]) -> str:
         at = change(assumptions, changes)
-        return _usd(price_option(at, prices, option="none").usd)
+        return write_usd(price_option(at, prices, option="none").usd)
 
     invoked = {"billing": "invocation"}
     sized = change(assumptions, {**invoked, "memory_gb": ONE_PROCESSOR_GB})
@@ -264,7 +271,7 @@ def tell_levers(assumptions: Assumptions, prices: Mapping[str, float]) -> str:
         f"Before any cache: no cache costs {without(invoked)} a month with {assumptions.memory_gb:g} GB"
         f" an invocation, {without({**invoked, 'memory_gb': ONE_PROCESSOR_GB})} with {ONE_PROCESSOR_GB:g} GB,"
         f" and {without({'billing': 'instance'})} on instances that are always on."
-        f" With {ONE_PROCESSOR_GB:g} GB the cheapest is {NAMES[best.option]}, {_usd(best.usd)}."
+        f" With {ONE_PROCESSOR_GB:g} GB the cheapest is {NAMES[best.option]}, {write_usd(best.usd)}."
     )
 
 
@@ -294,12 +301,12 @@ def _tell_lever(assumptions: Assumptions, prices: Mapping[str, float], *, best: 
 def _spell(name: str) -> str:
     """Spell out the name of a bar: what the assumption is, or which price."""
     if name.startswith("price "):
-        return f"the price of {name.removeprefix('price ')}"
+        return f"the price of {LABELS[name.removeprefix('price ')]}"
     label = next(one.metadata["label"] for one in fields(Assumptions) if one.name == name)
     return "the " + str(label).partition(" (")[0]
 
 
-def _usd(usd: float) -> str:
+def write_usd(usd: float) -> str:
     """Write an amount to three digits."""
     return f"{float(f'{usd:.3g}'):,.0f} USD" if usd >= 100 else f"{usd:.3g} USD"
 

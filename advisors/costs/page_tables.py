@@ -12,7 +12,7 @@ import pandas as pd
 
 from advisors.costs.assumptions import Assumptions, Option, change
 from advisors.costs.bill import Cost, compare_options
-from advisors.costs.calculator import DEFAULT_SET, ONE_PROCESSOR_GB, REGION
+from advisors.costs.calculator import DEFAULT_SET, ONE_PROCESSOR_GB, REGION, write_usd
 from advisors.costs.prices import get_prices, read_prices
 from helpers.benchmark.record import read_records
 from helpers.book.studies import Expected, write_table
@@ -35,7 +35,7 @@ _NAMES: Mapping[Option, str] = {
     "redis": "Redis",
     "cdn": "CDN",
     "process": "memory of each process",
-    "cdn-process": "CDN before the memory of each process",
+    "cdn-process": "CDN, then memory of each process",
 }
 
 
@@ -69,7 +69,7 @@ def tabulate_choices(
                 "cdn_ttl_s": min(assumptions.cdn_ttl_s, kept_s),
             }
             cells.append(_tell(compare_options(change(assumptions, changed), prices)))
-        lines.append((f"{rate:g}", f"{n:,}", *cells))
+        lines.append((f"{rate:g} tiles/s, {n:,} datasets", *cells))
     return lines
 
 
@@ -77,12 +77,8 @@ def _tell(costs: Mapping[Option, Cost]) -> str:
     """Name the choice, what it costs, and the cost without."""
     best, without = choose(costs), costs["none"].usd
     if best.option == "none":
-        return f"no cache, {_write_usd(without)}"
-    return f"{_NAMES[best.option]}, {_write_usd(best.usd)} (without: {_write_usd(without)})"
-
-
-def _write_usd(usd: float) -> str:
-    return f"{usd:,.0f} USD"
+        return f"no cache, {write_usd(without)}"
+    return f"{_NAMES[best.option]}, {write_usd(best.usd)} (without: {write_usd(without)})"
 
 
 def render_choices(measured: Mapping[str, float] | None = None) -> str:
@@ -98,11 +94,11 @@ def render_choices(measured: Mapping[str, float] | None = None) -> str:
         for one in (change(given, {"memory_gb": Assumptions().memory_gb}), given)
     )
     sized = (
-        f"An invocation has {ONE_PROCESSOR_GB:g} GB here, which is one processor. Without a cache that alone"
-        f" turns {_write_usd(before)} a month into {_write_usd(after)},"
+        f"Computing is billed by invocation here, with {ONE_PROCESSOR_GB:g} GB each, which is one processor. Without a cache that alone"
+        f" turns {write_usd(before)} a month into {write_usd(after)},"
         f" at {given.requests_per_s:g} tiles a second, where the published study took {Assumptions().memory_gb:g} GB.\n\n"
     )
-    names = ["tiles a second", "datasets", *CHANGES]
+    names = ["load", *CHANGES]
     return sized + write_table(names, tabulate_choices(given, prices))
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from advisors.costs.assumptions import Assumptions, Option, change
 from advisors.costs.bill import SECONDS_PER_MONTH, Cost, compare_options
-from advisors.costs.calculator import NAMES
+from advisors.costs.calculator import NAMES, tell_billing
 from advisors.costs.prices import get_prices
 from advisors.decide import snippets
 from advisors.decide.choices import Choice, find_prices, list_plans, price_plan, tell_usd
@@ -157,8 +157,9 @@ def _make(question: Question, base: Choice, assumptions: Assumptions, cost: Cost
         support=_support(question, cost.option, row),
         code=f"{writing}\n\n{keeping}" if base.format == "zarr" else base.code,
         limits=(
-            "Tiles take what they took where they were measured; the bill rests on the assumed"
-            f" {assumptions.make_s:g} s to make one and {assumptions.open_s:g} s to open a dataset."
+            f"Tiles take what they took where they were measured; the bill is {tell_billing(assumptions)},"
+            f" with {assumptions.make_cpu_s:g} s of a processor assumed to make one and"
+            f" {assumptions.open_cpu_s:g} s to open a dataset."
         ),
     )
 

@@ -39,9 +39,9 @@ class Ranking:
         told = [(names or {}).get(name, name) for name in self.fastest]
         return told[0] if len(told) == 1 else f"among the fastest: {', '.join(told)}"
 
-    def to_frame(self) -> pd.DataFrame:
-        """Tabulate the others: time over that of the best, interval, noise and verdict."""
-        return tabulate_comparisons(self.others, ratio=f"time over {self.best}")
+    def to_frame(self, what: str = "time") -> pd.DataFrame:
+        """Tabulate the others: `what` was compared over that of the best, interval, noise and verdict."""
+        return tabulate_comparisons(self.others, ratio=f"{what} over {self.best}")
 
 
 def rank(df: pd.DataFrame, *, control: str, value: str = "read_s") -> Ranking:

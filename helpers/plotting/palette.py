@@ -24,7 +24,7 @@ BAND, NOTE, RULE = "#e8e8e8", "#555555", "#999999"
 """What is tolerated; the key above the axes; a line to compare with."""
 OURS, THEIRS, THEIRS_GREY = BLUE, RED, "#777777"
 """What is measured here, and what others published."""
-OPENING, MAKING, MAKING_TEXT = BLUE, "#b0b0b0", "#6b6b6b"
+OPENING, MAKING = BLUE, "#b0b0b0"
 """The parts of a tile's time; the second is too pale to write in."""
 HALVED, DOUBLED = BLUE, RUST
 """An assumption that is varied."""

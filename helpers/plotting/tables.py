@@ -57,18 +57,21 @@ def tell_runs(rows: pd.DataFrame) -> str:
     begins = (pauses_s > _PAUSE_S) | is_again
     if not begins.any():
         return ""
-    parts = [_tell_blocks(part) for _, part in ordered.groupby(begins.cumsum())]
+    parts, seen = list[str](), set[int]()
+    for _, part in ordered.groupby(begins.cumsum()):
+        blocks = {*map(int, part.loc[part["phase"] == "measured", "block"])}
+        parts.append("the rest of " * (bool(blocks) and blocks <= seen) + _tell_blocks(blocks))
+        seen |= blocks
     after = [f" after a pause of {_tell_pause(s)}" for s in pauses_s[begins]]
     told = ", then ".join(part + pause for part, pause in zip(parts, ["", *after], strict=True))
     return f"{len(parts)} runs: {told}"
 
 
-def _tell_blocks(rows: pd.DataFrame) -> str:
-    """Name the measured blocks among rows."""
-    blocks = rows.loc[rows["phase"] == "measured", "block"]
-    if blocks.empty:
+def _tell_blocks(blocks: set[int]) -> str:
+    """Name measured blocks, from the first to the last."""
+    if not blocks:
         return "no block"
-    first, last = int(blocks.min()), int(blocks.max())
+    first, last = min(blocks), max(blocks)
     return f"block {first}" if first == last else f"blocks {first} to {last}"
 
 

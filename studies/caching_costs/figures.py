@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 import matplotlib
 import numpy as np
@@ -13,16 +12,16 @@ from matplotlib.lines import Line2D
 
 from advisors.costs.assumptions import OPTIONS, Assumptions
 from advisors.costs.bill import Bar, cost_curves
-from helpers.plotting.figures import draw_errors, label_ends, number_axis
+from helpers.plotting.figures import draw_errors, number_axis, tick_places
 from helpers.plotting.palette import (
     CEILING_GREY,
     DOUBLED,
     HALVED,
     MAKING,
-    MAKING_TEXT,
     OPENING,
     PAPER,
     TEXT,
+    Kind,
     check_looks,
     find_look,
     get_looks,
@@ -38,36 +37,49 @@ def _order(names: Iterable[str]) -> list[str]:
     return [name for name in get_looks("cache") if name in there]
 
 
-def _write_key(ax: Axes, names: Iterable[str]) -> None:
+def _write_key(
+    ax: Axes, names: Iterable[str], kind: Kind = "cache", dashes: Mapping[str, str] | None = None
+) -> None:
     """Write the contenders above the axes, each with its mark: labels at marks would collide."""
     handles = [
-        Line2D([], [], color=look.color, marker=look.marker, mfc=look.face, linestyle="none")
-        for look in (find_look(name, "cache") for name in names)
+        Line2D(
+            [],
+            [],
+            color=look.color,
+            marker=look.marker,
+            mfc=look.face,
+            markersize=5,
+            linestyle=(dashes or {}).get(name, "none"),
+        )
+        for name, look in ((name, find_look(name, kind)) for name in names)
     ]
     key = ax.legend(
         handles, list(names), loc="lower left", bbox_to_anchor=(0, 1), ncols=min(len(handles), 5),
         frameon=False, handletextpad=0.1, columnspacing=1.0, borderaxespad=0.2,
     )  # fmt: skip
     for text, name in zip(key.get_texts(), names, strict=True):
-        text.set_color(find_look(name, "cache").color)
+        text.set_color(find_look(name, kind).color)
 
 
 def draw_latencies(ax: Axes, rows: pd.DataFrame) -> None:
     """Draw the share of requests answered within a time, a curve a contender."""
     each = list_requests(rows, "measured")
     names = _order(each["contender"].unique())
+    colors, dashes = list[str](), dict[str, str]()
     for name in names:
         look = find_look(name, "cache")
+        dashes[name] = ("-", "--", ":")[colors.count(look.color)]  # relatives share a colour
+        colors.append(look.color)
         latency_s = np.sort(each.loc[each["contender"] == name, "latency_s"])
         share = 100 * np.arange(1, len(latency_s) + 1) / len(latency_s)
-        ax.step(latency_s, share, where="post", color=look.color, linewidth=1.3)
+        ax.step(latency_s, share, dashes[name], where="post", color=look.color, linewidth=1.3)
         at = np.linspace(0, len(latency_s) - 1, 9).astype(int)
         ax.plot(
             latency_s[at], share[at], look.marker, color=look.color, mfc=look.face, markersize=4
         )
     ax.set(xscale="log", xlabel="latency of a tile (s)", ylabel="requests answered (%)")
     number_axis(ax.xaxis)
-    _write_key(ax, names)
+    _write_key(ax, names, dashes=dashes)
 
 
 def draw_savings(ax: Axes, savings: pd.DataFrame, opening: pd.DataFrame) -> None:
@@ -96,20 +108,15 @@ def draw_savings(ax: Axes, savings: pd.DataFrame, opening: pd.DataFrame) -> None
 def draw_amdahl(ax: Axes, opening: pd.DataFrame) -> None:
     """Draw what a request alone spends on opening and on making the tile, of that reprojection last."""
     places = np.arange(len(opening))
-    ax.barh(places, opening["open_s"], color=OPENING)
-    ax.barh(places, opening["make_s"], left=opening["open_s"], color=MAKING)
+    ax.barh(places, opening["open_s"], color=OPENING, label="opening")
+    ax.barh(places, opening["make_s"], left=opening["open_s"], color=MAKING, label="making")
     if "warp_s" in opening:
         end_s = opening["open_s"] + opening["make_s"]
-        ax.barh(places, opening["warp_s"], left=end_s - opening["warp_s"], color=DOUBLED)
+        begin_s = end_s - opening["warp_s"]
+        ax.barh(places, opening["warp_s"], left=begin_s, color=TEXT, label="of that, reprojection")
     ax.set_yticks(places, list(opening.index))
     ax.grid(visible=False, axis="y")
-    top = places[-1]
-    total_s = float(opening["open_s"].iloc[-1] + opening["make_s"].iloc[-1])
-    for text, color, share in (("opening", OPENING, 0.0), ("making", MAKING_TEXT, 1.0)):
-        ax.annotate(
-            text, (share * total_s, top + 0.4), xytext=(2 if not share else -2, 2), color=color,
-            textcoords="offset points", ha="right" if share else "left",
-        )  # fmt: skip
+    ax.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=3, frameon=False, borderaxespad=0.2)
     ax.set_xlabel("time of a tile without a cache (s)")
 
 
@@ -133,6 +140,7 @@ def draw_predictions(ax: Axes, errors: pd.DataFrame) -> None:
 def draw_published(ax: Axes, compared: pd.DataFrame) -> None:
     """Draw the published saving against ours, a mark a dataset and cache."""
     names = list(dict.fromkeys(map(str, compared["contender"])))
+    size = float(matplotlib.rcParams["xtick.labelsize"])
     for name, part in compared.groupby("contender"):
         look = find_look(str(name), "cache")
         ax.plot(part["published"], part["ours"], look.marker, color=look.color, linestyle="none")
@@ -140,39 +148,63 @@ def draw_published(ax: Axes, compared: pd.DataFrame) -> None:
         for rank, (label, x, y) in enumerate(
             zip(part["dataset"], part["published"], part["ours"], strict=True)
         ):
-            is_left = rank % 2 == 1  # neighbours would write over each other
+            is_left = y > x  # away from the line of equals
+            place = (-6 if is_left else 6, 6 if rank % 2 else -6)  # neighbours collide else
             ax.annotate(
-                label, (x, y), xytext=(-4, 6) if is_left else (4, -6), textcoords="offset points",
-                color=look.color, fontsize=7, va="center", ha="right" if is_left else "left",
+                label, (x, y), xytext=place, textcoords="offset points", color=look.color,
+                fontsize=size, va="center", ha="right" if is_left else "left",
             )  # fmt: skip
     ax.set(xscale="log", yscale="log", ylabel="ours")
     at = float(compared["ours"].min())  # a point among the marks, so that the line widens no axis
     ax.axline((at, at), (2 * at, 2 * at), color=CEILING_GREY, linewidth=0.8)
-    ax.margins(x=0.2, y=0.1)
+    ax.margins(x=0.35, y=0.1)
     number_axis(ax.xaxis)
     number_axis(ax.yaxis)
     ax.set_xlabel("published: latency without a cache over that with it")
     _write_key(ax, names)
 
 
-def draw_sweep(axes: Sequence[Axes], table: pd.DataFrame) -> None:
-    """Draw the latency against users at once, and against arrivals, of one service.
+_LOADS = {"n_users": "users at once", "rate_per_s": "arrivals (1/s)", "n_workers": "services"}
 
-    Filled marks are medians, hollow ones 95th percentiles, thin lines the predicted medians.
+
+def list_panels(table: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """Split loads by what grows in them: users, arrivals, services that share the most users.
+
+    Returns
+    -------
+    dict of str to DataFrame
+        By what the x-axis is called, where anything was measured; the column ``at`` is the place on it.
     """
-    alone = table[table["n_workers"] == 1]
-    names = _order(alone["contender"].unique())
-    labels = {"n_users": "users at once", "rate_per_s": "arrivals (1/s)"}
-    for ax, (axis, label) in zip(axes, labels.items(), strict=True):
+    several = table["n_workers"] > 1
+    most = table["n_users"].isin(table.loc[several, "n_users"])
+    chosen = {axis: ~several & (table[axis] > 0) for axis in ("n_users", "rate_per_s")}
+    chosen |= {"n_workers": most}
+    return {
+        _LOADS[axis]: table[rows].assign(at=table[axis]).sort_values("at")
+        for axis, rows in chosen.items()
+        if rows.any()
+    }
+
+
+def draw_sweep(axes: Sequence[Axes], panels: Mapping[str, pd.DataFrame]) -> None:
+    """Draw the latency of each panel's loads.
+
+    Filled marks are medians, hollow ones 95th percentiles, thin lines and dashes the predicted medians.
+    """
+    names = _order(pd.concat(panels.values())["contender"].unique())
+    for ax, (label, panel) in zip(axes, panels.items(), strict=True):
         for name in names:
-            look = find_look(name, "cache")
-            part = alone[(alone["contender"] == name) & (alone[axis] > 0)].sort_values(axis)
-            ax.plot(part[axis], part["p50_s"], look.marker, color=look.color, markersize=5)
-            ax.plot(part[axis], part["p95_s"], look.marker, color=look.color, mfc=PAPER)
-            ax.plot(part[axis], part["predicted_p50_s"], color=look.color, linewidth=0.8)
+            look, part = find_look(name, "cache"), panel[panel["contender"] == name]
+            ax.plot(part["at"], part["p50_s"], look.marker, color=look.color, markersize=5)
+            ax.plot(part["at"], part["p95_s"], look.marker, color=look.color, mfc=PAPER)
+            # one load makes no line, so each has its dash
+            ax.plot(
+                part["at"], part["predicted_p50_s"], "-_", color=look.color, linewidth=0.8,
+                markersize=12,
+            )  # fmt: skip
         ax.set(xscale="log", yscale="log", xlabel=label)
-        number_axis(ax.xaxis)
         number_axis(ax.yaxis)
+        tick_places(ax, panel["at"])
     axes[0].set_ylabel("latency of a tile (s)")
     _write_key(axes[0], names)
 
@@ -184,44 +216,41 @@ def draw_costs(axes: Sequence[Axes], assumptions: Assumptions, prices: Mapping[s
     """Draw a month of each option against the rate: in USD, and as a ratio to no cache."""
     curves = cost_curves(assumptions, prices, rates_per_s=_RATES_PER_S)
     for ax, is_ratio in zip(axes, (False, True), strict=True):
-        ends = []
-        for option in OPTIONS:
-            look = find_look(option, "option")
-            usd, color, dashes = (
-                np.asarray(curves[option]),
-                look.color,
-                "--" if look.is_hollow else "-",
-            )
+        for rank, option in enumerate(OPTIONS):
+            look, usd = find_look(option, "option"), np.asarray(curves[option])
             values = usd / np.asarray(curves["none"]) if is_ratio else usd
-            ax.plot(_RATES_PER_S, values, dashes, color=color, linewidth=1.5)
-            ends.append((str(option), float(values[-1]), color))
+            ax.plot(
+                _RATES_PER_S, values, color=look.color, linewidth=1.2, marker=look.marker,
+                mfc=look.face, markersize=5, markevery=(rank % 3, 3),
+            )  # fmt: skip
         ax.set(xscale="log", yscale="log")
         number_axis(ax.xaxis)
         number_axis(ax.yaxis)
         ax.set_ylabel("cost over that of no cache" if is_ratio else "cost (USD a month)")
         ax.axvline(assumptions.requests_per_s, color=CEILING_GREY, linewidth=0.8, linestyle=":")
-        label_ends(ax, ends, at=_RATES_PER_S[-1])
     axes[-1].set_xlabel("tiles asked for (1/s)")
+    _write_key(axes[0], OPTIONS, "option")
 
 
 def draw_levers(ax: Axes, bars: Sequence[Bar], *, middle_usd: float) -> None:
-    """Draw what a cache saves in a month, each assumption and price halved and doubled."""
+    """Draw what an option saves in a month, each assumption and price halved and doubled.
+
+    The values taken of an assumption stand at the right: a bound may be nearer than half or double.
+    """
     size = float(matplotlib.rcParams["xtick.labelsize"])
     for row, bar in enumerate(bars):
-        ends: list[tuple[float, float]] = [(bar.low_usd, bar.low), (bar.high_usd, bar.high)]
-        for (usd, value), color in zip(ends, (HALVED, DOUBLED), strict=True):
+        for usd, color in ((bar.low_usd, HALVED), (bar.high_usd, DOUBLED)):
             ax.barh(row, usd - middle_usd, left=middle_usd, color=color, height=0.6)
-            is_left = usd < middle_usd or (usd == middle_usd and bar.high_usd > bar.low_usd)
-            place: dict[str, Any] = {"ha": "right" if is_left else "left", "va": "center"}
-            shift = (-3 if is_left else 3, 0)
+        if not bar.name.startswith("price "):
+            low, high = (f"{float(f'{value:.3g}'):,.10g}" for value in (bar.low, bar.high))
             ax.annotate(
-                f"{value:.3g}", (usd, row), xytext=shift, textcoords="offset points",
-                fontsize=size, color=color, **place,
+                f"{low} to {high}", (1.02, row), xycoords=ax.get_yaxis_transform(), va="center",
+                fontsize=size, annotation_clip=False,
             )  # fmt: skip
     ax.axvline(middle_usd, color=TEXT, linewidth=1)
-    ax.axvline(0, color=CEILING_GREY, linewidth=0.8, linestyle=":")
+    ax.axvline(0, color=TEXT, linewidth=1.2, linestyle=":")
     ax.set_yticks(range(len(bars)), [bar.name for bar in bars])
     ax.invert_yaxis()
-    ax.margins(x=0.15)
     ax.grid(visible=False)
+    ax.xaxis.set_major_formatter("{x:,.0f}")
     ax.set_xlabel("saved against no cache (USD a month); blue: halved, orange: doubled")

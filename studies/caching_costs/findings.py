@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -16,7 +16,7 @@ from advisors.costs.bill import (
     compare_options,
     price_option,
 )
-from advisors.costs.calculator import tell_levers, tell_rates, tell_verdict
+from advisors.costs.calculator import tell_levers, tell_rates, tell_verdict, write_usd
 from helpers.benchmark import ranking as rankings
 from helpers.benchmark import statistics
 from helpers.benchmark.record import read_published
@@ -28,6 +28,7 @@ from studies.caching_costs.load import MAX_GENERATOR_SHARE
 from studies.caching_costs.prediction import (
     BASELINE,
     KEEPS_CHUNKS,
+    MEASURED_BY,
     SHIPPED,
     is_of_sweep,
     list_requests,
@@ -231,6 +232,11 @@ def tell_choice(table: pd.DataFrame, judged: Judged) -> str:
     return f"{text}; with {', '.join(parts)}."
 
 
+def tell_contender(name: str) -> str:
+    """Call a contender in a sentence, where "none" would read as nobody."""
+    return "no cache" if name == BASELINE else name
+
+
 def tell_shipped(table: pd.DataFrame, shipped: Judged) -> str:
     """Say how what people run does, and which contenders are told apart from it, either way."""
     if not shipped:
@@ -240,7 +246,7 @@ def tell_shipped(table: pd.DataFrame, shipped: Judged) -> str:
     parts = []
     for verdict in ("faster", "slower", "indistinguishable"):
         if names := [name for name, one in shipped.items() if one.verdict == verdict]:
-            parts.append(f"{verdict}: {', '.join(names)}")
+            parts.append(f"{verdict}: {', '.join(map(tell_contender, names))}")
     return f"{text}; against it, {'; '.join(parts)}."
 
 
@@ -277,11 +283,12 @@ def find_staleness(watched: pd.DataFrame) -> dict[str, str]:
     """Say which contenders serve what of rewritten datasets, by the key under which pages quote it."""
     kinds = watched.drop(columns="new data")
     wrong = watched.index[(kinds == "wrong picture").any(axis=1)]
-    last = watched.index[watched["new data"] == "after a restart"]
+    last = ", ".join(watched.index[watched["new data"] == "after a restart"])
+    end = f"only a restart ends it for {last}" if last else "it ends when entries expire"
     return {
         "verdict-staleness": (
             f"Of datasets that are rewritten while they are kept, {', '.join(wrong) or 'no contender'}"
-            f" served wrong pictures with status 200; only a restart ends it for {', '.join(last) or 'none'}."
+            f" served wrong pictures with status 200; {end}."
         )
     }
 
@@ -294,24 +301,32 @@ def tabulate_assumptions(assumptions: Assumptions) -> pd.DataFrame:
     return table.map(lambda value: float(f"{value:.3g}")).rename_axis("assumption")
 
 
-def tabulate_costs(assumptions: Assumptions, prices: Mapping[str, float]) -> pd.DataFrame:
-    """Tabulate a month of each option, and at which rates it costs less than no cache."""
+def tabulate_costs(
+    assumptions: Assumptions, prices: Mapping[str, float], *, measured: Collection[str]
+) -> pd.DataFrame:
+    """Tabulate a month of each option, and at which rates it costs less than no cache.
+
+    An option for which none of the `measured` contenders stands rests on defaults.
+    """
     priced = compare_options(assumptions, prices)
     millions = assumptions.requests_per_s * SECONDS_PER_MONTH / 1e6
     lines = {
         option: {
             "USD a month": float(f"{cost.usd:.3g}"),
             "USD a million tiles": round(cost.usd / millions, 3),
-            "hit ratio": round(max(cost.hit_ratio, cost.edge_hit_ratio), 3),
+            "datasets found": round(cost.hit_ratio, 3),
+            "tiles found in the CDN": round(cost.edge_hit_ratio, 3),
             "mean time (s)": round(cost.duration_s, 3),
-            "busy at the peak": round(cost.busy, 1),
-            "store requests saved": f"{priced['none'].store_gets - cost.store_gets:.3g}",
-            "cheaper than none (tiles/s)": tell_rates(
+            "million store requests saved": round(
+                (priced["none"].store_gets - cost.store_gets) / 1e6
+            ),
+            "cheaper than no cache (tiles/s)": tell_rates(
                 option,
                 break_even_rates(assumptions, prices, pair=("none", option)),
                 is_cheaper=cost.usd < priced["none"].usd,
                 n_digits=2,
             ),
+            "rests on": MEASURED_BY[option] if MEASURED_BY[option] in measured else "defaults",
         }
         for option, cost in priced.items()
     }
@@ -325,24 +340,31 @@ def find_costs(
     *,
     told: Assumptions,
     peak_nbytes: float,
+    measured: Collection[str],
 ) -> dict[str, str]:
     """Put what the model says into words, by the key under which pages quote them.
 
     `told` are the assumptions with a file cache that is told the Zarr format, `peak_nbytes` the
-    most memory that a service held: what an invocation needs.
+    most memory that a service held: what an invocation needs. A file cache that is not among the
+    `measured` contenders has no bill.
     """
     worst = hit_ratios["error"].abs().groupby(hit_ratios["datasets"]).max()
-    priced = compare_options(assumptions, prices)
     levers, verdict = (tell(assumptions, prices) for tell in (tell_levers, tell_verdict))
-    none_usd = float(f"{priced['none'].usd:.3g}")
     shared, other = (price_option(one, prices, option="shared") for one in (assumptions, told))
+    bills = {
+        "shared-cost": ("filecache", shared.usd),
+        "shared-listings-cost": ("filecache", shared.lines["store listings"]),
+        "shared-told-cost": ("filecache-v3", other.usd),
+    }
     return {
-        "shared-cost": f"{shared.usd:,.0f} USD a month",
-        "shared-listings-cost": f"{shared.lines['store listings']:,.0f} USD a month",
-        "shared-told-cost": f"{other.usd:,.0f} USD a month",
+        **{
+            key: f"{write_usd(usd)} a month" if name in measured else "not measured"
+            for key, (name, usd) in bills.items()
+        },
+        "verdict-cheapest": f"{verdict.partition('. ')[0].rstrip('.')}.",
         "verdict-cost": f"A service held at most {digits(peak_nbytes / 1e9)} GB. {levers} {verdict}",
         "peak-memory": f"{digits(peak_nbytes / 1e9)} GB",
-        "none-cost": f"{none_usd:,.0f} USD a month",
+        "none-cost": f"{write_usd(price_option(assumptions, prices, option='none').usd)} a month",
         "cost-rate": f"{assumptions.requests_per_s:g} tiles a second",
         "hit-ratio-error": f"{digits(100 * worst[worst.index.max()])} percentage points",
         "hit-ratio-error-few": f"{digits(100 * worst[worst.index.min()])} percentage points",

@@ -16,7 +16,7 @@ import pandas as pd
 from helpers.benchmark.contender import CheckError, Steps
 from helpers.plotting import tables
 from helpers.plotting.tables import digits
-from studies.caching_costs.findings import TOLERANCE, percent
+from studies.caching_costs.findings import TOLERANCE, percent, tell_contender
 from studies.caching_costs.load import Load, summarise
 from studies.caching_costs.prediction import (
     BASELINE,
@@ -293,18 +293,18 @@ def find_sweep(table: pd.DataFrame) -> dict[str, str]:
     for axis, unit in (("n_users", "users"), ("rate_per_s", "tiles a second")):
         for name, part in cached[cached[axis] > 0].sort_values(axis).groupby("contender"):
             gone = part[part["gain"] < NO_GAIN]
-            first, last = part.iloc[0], part.iloc[-1]
-            text = f"{name} {digits(first['gain'])} times at {first[axis]:g} and {digits(last['gain'])} at {last[axis]:g} {unit}"
-            vanishes = (
-                f"gone from {gone[axis].iloc[0]:g} on" if len(gone) else "gone at none of them"
-            )
-            parts.append(f"{text} ({vanishes})")
+            last = f" and {digits(part['gain'].iloc[-1])} at {part[axis].iloc[-1]:g}"
+            text = f"{name} {digits(part['gain'].iloc[0])} times at {part[axis].iloc[0]:g}"
+            vanishes = f" (gone from {gone[axis].iloc[0]:g} on)" if len(gone) else ""
+            parts.append(f"{text}{last if len(part) > 1 else ''} {unit}{vanishes}")
     if not parts:
         missing = ("sweep-p50-error", "sweep-p95-error", "sweep-failures")
         told = dict.fromkeys(("verdict-load", "verdict-sweep"), "No load was swept.")
         return told | dict.fromkeys(missing, "not measured")
+    is_kept = (cached["gain"] >= NO_GAIN).all()
+    kept = f" It stays above {NO_GAIN:g} times at every load of one service." if is_kept else ""
     return {
-        "verdict-load": f"The gain in the median: {'; '.join(parts)}.",
+        "verdict-load": f"The gain in the median: {'; '.join(parts)}.{kept}",
         "verdict-sweep": _tell_errors(table),
         **{f"sweep-{q}-error": percent(table[f"{q}_error"].abs().max()) for q in ("p50", "p95")},
         "sweep-failures": str(int(table["n_failures"].sum())),
@@ -328,7 +328,7 @@ def _tell_errors(table: pd.DataFrame) -> str:
         f" at {near['p50']}, and the 95th percentile at {near['p95']}; nothing that was measured"
         f" under load goes into them.{f' Of the {len(missed)} beyond it, {worst}.' if worst else ''}"
         f" Medians of blocks of one load differ by {percent(spread.median())} themselves, and by"
-        f" {percent(spread.max())} with {table['contender'].iloc[widest]} at {places.iloc[widest]}."
+        f" {percent(spread.max())} with {tell_contender(table['contender'].iloc[widest])} at {places.iloc[widest]}."
     )
     if spread.median() <= TOLERANCE:
         return told

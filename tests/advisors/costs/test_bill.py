@@ -443,6 +443,16 @@ def test_verdict_is_made_from_the_model() -> None:
     # Amounts to three digits.
     told = f"a CDN in front of a cache in each process at {round(costs['cdn-process'].usd, -2):,.0f} USD"
     assert told in text
+    # No amount without how computing is billed, and no key of the code among the words.
+    assert text.startswith(
+        "At 185 tiles a second, billed by invocation with 10 GB, no cache costs "
+    )
+    quick = tell_verdict(change(Assumptions(), {"make_s": 0.0862, "open_s": 0.346}), prices)
+    assert "_" not in quick and "most on the price of computing by invocation;" in quick
+    always_on = change(Assumptions(), {"billing": "instance"})
+    assert "on instances of 2 processors and 8 GB that are always on" in tell_verdict(
+        always_on, prices
+    )
     dear = tell_verdict(Assumptions(), {**prices, "cdn_requests_1e4": 1.0})
     assert "CDN" not in dear
 

@@ -128,7 +128,7 @@ def type_in(tab: Tab, name: str, text: str) -> None:
 def shows(tab: Tab, assumptions: Assumptions) -> None:
     """Wait until the page shows what Python computes."""
     for cost in compare_options(assumptions, get_prices()).values():
-        told = json.dumps(f"{cost.usd:,.2f}")
+        told = json.dumps(calculator.write_usd(cost.usd).removesuffix(" USD"))
         tab.wait_until(f"document.querySelector('.cc-table')?.innerText.includes({told})")
 
 
@@ -143,6 +143,15 @@ def test_page_can_be_used_on_a_phone(tab: Tab, address: str) -> None:
     assert tab.evaluate(f"{controls}.length") > 2 * len(PRICE_UNITS) + len(describe())
     assert tab.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
     assert tab.evaluate("document.querySelectorAll('#cost-calculator rect').length") == len(OPTIONS)
+    # a CDN finds tiles, and the cache behind it datasets
+    found = tab.evaluate(
+        "[...document.querySelectorAll('.cc-table tbody tr')].at(-1).cells[3].innerText"
+    )
+    behind = compare_options(change(Assumptions(), MEASURED), get_prices())["cdn-process"]
+    shares = (behind.edge_hit_ratio, behind.hit_ratio)
+    assert [float(share) for share in re.findall(r"[\d.]+", found)] == [
+        round(100 * one, 1) for one in shares
+    ]
     dated = tab.evaluate("document.querySelector('.cc-dated').textContent")
     assert f"set current of {read_prices()['current'].date}" in dated
     type_in(tab, "requests_per_s", "0")

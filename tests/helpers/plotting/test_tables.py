@@ -80,6 +80,12 @@ def make_run(phases: str, starts_s: list[float]) -> pd.DataFrame:
             "3 runs: block 0, then block 1 after a pause of 3 hours,"
             " then block 2 after a pause of 2 days",
         ),
+        # what was left of a block when the time was up
+        (
+            "0101",
+            [0, 2, 400, 402],
+            "2 runs: blocks 0 to 1, then the rest of blocks 0 to 1 after a pause of 7 minutes",
+        ),
     ],
 )
 def test_runs_of_a_record_are_told(phases: str, starts_s: list[float], told: str) -> None:

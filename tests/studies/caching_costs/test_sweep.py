@@ -8,7 +8,9 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from matplotlib.figure import Figure
 
+from studies.caching_costs.figures import draw_sweep, list_panels
 from studies.caching_costs.sweep import (
     Point,
     SweepLoad,
@@ -77,7 +79,19 @@ def test_gains_vanish_where_the_processor_is_full() -> None:
     assert (lru[40, 1], lru[40, 2]) == pytest.approx((4.3 / 4, 2.3 / 2))
     told = find_sweep(table)
     assert "lru 4 times at 1 and 1.1 at 40 users (gone from 40 on)" in told["verdict-load"]
-    assert "at 1 tiles a second (gone at none of them)" in told["verdict-load"]
+    assert told["verdict-load"].endswith("; lru 4 times at 1 tiles a second.")
+    few = find_sweep(table[table["n_users"] < 40])["verdict-load"]
+    assert few.endswith(" It stays above 1.1 times at every load of one service.")
+    panels = list_panels(table)
+    assert {axis: sorted({*one["at"]}) for axis, one in panels.items()} == {
+        "users at once": [1, 40],
+        "arrivals (1/s)": [1],
+        "services": [1, 2],
+    }
+    axes = Figure().subplots(1, 3)
+    draw_sweep(axes, panels)
+    for ax in axes:  # one load alone shows its prediction too
+        assert sum(line.get_marker() == "_" for line in ax.lines) == 2
     assert told["sweep-failures"] == "0"
     assert (
         "Of 8 loads, the predicted median is within 15 % of the measured one at 8"

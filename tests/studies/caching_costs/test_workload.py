@@ -29,6 +29,7 @@ from studies.caching_costs.findings import (
     find_costs,
     find_staleness,
     select_loads,
+    tabulate_costs,
     tell_errors,
     tell_generator,
 )
@@ -298,6 +299,10 @@ def test_the_reference_names_no_fastest_cache_that_is_none() -> None:
     ranking = rankings.rank(under_load, control="control", value="p50_s")
     tails = rankings.rank(under_load, control="control", value="p95_s")
     shipped = {"lru": judged["lru"], "none-v3": judged["redis"]}
+    # whom the table of the fastest does not tell apart, that of the service as shipped does not either
+    rule = {"control": "control", "value": "p50_s", "n_compared": len(caches)}
+    over = {it: statistics.compare(under_load, it, "as-shipped", **rule) for it in ranking.fastest}  # type: ignore[arg-type]
+    assert "as-shipped" in over and "faster" not in {one.verdict for one in over.values()}
     assert len(ranking.fastest) > 1
     assert not {"none", "none-v3", "filecache", "filecache-v3"} & {*ranking.fastest}
     planted = under_load.assign(
@@ -347,14 +352,28 @@ def test_wrong_pictures_are_said_first() -> None:
     said = find_staleness(watched)["verdict-staleness"]
     assert "as-shipped, lru served wrong pictures with status 200" in said
     assert said.endswith("only a restart ends it for as-shipped.")
+    others = find_staleness(watched.drop("as-shipped"))["verdict-staleness"]
+    assert others.endswith("; it ends when entries expire.")
 
 
 def test_bill_says_what_listings_cost_and_what_comes_first() -> None:
     """Listings are a part of the bill of a file cache, none of one that is told the format."""
     given = change(Assumptions(), {"shared_lists": 4.0, "shared_gets": 4.0})
     ratios = pd.DataFrame({"datasets": [8, 100], "error": [0.01, -0.02]})
-    found = find_costs(given, get_prices(), ratios, told=Assumptions(), peak_nbytes=4.2e8)
+    known = {"told": Assumptions(), "peak_nbytes": 4.2e8}
+    file_caches = ["filecache", "filecache-v3"]
+    found = find_costs(given, get_prices(), ratios, measured=file_caches, **known)  # type: ignore[arg-type]
     assert found["verdict-cost"].startswith("A service held at most 0.42 GB. Before any cache: ")
     assert found["peak-memory"] == "0.42 GB"
     assert found["shared-listings-cost"] == "9,590 USD a month"  # 480 million times 4 at 5e-6
     assert found["shared-cost"] > found["shared-told-cost"]
+    assert found["verdict-cheapest"] in found["verdict-cost"]
+    # what no contender stands for has no bill, and its row says what it rests on
+    none = find_costs(given, get_prices(), ratios, measured=["none"], **known)  # type: ignore[arg-type]
+    assert none["shared-cost"] == none["shared-told-cost"] == "not measured"
+    rows = tabulate_costs(given, get_prices(), measured=["none", "lru"])
+    assert rows["rests on"].to_dict() == {
+        **dict.fromkeys(rows.index, "defaults"),
+        **dict.fromkeys(("none", "cdn"), "none"),
+        **dict.fromkeys(("process", "cdn-process"), "lru"),
+    }
