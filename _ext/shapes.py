@@ -20,12 +20,12 @@ from sphinx.util.docutils import SphinxDirective
 
 from helpers.benchmark.record import read_records
 from helpers.plotting.palette import BLUE, PAPER, TEXT
+from studies.chunk_shape.findings import MIX_NAMES
 from studies.chunk_shape.layouts import PATTERNS, ChunkLayout, scale_shape, shard_of
 
 Shape = tuple[int, ...]
 
 _HEIGHT, _SERIES_WIDTH = 84, 400  # of the two faces, in units of the picture
-_WORDS = {(1, 1): "as many series as slices", (8, 2): "four series to a slice"}
 _MOST_LINES = 100  # beyond these a face is grey
 
 
@@ -41,15 +41,15 @@ def read_shapes(path: Path) -> Iterator[tuple[str, str, Shape, Shape]]:
 
 
 def tell(medium: str, name: str, array: Shape, chunks: Shape) -> str:
-    """Say a shape, what it was chosen for, and what one series and one map touch of it."""
-    pattern = "the slower of the two" if "worst" in name else _WORDS[PATTERNS[name]]
+    """Say a shape, what it was chosen for, and what one series and one slice touch of it."""
+    pattern = "the worst access" if "worst" in name else MIX_NAMES[PATTERNS[name]]
     counts = [math.ceil(n / c) for n, c in zip(array, chunks, strict=True)]
     kilobytes = 4 * math.prod(chunks) / 1e3
     shard = shard_of(medium, array, ChunkLayout(name, chunks))
     shards = f", in shards of {_times(shard)}" if shard else ""
     return (
         f"For {pattern}: chunks of {_times(chunks)} (time, y, x), {kilobytes:,.3g} kB{shards}."
-        f" A series touches {counts[0]} of them, a map {counts[1] * counts[2]}."
+        f" A series touches {counts[0]} of them, a slice {counts[1] * counts[2]}."
     )
 
 

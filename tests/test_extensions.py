@@ -5,17 +5,22 @@
 from __future__ import annotations
 
 import importlib.util
+import io
 import json
 import re
 import sys
 from types import ModuleType
 from typing import Any
 
+import matplotlib as mpl
+import matplotlib.style
 import pandas as pd
 import pytest
+from matplotlib.figure import Figure
 
 from helpers.book.cases import list_glued
 from helpers.paths import ROOT
+from helpers.plotting.palette import STYLE
 
 
 def load(name: str) -> ModuleType:
@@ -230,12 +235,12 @@ def test_where_tells_array_network_and_day() -> None:
 
 
 def test_shapes_are_told_and_drawn() -> None:
-    """Every shape that was searched for is told once, with what a series and a map touch of it."""
+    """Every shape that was searched for is told once, with what a series and a slice touch of it."""
     path = ROOT / "results" / "reference" / "chunk-shape" / "local-disk.csv"
     told = {name: shapes.tell(medium, name, array, chunks) for medium, name, array, chunks in shapes.read_shapes(path)}  # fmt: skip
     assert len(told) == 3
     skewed = told["ours 80:20"]
-    assert skewed.startswith("For four series to a slice: chunks of ")
+    assert skewed.startswith("For four series to a slice (80:20): chunks of ")
     assert "kB. A series touches " in skewed and "shards" not in skewed
     drawn = shapes.draw((100, 10, 20), (25, 5, 20))
     assert drawn.count("M") == 3 + 1 + 0 + 1 and "time: 100 in 4" in drawn and "x: 20 in 1" in drawn
@@ -284,9 +289,17 @@ def test_figures_say_words() -> None:
 
 def test_lines_of_names_do_not_cross() -> None:
     """Names change places, each keeps its point, and a figure without a crossing stays as it is."""
-    cells = json.loads((ROOT / "results/reference/chunk-shape/other-region.ipynb").read_text("utf-8"))["cells"]  # fmt: skip
-    data = [output.get("data", {}) for cell in cells for output in cell.get("outputs", [])]
-    svg = next("".join(each["image/svg+xml"]) for each in data if "image/svg+xml" in each)
+    drawn = io.StringIO()
+    with mpl.rc_context():
+        mpl.style.use(STYLE)
+        figure = Figure()
+        ax = figure.subplots()
+        for name, at, height in (("a", 1, 0.9), ("b", 2, 0.5), ("c", 3, 0.1)):
+            ax.plot([at], [at], "o")
+            how: dict[str, Any] = {"textcoords": "axes fraction", "arrowprops": {"arrowstyle": "-"}}
+            ax.annotate(name, (at, at), xytext=(1.04, height), va="center", **how)
+        figure.savefig(drawn, format="svg")
+    svg = drawn.getvalue()
 
     def read(text: str) -> list[Any]:
         root = phone.ET.fromstring(text[text.index("<svg") :])

@@ -30,6 +30,7 @@ STUDY = Study(
     # the rest is of the page of decisions, which has no study of its own
     fragments={
         "zarr-versions.md": later("studies.chunk_shape.sentences", "render_versions"),
+        "chunk-shape-positions.md": later("studies.chunk_shape.sentences", "render_positions"),
         "ready-checks.md": later("studies.chunk_shape.ready", "render_ready"),
         "chunk-shape-readers.md": later("studies.chunk_shape.prediction", "render_readers"),
         "decide-lookup.md": later(_PAGE, "render_lookup"),

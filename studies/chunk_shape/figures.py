@@ -10,11 +10,10 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from helpers.benchmark.record import read_published
-from helpers.plotting.figures import number_axis
+from helpers.plotting.figures import number_axis, spread, tick_places
 from helpers.plotting.palette import BAND, CEILING_GREY, OURS, THEIRS, find_look
 from studies.chunk_shape.findings import pivot
 
-_SHORT = {"contiguous, time slowest": "contiguous t", "contiguous, time fastest": "contiguous yx"}
 _NAMED_BIAS = 10  # layouts above it have a label
 
 
@@ -40,8 +39,9 @@ def draw_fronts(axes: Sequence[Axes], named: pd.DataFrame) -> None:
             ax.plot(table["slice"], table["series"], mark, color=color, label=label, **size)
         front = _front(measured)
         ax.step(front["slice"], front["series"], where="post", color=OURS, linewidth=0.8)
-        _label(ax, measured)
+        ax.grid(visible=False)
         _set_logarithmic(ax, "time of a slice (s)", "time of a series (s)")
+        _label(ax, measured)
         ax.legend(frameon=False, fontsize=8, loc="best", title=str(medium))
 
 
@@ -58,15 +58,21 @@ def _front(times: pd.DataFrame) -> pd.DataFrame:
 
 
 def _label(ax: Axes, times: pd.DataFrame) -> None:
-    """Name points in a column beside the axes, a line from each name to its point."""
+    """Name points in a column beside the axes, in the order of their heights.
+
+    The line from a point to its name is level up to the end of the axes, so that no two cross.
+    """
     ordered = times.sort_values(["series", "slice"])
-    heights = np.linspace(0.02, 0.98, len(ordered)) if len(ordered) > 1 else [0.5]
-    points = zip(ordered.index, ordered["slice"], ordered["series"], heights, strict=True)
-    for name, x, y, height in points:
+    ax.set_xlim(ax.get_xlim())
+    end, to_axes = ax.get_xlim()[1], ax.transData + ax.transAxes.inverted()
+    line: dict[str, Any] = {"color": CEILING_GREY, "linewidth": 0.5}
+    ax.hlines(ordered["series"], ordered["slice"], end, zorder=0, **line)
+    heights = [float(to_axes.transform((end, y))[1]) for y in ordered["series"]]
+    spaced = spread(heights, gap=0.055, low=0, high=1)
+    for name, y, height in zip(ordered.index, ordered["series"], spaced, strict=True):
         ax.annotate(
-            _SHORT.get(str(name), str(name)), (x, y), xytext=(1.04, float(height)),
-            textcoords="axes fraction", fontsize=7, va="center",
-            arrowprops={"arrowstyle": "-", "color": CEILING_GREY, "linewidth": 0.4},
+            str(name), (end, y), xytext=(1.08, height), textcoords="axes fraction", fontsize=9,
+            va="center", arrowprops={"arrowstyle": "-", "shrinkA": 0, "shrinkB": 0, **line},
         )  # fmt: skip
 
 
@@ -131,7 +137,7 @@ def draw_traffic(axes: Sequence[Axes], traffic: pd.DataFrame) -> None:
             )  # fmt: skip
         ax.set(xscale="log", xlabel=label, yticks=[])
         number_axis(ax.xaxis)
-    axes[0].set_yticks(list(rows.values()), list(rows), fontsize=7)
+    axes[0].set_yticks(list(rows.values()), list(rows), fontsize=8)
     axes[0].figure.legend(  # above the panels: inside, it would hide points
         *axes[1].get_legend_handles_labels(), loc="outside upper center", ncols=5, fontsize=8
     )
@@ -165,7 +171,7 @@ def draw_codecs(axes: Sequence[Axes], costs: pd.DataFrame) -> None:
             )  # fmt: skip
     for ax, label in zip(axes, ("array / stored", "decoded (MB/s)"), strict=True):
         ax.set(xscale="log", xlabel="chunk (KiB)", ylabel=label)
-        number_axis(ax.xaxis)
+        tick_places(ax, costs["chunk_kib"])
     axes[0].set_ylim(0, None)
     axes[1].set_yscale("log")
     number_axis(axes[1].yaxis)

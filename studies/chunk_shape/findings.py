@@ -21,13 +21,13 @@ RULE = f"balanced {BOUND_NBYTES // 1024} KiB"
 """The balance rule at the bound that ours has too."""
 
 MIX_NAMES: Mapping[tuple[float, float], str] = {
-    (1, 1): "equal mix",
-    (8, 2): "four series to a slice",
+    (1, 1): "equal mix (50:50)",
+    (8, 2): "four series to a slice (80:20)",
 }
 """Access patterns of series and slice, by their weights."""
 
 ACCESSES = ("series", "slice", "box", "region mean", "whole")
-QUANTITIES = (*ACCESSES, *MIX_NAMES.values(), "slower access", "bias")
+QUANTITIES = (*ACCESSES, *MIX_NAMES.values(), "worst access", "bias")
 """What is judged: a time, or the ratio of two."""
 
 AS_BOX = "as the box"
@@ -88,7 +88,7 @@ def time_blocks(rows: pd.DataFrame) -> pd.DataFrame:
     -------
     DataFrame
         A row a medium, layout and block; in seconds a column an access, one each of
-        `MIX_NAMES` and ``"slower access"``; ``"bias"``, and its inverse, without dimension.
+        `MIX_NAMES` and ``"worst access"``; ``"bias"``, and its inverse, without dimension.
     """
     part = rows[rows["phase"] == "measured"]
     box_s = tables.trace_of(part).reindex(columns=["box_s"])["box_s"].dropna()
@@ -115,14 +115,14 @@ def _add_mixes(table: pd.DataFrame) -> pd.DataFrame:
         for (a, b), name in MIX_NAMES.items()
     }
     bias = pair[slower] / pair[faster]
-    patterns |= {"slower access": pair[slower], "bias": bias, "inverse bias": 1 / bias}
+    patterns |= {"worst access": pair[slower], "bias": bias, "inverse bias": 1 / bias}
     return table.assign(**patterns)
 
 
 def bias(named: pd.DataFrame, blocks: pd.DataFrame) -> pd.DataFrame:
     """Compute the slower of series and slice over the faster, for each layout, with its interval.
 
-    Beside it stand the medians of each access over all reads.
+    Beside it stand the medians of each access over all reads, in ms.
     """
     found = {
         key: statistics.ratio_interval(np.log(part["bias"].to_numpy(dtype=np.float64)))
@@ -135,7 +135,8 @@ def bias(named: pd.DataFrame, blocks: pd.DataFrame) -> pd.DataFrame:
     table = pd.DataFrame(lines, index=["bias", "low", "high"]).T.rename_axis(
         ["medium", "contender"]
     )
-    return pivot(named).join(table).sort_values("bias")
+    medians_ms = (1000 * pivot(named)).rename(columns="{} (ms)".format)
+    return medians_ms.join(table).sort_values("bias")
 
 
 def list_held(named: pd.DataFrame) -> dict[tuple[str, str], str]:
@@ -148,11 +149,11 @@ def list_held(named: pd.DataFrame) -> dict[tuple[str, str], str]:
 def list_pairs(named: pd.DataFrame) -> list[Pair]:
     """Pair layouts with the rule at each size.
 
-    Ours in the access pattern that it was chosen for, and in the slower access; chunks as
+    Ours in the access pattern that it was chosen for, and in the worst access; chunks as
     large as the box in what is no box.
     """
     held = list_held(named)
-    quantities = {name: (MIX_NAMES[PATTERNS[name]], "slower access") for name in PATTERNS}
+    quantities = {name: (MIX_NAMES[PATTERNS[name]], "worst access") for name in PATTERNS}
     quantities[AS_BOX] = ("series", "slice")
     return [
         Pair(medium, name, rule, quantity, held[medium, name])
@@ -212,8 +213,8 @@ def _extras(rows: pd.DataFrame, what: str) -> pd.DataFrame:
 
 
 def time_tools(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """Give what each tool that rewrites took: a row a block, seconds and bytes of memory."""
-    columns = ["contender", "block", "work_s", "most_nbytes", "array_nbytes"]
+    """Give what each tool that rewrites took: a row a block, seconds, bytes of memory, threads."""
+    columns = ["contender", "block", "work_s", "most_nbytes", "array_nbytes", "concurrency"]
     return {
         str(tool): each[columns] for tool, each in _extras(rows, "rewrite").groupby("contender")
     }
@@ -230,12 +231,14 @@ def rewrite_costs(
     slices; `least` and `most` are the ends of their interval. The last column is the
     verdict on a tool over that of the fewest minutes.
     """
-    names = ["minutes per GB", "low", "high", "memory (MB)", "reads to pay back", "least", "most"]
+    names = ["minutes per GB", "low", "high", "threads", "memory (MB)", "reads to pay back"]
+    names += ["least", "most"]
     lines = {}
     for tool, part in tools.items():
         minutes = statistics.median_interval(part["work_s"] / part["array_nbytes"] * 1e9 / 60)
         paid = _find_payback(part, blocks[blocks["medium"] == "hdf5"])
-        lines[tool] = (*ends_of(minutes), part["most_nbytes"].median() / 1e6, *paid)
+        held = int(part["concurrency"].max()), part["most_nbytes"].median() / 1e6
+        lines[tool] = (*ends_of(minutes), *held, *paid)
     table = pd.DataFrame.from_dict(lines, orient="index", columns=names)
     table = table.sort_values("minutes per GB")
     best = str(table.index[0]) if lines else ""
@@ -292,13 +295,13 @@ def cache_gains(kept: pd.DataFrame, gains: Mapping[str, Interval]) -> pd.DataFra
     """Tabulate adjacent slices by the size of the cache: ms, and times faster than without."""
     medians = kept.groupby("contender", sort=False)["work_s"].median()
     lines = {name: (1000 * float(medians[name]), *ends_of(found)) for name, found in gains.items()}
-    columns = ["ms for all", "times faster than without", "low", "high"]
+    columns = ["all slices (ms)", "times faster than without", "low", "high"]
     return pd.DataFrame.from_dict(lines, orient="index", columns=columns)
 
 
 def tabulate_noise(noise: Mapping[tuple[str, str], float]) -> pd.DataFrame:
-    """Tabulate how far the copy lies from its original, as a ratio less 1, by medium and quantity."""
-    return pd.Series(noise).unstack()[[*QUANTITIES]] - 1
+    """Tabulate how far the copy lies from its original, in percent, by medium and quantity."""
+    return 100 * (pd.Series(noise).unstack()[[*QUANTITIES]] - 1)
 
 
 def tabulate_gains(gains: Mapping[Pair, Comparison]) -> pd.DataFrame:

@@ -169,11 +169,11 @@ def tabulate_costs(fitted: Fitted) -> pd.DataFrame:
         for store, kind in zip(pair, ("", ", no chunks"), strict=True):
             if store is not None:
                 lines[f"{medium}{kind}"] = {
-                    "an access (us)": 1e6 * store.start_s,
-                    "a chunk (us)": 1e6 * store.chunk_s,
+                    "an access (µs)": 1e6 * store.start_s,
+                    "a chunk (µs)": 1e6 * store.chunk_s,
                     "a byte (ns)": 1e9 * store.decode_s_per_nbyte,
                     "a stored byte (ns)": 1e9 * store.stored_s_per_nbyte,
-                    "a shard or a seek (us)": 1e6 * store.request_s,
+                    "a shard or a seek (µs)": 1e6 * store.request_s,
                 }
     return pd.DataFrame(lines).T
 
@@ -247,11 +247,12 @@ def _targets(values: np.ndarray[tuple[int, int], np.dtype[np.float64]]) -> tuple
 
 
 def worst_errors(table: pd.DataFrame) -> pd.DataFrame:
-    """List the six predictions that are furthest off."""
+    """List the six predictions that are furthest off, in ms, and by how much in percent."""
     ratio = table["predicted_s"] / table["p50_s"]
-    order = ratio.map(np.log).abs().sort_values(ascending=False).index
-    chosen: pd.DataFrame = table.loc[order[:6], [*PAIR, "predicted_s", "p50_s", "relative_error"]]
-    return chosen.set_index(PAIR)
+    chosen: pd.DataFrame = table.loc[ratio.map(np.log).abs().sort_values(ascending=False).index[:6]]
+    told = {"predicted (ms)": 1e3 * chosen["predicted_s"], "measured (ms)": 1e3 * chosen["p50_s"]}
+    told["predicted less measured (%)"] = 100 * chosen["relative_error"]
+    return chosen[PAIR].assign(**told).set_index(PAIR)
 
 
 _READ_IN_PART = ChunkLayout("a part of a shard", (16, 40, 40)), (128, 960, 960)  # chunk, shard

@@ -284,11 +284,12 @@ def _render_check(name: str, rows: pd.DataFrame) -> str:
     table = write_table(titles, [line for _, line in sorted(lines, key=lambda line: line[0])])
     pairs = rows.dropna(subset="read_s").groupby("layout")[["predicted_s", "read_s"]].median()
     rank = float(pairs["predicted_s"].corr(pairs["read_s"], method="spearman"))
-    is_ours = "" if best.startswith(OURS) else f", {best},"
+    told = f"takes {tell_interval(ratio)} times as long as the best measured, {best},"
+    told = "is the best measured" if best.startswith(OURS) else told
     return (
         f"**{name}**, {rows['shape'].iloc[0].replace('x', ', ')}: {EXAMPLES[name].what}.\n\n{table}\n"
-        f"The advisor's answer takes {tell_interval(ratio)} of the time of the best measured{is_ours}"
-        f" in {ratio.n} rounds; at most {1 + BAR:g} is the target: {verdict}.\n"
+        f"The advisor's answer {told}"
+        f" in {ratio.n} rounds; at most {1 + BAR:g} times as long is the target: {verdict}.\n"
         f"Predicted and measured times have a rank correlation of {rank:.2f}.\n"
     )
 

@@ -22,6 +22,7 @@ from helpers.plotting.tables import digits
 from studies.chunk_shape.findings import (
     ACCESSES,
     AS_BOX,
+    MIX_NAMES,
     RULE,
     Pair,
     ends_of,
@@ -31,20 +32,21 @@ from studies.chunk_shape.findings import (
     tell_first,
 )
 from studies.chunk_shape.layouts import BOUND_NBYTES, FULL_SHAPE
+from studies.chunk_shape.prediction import pool
 
 _SPREAD = ("series", "slice", "box", "region mean")  # of the whole there is one
 _MANY = 100  # positions without a common chunk that are wanted
 _OURS = {
-    "equal-mix": ("ours 50:50", "equal mix"),
-    "skewed-mix": ("ours 80:20", "four series to a slice"),
-    "worst-access": ("ours, worst access", "slower access"),
+    "equal-mix": ("ours 50:50", MIX_NAMES[1, 1]),
+    "skewed-mix": ("ours 80:20", MIX_NAMES[8, 2]),
+    "worst-access": ("ours, worst access", "worst access"),
 }
 # Targets: the ranges that meet them.
 _WITHIN = [(0.0, 0.2)]  # of the prediction's median error
 _RANKED = [(0.95, 1.0)]  # of its rank correlation
 _BOXES = [(0.9, 1.0)]  # of that within boxes
 _LOSS = [(0.0, 1.05)]  # of our time over the rule's, at an equal mix
-# Of the gain in the slower access: ours is clearly faster, or the rule's shape is as good as any.
+# Of the gain in the worst access: ours is clearly faster, or the rule's shape is as good as any.
 _GAIN = [(1.3, math.inf), (1 / 1.05, 1.05)]
 
 
@@ -136,7 +138,7 @@ def _judge_ours(medium: str, rules: Collection[str], gains: Mapping[Pair, Compar
     gain, _ = find_gain(medium, "equal-mix", rules, gains)
     loss = invert(gain)
     return (
-        f"gain of the slower access {_times(worst)}, {judge_target(worst, _GAIN)};"
+        f"gain of the worst access {_times(worst)}, {judge_target(worst, _GAIN)};"
         f" time at an equal mix over the rule's {tell_interval(loss)}, {judge_target(loss, _LOSS)}"
     )
 
@@ -181,28 +183,25 @@ def tell_gain(found: tuple[Interval, Verdict], what: str = "") -> str:
     return f"{_times(ratio)}{what}{'' if verdict == 'faster' else f' ({verdict})'}"
 
 
-def tell_positions(part: pd.DataFrame) -> str:
-    """Say how many pairs have enough positions without a common chunk, and what the others have."""
+def count_positions(part: pd.DataFrame) -> tuple[int, int, int, int]:
+    """Count pairs of layout and access, those with enough positions apart, and the fewest of all.
+
+    The fewest positions of a pair, and the fewest that share no chunk, may be of different pairs.
+    """
     table = part[part["access"].isin(_SPREAD)]
-    n_enough = int((table["n_apart"] >= _MANY).sum())
-    fewest = table.sort_values(["n_apart", "n_positions"]).iloc[0]
-    return (
-        f"{n_enough} of {len(table)} pairs of layout and access are read at {_MANY} positions"
-        f" without a common chunk; the others at {int(table['n_positions'].min())} or more, of"
-        f" which {int(fewest['n_apart'])} or more share none ({fewest['contender']},"
-        f" {fewest['access']})"
-    )
+    fewest, apart = int(table["n_positions"].min()), int(table["n_apart"].min())
+    return len(table), int((table["n_apart"] >= _MANY).sum()), fewest, apart
 
 
 def tell_advice(medium: str, verdicts: Verdicts, named: pd.DataFrame) -> str:
-    """Judge chunks as large as the subset in one sentence."""
+    """Judge chunks as large as the subset in one sentence; empty where a medium has none."""
     over = {
         (pair.rule, pair.quantity): found
         for pair, found in verdicts.gains.items()
         if (pair.medium, pair.layout) == (medium, AS_BOX)
     }
     if not over:
-        return "no such layout on this medium"
+        return ""
     series, slice_ = (_times(over[RULE, name].ratio) for name in ("series", "slice"))
     slower = [
         f"{rule} ({_times(found.ratio)})"
@@ -241,11 +240,14 @@ def tell_rewriting(
     minutes = _read(costs, best, ("minutes per GB", "low", "high"))
     reads = _read(costs, best, ("reads to pay back", "least", "most"))
     longest = tell_interval(_read(costs, worst, ("minutes per GB", "low", "high")))
+    programs = tools.get(("h5repack", "nccopy"))  # of one thread each
+    told = f"{_times(programs.ratio)} ({programs.verdict})" if programs else "not both installed"
     return {
         "rewrite-tool": tell_first("fastest", fastest),
         "rewrite-minutes-per-gb": tell_interval(minutes),
         "rewrite-payback": f"{tell_interval(reads)} reads",
         "rewrite-slowest": f"{tell_first('slowest', slowest)}, {longest} minutes per GB",
+        "rewrite-h5repack-over-nccopy": told,
     }
 
 
@@ -259,11 +261,11 @@ def tell_bias(biases: pd.Series[float]) -> str:
     is_flat = published.index.get_level_values("layout").str.startswith("contiguous")
     is_ours_flat = biases.index.str.startswith("contiguous")
     balanced = biases[biases.index.str.startswith("balanced")]
-    flat = _range(biases[is_ours_flat]) if is_ours_flat.any() else "not stored"
-    return (
-        f"without chunks {flat} (published {_range(published[is_flat])}),"
-        f" in balanced chunks {_range(balanced)} (published {_range(published[~is_flat])})"
-    )
+    told = [
+        f"without chunks {_range(biases[is_ours_flat])} (published {_range(published[is_flat])})"
+    ]
+    beside = f"in balanced chunks {_range(balanced)} (published {_range(published[~is_flat])})"
+    return ", ".join([*(told if is_ours_flat.any() else []), beside])
 
 
 def _range(values: pd.Series[float]) -> str:
@@ -302,7 +304,6 @@ def find_all(
             f"{medium}-rank-correlation": tell_interval(rank),
             f"{medium}-rank-of-boxes": _tell_boxes(judged, medium),
             f"{medium}-rank-of-halves": digits(_at(judged, medium, "of two halves"), n=3),
-            f"{medium}-positions": tell_positions(named[named["medium"] == medium]),
             f"{medium}-advice": tell_advice(medium, verdicts, named),
             f"{medium}-biases": tell_bias(at["bias"]),
             **_tell_ends(medium, verdicts, at, named),
@@ -311,7 +312,7 @@ def find_all(
     return {
         "best-throughput": tell_gain(
             find_gain(media[0], "skewed-mix", _sizes(media[0], verdicts), verdicts.gains),
-            " the balance rule's speed",
+            " the balance rule's speed at its best chunk size",
         ),
         "comparator": RULE,
         "aa-noise": "; ".join(
@@ -323,9 +324,52 @@ def find_all(
             -(-FULL_SHAPE[0] // balanced_chunk_shape(FULL_SHAPE, 4, BOUND_NBYTES)[0])
         ),
         "n-blocks": str(int(rows.loc[rows["phase"] == "measured", "block"].nunique())),
-        **found,
+        "answer": " ".join(_tell_answer(one, verdicts, found) for one in media),
+        **{key: told for key, told in found.items() if told},
         **tell_rewriting(costs, verdicts.tools),
     }
+
+
+def _tell_answer(medium: str, verdicts: Verdicts, found: Mapping[str, str]) -> str:
+    """Answer the question of the page in short."""
+    _, pattern = _OURS["skewed-mix"]
+    gain = find_gain(medium, "skewed-mix", _sizes(medium, verdicts), verdicts.gains)
+    return (
+        f"From {_MEDIA[medium]}, chunks that were searched for {pattern} are read"
+        f" {tell_gain(gain, ' as fast as those of the balance rule at its best size')}."
+        f" The largest bias, of the slower over the faster access of a layout: {found[f'{medium}-most-biased']}."
+    )
+
+
+_MEDIA = {"hdf5": "an HDF5 file", "zarr": "Zarr", "sharded": "sharded Zarr"}
+_SAID = {
+    "best-throughput": f"gain, {MIX_NAMES[8, 2]}, in short",
+    "comparator": "the rule at our bound on bytes",
+    "full-slices": "slices of the whole reanalysis that share no chunk",
+    "equal-mix": MIX_NAMES[1, 1],
+    "skewed-mix": MIX_NAMES[8, 2],
+    "bars": "targets",
+    "biases": "bias, and the published one",
+    "least-biased": "least bias",
+    "most-biased": "largest bias",
+    "rank-of": "rank correlation of",
+}
+
+
+def name_finding(key: str) -> str:
+    """Name a finding in words, with what it is beside.
+
+    Examples
+    --------
+    >>> name_finding("zarr-gain-equal-mix-any-size"), name_finding("zarr-bars")
+    ('zarr gain equal mix (50:50), beside the rule at its best size', 'zarr targets, beside the rule at our bound')
+    """
+    told, is_any = key.removesuffix("-any-size"), key.endswith("-any-size")
+    is_beside = "-gain-" in key or "-bars" in key
+    for name, words in _SAID.items():
+        told = told.replace(name, words)
+    size = "its best size" if is_any else "our bound"
+    return f"{told.replace('-', ' ')}{f', beside the rule at {size}' if is_beside else ''}"
 
 
 def _sizes(medium: str, verdicts: Verdicts) -> set[str]:
@@ -373,3 +417,15 @@ def render_versions(folder: Path = _RECORDS) -> str:
             told = "joined and side by side" if reads_abreast(version) else "one after the other"
             lines.append((path.stem, version, told))
     return write_table(["case", "zarr", "chunks of a shard"], lines)
+
+
+def render_positions(folder: Path = _RECORDS) -> str:
+    """Tabulate at how many positions each record reads, and how many of them share no chunk."""
+    lines = []
+    for path in sorted(folder.glob("*.csv")):
+        rows = read_records([path])
+        part = rows[(rows["phase"] == "measured") & (rows["control_of"] == "")]
+        lines.append((path.stem.replace("-", " "), *count_positions(pool(part))))
+    titles = ["layouts times accesses", f"at {_MANY} or more positions without a common chunk"]
+    titles += ["fewest positions", "fewest without a common chunk"]
+    return write_table(["case", *titles], lines)

@@ -46,6 +46,11 @@ def test_a_check_is_measured_and_told(rows: pd.DataFrame, tmp_path: Path) -> Non
     text = ready.render_ready(path)
     assert text.count("\n| ") == 2 + rows["layout"].nunique()
     assert "Measured on today" in text
+    is_best = ready.compare_best(rows)[0].startswith(ready.OURS)
+    assert ("answer is the best measured in 2 rounds" in text, "1 (1 to 1)" in text) == (
+        is_best,
+        False,
+    )
     assert ready.render_ready(tmp_path / "none.csv").startswith("Not measured yet")
 
 
