@@ -72,7 +72,7 @@ def _label(ax: Axes, times: pd.DataFrame) -> None:
     for name, y, height in zip(ordered.index, ordered["series"], spaced, strict=True):
         ax.annotate(
             str(name), (end, y), xytext=(1.08, height), textcoords="axes fraction", fontsize=9,
-            va="center", arrowprops={"arrowstyle": "-", "shrinkA": 0, "shrinkB": 0, **line},
+            va="center", arrowprops={"arrowstyle": "-", "relpos": (0, 0.5), "shrinkA": 1, "shrinkB": 0} | line,
         )  # fmt: skip
 
 
