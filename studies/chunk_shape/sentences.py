@@ -353,6 +353,8 @@ _SAID = {
     "least-biased": "least bias",
     "most-biased": "largest bias",
     "rank-of": "rank correlation of",
+    "aa-noise": "A/A noise",
+    "n-blocks": "blocks",
 }
 
 
