@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -38,7 +39,7 @@ def _order(names: Iterable[str]) -> list[str]:
 
 
 def _write_key(
-    ax: Axes, names: Iterable[str], kind: Kind = "cache", dashes: Mapping[str, str] | None = None
+    ax: Axes, names: Iterable[str], kind: Kind = "cache", dashes: Mapping[str, Any] | None = None
 ) -> None:
     """Write the contenders above the axes, each with its mark: labels at marks would collide."""
     handles = [
