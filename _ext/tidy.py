@@ -388,7 +388,8 @@ def tidy_page(text: str) -> str:
 
 
 def tidy_figure(svg: str) -> str:
-    """Write names and numbers of a figure as tables have them."""
+    """Write names and numbers of a figure as tables have them, and places to a hundredth of a point."""
+    svg = re.sub(r'\b[dxy]="[^"]*"', lambda found: re.sub(r"(\.\d\d)\d+", r"\1", found[0]), svg)
 
     def tell(match: re.Match[str]) -> str:
         return ">" + " ".join(map(write_text, match[1].split(" "))) + "<"

@@ -281,10 +281,10 @@ def test_figures_are_drawn_for_a_phone() -> None:
 
 def test_figures_say_words() -> None:
     """Names of the code and exponents are spelt in a figure too, which gets room for them."""
-    svg = '<svg width="100pt" viewBox="0 0 100 50"><text>price nat_hour</text><text>3.33e-05</text></svg>'
+    svg = '<svg width="100pt" viewBox="0 0 100 50"><text>price nat_hour</text><text>3.33e-05</text><path d="M 1.2345 0.5"/></svg>'
     told = tidy.tidy_figure(svg)
     assert ">price NAT hour<" in told and ">0.0000333<" in told and 'viewBox="-50 0 150 50"' in told
-    assert tidy.tidy_figure(told) == told
+    assert tidy.tidy_figure(told) == told and 'd="M 1.23 0.5"' in told
 
 
 def test_lines_of_names_do_not_cross() -> None:
