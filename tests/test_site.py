@@ -100,7 +100,9 @@ def test_method_explains_rows_and_profiles(site: Path) -> None:
 def test_pictures_have_alt_text(site: Path) -> None:
     """Every figure of the published book has alt text that says more than a word."""
     assert case_pages()
-    two_ratios = "notebooks/acceptance/configuration-2020.html"  # told in words, with nothing to draw
+    two_ratios = (
+        "notebooks/acceptance/configuration-2020.html"  # told in words, with nothing to draw
+    )
     for name, page in read_pages(site).items():
         figures = [picture for picture in page.pictures if "_images" in (picture.get("src") or "")]
         assert [picture for picture in figures if len(picture.get("alt") or "") <= 20] == [], name

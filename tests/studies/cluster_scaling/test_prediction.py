@@ -76,7 +76,7 @@ def test_pages_say_the_share_of_processors_and_the_errors_beside_null_models() -
     table = prediction.render_errors(RECORD.parent)
     assert "| in region dilated | 8 |" in table and "the model's error is " in table
     assert (
-        "held to a median of at most 20 %" in table
+        "held to a median of at most 10 %" in table
         and "the nearest of the three, or as near, at " in table
     )
     medians = pd.DataFrame(
