@@ -89,7 +89,7 @@ def test_no_output_shows_a_path_or_a_warning(executed: Path) -> None:
 
 
 def test_every_figure_is_shown_once(executed: Path) -> None:
-    """A cell that draws shows one drawing, which scales."""
+    """A cell that draws shows one drawing, which scales, or none where its condition does not hold."""
     cells = nbformat.read(executed, as_version=4).cells
     drawing = [
         cell for cell in cells if re.search(r"^ *fig, .* = plt\.subplots", cell.source, re.M)
@@ -97,7 +97,8 @@ def test_every_figure_is_shown_once(executed: Path) -> None:
     assert drawing
     for cell in drawing:
         shown = [output for output in cell.outputs if output["output_type"] == "display_data"]
-        assert sum("image/svg+xml" in output["data"] for output in shown) == 1, cell.source
+        n_drawn = sum("image/svg+xml" in output["data"] for output in shown)
+        assert n_drawn == 1 or (not n_drawn and cell.source.startswith("if ")), cell.source
 
 
 def test_every_finding_is_glued(executed: Path) -> None:
