@@ -275,7 +275,8 @@ def test_figures_are_drawn_for_a_phone() -> None:
         assert {*said[0]} <= {*said[1], *told}
         assert ends_apart(phone.ET.fromstring(narrow))
         keys = [one for one in svg.split('id="legend_')[1:] if "<text" in one]
-        assert bool(keys) == (height > max(float(y) for y in re.findall(r'<rect[^>]* y="([\d.]+)', narrow)) + 60)  # fmt: skip
+        axes = re.findall(r'<rect[^>]* y="([\d.]+)"[^>]* height="([\d.]+)"', narrow)
+        assert bool(keys) == (height > max(float(y) + float(high) for y, high in axes) + 60)
     assert phone.narrow("<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 9 9'/>") == ""
 
 

@@ -19,8 +19,8 @@ class Connection(ssl.SSLSocket):
 
     After an error of the system, such as a peer that is gone, Python leaves OpenSSL's queue of
     errors as it is, and the next read of a healthy connection takes what it finds there for its
-    own error (python/cpython, issue 148594). With OpenSSL 3.5 the scheduler of a cluster so drops its
-    workers as they come. Python empties the queue whenever it makes a TLS object.
+    own error (CPython gh-148594). With OpenSSL 3.5 the scheduler of a cluster so drops its workers as
+    they come. Python empties the queue whenever it makes a TLS object.
     """
 
     def read(self, *arguments: Any) -> Any:

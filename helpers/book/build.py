@@ -25,12 +25,13 @@ from helpers.book.pages import (
     render_citation,
     render_faults,
     render_page,
+    render_parameters,
     render_profile_sources,
     render_profiles,
     render_schema,
     walk_toc,
 )
-from helpers.book.studies import find_studies, render_parameters
+from helpers.book.studies import find_studies
 from helpers.errors import UserError
 from helpers.paths import ROOT, check_site
 from helpers.redaction import copy_redacted, redact_tree

@@ -1,4 +1,4 @@
-"""What a case is, whether its results are those of its notebook and parameters, and what they say."""
+"""What a case is, what is derived from its parameters, whether its results are those, and what they say."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import nbformat
 import yaml
 from filelock import FileLock, Timeout
 
-from helpers.book.studies import check_early, find_study
+from helpers.book.studies import case_schema, check_early, find_studies, find_study, write_cell
 from helpers.errors import UserError, cut, show
 from helpers.paths import ROOT, check_site
 from helpers.redaction import redact_tree
@@ -251,3 +251,30 @@ def list_glued(notebook: Any) -> dict[str, str]:
             key = name.removeprefix("application/papermill.record/")
             found[key] = str(next(iter(output["data"].values()))).strip("'\"")
     return found
+
+
+def write_derived(root: Path = ROOT) -> list[Path]:
+    """Write what is derived from the models: parameter cells and schemas; return what changed."""
+    changed = []
+    for study in find_studies().values():
+        schema = json.dumps(case_schema(study.parameters, study.name), indent=2) + "\n"
+        notebook = root / "notebooks" / f"{study.name}.ipynb"
+        texts = {
+            root / "parameters" / f"{study.name}.schema.json": schema,
+            notebook: _with_cell(notebook, write_cell(study.parameters)),
+        }
+        for path, text in texts.items():
+            if not path.exists() or path.read_text(encoding="utf-8") != text:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text, encoding="utf-8")
+                changed.append(path)
+    return changed
+
+
+def _with_cell(path: Path, source: str) -> str:
+    """Return the text of a notebook with another parameter cell."""
+    notebook = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
+    for cell in notebook.cells:
+        if "parameters" in cell.metadata.get("tags", []):
+            cell.source = source
+    return str(nbformat.writes(notebook)) + "\n"  # type: ignore[no-untyped-call]

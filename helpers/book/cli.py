@@ -195,7 +195,7 @@ def set_up() -> None:
 @click.command()
 def derive() -> None:
     """Write parameter cells of notebooks and schemas of case files from the studies' models."""
-    from helpers.book.studies import write_derived
+    from helpers.book.cases import write_derived
 
     for path in write_derived():
         click.echo(_short(path))

@@ -23,7 +23,16 @@ from helpers.book.cases import (
     read_glued,
     read_metadata,
 )
-from helpers.book.studies import find_studies, write_table
+from helpers.book.studies import (
+    Parameters,
+    case_schema,
+    describe,
+    find_studies,
+    list_fields,
+    tell_allowed,
+    write_table,
+    write_value,
+)
 from helpers.errors import UserError
 from helpers.paths import ROOT
 from helpers.plotting.tables import tell_runs
@@ -378,6 +387,16 @@ def render_schema() -> str:
         for name, row in schema().iterrows()
     ]
     return write_table(["column", "type", "unit", "meaning"], lines)
+
+
+def render_parameters(model: type[Parameters]) -> str:
+    """Write the parameters of a study as a table for its page."""
+    allowed = case_schema(model, "")["properties"]
+    lines = [
+        (f"`{name}`", f"`{write_value(one.default)}`", tell_allowed(allowed[name]), describe(one))
+        for name, one in list_fields(model).items()
+    ]
+    return write_table(["parameter", "default", "allowed", "meaning"], lines)
 
 
 def render_citation(cited: Mapping[str, Any]) -> str:

@@ -10,11 +10,9 @@ import pkgutil
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, ClassVar, Literal, Self, Union, get_args, get_origin
 
-import nbformat
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -30,7 +28,6 @@ from pydantic_core import core_schema
 
 from helpers.errors import UserError, cut, show
 from helpers.netem.profiles import check_profile, pin_profile, profile_names
-from helpers.paths import ROOT
 
 
 class _Check:
@@ -224,7 +221,7 @@ def check_early(schema: Mapping[str, Any], overrides: Mapping[str, Any], where: 
     _refuse_unknown(overrides, allowed, where)
     for name, value in overrides.items():
         if not _fits(value, allowed[name]):
-            words = ", ".join([_allowed(allowed[name]), *_say_items(allowed[name])])
+            words = ", ".join([tell_allowed(allowed[name]), *_say_items(allowed[name])])
             told = words.replace("`", "")
             raise UserError(f"{where}: {name}: {show(value)}; allowed: {told}")
 
@@ -244,8 +241,10 @@ def _fits(value: Any, schema: Mapping[str, Any]) -> bool:
     A library would write out each value that it refuses, and those of YAML may be endless.
     """
     kinds: dict[str, Any] = {"integer": int, "number": int | float, "string": str, "array": list}
+    if "const" in schema:
+        return bool(value == schema["const"])
     if "type" not in schema:
-        return True
+        return any(_fits(value, one) for one in schema["anyOf"])
     if isinstance(value, bool) or not isinstance(value, kinds[schema["type"]]):
         return False
     if isinstance(value, list):
@@ -320,20 +319,21 @@ def write_cell(model: type[Parameters]) -> str:
     lines = []
     for name, one in list_fields(model).items():
         start = f"{name}: {_type_name(one.annotation)} = "
-        line = f"{start}{_write(one.default)}  # {_describe(one)}"
+        line = f"{start}{write_value(one.default)}  # {describe(one)}"
         if len(line) > _PAGE and isinstance(one.default, list):
-            items = "".join(f"    {_write(item)},\n" for item in one.default)
-            line = f"{start}[\n{items}]  # {_describe(one)}"
+            items = "".join(f"    {write_value(item)},\n" for item in one.default)
+            line = f"{start}[\n{items}]  # {describe(one)}"
         lines.append(line)
     return "\n".join(lines)
 
 
-def _write(value: Any) -> str:
+def write_value(value: Any) -> str:
     """Write a default as Python does, with the quotes of its formatter."""
     return json.dumps(value, ensure_ascii=False)
 
 
-def _describe(field: FieldInfo) -> str:
+def describe(field: FieldInfo) -> str:
+    """Say what a parameter is, with its unit."""
     extra = field.json_schema_extra
     unit = extra.get("unit") if isinstance(extra, dict) else None
     return f"{field.description} ({unit})" if unit else str(field.description)
@@ -363,16 +363,6 @@ def case_schema(model: type[Parameters], study: str) -> dict[str, Any]:
     }
 
 
-def render_parameters(model: type[Parameters]) -> str:
-    """Write the parameters of a study as a table for its page."""
-    allowed = case_schema(model, "")["properties"]
-    lines = [
-        (f"`{name}`", f"`{_write(one.default)}`", _allowed(allowed[name]), _describe(one))
-        for name, one in list_fields(model).items()
-    ]
-    return write_table(["parameter", "default", "allowed", "meaning"], lines)
-
-
 def write_table(names: Sequence[str], lines: Iterable[Iterable[object]]) -> str:
     """Write a table as Markdown has it."""
     rows = [names, ["---"] * len(names), *lines]
@@ -387,16 +377,16 @@ _BOUNDS: dict[str, tuple[str, Callable[[Any, Any], bool]]] = {
 }
 
 
-def _allowed(schema: Mapping[str, Any]) -> str:
+def tell_allowed(schema: Mapping[str, Any]) -> str:
     """Say in words what a property of a JSON Schema allows."""
     if "const" in schema:
         return f"`{schema['const']}`"
     if "type" not in schema:
-        return " or ".join(map(_allowed, schema["anyOf"]))
+        return " or ".join(map(tell_allowed, schema["anyOf"]))
     if schema["type"] == "array":
-        return f"list of: {_allowed(schema['items'])}"
+        return f"list of: {tell_allowed(schema['items'])}"
     if "anyOf" in schema:
-        return f"{_allowed({**schema['anyOf'][0], 'type': 'string'})}, or a profile's file"
+        return f"{tell_allowed({**schema['anyOf'][0], 'type': 'string'})}, or a profile's file"
     if "enum" in schema:
         return ", ".join(f"`{name}`" for name in schema["enum"])
     bounds = [
@@ -481,30 +471,3 @@ def find_study(name: str) -> Study:
     if name not in studies:
         raise UserError(f"study: {name!r}; allowed: {', '.join(studies)}")
     return studies[name]
-
-
-def write_derived(root: Path = ROOT) -> list[Path]:
-    """Write what is derived from the models: parameter cells and schemas; return what changed."""
-    changed = []
-    for study in find_studies().values():
-        schema = json.dumps(case_schema(study.parameters, study.name), indent=2) + "\n"
-        notebook = root / "notebooks" / f"{study.name}.ipynb"
-        texts = {
-            root / "parameters" / f"{study.name}.schema.json": schema,
-            notebook: _with_cell(notebook, write_cell(study.parameters)),
-        }
-        for path, text in texts.items():
-            if not path.exists() or path.read_text(encoding="utf-8") != text:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text(text, encoding="utf-8")
-                changed.append(path)
-    return changed
-
-
-def _with_cell(path: Path, source: str) -> str:
-    """Return the text of a notebook with another parameter cell."""
-    notebook = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
-    for cell in notebook.cells:
-        if "parameters" in cell.metadata.get("tags", []):
-            cell.source = source
-    return str(nbformat.writes(notebook)) + "\n"  # type: ignore[no-untyped-call]

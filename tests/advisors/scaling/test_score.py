@@ -16,6 +16,7 @@ from advisors.scaling.score import (
     score_curve,
     score_published,
     summarise,
+    tell_curve,
     tell_why,
 )
 from helpers.book.studies import find_studies
@@ -63,7 +64,7 @@ def test_the_page_says_why() -> None:
     assert len(rows) == len(beyond)
     for name, row in zip(beyond, rows, strict=True):
         ours, best, fitted = (float(cell) for cell in row.rstrip(" |").split(" | ")[3:])
-        assert row.startswith(f"| {name} |") and best <= ours
+        assert row.startswith(f"| {tell_curve(name)} |") and best <= ours
         assert fitted == pytest.approx(100 * whole[name], abs=0.06)
     # a law that saw the scored sizes is never far off, so what lacks is in them
     assert max(whole.values()) < 0.1 and f"of {len(scores)} test curves no knee is seen" in text

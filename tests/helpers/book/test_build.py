@@ -48,9 +48,11 @@ UNITS = (
     r"(?:[kMGT]i?B(?:/s)?|[GM]b(?:/s|ps)|m?s|%|times|seconds|minutes|hours|GET/s|requests|workers)"
 )
 NUMBER_WITH_UNIT = re.compile(rf"(?<![\w-])\d[\d.,]*\s?{UNITS}(?![\w/])")
-# What may hold a digit that nobody measured: roles, code, links, numbers of list items.
+# What may hold a digit that nobody measured: roles, code, links, numbers of list items, and the
+# names of thresholds that items of a list give the reasons of.
 NOT_TYPED = re.compile(
-    r"\{[\w:]+\}`[^`]*`|`[^`]*`|\[[^\]]*\]\([^)]*\)|^\d+\. |HDF5|ROS3|h5py", re.MULTILINE
+    r"\{[\w:]+\}`[^`]*`|`[^`]*`|\[[^\]]*\]\([^)]*\)|^\d+\. |^- \*[^*]+\*|HDF5|ROS3|h5py",
+    re.MULTILINE,
 )
 # A picture of one white pixel.
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mP8/x8AAwMCAO+ip1sAAAAASUVORK5CYII="

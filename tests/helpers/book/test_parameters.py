@@ -19,7 +19,7 @@ import pytest
 import yaml
 from pydantic.fields import FieldInfo
 
-from helpers.book import cases, studies
+from helpers.book import cases, pages, studies
 from helpers.book.studies import OneOf, find_studies, find_study
 from helpers.errors import UserError
 from helpers.paths import ROOT
@@ -385,13 +385,13 @@ def test_nothing_is_left_to_derive(tmp_path: Path) -> None:
     for study in STUDIES:
         source = ROOT / "notebooks" / f"{study}.ipynb"
         (tmp_path / "notebooks" / source.name).write_bytes(source.read_bytes())
-    changed = studies.write_derived(tmp_path)
+    changed = cases.write_derived(tmp_path)
     assert sorted(path.name for path in changed) == sorted(
         f"{study}.schema.json" for study in STUDIES
     )
     for path in changed:
         assert path.read_bytes() == (ROOT / "parameters" / path.name).read_bytes()
-    assert studies.write_derived(tmp_path) == []
+    assert cases.write_derived(tmp_path) == []
 
 
 @pytest.mark.parametrize("study", STUDIES)
@@ -436,7 +436,7 @@ def test_schemas_refuse_what_models_refuse(study: str, overrides: dict[str, Any]
 def test_the_table_of_a_page_has_every_parameter() -> None:
     """Each has a line with its default, what is allowed and what it means."""
     model = STUDIES["cluster-scaling"].parameters
-    lines = studies.render_parameters(model).splitlines()
+    lines = pages.render_parameters(model).splitlines()
     assert len(lines) == 2 + len(model.model_fields)
     assert "| `n_workers` | `[1, 2]` | list of: integer, at least 1, at most 4,096 |" in "\n".join(
         lines

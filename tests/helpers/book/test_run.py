@@ -403,8 +403,9 @@ def make_impossible(schema: dict[str, Any], chance: random.Random) -> Any:
             [-1, math.nan],
         ],
     }
+    kind = schema["type"] if "type" in schema else schema["anyOf"][0]["type"]
     named = ["", "nine", "NONE", "a b", "\u202e", "x" * 10_000] * ("enum" in schema)
-    return chance.choice(kinds[schema["type"]] + named)
+    return chance.choice(kinds[kind] + named)
 
 
 @pytest.mark.parametrize("notebook", sorted(_FIELDS))

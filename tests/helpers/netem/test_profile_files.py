@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from helpers.benchmark.provenance import machine
-from helpers.book import studies
+from helpers.book import pages, studies
 from helpers.book.studies import find_studies
 from helpers.errors import UserError
 from helpers.netem import profiles
@@ -166,7 +166,7 @@ def test_a_store_of_ones_own_emulates_no_file(checkout: Path) -> None:
 
 def test_the_table_of_parameters_names_files() -> None:
     """The page says that a file is taken, beside the names."""
-    table = studies.render_parameters(find_studies()["cluster-scaling"].parameters)
+    table = pages.render_parameters(find_studies()["cluster-scaling"].parameters)
     [line] = [line for line in table.splitlines() if line.startswith("| `profile` |")]
     assert "`in-region`" in line and "file" in line
 
