@@ -39,6 +39,16 @@ class Ranking:
         told = [(names or {}).get(name, name) for name in self.fastest]
         return told[0] if len(told) == 1 else f"among the fastest: {', '.join(told)}"
 
+    def tell_lead(self, of_best: str) -> str:
+        """Say what is true `of_best`, and which others cannot be told apart from it."""
+        _, *equals = self.fastest
+        if not equals:
+            return f"{self.best} is the fastest: {of_best}."
+        who = " and ".join(filter(None, [", ".join(equals[:-1]), equals[-1]]))
+        return (
+            f"{self.best} has the shortest median: {of_best}. {who} cannot be told apart from it."
+        )
+
     def to_frame(self, what: str = "time") -> pd.DataFrame:
         """Tabulate the others: `what` was compared over that of the best, interval, noise and verdict."""
         return tabulate_comparisons(self.others, ratio=f"{what} over {self.best}")

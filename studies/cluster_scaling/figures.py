@@ -55,7 +55,8 @@ def draw_network(axes: Sequence[Axes], checked: pd.DataFrame) -> None:
             ax.set_axis_off()
             continue
         target, measured, x = (list(part[n]) for n in ("target", "measured", "n_connections"))
-        draw_calibration(ax, target, measured, x=x, xlabel=f"connections\n{label}")
+        draw_calibration(ax, target, measured, x=x, xlabel="connections")
+        ax.texts[0].set_text(label)  # the caption says what is grey
         if ax is not axes[0]:
             ax.set_ylabel("")
 
@@ -168,7 +169,7 @@ def draw_scaling(
     The figure has its final size. `summary` is from `statistics.summarise`, in MB/s; what it
     calls unstable gets a hollow marker. `points` and `predictions` have `contender`, `n_workers`
     and `throughput_mb_per_s`: single measurements, drawn faint, and dashed lines. `ceiling` is as
-    `summary`, of one contender: the grey line; `note` stands above the axes.
+    `summary`, of one contender: the grey line; `note` stands beside the name of the workers' axis.
     """
     x, y, looks = "n_workers", "throughput_mb_per_s", get_looks("reader")
     names = list(dict.fromkeys(summary["contender"]))
@@ -197,10 +198,11 @@ def draw_scaling(
         "ylim": (0, max(drawn) * 1.05),
     }
     ax.set_xscale("log", base=2)  # doublings of workers stand equally far apart
-    ax.set(xlabel="workers", ylabel="throughput (MB/s)", **limits)  # nothing drawn is clipped
+    places = f"workers ({note})" if note else "workers"
+    ax.set(xlabel=places, ylabel="throughput (MB/s)", **limits)  # nothing drawn is clipped
     tick_places(ax, summary[x])
     key = {"has_points": points is not None, "has_predictions": predictions is not None}
-    _write_key(ax, summary, **key, note=note)
+    _write_key(ax, summary, **key)
     label_ends(ax, ends, at=float(summary[x].max()))
 
 
@@ -215,16 +217,13 @@ def _draw_medians(ax: Axes, line: pd.DataFrame, look: Look, aside: Transform) ->
         marks[0].set(color=color, markerfacecolor=fill, markersize=size, markeredgewidth=1.3)
 
 
-def _write_key(
-    ax: Axes, summary: pd.DataFrame, *, has_points: bool, has_predictions: bool, note: str
-) -> None:
+def _write_key(ax: Axes, summary: pd.DataFrame, *, has_points: bool, has_predictions: bool) -> None:
     """Say above the axes what marks mean, once for all contenders."""
     parts = ["marks: median, 95 % interval"]
     parts += ["ticks: single reads"] * has_points
     parts += ["dashed: predicted"] * has_predictions
     parts += ["hollow: unstable"] * bool("unstable" in summary and summary["unstable"].ne("").any())
-    lines = ["  ·  ".join(parts), note] if note else ["  ·  ".join(parts)]
-    write_key(ax, "\n".join(lines))
+    write_key(ax, "  ·  ".join(parts))
 
 
 def draw_published(ax: Axes, published: pd.DataFrame, ours: pd.DataFrame) -> None:

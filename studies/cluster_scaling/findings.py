@@ -90,11 +90,9 @@ def find_all(
         "most-share": f"{100 * MOST_SHARE:g} %",
     }
     scaling = found["scaling"]
-    verdict = (
-        f"With {most} workers the shortest median reads {found['best-throughput']} of array bytes,"
-        f" {found['best-share-of-ceiling']} of what raw reads reach. Which reader is fastest? The record says"
-        f" {found['best-contender']}. {scaling[:1].upper()}{scaling[1:]}."
-    )
+    share = f"{found['best-share-of-ceiling']} of what raw reads reach"
+    lead = ranking.tell_lead(f"{found['best-throughput']} of array bytes, {share}")
+    verdict = f"With {most} workers {lead} {scaling[:1].upper()}{scaling[1:]}."
     return found | {"verdict": verdict}
 
 

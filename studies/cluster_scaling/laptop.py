@@ -113,7 +113,7 @@ def render_growth(path: Path = RECORD) -> str:
         f"A task that does nothing took {digits(1000 * task_s[most])} ms with {most} workers, in real time and with all"
         " of them on this machine. A scheduler is not as many times faster on a cloud as time is slower here,"
         f" so with chunks of this size it alone would end growth at what the last column says, and with the"
-        f" published ones of {_CHUNK_OF_2020_MB:g} MB at {digits(_CHUNK_OF_2020_MB / task_s[most])} MB/s."
+        f" published ones of {_CHUNK_OF_2020_MB:g} MB at {float(digits(_CHUNK_OF_2020_MB / task_s[most])):,.0f} MB/s."
     )
     parts = {n: _at(rows, OBSTORE, n) for n in sizes}
     hidden = [
@@ -131,7 +131,7 @@ def render_growth(path: Path = RECORD) -> str:
     )
     if n_blocks.min() < 5:
         ran += f" Of so few blocks the interval of a median covers {100 - 200 / 2 ** n_blocks.min():.0f} %, not 95 %."
-    return "\n".join(["MB of array a second, medians with intervals:\n", table,
+    return "\n".join(["MB of array a second, medians with intervals; `raw` is the ceiling, a median too, so a reader may lie above it:\n", table,
                       f"What limits `{OBSTORE}`:\n", limits, f"{told}\n", f"{ran}\n"])  # fmt: skip
 
 
@@ -202,7 +202,7 @@ def render_terabyte(growth: Path = RECORD, dilated: Path = DILATED) -> str:
             time = " to ".join(tell_time(one) for one in seconds[1:] if math.isfinite(one))
             chunk_mb = part["array_nbytes"].iloc[0] / part["n_requests"].median() / 1e6
             lines.append(
-                (n, f"`{name}`", tell_time(seconds[0]), time, digits(usd), digits(chunk_mb))
+                (n, f"`{name}`", tell_time(seconds[0]), time, f"{usd:.2f}", digits(chunk_mb))
             )
     head = ["workers", "reader", "time", "interval", "USD", "MB of array a request"]
     paid = prices["instance_vcpu_hour"]

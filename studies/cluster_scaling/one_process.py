@@ -315,8 +315,8 @@ def _render_order(rows: pd.DataFrame) -> str:
         "order here",
         "in flight here, slower on S3",
     ]
-    table = f"\n{write_table(names, lines)}" if lines else ""
-    return f"Of the clients whose speed on S3 differs by {100 * (_APART - 1):.0f} % at least: {tell_order(pairs)}.\n{table}"
+    table = f" The others:\n\n{write_table(names, lines)}" if lines else "\n"
+    return f"Of the clients whose speed on S3 differs by {100 * (_APART - 1):.0f} % at least: {tell_order(pairs)}.{table}"
 
 
 _LEAD = "s3fs x1", "obstore x4"

@@ -261,8 +261,8 @@ def render_choice(path: Path) -> str:
     )
     verdict = "kept" if now.share <= MOST_SHARE else "exceeded"
     return (
-        f"By its calibration processors have {100 * now.share:.1f} % of the time of `{now.contender}`, the slowest reader,"
-        f" at {now.n_workers} workers and the dilation of {case.dilation:g} at which it was measured."
+        f"Processors have at most {100 * now.share:.1f} % of the time of the slowest reader, by the calibration of this record: of"
+        f" `{now.contender}` at {now.n_workers} workers, with the dilation of {case.dilation:g} at which it was measured."
         f" The bound is {100 * MOST_SHARE:g} %, which is {verdict};"
         f" a dilation of {chosen.dilation:g}, as on {chosen.dilation * case.n_cores:g} cores, is the least that keeps it.\n"
     )

@@ -64,7 +64,10 @@ def _draw_cell(ax: Axes, at: tuple[int, int], told: str, *, shade: float, is_saf
     else:
         ax.add_patch(Rectangle(corner, 1, 1, hatch="///", edgecolor=CEILING_GREY, **edge))
     box = {"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 1.5}
-    ax.text(*at, told, ha="center", va="center", fontsize="small", zorder=3, bbox=box)
+    how: Any = {"ha": "center", "va": "center", "fontsize": "small", "zorder": 3, "bbox": box}
+    lines = told.split("\n")
+    for i, line in enumerate(lines):  # each by itself, so that all stay centred on a phone
+        ax.text(at[0], at[1] + 0.26 * ((len(lines) - 1) / 2 - i), line, **how)
 
 
 def _outline(ax: Axes, at: tuple[int, int], *, width: float) -> None:

@@ -24,7 +24,7 @@ NONE_SAFE = "none: the store refused requests of each"
 def tabulate_rates(profile: Profile) -> pd.DataFrame:
     """Tabulate the rates of a network: of a stream, of this process and of all, and of requests."""
     rates = pd.Series(profile.to_mapping(), dtype=object)[[*RATES]]
-    return rates.rename("MB/s, or requests a second").to_frame()
+    return rates.rename("at most").to_frame()
 
 
 def add_rates(rows: pd.DataFrame, profile: Profile) -> pd.DataFrame:
@@ -166,8 +166,9 @@ def tell_refusals(rows: pd.DataFrame, expected: pd.DataFrame) -> str:
         f" Refused were {len(feared & refused)} of these and {len(refused - feared)} of the others."
     )
     if in_vain:
+        names = ", ".join(in_vain).replace(" x ", " \N{MULTIPLICATION SIGN} ")
         told += (
-            f" Not refused of these: {', '.join(in_vain)}. They asked at most"
+            f" Not refused of these: {names}. They asked at most"
             f" {digits(asked[in_vain].max())} times a second; {digits(100 * share[in_vain].min())} %"
             " or more of their requests opened a connection first, which the model leaves out."
         )

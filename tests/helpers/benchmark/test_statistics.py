@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from helpers.benchmark.ranking import rank, tabulate_comparisons
+from helpers.benchmark.ranking import Ranking, rank, tabulate_comparisons
 from helpers.benchmark.record import read_records
 from helpers.benchmark.statistics import (
     Floats,
@@ -410,6 +410,9 @@ def test_superlatives_are_told_as_judged() -> None:
     assert found.tell({"a": "Alpha"}).count("Alpha") == 1
     alone = rank(make_table(a=steady, c=far, a_again=close), control="a again")
     assert (alone.tell(), alone.tell({"a": "Alpha"})) == ("a", "Alpha")
+    assert alone.tell_lead("1 s") == "a is the fastest: 1 s."
+    equal = "b has the shortest median: 1 s. a, c and d cannot be told apart from it."
+    assert Ranking("b", tuple("bacd"), {}).tell_lead("1 s") == equal
     table = found.to_frame()
     assert list(table.columns) == [f"time over {found.best}", "low", "high", "A/A noise", "verdict"]
     assert set(table.index) == {"a", "b", "c"} - {found.best}

@@ -117,7 +117,9 @@ def test_the_reference_says_what_its_record_shows(case: str, knee: str, fastest:
         rows, expected, errors, ranking, gains, profile=get_profile("in-region")
     )
     assert found["knee-workers"] == knee
-    assert found["verdict"].startswith("With 8 workers the shortest median reads ")
+    assert found["verdict"].startswith(
+        "With 8 workers zarr-obstore-in-place has the shortest median: "
+    )
     assert found["verdict"].lower().endswith(f"{found['scaling']}.".lower())
     assert found["best-contender"].startswith("among the fastest: zarr-obstore-in-place, ")
     assert all(f"({name})" in found["best-reads"] for name in fastest)

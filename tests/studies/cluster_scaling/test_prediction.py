@@ -68,7 +68,7 @@ def test_a_record_tells_its_dilation(capsys: pytest.CaptureFixture[str]) -> None
 def test_pages_say_the_share_of_processors_and_the_errors_beside_null_models() -> None:
     """The share stands against its bound, and the errors of three models by workers."""
     told = prediction.render_choice(RECORD)
-    assert f"and the dilation of {json.loads(_read_case())['dilation']:g} at which" in told
+    assert f"with the dilation of {json.loads(_read_case())['dilation']:g} at which" in told
     assert "The bound is 5 %, which is " in told
     errors = prediction.list_errors([RECORD])
     fitted, ignored, shared = (errors[name] for name in prediction._MODELS)

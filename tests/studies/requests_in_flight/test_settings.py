@@ -87,7 +87,7 @@ def test_the_fewest_requests_of_the_quickest_safe_ones_are_chosen() -> None:
     assert told["verdict"].startswith(
         "The setting to copy is 4 threads with async.concurrency of 4."
     )
-    words = "takes 2 of 4 settings for too fast. Refused were 1 of these and 0 of the others. Not refused of these: 1 x 64. They asked at most 100 times a second; 90 % or more"
+    words = "takes 2 of 4 settings for too fast. Refused were 1 of these and 0 of the others. Not refused of these: 1 \N{MULTIPLICATION SIGN} 64. They asked at most 100 times a second; 90 % or more"
     assert words in told["refusals"], "what the model feared in vain is said"
     assert told["safe-settings"] == "3 of 4" and told["share-to-copy"].startswith("10")
     assert float(told["median-prediction-error"].split()[0]) < 2  # of the safe ones alone
