@@ -178,7 +178,7 @@ def _tell_in_turn(pattern: AccessPattern, chunk: Shape, shard: Shape) -> str:
     """Say what shards take where their chunks are read one after the other."""
     in_turn = _ask_all(replace(pattern, reads_shards_abreast=False), chunk, shard)
     times = ", ".join(
-        f"{access.name} {asked.predict(pattern.store):.2g} s"
+        f"{access.name} {_tell_seconds(asked.predict(pattern.store))}"
         for access, asked in zip(pattern.accesses, in_turn, strict=True)
     )
     return f"Before zarr 3.3 the chunks of a shard are read one after the other: {times}."

@@ -115,7 +115,7 @@ def render_needs() -> str:
         bottlenecks = ", ".join(f"{one.limit} ({one.access})" for one in best.forecasts)
         lines.append([need, f"Bottleneck: {bottlenecks}. {best.limits}", _quote_lines(best.code)])
     head = ["need", "what is stored", "how it is read", "median (95th percentile)", "rests on"]
-    limits = ["need", "its limits", "its lines of code"]
+    limits = ["need", "what limits it", "its lines of code"]
     return f"{write_table(head, rows)}\nWhat limits each of them, and the lines that make it:\n\n{write_table(limits, lines)}"
 
 
@@ -197,10 +197,7 @@ def render_trial() -> str:
     by_case: dict[str, list[Trial]] = defaultdict(list)
     for one in trials:
         by_case[one.case].append(one)
-    rows = [
-        [f"[{case}](notebooks/{case})", *_tell_score(score(each))]
-        for case, each in sorted(by_case.items())
-    ]
+    rows = [[_link(case), *_tell_score(score(each))] for case, each in sorted(by_case.items())]
     total = score(trials)
     kept = "kept" if total.within >= TARGET else "missed"
     misses = sorted((one for one in trials if one.ratio > WITHIN), key=lambda one: -one.ratio)
@@ -212,16 +209,26 @@ def render_trial() -> str:
                 [*rows, ["all", *_tell_score(total)]],
             ),
             f"The target is {100 * TARGET:.0f} % {within}: {kept}, at {100 * total.within:.0f} %.\n",
-            "The decisions that were furthest off:\n",
+            "The decisions that were furthest off, by the names of the case's page:\n",
             write_table(
                 ["case", "decision", "chosen", "measured best", "time over the best"],
                 [
-                    [one.case, f"`{one.about}`", one.chosen, one.best, f"{one.ratio:.3g}"]
+                    [
+                        _link(one.case),
+                        one.about.replace(", ", " for ", 1),
+                        one.chosen,
+                        one.best,
+                        f"{one.ratio:.3g}",
+                    ]
                     for one in misses[:8]
                 ],
             ),
         ]
     )
+
+
+def _link(case: str) -> str:
+    return f"[{case}](notebooks/{case})"
 
 
 def _tell_score(found: Score) -> list[str]:

@@ -184,23 +184,22 @@ def find_tails() -> dict[str, list[Hedged]]:
 
 
 def render_petabyte() -> str:
-    """Write the petabyte as a table, and where each plan saturates."""
-    outlooks = find_outlooks()
-    lines = [f"| workers | {' | '.join(f'{o.label}: time | USD | limited by' for o in outlooks)} |"]
-    lines += ["| ---: |" + " ---: | ---: | --- |" * len(outlooks)]
-    for i, n in enumerate(SIZES):
-        cells = [
-            f"{tell_time(o.found[i].seconds)} | {o.usd[i]:,.0f} | {o.found[i].limit}"
-            for o in outlooks
+    """Write for each plan where it saturates, and the petabyte as a table."""
+    lines = []
+    for one in find_outlooks():
+        rows = zip(SIZES, one.found, one.usd, strict=True)
+        lines += [f"{tell_saturation(one)}\n", "| workers | time | USD | limited by |"]
+        lines += ["| ---: | ---: | ---: | --- |"]
+        lines += [
+            f"| {n:,} | {tell_time(f.seconds)} | {usd:,.0f} | {f.limit} |" for n, f, usd in rows
         ]
-        lines.append(f"| {n:,} | {' | '.join(cells)} |")
-    told = [tell_saturation(outlook) for outlook in outlooks]
+        lines += [""]
     vcpu, gb = find_price("instance_vcpu_hour"), find_price("instance_gb_hour")
     paid = (
         f"A core costs {vcpu.value} USD an hour ({vcpu.source}, {vcpu.date}) and each of its {MEMORY_GB_PER_CORE:g} GB"
         f" {gb.value}; a thousand requests {find_price('store_gets_1e3').value} USD."
     )
-    return "\n".join([*lines, "", *told, paid, ""])
+    return "\n".join([*lines, paid, ""])
 
 
 def tell_saturation(outlook: Outlook) -> str:
@@ -213,7 +212,7 @@ def tell_saturation(outlook: Outlook) -> str:
         ends = f"saturates at {gb_per_s:,.0f} GB/s with some {reached.n_workers:,} workers"
     i = outlook.cheapest
     return (
-        f"- *{outlook.label}* {ends}; at {last.n_workers:,} most of the time of the slots goes to: {last.limit}"
+        f"**{outlook.label}** {ends}; at {last.n_workers:,} most of the time of the slots goes to: {last.limit}"
         f" ({100 * last.shares[last.limit]:.0f} %)."
         f" It is cheapest with {SIZES[i]:,}, at {outlook.usd[i]:,.0f} USD; {last.n_workers:,} take"
         f" {tell_time(last.seconds)} for {outlook.usd[-1]:,.0f} USD."
@@ -224,7 +223,7 @@ def render_tails() -> str:
     """Write what hedging costs and gains as a table, and the tail that was fitted."""
     tail = fit_published_tail()
     lines = [
-        "| first bytes | hedge after (ms) | requests more (%) | median (ms) | 99th percentile (ms) | time of the read |",
+        "| first bytes | hedge after (ms) | requests more (%) | median (ms) | 99th percentile (ms) | time, of unhedged |",
         "| --- | ---: | ---: | ---: | ---: | ---: |",
     ]
     for name, points in find_tails().items():
@@ -232,7 +231,7 @@ def render_tails() -> str:
             after = "never" if point.hedge_ms is None else f"{point.hedge_ms:g}"
             ratio = point.seconds / points[0].seconds
             lines.append(
-                f"| {name} | {after} | {100 * point.extra:.1f} | {point.p50_ms:.0f} | {point.p99_ms:.0f} | {ratio:.2f} of unhedged |"
+                f"| {name} | {after} | {100 * point.extra:.1f} | {point.p50_ms:.0f} | {point.p99_ms:.0f} | {ratio:.2f} |"
             )
     return "\n".join([
         *lines,
