@@ -230,7 +230,7 @@ def tidy_table(fragment: str) -> str:
     if heads is not None:
         table.thead.replace_with(_make_head(soup, heads, n_index, numeric))
     for tag in [table, *table.find_all(True)]:
-        keep = ("rowspan", "colspan", "scope", "class" if tag.name in ("td", "th") else "")
+        keep = ("rowspan", "colspan", "scope", "href", "class" if tag.name in ("td", "th") else "")
         tag.attrs = {
             name: value
             for name, value in tag.attrs.items()
@@ -258,7 +258,8 @@ def _write_cells(rows: list[Tag], *, is_finding: bool) -> set[int]:
         if is_number := is_numeric(texts):
             numeric.add(j)
         for cell, text in zip(cells, written, strict=True):
-            cell.string = text
+            if cell.a is None:  # an address leads there
+                cell.string = text
             cell["class"] = ["num"] if is_number else []
     return numeric
 
@@ -293,11 +294,13 @@ def stack_table(fragment: str) -> str:
         grid.append([*shared, *cells])
     if len(heads) < 3 or {len(cells) for cells in grid} != {len(heads)}:
         return fragment
+    if all(_NUMBER.fullmatch(_text(cells[0]).replace(",", "")) for cells in grid):
+        soup.table["class"] = [*soup.table["class"], "counted"]  # no names, so no room for them
     lengths = [len(_text(cell)) for cells in grid for cell in cells]
     is_prose = sum(lengths) >= _PROSE * len(lengths) * (1 if len(heads) > 3 else 2)
     is_wide = len(rows) <= _MOST_CARDS and measure_table(heads, grid) > _PHONE
     if not (is_prose or is_wide):
-        return fragment
+        return str(soup) if "counted" in soup.table["class"] else fragment
     soup.table["class"] = [*soup.table["class"], "stack", *([] if is_prose else ["pairs"])]
     for (row, cells), whole in zip(rows, grid, strict=True):
         for i, cell in enumerate(whole[: len(heads) - len(cells)]):

@@ -166,7 +166,7 @@
   }
 
   // Cost against the rate, a line an option; marks are where two of the cheapest change places.
-  const CHART = { width: 640, height: 300, left: 64, right: 24, top: 8, bottom: 40, from: 0.01, to: 1000, n: 26 };
+  const CHART = { width: 640, height: 300, left: 64, right: 24, top: 22, bottom: 40, from: 0.01, to: 1000, n: 26 };
   const DASHES = { none: "", process: "8 3", disk: "2 3", shared: "6 3 2 3", redis: "12 4", cdn: "4 4", "cdn-process": "1 2" };
 
   // It is as wide as the room that it has, so that a phone shows letters of the same size.
@@ -178,7 +178,7 @@
     const x = (rate) => left + ((width - left - right) * Math.log(rate / from)) / Math.log(to / from);
     const y = (value) => height - bottom - ((height - top - bottom) * (Math.log10(Math.max(value, 1e-9)) - low)) / (high - low);
     const svg = document.createElementNS(SVG, "svg");
-    const told = changes.map((one) => `from ${digits(one.rate, 2)} tiles a second on ${NAMES[one.after]}`).join(", ");
+    const told = changes.map((one) => `from ${digits(one.rate, 2)} tiles a second: ${NAMES[one.after]}`).join("; ");
     svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
     svg.setAttribute("role", "img");
     svg.setAttribute("class", "cc-chart");
@@ -196,7 +196,8 @@
     [0.01, 0.1, 1, 10, 100, 1000].forEach((rate) => {
       put("text", { x: x(rate), y: height - bottom + 16, "text-anchor": "middle", "font-size": 12 }, String(rate));
     });
-    put("text", { x: (width + left) / 2, y: height - 6, "text-anchor": "middle", "font-size": 12 }, "tiles a second; USD a month");
+    put("text", { x: (width + left) / 2, y: height - 6, "text-anchor": "middle", "font-size": 12 }, "tiles a second");
+    put("text", { x: 4, y: 12, "font-size": 12 }, "USD a month");
     if (a.requests_per_s >= from && a.requests_per_s <= to) {
       put("line", { x1: x(a.requests_per_s), x2: x(a.requests_per_s), y1: top, y2: height - bottom, class: "cc-yours" });
     }
@@ -243,7 +244,7 @@
   }
 
   function makeTable(costs, millions, evens) {
-    const head = ["option", "USD a month", "USD a million tiles", "found in a cache", "mean time (s)", "cheaper than no cache at (tiles/s)"];
+    const head = ["option", "USD a month", "USD a million tiles", "found in a cache", "mean time to make a tile (s)", "cheaper than no cache at (tiles/s)"];
     const table = make("table", { class: "cc-table" }, make("caption", {}, "A month of 30 days with each choice of cache"));
     table.append(make("thead", {}, make("tr", {}, ...head.map((text) => make("th", { scope: "col" }, text)))));
     const body = make("tbody", {});

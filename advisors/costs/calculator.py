@@ -160,7 +160,7 @@ def _render_set(name: str, given: PriceSet) -> str:
     for price in given.prices:
         value = "unknown" if price.value is None else f"{price.value:.10f}".rstrip("0")
         lines.append(
-            f"| {LABELS[price.item]} | {value} {price.unit} | {price.date} | {price.status} | {price.source} |"
+            f"| {LABELS[price.item]} | {value} {price.unit} | {price.date} | {price.status.replace('-', ' ')} | {price.source} |"
         )
     return "\n".join([*lines, ""])
 

@@ -49,7 +49,7 @@ class Row:
     point: Annotated[Mapping[str, Any], "", "place on the x-axis, as in n_workers"]
     settings: Annotated[Mapping[str, Any], "", "settings of the contender and its client"]
     cache_state: Annotated[str, "", "which caches were empty"]
-    is_ceiling: Annotated[bool, "", "raw reads without decoding, the most there is"]
+    is_ceiling: Annotated[bool, "", "raw reads without decoding, a reference"]
     control_of: Annotated[str, "", "contender of which this is a second copy, for A/A"]
     seed: Annotated[int, "1", "seed of the order"]
     phase: Annotated[

@@ -109,7 +109,8 @@ def tabulate(rows: pd.DataFrame) -> pd.DataFrame:
         requests_per_chunk=measured["n_requests"] / measured["n_chunks"].replace(0, np.nan),
         in_flight=trace.get("mean_in_flight", np.nan),
         most_chunks=measured.groupby("part")["n_chunks"].transform("max"),
-    ).sort_values(["most_chunks", "part"], kind="stable")
+        median_s=measured.groupby(["part", "contender"])["read_s"].transform("median"),
+    ).sort_values(["most_chunks", "part", "median_s"], kind="stable")
     columns = ["read_s", "share_of_ceiling", "over_read", "requests_per_chunk", "in_flight"]
     return told.groupby(["part", "contender"], sort=False)[columns].median()
 
@@ -365,7 +366,10 @@ def tell_met(judged: list[Judged]) -> str:
     """Say how many thresholds are met, of those with a target that were measured."""
     verdicts = [one.verdict for one in judged if one.is_target and one.value]
     if not verdicts:
-        return "reported only, without a target"
+        told = "; ".join(
+            f"{one.threshold.name}: {tell_interval(one.value)}" for one in judged if one.value
+        )
+        return f"reported only, without a target. {told[:1].upper()}{told[1:]}"
     n_met = verdicts.count("met")
     rest = [f"{n} {name}" for name in ("missed", "undecided") if (n := verdicts.count(name))]
     more = f" ({', '.join(rest)})" if rest else ""

@@ -383,7 +383,7 @@ def find_decision(
         "gain-layout-alone": alone["layout"],
         "gain-both": gain(together),
         **over_default,
-        "decision": f"{word}{even}: {gain(together)} times faster with both, {told}",
+        "decision": f"{word}{even}: {gain(together)} times as fast with both, {told}",
     }
 
 

@@ -315,7 +315,8 @@ def test_prices_are_listed_with_their_sources() -> None:
     for name, given in read_prices().items():
         assert f"**{name}** ({given.date})" in text
         for price in given.prices:
-            assert f"| {price.date} | {price.status} | {price.source} |" in text
+            status = price.status.replace("-", " ")
+            assert f"| {price.date} | {status} | {price.source} |" in text
 
 
 def test_published_figures_stand_beside_ours() -> None:
