@@ -162,13 +162,17 @@ def name_finding(key: str, told: str) -> tuple[str, str]:
     ('each more chunk, a task a chunk', '3.01 (2.66 to 4.15) ms')
     >>> name_finding("ratio-best-to-s3fs", "1.2 (cannot be told apart)")[1]
     '1.2 times as fast (cannot be told apart)'
+    >>> name_finding("zarr-rank-of-halves", "0.964")
+    ('zarr: rank correlation of two halves of the reads', '0.964 of 1')
     >>> name_finding("of-tomorrow", "5 %"), name_finding("A/A noise, 50:50", "12 ms")
     (('of tomorrow', '5 %'), ('A/A noise, 50:50', '12 ms'))
     """
-    found = _FINDINGS.get(key)
+    medium, _, rest = key.partition("-")
+    found = _FINDINGS.get(key, _FINDINGS.get(f"MEDIUM-{rest}"))
     if found is None:
         return key.replace("-", " ") if _NAMED_BY_KEY.fullmatch(key) else key, told
     words, unit = found if isinstance(found, list) else (found, "")
+    words = words.replace("MEDIUM", _WORDS.get(medium, medium))
     return words, _BARE.sub(lambda number: f"{number[0]} {unit}", told) if unit else told
 
 

@@ -131,9 +131,9 @@ def test_counting_columns_are_left_out() -> None:
 
 
 def test_numbers_among_the_findings_have_units() -> None:
-    """Of every page of the reference; those on chunk shapes name theirs, and correlations have no unit."""
+    """Of every page of the reference."""
     paths = (ROOT / "results" / "reference").glob("*/*.ipynb")
-    for path in [path for path in paths if path.parent.name != "chunk-shape"]:
+    for path in paths:
         for key, told in list_glued(json.loads(path.read_text("utf-8"))).items():
             is_bare = tidy._BARE.fullmatch(told) and "version" not in key
             assert not is_bare or tidy.name_finding(key, told)[1] != told, f"{path}: {key}"

@@ -292,10 +292,10 @@ def time_caches(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def cache_gains(kept: pd.DataFrame, gains: Mapping[str, Interval]) -> pd.DataFrame:
-    """Tabulate adjacent slices by the size of the cache: ms, and times faster than without."""
+    """Tabulate adjacent slices by the size of the cache: ms, and times as fast as without."""
     medians = kept.groupby("contender", sort=False)["work_s"].median()
     lines = {name: (1000 * float(medians[name]), *ends_of(found)) for name, found in gains.items()}
-    columns = ["all slices (ms)", "times faster than without", "low", "high"]
+    columns = ["all slices (ms)", "times as fast as without", "low", "high"]
     return pd.DataFrame.from_dict(lines, orient="index", columns=columns)
 
 

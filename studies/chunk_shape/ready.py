@@ -8,6 +8,7 @@ shape for each access alone, and the advisor's proportions in more and in fewer 
 from __future__ import annotations
 
 import math
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -262,9 +263,18 @@ def render_ready(path: Path = RECORD) -> str:
     parts = [_render_check(str(name), part) for name, part in rows.groupby("example", sort=False)]
     told = rows.iloc[0]
     parts.append(
-        f"Measured on {told['measured']} over {PROFILE.name}, on {told['machine']}, with zarr {told['zarr']}.\n"
+        f"Measured on {told['measured']} over the network {PROFILE.name}, on {told['machine']}, with zarr {told['zarr']}.\n"
     )
     return "\n".join(parts)
+
+
+def _spell(layout: str) -> str:
+    """Write a shape, or the name of a layout that has one in it, as it is read."""
+
+    def write(found: re.Match[str]) -> str:
+        return " \u00d7 ".join(f"{int(n):,}" for n in found[0].split("x"))
+
+    return re.sub(r"\d+(?:x\d+)+", write, layout).replace("@aligned", ", aligned,")
 
 
 def _render_check(name: str, rows: pd.DataFrame) -> str:
@@ -276,18 +286,18 @@ def _render_check(name: str, rows: pd.DataFrame) -> str:
         seconds = digits(measured[layout], n=3) if layout in measured else "not measured"
         mb = np.format_float_positional(one["chunk_nbytes"] / 1e6, 2, fractional=False, trim="-")
         size = mb, one["n_objects"]
-        shape = one["chunk_shape"].replace("x", ", ")
+        shape, told = _spell(one["chunk_shape"]), _spell(str(layout))
         lines.append(
-            (one["predicted_s"], [layout, shape, *size, digits(one["predicted_s"], n=3), seconds])
+            (one["predicted_s"], [told, shape, *size, digits(one["predicted_s"], n=3), seconds])
         )
     titles = ["chunks", "shape", "MB", "objects", "predicted (s)", "measured (s)"]
     table = write_table(titles, [line for _, line in sorted(lines, key=lambda line: line[0])])
     pairs = rows.dropna(subset="read_s").groupby("layout")[["predicted_s", "read_s"]].median()
     rank = float(pairs["predicted_s"].corr(pairs["read_s"], method="spearman"))
-    told = f"takes {tell_interval(ratio)} times as long as the best measured, {best},"
+    told = f"takes {tell_interval(ratio)} times as long as the best measured, {_spell(best)},"
     told = "is the best measured" if best.startswith(OURS) else told
     return (
-        f"**{name}**, {rows['shape'].iloc[0].replace('x', ', ')}: {EXAMPLES[name].what}.\n\n{table}\n"
+        f"**{name}**, {_spell(rows['shape'].iloc[0])} elements: {EXAMPLES[name].what}.\n\n{table}\n"
         f"The advisor's answer {told}"
         f" in {ratio.n} rounds; at most {1 + BAR:g} times as long is the target: {verdict}.\n"
         f"Predicted and measured times have a rank correlation of {rank:.2f}.\n"

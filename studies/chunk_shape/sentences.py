@@ -312,7 +312,7 @@ def find_all(
     return {
         "best-throughput": tell_gain(
             find_gain(media[0], "skewed-mix", _sizes(media[0], verdicts), verdicts.gains),
-            " the balance rule's speed at its best chunk size",
+            f" the balance rule's speed at its best chunk size, for {_OURS['skewed-mix'][1]}",
         ),
         "comparator": RULE,
         "aa-noise": "; ".join(
@@ -342,36 +342,6 @@ def _tell_answer(medium: str, verdicts: Verdicts, found: Mapping[str, str]) -> s
 
 
 _MEDIA = {"hdf5": "an HDF5 file", "zarr": "Zarr", "sharded": "sharded Zarr"}
-_SAID = {
-    "best-throughput": f"gain, {MIX_NAMES[8, 2]}, in short",
-    "comparator": "the rule at our bound on bytes",
-    "full-slices": "slices of the whole reanalysis that share no chunk",
-    "equal-mix": MIX_NAMES[1, 1],
-    "skewed-mix": MIX_NAMES[8, 2],
-    "bars": "targets",
-    "biases": "bias, and the published one",
-    "least-biased": "least bias",
-    "most-biased": "largest bias",
-    "rank-of": "rank correlation of",
-    "aa-noise": "A/A noise",
-    "n-blocks": "blocks",
-}
-
-
-def name_finding(key: str) -> str:
-    """Name a finding in words, with what it is beside.
-
-    Examples
-    --------
-    >>> name_finding("zarr-gain-equal-mix-any-size"), name_finding("zarr-bars")
-    ('zarr gain equal mix (50:50), beside the rule at its best size', 'zarr targets, beside the rule at our bound')
-    """
-    told, is_any = key.removesuffix("-any-size"), key.endswith("-any-size")
-    is_beside = "-gain-" in key or "-bars" in key
-    for name, words in _SAID.items():
-        told = told.replace(name, words)
-    size = "its best size" if is_any else "our bound"
-    return f"{told.replace('-', ' ')}{f', beside the rule at {size}' if is_beside else ''}"
 
 
 def _sizes(medium: str, verdicts: Verdicts) -> set[str]:
@@ -417,7 +387,7 @@ def render_versions(folder: Path = _RECORDS) -> str:
         told_in = rows.loc[rows["medium"] == "sharded", "versions"].map(json.loads)
         for version in dict.fromkeys(each["zarr"] for each in told_in):
             told = "joined and side by side" if reads_abreast(version) else "one after the other"
-            lines.append((path.stem, version, told))
+            lines.append((path.stem.replace("-", " "), version, told))
     return write_table(["case", "zarr", "chunks of a shard"], lines)
 
 

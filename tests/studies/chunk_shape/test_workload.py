@@ -724,7 +724,7 @@ def test_caches_of_chunks_are_paired_with_none() -> None:
         for name in kept["contender"].unique()
     }
     line = findings.cache_gains(kept, found).loc["cache of 64 MiB"]
-    assert line["times faster than without"] == pytest.approx(10)
+    assert line["times as fast as without"] == pytest.approx(10)
     assert line["low"] < 10 < line["high"]
 
 
