@@ -268,7 +268,7 @@ def tell_levers(assumptions: Assumptions, prices: Mapping[str, float]) -> str:
     sized = change(assumptions, {**invoked, "memory_gb": ONE_PROCESSOR_GB})
     best = min(compare_options(sized, prices).values(), key=lambda cost: cost.usd)
     return (
-        f"Before any cache: no cache costs {without(invoked)} a month with {assumptions.memory_gb:g} GB"
+        f"Without any cache a month costs {without(invoked)} with {assumptions.memory_gb:g} GB"
         f" an invocation, {without({**invoked, 'memory_gb': ONE_PROCESSOR_GB})} with {ONE_PROCESSOR_GB:g} GB,"
         f" and {without({'billing': 'instance'})} on instances that are always on."
         f" With {ONE_PROCESSOR_GB:g} GB the cheapest is {NAMES[best.option]}, {write_usd(best.usd)}."

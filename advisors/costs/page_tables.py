@@ -69,7 +69,7 @@ def tabulate_choices(
                 "cdn_ttl_s": min(assumptions.cdn_ttl_s, kept_s),
             }
             cells.append(_tell(compare_options(change(assumptions, changed), prices)))
-        lines.append((f"{rate:g} tiles/s, {n:,} datasets", *cells))
+        lines.append((f"{rate:g} tile{'s' * (rate != 1)}/s, {n:,} datasets", *cells))
     return lines
 
 

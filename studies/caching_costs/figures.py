@@ -150,7 +150,7 @@ def draw_published(ax: Axes, compared: pd.DataFrame) -> None:
             zip(part["dataset"], part["published"], part["ours"], strict=True)
         ):
             is_left = y > x  # away from the line of equals
-            place = (-6 if is_left else 6, 6 if rank % 2 else -6)  # neighbours collide else
+            place = (-6 if is_left else 6, 9 if rank % 2 else -9)  # neighbours collide else
             ax.annotate(
                 label, (x, y), xytext=place, textcoords="offset points", color=look.color,
                 fontsize=size, va="center", ha="right" if is_left else "left",

@@ -226,7 +226,7 @@ def tell_choice(table: pd.DataFrame, judged: Judged) -> str:
     text = f"Without a cache the median tile takes {digits(1000 * p50_s[BASELINE])} ms"
     words = {"faster": "faster", "slower": "slower", "indistinguishable": "within the noise"}
     parts = [
-        f"{name} {digits(1000 * p50_s[name])} ms ({words[one.verdict]})"
+        f"{tell_contender(name)} {digits(1000 * p50_s[name])} ms ({words[one.verdict]})"
         for name, one in sorted(judged.items(), key=lambda item: item[1].ratio.centre)
     ]
     return f"{text}; with {', '.join(parts)}."
@@ -234,7 +234,8 @@ def tell_choice(table: pd.DataFrame, judged: Judged) -> str:
 
 def tell_contender(name: str) -> str:
     """Call a contender in a sentence, where "none" would read as nobody."""
-    return "no cache" if name == BASELINE else name
+    told = {BASELINE: "no cache", "none-v3": "no cache told the format (none-v3)"}
+    return told.get(name, name)
 
 
 def tell_shipped(table: pd.DataFrame, shipped: Judged) -> str:

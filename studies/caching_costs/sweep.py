@@ -333,7 +333,7 @@ def _tell_errors(table: pd.DataFrame) -> str:
     if spread.median() <= TOLERANCE:
         return told
     return (
-        f"{told} That noise is above the bar: widened by half of what its own blocks differ by,"
+        f"{told} That noise is above the target: widened by half of what its own blocks differ by,"
         f" {apart['p50']} medians and {apart['p95']} 95th percentiles are within it."
     )
 
@@ -343,4 +343,4 @@ def _tell_place(load: pd.Series[Any]) -> str:
     if load["rate_per_s"]:
         return f"{load['rate_per_s']:g} tiles a second"
     several = f" of {load['n_workers']:g} services" if load["n_workers"] > 1 else ""
-    return f"{load['n_users']:g} users{several}"
+    return f"{load['n_users']:g} user{'s' * (load['n_users'] != 1)}{several}"

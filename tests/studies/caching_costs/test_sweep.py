@@ -107,9 +107,9 @@ def test_gains_vanish_where_the_processor_is_full() -> None:
     two = lines.set_index(["contender", "n_users", "n_workers"]).loc[("lru", 40, 2)]
     assert two["p50_error"] == pytest.approx(1, abs=0.1)
     told = find_sweep(lines)
-    assert "and by 100 % with lru at 1 users" in told["verdict-sweep"]
+    assert "and by 100 % with lru at 1 user." in told["verdict-sweep"]
     assert " at 40 users of 2 services" in told["verdict-sweep"].partition(" beyond it, ")[2]
-    assert "above the bar" not in told["verdict-sweep"]  # of the other loads the blocks agree
+    assert "above the target" not in told["verdict-sweep"]  # of the other loads the blocks agree
     # blocks that differ by more than the bar cannot tell whether a prediction meets it
     noisy = lines.assign(p50_spread=0.6, p95_spread=0.2)
     n_near = {

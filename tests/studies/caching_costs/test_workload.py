@@ -335,7 +335,9 @@ def test_the_reference_names_no_fastest_cache_that_is_none() -> None:
     assert found["verdict-cache"].count("(faster)") == len(faster)
     # the 95th percentiles have another order, and no single fastest either
     assert len(tails.fastest) > 1 and not {"none", "filecache"} & {*tails.fastest}
-    assert found["verdict-shipped"].endswith("against it, faster: lru, none-v3.")
+    assert found["verdict-shipped"].endswith(
+        "against it, faster: lru, no cache told the format (none-v3)."
+    )
     assert found["shipped-growth"] == "3.1 MB"
 
 
@@ -363,7 +365,9 @@ def test_bill_says_what_listings_cost_and_what_comes_first() -> None:
     known = {"told": Assumptions(), "peak_nbytes": 4.2e8}
     file_caches = ["filecache", "filecache-v3"]
     found = find_costs(given, get_prices(), ratios, measured=file_caches, **known)  # type: ignore[arg-type]
-    assert found["verdict-cost"].startswith("A service held at most 0.42 GB. Before any cache: ")
+    assert found["verdict-cost"].startswith(
+        "A service held at most 0.42 GB. Without any cache a month costs "
+    )
     assert found["peak-memory"] == "0.42 GB"
     assert found["shared-listings-cost"] == "9,590 USD a month"  # 480 million times 4 at 5e-6
     assert found["shared-cost"] > found["shared-told-cost"]
