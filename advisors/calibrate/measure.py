@@ -38,6 +38,7 @@ from advisors.calibrate.target import (
 
 T = TypeVar("T")
 
+PAUSES_S = (0.1, 0.3, 1.0)  # of a connection that is asked to slow down, as clients make them
 GIVE_UP = 10  # failures in a row after which nothing more is asked
 WINDOW_S = 1.0  # for which bandwidth is looked at, if bytes suffice
 _DELAYS = 5  # and for so many times p95, so that connections whose first bytes are late overlap
@@ -130,6 +131,15 @@ class Client:
             self.n_in_a_row += 1
         return failed
 
+    async def get_patiently(self, nbytes: int) -> Transfer:
+        """Read so many bytes, and ask again after a pause where the store asks to slow down."""
+        for pause_s in PAUSES_S:
+            one = await self.get(nbytes)
+            if not one.is_throttled:
+                return one
+            await asyncio.sleep(pause_s * self.rng.uniform(0.5, 1.5))
+        return await self.get(nbytes)
+
     async def delays(self, n: int) -> list[float]:
         """Measure the time to the first byte of small ranges, in seconds, a few at a time."""
 
@@ -145,7 +155,7 @@ class Client:
         async def read() -> Lane | None:
             lane: list[tuple[float, int]] = []
             while (had := lane[-1][1] if lane else 0) < nbytes:
-                one = await self.get(min(nbytes - had, self.target.nbytes))
+                one = await self.get_patiently(min(nbytes - had, self.target.nbytes))
                 if one.problem:
                     return None
                 lane += [(s, had + got) for s, got in one.lane]

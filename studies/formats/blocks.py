@@ -15,7 +15,7 @@ from helpers.arrays.stores import StoredArray
 from helpers.errors import UserError
 from helpers.objectstore.locations import Location
 
-Read = Callable[[slice], NDArray[np.float32]]
+Read = Callable[[tuple[slice, ...]], NDArray[np.float32]]
 Extents = tuple[int, ...]
 Cut = Callable[[Extents, Extents], Extents]
 """From the shapes of an array and of its chunks to that of a block."""
@@ -68,4 +68,4 @@ def _open_in_blocks(
         # xarray says of blocks that cut chunks what is measured here
         warnings.filterwarnings("ignore", "The specified chunks separate", UserWarning)
         variable = open(folder, blocks, n_requests)[stored.variable]
-    return lambda steps: variable[steps].to_numpy()
+    return lambda box: variable[box].to_numpy()

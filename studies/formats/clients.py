@@ -24,10 +24,11 @@ from helpers.arrays.stores import StoredArray
 from helpers.benchmark.provenance import n_cores
 from helpers.objectstore.locations import Location
 from studies.formats import blocks, columns, opendap, rasters, tiles, virtual
+from studies.formats.formats import Box
 
 Values = NDArray[np.float32]
-Read = Callable[[slice], Values]
-"""Reads the time steps of a slice."""
+Read = Callable[[Box], Values]
+"""Reads the values within bounds."""
 
 Open = Callable[[Location, StoredArray, int], Read]
 """From a format's folder, the array, and the requests in flight that it may have."""
@@ -40,10 +41,10 @@ _PART_NBYTES = 4 * 2**20  # of a file that is fetched whole, in ranges
 def _open_netcdf(folder: Location, stored: StoredArray, n_requests: int, *, engine: str) -> Read:
     """Read over a file object of s3fs at its defaults."""
 
-    def read(steps: slice) -> Values:
+    def read(box: Box) -> Values:
         with folder.fsspec().open(f"{folder.path}/array.nc") as file:
             dataset = xr.open_dataset(file, engine=engine, **_AS_STORED)
-            return np.asarray(dataset[stored.variable][steps].to_numpy(), np.float32)
+            return np.asarray(dataset[stored.variable][box].to_numpy(), np.float32)
 
     return read
 
@@ -53,10 +54,10 @@ def _open_netcdf_by_http(folder: Location, stored: StoredArray, n_requests: int)
     client: Any = folder.obstore()
     signed = obstore.sign(client, "GET", "array.nc", _SIGNED_FOR)
 
-    def read(steps: slice) -> Values:
+    def read(box: Box) -> Values:
         with fsspec.filesystem("http").open(signed) as file:
             dataset = xr.open_dataset(file, engine="h5netcdf", **_AS_STORED)
-            return np.asarray(dataset[stored.variable][steps].to_numpy(), np.float32)
+            return np.asarray(dataset[stored.variable][box].to_numpy(), np.float32)
 
     return read
 
@@ -69,7 +70,7 @@ def _open_netcdf_by_address(folder: Location, stored: StoredArray, n_requests: i
         storage_options=folder.fsspec_options(),
         **_AS_STORED,
     )
-    return lambda steps: dataset[stored.variable][steps].to_numpy()
+    return lambda box: dataset[stored.variable][box].to_numpy()
 
 
 def _open_netcdf_whole(folder: Location, stored: StoredArray, n_requests: int) -> Read:
@@ -79,14 +80,14 @@ def _open_netcdf_whole(folder: Location, stored: StoredArray, n_requests: int) -
     def fetch(start: int, end: int) -> bytes:
         return bytes(obstore.get_range(client, "array.nc", start=start, end=end))
 
-    def read(steps: slice) -> Values:
+    def read(box: Box) -> Values:
         size = obstore.head(client, "array.nc")["size"]
         starts = range(0, size, _PART_NBYTES)
         ends = [min(start + _PART_NBYTES, size) for start in starts]
         with ThreadPoolExecutor(n_requests) as pool:
             content = BytesIO(b"".join(pool.map(fetch, starts, ends)))
         dataset = xr.open_dataset(content, engine="h5netcdf", **_AS_STORED)
-        return dataset[stored.variable][steps].to_numpy()
+        return dataset[stored.variable][box].to_numpy()
 
     return read
 
@@ -98,7 +99,7 @@ def _open_by_xarray(reader: str) -> Open:
 
 def _read_by_xarray(folder: Location, stored: StoredArray, n_requests: int, *, open: Any) -> Read:
     variable = open(folder, None, n_requests)[stored.variable]
-    return lambda steps: variable[steps].to_numpy()
+    return lambda box: variable[box].to_numpy()
 
 
 def _open_zarr2(
@@ -108,7 +109,7 @@ def _open_zarr2(
     dataset = xr.open_zarr(
         folder.url, storage_options=options, consolidated=is_consolidated, chunks=None, **_AS_STORED
     )
-    return lambda steps: dataset[stored.variable][steps].to_numpy()
+    return lambda box: dataset[stored.variable][box].to_numpy()
 
 
 def _open_tensorstore(folder: Location, stored: StoredArray, n_requests: int) -> Read:
@@ -123,7 +124,7 @@ def _open_tensorstore(folder: Location, stored: StoredArray, n_requests: int) ->
     context = {"s3_request_concurrency": {"limit": n_requests}, "aws_credentials": who}
     spec = {"driver": "zarr3", "kvstore": {"driver": "s3", **place}, "context": context}
     array = tensorstore.open(spec, open=True, read=True).result()
-    return lambda steps: array[steps].read().result()
+    return lambda box: array[box].read().result()
 
 
 def _open_zarrista(folder: Location, stored: StoredArray, n_requests: int) -> Read:
@@ -135,20 +136,20 @@ def _open_zarrista(folder: Location, stored: StoredArray, n_requests: int) -> Re
 
     array = sync(open_array())
 
-    async def read_steps(steps: slice) -> Any:
-        return await array.retrieve_array_subset((steps,), concurrent_target=n_requests)
+    async def read_box(box: Box) -> Any:
+        return await array.retrieve_array_subset(box, concurrent_target=n_requests)
 
-    return lambda steps: sync(read_steps(steps)).to_numpy()
+    return lambda box: sync(read_box(box)).to_numpy()
 
 
 def _open_references_parquet(folder: Location, stored: StoredArray, n_requests: int) -> Read:
     dataset = virtual.open_parquet(folder)
-    return lambda steps: virtual.values_of(dataset, stored.variable, steps)
+    return lambda box: virtual.values_of(dataset, stored.variable, box)
 
 
 def _open_icechunk_virtual(folder: Location, stored: StoredArray, n_requests: int) -> Read:
     dataset = virtual.open_icechunk(folder)
-    return lambda steps: virtual.values_of(dataset, stored.variable, steps)
+    return lambda box: virtual.values_of(dataset, stored.variable, box)
 
 
 def _open_icechunk(folder: Location, stored: StoredArray, n_requests: int) -> Read:
@@ -159,12 +160,12 @@ def _open_icechunk(folder: Location, stored: StoredArray, n_requests: int) -> Re
     dataset = xr.open_zarr(
         session.store, consolidated=False, zarr_format=3, chunks=None, **_AS_STORED
     )
-    return lambda steps: dataset[stored.variable][steps].to_numpy()
+    return lambda box: dataset[stored.variable][box].to_numpy()
 
 
 def _open_ours(folder: Location, stored: StoredArray, n_requests: int) -> Read:
     array = open_direct(folder.obstore(), stored.variable, n_requests=n_requests)
-    return lambda steps: array[steps]
+    return lambda box: array[box]
 
 
 @dataclass(frozen=True, slots=True)

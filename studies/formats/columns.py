@@ -16,24 +16,25 @@ from numpy.typing import NDArray
 
 from helpers.arrays.stores import StoredArray
 from helpers.objectstore.locations import Location
-from studies.formats.formats import part_name
+from studies.formats.formats import Box, part_name
 
 Values = NDArray[np.float32]
-Read = Callable[[slice], Values]
+Read = Callable[[Box], Values]
 
 
-def _fold(column: Any, stored: StoredArray, n_steps: int) -> Values:
-    """Give a column of values the shape of the array."""
-    return np.asarray(column, np.float32).reshape(n_steps, *stored.shape[1:])
+def _fold(column: Any, stored: StoredArray, box: Box) -> Values:
+    """Give a column of whole steps the shape of the array, and cut out what is asked of each."""
+    values = np.asarray(column, np.float32).reshape(-1, *stored.shape[1:])
+    return values[(slice(None), *box[1:])]
 
 
 def open_csv(folder: Location, stored: StoredArray, n_requests: int) -> Read:
     """Read all of one file by pandas over s3fs, whatever is asked."""
     url, options = f"{folder.url}/array.csv", folder.fsspec_options()
 
-    def read(steps: slice) -> Values:
+    def read(box: Box) -> Values:
         frame = pd.read_csv(url, storage_options=options, dtype=np.float32)
-        return _fold(frame[stored.variable], stored, stored.shape[0])[steps]
+        return _fold(frame[stored.variable], stored, box)[box[0]]
 
     return read
 
@@ -42,9 +43,9 @@ def open_parquet(folder: Location, stored: StoredArray, n_requests: int) -> Read
     """Read all of one file by pandas over s3fs, whatever is asked."""
     url, options = f"{folder.url}/array.parquet", folder.fsspec_options()
 
-    def read(steps: slice) -> Values:
+    def read(box: Box) -> Values:
         frame = pd.read_parquet(url, storage_options=options)
-        return _fold(frame[stored.variable], stored, stored.shape[0])[steps]
+        return _fold(frame[stored.variable], stored, box)[box[0]]
 
     return read
 
@@ -53,11 +54,11 @@ def open_csv_parts(folder: Location, stored: StoredArray, n_requests: int) -> Re
     """Read by pandas, a file after the other."""
     options = folder.fsspec_options()
 
-    def read(steps: slice) -> Values:
-        wanted = range(stored.shape[0])[steps]
+    def read(box: Box) -> Values:
+        wanted = range(stored.shape[0])[box[0]]
         urls = [f"{folder.url}/{part_name(step, 'csv')}" for step in wanted]
         parts = [pd.read_csv(url, storage_options=options, dtype=np.float32) for url in urls]
-        return _fold(pd.concat(parts)[stored.variable], stored, len(wanted))
+        return _fold(pd.concat(parts)[stored.variable], stored, box)
 
     return read
 
@@ -66,10 +67,10 @@ def open_groups(folder: Location, stored: StoredArray, n_requests: int) -> Read:
     """Read the row groups of the steps, of one file, by Arrow's own client."""
     file = _open_file(folder, pre_buffer=True)
 
-    def read(steps: slice) -> Values:
-        wanted = range(stored.shape[0])[steps]
+    def read(box: Box) -> Values:
+        wanted = range(stored.shape[0])[box[0]]
         table = file.read_row_groups([*wanted], columns=[stored.variable])
-        return _fold(table[stored.variable].to_numpy(), stored, len(wanted))
+        return _fold(table[stored.variable].to_numpy(), stored, box)
 
     return read
 
@@ -104,10 +105,10 @@ def open_parts(folder: Location, stored: StoredArray, n_requests: int) -> Read:
     """Read by Arrow's own client, which asks for several files at once."""
     client = _arrow_client(folder)
 
-    def read(steps: slice) -> Values:
-        wanted = range(stored.shape[0])[steps]
+    def read(box: Box) -> Values:
+        wanted = range(stored.shape[0])[box[0]]
         paths = [f"{folder.path}/{part_name(step)}" for step in wanted]
         table = pyarrow.dataset.dataset(paths, filesystem=client, format="parquet").to_table()
-        return _fold(table[stored.variable].to_numpy(), stored, len(wanted))
+        return _fold(table[stored.variable].to_numpy(), stored, box)
 
     return read

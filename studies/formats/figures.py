@@ -15,8 +15,8 @@ from helpers.plotting.palette import BAND, CEILING_GREY, OURS, THEIRS_GREY
 from studies.formats.clients import CLIENTS
 from studies.formats.findings import select
 
-_TITLES = {"whole": "the whole array", "step": "one time step"}
-_MARKERS = {"whole": "o", "step": "s"}
+_TITLES = {"whole": "the whole array", "step": "one time step", "series": "one time series"}
+_MARKERS = {"whole": "o", "step": "s", "series": "D"}
 
 
 def draw_times(

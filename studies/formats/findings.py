@@ -43,6 +43,13 @@ CLAIMS: Mapping[str, tuple[str, str]] = {
 }
 """Pairs that were named before anything was measured: time of the first over that of the second."""
 
+MIXED = ("series", "step")
+MIXES: Mapping[str, tuple[str, float]] = {
+    "equal-mix": ("as many series as steps (50:50)", 0.5),
+    "skewed-mix": ("four series to a step (80:20)", 0.8),
+}
+"""Access mixes of chunk shape: what each is called, and its share of time series."""
+
 OF_2022: Mapping[str, str] = {
     "parquet-over-csv": "csv-over-parquet",
     "parquet-near-csv": "csv-over-parquet",
@@ -71,7 +78,7 @@ def tabulate(rows: pd.DataFrame) -> pd.DataFrame:
     """Tabulate each contender: times, share of the ceiling, requests, bytes, processor time.
 
     `rows` are those of all accesses. Bytes sent are those over the wire; processor time is
-    that of the client, for a gigabyte of values. What reads one step has columns of its own.
+    that of the client, for a gigabyte of values. What reads a part has columns of its own.
     """
     told = rows[rows["control_of"] == ""].assign(
         sent=rows["wire_nbytes"] / 1e6,
@@ -92,10 +99,37 @@ def tabulate(rows: pd.DataFrame) -> pd.DataFrame:
         for access in ACCESSES
     }
     table = medians["whole"].rename(columns=columns).sort_values("seconds")
-    of_step = medians["step"].rename(
-        columns={"total_s": "seconds a step", "sent": "MB sent a step"}
-    )
-    return table.join(of_step[["seconds a step", "MB sent a step"]]) if len(of_step) else table
+    for access in ACCESSES[1:]:
+        of_part = {"total_s": f"seconds a {access}", "sent": f"MB sent a {access}"}
+        if len(medians[access]):
+            table = table.join(medians[access][[*of_part]].rename(columns=of_part))
+    return table
+
+
+def mix(rows: pd.DataFrame, series: float) -> pd.DataFrame:
+    """Mix accesses: the mean time of one, where `series` of them are time series and others steps.
+
+    `rows` have `total_s`; the mean is of each block, so that contenders stay paired.
+    """
+    of_both = [select(rows, access).set_index(["block", "contender"]) for access in MIXED]
+    mean_s = series * of_both[0]["total_s"] + (1 - series) * of_both[1]["total_s"]
+    return of_both[0].assign(total_s=mean_s, access="mix").dropna(subset="total_s").reset_index()
+
+
+def rank_mixes(rows: pd.DataFrame, *, control: str) -> dict[str, rankings.Ranking]:
+    """Rank what can be installed by the mean time of an access in each mix; none where one lacks."""
+    if not {*MIXED} <= {*rows["access"]}:
+        return {}
+    judged = {"control": control, "value": "total_s"}
+    parts = {key: mix(installable(rows), share) for key, (_, share) in MIXES.items()}
+    return {key: rankings.rank(part, **judged) for key, part in parts.items()}
+
+
+def tabulate_mixes(mixes: Mapping[str, rankings.Ranking]) -> list[pd.DataFrame]:
+    """Tabulate what is slower than the best of each mix, which its table names."""
+    return [
+        found.to_frame().rename_axis(MIXES[key][0], axis="columns") for key, found in mixes.items()
+    ]
 
 
 def tabulate_costs(
@@ -213,11 +247,13 @@ def find_all(
     of_all: rankings.Ranking,
     pairs: Mapping[str, statistics.Comparison],
     *,
+    mixes: Mapping[str, rankings.Ranking],
     profile: Profile,
 ) -> dict[str, str]:
     """Put the findings of a case into words, by the key under which pages quote them.
 
-    `ranking` is of what can be installed, `of_all` counts this project's own path too.
+    `ranking` is of what can be installed, `of_all` counts this project's own path too, and
+    `mixes` are those of `rank_mixes`.
     """
     whole = select(rows, "whole")
     best = whole[whole["contender"] == ranking.best]
@@ -235,6 +271,7 @@ def find_all(
         "best-throughput": f"{digits(best['throughput_mb_per_s'].median())} MB/s",
         of_what: tell_interval(share),
         **{key: tell_comparison(found) for key, found in pairs.items()},
+        **{f"fastest-{key}": found.tell() for key, found in mixes.items()},
         "median-prediction-error": f"{digits(100 * errors['relative_error'].abs().median())} %",
         **tell_measuring(measured, noise),
     }

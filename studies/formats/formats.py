@@ -50,6 +50,8 @@ class Source:
 
 
 Write = Callable[[Location, Source], None]
+Box = tuple[slice, ...]
+"""Bounds of what is read, a slice for each dimension."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -378,14 +380,19 @@ class Kept:
         return replace(self, stored=self.stored.seen_from(location), folder=folder, is_far=True)
 
 
-ACCESSES = ("whole", "step")
-"""What is read: the whole array, or one step of its first dimension."""
+ACCESSES = ("whole", "step", "series")
+"""What is read: the whole array, one step of its first dimension, or all steps at one place."""
 
 
-def choose(access: str, stored: StoredArray) -> slice:
-    """Choose the time steps of an access; the one step is that in the middle."""
-    middle = stored.shape[0] // 2
-    return slice(0, stored.shape[0]) if access == "whole" else slice(middle, middle + 1)
+def choose(access: str, stored: StoredArray) -> Box:
+    """Choose the bounds of an access, which is in the middle of what it does not span."""
+    spanned = {"whole": stored.dimensions, "step": stored.dimensions[1:]}
+    return tuple(
+        slice(0, n)
+        if name in spanned.get(access, stored.dimensions[:1])
+        else slice(n // 2, n // 2 + 1)
+        for name, n in zip(stored.dimensions, stored.shape, strict=True)
+    )
 
 
 def make_formats(

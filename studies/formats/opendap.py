@@ -18,6 +18,7 @@ from helpers.objectstore.locations import Location
 from helpers.objectstore.processes import start_child
 
 Values = NDArray[np.float32]
+Read = Callable[[tuple[slice, ...]], Values]
 
 
 @contextmanager
@@ -38,21 +39,17 @@ def open_service(folder: Location, variable: str) -> Iterator[str]:
         yield f"http://127.0.0.1:{child.last_log_line().strip()}"
 
 
-def open_by_netcdf4(
-    folder: Location, stored: StoredArray, n_requests: int
-) -> Callable[[slice], Values]:
+def open_by_netcdf4(folder: Location, stored: StoredArray, n_requests: int) -> Read:
     """Read by the netCDF library, which speaks DAP 2 by itself."""
     return _open(folder, stored, engine="netcdf4")
 
 
-def open_by_pydap(
-    folder: Location, stored: StoredArray, n_requests: int
-) -> Callable[[slice], Values]:
+def open_by_pydap(folder: Location, stored: StoredArray, n_requests: int) -> Read:
     """Read by pydap's own client."""
     return _open(folder, stored, engine="pydap")
 
 
-def _open(folder: Location, stored: StoredArray, *, engine: str) -> Callable[[slice], Values]:
+def _open(folder: Location, stored: StoredArray, *, engine: str) -> Read:
     address = f"{folder.endpoint_url}/array"
     how: dict[str, Any] = {"engine": engine, "mask_and_scale": False, "decode_times": False}
     with warnings.catch_warnings():
@@ -61,4 +58,4 @@ def _open(folder: Location, stored: StoredArray, *, engine: str) -> Callable[[sl
         # and that a notebook has no bar of progress, which pydap imports
         warnings.filterwarnings("ignore", "IProgress not found")
         dataset = xr.open_dataset(address, **how)
-    return lambda steps: np.asarray(dataset[stored.variable][steps].to_numpy(), np.float32)
+    return lambda box: np.asarray(dataset[stored.variable][box].to_numpy(), np.float32)

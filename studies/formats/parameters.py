@@ -57,7 +57,10 @@ class Parameters(studies.Parameters):
     )
     accesses: Annotated[
         list[Annotated[str, OneOf(ACCESSES)]], Field(min_length=1), Contains("whole")
-    ] = Field([*ACCESSES], description="what is read: all, or one step of time")
+    ] = Field(
+        ["whole", "step"],
+        description="what is read: all, one step of time, or all steps at one place",
+    )
     entries: list[Annotated[str, OneOf(ENTRIES)]] = Field(
         [], description="of the catalogue, read where they are, a map of each"
     )

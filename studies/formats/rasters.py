@@ -17,6 +17,8 @@ from helpers.errors import UserError
 from helpers.objectstore.locations import Location
 
 Values = NDArray[np.float32]
+Box = tuple[slice, ...]
+Read = Callable[[Box], Values]
 
 _LEVEL = 5  # of Zstandard, as in the chunks of the other formats
 _WHOLE_WORLD = (-180.0, -90.0, 180.0, 90.0)
@@ -92,60 +94,58 @@ def _configure(folder: Location) -> tuple[str, dict[str, Any]]:
     }
 
 
-def open_rasters(
-    folder: Location, stored: StoredArray, n_requests: int
-) -> Callable[[slice], Values]:
+def open_rasters(folder: Location, stored: StoredArray, n_requests: int) -> Read:
     """Read by rasterio, one file after the other."""
     return _open(folder, stored, n_threads=1)
 
 
-def open_rasters_at_once(
-    folder: Location, stored: StoredArray, n_requests: int
-) -> Callable[[slice], Values]:
+def open_rasters_at_once(folder: Location, stored: StoredArray, n_requests: int) -> Read:
     """Read by rasterio, a thread a file."""
     return _open(folder, stored, n_threads=n_requests)
 
 
-def open_rasters_async(
-    folder: Location, stored: StoredArray, n_requests: int
-) -> Callable[[slice], Values]:
+def open_rasters_async(folder: Location, stored: StoredArray, n_requests: int) -> Read:
     """Read by async-geotiff over obstore: all tiles of a file at once, and several files."""
-    from async_geotiff import GeoTIFF  # an extra that not everyone has
+    from async_geotiff import GeoTIFF, Window  # an extra that not everyone has
 
     client = folder.obstore()
 
-    async def fetch(step: int, limit: asyncio.Semaphore) -> Values:
+    async def fetch(step: int, box: Box, limit: asyncio.Semaphore) -> Values:
+        _, bands, y, x = box
+        window = Window(x.start, y.start, x.stop - x.start, y.stop - y.start)
         async with limit:
             raster = await GeoTIFF.open(name_step(step), store=client)
-            return np.asarray((await raster.read()).data, np.float32)
+            return np.asarray((await raster.read(window=window)).data[bands], np.float32)
 
-    async def fetch_all(wanted: Sequence[int]) -> list[Values]:
-        limit = asyncio.Semaphore(n_requests)
-        return await asyncio.gather(*(fetch(step, limit) for step in wanted))
+    async def fetch_all(box: Box) -> list[Values]:
+        limit, wanted = asyncio.Semaphore(n_requests), range(stored.shape[0])[box[0]]
+        return await asyncio.gather(*(fetch(step, box, limit) for step in wanted))
 
-    def read(steps: slice) -> Values:
-        wanted = range(stored.shape[0])[steps]
+    def read(box: Box) -> Values:
         with ThreadPoolExecutor(1) as pool:  # a notebook has a loop of its own already
-            return np.stack(pool.submit(asyncio.run, fetch_all(wanted)).result())
+            return np.stack(pool.submit(asyncio.run, fetch_all(box)).result())
 
     return read
 
 
-def _open(folder: Location, stored: StoredArray, *, n_threads: int) -> Callable[[slice], Values]:
+def _open(folder: Location, stored: StoredArray, *, n_threads: int) -> Read:
     import rasterio
+    from rasterio.windows import Window
 
     root, settings = _configure(folder)
 
-    def fill(step: int, out: Values) -> None:
-        # settings are those of a thread
-        with rasterio.Env(**settings), rasterio.open(f"{root}/{name_step(step)}") as raster:
-            raster.read(out=out)
+    def read(box: Box) -> Values:
+        steps, bands = range(stored.shape[0])[box[0]], [*range(1, stored.shape[1] + 1)][box[1]]
+        window = Window.from_slices(*box[2:])
+        out = np.empty([one.stop - one.start for one in box], np.float32)
 
-    def read(steps: slice) -> Values:
-        wanted = range(stored.shape[0])[steps]
-        out = np.empty((len(wanted), *stored.shape[1:]), np.float32)
+        def fill(step: int, values: Values) -> None:
+            # settings are those of a thread
+            with rasterio.Env(**settings), rasterio.open(f"{root}/{name_step(step)}") as raster:
+                raster.read(bands, window=window, out=values)
+
         with ThreadPoolExecutor(n_threads) as pool:
-            list(pool.map(fill, wanted, out))
+            list(pool.map(fill, steps, out))
         return out
 
     return read

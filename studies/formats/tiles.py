@@ -100,10 +100,12 @@ def _configure(folder: Location, n_requests: int = 0) -> dict[str, str]:
     return {name: value for name, value in settings.items() if value}
 
 
-def open_tiles(folder: Location, stored: StoredArray, n_requests: int) -> Callable[[slice], Values]:
+def open_tiles(
+    folder: Location, stored: StoredArray, n_requests: int
+) -> Callable[[tuple[slice, ...]], Values]:
     """Read by TileDB's own client, with as many operations in parallel as it is told."""
     import tiledb
 
     context = tiledb.Ctx(_configure(folder, n_requests))
     array = tiledb.open(f"{folder.url}/{_NAME}", ctx=context)
-    return lambda steps: np.asarray(array[steps][stored.variable], np.float32)
+    return lambda box: np.asarray(array[box][stored.variable], np.float32)

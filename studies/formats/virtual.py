@@ -63,6 +63,6 @@ def _open_zarr(store: Any) -> xr.Dataset:
     return dataset
 
 
-def values_of(dataset: xr.Dataset, variable: str, steps: slice) -> NDArray[np.float32]:
-    """Read the steps of a variable into memory."""
-    return np.asarray(dataset[variable][steps].to_numpy(), np.float32)
+def values_of(dataset: xr.Dataset, variable: str, box: tuple[slice, ...]) -> NDArray[np.float32]:
+    """Read a part of a variable into memory."""
+    return np.asarray(dataset[variable][box].to_numpy(), np.float32)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,6 +22,7 @@ from studies.formats.clients import CLIENTS, Client, Read, Values, list_formats
 from studies.formats.formats import (
     ACCESSES,
     FORMATS,
+    Box,
     Kept,
     Source,
     choose,
@@ -49,8 +51,8 @@ class FormatRead(Steps):
         return self.kept.seen_from(self.testbed.far)
 
     @property
-    def steps(self) -> slice:
-        """Time steps that are read."""
+    def box(self) -> Box:
+        """Bounds of what is read."""
         return choose(self.access, self.kept.stored)
 
     def settings(self) -> dict[str, Any]:
@@ -64,8 +66,8 @@ class FormatRead(Steps):
 
     def nbytes(self) -> tuple[int, int]:
         """Count the bytes of the values that are wanted, and their share of those stored."""
-        stored, steps = self.kept.stored, self.steps
-        share = (steps.stop - steps.start) / stored.shape[0]
+        stored = self.kept.stored
+        share = math.prod(self._shape()) / math.prod(stored.shape)
         stored_nbytes = self.kept.nbytes[find_values(self.client.format)]
         return int(share * stored.nbytes), max(1, int(share * stored_nbytes))
 
@@ -84,14 +86,15 @@ class FormatRead(Steps):
         return read
 
     def read(self, opened: Read) -> Values:
-        """Read the steps into memory."""
-        return opened(self.steps)
+        """Read what is asked for into memory."""
+        return opened(self.box)
+
+    def _shape(self) -> tuple[int, ...]:
+        return tuple(one.stop - one.start for one in self.box)
 
     def check(self, values: Values) -> str:
         """Compare what was read with what was written, value by value."""
-        steps = self.steps
-        shape = (steps.stop - steps.start, *self.kept.stored.shape[1:])
-        if values.shape != shape or digest(values) != self.kept.digests[self.access]:
+        if values.shape != self._shape() or digest(values) != self.kept.digests[self.access]:
             raise CheckError(f"{self.client.name} reads other values than were written")
         return f"xxh3 of {values.size} values"
 
@@ -169,7 +172,7 @@ def list_wrong(names: Sequence[str], kept: Kept) -> dict[str, str]:
     """Say which contenders ask a server that gives other values than are there.
 
     Some OPeNDAP servers shorten or shift what is cut out of an array, and no client notices. Each
-    is asked for everything and for one step, near, before anything is measured.
+    is asked for everything, for one step and for one series, near, before anything is measured.
     """
     wrong: dict[str, str] = {}
     for name in names:
@@ -180,6 +183,7 @@ def list_wrong(names: Sequence[str], kept: Kept) -> dict[str, str]:
             read = client.open(kept.at(client.format), kept.stored, 1)
             if digest(read(choose(access, kept.stored))) != kept.digests[access]:
                 wrong[name] = f"its server returns other values than were written ({access})"
+                break
     return wrong
 
 

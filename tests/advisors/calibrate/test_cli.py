@@ -79,8 +79,9 @@ def count(trace: list[Request]) -> tuple[int, int]:
 @pytest.mark.quiet
 def test_an_unknown_network_is_recovered(proxy: Proxy, tmp_path: Path) -> None:
     """Latency, stream, link and request rate come back as they were emulated."""
-    # slow, so that a busy machine is late by little of it
-    proxy.emulate(Profile("unknown", FirstByte(0.2, 0.5), 4.0, 14.0, 100.0))
+    # slow, so that a busy machine is late by little of it; of eight connections at once one is
+    # refused at first
+    proxy.emulate(Profile("unknown", FirstByte(0.2, 0.5), 4.0, 14.0, 70.0))
     run(out := tmp_path / "mine.yml", "--max-mb", "400")
     found, told = get_profile(str(out)), get_measurement(str(out))
     assert told["state"] == "complete" and found.name == "mine.yml"
@@ -89,7 +90,7 @@ def test_an_unknown_network_is_recovered(proxy: Proxy, tmp_path: Path) -> None:
     assert found.first_byte_s.p95_s == pytest.approx(0.5, rel=0.15)
     assert found.stream_mb_per_s == pytest.approx(4.0, rel=0.1)
     assert found.aggregate_mb_per_s == pytest.approx(14.0, rel=0.1)
-    assert found.requests_per_s == pytest.approx(100.0, rel=0.15)
+    assert found.requests_per_s == pytest.approx(70.0, rel=0.15)
     assert told["has_growth_ended"] and told["decode_mb_per_s"] > 0
     assert [*told["mb_per_s_by_connections"]] == [1, 2, 4, 8]
 
@@ -193,7 +194,7 @@ def test_a_store_that_throttles_is_told(
 ) -> None:
     """Answers that ask to slow down are counted, and what they leave out is named."""
     out = tmp_path / "throttled.yml"
-    break_after(monkeypatch, proxy, 20, Faults(error_503=0.5))
+    break_after(monkeypatch, proxy, 20, Faults(error_503=0.9))
     says = refuse(out, "--max-requests", "300", "--max-mb", "30")
     assert "too few answers for:" in says and "it answers 503" in says
     told = get_measurement(str(out))

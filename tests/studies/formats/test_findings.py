@@ -98,6 +98,21 @@ def test_claims_of_2022_are_judged_by_their_pairs() -> None:
     assert findings.judge_claims({}).empty
 
 
+def test_a_mix_is_the_mean_time_of_an_access() -> None:
+    """Block by block, so a contender that is quick at steps alone is not the fastest of series."""
+    rows = make_rows()
+    step, series = (rows.assign(access=one, point=one) for one in findings.MIXED[::-1])
+    is_table = series["contender"] == "parquet-pandas"
+    step.loc[is_table, "total_s"], series.loc[is_table, "total_s"] = 0.1, 9.0
+    assert findings.rank_mixes(step, control="control") == {}
+    both = pd.concat([step, series], ignore_index=True)
+    mixed = findings.mix(both, 0.8).set_index("contender")
+    assert mixed.loc["parquet-pandas", "total_s"].tolist() == pytest.approx([7.22] * 5)
+    mixes = findings.rank_mixes(both, control="control")
+    assert {one.best for one in mixes.values()} == {"zarr-obstore"}, "ours is left out"
+    assert [*mixes] == ["equal-mix", "skewed-mix"] and len(findings.tabulate_mixes(mixes)) == 2
+
+
 def test_tables_hold_each_contender_once() -> None:
     """Medians of all accesses in one; what it costs beside its time in another, told by its ends."""
     rows = make_rows()
@@ -169,7 +184,9 @@ def test_findings_are_words() -> None:
     errors = pd.DataFrame({"relative_error": [0.1, -0.3]})
     ranks = ranking.rank(findings.installable(whole), **judged), ranking.rank(whole, **judged)
     pairs = findings.compare_pairs(whole, control="control")
-    found = findings.find_all(rows, errors, *ranks, pairs, profile=get_profile("in-region"))
+    found = findings.find_all(
+        rows, errors, *ranks, pairs, mixes={}, profile=get_profile("in-region")
+    )
     assert found["fastest-installable"] == "zarr-obstore"
     assert found["fastest-of-all"] == "zarr-direct"
     assert found["verdict"].startswith(
