@@ -261,19 +261,25 @@ def render_score(path: Path = RECORD) -> str:
 
     rows, errors = read_scores(path)
     names = ("predicted_before_s", "before_s", "predicted_after_s", "after_s", "predicted_gain", "gain")  # fmt: skip
-    titles = ["file, by its producer", "repack", "before (s): predicted", "measured"]
-    titles += ["after (s): predicted", "measured", "gain: predicted", "measured", "error"]
+    titles = ["file, by its producer", "repack", "before, predicted (s)", "before, measured (s)"]
+    titles += ["after, predicted (s)", "after, measured (s)"]
+    titles += ["gain, predicted", "gain, measured", "error"]
     lines = [
         [f"`{Path(row['file']).stem}`", row["repack"]]
         + [f"{float(row[name]):.3g}" for name in names]
         + [f"{100 * float(row['error']):+.0f} %"]
         for row in rows
     ]
+    like = (
+        " Where a name begins with `like-`, the file has the structure of a published product: its groups, variables, chunks, filters and file space, as far as they are published."
+        if any("`like-" in line[0] for line in lines)
+        else ""
+    )
     machine, versions = json.loads(rows[0]["machine"]), json.loads(rows[0]["versions"])
     return (
         f"{write_table(titles, lines)}\n"
         f"Error of the predicted gain, of {len(rows)} files: {statistics.median(errors):.0f} % in the median and {max(errors):.0f} % at worst;"
         f" {sum(error <= 20 for error in errors)} of them err by at most 20 %."
-        f" Wall time, start included, over {rows[0]['profile']} as a scale model, on {machine['n_cores']} cores"
-        f" ({machine['cpu']}), with h5py {versions['h5py']}.\n"
+        f" Wall time, start included, over the network {rows[0]['profile']}, a scale model, on {machine['n_cores']} cores"
+        f" ({machine['cpu']}), with h5py {versions['h5py']}.{like}\n"
     )

@@ -245,10 +245,14 @@ DRIVERS: Mapping[str, Driver] = {
         Driver(
             "fsspec-tuned",
             _FSSPEC,
-            "the same with page buffer and chunk cache: published as tuned",
+            "h5py over blocks of 8 MiB, with page buffer and chunk cache: published as tuned",
             {**_PUBLISHED_FILE, **_PUBLISHED_LIBRARY},
         ),
-        Driver("ros3", _ROS3, "HDF5's own S3 driver at its defaults: it keeps blocks of 16 MiB"),
+        Driver(
+            "ros3",
+            _ROS3,
+            "HDF5's own S3 driver at its defaults: it keeps blocks of 16 MiB, fetched in parts",
+        ),
         Driver(
             "ros3-none",
             _ROS3,

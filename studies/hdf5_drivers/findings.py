@@ -45,15 +45,15 @@ def describe_layouts(stored: StoredFile, profile: Profile) -> pd.DataFrame:
     per_request_s = network.first_byte_mean_s
     lines: dict[str, dict[str, Any]] = {}
     for layout, nbytes in stored.stored_nbytes.items():
-        lines[layout] = {"stored (MB)": round(nbytes / 1e6, 1), "made by": stored.made_by[layout]}
+        lines[layout] = {"stored (MB)": round(nbytes / 1e6, 3), "made by": stored.made_by[layout]}
         if found := stored.properties.get(layout):
             n_chunks = _count_chunks(stored, layout)
             stream_s = stored.needed_nbytes(layout) / network.stream_nbytes_per_s
             lines[layout] |= {
-                "strategy": found.strategy,
+                "file-space strategy": found.strategy,
                 "page (MiB)": found.page_nbytes / 2**20,
                 "photons a chunk": found.chunk_shapes[name][0],
-                "no data (MB)": round(found.metadata_nbytes / 1e6, 1),
+                "no data (MB)": round(found.metadata_nbytes / 1e6, 3),
                 "chunks": n_chunks,
                 "a request a chunk (s)": round(n_chunks * per_request_s + stream_s, 2),
                 "one request (s)": round(per_request_s + stream_s, 3),
@@ -288,20 +288,22 @@ def _read_medians(part: pd.DataFrame) -> dict[tuple[str, str], pd.Series[float]]
 
 def find_targets(rows: pd.DataFrame, both: tuple[str, str], profile: Profile) -> dict[str, str]:
     """Say whether `both`, settings and repack, gain the target, and if not, why not."""
-    base = name_read(UNTUNED, ORIGINAL)
-    ratio = compare_reads(select_reads(rows), base, name_read(*both))
+    reads, medians = select_reads(rows), _read_medians(measured(rows, "variables"))
+    opening = NOT_MEASURED
+    if both in medians:
+        n_open = medians[both]["n_open_requests"]
+        opening = f"{n_open:.0f}, {'met' if n_open <= _TARGET_REQUESTS else 'missed'}"
+    ratio = compare_reads(reads, name_read(UNTUNED, ORIGINAL), name_read(*both))
     if ratio is None:
-        over = compare_reads(select_reads(rows), name_read(DEFAULT, ORIGINAL), name_read(*both))
+        over = compare_reads(reads, name_read(DEFAULT, ORIGINAL), name_read(*both))
         told = f"{digits(over.centre)} times over s3fs as it is" if over else NOT_MEASURED
-        names = ("target-gain", "target-requests-to-open")
-        return {**dict.fromkeys(names, NOT_MEASURED), "headline": told}
-    medians = _read_medians(measured(rows, "variables"))
-    slow, fast = medians[UNTUNED, ORIGINAL], medians[both]
-    gain, n_open = ratio.centre, fast["n_open_requests"]
+        targets = {"target-gain": NOT_MEASURED, "target-requests-to-open": opening}
+        return {**targets, "headline": told}
+    slow, fast, gain = medians[UNTUNED, ORIGINAL], medians[both], ratio.centre
     why = f"no: {name_read(*both)} takes {_explain(slow, fast, profile)}"
     return {
         "target-gain": "yes" if gain >= _TARGET_GAIN else why,
-        "target-requests-to-open": f"{n_open:.0f}, {'met' if n_open <= _TARGET_REQUESTS else 'missed'}",
+        "target-requests-to-open": opening,
         "headline": f"{digits(gain)} times, tuned and repacked",
     }
 
@@ -317,7 +319,7 @@ def _explain(slow: pd.Series[float], fast: pd.Series[float], profile: Profile) -
         f"{digits(fast['total_s'])} s, of which it waits {digits(n_waits * first_byte_s)} s"
         f" for {n_waits:.0f} answers one after the other, and its"
         f" {digits(fast['all_nbytes'] / 1e6)} MB take {digits(moved_s)} s of one stream;"
-        f" what is needed takes {digits(needed_s)} s, so that one stream gains at most"
+        f" one request for what is needed takes {digits(needed_s + first_byte_s)} s, so that one stream gains at most"
         f" {digits(slow['total_s'] / (needed_s + first_byte_s))} times"
     )
 
@@ -356,34 +358,42 @@ def find_decision(
 ) -> dict[str, str]:
     """Say what gains how much: settings alone, a new layout alone, both, and the whole file at once.
 
-    That both are needed is said where both are judged faster than either alone.
+    That both are needed is said where both are judged faster than either alone. Gains are over the
+    untuned driver on the original; where that was not read, over s3fs at its defaults.
     """
-    base = name_read(UNTUNED, ORIGINAL)
     if not ways:
         return {"decision": NOT_MEASURED}
 
-    def gain(name: str, over: str = base) -> str:
+    def gain(name: str, over: str) -> str:
         found = compare_reads(reads, over, name)
         return digits(found.centre) if found else NOT_MEASURED
 
-    together = next(iter(ways.values()))[0]
-    over_default = {"gain-over-default": gain(together, name_read(DEFAULT, ORIGINAL))}
-    if base not in {*reads["contender"]}:
+    untuned, default = name_read(UNTUNED, ORIGINAL), name_read(DEFAULT, ORIGINAL)
+    there, together = {*reads["contender"]}, next(iter(ways.values()))[0]
+    over_default = {"gain-over-default": gain(together, default)}
+    base = next((name for name in (untuned, default) if name in there), "")
+    if not base:
         return {"decision": NOT_MEASURED, **over_default}
-    alone = {way: gain(ways[way][1]) if way in ways else NOT_MEASURED for way in _WAYS}
-    enough = [way for way in ways if judged[way].verdict != "faster"]
-    word = f"{' or '.join(enough)} alone" if enough else "settings and layout together"
-    told = f"{alone['settings']} by settings alone, {alone['layout']} by layout alone"
-    if (whole := name_read(WHOLE, ORIGINAL)) in {*reads["contender"]}:
-        told += f", {gain(whole)} by fetching the whole original at once"
-    even = ", which cannot be told apart from both" if enough else ""
+    alone = {way: gain(pair[1], base) for way, pair in ways.items()}
+    told = [f"{each} by {way} alone" for way, each in alone.items()]
+    if (whole := name_read(WHOLE, ORIGINAL)) in there:
+        told.append(f"{gain(whole, base)} by fetching the whole original at once")
+    word = f"both, more than {' or '.join(ways)} alone"
+    if enough := [way for way in ways if judged[way].verdict != "faster"]:
+        word = f"{' or '.join(enough)} alone, which cannot be told apart from both"
+    elif len(ways) == len(_WAYS):
+        word = "settings and layout together"
+    as_fast = "times as fast" if base == untuned else "times as fast as s3fs.open at its defaults"
+    text = f"{word}: {gain(together, base)} {as_fast} with both, {', '.join(told)}"
+    if base == default:
+        return {"decision": text, **over_default}
     return {
         "decision-layout": split_read(together)[1],
-        "gain-settings-alone": alone["settings"],
-        "gain-layout-alone": alone["layout"],
-        "gain-both": gain(together),
+        "gain-settings-alone": alone.get("settings", NOT_MEASURED),
+        "gain-layout-alone": alone.get("layout", NOT_MEASURED),
+        "gain-both": gain(together, base),
         **over_default,
-        "decision": f"{word}{even}: {gain(together)} times as fast with both, {told}",
+        "decision": text,
     }
 
 

@@ -248,9 +248,9 @@ def vary(
 
 
 def tabulate_settings(drivers: Sequence[Driver], layout: str, bench: Bench) -> pd.DataFrame:
-    """Tabulate requests and bytes of reading the variables, for each setting of a driver."""
+    """Tabulate requests and bytes of reading the variables, a row a setting; none for one alone."""
     lines = {}
-    for driver, _ in pair_up(drivers, [layout], bench.stored):
+    for driver, _ in pair_up(drivers if len(drivers) > 1 else [], [layout], bench.stored):
         trace = trace_once(FileRead(bench, driver, layout))
         told = summarise_trace(trace, needed_nbytes=bench.stored.needed_nbytes(layout))
         lines[driver.name] = {
