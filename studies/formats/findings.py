@@ -126,10 +126,8 @@ def rank_mixes(rows: pd.DataFrame, *, control: str) -> dict[str, rankings.Rankin
 
 
 def tabulate_mixes(mixes: Mapping[str, rankings.Ranking]) -> list[pd.DataFrame]:
-    """Tabulate what is slower than the best of each mix, which its table names."""
-    return [
-        found.to_frame().rename_axis(MIXES[key][0], axis="columns") for key, found in mixes.items()
-    ]
+    """Tabulate the others beside the best of each mix, which heads its table."""
+    return [found.to_frame().rename_axis(MIXES[key][0]) for key, found in mixes.items()]
 
 
 def tabulate_costs(

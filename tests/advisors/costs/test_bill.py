@@ -142,7 +142,7 @@ def test_memory_and_billing_come_before_a_cache() -> None:
     """Computing that is billed by memory costs as much less as there is less of it."""
     prices = {**dict.fromkeys(PRICE_UNITS, 0.0), "invocation_gb_s": 1e-5}
     told = tell_levers(change(EVEN, {"requests_per_s": 100, "memory_gb": 10}), prices)
-    assert "13,000 USD a month with 10 GB an invocation, 2,290 USD with 1.769 GB" in told
+    assert "13,000 USD with 10 GB an invocation, 2,290 USD with 1.769 GB" in told
     assert "and 0 USD on instances that are always on." in told
     sized = change(EVEN, {"requests_per_s": 100, "memory_gb": 1.769})
     best = min(cost.usd for cost in compare_options(sized, prices).values())
