@@ -20,6 +20,8 @@ import yaml
 from bs4 import BeautifulSoup, Tag
 from sphinx.application import Sphinx
 
+from helpers.book.arrange import slim_figure
+
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?")
 _KEY = re.compile(r"[a-z][a-z0-9]*(?:_[a-z0-9]+)+")
 _TABLE = re.compile(
@@ -396,7 +398,7 @@ def tidy_page(text: str) -> str:
 
 def tidy_figure(svg: str) -> str:
     """Write names and numbers of a figure as tables have them, and places to a hundredth of a point."""
-    svg = re.sub(r'\b[dxy]="[^"]*"', lambda found: re.sub(r"(\.\d\d)\d+", r"\1", found[0]), svg)
+    svg = slim_figure(svg)
 
     def tell(match: re.Match[str]) -> str:
         return ">" + " ".join(map(write_text, match[1].split(" "))) + "<"

@@ -125,10 +125,7 @@ def _tell_row(row: pd.Series[Any], array_nbytes: int) -> dict[str, Any]:
     conditions = {**point, **settings}
     own = conditions.pop("profile", asked.get("profile", ""))
     layout, workers = conditions.pop("layout", ""), conditions.pop("n_workers", None)
-    for name in (
-        "cache_state",
-        "read_deadline_s",
-    ):  # the latter bounds a read, and is none of its conditions
+    for name in ("cache_state", "read_deadline_s"):  # neither is a condition of the read
         conditions.pop(name, None)
     memory = f"{machine['memory_gb']} GB"
     return {

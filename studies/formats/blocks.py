@@ -7,15 +7,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from helpers.arrays.readers import READERS
 from helpers.arrays.stores import StoredArray
 from helpers.errors import UserError
 from helpers.objectstore.locations import Location
+from studies.formats.formats import Read
 
-Read = Callable[[tuple[slice, ...]], NDArray[np.float32]]
 Extents = tuple[int, ...]
 Cut = Callable[[Extents, Extents], Extents]
 """From the shapes of an array and of its chunks to that of a block."""

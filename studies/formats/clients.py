@@ -15,7 +15,6 @@ import fsspec
 import numpy as np
 import obstore
 import xarray as xr
-from numpy.typing import NDArray
 from zarr.core.sync import sync
 
 from helpers.arrays.direct import open_direct
@@ -24,11 +23,7 @@ from helpers.arrays.stores import StoredArray
 from helpers.benchmark.provenance import n_cores
 from helpers.objectstore.locations import Location
 from studies.formats import blocks, columns, opendap, rasters, tiles, virtual
-from studies.formats.formats import Box
-
-Values = NDArray[np.float32]
-Read = Callable[[Box], Values]
-"""Reads the values within bounds."""
+from studies.formats.formats import Box, Read, Values
 
 Open = Callable[[Location, StoredArray, int], Read]
 """From a format's folder, the array, and the requests in flight that it may have."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -12,14 +11,10 @@ import pyarrow.dataset
 import pyarrow.fs
 import pyarrow.parquet
 import xxhash
-from numpy.typing import NDArray
 
 from helpers.arrays.stores import StoredArray
 from helpers.objectstore.locations import Location
-from studies.formats.formats import Box, part_name
-
-Values = NDArray[np.float32]
-Read = Callable[[Box], Values]
+from studies.formats.formats import Box, Read, Values, part_name
 
 
 def _fold(column: Any, stored: StoredArray, box: Box) -> Values:

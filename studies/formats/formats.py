@@ -52,6 +52,9 @@ class Source:
 Write = Callable[[Location, Source], None]
 Box = tuple[slice, ...]
 """Bounds of what is read, a slice for each dimension."""
+Values = NDArray[np.float32]
+Read = Callable[[Box], Values]
+"""Reads the values within bounds."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,20 +5,17 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
 
 from helpers.arrays.stores import StoredArray
 from helpers.objectstore.locations import Location
 from helpers.objectstore.processes import start_child
-
-Values = NDArray[np.float32]
-Read = Callable[[tuple[slice, ...]], Values]
+from studies.formats.formats import Read
 
 
 @contextmanager

@@ -18,13 +18,15 @@ from helpers.netem.profiles import Profile
 from helpers.objectstore.locations import Location
 from helpers.objectstore.testbed import Testbed
 from studies.formats import formats, opendap
-from studies.formats.clients import CLIENTS, Client, Read, Values, list_formats
+from studies.formats.clients import CLIENTS, Client, list_formats
 from studies.formats.formats import (
     ACCESSES,
     FORMATS,
     Box,
     Kept,
+    Read,
     Source,
+    Values,
     choose,
     digest,
     find_values,
