@@ -1,29 +1,30 @@
 """A read path of its own: some threads fetch chunks, others decode them into their place.
 
 zarr fetches a chunk and decodes it in one step of one event loop. Here as many threads as are
-asked for keep a request in flight each, and as many as there are processors decode what has
-arrived straight into the array that is read, so that neither waits for the other. It reads what
-most arrays are, chunks of plain Blosc; whatever else is refused, for zarr reads it.
+asked for keep a request in flight each and receive into a few buffers that are used again. As
+many threads as there are processors decode what has arrived straight into the array that is read,
+so that neither waits for the other. It reads what most arrays are, chunks of plain Blosc; whatever
+else is refused, for zarr reads it.
 """
 
 from __future__ import annotations
 
 import itertools
 import sys
-import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from queue import SimpleQueue
 from typing import Any
 
 import numpy as np
-import obstore
 import zarr
 from numcodecs import Blosc
 from numpy.typing import NDArray
 from zarr.codecs import BloscCodec, BytesCodec
 from zarr.storage import ObjectStore
 
+from helpers.arrays.receiving import Receiver
 from helpers.benchmark.provenance import n_cores
 from helpers.errors import UserError
 
@@ -47,7 +48,7 @@ class DirectArray:
     Dask and xarray take it as it is, as in ``dask.array.from_array(array, array.chunks)``.
     """
 
-    store: Any  # client of obstore for the folder that holds the array
+    receiver: Receiver  # for the folder that holds the array
     path: str  # of the array in that folder
     metadata: Any  # as zarr has parsed it
     n_requests: int  # in flight at once
@@ -110,8 +111,18 @@ class DirectArray:
             raise UserError(
                 f"out: {found.dtype} of {list(found.shape)}; allowed: {self.dtype} of {list(shape)}"
             )
-        self._run([*self._places(bounds)], found)
+        self._run([*self._places(bounds)], lambda place, content: self._put(place, content, found))
         return found
+
+    def receive(self, bounds: list[tuple[int, int]]) -> int:
+        """Receive the chunks between bounds, decode none, and return the bytes that came."""
+        lengths: list[int] = []
+
+        def note(place: Place, content: memoryview | None) -> None:
+            lengths.append(0 if content is None else len(content))
+
+        self._run([*self._places(bounds)], note)
+        return sum(lengths)
 
     def _places(self, bounds: list[tuple[int, int]]) -> Iterator[Place]:
         """List the chunks that hold elements between bounds."""
@@ -134,40 +145,37 @@ class DirectArray:
                 all(b - a == c for (a, b), c in zip(ends, self.chunks, strict=True)),
             )
 
-    def _run(self, places: list[Place], out: NDArray[Any]) -> None:
-        """Fetch on some threads and decode on others, with few chunks in between."""
-        room = threading.Semaphore(self.n_requests + _SPARE)
+    def _run(self, places: list[Place], use: Callable[[Place, memoryview | None], None]) -> None:
+        """Fetch on some threads and use what came on others, with few chunks in between."""
+        buffers: SimpleQueue[bytearray] = SimpleQueue()
+        for _ in range(min(self.n_requests + _SPARE, len(places))):
+            buffers.put(bytearray())
         with (
             ThreadPoolExecutor(self.n_decoders) as decoders,
             ThreadPoolExecutor(self.n_requests) as fetchers,
         ):
 
-            def decode(place: Place, content: NDArray[np.uint8] | None) -> None:
+            def use_one(place: Place, buffer: bytearray, content: memoryview | None) -> None:
                 try:
-                    self._put(place, content, out)
+                    use(place, content)
                 finally:
-                    room.release()
+                    if content is not None:
+                        content.release()  # or the buffer could not grow
+                    buffers.put(buffer)
 
             def fetch(place: Place) -> Future[None]:
-                room.acquire()
+                buffer = buffers.get()
                 try:
-                    content = self._get(place.key)
+                    content = self.receiver.receive(place.key, buffer)
                 except BaseException:
-                    room.release()
+                    buffers.put(buffer)
                     raise
-                return decoders.submit(decode, place, content)
+                return decoders.submit(use_one, place, buffer, content)
 
             for decoded in list(fetchers.map(fetch, places)):
                 decoded.result()
 
-    def _get(self, key: str) -> NDArray[np.uint8] | None:
-        """Fetch a chunk; a chunk that is not there is fill."""
-        try:
-            return np.frombuffer(memoryview(obstore.get(self.store, key).bytes()), np.uint8)
-        except FileNotFoundError:
-            return None
-
-    def _put(self, place: Place, content: NDArray[np.uint8] | None, out: NDArray[Any]) -> None:
+    def _put(self, place: Place, content: memoryview | None, out: NDArray[Any]) -> None:
         """Decode a chunk into its place, or beside it where it does not fit as it is."""
         target = out[place.target]
         if content is None:
@@ -180,12 +188,12 @@ class DirectArray:
             target[...] = beside[place.within]
 
 
-def decode_into(target: NDArray[Any], encoded: NDArray[np.uint8]) -> None:
+def decode_into(target: NDArray[Any], encoded: memoryview) -> None:
     """Decode Blosc, and refuse a chunk that would fill less than its place.
 
     The length is in bytes 4 to 7 of the header of every Blosc chunk.
     """
-    nbytes = int.from_bytes(encoded[4:8].tobytes(), "little")
+    nbytes = int.from_bytes(encoded[4:8], "little")
     if nbytes != target.nbytes:
         raise ValueError(f"a chunk of {nbytes} bytes where {target.nbytes} belong")
     Blosc().decode(encoded, out=target)
@@ -251,7 +259,7 @@ def open_direct(
     if not is_plain or not isinstance(codecs[1], BloscCodec) or not is_native(codecs[0]):
         names = ", ".join(type(codec).__name__ for codec in codecs) or "those of an older format"
         raise UserError(f"codecs: {names}; allowed: plain Blosc in Zarr v3; zarr reads the others")
-    return DirectArray(store, path, metadata, n_requests, n_decoders or n_cores())
+    return DirectArray(Receiver(store), path, metadata, n_requests, n_decoders or n_cores())
 
 
 def is_native(codec: BytesCodec) -> bool:

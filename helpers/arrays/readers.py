@@ -118,7 +118,7 @@ async def _read_one(entry: ChunkEntry, out: NDBuffer, place: NDArray[Any]) -> di
     if found is None:
         out[out_selection] = spec.fill_value
         return {"status": "missing"}
-    await asyncio.to_thread(decode_into, place, found.as_numpy_array())
+    await asyncio.to_thread(decode_into, place, memoryview(found.as_numpy_array()))
     return {"status": "present"}
 
 

@@ -12,6 +12,8 @@ _SHARE = "stored bytes per second of zarr-obstore-in-place over those of raw rea
 _FREE = f"{_SHARE}: 4, and a task for each processor, in one process"
 _ALONE = "the same tasks and threads, over the proxy against from memory, which has the processors for itself"
 _BATCHED = "time of zarr-obstore-batched over that of zarr-obstore-in-place"
+_DIRECT = "time of zarr-obstore-in-place over that of zarr-direct, 4 requests in flight, into memory that is kept; both leave the same checksums"
+_LEAST = "processor time of receiving alone and of decoding alone, over all processors, by the time of zarr-direct"
 _2020 = "time of zarr-s3fs-one-get over that of zarr-obstore-in-place"
 _TODAY = "time of zarr-s3fs at its defaults of today over that of zarr-obstore-in-place"
 _NETCDF = (
@@ -30,6 +32,13 @@ _AT_LEAST = (
     ("free-share", 0.35, "share of the ceiling, no network emulated", _FREE),
     ("share-of-decoding", 0.85, "throughput over that of decoding alone, no network", _ALONE),
     ("gain-in-place", 0, "batches decoded in place over other batches, no network", _BATCHED),
+    (
+        "gain-direct",
+        1.5,
+        "threads that fetch and decode apart over the best path, no network",
+        _DIRECT,
+    ),
+    ("share-of-processors", 0.75, "the same: share of what the processors carry", _LEAST),
     ("over-2020-small", 0, "best path over the 2020 configuration, below 2 MB a chunk", _2020),
     ("over-2020-medium", 1.7, "best path over the 2020 configuration, 2 to 8 MB a chunk", _2020),
     ("over-2020-large", 0, "best path over the 2020 configuration, from 8 MB a chunk", _2020),

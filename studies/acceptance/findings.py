@@ -29,9 +29,11 @@ from studies.acceptance.workload import (
     ALONE,
     BATCHED,
     BEST,
+    DIRECT,
     GROWTH,
     NETCDF,
     OF_2020,
+    RECEIVED,
     TODAY,
     Way,
 )
@@ -45,6 +47,7 @@ RATIOS: Mapping[str, tuple[Read, Read]] = {
     "free-share": (("decoding", "raw"), ("decoding", BEST)),
     "share-of-decoding": (("decoding", ALONE), ("decoding", BEST)),
     "gain-in-place": (("decoding", BATCHED), ("decoding", BEST)),
+    "gain-direct": (("decoding", BEST), ("decoding", DIRECT)),
     **{
         f"over-{whose}-{size}": ((f"2020-{size}", name), (f"2020-{size}", BEST))
         for size in ("small", "medium", "large")
@@ -140,6 +143,9 @@ def measure_rest(rows: pd.DataFrame) -> dict[str, Interval]:
     if len(proxied):
         cpu_s = tables.trace_of(proxied)["proxy_cpu_s"].to_numpy()
         found["proxy-cpu"] = statistics.median_interval(cpu_s / proxied["stored_nbytes"] * 1e9)
+    shares = share_of_processors(rows)
+    if len(shares):
+        found["share-of-processors"] = statistics.median_interval(shares)
     for key, name in _SLOPES.items():
         slopes = slope_s(rows, name)
         if len(slopes):
@@ -156,6 +162,27 @@ def _measure_memory(rows: pd.DataFrame) -> dict[str, Interval]:
     small, large = float(peaks["growth-1"]), float(peaks[f"growth-{GROWTH}"])
     values = {"growth-memory": large / small, "peak-memory": max(small, large) / 1e9}
     return {key: Interval(value, np.nan, np.nan, 1) for key, value in values.items()}
+
+
+def share_of_processors(rows: pd.DataFrame) -> pd.Series[float]:
+    """Compute the least time of a read by arithmetic over the time it took, block by block.
+
+    The least is what its parts take of all processors together, without a wait: server, proxy and
+    receiving, measured where nothing is decoded, and decoding, measured where nothing is fetched.
+    """
+    received, decoded = (select(rows, ("decoding", name)) for name in (RECEIVED, ALONE))
+    took_s = select(rows, ("decoding", DIRECT)).set_index("block")["read_s"]
+    if took_s.empty or received.empty or decoded.empty:
+        return pd.Series(dtype=float)
+    spent_s = _spend_by_block(received) + _spend_by_block(decoded)
+    n_cores = json.loads(received["machine"].iloc[0])["n_cores"]
+    shares: pd.Series[float] = (spent_s / n_cores / took_s).dropna()
+    return shares
+
+
+def _spend_by_block(rows: pd.DataFrame) -> pd.Series[float]:
+    spent: pd.Series[float] = tables.trace_of(rows).set_axis(rows["block"])["cpu_s"]
+    return spent
 
 
 def slope_s(rows: pd.DataFrame, name: str) -> pd.Series[float]:

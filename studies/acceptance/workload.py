@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import dask.array as da
+import numpy as np
 import obstore
+import psutil
 import zarr
+from numpy.typing import NDArray
 from zarr.core.buffer import default_buffer_prototype
 from zarr.storage import MemoryStore
 
 from helpers.arrays import reads, stores
 from helpers.arrays.clusters import Cluster
+from helpers.arrays.direct import DirectArray, open_direct
 from helpers.arrays.readers import READERS
 from helpers.arrays.stores import StoredArray
 from helpers.benchmark.contender import Steps
 from helpers.benchmark.memory import Peak, watch_memory
+from helpers.benchmark.provenance import n_cores
 from helpers.objectstore.testbed import Testbed
 
 BEST = "zarr-obstore-in-place"
@@ -28,6 +34,8 @@ A_TASK_A_CHUNK = "zarr-obstore"
 TODAY, OF_2020 = "zarr-s3fs", "zarr-s3fs-one-get"
 NETCDF = "netcdf-fsspec"
 ALONE = "decoding alone"
+DIRECT = "zarr-direct"
+RECEIVED = "received alone"
 GROWTH = 4
 """How many times the bytes of the small read the large one has."""
 
@@ -84,11 +92,80 @@ class ProxyRead(reads.RawRead):
         return {**super().collect(), "proxy_cpu_s": spent_s}
 
 
+class DirectRead(Steps):
+    """The same array, fetched by some threads and decoded by others, into memory that is kept.
+
+    It leaves the same checksums as the sink of the others. Alone it is received, and neither
+    decoded nor checked.
+    """
+
+    palette = ""
+
+    def __init__(self, stored: StoredArray, testbed: Testbed, *, is_decoded: bool = True) -> None:
+        self.stored, self.testbed, self.is_decoded = stored, testbed, is_decoded
+        self.out = np.zeros(stored.shape if is_decoded else 0, np.float32)
+
+    def settings(self) -> dict[str, Any]:
+        """Tell what a comparison has to hold equal, or declare."""
+        more = {"layout": "zarr", "cache_state": reads.CACHE_STATE}
+        return {"codec": self.stored.codec, "chunks_per_task": 1, **more}
+
+    def nbytes(self) -> tuple[int, int]:
+        """Count the bytes of the array, and those of the objects that hold it."""
+        return self.stored.nbytes, self.stored.stored_nbytes["zarr"]
+
+    def prepare(self) -> None:
+        """Empty the trace and note the processor time of all processes."""
+        self.testbed.take_trace()
+        self.testbed.set_tag("open")
+
+    def open(self) -> DirectArray:
+        """Open the array with new connections."""
+        store = self.stored.seen_from(self.testbed.far).at("zarr").obstore()
+        array = open_direct(store, self.stored.variable, n_requests=_N_FREE)
+        self.testbed.set_tag("read")
+        self._before_s = spend_s()
+        return array
+
+    def read(self, opened: DirectArray) -> NDArray[np.uint64] | int:
+        """Read all chunks, and keep their checksums; or count the bytes that came."""
+        bounds = [(0, n) for n in self.stored.shape]
+        if not self.is_decoded:
+            return opened.receive(bounds)
+        found, chunk_shape = opened.read(bounds, self.out), self.stored.chunk_shape
+        parts = np.array_split(found, -(-len(found) // chunk_shape[0]))
+        with ThreadPoolExecutor(n_cores()) as pool:
+            sums = pool.map(lambda part: reads.checksum_chunks(part, chunk_shape), parts)
+            return np.concatenate([*sums])
+
+    def check(self, found: NDArray[np.uint64] | int) -> str:
+        """Compare the checksums with those of what was written, or the bytes with those stored."""
+        if not isinstance(found, int):
+            return reads.check_values(found, self.stored)
+        if not 0.9 < found / self.stored.stored_nbytes["zarr"] <= 1:
+            raise reads.WrongValuesError(f"{found} bytes came of those stored")
+        return f"{found} bytes"
+
+    def collect(self) -> dict[str, float]:
+        """Count what passed over the wire, and the processor time of all processes."""
+        spent_s = spend_s() - self._before_s
+        counts = reads.count_requests(self.testbed.take_trace(), _N_FREE)
+        return {**counts, "cpu_s": spent_s}
+
+
+def spend_s() -> float:
+    """Add up the processor time of this process and of all that it started, until now."""
+    me = psutil.Process()
+    return float(sum(sum(one.cpu_times()[:2]) for one in [me, *me.children(recursive=True)]))
+
+
 @dataclass(frozen=True, slots=True)
 class MemoryRead(reads.ArrayRead):
     """The same array decoded from the memory of this process: nothing is fetched."""
 
     palette = ""
+
+    before_s: list[float] = field(default_factory=list)
 
     def open(self) -> Any:
         """Take the objects into memory, and describe the same tasks over them."""
@@ -103,7 +180,13 @@ class MemoryRead(reads.ArrayRead):
             self.stored.shape, self.stored.chunk_shape, self.chunks_per_task
         )
         blocks = da.from_array(array, block_shape)  # type: ignore[no-untyped-call]
+        self.before_s.append(spend_s())
         return reads.read_into_sink(blocks, self.stored.chunk_shape)
+
+    def collect(self) -> dict[str, float]:
+        """Count the processor time of all processes."""
+        spent_s = spend_s() - self.before_s[-1]
+        return {**reads.ArrayRead.collect(self), "cpu_s": spent_s}
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +308,10 @@ class Workload:
             yield self._read("decoding", name, stored, batch, cluster=here, **more)
         alone = self._read("decoding", BEST, stored, batch, MemoryRead, cluster=here, **more)
         yield dataclasses.replace(alone, name=ALONE)
+        more |= {"part": "decoding", "n_chunks": stored.n_chunks, "runs": "alone"}
+        for name, is_decoded in ((DIRECT, True), (RECEIVED, False)):
+            steps = DirectRead(stored, self.testbed, is_decoded=is_decoded)
+            yield Way(name=name, steps=steps, **more)
         yield self._raw("decoding", stored, _N_FREE, _FREE)
 
     def _configuration_2020(self) -> Iterator[Way]:
