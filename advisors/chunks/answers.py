@@ -48,7 +48,10 @@ _SHARD_NBYTES = 100_000_000, 1_000_000_000  # of a shard, at least and at most
 _BOUNDS = ("min_chunk_nbytes", "max_objects", "memory_nbytes", "shard_from", "min_shard_nbytes",
            "max_shard_nbytes")  # fmt: skip
 # Profiles under which no byte leaves the region.
-_ONE_REGION = ("loopback", "in-region", "in-region-full-scale", "express")
+_ONE_REGION = (
+    *("loopback", "express", "in-region", "in-region-full-scale"),
+    *("google-in-region", "azure-in-region", "institute"),
+)
 
 _PRICES = {
     "storage_per_gb_month": ("a GB and month", "store_gb_month"),

@@ -306,7 +306,7 @@ def profile_names() -> tuple[str, ...]:
     Examples
     --------
     >>> profile_names()
-    ('loopback', 'in-region', 'other-region', 'wide-area', 'express', 'in-region-full-scale', 'other-region-full-scale')
+    ('loopback', 'in-region', 'other-region', 'wide-area', 'express', 'in-region-full-scale', 'other-region-full-scale', 'google-in-region', 'azure-in-region', 'institute')
     """
     return tuple(_read_profiles())
 

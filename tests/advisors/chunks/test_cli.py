@@ -13,9 +13,11 @@ import pytest
 import zarr
 from click.testing import CliRunner
 
+from advisors.chunks.answers import choose_prices
 from advisors.chunks.cli import chunks_command
 from advisors.costs.prices import find_price
 from helpers.errors import UserError
+from helpers.netem.profiles import profile_names
 
 
 def run(*arguments: str) -> str:
@@ -198,6 +200,13 @@ def test_prices_are_those_kept_unless_given() -> None:
     assert prices["waiting_per_hour"]["usd"] > 0
     assert compare(1)["prices"]["egress_per_gb"]["usd"] == 0
     assert str(find_price("store_gb_month").source) in run(*SHARED, "--reads-per-month", "1")
+
+
+@pytest.mark.parametrize("profile", profile_names())
+def test_a_reader_in_the_region_pays_for_no_bytes(profile: str) -> None:
+    """A profile that says where the reader is says whether its bytes leave; that of a file does not."""
+    usd, _ = choose_prices({"own": (), "profile": profile})["egress_per_gb"]
+    assert (usd > 0) == (profile.startswith("other-region") or profile == "wide-area")
 
 
 def test_without_replicas_nothing_is_said_of_them() -> None:
