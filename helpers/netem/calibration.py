@@ -214,7 +214,8 @@ def measure_streams_mb_per_s(
     """Measure the rate of each of several connections that read at once.
 
     Each reads the object from its beginning. Once all are under way, and `ramp_s` of slow start
-    are over, bytes are counted until `window_s` is over or one of them has the whole object.
+    are over, bytes are counted until `window_s` is over or one of them has the whole object. One
+    that nothing comes over meanwhile, as on a machine that is busy, has the rate 0.
     """
     with _open_getters(url, "0-", n_connections) as getters:
         for getter in getters.all:
@@ -224,7 +225,7 @@ def measure_streams_mb_per_s(
         before = [(one.last_s, one.got_nbytes) for one in getters.all]
         _receive_until(getters, time.perf_counter() + window_s)
         return [
-            (one.got_nbytes - nbytes) / (one.last_s - last_s) / MB
+            (one.got_nbytes - nbytes) / (one.last_s - last_s) / MB if one.last_s > last_s else 0.0
             for one, (last_s, nbytes) in zip(getters.all, before, strict=True)
         ]
 

@@ -819,6 +819,12 @@ def test_bandwidth(stored: Stored, stream: float | None, aggregate: float | None
     assert max(float(np.quantile(run, 0.1)) for run in runs) > 0.8 * share
 
 
+def test_a_stream_that_stands_still_has_the_rate_0(stored: Stored) -> None:
+    """Nothing comes over it in the whole window, as where a busy machine holds it up."""
+    stored.proxy.emulate(Profile("still", faults=Faults(stall=1, stall_s=1)))
+    assert measure_streams_mb_per_s(stored.url, 1, window_s=0.2, ramp_s=0.5) == [0.0]
+
+
 def test_upload_paced(proxy: Proxy) -> None:
     """An upload takes its bytes over its rate, and its latency counts from its end."""
     proxy.emulate(Profile("thin", FirstByte(0.05, 0.05), stream_mb_per_s=20))
