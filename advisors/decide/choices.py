@@ -22,7 +22,7 @@ from advisors.decide.forecasts import (
     share_out,
 )
 from advisors.decide.question import Format, Question
-from advisors.decide.support import Support, find_support
+from advisors.decide.support import Support, choose_client, find_support
 from helpers.arrays.chunks import Shape, count_chunks
 from helpers.errors import UserError
 
@@ -152,7 +152,8 @@ def list_plans(question: Question, prices: Prices) -> Iterator[Plan]:
         elif form == "references" and clients:
             yield _plan_references(question)
         elif clients:
-            yield from _plan_zarr(question, prices, find_support(question, clients).client)
+            for plan in _plan_zarr(question, prices, clients[0]):
+                yield replace(plan, client=choose_client(question, clients, plan.reads))
 
 
 def _plan_zarr(question: Question, prices: Prices, client: str) -> Iterator[Plan]:
@@ -274,9 +275,6 @@ def _ask_file(question: Question, asked: Asked | None) -> Asked:
 def price_plan(question: Question, plan: Plan, prices: Prices) -> Choice:
     """Predict a plan, price a month of it and say what it rests on."""
     shares, client = [float(s) for s in question.pattern().shares], snippets.CLIENTS[plan.client]
-    clients = [plan.client]
-    if client.format == "zarr":
-        clients = snippets.clients_for("zarr", question.reader)
     n_workers, n_each = 1, client.in_flight
     if n_each is None:
         n_workers, n_each = choose_flight(question, plan.reads, shares)
@@ -298,7 +296,12 @@ def price_plan(question: Question, plan: Plan, prices: Prices) -> Choice:
         "",
         forecasts,
         _price(question, forecasts, prices, len(plan.chunk_shapes)),
-        find_support(question, clients, nbytes),
+        find_support(
+            question,
+            plan.client,
+            beside=snippets.clients_for(client.format, question.reader),
+            request_nbytes=nbytes,
+        ),
         write_code(question, plan, n_each, n_workers),
         plan.limits,
     )

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import math
 import statistics
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, field
 from functools import cache, partial
 from pathlib import Path
@@ -44,6 +44,9 @@ class Measured:
     settings: Mapping[str, Any] = field(default_factory=dict)
     # what the boxes asked of objects: how many of them, and each its counts, as `IoCounts` has them
     asked: Sequence[Sequence[float]] = ()
+    blocks: Sequence[float] = ()  # the time that counts, block by block, for pairs within them
+    dilation: float = 1.0  # how many times slower the network was, so that times are divided by it
+    n_processes: int = 1  # that share the network with the one that was measured
 
     @property
     def seconds(self) -> float:
@@ -78,11 +81,16 @@ def load(path: Path = PATH) -> Evidence:
     """Read the file that ships with the package."""
     found = json.loads(path.read_text(encoding="utf-8"))
     cases = found["cases"]
-    rows = [Measured(profile=cases[row["case"]]["profile"], **row) for row in found["rows"]]
-    return Evidence(
-        tuple(rows),
-        {name: case["parameters"] for name, case in cases.items()},
-    )
+    parameters = {name: case["parameters"] for name, case in cases.items()}
+    rows = [
+        Measured(
+            profile=cases[row["case"]]["profile"],
+            n_processes=parameters[row["case"]].get("n_processes", 1),
+            **row,
+        )
+        for row in found["rows"]
+    ]
+    return Evidence(tuple(rows), parameters)
 
 
 def write(path: Path = PATH, root: Path = ROOT) -> int:
@@ -144,6 +152,8 @@ def _summarise(
             "point": json.loads(str(point)),
             "settings": {k: v for k, v in settings.items() if k != "cache_state"},
             **_numbers(part, traces),
+            "blocks": _list_blocks(part, traces, with_opening="task" in json.loads(str(point))),
+            **({"dilation": k} if (k := float(part["dilation"].iloc[0])) != 1 else {}),
             **({"asked": asked} if (asked := _tell_asked(count(part) if count else ())) else {}),
         }
 
@@ -153,12 +163,32 @@ def _tell_asked(loads: Sequence[Any]) -> list[list[float]]:
     return [[n, *counts] for counts, n in sorted(Counter(map(astuple, loads)).items())]
 
 
+def _list_blocks(
+    part: Any, traces: Sequence[Mapping[str, Any]], *, with_opening: bool
+) -> list[float]:
+    """List the time of each block, in their order: of its median box where boxes are timed."""
+    seconds = part["read_s"] + (part["open_s"] if with_opening else 0.0)
+    if "box_s" in traces[0]:
+        seconds = [statistics.median(_list_boxes(trace)) for trace in traces]
+    pairs = sorted(zip(part["block"], seconds, strict=True))
+    return [_shorten(value) for _, value in pairs]
+
+
+def _list_boxes(trace: Mapping[str, Any]) -> list[float]:
+    """List the times of boxes; the first read after opening is left out, as its page does."""
+    return list(trace["box_s"][1:] or trace["box_s"])
+
+
+def _shorten(value: float) -> float:
+    return float(f"{float(value):.{_DIGITS}g}")
+
+
 def _numbers(part: Any, traces: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Compute times and counts of one contender at one point: of a box where boxes are timed."""
     seconds, n_boxes = list(part["read_s"]), len(part)
     found: dict[str, Any] = {}
-    if "box_s" in traces[0]:  # the first read after opening is left out, as its page does
-        seconds = [s for trace in traces for s in (trace["box_s"][1:] or trace["box_s"])]
+    if "box_s" in traces[0]:
+        seconds = [s for trace in traces for s in _list_boxes(trace)]
         n_boxes = sum(trace["n_boxes"] for trace in traces)
         n_chunks = sum(trace["n_chunks"] * trace["n_boxes"] for trace in traces)
         found = {"n_chunks": n_chunks / n_boxes}
@@ -178,75 +208,5 @@ def _numbers(part: Any, traces: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         found["wire_nbytes"] = statistics.median(trace["all_nbytes"] for trace in traces)
     elif part["n_requests"].isna().any():
         found |= {"n_requests": math.nan, "wire_nbytes": math.nan}
-    kept = {name: float(f"{float(value):.{_DIGITS}g}") for name, value in found.items()}
+    kept = {name: _shorten(value) for name, value in found.items()}
     return {"n": len(seconds), **{k: None if math.isnan(v) else v for k, v in kept.items()}}
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """Clients that were measured side by side."""
-
-    case: str
-    profile: str
-    point: str  # of the x-axis, as text
-    seconds: Mapping[str, float]  # by contender
-
-
-def list_groups(rows: Iterable[Measured]) -> list[Group]:
-    """Put clients together that read the same at the same point of a case.
-
-    A conversion of a file stands beside the readers of the file as it was written.
-    """
-    found: dict[tuple[str, str, str], dict[str, float]] = defaultdict(dict)
-    for row in rows:
-        if row.is_box or row.is_tile:
-            continue
-        is_conversion = row.point.get("layout") == row.contender
-        point = {**row.point, **({"layout": ORIGINAL} if is_conversion else {})}
-        key = row.case, row.profile, json.dumps(point, sort_keys=True)
-        found[key][row.contender] = row.seconds
-    return [Group(*key, seconds) for key, seconds in found.items()]
-
-
-@dataclass(frozen=True, slots=True)
-class Ranked:
-    """How a client did beside others."""
-
-    client: str
-    ratio: float  # geometric mean of its time over that of the fastest beside it
-    cases: tuple[str, ...]  # where, each once for each comparison
-
-
-def rank_clients(groups: Iterable[Group], among: Iterable[str]) -> list[Ranked]:
-    """Rank clients by their time over that of the fastest of them in each comparison.
-
-    Examples
-    --------
-    >>> groups = [Group("a/b", "near", "", {"x": 2.0, "y": 1.0}), Group("a/b", "near", "", {"x": 8.0, "y": 1.0})]
-    >>> [(one.client, round(one.ratio, 6)) for one in rank_clients(groups, ["x", "y"])]
-    [('y', 1.0), ('x', 4.0)]
-    """
-    names = [*among]
-    logs: dict[str, list[float]] = defaultdict(list)
-    cases: dict[str, list[str]] = defaultdict(list)
-    for group in groups:
-        here = {name: group.seconds[name] for name in names if name in group.seconds}
-        if len(here) < 2:
-            continue
-        fastest = min(here.values())
-        for name, seconds in here.items():
-            logs[name].append(math.log(seconds / fastest))
-            cases[name].append(group.case)
-    ranked = [
-        Ranked(name, math.exp(statistics.mean(each)), tuple(cases[name]))
-        for name, each in logs.items()
-    ]
-    return sorted(ranked, key=lambda one: one.ratio)
-
-
-def nearest(groups: Iterable[Group], profile: str, names: Iterable[str]) -> list[Group]:
-    """Take comparisons over one network if all that is asked for was compared there, else every one."""
-    given = [*groups]
-    same = [one for one in given if one.profile == profile]
-    seen = {name for one in same if len(one.seconds) > 1 for name in one.seconds}
-    return same if seen.issuperset(names) else given

@@ -70,6 +70,22 @@ def ask_blocks(n_blocks: float, block_nbytes: float, compression: float) -> Aske
     return Asked(n_blocks, nbytes, block_nbytes, lambda s: float(access_seconds(s, counts)))
 
 
+def ask_in_turn(store: Store, n_requests: int) -> Store:
+    """Describe a store of which each chunk takes so many requests, one after the other.
+
+    Examples
+    --------
+    >>> from helpers.models.transfer import Network
+    >>> round(float(access_seconds(ask_in_turn(Store(Network(0.01, 0.01)), 2), IoCounts(1, 0))), 6)
+    0.02
+    """
+    network = store.network
+    waits = ("first_byte_median_s", "first_byte_p95_s", "tail_s")
+    in_turn = {name: n_requests * getattr(network, name) for name in waits}
+    rate = network.requests_per_s / n_requests
+    return replace(store, network=replace(network, **in_turn, requests_per_s=rate))
+
+
 @dataclass(frozen=True, slots=True)
 class Forecast:
     """What to expect of one access."""

@@ -22,6 +22,7 @@ class Client:
     format: Format
     readers: tuple[Reader, ...]  # the libraries that read by it
     in_flight: int | None = None  # requests that it keeps in flight; None where that is a setting
+    requests_per_chunk: int = 1  # one after the other; 2 where the length is asked for first
 
 
 _ZARR: tuple[Reader, ...] = ("any", "xarray", "zarr")
@@ -30,8 +31,8 @@ CLIENTS: Mapping[str, Client] = {
     client.name: client
     for client in (
         Client("zarr-obstore", "zarr through obstore", "zarr", _ZARR),
-        Client("zarr-zarrs", "zarr through obstore, decoded by zarrs", "zarr", _ZARR),
-        Client("zarr-s3fs", "zarr through s3fs", "zarr", _ZARR),
+        Client("zarr-zarrs", "zarr through obstore, decoded by zarrs", "zarr", _ZARR, None, 2),
+        Client("zarr-s3fs", "zarr through s3fs", "zarr", _ZARR, None, 2),
         Client(
             "fsspec-tuned",
             "h5py over s3fs, in blocks of 8 MiB that are kept",

@@ -6,21 +6,24 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal
 
 import yaml
 
-from advisors.decide.evidence import (
-    ORIGINAL,
-    Evidence,
-    Ranked,
+from advisors.decide.clients import (
+    Group,
+    Overhead,
+    compare_clients,
+    find_overheads,
     list_groups,
-    load,
-    nearest,
     rank_clients,
 )
-from advisors.decide.question import Question
+from advisors.decide.evidence import Evidence, load
+from advisors.decide.forecasts import Asked, ask_in_turn
+from advisors.decide.question import IN_FLIGHT, Question
 from advisors.decide.snippets import CLIENTS, DEFAULT_HDF5
+from helpers.netem.profiles import get_profile, network_of
 
 Confidence = Literal["measured", "near", "uncertain"]
 
@@ -32,7 +35,7 @@ _LEVELS: tuple[Confidence, ...] = ("uncertain", "near", "measured")
 class Support:
     """What a choice rests on."""
 
-    client: str  # the one that did best of those that may be used
+    client: str  # name of its contender in the records
     confidence: Confidence
     case: str  # of which there is a record; empty where nothing measured supports the choice
     why: str  # in words
@@ -44,47 +47,76 @@ class Support:
         return f"notebooks/{self.case}" if self.case else ""
 
 
+@cache
+def recall() -> tuple[list[Group], dict[str, Overhead]]:
+    """List what was measured side by side, and the overhead of each client there."""
+    groups = list_groups(load().rows)
+    return groups, find_overheads(groups)
+
+
+def choose_client(question: Question, clients: Sequence[str], reads: Sequence[Asked]) -> str:
+    """Choose the client of which the accesses are expected to be fastest, each with its own requests."""
+    store, shares = question.machine(IN_FLIGHT), question.pattern().shares
+    asked = {
+        name: math.fsum(
+            share * one.predict(ask_in_turn(store, CLIENTS[name].requests_per_chunk))
+            for share, one in zip(shares, reads, strict=True)
+        )
+        for name in clients
+    }
+    return next(iter(rank_clients(recall()[1], asked)))
+
+
 def find_support(
-    question: Question, clients: Sequence[str], request_nbytes: Sequence[float] = ()
+    question: Question,
+    client: str,
+    *,
+    beside: Sequence[str] = (),
+    request_nbytes: Sequence[float] = (),
 ) -> Support:
-    """Choose the client that did best in the records, and say how far they carry.
+    """Say how far the records of a client carry, and how it did there beside others.
 
     "measured" needs a record over the same network, with requests of about as many bytes;
     "near" needs one of both, and the rest is "uncertain".
     """
-    evidence = load()
-    # files that were arranged anew are left out: a choice says what it does to the file
-    groups = [
-        one
-        for one in list_groups(evidence.rows)
-        if '"layout"' not in one.point or f'"layout": "{ORIGINAL}"' in one.point
-    ]
-    beside = [*clients, DEFAULT_HDF5] if CLIENTS[clients[0]].format != "zarr" else [*clients]
-    ranked = rank_clients(nearest(groups, question.store, clients), beside)
-    mine = [one for one in ranked if one.client in clients]
-    if not mine:
-        name = CLIENTS[clients[0]].text
-        return Support(clients[0], "uncertain", "", f"{name} is in no record of this book.")
-    best = mine[0]
-    case = _choose_case(best, evidence, question.store)
+    evidence, (groups, overheads) = load(), recall()
+    if client not in overheads:
+        name = CLIENTS[client].text
+        return Support(client, "uncertain", "", f"{name} is in no record of this book.")
+    case = _choose_case(overheads[client], evidence, question.store)
     is_same = evidence.profile_of(case) == question.store
-    is_like = _has_such_requests(evidence, best.client, request_nbytes)
+    is_like = _has_such_requests(evidence, client, request_nbytes)
     confidence = _LEVELS[is_same + is_like]
     file = "" if confidence == "measured" else write_case(evidence, case, question, request_nbytes)
-    why = _tell(best, ranked) + (
+    default = () if CLIENTS[client].format == "zarr" else (DEFAULT_HDF5,)
+    why = _tell(client, overheads[client], groups, [*beside, *default]) + (
         "" if is_same else f" It was measured over {evidence.profile_of(case)}."
     )
     if not is_like:
         why += " Its requests there had other sizes."
-    return Support(best.client, confidence, case, why, file)
+    return Support(client, confidence, case, why, file)
 
 
-def _choose_case(best: Ranked, evidence: Evidence, store: str) -> str:
-    """Take the case where the client was compared most often, the same network first, and most was read."""
-    counts, read = Counter(best.cases), Counter[str]()
+def _choose_case(overhead: Overhead, evidence: Evidence, store: str) -> str:
+    """Take a case over the same network, or else the nearest, by how many times as long first bytes take.
+
+    Of several, the one where the client was compared most often, and then where most was read.
+    """
+    counts, read = Counter(overhead.cases), Counter[str]()
     for row in evidence.rows:
         read[row.case] = max(read[row.case], round(row.array_nbytes))
-    return max(counts, key=lambda c: (evidence.profile_of(c) == store, counts[c], read[c]))
+
+    def key(case: str) -> tuple[bool, float, int, int]:
+        profile = evidence.profile_of(case)
+        away = abs(_tell_wait(profile) - _tell_wait(store))
+        return profile == store, -away, counts[case], read[case]
+
+    return max(counts, key=key)
+
+
+def _tell_wait(profile: str) -> float:
+    """Return the logarithm of the median time to first byte, of 0.1 ms at least."""
+    return math.log(max(1e-4, network_of(get_profile(profile)).first_byte_median_s))
 
 
 def _has_such_requests(evidence: Evidence, client: str, request_nbytes: Sequence[float]) -> bool:
@@ -100,15 +132,14 @@ def _has_such_requests(evidence: Evidence, client: str, request_nbytes: Sequence
     )
 
 
-def _tell(best: Ranked, ranked: Sequence[Ranked]) -> str:
-    """Say how a client did beside the others."""
-    name = CLIENTS[best.client].text
-    n_cases = len({*best.cases})
-    told = f"{name}: {len(best.cases)} comparisons in {n_cases} case{'s' * (n_cases > 1)}."
-    for one in ranked:
-        if one.client != best.client:
-            other = CLIENTS[one.client].text if one.client in CLIENTS else "what s3fs.open returns"
-            ratio = one.ratio / best.ratio
+def _tell(client: str, overhead: Overhead, groups: Sequence[Group], beside: Sequence[str]) -> str:
+    """Say how often a client was measured beside others, and how these did where both were."""
+    n_cases = len({*overhead.cases})
+    told = f"{CLIENTS[client].text}: {len(overhead.cases)} comparisons in {n_cases} case{'s' * (n_cases > 1)}."
+    for name in beside:
+        ratio = None if name == client else compare_clients(groups, name, client)
+        if ratio is not None:
+            other = CLIENTS[name].text if name in CLIENTS else "what s3fs.open returns"
             told += f" {other[0].upper()}{other[1:]} takes {ratio:.2g} times as long."
     return told
 
