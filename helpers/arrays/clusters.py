@@ -7,6 +7,7 @@ import functools
 import json
 import logging
 import os
+import sys
 import time
 import warnings
 import zipfile
@@ -24,7 +25,6 @@ import distributed
 from distributed.utils import LoopRunner
 
 from helpers.arrays.connections import check_versions, make_certificates, name_versions
-from helpers.arrays.readers import forget_clients
 from helpers.arrays.slurm import OPTIONS, parse_options, start_slurm_cluster
 from helpers.errors import UserError, show
 
@@ -265,7 +265,7 @@ class Cluster:
         if self.client.status != "running":  # its scheduler is gone, and the workers with it
             return
         self.client.run(_set_paused, [])
-        self.client.run(forget_clients, {})
+        self.client.run(_forget_clients)
 
     def workers(self) -> dict[str, Any]:
         """Describe the workers that take tasks, by address."""
@@ -351,6 +351,12 @@ def _set_paused(addresses: list[str], dask_worker: distributed.Worker) -> None:
         False if is_paused else dask.config.get("distributed.worker.memory.pause")
     )
     dask_worker.status = distributed.Status.paused if is_paused else distributed.Status.running
+
+
+def _forget_clients() -> None:
+    """Close what readers kept, where there were any: a worker that never read imports none for it."""
+    if readers := sys.modules.get("helpers.arrays.readers"):
+        readers.forget_clients({})
 
 
 def check_reach(store: str, *, kind: str, address: str) -> None:

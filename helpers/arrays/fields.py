@@ -17,7 +17,6 @@ from pathlib import Path
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
-from scipy import fft, ndimage
 
 from helpers.errors import UserError
 
@@ -103,6 +102,8 @@ class _Source:
 
 @functools.lru_cache(maxsize=2)
 def _read_source(path: Path, variable: str) -> _Source:
+    from scipy import ndimage  # here and below: workers, who import this to read, make no field
+
     with xr.open_dataset(
         path, engine="h5netcdf", mask_and_scale=False, decode_times=False
     ) as dataset:
@@ -156,6 +157,8 @@ def _noise_tile(seed: int) -> Float32:
     the amplitude stands for what a two-degree climatology has averaged away
     and keeps the compression ratio at the source's own.
     """
+    from scipy import fft
+
     rng = np.random.default_rng(seed)
     k = np.hypot(*np.meshgrid(fft.fftfreq(_TILE), fft.rfftfreq(_TILE), indexing="ij"))
     k[0, 0] = np.inf

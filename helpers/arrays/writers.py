@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
+import hdf5plugin  # noqa: F401  # before netCDF4, whose own HDF5 would keep filters out of h5py
 import netCDF4
 import numpy as np
 import obstore

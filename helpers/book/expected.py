@@ -17,7 +17,6 @@ from helpers.book.cases import (
 )
 from helpers.book.studies import Expected, find_study, write_table
 from helpers.errors import UserError
-from helpers.plotting.tables import digits
 
 
 def check_expected(
@@ -181,6 +180,8 @@ def order_looks(expected: Mapping[Case, float]) -> list[Case]:
 
 def render_minutes(site: str = "laptop") -> str:
     """Write what runs are planned to take by budgets, and first looks by the reference, beside their targets."""
+    from helpers.plotting.tables import digits  # which draws: runs need neither
+
     cases = find_cases(site)
     planned_s = [float(read_parameters(case)["time_budget_s"]) + AROUND_S for case in cases]
     looks = {case: seconds for case in cases if (seconds := read_look_s(case))}

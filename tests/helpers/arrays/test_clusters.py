@@ -127,6 +127,26 @@ def test_description_counts_what_takes_tasks(local: Cluster) -> None:
     }
 
 
+def test_a_cluster_that_is_left_keeps_no_client_of_readers(local: Cluster) -> None:
+    """Who has read closes what it kept; who has not imports no library of arrays for it."""
+
+    def read() -> int:  # inside, as below, so that workers need not import the tests
+        from helpers.arrays.readers import S3FileSystem
+
+        S3FileSystem(anon=True)
+        return len(S3FileSystem._cache)
+
+    def count() -> int | None:
+        readers = sys.modules.get("helpers.arrays.readers")
+        return None if readers is None else len(readers.S3FileSystem._cache)
+
+    local.scale(2)
+    one, other = local.workers()
+    assert local.client.run(read, workers=[one]) == {one: 1}
+    local.release()
+    assert local.client.run(count) == {one: 0, other: None}
+
+
 def test_closing_a_local_cluster_leaves_nothing(caplog: pytest.LogCaptureFixture) -> None:
     """Paused workers end when asked to: no process is left and none has to be killed."""
     with open_cluster("local", threads_per_worker=1) as cluster:

@@ -259,6 +259,23 @@ def test_memory_does_not_grow_with_the_array(
     assert large_nbytes - small_nbytes < 60e6, "a third of what the larger array adds"
 
 
+_FILTER = """
+import helpers.arrays.writers
+import h5py, hdf5plugin
+with h5py.File("x.h5", "w", driver="core", backing_store=False) as file:
+    file.create_dataset("a", data=[1.0] * 3000, chunks=(1000,), **hdf5plugin.Blosc())
+    print(file["a"][:].sum())
+"""
+
+
+def test_whoever_imports_it_first_has_the_filters() -> None:
+    """netCDF4 brings an HDF5 of its own, beside which h5py finds no filter that comes later."""
+    own = {name: value for name, value in os.environ.items() if name != "HDF5_PLUGIN_PATH"}
+    command = [sys.executable, "-c", _FILTER]
+    run = subprocess.run(command, env=own, stdout=subprocess.PIPE, check=True)
+    assert float(run.stdout) == 3000
+
+
 @pytest.mark.parametrize("codec", CODECS)
 def test_each_codec_is_stored(location: Location, codec: Codec) -> None:
     """Arrays in every codec have the same checksums: those of the values."""
