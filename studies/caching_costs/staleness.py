@@ -7,6 +7,7 @@ import math
 import multiprocessing
 import os
 import secrets
+import signal
 import tempfile
 import time
 import warnings
@@ -50,6 +51,7 @@ def _apart(work: Callable[..., Any], *given: Any) -> Any:
 
 
 def _set_environment() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # a run that is interrupted ends it without a word
     os.environ.update(SHIPPED_ENVIRONMENT)
     warnings.simplefilter("ignore")  # of libraries, which would show on the page
 

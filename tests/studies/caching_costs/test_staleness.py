@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import signal
+from concurrent.futures.process import BrokenProcessPool
+
+import pytest
+
 from helpers.objectstore.testbed import Server
-from studies.caching_costs.staleness import measure_growth, measure_staleness
+from studies.caching_costs.staleness import _start_apart, measure_growth, measure_staleness
 from tests.stores import make_location
 from tests.studies.caching_costs.tiles import make_datasets
 
@@ -34,3 +40,13 @@ def test_what_is_rewritten_is_told_apart(server: Server) -> None:
     assert lines["lru"][:2] == ["new", "wrong picture"]
     for name in ("filecache", "lru-chunks", "lru on Icechunk"):
         assert lines[name] == ["old picture"] * 3
+
+
+def test_the_process_apart_ends_without_a_word(capfd: pytest.CaptureFixture[str]) -> None:
+    """Whoever interrupts a run sees what the run says, and no traceback of a process they never met."""
+    pool = _start_apart.__wrapped__()  # one of its own: it does not live on
+    os.kill(pool.submit(os.getpid).result(), signal.SIGINT)
+    with pytest.raises(BrokenProcessPool):
+        pool.submit(os.getpid).result()
+    pool.shutdown()
+    assert "Traceback" not in capfd.readouterr().err
