@@ -29,6 +29,7 @@ from studies.acceptance.workload import (
     ALONE,
     BATCHED,
     BEST,
+    DECODED,
     DIRECT,
     GROWTH,
     NETCDF,
@@ -169,8 +170,9 @@ def share_of_processors(rows: pd.DataFrame) -> pd.Series[float]:
 
     The least is what its parts take of all processors together, without a wait: server, proxy and
     receiving, measured where nothing is decoded, and decoding, measured where nothing is fetched.
+    As each part has the processors' caches for itself, the share may pass 1 by a little.
     """
-    received, decoded = (select(rows, ("decoding", name)) for name in (RECEIVED, ALONE))
+    received, decoded = (select(rows, ("decoding", name)) for name in (RECEIVED, DECODED))
     took_s = select(rows, ("decoding", DIRECT)).set_index("block")["read_s"]
     if took_s.empty or received.empty or decoded.empty:
         return pd.Series(dtype=float)

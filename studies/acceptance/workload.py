@@ -22,6 +22,7 @@ from helpers.arrays import reads, stores
 from helpers.arrays.clusters import Cluster
 from helpers.arrays.direct import DirectArray, open_direct
 from helpers.arrays.readers import READERS
+from helpers.arrays.receiving import Receiver
 from helpers.arrays.stores import StoredArray
 from helpers.benchmark.contender import Steps
 from helpers.benchmark.memory import Peak, watch_memory
@@ -35,7 +36,7 @@ TODAY, OF_2020 = "zarr-s3fs", "zarr-s3fs-one-get"
 NETCDF = "netcdf-fsspec"
 ALONE = "decoding alone"
 DIRECT = "zarr-direct"
-RECEIVED = "received alone"
+RECEIVED, DECODED = "received alone", "decoded into place alone"
 GROWTH = 4
 """How many times the bytes of the small read the large one has."""
 
@@ -92,18 +93,31 @@ class ProxyRead(reads.RawRead):
         return {**super().collect(), "proxy_cpu_s": spent_s}
 
 
+class Held(Receiver):
+    """The objects of a store as they lie in memory: nothing is fetched."""
+
+    def __init__(self, store: Any) -> None:
+        super().__init__(store)
+        paths = [item["path"] for page in obstore.list(store) for item in page]
+        self.objects = {path: bytes(obstore.get(store, path).bytes()) for path in paths}
+
+    def receive(self, key: str, buffer: bytearray) -> memoryview | None:
+        """Give an object as it lies there."""
+        return memoryview(self.objects[key]) if key in self.objects else None
+
+
 class DirectRead(Steps):
     """The same array, fetched by some threads and decoded by others, into memory that is kept.
 
-    It leaves the same checksums as the sink of the others. Alone it is received, and neither
-    decoded nor checked.
+    It leaves the same checksums as the sink of the others. Of its two parts alone, one receives
+    and neither decodes nor checks, and the other has in memory what it decodes.
     """
 
     palette = ""
 
-    def __init__(self, stored: StoredArray, testbed: Testbed, *, is_decoded: bool = True) -> None:
-        self.stored, self.testbed, self.is_decoded = stored, testbed, is_decoded
-        self.out = np.zeros(stored.shape if is_decoded else 0, np.float32)
+    def __init__(self, stored: StoredArray, testbed: Testbed, name: str) -> None:
+        self.stored, self.testbed, self.name = stored, testbed, name
+        self.out = np.zeros(0 if name == RECEIVED else stored.shape, np.float32)
 
     def settings(self) -> dict[str, Any]:
         """Tell what a comparison has to hold equal, or declare."""
@@ -115,14 +129,16 @@ class DirectRead(Steps):
         return self.stored.nbytes, self.stored.stored_nbytes["zarr"]
 
     def prepare(self) -> None:
-        """Empty the trace and note the processor time of all processes."""
+        """Empty the trace."""
         self.testbed.take_trace()
         self.testbed.set_tag("open")
 
     def open(self) -> DirectArray:
-        """Open the array with new connections."""
+        """Open the array with new connections, or take its objects into memory."""
         store = self.stored.seen_from(self.testbed.far).at("zarr").obstore()
         array = open_direct(store, self.stored.variable, n_requests=_N_FREE)
+        if self.name == DECODED:
+            array = dataclasses.replace(array, receiver=Held(store))
         self.testbed.set_tag("read")
         self._before_s = spend_s()
         return array
@@ -130,7 +146,7 @@ class DirectRead(Steps):
     def read(self, opened: DirectArray) -> NDArray[np.uint64] | int:
         """Read all chunks, and keep their checksums; or count the bytes that came."""
         bounds = [(0, n) for n in self.stored.shape]
-        if not self.is_decoded:
+        if self.name == RECEIVED:
             return opened.receive(bounds)
         found, chunk_shape = opened.read(bounds, self.out), self.stored.chunk_shape
         parts = np.array_split(found, -(-len(found) // chunk_shape[0]))
@@ -165,8 +181,6 @@ class MemoryRead(reads.ArrayRead):
 
     palette = ""
 
-    before_s: list[float] = field(default_factory=list)
-
     def open(self) -> Any:
         """Take the objects into memory, and describe the same tasks over them."""
         location, prototype = self.stored.at("zarr"), default_buffer_prototype()
@@ -180,13 +194,7 @@ class MemoryRead(reads.ArrayRead):
             self.stored.shape, self.stored.chunk_shape, self.chunks_per_task
         )
         blocks = da.from_array(array, block_shape)  # type: ignore[no-untyped-call]
-        self.before_s.append(spend_s())
         return reads.read_into_sink(blocks, self.stored.chunk_shape)
-
-    def collect(self) -> dict[str, float]:
-        """Count the processor time of all processes."""
-        spent_s = spend_s() - self.before_s[-1]
-        return {**reads.ArrayRead.collect(self), "cpu_s": spent_s}
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,9 +317,8 @@ class Workload:
         alone = self._read("decoding", BEST, stored, batch, MemoryRead, cluster=here, **more)
         yield dataclasses.replace(alone, name=ALONE)
         more |= {"part": "decoding", "n_chunks": stored.n_chunks, "runs": "alone"}
-        for name, is_decoded in ((DIRECT, True), (RECEIVED, False)):
-            steps = DirectRead(stored, self.testbed, is_decoded=is_decoded)
-            yield Way(name=name, steps=steps, **more)
+        for name in (DIRECT, RECEIVED, DECODED):
+            yield Way(name=name, steps=DirectRead(stored, self.testbed, name), **more)
         yield self._raw("decoding", stored, _N_FREE, _FREE)
 
     def _configuration_2020(self) -> Iterator[Way]:
