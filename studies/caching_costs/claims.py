@@ -20,6 +20,7 @@ from studies.caching_costs.findings import measure_opening, select_loads
 
 CASE = "caching-costs/in-region"
 PUBLISHED_SIZE = "caching-costs/published-size"
+_QUOTED = ("cache", "load", "prediction", "sweep", "staleness")  # of what that case found
 SOURCE = "developmentseed2023"
 Answers = dict[str, Mapping[str, published.Answer]]
 
@@ -102,7 +103,7 @@ def render_published_size(case: str = PUBLISHED_SIZE) -> str:
     if published.find_reference(case) is None:
         return f"Not measured yet; `wire run {case}` does it.\n"
     found = published.read_findings(case)
-    return "".join(f"{found[f'verdict-{what}']}\n" for what in ("cache", "load", "staleness"))
+    return "".join(f"{found[f'verdict-{what}']}\n" for what in _QUOTED)
 
 
 def render_claims() -> str:

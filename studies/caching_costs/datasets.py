@@ -69,6 +69,11 @@ class DatasetSpec:
         return 8 * self.shape[0] * self.shape[1]
 
     @property
+    def chunk_nbytes(self) -> int:
+        """Bytes of the values of a chunk in memory."""
+        return 8 * self.chunk_shape[0] * self.chunk_shape[1]
+
+    @property
     def version_key(self) -> str:
         """Object that changes with the metadata."""
         keys = {

@@ -128,6 +128,12 @@ def select_loads(rows: pd.DataFrame) -> pd.DataFrame:
     return part.assign(p50_s=trace["p50_s"], p95_s=trace["p95_s"])
 
 
+def read_peak(rows: pd.DataFrame) -> float:
+    """Read the most memory (bytes) that a service held in any measured load; NaN if no row tells it."""
+    numbers = read_numbers(rows, "measured")
+    return float(numbers.get("peak_nbytes", pd.Series(dtype=float)).max())
+
+
 def compare_published(rows: pd.DataFrame) -> pd.DataFrame:
     """Put the published saving of each dataset beside ours, as ratios to no cache.
 
@@ -346,9 +352,12 @@ def find_costs(
     """Put what the model says into words, by the key under which pages quote them.
 
     `told` are the assumptions with a file cache that is told the Zarr format, `peak_nbytes` the
-    most memory that a service held: what an invocation needs. A file cache that is not among the
-    `measured` contenders has no bill.
+    most memory that a service held: what an invocation needs, or NaN. A file cache that is not
+    among the `measured` contenders has no bill.
     """
+    is_told = np.isfinite(peak_nbytes)
+    peak = f"{digits(peak_nbytes / 1e9)} GB" if is_told else "not measured"
+    held = f"A service held at most {peak}. " if is_told else ""
     worst = hit_ratios["error"].abs().groupby(hit_ratios["datasets"]).max()
     levers, verdict = (tell(assumptions, prices) for tell in (tell_levers, tell_verdict))
     shared, other = (price_option(one, prices, option="shared") for one in (assumptions, told))
@@ -363,8 +372,8 @@ def find_costs(
             for key, (name, usd) in bills.items()
         },
         "verdict-cheapest": f"{verdict.partition('. ')[0].rstrip('.')}.",
-        "verdict-cost": f"A service held at most {digits(peak_nbytes / 1e9)} GB. {levers} {verdict}",
-        "peak-memory": f"{digits(peak_nbytes / 1e9)} GB",
+        "verdict-cost": f"{held}{levers} {verdict}",
+        "peak-memory": peak,
         "none-cost": f"{write_usd(price_option(assumptions, prices, option='none').usd)} a month",
         "cost-rate": f"{assumptions.requests_per_s:g} tiles a second",
         "hit-ratio-error": f"{digits(100 * worst[worst.index.max()])} percentage points",

@@ -36,7 +36,7 @@ class Load:
     """What a load found."""
 
     # A line for each: `dataset`, `path`, `start_s`, `latency_s`, `status`, `checksum`, `nbytes`, and
-    # of the service `open_s`, `warp_s`, `cpu_s` and `total_s`
+    # of the service `open_s`, `warp_s`, `cpu_s`, `outside_s` and `total_s`
     requests: pd.DataFrame
     seconds: float  # from the order to the last answer
     generator_cpu_s: float  # processor time of the load generator
@@ -108,7 +108,7 @@ def _read_load(line: str) -> Load:
     columns = ["dataset", "path", "start_s", "latency_s", "status", "checksum", "timing", "nbytes"]
     requests = pd.DataFrame(found["requests"], columns=columns)
     spent = [dict(_TIMING.findall(text)) for text in requests.pop("timing")]
-    for name in ("open", "warp", "cpu", "total"):
+    for name in ("open", "warp", "cpu", "outside", "total"):
         requests[f"{name}_s"] = [float(part.get(name, "nan")) / 1000 for part in spent]
     return Load(requests, found["seconds"], found["cpu_s"], found["n_failures"])
 

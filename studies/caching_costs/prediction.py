@@ -2,152 +2,23 @@
 
 from __future__ import annotations
 
-import heapq
+import itertools
 import json
-import math
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy import stats
 
 from advisors.costs.assumptions import Assumptions, Option, change
 from advisors.costs.bill import late_share, price_option
-from helpers.errors import UserError
 from helpers.models import hits
 from helpers.plotting import tables
+from studies.caching_costs.queueing import Demand, simulate_users
 from studies.caching_costs.service import Tile
 from studies.caching_costs.workload import Workload, measure_hit_ratio
-
-
-@dataclass(frozen=True, slots=True)
-class Demand:
-    """What one request costs when it is alone."""
-
-    cpu_s: float  # processor seconds in the interpreter, which requests share
-    wait_s: float  # seconds that it waits for others, beside which other requests go on
-    n_waits: int = 1  # as many parts as it waits in; it computes after each
-    beside_s: float = 0.0  # processor seconds at last, outside the interpreter's lock
-
-    def __post_init__(self) -> None:
-        for name in ("cpu_s", "wait_s", "beside_s"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise UserError(f"{name}: {getattr(self, name)!r}; allowed: at least 0, finite")
-
-
-def simulate_users(
-    plans: Sequence[Iterable[Demand]],
-    *,
-    think_s: float,
-    starts_s: Sequence[float] = (),
-    until_s: float = math.inf,
-    n_services: int = 1,
-    n_processors: int = 1,
-) -> list[float]:
-    """Simulate users that ask, wait for the answer, think and ask again.
-
-    A request waits and computes in turns. Those that compute in one service share equally the one
-    processor that its interpreter has; services, and what runs outside their interpreters, share
-    the machine's. Users, dealt among the services, begin together, or where `starts_s` says; after
-    `until_s` nobody asks any more.
-
-    Examples
-    --------
-    Two requests at once that only compute take twice as long, but for a service and a processor
-    for each:
-
-    >>> plans = [[Demand(1.0, 0.0)], [Demand(1.0, 0.0)]]
-    >>> simulate_users(plans, think_s=0)
-    [2.0, 2.0]
-    >>> simulate_users(plans, think_s=0, n_services=2, n_processors=2)
-    [1.0, 1.0]
-    """
-    if not think_s >= 0:
-        raise UserError(f"think_s: {think_s}; allowed: at least 0")
-    users = _Users(plans, think_s, until_s, n_services, n_processors)
-    return users.run(starts_s or [0.0] * len(plans))
-
-
-class _Users:
-    """What changes from event to event."""
-
-    def __init__(
-        self,
-        plans: Sequence[Iterable[Demand]],
-        think_s: float,
-        until_s: float,
-        n_services: int,
-        n_processors: int,
-    ) -> None:
-        self.plans, self.think_s, self.until_s = [iter(one) for one in plans], think_s, until_s
-        self.n_services, self.n_processors = n_services, n_processors
-        self.now_s = 0.0
-        self.asked_s = [0.0] * len(plans)
-        self.asking: dict[int, Demand] = {}
-        self.n_left: dict[int, int] = {}  # waits of each user's request that have not ended
-        self.left_s: dict[int, float] = {}  # processor seconds of each user that computes
-        self.beside = set[int]()  # of these, users who need no interpreter
-        self.waiting: list[tuple[float, int]] = []
-        self.latencies: list[float] = []
-
-    def run(self, starts_s: Sequence[float]) -> list[float]:
-        for user, start_s in enumerate(starts_s):
-            self.ask(user, start_s)
-        while self.waiting or self.left_s:
-            self.step()
-        return self.latencies
-
-    def ask(self, user: int, at_s: float) -> None:
-        demand = next(self.plans[user], None) if at_s < self.until_s else None
-        if demand is not None:
-            self.asked_s[user], self.asking[user] = at_s, demand
-            self.n_left[user] = demand.n_waits
-            self.wait(user, at_s)
-
-    def wait(self, user: int, from_s: float) -> None:
-        demand = self.asking[user]
-        self.n_left[user] -= 1
-        heapq.heappush(self.waiting, (from_s + demand.wait_s / demand.n_waits, user))
-
-    def step(self) -> None:
-        """Go to the next arrival at a processor, or the next end of computing."""
-        lines = {
-            user: -1 - user if user in self.beside else user % self.n_services
-            for user in self.left_s
-        }
-        at_work = Counter(lines.values())
-        whole = min(1.0, self.n_processors / max(1, len(at_work)))
-        shares = {user: whole / at_work[line] for user, line in lines.items()}
-        until_done, first = min(
-            ((left / shares[user], user) for user, left in self.left_s.items()),
-            default=(math.inf, -1),
-        )
-        until_arrival = self.waiting[0][0] - self.now_s if self.waiting else math.inf
-        seconds = max(0.0, min(until_done, until_arrival))
-        self.now_s += seconds
-        self.left_s = {user: left - seconds * shares[user] for user, left in self.left_s.items()}
-        if until_done <= until_arrival:
-            self.end(first)
-        else:
-            _, user = heapq.heappop(self.waiting)
-            self.left_s[user] = self.asking[user].cpu_s / self.asking[user].n_waits
-
-    def end(self, user: int) -> None:
-        """Wait again, go on outside the interpreter, or answer and let the user think and ask again."""
-        del self.left_s[user]
-        if self.n_left[user]:
-            self.wait(user, self.now_s)
-            return
-        if user not in self.beside and self.asking[user].beside_s:
-            self.beside.add(user)
-            self.left_s[user] = self.asking[user].beside_s
-            return
-        self.beside.discard(user)
-        self.latencies.append(self.now_s - self.asked_s[user])
-        self.ask(user, self.now_s + self.think_s)
-
 
 BASELINE = "none"
 """The contender that every other is compared with."""
@@ -205,13 +76,13 @@ Floats = np.ndarray[tuple[int], np.dtype[np.float64]]
 
 @dataclass(frozen=True, slots=True)
 class Isolated:
-    """What requests to one dataset cost while they were alone, with one cache."""
+    """What requests for one tile cost while they were alone, with one cache."""
 
     open_s: Floats  # seconds that opening and the rest took, request by request
     make_s: Floats
     cpu_s: float  # mean of their processor seconds, which add up where requests queue
     n_waits: int = 1  # for the store, one for each request to it
-    beside_s: float = 0.0  # of these, reprojection: it holds no interpreter
+    beside_s: float = 0.0  # of these, outside the interpreter
 
     def draw(self, rng: np.random.Generator) -> Demand:
         """Draw an opening and a making, each from what was measured."""
@@ -220,41 +91,103 @@ class Isolated:
         return Demand(self.cpu_s - self.beside_s, wait_s, self.n_waits, self.beside_s)
 
 
-def isolate(rows: pd.DataFrame) -> dict[str, dict[str, Isolated]]:
-    """Split requests that were alone into opening and making, by contender and dataset.
+def list_alone(rows: pd.DataFrame, workload: Workload) -> pd.DataFrame:
+    """List the requests that were alone one by one, with their tile and the bytes of its chunks.
 
-    Opening is each contender's own. Making is the same work for all but
-    those that keep chunks, so theirs is put together: many times the sample. So is the processor
-    time of those that open nothing, for their requests are the same work.
+    Of their processor time ``outside_s`` is that of threads that Python did not start, such as a
+    client of the store in Rust has them; older records do not tell it.
     """
     each = list_requests(rows, "calibration")
-    made = each[~each["contender"].isin(KEEPS_CHUNKS)].groupby("dataset")["make_s"]
-    shared = {str(name): part for name, part in made}
-    means = each.assign(warp_s=each.get("warp_s", 0.0)).groupby("dataset")["warp_s"].mean()
-    warp_s = {str(name): float(seconds) for name, seconds in means.items()}
-    means = each[each["contender"].isin(_KEPT)].groupby("dataset")["cpu_s"].mean()
-    kept_s = {str(name): float(seconds) for name, seconds in means.items()}
+    tiles = list(itertools.chain(*workload.alone))
+    asked = pd.DataFrame([tiles[int(number)] for number in each["number"]], index=each.index)
+    nbytes = {spec.name: spec.chunk_nbytes for spec in workload.datasets.specs}
+    there = {name: each.get(name, 0.0) for name in ("warp_s", "outside_s")}
+    asked = asked.drop(columns=0).set_axis(list(_PLACE), axis=1)
+    return each.assign(**there, chunk_nbytes=each["dataset"].map(nbytes)).join(asked)
+
+
+_PLACE = ("zoom", "column", "row")
+
+
+def isolate(
+    rows: pd.DataFrame, workload: Workload, rng: np.random.Generator | None = None
+) -> dict[str, dict[Tile, Isolated]]:
+    """Say of each tile of the plan what it cost alone, by contender; with `rng`, from requests drawn anew.
+
+    Opening is each contender's own, for a dataset. Making is the same work for all but those that
+    keep chunks, so theirs is put together: many times the sample. So is the processor time of those
+    that open nothing, for their requests are the same work. A tile that was not alone is taken for
+    those of its dataset at its zoom, for its values are as many, or else for those of its dataset.
+
+    Reprojection and clients of the store compute without the interpreter. So does what comes with
+    the bytes of a chunk: to receive, decode and copy them. Of that, as much is counted as requests
+    for chunks of several sizes show for sure.
+    """
+    each = list_alone(rows, workload)
+    if rng is not None:
+        each = each.groupby(["contender", "dataset"]).sample(frac=1, replace=True, random_state=rng)
+    alike = _Alike.of(each)
+    made = _Alike.of(each[~each["contender"].isin(KEEPS_CHUNKS)])
+    kept = _Alike.of(each[each["contender"].isin(_KEPT)])
     sums = read_numbers(rows, "calibration").groupby("contender")[["n_requests", "n_tiles"]].sum()
     n_waits = (sums["n_requests"] / sums["n_tiles"]).round().clip(lower=1).to_dict()
-    found: dict[str, dict[str, Isolated]] = {}
-    for (contender, name), part in each.groupby(["contender", "dataset"]):
-        is_own = contender in KEEPS_CHUNKS
-        cpu_s = kept_s[str(name)] if contender in _KEPT else float(part["cpu_s"].mean())
-        found.setdefault(str(contender), {})[str(name)] = Isolated(
-            part["open_s"].to_numpy(),
-            (part["make_s"] if is_own else shared[str(name)]).to_numpy(),
-            cpu_s,
-            int(n_waits[contender]),
-            min(cpu_s, warp_s[str(name)]),
-        )
+    tiles = {tile for user in workload.warm for tile in user if tile[0] not in workload.must_fail}
+    found: dict[str, dict[Tile, Isolated]] = {}
+    for name, part in each.groupby("contender"):
+        contender, own = str(name), _Alike.of(part)
+        computed = kept if contender in _KEPT else own
+        grown_by = own if contender in KEEPS_CHUNKS or not kept.groups else kept
+        for tile in tiles:
+            cost = computed.find(tile)
+            beside_s = float(alike.find(tile)["warp_s"].mean() + cost["outside_s"].mean())
+            beside_s += grown_by.s_per_byte * float(cost["chunk_nbytes"].mean())
+            cpu_s = float(cost["cpu_s"].mean())
+            found.setdefault(contender, {})[tile] = Isolated(
+                own.groups[tile[:1]]["open_s"].to_numpy(),
+                (own if contender in KEEPS_CHUNKS else made).find(tile)["make_s"].to_numpy(),
+                cpu_s,
+                int(n_waits[contender]),
+                min(cpu_s, beside_s),
+            )
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class _Alike:
+    """Requests that were alone, grouped by tile, by dataset and zoom, and by dataset."""
+
+    groups: dict[tuple[Any, ...], pd.DataFrame]
+    s_per_byte: (
+        float  # processor seconds outside the interpreter for each byte of a chunk, at least
+    )
+
+    @classmethod
+    def of(cls, each: pd.DataFrame) -> _Alike:
+        """Group requests, and fit what grows with the bytes of their chunks."""
+        by = (["dataset"], ["dataset", "zoom"], ["dataset", *_PLACE])
+        groups = {key: part for names in by for key, part in each.groupby(names)}
+        return cls(groups, _fit_bytes(each))
+
+    def find(self, tile: Tile) -> pd.DataFrame:
+        """Find the requests that are most like one for a tile."""
+        keys = (tile, tile[:2], tile[:1])
+        return next(self.groups[key] for key in keys if key in self.groups)
+
+
+def _fit_bytes(each: pd.DataFrame) -> float:
+    """Fit processor seconds against bytes of chunks: the lower end of the slope's 95 % interval."""
+    if each["chunk_nbytes"].nunique() < 2 or len(each) < 3:
+        return 0.0
+    seconds = each["cpu_s"] - each["warp_s"] - each["outside_s"]
+    line = stats.linregress(each["chunk_nbytes"], seconds)
+    return max(0.0, float(line.slope - stats.t.ppf(0.975, len(each) - 2) * line.stderr))
+
+
 def draw_demands(
-    isolated: Mapping[str, Isolated], plan: Sequence[Sequence[Tile]], rng: np.random.Generator
+    isolated: Mapping[Tile, Isolated], plan: Sequence[Sequence[Tile]], rng: np.random.Generator
 ) -> list[list[Demand]]:
     """Draw what each request of a plan costs alone; those that must fail are left out."""
-    return [[isolated[tile[0]].draw(rng) for tile in user if tile[0] in isolated] for user in plan]
+    return [[isolated[tile].draw(rng) for tile in user if tile in isolated] for user in plan]
 
 
 def _alone(drawn: Sequence[Sequence[Sequence[Demand]]]) -> list[float]:
@@ -267,9 +200,7 @@ def _alone(drawn: Sequence[Sequence[Sequence[Demand]]]) -> list[float]:
     ]
 
 
-def predict_latencies(
-    rows: pd.DataFrame, plan: Sequence[Sequence[Tile]], *, think_s: float, seed: int
-) -> pd.DataFrame:
+def predict_latencies(rows: pd.DataFrame, workload: Workload, *, seed: int) -> pd.DataFrame:
     """Predict the median and the 95th percentile of each contender under load from requests that were alone.
 
     Users share the one processor that a Python process has. What each request
@@ -285,13 +216,10 @@ def predict_latencies(
     """
     rng, n_processors = np.random.default_rng(seed), count_processors(rows)
     lines = []
-    for name, isolated in isolate(rows).items():
-        drawn = [draw_demands(isolated, plan, rng) for _ in range(_N_DRAWS)]
-        loaded = [
-            seconds
-            for demands in drawn
-            for seconds in simulate_users(demands, think_s=think_s, n_processors=n_processors)
-        ]
+    for name, isolated in isolate(rows, workload).items():
+        drawn = [draw_demands(isolated, workload.warm, rng) for _ in range(_N_DRAWS)]
+        given: dict[str, Any] = {"think_s": workload.think_s, "n_processors": n_processors}
+        loaded = [seconds for demands in drawn for seconds in simulate_users(demands, **given)]
         middle_s, late_s = np.percentile(loaded, (50, 95))
         lines.append((name, middle_s, late_s, float(np.median(_alone(drawn)))))
     return pd.DataFrame(lines, columns=["contender", "predicted_s", "predicted_p95_s", "alone_s"])
@@ -430,7 +358,7 @@ def isolate_tails(
     """
     rng = np.random.default_rng(seed)
     alone_s: dict[str, list[float]] = {}
-    for name, isolated in isolate(rows).items():
+    for name, isolated in isolate(rows, workload).items():
         drawn = [draw_demands(isolated, workload.warm, rng) for _ in range(_N_TAIL_DRAWS)]
         alone_s[name] = _alone(drawn)
     kept: dict[Option, float] = {}

@@ -17,20 +17,22 @@ from helpers.benchmark.contender import CheckError, Steps
 from helpers.plotting import tables
 from helpers.plotting.tables import digits
 from studies.caching_costs.findings import TOLERANCE, percent, tell_contender
-from studies.caching_costs.load import Load, summarise
+from studies.caching_costs.load import QUANTILES, Load, summarise
 from studies.caching_costs.prediction import (
     BASELINE,
-    Demand,
     Isolated,
     count_processors,
     is_of_sweep,
     isolate,
-    simulate_users,
 )
+from studies.caching_costs.queueing import simulate_users
 from studies.caching_costs.service import Service, Tile, open_service
 from studies.caching_costs.workload import CacheLoad
 
 _N_DRAWS = 20  # simulated loads that a percentile is predicted from
+_N_RANGE_DRAWS = 40  # and its range, each from requests alone that are drawn anew
+_N_REDRAWS = 1000
+_JUMP = 2.0  # from the 45th to the 55th percentile, above which no tile is near the median
 _ON_DISK = ("diskcache",)  # caches that several services may write to at once
 NO_GAIN = 1.1
 """Ratio to no cache below which a cache gains nothing that users notice."""
@@ -214,16 +216,13 @@ def open_sweep(
 
 
 def split(rows: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Tell the rows of the blocks from those of the sweep."""
+    """Tell the rows of the blocks from those that the sweep measured; its warm-ups are neither."""
     chosen = is_of_sweep(rows)
-    return rows[~chosen], rows[chosen]
+    return rows[~chosen], rows[chosen & (rows["phase"] == "measured")]
 
 
-def _draw(
-    isolated: Mapping[str, Isolated], tiles: Sequence[Tile], rng: np.random.Generator
-) -> Iterator[Demand]:
-    """Draw what each request costs alone, for as long as somebody asks."""
-    return (isolated[tile[0]].draw(rng) for tile in tiles)
+_AXES = ["n_users", "rate_per_s", "n_workers"]
+_QUANTILES = {"p50": 50, "p95": 95}
 
 
 def tabulate_sweep(
@@ -232,58 +231,128 @@ def tabulate_sweep(
     """Put what was measured at each load beside what requests that were alone predict for it.
 
     Services share the machine's processors in the prediction, and each takes one at most beside
-    its reprojections; what users, store and network take of them is left out, and so is that an
-    operating system shares two processors among four services less evenly.
+    what needs no interpreter; what users, store and network take of them is left out, and so is
+    that an operating system shares two processors among four services less evenly.
 
     Returns
     -------
     DataFrame
-        ``contender``, the load, ``n_tiles``, ``tiles_per_s``, ``p50_s``, ``p95_s``, both predicted,
-        their relative errors, by how much blocks of that load differ in each (``p50_spread``:
-        largest over smallest, less 1), and ``gain``: the median without a cache over that with it.
+        ``contender``, the load, ``n_tiles``, ``n_failures``, ``tiles_per_s`` and ``gain``, the median
+        without a cache over that with it. Where a median lies between tiles that are quick and tiles
+        that are slow, so that one more of a kind moves it from one to the other, it is that of means,
+        as ``gain_of`` says. Of the median and of the 95th percentile, as ``p50`` and
+        ``p95``: ``p50_s``, the median over blocks, ``predicted_p50_s``, the relative ``p50_error``;
+        ``p50_from_s`` and ``p50_to_s``, between which 95 in 100 blocks of the load lie where chance
+        alone moves them, with as few requests alone as there were; ``p50_within``, the share of
+        the measured blocks that do; ``p50_spread``, the largest block over the smallest, less 1;
+        ``p50_halves``, of all ways to split the blocks in two, the share whose medians are
+        within the target of one another; ``p50_again``, the share of blocks drawn anew whose median
+        is within the target of the measured one, as an errorless prediction would be.
+        ``generator_spread`` is the spread of the processor time that the load generator took for a
+        tile.
     """
-    costs = isolate(isolated_rows)
-    n_processors = count_processors(rows)
-    lines = [
-        {"contender": name, **one.point, **_predict(costs[name], one, n_processors)}
-        for name, one in sweep
-    ]
-    trace = tables.trace_of(rows)[["n_tiles", "n_failures", "tiles_per_s", "p50_s", "p95_s"]]
+    predicted = _predict_loads(isolated_rows, sweep, count_processors(rows))
+    trace = tables.trace_of(rows)
     points = pd.DataFrame([json.loads(text) for text in rows["point"]], index=rows.index)
-    measured = pd.concat([rows["contender"], points, trace], axis=1)
-    axes = ["n_users", "rate_per_s", "n_workers"]
-    loads = measured.groupby(["contender", *axes])
-    middle = loads.median().reset_index()
-    spread = (loads[["p50_s", "p95_s"]].max() / loads[["p50_s", "p95_s"]].min() - 1).reset_index()
-    spread = spread.rename(columns={"p50_s": "p50_spread", "p95_s": "p95_spread"})
-    table = pd.DataFrame(lines).merge(middle).merge(spread)
-    for name in ("p50", "p95"):
+    generator_s = trace["generator_share"] * rows["read_s"] / trace["n_tiles"]
+    latency_s = trace[[f"p{q:02}_s" for q in QUANTILES]].to_numpy()
+    trace["mean_s"] = (latency_s[:, 1:] + latency_s[:, :-1]).mean(axis=1) / 2
+    trace["jump"] = trace["p55_s"] / trace["p45_s"]
+    blocks = pd.concat([rows["contender"], points, trace.assign(generator_s=generator_s)], axis=1)
+    loads = blocks.groupby(["contender", *_AXES])
+    told = ["n_tiles", "n_failures", "tiles_per_s", "p50_s", "p95_s", "mean_s", "jump"]
+    table = predicted.merge(loads[told].median().reset_index())
+    table = table.merge(_tell_blocks(blocks.merge(predicted)).reset_index())
+    for name in _QUANTILES:
         table[f"{name}_error"] = table[f"predicted_{name}_s"] / table[f"{name}_s"] - 1
-    without = table[table["contender"] == BASELINE].set_index(axes)["p50_s"]
-    base_s = without.reindex(pd.MultiIndex.from_frame(table[axes])).to_numpy()
-    return table.assign(gain=base_s / table["p50_s"].to_numpy())
+    return _compare_baseline(table)
 
 
-def _predict(
-    isolated: Mapping[str, Isolated], one: SweepLoad, n_processors: int
-) -> dict[str, float]:
-    """Simulate a load many times, and take of its percentiles what is taken of blocks: the median."""
-    rng = np.random.default_rng(one.seed)
-    plans, is_open = one.place.plan(one.tiles, one.seconds), one.place.rate_per_s > 0
-    found = []
-    for _ in range(_N_DRAWS):
-        asked = [plan if is_open else itertools.cycle(plan) for plan in plans]
-        latencies = simulate_users(
-            [_draw(isolated, plan, rng) for plan in asked],  # type: ignore[arg-type]
-            think_s=0.0 if is_open else one.load.workload.think_s,
-            starts_s=one.place.due_s(one.seconds, one.seed) if is_open else (),
-            until_s=math.inf if is_open else one.seconds,
-            n_services=one.place.n_workers,
-            n_processors=n_processors,
-        )
-        found.append(np.percentile(latencies, (50, 95)))
-    p50_s, p95_s = np.median(found, axis=0)
-    return {"predicted_p50_s": float(p50_s), "predicted_p95_s": float(p95_s)}
+def _compare_baseline(table: pd.DataFrame) -> pd.DataFrame:
+    """Divide the latency without a cache by that of each contender at the same load."""
+    told = ["p50_s", "mean_s", "jump"]
+    base = table[table["contender"] == BASELINE].set_index(_AXES)[told]
+    base = base.reindex(pd.MultiIndex.from_frame(table[_AXES])).set_axis(table.index)
+    is_between = np.maximum(base["jump"], table["jump"]) > _JUMP
+    ratios = base / table[told]
+    gain = ratios["p50_s"].mask(is_between, ratios["mean_s"])
+    return table.assign(gain=gain, gain_of=np.where(is_between, "mean", "median"))
+
+
+def _tell_blocks(blocks: pd.DataFrame) -> pd.DataFrame:
+    """Say how the blocks of each load lie to one another, and to what is predicted for one of them."""
+    loads = blocks.groupby(["contender", *_AXES])
+    told: dict[str, Any] = {"generator_spread": loads["generator_s"].agg(_spread)}
+    for name in _QUANTILES:
+        lies = blocks[f"{name}_s"].between(blocks[f"{name}_from_s"], blocks[f"{name}_to_s"])
+        told[f"{name}_within"] = lies.groupby([blocks[by] for by in loads.keys]).mean()
+        told[f"{name}_spread"] = loads[f"{name}_s"].agg(_spread)
+        told[f"{name}_halves"] = loads[f"{name}_s"].agg(_compare_halves)
+        told[f"{name}_again"] = loads[f"{name}_s"].agg(_draw_again)
+    return pd.DataFrame(told)
+
+
+def _spread(values: pd.Series[float]) -> float:
+    """Divide the largest by the smallest, less 1."""
+    return float(values.max() / values.min() - 1)
+
+
+def _compare_halves(seconds: pd.Series[float]) -> float:
+    """Split blocks in two in all ways; tell the share of them whose medians are within the target."""
+    n, values = len(seconds), seconds.to_numpy()
+    halves = [[*half] for half in itertools.combinations(range(n), n // 2) if half]
+    ratios = [np.median(values[it]) / np.median(np.delete(values, it)) for it in halves]
+    return float(np.mean(np.abs(np.array(ratios) - 1) <= TOLERANCE)) if ratios else math.nan
+
+
+def _draw_again(seconds: pd.Series[float]) -> float:
+    """Draw as many blocks anew, often; tell the share whose median is within the target of theirs."""
+    drawn = np.random.default_rng(0).choice(seconds.to_numpy(), (_N_REDRAWS, len(seconds)))
+    near = np.abs(np.median(drawn, axis=1) / seconds.median() - 1) <= TOLERANCE
+    return float(near.mean()) if len(seconds) > 1 else math.nan
+
+
+def _predict_loads(
+    isolated_rows: pd.DataFrame, sweep: Sequence[tuple[str, SweepLoad]], n_processors: int
+) -> pd.DataFrame:
+    """Predict each load from requests that were alone, and its range from as many drawn anew."""
+    workload, seed = sweep[0][1].load.workload, sweep[0][1].seed
+    rng, costs = np.random.default_rng(seed), isolate(isolated_rows, workload)
+    redrawn = [isolate(isolated_rows, workload, rng) for _ in range(_N_RANGE_DRAWS)]
+    lines = []
+    for contender, one in sweep:
+        rng = np.random.default_rng(seed)
+        given = [costs[contender]] * _N_DRAWS + [cost[contender] for cost in redrawn]
+        found = np.array([_simulate(cost, one, n_processors, rng) for cost in given])
+        # what is taken of blocks, their median
+        middle_s = np.median(found[:_N_DRAWS], axis=0)
+        low_s, high_s = np.percentile(found[_N_DRAWS:], (2.5, 97.5), axis=0)
+        line: dict[str, Any] = {"contender": contender, **one.point}
+        for k, name in enumerate(_QUANTILES):
+            line |= {f"predicted_{name}_s": middle_s[k]}
+            line |= {f"{name}_from_s": low_s[k], f"{name}_to_s": high_s[k]}
+        lines.append(line)
+    return pd.DataFrame(lines)
+
+
+def _simulate(
+    isolated: Mapping[Tile, Isolated], one: SweepLoad, n_processors: int, rng: np.random.Generator
+) -> Any:
+    """Simulate a load once, and take the percentiles of its latencies (s)."""
+    place, is_open = one.place, one.place.rate_per_s > 0
+    plans = place.plan(one.tiles, one.seconds)
+    latencies = simulate_users(
+        [
+            (isolated[tile].draw(rng) for tile in (plan if is_open else itertools.cycle(plan)))
+            for plan in plans
+        ],
+        think_s=0.0 if is_open else one.load.workload.think_s,
+        starts_s=place.due_s(one.seconds, one.seed) if is_open else (),
+        until_s=math.inf if is_open else one.seconds,
+        n_services=place.n_workers,
+        n_processors=n_processors,
+    )
+    return np.percentile(latencies, [*_QUANTILES.values()])
 
 
 def find_sweep(table: pd.DataFrame) -> dict[str, str]:
@@ -293,49 +362,99 @@ def find_sweep(table: pd.DataFrame) -> dict[str, str]:
     for axis, unit in (("n_users", "users"), ("rate_per_s", "tiles a second")):
         for name, part in cached[cached[axis] > 0].sort_values(axis).groupby("contender"):
             gone = part[part["gain"] < NO_GAIN]
-            last = f" and {digits(part['gain'].iloc[-1])} at {part[axis].iloc[-1]:g}"
-            text = f"{name} {digits(part['gain'].iloc[0])} times at {part[axis].iloc[0]:g}"
+            first, last = (
+                _tell_gain(part.iloc[k]) + f" at {part[axis].iloc[k]:g}" for k in (0, -1)
+            )
             vanishes = f" (gone from {gone[axis].iloc[0]:g} on)" if len(gone) else ""
-            parts.append(f"{text}{last if len(part) > 1 else ''} {unit}{vanishes}")
+            more = f" and {last.replace(' times', '', 1)}" if len(part) > 1 else ""
+            parts.append(f"{name} {first}{more} {unit}{vanishes}")
     if not parts:
         missing = ("sweep-p50-error", "sweep-p95-error", "sweep-failures")
         told = dict.fromkeys(("verdict-load", "verdict-sweep"), "No load was swept.")
         return told | dict.fromkeys(missing, "not measured")
     is_kept = (cached["gain"] >= NO_GAIN).all()
     kept = f" It stays above {NO_GAIN:g} times at every load of one service." if is_kept else ""
+    means = " It is that of means where a median lies between quick tiles and slow ones."
+    means = means if (cached["gain_of"] == "mean").any() else ""
     return {
-        "verdict-load": f"The gain in the median: {'; '.join(parts)}.{kept}",
+        "verdict-load": f"The gain in the median: {'; '.join(parts)}.{means}{kept}",
         "verdict-sweep": _tell_errors(table),
         **{f"sweep-{q}-error": percent(table[f"{q}_error"].abs().max()) for q in ("p50", "p95")},
         "sweep-failures": str(int(table["n_failures"].sum())),
     }
 
 
+def _tell_gain(load: pd.Series[Any]) -> str:
+    """Say how many times as fast a load is; of what, where it is not the median."""
+    return f"{digits(load['gain'])} times{' in the mean' if load['gain_of'] == 'mean' else ''}"
+
+
 def _tell_errors(table: pd.DataFrame) -> str:
-    """Say at how many loads predictions are near, and how much blocks of one load differ themselves."""
-    near, apart = {}, {}
-    for q in ("p50", "p95"):
-        error, noise = table[f"{q}_error"].abs(), table[f"{q}_spread"] / 2
-        near[q] = int((error <= TOLERANCE).sum())
-        apart[q] = int((error <= TOLERANCE + noise).sum())
-    spread = table["p50_spread"]
-    widest, places = int(spread.argmax()), table.apply(_tell_place, axis=1)
-    missed = pd.concat([places[table[f"{q}_error"].abs() > TOLERANCE] for q in near])
+    """Say at how many loads predictions are near, and how sure blocks of one load are themselves."""
+    near = {q: int((table[f"{q}_error"].abs() <= TOLERANCE).sum()) for q in _QUANTILES}
+    places = table.apply(_tell_place, axis=1)
+    missed = pd.concat([places[table[f"{q}_error"].abs() > TOLERANCE] for q in _QUANTILES])
     worst = " and ".join(f"{n} at {place}" for place, n in missed.value_counts()[:2].items())
     bar = f"{100 * TOLERANCE:g} %"
-    told = (
+    return (
         f"Of {len(table)} loads, the predicted median is within {bar} of the measured one"
         f" at {near['p50']}, and the 95th percentile at {near['p95']}; nothing that was measured"
         f" under load goes into them.{f' Of the {len(missed)} beyond it, {worst}.' if worst else ''}"
-        f" Medians of blocks of one load differ by {percent(spread.median())} themselves, and by"
-        f" {percent(spread.max())} with {tell_contender(table['contender'].iloc[widest])} at {places.iloc[widest]}."
+        f" {_tell_noise(table, places)} {_tell_ranges(table)}"
     )
-    if spread.median() <= TOLERANCE:
-        return told
+
+
+def _tell_noise(table: pd.DataFrame, places: pd.Series[str]) -> str:
+    """Say how far blocks of one load agree, which bounds what any prediction can be held to."""
+    if table["p50_halves"].isna().all():
+        return "One block says nothing of how far blocks agree."
+    spread, bar = table["p50_spread"], f"{100 * TOLERANCE:g} %"
+    widest = int(spread.argmax())
+    halves = [percent(float(table[f"{q}_halves"].mean())) for q in _QUANTILES]
+    again = [digits(float(table[f"{q}_again"].sum())) for q in _QUANTILES]
     return (
-        f"{told} That noise is above the target: widened by half of what its own blocks differ by,"
-        f" {apart['p50']} medians and {apart['p95']} 95th percentiles are within it."
+        f"Of all ways to split the blocks of a load in two, {halves[0]} give medians within {bar} of"
+        f" one another, and {halves[1]} 95th percentiles; blocks drawn anew are within {bar} of"
+        f" those measured at {again[0]} and {again[1]} loads on average, and a prediction without"
+        f" error would be no nearer. Medians of blocks of one load differ by"
+        f" {percent(spread.median())}, and by {percent(spread.max())} with"
+        f" {tell_contender(table['contender'].iloc[widest])} at {places.iloc[widest]}; the load"
+        " generator's own processor time for a tile, which no cache changes, differs by"
+        f" {percent(table['generator_spread'].median())}."
     )
+
+
+def _tell_ranges(table: pd.DataFrame) -> str:
+    """Say how many measured percentiles lie where chance would put them."""
+    lie = {
+        q: int(table[f"{q}_s"].between(table[f"{q}_from_s"], table[f"{q}_to_s"]).sum())
+        for q in _QUANTILES
+    }
+    blocks = [percent(float(table[f"{q}_within"].mean())) for q in _QUANTILES]
+    return (
+        "In the range that chance and the few requests alone leave one block lie the measured"
+        f" medians of {lie['p50']} loads and the 95th percentiles of {lie['p95']}; of single blocks"
+        f" {blocks[0]} and {blocks[1]} do, where 95 % would if nothing else moved them."
+    )
+
+
+def lay_out(table: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Write the loads as two tables of a page: what was measured, and what was predicted for it."""
+    axes = {"n_users": "users", "rate_per_s": "arrivals (1/s)", "n_workers": "services"}
+    shown = table.replace({axis: {0: "-"} for axis in axes}).rename(columns=axes)
+    shown = shown.set_index(["contender", *axes.values()])
+    measured = {"n_tiles": "tiles", "n_failures": "failed", "tiles_per_s": "tiles/s"}
+    predicted = dict[str, str]()
+    for q in _QUANTILES:
+        measured |= {f"{q}_s": f"{q} (s)", f"{q}_spread": f"{q} spread"}
+        measured |= {f"{q}_halves": f"{q} halves"}
+        predicted |= {f"predicted_{q}_s": f"{q} (s)", f"{q}_error": f"{q} error"}
+        predicted |= {f"{q}_{end}_s": f"{q} {end} (s)" for end in ("from", "to")}
+        predicted |= {f"{q}_within": f"{q} within"}
+    measured |= {"generator_spread": "generator spread", "gain": "gain"}
+    parts = (shown[[*names]].rename(columns=names) for names in (measured, predicted))
+    one, other = (part.round(3).reset_index() for part in parts)
+    return one, other
 
 
 def _tell_place(load: pd.Series[Any]) -> str:

@@ -14,6 +14,7 @@ import xxhash
 from starlette.testclient import TestClient
 
 from helpers.arrays.reads import count_requests
+from helpers.benchmark import memory
 from helpers.benchmark.contender import CheckError, Steps
 from helpers.benchmark.provenance import name_beside
 from helpers.errors import UserError
@@ -125,12 +126,13 @@ def plan_workload(
     seed: int,
     spawn_rate: float,
     think_s: float,
+    n_passes: int = 1,
 ) -> Workload:
     """Plan all requests, and make each tile once without a cache and without the network.
 
     `n_requests` and `n_users` are of the warm phase; `spawn_rate` is users that begin in a
-    second, `think_s` the seconds between an answer and the next request. All that is drawn
-    follows from `seed`.
+    second, `think_s` the seconds between an answer and the next request, `n_passes` how often the
+    requests that are made alone are made. All that is drawn follows from `seed`.
     """
     names = [spec.name for spec in datasets.specs]
     whole = [spec.name for spec in datasets.specs if spec.is_whole]
@@ -139,7 +141,7 @@ def plan_workload(
     )
     popular = [tile for part in warm for tile in part]
     places = list(dict.fromkeys((z, x, y) for _, z, x, y in popular))[:_N_PLACES]
-    alone: list[list[Tile]] = [[(name, *place) for place in places for name in whole]]
+    alone: list[list[Tile]] = [[(name, *place) for place in places for name in whole] * n_passes]
     cold = cold_plan(names, n_users=len(names))
     tiles = {tile for plan in (cold, warm, alone) for part in plan for tile in part}
     checksums = _make_tiles(datasets, sorted(tiles))
@@ -273,10 +275,11 @@ class CacheLoad(Steps):
         trace = self.testbed.take_trace()
         lists = [one for one in trace if one.tag == "read" and "/" not in one.key.strip("/")]
         cold = summarise(self.cold, must_fail=must_fail)
-        columns = ("latency_s", "open_s", "warp_s", "cpu_s") if self.is_alone else ("latency_s",)
+        spent = ("open_s", "warp_s", "cpu_s", "outside_s") if self.is_alone else ()
         return {
-            **list_requests(self.last, columns, must_fail=must_fail),
+            **list_requests(self.last, ("latency_s", *spent), must_fail=must_fail),
             **count_requests(trace, len(self.plan)),
+            "peak_nbytes": memory.peak_nbytes(self.service.child.pid),
             "n_lists": len(lists),  # requests for no object are for a list of them
             **summarise(self.last, must_fail=must_fail),
             **{name: after[name] - self.counts[name] for name in after},

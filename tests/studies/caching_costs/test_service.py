@@ -10,6 +10,7 @@ import os
 import resource
 import signal
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -29,7 +30,14 @@ from studies.caching_costs.caches import CACHES, open_cache
 from studies.caching_costs.datasets import VARIABLE, Datasets, Origin, version_keys
 from studies.caching_costs.load import Generator, Load, list_requests, open_generator, summarise
 from studies.caching_costs.origins import Counts
-from studies.caching_costs.service import Library, Service, listen, open_service, tile_path
+from studies.caching_costs.service import (
+    Library,
+    Service,
+    listen,
+    open_service,
+    read_thread_clocks,
+    tile_path,
+)
 from studies.caching_costs.workload import cold_plan, warm_plan
 from tests.studies.caching_costs.tiles import NAMES, make_datasets
 
@@ -196,6 +204,30 @@ def test_time_of_opening_is_told(uncached: Service) -> None:
     assert 0 < float(spent["open"]) < float(spent["total"])
     assert 0 < float(spent["warp"]) < float(spent["total"]) - float(spent["open"])
     assert float(spent["cpu"]) > 0
+    # the client of the store has threads of its own, as far as the system tells them apart
+    outside = float(spent["outside"])
+    assert 0 <= outside < float(spent["cpu"]) and (outside > 0) == (sys.platform == "linux")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a thread's clock is made as Linux does")
+def test_threads_have_clocks() -> None:
+    """The clock of a thread is at least what the thread itself has counted, and one that ended has none."""
+    counted, told, done = list[float](), threading.Event(), threading.Event()
+
+    def count() -> None:
+        while time.thread_time() < 0.01:
+            pass
+        counted.append(time.thread_time())
+        told.set()
+        done.wait()
+
+    thread = threading.Thread(target=count)
+    thread.start()
+    told.wait()
+    assert read_thread_clocks()[thread.native_id or 0] >= counted[0]
+    done.set()
+    thread.join()
+    assert thread.native_id not in read_thread_clocks()
 
 
 def assert_right(load: Load, truth: Callable[[str], bytes]) -> None:

@@ -23,25 +23,31 @@ from helpers.errors import UserError
 from helpers.netem.profiles import get_profile
 from helpers.objectstore.locations import Location
 from helpers.paths import ROOT
-from studies.caching_costs.datasets import Datasets, dataset_names, make_specs, published_specs
+from studies.caching_costs.datasets import (
+    Datasets,
+    DatasetSpec,
+    dataset_names,
+    make_specs,
+    published_specs,
+)
 from studies.caching_costs.findings import (
     find_all,
     find_costs,
     find_staleness,
+    read_peak,
     select_loads,
     tabulate_costs,
     tell_errors,
     tell_generator,
 )
 from studies.caching_costs.prediction import (
-    Demand,
     compare_hit_ratios,
     count_processors,
     isolate,
     learn_assumptions,
     predict_latencies,
-    simulate_users,
 )
+from studies.caching_costs.service import Tile
 from studies.caching_costs.workload import Workload, warm_plan, zipf_weights
 
 
@@ -109,68 +115,6 @@ def test_popularity_follows_zipf() -> None:
     np.testing.assert_allclose(shares, zipf_weights(6, exponent=1.0), atol=0.01)
 
 
-@pytest.mark.parametrize(
-    ("plans", "think_s", "expected"),
-    [
-        ([[(1, 0)]], 0, [1]),  # alone
-        ([[(1, 0)], [(1, 0)]], 0, [2, 2]),  # both share the processor
-        ([[(0, 1)], [(0, 1)]], 0, [1, 1]),  # waiting is not shared
-        ([[(1, 0)], [(1, 2)]], 0, [1, 3]),  # one computes while the other waits
-        ([[(1, 0), (1, 0)]], 5, [1, 1]),  # thinking is not latency
-        ([[(1, 0)], [(3, 0)]], 0, [2, 4]),  # equal shares until the shorter is done
-    ],
-)
-def test_users_share_a_processor(
-    plans: list[list[tuple[float, float]]], think_s: float, expected: list[float]
-) -> None:
-    """Latencies of small cases that one can do by hand."""
-    demands = [[Demand(*pair) for pair in user] for user in plans]
-    assert simulate_users(demands, think_s=think_s) == pytest.approx(expected)
-
-
-@pytest.mark.parametrize(
-    ("demands", "n_services", "n_processors", "expected"),
-    [
-        ([(2, 2, 1), (2, 0, 1)], 1, 1, [2, 4]),  # who waits first finds the processor free
-        ([(2, 2, 2), (2, 0, 1)], 1, 1, [3, 5]),  # who waits in two parts computes between them
-        ([(1, 0, 1)] * 3, 2, 2, [1, 2, 2]),  # two users at one service, one at the other
-        ([(1, 0, 1)] * 3, 2, 1, [2, 3, 3]),  # two services have half of a processor each
-        ([(1, 0, 1)] * 2, 1, 2, [2, 2]),  # a service has no use for a second one
-        ([(1, 0, 1, 1)] * 2, 1, 2, [3, 3]),  # but what runs outside its interpreter has
-        ([(1, 0, 1, 1)] * 2, 1, 1, [4, 4]),
-        ([(1, 0, 1, 2), (3, 0, 1)], 1, 2, [4, 4]),  # the other has the interpreter for itself then
-    ],
-)
-def test_services_share_processors(
-    demands: list[tuple[float, float, int] | tuple[float, float, int, float]],
-    n_services: int,
-    n_processors: int,
-    expected: list[float],
-) -> None:
-    """Latencies of one request of each user, who are dealt among the services."""
-    plans = [[Demand(*one)] for one in demands]
-    given: dict[str, int] = {"n_services": n_services, "n_processors": n_processors}
-    assert simulate_users(plans, think_s=0.0, **given) == pytest.approx(expected)
-
-
-@given(
-    plans=st.lists(
-        st.lists(st.tuples(st.floats(0.01, 1), st.floats(0, 1)), min_size=1, max_size=4),
-        min_size=1,
-        max_size=4,
-    )
-)
-def test_no_request_is_faster_than_alone(plans: list[list[tuple[float, float]]]) -> None:
-    """With others, a request takes its own time or longer, and at most that of all together."""
-    demands = [[Demand(*pair) for pair in user] for user in plans]
-    latencies = sorted(simulate_users(demands, think_s=0.0))
-    alone = sorted(d.cpu_s + d.wait_s for user in demands for d in user)
-    assert len(latencies) == len(alone)
-    assert all(a >= b - 1e-9 for a, b in zip(latencies, alone, strict=True))
-    total = sum(d.cpu_s for user in demands for d in user)
-    assert max(latencies) <= total + max(d.wait_s for user in demands for d in user) + 1e-9
-
-
 def test_real_cache_hits_as_often_as_predicted() -> None:
     """Che's approximation is within three percentage points of the cache of the service."""
     found = compare_hit_ratios([100], exponent=1.0, n_lookups=20_000, seed=1)
@@ -194,19 +138,26 @@ def make_rows(phase: str, loads: dict[str, dict[str, float]]) -> pd.DataFrame:
     )
 
 
-def alone(open_s: float, make_s: float, cpu_s: float) -> dict[str, float]:
+def alone(open_s: float, make_s: float, cpu_s: float, dataset: str = "a") -> dict[str, float]:
     """Give the numbers of two requests to one dataset that were alone."""
-    return {
-        f"a|{column}|{number}": value
-        for number in range(2)
-        for column, value in (("latency_s", open_s + make_s), ("open_s", open_s), ("cpu_s", cpu_s))
-    }
+    costs = {"latency_s": open_s + make_s, "open_s": open_s, "cpu_s": cpu_s}
+    return {f"{dataset}|{name}|{k}": value for k in range(2) for name, value in costs.items()}
+
+
+ASKED_ALONE: list[Tile] = [("a", 1, 0, 0), ("a", 1, 1, 0)]
+
+
+def make_workload(warm: list[list[Tile]], alone: list[Tile] = ASKED_ALONE) -> Workload:
+    """Plan tiles of dataset a, and of b, whose chunk has as many values as a hundred of a's."""
+    sides = {"a": 8, "b": 80}
+    specs = tuple(DatasetSpec(name, "zarr", (n, n), (n, n)) for name, n in sides.items())
+    return Workload(Datasets(Location("s3", "none"), specs, {}), [], warm, [alone], {}, 1.0, 0.0)
 
 
 def test_prediction_adds_opening_and_making() -> None:
     """Alone on the processor, a request takes its own opening and the making that all share."""
     rows = make_rows("calibration", {"none": alone(0.3, 0.1, 0.1), "redis": alone(0.01, 0.1, 0.1)})
-    expected = predict_latencies(rows, [[("a", 0, 0, 0)] * 3], think_s=0.0, seed=1)
+    expected = predict_latencies(rows, make_workload([[("a", 0, 0, 0)] * 3]), seed=1)
     found = expected.set_index("contender")["predicted_s"]
     assert found.to_dict() == pytest.approx({"none": 0.4, "redis": 0.11})
 
@@ -214,7 +165,7 @@ def test_prediction_adds_opening_and_making() -> None:
 def test_prediction_counts_company() -> None:
     """Two users who only compute take twice as long together as alone."""
     rows = make_rows("calibration", {"none": alone(0.0, 0.2, 0.2)})
-    expected = predict_latencies(rows, [[("a", 0, 0, 0)]] * 2, think_s=0.0, seed=1)
+    expected = predict_latencies(rows, make_workload([[("a", 0, 0, 0)]] * 2), seed=1)
     assert expected.loc[0, ["predicted_s", "alone_s"]].tolist() == pytest.approx([0.4, 0.2])
 
 
@@ -223,7 +174,8 @@ def test_making_is_the_same_work_for_all_that_open_nothing() -> None:
     loads = {"none": alone(0.3, 0.1, 0.3), "lru": alone(0, 0.1, 0.1), "redis": alone(0, 0.1, 0.2)}
     warped = {"a|warp_s|0": 0.02, "a|warp_s|1": 0.04}
     rows = make_rows("calibration", {name: one | warped for name, one in loads.items()})
-    found = {name: one["a"] for name, one in isolate(rows).items()}
+    tile = ("a", 2, 0, 0)
+    found = {name: one[tile] for name, one in isolate(rows, make_workload([[tile]])).items()}
     assert {name: one.cpu_s for name, one in found.items()} == pytest.approx(
         {"none": 0.3, "lru": 0.15, "redis": 0.15}
     )
@@ -238,10 +190,55 @@ def test_file_cache_makes_tiles_in_its_own_time() -> None:
     rows = make_rows(
         "calibration", {"none": alone(0.3, 0.2, 0.0), "filecache": alone(0.3, 0.1, 0.0)}
     )
-    found = predict_latencies(rows, [[("a", 0, 0, 0)]], think_s=0.0, seed=1)
+    found = predict_latencies(rows, make_workload([[("a", 0, 0, 0)]]), seed=1)
     assert found.set_index("contender")["predicted_s"].to_dict() == pytest.approx(
         {"none": 0.5, "filecache": 0.4}
     )
+
+
+def test_a_tile_costs_what_it_cost_alone() -> None:
+    """One that was alone is itself, another is like those of its zoom, and one of another zoom like all."""
+    numbers = {}
+    for k, (make_s, cpu_s) in enumerate([(0.1, 0.01), (0.2, 0.02), (0.6, 0.06)]):
+        numbers |= {f"a|latency_s|{k}": make_s, f"a|open_s|{k}": 0.0, f"a|cpu_s|{k}": cpu_s}
+    rows = make_rows("calibration", {"none": numbers})
+    asked = [*ASKED_ALONE, ("a", 2, 0, 0)]
+    tiles = {("a", 1, 1, 0): [0.2], ("a", 1, 0, 1): [0.1, 0.2], ("a", 3, 0, 0): [0.1, 0.2, 0.6]}
+    found = isolate(rows, make_workload([[*tiles]], asked))["none"]
+    assert {tile: one.make_s.tolist() for tile, one in found.items()} == tiles
+    assert {tile: one.cpu_s for tile, one in found.items()} == pytest.approx(
+        {tile: np.mean(make_s) / 10 for tile, make_s in tiles.items()}
+    )
+    # drawn anew, some of the requests are missing, and others are there twice
+    rng = np.random.default_rng(1)
+    drawn = [isolate(rows, make_workload([[*tiles]], asked), rng)["none"] for _ in range(20)]
+    assert len({cost["a", 3, 0, 0].cpu_s for cost in drawn}) > 3
+
+
+def test_large_chunks_and_clients_need_no_interpreter() -> None:
+    """What grows with bytes is beside the interpreter, as far as requests agree on it; so is what its threads did not do."""
+    cpu_s = {"a": [0.03, 0.03, 0.032, 0.028], "b": [0.13, 0.13, 0.128, 0.132]}
+    names = [name for name, seconds in cpu_s.items() for _ in seconds]
+    numbers, untold = dict[str, float](), dict[str, float]()
+    for k, (name, seconds) in enumerate(zip(names, [*cpu_s["a"], *cpu_s["b"]], strict=True)):
+        untold |= {f"{name}|latency_s|{k}": 0.5, f"{name}|open_s|{k}": 0.0}
+        untold |= {f"{name}|cpu_s|{k}": seconds}
+        numbers |= {f"{name}|outside_s|{k}": 0.01}
+    asked: list[Tile] = [(name, 1, 0, 0) for name in names]
+    workload = make_workload([[("a", 1, 0, 0), ("b", 1, 0, 0)]], asked)
+    told = make_rows("calibration", {"lru": untold | numbers, "none": untold | numbers})
+    for rows, outside_s in ((told, 0.01), (make_rows("calibration", {"none": untold}), 0.0)):
+        found = {tile[0]: one for tile, one in isolate(rows, workload)["none"].items()}
+        small, large = found["a"].beside_s - outside_s, found["b"].beside_s - outside_s
+        assert 0 < small < 0.002  # its bytes are a hundredth
+        assert 0.09 < large < 0.1  # a little less than the slope itself
+        assert found["b"].cpu_s == pytest.approx(0.13)
+    # requests that scatter by more than the sizes differ show nothing
+    noisy = {
+        name: k % 2 * 0.1 if "cpu" in name else s for k, (name, s) in enumerate(untold.items())
+    }
+    (one, *_) = isolate(make_rows("calibration", {"none": noisy}), workload)["none"].values()
+    assert one.beside_s == 0
 
 
 def test_assumptions_are_those_measured() -> None:
@@ -256,10 +253,7 @@ def test_assumptions_are_those_measured() -> None:
         },
     )
     rows["n_requests"] = [48, 12, 12, 36]
-    workload = Workload(
-        Datasets(Location("s3", "nothing"), (), {}), [], [[("a", 0, 0, 0)]], [], {}, 1.0, 0.0
-    )
-    found = learn_assumptions(rows, workload, entry_nbytes={"a": 5000})
+    found = learn_assumptions(rows, make_workload([[("a", 0, 0, 0)]]), entry_nbytes={"a": 5000})
     measured = {"make_s": 0.1, "open_s": 0.3, "redis_fetch_s": 0.01, "metadata_nbytes": 5000}
     measured |= {"shared_fetch_s": 0.2, "shared_gets": 3.0, "shared_lists": 3.0}
     measured |= {"open_gets": 6.0, "tile_gets": 2.0, "tile_read_nbytes": 1e6}
@@ -341,6 +335,14 @@ def test_the_reference_names_no_fastest_cache_that_is_none() -> None:
     assert found["shipped-growth"] == "3.1 MB"
 
 
+def test_memory_is_that_of_the_rows() -> None:
+    """The largest peak of a measured load counts, whoever asks; rows of before do not tell it."""
+    told = {"none": {"peak_nbytes": 3e8}, "lru": {"peak_nbytes": 1.6e9}}
+    rows = pd.concat([make_rows("measured", told), make_rows("calibration", {"lru": {}})])
+    assert read_peak(rows) == 1.6e9
+    assert np.isnan(read_peak(make_rows("measured", {"none": {"p50_s": 1.0}})))
+
+
 def test_wrong_pictures_are_said_first() -> None:
     """Who served a wrong picture is named, and who does so until a restart."""
     watched = pd.DataFrame(
@@ -369,6 +371,10 @@ def test_bill_says_what_listings_cost_and_what_comes_first() -> None:
         "A service held at most 0.42 GB. Without any cache a month costs "
     )
     assert found["peak-memory"] == "0.42 GB"
+    # a page that is rendered from rows that do not tell it says nothing of memory
+    untold = find_costs(given, get_prices(), ratios, measured=[], told=given, peak_nbytes=np.nan)
+    assert untold["peak-memory"] == "not measured"
+    assert untold["verdict-cost"].startswith("Without any cache a month costs ")
     assert found["shared-listings-cost"] == "9,590 USD a month"  # 480 million times 4 at 5e-6
     assert found["shared-cost"] > found["shared-told-cost"]
     assert found["verdict-cheapest"] in found["verdict-cost"]
