@@ -115,7 +115,7 @@ class _Tree:
             " (shape or limits)": _describe_space(found.id.get_space()),
             " (fill value)": (plist.fill_value_defined(), self.make_plain(found.fillvalue)),
             " (sources)": found.is_virtual and [
-                (part.file_name, part.dset_name, part.vspace.encode(), part.src_space.encode())
+                (part.file_name, part.dset_name, *map(_encode_mapping, (part.vspace, part.src_space)))
                 for part in found.virtual_sources()
             ],
         }  # fmt: skip
@@ -231,6 +231,14 @@ def _describe_space(found: Any) -> tuple[Any, ...]:
     if kind == h5py.h5s.NULL:
         return ()
     return kind, found.get_simple_extent_dims(), found.get_simple_extent_dims(True)
+
+
+def _encode_mapping(found: Any) -> bytes:
+    """Encode what a virtual dataset maps; where it has no limit, the extent is what was there last."""
+    space, limits = found.copy(), found.get_simple_extent_dims(True)
+    dims = zip(found.get_simple_extent_dims(), limits, strict=True)
+    space.set_extent_simple(tuple(0 if top == h5py.h5s.UNLIMITED else n for n, top in dims), limits)
+    return bytes(space.encode())
 
 
 def _are_stored_equal(one: h5py.Dataset, other: h5py.Dataset) -> bool:

@@ -26,7 +26,6 @@ from advisors.hdf5.recording import (
     iterate_blocks,
     iterate_chunks,
 )
-from helpers.errors import UserError
 
 
 def map_references(
@@ -35,7 +34,7 @@ def map_references(
     """Turn the references in values into others."""
     kind = h5py.check_ref_dtype(dtype)
     if kind is h5py.RegionReference:
-        raise UserError("file: has region references; allowed: others, unless h5repack is on PATH")
+        raise TypeError("region references, which only h5repack copies")
     base = h5py.check_vlen_dtype(dtype)
     if kind is h5py.Reference or (base is not None and h5py.check_ref_dtype(base) is not None):
         given, mapped = np.asarray(values, object), np.empty(np.shape(values), dtype)
@@ -139,8 +138,16 @@ def _keep_order(old: Any, new: Any) -> None:
     new.set_attr_creation_order(old.get_attr_creation_order())
 
 
+_MOST_TRIES = 4  # to find room for a header
+
+
 class _Copier:
-    """Copies objects depth first; attributes last, because they may refer to any object."""
+    """Copies objects depth first; what attributes say last, because they may refer to any object.
+
+    Attributes themselves are created so that they lie in their order: those of a dataset before
+    anything follows its header, which could not grow then, and would move some of them to go on
+    elsewhere; those of a group after all that is in it, where producers have theirs as well.
+    """
 
     def __init__(
         self, source: h5py.File, target: h5py.File, chunk_shapes: dict[str, Shape], is_model: bool
@@ -160,7 +167,7 @@ class _Copier:
         for name in self.names.values():
             source, target = self.source[name], self.target[name]
             for key in list_attributes(source):
-                self.copy_attribute(source.attrs.get_id(key), target, key)
+                self.write_attribute(source.attrs.get_id(key), target.attrs.get_id(key))
 
     def copy_group(self, source: h5py.Group, target: h5py.Group) -> None:
         self.names[get_token(source.id)] = source.name
@@ -175,6 +182,7 @@ class _Copier:
                 continue
             self.names[get_token(found.id)] = found.name
             self.copy_object(found, target, key)
+        self.create_attributes(source, target)
 
     def copy_object(self, found: Any, target: h5py.Group, key: str) -> None:
         encoded = key.encode(errors="surrogateescape")
@@ -185,6 +193,7 @@ class _Copier:
             self.copy_group(found, h5py.Group(made))
         elif isinstance(found, h5py.Datatype):
             h5py.h5o.link(self.open_type(found.id), target.id, encoded)
+            self.create_attributes(found, target[key])
         else:
             self.copy_dataset(found, target, encoded)
 
@@ -218,15 +227,27 @@ class _Copier:
         if chunk_shape == found.chunks and not is_lossless(plist):
             if not self.is_model:
                 _copy_as_it_is(found, target, key)
+                self.create_attributes(found, h5py.Dataset(h5py.h5d.open(target.id, key)))
                 return
             plist.remove_filter(h5py.h5z.FILTER_ALL)
             plist.set_deflate(1)  # in their place: such filters refuse what they stored themselves
-        made = h5py.h5d.create(target.id, key, file_type, space, dcpl=plist)
+        made = self.create_dataset(found, file_type, space, plist)
+        h5py.h5o.link(made.id, target.id, key)
         is_written = not self.is_model or has_readable_heaps(found)
         if _has_references(found.dtype) and is_written:
-            self.referring.append((found, h5py.Dataset(made)))
+            self.referring.append((found, made))
         else:
-            self.copy_values(found, h5py.Dataset(made))
+            self.copy_values(found, made)
+
+    def create_dataset(self, found: h5py.Dataset, *how: Any) -> h5py.Dataset:
+        """Create a dataset that has no link yet, in a place where its header can grow."""
+        tried: list[h5py.Dataset] = []  # which keep their places until they are forgotten
+        while len(tried) < _MOST_TRIES:
+            tried.append(h5py.Dataset(h5py.h5d.create(self.target.id, None, *how)))
+            self.create_attributes(found, tried[-1])
+            if h5py.h5o.get_info(tried[-1].id).hdr.nchunks == 1:
+                break
+        return tried[-1]
 
     def choose_properties(self, found: h5py.Dataset) -> Any:
         """Give what a dataset is created with; a model leaves out files that are not its own."""
@@ -254,10 +275,13 @@ class _Copier:
                     memory, space, _ = _select(target, region)
                     target.id.write(memory, space, values, mtype=target.id.get_type())
 
-    def copy_attribute(self, source: Any, target: Any, key: str) -> None:
-        file_type = self.open_type(source.get_type())
-        encoded = key.encode(errors="surrogateescape")
-        made = h5py.h5a.create(target.id, encoded, file_type, source.get_space())
+    def create_attributes(self, source: Any, target: Any) -> None:
+        for key in list_attributes(source):
+            given, encoded = source.attrs.get_id(key), key.encode(errors="surrogateescape")
+            file_type = self.open_type(given.get_type())
+            h5py.h5a.create(target.id, encoded, file_type, given.get_space())
+
+    def write_attribute(self, source: Any, made: Any) -> None:
         if source.get_space().get_simple_extent_type() == h5py.h5s.NULL:
             return
         values = np.empty(source.shape, source.dtype)

@@ -109,6 +109,24 @@ def test_model_says_what_the_copy_will_be_asked(made: Path, tmp_path: Path, repa
     assert predicted.file_nbytes == pytest.approx(found.file_nbytes, rel=0.1)
 
 
+_NAMES = ("units", "long_name", "description", "_FillValue", "valid_min", "a", "b", "c", "d")
+
+
+@given(st.dictionaries(st.sampled_from(_NAMES), st.sampled_from(["m", 1.0, np.bytes_("x" * 300)])))
+def test_attributes_lie_in_their_order(
+    tmp_path_factory: pytest.TempPathFactory, attributes: dict[str, Any]
+) -> None:
+    """Without `h5repack` too: a header that is continued elsewhere moves some of its attributes."""
+    folder = tmp_path_factory.mktemp("attributes")
+    with h5py.File(folder / "in.h5", "w") as file:
+        group = file.create_group("g")
+        group.attrs.update(attributes)
+        for name, how in (("a", {"chunks": (100,), "compression": "gzip"}), ("b", {})):
+            group.create_dataset(name, data=np.arange(900.0), **how).attrs.update(attributes)
+    told = apply_repack(str(folder / "in.h5"), REPAIRS[1], folder / "out.h5", tool="h5py")
+    assert "are equal" in told
+
+
 def test_recorded_reads_are_those_of_the_library(made: Path) -> None:
     """The library asks for the chunks that the metadata name, in this order, and for nothing else."""
     variables = ["g/v3", "nan", "loose", "letters"]
