@@ -15,6 +15,7 @@ import numpy as np
 import xarray as xr
 
 from tests.advisors.hdf5.producers import PRODUCERS, run_tool
+from tests.advisors.hdf5.products import atl03, nisar
 
 Maker = Callable[[Path], None]
 
@@ -273,6 +274,10 @@ def _xarray(path: Path, engine: Any) -> None:
 def _producer(path: Path, name: str) -> None:
     PRODUCERS[name](path)
 
+
+# of the structure of published products; beams are alike
+
+ORDINARY |= {"product-atl03": lambda path: atl03(path, n_beams=1), "product-nisar": nisar}
 
 # hostile
 

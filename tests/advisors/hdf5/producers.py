@@ -6,6 +6,7 @@ import importlib.util
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -107,31 +108,32 @@ def by_xarray(path: Path) -> None:
 
 def by_ncgen(path: Path) -> None:
     """Make a file from text by ncgen."""
-    text, values = path.with_suffix(".cdl"), ", ".join(map(str, range(40_000)))
-    text.write_text(
-        "netcdf made { dimensions: t = UNLIMITED; x = 40000; variables: double t(t); float w(t, x);"
-        ' w:units = "m s-1"; w:_ChunkSizes = 1, 40000; int n(x); n:_ChunkSizes = 5000;'
-        ' n:_DeflateLevel = 2; :title = "made by ncgen"; data: t = 0, 1, 2, 3, 4, 5, 6, 7;'
-        f" w = {', '.join([values] * 8)}; n = {values}; }}"
-    )
-    run_tool("ncgen", "-4", "-o", path, text)
-    text.unlink()
+    values = ", ".join(map(str, range(40_000)))
+    with tempfile.TemporaryDirectory() as folder:
+        text = Path(folder) / "made.cdl"
+        text.write_text(
+            "netcdf made { dimensions: t = UNLIMITED; x = 40000; variables: double t(t); float w(t, x);"
+            ' w:units = "m s-1"; w:_ChunkSizes = 1, 40000; int n(x); n:_ChunkSizes = 5000;'
+            ' n:_DeflateLevel = 2; :title = "made by ncgen"; data: t = 0, 1, 2, 3, 4, 5, 6, 7;'
+            f" w = {', '.join([values] * 8)}; n = {values}; }}"
+        )
+        run_tool("ncgen", "-4", "-o", path, text)
 
 
 def by_nccopy(path: Path) -> None:
     """Compress and rechunk a file by nccopy."""
-    source = path.with_name("source-of-nccopy.part")
-    by_netcdf4(source)
-    run_tool("nccopy", "-d1", "-s", "-c", "time/1,y/40,x/40", source, path)
-    source.unlink()
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder) / "source.nc"
+        by_netcdf4(source)
+        run_tool("nccopy", "-d1", "-s", "-c", "time/1,y/40,x/40", source, path)
 
 
 def by_h5repack(path: Path) -> None:
     """Put a file in small pages by h5repack."""
-    source = path.with_name("source-of-h5repack.part")
-    by_h5py(source)
-    run_tool("h5repack", "-S", "PAGE", "-G", "65536", source, path)
-    source.unlink()
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder) / "source.h5"
+        by_h5py(source)
+        run_tool("h5repack", "-S", "PAGE", "-G", "65536", source, path)
 
 
 _PYTABLES = """
@@ -164,6 +166,26 @@ def by_pytables(path: Path) -> None:
     run_script(_PYTABLES, path, needs="tables")
 
 
+_PANDAS = """
+import sys
+import numpy as np
+import pandas as pd
+
+rng, names = np.random.default_rng(0), ["depth", "salinity", "temperature"]
+made = pd.DataFrame(rng.normal(size=(50_000, 3)).round(2).astype("f4"), columns=names)
+made["station"] = np.arange(len(made)) // 100
+how = {"complevel": 1, "complib": "zlib"}
+made.to_hdf(sys.argv[1], key="casts", format="table", data_columns=["station"], mode="w", **how)
+for number in range(6):
+    made[names].iloc[number::6].to_hdf(sys.argv[1], key=f"parts/part{number}", mode="a", **how)
+"""
+
+
+def by_pandas(path: Path) -> None:
+    """Make a file with an indexed table and with frames in the fixed format by pandas."""
+    run_script(_PANDAS, path, needs="tables")
+
+
 _GDAL = """
 import os
 import sys
@@ -173,9 +195,9 @@ import rasterio.shutil
 from rasterio.transform import from_origin
 
 rng, image = np.random.default_rng(0), sys.argv[1] + ".tif"
-how = {"width": 700, "height": 600, "count": 4, "dtype": "float32", "crs": "EPSG:4326"}
+how = {"width": 700, "height": 200, "count": 4, "dtype": "float32", "crs": "EPSG:4326"}
 with rasterio.open(image, "w", driver="GTiff", transform=from_origin(5, 50, 0.01, 0.01), **how) as made:
-    made.write(rng.normal(size=(4, 600, 700)).round(2).astype("f4"))
+    made.write(rng.normal(size=(4, 200, 700)).round(2).astype("f4"))
 rasterio.shutil.copy(image, sys.argv[1] + ".nc", driver="netCDF", strict=False, FORMAT="NC4", COMPRESS="DEFLATE")
 os.remove(image)
 os.rename(sys.argv[1] + ".nc", sys.argv[1])  # after its suffix GDAL takes another driver
@@ -197,6 +219,7 @@ PRODUCERS: dict[str, Callable[[Path], None]] = {
     "nccopy": by_nccopy,
     "h5repack": by_h5repack,
     "pytables": by_pytables,
+    "pandas": by_pandas,
     "gdal": by_gdal,
 }
 """A file of each, by the name of its producer."""
@@ -222,7 +245,7 @@ def make_all(
 
 
 if __name__ == "__main__":
-    from tests.advisors.hdf5.products import PRODUCTS, SCORED  # which are made of what is above
+    from tests.advisors.hdf5.products import SCORED  # which are made of what is above
 
-    chosen = PRODUCERS | {f"like-{name}": PRODUCTS[name] for name in SCORED}
+    chosen = PRODUCERS | {f"like-{name}": make for name, make in SCORED.items()}
     sys.stdout.write("\n".join(map(str, make_all(Path(sys.argv[1]), chosen).values())) + "\n")

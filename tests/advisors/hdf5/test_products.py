@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+from collections import Counter
 from pathlib import Path
 
 import h5py
@@ -12,11 +13,12 @@ from click.testing import CliRunner
 
 from advisors.hdf5.cli import hdf5
 from advisors.hdf5.recording import list_datasets
+from studies.hdf5_drivers.files import BEAMS
 from tests.advisors.hdf5 import products
 
 # variables of the file, bytes of the metadata at least, and items that fail
 EXPECTED: dict[str, tuple[int, int, set[str]]] = {
-    "atl03": (445, 10**6, {"paged-file-space", "variable-length"}),
+    "atl03": (1003, 10**6, {"paged-file-space", "variable-length", "chunk-bytes"}),
     "atl08": (70, 10**5, {"paged-file-space"}),
     "gedi": (156, 10**5, {"paged-file-space", "chunk-bytes"}),
     "cmip6": (6, 10**4, {"paged-file-space", "consolidated-metadata", "chunk-bytes"}),
@@ -42,8 +44,34 @@ def test_products_are_judged_and_advised_on(name: str, tmp_path: Path) -> None:
     found = {item["name"]: item for item in json.loads(done.output)["items"]}
     assert {key for key, item in found.items() if item["status"] == "failed"} == failing
     assert done.exit_code == bool(failing)
-    if name == "atl03":  # its advice is on the page of the study
+    if name == "atl03":  # a beam of which is advised on among the ordinary files
         return
     advised = json.loads(CliRunner().invoke(hdf5, ["advise", str(path), "--json"]).output)
     assert advised["report"]["metadata_nbytes"] > least
     assert max(one["gain"] for one in advised["advice"]) > 5
+
+
+def test_atl03_has_the_groups_of_the_product(tmp_path: Path) -> None:
+    """Six beams of 98 variables each, and what is told of the granule in the groups beside them."""
+    path = tmp_path / "atl03.h5"
+    products.atl03(path, n_photons=600)
+    with h5py.File(path) as file:
+        names = list_datasets(file)
+        told = {name for name in file if not name.startswith("gt")}
+    assert Counter(name.split("/")[0] for name in names if name.startswith("gt")) == {
+        beam: 98 for beam in BEAMS
+    }
+    assert told == {
+        "METADATA", "ancillary_data", "atlas_impulse_response", "ds_surf_type", "ds_xyz",
+        "orbit_info", "quality_assessment",
+    }  # fmt: skip
+
+
+def test_a_long_granule_has_the_metadata_of_one_and_no_values(tmp_path: Path) -> None:
+    """A hollow file has an entry for each chunk, and reads back as zeros."""
+    path = tmp_path / "long.h5"
+    products.atl03(path, 1, n_photons=10**6, is_hollow=True)
+    with h5py.File(path) as file:
+        heights = file["gt1l/heights/h_ph"]
+        assert heights.id.get_num_chunks() == 100 and not heights[-20_000:].any()
+    assert path.stat().st_size < 3 * 10**6
