@@ -133,10 +133,11 @@ def score(
 
 def render_scores(found: Scores) -> str:
     """Write predicted and measured gains as a table, and their errors."""
-    costs, width = found.costs, max(len(one.file) for one in found.scores) + 2
+    width = max(len(one.file) for one in found.scores) + 2
+    starts = sorted(one.start_s for one in found.scores)
     lines = [
-        f"over {found.profile} as a scale model; {costs.request_s * 1000:.3g} ms a request,"
-        f" {costs.start_s:.3g} s to start, the library {found.library_costs.factor:.3g} times as assumed",
+        f"over {found.profile} as a scale model; {found.request_s * 1000:.3g} ms a request,"
+        f" {starts[0]:.3g} to {starts[-1]:.3g} s to start",
         f"{'':{width}}{'before (s)':>18}{'after (s)':>16}{'gain':>16}{'error':>8}",
         f"{'':{width}}{'pred.':>9}{'meas.':>9}{'pred.':>8}{'meas.':>8}{'pred.':>8}{'meas.':>8}",
     ]
