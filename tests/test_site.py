@@ -103,7 +103,7 @@ def test_pictures_have_alt_text(site: Path) -> None:
     # told in words and tables, with nothing to draw
     told = {
         f"notebooks/acceptance/{one}.html"
-        for one in ("array-paths", "configuration-2020", "netcdf-and-growth")
+        for one in ("array-paths", "read-path", "configuration-2020", "netcdf-and-growth")
     }
     for name, page in read_pages(site).items():
         figures = [picture for picture in page.pictures if "_images" in (picture.get("src") or "")]

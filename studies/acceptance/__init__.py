@@ -71,6 +71,7 @@ _AT_MOST = (
 # The published cases, each with its checks.
 _CASES: Mapping[str, set[str]] = {
     "array-paths": {"proxy", "ceiling", "decoding"},
+    "read-path": {"read-path"},
     "configuration-2020": {"configuration-2020"},
     "netcdf-and-growth": {"netcdf", "growth"},
     "overhead-per-chunk": {"overhead-per-chunk"},

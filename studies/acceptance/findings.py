@@ -48,7 +48,7 @@ RATIOS: Mapping[str, tuple[Read, Read]] = {
     "free-share": (("decoding", "raw"), ("decoding", BEST)),
     "share-of-decoding": (("decoding", ALONE), ("decoding", BEST)),
     "gain-in-place": (("decoding", BATCHED), ("decoding", BEST)),
-    "gain-direct": (("decoding", BEST), ("decoding", DIRECT)),
+    "gain-direct": (("read-path", BEST), ("read-path", DIRECT)),
     **{
         f"over-{whose}-{size}": ((f"2020-{size}", name), (f"2020-{size}", BEST))
         for size in ("small", "medium", "large")
@@ -172,8 +172,8 @@ def share_of_processors(rows: pd.DataFrame) -> pd.Series[float]:
     receiving, measured where nothing is decoded, and decoding, measured where nothing is fetched.
     As each part has the processors' caches for itself, the share may pass 1 by a little.
     """
-    received, decoded = (select(rows, ("decoding", name)) for name in (RECEIVED, DECODED))
-    took_s = select(rows, ("decoding", DIRECT)).set_index("block")["read_s"]
+    received, decoded = (select(rows, ("read-path", name)) for name in (RECEIVED, DECODED))
+    took_s = select(rows, ("read-path", DIRECT)).set_index("block")["read_s"]
     if took_s.empty or received.empty or decoded.empty:
         return pd.Series(dtype=float)
     spent_s = _spend_by_block(received) + _spend_by_block(decoded)

@@ -14,6 +14,7 @@ CHECKS = (
     "proxy",
     "ceiling",
     "decoding",
+    "read-path",
     "configuration-2020",
     "netcdf",
     "growth",

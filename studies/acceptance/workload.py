@@ -229,6 +229,7 @@ class Workload:
             "proxy": self._proxy,
             "ceiling": self._ceiling,
             "decoding": self._decoding,
+            "read-path": self._read_path,
             "configuration-2020": self._configuration_2020,
             "netcdf": self._netcdf,
             "growth": self._growth,
@@ -316,10 +317,18 @@ class Workload:
             yield self._read("decoding", name, stored, batch, cluster=here, **more)
         alone = self._read("decoding", BEST, stored, batch, MemoryRead, cluster=here, **more)
         yield dataclasses.replace(alone, name=ALONE)
-        more |= {"part": "decoding", "n_chunks": stored.n_chunks, "runs": "alone"}
+        yield self._raw("decoding", stored, _N_FREE, _FREE)
+
+    def _read_path(self) -> Iterator[Way]:
+        """Read with no network by our own threads, whole and each part alone, beside the best path."""
+        stored, part = self._array(), "read-path"
+        here = dataclasses.replace(self.cluster, threads_per_worker=_N_FREE)
+        more: dict[str, Any] = {"profile": _FREE, "concurrency": _N_FREE}
+        yield self._read(part, BEST, stored, 2 * self._batch(), cluster=here, runs="here", **more)
+        more |= {"part": part, "n_chunks": stored.n_chunks, "runs": "alone"}
         for name in (DIRECT, RECEIVED, DECODED):
             yield Way(name=name, steps=DirectRead(stored, self.testbed, name), **more)
-        yield self._raw("decoding", stored, _N_FREE, _FREE)
+        yield self._raw(part, stored, _N_FREE, _FREE)
 
     def _configuration_2020(self) -> Iterator[Way]:
         """Read with the clients and the tasks of 2020, at several chunk shapes."""
