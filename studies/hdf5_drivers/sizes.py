@@ -230,29 +230,29 @@ _DASHES: Mapping[str, Any] = {ORIGINAL: (0, (3, 1.5)), PAGED: "dotted", REPACKED
 
 def render_sizes(path: Path = RECORD, folder: Path = _RECORDS) -> str:
     """Write times by length of file, replayed and measured, and what they say of settings."""
-    replayed, found = pivot(pd.read_csv(path)), read_measured(folder)
-    kinds = {"replayed": replayed, "measured": pivot(found)}
-    lines = [
-        (float(str(nbytes)), kind, [_tell(line.get(way, math.nan)) for way in WAYS])
-        for kind, table in kinds.items()
-        for nbytes, line in table.iterrows()
+    replayed, found = pivot(pd.read_csv(path)), pivot(read_measured(folder))
+    at = replayed.index.get_indexer(found.index, method="nearest")
+    near = found.set_axis(replayed.index[at])
+    # what others take for the repack is in the figure
+    ways = [way for way in WAYS if way[1] == ORIGINAL or way[0] == TUNED]
+    titles = [_NAMES[name] + f", {_SHORT[at]}" * (at != ORIGINAL) for name, at in ways]
+    rows = [
+        [digits(float(str(nbytes)) / 1e6)]
+        + [digits(line[way]) + _tell_measured(near, nbytes, way) for way in ways]
+        for nbytes, line in replayed.iterrows()
     ]
-    titles = [
-        "file (MB)",
-        "how",
-        *(f"{_NAMES[name]}, {_SHORT[layout]} (s)" for name, layout in WAYS),
-    ]
-    ordered = sorted(lines, key=lambda line: (line[0], line[1]))
-    rows = [[digits(nbytes / 1e6), kind, *told] for nbytes, kind, told in ordered]
     moved = pivot(pd.read_csv(path), "nbytes")
     return (
-        f"{write_table(titles, rows)}\n{tell_sizes(replayed, kinds['measured'])}{tell_pages(moved)}"
+        f"{write_table(['file (MB)', *titles], rows)}\n"
+        "Seconds, replayed; in brackets what a case measured. Where no layout is named, the file is read as it is written.\n"
+        f"{tell_sizes(replayed, found)}{tell_pages(moved)}"
     )
 
 
-def _tell(value: float) -> str:
-    """Write a number, or a dash for what nobody measured, as all tables have it."""
-    return digits(value) if math.isfinite(value) else "\u2013"
+def _tell_measured(found: pd.DataFrame, nbytes: Any, way: tuple[str, str]) -> str:
+    """Write what was measured in brackets, if it was."""
+    is_there = nbytes in found.index and way in found and math.isfinite(found.loc[nbytes, way])
+    return f" ({digits(found.loc[nbytes, way])})" if is_there else ""
 
 
 def tell_sizes(replayed: pd.DataFrame, found: pd.DataFrame) -> str:
