@@ -33,5 +33,8 @@ def test_a_case_is_quoted_once_it_is_measured() -> None:
     none = "caching-costs/nobody-measured"
     assert render_published_size(none) == f"Not measured yet; `wire run {none}` does it.\n"
     told = render_published_size("caching-costs/load").splitlines()
-    begun = ("Without a cache the median tile", "The gain in the median", "Of datasets that are")
+    begun = (
+        *("Without a cache the median tile", "The gain in the median", "Every predicted median"),
+        *("Of 27 loads, the predicted median", "Of datasets that are"),
+    )
     assert [line[: len(text)] for line, text in zip(told, begun, strict=True)] == [*begun]
