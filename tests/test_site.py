@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import html
 import os
 import re
@@ -66,11 +67,12 @@ def list_pages(site: Path) -> list[str]:
     return sorted(name for name in found if not name.startswith("_"))
 
 
+@functools.cache
 def case_pages() -> list[str]:
     """List the pages of cases that have a committed result."""
-    reference = ROOT / "results" / "reference"
-    names = [f"{path.parent.name}/{path.stem}" for path in reference.glob("*/*.ipynb")]
-    return sorted(f"notebooks/{name}.html" for name in names if f"notebooks/{name}" in pages.list_cases())  # fmt: skip
+    reference, listed = ROOT / "results" / "reference", {*pages.list_cases()}
+    names = {f"notebooks/{path.parent.name}/{path.stem}" for path in reference.glob("*/*.ipynb")}
+    return sorted(f"{name}.html" for name in names & listed)
 
 
 def article(text: str) -> str:

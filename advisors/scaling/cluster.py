@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from statistics import NormalDist
 
 import numpy as np
@@ -164,21 +165,28 @@ class _Fluid:
         Also how many jobs are held by their own ceiling, by that of their worker, and by that of all.
         """
         most = len(is_job) // width
-        n_jobs = is_job.reshape(most, width).sum(axis=0)
-        sizes = np.arange(1, most + 1)
-        jobs = sizes * np.bincount(n_jobs, minlength=most + 1)[1:]
-        ceilings = np.minimum(self.each, self.worker / sizes)
-        rates, wanted = ceilings, jobs * ceilings
-        if wanted.sum() > self.together:
-            # Max-min fairness: the level at which all is given away. With any set of jobs held at
-            # their ceilings it comes out too low, but for the right set, so it is the highest.
-            left = self.together - wanted.sum() + np.cumsum(wanted)
-            with np.errstate(divide="ignore"):
-                rates = np.minimum(ceilings, (left / np.cumsum(jobs)).max())
-        by_all, by_worker = rates < ceilings * _ALMOST, ceilings < self.each * _ALMOST
-        by_one = jobs[~by_all & ~by_worker].sum()
-        held = np.array([by_one, jobs[~by_all & by_worker].sum(), jobs[by_all].sum()], dtype=float)
-        return np.tile(rates[np.maximum(n_jobs, 1) - 1], most), held
+        n_jobs = np.add.reduce(is_job.reshape(most, width), axis=0, dtype=np.intp)
+        rates, held = _share(self, np.bincount(n_jobs, minlength=most + 1)[1:].tobytes())
+        return np.concatenate([rates[n_jobs]] * most), held
+
+
+@lru_cache(maxsize=10_000)  # some 300 bytes each; a small cluster is often as it was before
+def _share(fluid: _Fluid, n_workers: bytes) -> tuple[Array, Array]:
+    """Share among so many workers of one job, of two and so on: rates from no job on, and who is held."""
+    sizes = np.arange(1, len(n_workers) // np.intp(0).itemsize + 1)
+    jobs = sizes * np.frombuffer(n_workers, np.intp)
+    ceilings = np.minimum(fluid.each, fluid.worker / sizes)
+    rates, wanted = ceilings, jobs * ceilings
+    if wanted.sum() > fluid.together:
+        # Max-min fairness: the level at which all is given away. With any set of jobs held at
+        # their ceilings it comes out too low, but for the right set, so it is the highest.
+        left = fluid.together - wanted.sum() + np.cumsum(wanted)
+        with np.errstate(divide="ignore"):
+            rates = np.minimum(ceilings, (left / np.cumsum(jobs)).max())
+    by_all, by_worker = rates < ceilings * _ALMOST, ceilings < fluid.each * _ALMOST
+    by_one = jobs[~by_all & ~by_worker].sum()
+    held = np.array([by_one, jobs[~by_all & by_worker].sum(), jobs[by_all].sum()], dtype=float)
+    return np.concatenate([rates[:1], rates]), held
 
 
 _ASKING, _WAITING, _RECEIVING, _DECODING, _DRAINING, _DONE = range(6)
@@ -253,14 +261,15 @@ class _Read:
     def step(self, n_events: int) -> None:
         """Go on until so many events have happened, and let what ends there go on."""
         at = self.foresee()
-        until = max(self.now, float(np.partition(at, n_events - 1)[n_events - 1]))
+        soon = at.min() if n_events == 1 else np.partition(at, n_events - 1)[n_events - 1]
+        until = max(self.now, float(soon))
         self.advance(until)
         happened = np.flatnonzero(at <= until)
         kinds = self.phase[happened]
         handlers = (self.ask, self.begin, self.receive, self.decode, self.drain)
-        for kind, handle in enumerate(handlers):
-            if len(slots := happened[kinds == kind]):
-                handle(slots, at[slots])
+        for kind in sorted({*kinds.tolist()}):
+            slots = happened[kinds == kind]
+            handlers[kind](slots, at[slots])
         self.tokens = min(self.tokens, self.depth)
 
     def foresee(self) -> Array:

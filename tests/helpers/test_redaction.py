@@ -22,8 +22,8 @@ from helpers.errors import UserError
 from helpers.objectstore.locations import parse_location
 from helpers.paths import ROOT
 from helpers.redaction import copy_redacted, find_secrets, redact, redact_tree
-from tests.helpers.benchmark.test_record import make_row
 from tests.helpers.book.test_build import make_project, make_results, stage_cases
+from tests.rows import make_row
 
 CANARY = "hunter-2-canary"
 PLAIN = quote(CANARY, safe="")
@@ -150,7 +150,7 @@ NOTEBOOK = """
 import json, pathlib, sys
 from helpers.benchmark.provenance import Provenance
 from helpers.benchmark.record import Record
-from tests.helpers.benchmark.test_record import make_row
+from tests.rows import make_row
 origin = Provenance({}, {}, {"seed": seed, "redis_url": redis_url})
 made = Record(pathlib.Path(record), study="study", case="one", provenance=origin)
 made.append([make_row(machine={}, versions={}, parameters=origin.parameters, fingerprint=origin.fingerprint, block=b, is_dirty=False) for b in range(5)])

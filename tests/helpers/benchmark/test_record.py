@@ -28,48 +28,7 @@ from helpers.benchmark.record import (
 )
 from helpers.errors import UserError
 from helpers.paths import ROOT
-
-ORIGIN = Provenance(
-    machine={"cpu": "One", "n_cores": 2},
-    versions={"zarr": "3.1.6"},
-    parameters={"seed": 1, "shape": (2, 3)},
-    commit="a" * 40,
-    is_dirty=False,
-)
-
-
-def make_row(**changed: Any) -> Row:
-    """Return a valid row with some cells changed."""
-    cells: dict[str, Any] = {
-        "study": "cluster-scaling",
-        "case": "in-region",
-        "contender": "zarr-s3fs",
-        "point": {"n_workers": 2},
-        "settings": {"codec": "zstd", "cache_state": "cold"},
-        "cache_state": "cold",
-        "is_ceiling": False,
-        "control_of": "",
-        "seed": 1,
-        "phase": "measured",
-        "block": 0,
-        "order": 0,
-        "started_utc": "2026-01-01T00:00:00.000+00:00",
-        "open_s": 0.1,
-        "read_s": 2.5,
-        "array_nbytes": 100,
-        "stored_nbytes": 50,
-        "wire_nbytes": 51.0,
-        "n_requests": 7.0,
-        "trace": {"n_retries": 0},
-        "check": "crc32c of 120 chunks",
-        "fingerprint": ORIGIN.fingerprint,
-        "machine": ORIGIN.machine,
-        "versions": ORIGIN.versions,
-        "parameters": ORIGIN.parameters,
-        "commit": ORIGIN.commit,
-        "is_dirty": ORIGIN.is_dirty,
-    }
-    return Row(**(cells | changed))
+from tests.rows import ORIGIN, make_row
 
 
 def make_record(path: Path, origin: Provenance = ORIGIN, **changed: Any) -> Record:
@@ -230,13 +189,14 @@ def test_a_row_is_recorded_once(tmp_path: Path) -> None:
 KILLED_CHILD = """
 import os, signal, sys
 from pathlib import Path
-from tests.helpers.benchmark.test_record import make_record, make_row
+from helpers.benchmark.record import Record
+from tests.rows import ORIGIN, make_row
 
 def half_then_die(file):
     os.ftruncate(file, os.fstat(file).st_size // 2)
     os.kill(os.getpid(), signal.SIGKILL)
 
-record = make_record(Path(sys.argv[1]))
+record = Record(Path(sys.argv[1]), study="cluster-scaling", case="in-region", provenance=ORIGIN)
 record.append([make_row(block=1)])
 os.fsync = half_then_die
 record.append([make_row(block=block) for block in range(2, 50)])

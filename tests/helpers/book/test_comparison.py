@@ -16,7 +16,7 @@ from helpers.book.cases import Case
 from helpers.book.cli import compare
 from helpers.errors import UserError
 from helpers.paths import ROOT
-from tests.helpers.benchmark.test_record import ORIGIN, make_row
+from tests.rows import ORIGIN, make_row
 
 SECONDS = [1.0, 1.04, 0.97, 1.02, 0.99]
 COPY = "zarr-s3fs, again"

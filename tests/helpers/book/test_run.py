@@ -561,22 +561,16 @@ def test_a_kernel_that_dies_fails_its_case_alone(make_case: MakeCase) -> None:
 
 def test_a_case_runs_once_at_a_time(make_case: MakeCase) -> None:
     """A second run of a case is refused in one line; another case of the notebook runs."""
-    one, other = make_case("one"), make_case("other")
+    one, _ = make_case("one"), make_case("other")
     with cases.lock_case(one):
         script = made.IN_SCRIPT + (
             "import sys; from pathlib import Path\nfrom helpers.book.run import Case, run_case\n"
-            "case = Case('laptop', 'study', sys.argv[1], Path(sys.argv[2]))\n"
-            "print(run_case(case, print))"
+            "for name in ('one', 'other'):\n"
+            "    print(run_case(Case('laptop', 'study', name, Path(sys.argv[1])), lambda _: None))"
         )
-        second = {
-            case.name: subprocess.run(
-                [sys.executable, "-c", script, case.name, case.root],
-                capture_output=True,
-                text=True,
-                check=True,
-            ).stdout
-            for case in (one, other)
-        }
+        command = [sys.executable, "-c", script, one.root]
+        said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        second = dict(zip(("one", "other"), said.splitlines(), strict=True))
     assert "'refused'" in second["one"] and "another run" in second["one"]
     assert not one.result(".csv").exists()
     assert "'done'" in second["other"]
@@ -729,7 +723,7 @@ ROWS = f"""
 import sys, time; sys.path.insert(0, {str(ROOT)!r})
 from pathlib import Path
 from helpers.benchmark.record import Record
-from tests.helpers.benchmark.test_record import ORIGIN, make_row
+from tests.rows import ORIGIN, make_row
 rows = Record(Path(record), study="study", case=Path(record).stem, provenance=ORIGIN)
 for block in range(len(rows.rows), 20):
     time.sleep(0.1)
