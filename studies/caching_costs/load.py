@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import re
 import socket
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TextIO
 
 import numpy as np
 import pandas as pd
+import psutil
 
 from helpers.errors import UserError
 from helpers.objectstore.processes import start_child
@@ -41,6 +43,7 @@ class Load:
     seconds: float  # from the order to the last answer
     generator_cpu_s: float  # processor time of the load generator
     n_failures: int  # failed requests as Locust counts them
+    busy_s: float = math.nan  # processor time of the whole machine meanwhile
 
     @property
     def generator_share(self) -> float:
@@ -88,7 +91,9 @@ class Generator:
             "seconds": seconds,
             "lead_s": _LEAD_S if due_s else 0.0,
         }
-        return _read_load(self._tell(order))
+        before_s = _busy_s()
+        load = _read_load(self._tell(order))
+        return replace(load, busy_s=_busy_s() - before_s)
 
     def versions(self) -> dict[str, str]:
         """Ask what it has imported."""
@@ -101,6 +106,12 @@ class Generator:
         if not (line := self.lines.readline()):
             raise UserError("load generator: it ended; allowed: one that runs")
         return line
+
+
+def _busy_s() -> float:
+    """Read the processor time of the whole machine since its start."""
+    spent = psutil.cpu_times()
+    return float(spent.user + spent.system)
 
 
 def _read_load(line: str) -> Load:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +19,7 @@ from helpers.models import hits
 from helpers.plotting import tables
 from studies.caching_costs.queueing import Demand, simulate_users
 from studies.caching_costs.service import Tile
-from studies.caching_costs.workload import Workload, measure_hit_ratio
+from studies.caching_costs.workload import FIRST, Workload, measure_hit_ratio
 
 BASELINE = "none"
 """The contender that every other is compared with."""
@@ -62,6 +63,17 @@ def count_processors(rows: pd.DataFrame) -> int:
     return int(json.loads(told).get("n_cores", 1))
 
 
+def describe_machine(rows: pd.DataFrame) -> dict[str, Any]:
+    """Describe the processors that measured, as `simulate_users` asks for them.
+
+    Older records do not tell how fast a processor is while all are busy.
+    """
+    numbers = read_numbers(rows, "calibration").reindex(columns=["speed_of_all"])
+    speed = numbers["speed_of_all"].median()
+    speed_of_all = 1.0 if math.isnan(speed) else float(speed)
+    return {"n_processors": count_processors(rows), "speed_of_all": speed_of_all}
+
+
 KEEPS_CHUNKS = ("filecache", "filecache-v3", "cachestore-v3", "lru-chunks")
 """Contenders that make their tiles from chunks that they keep."""
 
@@ -83,71 +95,113 @@ class Isolated:
     cpu_s: float  # mean of their processor seconds, which add up where requests queue
     n_waits: int = 1  # for the store, one for each request to it
     beside_s: float = 0.0  # of these, outside the interpreter
+    elsewhere_s: float = 0.0  # processor seconds of users, store and network, as part of waiting
 
     def draw(self, rng: np.random.Generator) -> Demand:
         """Draw an opening and a making, each from what was measured."""
         seconds = float(rng.choice(self.open_s) + rng.choice(self.make_s))
-        wait_s = max(0.0, seconds - self.cpu_s)
-        return Demand(self.cpu_s - self.beside_s, wait_s, self.n_waits, self.beside_s)
+        wait_s = max(0.0, seconds - self.cpu_s - self.elsewhere_s)
+        beside_s = self.beside_s + self.elsewhere_s
+        return Demand(self.cpu_s - self.beside_s, wait_s, self.n_waits, beside_s)
 
 
 def list_alone(rows: pd.DataFrame, workload: Workload) -> pd.DataFrame:
     """List the requests that were alone one by one, with their tile and the bytes of its chunks.
 
-    Of their processor time ``outside_s`` is that of threads that Python did not start, such as a
-    client of the store in Rust has them; older records do not tell it.
+    Of who keeps chunks, tiles that needed one for the first time are marked (`FIRST`). Of their
+    processor time ``outside_s`` is that of threads that Python did not start, such as a client of
+    the store in Rust has them; older records do not tell it.
     """
     each = list_requests(rows, "calibration")
-    tiles = list(itertools.chain(*workload.alone))
+    tiles = list(itertools.chain(*workload.mark_first(workload.alone)))
     asked = pd.DataFrame([tiles[int(number)] for number in each["number"]], index=each.index)
     nbytes = {spec.name: spec.chunk_nbytes for spec in workload.datasets.specs}
-    there = {name: each.get(name, 0.0) for name in ("warp_s", "outside_s")}
-    asked = asked.drop(columns=0).set_axis(list(_PLACE), axis=1)
-    return each.assign(**there, chunk_nbytes=each["dataset"].map(nbytes)).join(asked)
+    told = {name: each.get(name, 0.0) for name in ("warp_s", "outside_s")}
+    told["chunk_nbytes"] = each["dataset"].map(nbytes)
+    marked = each["dataset"].mask(each["contender"].isin(KEEPS_CHUNKS), asked[0])
+    return each.assign(
+        dataset=marked, **told, **dict(zip(_PLACE, (asked[k] for k in (1, 2, 3)), strict=True))
+    )
 
 
 _PLACE = ("zoom", "column", "row")
 
 
-def isolate(
-    rows: pd.DataFrame, workload: Workload, rng: np.random.Generator | None = None
-) -> dict[str, dict[Tile, Isolated]]:
-    """Say of each tile of the plan what it cost alone, by contender; with `rng`, from requests drawn anew.
+Costs = dict[str, dict[Tile, Isolated]]
+"""What tiles cost alone, by contender."""
+
+
+def isolate(rows: pd.DataFrame, workload: Workload) -> Costs:
+    """Say of each tile of the plan what it cost alone, by contender.
 
     Opening is each contender's own, for a dataset. Making is the same work for all but those that
     keep chunks, so theirs is put together: many times the sample. So is the processor time of those
     that open nothing, for their requests are the same work. A tile that was not alone is taken for
     those of its dataset at its zoom, for its values are as many, or else for those of its dataset.
+    Who keeps chunks makes a tile in another time where it needs one for the first time.
 
-    Reprojection and clients of the store compute without the interpreter. So does what comes with
+    Reprojection and clients of the store compute without the interpreter. So do users, store and
+    network, which take what the machine's processors did beside the service. So does what comes with
     the bytes of a chunk: to receive, decode and copy them. Of that, as much is counted as requests
     for chunks of several sizes show for sure.
     """
-    each = list_alone(rows, workload)
-    if rng is not None:
-        each = each.groupby(["contender", "dataset"]).sample(frac=1, replace=True, random_state=rng)
+    return _isolate(list_alone(rows, workload), _average(rows), _list_tiles(workload))
+
+
+def isolate_anew(
+    rows: pd.DataFrame, workload: Workload, rng: np.random.Generator, n_draws: int
+) -> list[Costs]:
+    """Say the same from as many requests that are drawn anew from those that were alone, often."""
+    each, means, tiles = list_alone(rows, workload), _average(rows), _list_tiles(workload)
+    of_each = each.groupby(["contender", "dataset"])
+    drawn = (of_each.sample(frac=1, replace=True, random_state=rng) for _ in range(n_draws))
+    return [_isolate(one, means, tiles) for one in drawn]
+
+
+def _average(rows: pd.DataFrame) -> pd.DataFrame:
+    """Average over the tiles of a contender: requests to the store, at least 1, and ``elsewhere_s``.
+
+    Older records do not tell what users, store and network took of the processors.
+    """
+    numbers = read_numbers(rows, "calibration")
+    sums = numbers.groupby("contender")[["n_requests", "n_tiles"]].sum()
+    told = numbers.get("elsewhere_s", pd.Series(0.0, numbers.index)).fillna(0.0)
+    return pd.DataFrame(
+        {
+            "n_waits": (sums["n_requests"] / sums["n_tiles"]).round().clip(lower=1).astype(int),
+            "elsewhere_s": told.groupby(numbers["contender"]).mean(),
+        }
+    )
+
+
+def _list_tiles(workload: Workload) -> set[Tile]:
+    plan = itertools.chain(*workload.warm, *workload.mark_first(workload.warm))
+    return {tile for tile in plan if tile[0] not in workload.must_fail}
+
+
+def _isolate(each: pd.DataFrame, means: pd.DataFrame, tiles: Collection[Tile]) -> Costs:
     alike = _Alike.of(each)
     made = _Alike.of(each[~each["contender"].isin(KEEPS_CHUNKS)])
     kept = _Alike.of(each[each["contender"].isin(_KEPT)])
-    sums = read_numbers(rows, "calibration").groupby("contender")[["n_requests", "n_tiles"]].sum()
-    n_waits = (sums["n_requests"] / sums["n_tiles"]).round().clip(lower=1).to_dict()
-    tiles = {tile for user in workload.warm for tile in user if tile[0] not in workload.must_fail}
-    found: dict[str, dict[Tile, Isolated]] = {}
+    found: Costs = {}
     for name, part in each.groupby("contender"):
         contender, own = str(name), _Alike.of(part)
         computed = kept if contender in _KEPT else own
         grown_by = own if contender in KEEPS_CHUNKS or not kept.groups else kept
         for tile in tiles:
+            if tile[0].endswith(FIRST) and contender not in KEEPS_CHUNKS:
+                continue
             cost = computed.find(tile)
             beside_s = float(alike.find(tile)["warp_s"].mean() + cost["outside_s"].mean())
             beside_s += grown_by.s_per_byte * float(cost["chunk_nbytes"].mean())
             cpu_s = float(cost["cpu_s"].mean())
             found.setdefault(contender, {})[tile] = Isolated(
-                own.groups[tile[:1]]["open_s"].to_numpy(),
+                own.find(tile[:1])["open_s"].to_numpy(),
                 (own if contender in KEEPS_CHUNKS else made).find(tile)["make_s"].to_numpy(),
                 cpu_s,
-                int(n_waits[contender]),
+                int(means["n_waits"][contender]),
                 min(cpu_s, beside_s),
+                float(means["elsewhere_s"][contender]),
             )
     return found
 
@@ -168,9 +222,11 @@ class _Alike:
         groups = {key: part for names in by for key, part in each.groupby(names)}
         return cls(groups, _fit_bytes(each))
 
-    def find(self, tile: Tile) -> pd.DataFrame:
-        """Find the requests that are most like one for a tile."""
-        keys = (tile, tile[:2], tile[:1])
+    def find(self, tile: tuple[Any, ...]) -> pd.DataFrame:
+        """Find the requests that are most like one for a tile; first ones and others stand in for one another."""
+        plain = tile[0].removesuffix(FIRST)
+        names = (tile[0], plain, plain + FIRST)
+        keys = [(name, *tile[1:n]) for name in names for n in (4, 2, 1)]
         return next(self.groups[key] for key in keys if key in self.groups)
 
 
@@ -214,11 +270,11 @@ def predict_latencies(rows: pd.DataFrame, workload: Workload, *, seed: int) -> p
         ``contender``, ``predicted_s``, ``predicted_p95_s``, and ``alone_s``, the median without
         company.
     """
-    rng, n_processors = np.random.default_rng(seed), count_processors(rows)
-    lines = []
+    rng, given = np.random.default_rng(seed), describe_machine(rows)
+    given |= {"think_s": workload.think_s}
+    lines, plans = [], (workload.warm, workload.mark_first(workload.warm))
     for name, isolated in isolate(rows, workload).items():
-        drawn = [draw_demands(isolated, workload.warm, rng) for _ in range(_N_DRAWS)]
-        given: dict[str, Any] = {"think_s": workload.think_s, "n_processors": n_processors}
+        drawn = [draw_demands(isolated, plans[name in KEEPS_CHUNKS], rng) for _ in range(_N_DRAWS)]
         loaded = [seconds for demands in drawn for seconds in simulate_users(demands, **given)]
         middle_s, late_s = np.percentile(loaded, (50, 95))
         lines.append((name, middle_s, late_s, float(np.median(_alone(drawn)))))

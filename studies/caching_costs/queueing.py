@@ -33,13 +33,15 @@ def simulate_users(
     until_s: float = math.inf,
     n_services: int = 1,
     n_processors: int = 1,
+    speed_of_all: float = 1.0,
 ) -> list[float]:
     """Simulate users that ask, wait for the answer, think and ask again.
 
     A request waits and computes in turns. Those that compute in one service share equally the one
     processor that its interpreter has; services, and what runs outside their interpreters, share
-    the machine's. Users, dealt among the services, begin together, or where `starts_s` says; after
-    `until_s` nobody asks any more.
+    the machine's. While all of these are busy each computes at `speed_of_all` of its speed alone.
+    Users, dealt among the services, begin together, or where `starts_s` says; after `until_s`
+    nobody asks any more.
 
     Examples
     --------
@@ -51,10 +53,14 @@ def simulate_users(
     [2.0, 2.0]
     >>> simulate_users(plans, think_s=0, n_services=2, n_processors=2)
     [1.0, 1.0]
+    >>> simulate_users(plans, think_s=0, n_services=2, n_processors=2, speed_of_all=0.5)
+    [2.0, 2.0]
     """
+    if not 0 < speed_of_all < math.inf:
+        raise UserError(f"speed_of_all: {speed_of_all}; allowed: above 0, finite")
     if not think_s >= 0:
         raise UserError(f"think_s: {think_s}; allowed: at least 0")
-    users = _Users(plans, think_s, until_s, n_services, n_processors)
+    users = _Users(plans, think_s, until_s, n_services, n_processors, speed_of_all)
     return users.run(starts_s or [0.0] * len(plans))
 
 
@@ -79,9 +85,13 @@ class _Users:
         until_s: float,
         n_services: int,
         n_processors: int,
+        speed_of_all: float,
     ) -> None:
         self.plans, self.think_s, self.until_s = [iter(one) for one in plans], think_s, until_s
         self.n_processors, self.now_s = n_processors, 0.0
+        self.lost = (1 - speed_of_all) / max(
+            1, n_processors - 1
+        )  # of speed, to each other one busy
         self.asked_s = [0.0] * len(plans)
         self.asking: dict[int, Demand] = {}
         self.n_left: dict[int, int] = {}  # waits of each user's request that have not ended
@@ -114,6 +124,7 @@ class _Users:
         busy = [line for line in self.services if line.ends]
         n_busy = len(busy) + len(self.beside.ends)
         whole = min(1.0, self.n_processors / max(1, n_busy))
+        whole *= 1 - self.lost * (min(max(1, n_busy), self.n_processors) - 1)
         rates = [(line, whole / len(line.ends)) for line in busy]
         if self.beside.ends:
             rates.append((self.beside, whole))

@@ -21,9 +21,10 @@ from studies.caching_costs.load import QUANTILES, Load, summarise
 from studies.caching_costs.prediction import (
     BASELINE,
     Isolated,
-    count_processors,
+    describe_machine,
     is_of_sweep,
     isolate,
+    isolate_anew,
 )
 from studies.caching_costs.queueing import simulate_users
 from studies.caching_costs.service import Service, Tile, open_service
@@ -230,9 +231,9 @@ def tabulate_sweep(
 ) -> pd.DataFrame:
     """Put what was measured at each load beside what requests that were alone predict for it.
 
-    Services share the machine's processors in the prediction, and each takes one at most beside
-    what needs no interpreter; what users, store and network take of them is left out, and so is
-    that an operating system shares two processors among four services less evenly.
+    Services share the machine's processors in the prediction with users, store and network, and
+    each takes one at most beside what needs no interpreter. That an operating system shares two
+    processors among four services less evenly is left out.
 
     Returns
     -------
@@ -251,7 +252,7 @@ def tabulate_sweep(
         ``generator_spread`` is the spread of the processor time that the load generator took for a
         tile.
     """
-    predicted = _predict_loads(isolated_rows, sweep, count_processors(rows))
+    predicted = _predict_loads(isolated_rows, sweep)
     trace = tables.trace_of(rows)
     points = pd.DataFrame([json.loads(text) for text in rows["point"]], index=rows.index)
     generator_s = trace["generator_share"] * rows["read_s"] / trace["n_tiles"]
@@ -313,17 +314,18 @@ def _draw_again(seconds: pd.Series[float]) -> float:
 
 
 def _predict_loads(
-    isolated_rows: pd.DataFrame, sweep: Sequence[tuple[str, SweepLoad]], n_processors: int
+    isolated_rows: pd.DataFrame, sweep: Sequence[tuple[str, SweepLoad]]
 ) -> pd.DataFrame:
     """Predict each load from requests that were alone, and its range from as many drawn anew."""
     workload, seed = sweep[0][1].load.workload, sweep[0][1].seed
     rng, costs = np.random.default_rng(seed), isolate(isolated_rows, workload)
-    redrawn = [isolate(isolated_rows, workload, rng) for _ in range(_N_RANGE_DRAWS)]
+    machine = describe_machine(isolated_rows)
+    redrawn = isolate_anew(isolated_rows, workload, rng, _N_RANGE_DRAWS)
     lines = []
     for contender, one in sweep:
         rng = np.random.default_rng(seed)
         given = [costs[contender]] * _N_DRAWS + [cost[contender] for cost in redrawn]
-        found = np.array([_simulate(cost, one, n_processors, rng) for cost in given])
+        found = np.array([_simulate(cost, one, machine, rng) for cost in given])
         # what is taken of blocks, their median
         middle_s = np.median(found[:_N_DRAWS], axis=0)
         low_s, high_s = np.percentile(found[_N_DRAWS:], (2.5, 97.5), axis=0)
@@ -336,7 +338,10 @@ def _predict_loads(
 
 
 def _simulate(
-    isolated: Mapping[Tile, Isolated], one: SweepLoad, n_processors: int, rng: np.random.Generator
+    isolated: Mapping[Tile, Isolated],
+    one: SweepLoad,
+    machine: Mapping[str, Any],
+    rng: np.random.Generator,
 ) -> Any:
     """Simulate a load once, and take the percentiles of its latencies (s)."""
     place, is_open = one.place, one.place.rate_per_s > 0
@@ -350,7 +355,7 @@ def _simulate(
         starts_s=place.due_s(one.seconds, one.seed) if is_open else (),
         until_s=math.inf if is_open else one.seconds,
         n_services=place.n_workers,
-        n_processors=n_processors,
+        **machine,
     )
     return np.percentile(latencies, [*_QUANTILES.values()])
 

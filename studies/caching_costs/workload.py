@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
+import math
+import os
+import subprocess
+import sys
+import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import cache
 from typing import Any, ClassVar
 
+import morecantile
 import numpy as np
 import xarray as xr
 import xxhash
@@ -23,7 +31,7 @@ from helpers.objectstore.testbed import Testbed
 from studies.caching_costs import backends
 from studies.caching_costs.backends import open_valkey
 from studies.caching_costs.caches import Cache, LruCache
-from studies.caching_costs.datasets import Datasets, Origin, open_dataset
+from studies.caching_costs.datasets import Datasets, DatasetSpec, Origin, open_dataset
 from studies.caching_costs.load import Generator, Load, list_requests, open_generator, summarise
 from studies.caching_costs.service import (
     Library,
@@ -90,6 +98,30 @@ def _deal(tiles: Sequence[Tile], n_users: int) -> list[list[Tile]]:
     return [part for part in parts if part]
 
 
+FIRST = " (first)"
+"""What marks the dataset of a tile that needs a chunk which no tile needed before."""
+
+
+@cache
+def find_chunks(spec: DatasetSpec, tile: Tile) -> frozenset[tuple[int, int]]:
+    """Find the chunks below a tile, by row and column of the chunk grid.
+
+    Examples
+    --------
+    The tile of the north-east, of four chunks:
+
+    >>> sorted(find_chunks(DatasetSpec("a", "zarr", (8, 16), (4, 8)), ("a", 1, 1, 0)))
+    [(1, 1)]
+    """
+    box = morecantile.tms.get("WebMercatorQuad").bounds(morecantile.Tile(*tile[2:], tile[1]))
+    (n_lat, n_lon), (lat, lon) = spec.shape, spec.chunk_shape
+    rows = ((box.bottom + 90) / 180 * n_lat / lat, (box.top + 90) / 180 * n_lat / lat)
+    columns = ((box.left + 180) / 360 * n_lon / lon, (box.right + 180) / 360 * n_lon / lon)
+    # a tile that ends where a chunk begins does not need it
+    down, along = (range(int(a + 1e-6), math.ceil(b - 1e-6)) for a, b in (rows, columns))
+    return frozenset(itertools.product(down, along))
+
+
 _N_PLACES = 3  # of each dataset that one user asks for alone
 
 
@@ -111,6 +143,27 @@ class Workload:
     def must_fail(self) -> list[str]:
         """Datasets that cannot be read."""
         return [spec.name for spec in self.datasets.specs if not spec.is_whole]
+
+    def mark_first(self, plan: Sequence[Sequence[Tile]]) -> list[list[Tile]]:
+        """Mark tiles of Zarr that need a chunk which neither the cold phase nor a tile before needed.
+
+        Users ask in turns. Other formats keep nothing by chunks, or keep it whole.
+        """
+        specs = {spec.name: spec for spec in self.datasets.specs if spec.kind == "zarr"}
+        seen: dict[str, set[tuple[int, int]]] = {name: set() for name in specs}
+        marked: list[list[Tile]] = [[] for _ in plan]
+        turns: list[list[tuple[int, Tile]]] = [[(-1, tile) for user in self.cold for tile in user]]
+        turns += [[*enumerate(turn)] for turn in itertools.zip_longest(*plan)]
+        for user, tile in itertools.chain(*turns):
+            if tile is None:  # this user has asked for all
+                continue
+            name, zoom, column, row = tile
+            chunks = find_chunks(specs[name], tile) if name in specs else frozenset()
+            is_first = not chunks <= seen.setdefault(name, set())
+            seen[name] |= chunks
+            if user >= 0:
+                marked[user].append((name + FIRST * is_first, zoom, column, row))
+        return marked
 
     def names(self) -> list[str]:
         """List the dataset of each request of the warm phase."""
@@ -187,6 +240,39 @@ def measure_hit_ratio(
     return (cache.counts().hits - before) / n_lookups
 
 
+_COUNT = """
+import sys, time
+until, n = float(sys.argv[1]), 0
+time.sleep(until - float(sys.argv[2]) - time.time())
+while time.time() < until:
+    n += len(sorted(range(2000, 0, -1))) + len({str(i) for i in range(500)})
+print(n)
+"""
+_START_S, _COUNT_S, _N_COUNTS = (
+    0.4,
+    0.4,
+    3,
+)  # to start an interpreter in; that one counts; repetitions
+
+
+def measure_speed_of_all() -> float:
+    """Measure how fast a processor computes while all do, over one that computes alone.
+
+    Processors share a core, caches, power and a host with one another. As many interpreters as
+    there are processors count, in turns with one that does alone; the median of the ratios.
+    """
+
+    def count(n_busy: int) -> float:
+        until = str(time.time() + _START_S + _COUNT_S)
+        command = [sys.executable, "-S", "-c", _COUNT, until, str(_COUNT_S)]
+        started = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(n_busy)]
+        return float(np.mean([float(one.communicate()[0]) for one in started]))
+
+    n_all = os.cpu_count() or 1
+    ratios = [count(n_all) / count(1) for _ in range(_N_COUNTS if n_all > 1 else 0)]
+    return min(1.0, float(np.median(ratios))) if ratios else 1.0
+
+
 _TILE_NBYTES = 256 * 256 * 8  # of values that are made into one tile
 
 
@@ -202,12 +288,13 @@ class CacheLoad(Steps):
     cold: Load | None = None
     last: Load | None = None
     counts: Mapping[str, int] = field(default_factory=dict)  # of the cache, after the cold phase
+    speed_of_all: float = 1.0  # of a processor while all are busy, over that of one alone
 
     palette: ClassVar = "cache"
 
     def alone(self) -> CacheLoad:
         """Return the same service, asked by one user, one request after the other."""
-        return CacheLoad(self.service, self.testbed, self.generator, self.workload, is_alone=True)
+        return replace(self, is_alone=True, cold=None, last=None, counts={})
 
     @property
     def plan(self) -> list[list[Tile]]:
@@ -281,11 +368,20 @@ class CacheLoad(Steps):
             **count_requests(trace, len(self.plan)),
             "peak_nbytes": memory.peak_nbytes(self.service.child.pid),
             "n_lists": len(lists),  # requests for no object are for a list of them
+            **self._collect_machine(),
             **summarise(self.last, must_fail=must_fail),
             **{name: after[name] - self.counts[name] for name in after},
             **{f"cold {name}": float(value) for name, value in self.counts.items()},
             **{f"cold {name}": cold[name] for name in ("n_failures", "p50_s", "p95_s")},
         }
+
+    def _collect_machine(self) -> dict[str, float]:
+        """Tell what requests that are alone took of the machine's processors beside the service's."""
+        if not self.is_alone or self.last is None:
+            return {}
+        requests = self.last.requests
+        elsewhere_s = max(0.0, self.last.busy_s - requests["cpu_s"].sum()) / len(requests)
+        return {"elsewhere_s": elsewhere_s, "speed_of_all": self.speed_of_all}
 
     def versions(self) -> dict[str, str]:
         """Ask the service and the load generator what they have imported."""
@@ -315,6 +411,7 @@ def open_loads(
     """
     location = workload.datasets.location.through(testbed.far.endpoint_url)
     planned = replace(workload, datasets=replace(workload.datasets, location=location))
+    speed = measure_speed_of_all()  # before anything else runs
     with contextlib.ExitStack() as stack:
         if {"redis", "redis-etag"} & {*caches} and not redis_url:
             redis_url = stack.enter_context(open_valkey()).url
@@ -328,6 +425,6 @@ def open_loads(
         for service in services.values():  # they start side by side
             service.wait()
         yield {
-            name: CacheLoad(service, testbed, generator, planned)
+            name: CacheLoad(service, testbed, generator, planned, speed_of_all=speed)
             for name, service in services.items()
         }

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from helpers.errors import UserError
 from studies.caching_costs.queueing import Demand, simulate_users
 
 
@@ -51,6 +52,16 @@ def test_services_share_processors(
     plans = [[Demand(*one)] for one in demands]
     given: dict[str, int] = {"n_services": n_services, "n_processors": n_processors}
     assert simulate_users(plans, think_s=0.0, **given) == pytest.approx(expected)
+
+
+def test_busy_processors_slow_one_another() -> None:
+    """One of two computes at full speed; while both do, each at three quarters."""
+    alone, both = [[Demand(3, 0)]], [[Demand(3, 0)], [Demand(6, 0)]]
+    given = {"think_s": 0.0, "n_services": 2, "n_processors": 2, "speed_of_all": 0.75}
+    assert simulate_users(alone, **given) == pytest.approx([3])
+    assert simulate_users(both, **given) == pytest.approx([4, 7])
+    with pytest.raises(UserError, match=r"speed_of_all: 0; allowed: above 0, finite"):
+        simulate_users(both, **given | {"speed_of_all": 0})
 
 
 @given(

@@ -61,6 +61,7 @@ def make_sweep(cache: str, place: Point, p50_s: float) -> tuple[SweepLoad, dict[
 def test_gains_vanish_where_the_processor_is_full() -> None:
     """One user gains the opening; forty wait for the processor, with a cache or without; two services halve that."""
     isolated = make_rows("calibration", {"none": alone(0.3, 0.1, 0.1), "lru": alone(0, 0.1, 0.1)})
+    isolated["machine"] = json.dumps({"n_cores": 2})
     places = {
         Point(1, 0.0, 1): (0.4, 0.1),
         Point(40, 0.0, 1): (4.3, 4.0),
@@ -112,8 +113,8 @@ def test_gains_vanish_where_the_processor_is_full() -> None:
     slow = rows[rows["contender"] == "lru"].iloc[:1]
     slow = slow.assign(trace=slow["trace"].str.replace('"p50_s": 0.1', '"p50_s": 0.2'))
     slow = slow.assign(trace=slow["trace"].str.replace('_share": 0.02', '_share": 0.03'))
-    single = pd.concat([rows, slow], ignore_index=True).assign(machine=json.dumps({"n_cores": 1}))
-    lines = tabulate_sweep(isolated, single, loads)
+    single = pd.concat([rows, slow], ignore_index=True)
+    lines = tabulate_sweep(isolated.assign(machine=json.dumps({"n_cores": 1})), single, loads)
     found = lines.set_index(["contender", "n_users", "n_workers"])
     assert found.loc[("lru", 40, 2), "p50_error"] == pytest.approx(1, abs=0.1)
     one = lines[(lines["contender"] == "lru") & (lines["n_users"] == 1)].iloc[0]

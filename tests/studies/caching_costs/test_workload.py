@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import nbformat
 import numpy as np
@@ -43,12 +43,19 @@ from studies.caching_costs.findings import (
 from studies.caching_costs.prediction import (
     compare_hit_ratios,
     count_processors,
+    describe_machine,
     isolate,
+    isolate_anew,
     learn_assumptions,
     predict_latencies,
 )
 from studies.caching_costs.service import Tile
-from studies.caching_costs.workload import Workload, warm_plan, zipf_weights
+from studies.caching_costs.workload import (
+    Workload,
+    measure_speed_of_all,
+    warm_plan,
+    zipf_weights,
+)
 
 
 def test_matrix_has_the_corrected_geometry() -> None:
@@ -169,6 +176,29 @@ def test_prediction_counts_company() -> None:
     assert expected.loc[0, ["predicted_s", "alone_s"]].tolist() == pytest.approx([0.4, 0.2])
 
 
+def test_users_store_and_network_compute_too() -> None:
+    """What they took of the processors while a request was alone is no wait: several at once share them."""
+    told = {"a|latency_s|0": 0.5, "a|open_s|0": 0.0, "a|cpu_s|0": 0.1, "elsewhere_s": 0.4}
+    rows = make_rows("calibration", {"none": told}).assign(machine='{"n_cores": 2}')
+    many = make_workload([[("a", 0, 0, 0)]] * 4)
+    # four share the interpreter for 0.4 s, and then two processors for 0.8 s
+    last_s = predict_latencies(rows, many, seed=1)["predicted_p95_s"]
+    assert float(last_s.iloc[0]) == pytest.approx(1.2)
+    left_out = make_rows("calibration", {"none": told | {"elsewhere_s": 0.0}})
+    assert predict_latencies(left_out, many, seed=1)["predicted_p95_s"].iloc[0] == pytest.approx(
+        0.8
+    )
+
+
+def test_processors_are_compared_alone_and_together() -> None:
+    """A record tells how fast a processor is while all are busy; an older one is taken at its word."""
+    assert 0.05 < measure_speed_of_all() <= 1
+    told = {"a|latency_s|0": 0.5, "a|open_s|0": 0.0, "a|cpu_s|0": 0.1}
+    rows = make_rows("calibration", {"none": told | {"speed_of_all": 0.6}})
+    assert describe_machine(rows) == {"n_processors": 1, "speed_of_all": 0.6}
+    assert describe_machine(make_rows("calibration", {"none": told}))["speed_of_all"] == 1
+
+
 def test_making_is_the_same_work_for_all_that_open_nothing() -> None:
     """Processor time of lru and redis is put together, reprojection holds no interpreter, and none has its own."""
     loads = {"none": alone(0.3, 0.1, 0.3), "lru": alone(0, 0.1, 0.1), "redis": alone(0, 0.1, 0.2)}
@@ -211,8 +241,38 @@ def test_a_tile_costs_what_it_cost_alone() -> None:
     )
     # drawn anew, some of the requests are missing, and others are there twice
     rng = np.random.default_rng(1)
-    drawn = [isolate(rows, make_workload([[*tiles]], asked), rng)["none"] for _ in range(20)]
-    assert len({cost["a", 3, 0, 0].cpu_s for cost in drawn}) > 3
+    drawn = isolate_anew(rows, make_workload([[*tiles]], asked), rng, 20)
+    assert len({cost["none"]["a", 3, 0, 0].cpu_s for cost in drawn}) > 3
+
+
+def test_a_chunk_is_needed_for_the_first_time_once() -> None:
+    """What the cold phase or another user needed is there; who keeps chunks makes first tiles in their own time."""
+    specs = (DatasetSpec("a", "zarr", (8, 16), (4, 8)), DatasetSpec("n", "netcdf", (8, 16), (4, 8)))
+    datasets, cold = Datasets(Location("s3", "none"), specs, {}), [[("a", 1, 1, 0)]]
+    west, east, north = ("a", 1, 0, 0), ("a", 2, 3, 1), ("a", 2, 0, 1)
+    asked: list[list[Tile]] = [[east, west, north], [west, ("n", 1, 0, 0)]]
+    workload = Workload(datasets, cold, asked, [[west, north]], {}, 1.0, 0.0)
+    marked = workload.mark_first(asked)
+    assert [[tile[0] for tile in user] for user in marked] == [["a", "a", "a"], ["a (first)", "n"]]
+    assert [[tile[1:] for tile in user] for user in marked] == [
+        [tile[1:] for tile in user] for user in asked
+    ]
+    numbers = {"a|latency_s|0": 0.5, "a|latency_s|1": 0.1}
+    numbers |= {f"a|{name}|{k}": 0.0 for name in ("open_s", "cpu_s") for k in range(2)}
+    kinds = {name: numbers for name in ("none", "lru-chunks")}
+    workload = replace(workload, warm=[[east, north], [west]])
+    found = isolate(make_rows("calibration", kinds), workload)
+    assert {tile: one.make_s.tolist() for tile, one in found["lru-chunks"].items()} == {
+        east: [0.1],
+        north: [0.1],
+        west: [0.1],
+        ("a (first)", *west[1:]): [0.5],
+    }
+    assert found["none"][west].make_s.tolist() == [0.5]  # it keeps none
+    assert not any("first" in name for name, *_ in found["none"])
+    expected = predict_latencies(make_rows("calibration", kinds), workload, seed=1)
+    late_s = expected.set_index("contender")["predicted_p95_s"]
+    assert late_s["lru-chunks"] > 0.4  # one in three is the first
 
 
 def test_large_chunks_and_clients_need_no_interpreter() -> None:
