@@ -32,6 +32,7 @@ STUDY = Study(
         "zarr-versions.md": later("studies.chunk_shape.sentences", "render_versions"),
         "chunk-shape-positions.md": later("studies.chunk_shape.sentences", "render_positions"),
         "ready-checks.md": later("studies.chunk_shape.ready", "render_ready"),
+        "chunk-shape-boxes.md": later("studies.chunk_shape.boxes", "render_boxes"),
         "chunk-shape-readers.md": later("studies.chunk_shape.prediction", "render_readers"),
         "decide-lookup.md": later(_PAGE, "render_lookup"),
         "decide-needs.md": later(_PAGE, "render_needs"),

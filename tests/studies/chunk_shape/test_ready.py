@@ -64,7 +64,7 @@ class _Lying:
 def test_a_wrong_read_is_no_row() -> None:
     """What differs from what was written ends the measurement."""
     with pytest.raises(WrongValuesError, match="reads other values"):
-        ready._read_once(_Lying(), (slice(0, 2),) * 2, np.ones((4, 4)))
+        ready.read_once(_Lying(), (slice(0, 2),) * 2, np.ones((4, 4)))
 
 
 def test_arrays_are_examples_scaled_down() -> None:

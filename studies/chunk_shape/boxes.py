@@ -1,0 +1,194 @@
+"""How well boxes are ranked: chunk shapes of many sizes and proportions, predicted and measured.
+
+`python -m studies.chunk_shape.boxes` measures for some seven minutes and writes the record that the
+page on chunk shape shows. Layouts of a case take times for boxes that are much alike, so that ranks
+among them are chance; these are further apart.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import obstore
+import pandas as pd
+import zarr
+from numpy.typing import NDArray
+from scipy import stats
+from zarr.storage import ObjectStore
+
+from advisors.chunks.problem import Access
+from helpers.arrays.chunks import Shape, chunks_touched, count_chunks
+from helpers.benchmark.provenance import machine
+from helpers.benchmark.statistics import Interval
+from helpers.book.studies import write_table
+from helpers.models.access import (
+    IoCounts,
+    Observation,
+    Store,
+    access_seconds,
+    fit_store,
+)
+from helpers.netem.profiles import get_profile, network_of
+from helpers.objectstore.locations import Location
+from helpers.objectstore.testbed import Testbed, open_testbed
+from helpers.paths import ROOT
+from helpers.plotting.tables import digits
+from studies.chunk_shape.ready import draw_box, make_values, read_once, write_layout
+from studies.chunk_shape.sentences import judge_target, tell_interval
+
+RECORD = ROOT / "results" / "reference" / "boxes.csv"
+RANKED = 0.9
+"""The rank correlation that predictions are to have at least."""
+
+_ARRAY: Shape = (1152, 256, 256)  # of 4 bytes, some 300 MB
+_BOX = Access("box", (64, 64, 64))
+_RATIO, _N_CONNECTIONS = 2.0, 10  # bytes in the array over those stored; zarr's default
+_N_ROUNDS, _N_EACH = 10, 8  # boxes of a round, after one that connects
+_CALIBRATING: tuple[Shape, ...] = ((16, 64, 64), (64, 64, 16), (64, 32, 128), (128, 128, 64))
+_N_CALIBRATING = 12  # boxes
+
+Box = tuple[slice, ...]
+
+
+def spread_shapes() -> dict[Shape, str]:
+    """List chunk shapes of three sizes: cubes, and those drawn out or pressed flat along a dimension."""
+    found: dict[Shape, str] = {}
+    for exponent in (5, 6, 7):
+        found[(2**exponent,) * 3] = "a cube"
+        for axis in range(3):
+            for name, by, others in (("long", 2, -1), ("flat", -2, 1)):
+                exponents = [exponent + (by if at == axis else others) for at in range(3)]
+                shape = tuple(min(2**e, n) for e, n in zip(exponents, _ARRAY, strict=True))
+                found[shape] = f"{name} along {['time', 'y', 'x'][axis]}"
+    return found
+
+
+def count_box(box: Box, chunk_shape: Shape) -> IoCounts:
+    """Count the chunks that a box touches, each an object."""
+    return IoCounts(chunks_touched(box, chunk_shape), 4 * int(np.prod(chunk_shape)))
+
+
+def _open(place: Location) -> Any:
+    return zarr.open_array(ObjectStore(place.obstore(), read_only=True), mode="r")
+
+
+def calibrate(
+    near: Location, values: NDArray[np.generic], rng: np.random.Generator, shapes: Sequence[Shape]
+) -> Store:
+    """Fit what chunks and bytes cost the client, from boxes in other shapes, with no network."""
+    seen = []
+    for at, shape in enumerate(shapes):
+        write_layout(near / f"boxes-c{at}", values, shape)
+        array = _open(near / f"boxes-c{at}")
+        boxes = [draw_box(_BOX, _ARRAY, rng) for _ in range(_N_CALIBRATING)]
+        read_once(array, boxes[0], values)  # connects
+        seen += [Observation(read_once(array, box, values), count_box(box, shape)) for box in boxes]
+    return fit_store(Store(n_connections=_N_CONNECTIONS, compression_ratio=_RATIO), seen)
+
+
+def measure_boxes(
+    testbed: Testbed, store: Store, values: NDArray[np.generic], rng: np.random.Generator
+) -> Iterator[dict[str, Any]]:
+    """Measure every shape: a row a round, the mean of the same boxes, each shape by a new client."""
+    shapes = spread_shapes()
+    rounds = [[draw_box(_BOX, _ARRAY, rng) for _ in range(1 + _N_EACH)] for _ in range(_N_ROUNDS)]
+    counted = [box for boxes in rounds for box in boxes[1:]]
+    places = {shape: f"boxes-{at}" for at, shape in enumerate(shapes)}
+    for shape, place in places.items():
+        write_layout(testbed.near / place, values, shape)
+    for number, boxes in enumerate(rounds):
+        for at in rng.permutation(len(shapes)):
+            shape = [*shapes][at]
+            array = _open(testbed.far / places[shape])
+            asked = [count_box(box, shape) for box in counted]
+            yield {
+                "chunk_shape": "x".join(map(str, shape)),
+                "proportions": shapes[shape],
+                "n_objects": count_chunks(_ARRAY, shape),
+                "predicted_s": float(np.mean([access_seconds(store, one) for one in asked])),
+                "round": number,
+                "read_s": float(np.mean([read_once(array, box, values) for box in boxes][1:])),
+            }
+
+
+def measure() -> pd.DataFrame:
+    """Calibrate without a network, then measure over that of the cases; what was written is removed."""
+    profile, rng = get_profile("in-region"), np.random.default_rng(0)
+    values = make_values(_ARRAY, np.dtype("float32"), _RATIO)
+    with open_testbed("embedded", profile, needed_nbytes=20 * values.nbytes) as testbed:
+        store = calibrate(testbed.near, values, rng, _CALIBRATING)
+        store = replace(store, network=network_of(profile))
+        rows = [*measure_boxes(testbed, store, values, rng)]
+        near = testbed.near.obstore()
+        for page in obstore.list(near, prefix="boxes-"):
+            obstore.delete(near, [entry["path"] for entry in page])
+    return pd.DataFrame(rows)
+
+
+def rank_correlation(rows: pd.DataFrame) -> Interval:
+    """Correlate the ranks of predicted and measured times; the 95 % interval resamples shapes."""
+    pairs = rows.groupby("chunk_shape")[["predicted_s", "read_s"]].mean()
+
+    def correlate(predicted: Any, measured: Any) -> float:
+        return float(stats.spearmanr(predicted, measured).statistic)
+
+    found = stats.bootstrap(
+        (pairs["predicted_s"], pairs["read_s"]),
+        correlate,
+        paired=True,
+        vectorized=False,
+        n_resamples=1000,
+        method="percentile",
+        rng=np.random.default_rng(0),
+    ).confidence_interval
+    centre = correlate(pairs["predicted_s"], pairs["read_s"])
+    return Interval(centre, float(found.low), float(found.high), len(pairs))
+
+
+def render_boxes(path: Path = RECORD) -> str:
+    """Write the shapes as a table, the rank correlation, its verdict, and what was measured where."""
+    if not path.exists():
+        return "Not measured yet; `python -m studies.chunk_shape.boxes` does it.\n"
+    rows = pd.read_csv(path)
+    told = rows.iloc[0]
+    by = ["chunk_shape", "proportions", "n_objects"]
+    means = rows.groupby(by)[["predicted_s", "read_s"]].mean().reset_index()
+    lines = [
+        (
+            one["chunk_shape"].replace("x", " \u00d7 "),
+            one["proportions"],
+            f"{one['n_objects']:,}",
+            *(digits(1000 * one[name], n=3) for name in ("predicted_s", "read_s")),
+        )
+        for _, one in means.sort_values("predicted_s").iterrows()
+    ]
+    titles = ("chunks", "proportions", "objects", "predicted (ms)", "measured (ms)")
+    rank, times = (
+        rank_correlation(rows),
+        rows.pivot(index="round", columns="chunk_shape", values="read_s"),
+    )
+    halves = float(times[::2].mean().corr(times[1::2].mean(), method="spearman"))
+    error = float((means["predicted_s"] / means["read_s"] - 1).abs().median())
+    return (
+        f"{write_table(titles, lines)}\n"
+        f"Predicted and measured times have a rank correlation of {tell_interval(rank)} over {rank.n}"
+        f" shapes; at least {RANKED:g} is the target: {judge_target(rank, [(RANKED, 1.0)])}.\n"
+        f"Two halves of the {len(times)} rounds have {digits(halves, n=3)}; the median error of the"
+        f" prediction is {digits(100 * error)} %.\n"
+        f"Measured on {told['measured']} over the network in-region, on {told['machine']}, with zarr"
+        f" {told['zarr']}.\n"
+    )
+
+
+if __name__ == "__main__":
+    found, here = measure().round(6), machine()
+    found["machine"] = f"{here['n_cores']} cores, {here['cpu']}"
+    found["measured"], found["zarr"] = datetime.now(UTC).date().isoformat(), zarr.__version__
+    found.to_csv(RECORD, index=False, lineterminator="\n")
+    print(render_boxes(), file=sys.stderr)
