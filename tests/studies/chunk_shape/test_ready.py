@@ -51,7 +51,17 @@ def test_a_check_is_measured_and_told(rows: pd.DataFrame, tmp_path: Path) -> Non
         is_best,
         False,
     )
+    both = pd.concat([rows, rows.assign(network="in-region")])
+    both.assign(machine="a machine", measured="today", zarr="3").to_csv(path, index=False)
+    assert ready.render_ready(path).count("over the network in-region, on a machine") == 1
+    assert ready.render_ready(path).count("Measured on today over the network") == 2
     assert ready.render_ready(tmp_path / "none.csv").startswith("Not measured yet")
+
+
+def test_only_what_is_known_is_measured() -> None:
+    """A check that there is not is one line."""
+    with pytest.raises(SystemExit, match=r"^error: era6; allowed: era5, sentinel-2, light-sheet,"):
+        ready.main(["era6"])
 
 
 class _Lying:
