@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -66,12 +65,12 @@ def count_processors(rows: pd.DataFrame) -> int:
 def describe_machine(rows: pd.DataFrame) -> dict[str, Any]:
     """Describe the processors that measured, as `simulate_users` asks for them.
 
-    Older records do not tell how fast a processor is while all are busy.
+    Older records do not tell how fast a processor is while all are busy, nor what tiles that are
+    made in one interpreter cost one another.
     """
-    numbers = read_numbers(rows, "calibration").reindex(columns=["speed_of_all"])
-    speed = numbers["speed_of_all"].median()
-    speed_of_all = 1.0 if math.isnan(speed) else float(speed)
-    return {"n_processors": count_processors(rows), "speed_of_all": speed_of_all}
+    told = read_numbers(rows, "calibration").reindex(columns=["speed_of_all", "crowd_cost"])
+    medians: dict[str, Any] = {str(k): v for k, v in told.median().fillna(1.0).items()}
+    return {"n_processors": count_processors(rows), **medians}
 
 
 KEEPS_CHUNKS = ("filecache", "filecache-v3", "cachestore-v3", "lru-chunks")

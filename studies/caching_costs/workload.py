@@ -8,9 +8,11 @@ import math
 import os
 import subprocess
 import sys
+import threading
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from typing import Any, ClassVar
@@ -273,6 +275,36 @@ def measure_speed_of_all() -> float:
     return min(1.0, float(np.median(ratios))) if ratios else 1.0
 
 
+_CROWD, _N_CROWDED = 8, 16  # threads that make tiles, and how many tiles at a time
+
+
+def measure_crowd_cost(datasets: Datasets, tiles: Sequence[Tile]) -> float:
+    """Measure what making tiles costs of a processor in one interpreter at once, over one by one.
+
+    Threads wait for the interpreter's lock, and take it from one another in mid-work. The store is
+    read without the network; at least 1.
+    """
+    library = Library(datasets.specs, Cache(Origin(datasets.location)))
+    app, mine = make_app(library, ""), threading.local()
+
+    def make(path: str) -> None:
+        if not hasattr(mine, "client"):
+            mine.client = TestClient(app, raise_server_exceptions=False)
+        mine.client.get(path)
+
+    def spend(n_threads: int, paths: Sequence[str]) -> float:
+        with ThreadPoolExecutor(n_threads) as pool:
+            before = time.process_time()
+            list(pool.map(make, paths))
+            return time.process_time() - before
+
+    paths = [path for _, path in zip(range(_N_CROWDED), itertools.cycle(map(tile_path, tiles)))]
+    with warnings.catch_warnings(action="ignore"):
+        spend(1, paths[: len(datasets.specs)])  # what the first of each has to import
+        ratios = [spend(_CROWD, paths) / spend(1, paths) for _ in range(_N_COUNTS)]
+    return max(1.0, float(np.median(ratios)))
+
+
 _TILE_NBYTES = 256 * 256 * 8  # of values that are made into one tile
 
 
@@ -288,7 +320,8 @@ class CacheLoad(Steps):
     cold: Load | None = None
     last: Load | None = None
     counts: Mapping[str, int] = field(default_factory=dict)  # of the cache, after the cold phase
-    speed_of_all: float = 1.0  # of a processor while all are busy, over that of one alone
+    # what `simulate_users` asks for beside the requests that are alone
+    machine: Mapping[str, float] = field(default_factory=dict)
 
     palette: ClassVar = "cache"
 
@@ -381,7 +414,7 @@ class CacheLoad(Steps):
             return {}
         requests = self.last.requests
         elsewhere_s = max(0.0, self.last.busy_s - requests["cpu_s"].sum()) / len(requests)
-        return {"elsewhere_s": elsewhere_s, "speed_of_all": self.speed_of_all}
+        return {"elsewhere_s": elsewhere_s, **self.machine}
 
     def versions(self) -> dict[str, str]:
         """Ask the service and the load generator what they have imported."""
@@ -411,7 +444,10 @@ def open_loads(
     """
     location = workload.datasets.location.through(testbed.far.endpoint_url)
     planned = replace(workload, datasets=replace(workload.datasets, location=location))
-    speed = measure_speed_of_all()  # before anything else runs
+    machine = {  # before anything else runs
+        "speed_of_all": measure_speed_of_all(),
+        "crowd_cost": measure_crowd_cost(workload.datasets, workload.alone[0]),
+    }
     with contextlib.ExitStack() as stack:
         if {"redis", "redis-etag"} & {*caches} and not redis_url:
             redis_url = stack.enter_context(open_valkey()).url
@@ -425,6 +461,6 @@ def open_loads(
         for service in services.values():  # they start side by side
             service.wait()
         yield {
-            name: CacheLoad(service, testbed, generator, planned, speed_of_all=speed)
+            name: CacheLoad(service, testbed, generator, planned, machine=machine)
             for name, service in services.items()
         }
