@@ -68,7 +68,8 @@ def describe_machine(rows: pd.DataFrame) -> dict[str, Any]:
     Older records do not tell how fast a processor is while all are busy, nor what tiles that are
     made in one interpreter cost one another.
     """
-    told = read_numbers(rows, "calibration").reindex(columns=["speed_of_all", "crowd_cost"])
+    names = ["speed_of_all", "crowd_cost", "crowd_cost_on_one"]
+    told = read_numbers(rows, "calibration").reindex(columns=names)
     medians: dict[str, Any] = {str(k): v for k, v in told.median().fillna(1.0).items()}
     return {"n_processors": count_processors(rows), **medians}
 

@@ -35,13 +35,15 @@ def simulate_users(
     n_processors: int = 1,
     speed_of_all: float = 1.0,
     crowd_cost: float = 1.0,
+    crowd_cost_on_one: float = 1.0,
 ) -> list[float]:
     """Simulate users that ask, wait for the answer, think and ask again.
 
     A request waits and computes in turns. Those that compute in one service share equally the one
     processor that its interpreter has; services, and what runs outside their interpreters, share
     the machine's. While all of these are busy each computes at `speed_of_all` of its speed alone,
-    and requests that compute in one service take `crowd_cost` times their processor seconds alone.
+    and requests that compute in one service take `crowd_cost` times their processor seconds alone
+    where a second processor is free for them, `crowd_cost_on_one` where services have one or less.
     Users, dealt among the services, begin together, or where `starts_s` says; after `until_s`
     nobody asks any more.
 
@@ -58,13 +60,15 @@ def simulate_users(
     >>> simulate_users(plans, think_s=0, n_services=2, n_processors=2, speed_of_all=0.5)
     [2.0, 2.0]
     """
-    for name, value in {"speed_of_all": speed_of_all, "crowd_cost": crowd_cost}.items():
+    given = {"speed_of_all": speed_of_all, "crowd_cost": crowd_cost}
+    given |= {"crowd_cost_on_one": crowd_cost_on_one}
+    for name, value in given.items():
         if not 0 < value < math.inf:
             raise UserError(f"{name}: {value}; allowed: above 0, finite")
     if not think_s >= 0:
         raise UserError(f"think_s: {think_s}; allowed: at least 0")
     users = _Users(plans, think_s, until_s, n_services, n_processors, speed_of_all)
-    users.crowd_cost = crowd_cost
+    users.crowd_costs = crowd_cost_on_one, crowd_cost
     return users.run(starts_s or [0.0] * len(plans))
 
 
@@ -93,7 +97,10 @@ class _Users:
     ) -> None:
         self.plans, self.think_s, self.until_s = [iter(one) for one in plans], think_s, until_s
         self.n_processors, self.now_s = n_processors, 0.0
-        self.crowd_cost = 1.0
+        self.crowd_costs = (
+            1.0,
+            1.0,
+        )  # where those who share an interpreter have one processor, or two
         self.lost = (1 - speed_of_all) / max(
             1, n_processors - 1
         )  # of speed, to each other one busy
@@ -130,7 +137,10 @@ class _Users:
         n_busy = len(busy) + len(self.beside.ends)
         whole = min(1.0, self.n_processors / max(1, n_busy))
         whole *= 1 - self.lost * (min(max(1, n_busy), self.n_processors) - 1)
-        rates = [(line, whole / self._count(line)) for line in busy]
+        cost = self._cost_crowd(len(busy))
+        rates = [
+            (line, whole / len(line.ends) / (cost if len(line.ends) > 1 else 1)) for line in busy
+        ]
         if self.beside.ends:
             rates.append((self.beside, whole))
         until_done, first = math.inf, self.beside
@@ -152,9 +162,11 @@ class _Users:
             line = self.services[user % len(self.services)]
             line.join(user, demand.cpu_s / demand.n_waits)
 
-    def _count(self, line: _Line) -> float:
-        """Count who shares an interpreter, each for what it costs among others."""
-        return len(line.ends) * (self.crowd_cost if len(line.ends) > 1 else 1.0)
+    def _cost_crowd(self, n_busy: int) -> float:
+        """Say what those who share an interpreter cost one another, by the processors for each that is busy."""
+        on_one, on_two = self.crowd_costs
+        n_more = self.n_processors / max(1, n_busy) - 1
+        return on_one + (on_two - on_one) * min(1.0, max(0.0, n_more))
 
     def end(self, user: int, *, is_beside: bool) -> None:
         """Wait again, go on outside the interpreter, or answer and let the user think and ask again."""

@@ -275,14 +275,19 @@ def measure_speed_of_all() -> float:
     return min(1.0, float(np.median(ratios))) if ratios else 1.0
 
 
-_CROWD, _N_CROWDED = 8, 16  # threads that make tiles, and how many tiles at a time
+_CROWD, _N_CROWDED = 8, 12  # threads that make tiles, and how many tiles at a time
 
 
-def measure_crowd_cost(datasets: Datasets, tiles: Sequence[Tile]) -> float:
-    """Measure what making tiles costs of a processor in one interpreter at once, over one by one.
+def measure_crowd_costs(datasets: Datasets, tiles: Sequence[Tile]) -> tuple[float, float]:
+    """Measure what making tiles at once in one interpreter costs of processors, over one by one.
 
-    Threads wait for the interpreter's lock, and take it from one another in mid-work. The store is
-    read without the network; at least 1.
+    Threads take the interpreter's lock from one another in mid-work, and wait for it on processors
+    of their own. The store is read without the network. Both are medians, and at least 1.
+
+    Returns
+    -------
+    tuple of float
+        On one processor, and on all; alike where a process cannot be kept to one.
     """
     library = Library(datasets.specs, Cache(Origin(datasets.location)))
     app, mine = make_app(library, ""), threading.local()
@@ -298,11 +303,37 @@ def measure_crowd_cost(datasets: Datasets, tiles: Sequence[Tile]) -> float:
             list(pool.map(make, paths))
             return time.process_time() - before
 
-    paths = [path for _, path in zip(range(_N_CROWDED), itertools.cycle(map(tile_path, tiles)))]
+    places = itertools.cycle(map(tile_path, tiles))
+    paths = [*itertools.islice(places, _N_CROWDED)]
+    on_one, on_all = [], []
     with warnings.catch_warnings(action="ignore"):
         spend(1, paths[: len(datasets.specs)])  # what the first of each has to import
-        ratios = [spend(_CROWD, paths) / spend(1, paths) for _ in range(_N_COUNTS)]
-    return max(1.0, float(np.median(ratios)))
+        for _ in range(_N_COUNTS):
+            alone_s = spend(1, paths)
+            on_all.append(spend(_CROWD, paths) / alone_s)
+            with _keep_to_one_processor() as is_kept:
+                on_one.append(spend(_CROWD, paths) / alone_s if is_kept else on_all[-1])
+    return max(1.0, float(np.median(on_one))), max(1.0, float(np.median(on_all)))
+
+
+@contextlib.contextmanager
+def _keep_to_one_processor() -> Iterator[bool]:
+    """Keep all threads of this process to one processor; say whether the system can."""
+    if sys.platform != "linux":
+        yield False
+        return
+    allowed = os.sched_getaffinity(0)
+    _keep_to({min(allowed)})
+    try:
+        yield True
+    finally:
+        _keep_to(allowed)
+
+
+def _keep_to(processors: set[int]) -> None:
+    for thread in os.listdir("/proc/self/task"):
+        with contextlib.suppress(ProcessLookupError):  # it has ended meanwhile
+            os.sched_setaffinity(int(thread), processors)
 
 
 _TILE_NBYTES = 256 * 256 * 8  # of values that are made into one tile
@@ -444,10 +475,10 @@ def open_loads(
     """
     location = workload.datasets.location.through(testbed.far.endpoint_url)
     planned = replace(workload, datasets=replace(workload.datasets, location=location))
-    machine = {  # before anything else runs
-        "speed_of_all": measure_speed_of_all(),
-        "crowd_cost": measure_crowd_cost(workload.datasets, workload.alone[0]),
-    }
+    # before anything else runs
+    on_one, on_all = measure_crowd_costs(workload.datasets, workload.alone[0])
+    machine = {"speed_of_all": measure_speed_of_all()}
+    machine |= {"crowd_cost_on_one": on_one, "crowd_cost": on_all}
     with contextlib.ExitStack() as stack:
         if {"redis", "redis-etag"} & {*caches} and not redis_url:
             redis_url = stack.enter_context(open_valkey()).url

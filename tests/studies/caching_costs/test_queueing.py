@@ -64,6 +64,19 @@ def test_busy_processors_slow_one_another() -> None:
         simulate_users(both, **given | {"speed_of_all": 0})
 
 
+def test_who_shares_an_interpreter_costs_one_another() -> None:
+    """Twice the time where a second processor is free, a half more where not, and nothing alone."""
+    given = {"think_s": 0.0, "n_processors": 2, "crowd_cost": 2.0, "crowd_cost_on_one": 1.5}
+    assert simulate_users([[Demand(3, 0)]], **given) == pytest.approx([3])
+    assert simulate_users([[Demand(3, 0)]] * 2, **given) == pytest.approx([12, 12])
+    alone = given | {"n_processors": 1}
+    assert simulate_users([[Demand(3, 0)]] * 2, **alone) == pytest.approx([9, 9])
+    two = given | {"n_services": 2}
+    assert simulate_users([[Demand(3, 0)]] * 4, **two) == pytest.approx([9] * 4)
+    with pytest.raises(UserError, match=r"crowd_cost: nan; allowed: above 0, finite"):
+        simulate_users([], **given | {"crowd_cost": float("nan")})
+
+
 @given(
     plans=st.lists(
         st.lists(st.tuples(st.floats(0.01, 1), st.floats(0, 1)), min_size=1, max_size=4),

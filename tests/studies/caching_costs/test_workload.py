@@ -194,9 +194,11 @@ def test_processors_are_compared_alone_and_together() -> None:
     """A record tells how fast a processor is while all are busy; an older one is taken at its word."""
     assert 0.05 < measure_speed_of_all() <= 1
     told = {"a|latency_s|0": 0.5, "a|open_s|0": 0.0, "a|cpu_s|0": 0.1}
-    rows = make_rows("calibration", {"none": told | {"speed_of_all": 0.6}})
-    assert describe_machine(rows) == {"n_processors": 1, "speed_of_all": 0.6}
-    assert describe_machine(make_rows("calibration", {"none": told}))["speed_of_all"] == 1
+    measured = {"speed_of_all": 0.6, "crowd_cost": 1.2, "crowd_cost_on_one": 1.1}
+    rows = make_rows("calibration", {"none": told | measured})
+    assert describe_machine(rows) == {"n_processors": 1, **measured}
+    older = describe_machine(make_rows("calibration", {"none": told}))
+    assert older == {"n_processors": 1} | dict.fromkeys(measured, 1.0)
 
 
 def test_making_is_the_same_work_for_all_that_open_nothing() -> None:
