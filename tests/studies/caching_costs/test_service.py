@@ -38,7 +38,7 @@ from studies.caching_costs.service import (
     read_thread_clocks,
     tile_path,
 )
-from studies.caching_costs.workload import cold_plan, warm_plan
+from studies.caching_costs.workload import cold_plan, measure_crowd_costs, warm_plan
 from tests.studies.caching_costs.tiles import NAMES, make_datasets
 
 TILE = ("single-4mib", 1, 1, 0)
@@ -469,3 +469,12 @@ def test_small_packets_are_sent_at_once() -> None:
                 return found
 
     assert asyncio.run(accept()) != 0
+
+
+def test_tiles_of_one_interpreter_cost_one_another(datasets: Datasets) -> None:
+    """Made by threads at once they cost no less; the process may use all its processors again after."""
+    allowed = os.sched_getaffinity(0) if sys.platform == "linux" else None
+    on_one, on_all = measure_crowd_costs(datasets, [TILE, ("netcdf", 1, 0, 0)])
+    assert 1 <= on_one < 10 and 1 <= on_all < 10
+    assert allowed is None or os.sched_getaffinity(0) == allowed
+    assert allowed is None or os.sched_getaffinity(threading.get_native_id()) == allowed
