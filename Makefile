@@ -57,10 +57,11 @@ book: env  ## build the book from results that are there
 # Tests wait for emulated networks a third of their time, so three fill two cores. What fails on a
 # machine as busy as that has to pass alone, and fails for good if it does not.
 TEST = $(BIN)/python -m pytest -q
+AGAIN = { [ $$? -eq 1 ] && echo "what failed, once more, with nothing beside it:" && \
+	$(TEST) --last-failed --last-failed-no-failures none; }
 test: env  ## run the tests
-	@$(TEST) -m "not quiet" -n 3 --dist loadfile --no-loadscope-reorder || { [ $$? -eq 1 ] && \
-	echo "what failed, once more, with nothing beside it:" && $(TEST) --last-failed --last-failed-no-failures none; }
-	@exec $(TEST) -m quiet $$(grep -rl --include='test_*.py' 'mark\.quiet' tests)
+	@$(TEST) -m "not quiet" -n 3 --dist loadfile --no-loadscope-reorder || $(AGAIN)
+	@$(TEST) -m quiet $$(grep -rl --include='test_*.py' 'mark\.quiet' tests) || $(AGAIN)
 
 faults: env  ## read through every reader from a store that fails, and write results/reference/faults.csv
 	@exec $(BIN)/python -m tests.faults
