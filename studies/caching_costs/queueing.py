@@ -67,8 +67,8 @@ def simulate_users(
             raise UserError(f"{name}: {value}; allowed: above 0, finite")
     if not think_s >= 0:
         raise UserError(f"think_s: {think_s}; allowed: at least 0")
-    users = _Users(plans, think_s, until_s, n_services, n_processors, speed_of_all)
-    users.crowd_costs = crowd_cost_on_one, crowd_cost
+    crowd_costs = crowd_cost_on_one, crowd_cost
+    users = _Users(plans, think_s, until_s, n_services, n_processors, speed_of_all, crowd_costs)
     return users.run(starts_s or [0.0] * len(plans))
 
 
@@ -94,13 +94,11 @@ class _Users:
         n_services: int,
         n_processors: int,
         speed_of_all: float,
+        crowd_costs: tuple[float, float],
     ) -> None:
         self.plans, self.think_s, self.until_s = [iter(one) for one in plans], think_s, until_s
         self.n_processors, self.now_s = n_processors, 0.0
-        self.crowd_costs = (
-            1.0,
-            1.0,
-        )  # where those who share an interpreter have one processor, or two
+        self.crowd_costs = crowd_costs  # where who shares an interpreter has one processor, or two
         self.lost = (1 - speed_of_all) / max(
             1, n_processors - 1
         )  # of speed, to each other one busy

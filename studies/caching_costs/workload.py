@@ -250,11 +250,8 @@ while time.time() < until:
     n += len(sorted(range(2000, 0, -1))) + len({str(i) for i in range(500)})
 print(n)
 """
-_START_S, _COUNT_S, _N_COUNTS = (
-    0.4,
-    0.4,
-    3,
-)  # to start an interpreter in; that one counts; repetitions
+_START_S, _COUNT_S = 0.4, 0.4  # that an interpreter has to start in, and that it counts
+_N_COUNTS = 3  # repetitions, of which the median counts
 
 
 def measure_speed_of_all() -> float:

@@ -1,6 +1,6 @@
 """How well boxes are ranked: chunk shapes of many sizes and proportions, predicted and measured.
 
-`python -m studies.chunk_shape.boxes` measures for some seven minutes and writes the record that the
+`python -m studies.chunk_shape.boxes` measures for some nine minutes and writes the record that the
 page on chunk shape shows. Layouts of a case take times for boxes that are much alike, so that ranks
 among them are chance; these are further apart.
 """
@@ -10,7 +10,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -24,22 +23,22 @@ from zarr.storage import ObjectStore
 
 from advisors.chunks.problem import Access
 from helpers.arrays.chunks import Shape, chunks_touched, count_chunks
-from helpers.benchmark.provenance import machine
 from helpers.benchmark.statistics import Interval
 from helpers.book.studies import write_table
-from helpers.models.access import (
-    IoCounts,
-    Observation,
-    Store,
-    access_seconds,
-    fit_store,
-)
-from helpers.netem.profiles import get_profile, network_of
+from helpers.models.access import IoCounts, Observation, Store, access_seconds, fit_store
+from helpers.netem.profiles import network_of
 from helpers.objectstore.locations import Location
 from helpers.objectstore.testbed import Testbed, open_testbed
 from helpers.paths import ROOT
 from helpers.plotting.tables import digits
-from studies.chunk_shape.ready import draw_box, make_values, read_once, write_layout
+from studies.chunk_shape.ready import (
+    SCATTERED,
+    draw_box,
+    make_values,
+    read_once,
+    stamp,
+    write_layout,
+)
 from studies.chunk_shape.sentences import judge_target, tell_interval
 
 RECORD = ROOT / "results" / "reference" / "boxes.csv"
@@ -119,11 +118,11 @@ def measure_boxes(
 
 def measure() -> pd.DataFrame:
     """Calibrate without a network, then measure over that of the cases; what was written is removed."""
-    profile, rng = get_profile("in-region"), np.random.default_rng(0)
+    rng = np.random.default_rng(0)
     values = make_values(_ARRAY, np.dtype("float32"), _RATIO)
-    with open_testbed("embedded", profile, needed_nbytes=20 * values.nbytes) as testbed:
+    with open_testbed("embedded", SCATTERED, needed_nbytes=20 * values.nbytes) as testbed:
         store = calibrate(testbed.near, values, rng, _CALIBRATING)
-        store = replace(store, network=network_of(profile))
+        store = replace(store, network=network_of(SCATTERED))
         rows = [*measure_boxes(testbed, store, values, rng)]
         near = testbed.near.obstore()
         for page in obstore.list(near, prefix="boxes-"):
@@ -169,10 +168,8 @@ def render_boxes(path: Path = RECORD) -> str:
         for _, one in means.sort_values("predicted_s").iterrows()
     ]
     titles = ("chunks", "proportions", "objects", "predicted (ms)", "measured (ms)")
-    rank, times = (
-        rank_correlation(rows),
-        rows.pivot(index="round", columns="chunk_shape", values="read_s"),
-    )
+    rank = rank_correlation(rows)
+    times = rows.pivot(index="round", columns="chunk_shape", values="read_s")
     halves = float(times[::2].mean().corr(times[1::2].mean(), method="spearman"))
     error = float((means["predicted_s"] / means["read_s"] - 1).abs().median())
     return (
@@ -181,14 +178,11 @@ def render_boxes(path: Path = RECORD) -> str:
         f" shapes; at least {RANKED:g} is the target: {judge_target(rank, [(RANKED, 1.0)])}.\n"
         f"Two halves of the {len(times)} rounds have {digits(halves, n=3)}; the median error of the"
         f" prediction is {digits(100 * error)} %.\n"
-        f"Measured on {told['measured']} over the network in-region, on {told['machine']}, with zarr"
+        f"Measured on {told['measured']} over the network {SCATTERED.name}, on {told['machine']}, with zarr"
         f" {told['zarr']}.\n"
     )
 
 
 if __name__ == "__main__":
-    found, here = measure().round(6), machine()
-    found["machine"] = f"{here['n_cores']} cores, {here['cpu']}"
-    found["measured"], found["zarr"] = datetime.now(UTC).date().isoformat(), zarr.__version__
-    found.to_csv(RECORD, index=False, lineterminator="\n")
+    stamp(measure()).to_csv(RECORD, index=False, lineterminator="\n")
     print(render_boxes(), file=sys.stderr)

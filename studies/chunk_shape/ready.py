@@ -1,8 +1,9 @@
 """Whether the advisor's chunks are the best: arrays that many have, scaled down, in several shapes.
 
-`python -m studies.chunk_shape.ready` measures for some twelve minutes, or what it is told of the
-checks, and writes the record that the page on chunk shape shows: the advisor's answer, the shapes that tools pick by themselves, the best
-shape for each access alone, and the advisor's proportions in more and in fewer bytes.
+`python -m studies.chunk_shape.ready` measures for some twenty minutes, and less where it is told
+which checks. It writes the record that the page on chunk shape shows: the advisor's answer, the
+shapes that tools pick by themselves, the best shape for each access alone, and the advisor's
+proportions in more and in fewer bytes.
 """
 
 from __future__ import annotations
@@ -324,15 +325,19 @@ def _render_check(name: str, rows: pd.DataFrame) -> str:
     )
 
 
+def stamp(rows: pd.DataFrame) -> pd.DataFrame:
+    """Tell in each row on what machine, when and with which zarr it was measured."""
+    here = machine()
+    told = {"machine": f"{here['n_cores']} cores, {here['cpu']}", "zarr": zarr.__version__}
+    return rows.round(6).assign(**told, measured=datetime.now(UTC).date().isoformat())
+
+
 def main(names: Sequence[str]) -> None:
     """Measure the named checks, or all, and put them in the place of their rows in the record."""
     if strangers := [name for name in names if name not in CHECKS]:
         raise SystemExit(f"error: {', '.join(strangers)}; allowed: {', '.join(CHECKS)}")
     chosen = {name: check for name, check in CHECKS.items() if name in names or not names}
-    found = measure(chosen, say=lambda name: print(name, file=sys.stderr)).round(6)
-    here = machine()
-    found["machine"] = f"{here['n_cores']} cores, {here['cpu']}"
-    found["measured"], found["zarr"] = datetime.now(UTC).date().isoformat(), zarr.__version__
+    found = stamp(measure(chosen, say=lambda name: print(name, file=sys.stderr)))
     if RECORD.exists():
         kept = pd.read_csv(RECORD)
         found = pd.concat([kept[~kept["example"].isin(chosen)], found])
