@@ -235,7 +235,8 @@ def render(draft: Draft) -> list[str]:
         lines.append(f"{'requests':24} {rate:g} a second answered; {seen.n_throttled} refused")
     return [
         *lines,
-        f"{'decoding':24} {measured['decode_mb_per_s']:g} MB/s of array on one processor",
+        f"{'decoding':24} {measured['decode_mb_per_s']:g} MB/s of array on one processor,"
+        f" and {measured['chunk_ms']:g} ms for each chunk",
         f"{'failures':24} {seen.n_failed}",
         f"{'spent':24} {spent['n_gets'] + spent['n_lists']} requests, {spent['nbytes'] / 1e6:.1f} MB,"
         f" {measured['spent_usd']:g} USD",

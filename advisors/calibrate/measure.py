@@ -205,6 +205,8 @@ class Session:
                  "requests": self._requests}  # fmt: skip
         if self.seen.decode_mb_per_s is None:
             self.seen.decode_mb_per_s = measure_decoding()
+        if self.seen.chunk_ms is None:
+            self.seen.chunk_ms = measure_chunk_ms()
         for step in (step for step in steps if not self.seen.has(step)):
             try:
                 works[step.kind](step)
@@ -292,6 +294,22 @@ def _answered_per_s(transfers: Sequence[Transfer]) -> float:
 def _find_limit(transfers: Sequence[Transfer]) -> float | None:
     told = [one for one in transfers if one.is_throttled or not one.problem]
     return accepted_per_s([(one.asked_s, one.is_throttled) for one in told])
+
+
+def measure_chunk_ms() -> float:
+    """Measure how many milliseconds zarr takes for a chunk whatever its bytes: small ones, in memory."""
+    import zarr
+    from obstore.store import MemoryStore
+    from zarr.storage import ObjectStore
+
+    n = 500
+    array: Any = zarr.create_array(ObjectStore(MemoryStore()), data=np.arange(8 * n), chunks=(8,))
+    taken_s = list[float]()
+    for _ in range(4):  # the first of which imports what it needs
+        start = time.perf_counter()
+        array[:]
+        taken_s.append(time.perf_counter() - start)
+    return 1e3 / n * float(np.median(taken_s[1:]))
 
 
 def measure_decoding() -> float:

@@ -198,6 +198,7 @@ class Seen:
     n_throttled: int = 0  # answers that ask to slow down
     n_failed: int = 0  # requests without an answer, and bodies that are not what was asked for
     decode_mb_per_s: float | None = None
+    chunk_ms: float | None = None  # of a processor for a chunk, whatever its bytes
 
     @property
     def has_growth_ended(self) -> bool:
@@ -358,6 +359,8 @@ def summarise(seen: Seen) -> dict[str, Any]:
         told["answered_per_s"] = _round(seen.answered_per_s)
     if seen.decode_mb_per_s is not None:
         told["decode_mb_per_s"] = _round(seen.decode_mb_per_s)
+    if seen.chunk_ms is not None:
+        told["chunk_ms"] = _round(seen.chunk_ms)
     return told
 
 

@@ -40,6 +40,9 @@ from helpers.errors import UserError
 from helpers.models.access import Store
 from helpers.netem.profiles import get_profile, network_of
 
+CHUNK_MS = 0.5
+"""What a chunk costs a processor, whatever its bytes, where no calibration tells."""
+
 _TYPES = {1: "uint8", 2: "int16", 4: "float32", 8: "float64", 16: "complex128"}
 _MB = 1e6
 _LEAST_NBYTES = 100_000  # of a chunk: what one connection receives in a millisecond or a few
@@ -137,10 +140,12 @@ def store_from(
     network = network_of(profile.unscaled(), streams_per_worker=n_each)
     if not options["decode_mb_per_s"] > 0:
         raise UserError(f"decode-mb-per-s: {options['decode_mb_per_s']}; allowed: above 0")
+    if not options["chunk_ms"] >= 0:
+        raise UserError(f"chunk-ms: {options['chunk_ms']}; allowed: at least 0")
     return Store(
         network,
         options["connections"],
-        chunk_s=5e-4 / n_workers,
+        chunk_s=options["chunk_ms"] / 1000 / n_workers,
         decode_s_per_nbyte=1 / (options["decode_mb_per_s"] * _MB * n_workers),
         compression_ratio=options["compression_ratio"] or compression_ratio or 1.0,
     )
@@ -162,6 +167,7 @@ def _tell_network(options: Mapping[str, Any], store: Store) -> dict[str, Any]:
         **{name: rate if rate < math.inf else None for name, rate in rates.items()},
         "connections": store.n_connections,
         "decode_mb_per_s": options["decode_mb_per_s"],
+        "chunk_ms": options["chunk_ms"],
         "compression_ratio": store.compression_ratio,
     }
 
@@ -180,7 +186,8 @@ def _explain_network(on: Mapping[str, Any]) -> str:
     return (
         f"Predicted over {on['profile']} at full scale{book}:"
         f" {', '.join([delay if p95_ms else 'no delay', *rates])};"
-        f" {on['connections']} requests in flight, decoding at {on['decode_mb_per_s']:g} MB/s,"
+        f" {on['connections']} requests in flight, decoding at {on['decode_mb_per_s']:g} MB/s"
+        f" and {on['chunk_ms']:g} ms for each chunk,"
         f" compressed {on['compression_ratio']:.3g} times."
     )
 

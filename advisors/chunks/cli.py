@@ -40,6 +40,7 @@ from helpers.netem.profiles import get_measurement, get_profile, profile_names
               help=f"Network of the store, unscaled: {', '.join(profile_names())}, or a file of `wire calibrate`.")  # fmt: skip
 @click.option("--connections", type=int, default=10, show_default=True, help="Requests in flight.")
 @click.option("--decode-mb-per-s", type=float, help="500, or what the file of --profile measured.")
+@click.option("--chunk-ms", type=float, help="Work for a chunk: 0.5, or what that file measured.")
 @click.option("--compression-ratio", type=float, help="Array bytes over stored bytes.")
 @click.option("--replicas", is_flag=True, help="Does a second replica, in another shape, pay?")
 @click.option("--reads-per-month", type=float, help="Accesses a month; for --replicas.")
@@ -49,12 +50,13 @@ from helpers.netem.profiles import get_measurement, get_profile, profile_names
 @click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
 def chunks_command(store: str | None, as_json: bool, **options: Any) -> None:
     """Recommend a chunk shape for an access pattern, from numbers or for the array in STORE."""
-    from advisors.chunks.answers import answer  # here, so that --help needs no numerics
+    from advisors.chunks.answers import CHUNK_MS, answer  # here, so that --help needs no numerics
 
     get_profile(options["profile"])  # refused whatever the rule, and before anything is read
-    if options["decode_mb_per_s"] is None:
-        measured = get_measurement(options["profile"])
-        options["decode_mb_per_s"] = measured.get("decode_mb_per_s", 500.0)
+    measured = get_measurement(options["profile"])
+    for name, default in (("decode_mb_per_s", 500.0), ("chunk_ms", CHUNK_MS)):
+        if options[name] is None:
+            options[name] = measured.get(name, default)
 
     found = answer(store, options)
     if as_json:

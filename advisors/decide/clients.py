@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from advisors.chunks.answers import store_from
+from advisors.chunks.answers import CHUNK_MS, store_from
 from advisors.decide.evidence import ORIGINAL, Measured
 from advisors.decide.question import Question
 from helpers.models.access import IoCounts, Store, access_seconds
@@ -60,6 +60,7 @@ def describe_store(row: Measured) -> Store:
         "profile": row.profile,
         "connections": n_connections,
         "decode_mb_per_s": row.dilation * Question.model_fields["decode_mb_per_s"].default,
+        "chunk_ms": CHUNK_MS / row.dilation,
         "compression_ratio": None,
     }
     store = store_from(options)
@@ -68,7 +69,7 @@ def describe_store(row: Measured) -> Store:
         aggregate_nbytes_per_s=network.aggregate_nbytes_per_s / row.n_processes,
         requests_per_s=network.requests_per_s / row.n_processes,
     )
-    return replace(store, network=shared, chunk_s=store.chunk_s / row.dilation)
+    return replace(store, network=shared)
 
 
 def predict_row(row: Measured) -> float:

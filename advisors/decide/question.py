@@ -17,6 +17,7 @@ from pydantic import (
 )
 
 from advisors.chunks.answers import (
+    CHUNK_MS,
     bounds_from,
     parse_access,
     read_extents,
@@ -168,6 +169,7 @@ class Question(BaseModel):
             "profile": self.store,
             "connections": n_connections,
             "decode_mb_per_s": self.decode_mb_per_s,
+            "chunk_ms": CHUNK_MS,
             "compression_ratio": self.compression,
         }
         return store_from(options, n_workers=n_workers)

@@ -8,34 +8,35 @@ among them are chance; these are further apart.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import obstore
 import pandas as pd
-import zarr
 from numpy.typing import NDArray
 from scipy import stats
-from zarr.storage import ObjectStore
 
 from advisors.chunks.problem import Access
-from helpers.arrays.chunks import Shape, chunks_touched, count_chunks
+from helpers.arrays.chunks import Shape, count_chunks
 from helpers.benchmark.statistics import Interval
 from helpers.book.studies import write_table
-from helpers.models.access import IoCounts, Observation, Store, access_seconds, fit_store
+from helpers.models.access import Store, access_seconds
 from helpers.netem.profiles import network_of
-from helpers.objectstore.locations import Location
 from helpers.objectstore.testbed import Testbed, open_testbed
 from helpers.paths import ROOT
 from helpers.plotting.tables import digits
 from studies.chunk_shape.ready import (
+    N_CONNECTIONS,
     SCATTERED,
+    calibrate,
+    count_box,
     draw_box,
     make_values,
+    open_layout,
     read_once,
+    remove,
     stamp,
     write_layout,
 )
@@ -47,9 +48,9 @@ RANKED = 0.9
 
 _ARRAY: Shape = (1152, 256, 256)  # of 4 bytes, some 300 MB
 _BOX = Access("box", (64, 64, 64))
-_RATIO, _N_CONNECTIONS = 2.0, 10  # bytes in the array over those stored; zarr's default
+_RATIO = 2.0  # bytes in the array over those stored
 _N_ROUNDS, _N_EACH = 10, 8  # boxes of a round, after one that connects
-_CALIBRATING: tuple[Shape, ...] = ((16, 64, 64), (64, 64, 16), (64, 32, 128), (128, 128, 64))
+_CALIBRATING: tuple[Shape, ...] = ((16, 16, 64), (16, 64, 64), (64, 32, 128), (128, 128, 64))
 _N_CALIBRATING = 12  # boxes
 
 Box = tuple[slice, ...]
@@ -68,29 +69,6 @@ def spread_shapes() -> dict[Shape, str]:
     return found
 
 
-def count_box(box: Box, chunk_shape: Shape) -> IoCounts:
-    """Count the chunks that a box touches, each an object."""
-    return IoCounts(chunks_touched(box, chunk_shape), 4 * int(np.prod(chunk_shape)))
-
-
-def _open(place: Location) -> Any:
-    return zarr.open_array(ObjectStore(place.obstore(), read_only=True), mode="r")
-
-
-def calibrate(
-    near: Location, values: NDArray[np.generic], rng: np.random.Generator, shapes: Sequence[Shape]
-) -> Store:
-    """Fit what chunks and bytes cost the client, from boxes in other shapes, with no network."""
-    seen = []
-    for at, shape in enumerate(shapes):
-        write_layout(near / f"boxes-c{at}", values, shape)
-        array = _open(near / f"boxes-c{at}")
-        boxes = [draw_box(_BOX, _ARRAY, rng) for _ in range(_N_CALIBRATING)]
-        read_once(array, boxes[0], values)  # connects
-        seen += [Observation(read_once(array, box, values), count_box(box, shape)) for box in boxes]
-    return fit_store(Store(n_connections=_N_CONNECTIONS, compression_ratio=_RATIO), seen)
-
-
 def measure_boxes(
     testbed: Testbed, store: Store, values: NDArray[np.generic], rng: np.random.Generator
 ) -> Iterator[dict[str, Any]]:
@@ -104,8 +82,8 @@ def measure_boxes(
     for number, boxes in enumerate(rounds):
         for at in rng.permutation(len(shapes)):
             shape = [*shapes][at]
-            array = _open(testbed.far / places[shape])
-            asked = [count_box(box, shape) for box in counted]
+            array = open_layout(testbed.far / places[shape])
+            asked = [count_box(box, shape, values.dtype.itemsize) for box in counted]
             yield {
                 "chunk_shape": "x".join(map(str, shape)),
                 "proportions": shapes[shape],
@@ -121,12 +99,13 @@ def measure() -> pd.DataFrame:
     rng = np.random.default_rng(0)
     values = make_values(_ARRAY, np.dtype("float32"), _RATIO)
     with open_testbed("embedded", SCATTERED, needed_nbytes=20 * values.nbytes) as testbed:
-        store = calibrate(testbed.near, values, rng, _CALIBRATING)
-        store = replace(store, network=network_of(SCATTERED))
+        bare = Store(n_connections=N_CONNECTIONS, compression_ratio=_RATIO)
+        near = testbed.near
+        costs = calibrate(near, values, [_BOX], _CALIBRATING, bare, n_each=_N_CALIBRATING)
+        store = replace(costs, network=network_of(SCATTERED))
         rows = [*measure_boxes(testbed, store, values, rng)]
-        near = testbed.near.obstore()
-        for page in obstore.list(near, prefix="boxes-"):
-            obstore.delete(near, [entry["path"] for entry in page])
+        for at in range(len(spread_shapes())):
+            remove(near / f"boxes-{at}")
     return pd.DataFrame(rows)
 
 

@@ -3,7 +3,8 @@
 `python -m studies.chunk_shape.ready` measures for some twenty minutes, and less where it is told
 which checks. It writes the record that the page on chunk shape shows: the advisor's answer, the
 shapes that tools pick by themselves, the best shape for each access alone, and the advisor's
-proportions in more and in fewer bytes.
+proportions in more and in fewer bytes. What chunks and bytes cost this machine is fitted first,
+with no network, as `wire calibrate` does it for whoever has a store.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from __future__ import annotations
 import math
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -30,13 +31,13 @@ from advisors.chunks.candidates import predict_seconds
 from advisors.chunks.examples import EXAMPLES
 from advisors.chunks.problem import Access, AccessPattern, Bounds, Recommendation
 from advisors.chunks.search import MODEL_ERROR, best_chunk_shape
-from helpers.arrays.chunks import Shape, count_chunks
+from helpers.arrays.chunks import Shape, balanced_chunk_shape, chunks_touched, count_chunks
 from helpers.arrays.reads import WrongValuesError
 from helpers.benchmark.loop import timed
 from helpers.benchmark.provenance import machine
 from helpers.benchmark.statistics import Interval, ratio_interval
 from helpers.book.studies import write_table
-from helpers.models.access import Store
+from helpers.models.access import IoCounts, Observation, Store, fit_store
 from helpers.netem.profiles import Profile, get_profile, network_of, take_scatter_out
 from helpers.objectstore.locations import Location
 from helpers.objectstore.testbed import Testbed, open_testbed
@@ -54,8 +55,17 @@ BAR = 0.05
 """How much longer than the best measured shape the recommended one may take."""
 
 OURS = "the advisor's answer"
-_LEAST_NBYTES, _N_CONNECTIONS = 100_000, 10  # as the command assumes
-_CHUNK_S, _DECODE_S_PER_NBYTE = 5e-4, 1 / 500e6  # likewise
+N_CONNECTIONS = 10
+"""Requests in flight, zarr's default."""
+
+_LEAST_NBYTES = 100_000  # as the command assumes
+_CALIBRATING_NBYTES = (
+    100_000,
+    400_000,
+    1_600_000,
+    6_400_000,
+)  # of the chunks that costs are fitted in
+_N_CALIBRATING = 4  # reads of each access in each of these
 _MOST_TIMES, _MOST_OBJECTS = 4.0, 4000  # beyond which a shape is predicted and not measured
 _ROUNDS_S, _MOST_ROUNDS = 45.0, 12  # predicted seconds of reads of an array, at most
 _NEAR_TIMES = 1.3  # beyond which a shape is left out where delays scatter and rounds are many
@@ -98,17 +108,10 @@ def make_values(
     return made.view(dtype)
 
 
-def make_pattern(name: str, check: Check, profile: Profile = PROFILE) -> AccessPattern:
-    """Describe how a check is read, over the network that is emulated."""
+def make_pattern(name: str, check: Check, store: Store) -> AccessPattern:
+    """Describe how a check is read from a store."""
     parsed = [parse_access(text, check.shape) for text in check.accesses]
     accesses, weights = zip(*parsed, strict=True)
-    store = Store(
-        network_of(profile),
-        _N_CONNECTIONS,
-        chunk_s=_CHUNK_S,
-        decode_s_per_nbyte=_DECODE_S_PER_NBYTE,
-        compression_ratio=EXAMPLES[name].compression_ratio,
-    )
     itemsize = np.dtype(EXAMPLES[name].dtype).itemsize
     bounds = Bounds(min_chunk_nbytes=_LEAST_NBYTES)
     return AccessPattern(check.shape, itemsize, accesses, weights, store, bounds)
@@ -159,11 +162,57 @@ def write_layout(place: Location, values: NDArray[np.generic], chunk_shape: Shap
     codec = zarr.codecs.BloscCodec(
         cname="zstd", clevel=1, shuffle="shuffle", typesize=values.dtype.itemsize
     )
-    how: dict[str, Any] = {"chunks": chunk_shape, "compressors": codec}
+    # one that an interrupted measurement left there is replaced
+    how: dict[str, Any] = {"chunks": chunk_shape, "compressors": codec, "overwrite": True}
     made = zarr.create_array(
         ObjectStore(place.obstore()), shape=values.shape, dtype=values.dtype, **how
     )
     made[...] = values
+
+
+def open_layout(place: Location) -> Any:
+    """Open an array that was written, by a new client."""
+    return zarr.open_array(ObjectStore(place.obstore(), read_only=True), mode="r")
+
+
+def remove(place: Location) -> None:
+    """Remove an array that was written."""
+    store = place.obstore()
+    for page in obstore.list(store):
+        obstore.delete(store, [entry["path"] for entry in page])
+
+
+def count_box(box: tuple[slice, ...], chunk_shape: Shape, itemsize: int) -> IoCounts:
+    """Count the chunks that a box touches, each an object."""
+    return IoCounts(chunks_touched(box, chunk_shape), itemsize * math.prod(chunk_shape))
+
+
+def calibrate(
+    near: Location,
+    values: NDArray[np.generic],
+    accesses: Sequence[Access],
+    shapes: Sequence[Shape],
+    bare: Store,
+    *,
+    n_each: int = _N_CALIBRATING,
+    seed: int = 0,
+) -> Store:
+    """Fit what a read, chunks and bytes cost this machine, from boxes in some shapes, with no network.
+
+    Boxes of each access are read so many times in each shape, after one that connects. The store
+    comes without these costs: its requests in flight, and how far it is compressed.
+    """
+    rng, seen = np.random.default_rng(seed), list[Observation]()
+    for shape in shapes:
+        write_layout(near / "calibrating", values, shape)
+        array = open_layout(near / "calibrating")
+        for access in accesses:
+            boxes = [draw_box(access, values.shape, rng) for _ in range(1 + n_each)]
+            times = [read_once(array, box, values) for box in boxes]
+            asked = [count_box(box, shape, values.dtype.itemsize) for box in boxes]
+            seen += list(map(Observation, times, asked))[1:]
+        remove(near / "calibrating")
+    return fit_store(bare, seen)
 
 
 def measure_check(
@@ -181,7 +230,11 @@ def measure_check(
     In a round every shape is read at the same places, in random order, each by a new client.
     """
     dtype, ratio = np.dtype(EXAMPLES[name].dtype), EXAMPLES[name].compression_ratio
-    pattern = make_pattern(name, check, profile)
+    values, rng = make_values(check.shape, dtype, ratio, seed=seed), np.random.default_rng(seed)
+    bare = Store(n_connections=N_CONNECTIONS, compression_ratio=ratio)
+    accesses = make_pattern(name, check, bare).accesses
+    costs = calibrate(testbed.near, values, accesses, _calibrating(check.shape, dtype), bare)
+    pattern = make_pattern(name, check, replace(costs, network=network_of(profile)))
     found = best_chunk_shape(pattern, tolerance=MODEL_ERROR)
     candidates = list_candidates(pattern, found, dtype)
     seconds = predict_seconds(pattern, np.asarray([*candidates]))
@@ -192,6 +245,8 @@ def measure_check(
             "example": name,
             "network": profile.name,
             "shape": "x".join(map(str, check.shape)),
+            "chunk_ms": 1e3 * costs.chunk_s,
+            "decode_ms_per_mb": 1e9 * costs.decode_s_per_nbyte,
             "layout": layout,
             "chunk_shape": "x".join(map(str, shape)),
             "chunk_nbytes": math.prod(shape) * dtype.itemsize,
@@ -206,7 +261,6 @@ def measure_check(
         if scores[shape] <= most_times * least_s and rows[shape]["n_objects"] <= _MOST_OBJECTS
     ]
     yield from (row for shape, row in rows.items() if shape not in kept)
-    values, rng = make_values(check.shape, dtype, ratio, seed=seed), np.random.default_rng(seed)
     places = {shape: f"ready-{name}-{at}" for at, shape in enumerate(kept)}
     for shape, place in places.items():
         write_layout(testbed.near / place, values, shape)
@@ -214,14 +268,19 @@ def measure_check(
     for number in range(n_rounds or max(4, min(_MOST_ROUNDS, int(_ROUNDS_S / round_s)))):
         boxes = [draw_box(access, check.shape, rng) for access in pattern.accesses]
         for at in rng.permutation(len(kept)):
-            store = ObjectStore((testbed.far / places[kept[at]]).obstore(), read_only=True)
-            array: Any = zarr.open_array(store, mode="r")
+            array = open_layout(testbed.far / places[kept[at]])
             times = [read_once(array, box, values) for box in boxes]
             read_s = float(pattern.shares @ np.asarray(times))
             yield {**rows[kept[at]], "round": number, "read_s": read_s}
-    near = testbed.near.obstore()
     for place in places.values():
-        obstore.delete(near, [e["path"] for page in obstore.list(near, prefix=place) for e in page])
+        remove(testbed.near / place)
+
+
+def _calibrating(shape: Shape, dtype: np.dtype[Any]) -> list[Shape]:
+    """List the shapes that costs are fitted in: by the rule, of several sizes."""
+    axis = max(range(len(shape)), key=shape.__getitem__)
+    sizes = [min(n, math.prod(shape) * dtype.itemsize) for n in _CALIBRATING_NBYTES]
+    return [balanced_chunk_shape(shape, dtype.itemsize, n, axis=axis) for n in sizes]
 
 
 def read_once(array: Any, box: tuple[slice, ...], values: NDArray[np.generic]) -> float:
@@ -232,29 +291,17 @@ def read_once(array: Any, box: tuple[slice, ...], values: NDArray[np.generic]) -
     return seconds
 
 
-def measure(
-    checks: Mapping[str, Check] = CHECKS,
-    *,
-    n_rounds: int | None = None,
-    say: Callable[[str], object] = lambda _line: None,
-) -> pd.DataFrame:
-    """Measure every check over the emulated network; those that say so where delays scatter, too."""
+def measure(name: str, check: Check) -> pd.DataFrame:
+    """Measure a check over the emulated network; one that says so where delays scatter, too."""
     rows: list[dict[str, Any]] = []
-    for profile in (PROFILE, SCATTERED):
-        chosen = {n: one for n, one in checks.items() if profile is PROFILE or one.n_scattered}
-        needed_nbytes = 16 * max((_count_nbytes(*pair) for pair in chosen.items()), default=0)
-        with open_testbed("embedded", profile, needed_nbytes=needed_nbytes) as testbed:
-            for name, check in chosen.items():
-                how: dict[str, Any] = {"n_rounds": n_rounds}
-                if profile is SCATTERED:
-                    how = {"n_rounds": n_rounds or check.n_scattered, "most_times": _NEAR_TIMES}
-                rows += measure_check(name, check, testbed, profile=profile, **how)
-                say(f"{name}, {profile.name}")
+    needed_nbytes = 16 * math.prod(check.shape) * np.dtype(EXAMPLES[name].dtype).itemsize
+    with open_testbed("embedded", PROFILE, needed_nbytes=needed_nbytes) as testbed:
+        rows += measure_check(name, check, testbed)
+    if check.n_scattered:
+        how: dict[str, Any] = {"n_rounds": check.n_scattered, "most_times": _NEAR_TIMES}
+        with open_testbed("embedded", SCATTERED, needed_nbytes=needed_nbytes) as testbed:
+            rows += measure_check(name, check, testbed, profile=SCATTERED, **how)
     return pd.DataFrame(rows)
-
-
-def _count_nbytes(name: str, check: Check) -> int:
-    return math.prod(check.shape) * np.dtype(EXAMPLES[name].dtype).itemsize
 
 
 def compare_best(rows: pd.DataFrame) -> tuple[str, Interval, str]:
@@ -321,7 +368,8 @@ def _render_check(name: str, rows: pd.DataFrame) -> str:
         f" in {ratio.n} rounds; at most {1 + BAR:g} times as long is the target: {verdict}.\n"
         f"Predicted and measured times have a rank correlation of {rank:.2f}.\n"
         f"Measured on {first['measured']} over the network {first['network']}, on {first['machine']},"
-        f" with zarr {first['zarr']}.\n"
+        f" with zarr {first['zarr']}; fitted before: {digits(first['chunk_ms'])} ms a chunk and"
+        f" {digits(first['decode_ms_per_mb'])} ms a megabyte of array.\n"
     )
 
 
@@ -333,17 +381,18 @@ def stamp(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def main(names: Sequence[str]) -> None:
-    """Measure the named checks, or all, and put them in the place of their rows in the record."""
+    """Measure the named checks, or all; each takes the place of its rows in the record when it ends."""
     if strangers := [name for name in names if name not in CHECKS]:
         raise SystemExit(f"error: {', '.join(strangers)}; allowed: {', '.join(CHECKS)}")
-    chosen = {name: check for name, check in CHECKS.items() if name in names or not names}
-    found = stamp(measure(chosen, say=lambda name: print(name, file=sys.stderr)))
-    if RECORD.exists():
-        kept = pd.read_csv(RECORD)
-        found = pd.concat([kept[~kept["example"].isin(chosen)], found])
-    found["at"] = found["example"].map([*CHECKS].index)
-    found = found.sort_values("at", kind="stable").drop(columns="at")
-    found.to_csv(RECORD, index=False, lineterminator="\n")
+    for name in names or CHECKS:
+        found = stamp(measure(name, CHECKS[name]))
+        if RECORD.exists():
+            kept = pd.read_csv(RECORD)
+            found = pd.concat([kept[kept["example"] != name], found])
+        found["at"] = found["example"].map([*CHECKS].index)
+        found = found.sort_values("at", kind="stable").drop(columns="at")
+        found.to_csv(RECORD, index=False, lineterminator="\n")
+        print(name, file=sys.stderr)
     print(render_ready())
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import obstore
 import pandas as pd
 import pytest
 
@@ -13,6 +16,7 @@ from advisors.chunks.examples import EXAMPLES
 from advisors.chunks.problem import Access
 from advisors.chunks.search import best_chunk_shape
 from helpers.arrays.reads import WrongValuesError
+from helpers.models.access import Store
 from helpers.netem.profiles import get_profile
 from helpers.netem.proxy import open_proxy
 from helpers.objectstore.testbed import Server, Testbed
@@ -33,6 +37,7 @@ def rows(server: Server) -> pd.DataFrame:
 
 def test_a_check_is_measured_and_told(rows: pd.DataFrame, tmp_path: Path) -> None:
     """Each shape is read in each round or predicted only, under all its names; a table has all."""
+    assert (rows[["chunk_ms", "decode_ms_per_mb"]].nunique() == 1).all()
     read = rows.dropna(subset="read_s")
     assert {*read.groupby("layout").size()} == {2}
     assert (read["read_s"] > 0).all()
@@ -45,7 +50,7 @@ def test_a_check_is_measured_and_told(rows: pd.DataFrame, tmp_path: Path) -> Non
     rows.assign(machine="a machine", measured="today", zarr="3").to_csv(path, index=False)
     text = ready.render_ready(path)
     assert text.count("\n| ") == 2 + rows["layout"].nunique()
-    assert "Measured on today" in text
+    assert "Measured on today" in text and re.search(r"before: \d\S* ms a chunk and \d", text)
     is_best = ready.compare_best(rows)[0].startswith(ready.OURS)
     assert ("answer is the best measured in 2 rounds" in text, "1 (1 to 1)" in text) == (
         is_best,
@@ -62,6 +67,20 @@ def test_only_what_is_known_is_measured() -> None:
     """A check that there is not is one line."""
     with pytest.raises(SystemExit, match=r"^error: era6; allowed: era5, sentinel-2, light-sheet,"):
         ready.main(["era6"])
+
+
+def test_costs_are_fitted_on_other_boxes(server: Server) -> None:
+    """A chunk costs time in any layout, and what costs were fitted on is removed."""
+    near, access = make_location(server, "fitted"), Access("box", (20, 20))
+    values = ready.make_values((200, 200), np.dtype("float32"), 2.0)
+    bare = Store(n_connections=10, compression_ratio=2.0)
+    costs = ready.calibrate(near, values, [access], [(5, 5), (20, 20), (200, 200)], bare)
+    assert costs.chunk_s + costs.start_s > 0
+    assert (costs.n_connections, costs.network) == (10, bare.network)
+    assert not [*obstore.list(near.obstore())]
+    shapes = ready._calibrating((1, 256, 768, 768), np.dtype("uint16"))
+    nbytes = [2 * math.prod(shape) for shape in shapes]
+    assert nbytes == sorted({*nbytes}) and nbytes[0] <= 1e5 < nbytes[-1] <= 6.4e6
 
 
 class _Lying:
@@ -81,7 +100,7 @@ def test_arrays_are_examples_scaled_down() -> None:
     """Each check is of an example, has its dimensions and as many accesses, and the wanted bits."""
     assert [*ready.CHECKS] == [*EXAMPLES]
     for name, check in ready.CHECKS.items():
-        pattern, example = ready.make_pattern(name, check), EXAMPLES[name]
+        pattern, example = ready.make_pattern(name, check, Store()), EXAMPLES[name]
         assert len(check.shape) == len(example.shape)
         assert len(check.accesses) == len(example.accesses)
         assert 2e8 < pattern.nbytes < 4e8, name
@@ -94,7 +113,7 @@ def test_arrays_are_examples_scaled_down() -> None:
 
 def test_the_advisors_shape_comes_first_and_none_twice() -> None:
     """A shape of two names is one candidate."""
-    pattern = ready.make_pattern("era5", SMALL)
+    pattern = ready.make_pattern("era5", SMALL, Store(chunk_s=5e-4, n_connections=10))
     found = best_chunk_shape(pattern)
     candidates = ready.list_candidates(pattern, found, np.dtype("float32"))
     first = next(iter(candidates.items()))
