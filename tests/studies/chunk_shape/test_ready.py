@@ -60,6 +60,7 @@ def test_a_check_is_measured_and_told(rows: pd.DataFrame, tmp_path: Path) -> Non
     both.assign(machine="a machine", measured="today", zarr="3").to_csv(path, index=False)
     assert ready.render_ready(path).count("over the network in-region, on a machine") == 1
     assert ready.render_ready(path).count("Measured on today over the network") == 2
+    assert ready.render_ready(path).count("as long is the target: ") == 1  # where delays scatter
     assert ready.render_ready(tmp_path / "none.csv").startswith("Not measured yet")
 
 
