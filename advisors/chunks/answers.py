@@ -140,8 +140,8 @@ def store_from(
     network = network_of(profile.unscaled(), streams_per_worker=n_each)
     if not options["decode_mb_per_s"] > 0:
         raise UserError(f"decode-mb-per-s: {options['decode_mb_per_s']}; allowed: above 0")
-    if not options["chunk_ms"] >= 0:
-        raise UserError(f"chunk-ms: {options['chunk_ms']}; allowed: at least 0")
+    if not 0 <= options["chunk_ms"] < math.inf:
+        raise UserError(f"chunk-ms: {options['chunk_ms']}; allowed: at least 0, and finite")
     return Store(
         network,
         options["connections"],
@@ -187,7 +187,7 @@ def _explain_network(on: Mapping[str, Any]) -> str:
         f"Predicted over {on['profile']} at full scale{book}:"
         f" {', '.join([delay if p95_ms else 'no delay', *rates])};"
         f" {on['connections']} requests in flight, decoding at {on['decode_mb_per_s']:g} MB/s"
-        f" and {on['chunk_ms']:g} ms for each chunk,"
+        f" with {on['chunk_ms']:g} ms for each chunk,"
         f" compressed {on['compression_ratio']:.3g} times."
     )
 

@@ -86,7 +86,7 @@ def test_the_answer_names_the_network_that_it_is_predicted_on() -> None:
         "over in-region at full scale, not the book's emulation with rates 2.5 times lower:"
         " first byte after 30 ms in the median and 100 ms at the 95th percentile,"
         " 90 MB/s a connection, 500 MB/s together, 5500 requests/s; 7 requests in flight,"
-        " decoding at 500 MB/s, compressed 3 times."
+        " decoding at 500 MB/s with 0.5 ms for each chunk, compressed 3 times."
     ) in run(*shape, "--connections", "7", "--compression-ratio", "3")
     answer = json.loads(run(*shape, "--json", "--profile", "wide-area"))
     on = answer["predicted_on"]
@@ -227,6 +227,8 @@ REFUSED = [
     (("--shape", "3,3", "--dtype", "float33"), "dtype: 'float33'"),
     (("--shape", "3,3", "--itemsize", "4", "--access", "series:-1"), "weights: [-1.0]"),
     (("--shape", "3,3", "--itemsize", "4", "--access", "series:0"), "weights: [0.0]"),
+    (("--shape", "3,3", "--itemsize", "4", "--chunk-ms", "-1"), "chunk-ms: -1.0"),
+    (("--shape", "3,3", "--itemsize", "4", "--chunk-ms", "inf"), "chunk-ms: inf"),
     (("--shape", "3,3", "--itemsize", "4", "--access", "4x1"), "access: [4, 1]"),
     (("--shape", "3,3", "--itemsize", "4", "--access", "line"), "access: 'line'"),
     (("--shape", "3,3", "--itemsize", "4", "--access", "series:much"), "access: 'series:much'"),
