@@ -116,7 +116,12 @@ def expect_s(case: Case, say: Callable[[str], None], budget_s: float = 0.0) -> f
         return 0.0
     if "time_budget_s" not in values:
         return duration_s(case) or duration_s(case, "reference")
-    return max(duration_s(case), float(values["time_budget_s"]) + AROUND_S)
+    return max(duration_s(case), _plan_s(case, values))
+
+
+def _plan_s(case: Case, values: Mapping[str, Any]) -> float:
+    """Plan a case by its time budget, or by what its first block takes, whatever the budget says."""
+    return max(float(values["time_budget_s"]) + AROUND_S, read_look_s(case))
 
 
 def expect_look_s(case: Case, say: Callable[[str], None], budget_s: float = 0.0) -> float:
@@ -179,11 +184,11 @@ def order_looks(expected: Mapping[Case, float]) -> list[Case]:
 
 
 def render_minutes(site: str = "laptop") -> str:
-    """Write what runs are planned to take by budgets, and first looks by the reference, beside their targets."""
+    """Write what runs are planned to take, by budgets and by first blocks of the reference, beside their targets."""
     from helpers.plotting.tables import digits  # which draws: runs need neither
 
     cases = find_cases(site)
-    planned_s = [float(read_parameters(case)["time_budget_s"]) + AROUND_S for case in cases]
+    planned_s = [_plan_s(case, read_parameters(case)) for case in cases]
     looks = {case: seconds for case in cases if (seconds := read_look_s(case))}
     ordered = order_looks(looks)
     firsts = ordered[: len({case.notebook for case in ordered})]

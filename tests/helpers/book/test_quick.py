@@ -112,8 +112,8 @@ def test_minutes_stand_beside_their_targets(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(expected, "read_look_s", lambda _case: 420.0)
     rows = [line.strip("| ").split(" | ") for line in expected.render_minutes().splitlines()[2:]]
     assert [row[1:] for row in rows] == [
-        ["5", "4", "missed"],
-        ["15", "60", "met"],
+        ["7", "4", "missed"],
+        ["21", "60", "met"],
         ["14", "15", "met"],
         ["21", "15", "missed"],
     ]

@@ -60,7 +60,10 @@ def test_a_check_is_measured_and_told(rows: pd.DataFrame, tmp_path: Path) -> Non
     both.assign(machine="a machine", measured="today", zarr="3").to_csv(path, index=False)
     assert ready.render_ready(path).count("over the network in-region, on a machine") == 1
     assert ready.render_ready(path).count("Measured on today over the network") == 2
-    assert ready.render_ready(path).count("as long is the target: ") == 1  # where delays scatter
+    steady, scattered = ready.render_ready(path).split("where delays scatter, in the shapes")
+    assert ("rank correlation" in steady, "is the target: " in steady) == (True, False)
+    assert ("rank correlation" in scattered, "is the target: " in scattered) == (False, True)
+    assert scattered.count("\n| ") == 2 + read["layout"].nunique()
     assert ready.render_ready(tmp_path / "none.csv").startswith("Not measured yet")
 
 

@@ -161,14 +161,20 @@ def test_calibration_shows_deviation_and_band(ax: Axes) -> None:
     assert ax.get_ylabel() == "measured less target (%)"
 
 
+def test_streams_that_nothing_came_over_are_drawn(ax: Axes) -> None:
+    """On a busy machine half of the streams may get no byte in time; what is to come is not lost."""
+    draw_calibration(ax, [20.0, 20.0], [20.0, 0.0], x=[1, 64], xlabel="connections")
+    assert [*ax.lines[-1].get_ydata()] == [0, -100] and ax.get_ylim()[0] < -100
+
+
 @pytest.mark.parametrize(
     ("target", "found", "x"),
-    [([1.0], [1.0, 2.0], [1]), ([1.0], [0.0], [1]), ([1.0], [1.0], [1, 2])],
+    [([1.0], [1.0, 2.0], [1]), ([0.0], [1.0], [1]), ([1.0], [-1.0], [1]), ([1.0], [1.0], [1, 2])],
 )
 def test_calibration_of_unequal_lists_is_refused(
     ax: Axes, target: list[float], found: list[float], x: list[float]
 ) -> None:
-    """A pair that lacks a side, or a zero, is a mistake."""
+    """A pair that lacks a side, a target of zero, or less than nothing, is a mistake."""
     with pytest.raises(UserError, match="target, measured"):
         draw_calibration(ax, target, found, x=x, xlabel="connections")
 
