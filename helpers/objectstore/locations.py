@@ -133,6 +133,12 @@ class Location:
             **{name: value for name, value in options.items() if value is not None},  # type: ignore[arg-type]
         )
 
+    def clear(self) -> None:
+        """Remove all that lies here."""
+        client = self.obstore()
+        for page in obstore.list(client):
+            obstore.delete(client, [entry["path"] for entry in page])
+
     def icechunk_options(self) -> dict[str, Any]:
         """Give the options by which Icechunk reaches the server of the bucket."""
         return {

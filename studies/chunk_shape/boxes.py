@@ -1,6 +1,6 @@
 """How well boxes are ranked: chunk shapes of many sizes and proportions, predicted and measured.
 
-`python -m studies.chunk_shape.boxes` measures for some nine minutes and writes the record that the
+`python -m studies.chunk_shape.boxes` measures for some fifteen minutes and writes the record that the
 page on chunk shape shows. Layouts of a case take times for boxes that are much alike, so that ranks
 among them are chance; these are further apart.
 """
@@ -22,7 +22,7 @@ from advisors.chunks.problem import Access
 from helpers.arrays.chunks import Shape, count_chunks
 from helpers.benchmark.statistics import Interval
 from helpers.book.studies import write_table
-from helpers.models.access import Store, access_seconds
+from helpers.models.access import Store, predict_median
 from helpers.netem.profiles import network_of
 from helpers.objectstore.testbed import Testbed, open_testbed
 from helpers.paths import ROOT
@@ -36,11 +36,11 @@ from studies.chunk_shape.ready import (
     make_values,
     open_layout,
     read_once,
-    remove,
     stamp,
     write_layout,
 )
 from studies.chunk_shape.sentences import judge_target, tell_interval
+from studies.chunk_shape.workload import stack
 
 RECORD = ROOT / "results" / "reference" / "boxes.csv"
 RANKED = 0.9
@@ -49,11 +49,9 @@ RANKED = 0.9
 _ARRAY: Shape = (1152, 256, 256)  # of 4 bytes, some 300 MB
 _BOX = Access("box", (64, 64, 64))
 _RATIO = 2.0  # bytes in the array over those stored
-_N_ROUNDS, _N_EACH = 10, 8  # boxes of a round, after one that connects
+_N_ROUNDS, _N_EACH = 20, 8  # boxes of a round, after one that connects
 _CALIBRATING: tuple[Shape, ...] = ((16, 16, 64), (16, 64, 64), (64, 32, 128), (128, 128, 64))
 _N_CALIBRATING = 12  # boxes
-
-Box = tuple[slice, ...]
 
 
 def spread_shapes() -> dict[Shape, str]:
@@ -72,7 +70,7 @@ def spread_shapes() -> dict[Shape, str]:
 def measure_boxes(
     testbed: Testbed, store: Store, values: NDArray[np.generic], rng: np.random.Generator
 ) -> Iterator[dict[str, Any]]:
-    """Measure every shape: a row a round, the mean of the same boxes, each shape by a new client."""
+    """Measure every shape: a row a round, the median of the same boxes, each shape by a new client."""
     shapes = spread_shapes()
     rounds = [[draw_box(_BOX, _ARRAY, rng) for _ in range(1 + _N_EACH)] for _ in range(_N_ROUNDS)]
     counted = [box for boxes in rounds for box in boxes[1:]]
@@ -83,15 +81,17 @@ def measure_boxes(
         for at in rng.permutation(len(shapes)):
             shape = [*shapes][at]
             array = open_layout(testbed.far / places[shape])
-            asked = [count_box(box, shape, values.dtype.itemsize) for box in counted]
+            asked = stack([count_box(box, shape, values.dtype.itemsize) for box in counted])
             yield {
                 "chunk_shape": "x".join(map(str, shape)),
                 "proportions": shapes[shape],
                 "n_objects": count_chunks(_ARRAY, shape),
-                "predicted_s": float(np.mean([access_seconds(store, one) for one in asked])),
+                "predicted_s": predict_median(store, asked),
                 "round": number,
-                "read_s": float(np.mean([read_once(array, box, values) for box in boxes][1:])),
+                "read_s": float(np.median([read_once(array, box, values) for box in boxes][1:])),
             }
+    for place in places.values():
+        (testbed.near / place).clear()
 
 
 def measure() -> pd.DataFrame:
@@ -103,10 +103,7 @@ def measure() -> pd.DataFrame:
         near = testbed.near
         costs = calibrate(near, values, [_BOX], _CALIBRATING, bare, n_each=_N_CALIBRATING)
         store = replace(costs, network=network_of(SCATTERED))
-        rows = [*measure_boxes(testbed, store, values, rng)]
-        for at in range(len(spread_shapes())):
-            remove(near / f"boxes-{at}")
-    return pd.DataFrame(rows)
+        return pd.DataFrame(measure_boxes(testbed, store, values, rng))
 
 
 def rank_correlation(rows: pd.DataFrame) -> Interval:

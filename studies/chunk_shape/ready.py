@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import obstore
 import pandas as pd
 import zarr
 from numpy.typing import NDArray
@@ -59,12 +58,8 @@ N_CONNECTIONS = 10
 """Requests in flight, zarr's default."""
 
 _LEAST_NBYTES = 100_000  # as the command assumes
-_CALIBRATING_NBYTES = (
-    100_000,
-    400_000,
-    1_600_000,
-    6_400_000,
-)  # of the chunks that costs are fitted in
+# of the chunks that costs are fitted in
+_CALIBRATING_NBYTES = (100_000, 400_000, 1_600_000, 6_400_000)
 _N_CALIBRATING = 4  # reads of each access in each of these
 _MOST_TIMES, _MOST_OBJECTS = 4.0, 4000  # beyond which a shape is predicted and not measured
 _ROUNDS_S, _MOST_ROUNDS = 45.0, 12  # predicted seconds of reads of an array, at most
@@ -173,13 +168,6 @@ def open_layout(place: Location) -> Any:
     return zarr.open_array(ObjectStore(place.obstore(), read_only=True), mode="r")
 
 
-def remove(place: Location) -> None:
-    """Remove an array that was written."""
-    store = place.obstore()
-    for page in obstore.list(store):
-        obstore.delete(store, [entry["path"] for entry in page])
-
-
 def count_box(box: tuple[slice, ...], chunk_shape: Shape, itemsize: int) -> IoCounts:
     """Count the chunks that a box touches, each an object."""
     return IoCounts(chunks_touched(box, chunk_shape), itemsize * math.prod(chunk_shape))
@@ -209,7 +197,7 @@ def calibrate(
             times = [read_once(array, box, values) for box in boxes]
             asked = [count_box(box, shape, values.dtype.itemsize) for box in boxes]
             seen += list(map(Observation, times, asked))[1:]
-        remove(near / "calibrating")
+        (near / "calibrating").clear()
     return fit_store(bare, seen)
 
 
@@ -271,7 +259,7 @@ def measure_check(
             read_s = float(pattern.shares @ np.asarray(times))
             yield {**rows[kept[at]], "round": number, "read_s": read_s}
     for place in places.values():
-        remove(testbed.near / place)
+        (testbed.near / place).clear()
 
 
 def _calibrating(shape: Shape, dtype: np.dtype[Any]) -> list[Shape]:

@@ -69,12 +69,6 @@ class Format:
     of: str = ""  # the format that holds its values, where it holds references alone
 
 
-def remove(folder: Location) -> None:
-    """Remove all that lies in a folder."""
-    client = folder.obstore()
-    obstore.delete(client, [item["path"] for page in obstore.list(client) for item in page])
-
-
 def _put(folder: Location, name: str, content: Any) -> None:
     obstore.put(folder.obstore(), name, content)
 

@@ -76,4 +76,4 @@ def test_a_box_asks_for_the_chunks_it_touches() -> None:
     """Eight where it crosses a border in each dimension."""
     asked = boxes.count_box((slice(3, 6),) * 3, (4, 4, 4), 4)
     assert (asked.n_chunks, asked.chunk_nbytes) == (8, 256)
-    assert float(boxes.access_seconds(Store(chunk_s=0.5), asked)) == 4
+    assert float(boxes.predict_median(Store(chunk_s=0.5), asked)) == 4
