@@ -27,8 +27,8 @@ from advisors.chunks.problem import (
 from helpers.arrays.chunks import Shape, count_chunks
 from helpers.errors import UserError
 
-MODEL_ERROR = 0.05
-"""Median error of predicted times in object stores, relative, as the study of chunk shapes finds it."""
+MODEL_ERROR = 0.03
+"""How far predicted times of near shapes err beside one another, relative, as the ready checks find it."""
 
 _FRONT_STEP = 0.02  # relative: times of the front that differ by less are one point
 _N_FRONT = 100  # points of a front, above which the step doubles

@@ -135,6 +135,12 @@ class _Job:
     nbytes: Floats  # over the wire, of all chunks
     cpu_s: Floats  # of the only processor, for all chunks
 
+    @property
+    def alone_s(self) -> Floats:
+        """What its bodies take if none is received beside them."""
+        fastest = min(self.network.stream_nbytes_per_s, self.network.aggregate_nbytes_per_s)
+        return np.asarray(self.nbytes / fastest, np.float64)
+
     def wave_s(self, n: Floats) -> Floats:
         """Expect so many that begin at once: the later come in, the fewer are left to wait for.
 
@@ -142,14 +148,11 @@ class _Job:
         link; then their last chunks queue for the processor, which has had the others by then.
         """
         network = self.network
-        first_s, last_s = (
-            _delay_s(network, n, n, self.in_turn),
-            _delay_s(network, 1.0, n, self.in_turn),
-        )
-        alone_s = self.nbytes / min(network.stream_nbytes_per_s, network.aggregate_nbytes_per_s)
+        first_s = _delay_s(network, n, n, self.in_turn)
+        last_s = _delay_s(network, 1.0, n, self.in_turn)
         at_link_s = first_s + n * self.nbytes / network.aggregate_nbytes_per_s
-        at_rate_s = first_s + n * self.in_turn / network.requests_per_s + alone_s
-        received_s = np.maximum.reduce([last_s + alone_s, at_link_s, at_rate_s])
+        at_rate_s = first_s + n * self.in_turn / network.requests_per_s + self.alone_s
+        received_s = np.maximum.reduce([last_s + self.alone_s, at_link_s, at_rate_s])
         queued_s = np.maximum(first_s - last_s + (n - 1) * self.cpu_s / self.n_chunks, 0.0)
         ends_s = received_s + self.cpu_s + queued_s
         return np.asarray(np.maximum(ends_s, first_s + n * self.cpu_s), np.float64)
@@ -157,20 +160,19 @@ class _Job:
     def apart_s(self, n: Floats) -> Floats:
         """Expect the time between two that end, where so many are always under way.
 
-        Approximate mean value analysis of a closed network of queues: one that comes finds at
-        the link and at the processor what the others have there in the mean (Bard 1979,
-        Schweitzer 1979). A link is no queue before its streams fill it.
+        Mean value analysis of a closed network of queues (Reiser and Lavenberg 1980), as Schweitzer
+        approximates it: one that comes finds at the link and at the processor what the others
+        have there in the mean. A link is no queue before its streams fill it.
         """
         network, others = self.network, 1 - 1 / n
         wait_s = self.in_turn * network.first_byte_mean_s
-        alone_s = self.nbytes / min(network.stream_nbytes_per_s, network.aggregate_nbytes_per_s)
         shared_s = self.nbytes / network.aggregate_nbytes_per_s
         bounds_s = (shared_s, self.cpu_s, self.in_turn / network.requests_per_s, _LEAST_S)
         least_s = np.maximum.reduce(np.broadcast_arrays(*bounds_s))
         receiving = decoding = np.zeros_like(least_s)  # jobs that are there, in the mean
         apart_s = least_s
         for _ in range(_N_ITERATIONS):
-            receive_s = np.maximum(alone_s, shared_s * (1 + receiving * others))
+            receive_s = np.maximum(self.alone_s, shared_s * (1 + receiving * others))
             decode_s = self.cpu_s * (1 + decoding * others)
             apart_s = np.maximum(least_s, (wait_s + receive_s + decode_s) / n)
             receiving, decoding = receive_s / apart_s, decode_s / apart_s

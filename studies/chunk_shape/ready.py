@@ -1,6 +1,6 @@
 """Whether the advisor's chunks are the best: arrays that many have, scaled down, in several shapes.
 
-`python -m studies.chunk_shape.ready` measures for some twenty minutes, and less where it is told
+`python -m studies.chunk_shape.ready` measures for some three quarters of an hour, and less where it is told
 which checks. It writes the record that the page on chunk shape shows: the advisor's answer, the
 shapes that tools pick by themselves, the best shape for each access alone, and the advisor's
 proportions in more and in fewer bytes. What chunks and bytes cost this machine is fitted first,
@@ -64,7 +64,7 @@ _N_CALIBRATING = 4  # reads of each access in each of these
 _MOST_TIMES, _MOST_OBJECTS = 4.0, 4000  # beyond which a shape is predicted and not measured
 _ROUNDS_S, _MOST_ROUNDS = 45.0, 12  # predicted seconds of reads of an array, at most
 # Where delays scatter, rounds are many, and shapes beyond so many times are left out.
-_N_SCATTERED, _NEAR_TIMES = 150, 1.3
+_N_SCATTERED, _NEAR_TIMES = 400, 1.15
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,9 +352,13 @@ def _render_check(name: str, rows: pd.DataFrame) -> str:
     told = f"takes {tell_interval(ratio)} times as long as the best measured, {_spell(best)},"
     told = "is the best measured" if best.startswith(OURS) else told
     head = f"**{name}**, where delays scatter, in the shapes that are near:"
-    judged = f"; at most {1 + BAR:g} times as long is the target: {verdict}."
+    predicted = read.groupby("layout")["predicted_s"].first()
+    error = float(np.std(np.log(measured / predicted), ddof=1))
+    judged = (
+        f"; at most {1 + BAR:g} times as long is the target: {verdict}.\nBeside one another their"
+        f" predictions err by {digits(100 * error, n=2)} %, one standard deviation."
+    )
     if is_steady:  # where all shapes are compared, and near ones told apart by chance
-        predicted = read.groupby("layout")["predicted_s"].first()
         rank = f"{predicted.corr(measured, method='spearman'):.2f}"
         head = f"**{name}**, {_spell(first['shape'])} elements: {EXAMPLES[name].what}."
         judged = f".\nPredicted and measured times have a rank correlation of {rank}."
