@@ -25,7 +25,7 @@ Floats = NDArray[np.float64]
 COSTS = ("start_s", "chunk_s", "decode_s_per_nbyte", "request_s", "stored_s_per_nbyte")
 """What a reader's own work costs, beside the network."""
 
-_N_ITERATIONS = 10  # of the mean value analysis, after which a time changes by less than 1 %
+_N_ITERATIONS = 10  # of the mean value analysis; 200 change times by 4 % at most, mostly below 1
 
 
 @dataclass(frozen=True, slots=True)

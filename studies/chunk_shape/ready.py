@@ -1,9 +1,9 @@
 """Whether the advisor's chunks are the best: arrays that many have, scaled down, in several shapes.
 
-`python -m studies.chunk_shape.ready` measures for some three quarters of an hour, and less where it is told
-which checks. It writes the record that the page on chunk shape shows: the advisor's answer, the
-shapes that tools pick by themselves, the best shape for each access alone, and the advisor's
-proportions in more and in fewer bytes. What chunks and bytes cost this machine is fitted first,
+`python -m studies.chunk_shape.ready` measures for some three quarters of an hour, and less where
+it is told which checks. It writes the record that the page on chunk shape shows: the advisor's
+answer, the shapes that tools pick by themselves, the best shape for each access alone, and the
+advisor's proportions in more and in fewer bytes. What chunks and bytes cost this machine is fitted first,
 with no network, as `wire calibrate` does it for whoever has a store.
 """
 
