@@ -26,6 +26,7 @@ from papermill.engines import NBClientEngine, papermill_engines
 from papermill.exceptions import PapermillExecutionError
 from traitlets.config import Config
 
+from helpers.benchmark.memory import touch_memory
 from helpers.book.cases import (
     UNSTABLE_ABOVE,
     Case,
@@ -125,6 +126,7 @@ def _run_locked(case: Case, values: dict[str, Any], *, anew: bool, more: bool) -
     """Run a case that nobody else runs now, unless it is done."""
     if is_done(case, values) and not anew and not more:
         return _describe(case, values, "done before", duration_s(case))
+    touch_memory()
     start = time.monotonic()
     _set_aside(case, values, anew=anew)
     problem = execute(case, values)

@@ -92,3 +92,21 @@ def test_what_was_held_before_does_not_count() -> None:
     run = subprocess.run([sys.executable, "-c", source], stdout=subprocess.PIPE, check=True)
     before, after = map(int, run.stdout.split())
     assert 0 < after < before - 200e6
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nothing is touched beforehand")
+def test_memory_is_touched_once_and_returned() -> None:
+    """A process has held what it says, holds it no longer, and does not take it again."""
+    source = (
+        "import psutil; from helpers.benchmark.memory import peak_nbytes, touch_memory;"
+        "n = touch_memory(); peak = peak_nbytes(); m = psutil.Process(); held = m.memory_info().rss;"
+        "again = touch_memory(); print(n, peak, held, again)"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", source], stdout=subprocess.PIPE, text=True, check=True
+    )
+    touched, peak, held, again = map(int, run.stdout.split())
+    assert touched > 50e6
+    assert touched == again
+    assert peak > touched > peak / 2
+    assert held < peak - touched / 2
