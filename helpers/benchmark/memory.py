@@ -47,7 +47,7 @@ def forget_peak(pid: int | None = None) -> None:
 
 
 TOUCHED_NBYTES = 4 * 2**30
-"""Most memory that is touched beforehand: more than a case holds, and what a host gives in seconds."""
+"""Most memory that is touched beforehand, which a host gives in seconds."""
 
 
 @cache

@@ -10,6 +10,13 @@ import pytest
 from helpers.benchmark import memory
 from helpers.benchmark.memory import peak_nbytes, watch_memory
 
+
+def tell(source: str) -> list[int]:
+    """Run a program in a process of its own, and return the numbers that it prints."""
+    run = subprocess.run([sys.executable, "-c", source], stdout=subprocess.PIPE, check=True)
+    return [*map(int, run.stdout.split())]
+
+
 # Holds 500 MB, and tells what a child that it starts says of itself by the two ways to ask.
 _LARGE = """
 import subprocess, sys
@@ -24,10 +31,7 @@ for source in child:
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a child inherits no peak")
 def test_a_child_of_a_large_process_reports_its_own_peak() -> None:
     """What the system's own count inherits over `exec`, this one does not."""
-    run = subprocess.run(
-        [sys.executable, "-c", _LARGE], stdout=subprocess.PIPE, text=True, check=True
-    )
-    inherited, own = map(int, run.stdout.split())
+    inherited, own = tell(_LARGE)
     assert own < 250e6
     assert inherited > 500e6, "the trap that this avoids is no longer there"
 
@@ -89,8 +93,7 @@ def test_what_was_held_before_does_not_count() -> None:
         "with watch_memory() as peak: pass\n"
         "print(before, peak.nbytes)"
     )  # in a process without children, since a peak counts those too
-    run = subprocess.run([sys.executable, "-c", source], stdout=subprocess.PIPE, check=True)
-    before, after = map(int, run.stdout.split())
+    before, after = tell(source)
     assert 0 < after < before - 200e6
 
 
@@ -102,10 +105,7 @@ def test_memory_is_touched_once_and_returned() -> None:
         "n = touch_memory(); peak = peak_nbytes(); m = psutil.Process(); held = m.memory_info().rss;"
         "again = touch_memory(); print(n, peak, held, again)"
     )
-    run = subprocess.run(
-        [sys.executable, "-c", source], stdout=subprocess.PIPE, text=True, check=True
-    )
-    touched, peak, held, again = map(int, run.stdout.split())
+    touched, peak, held, again = tell(source)
     assert touched > 50e6
     assert touched == again
     assert peak > touched > peak / 2
