@@ -207,15 +207,29 @@ def execute(case: Case, values: dict[str, Any]) -> str:
 def _execute_to(draft: Path, source: Path, values: dict[str, Any]) -> Any:
     """Execute a notebook in a kernel of its own, which has ended afterwards."""
     with kernel_options() as options:
-        return papermill.execute_notebook(
-            str(source),
-            str(draft),
-            parameters=values,
-            cwd=str(draft.parent),
-            kernel_name="python3",
-            progress_bar=False,
-            **options,
-        )
+        try:
+            return papermill.execute_notebook(
+                str(source),
+                str(draft),
+                parameters=values,
+                cwd=str(draft.parent),
+                kernel_name="python3",
+                progress_bar=False,
+                **options,
+            )
+        except RuntimeError as error:
+            said = _stderr_of(options["config"]).read_text(errors="replace").split("\n")
+            last = next((line for line in reversed(said) if line.strip()), "")
+            raise RuntimeError(f"{error}: {last}" if last else str(error)) from error
+
+
+def _stderr_of(config: Config) -> Path:
+    """Return where a kernel's own errors go; those of its cells are in the notebook.
+
+    They are told if it dies. One that is ended between two messages says much
+    of tasks and sockets, which is no error of anyone's.
+    """
+    return Path(config.KernelManager.connection_file).with_name("stderr")
 
 
 class _Kernel(AsyncKernelManager):
@@ -257,7 +271,8 @@ class _Client(PapermillNotebookClient):  # type: ignore[misc]
 
     @contextmanager
     def setup_kernel(self, **kwargs: Any) -> Iterator[None]:
-        with super().setup_kernel(**kwargs):
+        said = _stderr_of(self.config)
+        with said.open("wb") as stderr, super().setup_kernel(stderr=stderr, **kwargs):
             yield
             self.km.is_idle = True
 
@@ -302,7 +317,9 @@ def kernel_options() -> Iterator[dict[str, Any]]:
         manager: dict[str, Any] = {"connection_file": os.path.join(folder, "kernel.json")}
         if sys.platform == "linux":
             manager["transport"] = "ipc"
-        yield {"engine_name": "arrays", "config": Config({"KernelManager": manager})}
+        config = Config({"KernelManager": manager})
+        _stderr_of(config).touch()
+        yield {"engine_name": "arrays", "config": config}
 
 
 def _remove_left() -> None:
