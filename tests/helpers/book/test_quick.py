@@ -92,10 +92,12 @@ def test_a_look_takes_what_the_first_block_of_the_reference_took(
     lines = [
         f"calibration,0,{at(0, 0)},1,1,1",  # 3 s to the next
         f"measured,0,{at(0, 3)},,2,2",  # 4 s of network time, and an hour until it was continued
-        f"measured,1,{at(59, 0)},,50,1",
+        f"measured,1,{at(58, 0)},,50,1",
+        f"warm-up,1,{at(58, 50)},,1,1",
+        f"measured,0,{at(58, 51)},,3,1",  # and what the page measures after that
     ]
     record.write_text("\n".join(["phase,block,started_utc,open_s,read_s,dilation", *lines]))
-    for window, seconds in (((at(0, 0), at(0, 20), 20), 20), ((at(30, 0), at(30, 9), 9), 16)):
+    for window, seconds in (((at(0, 0), at(0, 20), 20), 23), ((at(30, 0), at(30, 9), 9), 19)):
         page = dict(zip(("start_time", "end_time", "duration"), window, strict=True))
         notebook = nbformat.v4.new_notebook(metadata={"papermill": page})
         nbformat.write(notebook, case.result(".ipynb", "reference"))
