@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
@@ -15,9 +15,6 @@ from studies.caching_costs.datasets import dataset_names
 
 class Parameters(studies.Parameters):
     """Caches to compare, datasets to serve, and the load on the service."""
-
-    # how often requests are made alone is how long to go on, as the number of blocks is
-    not_measured: ClassVar = studies.Parameters.not_measured | {"n_passes"}
 
     # a cache is told by what it saves, so there is none beside it
     caches: Annotated[
@@ -45,9 +42,6 @@ class Parameters(studies.Parameters):
     )
     n_requests: Annotated[int, Field(ge=1, le=10**7)] = Field(
         8, description="requests of all users in a warm phase"
-    )
-    n_passes: Annotated[int, Field(ge=1, le=1000)] = Field(
-        1, description="passes over the requests that are made alone"
     )
     zipf_exponent: Annotated[float, Field(ge=0, le=10)] = Field(
         1.0, description="popularity of datasets and of tiles, by rank"

@@ -181,13 +181,12 @@ def plan_workload(
     seed: int,
     spawn_rate: float,
     think_s: float,
-    n_passes: int = 1,
 ) -> Workload:
     """Plan all requests, and make each tile once without a cache and without the network.
 
     `n_requests` and `n_users` are of the warm phase; `spawn_rate` is users that begin in a
-    second, `think_s` the seconds between an answer and the next request, `n_passes` how often the
-    requests that are made alone are made. All that is drawn follows from `seed`.
+    second, `think_s` the seconds between an answer and the next request. All that is drawn follows
+    from `seed`.
     """
     names = [spec.name for spec in datasets.specs]
     whole = [spec.name for spec in datasets.specs if spec.is_whole]
@@ -196,7 +195,7 @@ def plan_workload(
     )
     popular = [tile for part in warm for tile in part]
     places = list(dict.fromkeys((z, x, y) for _, z, x, y in popular))[:_N_PLACES]
-    alone: list[list[Tile]] = [[(name, *place) for place in places for name in whole] * n_passes]
+    alone: list[list[Tile]] = [[(name, *place) for place in places for name in whole]]
     cold = cold_plan(names, n_users=len(names))
     tiles = {tile for plan in (cold, warm, alone) for part in plan for tile in part}
     checksums = _make_tiles(datasets, sorted(tiles))
