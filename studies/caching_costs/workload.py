@@ -249,15 +249,15 @@ while time.time() < until:
     n += len(sorted(range(2000, 0, -1))) + len({str(i) for i in range(500)})
 print(n)
 """
-_START_S, _COUNT_S = 0.4, 0.4  # that an interpreter has to start in, and that it counts
-_N_COUNTS = 3  # repetitions, of which the median counts
+_START_S, _COUNT_S = 0.3, 0.3  # that an interpreter has to start in, and that it counts
 
 
 def measure_speed_of_all() -> float:
     """Measure how fast a processor computes while all do, over one that computes alone.
 
     Processors share a core, caches, power and a host with one another. As many interpreters as
-    there are processors count, in turns with one that does alone; the median of the ratios.
+    there are processors count, then one that does alone. One ratio scatters by a tenth and more: each
+    row of requests alone has its own, and their median counts.
     """
 
     def count(n_busy: int) -> float:
@@ -267,11 +267,11 @@ def measure_speed_of_all() -> float:
         return float(np.mean([float(one.communicate()[0]) for one in started]))
 
     n_all = os.cpu_count() or 1
-    ratios = [count(n_all) / count(1) for _ in range(_N_COUNTS if n_all > 1 else 0)]
-    return min(1.0, float(np.median(ratios))) if ratios else 1.0
+    return min(1.0, count(n_all) / count(1)) if n_all > 1 else 1.0
 
 
 _CROWD, _N_CROWDED = 8, 12  # threads that make tiles, and how many tiles at a time
+_N_CROWDS = 5  # repetitions, of which the median counts
 
 
 def measure_crowd_costs(datasets: Datasets, tiles: Sequence[Tile]) -> tuple[float, float]:
@@ -304,7 +304,7 @@ def measure_crowd_costs(datasets: Datasets, tiles: Sequence[Tile]) -> tuple[floa
     on_one, on_all = [], []
     with warnings.catch_warnings(action="ignore"):
         spend(1, paths[: len(datasets.specs)])  # what the first of each has to import
-        for _ in range(_N_COUNTS):
+        for _ in range(_N_CROWDS):
             alone_s = spend(1, paths)
             on_all.append(spend(_CROWD, paths) / alone_s)
             with _keep_to_one_processor() as is_kept:
@@ -380,7 +380,9 @@ class CacheLoad(Steps):
         return n_tiles * _TILE_NBYTES, sum(self.workload.datasets.stored_nbytes.values())
 
     def prepare(self) -> None:
-        """Empty the cache and the trace."""
+        """Empty the cache and the trace; before requests alone, look how fast the processors are."""
+        if self.is_alone:
+            self.machine = {**self.machine, "speed_of_all": measure_speed_of_all()}
         self.service.clear()
         self.testbed.take_trace()
         self.testbed.set_tag("open")
@@ -473,8 +475,7 @@ def open_loads(
     planned = replace(workload, datasets=replace(workload.datasets, location=location))
     # before anything else runs
     on_one, on_all = measure_crowd_costs(workload.datasets, workload.alone[0])
-    machine = {"speed_of_all": measure_speed_of_all()}
-    machine |= {"crowd_cost_on_one": on_one, "crowd_cost": on_all}
+    machine = {"crowd_cost_on_one": on_one, "crowd_cost": on_all}
     with contextlib.ExitStack() as stack:
         if {"redis", "redis-etag"} & {*caches} and not redis_url:
             redis_url = stack.enter_context(open_valkey()).url
