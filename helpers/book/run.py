@@ -218,17 +218,13 @@ def _execute_to(draft: Path, source: Path, values: dict[str, Any]) -> Any:
                 **options,
             )
         except RuntimeError as error:
-            said = _stderr_of(options["config"]).read_text(errors="replace").split("\n")
-            last = next((line for line in reversed(said) if line.strip()), "")
+            said = _stderr_of(options["config"]).read_text(errors="replace")
+            last = said.strip().rpartition("\n")[2]
             raise RuntimeError(f"{error}: {last}" if last else str(error)) from error
 
 
 def _stderr_of(config: Config) -> Path:
-    """Return where a kernel's own errors go; those of its cells are in the notebook.
-
-    They are told if it dies. One that is ended between two messages says much
-    of tasks and sockets, which is no error of anyone's.
-    """
+    """Return where a kernel's own errors go: one that is ended between messages has some too."""
     return Path(config.KernelManager.connection_file).with_name("stderr")
 
 

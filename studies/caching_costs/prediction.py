@@ -110,12 +110,11 @@ def list_alone(rows: pd.DataFrame, workload: Workload) -> pd.DataFrame:
 
     Of who keeps chunks, tiles that needed one for the first time are marked (`FIRST`). Of their
     processor time ``outside_s`` is that of threads that Python did not start, such as a client of
-    the store in Rust has them; older records do not tell it, and have several passes in one row.
+    the store in Rust has them; older records do not tell it.
     """
     each = list_requests(rows, "calibration")
     tiles = list(itertools.chain(*workload.mark_first(workload.alone)))
-    numbers = each["number"].astype(int) % len(tiles)
-    asked = pd.DataFrame([tiles[number] for number in numbers], index=each.index)
+    asked = pd.DataFrame([tiles[int(number)] for number in each["number"]], index=each.index)
     nbytes = {spec.name: spec.chunk_nbytes for spec in workload.datasets.specs}
     told = {name: each.get(name, 0.0) for name in ("warp_s", "outside_s")}
     told["chunk_nbytes"] = each["dataset"].map(nbytes)
