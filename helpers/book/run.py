@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from textwrap import shorten
 from typing import Any, Literal
 
 import nbformat
@@ -400,19 +401,19 @@ def _say_left(seconds: Sequence[float]) -> str:
 
 
 def summarise(outcomes: Sequence[Outcome]) -> list[str]:
-    """Write the table of cases, and below it what its noise means and what measuring took."""
+    """Write the table of cases, headlines cut, and below it what noise means and measuring took."""
     table = [("case", "state", "noise", "blocks", "time", "headline", "notebook")]
     for outcome in outcomes:
         found = outcome.found
         noise = "" if math.isnan(found.noise) else f"{100 * found.noise:.3g} %"
         numbers = (noise, str(found.n_blocks or ""), f"{outcome.seconds:.0f} s")
-        words = (found.headline, _relative(outcome))
+        words = (shorten(found.headline, 48, placeholder=" ..."), _relative(outcome))
         table.append((outcome.case.title, outcome.verdict, *numbers, *words))
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    share = harness_share(outcomes)
-    told = [f"the runner itself took {100 * share:.1f} % of a core meanwhile."] * bool(share)
+    minutes, share = sum(one.seconds for one in outcomes) / 60, harness_share(outcomes)
+    took = f"{minutes:.1f} minutes in all; the runner itself took {100 * share:.1f} % of a core."
     lines = (_align(line, widths) for line in table)
-    return [*lines, *_explain_noise(outcomes), *_explain_looks(outcomes), *told]
+    return [*lines, *_explain_noise(outcomes), *_explain_looks(outcomes), *[took] * bool(share)]
 
 
 def _align(cells: Sequence[str], widths: Sequence[int]) -> str:

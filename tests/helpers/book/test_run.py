@@ -9,6 +9,7 @@ import json
 import math
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -530,7 +531,15 @@ def test_the_harness_tells_what_it_took(make_case: MakeCase) -> None:
     noted = nbformat.read(case.result(".ipynb"), as_version=4).metadata["case"]["harness"]
     assert 0 < noted["cpu_s"] < noted["wall_s"]
     assert noted["share_of_a_core"] == pytest.approx(noted["cpu_s"] / noted["wall_s"], rel=0.1)
-    assert "of a core" in run.summarise(outcomes)[-1]
+    assert re.fullmatch(r"0\.\d minutes in all; the runner .* of a core\.", run.summarise(outcomes)[-1])
+
+
+def test_a_long_headline_is_cut_in_the_table(make_case: MakeCase) -> None:
+    """Of one that names twenty readers the table has the beginning, and no line is of 300 columns."""
+    case = make_case(code=glue(headline="among the fastest: " + ", ".join(["zarr-obstore"] * 20)))
+    [_, line, *_] = run.summarise(run.run_cases([case], print))
+    assert " among the fastest: zarr-obstore, ... " in line
+    assert len(line) < 180
 
 
 def test_an_idle_kernel_is_not_interrupted(make_case: MakeCase, tmp_path: Path) -> None:
