@@ -407,8 +407,8 @@ def summarise(outcomes: Sequence[Outcome]) -> list[str]:
         found = outcome.found
         noise = "" if math.isnan(found.noise) else f"{100 * found.noise:.3g} %"
         numbers = (noise, str(found.n_blocks or ""), f"{outcome.seconds:.0f} s")
-        words = (shorten(found.headline, 48, placeholder=" ..."), _relative(outcome))
-        table.append((outcome.case.title, outcome.verdict, *numbers, *words))
+        headline = shorten(found.headline, 48, placeholder=" ...", break_on_hyphens=False)
+        table.append((outcome.case.title, outcome.verdict, *numbers, headline, _relative(outcome)))
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     minutes, share = sum(one.seconds for one in outcomes) / 60, harness_share(outcomes)
     took = f"{minutes:.1f} minutes in all; the runner itself took {100 * share:.1f} % of a core."

@@ -531,7 +531,9 @@ def test_the_harness_tells_what_it_took(make_case: MakeCase) -> None:
     noted = nbformat.read(case.result(".ipynb"), as_version=4).metadata["case"]["harness"]
     assert 0 < noted["cpu_s"] < noted["wall_s"]
     assert noted["share_of_a_core"] == pytest.approx(noted["cpu_s"] / noted["wall_s"], rel=0.1)
-    assert re.fullmatch(r"0\.\d minutes in all; the runner .* of a core\.", run.summarise(outcomes)[-1])
+    assert re.fullmatch(
+        r"0\.\d minutes in all; the runner .* of a core\.", run.summarise(outcomes)[-1]
+    )
 
 
 def test_a_long_headline_is_cut_in_the_table(make_case: MakeCase) -> None:
