@@ -17,6 +17,7 @@ from filelock import FileLock, Timeout
 
 from helpers.book.arrange import slim_figure
 from helpers.book.cases import Case, find_case, find_cases, is_done, read_parameters
+from helpers.book.findings import SUFFIX
 from helpers.book.pages import (
     Page,
     find_pages,
@@ -73,6 +74,8 @@ def _stage_page(page: Page, into: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(redact_tree(notebook)), encoding="utf-8")
     copy_redacted(page.record, target.with_suffix(".csv"))
+    if (findings := page.record.with_suffix(SUFFIX)).exists():
+        copy_redacted(findings, target.with_suffix(SUFFIX))
 
 
 def _stage_cover(pages: list[Page], target: Path) -> None:
@@ -234,6 +237,8 @@ def publish(site: str, root: Path = ROOT, *, titles: Sequence[str] = ()) -> list
             target = case.result(suffix, "reference")
             target.parent.mkdir(parents=True, exist_ok=True)
             copied.append(copy_redacted(case.result(suffix), target))
+        if (findings := case.result(SUFFIX)).exists():
+            copied.append(copy_redacted(findings, case.result(SUFFIX, "reference")))
     return [*copied, *_publish_cover(root, {case.title for case in cases})]
 
 

@@ -16,6 +16,7 @@ import nbformat
 import yaml
 from filelock import FileLock, Timeout
 
+from helpers.book import findings as numbers
 from helpers.book.studies import case_schema, check_early, find_studies, find_study, write_cell
 from helpers.errors import UserError, cut, show
 from helpers.paths import ROOT, check_site
@@ -221,8 +222,13 @@ def duration_s(case: Case, site: str = "") -> float:
 
 def findings_of(case: Case) -> Findings:
     """Read what the table says of a case that ran."""
+    headline = find_study(case.notebook).headline
+    if found := numbers.read_findings(case.result(".csv")):
+        told = numbers.format_finding(found.get(headline), "range")
+        n_blocks = found[numbers.N_BLOCKS].value
+        return Findings(told, found[numbers.NOISE].value, int(n_blocks))
     notebook = nbformat.read(case.result(".ipynb"), as_version=4)  # type: ignore[no-untyped-call]
-    return read_findings(notebook, find_study(case.notebook).headline)
+    return read_findings(notebook, headline)
 
 
 def read_findings(notebook: Any, headline: str) -> Findings:

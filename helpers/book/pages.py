@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import pandas as pd
 import yaml
 
 from helpers.benchmark.record import read_records, schema
+from helpers.book import findings
 from helpers.book.arrange import arrange
 from helpers.book.cases import (
     UNSTABLE_ABOVE,
@@ -204,6 +205,8 @@ def render_noise(page: Page, notebook: dict[str, Any]) -> str:
     """Warn of a page whose measurement was not quiet enough to rank contenders closely."""
     study = find_studies().get(page.notebook)
     found = read_findings(notebook, study.headline if study else "")
+    if numbers := findings.read_findings(page.record):
+        found = replace(found, noise=numbers[findings.NOISE].value)
     if not found.is_unstable:
         return ""
     own = f"`make run CASE={page.notebook}/{page.case} FLAGS=--anew`, on a machine with nothing else to do"

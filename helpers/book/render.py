@@ -15,6 +15,7 @@ import pandas as pd
 
 from helpers.benchmark.provenance import RENDERED
 from helpers.book.cases import Case, digest_rows, fingerprint, lock_case, read_parameters
+from helpers.book.findings import SUFFIX
 from helpers.book.run import execute
 from helpers.errors import UserError
 
@@ -61,6 +62,8 @@ def render_case(case: Case) -> Path:
                 f"--render: {case.title} measured what its record lacks; allowed: a record with all"
                 " contenders of the case (without --render it is measured)"
             )
+        if (findings := aside.result(SUFFIX)).exists():
+            shutil.copyfile(findings, rows.with_suffix(SUFFIX))
         page.write_text(_carry_over(page, aside.result(".ipynb"), case, values), encoding="utf-8")
     return page
 

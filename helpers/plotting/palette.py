@@ -68,6 +68,7 @@ Kind = Literal[
 class Look:
     """How a contender is drawn everywhere."""
 
+    label: str  # what a reader would say, as in "s3fs, default"
     color: str  # hexadecimal colour
     marker: str  # matplotlib marker, for those who see no colours
     is_hollow: bool = False  # whether marks are filled with paper, as those of untuned settings are
@@ -81,113 +82,113 @@ class Look:
 _LOOKS: Mapping[str, Mapping[str, Look]] = MappingProxyType(
     {
         "reader": {
-            "zarr-s3fs": Look(BLUE, "o"),
-            "zarr-s3fs-one-get": Look(BLUE, "p"),
-            "zarr-obstore": Look(GREEN, "s"),
-            "zarr-obstore-batched": Look(RED, "D"),
-            "zarr-obstore-in-place": Look(BLACK, "d"),
-            "zarr-zarrs": Look(PLUM, "^"),
-            "netcdf-fsspec": Look(BROWN, "v"),
-            "netcdf-fsspec-5mib": Look(PURPLE, "P"),
-            "netcdf-fsspec-50mib": Look(PURPLE, "X"),
-            "references": Look(INDIGO, "h"),
-            "raw": Look(CEILING_GREY, "x"),
+            "zarr-s3fs": Look("s3fs, default", BLUE, "o"),
+            "zarr-s3fs-one-get": Look("s3fs, one request", BLUE, "p"),
+            "zarr-obstore": Look("obstore", GREEN, "s"),
+            "zarr-obstore-batched": Look("obstore, batched", RED, "D"),
+            "zarr-obstore-in-place": Look("obstore, in place (ours)", BLACK, "d"),
+            "zarr-zarrs": Look("zarrs pipeline", PLUM, "^"),
+            "netcdf-fsspec": Look("netCDF, s3fs", BROWN, "v"),
+            "netcdf-fsspec-5mib": Look("netCDF, read-ahead 5 MiB", PURPLE, "P"),
+            "netcdf-fsspec-50mib": Look("netCDF, read-ahead 50 MiB", PURPLE, "X"),
+            "references": Look("references to netCDF", INDIGO, "h"),
+            "raw": Look("raw reads", CEILING_GREY, "x"),
         },
         "cache": {
-            "none": Look(CHARCOAL, "o"),
-            "lru": Look(VIOLET, "s"),
-            "diskcache": Look(RED, "D"),
-            "filecache": Look(TEAL, "^"),
-            "redis": Look(RUST, "v"),
-            "as-shipped": Look(PURPLE, "p"),
-            "none-v3": Look(CHARCOAL, "o", is_hollow=True),
-            "filecache-v3": Look(TEAL, "^", is_hollow=True),
-            "cachestore-v3": Look(TEAL, "h"),
-            "lru-etag": Look(VIOLET, "P"),
-            "redis-etag": Look(RUST, "*"),
-            "lru-chunks": Look(VIOLET, "X"),
+            "none": Look("no cache", CHARCOAL, "o"),
+            "lru": Look("datasets in the process", VIOLET, "s"),
+            "diskcache": Look("diskcache", RED, "D"),
+            "filecache": Look("fsspec file cache", TEAL, "^"),
+            "redis": Look("Redis", RUST, "v"),
+            "as-shipped": Look("as shipped", PURPLE, "p"),
+            "none-v3": Look("no cache, Zarr v3", CHARCOAL, "o", is_hollow=True),
+            "filecache-v3": Look("file cache, Zarr v3", TEAL, "^", is_hollow=True),
+            "cachestore-v3": Look("zarr CacheStore, Zarr v3", TEAL, "h"),
+            "lru-etag": Look("datasets by version", VIOLET, "P"),
+            "redis-etag": Look("Redis by version", RUST, "*"),
+            "lru-chunks": Look("chunks in the process", VIOLET, "X"),
         },
         "option": {
-            "none": Look(CHARCOAL, "o"),
-            "disk": Look(RED, "D"),
-            "shared": Look(TEAL, "^"),
-            "redis": Look(RUST, "v"),
-            "cdn": Look(PURPLE, "p"),
-            "process": Look(VIOLET, "s"),
-            "cdn-process": Look(PURPLE, "p", is_hollow=True),
+            "none": Look("no cache", CHARCOAL, "o"),
+            "disk": Look("disk", RED, "D"),
+            "shared": Look("shared file system", TEAL, "^"),
+            "redis": Look("Redis", RUST, "v"),
+            "cdn": Look("CDN", PURPLE, "p"),
+            "process": Look("in the process", VIOLET, "s"),
+            "cdn-process": Look("CDN and process", PURPLE, "p", is_hollow=True),
         },
         # A colour for each library, a mark for each of its caches, filled where it is tuned.
         "driver": {
-            "fsspec-none": Look(BLUE, "o", is_hollow=True),
-            "fsspec-readahead": Look(BLUE, ">", is_hollow=True),
-            "fsspec-first": Look(BLUE, "p", is_hollow=True),
-            "fsspec-background": Look(BLUE, "<", is_hollow=True),
-            "fsspec-blockcache": Look(BLUE, "s", is_hollow=True),
-            "fsspec-tuned": Look(BLUE, "o"),
-            "xarray": Look(PURPLE, "v", is_hollow=True),
-            "ros3": Look(RED, "D", is_hollow=True),
-            "ros3-none": Look(RED, "d", is_hollow=True),
-            "ros3-first": Look(RED, "p", is_hollow=True),
-            "ros3-tuned": Look(RED, "D"),
-            "obstore": Look(GREEN, "s", is_hollow=True),
-            "obstore-tuned": Look(GREEN, "s"),
-            "obstore-whole": Look(GREEN, "*"),
-            "h5coro": Look(PLUM, "^", is_hollow=True),
-            "h5coro-tuned": Look(PLUM, "^"),
-            "pyfive": Look(BROWN, "v", is_hollow=True),
-            "pyfive-tuned": Look(BROWN, "v"),
-            "zarr": Look(SLATE, "P", is_hollow=True),
-            "zarr-sharded": Look(SLATE, "X", is_hollow=True),
-            "references": Look(INDIGO, "h", is_hollow=True),
-            "references-rechunked": Look(INDIGO, "h"),
-            "icechunk": Look(INDIGO, "P"),
+            "fsspec-none": Look("s3fs, no cache", BLUE, "o", is_hollow=True),
+            "fsspec-readahead": Look("s3fs, read-ahead", BLUE, ">", is_hollow=True),
+            "fsspec-first": Look("s3fs, first bytes", BLUE, "p", is_hollow=True),
+            "fsspec-background": Look("s3fs, background", BLUE, "<", is_hollow=True),
+            "fsspec-blockcache": Look("s3fs, block cache", BLUE, "s", is_hollow=True),
+            "fsspec-tuned": Look("s3fs, tuned", BLUE, "o"),
+            "xarray": Look("xarray's engine", PURPLE, "v", is_hollow=True),
+            "ros3": Look("ROS3", RED, "D", is_hollow=True),
+            "ros3-none": Look("ROS3, no cache", RED, "d", is_hollow=True),
+            "ros3-first": Look("ROS3, first bytes", RED, "p", is_hollow=True),
+            "ros3-tuned": Look("ROS3, tuned", RED, "D"),
+            "obstore": Look("obstore", GREEN, "s", is_hollow=True),
+            "obstore-tuned": Look("obstore, tuned", GREEN, "s"),
+            "obstore-whole": Look("downloaded whole", GREEN, "*"),
+            "h5coro": Look("h5coro", PLUM, "^", is_hollow=True),
+            "h5coro-tuned": Look("h5coro, tuned", PLUM, "^"),
+            "pyfive": Look("pyfive", BROWN, "v", is_hollow=True),
+            "pyfive-tuned": Look("pyfive, tuned", BROWN, "v"),
+            "zarr": Look("Zarr", SLATE, "P", is_hollow=True),
+            "zarr-sharded": Look("Zarr, sharded", SLATE, "X", is_hollow=True),
+            "references": Look("references", INDIGO, "h", is_hollow=True),
+            "references-rechunked": Look("references to a repack", INDIGO, "h"),
+            "icechunk": Look("Icechunk", INDIGO, "P"),
         },
         "access": {
-            "series": Look(BLUE, "o"),
-            "slice": Look(RED, "s"),
-            "box": Look(BROWN, "^"),
-            "region mean": Look(GREEN, "D"),
-            "whole": Look(PLUM, "v"),
+            "series": Look("series", BLUE, "o"),
+            "slice": Look("slice", RED, "s"),
+            "box": Look("box", BROWN, "^"),
+            "region mean": Look("region mean", GREEN, "D"),
+            "whole": Look("whole", PLUM, "v"),
         },
         "medium": {
-            "hdf5": Look(BLUE, "o"),
-            "zarr": Look(BROWN, "s"),
-            "sharded": Look(PLUM, "^"),
+            "hdf5": Look("HDF5", BLUE, "o"),
+            "zarr": Look("Zarr", BROWN, "s"),
+            "sharded": Look("Zarr, sharded", PLUM, "^"),
         },
         "codec": {
-            "none": Look(CEILING_GREY, "o"),
-            "zstd": Look(BLUE, "s"),
-            "blosc-lz4": Look(RED, "D"),
-            "shuffle, deflate": Look(GREEN, "^"),
-            "rounded, shuffle, zstd": Look(PLUM, "v"),
+            "none": Look("no codec", CEILING_GREY, "o"),
+            "zstd": Look("Zstandard", BLUE, "s"),
+            "blosc-lz4": Look("Blosc LZ4", RED, "D"),
+            "shuffle, deflate": Look("shuffle, deflate", GREEN, "^"),
+            "rounded, shuffle, zstd": Look("rounded, shuffle, zstd", PLUM, "v"),
         },
         # What others measured: stores of 2020, formats of the follow-up, clients on real S3.
         "store": {
-            "GCS Zarr": Look(BLUE, "o"),
-            "GCS NetCDF": Look(BROWN, "v"),
-            "Wasabi Zarr": Look(GREEN, "s"),
-            "Jetstream Zarr": Look(PLUM, "^"),
-            "OSN Zarr": Look(RED, "D"),
-            "ECCO Data Portal": Look(INDIGO, "h"),
-            "ESGF UCAR OPeNDAP": Look(BLACK, "P"),
-            "NOAA ESRL OPeNDAP": Look(PURPLE, "X"),
+            "GCS Zarr": Look("GCS Zarr", BLUE, "o"),
+            "GCS NetCDF": Look("GCS NetCDF", BROWN, "v"),
+            "Wasabi Zarr": Look("Wasabi Zarr", GREEN, "s"),
+            "Jetstream Zarr": Look("Jetstream Zarr", PLUM, "^"),
+            "OSN Zarr": Look("OSN Zarr", RED, "D"),
+            "ECCO Data Portal": Look("ECCO Data Portal", INDIGO, "h"),
+            "ESGF UCAR OPeNDAP": Look("ESGF UCAR OPeNDAP", BLACK, "P"),
+            "NOAA ESRL OPeNDAP": Look("NOAA ESRL OPeNDAP", PURPLE, "X"),
         },
         "published-format": {
-            "CSV": Look(BLACK, "o"),
-            "Partitioned CSV": Look(PURPLE, "s"),
-            "Partitioned Parquet": Look(RED, "D"),
-            "NetCDF": Look(BROWN, "v"),
-            "Zarr Array": Look(BLUE, "^"),
-            "Zarr Group": Look(GREEN, "p"),
+            "CSV": Look("CSV", BLACK, "o"),
+            "Partitioned CSV": Look("Partitioned CSV", PURPLE, "s"),
+            "Partitioned Parquet": Look("Partitioned Parquet", RED, "D"),
+            "NetCDF": Look("NetCDF", BROWN, "v"),
+            "Zarr Array": Look("Zarr Array", BLUE, "^"),
+            "Zarr Group": Look("Zarr Group", GREEN, "p"),
         },
         "published-client": {
-            "zarr-s3fs": Look(BLUE, "o"),
-            "zarr-obstore": Look(GREEN, "s"),
-            "zarr-icechunk": Look(INDIGO, "h"),
-            "tensorstore": Look(RED, "D"),
-            "tiledb": Look(PLUM, "^"),
-            "polars-parquet": Look(PURPLE, "P"),
-            "pyarrow-parquet": Look(BROWN, "v"),
+            "zarr-s3fs": Look("zarr through s3fs", BLUE, "o"),
+            "zarr-obstore": Look("zarr through obstore", GREEN, "s"),
+            "zarr-icechunk": Look("Icechunk", INDIGO, "h"),
+            "tensorstore": Look("TensorStore", RED, "D"),
+            "tiledb": Look("TileDB", PLUM, "^"),
+            "polars-parquet": Look("Parquet, polars", PURPLE, "P"),
+            "pyarrow-parquet": Look("Parquet, pyarrow", BROWN, "v"),
         },
     }
 )
@@ -203,6 +204,21 @@ def get_looks(kind: Kind) -> dict[str, Look]:
     protanopia, deuteranopia or tritanopia.
     """
     return dict(_LOOKS[kind])
+
+
+def labels(kind: Kind) -> dict[str, str]:
+    """Map each contender of a kind to its label, for a column of the frame that is drawn."""
+    return {name: look.label for name, look in _LOOKS[kind].items()}
+
+
+def colors(kind: Kind) -> dict[str, str]:
+    """Map each label of a kind to its colour: `palette` of a figure of seaborn."""
+    return {look.label: look.color for look in _LOOKS[kind].values()}
+
+
+def markers(kind: Kind) -> dict[str, str]:
+    """Map each label of a kind to its marker: `markers` of a figure of seaborn."""
+    return {look.label: look.marker for look in _LOOKS[kind].values()}
 
 
 def check_looks(names: Iterable[str], kind: str) -> None:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
+from types import MappingProxyType
 
 import matplotlib.pyplot as plt
+import numpy as np
 import pandas as pd
 from matplotlib_inline.backend_inline import set_matplotlib_formats
 
@@ -96,6 +99,78 @@ def set_style() -> None:
     if "inline" in plt.get_backend():  # it draws what it shows: not once more before that
         plt.switch_backend(plt.get_backend())
         plt.uninstall_repl_displayhook()
+
+
+_MISSING = "\N{EN DASH}"
+_UNITS = {
+    "_gb_s": "GB s",
+    "_mb_per_s": "MB/s",
+    "_per_s": "a second",
+    "_nbytes": "bytes",
+    "_mb": "MB",
+    "_gb": "GB",
+    "_ms": "ms",
+    "_s": "s",
+    "_usd": "USD",
+}
+
+
+def show(frame: pd.DataFrame, *, kind: palette.Kind | None = None, n: int = 3) -> pd.DataFrame:
+    """Write a table as a page shows it: heads in words with units, `n` significant digits.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        Numbers, with names of the code as heads; a unit is their end, as in `read_s`.
+    kind : str, optional
+        Of the contenders in it: their names, in the index, in heads or in a column of that
+        name, become labels.
+    n : int
+        Significant digits.
+
+    Examples
+    --------
+    >>> show(pd.DataFrame({"read_s": [1.23456], "n_requests": [12345]}, index=["a"]))
+      read (s) requests
+    a     1.23   12,345
+    """
+    spelt = palette.labels(kind) if kind else {}
+    out = frame.map(lambda value: write_value(value, n=n, names=spelt))
+    out.index = out.index.map(lambda name: write_value(name, n=n, names=spelt))
+    out.columns = out.columns.map(lambda name: spelt.get(name, spell(str(name))))
+    out.index.names = [spell(str(name)) if name is not None else None for name in frame.index.names]
+    out.columns.names = [None] * out.columns.nlevels
+    return out
+
+
+def write_value(
+    value: object, *, n: int = 3, names: Mapping[str, str] = MappingProxyType({})
+) -> str:
+    """Write a cell: a number to `n` digits, truth as yes and no, what is missing as a dash."""
+    if isinstance(value, tuple):
+        return ", ".join(write_value(one, n=n, names=names) for one in value)
+    if isinstance(value, bool | np.bool_):
+        return "yes" if value else "no"
+    if isinstance(value, int | float | np.number):
+        number = float(value)
+        if not math.isfinite(number):
+            return _MISSING if math.isnan(number) else "without end"
+        whole = isinstance(value, int | np.integer) or abs(number) >= 10 ** (n - 1)
+        return f"{number:,.0f}" if whole else digits(number, n=n)
+    return _MISSING if value is None or value is pd.NA else names.get(str(value), str(value))
+
+
+def spell(name: str) -> str:
+    """Spell a name of the code in words, its unit in brackets.
+
+    Examples
+    --------
+    >>> spell("stream_mb_per_s"), spell("n_workers"), spell("MB asked")
+    ('stream (MB/s)', 'workers', 'MB asked')
+    """
+    unit = next((end for end in _UNITS if name.endswith(end)), "")
+    stem = name.removesuffix(unit).removeprefix("n_").replace("_", " ")
+    return f"{stem} ({_UNITS[unit]})" if unit else stem
 
 
 def digits(value: float, *, n: int = 2) -> str:
