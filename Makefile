@@ -16,9 +16,9 @@ env: .venv/ready  ## set up the locked environment in .venv/
 .venv/ready: requirements.lock requirements-uv.lock
 	@test -n "$(PYTHON)"
 	@mkdir -p .cache && exec 9>.cache/env.lock && \
-	{ $(PYTHON) -c 'import fcntl; fcntl.flock(9, fcntl.LOCK_EX | fcntl.LOCK_NB)' 2>/dev/null || \
+	{ "$(PYTHON)" -c 'import fcntl; fcntl.flock(9, fcntl.LOCK_EX | fcntl.LOCK_NB)' 2>/dev/null || \
 	{ echo ".venv is being set up by another make: waiting for it"; \
-	$(PYTHON) -c 'import fcntl; fcntl.flock(9, fcntl.LOCK_EX)'; }; } && \
+	"$(PYTHON)" -c 'import fcntl; fcntl.flock(9, fcntl.LOCK_EX)'; }; } && \
 	$(MAKE) --no-print-directory .venv/made PYTHON="$(PYTHON)"
 	@touch $@
 
@@ -27,7 +27,7 @@ env: .venv/ready  ## set up the locked environment in .venv/
 .venv/made: requirements.lock requirements-uv.lock
 	@echo "setting up .venv with $(PYTHON): some minutes, once"
 	@date +%s > .cache/setup-start
-	@$(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 12))' 2>/dev/null || $(PYTHON) -m venv --clear .venv || { echo "error: $(PYTHON) cannot make a virtual environment; allowed: a Python with venv (Debian: apt install python3-venv)" >&2; exit 1; }
+	@$(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 12))' 2>/dev/null || "$(PYTHON)" -m venv --clear .venv || { echo "error: $(PYTHON) cannot make a virtual environment; allowed: a Python with venv (Debian: apt install python3-venv)" >&2; exit 1; }
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements-uv.lock
 	@$(BIN)/python -m uv pip sync --quiet --compile-bytecode --python $(BIN)/python --require-hashes requirements.lock
 	@$(BIN)/python -m uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .

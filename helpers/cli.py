@@ -1,15 +1,17 @@
-"""The console command ``wire``: what installed packages bring to it, each imported when it is called."""
+"""The console command ``wire``: each of its commands is imported when it is called, none for help."""
 
 from __future__ import annotations
 
+import ctypes
 import errno
+import importlib
 import logging
+import os
 import signal
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from importlib.metadata import entry_points
 from typing import Any
 
 import click
@@ -17,57 +19,57 @@ import click
 from helpers.errors import UserError, tell_refusal
 from helpers.redaction import redact
 
-_GROUP = "wire"  # entry points, see pyproject.toml
-# The extras of the advisors' commands; all else needs the book's.
-_EXTRAS = {
-    "calibrate": "calibrate",
-    "chunks": "chunks",
-    "costs": "costs",
-    "decide": "decide",
-    "fit": "scaling",
-    "hdf5": "hdf5",
-    "simulate": "scaling",
-}
+_COMMANDS = {  # where each is, the extra that brings its packages, and what it does
+    "book": ("helpers.book.cli", "book", "Build the book from results that are there."),
+    "calibrate": ("advisors.calibrate.cli", "calibrate", "Measure a store within caps, as a profile."),
+    "chunks": ("advisors.chunks.cli:chunks_command", "chunks", "Recommend chunk shapes for accesses."),
+    "compare": ("helpers.book.cli", "book", "Lay a record over another of the same case."),
+    "costs": ("advisors.costs.cli", "costs", "Compute what caches of a tile service cost."),
+    "decide": ("advisors.decide.cli", "decide", "Choose format, chunks and client for a workload."),
+    "derive": ("helpers.book.cli", "book", "Write parameter cells and schemas of case files."),
+    "fit": ("advisors.scaling.cli", "scaling", "Say from a few sizes how far workers help."),
+    "hdf5": ("advisors.hdf5.cli", "hdf5", "Advise on an HDF5 file, and repack it."),
+    "publish": ("helpers.book.cli", "book", "Promote results to the reference."),
+    "run": ("helpers.book.cli", "book", "Run one case, such as cluster-scaling/in-region."),
+    "run-all": ("helpers.book.cli", "book", "Run every case of a site, and build the book."),
+    "server": ("helpers.book.cli", "book", "Find the S3 server, or build it once."),
+    "simulate": ("advisors.scaling.cli", "scaling", "Simulate reads by many workers."),
+    "set-up": ("helpers.book.cli", "book", "Find or build what studies need beside the server."),
+}  # fmt: skip
 
 
 class _Commands(click.Group):
-    """Commands found by their entry points."""
+    """Commands of the table above."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """List what is installed, in alphabetical order."""
-        return sorted({point.name for point in entry_points(group=_GROUP)})
+        """List their names."""
+        return [*_COMMANDS]
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List what they do, from the table."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, _, text) in _COMMANDS.items()])
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import a command, or stand in for one whose packages are not installed."""
-        for point in entry_points(group=_GROUP, name=cmd_name):
-            try:
-                command: click.Command = point.load()
-            except ModuleNotFoundError as error:
-                return _absent(point.name, str(error.name))
-            return command
-        return None
-
-
-def _absent(name: str, module: str) -> click.Command:
-    """Make a command that says what it lacks."""
-
-    def refuse(**_given: Any) -> None:
-        raise needs(name, module)
-
-    text = f"Not installed: pip install '{_find_extra(name)}'."
-    accepts_all = {"ignore_unknown_options": True, "allow_extra_args": True}
-    return click.Command(name, callback=refuse, help=text, context_settings=accepts_all)
+        """Import a command, or refuse one whose packages are not installed."""
+        if cmd_name not in _COMMANDS:
+            return None
+        module, _, name = _COMMANDS[cmd_name][0].partition(":")
+        try:
+            found = importlib.import_module(module)
+        except ModuleNotFoundError as error:
+            raise needs(cmd_name, str(error.name)) from error
+        command: click.Command = getattr(found, name or cmd_name.replace("-", "_"))
+        return command
 
 
 def needs(name: str, module: str) -> UserError:
     """Say which extra brings the package that a command lacks."""
+    extra = _COMMANDS[name][1] if name in _COMMANDS else "book"
     return UserError(
-        f"wire {name}: {module} is not installed; allowed: after pip install '{_find_extra(name)}'"
+        f"wire {name}: {module} is not installed;"
+        f" allowed: after pip install 'arrays-over-the-wire[{extra}]'"
     )
-
-
-def _find_extra(name: str) -> str:
-    return f"arrays-over-the-wire[{_EXTRAS.get(name, 'book')}]"
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -89,6 +91,8 @@ def end_well() -> Iterator[None]:
         if signal.getsignal(number) == signal.SIG_DFL:  # else nohup, or another's
             signal.signal(number, _interrupt)
     try:
+        if "MAKELEVEL" in os.environ:
+            _end_with_parent()
         yield
     except UserError as error:
         sys.exit(f"error: {error}")
@@ -115,6 +119,12 @@ def _interrupt(number: int, _frame: Any) -> None:
     """Do what Ctrl-C does, once."""
     signal.signal(number, signal.SIG_IGN)
     raise KeyboardInterrupt
+
+
+def _end_with_parent() -> None:
+    """Have the system say it where make is killed, which then can tell its children nothing."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
 
 
 def read_pairs(option: str, pairs: Sequence[str]) -> dict[str, Any]:

@@ -21,14 +21,8 @@ class UserError(ValueError):
 
 
 def tell_refusal(error: OSError) -> str:
-    """Say in one line what the system did not allow, and where.
-
-    Examples
-    --------
-    >>> tell_refusal(OSError(28, "No space left on device", "results/one.csv"))
-    'results/one.csv: No space left on device; allowed: a folder that can be written and has room'
-    """
-    where = f"{error.filename}: " if error.filename else ""
+    """Say in one line what the system did not allow, and where."""
+    where = f"{cut(str(error.filename))}: " if error.filename else ""
     told = error.strerror or " ".join(str(error).split())
     return f"{where}{told}; allowed: a folder that can be written and has room"
 
@@ -36,21 +30,20 @@ def tell_refusal(error: OSError) -> str:
 def show(value: object) -> str:
     """Write a value for a message: in one line, however long, nested or odd it is.
 
+    Credentials go before it is cut, for the rest of one would be recognised no more.
+
     Examples
     --------
-    >>> show("zarr"), show([1, 2, 3])
-    ("'zarr'", '[1, 2, 3]')
-    >>> len(show("x" * 1000)) <= 80
-    True
+    >>> show("zarr"), show([1, 2, 3]), show({"password": "hunter-2"})
+    ("'zarr'", '[1, 2, 3]', "{'password': '***'}")
     """
-    shorter = reprlib.Repr()
-    shorter.maxstring = shorter.maxlong = shorter.maxother = _SHOWN_LENGTH
-    shorter.maxlist = shorter.maxdict = shorter.maxset = shorter.maxtuple = 12
+    shorter = reprlib.Repr(maxlist=12, maxdict=12, maxset=12, maxtuple=12)
+    shorter.maxstring = shorter.maxlong = shorter.maxother = 1000
     try:
         text = shorter.repr(value)
     except ValueError:  # Python writes no number of more than some thousand digits
-        text = f"a number of {int(value).bit_length()} bits" if isinstance(value, int) else "?"
-    return cut(text)
+        text = "a number of thousands of digits"
+    return cut(redact(text))
 
 
 def cut(text: str) -> str:
@@ -61,6 +54,6 @@ def cut(text: str) -> str:
     >>> print(cut("two" + chr(10) + "lines"))
     two\nlines
     """
-    escaped = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text[: 2 * _SHOWN_LENGTH])
-    is_whole = len(text) <= 2 * _SHOWN_LENGTH and len(escaped) <= _SHOWN_LENGTH
-    return escaped if is_whole else escaped[: _SHOWN_LENGTH - 3] + "..."
+    text = text[: 2 * _SHOWN_LENGTH]
+    escaped = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+    return escaped if len(escaped) <= _SHOWN_LENGTH else escaped[: _SHOWN_LENGTH - 3] + "..."

@@ -1,4 +1,4 @@
-"""Where the project's own files lie."""
+"""Where the project's own files lie, and which names and files are taken."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import re
 from pathlib import Path
 
-from helpers.errors import UserError
+from helpers.errors import UserError, cut
 
 ROOT = Path(__file__).resolve().parents[1]
 """The checkout."""
@@ -34,17 +34,20 @@ def make_private(folder: Path) -> None:
         raise UserError(f"folder: {folder}: others may write to it; allowed: a folder of mode 700")
 
 
-def check_site(site: str) -> str:
-    """Return the name of a site, which is a folder of `parameters/` and `results/` and no path.
+def check_name(name: str, what: str = "SITE") -> str:
+    """Return a name that becomes a folder, a file and an address: no path, and no mark-up."""
+    if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", name, re.ASCII):
+        raise UserError(
+            f"{what}: '{cut(name)}'; allowed: a name of letters, digits, '-', '_' and '.'"
+        )
+    return name
 
-    Examples
-    --------
-    >>> check_site("laptop")
-    'laptop'
-    """
-    if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", site):
-        raise UserError(f"SITE: {site!r}; allowed: a name of letters, digits, '-', '_' and '.'")
-    return site
+
+def check_file(path: Path) -> Path:
+    """Return a path that leads to a file: of a pipe nobody would see the end."""
+    if path.exists() and not path.is_file():
+        raise UserError(f"{cut(str(path))}: no file; allowed: a regular file")
+    return path
 
 
 def replace_file(path: Path, text: str) -> None:

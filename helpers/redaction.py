@@ -1,7 +1,7 @@
 """Credentials blacked out of every text that leaves the process: the one place that knows how.
 
-What is known to be secret is found in any writing, percent-encoded, escaped
-or neither. What is not known is recognised by where it stands in an address.
+What is known to be secret is found plain, percent-encoded once or escaped. What is not known is
+recognised by where it stands: in an address, behind a name that says so, or by its own form.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl, unquote, unquote_plus
+from urllib.parse import parse_qsl, quote, unquote
 
 _STARS = "***"
 # values of switches, in whose names "token" stands
@@ -25,39 +25,29 @@ _WORDS = {"true", "false", "none", "null", "auto"}
 _LOOSE = 8  # characters from which a secret is looked for inside words too
 _SHORTEST = 4  # with fewer, numbers and words would go that have nothing to do with it
 
-_SECRET_VARIABLE = re.compile(
-    r"(?:passw(?:or)?d|passphrase|secret|token|credential|(?:api|access|account|private)_?key)"
-    r"(?!.*_(?:FILE|PATH|DIR)$)",
-    re.IGNORECASE,
-)
-_FIELD_NAMES = (
-    r"[\w.-]{0,50}(?:passw(?:or)?d|passphrase|pwd|secret|token|signature|credential"
-    r"|(?:api|access)[_-]?key)[\w.-]{0,50}|sig|pass|pw|auth|authorization"
-)
+_NAME = r"passw(?:or)?d|passphrase|pwd|secret|token|signature|credential|(?:api|access|account|private)[_-]?key"
+_SECRET_NAME = re.compile(rf"(?:{_NAME})(?!.*_(?:FILE|PATH|DIR)$)", re.IGNORECASE)
+_FIELD = rf"[\w.-]{{0,50}}(?:{_NAME})[\w.-]{{0,50}}|sig|pass|pw|auth|authorization"
 # USER:PASSWORD@, where the password may hold slashes, or TOKEN@
 _USER = r"(?:[^/\s\"'<>@:]{0,500}(?::|%3A)[^\s\"'<>]{0,2000}|[^/\s\"'<>@]{1,2000})"
-_SIGHTS = (
-    (re.compile(rf"(://|%3A%2F%2F){_USER}(@|%40)", re.IGNORECASE), rf"\1{_STARS}\2"),
-    (
-        re.compile(
-            rf"((?:[?&;]|%3F|%26)(?:{_FIELD_NAMES})(?:=|%3D))(?:(?!%26|%23)[^&;#\s\"'<>])+",
-            re.IGNORECASE,
-        ),
-        rf"\1{_STARS}",
-    ),
-    (
-        re.compile(
-            r"(\baws_?(?:secret\w*|session_token)\\*[\"']?\s*[:=]\s*\\*[\"']?)[^\s\"',;&\\]+",
-            re.IGNORECASE,
-        ),
-        rf"\1{_STARS}",
-    ),
-    (
-        re.compile(r"(\bauthorization\\*[\"']?\s*[:=]\s*\\*[\"']?)[^\"'\r\n\\]+", re.IGNORECASE),
-        rf"\1{_STARS}",
-    ),
-    (re.compile(r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b"), _STARS),
-)
+_QUOTE = r"\\*[\"']?"
+# In code a name stands behind a name: what is called, looked up or itself says that it is secret.
+_CODE = rf"[A-Za-z_][\w.]*[\[(]|[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+\b|[a-z_]*(?:{_NAME})[a-z_]*\b"
+_VALUE = rf"(?!\*\*\*|(?:true|false|none|null|auto)\b|{_CODE})[^\s\"',;&\\{{}}()\[\]<>]{{4,}}"
+_SIGHTS = [
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (
+        rf"(?P<before>://|%3A%2F%2F){_USER}(?P<after>@|%40)",
+        rf"(?P<before>(?:[?&;]|%3F|%26)(?:{_FIELD})(?:=|%3D))(?:(?!%26|%23)[^&;#\s\"'<>])+",
+        rf"(?P<before>\bauthorization{_QUOTE}\s*[:=]\s*{_QUOTE})[^\"'\r\n\\]+",
+        # name=value, "name": "value", and password: value
+        rf"(?P<before>(?<![\w.-])[\w.-]{{0,50}}(?:{_NAME})\w{{0,50}}{_QUOTE}\s*(?:=\s*{_QUOTE}|:\s*\\*[\"']))"
+        rf"{_VALUE}",
+        rf"(?P<before>\b\w{{0,50}}(?:passw(?:or)?d|passphrase|aws_\w*(?:secret|token)\w*):\s*){_VALUE}",
+        r"(?P<before>\bBearer\s+)[\w.~+/=-]{8,}",
+        r"\b(?:(?:AKIA|ASIA)[0-9A-Z]{16}|gh[a-z]_[0-9A-Za-z]{16,}|github_pat_\w{16,})\b",
+    )
+]
 
 
 def redact(text: str, secrets: Iterable[str] = ()) -> str:
@@ -90,24 +80,18 @@ def copy_redacted(source: Path, target: Path) -> Path:
     text = source.read_bytes().decode("utf-8")
     if source.suffix == ".csv":  # by cells: an address must not reach over a comma
         rows: Any = list(csv.reader(io.StringIO(text, newline="")))
-        clean = redact_tree(rows)
     else:
         rows = json.loads(text) if source.suffix == ".ipynb" else text
-        clean = redact_tree(rows)
+    clean = redact_tree(rows)
     if clean == rows:
-        return Path(shutil.copy(source, target))
-    target.write_text(_write(clean, source.suffix), encoding="utf-8", newline="")
+        return Path(shutil.copyfile(source, target))
+    with target.open("w", encoding="utf-8", newline="") as file:
+        if source.suffix == ".csv":
+            csv.writer(file, lineterminator="\n").writerows(clean)
+        else:
+            is_notebook = source.suffix == ".ipynb"
+            file.write(json.dumps(clean, indent=1, ensure_ascii=False) if is_notebook else clean)
     return target
-
-
-def _write(clean: Any, suffix: str) -> str:
-    if suffix == ".csv":
-        buffer = io.StringIO(newline="")
-        csv.writer(buffer, lineterminator="\n").writerows(clean)
-        return buffer.getvalue()
-    if suffix == ".ipynb":
-        return json.dumps(clean, indent=1, ensure_ascii=False) + "\n"
-    return str(clean)
 
 
 def find_secrets(values: Any) -> tuple[str, ...]:
@@ -118,7 +102,7 @@ def find_secrets(values: Any) -> tuple[str, ...]:
     >>> find_secrets({"redis_url": "redis://:pass%2Fword@host", "n_blocks": 3})
     ('pass%2Fword', 'pass/word')
     """
-    found = [raw for text in _iterate_secrets(values) for raw in (text, unquote(text))]
+    found = [form for text in _iterate_secrets(values) for form in (text, unquote(text))]
     return tuple(dict.fromkeys(found))
 
 
@@ -127,7 +111,7 @@ def _iterate_secrets(values: Any) -> Iterator[str]:
         yield from _find_in_address(values)
     elif isinstance(values, Mapping):
         for name, value in values.items():
-            if isinstance(value, str) and _SECRET_VARIABLE.search(str(name)):
+            if isinstance(value, str) and _SECRET_NAME.search(str(name)):
                 yield value
             yield from _iterate_secrets(value)
     elif isinstance(values, (list, tuple)):
@@ -144,42 +128,34 @@ def _find_in_address(text: str) -> Iterator[str]:
     if at and "/" not in name:
         yield password if colon else name
     for field, value in parse_qsl(rest.partition("?")[2], keep_blank_values=True):
-        if re.fullmatch(_FIELD_NAMES, field, re.IGNORECASE):
+        if re.fullmatch(_FIELD, field, re.IGNORECASE):
             yield value
 
 
 def _redact(text: str, known: re.Pattern[str] | None) -> str:
     if known is not None:
         text = known.sub(_STARS, text)
-    for sight, stars in _SIGHTS:
-        text = sight.sub(stars, text)
+    for sight in _SIGHTS:
+        text = sight.sub(_star, text)
     return text
+
+
+def _star(match: re.Match[str]) -> str:
+    around = match.groupdict()
+    return f"{around.get('before') or ''}{_STARS}{around.get('after') or ''}"
 
 
 @functools.lru_cache(maxsize=64)
 def _compile(secrets: tuple[str, ...]) -> re.Pattern[str] | None:
-    """Make a pattern of secrets however they are written; the longest first."""
-    wanted = {form for one in secrets for form in (one, unquote(one), unquote_plus(one))}
-    wanted = {one for one in wanted if len(one) >= _SHORTEST and one.lower() not in _WORDS}
-    parts = [_any_form(one) for one in sorted(wanted, key=lambda one: (-len(one), one))]
+    """Make a pattern of secrets in all their writings; the longest first."""
+    wanted = [one for one in secrets if len(one) >= _SHORTEST and one.lower() not in _WORDS]
+    found: dict[str, bool] = {}
+    for one in wanted:
+        encoded = quote(one.encode("utf-8", "replace"), safe="")
+        lower = re.sub(r"%[0-9A-F]{2}", lambda match: match[0].lower(), encoded)
+        escaped = (json.dumps(one)[1:-1], repr(one)[1:-1], html.escape(one))
+        found |= dict.fromkeys((one, encoded, lower, *escaped), len(one) >= _LOOSE)
+    ordered = sorted(found, key=lambda form: (-len(form), form))
+    words = (r"(?<![\w.])", r"(?![\w.])")
+    parts = [re.escape(form) if found[form] else re.escape(form).join(words) for form in ordered]
     return re.compile("|".join(parts)) if parts else None
-
-
-def _any_form(secret: str) -> str:
-    writings = "".join(map(_any_writing, secret))
-    return writings if len(secret) >= _LOOSE else rf"(?<![\w.]){writings}(?![\w.])"
-
-
-def _any_writing(character: str) -> str:
-    """Match a character as it is, percent-encoded any number of times, or escaped."""
-    encoded = "".join(f"%(?:25)*(?i:{byte:02x})" for byte in character.encode("utf-8", "replace"))
-    forms = [re.escape(html.escape(character)), re.escape(json.dumps(character)[1:-1]), encoded]
-    if character == "\\":
-        forms.append(r"\\+")
-    elif not character.isalnum():
-        forms.append(r"\\*" + re.escape(character))
-    else:
-        forms.append(character)
-    if character == " ":
-        forms.append(r"\+")
-    return f"(?:{'|'.join(dict.fromkeys(forms))})"

@@ -134,21 +134,24 @@ def test_lock_has_no_address() -> None:
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
 def test_two_that_set_up_at_once_are_one(tmp_path: Path) -> None:
-    """The second make waits for the first and finds the environment made."""
-    programs = tmp_path / ".venv" / "bin"
+    """The second make waits for the first and finds the environment made, in folders with spaces."""
+    python, root = tmp_path / "a python", tmp_path / "a project"
+    python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    python.chmod(0o755)
+    programs = root / ".venv" / "bin"
     programs.mkdir(parents=True)
     for name in ("python", "wire"):
         (programs / name).write_text('#!/bin/sh\nsleep 0.2\necho "$0 $*" >> calls\n')
         (programs / name).chmod(0o755)
     for path in (ROOT / "Makefile", *ROOT.glob("requirements*.lock")):
-        shutil.copy(path, tmp_path / path.name)
-    command = ["make", "env", f"PYTHON={sys.executable}"]
-    running = [subprocess.Popen(command, cwd=tmp_path) for _ in range(3)]
+        shutil.copy(path, root / path.name)
+    command = ["make", "env", f"PYTHON={python}"]
+    running = [subprocess.Popen(command, cwd=root) for _ in range(3)]
     assert [one.wait(timeout=60) for one in running] == [0, 0, 0]
-    calls = (tmp_path / "calls").read_text().splitlines()
+    calls = (root / "calls").read_text().splitlines()
     assert sum("--editable" in call for call in calls) == 1
     assert sum(call.endswith("wire server") for call in calls) == 1
-    assert (tmp_path / ".venv" / "ready").exists()
+    assert (root / ".venv" / "ready").exists()
 
 
 def test_a_python_that_is_new_enough_is_found_or_asked_of_uv(tmp_path: Path) -> None:

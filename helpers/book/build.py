@@ -34,7 +34,7 @@ from helpers.book.pages import (
 )
 from helpers.book.studies import find_studies
 from helpers.errors import UserError
-from helpers.paths import ROOT, check_site
+from helpers.paths import ROOT, check_name
 from helpers.redaction import copy_redacted, redact_tree
 
 _PROFILES = ROOT / "helpers" / "netem" / "profiles.yaml"
@@ -50,7 +50,7 @@ def stage(
     site: str, *, root: Path = ROOT, say: Callable[[str], None] = lambda _line: None
 ) -> list[Page]:
     """Copy what the book is made of to `_build/stage/`, emptied before."""
-    pages = find_pages(check_site(site), root=root, say=say)
+    pages = find_pages(check_name(site), root=root, say=say)
     into = root / "_build" / "stage"
     shutil.rmtree(into, ignore_errors=True)
     into.mkdir(parents=True)

@@ -19,7 +19,7 @@ from filelock import FileLock, Timeout
 from helpers.book import findings as numbers
 from helpers.book.studies import case_schema, check_early, find_studies, find_study, write_cell
 from helpers.errors import UserError, cut, show
-from helpers.paths import ROOT, check_site
+from helpers.paths import ROOT, check_name
 from helpers.redaction import redact_tree
 
 
@@ -54,7 +54,7 @@ class Case:
 
 def find_cases(site: str, root: Path = ROOT) -> list[Case]:
     """Find the cases of a site, notebook by notebook."""
-    files = sorted((root / "parameters" / check_site(site)).glob("*/*.yaml"))
+    files = sorted((root / "parameters" / check_name(site)).glob("*/*.yaml"))
     if not files:
         sites = sorted(path.name for path in (root / "parameters").iterdir() if path.is_dir())
         raise UserError(f"SITE: {site!r}; allowed: {', '.join(sites)}")

@@ -1,16 +1,20 @@
-"""The one command: what pages and the README type is there, and help costs no library."""
+"""The one command: what pages type is there, help costs no library, and it ends with a line."""
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 
 import click
 import pytest
 
-from helpers.cli import main
+from helpers.cli import end_well, main
+from helpers.errors import UserError
 from helpers.paths import ROOT
 
 BLOCK = re.compile(r"^ *```(?:sh|console|bash)\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
@@ -40,28 +44,80 @@ def test_what_pages_type_is_there(line: str) -> None:
     group.make_parser(context).parse_args(arguments)
 
 
-def test_pages_type_commands() -> None:
-    """The search finds commands of the README, over two lines, and of a sub-command."""
-    lines = find_commands()
-    assert "wire costs --set requests_per_s=20" in lines
-    assert any(line.startswith("wire hdf5 advise") for line in lines)
-    assert any(line.startswith("wire decide") and "--access" in line for line in lines)
+def test_every_command_of_the_table_is_there() -> None:
+    """Each is imported, and has a help text of its own."""
+    context = click.Context(main)
+    for name in main.list_commands(context):
+        command = main.get_command(context, name)
+        assert command is not None and command.help, name
 
 
 HELP = """
 import sys
 from helpers.cli import main
 main(["--help"], standalone_mode=False)
-heavy = {"botocore", "dask", "distributed", "h5py", "matplotlib", "obstore", "pandas", "pydantic"}
-print(sorted((heavy | {"scipy", "xarray", "zarr"}) & {*sys.modules}))
+print(sorted({one.partition(".")[0] for one in sys.modules} & {"numpy", "pandas", "pydantic", "yaml", "advisors"}))
 """
 
 
-def test_help_imports_nothing_heavy() -> None:
-    """The list of commands imports each of them, which brings no library of arrays, files or stores."""
+def test_help_imports_no_command() -> None:
+    """The list of commands is told without any of them, and without NumPy."""
     told = subprocess.run(
         [sys.executable, "-c", HELP], cwd=ROOT, capture_output=True, text=True, check=True
     )
     *_, heavy = told.stdout.splitlines()
     assert "run-all" in told.stdout
     assert heavy == "[]"
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (UserError("seed: 2"), "error: seed: 2"),
+        (KeyboardInterrupt(), "interrupted; what was measured is kept"),
+        (OSError(errno.ENOSPC, "No space left", "a\x1b[31mb"), r"error: a\\x1b\[31mb: No space left; allowed"),
+        (ModuleNotFoundError("no", name="zarr"), r"error: wire .*: zarr is not installed; allowed: after pip"),
+        (OSError(errno.EBADF, "at redis://u:secret@host"), r"(?s)Traceback.*redis://\*\*\*@host"),
+    ],
+)  # fmt: skip
+def test_every_failure_ends_with_a_line(
+    monkeypatch: pytest.MonkeyPatch, error: BaseException, line: str
+) -> None:
+    """Only a defect has a traceback, and that shows no credential."""
+    monkeypatch.setattr(signal, "getsignal", lambda _number: signal.SIG_IGN)  # pytest has its own
+    monkeypatch.delenv("MAKELEVEL", raising=False)
+    with pytest.raises(SystemExit) as ended, end_well():
+        raise error
+    assert re.match(line, str(ended.value))
+    assert str(ended.value).startswith("Traceback") or "\n" not in str(ended.value)
+
+
+def test_what_an_interrupt_ends_says_nothing_of_it() -> None:
+    """A task of a kernel that went away has an error that nobody asks for: the line stands alone."""
+    script = (
+        "import asyncio; from helpers.cli import end_well\n"
+        "async def lose(): raise RuntimeError('the kernel is gone')\n"
+        "with end_well():\n"
+        "    loop = asyncio.new_event_loop(); task = loop.create_task(lose())\n"
+        "    loop.run_until_complete(asyncio.sleep(0)); raise KeyboardInterrupt"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False)  # fmt: skip
+    assert done.returncode == 1 and len(done.stderr.splitlines()) == 1, done.stderr
+
+
+def test_what_make_started_ends_with_it() -> None:
+    """SIGKILL of make alone, which can tell its children nothing, ends the command in order."""
+    command = "import time; from helpers.cli import end_well\nwith end_well():\n    print('on', flush=True); time.sleep(60)"
+    parent = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1]])"
+    with subprocess.Popen(
+        [sys.executable, "-c", parent, command],
+        cwd=ROOT,
+        env={**os.environ, "MAKELEVEL": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as make:
+        assert make.stdout is not None and make.stdout.readline() == "on\n"
+        make.kill()
+        _, said = make.communicate(timeout=30)  # whose pipe the child holds as long as it lives
+    assert said.startswith("interrupted")
