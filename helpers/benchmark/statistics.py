@@ -26,6 +26,7 @@ _quantile_of_t = functools.cache(stats.t.ppf)  # of the many ratios of a record 
 
 Verdict = Literal["faster", "slower", "indistinguishable"]
 GainVerdict = Literal["grows", "falls", "ended", "undecided"]
+TargetVerdict = Literal["met", "missed", "undecided"]
 WORTH = 1.1
 """Gain below which growth is said to have ended: a step that costs more and brings less than this."""
 
@@ -191,6 +192,32 @@ class Gain:
     reason: str  # why, in a few words
 
 
+def judge_target(found: Interval | float, bound: float, *, is_least: bool = False) -> TargetVerdict:
+    """Say whether a target is met: by the whole interval where there is one, never by its middle.
+
+    Parameters
+    ----------
+    found : Interval or float
+        What was measured; a bare number is judged as it is.
+    bound : float
+        What it is to be at most.
+    is_least : bool
+        Whether it is to be at least that instead.
+
+    Examples
+    --------
+    >>> judge_target(Interval(1.27, 1.12, 1.41, n=8), 1.3), judge_target(0.8, 0.7, is_least=True)
+    ('undecided', 'met')
+    >>> judge_target(Interval(1.19, 1.15, 1.23, n=5), 1.3, is_least=True)
+    'missed'
+    """
+    ends = [found.low, found.high] if isinstance(found, Interval) else [found]
+    if any(map(math.isnan, ends)):
+        return "undecided"
+    is_kept = [end >= bound if is_least else end <= bound for end in ends]
+    return "met" if all(is_kept) else "undecided" if any(is_kept) else "missed"
+
+
 def log_noise(logs: Floats) -> float:
     """Turn logarithms of A/A ratios into the noise, see `noise_ratio`."""
     if len(logs) < 2:
@@ -287,95 +314,86 @@ def add_throughputs(df: pd.DataFrame) -> pd.DataFrame:
     return out
 
 
-def paired_ratio(df: pd.DataFrame, a: str, b: str, *, value: str = "read_s") -> Interval:
-    """Compute the ratio of two contenders, paired within blocks.
+def paired_ratio(
+    df: pd.DataFrame,
+    a: Any,
+    b: Any,
+    *,
+    by: str | Sequence[str] = "contender",
+    value: str = "read_s",
+    n_compared: int = 1,
+) -> Interval:
+    """Compute the ratio of two contenders, or of two points, paired within blocks.
 
     Pairs cancel what a block has in common, such as a slow spell of the
     machine. The interval is Student's t on the logarithms. A bootstrap of five
     pairs would be too narrow: resampling five values divides by n where n - 1
     is due and knows no heavier tail than theirs; over simulated comparisons of
     a thing with itself its 95 % interval misses 1 in 16 %, t's in 5 %.
-    The record is that of one point of the x-axis.
+
+    Parameters
+    ----------
+    df : DataFrame
+        A record in which `a` and `b` were each measured at most once a block: at one point of
+        the x-axis where contenders are compared, of one contender where points are.
+    a, b : str or number, or tuple of these
+        Values of `by`: what was measured over what.
+    by : str or sequence of str
+        Column that tells them apart, or several.
+    value : str
+        Column of durations, above 0.
+    n_compared : int
+        Ratios that were, or may have been, looked at before this one was chosen: the interval is
+        widened so that all of them hold at once in 95 % (Bonferroni).
 
     Raises
     ------
     UserError
-        If a contender is unknown, or a block holds one of them twice, or no
-        block holds both, or a value is not above 0.
+        If one of them is unknown, or a block holds one twice, or no block holds both, or a value
+        is not above 0.
 
     Examples
     --------
     >>> table = pd.DataFrame({"block": [0, 1, 0, 1], "contender": ["a", "a", "b", "b"],
-    ...                       "read_s": [1.0, 2.0, 2.0, 4.0]})
+    ...                       "n_workers": [4, 4, 8, 8], "read_s": [1.0, 2.0, 2.0, 4.0]})
     >>> paired_ratio(table, "a", "b").centre
     0.5
+    >>> paired_ratio(table, 8, 4, by="n_workers").centre
+    2.0
     """
-    return ratio_interval(_log_ratios(df, a, b, value))
+    return ratio_interval(_log_ratios(df, a, b, value, by=by), n_compared=n_compared)
 
 
-def _log_ratios(df: pd.DataFrame, a: str, b: str, value: str) -> Floats:
-    """Pair two contenders within blocks."""
+def _log_ratios(
+    df: pd.DataFrame, a: Any, b: Any, value: str, *, by: str | Sequence[str] = "contender"
+) -> Floats:
+    """Pair two contenders or points within blocks."""
     rows = measured(df)
+    columns = [by] if isinstance(by, str) else [*by]
+    keys = [*zip(*(rows[column] for column in columns), strict=True)]
+    keys = keys if len(columns) > 1 else [key for (key,) in keys]
     for name in (a, b):
-        if name not in set(rows["contender"]):
-            allowed = ", ".join(sorted(set(rows["contender"])))
-            raise UserError(f"contender: {name!r} was not measured; allowed: {allowed}")
-    rows = rows[rows["contender"].isin([a, b])]
-    _refuse_repeats(rows)
-    table = rows.pivot(index="block", columns="contender", values=value).dropna()
-    if not len(table) or not (table > 0).all(axis=None):
+        if name not in (known := {*keys}):
+            allowed = ", ".join(sorted(map(str, known))) or "none"
+            raise UserError(f"{'/'.join(columns)}: {name!r} was not measured; allowed: {allowed}")
+    sides = [rows.loc[[key == name for key in keys], ["block", value]] for name in (a, b)]
+    for side, name in zip(sides, (a, b), strict=True):
+        if side["block"].duplicated().any():
+            raise UserError(f"{name}: measured more than once a block; select one point first")
+    over, under = (side.set_index("block")[value].dropna() for side in sides)
+    blocks = over.index.intersection(under.index)
+    if not len(blocks) or not (over[blocks] > 0).all() or not (under[blocks] > 0).all():
         raise UserError(f"{a}, {b}: no block holds both with {value} above 0")
-    logs: Floats
-    logs = np.log((table[a] / table[b]).to_numpy(dtype=np.float64))
+    logs: Floats = np.log((over[blocks] / under[blocks]).to_numpy(dtype=np.float64))
     return logs
-
-
-def _refuse_repeats(rows: pd.DataFrame) -> None:
-    """Refuse rows of several points, whose pairs would be made by chance."""
-    if rows.duplicated(["block", "contender"]).any():
-        names = ", ".join(dict.fromkeys(map(str, rows["contender"])))
-        raise UserError(f"{names}: measured more than once a block; select one point first")
 
 
 def paired_between(
     over: pd.DataFrame, under: pd.DataFrame, *, value: str = "read_s", n_compared: int = 1
 ) -> Interval:
-    """Compute the ratio of two selections of a record, paired within blocks.
-
-    Each holds one contender at one point, at most once a block. `n_compared` ratios were, or may
-    have been, looked at before this one was chosen: the interval is widened so that all of them
-    hold at once in 95 % (Bonferroni).
-    """
-    sides = [side.assign(contender=name) for side, name in ((over, "over"), (under, "under"))]
-    logs = _log_ratios(pd.concat(sides), "over", "under", value)
-    return ratio_interval(logs, n_compared=n_compared)
-
-
-def paired_gain(
-    df: pd.DataFrame,
-    contender: str,
-    from_point: float,
-    to_point: float,
-    *,
-    x: str = "n_workers",
-    value: str = "read_s",
-    n_compared: int = 1,
-) -> Interval:
-    """Compute how much faster a contender is at another point, paired within blocks.
-
-    Examples
-    --------
-    >>> table = pd.DataFrame({"block": [0, 1, 0, 1], "contender": "a", "n_workers": [4, 4, 8, 8],
-    ...                       "read_s": [3.0, 6.0, 2.0, 4.0]})
-    >>> paired_gain(table, "a", 4, 8).centre
-    1.5
-    """
-    rows = df[df["contender"] == contender]
-    if absent := {from_point, to_point} - {*rows[x]}:
-        known = ", ".join(map(str, sorted({*rows[x]}))) or "none"
-        raise UserError(f"{x}: {contender} was not measured at {absent.pop()}; allowed: {known}")
-    sides = (rows[rows[x] == from_point], rows[rows[x] == to_point])
-    return paired_between(*sides, value=value, n_compared=n_compared)
+    """Compute the ratio of two selections, as `paired_ratio` of a column that tells them apart."""
+    both = pd.concat([over.assign(side="over"), under.assign(side="under")])
+    return paired_ratio(both, "over", "under", by="side", value=value, n_compared=n_compared)
 
 
 def noise_ratio(df: pd.DataFrame, control: str, *, value: str = "read_s") -> float:
@@ -426,7 +444,7 @@ def compare(
         Column of durations, above 0: less is faster.
     n_compared : int
         Pairs among which this one was, or may have been, chosen after looking, as in
-        `paired_between`.
+        `paired_ratio`.
 
     Raises
     ------
@@ -451,7 +469,8 @@ def _reader_of(df: pd.DataFrame, name: str) -> str:
 def pool_copies(df: pd.DataFrame, value: str) -> pd.DataFrame:
     """Make one reader of each contender and its copies: their geometric mean in each block."""
     rows = measured(df)
-    _refuse_repeats(rows)
+    if rows.duplicated(["block", "contender"]).any():
+        raise UserError("contender: measured more than once a block; select one point first")
     if not (rows[value] > 0).all():
         raise UserError(f"{value}: not above 0 in some rows; allowed: durations above 0")
     readers = rows["contender"].where(rows["control_of"] == "", rows["control_of"])
@@ -473,9 +492,9 @@ def compare_points(
     """Judge what a contender gains from one point to another, as from 4 to 8 workers.
 
     The A/A noise is that of `control`, a second copy of a contender, at the last
-    point where it was measured; `n_compared` is as in `paired_between`.
+    point where it was measured; `n_compared` is as in `paired_ratio`.
     """
-    places = {"x": x, "value": value, "n_compared": n_compared}
-    ratio = paired_gain(df, contender, from_point, to_point, **places)  # type: ignore[arg-type]
+    rows = df[df["contender"] == contender]
+    ratio = paired_ratio(rows, from_point, to_point, by=x, value=value, n_compared=n_compared)
     last = df.loc[df["contender"] == control, x].max()
     return judge_gain(ratio, noise_ratio(df[df[x] == last], control, value=value))

@@ -23,12 +23,12 @@ from helpers.benchmark.statistics import (
     instability,
     judge,
     judge_gain,
+    judge_target,
     log_noise,
     measured,
     median_interval,
     noise_ratio,
     paired_between,
-    paired_gain,
     paired_ratio,
     ratio_interval,
     relative_widths,
@@ -203,6 +203,25 @@ def test_bad_pairs_are_refused(table: pd.DataFrame, told: str) -> None:
     """One line says why there is no ratio."""
     with pytest.raises(UserError, match=told):
         paired_ratio(table, "a", "b")
+
+
+@pytest.mark.parametrize(
+    ("found", "is_least", "verdict"),
+    [
+        (Interval(1.0, 0.9, 1.1, n=5), False, "met"),
+        (Interval(1.0, 0.9, 1.3, n=5), False, "undecided"),  # whatever the middle is
+        (Interval(1.4, 1.3, 1.5, n=5), False, "missed"),
+        (Interval(1.4, 1.3, 1.5, n=5), True, "met"),
+        (Interval(1.0, math.nan, math.nan, n=1), False, "undecided"),
+        (1.2, True, "met"),  # a bare number at the bound
+        (math.nan, True, "undecided"),
+    ],
+)
+def test_a_target_is_judged_by_the_whole_interval(
+    found: Interval | float, is_least: bool, verdict: str
+) -> None:
+    """The bound is 1.2."""
+    assert judge_target(found, 1.2, is_least=is_least) == verdict
 
 
 def test_noise_is_bias_and_uncertainty() -> None:
@@ -487,12 +506,13 @@ def test_gains_are_paired_within_blocks() -> None:
     """Blocks up to nine times slower leave the gain of a doubling alone."""
     slow = np.array([1.0, 3.0, 9.0, 2.0, 5.0])
     table = make_steps(a=[list(2.0 * slow), list(slow)], b=[list(slow), list(slow)])
-    found = paired_gain(table, "a", 1, 2)
+    ours = table[table["contender"] == "a"]
+    found = paired_ratio(ours, 1, 2, by="n_workers")
     assert (found.centre, found.low, found.high, found.n) == pytest.approx((2, 2, 2, 5))
-    ones, twos = (table[(table["contender"] == "a") & (table["n_workers"] == n)] for n in (1, 2))
-    assert paired_between(ones, twos) == found
-    with pytest.raises(UserError, match="n_workers: a was not measured at 4; allowed: 1, 2"):
-        paired_gain(table, "a", 1, 4)
+    assert paired_ratio(table, ("a", 1), ("a", 2), by=["contender", "n_workers"]) == found
+    assert paired_between(ours[ours["n_workers"] == 1], ours[ours["n_workers"] == 2]) == found
+    with pytest.raises(UserError, match="n_workers: 4 was not measured; allowed: 1, 2"):
+        paired_ratio(ours, 1, 4, by="n_workers")
 
 
 def test_more_that_was_compared_widens_the_interval() -> None:
