@@ -34,7 +34,7 @@ def load(name: str) -> ModuleType:
 
 
 tidy, slim, metadata = (load(name) for name in ("tidy", "slim", "metadata"))
-shapes, where, phone = (load(name) for name in ("shapes", "where", "phone"))
+where, phone = (load(name) for name in ("where", "phone"))
 
 
 def rows_of(fragment: str) -> list[list[str]]:
@@ -232,20 +232,6 @@ def test_where_tells_array_network_and_day() -> None:
     assert where.tell_where("chunk-shape/local-disk", folder).startswith("22 MB, no network, 20")
     assert where.tell_network("in-region") == "30 ms to the first byte, 200 MB/s"
     assert where.tell_where("cluster-scaling/nowhere", folder) == ""
-
-
-def test_shapes_are_told_and_drawn() -> None:
-    """Every shape that was searched for is told once, with what a series and a slice touch of it."""
-    path = ROOT / "results" / "reference" / "chunk-shape" / "local-disk.csv"
-    told = {name: shapes.tell(medium, name, array, chunks) for medium, name, array, chunks in shapes.read_shapes(path)}  # fmt: skip
-    assert len(told) == 3
-    skewed = told["ours 80:20"]
-    assert skewed.startswith("For four series to a slice (80:20): chunks of ")
-    assert "kB. A series touches " in skewed and "shards" not in skewed
-    drawn = shapes.draw((100, 10, 20), (25, 5, 20))
-    assert drawn.count("M") == 3 + 1 + 0 + 1 and "time: 100 in 4" in drawn and "x: 20 in 1" in drawn
-    sharded = path.with_name("in-region-sharded.csv")
-    assert all("in shards of" in shapes.tell(*given) for given in shapes.read_shapes(sharded))
 
 
 def ends_apart(root: Any) -> bool:

@@ -108,13 +108,13 @@ def write(path: Path = PATH, root: Path = ROOT) -> int:
 
 def gather(root: Path = ROOT) -> dict[str, Any]:
     """Summarise every reference record: each contender at each point, its copies left out."""
-    from helpers.benchmark.record import read_records  # the book's packages, which answers need not
+    from helpers.benchmark.record import list_records, read_records  # which answers need not
     from helpers.book.cases import Case, read_parameters
     from helpers.book.studies import find_study
 
     cases: dict[str, Any] = {}
     rows: list[dict[str, Any]] = []
-    for path in sorted((root / "results" / "reference").glob("*/*.csv")):
+    for path in list_records(root / "results" / "reference"):
         if not path.with_suffix(".ipynb").exists():  # no record of a case
             continue
         name, frame = f"{path.parent.name}/{path.stem}", read_records([path])

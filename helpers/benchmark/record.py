@@ -340,6 +340,11 @@ class Record:
         return frame
 
 
+def list_records(folder: Path, pattern: str = "*/*.csv") -> list[Path]:
+    """List the records of a folder of results, without the findings that lie next to them."""
+    return sorted(path for path in folder.glob(pattern) if not path.name.endswith(".findings.csv"))
+
+
 def read_records(paths: Sequence[Path]) -> pd.DataFrame:
     """Read records of several cases, made on one machine with the same versions, into one table."""
     if not paths:

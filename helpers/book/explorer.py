@@ -13,7 +13,7 @@ from typing import Any
 
 import pandas as pd
 
-from helpers.benchmark.record import read_records, schema
+from helpers.benchmark.record import list_records, read_records, schema
 from helpers.benchmark.statistics import Floats, Interval, median_intervals
 from helpers.plotting.tables import trace_of
 
@@ -214,7 +214,7 @@ def _melt(facts: pd.DataFrame, numbers: pd.DataFrame, unit: Any) -> pd.DataFrame
 
 def tidy(records: Path, published: Path) -> pd.DataFrame:
     """Gather every row of every record below one folder and of every published table in another."""
-    parts = [tidy_record(path) for path in sorted(records.glob("*/*.csv"))]
+    parts = [tidy_record(path) for path in list_records(records)]
     parts += [tidy_published(path) for path in sorted(published.glob("*.csv"))]
     table = pd.concat(parts, ignore_index=True).reindex(columns=[*COLUMNS])
     whole = {name: pd.to_numeric(table[name]).round().astype("Int64") for name in ("workers", "chunk_nbytes")}  # fmt: skip

@@ -136,8 +136,8 @@ def show(frame: pd.DataFrame, *, kind: palette.Kind | None = None, n: int = 3) -
     """
     spelt = palette.labels(kind) if kind else {}
     out = frame.map(lambda value: write_value(value, n=n, names=spelt))
-    out.index = out.index.map(lambda name: write_value(name, n=n, names=spelt))
-    out.columns = out.columns.map(lambda name: spelt.get(name, spell(str(name))))
+    out = out.rename(index=lambda name: write_value(name, n=n, names=spelt))
+    out = out.rename(columns=lambda name: spelt.get(name, spell(str(name))))
     out.index.names = [spell(str(name)) if name is not None else None for name in frame.index.names]
     out.columns.names = [None] * out.columns.nlevels
     return out

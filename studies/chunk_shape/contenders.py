@@ -32,49 +32,48 @@ from helpers.benchmark.memory import peak_nbytes
 from helpers.benchmark.provenance import distributions, name_beside
 from helpers.objectstore.testbed import Testbed
 from helpers.paths import cache_folder
-from helpers.plotting.palette import check_looks
 from studies.chunk_shape import layouts
-from studies.chunk_shape.layouts import PUBLISHED_NBYTES, ChunkLayout, Medium
+from studies.chunk_shape.layouts import PUBLISHED_NBYTES, RULES, ChunkLayout, shard_of
 from studies.chunk_shape.workload import (
     N_CONNECTIONS,
     HyperslabRead,
     Plan,
     checksum,
-    contend_way,
-    prepare_objects,
+    contend_read,
 )
 
-_COPIED = "balanced 1024 KiB"
+_BALANCED_NBYTES = PUBLISHED_NBYTES[1]  # of chunks that are copied, cached and rewritten to
 
 
 def contend_all(
-    ways: Sequence[HyperslabRead], testbed: Testbed, plan: Plan, extras: Sequence[str]
+    reads: Sequence[HyperslabRead], testbed: Testbed, plan: Plan, extras: Sequence[str]
 ) -> list[Contender]:
-    """Make all contenders: of each way, a copy of a layout of each medium, and what is beside."""
+    """Make all contenders: of each read, a copy of a layout of each medium, and the extras."""
     makers = {"rewriting": make_rewrites, "codecs": make_decodings, "chunk-cache": make_adjacents}
-    copied = {medium: _copied(medium, ways) for medium in dict.fromkeys(w.medium for w in ways)}
+    first = {read.medium: read.layout.name for read in reversed(reads)}
+    rules = {read.medium: read.layout.name for read in reads if read.layout.name == RULES[1]}
+    copied = first | rules
     copies = [
-        contend_way(replace(way), "control", way.chunks.name)
-        for way in ways
-        if way.chunks.name == copied[way.medium]
+        contend_read(replace(read), "control", read.layout.name)
+        for read in reads
+        if read.layout.name == copied[read.medium]
     ]
     more = [contender for extra in extras for contender in makers[extra](plan)]
-    return [*map(contend_way, ways), *copies, *_make_ceilings(ways, testbed, plan), *more]
+    return [*map(contend_read, reads), *copies, *_make_ceilings(reads, testbed, plan), *more]
 
 
-def _copied(medium: Medium, ways: Sequence[HyperslabRead]) -> str:
-    """Choose the layout of which a medium has a second copy."""
-    names = [way.chunks.name for way in ways if way.medium == medium]
-    return _COPIED if _COPIED in names else names[0]
-
-
-def _make_ceilings(ways: Sequence[HyperslabRead], testbed: Testbed, plan: Plan) -> list[Contender]:
+def _make_ceilings(reads: Sequence[HyperslabRead], testbed: Testbed, plan: Plan) -> list[Contender]:
     """Make the raw ceiling of the whole array, for each medium of objects."""
-    media = {w.medium: w.chunks for w in ways if w.testbed and w.chunks.name == _COPIED}
+    media = {
+        r.medium: r.layout.chunk_shape for r in reads if r.testbed and r.layout.name == RULES[1]
+    }
     made = []
-    for medium, one in media.items():
-        near = testbed.near / prepare_objects(medium, testbed, plan, one)
+    for medium, chunk in media.items():
+        assert chunk is not None  # as objects have it
+        shard = shard_of(medium, plan.values.shape, chunk)
+        near = testbed.near / layouts.prepare_zarr(testbed.near, plan.values, chunk, shard)
         pages = obstore.list(near.obstore(), prefix="c")
+        state = {"codec": "none", "cache_state": "new client, warm server"}
         raw = RawRead(
             near,
             sorted(each["path"] for page in pages for each in page),
@@ -82,9 +81,8 @@ def _make_ceilings(ways: Sequence[HyperslabRead], testbed: Testbed, plan: Plan) 
             n_connections=N_CONNECTIONS,
             array_nbytes=plan.values.nbytes,
             stored_nbytes=plan.values.nbytes,
-            settings={"codec": "none", "concurrency": N_CONNECTIONS,
-                      "cache_state": "new client, warm server"},
-        )  # fmt: skip
+            settings={**state, "concurrency": N_CONNECTIONS},
+        )
         point = {"access": "whole", "medium": medium}
         made.append(
             contend("raw objects", raw, point=point, group=f"{medium} whole", is_ceiling=True)
@@ -92,10 +90,17 @@ def _make_ceilings(ways: Sequence[HyperslabRead], testbed: Testbed, plan: Plan) 
     return made
 
 
-_SAMPLE_NBYTES = 8_000_000  # the same values at each chunk size
-_CACHE_NBYTES = (0, 2**20, 2**23, 2**26)
-_N_ADJACENT = 16  # slices read one after the other
+@dataclass(slots=True, kw_only=True)
+class _Extra(Steps):
+    """What is measured besides reading: its work is timed without the checksums."""
 
+    numbers: dict[str, float] = field(default_factory=dict)
+
+    def collect(self) -> dict[str, float]:
+        return self.numbers
+
+
+_SAMPLE_NBYTES = 8_000_000  # the same values at each chunk size
 _SHUFFLE = numcodecs.Shuffle(elementsize=4)
 _ROUND = numcodecs.BitRound(keepbits=12)  # of the 23 bits of a float32's fraction
 CODECS: dict[str, list[Any]] = {
@@ -117,18 +122,8 @@ def encode(codecs: Sequence[Any], values: NDArray[np.float32]) -> bytes:
 
 def decode(codecs: Sequence[Any], data: bytes) -> NDArray[np.float32]:
     """Decode a chunk, copying it where nothing else does, as a reader would."""
-    found = reduce(lambda data, codec: codec.decode(data), reversed(codecs), data)
-    return np.frombuffer(found, np.float32).copy()
-
-
-@dataclass(slots=True, kw_only=True)
-class _Extra(Steps):
-    """What is measured beside reading: its work is timed without the checksums."""
-
-    numbers: dict[str, float] = field(default_factory=dict)
-
-    def collect(self) -> dict[str, float]:
-        return self.numbers
+    decoded = reduce(lambda data, codec: codec.decode(data), reversed(codecs), data)
+    return np.frombuffer(decoded, np.float32).copy()
 
 
 @dataclass(slots=True)
@@ -147,11 +142,10 @@ class _Decoding(_Extra):
         return self.array_nbytes, sum(map(len, self.chunks))
 
     def read(self, _opened: object) -> int:
-        """Decode every chunk."""
         codecs = CODECS[self.name]
-        found, work_s = timed(lambda: [decode(codecs, chunk) for chunk in self.chunks])
+        decoded, work_s = timed(lambda: [decode(codecs, chunk) for chunk in self.chunks])
         self.numbers = {"work_s": work_s}
-        return checksum(np.concatenate(found))
+        return checksum(np.concatenate(decoded))
 
     def check(self, found: int) -> str:
         if found != self.expected:
@@ -161,25 +155,21 @@ class _Decoding(_Extra):
 
 def make_decodings(plan: Plan) -> list[Contender]:
     """Make a contender of each codec at each published chunk size."""
-    check_looks(CODECS, "codec")
     made = []
     for nbytes in PUBLISHED_NBYTES:
         shape = balanced_chunk_shape(plan.values.shape, 4, min(nbytes, plan.values.nbytes // 2))
         parts = cut(plan.values, shape)
-        place = {"access": "decode", "medium": "memory"}
+        point: dict[str, Any] = {
+            "access": "decode",
+            "medium": "memory",
+            "chunk_kib": nbytes // 1024,
+        }
         for name, codecs in CODECS.items():
             rounding = [_ROUND] if "rounded" in name else []
             kept = np.concatenate([decode(rounding, encode(rounding, part)) for part in parts])
             encoded = [encode(codecs, part) for part in parts]
-            way = _Decoding(name, encoded, checksum(kept), kept.nbytes)
-            made.append(
-                contend(
-                    f"codec {name}",
-                    way,
-                    point={**place, "chunk_kib": nbytes // 1024},
-                    group="decode",
-                )
-            )
+            steps = _Decoding(name, encoded, checksum(kept), kept.nbytes)
+            made.append(contend(f"codec {name}", steps, point=point, group="decode"))
     return made
 
 
@@ -193,6 +183,12 @@ def cut(values: NDArray[np.float32], shape: Shape) -> list[NDArray[np.float32]]:
     """
     sample = values[: max(1, _SAMPLE_NBYTES // values[:1].nbytes)]
     return [np.ascontiguousarray(sample[block]) for block in iterate_blocks(sample.shape, shape)]
+
+
+_CACHE_NBYTES = (0, 2**20, 2**23, 2**26)
+NO_CACHE = "cache of 0 MiB"
+"""Adjacent slices without HDF5's cache of chunks."""
+_N_ADJACENT = 16  # slices read one after the other
 
 
 @dataclass(slots=True)
@@ -221,62 +217,59 @@ class _Adjacent(_Extra):
         return layouts.open_hdf5(self.path, cache_nbytes=self.cache_nbytes)
 
     def read(self, array: Any) -> list[int]:
-        """Read the slices one after the other."""
-        found, seconds = [], []
+        sums, work_s = [], 0.0
         for i in range(len(self.values)):
-            values, work_s = timed(partial(array.__getitem__, i))
-            found.append(checksum(values))
-            seconds.append(work_s)
-        self.numbers = {"work_s": sum(seconds)}
-        return found
+            values, seconds = timed(partial(array.__getitem__, i))
+            sums.append(checksum(values))
+            work_s += seconds
+        self.numbers = {"work_s": work_s}
+        return sums
 
-    def check(self, found: list[int]) -> str:
-        if found != [*map(checksum, self.values)]:
+    def check(self, sums: list[int]) -> str:
+        if sums != [*map(checksum, self.values)]:
             raise CheckError("adjacent slices read other values")
-        return f"xxh3 of {len(found)} slices"
+        return f"xxh3 of {len(sums)} slices"
 
 
 def _balance(plan: Plan) -> Shape:
-    """Balance chunks of the second published size."""
-    asked = min(PUBLISHED_NBYTES[1], plan.values.nbytes // 2)
+    asked = min(_BALANCED_NBYTES, plan.values.nbytes // 2)
     return balanced_chunk_shape(plan.values.shape, 4, asked)
 
 
 def make_adjacents(plan: Plan) -> list[Contender]:
     """Make a contender of each size of the cache, on balanced chunks of the second size."""
-    one = ChunkLayout("balanced", _balance(plan))
-    path, point = layouts.prepare_hdf5(plan.values, one), {"access": "adjacent slices"}
-    ways = [_Adjacent(path, nbytes, plan.values[:_N_ADJACENT]) for nbytes in _CACHE_NBYTES]
+    path = layouts.prepare_hdf5(plan.values, ChunkLayout("balanced", _balance(plan)))
+    point, group = {"access": "adjacent slices", "medium": "hdf5"}, "adjacent slices"
     return [
         contend(
-            f"cache of {way.cache_nbytes / 2**20:g} MiB",
-            way,
-            point={**point, "medium": "hdf5"},
-            group="adjacent slices",
+            f"cache of {nbytes / 2**20:g} MiB",
+            _Adjacent(path, nbytes, plan.values[:_N_ADJACENT]),
+            point=point,
+            group=group,
         )
-        for way in ways
+        for nbytes in _CACHE_NBYTES
     ]
 
 
-_TOOLS = ("nccopy", "h5repack", "Dask", "cubed")  # two that come with the formats, two of Python
+TOOLS = ("nccopy", "h5repack", "Dask")
+"""What rewrites a file: two programs that come with the formats, and Dask's threads."""
 _NAMES = ("t", "y", "x")
 _SAMPLING_S = 0.005
-_IN_PYTHON = {"Dask": "dask", "cubed": "cubed"}
 
 
 @dataclass(slots=True)
 class _Rewrite(_Extra):
     """One tool that rewrites a file of time steps in balanced chunks."""
 
-    tool: str  # one of `_TOOLS`
-    source: Path  # what is read; what is made anew each time
-    target: Path
+    tool: str  # one of `TOOLS`
+    source: Path
+    target: Path  # made anew each time
     chunk_shape: Shape  # elements of a chunk to make
     values: NDArray[np.float32]  # what it must hold
-    found: dict[str, str] = field(default_factory=dict)
+    imported: dict[str, str] = field(default_factory=dict)
 
     def settings(self) -> dict[str, Any]:
-        is_python = self.tool in _IN_PYTHON
+        is_python = self.tool == "Dask"
         return {
             "layout": "zarr" if is_python else "hdf5",
             "codec": "deflate",
@@ -289,53 +282,47 @@ class _Rewrite(_Extra):
         return self.values.nbytes, self.values.nbytes
 
     def prepare(self) -> None:
-        """Remove what was made before, and forget the pages of the source."""
         shutil.rmtree(self.target, ignore_errors=True)
         self.target.unlink(missing_ok=True)
         layouts.drop_pages(self.source)
 
     def _run(self) -> tuple[str, int]:
-        """Return what the tool says, and its most memory: asked until it ends, for nothing tells it then."""
+        """Run the tool; return what it prints, and its most memory, looked at until it ends."""
         most_nbytes = 0
         with subprocess.Popen(self._command(), stdout=subprocess.PIPE, text=True) as child:
             while child.poll() is None:
                 most_nbytes = max(most_nbytes, peak_nbytes(child.pid))
                 time.sleep(_SAMPLING_S)
-            told = child.communicate()[0]
+            printed = child.communicate()[0]
         if child.returncode:
             raise CheckError(f"{self.tool} ended with {child.returncode}")
-        return told, most_nbytes
+        return printed, most_nbytes
 
     def read(self, _opened: object) -> None:
-        """Run the tool in a process of its own; keep its work and its most memory."""
-        (told, most_nbytes), work_s = timed(self._run)
-        if self.tool in _IN_PYTHON:  # imports are no rewriting
-            answer = json.loads(told.splitlines()[-1])
+        (printed, most_nbytes), work_s = timed(self._run)
+        if self.tool == "Dask":  # imports are no rewriting
+            answer = json.loads(printed.splitlines()[-1])
             work_s = float(answer["seconds"])
-            self.found = {**distributions(answer["modules"]), **answer["libraries"]}
+            self.imported = {**distributions(answer["modules"]), **answer["libraries"]}
         self.numbers = {"work_s": work_s, "most_nbytes": float(most_nbytes)}
 
     def versions(self) -> dict[str, str]:
-        """Say what the tool had imported, or which version it says it is."""
-        if self.tool in _IN_PYTHON:
-            return name_beside("rewriting", [self.found])
+        if self.tool == "Dask":
+            return name_beside("rewriting", [self.imported])
         return {f"tool {self.tool}": _version_of(self.tool)}
 
     def _command(self) -> list[str]:
-        chunks = self.chunk_shape
+        source, target, chunks = str(self.source), str(self.target), [*map(str, self.chunk_shape)]
         if self.tool == "nccopy":
             asked = ",".join(f"{n}/{c}" for n, c in zip(_NAMES, chunks, strict=True))
             # -M: by default it leaves variables below 8 KiB a chunk as they were
-            options = ["-d", "1", "-M", "0", "-c", asked]
-            return ["nccopy", *options, str(self.source), str(self.target)]
+            return ["nccopy", "-d", "1", "-M", "0", "-c", asked, source, target]
         if self.tool == "h5repack":
-            asked = "v:CHUNK=" + "x".join(map(str, chunks))
-            return ["h5repack", "-l", asked, "-f", "v:GZIP=1", str(self.source), str(self.target)]
+            options = ["-l", f"v:CHUNK={'x'.join(chunks)}", "-f", "v:GZIP=1"]
+            return ["h5repack", *options, source, target]
         # By its path, so that the project is not imported: its memory is not the tool's.
         script = str(Path(__file__).with_name("rewrite_process.py"))
-        shape = ",".join(map(str, chunks))
-        where = [str(self.source), str(self.target), shape]
-        return [sys.executable, "-P", script, _IN_PYTHON[self.tool], *where]
+        return [sys.executable, "-P", script, source, target, *chunks]
 
     def check(self, _result: object) -> str:
         array: Any
@@ -350,26 +337,28 @@ class _Rewrite(_Extra):
 
 @cache
 def _version_of(tool: str) -> str:
-    """Ask a tool that is no Python for its version: nccopy tells it where it tells its usage."""
+    """Ask a program for its version: nccopy prints it with its usage."""
     command = [tool, "--version"] if tool == "h5repack" else [tool]
-    told = subprocess.run(command, capture_output=True, text=True, check=False)
-    found = re.search(r"[Vv]ersion:? (\S+)", told.stdout + told.stderr)
-    return found[1] if found else "unknown"
+    printed = subprocess.run(command, capture_output=True, text=True, check=False)
+    version = re.search(r"[Vv]ersion:? (\S+)", printed.stdout + printed.stderr)
+    return version[1] if version else "unknown"
 
 
 def make_rewrites(plan: Plan) -> list[Contender]:
-    """Make a contender of each tool that is there; all read and write deflate, without shuffle."""
-    values = plan.values
-    chunk_shape = _balance(plan)
-    source = _prepare_steps(values)
-    made = source.parent  # what tools make lies beside it: it is made anew each time
-    point = {"access": "rewrite", "medium": "hdf5"}
-    ways = [
-        _Rewrite(tool, source, made.with_name(f"{made.name}-by-{tool}"), chunk_shape, values)
-        for tool in _TOOLS
-        if tool in _IN_PYTHON or shutil.which(tool)
+    """Make a contender of each tool that is installed; all read and write deflate, without shuffle."""
+    source = _prepare_steps(plan.values)
+    made = source.parent  # what tools make lies next to it: it is made anew each time
+    point, chunks = {"access": "rewrite", "medium": "hdf5"}, _balance(plan)
+    return [
+        contend(
+            tool,
+            _Rewrite(tool, source, made.with_name(f"{made.name}-by-{tool}"), chunks, plan.values),
+            point=point,
+            group="rewrite",
+        )
+        for tool in TOOLS
+        if tool == "Dask" or shutil.which(tool)
     ]
-    return [contend(way.tool, way, point=point, group="rewrite") for way in ways]
 
 
 def _prepare_steps(values: NDArray[np.float32]) -> Path:

@@ -34,12 +34,32 @@ Medium = Literal["hdf5", "zarr", "sharded"]
 _GENERATION = 1  # raise it when the same arguments make other bytes
 _BLOCK_TIMES = 512  # of the sample made at a time
 _LIBVER = "latest"
+_FILTERS: dict[str, Any] = {"compression": "gzip", "compression_opts": 1, "shuffle": True}
 _ZARR: dict[str, Any] = {
     "zarr_format": 3,
     "compressors": None,
     "fill_value": float(FILL),
     "config": {"write_empty_chunks": True},
 }
+
+FULL_SHAPE = (98128, 277, 349)
+"""The reanalysis variable of Rew (2013): time, y, x."""
+
+PUBLISHED_NBYTES = (2**22, 2**20, 2**13, 2**12)
+"""Chunk bytes of the published tables."""
+
+RULES = tuple(f"balanced {nbytes // 1024} KiB" for nbytes in PUBLISHED_NBYTES)
+"""The balance rule at each of these, the largest first."""
+
+OURS: Mapping[str, tuple[tuple[float, float], Criterion]] = {
+    "ours 50:50": ((1, 1), "mean"),
+    "ours 80:20": ((8, 2), "mean"),
+    "ours, worst access": ((8, 2), "worst"),
+}
+"""Weights of series and slice for which our shape is chosen, and whether the slower one decides."""
+
+SHARD_BY = 2
+"""Chunks of a shard in each dimension."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,35 +72,62 @@ class ChunkLayout:
     axes: Shape = (0, 1, 2)  # order of the dimensions in a file without chunks, the fastest last
 
 
-def make_values(sample: SampleArray) -> NDArray[np.float32]:
-    """Make the sample, a level deep, as one array (time, y, x) in memory."""
-    n, _, *plane = sample.shape
-    parts = [
-        sample.block((t, 0, 0, 0), (min(t + _BLOCK_TIMES, n), 1, *plane))
-        for t in range(0, n, _BLOCK_TIMES)
-    ]
-    return np.concatenate(parts)[:, 0]
+def scale_shape(factor: float) -> Shape:
+    """Divide each extent of the reanalysis by one factor.
+
+    Examples
+    --------
+    >>> scale_shape(10)
+    (9813, 28, 35)
+    """
+    shape = tuple(max(1, round(n / factor)) for n in FULL_SHAPE)
+    if 4 * math.prod(shape) <= PUBLISHED_NBYTES[0]:
+        raise UserError(
+            f"scale_factor: {factor:g}; allowed: less, so that an array of {4 * math.prod(shape)}"
+            f" bytes has more than one chunk of {PUBLISHED_NBYTES[0]}"
+        )
+    return shape
+
+
+KINDS = ("without chunks", "balance rule", "a library chose", "other", "ours")
+"""Kinds of layouts, as a figure shows them."""
+
+
+def name_kind(layout: str) -> str:
+    """Name the kind of a layout, of which a figure can show no more than a few.
+
+    Examples
+    --------
+    >>> name_kind("balanced 4 KiB"), name_kind("dask auto"), name_kind("square")
+    ('balance rule', 'a library chose', 'other')
+    """
+    ends = {"ours": "ours", "balanced": "balance rule", "contiguous": "without chunks"}
+    kinds = [kind for start, kind in ends.items() if layout.startswith(start)]
+    by_library = layout in ("netcdf-4 default", "dask auto", "zarr auto")
+    return (*kinds, "a library chose" if by_library else "other")[0]
 
 
 def make_sample(shape: Shape, seed: int) -> NDArray[np.float32]:
     """Make the array (time, y, x), or load it if the same was made before."""
     source = ROOT / "data" / "ocean-temperature.nc"
     sample = SampleArray(source, "temperature", (shape[0], 1, *shape[1:]), seed)
-    # a plane tells another generator from this one, whatever library it is that differs
-    last = sample.block((shape[0] - 1, 0, 0, 0), sample.shape)
     made_by = {
         "generation": _GENERATION,
         "source": hashlib.sha256(source.read_bytes()).hexdigest(),
         "generator": hashlib.sha256(Path(fields.__file__).read_bytes()).hexdigest(),
-        "variable": sample.variable,
-        "shape": sample.shape,
+        "shape": shape,
         "seed": seed,
-        "last": _hash_values(last),
         "versions": prepared.versions_of("numpy", "scipy"),
     }
 
     def write(draft: Path) -> dict[str, Any]:
-        np.save(draft / "values.npy", make_values(sample))
+        starts = range(0, shape[0], _BLOCK_TIMES)
+        ends = [min(start + _BLOCK_TIMES, shape[0]) for start in starts]
+        parts = [
+            sample.block((start, 0, 0, 0), (end, 1, *shape[1:]))
+            for start, end in zip(starts, ends, strict=True)
+        ]
+        np.save(draft / "values.npy", np.concatenate(parts)[:, 0])
         return {}
 
     place = cache_folder() / "chunkings" / f"values-{prepared.name_of(made_by)}"
@@ -88,14 +135,10 @@ def make_sample(shape: Shape, seed: int) -> NDArray[np.float32]:
     return np.asarray(np.load(place / "values.npy"), np.float32)
 
 
-def _hash_values(values: NDArray[np.float32]) -> str:
-    return xxhash.xxh3_128_hexdigest(np.ascontiguousarray(values).data)
-
-
 def _describe_making(values: NDArray[np.float32], **how: Any) -> dict[str, Any]:
     """List all that decides the bytes of values in a format."""
-    made_by = {"generation": _GENERATION, "values": _hash_values(values), "shape": values.shape}
-    return {**made_by, **how}
+    digest = xxhash.xxh3_128_hexdigest(np.ascontiguousarray(values).data)
+    return {"generation": _GENERATION, "values": digest, "shape": values.shape, **how}
 
 
 def prepare_hdf5(values: NDArray[np.float32], chunk_layout: ChunkLayout) -> Path:
@@ -104,7 +147,8 @@ def prepare_hdf5(values: NDArray[np.float32], chunk_layout: ChunkLayout) -> Path
     Without a filter the library reads parts of chunks, and a chunk would not
     be what is read.
     """
-    how = {"chunks": chunk_layout.chunk_shape, **_filters(chunk_layout)}
+    is_chunked = chunk_layout.chunk_shape is not None
+    how = {"chunks": chunk_layout.chunk_shape, **(_FILTERS if is_chunked else {})}
     versions = {**prepared.versions_of("h5py"), "hdf5": h5py.version.hdf5_version}
     written = {"format": {"libver": _LIBVER, **how}, "versions": versions}
     made_by = _describe_making(values, axes=chunk_layout.axes, **written)
@@ -119,23 +163,11 @@ def prepare_hdf5(values: NDArray[np.float32], chunk_layout: ChunkLayout) -> Path
     return place / "array.h5"
 
 
-def _filters(chunk_layout: ChunkLayout) -> dict[str, Any]:
-    if chunk_layout.chunk_shape is None:
-        return {}
-    return {"compression": "gzip", "compression_opts": 1, "shuffle": True}
-
-
 def prepare_zarr(
-    location: Location,
-    values: NDArray[np.float32],
-    chunk_layout: ChunkLayout,
-    *,
-    shard_shape: Shape | None = None,
+    location: Location, values: NDArray[np.float32], chunk_shape: Shape, shard_shape: Shape | None
 ) -> str:
     """Write values as a Zarr v3 array without compression, unless the same is there."""
-    if chunk_layout.chunk_shape is None:
-        raise UserError(f"chunk_shape: none of {chunk_layout.name}; allowed: a shape, in Zarr")
-    how = {"chunks": chunk_layout.chunk_shape, "shards": shard_shape, **_ZARR}
+    how = {"chunks": chunk_shape, "shards": shard_shape, **_ZARR}
     versions = prepared.versions_of("zarr", "numcodecs")
     made_by = _describe_making(values, format=how, versions=versions)
 
@@ -161,55 +193,13 @@ def drop_pages(path: Path) -> None:
 
 
 def open_hdf5(path: Path, *, cache_nbytes: int = 0) -> Any:
-    """Open the variable of a file, by default without HDF5's cache of chunks.
-
-    Where an array has fewer chunks than boxes are read, a chunk comes again.
-    """
+    """Open the variable of a file, by default without HDF5's cache of chunks."""
     return h5py.File(path, "r", rdcc_nbytes=cache_nbytes, rdcc_nslots=10007)["t"]
 
 
 def open_zarr(location: Location) -> Any:
     """Open a Zarr array with a new client."""
     return zarr.open_array(ObjectStore(location.obstore(), read_only=True), mode="r")
-
-
-FULL_SHAPE = (98128, 277, 349)
-"""The reanalysis variable of Rew (2013): time, y, x."""
-
-PUBLISHED_NBYTES = (2**22, 2**20, 2**13, 2**12)
-"""Chunk bytes of the published tables."""
-
-BOUND_NBYTES = PUBLISHED_NBYTES[0]
-"""Most bytes of a chunk of ours: those of the largest published one."""
-
-PATTERNS: Mapping[str, tuple[float, float]] = {
-    "ours 50:50": (1, 1),
-    "ours 80:20": (8, 2),
-    "ours, worst access": (8, 2),
-}
-"""Weights of series and slice for which our shape is chosen."""
-
-SHARD_BY = 2
-"""Chunks of a shard in each dimension."""
-
-
-def scale_shape(factor: float) -> Shape:
-    """Divide each extent of the reanalysis by one factor.
-
-    Examples
-    --------
-    >>> scale_shape(10)
-    (9813, 28, 35)
-    """
-    if not factor > 0:
-        raise UserError(f"scale_factor: {factor:g}; allowed: above 0")
-    shape = tuple(max(1, round(n / factor)) for n in FULL_SHAPE)
-    if 4 * math.prod(shape) <= BOUND_NBYTES:
-        raise UserError(
-            f"scale_factor: {factor:g}; allowed: less, so that an array of {4 * math.prod(shape)}"
-            f" bytes has more than one chunk of {BOUND_NBYTES}"
-        )
-    return shape
 
 
 def make_accesses(shape: Shape) -> list[Access]:
@@ -231,16 +221,13 @@ def make_chunk_layouts(shape: Shape) -> list[ChunkLayout]:
     depends on them; an array too small for a size goes without it.
     """
     most = 4 * math.prod(shape)
-    balanced = {
-        f"balanced {n // 1024} KiB": chunks.balanced_chunk_shape(shape, 4, n)
-        for n in PUBLISHED_NBYTES
-        if n < most
-    }
+    rules = zip(RULES, PUBLISHED_NBYTES, strict=True)
+    balanced = {k: chunks.balanced_chunk_shape(shape, 4, n) for k, n in rules if n < most}
     side = round((PUBLISHED_NBYTES[1] / 4) ** (1 / 3))
     auto = da.core.normalize_chunks("auto", shape, dtype="float32")  # type: ignore[no-untyped-call]
     named: dict[str, Shape] = {
         **balanced,
-        "netcdf-4 default": _netcdf_default(shape),
+        "netcdf-4 default": _choose_by_netcdf(shape),
         "a time step": (1, *shape[1:]),
         "square": tuple(min(side, n) for n in shape),
         "dask auto": tuple(int(part[0]) for part in auto),
@@ -252,11 +239,21 @@ def make_chunk_layouts(shape: Shape) -> list[ChunkLayout]:
     return first + [ChunkLayout(name, chunk) for name, chunk in named.items()]
 
 
+def _choose_by_netcdf(shape: Shape) -> Shape:
+    """Ask the netCDF library for the chunks that it would choose, no dimension unlimited."""
+    import netCDF4
+
+    with netCDF4.Dataset("default.nc", "w", diskless=True) as file:
+        for name, n in zip("tyx", shape, strict=True):
+            file.createDimension(name, n)
+        variable = file.createVariable("v", "f4", tuple("tyx"), zlib=True)
+        return tuple(int(c) for c in variable.chunking())
+
+
 def make_calibrations(shape: Shape) -> list[ChunkLayout]:
     """List the layouts that calibrate, none of which is predicted later.
 
     They span chunk bytes and proportions: long and thin, flat, and between.
-    Without chunks, y or x varies slowest.
     """
     t, y, x = shape
     wanted: dict[str, Shape] = {
@@ -269,57 +266,46 @@ def make_calibrations(shape: Shape) -> list[ChunkLayout]:
         "slabs": (200, y, x),
         "sticks": (-(-t // 2), 5, 7),
     }
-    made = [
+    return [
         ChunkLayout(f"calibrating, {name}", tuple(map(min, chunk, shape)))
         for name, chunk in wanted.items()
     ]
-    flat = {"y": (1, 0, 2), "x": (2, 0, 1)}
-    return made + [ChunkLayout(f"calibrating, {k} slowest", None, axes) for k, axes in flat.items()]
 
 
-def _netcdf_default(shape: Shape) -> Shape:
-    """Ask the netCDF library for the chunks that it would choose, no dimension unlimited."""
-    import netCDF4
+def choose_ours(shape: Shape, store: Store, known: Mapping[str, Shape]) -> list[ChunkLayout]:
+    """Choose our shape for each pattern of series and slice, from what calibration found.
 
-    with netCDF4.Dataset("default.nc", "w", diskless=True) as file:
-        for name, n in zip("tyx", shape, strict=True):
-            file.createDimension(name, n)
-        return tuple(
-            int(c) for c in file.createVariable("v", "f4", tuple("tyx"), zlib=True).chunking()
-        )
-
-
-def choose_ours(shape: Shape, store: Store) -> list[ChunkLayout]:
-    """Choose our shape for each access pattern of series and slice, from what calibration found."""
-    pair, bounds = make_accesses(shape)[:2], Bounds(max_chunk_nbytes=BOUND_NBYTES)
+    A record that is continued, or rendered, keeps the shapes that it was begun with: those are
+    `known`, by name.
+    """
+    pair, bounds = make_accesses(shape)[:2], Bounds(max_chunk_nbytes=PUBLISHED_NBYTES[0])
     ours = []
-    for name, weights in PATTERNS.items():
-        criterion: Criterion = "worst" if name.endswith("worst access") else "mean"
+    for name, (weights, criterion) in OURS.items():
         pattern = AccessPattern(shape, 4, pair, weights, store, bounds, criterion)
-        ours.append(ChunkLayout(name, best_chunk_shape(pattern).best.chunk_shape))
+        chosen = known.get(name) or best_chunk_shape(pattern).best.chunk_shape
+        ours.append(ChunkLayout(name, chosen))
     return ours
 
 
-def shard_of(medium: Medium, shape: Shape, one: ChunkLayout) -> Shape | None:
+def shard_of(medium: Medium, shape: Shape, chunk_shape: Shape) -> Shape | None:
     """Take as many chunks in each dimension to a shard, where there are as many."""
-    if medium != "sharded" or one.chunk_shape is None:
+    if medium != "sharded":
         return None
-    pairs = zip(one.chunk_shape, shape, strict=True)
-    return tuple(c * min(SHARD_BY, -(-n // c)) for c, n in pairs)
+    return tuple(c * min(SHARD_BY, -(-n // c)) for c, n in zip(chunk_shape, shape, strict=True))
 
 
 def describe(shape: Shape, layouts: Mapping[Medium, Sequence[ChunkLayout]]) -> pd.DataFrame:
     """Tabulate layouts: medium, chunk shape, bytes, count."""
     lines = [
         (
-            one.name,
             medium,
+            one.name,
             " x ".join(map(str, one.chunk_shape)) if one.chunk_shape else "none",
-            4 * math.prod(one.chunk_shape) / 1000 if one.chunk_shape else np.nan,
+            4 * math.prod(one.chunk_shape) / 1000 if one.chunk_shape else math.nan,
             chunks.count_chunks(shape, one.chunk_shape) if one.chunk_shape else 1,
         )
         for medium, chosen in layouts.items()
         for one in chosen
     ]
-    names = ["layout", "medium", "chunk shape", "kB", "chunks"]
-    return pd.DataFrame(lines, columns=names).set_index(["medium", "layout"])
+    names = ["medium", "layout", "chunk shape", "kB", "chunks"]
+    return pd.DataFrame(lines, columns=names).set_index(names[:2])

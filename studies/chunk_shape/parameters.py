@@ -32,7 +32,7 @@ class Parameters(studies.Parameters):
         200, description="most chunks of a layout in the object store; each is a request"
     )
     extras: list[Annotated[str, OneOf(EXTRAS)]] = Field(
-        ["codecs", "chunk-cache"], description="what is measured beside reading"
+        ["codecs", "chunk-cache"], description="what is measured besides reading"
     )
     profile: Profile = Field("loopback", description="network to emulate on the object store")
     n_blocks: Count = Field(1, description="most repetitions, each at positions of its own")

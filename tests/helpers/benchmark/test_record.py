@@ -448,7 +448,7 @@ def test_errors_are_user_errors() -> None:
     assert issubclass(RecordError, UserError)
 
 
-REFERENCES = sorted(ROOT.glob("results/reference/*/*.csv"))
+REFERENCES = records.list_records(ROOT / "results" / "reference")
 REFERENCES = [path for path in REFERENCES if path.parent.name != "bench"]
 
 

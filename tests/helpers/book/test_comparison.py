@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from helpers.benchmark.record import COLUMNS, replace_file, write_cells, write_line
+from helpers.benchmark.record import COLUMNS, list_records, replace_file, write_cells, write_line
 from helpers.book import comparison
 from helpers.book.cases import Case
 from helpers.book.cli import compare
@@ -192,7 +192,7 @@ def test_the_wrong_number_of_records(given: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize("value", ["read_s", "open_s"])
 @pytest.mark.parametrize(
-    "path", sorted((ROOT / "results" / "reference").glob("*/*.csv")), ids=lambda p: f"{p}"[-30:]
+    "path", list_records(ROOT / "results" / "reference"), ids=lambda p: f"{p}"[-30:]
 )
 def test_every_reference_record_compares_with_itself(path: Path, value: str) -> None:
     """Whatever a study records can be compared, by its times to read; by those to open, where it opens."""

@@ -11,12 +11,12 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from helpers.benchmark.record import read_records
+from helpers.benchmark.record import list_records, read_records
 from helpers.benchmark.statistics import median_interval
 from helpers.book import explorer
 from helpers.paths import ROOT
 
-RECORDS = sorted((ROOT / "results" / "reference").glob("*/*.csv"))
+RECORDS = list_records(ROOT / "results" / "reference")
 PUBLISHED = sorted((ROOT / "results" / "published").glob("*.csv"))
 CASE = ROOT / "results" / "reference" / "cluster-scaling" / "in-region.csv"
 

@@ -41,7 +41,6 @@ from helpers.plotting.palette import (
 )
 from studies.caching_costs import figures
 from studies.caching_costs.caches import CACHES
-from studies.chunk_shape import figures as chunk_drawing
 from studies.chunk_shape.contenders import CODECS
 from studies.chunk_shape.layouts import Medium, make_accesses
 from studies.hdf5_drivers.drivers import DRIVERS
@@ -152,11 +151,6 @@ def test_no_contender_vanishes_from_a_figure(ax: Axes) -> None:
     opening = pd.DataFrame({"bound": [4.0]}, index=["map"])
     with pytest.raises(UserError, match="new-one"):
         figures.draw_savings(ax, savings, opening)
-    codecs = pd.DataFrame(
-        {"codec": ["none", "new-one"], "chunk_kib": 1, "ratio": 1, "decode_mb_per_s": 1}
-    )
-    with pytest.raises(UserError, match="new-one"):
-        chunk_drawing.draw_codecs([ax, ax], codecs)
     with pytest.raises(UserError, match="new-one"):
         draw_errors(ax, pd.DataFrame({"contender": ["new-one"], "relative_error": [0.1]}))
 

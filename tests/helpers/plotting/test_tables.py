@@ -7,6 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from helpers.benchmark.record import list_records
 from helpers.paths import ROOT
 from helpers.plotting.tables import count_rows, tell_runs
 
@@ -37,7 +38,7 @@ def test_rows_of_several_origins_are_told_apart() -> None:
     assert table.loc["calibration", "rows of each commit"] == "aaaaaaaa: 1"
 
 
-RECORDS = sorted((ROOT / "results" / "reference").glob("[!b]*/*.csv"))  # bench has no phases
+RECORDS = list_records(ROOT / "results" / "reference")
 
 
 @pytest.mark.parametrize("path", RECORDS, ids=lambda path: path.stem)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -11,17 +12,16 @@ from hypothesis import strategies as st
 
 from helpers.arrays.chunks import chunks_touched, draw_hyperslabs
 from helpers.errors import UserError
+from helpers.models.access import Store
 from helpers.objectstore.testbed import Server
 from studies.chunk_shape import layouts
 from studies.chunk_shape.layouts import ChunkLayout
-from tests.stores import make_location, make_sample
+from tests.stores import make_location
 
 BOX = (slice(3, 9), slice(2, 4), slice(1, 6))
 
 
-def make_values() -> np.ndarray:
-    """Make 12 times of a small field."""
-    return layouts.make_values(make_sample((12, 1, 20, 30)))
+VALUES = np.random.default_rng(1).normal(size=(12, 20, 30)).astype(np.float32)
 
 
 LAYOUTS = [
@@ -36,15 +36,13 @@ def test_a_file_reads_as_it_was_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, one: ChunkLayout
 ) -> None:
     """A box comes back the same in each order, and chunks are those asked for."""
-    values = make_values()
-    assert values.shape == (12, 20, 30) and len(np.unique(values)) > 100
     monkeypatch.setenv("ARRAYS_CACHE", str(tmp_path))
-    path = layouts.prepare_hdf5(values, one)
+    path = layouts.prepare_hdf5(VALUES, one)
     layouts.drop_pages(path)
     array = layouts.open_hdf5(path)
     assert array.chunks == one.chunk_shape
     found = array[tuple(BOX[axis] for axis in one.axes)]
-    assert np.array_equal(found, values[BOX].transpose(one.axes))
+    assert np.array_equal(found, VALUES[BOX].transpose(one.axes))
 
 
 @pytest.mark.parametrize("shard_shape", [None, (10, 14, 30)])
@@ -52,14 +50,29 @@ def test_a_zarr_array_reads_as_it_was_written(
     server: Server, shard_shape: tuple[int, ...] | None
 ) -> None:
     """A box comes back the same, sharded or not."""
-    values = make_values()
     location = make_location(server, "chunkings")
-    place = layouts.prepare_zarr(location, values, LAYOUTS[2], shard_shape=shard_shape)
+    place = layouts.prepare_zarr(location, VALUES, (5, 7, 30), shard_shape)
     array = layouts.open_zarr(location / place)
-    assert (array.chunks, array.shards) == (LAYOUTS[2].chunk_shape, shard_shape)
-    assert np.array_equal(array[BOX], values[BOX])
-    with pytest.raises(UserError, match="chunk_shape: none of contiguous"):
-        layouts.prepare_zarr(location, values, LAYOUTS[0])
+    assert (array.chunks, array.shards) == ((5, 7, 30), shard_shape)
+    assert np.array_equal(array[BOX], VALUES[BOX])
+
+
+def test_every_layout_fits_its_array() -> None:
+    """None that calibrates is compared; ours move with the mix, and keep the bound of the rule."""
+    shape = layouts.scale_shape(4)
+    store = Store(start_s=1e-4, chunk_s=1e-4, decode_s_per_nbyte=5e-9)
+    ours = {one.name: one.chunk_shape or () for one in layouts.choose_ours(shape, store, {})}
+    chosen, calibrating = layouts.make_chunk_layouts(shape), layouts.make_calibrations(shape)
+    chunks = [one.chunk_shape or (1, 1, 1) for one in [*chosen, *calibrating]]
+    for chunk in [*chunks, *ours.values()]:
+        assert all(1 <= c <= n for c, n in zip(chunk, shape, strict=True))
+    assert not {one.chunk_shape for one in chosen} & {one.chunk_shape for one in calibrating}
+    assert {*layouts.RULES, "a time step", "dask auto", "zarr auto"} < {one.name for one in chosen}
+    assert all(4 * math.prod(chunk) <= layouts.PUBLISHED_NBYTES[0] for chunk in ours.values())
+    assert ours["ours 80:20"][0] > ours["ours 50:50"][0], "more series want longer chunks"
+    known = {name: (7, 7, 7) for name in layouts.OURS}
+    kept = layouts.choose_ours(shape, store, known)
+    assert {one.chunk_shape for one in kept} == {(7, 7, 7)}, "a record keeps its shapes"
 
 
 @settings(deadline=None)
@@ -89,3 +102,10 @@ def test_boxes_share_no_chunk(data: st.DataObject) -> None:
         assert len(touched) == chunks_touched(box, chunk)
         assert not touched & owners
         owners |= touched
+
+
+@pytest.mark.parametrize("factor", [50.0, 1000.0])
+def test_an_array_without_several_chunks_is_refused(factor: float) -> None:
+    """The rule's largest chunk needs an array that is larger; the parameter is named."""
+    with pytest.raises(UserError, match="scale_factor: .*; allowed: "):
+        layouts.scale_shape(factor)
