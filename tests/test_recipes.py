@@ -28,7 +28,7 @@ from helpers.arrays.writers import expected_warning
 from helpers.book.cases import read_glued
 from helpers.netem.profiles import get_profile
 from helpers.netem.proxy import open_proxy
-from helpers.netem.trace import Request
+from helpers.netem.proxy import Request
 from helpers.objectstore.locations import Location
 from helpers.objectstore.testbed import Server
 from helpers.paths import ROOT

@@ -52,7 +52,7 @@ _BOUNDS = ("min_chunk_nbytes", "max_objects", "memory_nbytes", "shard_from", "mi
            "max_shard_nbytes")  # fmt: skip
 # Profiles under which no byte leaves the region.
 _ONE_REGION = (
-    *("loopback", "express", "in-region", "in-region-full-scale"),
+    *("loopback", "express", "in-region"),
     *("google-in-region", "azure-in-region", "institute"),
 )
 
@@ -137,7 +137,7 @@ def store_from(
     """Describe the network as it is, not to scale, and workers that decode as they go."""
     profile = get_profile(options["profile"])
     n_each = max(1, -(-options["connections"] // n_workers))
-    network = network_of(profile.unscaled(), streams_per_worker=n_each)
+    network = network_of(profile, streams_per_worker=n_each)
     if not options["decode_mb_per_s"] > 0:
         raise UserError(f"decode-mb-per-s: {options['decode_mb_per_s']}; allowed: above 0")
     if not 0 <= options["chunk_ms"] < math.inf:
@@ -161,7 +161,6 @@ def _tell_network(options: Mapping[str, Any], store: Store) -> dict[str, Any]:
     }
     return {
         "profile": options["profile"],
-        "emulated_at_scale": get_profile(options["profile"]).scale,
         "first_byte_median_s": network.first_byte_median_s,
         "first_byte_p95_s": network.first_byte_p95_s,
         **{name: rate if rate < math.inf else None for name, rate in rates.items()},

@@ -37,7 +37,7 @@ from helpers.netem.profiles import get_measurement, get_profile, profile_names
     "--criterion", type=click.Choice(["mean", "worst"]), default="mean", show_default=True
 )
 @click.option("--profile", default="in-region", show_default=True, metavar="NAME|FILE",
-              help=f"Network of the store, unscaled: {', '.join(profile_names())}, or a file of `wire calibrate`.")  # fmt: skip
+              help=f"Network of the store: {', '.join(profile_names())}, or a file of `wire calibrate`.")  # fmt: skip
 @click.option("--connections", type=int, default=10, show_default=True, help="Requests in flight.")
 @click.option("--decode-mb-per-s", type=float, help="500, or what the file of --profile measured.")
 @click.option("--chunk-ms", type=float, help="Work for a chunk: 0.5, or what that file measured.")

@@ -94,8 +94,7 @@ def advise(
 ) -> Advised:
     """Predict what settings and repacks gain for a file at a path or an address.
 
-    The network is taken as it is, see `Profile.unscaled`; all variables are read unless some
-    are named. Where costs of the client, server and library were not fitted they are typical
+    All variables are read unless some are named. Where costs of the client, server and library were not fitted they are typical
     ones, which are an assumption.
 
     Raises
@@ -129,15 +128,12 @@ def advise(
 
 
 def describe_network(profile: Profile) -> str:
-    """Say which network a profile is, and whether it is to scale.
+    """Say which network a profile is.
 
     Examples
     --------
-    >>> near = Profile("near", stream_mb_per_s=36, scale=2.5)
-    >>> describe_network(near)
-    'near as a scale model, with bandwidths divided by 2.5: 36 MB/s a stream'
-    >>> describe_network(near.unscaled())
-    'near at full scale: 90 MB/s a stream'
+    >>> describe_network(Profile("near", stream_mb_per_s=90))
+    'near: 90 MB/s a stream'
     """
     first, figures = profile.first_byte_s, []
     if first:
@@ -146,9 +142,7 @@ def describe_network(profile: Profile) -> str:
         )
     rates = (profile.stream_mb_per_s, "a stream"), (profile.aggregate_mb_per_s, "together")
     figures += [f"{rate:g} MB/s {of_what}" for rate, of_what in rates if rate is not None]
-    is_model = profile.scale > 1
-    scale = f"as a scale model, with bandwidths divided by {profile.scale:g}" if is_model else ""
-    return f"{profile.name} {scale or 'at full scale'}: {', '.join(figures) or 'no limits'}"
+    return f"{profile.name}: {', '.join(figures) or 'no limits'}"
 
 
 @dataclass(frozen=True, slots=True)

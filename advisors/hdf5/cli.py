@@ -29,7 +29,6 @@ def hdf5() -> None:
 @click.option("--profile", default="in-region", show_default=True, metavar="NAME|FILE",
               help="Network it is read over, or a file of `wire calibrate`.")  # fmt: skip
 @click.option("--block", "block_mib", default=8.0, show_default=True, help="Blocks of cache, MiB.")
-@click.option("--scaled", is_flag=True, help="Predict on the scale model that the book emulates.")
 @click.option(
     "--page-buffer", "buffer_mib", type=float, help="HDF5's, MiB; 16, or a page, by default."
 )
@@ -44,7 +43,6 @@ def advise(
     *,
     profile: str,
     block_mib: float,
-    scaled: bool,
     buffer_mib: float | None,
     is_json: bool,
     out: Path | None,
@@ -61,7 +59,7 @@ def advise(
         block_nbytes=round(block_mib * prediction.MIB),
         page_buffer_nbytes=None if buffer_mib is None else round(buffer_mib * prediction.MIB),
     )
-    network = get_profile(profile) if scaled else get_profile(profile).unscaled()
+    network = get_profile(profile)
     advised = advice.advise(source, network, variables=variables, settings=settings)
     chosen = advised.find_repack(label) if out is not None or label else None
     click.echo(
@@ -86,7 +84,7 @@ def check(source: str, *, profile: str, is_json: bool) -> None:
     from helpers.netem.profiles import get_profile
 
     try:
-        found = check_file(source, get_profile(profile).unscaled())
+        found = check_file(source, get_profile(profile))
     except UserError as error:  # elsewhere it ends with 1, which here is a verdict
         click.echo(f"error: {error}", err=True)
         sys.exit(2)
@@ -136,7 +134,7 @@ def render_scores(found: Scores) -> str:
     width = max(len(one.file) for one in found.scores) + 2
     starts = sorted(one.start_s for one in found.scores)
     lines = [
-        f"over {found.profile} as a scale model; {found.request_s * 1000:.3g} ms a request,"
+        f"over {found.profile}; {found.request_s * 1000:.3g} ms a request,"
         f" {starts[0]:.3g} to {starts[-1]:.3g} s to start",
         f"{'':{width}}{'before (s)':>18}{'after (s)':>16}{'gain':>16}{'error':>8}",
         f"{'':{width}}{'pred.':>9}{'meas.':>9}{'pred.':>8}{'meas.':>8}{'pred.':>8}{'meas.':>8}",

@@ -307,7 +307,6 @@ def render_profiles(profiles: Mapping[str, Any]) -> str:
         "all connections (MB/s)",
         "requests per second",
         "before the first request of a connection",
-        "divided by",
     ]
     lines = []
     for name, profile in profiles.items():
@@ -320,7 +319,7 @@ def render_profiles(profiles: Mapping[str, Any]) -> str:
         told = [profile.get(key, "no limit") for key in limits]
         trips = profile.get("setup_round_trips")
         setup = f"{trips:g} of {1e3 * profile['round_trip_s']:g} ms" if trips else "nothing"
-        lines.append([f"`{name}`", *delays, *told, setup, profile.get("scale", 1)])
+        lines.append([f"`{name}`", *delays, *told, setup])
     return write_table(names, lines)
 
 

@@ -1,13 +1,27 @@
-"""The little of HTTP/1.1 the proxy must understand: heads, lengths and ranges."""
+"""The little of HTTP/1.1 the proxy must understand, and bodies that pass without being looked at."""
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
+import socket
+import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from urllib.parse import unquote
 
+from helpers.netem.shaping import FREE_QUANTUM_NBYTES, Stream
+
 # Larger heads are refused; S3 allows 8 KB of headers.
 MAX_HEAD_NBYTES = 1 << 16
+
+# Lines of chunked framing: a length, an extension, a trailer.
+MAX_LINE_NBYTES = 1 << 12
+
+# Bytes read with a head: a body's beginning comes along and is copied, so no
+# more than a small object's worth.
+READ_NBYTES = 1 << 14
 
 _RANGE = re.compile(rb"bytes=(\d*)-(\d*)")
 _CONTENT_RANGE = re.compile(rb"bytes (\d+)-(\d+)/")
@@ -16,6 +30,10 @@ _TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 class BadHead(ValueError):
     """What arrived is no head of an HTTP/1.1 message."""
+
+
+class PeerClosed(ConnectionError):
+    """One side closed its connection, or broke the framing, before the end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,11 +120,8 @@ def parse_response(raw: bytes) -> Head:
     b'206'
     """
     words, fields = _parse(raw)
-    if (
-        len(words) < 2
-        or not words[0].startswith(b"HTTP/1.")
-        or not re.fullmatch(rb"[1-5]\d\d", words[1])
-    ):
+    is_line = len(words) > 1 and words[0].startswith(b"HTTP/1.")
+    if not is_line or not re.fullmatch(rb"[1-5]\d\d", words[1]):
         raise BadHead("the first line is not HTTP/1.1 STATUS REASON")
     return Head(raw, (words[0], words[1], words[2] if len(words) > 2 else b""), fields)
 
@@ -146,9 +161,204 @@ def range_of(request: Head, response: Head | None) -> tuple[int | None, int | No
     if asked is None:
         return None, None
     if response is not None and (
-        got := _CONTENT_RANGE.match(response.fields.get(b"content-range", b""))
+        sent := _CONTENT_RANGE.match(response.fields.get(b"content-range", b""))
     ):
-        return int(got[1]), int(got[2]) - int(got[1]) + 1
+        return int(sent[1]), int(sent[2]) - int(sent[1]) + 1
     if not asked[1]:
         return None, int(asked[2]) if asked[2] else None
     return int(asked[1]), int(asked[2]) - int(asked[1]) + 1 if asked[2] else None
+
+
+def send(sink: socket.socket, data: bytes | memoryview) -> None:
+    """Send all of `data`; raise `PeerClosed` if the receiver is gone."""
+    try:
+        sink.sendall(data)
+    except OSError as error:
+        raise PeerClosed(str(error)) from error
+
+
+class Source:
+    """Read heads and lines from a blocking socket; bytes read too far are kept for the body."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+        self._kept = b""
+
+    def receive(self, limit_nbytes: int = READ_NBYTES) -> bytes:
+        """Return what has arrived, at least one byte, or nothing at its end."""
+        try:
+            return self.sock.recv(limit_nbytes)
+        except OSError as error:
+            raise PeerClosed(str(error)) from error
+
+    def _read_to(self, mark: bytes, limit_nbytes: int) -> bytes:
+        """Read up to and with `mark`; nothing if the sender closed before any byte."""
+        while (end := self._kept.find(mark)) < 0:
+            if len(self._kept) > limit_nbytes:
+                raise BadHead(f"no end within {limit_nbytes} bytes")
+            more = self.receive()
+            if not more and self._kept:
+                raise PeerClosed("closed in the middle of a head")
+            if not more:
+                return b""
+            self._kept += more
+        return self.take_kept(end + len(mark))
+
+    def read_head(self) -> bytes:
+        """Read a head with the empty line that ends it; nothing if the sender closed."""
+        return self._read_to(b"\r\n\r\n", MAX_HEAD_NBYTES)
+
+    def read_line(self) -> bytes:
+        """Read a line of a chunked body with its end."""
+        try:
+            line = self._read_to(b"\r\n", MAX_LINE_NBYTES)
+        except BadHead as error:
+            raise PeerClosed(str(error)) from error
+        if not line:
+            raise PeerClosed("closed in the middle of a chunked body")
+        return line
+
+    def read_byte(self) -> int:
+        """Read one byte of a body."""
+        if data := self.take_kept(1) or self.receive(1):
+            return data[0]
+        raise PeerClosed("closed in the middle of a body")
+
+    def take_kept(self, limit_nbytes: int) -> bytes:
+        """Take at most `limit_nbytes` of what was read too far."""
+        taken, self._kept = self._kept[:limit_nbytes], self._kept[limit_nbytes:]
+        return taken
+
+
+HAS_SPLICE = hasattr(os, "splice")
+
+
+class Pipe:
+    """Carry bytes between two sockets: through the kernel, or by copying.
+
+    `os.splice` moves pages from one socket to a pipe and on to the other, so a
+    body never enters Python. Where the system has none (macOS), bytes are copied.
+    """
+
+    def __init__(self, *, is_spliced: bool = HAS_SPLICE) -> None:
+        self._ends: tuple[int, int] | None = None
+        self._is_spliced = is_spliced
+        self._buffer = memoryview(b"")
+
+    def close(self) -> None:
+        """Close the pipe; bytes that are still in it are lost."""
+        for end in self._ends or ():
+            os.close(end)
+        self._ends = None
+
+    def _open(self) -> tuple[int, int]:
+        """Open the pipe on first use, wide enough for the largest quantum."""
+        if self._ends is None:
+            self._ends = os.pipe()
+            _widen(self._ends[1])
+        return self._ends
+
+    def take(self, source: socket.socket, limit_nbytes: int) -> int:
+        """Take what has arrived, at most `limit_nbytes`; 0 means that the sender closed."""
+        try:
+            if sys.platform == "linux" and self._is_spliced:
+                return os.splice(source.fileno(), self._open()[1], limit_nbytes)
+            if not self._buffer:
+                self._buffer = memoryview(bytearray(FREE_QUANTUM_NBYTES))
+            return source.recv_into(self._buffer, min(limit_nbytes, FREE_QUANTUM_NBYTES))
+        except OSError as error:
+            raise PeerClosed(str(error)) from error
+
+    def give(self, sink: socket.socket, nbytes: int, count: Callable[[int], None]) -> None:
+        """Hand the `nbytes` taken last to the receiver, and count what it has room for each time."""
+        given = 0
+        while given < nbytes:
+            try:
+                if sys.platform == "linux" and self._is_spliced:
+                    n_more = os.splice(self._open()[0], sink.fileno(), nbytes - given)
+                else:
+                    n_more = sink.send(self._buffer[given:nbytes])
+            except OSError as error:
+                raise PeerClosed(str(error)) from error
+            count(n_more)
+            given += n_more
+
+
+def _widen(pipe: int) -> None:
+    """Let a pipe hold a whole quantum, where the system allows it."""
+    if sys.platform == "linux":
+        import fcntl
+
+        # over the user's share of pipe pages (64 MiB) it stays at 64 KiB, which costs wake-ups
+        with contextlib.suppress(PermissionError):
+            fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, FREE_QUANTUM_NBYTES)
+
+
+def _ignore(*_: int) -> None:
+    """Count nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class BodyTransfer:
+    """Move a body from its sender to its receiver, at the pace of a stream."""
+
+    source: Source
+    sink: socket.socket
+    pipe: Pipe  # what carries it
+    stream: Stream  # when its bytes may pass
+    count: Callable[[int], None] = _ignore  # learns what was handed on
+    ending: Callable[[], None] = _ignore  # learns that the next send may be the last
+
+    def move(self, nbytes: int | None, *, is_last: bool = False) -> None:
+        """Move `nbytes` in paced quanta, or with None all until the sender closes."""
+        left = nbytes
+        while left is None or left > 0:
+            moved = self._move_quantum(left, is_last=is_last)
+            if not moved and left is None:
+                return
+            if not moved:
+                raise PeerClosed(f"closed {left} bytes before the end of a body")
+            left = None if left is None else left - moved
+
+    def _move_quantum(self, left: int | None, *, is_last: bool) -> int:
+        """Move what has arrived, at most a quantum; return its bytes, 0 at the sender's end."""
+        quantum = self.stream.quantum_nbytes
+        limit = quantum if left is None else min(left, quantum)
+        kept = self.source.take_kept(limit)
+        nbytes = len(kept) or self.pipe.take(self.source.sock, limit)
+        if not nbytes:
+            return 0
+        self.stream.wait(nbytes)
+        if is_last and nbytes == left:
+            self.ending()
+        if kept:
+            send(self.sink, kept)
+            self.count(nbytes)
+        else:
+            self.pipe.give(self.sink, nbytes, self.count)
+        return nbytes
+
+    def move_request(self, head: Head) -> None:
+        """Move the whole body that a request's head announces."""
+        if head.is_chunked:
+            self.move_chunked(self.move)
+        else:
+            self.move(head.length or 0)
+
+    def move_chunked(self, move_payload: Callable[[int], None]) -> None:
+        """Move a chunked body, its framing neither paced nor counted; `move_payload` moves the bytes of one chunk."""
+        while True:
+            line = self.source.read_line()
+            try:
+                nbytes = int(line.partition(b";")[0].strip(), 16)
+            except ValueError as error:
+                raise PeerClosed("sent a chunk without a length") from error
+            if not nbytes:
+                break
+            send(self.sink, line)
+            move_payload(nbytes)
+            send(self.sink, self.source.read_line())
+        while (trailer := self.source.read_line()) != b"\r\n":
+            line += trailer
+        self.ending()
+        send(self.sink, line + trailer)

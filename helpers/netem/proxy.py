@@ -2,25 +2,79 @@
 
 from __future__ import annotations
 
-import json
 import os
+import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass, fields
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import helpers
 from helpers.errors import UserError
-from helpers.netem.peers import HAS_PEERS
 from helpers.netem.profiles import Profile, check_dilation
-from helpers.netem.trace import Request
+from helpers.redaction import redact
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 # After this long a proxy that was told to stop is killed.
 STOP_TIMEOUT_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Hold what the proxy saw of one request; never a header or a query."""
+
+    # when the head of the request had arrived, after the set-up of its connection if there was one
+    # to emulate, the first byte of the response was handed to the
+    # client and the last one was; seconds since 1970, from a clock that never steps back and, where
+    # time is dilated, goes slower from the start of the proxy on. 0 for a moment never reached
+    start_s: float
+    first_byte_s: float
+    end_s: float
+    connection: int  # number of the client's connection, from 1 in order of acceptance
+    method: str  # HTTP method
+    key: str  # path without query, percent-decoded: `/bucket/object`
+    range_start: int | None  # range asked for, in bytes; None where there was none
+    range_nbytes: int | None
+    status: int  # HTTP status sent to the client; 0 if no response was begun
+    nbytes: int  # bytes of the body handed to the client, without chunked framing
+    tag: str  # tag in force when the request arrived
+    # number of the process that asked, from 1 in order of appearance, where each has a link of its
+    # own; 0 for the owner of the proxy and where none has
+    worker: int = 0
+    is_cut: bool = False  # whether its response ended before its end, on either side
+    is_first: bool = False  # whether it was the first on its connection
+
+
+def tabulate_trace(requests: Sequence[Request]) -> pd.DataFrame:
+    r"""Make a table of a trace: a row a request, in the order in which they arrived.
+
+    Columns are the fields of `Request`, with times in seconds from the first request on.
+
+    Examples
+    --------
+    >>> asked = Request(5.0, 5.1, 5.2, 1, "GET", "/arrays/a", 0, 8, 206, 8, "")
+    >>> tabulate_trace([asked])[["key", "range_nbytes"]].to_csv(index=False)
+    'key,range_nbytes\\n/arrays/a,8\\n'
+    """
+    import pandas as pd  # a second, for those who look at requests alone
+
+    names = [each.name for each in fields(Request)]
+    table = pd.DataFrame([asdict(each) for each in requests], columns=names)
+    table = table.astype({"range_start": "Int64", "range_nbytes": "Int64"})
+    table = table.sort_values("start_s", ignore_index=True)
+    times = ["start_s", "first_byte_s", "end_s"]
+    is_reached = table[times] > 0
+    table[times] = (table[times] - table["start_s"].min()).where(is_reached)
+    return table
 
 
 class Proxy:
@@ -29,8 +83,8 @@ class Proxy:
     Made by `open_proxy`. Its methods may be called from any thread.
     """
 
-    def __init__(self, process: subprocess.Popen[str], port: int) -> None:
-        self._process = process  # it has printed its port
+    def __init__(self, process: subprocess.Popen[bytes], pipe: Connection, port: int) -> None:
+        self._process, self._pipe = process, pipe
         self._lock = threading.Lock()
         self.endpoint_url = f"http://127.0.0.1:{port}"
         """Where clients find the store through the proxy."""
@@ -42,32 +96,26 @@ class Proxy:
 
     def _command(self, *words: object) -> Any:
         """Give a command and return its answer, which comes when it has been obeyed."""
-        stdin, stdout = self._process.stdin, self._process.stdout
-        if stdin is None or stdout is None:
-            raise RuntimeError("the proxy was started without pipes")
         with self._lock:
             try:
-                stdin.write(json.dumps(words) + "\n")
-                stdin.flush()
-                line = stdout.readline()
-            except (OSError, ValueError):
-                line = ""
-        if not line:
-            raise RuntimeError(
-                f"the proxy at {self.endpoint_url} has ended (exit code {self._process.poll()})"
-            )
-        return json.loads(line)
+                self._pipe.send(words)
+                return self._pipe.recv()
+            except (EOFError, OSError) as error:
+                code = self._process.poll()
+                raise RuntimeError(
+                    f"the proxy at {self.endpoint_url} has ended (exit code {code})"
+                ) from error
 
     def emulate(self, profile: Profile, *, dilation: float | None = None) -> None:
         """Emulate a network on the requests that arrive from now on, maybe at another dilation."""
         if dilation is not None:
             check_dilation(dilation)
-        if profile.worker_mb_per_s is not None and not HAS_PEERS:
+        if profile.worker_mb_per_s is not None and not hasattr(socket, "AF_NETLINK"):
             raise UserError(
                 f"worker_mb_per_s is {profile.worker_mb_per_s:g}; allowed is None on"
                 f" {sys.platform}, where the process behind a connection cannot be seen"
             )
-        self._command("emulate", profile.to_mapping(), dilation)
+        self._command("emulate", profile, dilation)
 
     def set_tag(self, tag: str) -> None:
         """Mark the rows of requests that arrive from now on."""
@@ -79,12 +127,12 @@ class Proxy:
 
     def cpu_s(self) -> float:
         """Return the processor time the proxy has used so far, in real seconds."""
-        return float(self._command("stats")["cpu_s"])
+        return float(self._command("cpu_s"))
 
 
 def _address(upstream_url: str) -> tuple[str, int]:
     """Split the address of a server into host and port; refuse what the proxy cannot stand before."""
-    refusal = f"upstream_url is {upstream_url!r}; allowed is http://HOST[:PORT]"
+    refusal = f"upstream_url is {redact(upstream_url)!r}; allowed is http://HOST[:PORT]"
     parts = urlsplit(upstream_url)
     if parts.scheme == "https":
         raise UserError(
@@ -100,28 +148,15 @@ def _address(upstream_url: str) -> tuple[str, int]:
         raise UserError(f"{refusal} with a port to 65535") from error
 
 
-def _start(address: tuple[str, int], seed: int, dilation: float) -> subprocess.Popen[str]:
+def _start(
+    pipe: Connection, address: tuple[str, int], seed: int, dilation: float
+) -> subprocess.Popen[bytes]:
     """Start the proxy's process, with this very `helpers`, wherever the owner runs."""
-    given = map(str, (*address, seed, dilation, os.getpid()))
+    given = map(str, (pipe.fileno(), *address, seed, dilation, os.getpid()))
     command = [sys.executable, "-m", "helpers.netem.proxy_process", *given]
     places = [str(Path(helpers.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, places))}
-    return subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env
-    )
-
-
-def _stop(process: subprocess.Popen[str]) -> None:
-    """End the proxy's process: the end of its standard input tells it to."""
-    if process.stdin is not None:
-        process.stdin.close()
-    try:
-        process.wait(STOP_TIMEOUT_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-    if process.stdout is not None:
-        process.stdout.close()
+    return subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=[pipe.fileno()], env=env)
 
 
 @contextmanager
@@ -133,20 +168,28 @@ def open_proxy(
     It speaks plain HTTP on both sides and passes requests on untouched, so that
     any client works through it, with its own credentials. Round trips of setting up a connection
     are waited for where the profile has some; nothing is encrypted. With a `dilation` all that it emulates is
-    as many times slower, and its trace tells virtual seconds.
+    as many times slower, and its trace is in virtual seconds.
     """
     check_dilation(dilation)
-    if not isinstance(seed, int) or isinstance(seed, bool):
-        raise UserError(f"seed is {seed!r}; allowed is a whole number")
-    process = _start(_address(upstream_url), seed, dilation)
-    try:
-        line = process.stdout.readline() if process.stdout is not None else ""
-        if not line.strip().isdigit():
-            raise RuntimeError(
-                f"the proxy did not start (exit code {process.wait()}); its error is above"
-            )
-        proxy = Proxy(process, int(line))
-        proxy.emulate(profile)
-        yield proxy
-    finally:
-        _stop(process)
+    address = _address(upstream_url)
+    pipe, theirs = Pipe()
+    with pipe, theirs:
+        process = _start(theirs, address, seed, dilation)
+        theirs.close()
+        try:
+            try:
+                port = int(pipe.recv())
+            except EOFError as error:
+                raise RuntimeError(
+                    f"the proxy did not start (exit code {process.wait()}); its error is above"
+                ) from error
+            proxy = Proxy(process, pipe, port)
+            proxy.emulate(profile)
+            yield proxy
+        finally:
+            pipe.close()  # the end of which tells it to end
+            try:
+                process.wait(STOP_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()

@@ -1,37 +1,113 @@
-"""The proxy's process: `python -m helpers.netem.proxy_process HOST PORT SEED DILATION OWNER_PID`.
+"""The proxy's process: `python -m helpers.netem.proxy_process FD HOST PORT SEED DILATION OWNER_PID`.
 
-It prints the port it listens on, then answers each line of its standard input,
-a JSON list of a command and its arguments, with a line of JSON on its standard
-output. It ends with its owner: at the end of its standard input, which comes
-however the owner ended, or when its parent is another process than its owner.
+It sends the port it listens on over the pipe of that descriptor, then answers each command that
+comes, a tuple of its name and arguments. It ends with its owner: at the end of the pipe, which
+comes however the owner ended, or when its parent is another process than its owner.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import select
 import signal
 import socket
+import struct
 import sys
 import threading
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterable
 from itertools import count
+from multiprocessing.connection import Connection as Commands
+from typing import Any
 
-from helpers.netem.exchange import CutShort, Exchange, Network, RowMeter, Upstream, refuse
-from helpers.netem.http import BadHead, Head, key_of, parse_request, range_of
-from helpers.netem.profiles import Profile
-from helpers.netem.shaping import VirtualTime, Window
-from helpers.netem.streams import Gone, Pipe, Source
-from helpers.netem.trace import Draft
+from helpers.netem.exchange import (
+    CutShort,
+    Exchange,
+    Network,
+    OpenRequest,
+    Upstream,
+    refuse,
+)
+from helpers.netem.http import BadHead, PeerClosed, Pipe, Source, key_of, parse_request, range_of
+from helpers.netem.shaping import OWNER, VirtualTime, Window
+
+UNKNOWN = -1
+"""Number of processes that cannot be seen, which share one link."""
+
+# <linux/sock_diag.h>, <linux/inet_diag.h> and <linux/netlink.h>
+_SOCK_DIAG, _BY_FAMILY, _REQUEST, _ANY = 4, 20, 1, 0xFFFFFFFF
+
+
+class Workers:
+    """Number the processes that read, from 1 in the order in which they are first seen.
+
+    No client has to help: the kernel knows the socket at the other end of a connection, and the
+    open files of a process name its sockets. A connection is looked up once.
+    """
+
+    def __init__(self, owner_pid: int) -> None:
+        self._lock = threading.Lock()
+        self._numbers = {owner_pid: OWNER}
+
+    def number_of(self, sock: socket.socket) -> int:
+        """Return the number of the process at the other end of an accepted connection."""
+        inode = find_inode(sock.getpeername(), sock.getsockname())
+        with self._lock:
+            # those seen before come first, and are nearly always enough
+            pid = _find_holder(inode, self._numbers) or _find_holder(inode, _list_processes())
+            return UNKNOWN if pid is None else self._numbers.setdefault(pid, len(self._numbers))
+
+
+def find_inode(there: tuple[str, int], here: tuple[str, int]) -> int:
+    """Ask the kernel for the inode of the socket at the other end; 0 if it has forgotten it.
+
+    One question about one socket takes 15 microseconds. To read its table of all connections,
+    /proc/net/tcp, takes it milliseconds even where there are none: first bytes came late by that.
+    """
+    addresses = [socket.inet_aton(address) for address, _ in (there, here)]
+    ends = struct.pack("!HH4s12x4s12x", there[1], here[1], *addresses)
+    wanted = struct.pack("=BBBxI", socket.AF_INET, socket.IPPROTO_TCP, 0, _ANY)
+    body = wanted + ends + struct.pack("=III", 0, _ANY, _ANY)
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _SOCK_DIAG) as kernel:
+        kernel.send(struct.pack("=IHHII", 16 + len(body), _BY_FAMILY, _REQUEST, 0, 0) + body)
+        answer = kernel.recv(4096)
+    kind = struct.unpack_from("=H", answer, 4)[0]
+    return int(struct.unpack_from("=I", answer, 84)[0]) if kind == _BY_FAMILY else 0
+
+
+def _list_processes() -> list[int]:
+    """List all processes, the newest first."""
+    return sorted((int(name) for name in os.listdir("/proc") if name.isdigit()), reverse=True)
+
+
+def _find_holder(inode: int, pids: Iterable[int]) -> int | None:
+    """Find the process that has a socket open."""
+    return next((pid for pid in pids if inode and _holds(pid, f"socket:[{inode}]")), None)
+
+
+def _holds(pid: int, name: str) -> bool:
+    """Tell whether a process has a file open, as far as it may be asked."""
+    folder = f"/proc/{pid}/fd"
+    try:
+        files = os.listdir(folder)
+    except OSError:  # it has ended, or belongs to somebody else
+        return False
+    return any(_read_link(f"{folder}/{file}") == name for file in reversed(files))
+
+
+def _read_link(path: str) -> str:
+    """Read a link; empty if its file was closed meanwhile."""
+    try:
+        return os.readlink(path)
+    except OSError:
+        return ""
 
 
 class Connection:
     """Serve one client's connection until either side ends it."""
 
-    def __init__(self, network: Network, sock: socket.socket, number: int) -> None:
-        self._network = network
+    def __init__(
+        self, network: Network, workers: Workers, sock: socket.socket, number: int
+    ) -> None:
+        self._network, self._workers = network, workers
         self._client = Source(sock)
         self._number = number  # in the trace
         self._accepted_s = network.time.now_s()
@@ -46,7 +122,7 @@ class Connection:
         try:
             while self._serve_one():
                 pass
-        except (Gone, CutShort):
+        except (PeerClosed, CutShort):
             pass  # how connections end: the row of a request under way is written by now
         finally:
             self._upstream.close()
@@ -55,55 +131,45 @@ class Connection:
 
     def _serve_one(self) -> bool:
         """Serve one request and write its row; tell whether the connection goes on."""
+        trace, problem, raw = self._network.trace, "", b""
         try:
             raw = self._client.read_head()
-            draft = self._draft(is_set_up=bool(raw))
-            request = parse_request(raw) if raw else None
+            if not raw:
+                return False
+            row = self._open_row()
+            request = parse_request(raw)
         except BadHead as error:
-            return self._refuse(str(error))
-        if request is None:
-            return False
+            problem, row = str(error), self._open_row()
         try:
-            return self._exchange(request, draft).serve()
+            if problem:  # the row says nothing else of what is no request
+                return refuse(self._client, trace, row, 400, problem)
+            met = self._network.admit(row.start_s)
+            if met.link.profile.worker_mb_per_s is not None:
+                row.worker = self._find_worker()
+            row.tag, row.method = met.tag, request.first[0].decode("ascii")
+            row.key = key_of(request.first[1])
+            row.range_start, row.range_nbytes = range_of(request, None)
+            ends = self._client, self._upstream, self._pipe
+            return Exchange(*ends, request, met, trace, row, self._window).serve()
         finally:
-            self._network.trace.add(draft)
+            trace.add(row)
 
-    def _draft(self, *, is_set_up: bool) -> Draft:
+    def _open_row(self) -> OpenRequest:
         """Begin the row of a request, which has arrived once its connection has been set up.
 
         A client that opened it earlier than it asked has waited for a part of that already.
         """
         is_first, self._is_new = self._is_new, False
-        if is_first and is_set_up:
-            self._network.set_up(self._accepted_s)
-        return Draft(self._network.time.now_s(), self._number, is_first)
-
-    def _refuse(self, reason: str) -> bool:
-        """Answer 400 to what is no request, of which the row says nothing else."""
-        draft = Draft(self._network.time.now_s(), self._number, self._is_new)
-        try:
-            return refuse(self._client, RowMeter(self._network.trace, draft), 400, reason)
-        finally:
-            self._network.trace.add(draft)
+        if is_first:
+            link = self._network.link
+            link.sleep_until(self._accepted_s + link.profile.setup_s)
+        return OpenRequest(self._network.time.now_s(), self._number, is_first)
 
     def _find_worker(self) -> int:
         """Return the number of the process at the other end."""
         if self._worker is None:
-            self._worker = self._network.workers.number_of(self._client.sock)
+            self._worker = self._workers.number_of(self._client.sock)
         return self._worker
-
-    def _exchange(self, request: Head, draft: Draft) -> Exchange:
-        """Join a request to the terms of its arrival."""
-        terms = self._network.admit(draft.start_s)
-        if terms.link.profile.worker_mb_per_s is not None:
-            terms = replace(terms, worker=self._find_worker())
-        draft.tag, draft.worker = terms.tag, terms.worker
-        draft.method = request.first[0].decode("ascii")
-        draft.key = key_of(request.first[1])
-        draft.range_start, draft.range_nbytes = range_of(request, None)
-        meter = RowMeter(self._network.trace, draft)
-        ends = self._client, self._upstream, self._pipe
-        return Exchange(*ends, request, terms, meter, self._window)
 
 
 # Bytes that may lie between the proxy and a client that is not reading (the
@@ -131,53 +197,44 @@ def listen() -> socket.socket:
     return listener
 
 
-def accept_all(listener: socket.socket, network: Network) -> None:
+def accept_all(listener: socket.socket, network: Network, owner_pid: int = 0) -> None:
     """Serve each connection in a thread of its own; accepted sockets inherit the listener's options."""
+    workers = Workers(owner_pid)
     for number in count(1):
         sock, _ = listener.accept()
-        threading.Thread(target=Connection(network, sock, number).serve, daemon=True).start()
+        serve = Connection(network, workers, sock, number).serve
+        threading.Thread(target=serve, daemon=True).start()
 
 
-COMMANDS: dict[str, Callable[..., object]] = {
-    "emulate": lambda network, given, k: network.emulate(Profile.from_mapping(given), k),
+COMMANDS: dict[str, Callable[..., Any]] = {
+    "emulate": Network.emulate,
     "tag": Network.set_tag,
     "take": lambda network: network.trace.take(),
-    "stats": lambda _network: {"cpu_s": sum(os.times()[:2])},  # of this process, real ones
+    "cpu_s": lambda _network: sum(os.times()[:2]),  # of this process, real ones
 }
 
 
-def is_owned(owner_pid: int) -> bool:
-    """Wait for a command; tell whether there may be one, False when the owner is gone."""
-    while not select.select([0], [], [], OWNER_CHECK_S)[0]:
-        if os.getppid() != owner_pid:
-            return False
-    return True
-
-
-def obey(network: Network, owner_pid: int) -> None:
-    """Answer commands until the owner says stop or is gone."""
-    # unbuffered, so that `select` sees what is left
-    with open(0, "rb", buffering=0, closefd=False) as commands:
-        while is_owned(owner_pid):
-            line = commands.readline()
-            command, *arguments = json.loads(line) if line else ["stop"]
-            if command == "stop":
+def obey(commands: Commands, network: Network, owner_pid: int) -> None:
+    """Answer commands until the owner is gone."""
+    while os.getppid() == owner_pid:
+        if commands.poll(OWNER_CHECK_S):
+            try:
+                command, *arguments = commands.recv()
+            except EOFError:
                 return
-            print(json.dumps(COMMANDS[command](network, *arguments)), flush=True)
+            commands.send(COMMANDS[command](network, *arguments))
 
 
 def main(arguments: list[str]) -> None:
     """Proxy until the owner is gone; threads under way end with the process."""
-    host, port, seed, dilation, owner_pid = arguments
+    descriptor, host, port, seed, dilation, owner_pid = arguments
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the owner, who then stops us
     threading.stack_size(STACK_NBYTES)
-    listener = listen()
-    virtual = VirtualTime(float(dilation))
-    address, owner = (host, int(port)), int(owner_pid)
-    network = Network(address, seed=int(seed), owner_pid=owner, virtual=virtual)
-    threading.Thread(target=accept_all, args=(listener, network), daemon=True).start()
-    print(listener.getsockname()[1], flush=True)
-    obey(network, owner)
+    commands, owner, listener = Commands(int(descriptor)), int(owner_pid), listen()
+    network = Network((host, int(port)), seed=int(seed), virtual=VirtualTime(float(dilation)))
+    threading.Thread(target=accept_all, args=(listener, network, owner), daemon=True).start()
+    commands.send(listener.getsockname()[1])
+    obey(commands, network, owner)
 
 
 if __name__ == "__main__":

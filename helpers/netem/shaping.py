@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from random import Random
 from statistics import NormalDist
 
-from helpers.netem.peers import OWNER
 from helpers.netem.profiles import MB, Profile
 
 # Bytes pass in quanta that take about this long, so that a rate is smooth at
@@ -29,6 +28,9 @@ MAX_LATE_S = 0.1
 
 # Depth of the bucket of requests: a burst of a tenth of a second passes.
 BURST_S = 0.1
+
+OWNER = 0
+"""Number of the process that owns the proxy: it is no worker and has no link of its own."""
 
 # Delays come in sets of this many that carry the whole distribution.
 N_STRATA = 20

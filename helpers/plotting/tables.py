@@ -215,7 +215,6 @@ def describe_profile(profile: Profile) -> str:
     """Say in one line what a profile emulates."""
     if profile.first_byte_s is None:
         return "no network emulated"
-    scale = "at full scale" if profile.scale == 1 else f"bandwidths divided by {profile.scale:g}"
     rates = (
         (profile.stream_mb_per_s, "a stream"),
         (profile.worker_mb_per_s, "a worker"),
@@ -225,4 +224,4 @@ def describe_profile(profile: Profile) -> str:
     figures += [f"{rate:g} MB/s {of_what}" for rate, of_what in rates if rate is not None]
     if profile.setup_s:
         figures.append(f"{1000 * profile.setup_s:g} ms before the first request of a connection")
-    return f"{', '.join(figures)} ({scale})"
+    return ", ".join(figures)

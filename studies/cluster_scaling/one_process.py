@@ -36,7 +36,7 @@ from helpers.book.studies import write_table
 from helpers.errors import UserError
 from helpers.models import transfer
 from helpers.netem.profiles import FirstByte, Profile, Tail, network_of
-from helpers.netem.trace import Request
+from helpers.netem.proxy import Request
 from helpers.objectstore.locations import Location, credentials
 from helpers.objectstore.testbed import Testbed
 from helpers.paths import ROOT, replace_file

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from helpers.benchmark import statistics
-from helpers.netem.trace import Request
+from helpers.netem.proxy import Request
 from helpers.plotting.figures import figure_of, number_axis
 from helpers.plotting.palette import CHUNK, PAGE, REQUEST_STEPS, RULE, find_look
 from studies.hdf5_drivers.files import LAYOUTS

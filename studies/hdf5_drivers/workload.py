@@ -11,7 +11,7 @@ from helpers.arrays.reads import count_requests, max_in_flight
 from helpers.benchmark.contender import CheckError, Contender, Steps, contend
 from helpers.benchmark.provenance import Scalar, imported, name_beside
 from helpers.errors import UserError
-from helpers.netem.trace import Request
+from helpers.netem.proxy import Request
 from helpers.objectstore.testbed import Testbed
 from studies.hdf5_drivers.drivers import DRIVERS, MIB, Driver
 from studies.hdf5_drivers.file_layouts import FILE_LAYOUTS, check_page_buffer

@@ -23,8 +23,8 @@ NONE_SAFE = "none: the store refused requests of each"
 
 def tabulate_rates(profile: Profile) -> pd.DataFrame:
     """Tabulate the rates of a network: of a stream, of this process and of all, and of requests."""
-    rates = pd.Series(profile.to_mapping(), dtype=object)[[*RATES]]
-    return rates.rename("at most").to_frame()
+    rates = {name: getattr(profile, name) for name in RATES}
+    return pd.Series(rates, dtype=object, name="at most").to_frame()
 
 
 def add_rates(rows: pd.DataFrame, profile: Profile) -> pd.DataFrame:

@@ -19,7 +19,7 @@ from helpers.arrays.readers import READERS, Reader
 from helpers.arrays.stores import StoredArray
 from helpers.benchmark.loop import deadline
 from helpers.netem.profiles import FAULTS, Faults, Profile
-from helpers.netem.trace import Request
+from helpers.netem.proxy import Request
 from helpers.objectstore import locations
 from helpers.objectstore.testbed import Testbed
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from helpers.errors import UserError
-from helpers.netem.calibration import Calibration, calibrate, tabulate_calibration
+from helpers.netem.calibration import calibrate, tabulate_calibration
 from helpers.netem.profiles import FirstByte, Profile, get_profile
 from helpers.netem.proxy import Proxy, open_proxy
 from helpers.objectstore.testbed import Server
@@ -22,7 +22,6 @@ PROFILE = Profile(
     FirstByte(0.03, 0.04),
     10.0,
     30.0,
-    300.0,
     round_trip_s=0.02,
     setup_round_trips=2,
     initial_window_nbytes=14_600,
@@ -47,7 +46,6 @@ def proxy(server: Server) -> Iterator[Proxy]:
 
 def test_calibrate(server: Server, proxy: Proxy) -> None:
     """Each figure is measured at each number of connections, new ones, and lies near its target."""
-    proxy.emulate(PROFILE)
     url = presign(server, proxy.endpoint_url, "object")
     rows = calibrate(url, PROFILE, connections=(2, 16))
     assert [(row.quantity, row.n_connections, row.target) for row in rows] == [
@@ -58,14 +56,13 @@ def test_calibrate(server: Server, proxy: Proxy) -> None:
         # the link of 30 MB/s is the bottleneck
         ("stream_mb_per_s", 16, 1.875),
         ("aggregate_mb_per_s", 16, 30.0),
-        ("requests_per_s", 27, 300.0),
     ]
-    # loose, because test_network holds the tight bounds: here the arithmetic counts
+    # loose, because test_proxy holds the tight bounds: here the arithmetic counts
     assert [row for row in rows if abs(row.error) > 0.15] == []
 
 
 def test_calibrate_in_virtual_time(server: Server) -> None:
-    """A network ten times slower is told in its own seconds, beside the same targets."""
+    """A network ten times slower is given in its own seconds, next to the same targets."""
     profile = Profile("p", FirstByte(0.003, 0.004), 100.0)
     with open_proxy(server.endpoint_url, profile=profile, dilation=10) as slow:
         url = presign(server, slow.endpoint_url, "object")
@@ -89,30 +86,6 @@ def test_calibrate_sees_what_is_not_emulated(server: Server, proxy: Proxy) -> No
     assert errors["stream_mb_per_s"] == pytest.approx(-0.5, abs=0.05)
 
 
-def test_calibrate_nothing(server: Server, proxy: Proxy) -> None:
-    """What is not emulated is not measured."""
-    free = Profile("free")
-    proxy.emulate(free)
-    url = presign(server, proxy.endpoint_url, "object")
-    assert calibrate(url, free, connections=[1]) == []
-
-
-def test_calibrate_request_rate_out_of_reach(server: Server, proxy: Proxy) -> None:
-    """A rate that 256 connections cannot exceed is left out, not measured wrongly."""
-    late = Profile("late", FirstByte(0.1, 0.1), requests_per_s=5000)
-    proxy.emulate(late)
-    url = presign(server, proxy.endpoint_url, "object")
-    (row,) = calibrate(url, late, connections=[8])
-    assert row.quantity == "first_byte_s"
-
-
-@pytest.mark.parametrize("connections", [(), (0,), (4, -1)])
-def test_calibrate_refuses_connections(connections: tuple[int, ...]) -> None:
-    """Numbers below 1 are refused before anything is measured."""
-    with pytest.raises(UserError, match="connections is .*; allowed are numbers"):
-        calibrate("http://127.0.0.1:1/a", PROFILE, connections=connections)
-
-
 def test_calibrate_refuses_url(server: Server, proxy: Proxy) -> None:
     """An object that cannot be read is refused, without its signature."""
     proxy.emulate(PROFILE)
@@ -120,11 +93,6 @@ def test_calibrate_refuses_url(server: Server, proxy: Proxy) -> None:
     with pytest.raises(UserError, match="url is .*missing' and answers 404") as caught:
         calibrate(url, PROFILE, connections=[1])
     assert "Signature" not in str(caught.value)
-
-
-def test_error_is_relative() -> None:
-    """The error is a share of the target."""
-    assert Calibration("first_byte_s", 1, 0.1, 0.11).error == pytest.approx(0.1)
 
 
 def test_nothing_is_asked_where_nothing_is_emulated() -> None:

@@ -13,7 +13,7 @@ from helpers.benchmark.contender import CheckError
 from helpers.benchmark.provenance import imported, write_rows
 from helpers.errors import UserError
 from helpers.netem.profiles import Profile, get_profile
-from helpers.netem.trace import Request
+from helpers.netem.proxy import Request
 from helpers.objectstore.testbed import Testbed
 from studies.hdf5_drivers import drivers, files, findings, granules, tasks
 from studies.hdf5_drivers import session as sessions

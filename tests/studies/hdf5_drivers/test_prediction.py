@@ -21,7 +21,7 @@ from helpers.errors import UserError
 from helpers.models.caches import Parts, Read, Reading, read_through
 from helpers.models.transfer import ClientCosts, Network
 from helpers.netem.profiles import Faults, FirstByte, Profile, get_profile, take_scatter_out
-from helpers.netem.trace import Request
+from helpers.netem.proxy import Request
 from helpers.objectstore.testbed import Testbed
 from helpers.paths import ROOT
 from helpers.plotting.tables import trace_of

@@ -1,0 +1,212 @@
+"""Profiles: those that ship hold what was published, files of one's own are checked and pinned."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+from statistics import NormalDist
+from typing import Any
+
+import pytest
+import yaml
+
+from helpers.benchmark.provenance import machine
+from helpers.book.studies import find_studies
+from helpers.errors import UserError
+from helpers.netem import profiles
+from helpers.netem.profiles import (
+    RENDERED_FROM,
+    Faults,
+    FirstByte,
+    Profile,
+    check_dilation,
+    get_measurement,
+    get_profile,
+    make_profile,
+    pin_profile,
+    profile_names,
+)
+from helpers.paths import ROOT
+
+FIGURES = {
+    "first_byte_s": {"median_s": 0.02, "p95_s": 0.05},
+    "stream_mb_per_s": 50,
+    "aggregate_mb_per_s": 400,
+}
+LATE = {"first_byte_s": {"median_s": 0.05, "p95_s": 0.1}}
+
+
+@pytest.mark.parametrize(
+    ("figures", "message"),
+    [
+        # a bandwidth of zero would never end
+        ({"stream_mb_per_s": 0}, "stream_mb_per_s: 0; allowed: greater than 0"),
+        ({"requests_per_s": "many"}, "requests_per_s: 'many'; allowed: a valid number"),
+        ({"requests_per_s": True}, "requests_per_s: True"),
+        ({"speed": 3}, "unknown field 'speed'; allowed: name, first_byte_s"),
+        ({"first_byte_s": {"median_s": 0.1}}, "first_byte_s.p95_s is missing"),
+        ({"first_byte_s": {"median_s": float("nan"), "p95_s": 1}}, "first_byte_s.median_s: nan"),
+        # the 95th percentile lies above the median
+        ({"first_byte_s": {"median_s": 2, "p95_s": 1}}, "first_byte_s: quantiles fall"),
+        ({"first_byte_s": {"median_s": 1, "p95_s": 2, "p99_s": 1.5}}, "quantiles fall"),
+        # exclusive probabilities
+        ({"faults": {"reset": 0.6, "stall": 0.6}}, "faults: their sum is above 1"),
+        ({"tail": {"share": 0.6, "late_s": 1}}, "tail.share: 0.6; allowed: less than or equal"),
+        # no answer comes before a signal has gone there and back
+        ({**LATE, "round_trip_s": 0.06}, "round_trip_s: longer than the median"),
+        ({"setup_round_trips": 2}, "round_trip_s is missing"),
+        ({1: 2}, "unknown field '1'"),
+    ],
+)
+def test_what_is_no_network_is_refused(figures: dict[Any, Any], message: str) -> None:
+    """It is refused in one line with name, value and what is allowed."""
+    with pytest.raises(UserError) as caught:
+        make_profile("example", figures)
+    assert message in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("dilation", [0.5, 0, float("inf"), float("nan"), True, "10"])
+def test_time_is_slowed_down_only(dilation: Any) -> None:
+    """Time is slowed down by a finite factor, never sped up."""
+    with pytest.raises(UserError, match="^dilation is .*; allowed is a number at least 1$"):
+        check_dilation(dilation)
+
+
+def test_each_figure_that_ships_has_its_source() -> None:
+    """And none is divided by a factor: what is slow here would be slow there."""
+    assert profile_names()[0] == "loopback"
+    names = {each.name for each in fields(Profile)} - {"name", "sources", "faults"}
+    for profile in map(get_profile, profile_names()):
+        stated = {name for name in names if getattr(profile, name) is not None}
+        assert set(profile.sources) == stated - {"is_stratified"}
+        assert profile.faults == Faults() and profile.tail is None
+    far = get_profile("other-region")
+    assert (far.setup_s, far.slowed_down(10).setup_s) == pytest.approx((0.12, 1.2))
+
+
+def test_first_bytes_in_region_are_those_published() -> None:
+    """Percentiles 50, 90 and 99 of GETs are 26, 40 and 73 ms, and 82 MiB/s come over a connection."""
+    profile = get_profile("in-region")
+    assert profile.first_byte_s is not None
+    drawn = [profile.first_byte_s.delay_s(NormalDist().inv_cdf(q)) for q in (0.5, 0.9, 0.99)]
+    assert drawn == pytest.approx([0.026, 0.040, 0.073], rel=0.001)
+    assert profile.stream_mb_per_s == pytest.approx(82 * 2**20 / 1e6, rel=0.001)
+    slow = profile.slowed_down(8).first_byte_s
+    assert slow is not None and slow.delay_s(2.0) == pytest.approx(
+        8 * profile.first_byte_s.delay_s(2.0)
+    )
+
+
+def test_records_keep_the_networks_they_were_measured_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a page is made from earlier records, a name means what it meant then."""
+    today = get_profile("in-region")
+    monkeypatch.setenv(RENDERED_FROM, str(ROOT / "results" / "reference"))
+    profiles._read_profiles.cache_clear()
+    try:
+        assert get_profile("in-region").stream_mb_per_s == 36
+        assert get_profile("in-region-full-scale").stream_mb_per_s == 90
+        assert get_profile("wide-area").stream_mb_per_s == 16, "has not changed"
+    finally:
+        profiles._read_profiles.cache_clear()
+    monkeypatch.delenv(RENDERED_FROM)
+    assert get_profile("in-region") == today
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Let the checkout be a folder of the test, and the current folder another."""
+    monkeypatch.setattr(profiles, "ROOT", tmp_path)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    return tmp_path
+
+
+def write(path: Path, **figures: Any) -> str:
+    """Write a profile, with some figures in place of others."""
+    path.write_text(yaml.safe_dump({**FIGURES, **figures}), encoding="utf-8")
+    return str(path)
+
+
+def test_a_file_is_a_profile(checkout: Path) -> None:
+    """A file is found from the current folder and from the checkout, and its name is the profile's."""
+    path = write(checkout / "mine.yml", scale=1)
+    for name in ("mine.yml", "../mine.yml", path):
+        found = get_profile(name)
+        assert found.name == "mine.yml" and found.first_byte_s == FirstByte(0.02, 0.05)
+    assert get_measurement("mine.yml") == {} == get_measurement("in-region")
+    write(checkout / "elsewhere" / "mine.yml", stream_mb_per_s=7)
+    assert get_profile("mine.yml").stream_mb_per_s == 7, "the current folder comes first"
+    write(checkout / "elsewhere" / "in-region", stream_mb_per_s=7)
+    assert get_profile("in-region").stream_mb_per_s == 86, "what ships is not hidden"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("stream_mb_per_s: -1", "profile 'bad.yml': stream_mb_per_s: -1; allowed: greater than 0"),
+        ("- 1", "allowed: a mapping"),
+        ("{", "cannot be read: it is no YAML"),
+        ("measurement: 3", "allowed: a mapping"),
+    ],
+)
+def test_files_are_refused(checkout: Path, text: str, says: str) -> None:
+    """One line says what is wrong with the file."""
+    (checkout / "bad.yml").write_text(text, encoding="utf-8")
+    with pytest.raises(UserError) as caught:
+        get_profile("bad.yml")
+    assert says in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["moon", "absent.yml", "mine.txt", "", "a\nb.yml"])
+def test_names_are_refused(name: str) -> None:
+    """What is neither a profile nor a file is refused with the names there are."""
+    with pytest.raises(UserError, match="allowed: loopback, in-region.* or the path") as caught:
+        get_profile(name)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_pinned_file_cannot_change_unnoticed(checkout: Path) -> None:
+    """A digest holds the figures, and lets sources and notes change."""
+    write(checkout / "mine.yml")
+    pinned = pin_profile("mine.yml")
+    assert pinned == pin_profile(pinned) and get_profile(pinned) == get_profile("mine.yml")
+    write(checkout / "mine.yml", sources={"stream_mb_per_s": "a better word"})
+    assert pin_profile("mine.yml") == pinned
+    for later in ({"tail": {"share": 0.01, "late_s": 1.0}}, {"stream_mb_per_s": 51}):
+        write(checkout / "mine.yml", **later)
+        assert pin_profile("mine.yml") != pinned
+    with pytest.raises(UserError, match="allowed: the file as it was"):
+        get_profile(pinned)
+    with pytest.raises(UserError, match="allowed: a path that begins at the checkout"):
+        pin_profile(str(checkout / "mine.yml"))
+
+
+def test_calibrations_say_whose_they_are(
+    checkout: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One of another machine or cut short is taken with a line, one without bandwidth refused."""
+    write(checkout / "here.yml", measurement={"state": "complete", "machine": machine()})
+    get_profile("here.yml")
+    assert capsys.readouterr().err == ""
+    write(checkout / "there.yml", measurement={"machine": {**machine(), "n_cores": 999}})
+    for _ in range(2):
+        get_profile("there.yml")
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith("warning: there.yml was measured on another machine: n_cores")
+    cut = {"state": "partial", "why": "it was cut"}
+    write(checkout / "part.yml", measurement=cut)
+    get_profile("part.yml")
+    assert "warning: part.yml is partial: it was cut" in capsys.readouterr().err
+    write(checkout / "less.yml", measurement=cut, aggregate_mb_per_s=None)
+    with pytest.raises(UserError, match="lacks aggregate_mb_per_s .it was cut.; allowed: after"):
+        get_profile("less.yml")
+
+
+def test_a_case_takes_a_file(checkout: Path) -> None:
+    """It is named with its digest in the record; nothing is emulated before a store of one's own."""
+    write(checkout / "mine.yml")
+    model = next(iter(find_studies().values())).parameters
+    found = model.check({"profile": "mine.yml"}, "case.yaml")["profile"]
+    assert found.startswith("mine.yml@")
+    with pytest.raises(UserError, match="allowed: loopback, because nothing is emulated"):
+        model.check({"store": "s3://mine/x", "profile": "mine.yml"}, "case.yaml")
