@@ -15,7 +15,7 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxRole
 
 from helpers.benchmark.record import read_records
-from helpers.netem.profiles import get_profile
+from helpers.netem.profiles import get_recorded_profile
 from helpers.plotting.tables import digits
 
 
@@ -34,7 +34,7 @@ def tell_where(case: str, folder: Path) -> str:
 
 def tell_network(name: str) -> str:
     """Say in two numbers what a network is like; empty if it delays nothing."""
-    profile = get_profile(name)
+    profile = get_recorded_profile(name)
     if profile.first_byte_s is None:
         return ""
     return f"{1000 * profile.first_byte_s.median_s:g} ms to the first byte, {profile.aggregate_mb_per_s:g} MB/s"

@@ -11,6 +11,9 @@ from helpers.errors import UserError, cut
 ROOT = Path(__file__).resolve().parents[1]
 """The checkout."""
 
+RENDERED = "ARRAYS_RENDERED"
+"""Variable of the environment in which a page is rendered: versions of what measured its rows, as JSON."""
+
 CATALOG = ROOT / "catalog.yml"
 
 

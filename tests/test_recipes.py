@@ -27,8 +27,7 @@ from helpers.arrays.readers import READERS
 from helpers.arrays.writers import expected_warning
 from helpers.book.cases import read_glued
 from helpers.netem.profiles import get_profile
-from helpers.netem.proxy import open_proxy
-from helpers.netem.proxy import Request
+from helpers.netem.proxy import Request, open_proxy
 from helpers.objectstore.locations import Location
 from helpers.objectstore.testbed import Server
 from helpers.paths import ROOT

@@ -180,10 +180,8 @@ def _explain_network(on: Mapping[str, Any]) -> str:
     median_ms, p95_ms = (1000 * on[f"first_byte_{end}_s"] for end in ("median", "p95"))
     delay = f"first byte after {median_ms:.3g} ms in the median and {p95_ms:.3g} ms at the 95th percentile"
     rates = [f"{on[name]:.4g} {unit}" for name, unit in _RATES.items() if on[name] is not None]
-    scale = on["emulated_at_scale"]
-    book = "" if scale == 1 else f", not the book's emulation with rates {scale:g} times lower"
     return (
-        f"Predicted over {on['profile']} at full scale{book}:"
+        f"Predicted over {on['profile']} :"
         f" {', '.join([delay if p95_ms else 'no delay', *rates])};"
         f" {on['connections']} requests in flight, decoding at {on['decode_mb_per_s']:g} MB/s"
         f" with {on['chunk_ms']:g} ms for each chunk,"

@@ -15,7 +15,7 @@ from advisors.chunks.answers import CHUNK_MS, store_from
 from advisors.decide.evidence import ORIGINAL, Measured
 from advisors.decide.question import Question
 from helpers.models.access import IoCounts, Store, access_seconds
-from helpers.netem.profiles import get_profile, network_of
+from helpers.netem.profiles import get_recorded_profile, network_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ def describe_store(row: Measured) -> Store:
     """
     n_connections = int(row.settings["concurrency"])
     n_each = -(-n_connections // int(row.point.get("n_workers", 1)))
-    network = network_of(get_profile(row.profile), streams_per_worker=n_each)
+    network = network_of(get_recorded_profile(row.profile), streams_per_worker=n_each)
     options = {
         "profile": row.profile,
         "connections": n_connections,

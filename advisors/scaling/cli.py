@@ -180,7 +180,7 @@ def _finite(value: Any) -> Any:
 
 @click.command()
 @click.option(
-    "--profile", default="in-region-full-scale", show_default=True, help="Network and store."
+    "--profile", default="in-region", show_default=True, help="Network and store."
 )
 @click.option("--workers", default="1,10,100,1000,10000", show_default=True, help="Cluster sizes.")
 @click.option("--chunks", default=1_000_000, show_default=True, help="Chunks of the array.")

@@ -13,7 +13,7 @@ from advisors.scaling.latency import Tail
 from advisors.scaling.scheduler import read_costs
 from helpers.errors import UserError, show
 from helpers.models.transfer import Client
-from helpers.netem.profiles import RATES, FirstByte, Profile, get_profile
+from helpers.netem.profiles import RATES, FirstByte, Profile, check_number, get_profile
 
 DECODE_S_PER_MB = 0.004
 """Processor seconds to decode a megabyte as stored, where nothing else is said: an assumption."""
@@ -69,7 +69,7 @@ class Plan:
 
 
 def make_plan(
-    profile: str = "in-region-full-scale",
+    profile: str = "in-region",
     *,
     n_chunks: int = 1_000_000,
     chunk_mb: float = 100.0,
@@ -112,6 +112,7 @@ def _change(profile: Profile, changes: Mapping[str, float]) -> Profile:
     for name, value in changes.items():
         if name not in allowed:
             raise UserError(f"--set {name}={value:g}; allowed: {', '.join(allowed)}")
+        check_number(name, value)
     rates: dict[str, Any] = {name: changes[name] or None for name in RATES if name in changes}
     profile = replace(profile, **rates)
     first = profile.first_byte_s

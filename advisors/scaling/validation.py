@@ -26,7 +26,7 @@ from advisors.scaling.score import DEVELOPMENT, Kind, halve, read_curves, tell_c
 from helpers.arrays.chunks import count_chunks
 from helpers.errors import UserError
 from helpers.models.transfer import Client, read_client
-from helpers.netem.profiles import FirstByte, Profile, get_profile
+from helpers.netem.profiles import FirstByte, Profile, get_profile, get_recorded_profile
 
 _BEYOND = 3  # times the calibrated cluster, from where on a prediction is beyond it
 _TARGETS = (10.0, 25.0)  # of a record: median and 90th percentile of errors, at most, in percent
@@ -78,7 +78,7 @@ def check_record(path: Path, *, is_beyond: bool = False) -> list[Check]:
     asked = json.loads(rows["parameters"].iloc[0])
     n_cores = json.loads(rows["machine"].iloc[0])["n_cores"]
     n_chunks = count_chunks(asked["array_shape"], asked["chunk_shape"])
-    profile, found = get_profile(asked["profile"]), []
+    profile, found = get_recorded_profile(asked["profile"]), []
     dilation = float(rows["dilation"].max())  # a calibration that chose it is in real time
     rows = rows.assign(read_s=rows["read_s"] * rows["dilation"] / dilation)
     for name, part in rows.groupby("contender", sort=True):
@@ -132,7 +132,7 @@ def check_growth(path: Path) -> list[Check]:
             is_overlapped=reader is None or reader.is_batched,
         )
         cluster = Cluster(n, np.inf, n_cores, rtt_s=0.0)
-        seconds = _median_s(get_profile(part["profile"].iloc[0]), client, cluster, n_chunks)
+        seconds = _median_s(get_recorded_profile(part["profile"].iloc[0]), client, cluster, n_chunks)
         found.append(Check(path.stem, str(name), n, seconds, one["read_s"], one["dilation"]))
     return found
 

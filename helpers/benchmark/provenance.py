@@ -25,6 +25,7 @@ from pathlib import Path
 import psutil
 
 from helpers.errors import UserError
+from helpers.paths import RENDERED as RENDERED
 from helpers.redaction import redact_tree
 
 Scalar = str | int | float | bool | None
@@ -207,10 +208,6 @@ def _libraries() -> dict[str, str]:
 def installed(names: Iterable[str]) -> dict[str, str]:
     """Look up the versions of distributions that are here, imported or not."""
     return {name: version for name in names if (version := _installed(name))}
-
-
-RENDERED = "ARRAYS_RENDERED"
-"""Variable of the environment in which a page is rendered: versions of what measured its rows, as JSON."""
 
 
 def measured_with(name: str) -> str:

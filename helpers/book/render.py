@@ -46,7 +46,7 @@ def render_case(case: Case) -> Path:
         raise UserError(
             f"--render: {case.title} is not in the reference; allowed: a case with page and rows there"
         )
-    values = read_parameters(case)
+    values = read_parameters(case) | _measured_over(rows)
     with lock_case(case), tempfile.TemporaryDirectory(dir=case.root / "results", prefix=".") as at:
         aside = Case(case.site, case.notebook, case.name, Path(at))
         for name in ("notebooks", "parameters"):
@@ -66,6 +66,12 @@ def render_case(case: Case) -> Path:
             shutil.copyfile(findings, rows.with_suffix(SUFFIX))
         page.write_text(_carry_over(page, aside.result(".ipynb"), case, values), encoding="utf-8")
     return page
+
+
+def _measured_over(rows: Path) -> dict[str, Any]:
+    """Find the network and the dilation that rows were measured over: those of the case may be others now."""
+    asked = json.loads(pd.read_csv(rows).get("parameters", pd.Series(["{}"])).iloc[-1])
+    return {name: asked[name] for name in ("profile", "dilation") if name in asked}
 
 
 @contextmanager

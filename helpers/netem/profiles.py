@@ -21,7 +21,7 @@ from annotated_types import Ge, Gt, Le
 
 from helpers.errors import UserError, show
 from helpers.models.transfer import Network
-from helpers.paths import ROOT
+from helpers.paths import RENDERED, ROOT
 
 MB = 1_000_000
 """Bytes in a decimal megabyte."""
@@ -213,12 +213,15 @@ def _check_together(profile: Profile) -> None:
     raise UserError(f"profile {profile.name!r}: {problem}")
 
 
-def check_number(name: str, value: float, *, low: float = 0, is_open: bool = False) -> None:
-    """Refuse a figure that is not a finite number from `low` on, or above it where that is open."""
+def check_number(
+    name: str, value: float, *, low: float = 0, high: float = inf, is_open: bool = False
+) -> None:
+    """Refuse a figure that is not a finite number in its interval, which may be open below."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
-    if not is_number or value < low or (is_open and value == low):
+    if not is_number or not low <= value <= high or (is_open and value == low):
         bound = f"{'above' if is_open else 'at least'} {low:g}"
-        raise UserError(f"{name} is {value!r}; allowed is a number {bound}")
+        most = "" if high == inf else f", at most {high:g}"
+        raise UserError(f"{name} is {value!r}; allowed is a number {bound}{most}")
 
 
 def check_dilation(dilation: float) -> None:
@@ -242,34 +245,43 @@ def check_profile(store: str, name: str, dilation: float | str = 1.0) -> None:
         raise UserError(f"dilation: {shown}; allowed: 1, because time is real {where}")
 
 
-RENDERED_FROM = "ARRAYS_RENDERED_FROM"
-"""Variable that names a folder while pages are made from the records in it: networks are those that
-its `profiles.yaml` holds, where today's have other figures than the ones that were measured over."""
-
-
 @cache
-def _read_profiles() -> dict[str, Profile]:
-    """Read the profiles that ship with the package."""
+def _read_profiles(path: Path) -> dict[str, Profile]:
+    """Read a file of several profiles."""
     import yaml  # here, because the proxy's process needs no YAML and starts faster without
 
-    files = [Path(__file__).with_name("profiles.yaml")]
-    if folder := os.environ.get(RENDERED_FROM):
-        files.append(Path(folder) / "profiles.yaml")
-    figures: dict[str, Any] = {}
-    for path in filter(Path.exists, files):
-        figures |= yaml.safe_load(path.read_text(encoding="utf-8"))
+    figures = yaml.safe_load(path.read_text(encoding="utf-8"))
     return {name: make_profile(name, each) for name, each in figures.items()}
 
 
+def _known_profiles() -> dict[str, Profile]:
+    """Find the profiles that ship; those of the records, while a page is made from these."""
+    shipped = _read_profiles(Path(__file__).with_name("profiles.yaml"))
+    return shipped | _recorded_profiles() if RENDERED in os.environ else shipped
+
+
+def _recorded_profiles() -> dict[str, Profile]:
+    path = ROOT / "results" / "reference" / "profiles.yaml"
+    return _read_profiles(path) if path.exists() else {}
+
+
+def get_recorded_profile(name: str) -> Profile:
+    """Return the network that records of the reference were measured over under a name.
+
+    Figures of a profile may have changed since; a record keeps what it was measured over.
+    """
+    return _recorded_profiles().get(name) or get_profile(name)
+
+
 def profile_names() -> tuple[str, ...]:
-    """Return the names of the profiles that ship with the package.
+    """Return the names of the profiles that there are.
 
     Examples
     --------
     >>> profile_names()
     ('loopback', 'in-region', 'other-region', 'wide-area', 'express', 'google-in-region', 'azure-in-region', 'institute')
     """
-    return tuple(_read_profiles())
+    return tuple(_known_profiles())
 
 
 _FILE = re.compile(r"(?P<path>.+\.ya?ml)(?:@(?P<digest>[0-9a-f]{8}))?")
@@ -305,8 +317,8 @@ def get_profile(name: str) -> Profile:
     >>> get_profile("in-region").stream_mb_per_s
     86.0
     """
-    if name in _read_profiles():
-        return _read_profiles()[name]
+    if name in _known_profiles():
+        return _known_profiles()[name]
     found = _find_file(name)
     if name.endswith("@" + found.digest) or "@" not in name:
         _check_measurement(found)
@@ -316,7 +328,7 @@ def get_profile(name: str) -> Profile:
 
 def get_measurement(name: str) -> Mapping[str, Any]:
     """Return how the profile of a file was measured; nothing for any other."""
-    return {} if name in _read_profiles() else _find_file(name).measurement
+    return {} if name in _known_profiles() else _find_file(name).measurement
 
 
 def pin_profile(name: str) -> str:
@@ -324,7 +336,7 @@ def pin_profile(name: str) -> str:
 
     Records are published, so a file is named from the checkout, and not by an absolute path.
     """
-    if name in _read_profiles():
+    if name in _known_profiles():
         return name
     get_profile(name)
     path = name.partition("@")[0]

@@ -55,15 +55,15 @@ class Request:
 
 
 def tabulate_trace(requests: Sequence[Request]) -> pd.DataFrame:
-    r"""Make a table of a trace: a row a request, in the order in which they arrived.
+    """Make a table of a trace: a row a request, in the order in which they arrived.
 
     Columns are the fields of `Request`, with times in seconds from the first request on.
 
     Examples
     --------
     >>> asked = Request(5.0, 5.1, 5.2, 1, "GET", "/arrays/a", 0, 8, 206, 8, "")
-    >>> tabulate_trace([asked])[["key", "range_nbytes"]].to_csv(index=False)
-    'key,range_nbytes\\n/arrays/a,8\\n'
+    >>> tabulate_trace([asked])[["start_s", "key", "nbytes"]].iloc[0].to_dict()
+    {'start_s': 0.0, 'key': '/arrays/a', 'nbytes': 8}
     """
     import pandas as pd  # a second, for those who look at requests alone
 

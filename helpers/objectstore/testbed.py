@@ -23,8 +23,7 @@ from botocore.credentials import Credentials
 
 from helpers.errors import UserError
 from helpers.netem.profiles import Profile, check_profile
-from helpers.netem.proxy import Proxy, open_proxy
-from helpers.netem.proxy import Request
+from helpers.netem.proxy import Proxy, Request, open_proxy
 from helpers.objectstore.locations import Location, parse_location
 from helpers.objectstore.processes import GRACE_S, Child, start_child
 from helpers.objectstore.versitygw import find_or_build_versitygw

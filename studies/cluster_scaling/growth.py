@@ -65,7 +65,7 @@ class Part:
 
     n_workers: int
     contenders: tuple[str, ...] = ("raw", OBSTORE, OF_2020)
-    profile: str = "in-region-full-scale"
+    profile: str = "in-region"
     dilation: float = 1.0
     waves: tuple[int, ...] = (5,)  # chunks that each thread reads, an array each
     chunk_shape: tuple[int, ...] = (1, 10, 360, 480)  # elements; 6.9 MB

@@ -19,7 +19,7 @@ from helpers.benchmark import statistics
 from helpers.benchmark.record import read_published, read_records
 from helpers.benchmark.statistics import Interval
 from helpers.book.studies import write_table
-from helpers.netem.profiles import get_profile
+from helpers.netem.profiles import get_recorded_profile
 from helpers.plotting.figures import label_ends, number_axis, write_key
 from helpers.plotting.palette import STYLE, THEIRS_GREY, find_look
 from helpers.plotting.tables import digits, tell_interval
@@ -164,7 +164,7 @@ def render_long(path: Path = RECORD) -> str:
     few, many = sorted({*rows["waves"]})
     short, long = rows[rows["waves"] == few], rows[rows["waves"] == many]
     ratio = statistics.paired_between(long, short)
-    link = get_profile(rows["profile"].iloc[0]).aggregate_mb_per_s or math.nan
+    link = get_recorded_profile(rows["profile"].iloc[0]).aggregate_mb_per_s or math.nan
     share = statistics.median_interval(long["wire_nbytes"] / long["read_s"] / 1e6 / link)
     low, high = _FOUR_TIMES
     ends = [one if math.isfinite(one) else ratio.centre for one in (ratio.low, ratio.high)]

@@ -48,7 +48,7 @@ Client = Literal["obstore", "s3fs", "icechunk", "tensorstore"]
 
 IN_REGION = Profile("in region", FirstByte(0.03, 0.1), stream_mb_per_s=90)
 ONE_MACHINE = replace(IN_REGION, name="one machine", aggregate_mb_per_s=1875)
-"""In region as `in-region-full-scale`, with the 15 Gb/s that Amazon tells of an m8g.8xlarge."""
+"""In region as `in-region`, with the 15 Gb/s that Amazon tells of an m8g.8xlarge."""
 
 
 @dataclass(frozen=True, slots=True)

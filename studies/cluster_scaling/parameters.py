@@ -111,7 +111,9 @@ def check_memory(n_workers: int, read_nbytes: int) -> None:
 def _check_dilated(name: str, dilation: float | str) -> None:
     """Refuse to slow down a network that is one machine's link."""
     if dilation != 1 and get_profile(name).worker_mb_per_s is None:
-        allowed = [each for each in profile_names() if get_profile(each).worker_mb_per_s is not None]
+        allowed = [
+            each for each in profile_names() if get_profile(each).worker_mb_per_s is not None
+        ]
         raise UserError(
             f"profile: {name!r} with dilation {show(dilation)}; allowed: {', '.join(allowed)},"
             " with a link for each worker"

@@ -12,7 +12,7 @@ from helpers.benchmark import statistics
 from helpers.book import published
 from helpers.book.cases import Case, read_parameters
 from helpers.book.studies import write_table
-from helpers.netem.profiles import Profile, get_profile
+from helpers.netem.profiles import Profile, get_recorded_profile
 from helpers.plotting.tables import (
     describe_profile,
     digits,
@@ -285,7 +285,7 @@ def render_ceilings(site: str = "laptop") -> str:
     for record in sorted((published.REFERENCE / "formats").glob("*.csv")):
         case = Case(site, "formats", record.stem)
         found = published.read_findings(case.title)
-        link = get_profile(read_parameters(case)["profile"]).aggregate_mb_per_s
+        link = get_recorded_profile(read_parameters(case)["profile"]).aggregate_mb_per_s
         if (told := found.get("share-of-ceiling")) is None or link is None:
             continue  # no network is emulated
         rows = statistics.measured(pd.read_csv(record, usecols=_OF_LINK))

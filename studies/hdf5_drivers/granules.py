@@ -22,7 +22,7 @@ from helpers.benchmark.loop import timed
 from helpers.benchmark.provenance import write_rows
 from helpers.benchmark.statistics import paired_ratio
 from helpers.book.studies import write_table
-from helpers.netem.profiles import get_profile, network_of
+from helpers.netem.profiles import get_profile, get_recorded_profile, network_of
 from helpers.objectstore.testbed import Testbed, open_testbed
 from helpers.paths import ROOT
 from helpers.plotting.tables import digits
@@ -119,7 +119,7 @@ def render_granules(path: Path = RECORD) -> str:
     if not path.exists():
         return "Not measured yet: `python -m studies.hdf5_drivers.granules` does it.\n"
     rows = pd.read_csv(path)
-    network = network_of(get_profile(rows["profile"].iloc[0]))
+    network = network_of(get_recorded_profile(rows["profile"].iloc[0]))
     counts = sorted({*rows["n_granules"]})
     lines = []
     for (name, layout), part in rows.groupby(["driver", "layout"], sort=False):

@@ -24,8 +24,7 @@ from advisors.chunks.cli import chunks_command
 from advisors.hdf5.cli import hdf5
 from helpers.errors import UserError
 from helpers.netem.profiles import Faults, FirstByte, Profile, get_measurement, get_profile
-from helpers.netem.proxy import Proxy, open_proxy
-from helpers.netem.proxy import Request
+from helpers.netem.proxy import Proxy, Request, open_proxy
 from helpers.objectstore.testbed import Server
 from tests.stores import client_environment, make_location
 

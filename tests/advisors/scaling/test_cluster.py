@@ -183,7 +183,7 @@ def test_connections_start_slowly_once() -> None:
     for name, rtt_s in (
         ("in-region", 1e-3),
         ("wide-area", 0.121),
-        ("other-region-full-scale", 0.06),
+        ("other-region", 0.06),
     ):
         assert connect(get_profile(name)).new_connection_s(1000) == pytest.approx(2 * rtt_s)
 
@@ -223,7 +223,7 @@ def test_stragglers_follow_the_power_law() -> None:
 
 def test_batches_change_little(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ten times as many batches of a tenth of the events say the same."""
-    profile = get_profile("in-region-full-scale")
+    profile = get_profile("in-region")
     client = Client(20e6, connections_per_worker=4, cpu_s_per_chunk=0.05, task_s=2e-4)
     found = [simulate_cluster(profile, client, Cluster(200), 10_000)]
     monkeypatch.setattr(cluster, "_BATCHES", 500)
@@ -253,7 +253,7 @@ def test_few_chunks_leave_workers_without() -> None:
 def test_the_time_of_slots_is_accounted_for(n_workers: int) -> None:
     """Shares have a name each, none is negative, and together they are all of the time."""
     found = simulate_cluster(
-        get_profile("in-region-full-scale"),
+        get_profile("in-region"),
         READER,
         Cluster(n_workers, graph_s=1e-4),
         40_000,

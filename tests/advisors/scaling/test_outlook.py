@@ -105,7 +105,7 @@ def test_a_client_that_would_give_up_is_told() -> None:
         (("--task-ms", "nan"), "task_ms"),
         (("--hedge-after", "0"), "hedge_after_s"),
         (("--tail", "1"), "tail alpha"),
-        (("--profile", "moon"), "profile is 'moon'"),
+        (("--profile", "moon"), "profile: 'moon'"),
         (("--set", "latency=1"), "--set latency=1"),
         (("--set", "stream_mb_per_s"), "--set"),
         (("--set", "stream_mb_per_s=-1"), "stream_mb_per_s"),

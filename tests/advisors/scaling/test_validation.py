@@ -34,7 +34,7 @@ def test_the_smallest_cluster_alone_predicts_larger_ones(tmp_path: Path) -> None
 
 def test_clusters_that_grow_are_taken_up_when_they_were_measured(tmp_path: Path) -> None:
     """Of such a record each size is predicted from what it took without a network; a long read is not."""
-    path, profile = tmp_path / "growth.csv", get_profile("in-region-full-scale")
+    path, profile = tmp_path / "growth.csv", get_profile("in-region")
     assert validation.check_growth(path) == []
     client = Client(5e6, connections_per_worker=2, cpu_s_per_chunk=0.02, is_overlapped=True)
     lines = [
@@ -47,7 +47,7 @@ def test_clusters_that_grow_are_taken_up_when_they_were_measured(tmp_path: Path)
             profile, client, Cluster(n, math.inf, 2, rtt_s=0.0), n_chunks
         ).seconds
         lines.append(
-            f"raw,{n},{2 * n},in-region-full-scale,{dilation},{read_s},{free_s / read_s},{5e6 * n_chunks},{n_chunks},{n_chunks},2"
+            f"raw,{n},{2 * n},in-region,{dilation},{read_s},{free_s / read_s},{5e6 * n_chunks},{n_chunks},{n_chunks},2"
         )
     path.write_text("\n".join(lines), encoding="utf-8")
     found = validation.check_growth(path)

@@ -27,8 +27,7 @@ from helpers.benchmark.provenance import Provenance
 from helpers.benchmark.record import Record
 from helpers.errors import UserError
 from helpers.netem.profiles import FirstByte, Profile, get_profile
-from helpers.netem.proxy import open_proxy
-from helpers.netem.proxy import Request
+from helpers.netem.proxy import Request, open_proxy
 from helpers.objectstore.testbed import Server, Testbed
 from tests.stores import make_location, make_stored
 

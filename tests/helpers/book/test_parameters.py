@@ -55,8 +55,8 @@ REFUSED: list[tuple[str, dict[str, Any], list[str]]] = [
     ("cluster-scaling", {"dilation": "ten"}, ["dilation", "'ten'", "a number"]),
     (
         "cluster-scaling",
-        {"profile": "in-region", "dilation": 10.0},
-        ["profile", "'in-region'", "in-region-full-scale", "a link for each worker"],
+        {"profile": "wide-area", "dilation": 10.0},
+        ["profile", "'wide-area'", "in-region", "a link for each worker"],
     ),
     # Every worker is a process: 4096 take 1.1 TB, and 8 that hold 96 GB each do not fit either.
     (
@@ -86,8 +86,8 @@ REFUSED: list[tuple[str, dict[str, Any], list[str]]] = [
     ),
     (
         "cluster-scaling",
-        {"profile": "in-region", "dilation": "auto"},
-        ["profile", "'in-region'", "'auto'", "in-region-full-scale"],
+        {"profile": "wide-area", "dilation": "auto"},
+        ["profile", "'wide-area'", "'auto'", "in-region"],
     ),
     (
         "cluster-scaling",

@@ -89,7 +89,7 @@ def _make_growth() -> pd.DataFrame:
     ):
         if (n, name) != (64, NETCDF):
             rate = 100e6 * n * (0.1 if name == NETCDF else 1) * (1 + 0.001 * block)
-            lines.append((str(n), name, n, 5, block, "in-region-full-scale", n, 1e9 / rate, 1e9))
+            lines.append((str(n), name, n, 5, block, "in-region", n, 1e9 / rate, 1e9))
     for waves, nbytes, seconds in ((10, 1e9, 8.0), (40, 4e9, 32.0)):
         lines += [
             (growth.LONG, "zarr-obstore", 8, waves, block, "wide-area", 1, seconds, nbytes)

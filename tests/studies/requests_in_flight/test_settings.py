@@ -116,7 +116,7 @@ def test_the_model_says_what_asks_too_often() -> None:
             for one in SETTINGS
         ]
     )
-    part = workload.share_profile(get_profile("in-region-full-scale"), 8)
+    part = workload.share_profile(get_profile("in-region"), 8)
     found = prediction.predict(rows, SETTINGS, part, n_chunks=64).set_index("contender")
     assert [*found["is_refused"]] == [False, True, False, True]
     assert found.loc["1 x 4", "asks_per_s"] == pytest.approx(110, rel=0.2)
