@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from helpers.benchmark.provenance import Provenance
-from helpers.benchmark.record import Row
+from helpers.benchmark.record import Record, Row
 
 ORIGIN = Provenance(
     machine={"cpu": "One", "n_cores": 2},
@@ -48,3 +50,10 @@ def make_row(**changed: Any) -> Row:
         "is_dirty": ORIGIN.is_dirty,
     }
     return Row(**(cells | changed))
+
+
+def write_record(path: Path, rows: Sequence[Row]) -> Path:
+    """Write a record of rows that were made by hand, of one origin or several."""
+    path.unlink(missing_ok=True)
+    Record(path, study=rows[0].study, provenance=ORIGIN).append(rows)
+    return path

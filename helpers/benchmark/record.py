@@ -1,8 +1,14 @@
-"""Records: rows and their schema, atomic append, and reading back."""
+"""Records: rows and their schema, one line appended a measurement, and reading back.
+
+A record is two files. The CSV has a line for each measurement. What is the same in all rows of a
+run lies once in the file next to it, `CASE.runs.json`: machine, versions, parameters and commit,
+under a hash of them that the rows name in their column `run`.
+"""
 
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 import itertools
 import json
@@ -69,7 +75,7 @@ class Row:
     n_requests: Annotated[float, "1", "requests, empty when not traced"]
     trace: Annotated[Mapping[str, Any], "", "further numbers from the trace"]
     check: Annotated[str, "", "how what was read was verified"]
-    fingerprint: Annotated[str, "", "hash of machine and parameters, in older rows of versions too"]
+    fingerprint: Annotated[str, "", "hash of machine and parameters"]
     machine: Annotated[Mapping[str, Any], "", "processor, cores, memory, system"]
     versions: Annotated[
         Mapping[str, Any], "", "versions of all that the measuring processes have imported"
@@ -79,7 +85,7 @@ class Row:
     is_dirty: Annotated[bool, "", "whether the sources differ from the commit"]
 
     def __post_init__(self) -> None:
-        """Refuse a row that no clock and no counter can have made."""
+        """Refuse a row that no clock and no counter can have made, and derive real seconds."""
         if self.phase not in PHASES:
             raise RecordError(f"phase: {self.phase!r}; allowed: {', '.join(PHASES)}")
         for name, value in ((name, getattr(self, name)) for name in _NOT_NEGATIVE):
@@ -91,20 +97,17 @@ class Row:
         if not self.check.split():
             raise RecordError("check: nothing; allowed: how what was read was verified")
         for name in ("open_s", "read_s"):
-            self._check_real(f"real_{name}", getattr(self, name) * self.dilation)
-
-    def _check_real(self, name: str, seconds: float) -> None:
-        """Refuse real seconds that are not those of the network, dilated."""
-        told = getattr(self, name)
-        if math.isnan(told):  # of rows made before time could be dilated too
-            object.__setattr__(self, name, seconds)
-        elif not math.isclose(told, seconds, rel_tol=1e-9):
-            raise RecordError(f"{name}: {told!r}; allowed: {seconds!r}, by the dilation")
+            object.__setattr__(self, f"real_{name}", getattr(self, name) * self.dilation)
 
     @property
     def key(self) -> tuple[str, int, str, str]:
         """Phase, block, contender and point: no two rows share these."""
         return self.phase, self.block, self.contender, as_json(self.point)
+
+    @property
+    def origin(self) -> dict[str, Any]:
+        """What all rows of a run have in common."""
+        return {name: getattr(self, name) for name in _ORIGIN}
 
 
 _UNKNOWN_IF_NOT_TRACED = ("wire_nbytes", "n_requests")
@@ -113,14 +116,15 @@ _NOT_NEGATIVE = (
     *_UNKNOWN_IF_NOT_TRACED,
 )
 
-
 _HINTS = get_type_hints(Row, include_extras=True)
 KINDS = {name: get_origin(hint.__origin__) or hint.__origin__ for name, hint in _HINTS.items()}
 
 COLUMNS = tuple(KINDS)
-# not in records made before time could be dilated, which are read and continued all the same
-_LATER = ("dilation", "real_open_s", "real_read_s")
 JSON_COLUMNS = tuple(name for name, kind in KINDS.items() if kind is abc.Mapping)
+_ORIGIN = ("machine", "versions", "parameters", "commit", "is_dirty")
+_DERIVED = ("real_open_s", "real_read_s", "fingerprint")
+WRITTEN = (*(name for name in COLUMNS if name not in {*_ORIGIN, *_DERIVED}), "run")
+"""Columns of the CSV: those of a row that differ within a run, and the run."""
 
 
 def schema() -> pd.DataFrame:
@@ -134,8 +138,17 @@ def schema() -> pd.DataFrame:
     return pd.DataFrame(lines, index=index, columns=["type", "unit", "description"])
 
 
-def read_text(path: Path) -> str:
-    """Read a record, or say in one line why not."""
+def runs_path(record: Path) -> Path:
+    """Return the path of the file with the origin of a record's rows."""
+    return record.with_suffix(".runs.json")
+
+
+def _run_of(origin: Mapping[str, Any]) -> str:
+    """Hash an origin, so that no row can be given another one."""
+    return hashlib.sha256(as_json(origin).encode()).hexdigest()[:16]
+
+
+def _read_text(path: Path) -> str:
     try:
         return path.read_bytes().decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -144,16 +157,29 @@ def read_text(path: Path) -> str:
         ) from error
 
 
-def write_line(cells: Sequence[str]) -> str:
-    """Write one line of CSV."""
+def _read_runs(record: Path) -> dict[str, dict[str, Any]]:
+    """Read the origins of a record's rows, refusing those that were changed."""
+    path = runs_path(record)
+    text = _read_text(path)
+    try:
+        runs = {str(run): dict(origin) for run, origin in json.loads(text).items()}
+    except (ValueError, AttributeError, TypeError) as error:
+        raise RecordError(f"{path.name}: not the runs of a record: {error}") from error
+    for run, origin in runs.items():
+        if {*origin} != {*_ORIGIN} or _run_of(origin) != run:
+            raise RecordError(f"{path.name}: run {run!r} was altered; restore it or move it away")
+    return runs
+
+
+def _write_line(cells: Sequence[str]) -> str:
     buffer = io.StringIO(newline="")
     csv.writer(buffer, lineterminator="\n").writerow(cells)
     return buffer.getvalue()
 
 
-def write_cells(row: Row) -> list[str]:
-    """Turn a row into text, each cell on one line."""
-    return [_cell(getattr(row, name)) for name in COLUMNS]
+def _write_row(row: Row) -> str:
+    """Write one line of CSV."""
+    return _write_line([*(_cell(getattr(row, name)) for name in WRITTEN[:-1]), _run_of(row.origin)])
 
 
 def _cell(value: object) -> str:
@@ -177,47 +203,50 @@ def _value(name: str, cell: str) -> object:
     return kind(cell)
 
 
-def parse_rows(text: str, path: Path) -> list[Row]:
+def read_rows(path: Path) -> list[Row]:
     """Read rows back, refusing what is torn or of another schema."""
+    text = _read_text(path)
     lines = [*csv.reader(io.StringIO(text, newline=""))]
     header = tuple(lines[0]) if lines else ()
-    if header not in (COLUMNS, tuple(name for name in COLUMNS if name not in _LATER)):
-        names = set(header) ^ set(COLUMNS)
-        told = ", ".join(sorted(names)) or "the order of columns"
-        raise RecordError(f"{path.name}: not a record of this schema: differs in {told}")
+    if header != WRITTEN:
+        names = ", ".join(sorted({*header} ^ {*WRITTEN})) or "the order of columns"
+        raise RecordError(f"{path.name}: not a record of this schema: differs in {names}")
     if not text.endswith("\n"):
         raise RecordError(
             f"{path.name}: torn, its last line is not whole; restore it or move it away"
         )
-    rows = [
-        _parse_line(header, cells, f"{path.name}: line {i}")
-        for i, cells in enumerate(lines[1:], start=2)
-    ]
+    runs = _read_runs(path) if len(lines) > 1 else {}
+    hashes = {run: _fingerprint(origin) for run, origin in runs.items()}
+    rows: list[Row] = []
     there: dict[tuple[object, ...], int] = {}
-    for i, row in enumerate(rows, start=2):
+    for i, cells in enumerate(lines[1:], start=2):
+        where = f"{path.name}: line {i}"
+        if len(cells) != len(WRITTEN):
+            raise RecordError(
+                f"{where}: torn, {len(cells)} of {len(WRITTEN)} cells; restore it or move it away"
+            )
+        *values, run = cells
+        if run not in runs:
+            raise RecordError(f"{where}: run {run!r} is not in {runs_path(path).name}")
+        try:
+            own: dict[str, Any] = {
+                name: _value(name, cell) for name, cell in zip(WRITTEN[:-1], values, strict=True)
+            }
+            row = Row(**own, **runs[run], fingerprint=hashes[run])
+        except (ValueError, KeyError, TypeError) as error:
+            raise RecordError(f"{where}: not a row of this schema: {error}") from error
         if (first := there.setdefault((row.study, row.case, *row.key), i)) != i:
-            raise RecordError(f"{path.name}: line {i}: the measurement of line {first} once more")
+            raise RecordError(f"{where}: the measurement of line {first} once more")
+        rows.append(row)
     return rows
 
 
-def _parse_line(names: Sequence[str], cells: Sequence[str], where: str) -> Row:
-    """Read one row back."""
-    if len(cells) != len(names):
-        raise RecordError(
-            f"{where}: torn, {len(cells)} of {len(names)} cells; restore it or move it away"
-        )
-    try:
-        values: dict[str, Any] = {n: _value(n, cell) for n, cell in zip(names, cells, strict=True)}
-        return Row(**values)
-    except (ValueError, KeyError, TypeError) as error:
-        raise RecordError(f"{where}: not a row of this schema: {error}") from error
-
-
-_ORIGIN = ("machine", "parameters")
+def _fingerprint(origin: Mapping[str, Any]) -> str:
+    return fingerprint(origin["parameters"], machine=origin["machine"])
 
 
 class Record:
-    """The file of one case, open for appending.
+    """The files of one case, open for appending.
 
     Parameters
     ----------
@@ -255,26 +284,37 @@ class Record:
         asked = self.provenance.parameters.get("dilation", 1.0)
         # real seconds in one of the emulated network's; a text where it is chosen while measuring
         self.dilation = 1.0 if isinstance(asked, str) else float(asked)  # type: ignore[arg-type]
-        self._text = read_text(self.path) if self.path.exists() else ""
-        self.rows = parse_rows(self._text, self.path) if self._text else []
+        self._state = self._look()
+        self.rows = read_rows(self.path) if self.path.exists() else []
+        self._runs = {_run_of(row.origin): row.origin for row in self.rows}
         self._refuse_others()
         self._versions = {name: v for row in self.rows for name, v in row.versions.items()}
 
+    def _look(self) -> tuple[int, int]:
+        """Return length and time of the last change of the file, which tell of other writers."""
+        if not self.path.exists():
+            return 0, 0
+        found = self.path.stat()
+        return found.st_size, found.st_mtime_ns
+
     def _refuse_others(self) -> None:
         """Refuse to go on with rows of another origin, naming what differs."""
-        mine = _origin(self.provenance, self)
+        names = {"study": self.study, "case": self.case}
+        machine, parameters = (
+            json.loads(as_json(one))
+            for one in (self.provenance.machine, self.provenance.parameters)
+        )
         here = self._versions_here()
         for row in self.rows:
-            # part by part, for a parameter may be named like a package
-            parts = map(differences, mine, _origin(row, row))
-            told = [*itertools.chain(*parts), *clashes(here, row.versions)]
-            if RENDERED in os.environ:  # nothing is measured, so only what was asked has to agree
-                told = [*differences(mine[-1], _origin(row, row)[-1])]
-            if told or row.fingerprint not in _fingerprints(row):
+            told = [*differences(parameters, row.parameters)]
+            if RENDERED not in os.environ:  # else nothing is measured: only what was asked counts
+                named = {"study": row.study, "case": row.case}
+                parts = (differences(names, named), differences(machine, row.machine))
+                told = [*itertools.chain(*parts), *told, *clashes(here, row.versions)]
+            if told:
                 raise RecordError(
                     f"{self.path.name}: cannot continue a record of another origin: "
-                    f"{self.redact('; '.join(told)) or 'fingerprint altered'}; "
-                    "move it away to measure anew"
+                    f"{self.redact('; '.join(told))}; move it away to measure anew"
                 )
 
     def _versions_here(self) -> dict[str, str]:
@@ -286,7 +326,7 @@ class Record:
         return {**dict.fromkeys(unknown, "absent"), **installed(unknown), **known}
 
     def append(self, rows: Sequence[Row]) -> None:
-        """Add rows, all of them or, when interrupted, none."""
+        """Add rows, all of them or, when it fails, none; they are on disk when this returns."""
         taken = {row.key for row in self.rows}
         versions = dict(self._versions)
         for row in rows:
@@ -299,22 +339,24 @@ class Record:
             if row.key in taken:
                 raise RecordError(f"{self.path.name}: {row.key} is there already")
             taken.add(row.key)
-        if (read_text(self.path) if self.path.exists() else "") != self._text:
+        if self._look() != self._state:
             raise RecordError(
                 f"{self.path.name}: changed by another process; run a case once at a time"
             )
-        # a record that lacks later columns gets them with its next row
-        head, is_whole = write_line(COLUMNS), self._text.startswith(write_line(COLUMNS))
-        added = rows if is_whole else [*self.rows, *rows]
-        text = (self._text if is_whole else head) + "".join(
-            write_line(write_cells(row)) for row in added
-        )
-        replace_file(self.path, text)
-        self._text, self.rows, self._versions = text, [*self.rows, *rows], versions
+        runs = self._runs | {_run_of(row.origin): row.origin for row in rows}
+        if runs.keys() != self._runs.keys():
+            replace_file(runs_path(self.path), _write_runs(runs))
+        text = "".join(map(_write_row, rows))
+        if self.rows:
+            _append(self.path, text)
+        else:
+            replace_file(self.path, _write_line(WRITTEN) + text)
+        self._state = self._look()
+        self._runs, self.rows, self._versions = runs, [*self.rows, *rows], versions
 
     def _refuse_secrets(self, row: Row) -> None:
         """Raise if a cell shows a credential, naming the column, not the value."""
-        cells = write_cells(row)
+        cells = [_cell(getattr(row, name)) for name in COLUMNS]
         clean = redact_tree(cells, self.secrets)
         for name, cell, shown in zip(COLUMNS, cells, clean, strict=True):
             if shown != cell:
@@ -340,6 +382,25 @@ class Record:
         return frame
 
 
+def _write_runs(runs: Mapping[str, Mapping[str, Any]]) -> str:
+    """Write origins as JSON, one to a line."""
+    lines = [f'"{run}": {as_json(origin)}' for run, origin in runs.items()]
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def _append(path: Path, text: str) -> None:
+    """Add whole lines and wait for the disk; what fails half-way is taken back."""
+    with path.open("ab", buffering=0) as file:
+        n_before = os.fstat(file.fileno()).st_size
+        try:
+            if file.write(data := text.encode()) < len(data):
+                raise OSError(f"{path.name}: no room left to append")
+            os.fsync(file.fileno())
+        except BaseException:
+            file.truncate(n_before)
+            raise
+
+
 def list_records(folder: Path, pattern: str = "*/*.csv") -> list[Path]:
     """List the records of a folder of results, without the findings that lie next to them."""
     return sorted(path for path in folder.glob(pattern) if not path.name.endswith(".findings.csv"))
@@ -349,7 +410,7 @@ def read_records(paths: Sequence[Path]) -> pd.DataFrame:
     """Read records of several cases, made on one machine with the same versions, into one table."""
     if not paths:
         raise RecordError("paths: no record given; allowed: at least one CSV file")
-    rows = [row for path in map(Path, paths) for row in parse_rows(read_text(path), path)]
+    rows = [row for path in map(Path, paths) for row in read_rows(path)]
     versions: dict[str, object] = {}
     for row in rows:
         machine = differences(rows[0].machine, row.machine)
@@ -360,27 +421,6 @@ def read_records(paths: Sequence[Path]) -> pd.DataFrame:
                 )
         versions = {**row.versions, **versions}
     return _frame(rows)
-
-
-_BEFORE = {"dilation": 1, "dataset": "enlarged-ocean-temperature", "site": "laptop"}
-"""What a parameter was before a study had it, or while it had it: rows without it say the same."""
-
-
-def _origin(source: Provenance | Row, named: Record | Row) -> list[dict[str, object]]:
-    """List what makes the fingerprint, as it looks after a trip through JSON."""
-    parts = [json.loads(as_json(getattr(source, name))) for name in _ORIGIN]
-    for name, value in _BEFORE.items():
-        if parts[-1].get(name) == value:
-            del parts[-1][name]
-    return [{"study": named.study, "case": named.case}, *parts]
-
-
-def _fingerprints(row: Row) -> tuple[str, str]:
-    """Compute what a row's fingerprint may be: of now, and of rows that hashed versions too."""
-    return (
-        fingerprint(row.parameters, machine=row.machine),
-        fingerprint(row.parameters, machine=row.machine, versions=row.versions),
-    )
 
 
 def _frame(rows: Sequence[Row]) -> pd.DataFrame:

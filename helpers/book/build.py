@@ -11,10 +11,10 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 
 import nbformat
-import pandas as pd
 import yaml
 from filelock import FileLock, Timeout
 
+from helpers.benchmark.record import read_records, runs_path
 from helpers.book.arrange import slim_figure
 from helpers.book.cases import Case, find_case, find_cases, is_done, read_parameters
 from helpers.book.findings import SUFFIX
@@ -74,6 +74,7 @@ def _stage_page(page: Page, into: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(redact_tree(notebook)), encoding="utf-8")
     copy_redacted(page.record, target.with_suffix(".csv"))
+    copy_redacted(runs_path(page.record), runs_path(target))
     if (findings := page.record.with_suffix(SUFFIX)).exists():
         copy_redacted(findings, target.with_suffix(SUFFIX))
 
@@ -233,7 +234,7 @@ def publish(site: str, root: Path = ROOT, *, titles: Sequence[str] = ()) -> list
         _refuse(case)
     copied = []
     for case in cases:
-        for suffix in (".ipynb", ".csv"):
+        for suffix in (".ipynb", ".csv", ".runs.json"):
             target = case.result(suffix, "reference")
             target.parent.mkdir(parents=True, exist_ok=True)
             copied.append(copy_redacted(case.result(suffix), target))
@@ -246,7 +247,7 @@ def _refuse(case: Case) -> None:
     """Refuse a result that nobody could make again, or that says too little."""
     if not is_done(case, read_parameters(case)):
         raise UserError(f"{case.title}: not done; run it before it becomes the reference")
-    rows = pd.read_csv(case.result(".csv"))
+    rows = read_records([case.result(".csv")])
     n_blocks = rows.loc[rows["phase"] == "measured", "block"].nunique()
     if n_blocks < 5:
         raise UserError(

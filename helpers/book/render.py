@@ -14,6 +14,7 @@ from typing import Any
 import pandas as pd
 
 from helpers.benchmark.provenance import RENDERED
+from helpers.benchmark.record import read_records
 from helpers.book.cases import Case, digest_rows, fingerprint, lock_case, read_parameters
 from helpers.book.findings import SUFFIX
 from helpers.book.run import execute
@@ -52,7 +53,8 @@ def render_case(case: Case) -> Path:
         for name in ("notebooks", "parameters"):
             (aside.root / name).symlink_to(case.root / name)
         aside.result(".csv").parent.mkdir(parents=True)
-        shutil.copyfile(rows, aside.result(".csv"))
+        for suffix in (".csv", ".runs.json"):
+            shutil.copyfile(case.result(suffix, "reference"), aside.result(suffix))
         with _of_versions(rows):
             problem = execute(aside, values | {"n_blocks": count_blocks(rows)})
         if problem:
@@ -77,7 +79,7 @@ def _measured_over(rows: Path) -> dict[str, Any]:
 @contextmanager
 def _of_versions(rows: Path) -> Iterator[None]:
     """Tell kernels which versions measured what they render: they may be others than are here."""
-    found = pd.read_csv(rows).get("versions", pd.Series(dtype=object)).dropna().unique()
+    found = read_records([rows])["versions"].unique()
     versions = {name: version for text in found for name, version in json.loads(text).items()}
     os.environ[RENDERED] = json.dumps(versions)
     try:

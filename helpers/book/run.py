@@ -157,13 +157,14 @@ def _set_aside(case: Case, values: dict[str, Any], *, anew: bool) -> None:
     Rows stay where only text changed: a better sentence costs no measurement.
     """
     record, executed, note = map(case.result, (".csv", ".ipynb", ".fingerprint"))
+    runs = case.result(".runs.json")  # origins of the rows of the record
     note.parent.mkdir(parents=True, exist_ok=True)
     mine = hash_sources(case, values, ("code",))
     known = note.read_text() if note.exists() else ""
     if record.exists() and (anew or is_altered(executed, record) or known != mine):
         stamp = time.strftime(".%Y%m%d-%H%M%S")
-        for path in filter(Path.exists, (record, executed)):
-            shutil.move(path, case.result(stamp + path.suffix))
+        for path in filter(Path.exists, (record, executed, runs)):
+            shutil.move(path, case.result(stamp + path.name.removeprefix(case.name)))
     note.write_text(mine)
 
 

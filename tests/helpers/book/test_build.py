@@ -16,7 +16,7 @@ import yaml
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 from helpers.benchmark.provenance import Provenance
-from helpers.benchmark.record import Record, Row, parse_rows
+from helpers.benchmark.record import Record, Row, read_rows
 from helpers.book import build, cases
 from helpers.book import pages as book
 from helpers.book.cases import Case
@@ -378,7 +378,7 @@ def test_reference_is_shown(project: Path) -> None:
 def test_versions_of_every_row_are_shown(project: Path) -> None:
     """A row names what was imported by then: the page names what any of them does."""
     path = project / "results" / "reference" / "cluster-scaling" / "in-region.csv"
-    (row,) = parse_rows(path.read_text(), path)
+    (row,) = read_rows(path)
     later = replace(row, block=1, versions={**row.versions, "zarrs": "0.2.3"})
     origin = Provenance(row.machine, row.versions, row.parameters)
     record = Record(path, study=row.study, case=row.case, provenance=origin)

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from helpers.benchmark.record import COLUMNS, list_records, replace_file, write_cells, write_line
+from helpers.benchmark.record import WRITTEN, list_records
 from helpers.book import comparison
 from helpers.book.cases import Case
 from helpers.book.cli import compare
 from helpers.errors import UserError
 from helpers.paths import ROOT
-from tests.rows import ORIGIN, make_row
+from tests.rows import ORIGIN, make_row, write_record
 
 SECONDS = [1.0, 1.04, 0.97, 1.02, 0.99]
 COPY = "zarr-s3fs, again"
@@ -39,9 +39,7 @@ def write(path: Path, times: float = 1.0, **changed: Any) -> Path:
                 make_row(**(told | {"contender": "other", "read_s": s * times / n})),
             ]
     warm = make_row(phase="warm-up", read_s=1000.0, **changed)
-    lines = [COLUMNS, *map(write_cells, [warm, *rows])]
-    replace_file(path, "".join(map(write_line, lines)))
-    return path
+    return write_record(path, [warm, *rows])
 
 
 def run(*given: str) -> str:
@@ -110,9 +108,8 @@ def test_what_differs_in_origin(tmp_path: Path) -> None:
 def test_one_block_shows_no_noise(tmp_path: Path) -> None:
     """A record of one block has ratios, and neither intervals nor a verdict."""
     a = write(tmp_path / "a.csv", times=2.0)
-    b = tmp_path / "b.csv"
     rows = [make_row(point={"n_workers": 1}), make_row(point={"n_workers": 1}, contender="other")]
-    replace_file(b, "".join(map(write_line, [COLUMNS, *map(write_cells, rows)])))
+    b = write_record(tmp_path / "b.csv", rows)
     found = comparison.compare_records(a, b)
     row = pick(found, "other", 1)
     assert row["low"] is row["high"] is row["noise_b"] is None
@@ -133,9 +130,7 @@ def test_one_block_shows_no_noise(tmp_path: Path) -> None:
 def test_records_that_do_not_compare(changed: dict[str, str], says: str, tmp_path: Path) -> None:
     """Another case or study is one line, and so is a record of nothing."""
     a = write(tmp_path / "a.csv")
-    row = write_line(write_cells(make_row(**changed)))
-    b = tmp_path / "b.csv"
-    b.write_text(write_line(COLUMNS) + row)
+    b = write_record(tmp_path / "b.csv", [make_row(**changed)])
     refuse(says, str(a), str(b))
 
 
@@ -148,8 +143,8 @@ def refuse(says: str, *given: str) -> None:
 
 def test_nothing_in_common(tmp_path: Path) -> None:
     """Other contenders, or other points, are named."""
-    a, b = write(tmp_path / "a.csv"), tmp_path / "b.csv"
-    b.write_text(write_line(COLUMNS) + write_line(write_cells(make_row(contender="third"))))
+    a = write(tmp_path / "a.csv")
+    b = write_record(tmp_path / "b.csv", [make_row(contender="third")])
     refuse(
         "no contender at a point in common; .*A has zarr-s3fs, other, B has third", str(a), str(b)
     )
@@ -161,7 +156,7 @@ def test_nothing_in_common(tmp_path: Path) -> None:
         (None, "b.csv: cannot be read as a record: FileNotFoundError"),
         ("", "b.csv"),
         ("a,b\n1,2\n", "b.csv: not a record of this schema: differs in"),
-        (write_line(COLUMNS) + "torn", "b.csv: torn"),
+        (",".join(WRITTEN) + "\ntorn", "b.csv: torn"),
     ],
 )
 def test_files_that_are_no_records(text: str | None, says: str, tmp_path: Path) -> None:

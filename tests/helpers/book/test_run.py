@@ -30,7 +30,7 @@ from filelock import FileLock
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from helpers.benchmark.record import read_records
+from helpers.benchmark.record import read_records, read_rows
 from helpers.book import build, cases, cli, expected, run, studies
 from helpers.book.cases import Case
 from helpers.book.studies import find_studies
@@ -38,6 +38,7 @@ from helpers.cli import end_well
 from helpers.errors import UserError
 from helpers.paths import ROOT
 from tests import made
+from tests.rows import write_record
 
 MakeCase = Callable[..., Case]
 
@@ -467,9 +468,20 @@ def test_time_left_is_read_from_the_reference(make_case: MakeCase) -> None:
     assert "1 to run, about 4 minutes" in said[0]
 
 
+def write_rows(n_blocks: int, *, is_dirty: bool = False) -> str:
+    """Write the code of a notebook that measures one row a block."""
+    return f"""
+import sys; sys.path.insert(0, {str(ROOT)!r})
+from pathlib import Path
+from tests.rows import make_row, write_record
+rows = [make_row(block=block, is_dirty={is_dirty}) for block in range({n_blocks})]
+write_record(Path(record), rows)
+"""
+
+
 def test_publishing_needs_five_blocks(make_case: MakeCase) -> None:
     """A reference record of fewer blocks is refused."""
-    case = make_case(code='open(record, "w").write("phase,block\\nmeasured,0\\n")')
+    case = make_case(code=write_rows(1))
     run.run_case(case, print)
     with pytest.raises(UserError, match="1 blocks; allowed: at least 5"):
         build.publish("laptop", case.root)
@@ -477,8 +489,7 @@ def test_publishing_needs_five_blocks(make_case: MakeCase) -> None:
 
 def test_publishing_needs_sources_of_a_commit(make_case: MakeCase) -> None:
     """A reference that nobody could make again is refused, and none of it is promoted."""
-    rows = "".join(f"measured,{block},True\\n" for block in range(5))
-    case = make_case(code=f'open(record, "w").write("phase,block,is_dirty\\n{rows}")')
+    case = make_case(code=write_rows(5, is_dirty=True))
     run.run_case(case, print)
     with pytest.raises(UserError, match="in no commit; allowed: a record of a clean checkout"):
         build.publish("laptop", case.root)
@@ -487,13 +498,12 @@ def test_publishing_needs_sources_of_a_commit(make_case: MakeCase) -> None:
 
 def test_one_case_can_be_published(make_case: MakeCase) -> None:
     """A case that is named is promoted by itself; an unknown one is refused with those there are."""
-    code = 'open(record, "w").write("phase,block,is_dirty\\n" + "".join(f"measured,{n},False\\n" for n in range(5)))'
-    case = make_case(code=code)
+    case = make_case(code=write_rows(5))
     run.run_case(case, print)
     with pytest.raises(UserError, match=f"CASE: 'nothing/here'; allowed: .*{case.title}"):
         build.publish("laptop", case.root, titles=["nothing/here"])
     build.publish("laptop", case.root, titles=[case.title])
-    assert case.result(".csv", "reference").exists()
+    assert len(read_records([case.result(".csv", "reference")])) == 5
 
 
 def glue(**texts: str) -> str:
@@ -775,7 +785,9 @@ def test_twenty_kills_of_a_run_lose_and_double_no_row(
         assert read_records([case.result(".csv")])["block"].tolist() == [*range(20)]
     left = {path.name for path in both[0].result("").parent.iterdir() if path.name[0] != "."}
     assert left == {
-        f"{name}{end}" for name in ("one", "two") for end in (".csv", ".fingerprint", ".ipynb")
+        f"{name}{end}"
+        for name in ("one", "two")
+        for end in (".csv", ".fingerprint", ".ipynb", ".runs.json")
     }
     assert [*temporary.iterdir()] == []
 
@@ -784,8 +796,10 @@ def test_a_record_of_others_is_kept_and_not_continued(make_case: MakeCase) -> No
     """Rows of another machine end the run in one line; other damage is told as well, in `test_record`."""
     case = make_case(code=ROWS + "x = 1 / 0")
     assert run.run_case(case, print).state == "failed"
-    edited = case.result(".csv").read_text().replace('""One""', '""Two""')
-    case.result(".csv").write_text(edited)
+    record = case.result(".csv")
+    rows = read_rows(record)
+    write_record(record, [replace(row, machine={"cpu": "Two", "n_cores": 2}) for row in rows])
+    edited = record.read_text()
     outcome = run.run_case(case, print)
     assert outcome.state == "failed" and outcome.text.isprintable()
     assert outcome.text.startswith("RecordError: one.csv: cannot continue")

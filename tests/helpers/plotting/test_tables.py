@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from helpers.benchmark.record import list_records
+from helpers.benchmark.record import list_records, read_records
 from helpers.paths import ROOT
 from helpers.plotting.tables import count_rows, tell_runs
 
@@ -44,7 +44,7 @@ RECORDS = list_records(ROOT / "results" / "reference")
 @pytest.mark.parametrize("path", RECORDS, ids=lambda path: path.stem)
 def test_reference_records_of_several_commits_say_so(path: Path) -> None:
     """Whichever records of the book were gone on with."""
-    rows = pd.read_csv(path, low_memory=False)
+    rows = read_records([path])
     told = "rows of each commit" in count_rows(rows, stopped_by="")
     assert told == (rows["commit"].nunique() > 1)
 
@@ -98,5 +98,5 @@ def test_runs_of_a_record_are_told(phases: str, starts_s: list[float], told: str
 @pytest.mark.parametrize("path", RECORDS, ids=lambda path: path.stem)
 def test_reference_records_of_one_commit_are_runs_without_a_gap(path: Path) -> None:
     """Every commit change within a record is a run that was gone on with."""
-    rows = pd.read_csv(path, low_memory=False)
+    rows = read_records([path])
     assert bool(tell_runs(rows)) or rows["commit"].nunique() == 1
