@@ -128,19 +128,6 @@ REFUSED: list[tuple[str, dict[str, Any], list[str]]] = [
         {"caches": ["memcached"]},
         ["caches", "'memcached'", "none, as-shipped, lru"],
     ),
-    ("acceptance", {"checks": ["speed"]}, ["checks", "'speed'", "proxy, ceiling"]),
-    ("acceptance", {"chunk_shapes": [[1, 2]]}, ["chunk_shapes", "[1, 2]", "at least 4"]),
-    (  # one number for each chunk shape
-        "acceptance",
-        {"chunks_per_task": [1]},
-        ["chunks_per_task", "[1]", "2 numbers"],
-    ),
-    ("acceptance", {"chunk_shapes": [[1, 1, 999, 1]]}, ["chunk_shape", "999", "array_shape"]),
-    (  # the proxy is measured before a store of this machine
-        "acceptance",
-        {"store": "s3://mine/x", "profile": "loopback"},
-        ["store", "'s3://mine/x'", "embedded"],
-    ),
     ("caching-costs", {"maps": ["flat"]}, ["maps", "'flat'", "single-4mib"]),
     # What no machine has, and no user waits for.
     ("cluster-scaling", {"dilation": 1e300}, ["dilation", "1e+300", "at most 10000"]),
@@ -159,6 +146,7 @@ REFUSED: list[tuple[str, dict[str, Any], list[str]]] = [
     ("caching-costs", {"maps": ["broken"]}, ["maps", "another than 'broken'"]),
     ("caching-costs", {"caches": ["none", "none"]}, ["caches", "'none' twice", "each name once"]),
     ("caching-costs", {"sweep_users": [], "sweep_rates": []}, ["sweep_users", "at least one load"]),
+    ("cluster-scaling", {"steps_per_worker": -1}, ["steps_per_worker", "-1", "at least 0"]),
     ("cluster-scaling", {"n_workers": [2, 2]}, ["n_workers", "2 twice", "each number once"]),
     # Options of Slurm elsewhere, or that it has not; readers over S3 of a folder.
     ("cluster-scaling", {"cluster_options": ["queue=a"]}, ["cluster_options", "none but with"]),
