@@ -12,6 +12,7 @@ import contextlib
 import ctypes
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -106,14 +107,19 @@ class Child:
 
 
 def start_child(
-    argv: Sequence[str | Path], *, env: Mapping[str, str] | None = None, log: Path | None = None
+    argv: Sequence[str | Path],
+    *,
+    env: Mapping[str, str] | None = None,
+    log: Path | None = None,
+    scratch: Path | None = None,
 ) -> Child:
     """Start a command that ends when this process ends.
 
     The command runs in a session of its own: Ctrl-C in the terminal reaches the
     owner alone, who can then stop its children in order. On Linux the command
     also ends when its supervisor is killed. The owner may be any thread. Where no log is named,
-    what it prints goes to a file without a name, which nobody has to remove.
+    what it prints goes to a file without a name, which nobody has to remove; a `scratch` folder is
+    removed with the command, also where its owner was killed.
 
     Examples
     --------
@@ -129,7 +135,15 @@ def start_child(
     except OSError as error:
         raise UserError(f"log {log}: cannot be written ({error.strerror})") from error
     supervisor = subprocess.Popen(
-        [sys.executable, "-m", __name__, str(os.getpid()), os.getcwd(), *program],
+        [
+            sys.executable,
+            "-m",
+            __name__,
+            str(os.getpid()),
+            os.getcwd(),
+            str(scratch or ""),
+            *program,
+        ],
         bufsize=0,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -171,8 +185,10 @@ _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 
 
-def supervise(owner_pid: int, folder: str, command: Sequence[str]) -> int:
+def supervise(owner_pid: int, folder: str, scratch: str, command: Sequence[str]) -> int:
     """Run a command in a folder until it ends, its owner does or a signal asks for it.
+
+    Then a scratch folder goes, if there is one.
 
     The owner holds standard input open; the answer is a line with the number of the command's
     process, or why there is none. This runs in a process of one thread: Linux ties a child to the
@@ -202,6 +218,8 @@ def supervise(owner_pid: int, folder: str, command: Sequence[str]) -> int:
                 break
     finally:
         _end_all(child)
+        if scratch:
+            shutil.rmtree(scratch, ignore_errors=True)
     return child.returncode if child.returncode >= 0 else 128 - child.returncode
 
 
@@ -237,4 +255,4 @@ def _end_all(child: subprocess.Popen[bytes]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(supervise(int(sys.argv[1]), sys.argv[2], sys.argv[3:]))
+    sys.exit(supervise(int(sys.argv[1]), sys.argv[2], sys.argv[3], sys.argv[4:]))
