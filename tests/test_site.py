@@ -16,7 +16,6 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from advisors.decide.page import OPTIONS
 from helpers.benchmark.record import COLUMNS
 from helpers.book import build, pages, printing
 from helpers.netem.profiles import profile_names
@@ -432,20 +431,6 @@ def test_icons_are_drawn(address: str, tab: Tab) -> None:
 
 
 # Without a mouse.
-
-
-def test_decisions_by_keyboard_alone(address: str, tab: Tab) -> None:
-    """Tab reaches each choice, an arrow changes it, and the answer and the address follow."""
-    tab.open(f"{address}/decide.html", width=1280)
-    before = tab.evaluate("document.querySelector('#decide-lookup pre').textContent")
-    for name in (*OPTIONS, "budget"):
-        tab.press_until(f"document.activeElement.name === '{name}'")
-        tab.press("ArrowUp" if name == "budget" else "ArrowDown")
-    after = tab.evaluate("document.querySelector('#decide-lookup pre').textContent")
-    chosen = tab.evaluate("location.hash")
-    assert after != before and all(f"{name}=" in chosen for name in (*OPTIONS, "budget"))
-    tab.press_until("document.activeElement.className === 'decide-frame'")
-    assert tab.faults() == []
 
 
 def test_the_explorer_by_keyboard_alone(site: Path, address: str, tab: Tab) -> None:
