@@ -1,8 +1,9 @@
-"""Put before the explorer what it draws: medians of all records that the book shows, and downloads."""
+"""Give the explorer what it draws, and leave scripts and styles of a page to that page."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from sphinx.application import Sphinx
 
@@ -14,7 +15,7 @@ PAGE = "explorer"
 
 
 def prepare(app: Sphinx) -> None:
-    """Write the data beside the scripts of the page, and the table of quantities that it includes."""
+    """Write the data next to the scripts of the page, and the table of columns that it includes."""
     source = Path(app.srcdir)
     if not (source / f"{PAGE}.md").exists():
         return
@@ -27,7 +28,22 @@ def prepare(app: Sphinx) -> None:
     app.add_js_file(f"{PAGE}/data.js")
 
 
+def choose_files(
+    app: Sphinx, pagename: str, template: str, context: dict[str, Any], doctree: object
+) -> None:
+    """Load what is named after a page, or lies in its folder, on that page alone."""
+
+    def is_wanted(file: Any) -> bool:
+        path = Path(str(getattr(file, "filename", "") or ""))
+        owners = {path.stem, path.parent.name} & {*app.env.all_docs}
+        return not owners or pagename in owners
+
+    for kind in ("script_files", "css_files"):
+        context[kind] = [file for file in context[kind] if is_wanted(file)]
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Run before pages are read."""
+    """Run before pages are read, and after what loads all files on all pages."""
     app.connect("builder-inited", prepare, priority=400)
+    app.connect("html-page-context", choose_files, priority=900)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,21 +1,24 @@
-// Frames of tables and code take the keyboard once they scroll,
-// also after a window was resized or a fold opened; those of tables fade where there is more.
+// Frames of tables, figures and code take the keyboard once they scroll, also after a window was
+// resized or a fold opened; controls of the theme that only have a picture get a name.
 (function () {
   "use strict";
 
-  function tellMore({ target }) {
-    target.classList.toggle("more", target.scrollLeft + target.clientWidth < target.scrollWidth - 1);
-  }
+  const FRAMES = ".pst-scrollable-table-container, .cell_output .output, figure, .highlight pre";
+  const NAMES = { "#pst-search-dialog": "Search", "#pst-primary-sidebar-modal": "Navigation", "#pst-secondary-sidebar-modal": "Contents" };
 
   function start() {
     const watch = new ResizeObserver((changed) => {
       changed.forEach(({ target }) => {
         if (target.scrollWidth > target.clientWidth) target.tabIndex = 0;
-        if (target.matches(".pst-scrollable-table-container")) tellMore({ target });
       });
     });
-    document.querySelectorAll(".pst-scrollable-table-container, .highlight pre").forEach((frame) => watch.observe(frame));
-    document.querySelectorAll(".pst-scrollable-table-container").forEach((frame) => frame.addEventListener("scroll", tellMore));
+    document.querySelectorAll(FRAMES).forEach((frame) => watch.observe(frame));
+    Object.entries(NAMES).forEach(([place, name]) => document.querySelector(place)?.setAttribute("aria-label", name));
+    document.querySelectorAll("details > summary").forEach((one) => {
+      const link = one.closest("li")?.querySelector("a");
+      if (!one.textContent.trim()) one.setAttribute("aria-label", "Pages below " + (link ? link.textContent.trim() : "this"));
+    });
+    document.querySelectorAll("button[title]:not([aria-label])").forEach((one) => one.setAttribute("aria-label", one.title));
   }
 
   if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", start);

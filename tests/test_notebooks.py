@@ -7,23 +7,16 @@ import re
 from pathlib import Path
 
 import nbformat
-import papermill
 import pytest
 
 from helpers.benchmark import record
 from helpers.book import cases, run
-from helpers.book.findings import read_findings
+from helpers.book.findings import N_BLOCKS, NOISE, SUFFIX, read_findings
 from helpers.book.studies import find_study
 from helpers.paths import ROOT
 
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
-CASES = sorted((ROOT / "parameters").glob("*/*/*.yaml"))
-
-
-def test_there_are_notebooks_and_cases() -> None:
-    """What follows would pass on an empty project."""
-    assert NOTEBOOKS
-    assert CASES
+assert NOTEBOOKS
 
 
 @pytest.fixture(scope="module", params=NOTEBOOKS, ids=lambda path: path.stem)
@@ -32,16 +25,8 @@ def executed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     folder = tmp_path_factory.mktemp(request.param.stem)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ARRAYS_CACHE", str(folder / "cache"))
-        with run.kernel_options() as options:
-            papermill.execute_notebook(
-                str(request.param),
-                str(folder / request.param.name),
-                {"time_budget_s": 3600.0},  # a busy machine takes longer, not fewer blocks
-                cwd=str(folder),
-                kernel_name="python3",
-                progress_bar=False,
-                **options,
-            )
+        # a busy machine takes longer, not fewer blocks
+        run.execute_notebook(request.param, folder / request.param.name, {"time_budget_s": 3600.0})
     return folder / request.param.name
 
 
@@ -102,22 +87,15 @@ def test_every_figure_is_shown_once(executed: Path) -> None:
         assert n_drawn == 1 or (not n_drawn and cell.source.startswith("if ")), cell.source
 
 
-def test_the_headline_is_found(executed: Path) -> None:
-    """The key that the table of cases shows is among the findings, or glued."""
-    defaults = find_study(executed.stem).parameters().model_dump()
-    headline = find_study(executed.stem).headline
-    if found := read_findings(executed.parent / defaults["record"]):
-        assert headline in found
+def test_findings_are_written(executed: Path) -> None:
+    """The key of the headline is there, with noise and blocks."""
+    study = find_study(executed.stem)
+    found = read_findings(executed.parent / study.parameters().record)
+    if not (executed.parent / study.parameters().record).with_suffix(SUFFIX).exists():
+        notebook = nbformat.read(executed, as_version=4)
+        assert cases.read_glued(notebook, study.headline)
     else:
-        assert cases.read_glued(nbformat.read(executed, as_version=4), headline)
-
-
-@pytest.mark.parametrize("path", CASES, ids=lambda path: "/".join(path.parts[-3:]))
-def test_cases_declare_known_parameters_and_say_why(path: Path) -> None:
-    """A case file is a comment that says why it exists, and values that a study can run with."""
-    case = cases.Case(path.parts[-3], path.parts[-2], path.stem)
-    assert path.read_text(encoding="utf-8").startswith("# ")
-    cases.read_parameters(case)
+        assert {study.headline, NOISE, N_BLOCKS} <= {*found}
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)

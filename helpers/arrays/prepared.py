@@ -215,8 +215,7 @@ class _Prefix:
         if self.read() or self.list_files():
             obstore.delete(self.client, [self.entry])
             obstore.delete(self.client, [*self.list_files()])
-        with self.location.writing():
-            yield self.location
+        yield self.location
 
     def finish(self, entry: Entry) -> Entry:
         """Put the entry, which makes the objects count."""

@@ -1,4 +1,4 @@
-"""Pages staged and built, with every warning an error; results promoted to the reference."""
+"""Pages staged and built by Jupyter Book, with every warning an error; results promoted to the reference."""
 
 from __future__ import annotations
 
@@ -10,29 +10,33 @@ import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 
-import nbformat
+import pandas as pd
 import yaml
 from filelock import FileLock, Timeout
 
-from helpers.benchmark.record import read_records, runs_path
-from helpers.book.arrange import slim_figure
-from helpers.book.cases import Case, find_case, find_cases, is_done, read_parameters
-from helpers.book.findings import SUFFIX
+from helpers.benchmark.record import read_records, schema
+from helpers.book.cases import (
+    SUFFIXES,
+    Case,
+    find_case,
+    find_cases,
+    is_done,
+    read_parameters,
+    seal,
+)
 from helpers.book.pages import (
+    NOTEBOOKS,
     Page,
+    Say,
     find_pages,
     list_cases,
     read_notebook,
-    render_citation,
-    render_faults,
     render_page,
-    render_parameters,
-    render_profile_sources,
-    render_profiles,
-    render_schema,
+    tabulate_faults,
+    tabulate_profiles,
     walk_toc,
 )
-from helpers.book.studies import find_studies
+from helpers.book.studies import find_studies, write_table
 from helpers.errors import UserError
 from helpers.paths import ROOT, check_name
 from helpers.redaction import copy_redacted, redact_tree
@@ -46,75 +50,44 @@ NOT_PAGES = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
 _WARNING = re.compile(r"^(?:(?P<page>.*?)(?::\d*)*: )?(?:WARNING|ERROR|CRITICAL): (?P<text>.*)$")
 
 
-def stage(
-    site: str, *, root: Path = ROOT, say: Callable[[str], None] = lambda _line: None
-) -> list[Page]:
+def stage(site: str, *, root: Path = ROOT, say: Say = lambda _line: None) -> list[Page]:
     """Copy what the book is made of to `_build/stage/`, emptied before."""
     pages = find_pages(check_name(site), root=root, say=say)
     into = root / "_build" / "stage"
     shutil.rmtree(into, ignore_errors=True)
     into.mkdir(parents=True)
-    _copy_sources(root, into)
-    _write_generated(into / "_generated")
-    for page in pages:
-        _stage_page(page, into)
-    for name in sorted({*list_cases(root)} - {page.name for page in pages}):
-        say(f"{name.removeprefix('notebooks/')}: not measured yet")
-        _stage_gap(name, into)
-    _list_pages(into / "_toc.yml", pages)
-    _stage_cover(pages, into / "_generated" / "headline.svg")
-    return pages
-
-
-def _stage_page(page: Page, into: Path) -> None:
-    """Write a page, its record beside it and what ran for download, all without credentials."""
-    target = into / f"{page.name}.ipynb"
-    ran = into / "_generated" / "executed" / f"{page.name}.ipynb"
-    for path, notebook in ((target, render_page(page)), (ran, read_notebook(page.executed))):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(redact_tree(notebook)), encoding="utf-8")
-    copy_redacted(page.record, target.with_suffix(".csv"))
-    copy_redacted(runs_path(page.record), runs_path(target))
-    if (findings := page.record.with_suffix(SUFFIX)).exists():
-        copy_redacted(findings, target.with_suffix(SUFFIX))
-
-
-def _stage_cover(pages: list[Page], target: Path) -> None:
-    """Show on the first page the figure of the results that the book shows, else the published one."""
-    figure = _COVER.read_text(encoding="utf-8")
-    for page in pages:
-        study = find_studies().get(page.notebook)
-        if study is not None and study.cover is not None and study.cover[0] == page.case:
-            figure = _read_figure(page.executed, study.cover[1]) or figure
-    target.write_text(slim_figure(figure), encoding="utf-8")
-
-
-def _copy_sources(root: Path, into: Path) -> None:
-    """Copy the text pages, the configuration and what they use."""
     for path in (path for pattern in _SOURCES for path in root.glob(pattern)):
         if path.is_dir():
             shutil.copytree(path, into / path.name, ignore=shutil.ignore_patterns("__pycache__"))
         elif path.name not in NOT_PAGES:
             shutil.copy2(path, into / path.name)
+    (into / "_generated").mkdir()
+    for page in pages:
+        _stage_page(page, into)
+    for name in sorted({*list_cases(root)} - {page.name for page in pages}):
+        say(f"{name.removeprefix(NOTEBOOKS)}: not measured yet")
+        _stage_gap(name, into)
+    _list_pages(into / "_toc.yml", pages)
+    _write_generated(pages, into)
+    return pages
 
 
-def _write_generated(folder: Path) -> None:
-    """Write the tables that text pages include, from what the code itself uses."""
-    profiles = yaml.safe_load(_PROFILES.read_text(encoding="utf-8"))
-    tables = {
-        "schema.md": render_schema(),
-        "faults.md": render_faults(),
-        "profiles.md": render_profiles(profiles),
-        "profile-sources.md": render_profile_sources(profiles),
-    }
-    cited = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
-    tables |= {"CITATION.cff": cited, "citation.md": render_citation(yaml.safe_load(cited))}
-    for study in find_studies().values():
-        tables[f"parameters-{study.name}.md"] = render_parameters(study.parameters)
-        tables |= {name: render() for name, render in study.fragments.items()}
-    folder.mkdir()
-    for name, text in tables.items():
-        (folder / name).write_text(text, encoding="utf-8")
+def _stage_page(page: Page, into: Path) -> None:
+    """Write a page, its record and findings next to it and what ran for download, all without credentials.
+
+    The download is named by study and case: that of another has another name.
+    """
+    target = into / f"{page.name}.ipynb"
+    ran = into / "_generated" / "executed" / f"{page.name}.ipynb"
+    for path, notebook in ((target, render_page(page)), (ran, read_notebook(page.executed))):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(redact_tree(notebook)), encoding="utf-8")
+    for suffix in SUFFIXES[1:]:
+        if (source := page.executed.with_suffix(suffix)).exists():
+            copy_redacted(source, target.with_suffix(suffix))
+    shutil.copyfile(
+        target.with_suffix(".csv"), target.with_name(f"{page.notebook}-{page.case}.csv")
+    )
 
 
 def _stage_gap(name: str, into: Path) -> None:
@@ -131,7 +104,7 @@ def _stage_gap(name: str, into: Path) -> None:
     )
 
 
-def _list_pages(toc_path: Path, pages: list[Page]) -> None:
+def _list_pages(toc_path: Path, pages: Sequence[Page]) -> None:
     """Append cases that the table of contents does not know under their notebook's overview."""
     toc = yaml.safe_load(toc_path.read_text(encoding="utf-8"))
     known = {*walk_toc(toc)}
@@ -146,8 +119,93 @@ def _list_pages(toc_path: Path, pages: list[Page]) -> None:
     toc_path.write_text(yaml.safe_dump(toc, sort_keys=False), encoding="utf-8")
 
 
-def build(site: str, *, root: Path = ROOT, say: Callable[[str], None] = lambda _line: None) -> Path:
-    """Stage the book and build it, with every warning an error, and say what is done.
+def _write_generated(pages: Sequence[Page], into: Path) -> None:
+    """Write what text pages include of `_generated/`, from what the code itself uses."""
+    makers: dict[str, Callable[[], str]] = {
+        "schema.md": _render_schema,
+        "faults.md": lambda: _render(tabulate_faults()),
+        "profiles.md": lambda: _render(tabulate_profiles(_read_profiles())),
+        "profile-sources.md": _render_sources,
+        "citation.md": _render_citation,
+        "headline.svg": lambda: _find_cover(pages),
+    }
+    for study in find_studies().values():
+        makers |= study.fragments
+    texts = [path.read_text(encoding="utf-8") for path in into.glob("*.md")]
+    for name in {name for text in texts for name in re.findall(r"_generated/([\w.-]+)", text)}:
+        if name in makers:
+            (into / "_generated" / name).write_text(makers[name](), encoding="utf-8")
+
+
+def _render(table: pd.DataFrame) -> str:
+    return write_table([*map(str, table)], table.to_numpy().tolist())
+
+
+def _render_schema() -> str:
+    """Write the columns of a record as a table for the page on method."""
+    table = schema()[["type", "unit", "description"]].rename(columns={"description": "meaning"})
+    table.insert(0, "column", [f"`{name}`" for name in table.index])
+    return _render(table)
+
+
+def _read_profiles() -> dict[str, dict[str, object]]:
+    found: dict[str, dict[str, object]] = yaml.safe_load(_PROFILES.read_text(encoding="utf-8"))
+    return found
+
+
+def _render_sources() -> str:
+    """Write where the figures of the network profiles come from, units left out of their names."""
+    items = []
+    for name, profile in _read_profiles().items():
+        sources = profile["sources"]
+        assert isinstance(sources, dict)
+        words = {
+            key.removesuffix("_mb_per_s").removesuffix("_s").replace("_", " "): text
+            for key, text in sources.items()
+        }
+        lines = [f"- {word}: {text}" for word, text in words.items()]
+        items.append(f"`{name}`\n: " + "\n  ".join(lines) + "\n")
+    return "\n".join(items)
+
+
+def _render_citation() -> str:
+    """Write how the book is cited, for BibTeX; what is not known, such as a DOI, is left out."""
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    authors = [
+        one.get("name") or f"{one['family-names']}, {one['given-names']}"
+        for one in cited["authors"]
+    ]
+    fields = {
+        "title": f"{{{cited['title']}}}",
+        "author": " and ".join(f"{{{author}}}" for author in authors),
+        "year": str(cited.get("date-released", ""))[:4],
+        **{name: cited.get(name) for name in ("version", "doi", "url")},
+    }
+    lines = "".join(f"  {key} = {{{value}}},\n" for key, value in fields.items() if value)
+    return f"```bibtex\n@software{{arrays-over-the-wire,\n{lines}}}\n```\n"
+
+
+def _find_cover(pages: Sequence[Page]) -> str:
+    """Find the figure of the first page: that of the results which the book shows, else the published one."""
+    for page in pages:
+        cover = find_studies()[page.notebook].cover
+        if cover is not None and cover[0] == page.case:
+            return _read_figure(page.executed, cover[1]) or _COVER.read_text(encoding="utf-8")
+    return _COVER.read_text(encoding="utf-8")
+
+
+def _read_figure(executed: Path, name: str) -> str:
+    """Read a figure out of an executed notebook by its name; empty if it is not there."""
+    for cell in read_notebook(executed)["cells"]:
+        figure = cell["metadata"].get("mystnb", {}).get("figure", {}).get("name")
+        for output in cell.get("outputs", []):
+            if figure == name and "image/svg+xml" in output.get("data", {}):
+                return str(output["data"]["image/svg+xml"])
+    return ""
+
+
+def build(site: str, *, root: Path = ROOT, say: Say = lambda _line: None) -> Path:
+    """Stage the book and build it, with every warning an error, and return its first page.
 
     Another that is being built here is waited for: both would empty the same folders.
     """
@@ -163,7 +221,7 @@ def build(site: str, *, root: Path = ROOT, say: Callable[[str], None] = lambda _
         return _build(site, root, say)
 
 
-def _build(site: str, root: Path, say: Callable[[str], None]) -> Path:
+def _build(site: str, root: Path, say: Say) -> Path:
     pages = stage(site, root=root, say=say)
     n_own = sum(page.site != "reference" for page in pages)
     say(f"{len(pages)} cases: {n_own} of site {site}, {len(pages) - n_own} of the reference")
@@ -180,33 +238,7 @@ def _build(site: str, root: Path, say: Callable[[str], None]) -> Path:
         raise UserError(
             first_warning(done.stderr) + f"; the whole log is in {log.relative_to(root)}"
         )
-    html = root / "_build" / "html"
-    weights = weigh(html)
-    heaviest = max(weights, key=lambda name: weights[name])
-    kilobytes = f"{weights[heaviest] / 1e3:.0f} kB"
-    say(f"{len(weights)} pages; the heaviest with all it loads is {heaviest}, {kilobytes}")
-    return html / "index.html"
-
-
-_LOADING = re.compile(r"<(?:img|script|link)\b[^>]*>")
-_NOT_LOADED = re.compile(r'rel="(?:canonical|next|prev|search|license|index)"')
-
-
-def weigh(html: Path) -> dict[str, int]:
-    """Add up the bytes of each page of a built book and of all that it loads."""
-    static = html / "_static"
-    by_styles = [static / "basic.css", *static.glob("vendor/**/*.woff*")]
-    common = sum(path.stat().st_size for path in by_styles if path.exists())
-    weights = {}
-    for page in sorted(html.rglob("*.html")):
-        if not page.is_relative_to(static):
-            text = page.read_text(encoding="utf-8")
-            tags = [tag for tag in _LOADING.findall(text) if not _NOT_LOADED.search(tag)]
-            found = [re.search(r'(?:src|href)="([^"?#:]+)', tag) for tag in tags]
-            files = {(page.parent / one[1]).resolve() for one in found if one}
-            sizes = [path.stat().st_size for path in {page.resolve(), *files} if path.is_file()]
-            weights[page.relative_to(html).as_posix()] = common + sum(sizes)
-    return weights
+    return root / "_build" / "html" / "index.html"
 
 
 def first_warning(log: str) -> str:
@@ -217,11 +249,10 @@ def first_warning(log: str) -> str:
     >>> first_warning("/a/_build/stage/method.md:7: WARNING: undefined label: 'x'")
     "book: method.md: undefined label: 'x'"
     """
-    lines = re.sub(r"\x1b\[[0-9;]*m", "", log).splitlines()
+    lines = [line.strip() for line in re.sub(r"\x1b\[[0-9;]*m", "", log).splitlines()]
     found = [match for line in lines if (match := _WARNING.match(line))]
     if not found:
-        last = [line.strip() for line in log.splitlines() if line.strip()][-1:] or ["no message"]
-        return f"book: not built: {last[0]}"
+        return f"book: not built: {next(filter(None, reversed(lines)), 'no message')}"
     page = (found[0]["page"] or "_config.yml").split("_build/stage/")[-1]
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
     return f"book: {page}: {found[0]['text']}{more}"
@@ -234,12 +265,12 @@ def publish(site: str, root: Path = ROOT, *, titles: Sequence[str] = ()) -> list
         _refuse(case)
     copied = []
     for case in cases:
-        for suffix in (".ipynb", ".csv", ".runs.json"):
-            target = case.result(suffix, "reference")
-            target.parent.mkdir(parents=True, exist_ok=True)
-            copied.append(copy_redacted(case.result(suffix), target))
-        if (findings := case.result(SUFFIX)).exists():
-            copied.append(copy_redacted(findings, case.result(SUFFIX, "reference")))
+        for suffix in SUFFIXES:
+            if (source := case.result(suffix)).exists():
+                target = case.result(suffix, "reference")
+                target.parent.mkdir(parents=True, exist_ok=True)
+                copied.append(copy_redacted(source, target))
+        seal(case.result(".ipynb", "reference"))
     return [*copied, *_publish_cover(root, {case.title for case in cases})]
 
 
@@ -263,20 +294,8 @@ def _publish_cover(root: Path, titles: Collection[str]) -> Iterator[Path]:
     """Take the figure that the README shows out of the notebook of its study, if it is new."""
     for study in find_studies().values():
         if study.cover is not None and f"{study.name}/{study.cover[0]}" in titles:
-            case, name = study.cover
+            executed = Case("reference", study.name, study.cover[0], root).result(".ipynb")
             target = root / "results" / "reference" / "headline.svg"
-            executed = Case("reference", study.name, case, root).result(".ipynb")
-            if figure := _read_figure(executed, name):
+            if figure := _read_figure(executed, study.cover[1]):
                 target.write_text(figure, encoding="utf-8")
             yield target
-
-
-def _read_figure(executed: Path, name: str) -> str:
-    """Read a figure out of an executed notebook by its name; empty if it is not there."""
-    notebook = nbformat.read(executed, as_version=4)  # type: ignore[no-untyped-call]
-    for cell in notebook.cells:
-        figure = cell.metadata.get("mystnb", {}).get("figure", {}).get("name")
-        for output in cell.get("outputs", []):
-            if figure == name and "image/svg+xml" in output.get("data", {}):
-                return str(output["data"]["image/svg+xml"])
-    return ""

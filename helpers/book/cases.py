@@ -1,12 +1,11 @@
-"""What a case is, what is derived from its parameters, whether its results are those, and what they say."""
+"""What a case is, what its parameters are, whether its results are those, and what they say."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,11 +15,23 @@ import nbformat
 import yaml
 from filelock import FileLock, Timeout
 
-from helpers.book import findings as numbers
-from helpers.book.studies import case_schema, check_early, find_studies, find_study, write_cell
+from helpers.book.findings import SUFFIX, Finding
+from helpers.book.studies import case_schema, find_studies, find_study, write_cell
 from helpers.errors import UserError, cut, show
-from helpers.paths import ROOT, check_name
+from helpers.paths import ROOT, check_file, check_name
 from helpers.redaction import redact_tree
+
+UNSTABLE_ABOVE = 0.1
+"""A/A noise above which a case is unstable.
+
+The pages rank contenders that differ by a tenth; where two copies of one
+contender differ by more, such an order is the machine's doing.
+"""
+
+UNSEALED = "it has no digest of its rows and outputs, so nobody knows whether they were measured"
+
+SUFFIXES = (".ipynb", ".csv", SUFFIX, ".runs.json")
+"""Of the files of a result: executed notebook, record, its findings, and the origin of its rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +69,9 @@ def find_cases(site: str, root: Path = ROOT) -> list[Case]:
     if not files:
         sites = sorted(path.name for path in (root / "parameters").iterdir() if path.is_dir())
         raise UserError(f"SITE: {site!r}; allowed: {', '.join(sites)}")
+    for file in files:
+        check_name(file.parent.name, "study")
+        check_name(file.stem, f"case of {file.parent.name}")
     return [Case(site, file.parent.name, file.stem, root) for file in files]
 
 
@@ -65,7 +79,7 @@ def find_case(title: str, site: str, root: Path = ROOT) -> Case:
     """Find one case by notebook and name."""
     cases = {case.title: case for case in find_cases(site, root)}
     if title not in cases:
-        raise UserError(f"CASE: {title!r}; allowed: {', '.join(cases)}")
+        raise UserError(f"CASE: {show(title)}; allowed: {', '.join(cases)}")
     return cases[title]
 
 
@@ -73,7 +87,16 @@ _INT, _FLOAT = "tag:yaml.org,2002:int", "tag:yaml.org,2002:float"
 
 
 class _Loader(yaml.SafeLoader):
-    """Reads numbers as people write them: 1:30, 010 and 0x1F_ are none, though YAML 1.1 has values for them."""
+    """Reads numbers as people write them, and each name once.
+
+    1:30, 010 and 0x1F_ are no numbers, though YAML 1.1 has values for them.
+    """
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        names = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+        if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
+            raise yaml.YAMLError(f"{twice[0]} stands twice")
+        return super().construct_mapping(node, deep)
 
 
 _Loader.yaml_implicit_resolvers = {
@@ -95,7 +118,10 @@ def read_parameters(case: Case, budget_s: float = 0.0) -> dict[str, Any]:
     """Read and check the parameters of a case, with a time budget of the caller's if it is not 0."""
     where = f"parameters/{case.site}/{case.title}.yaml"
     try:
-        overrides = yaml.load(case.parameter_file.read_bytes(), _Loader) or {}  # noqa: S506  # a safe one
+        text = check_file(case.parameter_file).read_bytes()
+        overrides = yaml.load(text, _Loader) or {}  # noqa: S506  # a safe one
+    except UserError:
+        raise
     except Exception as error:  # a tag fails with whatever its text makes Python say
         told = " ".join(f"{type(error).__name__}: {error}".split())
         raise UserError(f"{where}: is no YAML: {cut(told)}") from error
@@ -103,9 +129,6 @@ def read_parameters(case: Case, budget_s: float = 0.0) -> dict[str, Any]:
         raise UserError(f"{where}: {show(overrides)}; allowed: NAME: VALUE on each line")
     if not case.source.exists():
         raise UserError(f"{where}: there is no notebooks/{case.notebook}.ipynb")
-    schema = case.root / "parameters" / f"{case.notebook}.schema.json"
-    if schema.exists():
-        check_early(json.loads(schema.read_bytes()), overrides, where)
     values = {"record": f"{case.name}.csv", **overrides}
     values |= {"time_budget_s": budget_s} if budget_s else {}
     if values["record"] != f"{case.name}.csv":
@@ -116,61 +139,85 @@ def read_parameters(case: Case, budget_s: float = 0.0) -> dict[str, Any]:
     return values
 
 
-def fingerprint(case: Case, values: dict[str, Any]) -> str:
-    """Hash what a result is made of: the notebook, text included, and the parameters."""
-    return hash_sources(case, values, ("code", "markdown"))
-
-
-def hash_sources(case: Case, values: dict[str, Any], cell_types: Sequence[str]) -> str:
-    """Hash the cells of some types and the parameters, of which a hash must not tell a password.
+def fingerprint(case: Case, values: Mapping[str, Any]) -> str:
+    """Hash what a result is made of: the notebook, text included, and the parameters.
 
     The time budget is left out: it says how long to go on, and a longer one goes on with the rows.
     """
+    return _hash(case, values, ("code", "markdown"), {"time_budget_s"})
+
+
+def fingerprint_rows(case: Case, values: Mapping[str, Any]) -> str:
+    """Hash what rows are made of: the code of the notebook, and the parameters that are measured."""
+    return _hash(case, values, ("code",), find_study(case.notebook).parameters.not_measured)
+
+
+def _hash(
+    case: Case, values: Mapping[str, Any], cell_types: Collection[str], but: Collection[str]
+) -> str:
     cells = nbformat.read(case.source, as_version=4).cells  # type: ignore[no-untyped-call]
     sources = [cell.source for cell in cells if cell.cell_type in cell_types]
-    kept = {name: value for name, value in values.items() if name != "time_budget_s"}
-    text = json.dumps([sources, redact_tree(kept)], sort_keys=True)
+    kept = {name: value for name, value in values.items() if name not in but}
+    text = json.dumps([sources, redact_tree(kept)], sort_keys=True)  # a hash tells no password
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def is_done(case: Case, values: dict[str, Any]) -> bool:
+def is_done(case: Case, values: Mapping[str, Any]) -> bool:
     """Tell whether the results are there and are those of this notebook and these parameters."""
-    paths = [case.result(suffix) for suffix in (".ipynb", ".csv")]
-    if not all(path.exists() for path in paths) or is_altered(*paths):
+    executed, record = case.result(".ipynb"), case.result(".csv")
+    if not (executed.exists() and record.exists()) or find_damage(executed, record):
         return False
-    known = read_metadata(paths[0]).get("case", {}).get("fingerprint")
-    return bool(known == fingerprint(case, values))
+    return bool(_read_case(executed).get("fingerprint") == fingerprint(case, values))
 
 
-def digest_rows(record: Path, nbytes: int = -1) -> dict[str, Any]:
-    """Compute what an executed notebook keeps of its record, of which it may be but the beginning."""
-    content = record.read_bytes()[: None if nbytes < 0 else nbytes]
-    return {"nbytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+def seal(executed: Path) -> None:
+    """Write into an executed notebook the digests of its outputs and of the record next to it."""
+    notebook = nbformat.read(executed, as_version=4)  # type: ignore[no-untyped-call]
+    notebook.metadata["case"] = {
+        **notebook.metadata.get("case", {}),
+        "rows": _digest_rows(executed.with_suffix(".csv")),
+        "outputs": _digest_outputs(notebook),
+    }
+    text = json.dumps(notebook, indent=1, ensure_ascii=False, sort_keys=True)
+    executed.write_text(text + "\n", encoding="utf-8")
 
 
-def find_digest(executed: Path) -> dict[str, Any]:
-    """Find the digest of its rows in an executed notebook; those of before have none."""
-    told = read_metadata(executed).get("case")
-    found = told.get("rows") if isinstance(told, dict) else None
-    return found if isinstance(found, dict) else {}
-
-
-def is_altered(executed: Path, record: Path) -> bool:
-    """Tell whether a record is not the one that its notebook was executed with.
+def find_damage(executed: Path, record: Path) -> str:
+    """Say in what an executed notebook or its record is not as the runner left it; empty if it is.
 
     Rows may have been appended since, by a run that goes on or was interrupted.
     """
-    digest = find_digest(executed)
-    if not digest or not record.exists():
-        return False
-    nbytes = digest.get("nbytes")
-    return not isinstance(nbytes, int) or digest_rows(record, max(0, nbytes)) != digest
+    rows, outputs = (_read_case(executed).get(name) for name in ("rows", "outputs"))
+    if not isinstance(rows, dict) or not isinstance(rows.get("nbytes"), int) or not outputs:
+        return UNSEALED
+    notebook = nbformat.read(executed, as_version=4)  # type: ignore[no-untyped-call]
+    if _digest_outputs(notebook) != outputs:
+        return f"{executed.name}: its outputs are not those of the run that made it"
+    if _digest_rows(record, max(0, rows["nbytes"])) != rows:
+        return f"{record.name}: its rows are not those that {executed.name} was executed with"
+    return ""
+
+
+def _digest_rows(record: Path, nbytes: int | None = None) -> dict[str, Any]:
+    content = check_file(record).read_bytes()[:nbytes]
+    return {"nbytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+
+
+def _digest_outputs(notebook: Any) -> str:
+    cells = [[cell["source"], cell.get("outputs", [])] for cell in notebook["cells"]]
+    return hashlib.sha256(json.dumps(cells, sort_keys=True).encode()).hexdigest()
+
+
+def _read_case(executed: Path) -> dict[str, Any]:
+    """Read what an executed notebook says of its case; nothing if it does not."""
+    told = read_metadata(executed).get("case")
+    return told if isinstance(told, dict) else {}
 
 
 def read_metadata(path: Path) -> dict[str, Any]:
     """Read what an executed notebook says of its run; nothing if it is no whole notebook."""
     try:
-        return dict(json.loads(path.read_text(encoding="utf-8"))["metadata"])
+        return dict(json.loads(check_file(path).read_text(encoding="utf-8"))["metadata"])
     except (OSError, ValueError, TypeError, KeyError):
         return {}
 
@@ -190,57 +237,13 @@ def lock_case(case: Case) -> Iterator[None]:
         ) from error
 
 
-UNSTABLE_ABOVE = 0.1
-"""A/A noise above which a case is unstable.
-
-The pages rank contenders that differ by a tenth; where two copies of one
-contender differ by more, such an order is the machine's doing.
-"""
-
-
-@dataclass(frozen=True, slots=True)
-class Findings:
-    """What the table of cases says of an executed notebook."""
-
-    headline: str = ""  # its finding; empty if it has none
-    # by which part two copies of one contender differ (A/A), in the worst block where that is
-    # told; NaN if unknown
-    noise: float = math.nan
-    n_blocks: int = 0  # measured blocks; 0 if unknown
-
-    @property
-    def is_unstable(self) -> bool:
-        """Whether the noise is above what the project trusts."""
-        return self.noise > UNSTABLE_ABOVE
-
-
-def duration_s(case: Case, site: str = "") -> float:
-    """Read how long a case took, here or in the reference; 0 if nobody knows."""
-    told = read_metadata(case.result(".ipynb", site))
-    return float(told.get("papermill", {}).get("duration") or 0.0)
-
-
-def findings_of(case: Case) -> Findings:
-    """Read what the table says of a case that ran."""
-    headline = find_study(case.notebook).headline
-    if found := numbers.read_findings(case.result(".csv")):
-        told = numbers.format_finding(found.get(headline), "range")
-        n_blocks = found[numbers.N_BLOCKS].value
-        return Findings(told, found[numbers.NOISE].value, int(n_blocks))
-    notebook = nbformat.read(case.result(".ipynb"), as_version=4)  # type: ignore[no-untyped-call]
-    return read_findings(notebook, headline)
-
-
-def read_findings(notebook: Any, headline: str) -> Findings:
-    """Read headline, noise and blocks from what a notebook glued; the headline under its key."""
-    texts = (read_glued(notebook, key) for key in ("aa-noise", "aa-noise-worst"))
+def find_noise(found: Mapping[str, Finding], notebook: Any) -> float:
+    """Find the A/A noise of a page: in its findings, or in what its notebook glued; NaN if unknown."""
+    if "noise" in found:
+        return found["noise"].value
+    texts = (list_glued(notebook).get(key, "") for key in ("aa-noise", "aa-noise-worst"))
     noises = [float(one[0]) / 100 for text in texts if (one := re.match(r"[\d.]+(?= %)", text))]
-    blocks = re.match(r"\d+", read_glued(notebook, "n-blocks"))
-    return Findings(
-        read_glued(notebook, headline),
-        max(noises, default=math.nan),
-        int(blocks[0]) if blocks else 0,
-    )
+    return max(noises, default=float("nan"))
 
 
 def read_glued(notebook: Any, key: str) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,137 +13,103 @@ import click
 from helpers.errors import UserError
 
 _site = partial(click.option, "--site", default="laptop", show_default=True)
-_anew = click.option("--anew", is_flag=True, help="Measure again what is done.")
-_more = click.option("--more", is_flag=True, help="Go on with what its time budget ended.")
-_quick = click.option(
-    "--quick",
-    is_flag=True,
-    help="A first look: one block a case, the shortest of each study first, as many as 15 minutes hold.",
-)
-_minutes = click.option(
-    "--minutes", type=float, help="Time budget of each case, in the place of that of its file."
-)
-_render = click.option(
-    "--render",
-    is_flag=True,
-    help="Measure nothing: execute the notebook over the reference's rows, and replace its page there.",
-)
-_max_usd = click.option(
-    "--max-usd", type=float, help="Refuse to run what is expected to cost more on a store of yours."
-)
-_in_region = click.option(
-    "--in-region", is_flag=True, help="Workers are in the region of that store: no data leave it."
-)
+
+
+def _how(command: Any) -> Any:
+    """Give a command the options of a run."""
+    for option in (
+        click.option("--anew", is_flag=True, help="Measure again what is done."),
+        click.option("--more", is_flag=True, help="Go on with what its time budget ended."),
+        click.option("--quick", is_flag=True, help="A first look: one block of every case."),
+        click.option(
+            "--minutes", type=float, help="Time budget of each case, for that of its file."
+        ),
+        click.option("--max-usd", type=float, help="Refuse what costs more on a store of yours."),
+        click.option("--in-region", is_flag=True, help="Workers are in the region of that store."),
+    ):
+        command = option(command)
+    return command
 
 
 @click.command("run-all")
 @_site(help="Folder of parameters/.")
-@_anew
-@_more
-@_quick
-@_minutes
-@_max_usd
-@_in_region
-def run_all(
-    site: str, anew: bool, more: bool, quick: bool, minutes: float | None, **bound: Any
-) -> None:
+@click.option("--all", "is_all", is_flag=True, help="Also the long cases, else run by name alone.")
+@_how
+def run_all(site: str, is_all: bool, **how: Any) -> None:
     """Run every case of a site, print a table and build the book."""
-    _refuse_both(quick=quick, anew=anew, more=more)
-    budget_s = _read_budget(minutes)
-    from helpers.benchmark.memory import watch_memory
-    from helpers.benchmark.provenance import python_build
-    from helpers.book import build, expected, pages
-    from helpers.book import cases as runner
-    from helpers.book import run as runs
-    from helpers.objectstore.versitygw import find_or_build_versitygw
+    from helpers.book import build, cases, pages
+    from helpers.book.studies import find_studies
 
-    slow = {"not optimised": "without optimisation", "debug": "for debugging"}
-    if compiled := slow.get(python_build()):
-        click.echo(
-            f"this Python was compiled {compiled}: what it computes takes longer than elsewhere"
-        )
-    cases = pages.in_book_order(runner.find_cases(site))
-    bound |= {"again": anew or more, "quick": quick, "budget_s": budget_s}
-    expected.check_expected(cases, click.echo, **bound)
-    find_or_build_versitygw()
-    for name in dict.fromkeys(case.notebook for case in cases):
-        _set_up(name)
-    start = time.monotonic()
-    with watch_memory() as peak:
-        how = {"anew": anew, "more": more, "quick": quick}
-        outcomes = runs.run_cases(cases, click.echo, **how, budget_s=budget_s)
-        click.echo("\n".join(["", *runs.summarise(outcomes), "", "building the book"]))
-        page = build.build(site, say=click.echo)
-    if not (more or quick or budget_s) and all(outcome.state == "done" for outcome in outcomes):
-        seconds, nbytes = time.monotonic() - start, peak.nbytes
-        took = {"seconds": seconds, "peak_nbytes": nbytes, "watcher_cpu_s": peak.cpu_s}
-        runs.note_whole_run(site, outcomes, **took)
-    click.echo(f"the book: open {_short(page)}")
-    _end(runs.explain_failures(outcomes))
+    by_name = {name: study.by_name for name, study in find_studies().items()}
+    chosen = [
+        case
+        for case in pages.in_book_order(cases.find_cases(site))
+        if is_all or case.name not in by_name.get(case.notebook, ())
+    ]
+    failures = _run(chosen, **how)
+    click.echo(f"the book: open {_short(build.build(site, say=click.echo))}")
+    _end(failures)
 
 
 @click.command()
 @click.argument("case")
 @_site(help="Folder of parameters/.")
-@_anew
-@_more
-@_quick
-@_minutes
-@_render
-@_max_usd
-@_in_region
-def run(
-    case: str,
-    site: str,
-    anew: bool,
-    more: bool,
-    quick: bool,
-    minutes: float | None,
-    render: bool,
-    **bound: Any,
-) -> None:
+@click.option(
+    "--render", is_flag=True, help="Measure nothing: execute the page over the reference's rows."
+)
+@_how
+def run(case: str, site: str, render: bool, **how: Any) -> None:
     """Run one case, such as cluster-scaling/in-region."""
-    _refuse_both(quick=quick, anew=anew, more=more)
-    if render and (quick or anew or more or minutes):
-        raise UserError("--render: with an option to measure; allowed: alone")
-    budget_s = _read_budget(minutes)
-    from helpers.book import cases as runner
+    from helpers.book import cases
 
-    cases = [runner.find_case(case, site)]
-    if render:
-        from helpers.book.render import render_case
-
-        click.echo(_short(render_case(cases[0])))
+    found = cases.find_case(case, site)
+    cases.read_parameters(found)  # what is refused is refused before anything starts
+    if not render:
+        _end(_run([found], **how))
         return
-    runner.read_parameters(cases[0])  # what is refused is refused before anything heavy is imported
+    if any(how.values()):
+        raise UserError("--render: with an option to measure; allowed: alone")
+    from helpers.book.run import render_case
 
-    from helpers.book import expected
+    click.echo(_short(render_case(found)))
 
-    bound |= {"again": anew or more, "quick": quick, "budget_s": budget_s}
-    expected.check_expected(cases, click.echo, **bound)
+
+def _run(cases: list[Any], **how: Any) -> list[str]:
+    """Run cases, print their table and return what failed."""
+    from helpers.benchmark.provenance import python_build
     from helpers.book import run as runs
+    from helpers.book.studies import find_studies
+    from helpers.objectstore.versitygw import find_or_build_versitygw
 
-    how = {"anew": anew, "more": more, "quick": quick}
-    outcomes = runs.run_cases(cases, click.echo, **how, budget_s=budget_s)
-    click.echo("\n".join(runs.summarise(outcomes)))
-    _end(runs.explain_failures(outcomes))
+    minutes, in_region, max_usd = how.pop("minutes"), how.pop("in_region"), how.pop("max_usd")
+    if minutes is not None and not 0 < minutes <= 10_000:
+        raise UserError(f"--minutes: {minutes:g}; allowed: above 0, at most 10000")
+    if how["quick"] and (how["anew"] or how["more"]):
+        raise UserError("--quick: together with --anew or --more; allowed: without them")
+    if python_build() in ("not optimised", "debug"):
+        click.echo(f"this Python was compiled {python_build()}: what it computes takes longer")
+    if max_usd is not None and not max_usd >= 0:
+        raise UserError(f"--max-usd: {max_usd:g}; allowed: from 0 on")
+    bound = {"max_usd": max_usd, "in_region": in_region, "quick": how["quick"]}
+    bound["again"] = how["anew"] or how["more"]
+    runs.check_expected(cases, click.echo, **bound)
+    find_or_build_versitygw()
+    studies = find_studies()
+    for name in dict.fromkeys(case.notebook for case in cases):
+        if name in studies and (set_up := studies[name].set_up):
+            set_up(click.echo)
+    outcomes = runs.run_cases(cases, click.echo, **how, budget_s=60 * (minutes or 0.0))
+    click.echo(f"\n{runs.summarise(outcomes)}\n")
+    return runs.explain_failures(outcomes)
 
 
 @click.command()
 @_site(help="Whose results come before the reference.")
-@click.option("--pdf", is_flag=True, help="Also the whole book as one page and as PDF.")
-def book(site: str, pdf: bool) -> None:
+def book(site: str) -> None:
     """Build the book from results that are there; nothing is measured."""
     from helpers.book import build
 
-    index = build.build(site, say=click.echo)
-    click.echo(f"open {_short(index)}")
-    if pdf:
-        from helpers.book import printing
-
-        page = printing.assemble(index.parent)
-        click.echo(f"to print: {_short(page)}")
-        click.echo(f"as PDF: {_short(printing.print_pdf(page))}")
+    click.echo(f"open {_short(build.build(site, say=click.echo))}")
 
 
 @click.command()
@@ -188,8 +153,9 @@ def set_up() -> None:
     """Find or build what the studies need beside the S3 server."""
     from helpers.book.studies import find_studies
 
-    for name in find_studies():
-        _set_up(name)
+    for study in find_studies().values():
+        if study.set_up is not None:
+            study.set_up(click.echo)
 
 
 @click.command()
@@ -199,29 +165,6 @@ def derive() -> None:
 
     for path in write_derived():
         click.echo(_short(path))
-
-
-def _refuse_both(*, quick: bool, anew: bool, more: bool) -> None:
-    """Refuse a first look that would take the place of what was measured whole."""
-    for name in ("anew",) * anew + ("more",) * more:
-        if quick:
-            raise UserError(f"--quick: together with --{name}; allowed: without it")
-
-
-def _read_budget(minutes: float | None) -> float:
-    """Read the time budget that each case gets, in seconds; 0 for that of its file."""
-    if minutes is not None and not 0 < minutes <= 10_000:
-        raise UserError(f"--minutes: {minutes:g}; allowed: above 0, at most 10000")
-    return 60 * (minutes or 0.0)
-
-
-def _set_up(notebook: str) -> None:
-    """Run the set-up step of a study, if it has one; what the study is, is checked with its cases."""
-    from helpers.book.studies import find_studies
-
-    study = find_studies().get(notebook)
-    if study is not None and study.set_up is not None:
-        study.set_up(click.echo)
 
 
 def _end(failures: list[str]) -> None:

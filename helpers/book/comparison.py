@@ -21,6 +21,7 @@ from helpers.benchmark.statistics import (
 )
 from helpers.book.cases import find_case
 from helpers.errors import UserError, cut
+from helpers.paths import check_file
 
 NOTE = (
     "A/B above 1: A took longer. The records share no block, so the ratios are unpaired: each"
@@ -31,7 +32,7 @@ NOTE = (
 def find_records(given: Sequence[str], site: str) -> tuple[Path, Path]:
     """Find the two records that are meant: files, or those of a case at a site and in the reference."""
     if len(given) == 2:
-        return Path(given[0]), Path(given[1])
+        return check_file(Path(given[0])), check_file(Path(given[1]))
     if len(given) != 1 or given[0].endswith(".csv"):
         raise UserError(f"compare: {cut(' '.join(given))}; allowed: A.csv B.csv, or CASE")
     case = find_case(given[0], site)

@@ -15,6 +15,8 @@ import pandas as pd
 
 from helpers.benchmark.record import list_records, read_records, schema
 from helpers.benchmark.statistics import Floats, Interval, median_intervals
+from helpers.errors import UserError, show
+from helpers.paths import check_file
 from helpers.plotting.tables import trace_of
 
 COLUMNS: Mapping[str, str] = {
@@ -48,7 +50,7 @@ _GROUP = [
 # What a record's numbers are called beyond its columns.
 _COMPUTED = {
     "total_s": "time to open and to read",
-    "throughput_mb_per_s": "bytes of the array, decoded, over the time to read; or as published",
+    "throughput_mb_per_s": "bytes of the array, decoded, over the time to open and to read; or as published",
 }
 _OWN = ("open_s", "read_s", "array_nbytes", "stored_nbytes", "wire_nbytes", "n_requests")
 
@@ -103,7 +105,7 @@ def tidy_record(path: Path) -> pd.DataFrame:
     rows = read_records([path]).reset_index(drop=True)
     numbers = rows[[*_OWN]].assign(
         total_s=rows["open_s"] + rows["read_s"],
-        throughput_mb_per_s=rows["array_nbytes"] / rows["read_s"] / 1e6,
+        throughput_mb_per_s=rows["array_nbytes"] / (rows["open_s"] + rows["read_s"]) / 1e6,
     )
     trace = trace_of(rows).rename(columns=str)
     plain = [name for name in map(str, trace) if "|" not in name and name not in numbers]
@@ -171,7 +173,7 @@ def _unit_of(name: str) -> str:
 
 def tidy_published(path: Path) -> pd.DataFrame:
     """Turn a published table into the tidy table: a line for each number of each row."""
-    rows = pd.read_csv(path)
+    rows = _read_table(path)
     facts = pd.DataFrame({"kind": "published", "source": path.stem, "row": rows.index + 1})
     used = {next((one for one in names if one in rows), ""): name for name, names in _FIRST_OF.items()}  # fmt: skip
     facts = facts.assign(**dict.fromkeys(_FIRST_OF))
@@ -190,6 +192,21 @@ def tidy_published(path: Path) -> pd.DataFrame:
         return facts.assign(quantity=named, unit=rows["unit"], value=rows["value"])
     unit = dict(zip(units["quantity"], units["unit"], strict=True))
     return _melt(facts, numbers, unit.__getitem__)
+
+
+def _read_table(path: Path) -> pd.DataFrame:
+    """Read a published table, and refuse text where its column says that it holds numbers."""
+    rows = pd.read_csv(check_file(path))
+    for column in map(str, rows.select_dtypes(exclude=["number", "bool"])):
+        is_number = column == "value" or any(re.search(f"(?:{end})$", column) for end, *_ in _UNITS)
+        told = rows[column].dropna()
+        wrong = told[pd.to_numeric(told, errors="coerce").isna()] if is_number else told[:0]
+        if len(wrong):
+            raise UserError(
+                f"{path.name}: {column}: {show(wrong.iloc[0])} in row {wrong.index[0] + 1};"
+                " allowed: a number, or nothing"
+            )
+    return rows
 
 
 def _read_numbers(rows: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:

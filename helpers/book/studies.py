@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import json
 import math
-import operator
 import pkgutil
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -19,90 +18,60 @@ from pydantic import (
     ConfigDict,
     Field,
     GetCoreSchemaHandler,
-    GetJsonSchemaHandler,
     ValidationError,
+    WithJsonSchema,
     model_validator,
 )
-from pydantic.fields import FieldInfo
-from pydantic_core import core_schema
+from pydantic_core import CoreSchema, core_schema
 
 from helpers.errors import UserError, cut, show
 from helpers.netem.profiles import check_profile, pin_profile, profile_names
 
 
-class _Check:
-    """What a value must be beside its type, see `Annotated`."""
-
-    def __get_pydantic_core_schema__(
-        self, source: Any, handler: GetCoreSchemaHandler
-    ) -> core_schema.CoreSchema:
-        """Check the value after its type."""
-        return core_schema.no_info_after_validator_function(self._check, handler(source))
-
-    def _check(self, value: Any) -> Any:
-        raise NotImplementedError
-
-
 @dataclass(frozen=True)
-class OneOf(_Check):
+class OneOf:
     """What makes a text one of a registry's names: `Annotated[str, OneOf(CODECS)]`."""
 
     allowed: Collection[str]
 
-    def __get_pydantic_json_schema__(
-        self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
-    ) -> dict[str, Any]:
-        """List the names, so that editors complete them."""
-        return {"type": "string", "enum": [*self.allowed]}
+    def __get_pydantic_core_schema__(self, source: Any, _next: GetCoreSchemaHandler) -> CoreSchema:
+        """Take these texts alone, which editors complete."""
+        return core_schema.literal_schema([*self.allowed])
 
-    def _check(self, value: str) -> str:
-        if value not in self.allowed:
-            raise ValueError(", ".join(self.allowed))
+
+@dataclass(frozen=True)
+class Contains:
+    """What a list of names must hold for a study to say anything: one name, or another than it."""
+
+    name: str
+    is_other: bool = False
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        """Check the list after its items."""
+        return core_schema.no_info_after_validator_function(self._check, handler(source))
+
+    def _check(self, value: list[str]) -> list[str]:
+        if all((one == self.name) == self.is_other for one in value):
+            raise ValueError(f"a list with {'another than ' * self.is_other}{self.name!r}")
         return value
 
 
 _FILES = r"\.ya?ml(@[0-9a-f]{8})?$"  # a profile's file, see `pin_profile`
 
 
-class ProfileName(OneOf):
-    """What makes a text a profile: the name of one that ships, or the file of one."""
-
-    def __get_pydantic_json_schema__(
-        self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
-    ) -> dict[str, Any]:
-        """List the names, and say what files are called."""
-        return {"type": "string", "anyOf": [{"enum": [*self.allowed]}, {"pattern": _FILES}]}
-
-    def _check(self, value: str) -> str:
-        if value in self.allowed:
-            return value
-        allowed = f"{', '.join(self.allowed)}, or a profile's file"
-        if not re.search(_FILES, value):
-            raise ValueError(allowed)
-        try:
-            return pin_profile(value)
-        except UserError as error:
-            raise ValueError(f"{allowed}; {error}") from error
-
-
-@dataclass(frozen=True)
-class Contains(_Check):
-    """What a list of names must hold for a study to tell anything: one name, or another than it."""
-
-    name: str
-    is_other: bool = False
-
-    def __get_pydantic_json_schema__(
-        self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
-    ) -> dict[str, Any]:
-        """Say it to editors too."""
-        one = {"const": self.name}
-        return {**handler(schema), "contains": {"not": one} if self.is_other else one}
-
-    def _check(self, value: list[str]) -> list[str]:
-        if all((one == self.name) == self.is_other for one in value):
-            raise ValueError(f"a list with {'another than ' * self.is_other}{self.name!r}")
+def _known_profile(value: str) -> str:
+    """Take the name of a profile that ships, or pin the file of one."""
+    if value in profile_names():
         return value
+    allowed = f"{', '.join(profile_names())}, or a profile's file"
+    if not re.search(_FILES, value):
+        raise ValueError(allowed)
+    try:
+        return pin_profile(value)
+    except UserError as error:
+        raise ValueError(f"{allowed}; {error}") from error
 
 
 _LEAST_ELEMENTS = 10_000  # 40 kB: less takes the time of its requests alone
@@ -124,7 +93,13 @@ AUTO = "auto"
 DilationOrAuto = Dilation | Literal["auto"]
 Shape = Annotated[list[Count], Field(min_length=4, max_length=4)]
 ArrayShape = Annotated[Shape, AfterValidator(_worth_reading)]
-Profile = Annotated[str, ProfileName(profile_names())]
+Profile = Annotated[
+    str,
+    AfterValidator(_known_profile),
+    WithJsonSchema(
+        {"type": "string", "anyOf": [{"enum": [*profile_names()]}, {"pattern": _FILES}]}
+    ),
+]
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 RecordName = Annotated[str, Field(pattern=r"^[\w.-]+\.csv$")]
 
@@ -174,7 +149,7 @@ class Parameters(BaseModel):
         for name, value in self:
             if not isinstance(value, list) or name.endswith("_shape"):  # lengths may be equal
                 continue
-            if (twice := _find_twice(value, str | int | float)) is not None:
+            if (twice := _find_twice(value)) is not None:
                 what = "name" if isinstance(twice, str) else "number"
                 raise ValueError(f"{name}: {show(twice)} twice; allowed: each {what} once")
         return self
@@ -199,86 +174,23 @@ class Parameters(BaseModel):
     @classmethod
     def check(cls, overrides: Mapping[str, Any], where: str) -> dict[str, Any]:
         """Put values over the defaults and refuse those that are unknown or out of bounds."""
-        _refuse_unknown(overrides, cls.model_fields, where)
+        for name, value in overrides.items():
+            if name not in cls.model_fields:
+                shown = cut(name) if isinstance(name, str) and name.isprintable() else show(name)
+                raise UserError(
+                    f"{where}: {shown}: {show(value)}; no such parameter;"
+                    f" allowed: {', '.join(cls.model_fields)}"
+                )
         try:
             return cls.model_validate(dict(overrides)).model_dump()
         except ValidationError as error:
             raise UserError(f"{where}: {_explain(error)}") from error
 
 
-def _find_twice(value: list[Any], kind: Any = str) -> Any:
-    """Find what of a kind stands twice in a list; None where nothing does."""
-    return next((one for one in value if isinstance(one, kind) and value.count(one) > 1), None)
-
-
-def check_early(schema: Mapping[str, Any], overrides: Mapping[str, Any], where: str) -> None:
-    """Refuse values that the schema of a case refuses.
-
-    A model imports every library of its study, which takes seconds; most mistakes are found
-    without.
-    """
-    allowed = schema["properties"]
-    _refuse_unknown(overrides, allowed, where)
-    for name, value in overrides.items():
-        if not _fits(value, allowed[name]):
-            words = ", ".join([tell_allowed(allowed[name]), *_say_items(allowed[name])])
-            told = words.replace("`", "")
-            raise UserError(f"{where}: {name}: {show(value)}; allowed: {told}")
-
-
-def _refuse_unknown(overrides: Mapping[str, Any], allowed: Collection[str], where: str) -> None:
-    for name, value in overrides.items():
-        if name not in allowed:
-            shown = cut(name) if isinstance(name, str) and name.isprintable() else show(name)
-            raise UserError(
-                f"{where}: {shown}: {show(value)}; no such parameter; allowed: {', '.join(allowed)}"
-            )
-
-
-def _fits(value: Any, schema: Mapping[str, Any]) -> bool:
-    """Tell whether a value is what a property allows, as far as its schema says.
-
-    A library would write out each value that it refuses, and those of YAML may be endless.
-    """
-    kinds: dict[str, Any] = {"integer": int, "number": int | float, "string": str, "array": list}
-    if "const" in schema:
-        return bool(value == schema["const"])
-    if "type" not in schema:
-        return any(_fits(value, one) for one in schema["anyOf"])
-    if isinstance(value, bool) or not isinstance(value, kinds[schema["type"]]):
-        return False
-    if isinstance(value, list):
-        return _fits_list(value, schema)
-    if isinstance(value, str):
-        return any(
-            value in one.get("enum", [value]) and re.search(one.get("pattern", ""), value)
-            for one in schema.get("anyOf", [schema])
-        )
-    return all(holds(value, schema[key]) for key, (_, holds) in _BOUNDS.items() if key in schema)
-
-
-def _fits_list(value: list[Any], schema: Mapping[str, Any]) -> bool:
-    """Tell whether a list has as many items as it may, each is allowed, and those are there that must."""
-    if not schema.get("minItems", 0) <= len(value) <= schema.get("maxItems", math.inf):
-        return False
-    if not all(_fits(one, schema["items"]) for one in value) or _find_twice(value) is not None:
-        return False
-    wanted = schema.get("contains", {})
-    if "not" in wanted:
-        return any(one != wanted["not"]["const"] for one in value)
-    return "const" not in wanted or wanted["const"] in value
-
-
-def _say_items(schema: Mapping[str, Any]) -> list[str]:
-    """Say what a list must hold, beside what each of its items may be."""
-    said = {"minItems": "at least {} in the list", "maxItems": "at most {} in the list"}
-    words = [text.format(schema[key]) for key, text in said.items() if key in schema]
-    if wanted := schema.get("contains"):
-        told = wanted.get("not", wanted)["const"]
-        words.append(f"another than {told!r}" if "not" in wanted else f"{told!r} among them")
-    if schema.get("items", {}).get("type") == "string":
-        words.append("each name once")
-    return words
+def _find_twice(value: list[Any]) -> Any:
+    """Find what stands twice in a list; None where nothing does."""
+    known = [one for one in value if isinstance(one, str | int | float)]
+    return next((one for one in known if known.count(one) > 1), None)
 
 
 def _explain(error: ValidationError) -> str:
@@ -292,6 +204,7 @@ def _explain(error: ValidationError) -> str:
 
 
 _WORDS = {
+    "literal_error": "{expected}",
     "greater_than_equal": "at least {ge}",
     "greater_than": "above {gt}",
     "less_than_equal": "at most {le}",
@@ -307,36 +220,26 @@ _WORDS = {
 }
 
 
-def list_fields(model: type[Parameters]) -> dict[str, FieldInfo]:
-    """List the fields of a study's model: its own before those that every study has."""
-    common = Parameters.model_fields
-    own = {name: field for name, field in model.model_fields.items() if name not in common}
-    return own | {name: model.model_fields[name] for name in common}
-
-
 def write_cell(model: type[Parameters]) -> str:
     """Write the parameter cell of a notebook; papermill reads its help text from the comments."""
+    common = Parameters.model_fields  # a study's own stand before them
+    own = {name: one for name, one in model.model_fields.items() if name not in common}
     lines = []
-    for name, one in list_fields(model).items():
+    for name, one in (own | {name: model.model_fields[name] for name in common}).items():
+        extra = one.json_schema_extra
+        unit = f" ({extra['unit']})" if isinstance(extra, dict) and "unit" in extra else ""
         start = f"{name}: {_type_name(one.annotation)} = "
-        line = f"{start}{write_value(one.default)}  # {describe(one)}"
+        line = f"{start}{_write(one.default)}  # {one.description}{unit}"
         if len(line) > _PAGE and isinstance(one.default, list):
-            items = "".join(f"    {write_value(item)},\n" for item in one.default)
-            line = f"{start}[\n{items}]  # {describe(one)}"
+            items = "".join(f"    {_write(item)},\n" for item in one.default)
+            line = f"{start}[\n{items}]  # {one.description}{unit}"
         lines.append(line)
     return "\n".join(lines)
 
 
-def write_value(value: Any) -> str:
+def _write(value: Any) -> str:
     """Write a default as Python does, with the quotes of its formatter."""
     return json.dumps(value, ensure_ascii=False)
-
-
-def describe(field: FieldInfo) -> str:
-    """Say what a parameter is, with its unit."""
-    extra = field.json_schema_extra
-    unit = extra.get("unit") if isinstance(extra, dict) else None
-    return f"{field.description} ({unit})" if unit else str(field.description)
 
 
 def _type_name(annotation: Any) -> str:
@@ -367,32 +270,6 @@ def write_table(names: Sequence[str], lines: Iterable[Iterable[object]]) -> str:
     """Write a table as Markdown has it."""
     rows = [names, ["---"] * len(names), *lines]
     return "".join(f"| {' | '.join(map(str, row))} |\n" for row in rows)
-
-
-_BOUNDS: dict[str, tuple[str, Callable[[Any, Any], bool]]] = {
-    "minimum": ("at least", operator.ge),
-    "exclusiveMinimum": ("above", operator.gt),
-    "maximum": ("at most", operator.le),
-    "exclusiveMaximum": ("below", operator.lt),
-}
-
-
-def tell_allowed(schema: Mapping[str, Any]) -> str:
-    """Say in words what a property of a JSON Schema allows."""
-    if "const" in schema:
-        return f"`{schema['const']}`"
-    if "type" not in schema:
-        return " or ".join(map(tell_allowed, schema["anyOf"]))
-    if schema["type"] == "array":
-        return f"list of: {tell_allowed(schema['items'])}"
-    if "anyOf" in schema:
-        return f"{tell_allowed({**schema['anyOf'][0], 'type': 'string'})}, or a profile's file"
-    if "enum" in schema:
-        return ", ".join(f"`{name}`" for name in schema["enum"])
-    bounds = [
-        f"{word} {f'{schema[key]:,.13g}'}" for key, (word, _) in _BOUNDS.items() if key in schema
-    ]
-    return ", ".join([schema["type"], *bounds])
 
 
 Say = Callable[[str], None]
@@ -432,6 +309,9 @@ class Study:
     # of all its cases in one run of every case, at most; infinite where there is no such target
     minutes: float = math.inf
     set_up: Callable[[Say], None] | None = None  # runs once before its cases
+    by_name: tuple[
+        str, ...
+    ] = ()  # cases that `run-all` leaves out, so that it ends in half an hour
     # what a case with these parameters, defaults included, asks of its store
     expect: Callable[[Mapping[str, Any]], Expected] | None = None
     # what each read of some rows asked of its store, by the parameters of their case, if it is known
