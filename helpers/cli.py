@@ -25,7 +25,7 @@ _COMMANDS = {  # where each is, the extra that brings its packages, and what it 
     "chunks": ("advisors.chunks.cli:chunks_command", "chunks", "Recommend chunk shapes for accesses."),
     "compare": ("helpers.book.cli", "book", "Lay a record over another of the same case."),
     "costs": ("advisors.costs.cli", "costs", "Compute what caches of a tile service cost."),
-    "decide": ("advisors.decide.cli", "decide", "Choose format, chunks and client for a workload."),
+    "decide": ("advisors.decide.cli", "decide", "Stay, set, rechunk or copy: what to do with a dataset."),
     "derive": ("helpers.book.cli", "book", "Write parameter cells and schemas of case files."),
     "fit": ("advisors.scaling.cli", "scaling", "Say from a few sizes how far workers help."),
     "hdf5": ("advisors.hdf5.cli", "hdf5", "Advise on an HDF5 file, and repack it."),

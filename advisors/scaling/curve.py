@@ -1,262 +1,156 @@
-"""A scaling curve as three numbers: the cycle of a chunk, a start, and a ceiling.
+"""A scaling curve as the cycle of a chunk, a start and a ceiling, with two other laws next to it.
 
-The discrete simulation of `helpers.models.transfer` has the same three. It takes some 50 ms for
-thousands of chunks, and a fit with intervals asks for some ten thousand curves, so the fit uses
-a closed form: it agrees where one of the three decides, and rounds the corner between them.
+Each law is a sum of columns with weights of at least 0 once the knee is fixed, so `scipy.optimize.nnls`
+fits it; the knee is tried at many sizes of cluster, and each is weighed by how well the runs agree.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
 
 import numpy as np
-import numpy.typing as npt
+from scipy.optimize import nnls  # it ships no types
 
 from helpers.errors import UserError, show
 
-Array = npt.NDArray[np.float64]
+Floats = np.ndarray[Any, np.dtype[np.float64]]
 LawName = Literal["transfer", "amdahl", "usl"]
 LAWS: tuple[LawName, ...] = get_args(LawName)
+LEVEL = 90  # percent of runs that lie in an interval
 
-# Of the logarithm of seconds: the scatter of one run, and the degrees of freedom of Student's
-# distribution, whose long tails keep one bad run from deciding the fit.
+_CORNER = 4  # exponent of the law: with 2 the published curves bend too early
+# Of the logarithm of seconds: scatter of a run, and degrees of freedom of Student's distribution.
 _SCATTER, _FREEDOM = 0.05, 2.0
-_REACH = 100.0  # a ceiling is sought up to so many times the largest measured cluster
-_N_STEPS, _N_OFFSETS = 33, 13  # of the table: along each shape parameter, and along the cycle
-_FEWEST_SHAPES = 30  # likely ones, below which the steps would decide the interval
-_CUT = 1.921  # of the log likelihood for 95 %: half of chi-squared, one degree of freedom
-# A link carries headers too: a ceiling that comes so near the stated rate is the link's.
-_IS_LINK = 0.85
+_REACH, _N_KNEES = 10, 60  # a knee is sought up to so many times the largest cluster
+# By how much, in logarithms, an interval is wider than what the knees leave open: at the largest
+# measured cluster, and more for each doubling from there. Chosen on half of the curves in
+# abernathey2020_figure_digitised, green2022_figures_digitised and green2022_throughput_tables.
+_WIDTH, _WIDTH_PER_DOUBLING = 0.12, 0.10
+_SMALLER = 0.8  # times the largest cluster: what is nearer says nothing of growth
+_CUT = 1.353  # of the log likelihood for 90 %: half of chi-squared, one degree of freedom
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A number with its interval of 95 %."""
+    """A number with its interval of 90 %."""
 
     value: float
     low: float
     high: float
 
-    def invert(self) -> Estimate:
-        """Return one over this number, infinite over 0."""
-        return Estimate(*(1 / x if x else math.inf for x in (self.value, self.high, self.low)))
-
-
-@dataclass(frozen=True, slots=True)
-class _Points:
-    """Where a curve is asked for; each one number a point."""
-
-    n_workers: Array
-    n_chunks: Array
-    slots: Array  # chunks in the making at once, as an average over the read
-
-    @classmethod
-    def place(cls, n_workers: Array, n_chunks: Array | None, cores_per_worker: float) -> _Points:
-        """Count the slots in use: the last wave of chunks leaves half of them idle.
-
-        Waves of equal chunks are `ceil(n_chunks / slots)`; chunks that differ smear the steps,
-        and half a wave is what the ceiling adds in the mean.
-        """
-        slots = n_workers * cores_per_worker
-        if n_chunks is None:
-            return cls(n_workers, np.ones_like(slots), slots)
-        waves = np.maximum(1.0, n_chunks / slots + 0.5 * np.maximum(0.0, 1 - 1 / slots))
-        return cls(n_workers, n_chunks, n_chunks / waves)
-
-
-@dataclass(frozen=True, slots=True)
-class _Table:
-    """Curves of one law with different parameters, and how well the runs agree with each."""
-
-    law: LawName
-    cycle_s: Array
-    first: Array  # start in s, or contention
-    second: Array  # seconds a chunk at the ceiling, or coherence
-    log_likelihood: Array
-
-    def seconds(self, points: _Points) -> Array:
-        """Compute the seconds of each curve (rows) at each point (columns)."""
-        cycle_s, first, second = (x[:, None] for x in (self.cycle_s, self.first, self.second))
-        if self.law == "transfer":
-            return first + points.n_chunks * np.hypot(cycle_s / points.slots, second)
-        n = points.n_workers
-        growth = (1 + first * (n - 1) + second * n * (n - 1)) / n
-        return np.asarray(points.n_chunks * cycle_s * growth)
-
-    def estimate(self, values: Array, *, is_ratio: bool = False) -> Estimate:
-        """Weigh values, or logarithms of ratios, by likelihood; the interval is the profile's."""
-        weights = np.exp(self.log_likelihood - self.log_likelihood.max())
-        mean = float(weights @ (np.log(values) if is_ratio else values) / weights.sum())
-        likely = values[self.log_likelihood >= self.log_likelihood.max() - _CUT]
-        return Estimate(
-            math.exp(mean) if is_ratio else mean, float(likely.min()), float(likely.max())
-        )
-
-
-def _tabulate(law: LawName, points: _Points, seconds: Array, least_s: float) -> _Table:
-    """Tabulate curves around the measured one, finer where the runs allow few of them."""
-    axes = _axes(law, points)
-    for _ in range(6):  # each makes the steps smaller
-        shapes = [axis.ravel() for axis in np.meshgrid(*axes, indexing="ij")]
-        table = _fill(law, shapes, points, seconds, least_s)
-        best = table.log_likelihood.reshape(_N_OFFSETS, -1).max(axis=0)
-        if (best >= best.max() - _CUT).sum() >= _FEWEST_SHAPES:
-            break
-        # twice as many as are enough, for the likely ones lie along a ridge that steps cross
-        chosen = np.argsort(best)[-2 * _FEWEST_SHAPES :]
-        axes = [_refine(axis, shape[chosen]) for axis, shape in zip(axes, shapes, strict=True)]
-    return table
-
-
-def _axes(law: LawName, points: _Points) -> list[Array]:
-    """List both shape parameters of a law, times in units of the cycle."""
-
-    def steps(low: float, high: float, n: int = _N_STEPS) -> Array:
-        return np.concatenate(([0.0], np.geomspace(low, high, n)))
-
-    sizes = points.slots if law == "transfer" else points.n_workers
-    small, large = float(sizes.min()), float(sizes.max())
-    if law == "transfer":
-        starts = steps(1e-3 / large, 1 / small) * float(np.median(points.n_chunks))
-        return [starts, steps(1 / (_REACH * large), 1 / small)]
-    if law == "usl":
-        return [steps(1e-3 / large, 1.0), steps(1e-4 / large**2, 1 / large)]
-    return [steps(1e-3 / large, 1.0, _N_STEPS**2), np.zeros(1)]
-
-
-def _refine(axis: Array, likely: Array) -> Array:
-    """Divide an axis anew, from the last step before what is likely to the first after it."""
-    low, high = np.searchsorted(axis, [likely.min(), likely.max()])
-    ends = axis[max(low - 1, 0)], axis[min(high + 1, len(axis) - 1)]
-    return axis if len(axis) == 1 else np.linspace(*ends, len(axis))
-
-
-def _fill(
-    law: LawName, shapes: Sequence[Array], points: _Points, seconds: Array, least_s: float
-) -> _Table:
-    """Compute the likelihood of shapes; at a ceiling, a chunk takes `least_s` or more."""
-    first, second = shapes
-    table = _Table(law, np.ones_like(first), first, second, first)
-    centre = _centre(np.log(seconds) - np.log(table.seconds(points)))
-    offsets = np.linspace(-4, 4, _N_OFFSETS) * _SCATTER / math.sqrt(len(seconds))
-    cycle_s = np.exp(centre + offsets[:, None]).ravel()
-    first, second = np.tile(first, _N_OFFSETS), np.tile(second, _N_OFFSETS)
-    if law == "transfer":  # both times are in units of the cycle so far
-        first, second = first * cycle_s, np.maximum(second * cycle_s, least_s)
-    table = _Table(law, cycle_s, first, second, np.zeros_like(first))
-    for i in range(len(seconds)):  # one after another, for the table of all would fill the memory
-        point = _Points(points.n_workers[[i]], points.n_chunks[[i]], points.slots[[i]])
-        errors = np.log(seconds[i] / table.seconds(point)[:, 0]) / _SCATTER
-        table.log_likelihood[:] -= (_FREEDOM + 1) / 2 * np.log1p(errors**2 / _FREEDOM)
-    return table
-
-
-def _centre(residuals: Array) -> Array:
-    """Find the centre of each row under Student's distribution, by weights that follow it."""
-    centre = np.median(residuals, axis=1)
-    for _ in range(8):  # more changes nothing beside the steps of the table
-        weights = 1 / (1 + ((residuals - centre[:, None]) / _SCATTER) ** 2 / _FREEDOM)
-        centre = (weights * residuals).sum(axis=1) / weights.sum(axis=1)
-    return np.asarray(centre)
-
 
 @dataclass(frozen=True, slots=True)
 class CurveFit:
-    """What was fitted to a curve; `predict` asks it for other clusters, chunk counts and links."""
+    """What was fitted to a curve; `predict` asks it for other clusters and chunk counts."""
 
-    cycle_s: Estimate  # seconds that a slot takes for a chunk, while nothing else limits it
-    start_s: Estimate  # seconds that no worker shortens
-    # chunks per second that no cluster exceeds, and the workers that would need more; `high` is
-    # infinite where none was seen
+    cycle_s: float  # seconds that a slot takes for a chunk, while nothing else limits it
+    start_s: float  # seconds that no worker shortens
+    # chunks per second that no cluster exceeds, and the workers that come up to them; where no knee
+    # was seen, `value` and `high` are infinite and `low` is the largest that was measured
     ceiling: Estimate
     knee_workers: Estimate
-    is_knee_seen: bool  # whether the runs show a ceiling, within the clusters that were measured
+    is_knee_seen: bool  # whether the runs show a ceiling within the clusters that were measured
+    is_slower: bool  # whether the largest cluster was not faster than a smaller one
     largest: float  # workers of the largest measured cluster
+    largest_s: float  # median seconds of its runs
+    most_per_s: float  # chunks per second, the largest measured
     n_chunks: float  # of a measured read, the median
-    has_chunks: bool  # whether chunks were counted; else the whole read is one, cut at will
-    cores_per_worker: float
-    chunk_nbytes: float | None
-    link: float | None  # bytes per second
-    tables: Mapping[LawName, _Table]
-
-    def double(self, n_workers: float) -> Estimate:
-        """Predict how many times as fast twice the workers read the measured chunks."""
-        table, points = self.tables["transfer"], self._place([n_workers, 2 * n_workers], None)
-        few_s, many_s = table.seconds(points).T
-        return table.estimate(few_s / many_s, is_ratio=True)
+    has_chunks: bool  # whether chunks were counted; without, the whole read is one, cut at will
+    cores: float  # chunks that a worker has in the making at once
+    curves: Floats  # cycle, start, and seconds of a chunk at the ceiling; one for each knee
+    weights: Floats  # likelihood of each curve, 1 in sum
+    others: dict[LawName, Floats]  # coefficients of the other laws
 
     def predict(
-        self,
-        n_workers: Sequence[float],
-        *,
-        n_chunks: float | None = None,
-        link: float | None = None,
-        law: LawName = "transfer",
+        self, n_workers: Sequence[float], *, n_chunks: float | None = None
     ) -> list[Estimate]:
-        """Predict the seconds of a read, each with the interval in which one run is expected.
+        """Predict the seconds of a read, each with the interval in which 90 % of runs are expected.
 
-        Parameters
-        ----------
-        n_workers : sequence of float
-            Cluster sizes to predict.
-        n_chunks : float, optional
-            Chunks to read; those of the fit unless given.
-        link : float, optional
-            Bytes per second of another link. A ceiling that was the link of the fit goes with it;
-            any other ceiling stays, and the new link is a second one.
-        law : {"transfer", "amdahl", "usl"}
-            The law that predicts; the other two know no link.
-
-        Raises
-        ------
-        UserError
-            Of a size or count below 1, of chunks where the fit has none, or of a link where the
-            fit has no bytes.
+        Beyond the largest measured cluster an interval widens with each doubling. Where the largest
+        was not faster any more, no law of growth has its time: the interval holds that time too.
         """
-        table = self.tables[law] if link is None else self._move(link, law)
-        points = self._place(n_workers, n_chunks)
-        return [_widen(table, column) for column in table.seconds(points).T]
+        sizes, chunks = _check("n_workers", n_workers), self._count_chunks(n_chunks)
+        found = []
+        for n, column in zip(sizes, np.log(self._list_seconds(sizes, chunks)).T, strict=True):
+            low, high = self._find_quantiles(column)
+            value = float(self.weights @ column)
+            if self.is_slower and n >= self.largest:
+                last = math.log(self.largest_s * chunks / self.n_chunks)
+                low, value, high = min(low, last), (value + last) / 2, max(high, last)
+            half = _WIDTH + _WIDTH_PER_DOUBLING * max(0.0, math.log2(n / self.largest))
+            found.append(Estimate(*(math.exp(x) for x in (value, low - half, high + half))))
+        return found
 
-    def _place(self, n_workers: Sequence[float], n_chunks: float | None) -> _Points:
-        sizes = _read("n_workers", n_workers)
-        if n_chunks is not None and not self.has_chunks:
+    def predict_by(
+        self, law: LawName, n_workers: Sequence[float], *, n_chunks: float | None = None
+    ) -> list[float]:
+        """Predict the seconds of a read by Amdahl's law or by the Universal Scalability Law."""
+        sizes, chunks = _check("n_workers", n_workers), self._count_chunks(n_chunks)
+        return list(chunks * (_list_columns(law, sizes) @ self.others[law]))
+
+    def double(self) -> Estimate | None:
+        """Predict how many times as fast twice the largest cluster is; None where growth is over."""
+        if self.is_slower:
+            return None
+        sizes = np.array([self.largest, 2 * self.largest])
+        few, many = np.log(self._list_seconds(sizes, self.n_chunks)).T
+        low, high = self._find_quantiles(few - many)
+        ends = low - _WIDTH_PER_DOUBLING, min(high + _WIDTH_PER_DOUBLING, math.log(2))
+        return Estimate(*(math.exp(x) for x in (float(self.weights @ (few - many)), *ends)))
+
+    def _count_chunks(self, n_chunks: float | None) -> float:
+        if n_chunks is None:
+            return self.n_chunks
+        if not self.has_chunks:
             raise UserError(f"n_chunks: {show(n_chunks)}; allowed: only after a fit with n_chunks")
-        given = [self.n_chunks if n_chunks is None else n_chunks] * len(sizes)
-        chunks = _read("n_chunks", given) if self.has_chunks else None
-        return _Points.place(sizes, chunks, self.cores_per_worker)
+        return float(_check("n_chunks", [n_chunks])[0])
 
-    def _move(self, link: float, law: LawName) -> _Table:
-        """Take every curve to another link."""
-        if law != "transfer":
-            raise UserError(f"law: {law!r} with a link; allowed: 'transfer'")
-        table, least_s = self.tables[law], _cross_s(link, self.chunk_nbytes)
-        moved = np.maximum(table.second, least_s)
-        if self.link is not None:
-            own_s = _cross_s(self.link, self.chunk_nbytes)
-            moved = np.where(
-                table.second <= own_s / _IS_LINK, table.second * least_s / own_s, moved
-            )
-        return replace(table, second=moved)
+    def _list_seconds(self, sizes: Floats, n_chunks: float) -> Floats:
+        """Compute the seconds of each curve (rows) at each size (columns)."""
+        waves = _count_waves(sizes, n_chunks, self.cores, self.has_chunks)
+        cycle_s, start_s, least_s = self.curves.T[:, :, None]
+        return np.asarray(start_s + _round_corner(cycle_s * waves, n_chunks * least_s))
+
+    def _find_quantiles(self, values: Floats) -> tuple[float, float]:
+        order = np.argsort(values)
+        reached = np.cumsum(self.weights[order])
+        at = np.searchsorted(reached, [0.05, 0.95]).clip(max=len(values) - 1)
+        low, high = values[order][at]
+        return float(low), float(high)
 
 
-def _widen(table: _Table, seconds: Array) -> Estimate:
-    """Add the scatter of one run to the interval of a predicted curve."""
-    found = table.estimate(seconds, is_ratio=True)
-    down = math.hypot(math.log(found.value / found.low), 2 * _SCATTER)
-    up = math.hypot(math.log(found.high / found.value), 2 * _SCATTER)
-    return Estimate(found.value, found.value * math.exp(-down), found.value * math.exp(up))
+def _count_waves(sizes: Floats, n_chunks: Floats | float, cores: float, has_chunks: bool) -> Floats:
+    """Count the chunks that a slot reads one after another.
+
+    Waves of equal chunks are `ceil(n_chunks / slots)`; chunks that differ smear the steps, and half
+    a wave is what the ceiling adds in the mean.
+    """
+    slots = sizes * cores
+    waves = n_chunks / slots
+    return np.maximum(1.0, waves + 0.5 * np.maximum(0.0, 1 - 1 / slots)) if has_chunks else waves
 
 
-def _cross_s(link: float | None, chunk_nbytes: float | None) -> float:
-    """Compute the seconds of a chunk on a link that it has for itself; 0 without a link."""
-    if link is None:
-        return 0.0
-    if chunk_nbytes is None:
-        raise UserError(f"link: {show(link)}; allowed: only with nbytes, the bytes that cross it")
-    return chunk_nbytes / float(_read("link", [link], least=0)[0])
+def _round_corner(slots_s: Floats, ceiling_s: Floats | float) -> Floats:
+    return np.asarray((slots_s**_CORNER + ceiling_s**_CORNER) ** (1 / _CORNER))
+
+
+def _list_columns(law: LawName, sizes: Floats) -> Floats:
+    """List what the other laws add up: shared work, serial work, and what workers ask one another."""
+    columns = [1 / sizes, np.ones_like(sizes)] + [sizes - 1] * (law == "usl")
+    return np.stack(columns, axis=1)
+
+
+def _solve(columns: Floats, seconds: Floats) -> tuple[Floats, float]:
+    """Fit coefficients of at least 0 by relative errors with long tails, so that no bad run decides."""
+    weights = 1 / seconds
+    for _ in range(8):  # more changes nothing
+        found, _ = nnls(columns * weights[:, None], seconds * weights)
+        errors = np.log(seconds / np.maximum(columns @ found, 1e-300)) / _SCATTER
+        weights = 1 / (seconds * np.sqrt(1 + errors**2 / _FREEDOM))
+    return found, float(-(_FREEDOM + 1) / 2 * np.log1p(errors**2 / _FREEDOM).sum())
 
 
 def fit_curve(
@@ -269,11 +163,8 @@ def fit_curve(
 ) -> CurveFit:
     """Fit a scaling curve: the cycle of a chunk, a start, a ceiling.
 
-    A read takes `start + n_chunks * sqrt((cycle / slots)**2 + (1 / ceiling)**2)`; Amdahl's law
-    (1967) and the Universal Scalability Law (Gunther 2007) are fitted beside it by the same rule.
-    That rule tabulates the curves of a law and their likelihood, with Student's distribution of
-    relative errors. An estimate is the mean over the table, weighted by
-    likelihood; an interval is that of the profile likelihood, 95 %.
+    A read takes `start + n_chunks * ((cycle / slots)**4 + (1 / ceiling)**4)**(1/4)`; Amdahl's law
+    (1967) and the Universal Scalability Law (Gunther 2007) are fitted by the same rule.
 
     Parameters
     ----------
@@ -288,69 +179,112 @@ def fit_curve(
     nbytes : float, optional
         Bytes of one run, as the link carries them; with several chunk counts, of their median.
 
-    Returns
-    -------
-    CurveFit
-        Estimates with intervals, whether the knee was seen, and `predict`.
-
     Raises
     ------
     UserError
-        Of fewer than two cluster sizes, or of a value that is not positive and finite.
+        Of fewer than two cluster sizes, of a value that is not positive and finite, or of a link
+        that is slower than a measured read.
 
     Examples
     --------
     A hundred chunks of 2 s and a second of start, without a ceiling:
 
     >>> fit = fit_curve([1, 2, 4, 8], [201, 101, 51, 26], 100)
-    >>> round(fit.cycle_s.value, 1), fit.is_knee_seen
+    >>> round(fit.cycle_s, 1), fit.is_knee_seen
     (2.0, False)
     """
-    sizes, times, chunks = _read_runs(n_workers, seconds, n_chunks)
-    cores = float(_read("cores_per_worker", [cores_per_worker])[0])
-    points = _Points.place(sizes, chunks, cores)
-    usual = float(np.median(points.n_chunks))
-    chunk_nbytes = None if nbytes is None else float(_read("nbytes", [nbytes])[0]) / usual
-    least_s = _cross_s(link, chunk_nbytes)
-    tables = {law: _tabulate(law, points, times, least_s) for law in LAWS}
-    table, largest = tables["transfer"], float(sizes.max())
-    ceiling = table.estimate(table.second).invert()
-    knee = table.estimate(table.second / table.cycle_s * cores).invert()
-    return CurveFit(
-        cycle_s=table.estimate(table.cycle_s, is_ratio=True),
-        start_s=table.estimate(table.first),
-        ceiling=ceiling,
-        knee_workers=knee,
-        is_knee_seen=knee.low <= largest
-        and (ceiling.high * least_s < 0.999 or knee.high <= largest),
-        largest=largest,
-        n_chunks=usual,
-        has_chunks=chunks is not None,
-        cores_per_worker=cores,
-        chunk_nbytes=chunk_nbytes,
-        link=link,
-        tables=tables,
+    sizes, times = _check("n_workers", n_workers), _check("seconds", seconds, least=0)
+    cores, has_chunks = (
+        float(_check("cores_per_worker", [cores_per_worker])[0]),
+        n_chunks is not None,
     )
-
-
-def _read_runs(
-    n_workers: Sequence[float], seconds: Sequence[float], n_chunks: float | Sequence[float] | None
-) -> tuple[Array, Array, Array | None]:
-    """Take runs, or refuse what is no curve."""
-    sizes, times, chunks = _read("n_workers", n_workers), _read("seconds", seconds, least=0), None
-    if n_chunks is not None:
-        given = n_chunks if isinstance(n_chunks, Sequence | np.ndarray) else [n_chunks] * len(sizes)
-        chunks = _read("n_chunks", given)
+    given = (
+        n_chunks
+        if isinstance(n_chunks, Sequence | np.ndarray)
+        else [1 if n_chunks is None else n_chunks] * len(sizes)
+    )
+    chunks = _check("n_chunks", given)
     for name, values in (("seconds", times), ("n_chunks", chunks)):
-        if values is not None and len(values) != len(sizes):
+        if len(values) != len(sizes):
             raise UserError(f"{name}: {len(values)} values; allowed: {len(sizes)}, as n_workers")
     if len(np.unique(sizes)) < 2:
         raise UserError(f"n_workers: {show(sorted({*n_workers}))}; allowed: two or more sizes")
-    return sizes, times, chunks
+
+    usual, largest, most_per_s = (
+        float(np.median(chunks)),
+        sizes.max(),
+        float((chunks / times).max()),
+    )
+    least_s = _find_least_s(link, nbytes, usual, most_per_s)
+    knees = np.append(np.geomspace(sizes.min(), _REACH * largest, _N_KNEES), math.inf)
+    waves, found = _count_waves(sizes, chunks, cores, has_chunks), []
+    for knee in knees:
+        cap = 1 / (knee * cores)  # of a cycle
+        for _ in range(
+            4 if least_s else 1
+        ):  # the link is in seconds, and the cycle is not known yet
+            columns = np.stack([_round_corner(waves, chunks * cap), np.ones_like(sizes)], axis=1)
+            (cycle_s, start_s), fit = _solve(columns, times)
+            cap = max(1 / (knee * cores), least_s / max(cycle_s, 1e-300))
+        found.append((cycle_s, start_s, max(cycle_s / (knee * cores), least_s), fit))
+    curves, fits = np.array(found)[:, :3], np.array(found)[:, 3]
+    weights = np.exp(fits - fits.max())
+    weights /= weights.sum()
+
+    likely = (fits >= fits.max() - _CUT) & (curves[:, 0] > 0)
+    is_seen = bool(likely.any() and knees[likely].max() <= largest)
+    each_s = {n: float(np.median((times / chunks)[sizes == n])) for n in np.unique(sizes)}
+    before_s = [one for n, one in each_s.items() if n <= _SMALLER * largest]
+    return CurveFit(
+        cycle_s=float(weights @ curves[:, 0]),
+        start_s=float(weights @ curves[:, 1]),
+        ceiling=_estimate(1 / np.maximum(curves[:, 2], 1e-300), weights, likely, is_seen, most_per_s),
+        knee_workers=_estimate(knees, weights, likely, is_seen, float(largest)),
+        is_knee_seen=is_seen,
+        is_slower=bool(before_s and each_s[largest] >= min(before_s)),
+        largest=float(largest),
+        largest_s=each_s[largest] * usual,
+        most_per_s=most_per_s,
+        n_chunks=usual,
+        has_chunks=has_chunks,
+        cores=cores,
+        curves=curves,
+        weights=weights,
+        others={law: _solve(chunks[:, None] * _list_columns(law, sizes), times)[0] for law in LAWS[1:]},
+    )  # fmt: skip
 
 
-def _read(name: str, values: Sequence[float], least: float = 1) -> Array:
-    """Take numbers, or name the first that is none, too small or infinite."""
+def _estimate(
+    values: Floats, weights: Floats, likely: Any, is_seen: bool, least: float
+) -> Estimate:
+    """Weigh values by likelihood; the interval holds the likely ones and the scatter of a run."""
+    if not is_seen:
+        return Estimate(math.inf, least, math.inf)
+    value = math.exp(float(weights[likely] @ np.log(values[likely]) / weights[likely].sum()))
+    ends = values[likely].min() * math.exp(-_WIDTH), values[likely].max() * math.exp(_WIDTH)
+    return Estimate(value, float(ends[0]), float(ends[1]))
+
+
+def _find_least_s(
+    link: float | None, nbytes: float | None, n_chunks: float, most_per_s: float
+) -> float:
+    """Compute the seconds of a chunk on a link that it has for itself; 0 without a link."""
+    if link is None:
+        return 0.0
+    if nbytes is None:
+        raise UserError(f"link: {show(link)}; allowed: only with nbytes, the bytes that cross it")
+    chunk_nbytes = float(_check("nbytes", [nbytes], least=0)[0]) / n_chunks
+    rate = float(_check("link", [link], least=0)[0])
+    if rate < 0.999 * chunk_nbytes * most_per_s:
+        raise UserError(
+            f"link: {rate / 1e6:g} MB/s, of which {chunk_nbytes * most_per_s / 1e6:.4g} were read;"
+            " allowed: at least what a run read"
+        )
+    return chunk_nbytes / rate
+
+
+def _check(name: str, values: Sequence[float] | Floats, least: float = 1) -> Floats:
+    """Take numbers, or name the first that is too small, infinite or none."""
     for value in values:
         is_number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
         if not (is_number and value >= least and 0 < value < math.inf):

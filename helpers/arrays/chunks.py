@@ -10,7 +10,10 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -193,6 +196,99 @@ def expected_touched(extent: int, chunk_extent: Any, n: int) -> Any:
 
 
 Hyperslab = tuple[slice, ...]
+
+# By zarr's defaults the chunks of a shard come in one request up to so far apart, and up to so many bytes.
+_MOST_APART_NBYTES, _MOST_TOGETHER_NBYTES = 2**20, 2**24
+_INDEX_NBYTES = 16  # of a shard's index, for each of its chunks
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectIo:
+    """What a box asks of an object store."""
+
+    n_chunks: int  # chunks that are decoded
+    n_indices: int  # shards whose index comes first, because only some of their chunks are asked
+    n_fetches: int  # requests for chunks; all that wait for an index begin after it
+    fetched_nbytes: int  # stored bytes of these, with what lies between joined chunks
+    index_nbytes: int  # bytes of an index
+
+    @property
+    def n_requests(self) -> int:
+        """Requests in all."""
+        return self.n_indices + self.n_fetches
+
+
+def count_object_io(
+    box: Hyperslab,
+    chunk_shape: Shape,
+    shard_shape: Shape | None,
+    shape: Shape,
+    *,
+    nbytes: int,
+) -> ObjectIo:
+    """Count what a box asks of an object store, as zarr reads chunks and shards from 3.3 on.
+
+    A shard of which every chunk is touched comes whole; of any other comes its index, and then
+    its chunks in runs, with what lies between them. At the edge of the array, of extents `shape`,
+    a shard holds fewer chunks, which lie side by side. `nbytes` are those of a chunk in the store.
+
+    Examples
+    --------
+    Chunks of two elements, four in a shard: of the first shard three come in one request after
+    its index, the second comes in part too.
+
+    >>> found = count_object_io((slice(2, 12),), (2,), (8,), (16,), nbytes=8)
+    >>> found.n_chunks, found.n_requests, found.fetched_nbytes
+    (5, 4, 40)
+    """
+    n_chunks = chunks_touched(box, chunk_shape)
+    if shard_shape is None:
+        return ObjectIo(n_chunks, 0, n_chunks, n_chunks * nbytes, 0)
+    by = tuple(s // c for s, c in zip(shard_shape, chunk_shape, strict=True))
+    n_all, n_indices, n_fetches, fetched_nbytes = math.prod(by), 0, 0, 0
+    alike = [
+        Counter(_chunks_by_shard(*each)) for each in zip(box, chunk_shape, by, shape, strict=True)
+    ]
+    for combined in itertools.product(*(counted.items() for counted in alike)):
+        n_shards = math.prod(n for _, n in combined)
+        touched, held = zip(*(part for part, _ in combined), strict=True)
+        fetches = [nbytes * n_all]
+        if math.prod(map(len, touched)) < n_all:
+            n_indices += n_shards
+            fetches = _fetches(touched, _number(by, held), nbytes)
+        n_fetches += n_shards * len(fetches)
+        fetched_nbytes += n_shards * sum(fetches)
+    return ObjectIo(n_chunks, n_indices, n_fetches, fetched_nbytes, _INDEX_NBYTES * n_all)
+
+
+def _chunks_by_shard(part: slice, chunk: int, by: int, extent: int) -> Iterator[tuple[range, int]]:
+    """List the chunks, in one dimension, that a range touches in each shard, by place, and how many it holds."""
+    first, last, n = part.start // chunk, (part.stop - 1) // chunk, -(-extent // chunk)
+    for shard in range(first // by, last // by + 1):
+        touched = range(max(first - shard * by, 0), min(last - shard * by, by - 1) + 1)
+        yield touched, min(by, n - shard * by)
+
+
+def _fetches(touched: Sequence[range], places: NDArray[np.int64], nbytes: int) -> list[int]:
+    """List the bytes of each request for some chunks of a shard, of so many bytes each."""
+    starts = nbytes * np.sort(places[np.ix_(*touched)].ravel())
+    spans = [[int(starts[0])] * 2]  # start and end
+    for start in map(int, starts):
+        is_near = start - spans[-1][1] <= _MOST_APART_NBYTES
+        if is_near and start + nbytes - spans[-1][0] <= _MOST_TOGETHER_NBYTES:
+            spans[-1][1] = start + nbytes
+        else:
+            spans.append([start, start + nbytes])
+    return [end - start for start, end in spans if end > start]
+
+
+@cache
+def _number(by: Shape, held: Shape) -> NDArray[np.int64]:
+    """Give the place of each chunk that a shard holds: Morton order, the first dimension fastest."""
+    at, n = np.indices(held), len(by)
+    bits = range(max(by).bit_length())
+    keys = sum(((at[d] >> b) & 1) << (b * n + d) for b in bits for d in range(n))
+    return np.argsort(np.argsort(np.ravel(keys))).reshape(held)
 
 
 def draw_hyperslabs(

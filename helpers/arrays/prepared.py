@@ -215,7 +215,8 @@ class _Prefix:
         if self.read() or self.list_files():
             obstore.delete(self.client, [self.entry])
             obstore.delete(self.client, [*self.list_files()])
-        yield self.location
+        with self.location.writing():
+            yield self.location
 
     def finish(self, entry: Entry) -> Entry:
         """Put the entry, which makes the objects count."""

@@ -70,31 +70,16 @@ class IoCounts:
     # bytes of each chunk in the store, on average; 0 stands for the compression ratio of the
     # store
     stored_nbytes: Any = 0.0
-    # chunks read one after the other from the shard of which most are read, but not all; 0 where
-    # shards are alike
-    n_longest: Any = 0.0
 
 
-def reads_abreast(zarr_version: str) -> bool:
-    """Tell whether a zarr reads the chunks of a shard side by side, near ones in one request.
-
-    Examples
-    --------
-    >>> reads_abreast("3.1.6"), reads_abreast("3.4.2")
-    (False, True)
-    """
-    return tuple(map(int, zarr_version.split(".")[:2])) >= (3, 3)
-
-
-def access_seconds(store: Store, counts: IoCounts) -> Floats:
-    """Predict the median time of an access from the chunks that it touches.
+def access_seconds(store: Store, counts: IoCounts, *, quantile: float = 0.5) -> Floats:
+    """Predict the median time of an access, or a later quantile, from the chunks that it touches.
 
     Connections work side by side: each waits for the first byte, receives over a link that all
-    share, and has its chunk decoded by one processor, in turn. Of a shard the index comes first
-    and chunks one after the other, as zarr reads them before 3.3, so shards are what goes in
-    parallel, and the access cannot be shorter than the longest of them. As many chunks as there
-    are connections go at once, and end when the last of them does; each further one takes the
-    mean time between two that come in once all are under way.
+    share, and has its chunk decoded by one processor, in turn. As many chunks, or runs of them, as
+    there are connections go at once, and end when the last of them does; each further one takes
+    the mean time between two that come in once all are under way. Quantiles differ by the last first
+    byte of those, and by the tail of a network that has one, where some request is likely to meet it.
 
     Examples
     --------
@@ -120,9 +105,12 @@ def access_seconds(store: Store, counts: IoCounts) -> Floats:
         nbytes=np.asarray(n * stored_nbytes / n_jobs, np.float64),
         cpu_s=np.asarray(n / n_jobs * cpu_s + (store.request_s if has_shards else 0.0), np.float64),
     )
-    found = job.wave_s(abreast) + (n_jobs - abreast) * job.apart_s(abreast)
-    in_shard_s = _longest_shard_s(store, counts, stored_nbytes)
-    return np.asarray(store.start_s + np.maximum(found, in_shard_s), np.float64)
+    wave_s = np.maximum(job.wave_s(abreast, 0.5), job.wave_s(abreast, quantile))
+    found = wave_s + (n_jobs - abreast) * job.apart_s(abreast)
+    if quantile != 0.5 and network.tail_share:
+        meets_tail = 1 - (1 - network.tail_share) ** n_requests >= 1 - quantile
+        found = found + np.where(meets_tail, network.tail_s, 0.0)
+    return np.asarray(store.start_s + found, np.float64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +129,7 @@ class _Job:
         fastest = min(self.network.stream_nbytes_per_s, self.network.aggregate_nbytes_per_s)
         return np.asarray(self.nbytes / fastest, np.float64)
 
-    def wave_s(self, n: Floats) -> Floats:
+    def wave_s(self, n: Floats, quantile: float) -> Floats:
         """Expect so many that begin at once: the later come in, the fewer are left to wait for.
 
         Bodies end as far apart as they began, the last of them when all have come through the
@@ -149,7 +137,7 @@ class _Job:
         """
         network = self.network
         first_s = _delay_s(network, n, n, self.in_turn)
-        last_s = _delay_s(network, 1.0, n, self.in_turn)
+        last_s = _delay_s(network, 1.0, n, self.in_turn, quantile)
         at_link_s = first_s + n * self.nbytes / network.aggregate_nbytes_per_s
         at_rate_s = first_s + n * self.in_turn / network.requests_per_s + self.alone_s
         received_s = np.maximum.reduce([last_s + self.alone_s, at_link_s, at_rate_s])
@@ -179,33 +167,25 @@ class _Job:
         return np.asarray(apart_s, np.float64)
 
 
-def _longest_shard_s(store: Store, counts: IoCounts, stored_nbytes: Floats) -> Floats:
-    """Add up the index and the chunks of the longest shard, each after a delay of its own."""
-    n = np.asarray(counts.n_longest, np.float64)
-    if not np.any(n):
-        return n
-    each_s = stored_nbytes / store.network.stream_nbytes_per_s + _cpu_s_each(
-        store, counts, stored_nbytes
-    )
-    wait_s = _delay_s(store.network, 1.0, np.ones_like(n), n + 1)
-    return np.asarray(np.where(n > 0, wait_s + n * each_s, 0.0), np.float64)
-
-
 def _cpu_s_each(store: Store, counts: IoCounts, stored_nbytes: Floats) -> Floats:
     """Add up what a chunk costs: its call, its bytes in the array, and its bytes in the store."""
     decode_s = store.decode_s_per_nbyte * np.asarray(counts.chunk_nbytes, np.float64)
     return np.asarray(store.chunk_s + decode_s + store.stored_s_per_nbyte * stored_nbytes)
 
 
-def _delay_s(network: Network, rank: Floats | float, n: Floats, in_turn: Floats) -> Floats:
+def _delay_s(
+    network: Network, rank: Floats | float, n: Floats, in_turn: Floats, quantile: float = 0.5
+) -> Floats:
     """Expect the median of one of n sums of first bytes in turn: rank 1 is the longest of them.
 
     A sum of log-normal delays is taken as log-normal, of the same mean and variance; the median
-    of an order statistic by its approximation of a third (Hyndman and Fan 1996).
+    of an order statistic by its approximation of a third (Hyndman and Fan 1996). Another
+    quantile, of the longest alone, is exact.
     """
     if network.first_byte_median_s == 0:
         return np.zeros(np.broadcast_shapes(np.shape(n), np.shape(in_turn)))
-    z = ndtri((n - rank + 2 / 3) / (n + 1 / 3))
+    at = (n - rank + 2 / 3) / (n + 1 / 3) if quantile == 0.5 else quantile ** (1 / n)
+    z = ndtri(at)
     variance = np.log1p(math.expm1(network.first_byte_sigma**2) / in_turn)  # of the logarithm
     median_s = in_turn * network.first_byte_mean_s * np.exp(-variance / 2)
     return np.asarray(median_s * np.exp(np.sqrt(variance) * z), np.float64)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -132,6 +133,29 @@ class Location:
             retry_config=retry_config,
             **{name: value for name, value in options.items() if value is not None},  # type: ignore[arg-type]
         )
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[None]:
+        """Say in one line that the store is full, where something is written into it."""
+        try:
+            yield
+        except Exception as error:  # each client has errors of its own
+            if not re.search(r"\b507\b|Insufficient ?Storage|No space left", str(error), re.I):
+                raise
+            raise UserError(f"store: {self.url}: is full; allowed: one with room") from error
+
+    def variables(self) -> dict[str, str]:
+        """Give the variables of the environment by which clients in another process reach the store."""
+        values = {
+            "AWS_ENDPOINT_URL": self.endpoint_url,
+            "AWS_ACCESS_KEY_ID": self.access_key,
+            "AWS_SECRET_ACCESS_KEY": self.secret_key,
+            "AWS_SESSION_TOKEN": self.session_token,
+            "AWS_REGION": self.region,
+            "AWS_DEFAULT_REGION": self.region,
+            "AWS_EC2_METADATA_DISABLED": "true",
+        }
+        return {name: value for name, value in values.items() if value}
 
     def clear(self) -> None:
         """Remove all that lies here."""
@@ -262,11 +286,14 @@ def parse_location(url: str) -> Location:
     parts = urlsplit(url)
     if parts.scheme == "file" and not parts.netloc and parts.path.strip("/"):
         return Location("file", "", parts.path.strip("/"))  # of a file system that all nodes see
-    if parts.scheme not in ("s3", "gs") or not parts.netloc:
+    allowed = "embedded, s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or file:///FOLDER"
+    if "@" in parts.netloc:  # what stands before it may be a password, and is not shown
         raise UserError(
-            f"store: {url!r}; allowed: embedded, s3://BUCKET/PREFIX, gs://BUCKET/PREFIX"
-            " or file:///FOLDER"
+            f"store: {parts.scheme}://***@{parts.netloc.rpartition('@')[2]}; allowed: {allowed},"
+            " with credentials in the environment or a profile"
         )
+    if parts.scheme not in ("s3", "gs") or not parts.netloc:
+        raise UserError(f"store: {url!r}; allowed: {allowed}")
     bucket, prefix = parts.netloc, parts.path.strip("/")
     if parts.scheme == "gs":  # read anonymously at Google's own address: the settings are for S3
         return Location("gs", bucket, prefix)

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import json
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,13 +20,14 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import IO, Self
 
 import psutil
 
 from helpers.errors import UserError
 
 _PACKAGE_ROOT = Path(__file__).resolve().parents[2]
+
 # A child that was asked to end (SIGTERM) and has not is killed after this.
 GRACE_S = 5.0
 
@@ -38,12 +39,12 @@ class Child:
     """
 
     def __init__(
-        self, name: str, pid: int, *, log: Path, supervisor: subprocess.Popen[bytes]
+        self, name: str, pid: int, *, output: IO[bytes], supervisor: subprocess.Popen[bytes]
     ) -> None:
         self.name = name  # for messages
         self.pid = pid  # of the command itself, not of its supervisor
-        self.log = log  # what the command printed
-        self._supervisor = supervisor
+        self._output, self._supervisor = output, supervisor
+        self._last_line = ""  # once it is stopped
 
     def __enter__(self) -> Self:
         """Return the child itself."""
@@ -68,43 +69,40 @@ class Child:
 
         The command is asked first (SIGTERM) and killed after `GRACE_S` seconds.
         """
-        _close_pipes(self._supervisor)
-        self._supervisor.terminate()  # a fork of this process may hold the pipe too
-        try:
-            self._supervisor.wait(timeout=3 * GRACE_S)
-        except subprocess.TimeoutExpired:
-            self._supervisor.kill()
-            self._supervisor.wait()
+        _end_supervisor(self._supervisor)
+        self._last_line = self.last_log_line()
+        self._output.close()
 
     def wait(self, *, timeout_s: float) -> int:
-        """Wait for the command to end by itself."""
+        """Wait for the command to end by itself, and return its exit code."""
         try:
             return self._supervisor.wait(timeout=timeout_s)
         except subprocess.TimeoutExpired as error:
-            raise UserError(f"{self.name}: not done in {timeout_s:g} s; log: {self.log}") from error
+            raise UserError(f"{self.name}: not done in {timeout_s:g} s{self._said()}") from error
 
     def last_log_line(self) -> str:
         """Return the last line that is not blank of what the command printed."""
-        with contextlib.suppress(FileNotFoundError), self.log.open("rb") as file:
-            file.seek(max(0, self.log.stat().st_size - 4000))
-            lines = file.read().decode(errors="replace").split("\n")
-            return next((line.strip() for line in reversed(lines) if line.strip()), "")
-        return ""
+        if self._output.closed:
+            return self._last_line
+        descriptor = self._output.fileno()  # whose position is that of the command
+        start = max(0, os.fstat(descriptor).st_size - 4000)
+        lines = os.pread(descriptor, 4000, start).decode(errors="replace").split("\n")
+        return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
-    def raise_if_ended(self) -> None:
-        """Raise if the command has ended, in one line that says why."""
-        if not self.is_running:
-            code = self._supervisor.returncode
-            said = self.last_log_line() or "it printed nothing"
-            raise UserError(f"{self.name}: ended with exit code {code} ({said}); log: {self.log}")
+    def _said(self) -> str:
+        """Quote what the command printed last, and name its log where it has one."""
+        line, log = self.last_log_line() or "it printed nothing", self._output.name
+        return f" ({line})" + (f"; log: {log}" if isinstance(log, str) else "")
 
     def wait_until(self, is_ready: Callable[[], bool], *, timeout_s: float = 30.0) -> None:
         """Wait until a check succeeds, as long as the command runs."""
-        deadline = time.monotonic() + timeout_s
+        deadline_s = time.monotonic() + timeout_s
         while not is_ready():
-            self.raise_if_ended()
-            if time.monotonic() > deadline:
-                raise UserError(f"{self.name}: not ready in {timeout_s:g} s; log: {self.log}")
+            if not self.is_running:
+                code = self._supervisor.returncode
+                raise UserError(f"{self.name}: ended with exit code {code}{self._said()}")
+            if time.monotonic() > deadline_s:
+                raise UserError(f"{self.name}: not ready in {timeout_s:g} s{self._said()}")
             time.sleep(0.02)
 
 
@@ -113,13 +111,15 @@ def start_child(
     *,
     env: Mapping[str, str] | None = None,
     log: Path | None = None,
-    kept_fds: Sequence[int] = (),
+    scratch: Path | None = None,
 ) -> Child:
     """Start a command that ends when this process ends.
 
     The command runs in a session of its own: Ctrl-C in the terminal reaches the
     owner alone, who can then stop its children in order. On Linux the command
-    also ends when its supervisor is killed. The owner may be any thread.
+    also ends when its supervisor is killed. The owner may be any thread. Where no log is named,
+    what it prints goes to a file without a name, which nobody has to remove; a `scratch` folder is
+    removed with the command, also where its owner was killed.
 
     Examples
     --------
@@ -130,128 +130,97 @@ def start_child(
     False
     """
     program = [os.fspath(part) for part in argv]
-    if log is None:  # only this user can read it
-        descriptor, name = tempfile.mkstemp(prefix=f"{Path(program[0]).name}-", suffix=".log")
-        os.close(descriptor)
-    path = Path(name) if log is None else log.absolute()
-    supervisor = _start_supervisor(path, kept_fds)
-    order = {
-        "argv": program,
-        "env": dict(os.environ if env is None else env),
-        "cwd": os.getcwd(),
-        "owner_pid": os.getpid(),
-        "temporary_log": os.fspath(path) if log is None else None,
-    }
-    pid = _hand_over(supervisor, order)
-    return Child(Path(program[0]).name, pid, log=path, supervisor=supervisor)
-
-
-def _start_supervisor(log: Path, kept_fds: Sequence[int]) -> subprocess.Popen[bytes]:
-    """Start a supervisor that waits for its order, in its own session."""
     try:
-        output = log.open("wb")
+        output: IO[bytes] = tempfile.TemporaryFile() if log is None else log.open("w+b")  # noqa: SIM115
     except OSError as error:
         raise UserError(f"log {log}: cannot be written ({error.strerror})") from error
-    with output:
-        return subprocess.Popen(
-            [sys.executable, "-m", "helpers.objectstore.processes"],
-            bufsize=0,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=output,
-            cwd=_PACKAGE_ROOT,  # so that `helpers` is found wherever the owner is
-            start_new_session=True,
-            pass_fds=tuple(kept_fds),
-        )
-
-
-def _hand_over(supervisor: subprocess.Popen[bytes], order: dict[str, Any]) -> int:
-    """Send the order through the pipe and return the number of the command."""
-    assert supervisor.stdin is not None
-    assert supervisor.stdout is not None
+    supervisor = subprocess.Popen(
+        [
+            sys.executable,
+            "-m",
+            __name__,
+            str(os.getpid()),
+            os.getcwd(),
+            str(scratch or ""),
+            *program,
+        ],
+        bufsize=0,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=output,
+        env=None if env is None else dict(env),
+        cwd=_PACKAGE_ROOT,  # so that `helpers` is found wherever the owner is
+        start_new_session=True,
+    )
     try:
-        with contextlib.suppress(BrokenPipeError):  # no supervisor: no answer below
-            supervisor.stdin.write(json.dumps(order).encode() + b"\n")
-        answer = json.loads(supervisor.stdout.readline() or b"{}")
+        assert supervisor.stdout is not None
+        answer = supervisor.stdout.readline().decode().strip()
+        if not answer.isdigit():
+            reason = answer or f"exit code {supervisor.wait()}"
+            raise UserError(f"{program[0]}: cannot be started ({reason})")
     except BaseException:
-        supervisor.kill()
-        _close_pipes(supervisor)
+        _end_supervisor(supervisor)
+        output.close()
         raise
-    if "pid" not in answer:
-        _close_pipes(supervisor)
-        supervisor.wait()
-        reason = answer.get("error", f"exit code {supervisor.returncode}")
-        raise UserError(f"{order['argv'][0]}: cannot be started ({reason})")
-    return int(answer["pid"])
+    return Child(Path(program[0]).name, int(answer), output=output, supervisor=supervisor)
 
 
-def _close_pipes(supervisor: subprocess.Popen[bytes]) -> None:
-    """Close both pipes; the supervisor takes that as the order to end."""
+def _end_supervisor(supervisor: subprocess.Popen[bytes]) -> None:
+    """Close the pipe, which the supervisor takes as the order to end, and wait for that."""
     for pipe in (supervisor.stdin, supervisor.stdout):
         if pipe is not None:
             pipe.close()
+    supervisor.terminate()  # a fork of this process may hold the pipe too
+    try:
+        supervisor.wait(timeout=3 * GRACE_S)
+    except subprocess.TimeoutExpired:
+        supervisor.kill()
+        supervisor.wait()
 
 
-# A process forked by the owner keeps the pipe open after the owner's death;
-# looking at the parent this often finds that out too.
-PARENT_CHECK_S = 0.5
+# How often the supervisor looks whether the child has ended, or the owner: a process forked by the
+# owner keeps the pipe open after the owner's death.
+CHECK_S = 0.1
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 
 
-def supervise() -> int:
-    """Start the command ordered on stdin and end it when the owner ends.
+def supervise(owner_pid: int, folder: str, scratch: str, command: Sequence[str]) -> int:
+    """Run a command in a folder until it ends, its owner does or a signal asks for it.
 
-    The owner writes one line of JSON (what to start) to stdin and then holds that
-    pipe open; the answer is one line (the process number, or an error). This runs in
-    a process of one thread: Linux ties a child to the *thread* that started it.
+    Then a scratch folder goes, if there is one.
+
+    The owner holds standard input open; the answer is a line with the number of the command's
+    process, or why there is none. This runs in a process of one thread: Linux ties a child to the
+    *thread* that started it.
     """
-    line = sys.stdin.buffer.readline()
-    if not line:  # the owner died before it could say what to start
-        return 0
-    order = json.loads(line)
-    alarm = _catch_signals()
+    asked: list[int] = []
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda number, _: asked.append(number))
     try:
         child = subprocess.Popen(
-            order["argv"],
-            env=order["env"],
-            cwd=order["cwd"],
+            command,
+            cwd=folder,
             stdin=subprocess.DEVNULL,
             stdout=sys.stderr.fileno(),
-            stderr=sys.stderr.fileno(),
             start_new_session=True,
             preexec_fn=_death_with_parent(),
         )
     except OSError as error:
-        os.write(1, json.dumps({"error": error.strerror}).encode() + b"\n")
-        _delete_log(order)
+        os.write(1, f"{error.strerror}\n".encode())
         return 1
     try:
         with contextlib.suppress(BrokenPipeError):  # owner gone: seen below
-            os.write(1, json.dumps({"pid": child.pid}).encode() + b"\n")
-        _wait_for_end(child, owner_pid=order["owner_pid"], alarm=alarm)
-        has_ended_itself = child.returncode is not None
+            os.write(1, f"{child.pid}\n".encode())
+        # nothing is ever sent: the pipe is readable once it is closed
+        while not (asked or select.select([0], [], [], CHECK_S)[0] or os.getppid() != owner_pid):
+            if child.poll() is not None:
+                break
     finally:
         _end_all(child)
-    if not has_ended_itself:
-        _delete_log(order)
+        if scratch:
+            shutil.rmtree(scratch, ignore_errors=True)
     return child.returncode if child.returncode >= 0 else 128 - child.returncode
-
-
-def _delete_log(order: dict[str, Any]) -> None:
-    """Delete the log if nobody asked for it."""
-    if order["temporary_log"] is not None:
-        Path(order["temporary_log"]).unlink(missing_ok=True)
-
-
-def _catch_signals() -> int:
-    """Turn signals into bytes on a pipe and return the end to read from."""
-    reader, writer = os.pipe()
-    os.set_blocking(writer, False)
-    signal.set_wakeup_fd(writer)
-    for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, lambda *_: None)
-    return reader
 
 
 def _death_with_parent() -> Callable[[], None] | None:
@@ -269,50 +238,21 @@ def _death_with_parent() -> Callable[[], None] | None:
     return tie
 
 
-def _wait_for_end(child: subprocess.Popen[bytes], *, owner_pid: int, alarm: int) -> None:
-    """Return when the owner is gone, a signal asks for it or the child ended."""
-    owner = sys.stdin.fileno()
-    while child.returncode is None and os.getppid() == owner_pid:
-        ready, _, _ = select.select([owner, alarm], [], [], PARENT_CHECK_S)
-        if owner in ready:  # nothing is ever sent: the pipe was closed
-            return
-        if alarm in ready and set(os.read(alarm, 512)) - {signal.SIGCHLD}:
-            return
-        _reap(child)
-
-
-def _reap(child: subprocess.Popen[bytes]) -> None:
-    """Collect every ended descendant, so that none stays as a zombie."""
-    with contextlib.suppress(ChildProcessError):
-        while (ended := os.waitpid(-1, os.WNOHANG))[0] != 0:
-            if ended[0] == child.pid:
-                child.returncode = os.waitstatus_to_exitcode(ended[1])
-
-
 def _end_all(child: subprocess.Popen[bytes]) -> None:
     """Ask the child to end, then kill what is left of all it started."""
     started = psutil.Process().children(recursive=True)
-    deadline = time.monotonic() + GRACE_S
-    _reap(child)
-    if child.returncode is None:
-        os.kill(child.pid, signal.SIGTERM)
-    while child.returncode is None and time.monotonic() < deadline:
-        time.sleep(0.01)
-        _reap(child)
-    while left := [p for p in {*started, *psutil.Process().children(recursive=True)} if _lives(p)]:
+    child.terminate()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        child.wait(GRACE_S)
+    left = {*started, *psutil.Process().children(recursive=True)}
+    while left:
         for process in left:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
-        time.sleep(0.01)
-        _reap(child)
-
-
-def _lives(process: psutil.Process) -> bool:
-    """Tell whether a process still runs; a zombie does not."""
-    with contextlib.suppress(psutil.NoSuchProcess):
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    return False
+        psutil.wait_procs(left, timeout=GRACE_S)
+        left = {*psutil.Process().children(recursive=True)}
+    child.wait()
 
 
 if __name__ == "__main__":
-    sys.exit(supervise())
+    sys.exit(supervise(int(sys.argv[1]), sys.argv[2], sys.argv[3], sys.argv[4:]))

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import http.client
 import os
 import secrets
 import shutil
 import socket
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,107 +18,68 @@ import obstore
 from botocore.auth import S3SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
+from filelock import FileLock, Timeout
 
 from helpers.errors import UserError
 from helpers.netem.profiles import Profile, check_profile
 from helpers.netem.proxy import Proxy, Request, open_proxy
 from helpers.objectstore.locations import Location, parse_location
-from helpers.objectstore.processes import GRACE_S, Child, start_child
+from helpers.objectstore.processes import GRACE_S, start_child
 from helpers.objectstore.versitygw import find_or_build_versitygw
 from helpers.paths import cache_folder, make_private
 
 MARKER_NAME = ".arrays-over-the-wire"
-# A server whose owner was killed ends within the grace time; then its lock ends.
-_LOCK_TIMEOUT_S = GRACE_S + 1
 _MARKER_TEXT = "Store of Arrays over the Wire: made by it, and safe to delete as a whole.\n"
+# A server whose owner was killed ends within the grace time, and its successor waits for that.
+_LOCK_TIMEOUT_S = GRACE_S + 1
 
 
-def claim_folder(folder: Path, *, needed_nbytes: int = 0) -> int:
-    """Make a folder ours, or refuse it, and lock it."""
+def claim_folder(
+    folder: Path, *, needed_nbytes: int = 0
+) -> contextlib.AbstractContextManager[object]:
+    """Make a folder ours, or refuse it, and hold it for this process until the context ends."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _refuse_files_of_others(folder)
-        _refuse_lack_of_space(folder, needed_nbytes)
+        names = sorted(entry.name for entry in folder.iterdir())
+        if names and MARKER_NAME not in names:
+            raise UserError(
+                f"store folder {folder}: holds files that are not ours ({', '.join(names[:3])});"
+                " allowed: an empty or new folder"
+            )
         make_private(folder)
-        lock = _lock(folder)
+        if (free_nbytes := shutil.disk_usage(folder).free) < needed_nbytes:
+            raise UserError(
+                f"store folder {folder}: {free_nbytes / 1e6:.0f} MB are free and"
+                f" {needed_nbytes / 1e6:.0f} MB needed; allowed: a folder with that much space,"
+                " or a smaller array"
+            )
+        (folder / MARKER_NAME).write_text(_MARKER_TEXT)
         (folder / "buckets").mkdir(exist_ok=True)
+        return FileLock(folder / ".lock", timeout=_LOCK_TIMEOUT_S).acquire()
+    except Timeout as error:
+        raise UserError(
+            f"store folder {folder}: in use by another server;"
+            " allowed: one server at a time, or another folder"
+        ) from error
     except OSError as error:
         raise UserError(
             f"store folder {folder}: cannot be used ({error.strerror});"
             " allowed: a folder that can be written"
         ) from error
-    return lock
 
 
 def metadata_arguments(folder: Path) -> list[str]:
     """Say where versitygw shall keep ETags and the like.
 
     In extended attributes of the objects; where the file system has none (ramfs,
-    some network file systems), in files beside them.
+    some network file systems), in files next to them.
     """
     sidecar = folder / "sidecar"
     if not sidecar.exists():
         if _keeps_attributes(folder / MARKER_NAME):
             return []
-        if any((folder / "buckets").iterdir()):
-            raise UserError(
-                f"store folder {folder}: its objects lost their extended attributes, which this"
-                " file system does not keep; allowed: an empty or new folder"
-            )
         sidecar.mkdir()
     return ["--sidecar", os.fspath(sidecar)]
-
-
-def _refuse_files_of_others(folder: Path) -> None:
-    """Refuse a folder that holds anything but has no marker."""
-    names = sorted(entry.name for entry in folder.iterdir())
-    if names and MARKER_NAME not in names:
-        shown = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
-        raise UserError(
-            f"store folder {folder}: holds files that are not ours ({shown});"
-            " allowed: an empty or new folder"
-        )
-
-
-def _refuse_lack_of_space(folder: Path, needed_nbytes: int) -> None:
-    """Refuse a folder on a file system that is too full."""
-    free_nbytes = shutil.disk_usage(folder).free
-    if free_nbytes < needed_nbytes:
-        raise UserError(
-            f"store folder {folder}: {free_nbytes / 1e6:.0f} MB are free and"
-            f" {needed_nbytes / 1e6:.0f} MB needed; allowed: a folder with that much space,"
-            " or a smaller array"
-        )
-
-
-def _lock(folder: Path) -> int:
-    """Open the marker, made where it is absent, and lock it."""
-    lock = os.open(folder / MARKER_NAME, os.O_RDWR | os.O_CREAT, 0o644)
-    try:
-        _wait_for_lock(lock, folder)
-        if os.fstat(lock).st_size == 0:
-            os.write(lock, _MARKER_TEXT.encode())
-    except BaseException:
-        os.close(lock)
-        raise
-    return lock
-
-
-def _wait_for_lock(lock: int, folder: Path) -> None:
-    """Lock a file; another server has the time to end, not more."""
-    deadline = time.monotonic() + _LOCK_TIMEOUT_S
-    while True:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            if time.monotonic() > deadline:
-                raise UserError(
-                    f"store folder {folder}: in use by another server;"
-                    " allowed: one server at a time, or another folder"
-                ) from error
-            time.sleep(0.05)
-        else:
-            return
 
 
 def _keeps_attributes(path: Path) -> bool:
@@ -152,53 +111,32 @@ class Server:
     folder: Path  # store folder
 
 
-@contextlib.contextmanager
-def open_server(
-    folder: Path, *, port: int | None = None, needed_nbytes: int = 0
-) -> Iterator[Server]:
+@contextmanager
+def open_server(folder: Path, *, needed_nbytes: int = 0) -> Iterator[Server]:
     """Serve a folder over S3 as long as the context lasts.
 
     One server at a time serves a folder: the cache of generated stores counts on
     being the only writer.
     """
-    if port is not None:
-        _refuse_port(port)
-    program = find_or_build_versitygw()
-    root = folder.absolute()
-    lock = claim_folder(root, needed_nbytes=needed_nbytes)
-    try:
+    program, root = find_or_build_versitygw(), folder.absolute()
+    with claim_folder(root, needed_nbytes=needed_nbytes):
         command: list[str | Path] = ["posix", *metadata_arguments(root), root / "buckets"]
-        server, child = _start(program, command, folder=root, port=port, lock=lock)
-    finally:
-        os.close(lock)  # the supervisor of the server holds it from here on
-    with child:
-        yield server
-
-
-def _start(
-    program: Path, command: Sequence[str | Path], *, folder: Path, port: int | None, lock: int
-) -> tuple[Server, Child]:
-    """Start the server; again on another port if a free one was taken meanwhile."""
-    for tries_left in reversed(range(_PORT_TRIES)):
-        address = f"{_HOST}:{port or _free_port()}"
-        keys = secrets.token_hex(10), secrets.token_hex(20)
-        server = Server(f"http://{address}", *keys, region=_REGION, folder=folder)
-        child = start_child(
-            [program, "--keep-alive", "--quiet", "--port", address, *command],
-            env=_server_environment(server),
-            log=folder / "versitygw.log",
-            kept_fds=[lock],
-        )
-        try:
-            child.wait_until(lambda: _answers(server), timeout_s=_START_TIMEOUT_S)  # noqa: B023
-        except BaseException:
-            child.stop()
-            was_taken = "address already in use" in child.last_log_line()
-            if port is None and was_taken and tries_left:
-                continue
-            raise
-        return server, child
-    raise AssertionError("the last try returns or raises")
+        for tries_left in reversed(range(_PORT_TRIES)):
+            address = f"{_HOST}:{_free_port()}"
+            keys = secrets.token_hex(10), secrets.token_hex(20)
+            server = Server(f"http://{address}", *keys, region=_REGION, folder=root)
+            argv = [program, "--keep-alive", "--quiet", "--port", address, *command]
+            log = root / "versitygw.log"
+            with start_child(argv, env=_server_environment(server), log=log) as child:
+                try:
+                    child.wait_until(lambda: _answers(server), timeout_s=_START_TIMEOUT_S)  # noqa: B023
+                except UserError:
+                    # a port that was free may have been taken meanwhile
+                    if tries_left and "address already in use" in child.last_log_line():
+                        continue
+                    raise
+                yield server
+                return
 
 
 def _server_environment(server: Server) -> dict[str, str]:
@@ -236,17 +174,6 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _refuse_port(port: int) -> None:
-    """Refuse a port that does not exist or cannot be bound now."""
-    allowed = "allowed: a free port from 1 to 65535, or none to have one chosen"
-    if not 1 <= port <= 65535:
-        raise UserError(f"port {port}: no such port; {allowed}")
-    try:
-        socket.create_server((_HOST, port)).close()
-    except OSError as error:
-        raise UserError(f"port {port}: cannot be used ({error.strerror}); {allowed}") from error
-
-
 _BUCKET = "arrays"
 _PROBE_NBYTES = 32_000_000
 """Bytes of the object that networks are measured with."""
@@ -279,7 +206,8 @@ class Testbed:
         try:
             obstore.head(store, key)
         except FileNotFoundError:
-            obstore.put(store, key, bytes(_PROBE_NBYTES))
+            with self.near.writing():
+                obstore.put(store, key, bytes(_PROBE_NBYTES))
         location = self.near if is_near else self.far
         where = {"Bucket": location.bucket, "Key": f"{location.prefix}/{key}".strip("/")}
         return str(location.botocore().generate_presigned_url("get_object", Params=where))
@@ -355,12 +283,9 @@ def _open_embedded(
     profile: Profile, seed: int, needed_nbytes: int, dilation: float
 ) -> Iterator[Testbed]:
     folder = cache_folder() / "store"
-    # a server holds the lock as long as it lives: nothing is deleted that another run reads
-    lock = claim_folder(folder.absolute())
-    try:
+    # a server holds it as long as it lives: nothing is deleted that another run reads
+    with claim_folder(folder.absolute()):
         make_room(folder, needed_nbytes)
-    finally:
-        os.close(lock)
     with (
         open_server(folder, needed_nbytes=needed_nbytes + _PROBE_NBYTES) as server,
         open_proxy(server.endpoint_url, profile=profile, seed=seed, dilation=dilation) as proxy,

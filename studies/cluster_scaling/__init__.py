@@ -2,12 +2,9 @@
 
 import math
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-from helpers.book.studies import Study, Threshold, later
-
-_RECORDS = Path(__file__).resolve().parents[2] / "results" / "reference" / "cluster-scaling"
+from helpers.book.studies import Study, later
 
 
 def count_work(values: Mapping[str, Any]) -> tuple[float, float]:
@@ -35,46 +32,8 @@ STUDY = Study(
     name="cluster-scaling",
     headline="best-throughput",
     cover=("in-region", "fig-scaling"),
-    minutes=12,
     # what the published case asks for, scaled
     expect=later(
         "advisors.costs.page_tables", "expect_like", "cluster-scaling/in-region", count_work
-    ),
-    fragments={
-        "dilation-validity.md": later("studies.cluster_scaling.validity", "render_validity"),
-        "laptop-cluster.md": later("studies.cluster_scaling.laptop", "render_growth"),
-        "laptop-cluster.svg": later("studies.cluster_scaling.laptop", "draw_growth"),
-        "long-reads.md": later("studies.cluster_scaling.laptop", "render_long"),
-        "terabyte.md": later("studies.cluster_scaling.laptop", "render_terabyte"),
-        "in-flight.md": later("studies.cluster_scaling.one_process", "render_in_flight"),
-        "network-effects.md": later("studies.cluster_scaling.one_process", "render_effects"),
-        "calibration-recovery.md": later("advisors.calibrate.recovery", "render_recovery"),
-        "dilation-chosen.md": later(
-            "studies.cluster_scaling.prediction",
-            "render_choice",
-            _RECORDS / "in-region-dilated.csv",
-        ),
-        "scaling-errors.md": later("studies.cluster_scaling.prediction", "render_errors", _RECORDS),
-        "scaling-score.md": later("advisors.scaling.score", "render_score"),
-        "scale-out-petabyte.md": later("advisors.scaling.scale_out", "render_petabyte"),
-        "scale-out-petabyte.svg": later("advisors.scaling.figures", "draw_petabyte"),
-        "scale-out-slots.svg": later("advisors.scaling.figures", "draw_shares"),
-        "scale-out-tails.md": later("advisors.scaling.scale_out", "render_tails"),
-        "scale-out-tails.svg": later("advisors.scaling.figures", "draw_tails"),
-        "scale-out-validation.md": later(
-            "advisors.scaling.validation", "render_validation", _RECORDS
-        ),
-        "scale-out-knee.md": later("advisors.scaling.validation", "render_knee"),
-        "scale-out-scheduler.md": later("advisors.scaling.scheduler", "render_scheduler"),
-        "scale-out-stores.md": later("advisors.scaling.synthetic", "render_stores"),
-    },
-    thresholds=(
-        Threshold(
-            key="median-prediction-error",
-            name="cluster scaling: prediction error (%)",
-            bound=10,
-            is_least=False,
-            how="predicted against measured read time, median over contenders and points; nothing that is predicted is used for the fit",
-        ),
     ),
 )

@@ -54,6 +54,9 @@ class Parameters(studies.Parameters):
     threads_per_worker: Annotated[int, Field(ge=1, le=256)] = Field(
         2, description="threads of each worker"
     )
+    steps_per_worker: Annotated[int, Field(ge=0)] = Field(
+        0, description="steps of time for each worker; 0: all read the whole array"
+    )
     chunks_per_task: Count = Field(
         2, description="stored chunks that a batching reader takes in one task"
     )
@@ -73,6 +76,12 @@ class Parameters(studies.Parameters):
     @model_validator(mode="after")
     def _check_together(self) -> Self:
         check_chunk_shape(self.array_shape, self.chunk_shape)
+        most_steps = max(self.n_workers) * self.steps_per_worker
+        if most_steps > self.array_shape[0] or self.steps_per_worker % self.chunk_shape[0]:
+            raise UserError(
+                f"steps_per_worker: {self.steps_per_worker} for {max(self.n_workers)} workers;"
+                f" allowed: together at most {self.array_shape[0]}, in whole chunks"
+            )
         open_entry(self.dataset)
         _check_dilated(self.profile, self.dilation)
         check_options(self.cluster_kind, self.cluster_options)

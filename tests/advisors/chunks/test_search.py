@@ -1,250 +1,146 @@
-"""The best chunk shape against trying every shape, and against the balance rule."""
+"""The search for layouts: against exhaustive search, round and stable, within its bounds, sharded as zarr reads."""
 
 from __future__ import annotations
 
+import itertools
 import math
-import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
 
-from advisors.chunks import candidates
-from advisors.chunks.candidates import predict_seconds
-from advisors.chunks.problem import Access, AccessPattern, Bounds
-from advisors.chunks.replicas import Prices, compare_replicas
-from advisors.chunks.search import best_chunk_shape
-from helpers.arrays.chunks import balanced_chunk_shape
-from helpers.errors import UserError
+from advisors.chunks import forecast, search
+from advisors.chunks.forecast import Prices, ask_layout, forecast_layout, predict_seconds
+from advisors.chunks.problem import Access, AccessPattern, Bounds, Layout
+from helpers.arrays.chunks import Shape, chunks_touched
 from helpers.models.access import Store
 from helpers.models.transfer import Network
 
-DISK = Store(start_s=1e-3, chunk_s=2e-3, decode_s_per_nbyte=5e-9)
-OBJECTS = Store(
-    Network(0.03, 0.1, 36e6, 200e6, 2200),
-    10,
-    start_s=5e-3,
-    chunk_s=5e-4,
-    decode_s_per_nbyte=2e-9,
-    compression_ratio=2,
-)
-REANALYSIS = (98128, 277, 349)
+NETWORK = Network(0.026, 0.045, 90e6, 500e6, 5500)
+STORE = Store(NETWORK, 64, chunk_s=0.0005, decode_s_per_nbyte=1e-9)
+ERA5 = (87600, 721, 1440)
 
 
-def pair(shape: tuple[int, ...]) -> list[Access]:
-    """Read a series at a point, and a slice at a time."""
-    ones = (1,) * (len(shape) - 1)
-    return [Access("series", (shape[0], *ones)), Access("slice", (1, *shape[1:]))]
-
-
-def try_all(pattern: AccessPattern) -> float:
-    """Score every shape within bounds; return the least."""
-    every = np.indices(pattern.shape).reshape(len(pattern.shape), -1).T + 1
-    nbytes = every.prod(axis=1) * pattern.itemsize
-    n_chunks = (-(-np.asarray(pattern.shape) // every)).prod(axis=1)
-    kept = (nbytes <= pattern.max_nbytes) & (nbytes >= pattern.min_nbytes)
-    kept &= n_chunks <= pattern.bounds.max_objects
-    return float(pattern.score(predict_seconds(pattern, every[kept])).min())
-
-
-@st.composite
-def draw_patterns(draw: st.DrawFn) -> AccessPattern:
-    """Draw a small array, a series, a slice and a box of it, weights, and a bound on bytes."""
-    shape = draw(st.tuples(st.integers(2, 60), st.integers(2, 25), st.integers(2, 25)))
-    box = Access("box", tuple(draw(st.integers(1, n)) for n in shape))
-    weights = tuple(draw(st.floats(0.01, 1)) for _ in range(3))
-    bounds = Bounds(max_chunk_nbytes=draw(st.integers(8, 4 * math.prod(shape))))
-    criterion = draw(st.sampled_from(["mean", "worst"]))
-    store = draw(st.sampled_from([DISK, OBJECTS]))
-    return AccessPattern(shape, 4, (*pair(shape), box), weights, store, bounds, criterion)
-
-
-def pattern_of(
-    shape: tuple[int, ...], box: tuple[int, ...], weights: tuple[float, ...], most: int
+def make(
+    shape: Shape, *boxes: tuple[Shape, float], aligned: bool = False, **bounds: int
 ) -> AccessPattern:
-    """Make a pattern on a disk, of what once failed."""
-    accesses = (*pair(shape), Access("box", box))
-    return AccessPattern(shape, 4, accesses, weights, DISK, Bounds(max_chunk_nbytes=most))
+    """Describe an array of float32 that is read in boxes."""
+    accesses = [Access(f"{i}", box, is_aligned=aligned) for i, (box, _) in enumerate(boxes)]
+    least = Bounds(**{"min_chunk_nbytes": 1_000_000, **bounds})  # type: ignore[arg-type]
+    return AccessPattern(shape, 4, accesses, [share for _, share in boxes], STORE, least)
 
 
-@settings(max_examples=40, deadline=None)
-@given(draw_patterns())
-@example(pattern_of((17, 2, 9), (12, 1, 1), (0.5, 1, 1), 288))  # the best is between two steps
-def test_no_shape_of_a_small_array_is_better(pattern: AccessPattern) -> None:
-    """Every shape is tried, so none that fits the bound is better at all."""
-    found = best_chunk_shape(pattern).best
-    assert found.score <= try_all(pattern) * (1 + 1e-9)
-    assert math.prod(found.chunk_shape) * 4 <= pattern.max_nbytes
+def pair(shape: Shape, share: float, **bounds: int) -> AccessPattern:
+    """Describe series and maps."""
+    return make(shape, ((shape[0], 1, 1), share), ((1, *shape[1:]), 1 - share), **bounds)
 
 
-@settings(max_examples=40, deadline=None)
-@given(draw_patterns())
-@example(pattern_of((17, 2, 9), (12, 1, 1), (0.5, 1, 1), 288))
-def test_a_search_finds_what_trying_all_finds(pattern: AccessPattern) -> None:
-    """With fifteen extents a dimension, as in large arrays, it is within 2 percent of the best."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(candidates, "_N_CANDIDATES", min(15**3, math.prod(pattern.shape) - 1))
-        assert best_chunk_shape(pattern).best.score <= 1.02 * try_all(pattern)
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        pair((365, 40, 60), 0.5, min_chunk_nbytes=20_000),
+        pair((365, 40, 60), 0.9, min_chunk_nbytes=20_000),
+        make((60, 97, 61), ((9, 20, 20), 1), min_chunk_nbytes=8_000),
+        make((50, 96, 64), ((1, 32, 32), 3), ((50, 1, 1), 1), aligned=True, min_chunk_nbytes=9_000),
+    ],
+)
+def test_a_layout_is_near_the_best_of_all(pattern: AccessPattern) -> None:
+    """Within 10 % of the predicted best of every shape there is."""
+    extents = [range(1, n + 1) for n in pattern.shape]
+    best = math.inf
+    for first in extents[0]:
+        shapes = np.asarray([*itertools.product([first], *extents[1:])])
+        nbytes = forecast.chunk_nbytes(pattern, shapes)
+        shapes = shapes[(nbytes >= pattern.min_nbytes) & (nbytes <= pattern.max_nbytes)]
+        if len(shapes):
+            best = min(best, float(pattern.score(predict_seconds(pattern, shapes)).min()))
+    assert search.score(pattern, search.best_layout(pattern)) <= 1.1 * best
 
 
-def test_a_coarse_sweep_is_mended_by_looking_around(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With six extents a dimension, as in large arrays, the result is still within 2 percent."""
-    monkeypatch.setattr(candidates, "_N_CANDIDATES", 216)
-    shape = (220, 23, 37)
-    for weights in ([1, 1], [8, 2], [1, 9]):
-        pattern = AccessPattern(shape, 4, pair(shape), weights, DISK)
-        found = best_chunk_shape(AccessPattern(shape, 4, pair(shape), weights, DISK))
-        assert found.best.score <= 1.02 * try_all(pattern)
+@pytest.mark.parametrize("shape", [ERA5, (8760, 100, 120), (60225, 192, 288)])
+def test_near_shares_have_one_layout_of_round_extents(shape: Shape) -> None:
+    """Extents are powers of two, thrice these, or even cuts of the axis."""
+    found = {search.best_layout(pair(shape, round(20 * s) / 20)) for s in (0.79, 0.8, 0.81)}
+    assert len(found) == 1
+    for extent, n in zip(found.pop().chunk_shape, shape, strict=True):
+        parts = {-(-n // k) for k in search._PARTS}
+        assert extent in parts or (extent & (extent - 1)) == 0 or math.log2(extent / 3) % 1 == 0
 
 
-@pytest.mark.parametrize("store", [DISK, OBJECTS])
-@pytest.mark.parametrize("chunk_nbytes", [2**22, 2**20, 8192])
-def test_at_equal_weights_it_is_no_worse_than_the_balance_rule(
-    store: Store, chunk_nbytes: int
-) -> None:
-    """At the same bound of bytes, the predicted mean is at most the rule's."""
-    bounds = Bounds(max_chunk_nbytes=chunk_nbytes, max_objects=10**9)
-    found = best_chunk_shape(
-        AccessPattern(REANALYSIS, 4, pair(REANALYSIS), [1, 1], store, bounds=bounds)
+def test_series_are_long_and_maps_are_flat() -> None:
+    """Alone, each is one request; together, two copies serve them as well."""
+    copies = search.best_copies(pair(ERA5, 0.8, max_objects=100_000))
+    assert copies is not None
+    flat, long = sorted(copies.layouts, key=lambda one: one.chunk_shape[0])
+    assert flat.chunk_shape == (1, 721, 1440) and long.chunk_shape[0] == 87600
+    for layout, group in zip(copies.layouts, copies.serves, strict=True):
+        alone = search.restrict(pair(ERA5, 0.8), group)
+        assert forecast_layout(alone, layout)[0].n_requests == pytest.approx(1, abs=1)
+
+
+def test_many_objects_come_in_shards_within_the_array() -> None:
+    """Shards hold whole chunks, reach no further than the array, and are few enough."""
+    for most in (18_000, 1_800):
+        layout = search.best_layout(pair(ERA5, 0.8, max_objects=most))
+        assert layout.shard_shape and layout.count_objects(ERA5) <= most
+        for shard, chunk, n in zip(layout.shard_shape, layout.chunk_shape, ERA5, strict=True):
+            assert shard % chunk == 0 and shard <= n
+
+
+def test_an_append_rewrites_no_more_than_is_allowed() -> None:
+    """Neither chunks nor shards are longer along that axis."""
+    for most in (100_000, 1_800):
+        pattern = pair(ERA5, 0.8, max_objects=most)
+        bound = replace(pattern, bounds=replace(pattern.bounds, longest=(240, 721, 1440)))
+        assert search.best_layout(pattern).object_shape[0] > 240
+        assert search.best_layout(bound).object_shape[0] <= 240
+
+
+def test_a_small_array_is_one_chunk_and_one_element_is_enough() -> None:
+    """What is below the least bytes of a chunk is stored whole."""
+    for shape in ((10,), (1, 1, 1), (3, 5)):
+        pattern = make(shape, ((1,) * len(shape), 1))
+        assert search.best_layout(pattern) == Layout(shape)
+
+
+def test_the_cheapest_asks_least() -> None:
+    """At a price of requests alone fewer are asked than by the fastest."""
+    pattern = make(ERA5, ((24, 100, 100), 1), max_objects=10**9)
+    cheap, fast = (
+        search.cheapest_layout(pattern, Prices(0, get_per_1000=1)),
+        search.best_layout(pattern),
     )
-    pattern = AccessPattern(REANALYSIS, 4, pair(REANALYSIS), [1, 1], store, bounds)
-    rule = np.asarray([balanced_chunk_shape(REANALYSIS, 4, chunk_nbytes)])
-    assert found.best.score <= float(pattern.score(predict_seconds(pattern, rule))[0])
+    n = [ask_layout(pattern, pattern.accesses[0], one).n_requests for one in (cheap, fast)]
+    assert n[0] < n[1]
 
 
-def test_weights_move_the_shape() -> None:
-    """Who reads series gets chunks that are long in time, and the reverse."""
-    series, even, slices = (
-        best_chunk_shape(AccessPattern(REANALYSIS, 4, pair(REANALYSIS), w, OBJECTS)).best
-        for w in ([99, 1], [1, 1], [1, 99])
-    )
-    assert series.chunk_shape[0] > even.chunk_shape[0] > slices.chunk_shape[0]
-    assert series.seconds["series"] < even.seconds["series"] < slices.seconds["series"]
+def test_what_is_expected_is_the_mean_over_all_places() -> None:
+    """Chunks that a box touches, over every start that it may have; twice as many of two together."""
+    pattern = make((30, 17), ((4, 5), 1))
+    starts = itertools.product(range(27), range(13))
+    counts = [chunks_touched((slice(i, i + 4), slice(j, j + 5)), (6, 7)) for i, j in starts]
+    for together in (1, 2):
+        many = replace(pattern, together=together)
+        asked = ask_layout(many, many.accesses[0], Layout((6, 7)))
+        assert asked.n_requests == pytest.approx(together * sum(counts) / len(counts))
 
 
-def test_runs_of_a_file_are_those_of_boxes() -> None:
-    """A series through tiles is a seek a tile, through whole time steps one, and ours knows."""
-    store = Store(is_file=True, request_s=0.1, chunk_s=1e-4)
-    accesses = [Access("series", (40, 1, 1)), Access("slice", (1, 8, 8))]
-    pattern = AccessPattern((40, 8, 8), 4, accesses, (1, 1), store)
-    runs = [
-        candidates.touched_runs(pattern, a, np.asarray([(10, 4, 4), (1, 8, 8)])) for a in accesses
-    ]
-    assert [list(each) for each in runs] == [[4, 1], [1, 1]]
-    best = best_chunk_shape(AccessPattern((40, 8, 8), 4, accesses, (1, 1), store)).best.chunk_shape
-    assert best[0] == 40
+def test_neighbours_in_a_shard_are_joined() -> None:
+    """Of a map through shards far fewer requests come than chunks; bytes between runs come too."""
+    pattern = pair((8760, 721, 1440), 0.5)
+    layout = Layout((64, 32, 32), (1024, 256, 256))
+    of_map = ask_layout(pattern, pattern.accesses[1], layout)
+    assert of_map.n_requests < 0.8 * of_map.n_chunks
+    assert of_map.fetched_nbytes >= of_map.n_chunks * of_map.chunk_nbytes
 
 
-def test_the_front_holds_what_nobody_beats() -> None:
-    """No point of the front is faster than another in both accesses, and the best is near it."""
-    found = best_chunk_shape(AccessPattern(REANALYSIS, 4, pair(REANALYSIS), [1, 1], OBJECTS))
-    times = np.asarray([list(choice.seconds.values()) for choice in found.front])
-    assert len(times) > 10
-    for one in times:
-        assert not ((times < one * 0.97).all(axis=1)).any()
-    assert (times @ [0.5, 0.5]).min() <= 1.03 * found.best.score
-
-
-def test_the_second_best_is_another_shape_and_costs_more() -> None:
-    """It differs by half in some dimension, and is no faster."""
-    found = best_chunk_shape(AccessPattern(REANALYSIS, 4, pair(REANALYSIS), [8, 2], OBJECTS))
-    pairs = zip(found.best.chunk_shape, found.second.chunk_shape, strict=True)
-    assert max(max(a / b, b / a) for a, b in pairs) >= 1.5
-    assert found.second_costs >= 1
-
-
-def test_too_many_chunks_are_sharded_or_made_larger() -> None:
-    """Objects stay within their bound, and shards are whole chunks."""
-    for most in (10**5, 10**3, 10**2):
-        bounds = Bounds(max_objects=most)
-        found = best_chunk_shape(
-            AccessPattern(REANALYSIS, 4, pair(REANALYSIS), [1, 1], OBJECTS, bounds=bounds)
-        )
-        assert found.n_objects <= most
-        if found.shard_shape:
-            parts = zip(found.shard_shape, found.best.chunk_shape, strict=True)
-            assert all(s % c == 0 for s, c in parts)
-            assert math.prod(found.shard_shape) * 4 <= bounds.memory_nbytes
-    assert found.shard_shape  # a hundred objects of 380 MB: only shards can be read well
-
-
-def test_memory_bounds_the_chunks_decoded_at_once() -> None:
-    """Ten connections decode ten chunks."""
-    bounds = Bounds(memory_nbytes=10**6)
-    found = best_chunk_shape(
-        AccessPattern(REANALYSIS, 4, pair(REANALYSIS), [1, 1], OBJECTS, bounds=bounds)
-    )
-    assert math.prod(found.best.chunk_shape) * 4 * OBJECTS.n_connections <= 10**6
-
-
-def test_large_arrays_take_no_longer_than_a_look() -> None:
-    """A sweep of 4-D arrays of 10^12 elements tries a bounded number of shapes."""
-    shape = (10_000, 100, 1000, 1000)
-    pattern = AccessPattern(shape, 4, pair(shape), [1, 1], OBJECTS)
-    start = time.process_time()
-    shapes, _ = candidates.predict_candidates(pattern)
-    swept_s = time.process_time() - start
-    assert len(shapes) <= candidates._N_CANDIDATES
-    best_chunk_shape(AccessPattern(shape, 4, pair(shape), [1, 1], OBJECTS))
-    assert time.process_time() - start < 100 * max(swept_s, 0.01)  # refining is no second sweep
-
-
-def test_two_replicas_win_when_reads_are_many() -> None:
-    """Below the break-even one replica is cheaper, above it two are."""
-    pattern = AccessPattern(REANALYSIS, 4, pair(REANALYSIS), [1, 1], OBJECTS)
-    prices = Prices(0.023, get_per_1000=0.0004, waiting_per_hour=1)
-    even = compare_replicas(pattern, prices, n_reads_per_month=0).breakeven_reads_per_month
-    assert 0 < even < math.inf
-    few = compare_replicas(pattern, prices, n_reads_per_month=even / 2)
-    many = compare_replicas(pattern, prices, n_reads_per_month=even * 2)
-    assert few.one_per_month < few.two_per_month
-    assert many.two_per_month < many.one_per_month
-    assert [set(each.seconds) for each in many.two] in (
-        [{"series"}, {"slice"}],
-        [{"slice"}, {"series"}],
-    )
-
-
-def test_two_replicas_never_win_where_waiting_and_requests_are_free() -> None:
-    """Storage alone is paid, and twice."""
-    pattern = AccessPattern(REANALYSIS, 4, pair(REANALYSIS), [1, 1], OBJECTS)
-    found = compare_replicas(pattern, Prices(0.023), n_reads_per_month=10**9)
-    assert found.breakeven_reads_per_month == math.inf
-    assert found.two_per_month == pytest.approx(2 * found.one_per_month)
-
-
-SERIES = Access("series", (10, 1))
-
-REFUSED = [
-    (((), 4, [SERIES], [1]), "shape: []"),
-    (((10, 0), 4, [SERIES], [1]), "shape: [10, 0]"),
-    (((10, 5), 0, [SERIES], [1]), "itemsize: 0"),
-    (((10, 5), 4, [], []), "accesses: none"),
-    (((10, 5), 4, [SERIES], [-1]), "weights: [-1]"),  # negative
-    (((10, 5), 4, [SERIES], [0]), "weights: [0]"),  # sums to zero
-    (((10, 5), 4, [SERIES], [1, 1]), "weights: [1, 1]"),  # one too many
-    (((9, 5), 4, [SERIES], [1]), "access series: [10, 1]"),  # outside the array
-    (((10, 5, 5), 4, [SERIES], [1]), "access series: [10, 1]"),  # other dimensions
-]
-
-
-@pytest.mark.parametrize(("arguments", "words"), REFUSED)
-def test_bad_input_is_named(arguments: tuple, words: str) -> None:  # type: ignore[type-arg]
-    """One line names the parameter, the value and what is allowed."""
-    with pytest.raises(UserError) as caught:
-        best_chunk_shape(AccessPattern(*arguments, DISK))
-    assert str(caught.value).startswith(words)
-    assert "allowed" in str(caught.value)
-
-
-def test_bounds_without_room_are_named() -> None:
-    """Bounds that nothing can respect are refused before the sweep."""
-    with pytest.raises(UserError, match="min_chunk_nbytes: 9; allowed: at most"):
-        Bounds(min_chunk_nbytes=9, max_chunk_nbytes=8)
-    with pytest.raises(UserError, match="max_objects: 1; allowed: more"):
-        best_chunk_shape(
-            AccessPattern(
-                (10, 5), 4, [SERIES], [1], DISK, bounds=Bounds(max_objects=1, memory_nbytes=50)
-            )
-        )
+def test_tails_are_later_than_medians_and_no_read_is_before_its_first_byte() -> None:
+    """Whatever the layout."""
+    pattern = pair((8760, 721, 1440), 0.5)
+    for layout in (
+        Layout((64, 32, 32)),
+        Layout((64, 32, 32), (1024, 256, 256)),
+        Layout((1, 721, 1440)),
+    ):
+        for one in forecast_layout(pattern, layout):
+            assert NETWORK.first_byte_median_s < one.p50_s <= one.p95_s

@@ -1,200 +1,241 @@
-"""``wire decide``: answers in words and as JSON, and questions that contradict themselves."""
+"""``wire decide``: datasets, the front and its knee, prices, labels, and lines of code that run."""
 
 from __future__ import annotations
 
-import json
+import itertools
+import sys
+import types
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+import h5py
+import numpy as np
+import obstore
 import pytest
-import yaml
+import xarray as xr
+import zarr
 from click.testing import CliRunner
+from zarr.errors import ZarrUserWarning
 
-from advisors.costs.assumptions import OPTIONS
-from advisors.decide.cli import decide
-from advisors.decide.question import Question
-from advisors.decide.ranking import Answer
-from advisors.decide.ranking import decide as find_answer
-from helpers.book.studies import find_study
-from helpers.errors import UserError
+from advisors.decide import clients
+from advisors.decide.cli import decide, find_answer
+from advisors.decide.rank import Answer, rank
+from advisors.decide.show import write_code
+from helpers.netem.profiles import get_profile
+from helpers.objectstore.testbed import Server
+from helpers.paths import ROOT
+from tests.advisors.chunks.test_cli import ask as ask_json
+from tests.advisors.chunks.test_cli import run
+from tests.stores import client_environment, make_location
 
-SMALL = {"shape": "8760,100,120"}
-
-
-def ask(**given: Any) -> Answer:
-    """Answer a question about an array of 420 MB, unless another is given."""
-    return find_answer(Question.ask(**{**SMALL, **given}))
-
-
-def run(*options: str) -> str:
-    """Run the command and return what it prints."""
-    found = CliRunner().invoke(decide, list(options), catch_exceptions=False)
-    assert found.exit_code == 0, found.output
-    return found.output
+SMALL = ("--shape", "8760,300,300", "--access", "series:0.8,map:0.2")
+SHAPE = (600, 30, 40)
+VALUES = np.random.default_rng(5).normal(size=SHAPE).astype("float32")
+BUCKET = "decide"
 
 
-def test_the_command_ranks_and_explains() -> None:
-    """Each choice has its layout, times, bill and support; the first its code; JSON holds the same."""
-    options = ("--shape", "8760,100,120", "--access", "series:0.8,map:0.2")
-    out = run(*options)
-    for part in ("1. Zarr", "chunks ", "series (80 %): median", "requests", "storage", "To paste:"):
-        assert part in out
-    found = json.loads(run(*options, "--json"), parse_constant=pytest.fail)
-    assert found["question"]["store"] == "in-region"
-    first = found["choices"][0]
-    assert f"1. {first['label']}: {first['usd_month']:,.2f} USD a month" in out
-    assert {one["access"] for one in first["forecasts"]} == {"series", "map"}
-    for choice in found["choices"]:
-        for one in choice["forecasts"]:
-            assert 0 < one["p50_s"] <= one["p95_s"]
-            assert one["n_requests"] >= 1 and one["nbytes"] > 0 and one["limit"]
+def answer(*options: str) -> Any:
+    """Ask on the command line."""
+    return ask_json(*options, command=decide)
 
 
-def test_chunks_follow_the_accesses() -> None:
-    """Who reads series alone gets longer chunks than who reads maps alone."""
-    lengths = [ask(access=f"{what}:1").choices[0].chunk_shapes[0][0] for what in ("series", "map")]
-    assert lengths[0] > lengths[1]
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An array in chunks of a time step, as models write it."""
+    path = tmp_path_factory.mktemp("model") / "model.zarr"
+    group = zarr.open_group(path, mode="w")
+    array = group.create_array("field", shape=SHAPE, chunks=(1, 30, 40), dtype="float32",
+                               dimension_names=["time", "y", "x"])  # fmt: skip
+    array[...] = VALUES
+    return path
 
 
-def test_many_objects_come_in_shards() -> None:
-    """The array of a reanalysis is sharded, and a copy without shards is no better."""
-    found = ask(shape="87600,721,1440", arrays=55)
-    best = found.choices[0]
-    assert best.shard_shape is not None
-    for shard, chunk in zip(best.shard_shape, best.chunk_shapes[0], strict=True):
-        assert shard % chunk == 0
-    assert "Before zarr 3.3" in best.limits
+def test_a_dataset_that_is_read_badly_is_rechunked(store: Path) -> None:
+    """Series through time steps: one file of a few lines tells what it is, what to do and what it gains."""
+    found = answer(str(store), "--access", "series")
+    assert found["array"]["chunk_shape"] == [1, 30, 40] and 1 < found["array"]["compression"] < 1.3
+    assert (found["answer"]["action"], found["now"]["action"]) == ("rechunk", "stay")
+    assert found["answer"]["gain"] > 10
+    assert {"stay", "set", "rechunk"} <= {one["action"] for one in found["choices"]}
 
 
-def test_a_second_copy_has_to_pay() -> None:
-    """Where nothing is read, one copy stands first; with as much reading as that, two."""
-    seldom, often = ask(reads_per_month=0), ask(reads_per_month=10**12)
-    assert seldom.choices[0].n_copies == 1 and often.choices[0].n_copies == 2
-    two = next(one for one in seldom.choices if one.n_copies == 2)
-    assert "accesses a month on" in two.limits and "e+" not in two.limits
-    assert two.usd["storage"] == pytest.approx(2 * seldom.choices[0].usd["storage"])
+def test_what_gains_nothing_is_left(store: Path) -> None:
+    """Maps of these chunks need settings at most; read by them, nothing is to be done."""
+    assert answer(str(store), "--access", "map")["answer"]["action"] == "set"
+    found = find_answer(str(store), access="map")
+    now = next(one for one in found.choices if one.action == "stay")
+    others = [one for one in found.choices if one.action != "set"]
+    assert rank(found.question, others).best.action in ("stay", "rechunk")
+    assert found.gain(now) == 1
 
 
-def test_a_budget_puts_what_is_dearer_last() -> None:
-    """Choices above the budget are marked, and stand behind those that fit."""
-    usd = sorted(one.usd_month for one in ask().choices)
-    found = ask(budget_usd_month=(usd[0] + usd[-1]) / 2).choices
-    assert [one.is_over_budget for one in found] == sorted(one.is_over_budget for one in found)
-    assert not found[0].is_over_budget and found[-1].is_over_budget
-    assert all(one.is_over_budget for one in ask(budget_usd_month=1e-9).choices)
+def test_a_file_of_hdf5_is_never_answered_by_what_is_slower(tmp_path: Path) -> None:
+    """Other settings, references, a repack: all at least as fast as what is there."""
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("field", data=VALUES, chunks=(10, 10, 10), compression="gzip")
+    for keep in ("nothing", "format", "bytes"):
+        found = answer(str(tmp_path / "a.h5"), "--access", "series", "--keep", keep)
+        assert found["now"]["client"] == "fsspec-readahead" and found["answer"]["gain"] >= 1
+        assert all(one["gain"] >= 1 for one in found["choices"])
+        assert keep != "bytes" or not found["answer"]["write_usd"]
 
 
-def test_files_that_stay_as_they_are() -> None:
-    """Without rewriting, no choice writes: blocks, the whole file, references."""
-    found = ask(shape="75000000", access="whole:1", chunks="10000", may_rewrite=False).choices
-    assert {one.format for one in found} == {"hdf5", "references"}
-    assert all(one.chunk_shapes == ((10000,),) for one in found)
-    assert not any("rewritten" in one.label for one in found)
-    whole = next(one for one in found if "fetched whole" in one.label)
-    blocks = next(one for one in found if "in blocks" in one.label)
-    assert whole.seconds < blocks.seconds and whole.n_in_flight > blocks.n_in_flight == 1
+def test_a_screen_is_ten_lines_and_why_tells_the_rest(store: Path) -> None:
+    """The help fits a screen too."""
+    for options in (SMALL, (str(store),), ("--shape", "10"), (*SMALL, "--batch", "4")):
+        assert len(run(*options, command=decide).splitlines()) <= 10
+        assert len(run(*options, "--why", command=decide).splitlines()) > 15
+    lines = run("--help", command=decide).splitlines()
+    assert len(lines) <= 40 and max(map(len, lines)) <= 80
 
 
-def test_hdf5_that_must_stay_may_be_rewritten() -> None:
-    """A file that may be written anew gets chunks of its own, and no Zarr."""
-    found = ask(must_stay="hdf5", access="series:1", reader="h5py").choices
-    assert {one.format for one in found} == {"hdf5"}
-    new = next(one for one in found if "rewritten" in one.label)
-    assert new.chunk_shapes[0][0] > 1000 and "taken as h5py chooses" not in new.limits
+def test_all_adds_up() -> None:
+    """Lines of a bill to its total, shares to one, the mean to what accesses take; tails are later."""
+    found = answer(*SMALL, "--wait-usd-hour", "30", "--profile", "wide-area")
+    for one in found["choices"]:
+        assert one["usd_month_total"] == pytest.approx(sum(one["usd_month"].values()))
+        assert sum(read["share"] for read in one["reads"]) == pytest.approx(1)
+        mean_s = sum(read["share"] * read["p50_s"] for read in one["reads"])
+        assert one["seconds"] == pytest.approx(mean_s)
+        assert one["usd_month"]["waiting"] == pytest.approx(10_000 * mean_s / 3600 * 30)
+        for read in one["reads"]:
+            assert 0 < read["p50_s"] <= read["p95_s"] and read["nbytes"] > 0
+            assert read["p50_s"] >= get_profile("wide-area").first_byte_s.median_s  # type: ignore[union-attr]
 
 
-def test_a_file_larger_than_memory_is_not_fetched_whole() -> None:
-    """What does not fit in half of the memory is read in blocks."""
-    labels = [one.label for one in ask(must_stay="hdf5", memory_gb=0.5).choices]
-    assert labels and not any("fetched whole" in label for label in labels)
+def test_the_front_is_faster_the_more_it_costs() -> None:
+    """The knee lies on it, and so does what is recommended."""
+    found = find_answer(shape="8760,300,300", access="series:0.8,map:0.2", profile="wide-area")
+    front = [one for one in found.choices if one.is_on_front]
+    bills, seconds = ([getattr(one, name) for one in front] for name in ("bill", "seconds"))
+    assert bills == sorted(bills) and seconds == sorted(seconds, reverse=True)
+    assert sum(one.is_knee for one in front) == 1 and found.best.is_knee
 
 
-def test_a_service_is_ranked_by_its_bill() -> None:
-    """Each place of a cache is priced, and has the times of a record where there is one."""
-    found = ask(
-        access="1x50x60@aligned:1", requests_per_s=185, datasets=100, change_every_s=86400
-    ).choices
-    assert len(found) == len(OPTIONS) and {one.cache for one in found} >= {"Redis", "no cache"}
-    assert [one.usd_month for one in found] == sorted(one.usd_month for one in found)
-    for one in found:
-        assert one.forecasts[0].p50_s is not None and one.support.case and one.n_workers >= 1
+def test_a_budget_never_raises_a_bill_and_waiting_buys_speed() -> None:
+    """Whatever the budget; a dearer hour never slows the answer."""
+    how = {"shape": "87600,721,1440", "access": "series:0.8,map:0.2", "arrays": 55}
+    free = find_answer(**how).best
+    for budget in (1.0, 400.0, 470.0, 500.0, 900.0, 1e6):
+        best = find_answer(**how, budget_usd_month=budget).best
+        assert best.bill <= free.bill and best.is_over_budget == (budget < 460)
+    seconds = [find_answer(**how, wait_usd_hour=usd).best.seconds for usd in (0.0, 10.0, 1e5)]
+    assert seconds == sorted(seconds, reverse=True) and seconds[-1] < seconds[0]
 
 
-@pytest.mark.parametrize("store", ["express", "wide-area"])
-def test_a_case_to_run_where_nothing_was_measured(store: str) -> None:
-    """Over a network without a record of that kind, a case file says what to run; its study takes it."""
-    found = ask(store=store, compression=2).choices[0].support
-    if found.confidence == "measured":
-        assert found.case_file == ""
-        return
-    given = yaml.safe_load(found.case_file)
-    study = find_study(found.case.partition("/")[0])
-    assert study.parameters.check(given, "case")["profile"] == store
+def test_more_cores_never_cost_more_and_never_slow() -> None:
+    """Nor do more requests in flight."""
+    for name, values in (("cores", (1, 8, 64)), ("in_flight", (10, 64, 256))):
+        found = [find_answer(shape="8760,300,300", **{name: n}).best for n in values]
+        assert len({round(one.bill, 9) for one in found}) == 1 or name == "in_flight"
+        seconds = [one.seconds for one in found]
+        assert all(later <= 1.1 * first for first, later in itertools.pairwise(seconds))
 
 
-def test_a_reader_that_nobody_measured_is_uncertain() -> None:
-    """GDAL gets a layout and times, but no support and no code."""
-    found = ask(reader="gdal").choices[0]
-    assert found.support.confidence == "uncertain" and found.support.case == "" and not found.code
-    assert "uncertain" in run("--shape", "8760,100,120", "--reader", "gdal")
+def test_an_append_is_bounded_in_all_copies() -> None:
+    """What an hourly append rewrites is told, and small for what is written anew."""
+    for one in answer("--shape", "87600,721,1440", "--append", "time")["choices"]:
+        if one["action"] != "default":
+            assert one["append_nbytes"] <= 2e9
 
 
-def test_the_client_is_one_that_the_reader_has() -> None:
-    """What reads by h5py alone is offered no Zarr, and who reads Zarr alone no file object."""
-    assert {one.format for one in ask(reader="h5py").choices} == {"hdf5"}
-    assert {one.format for one in ask(reader="zarr", may_rewrite=False).choices} == {"references"}
+def test_labels_say_what_was_measured() -> None:
+    """The same network and such requests, one of both, or neither; each case has a record."""
+    low, high = clients.ZARR.request_nbytes
+    assert (
+        clients.ZARR.support("in-region", low) == "predicted, client measured in formats/in-region"
+    )
+    assert clients.ZARR.support("in-region", 100 * high).startswith("extrapolated from formats/")
+    assert clients.ZARR.support("mine.yml", low).startswith("extrapolated")
+    assert (
+        clients.ZARR.support("mine.yml", 1.0)
+        == "unknown: run formats/in-region with profile mine.yml"
+    )
+    for client in clients.CLIENTS:
+        for case in client.cases.values():
+            record = ROOT / "results" / "reference" / f"{case}.csv"
+            assert record.is_file() and client.name in record.read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def bucket(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A bucket with a granule, to which every client is led, as by a user's environment."""
+    for name, value in client_environment(server).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
+    monkeypatch.chdir(tmp_path)
+    encoding = {"field": {"chunksizes": (60, 10, 10), "zlib": True}}
+    dataset = xr.Dataset({"field": (("t", "y", "x"), VALUES)})
+    dataset.to_netcdf("granule.h5", engine="h5netcdf", encoding=encoding)
+    location = make_location(server, BUCKET)
+    obstore.put(location.obstore(), "granule.h5", Path("granule.h5").read_bytes())
+    yield tmp_path
+    import s3fs
+
+    s3fs.S3FileSystem.clear_instance_cache()
+
+
+def paste(code: str, space: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Run code with a bucket in the place of the reader's own."""
+    space = {"__name__": "pasted"} if space is None else space
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Numcodecs codecs are not", ZarrUserWarning)
+        exec(code.replace(clients.BUCKET, f"s3://{BUCKET}"), space)
+    return space
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    "how",
     [
-        ((), "shape: none"),
-        (("--shape", "0,10"), r"shape: \[0, 10\]"),
-        (("--shape", "ten"), "shape: 'ten'"),
-        (("--shape", "10,10", "--type", "float33"), "dtype: 'float33'"),
-        (("--shape", "10,10", "--access", "zigzag:1"), "access: 'zigzag'"),
-        (("--shape", "10,10", "--access", "20x1:1"), r"access: \[20, 1\]"),  # more than there is
-        (("--shape", "10,10", "--access", "2x2x2:1"), r"access: \[2, 2, 2\]"),
-        (("--shape", "10,10", "--access", "series:often"), "access: 'series:often'"),
-        (("--shape", "10,10", "--access", "series:0,map:0"), r"weights: \[0.0, 0.0\]"),
-        (("--shape", "10,10", "--access", "series:-1,map:2"), r"weights: \[-1.0, 2.0\]"),
-        (("--shape", "10,10", "--access", "series:nan"), r"weights: \[nan\]"),
-        (("--shape", "10,10", "--access", "series:1,series:1"), "access: 'series' is there twice"),
-        (("--shape", "10,10", "--access", ""), "access: ''"),
-        (("--shape", "10,10", "--store", "moon"), "'moon'"),
-        (("--shape", "10,10", "--budget-usd-month", "0"), "budget_usd_month: 0"),
-        (("--shape", "10,10", "--budget-usd-month", "-5"), "budget_usd_month: -5"),
-        (("--shape", "10,10", "--budget-usd-month", "nan"), "budget_usd_month: nan"),
-        (("--shape", "10,10", "--cores", "0"), "cores: 0"),
-        (("--shape", "10,10", "--memory", "0"), "memory_gb: 0"),
-        (("--shape", "10,10", "--memory", "1e-9"), "memory_nbytes: 1"),
-        (("--shape", "10,10", "--compression", "0"), "compression: 0"),
-        (("--shape", "10,10", "--reads-per-month", "-1"), "reads_per_month: -1"),
-        (("--shape", "10,10", "--reader", "ncview"), "reader: 'ncview'"),
-        (("--shape", "10,10", "--chunks", "20,20"), r"chunks: \[20, 20\]"),
-        (("--shape", "10,10", "--datasets", "10"), "datasets: 10"),  # of no service
-        (("--shape", "10,10", "--requests-per-s", "0"), "requests_per_s: 0"),
-        (("--shape", "10,10", "--requests-per-s", "1e9"), "requests_per_s"),
+        {"access": "series"},
+        {"access": "series:0.8,map:0.2"},
+        {"access": "series:0.8,map:0.2", "max_objects": 1},
+        {"chunks": "60,10,10", "format": "hdf5", "access": "whole"},
+        {"chunks": "60,10,10", "format": "hdf5", "access": "whole", "keep": "format"},
     ],
-)  # fmt: skip
-def test_bad_questions_are_one_line(options: tuple[str, ...], message: str) -> None:
-    """What cannot be asked says what it is, and what is allowed."""
-    with pytest.raises(UserError, match=message) as caught:
-        CliRunner().invoke(decide, list(options), catch_exceptions=False)
-    assert "\n" not in str(caught.value) and "allowed" in str(caught.value)
+)
+def test_the_lines_of_every_choice_run(bucket: Path, how: dict[str, Any]) -> None:
+    """What an answer says to paste can be pasted: what is there is read, what is new is made first."""
+    found = find_answer(shape="600,30,40", **how)
+    for choice in found.choices:
+        chosen = Answer(found.question, choice, found.now, found.choices)
+        if choice.action == "default":
+            continue
+        for name in ("new", "copy-1", "copy-2"):
+            zarr.open_group(_at(f"{name}.zarr"), mode="w")
+        space = paste(write_code(chosen))
+        if "array" in space and choice.action in ("write", "rechunk", "copy"):
+            assert space["array"].chunks in {one.chunk_shape for one in choice.layouts}
+        if "granule" in space:
+            np.testing.assert_array_equal(np.asarray(space["granule"]["field"]), VALUES)
+        if "dataset" in space:
+            np.testing.assert_array_equal(space["dataset"]["field"].values, VALUES)
 
 
-def test_two_copies_are_read_where_they_serve() -> None:
-    """The lines read the access that happens most, from the copy that is cut for it."""
-    for access, selection in (("series:9,map:1", "[:, 0, 0]"), ("series:1,map:9", "[0, :, :]")):
-        two = next(one for one in ask(access=access).choices if one.n_copies == 2)
-        usual = access.partition(":")[0] if access.endswith("1") else "map"
-        first = two.label.partition(" a copy for ")[2].partition(" ")[0]
-        assert f'values = dataset["field"]{selection}.values' in two.code
-        reading = two.code.rpartition("import xarray")[2]
-        assert f"copy-{1 if usual == first else 2}.zarr" in reading
+def _at(name: str) -> Any:
+    from obstore.store import from_url
+    from zarr.storage import ObjectStore
+
+    return ObjectStore(from_url(f"s3://{BUCKET}/{name}"))
 
 
-def test_no_more_workers_than_chunks() -> None:
-    """A read of one chunk keeps one worker busy, however many processors there are."""
-    found = ask(access="series:1", cores=64).choices[0]
-    assert found.forecasts[0].n_requests < 2.5 and found.n_workers == 1
+def test_the_lines_for_torch_draw_boxes_at_random(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each index has its own place, the same each time, and a batch comes together."""
+    torch = types.ModuleType("torch")
+    data = types.SimpleNamespace(Dataset=object, DataLoader=lambda dataset, **how: (dataset, how))
+    torch.utils = types.SimpleNamespace(data=data)  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    space = paste(clients.draw_boxes((8, 5, 4), 3, 2, 4), {"array": VALUES})
+    boxes, how = space["loader"]
+    assert how["batch_size"] == 3 and how["num_workers"] == 2 and how["prefetch_factor"] == 4
+    batch = boxes.__getitems__([0, 1, 2])
+    assert [one.shape for one in batch] == [(8, 5, 4)] * 3
+    assert len({one.tobytes() for one in batch}) == 3
+    np.testing.assert_array_equal(batch[1], boxes[1])
+
+
+def test_a_command_without_data_asks_for_some() -> None:
+    """Its refusal is that of every bad question."""
+    assert CliRunner().invoke(decide, []).exit_code != 0

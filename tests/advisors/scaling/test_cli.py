@@ -1,4 +1,4 @@
-"""``wire fit``: a reader's own curve from a file, in words and as JSON."""
+"""``wire fit`` and ``wire simulate``: a reader's own curve from a file, and a cluster from a network."""
 
 from __future__ import annotations
 
@@ -6,65 +6,71 @@ import json
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner
 
-from advisors.scaling.cli import fit
+from advisors.scaling.cli import fit, simulate
 from helpers.errors import UserError
 
 GROWING = "n_workers,seconds,n_chunks\n1,201,100\n2,101,100\n4,51,100\n8,26,100\n"
 CAPPED = "n_workers,seconds,n_chunks,nbytes\n" + "".join(
-    f"{n},{max(200 / n, 50)},100,1e9\n" for n in (1, 2, 4, 8, 16)
+    f"{n},{max(200 / n, 50 - n / 100)},100,1e9\n" for n in (1, 2, 4, 8, 16)
 )
+HEAD = "n_workers,seconds\n"
 
 
-def run(folder: Path, text: str, *options: str) -> str:
-    """Write a file and ask the command about it."""
-    path = folder / "runs.csv"
-    path.write_text(text, encoding="utf-8")
-    found = CliRunner().invoke(fit, [str(path), *options], catch_exceptions=False)
+def call(command: click.Command, *options: str) -> str:
+    """Call a command that is expected to answer."""
+    found = CliRunner().invoke(command, [*options], catch_exceptions=False)
     assert found.exit_code == 0, found.output
     return found.output
 
 
-def run_json(folder: Path, text: str, *options: str) -> dict[str, Any]:
-    """Ask for JSON, in which nothing is infinite."""
-    out = run(folder, text, "--json", *options)
-    found: dict[str, Any] = json.loads(out, parse_constant=pytest.fail)
+def run(folder: Path, text: str, *options: str) -> str:
+    """Write a file and ask `fit` about it."""
+    path = folder / "runs.csv"
+    path.write_text(text, encoding="utf-8")
+    return call(fit, str(path), *options)
+
+
+def load(text: str) -> dict[str, Any]:
+    """Read JSON in which nothing is infinite."""
+    found: dict[str, Any] = json.loads(text, parse_constant=pytest.fail)
     return found
 
 
-def test_a_curve_that_grows(tmp_path: Path) -> None:
-    """Nothing ends the growth, which is said, and so is that the knee was not seen."""
-    out = run(tmp_path, GROWING, "--workers", "16", "--workers", "32")
-    assert "what ends the growth: nothing up to 8 workers" in out
-    assert out.count("knee not seen: at least") == 2
-    assert "one more doubling, 8 to 16 workers" in out
-    found = run_json(tmp_path, GROWING, "--workers", "16", "--workers", "32")
+def test_the_interval_is_first_and_two_laws_stand_next_to_it(tmp_path: Path) -> None:
+    """A curve that grows: predictions with Amdahl and USL, and of the ceiling only what was measured."""
+    out = run(tmp_path, GROWING, "--workers", "16", "--workers", "32").splitlines()
+    assert "90 %" in out[0] and "Amdahl" in out[0] and "USL" in out[0]
+    found = load(run(tmp_path, GROWING, "--workers", "16", "--workers", "32", "--json"))
     assert [row["n_workers"] for row in found["predictions"]] == [16, 32]
-    assert found["ceiling_per_s"]["high"] is None and not found["is_knee_seen"]
+    assert found["ceiling_per_s"] is None and found["knee_workers"] is None
+    assert found["largest_measured_per_s"] == pytest.approx(100 / 26)
     for row in found["predictions"]:
         assert row["seconds"]["low"] <= 200 / row["n_workers"] + 1 <= row["seconds"]["high"]
 
 
-def test_a_curve_with_a_ceiling(tmp_path: Path) -> None:
-    """The ceiling is named in chunks and in bytes, and a doubling costs twice as much."""
-    out = run(tmp_path, CAPPED)
-    assert "what ends the growth: a ceiling of" in out and "MB/s" in out
-    found = run_json(tmp_path, CAPPED)
+def test_a_ceiling_a_link_and_more_chunks(tmp_path: Path) -> None:
+    """A ceiling is named in bytes too; a link below a measured rate is refused."""
+    found = load(run(tmp_path, CAPPED, "--json"))
     assert found["is_knee_seen"]
-    ceiling = found["ceiling_mb_per_s"]  # somewhat high, for this corner is sharper than the law's
-    assert 0.8 * ceiling["low"] <= 20 <= ceiling["high"]
-    assert found["doubling"]["cost"] == pytest.approx(2, rel=0.1)
+    ceiling = found["ceiling_per_s"]
+    assert ceiling["low"] <= 2 <= ceiling["high"] and found["mb_per_chunk"] == 10
+    more = load(run(tmp_path, CAPPED, "--json", "--chunks", "1000"))
+    seconds = [each["predictions"][0]["seconds"]["value"] for each in (found, more)]
+    assert 8 < seconds[1] / seconds[0] < 12
+    run(tmp_path, CAPPED, "--link", "21")
+    with pytest.raises(UserError, match="link: 15 MB/s"):
+        run(tmp_path, CAPPED, "--link", "15")
 
 
-def test_a_start_and_idle_slots(tmp_path: Path) -> None:
-    """A start that dominates ends the growth, and so do chunks that have run out."""
-    rows = "".join(f"{n},{50 + 50 / n},1000\n" * 3 for n in (1, 2, 4, 8, 16, 32))
-    found = run_json(tmp_path, "n_workers,seconds,n_chunks\n" + rows)
-    assert found["ends_growth"].startswith("a start of")
-    few = run_json(tmp_path, "n_workers,seconds,n_chunks\n1,40,20\n10,5,20\n30,2.5,20\n")
-    assert few["ends_growth"].startswith("the chunks: 20 of them")
+def test_a_slower_cluster_gains_nothing(tmp_path: Path) -> None:
+    """100, 140 and 190 s with 1, 2 and 4 workers are no curve that gains."""
+    out = run(tmp_path, HEAD + "1,100\n2,140\n4,190\n")
+    assert "not faster any more at 4 workers" in out and "times as fast" not in out
+    assert load(run(tmp_path, HEAD + "1,100\n2,140\n4,190\n", "--json"))["is_slower"]
 
 
 @pytest.mark.parametrize(
@@ -74,20 +80,8 @@ def test_a_throughput_is_seconds(tmp_path: Path, column: str, factor: float) -> 
     """Throughput with bytes says the same as seconds, in any order of rows."""
     rows = [f"{n},{1000 / seconds * factor},100,1e9" for n, seconds in ((8, 26), (1, 201), (4, 51), (2, 101))]  # fmt: skip
     text = "\n".join([f"n_workers,{column},n_chunks,nbytes", *rows])
-    found, of_seconds = run_json(tmp_path, text), run_json(tmp_path, GROWING)
-    assert found["cycle_s"]["value"] == pytest.approx(of_seconds["cycle_s"]["value"])
-
-
-def test_another_link_and_more_chunks(tmp_path: Path) -> None:
-    """A ceiling that is the link rises with the link; ten times the chunks take ten times as long."""
-    here = run_json(tmp_path, CAPPED, "--workers", "16", "--link", "20")
-    there = run_json(tmp_path, CAPPED, "--workers", "16", "--link", "20", "--other-link", "80")
-    more = run_json(tmp_path, CAPPED, "--workers", "16", "--chunks", "1000")
-    seconds = [each["predictions"][0]["seconds"]["value"] for each in (here, there, more)]
-    assert seconds[1] < 0.6 * seconds[0] and 8 < seconds[2] / seconds[0] < 12
-
-
-HEAD = "n_workers,seconds\n"
+    found, of_seconds = (load(run(tmp_path, one, "--json")) for one in (text, GROWING))
+    assert found["cycle_s"] == pytest.approx(of_seconds["cycle_s"])
 
 
 @pytest.mark.parametrize(
@@ -98,17 +92,12 @@ HEAD = "n_workers,seconds\n"
         ("n_workers,throughput\n1,2\n2,1\n", "columns"),  # a throughput of no unit
         ("n_workers,seconds,throughput_mb_per_s\n1,2,3\n", "columns"),  # two times
         (HEAD, r"n_workers: \[.*\]"),  # no row
-        (HEAD + "1,2\n", r"n_workers: \[.*\]"),  # one point
         (HEAD + "1,2\n1,3\n", r"n_workers: \[.*\]"),  # one size
         (HEAD + "1,2\n2,0\n", "line 3: seconds"),
-        (HEAD + "1,2\n0,1\n", "line 3: n_workers"),
         (HEAD + "1,2\n0.5,1\n", "n_workers: 0.5"),
         (HEAD + "1,2\n2,nan\n", "line 3: seconds"),
-        (HEAD + "1,2\n2,inf\n", "line 3: seconds"),
-        (HEAD + "1,2\n2,-1\n", "line 3: seconds"),
         (HEAD + "1,2\n2,fast\n", "line 3: seconds: 'fast'"),
         (HEAD + "1,2\n2\n", "line 3: seconds: None"),  # a row too short
-        (HEAD + "1,2\n2,\n", "line 3: seconds: ''"),
     ],
 )
 def test_bad_files_are_one_line(tmp_path: Path, text: str, message: str) -> None:
@@ -126,10 +115,37 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
             CliRunner().invoke(fit, [str(tmp_path / name)], catch_exceptions=False)
 
 
-@pytest.mark.parametrize(
-    "options", [("--link", "20"), ("--other-link", "20"), ("--cores", "0"), ("--workers", "0"), ("--chunks", "0")]
-)  # fmt: skip
-def test_bad_options_are_one_line(tmp_path: Path, options: tuple[str, ...]) -> None:
-    """An option that does not fit the file names itself and what is allowed."""
-    with pytest.raises(UserError, match="; allowed: "):
-        run(tmp_path, GROWING, *options)
+def test_a_petabyte_in_closed_form() -> None:
+    """The formula is printed, and each part of it decides where it is the smallest.
+
+    The times are those of an event-driven simulation of the same clusters, which the formula
+    replaced: they agree within 4 %.
+    """
+    petabyte = ("--chunks", "10000000", "--json", "--workers", "1,30,3000,10000")
+    found = load(call(simulate, *petabyte, "--link", "0"))
+    simulated = [7951036, 265417, 3023, 2095]
+    assert [row["seconds"] for row in found["sizes"]] == pytest.approx(simulated, rel=0.04)
+    assert [row["limit"] for row in found["sizes"]][::3] == ["slots", "requests"]
+    shared = load(call(simulate, *petabyte))["sizes"][-1]
+    assert shared["limit"] == "link" and shared["seconds"] == pytest.approx(50255, rel=0.01)
+    slow = load(call(simulate, *petabyte, "--task-ms", "1", "--link", "0"))["sizes"][-1]
+    assert slow["limit"] == "scheduler"
+    busy = load(call(simulate, *petabyte, "--slots", "64", "--link", "0", "--decode-ms", "900"))[
+        "sizes"
+    ][0]
+    assert busy["limit"] == "processors"
+    assert "min(slots / cycle" in call(simulate)
+
+
+def test_data_that_leave_the_region_are_paid_for() -> None:
+    """A terabyte out costs 90 USD at the list, next to what the same read costs inside."""
+    asked = ("--chunks", "10000", "--workers", "10", "--json")
+    inside, outside = (load(call(simulate, *asked, *more))["sizes"][0]["usd"] for more in ((), ("--leaves-region",)))  # fmt: skip
+    assert outside - inside == pytest.approx(90, rel=0.01)
+
+
+@pytest.mark.parametrize("workers", ["", "0", "1,x", "1000000"])
+def test_bad_sizes_are_one_line(workers: str) -> None:
+    """Cluster sizes that are none are refused with what is allowed."""
+    with pytest.raises(UserError, match="--workers .*; allowed: whole numbers from 1"):
+        call(simulate, "--workers", workers)

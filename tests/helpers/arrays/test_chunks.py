@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import defaultdict
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from zarr.abc.store import RangeByteRequest
+from zarr.core._coalesce import coalesce_ranges
+from zarr.core.indexing import morton_order_coords
 
 from helpers.arrays import chunks
 from helpers.benchmark.record import read_published
@@ -165,3 +169,54 @@ def test_boxes_outside_the_array_are_named() -> None:
     """An access larger than the array is refused."""
     with pytest.raises(UserError, match=r"^extent: \[11\]; allowed: at most the array's, \[10\]"):
         chunks.check_within("extent", (11,), (10,))
+
+
+@given(st.data())
+@settings(max_examples=50, deadline=None)
+def test_requests_of_shards_are_counted(data: st.DataObject) -> None:
+    """Shard by shard: one request where all its chunks are touched, else an index and runs of chunks.
+
+    Runs are put together as zarr puts ranges together; a shard at the edge of the array holds
+    fewer chunks, and nothing lies between them for those it lacks.
+    """
+    chunk = tuple(data.draw(st.lists(st.integers(1, 4), min_size=3, max_size=3)))
+    by = tuple(data.draw(st.lists(st.integers(1, 3), min_size=3, max_size=3)))
+    starts = [data.draw(st.integers(0, 20)) for _ in range(3)]
+    box = tuple(slice(i, i + data.draw(st.integers(1, 12))) for i in starts)
+    extents = tuple(part.stop + data.draw(st.integers(0, 8)) for part in box)
+    nbytes = 4 * math.prod(chunk)
+    most = {
+        "max_gap_bytes": nbytes * data.draw(st.integers(0, 3)),
+        "max_coalesced_bytes": 6 * nbytes,
+    }
+    n_chunks = [-(-n // c) for n, c in zip(extents, chunk, strict=True)]
+    ranges = [range(s.start // c, (s.stop - 1) // c + 1) for s, c in zip(box, chunk, strict=True)]
+    touched = defaultdict(list)
+    for at in itertools.product(*ranges):
+        where = tuple(i // n for i, n in zip(at, by, strict=True))
+        every = (
+            tuple(i * n + j for i, n, j in zip(where, by, one, strict=True))
+            for one in morton_order_coords(by)
+        )
+        held = [one for one in every if all(i < n for i, n in zip(one, n_chunks, strict=True))]
+        start = nbytes * held.index(at)
+        touched[where].append(RangeByteRequest(start, start + nbytes))
+    runs = [
+        run
+        for asked in touched.values()
+        for run in (
+            coalesce_ranges(asked, **most)[0]
+            if len(asked) < math.prod(by)
+            else [[*enumerate(asked)]]
+        )
+    ]
+    n_nbytes = sum(max(r.end for _, r in run) - min(r.start for _, r in run) for run in runs)
+    shard = tuple(c * n for c, n in zip(chunk, by, strict=True))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(chunks, "_MOST_APART_NBYTES", most["max_gap_bytes"])
+        patch.setattr(chunks, "_MOST_TOGETHER_NBYTES", most["max_coalesced_bytes"])
+        found = chunks.count_object_io(box, chunk, shard, extents, nbytes=nbytes)
+    n_indices = sum(len(asked) < math.prod(by) for asked in touched.values())
+    assert found.n_chunks == sum(map(len, touched.values()))
+    assert (found.n_fetches, found.n_indices) == (len(runs), n_indices)
+    assert found.fetched_nbytes == n_nbytes

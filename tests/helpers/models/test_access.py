@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from advisors.chunks import replicas
 from helpers.errors import UserError
 from helpers.models import access
 from helpers.models.access import (
@@ -51,31 +50,6 @@ def test_seconds_by_hand(
     """Each limit alone gives a time that can be worked out in the head."""
     found = access_seconds(store, IoCounts(n_chunks, nbytes, n_shards or 0))
     assert float(found) == pytest.approx(expected)
-
-
-UNEQUAL = [
-    # chunks of the longest shard, what is expected in seconds, of 6 chunks in 3 shards
-    (0, 0.03),  # alike: an index and two chunks each
-    (4, 0.05),  # 4, 1 and 1: an index and four chunks
-    (1, 0.03),  # no less than the average
-]
-
-
-@pytest.mark.parametrize(("n_longest", "expected"), UNEQUAL)
-def test_an_access_lasts_as_long_as_its_longest_shard(n_longest: int, expected: float) -> None:
-    """Shards go in parallel, chunks of one after the other."""
-    store = Store(Network(0.01, 0.01), n_connections=8)
-    asked = IoCounts(6, 0, 3, n_longest=n_longest)
-    assert float(access_seconds(store, asked)) == pytest.approx(expected)
-
-
-def test_the_bytes_of_the_longest_shard_come_through_one_stream() -> None:
-    """Three in turn: 3 MB at 1 MB/s, decoded at 2 MB/s; two by two, the second of the last waits."""
-    network = Network(stream_nbytes_per_s=1e6)
-    store = Store(network, n_connections=8, decode_s_per_nbyte=0.5e-6)
-    assert float(access_seconds(store, IoCounts(4, 1e6, 2, n_longest=3))) == pytest.approx(4.5)
-    many = access_seconds(store, IoCounts([4, 4], 1e6, 2, n_longest=[3, 0]))
-    assert many.tolist() == pytest.approx([4.5, 3.5])
 
 
 @pytest.mark.parametrize("n_chunks", [1, 3, 10, 25, 100, 400])
@@ -176,7 +150,6 @@ REFUSED = [
     (lambda: Store(chunk_s=-1.0), "chunk_s: -1.0"),
     (lambda: Store(start_s=math.inf), "start_s: inf"),
     (lambda: Store(compression_ratio=0.0), "compression_ratio: 0.0"),
-    (lambda: replicas.Prices(-0.1), "storage_per_gb_month: -0.1"),
     (lambda: fit_store(Store(), []), "observations: 0"),
     (lambda: fit_store(Store(), [Observation(0, IoCounts(1, 1))] * 2), "observations: 2"),
 ]
@@ -191,8 +164,23 @@ def test_bad_input_is_named(call, words: str) -> None:  # type: ignore[no-untype
     assert "allowed" in str(caught.value)
 
 
-def test_reads_are_priced_by_time_requests_and_bytes() -> None:
-    """Each price alone."""
-    assert float(replicas.Prices(1, waiting_per_hour=3600).of_read(2, 9, 9)) == pytest.approx(2)
-    assert float(replicas.Prices(1, get_per_1000=1).of_read(2, 9, 9)) == pytest.approx(0.009)
-    assert float(replicas.Prices(1, egress_per_gb=1).of_read(2, 9, 9e9)) == pytest.approx(9)
+@pytest.mark.parametrize("name", ["in-region", "wide-area"])
+@pytest.mark.parametrize(("n_chunks", "nbytes"), [(1, 1e6), (4, 1e6), (30, 2e5), (100, 1e5)])
+def test_tails_are_those_of_simulated_reads(name: str, n_chunks: int, nbytes: float) -> None:
+    """The 95th percentile is that of the last first byte of a wave."""
+    network = network_of(get_profile(name))
+    client = Client(nbytes, connections_per_worker=64, cpu_s_per_chunk=1e-4)
+    drawn = [
+        simulate(network, client, n_chunks, n_workers=1, n_cores=1, seed=seed)
+        for seed in range(300)
+    ]
+    store = Store(network, 64, chunk_s=1e-4)
+    found = float(access_seconds(store, IoCounts(n_chunks, nbytes), quantile=0.95))
+    assert found == pytest.approx(statistics.quantiles(drawn, n=20)[-1], rel=0.15)
+
+
+def test_a_tail_counts_where_a_request_is_likely_to_meet_it() -> None:
+    """One in a hundred is late by a second: of one request seldom, of a hundred surely."""
+    store = Store(Network(0.01, 0.01, tail_share=0.01, tail_s=1.0), 128)
+    seconds = [float(access_seconds(store, IoCounts(n, 0), quantile=0.95)) for n in (1, 100)]
+    assert seconds[0] < 0.03 and seconds[1] > 1

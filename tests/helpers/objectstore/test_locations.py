@@ -8,7 +8,9 @@ import json
 import pickle
 import socket
 import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from typing import Any
 
 import obstore
 import pytest
@@ -76,6 +78,49 @@ def test_refuses_address(url: str) -> None:
     ) as refusal:
         parse_location(url)
     assert repr(url) in str(refusal.value)
+
+
+def test_a_password_in_an_address_is_refused_unseen() -> None:
+    """It would stand in records and messages."""
+    with pytest.raises(UserError, match=r"@bucket; allowed: .* credentials in the env") as refusal:
+        parse_location("s3://key:hunter-2@bucket/prefix")
+    assert "hunter" not in str(refusal.value) and "key:" not in str(refusal.value)
+
+
+class Full(BaseHTTPRequestHandler):
+    """A store that has no room."""
+
+    def do_PUT(self) -> None:
+        """Say so."""
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(507)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing else."""
+
+
+def test_a_full_store_is_one_line() -> None:
+    """Whatever a client makes of its answer."""
+    with HTTPServer(("127.0.0.1", 0), Full) as full:
+        threading.Thread(target=full.serve_forever, daemon=True).start()
+        location = Location("s3", "b", "p", f"http://127.0.0.1:{full.server_port}", "k", "secret")
+        once: Any = {"max_retries": 0}
+        puts = (
+            lambda: obstore.put(location.obstore(once), "x", b"1"),
+            lambda: location.botocore(retries={"total_max_attempts": 1}).put_object(
+                Bucket="b", Key="x", Body=b"1"
+            ),
+        )
+        for put in puts:
+            with (
+                pytest.raises(UserError, match="^store: s3://b/p: is full; allowed: one with"),
+                location.writing(),
+            ):
+                put()
+        full.shutdown()
+    with pytest.raises(KeyError), location.writing():
+        raise KeyError("anything else stays what it is")
 
 
 @pytest.mark.parametrize("name", ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"])
@@ -239,6 +284,7 @@ def test_clients_of_our_store_need_no_setting(server: Server) -> None:
     location.check()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_foreign_settings")
 @pytest.mark.parametrize("name", READERS)
 def test_readers_of_our_store_need_no_setting(server: Server, name: str) -> None:

@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from helpers.errors import UserError
-from helpers.objectstore.processes import Child, start_child
+from helpers.objectstore.processes import start_child
 
 SLEEP = [sys.executable, "-c", "import time; time.sleep(120)"]
 # Takes a port, starts a process in another session, says both and stays.
@@ -50,7 +50,6 @@ FORK = "if os.fork() == 0: time.sleep(30); os._exit(0)"  # the copy keeps the pi
 STAY = "time.sleep(120)"
 STOP = "child.stop()"
 RAISE = "raise RuntimeError"
-EXIT_HARD = "os._exit(3)"
 
 
 def lives(pid: int) -> bool:
@@ -95,12 +94,10 @@ def start_owner(first: str, then: str, log: Path) -> tuple[subprocess.Popen[str]
     ("first", "then", "number"),
     [
         ("", STAY, signal.SIGKILL),  # nothing of the owner's own can run
-        ("", STAY, signal.SIGTERM),  # Python's default: no clean-up either
         ("", STAY, signal.SIGINT),  # Ctrl-C without a context manager
         (FORK, STAY, signal.SIGKILL),  # a copy of the owner holds the pipe
         (FORK, STOP, None),  # stopped in order all the same
         ("", RAISE, None),
-        ("", EXIT_HARD, None),
     ],
 )
 def test_nothing_survives_the_owner(
@@ -146,13 +143,6 @@ def test_the_child_dies_with_its_supervisor(tmp_path: Path) -> None:
         os.kill(child.supervisor_pid, signal.SIGKILL)
         assert becomes(lambda: not lives(child.pid))
         assert becomes(lambda: not child.is_running)
-
-
-def test_a_stopped_supervisor_takes_the_child_along(tmp_path: Path) -> None:
-    """A polite signal to the supervisor (a system shutting down) ends the child."""
-    with start_child(SLEEP, log=tmp_path / "log") as child:
-        os.kill(child.supervisor_pid, signal.SIGTERM)
-        assert becomes(lambda: not lives(child.pid))
 
 
 def test_ctrl_c_in_the_terminal_spares_the_child(tmp_path: Path) -> None:
@@ -204,33 +194,6 @@ def test_an_early_end_is_one_line(code: str, said: str, tmp_path: Path) -> None:
         child.wait_until(lambda: False)
 
 
-def test_waiting_has_an_end(tmp_path: Path) -> None:
-    """A child that never gets ready is given up, in one line."""
-    with (
-        start_child(SLEEP, log=tmp_path / "log") as child,
-        pytest.raises(UserError, match=r"not ready in 0\.1 s; log: "),
-    ):
-        child.wait_until(lambda: False, timeout_s=0.1)
-
-
-def test_wait_returns_the_exit_code(tmp_path: Path) -> None:
-    """A command that is to end by itself tells how it did."""
-    with start_child([sys.executable, "-c", "raise SystemExit(4)"], log=tmp_path / "log") as child:
-        assert child.wait(timeout_s=120) == 4
-
-
-def test_a_missing_program_is_one_line(tmp_path: Path) -> None:
-    """A program that is not there is named, and nothing stays behind."""
-    with pytest.raises(UserError, match=r"^/no/such: cannot be started \(No such file.*\)$"):
-        start_child(["/no/such"], log=tmp_path / "log")
-
-
-def test_a_log_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
-    """A log in a folder that is not there is named."""
-    with pytest.raises(UserError, match=r"^log .*/no/log: cannot be written \(No such"):
-        start_child(SLEEP, log=tmp_path / "no" / "log")
-
-
 def test_the_environment_is_what_was_given(tmp_path: Path) -> None:
     """The child sees the given environment alone, and it is in nobody's arguments."""
     secret = "not-for-ps"
@@ -246,49 +209,27 @@ def test_the_environment_is_what_was_given(tmp_path: Path) -> None:
     assert secret not in str(shown)
 
 
-def test_the_child_works_where_its_owner_does(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Relative paths in the arguments mean what they mean to the owner."""
-    monkeypatch.chdir(tmp_path)
-    with start_child([sys.executable, "-c", "open('here', 'w')"], log=Path("log")) as child:
-        assert child.wait(timeout_s=120) == 0
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["here", "log"]
-
-
-@pytest.mark.parametrize(
-    ("code", "is_kept"),
-    [
-        ("import time; time.sleep(120)", False),  # stopped by us: nobody will read it
-        ("raise SystemExit('why')", True),  # ended by itself: its last words are in it
-    ],
-)
-def test_a_temporary_log_stays_only_if_needed(code: str, is_kept: bool) -> None:
-    """Without a path the log is temporary, kept where it explains something."""
-    child = start_child([sys.executable, "-c", code])
-    if is_kept:
-        child.wait(timeout_s=120)
-    child.stop()
-    assert child.log.exists() == is_kept
-    child.log.unlink(missing_ok=True)
-
-
-def test_stopping_twice_does_no_harm(tmp_path: Path) -> None:
-    """A second stop finds nothing to do."""
-    child = start_child(SLEEP, log=tmp_path / "log")
-    child.stop()
-    child.stop()
+def test_what_cannot_be_started_or_waited_for_is_one_line(tmp_path: Path) -> None:
+    """A missing program, a log in a folder that is not there, and a child that never gets ready."""
+    with pytest.raises(UserError, match=r"^/no/such: cannot be started \(No such file.*\)$"):
+        start_child(["/no/such"])
+    with pytest.raises(UserError, match=r"^log .*/no/log: cannot be written \(No such"):
+        start_child(SLEEP, log=tmp_path / "no" / "log")
+    with start_child(SLEEP) as child, pytest.raises(UserError, match=r"not ready in 0\.1 s"):
+        child.wait_until(lambda: False, timeout_s=0.1)
+    child.stop()  # a second time, which does no harm
     assert not child.is_running
+    with start_child([sys.executable, "-c", "raise SystemExit(4)"]) as child:
+        assert child.wait(timeout_s=120) == 4
 
 
-def test_a_kept_descriptor_lives_as_long_as_the_child(tmp_path: Path) -> None:
-    """A pipe handed over stays open while the child runs, and no longer."""
-    reader, writer = os.pipe()
-    child: Child = start_child(SLEEP, log=tmp_path / "log", kept_fds=[writer])
-    os.close(writer)
-    os.set_blocking(reader, False)
-    with pytest.raises(BlockingIOError):
-        os.read(reader, 1)
-    child.stop()
-    assert os.read(reader, 1) == b""
-    os.close(reader)
+def test_a_killed_owner_leaves_no_file(tmp_path: Path) -> None:
+    """A log that nobody named has no name, and the folder for what the child makes goes with it."""
+    code = (
+        "import os, pathlib, tempfile; from helpers.objectstore.processes import start_child;"
+        "scratch = pathlib.Path(tempfile.mkdtemp()); (scratch / 'file').touch();"
+        f"start_child({SLEEP!r}, scratch=scratch); os.kill(os.getpid(), 9)"
+    )
+    environment = {**os.environ, "TMPDIR": os.fspath(tmp_path)}
+    subprocess.run([sys.executable, "-c", code], env=environment, check=False)
+    assert becomes(lambda: list(tmp_path.iterdir()) == [])

@@ -1,0 +1,259 @@
+"""What a dataset says of its arrays: Zarr, HDF5 or netCDF, on disk, in a bucket or on the web."""
+
+from __future__ import annotations
+
+import math
+import re
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from advisors.chunks.problem import Layout
+from helpers.arrays.chunks import Shape
+from helpers.errors import UserError, cut
+
+Format = Literal["none", "zarr", "hdf5", "netcdf3"]
+
+_FILES = (".nc", ".nc4", ".h5", ".hdf5", ".he5", ".cdf")
+_OTHERS = re.compile(r"\.(tiff?|grib2?|grb2?|parquet|csv|zip|tar|gz|jp2|json|yaml|safe)$", re.I)
+_METADATA = ("zarr.json", ".zmetadata", ".zgroup", ".zarray")
+_BLOCK_NBYTES = 2**20  # of a file far away, whose metadata are read
+_N_LISTED = 5  # arrays that a message names
+_ALLOWED = "a Zarr store, or a netCDF or HDF5 file, on disk, under s3:// or https://"
+# What libraries say, and what to do.
+_REASONS: Sequence[tuple[str, str]] = (
+    (
+        r"slow ?down|\b503\b|\b429\b|too many requests|reduce your request rate",
+        "the store asks to wait (SlowDown); allowed: the same again in a minute",
+    ),
+    (
+        r"\b40[13]\b|denied|forbidden|credential|unauthor|signature|InvalidAccessKeyId",
+        "access is refused; allowed: credentials that may read it (AWS_ACCESS_KEY_ID and"
+        " AWS_SECRET_ACCESS_KEY, a profile or a role), or a public dataset",
+    ),
+    (
+        r"timed? ?out|connect|dns|resolve|unreachable|error sending request|endpoint",
+        "its server does not answer; allowed: an address that this machine reaches",
+    ),
+    (r"not ?found|\b404\b|no such file|nosuch", f"nothing is there; allowed: {_ALLOWED}"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayFacts:
+    """What is known of an array."""
+
+    variable: str  # name in the store, after the groups that it lies in
+    shape: Shape  # elements for each dimension
+    dtype: np.dtype[Any]  # type of an element
+    layout: Layout | None = None  # None where it is stored without chunks, or not yet
+    format: Format = "none"
+    dimensions: tuple[str, ...] = ()  # their names, where they have some
+    codec: str = ""
+    compression: float | None = None  # array bytes over stored bytes; None where nothing tells
+    names: tuple[str, ...] = ()  # all arrays of the dataset, the largest first
+    n_alike: int = 1  # arrays of this shape and type
+    file_nbytes: int | None = None  # of the file that holds it, if one does
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in the array."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+
+def read_dataset(address: str, variable: str = "") -> ArrayFacts:
+    """Read the metadata of an array, the largest unless it is named, and how well it compresses."""
+    try:
+        with warnings.catch_warnings(action="ignore"):  # the store is another's, as it is
+            return _read(address, variable.strip("/"))
+    except UserError:
+        raise
+    except Exception as error:  # whatever its library makes of a store that is damaged or away
+        text = " ".join(str(error).split()) or type(error).__name__
+        reason = f"it is not read ({cut(text)}); allowed: {_ALLOWED}"
+        for pattern, told in _REASONS:
+            if re.search(pattern, f"{type(error).__name__} {text}", re.IGNORECASE):
+                reason = told
+                break
+        raise UserError(f"dataset: {address!r}: {reason}") from error
+
+
+def _read(address: str, variable: str) -> ArrayFacts:
+    if "://" not in address and not Path(address).exists():
+        raise FileNotFoundError(address)
+    if _OTHERS.search(address.rstrip("/")):
+        raise UserError(f"dataset: {address!r}: its format is not read; allowed: {_ALLOWED}")
+    is_file = Path(address).is_file() or address.lower().endswith(_FILES)
+    if not is_file:
+        return _read_zarr(address, variable)
+    if "://" not in address:
+        with Path(address).open("rb") as file:
+            if file.read(3) == b"CDF":
+                return _choose(_read_classic(address), variable)
+    return _read_hdf5(address, variable)
+
+
+def _choose(arrays: Iterable[ArrayFacts], variable: str) -> ArrayFacts:
+    """Take the array that is named, or the largest whose elements have a size."""
+    ordered = sorted(arrays, key=lambda one: -one.nbytes)
+    names = tuple(one.variable for one in ordered)
+    listed = f"{len(names)} arrays, the largest first: {', '.join(names[:_N_LISTED])}"
+    if variable:
+        ordered = [one for one in ordered if one.variable == variable]
+        if not ordered:
+            raise UserError(f"variable: {variable!r}; allowed: of {listed}")
+    usable = [one for one in ordered if one.shape and one.nbytes and not one.dtype.hasobject]
+    if not usable:
+        raise UserError(
+            f"variable: {variable or listed}; allowed: an array with elements, of a type of fixed size"
+        )
+    first = usable[0]
+    alike = [one for one in arrays if (one.shape, one.dtype) == (first.shape, first.dtype)]
+    return replace(first, names=names, n_alike=max(1, len(alike)))
+
+
+def _read_zarr(address: str, variable: str) -> ArrayFacts:
+    import obstore  # here, as numbers alone need no library of a format
+    import zarr
+    from zarr.storage import ObjectStore
+
+    store = _open_store(address)
+    version: Literal[2, 3] = 3 if _find_metadata(store) == "zarr.json" else 2
+    node = zarr.open(ObjectStore(store, read_only=True), mode="r", zarr_format=version)
+    if isinstance(node, zarr.Array):
+        found = {address.rstrip("/").rpartition("/")[2]: node}
+        variable = ""
+    elif variable and isinstance(one := node.get(variable), zarr.Array):
+        found = {variable: one}  # the others may be of types that zarr cannot read
+    else:
+        members = node.members(max_depth=None)
+        found = {name: one for name, one in members if isinstance(one, zarr.Array)}
+    chosen = _choose([_describe(name, one) for name, one in found.items()], variable)
+    array = found[chosen.variable]
+    layout = chosen.layout
+    assert layout is not None  # every array of Zarr has chunks
+    grid = [-(-n // c) for n, c in zip(array.shape, layout.object_shape, strict=True)]
+    sizes = []
+    for part in (0.15, 0.35, 0.5, 0.65, 0.85):
+        place = tuple(int(part * (n - 1)) for n in grid)
+        key = f"{array.path}/{array.metadata.encode_chunk_key(place)}".strip("/")
+        with suppress(FileNotFoundError):  # a chunk of fill values alone
+            sizes.append(obstore.head(store, key)["size"])
+    nbytes = math.prod(layout.object_shape) * chosen.dtype.itemsize
+    return replace(chosen, compression=nbytes * len(sizes) / sum(sizes) if sum(sizes) else None)
+
+
+def _open_store(address: str) -> Any:
+    """Open a folder, a bucket or a web server, which is asked again only twice."""
+    import obstore.store
+
+    patience: Any = {"max_retries": 2, "retry_timeout": timedelta(seconds=10)}
+    if "://" not in address:
+        return obstore.store.LocalStore(Path(address).resolve())
+    if address.startswith(("http://", "https://")):
+        options: Any = {"allow_http": True, "connect_timeout": "5 seconds", "timeout": "30 seconds"}
+        return obstore.store.HTTPStore(address, client_options=options, retry_config=patience)
+    from helpers.objectstore.locations import parse_location
+
+    return parse_location(address).obstore(patience)
+
+
+def _find_metadata(store: Any) -> str:
+    """Find a name that every Zarr of its version has; zarr asks for several at once, and loses their errors."""
+    import obstore
+
+    error: Exception = FileNotFoundError("no Zarr")
+    for name in _METADATA:
+        try:
+            obstore.head(store, name)
+        except FileNotFoundError:
+            continue
+        except Exception as refused:  # a bucket that may not be listed refuses what is not there
+            error = refused
+            continue
+        return name
+    raise error
+
+
+def _describe(name: str, array: Any) -> ArrayFacts:
+    layout = Layout(tuple(array.chunks), tuple(array.shards) if array.shards else None)
+    codecs = [type(one).__name__.removesuffix("Codec").lower() for one in array.compressors]
+    dimensions = getattr(array.metadata, "dimension_names", None) or array.attrs.get(
+        "_ARRAY_DIMENSIONS", ()
+    )
+    return ArrayFacts(
+        name,
+        tuple(array.shape),
+        np.dtype(array.dtype),
+        layout,
+        "zarr",
+        tuple(str(one) for one in dimensions),
+        ", ".join(codecs) or "none",
+    )
+
+
+def _read_classic(address: str) -> list[ArrayFacts]:
+    """Read a netCDF-3 file, which has no chunks."""
+    from scipy.io import netcdf_file
+
+    with netcdf_file(address, mmap=True) as file:
+        return [
+            ArrayFacts(
+                name,
+                tuple(int(n) for n in found.shape),
+                np.dtype(found.data.dtype),
+                None,
+                "netcdf3",
+                tuple(found.dimensions),
+                "none",
+                1.0,
+                file_nbytes=Path(address).stat().st_size,
+            )
+            for name, found in file.variables.items()
+        ]
+
+
+def _read_hdf5(address: str, variable: str) -> ArrayFacts:
+    import h5py
+    from fsspec.core import url_to_fs
+
+    options: Mapping[str, Any] = {}
+    if address.startswith(("s3://", "gs://")):
+        from helpers.objectstore.locations import parse_location
+
+        options = parse_location(address).fsspec_options()
+    files, path = url_to_fs(address, **options)
+    how = {"cache_type": "blockcache", "block_size": _BLOCK_NBYTES} if "://" in address else {}
+    found: list[ArrayFacts] = []
+
+    def visit(name: str, node: Any) -> None:
+        if not isinstance(node, h5py.Dataset) or not node.shape:
+            return
+        with suppress(TypeError):  # of a type that numpy lacks
+            found.append(_describe_hdf5(name, node))
+
+    with files.open(path, "rb", **how) as file, h5py.File(file) as root:
+        root.visititems(visit)
+        size = file.seek(0, 2)
+    return replace(_choose(found, variable), file_nbytes=size)
+
+
+def _describe_hdf5(name: str, node: Any) -> ArrayFacts:
+    stored = node.id.get_storage_size()
+    filters = [node.compression or "", "shuffle" if node.shuffle else ""]
+    return ArrayFacts(
+        name,
+        tuple(node.shape),
+        node.dtype,
+        Layout(tuple(node.chunks)) if node.chunks else None,
+        "hdf5",
+        (),
+        ", ".join(part for part in filters if part) or "none",
+        math.prod(node.shape) * node.dtype.itemsize / stored if stored else None,
+    )

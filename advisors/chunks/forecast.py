@@ -1,0 +1,215 @@
+"""What is expected of reading a layout: requests and bytes, median and tail, and their price."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from advisors.chunks.problem import Access, AccessPattern, Floats, Layout, Shapes
+from helpers.arrays.chunks import Hyperslab, Shape, count_object_io, expected_touched
+from helpers.models.access import IoCounts, Store, access_seconds
+
+_LONG = 2**31  # elements of a dimension whose square is beyond 64 bits
+_N_PLACES = 16  # of a box at which requests for shards are counted
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """What storing and reading costs, in USD."""
+
+    storage_per_gb_month: float  # of keeping 1 GB, 1e9 bytes, for a month
+    get_per_1000: float = 0.0  # of a thousand requests
+    egress_per_gb: float = 0.0  # of reading 1 GB out of the region
+
+    def of_read(self, n_requests: Any, nbytes: Any) -> Any:
+        """Price reads: the one price of a read.
+
+        Examples
+        --------
+        >>> round(Prices(0.023, get_per_1000=0.4, egress_per_gb=0.09).of_read(1000, 1e9), 2)
+        0.49
+        """
+        return n_requests * (self.get_per_1000 / 1000) + nbytes * (self.egress_per_gb / 1e9)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What one access asks of a store: expected chunks and requests, all of which may begin at once."""
+
+    n_chunks: float  # that are decoded
+    chunk_nbytes: float  # of each in the array
+    n_fetches: float  # requests for chunks, or for blocks of a file that hold some
+    fetched_nbytes: float  # of all of them, in the store
+    in_turn: float = 1.0  # requests for each of them, one after the other
+    n_indices: float = 0.0  # of shards, which come before their chunks
+    index_nbytes: float = 0.0  # of each
+
+    @property
+    def n_requests(self) -> float:
+        """Requests in all."""
+        return self.n_fetches * self.in_turn + self.n_indices
+
+    @property
+    def nbytes(self) -> float:
+        """Bytes over the wire."""
+        return self.fetched_nbytes + self.n_indices * self.index_nbytes
+
+    def seconds(self, store: Store, quantile: float = 0.5) -> float:
+        """Predict a quantile of the time: that of the indices, and then that of the chunks."""
+        n = self.n_chunks
+        counts = IoCounts(
+            n,
+            self.chunk_nbytes,
+            self.n_fetches,
+            self.n_fetches * self.in_turn,
+            max(self.fetched_nbytes / n, 1e-9),
+        )
+        found = float(access_seconds(store, counts, quantile=quantile))
+        if self.n_indices:
+            bare = replace(store, start_s=0.0, chunk_s=0.0, decode_s_per_nbyte=0.0)
+            index = IoCounts(self.n_indices, 0.0, stored_nbytes=max(self.index_nbytes, 1e-9))
+            found += float(access_seconds(bare, index))  # the tail of one wave is enough
+        return found
+
+
+def ask_layout(pattern: AccessPattern, access: Access, layout: Layout) -> Asked:
+    """Expect what an access asks of chunks, or of shards as zarr reads them from 3.3 on."""
+    shapes = np.asarray([layout.chunk_shape], np.int64)
+    nbytes = float(chunk_nbytes(pattern, shapes)[0])
+    stored, many = nbytes / pattern.store.compression_ratio, pattern.together
+    if layout.shard_shape is None:
+        n = many * float(touched_chunks(pattern, access, shapes)[0])
+        return Asked(n, nbytes, n, n * stored)
+    found = [
+        count_object_io(
+            box, layout.chunk_shape, layout.shard_shape, pattern.shape, nbytes=max(1, round(stored))
+        )
+        for box in _draw_boxes(access, pattern.shape)
+    ]
+    n, indices, fetches, fetched, index = np.mean(
+        [
+            (each.n_chunks, each.n_indices, each.n_fetches, each.fetched_nbytes, each.index_nbytes)
+            for each in found
+        ],
+        axis=0,
+    )
+    return Asked(many * n, nbytes, many * fetches, many * fetched, 1.0, many * indices, index)
+
+
+def _draw_boxes(access: Access, shape: Shape) -> list[Hyperslab]:
+    """Draw places of a box, the same ones each time."""
+    rng = np.random.default_rng(16)
+    step = np.asarray(access.extent if access.is_aligned else [1] * len(shape))
+    last = (np.asarray(shape) - np.asarray(access.extent)) // step
+    starts = {tuple(map(int, start)) for start in step * rng.integers(0, last + 1, (_N_PLACES, len(shape)))}  # fmt: skip
+    return [
+        tuple(slice(i, i + e) for i, e in zip(start, access.extent, strict=True))
+        for start in sorted(starts)
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """What to expect of one access, of an array that is open."""
+
+    access: str
+    share: float  # of all accesses
+    p50_s: float
+    p95_s: float
+    n_requests: float
+    nbytes: float  # over the wire
+    over_read: float  # bytes that are decoded for each byte that is asked
+
+
+def forecast(pattern: AccessPattern, access: Access, share: float, asked: Asked) -> Forecast:
+    """Predict one access."""
+    wanted = pattern.together * math.prod(access.extent) * pattern.itemsize
+    return Forecast(
+        access.name,
+        float(share),
+        asked.seconds(pattern.store),
+        asked.seconds(pattern.store, 0.95),
+        asked.n_requests,
+        asked.nbytes,
+        max(asked.n_chunks * asked.chunk_nbytes, asked.nbytes) / wanted,
+    )
+
+
+def forecast_layout(pattern: AccessPattern, layout: Layout) -> tuple[Forecast, ...]:
+    """Predict every access to a layout."""
+    pairs = zip(pattern.accesses, pattern.shares, strict=True)
+    return tuple(
+        forecast(pattern, each, share, ask_layout(pattern, each, layout)) for each, share in pairs
+    )
+
+
+def predict_seconds(pattern: AccessPattern, shapes: Shapes) -> Floats:
+    """Predict the median time of each access for many shapes whose chunks are objects."""
+    nbytes, many, columns = chunk_nbytes(pattern, shapes), pattern.together, []
+    for access in pattern.accesses:
+        n_chunks = many * touched_chunks(pattern, access, shapes)
+        is_file = pattern.store.is_file
+        n_jobs = many * touched_runs(pattern, access, shapes) if is_file else 0.0
+        columns.append(access_seconds(pattern.store, IoCounts(n_chunks, nbytes, n_jobs)))
+    return np.stack(columns, axis=1)
+
+
+def predict_requests(pattern: AccessPattern, shapes: Shapes) -> tuple[Floats, Floats]:
+    """Expect requests and stored bytes of each access for many shapes whose chunks are objects."""
+    counts = [touched_chunks(pattern, access, shapes) for access in pattern.accesses]
+    n = pattern.together * np.stack(counts, axis=1)
+    return n, n * (chunk_nbytes(pattern, shapes) / pattern.store.compression_ratio)[:, None]
+
+
+def chunk_nbytes(pattern: AccessPattern, shapes: Shapes) -> Floats:
+    """Compute the bytes of a chunk in the array, of each shape."""
+    return np.asarray(np.prod(shapes.astype(np.float64), axis=-1) * pattern.itemsize)
+
+
+def touched_chunks(pattern: AccessPattern, access: Access, shapes: Shapes) -> Floats:
+    """Expect the chunks that an access touches: a product of one look-up a dimension."""
+    columns = [_touched(pattern, access, shapes, column) for column in range(len(pattern.shape))]
+    return np.asarray(np.prod(columns, axis=0), np.float64)
+
+
+def touched_runs(pattern: AccessPattern, access: Access, shapes: Shapes) -> Floats:
+    """Expect the runs of neighbouring chunks that an access touches in a file in C order."""
+    runs, is_whole = np.ones(len(shapes)), np.ones(len(shapes), bool)
+    for column in reversed(range(len(pattern.shape))):
+        touched = _touched(pattern, access, shapes, column)
+        runs = np.where(is_whole, 1.0, runs * touched)
+        is_whole &= touched >= np.ceil(pattern.shape[column] / shapes[:, column]) - 1e-9
+    return runs
+
+
+def _touched(pattern: AccessPattern, access: Access, shapes: Shapes, column: int) -> Floats:
+    """Expect the chunks touched in one dimension."""
+    extent, n = access.extent[column], pattern.shape[column]
+    count = aligned_touched if access.is_aligned else expected_touched
+    chunks, at = np.unique(shapes[:, column], return_inverse=True)
+    if n >= _LONG:  # squares would not fit in 64 bits: whole numbers of Python do
+        return np.asarray([count(extent, int(c), n) for c in chunks], np.float64)[at]
+    return np.asarray(count(extent, chunks, n), np.float64)[at]
+
+
+def aligned_touched(extent: int, chunk_extent: Any, n: int) -> Any:
+    """Compute how many chunks a range touches on average that starts at a multiple of its length.
+
+    A range has a border of chunks inside it for each multiple of the chunk that is none of its
+    own starts. A rest at the end that is no whole range is left out.
+
+    Examples
+    --------
+    Tiles of 4 in chunks of 6: of three, the second lies across a border.
+
+    >>> round(float(aligned_touched(4, 6, 12)), 3)
+    1.333
+    """
+    n_ranges = n // extent
+    last = n_ranges * extent - 1
+    is_one = isinstance(chunk_extent, int)
+    common = math.lcm(extent, chunk_extent) if is_one else np.lcm(extent, chunk_extent)
+    return 1 + (last // chunk_extent - last // common) / n_ranges

@@ -1,0 +1,224 @@
+"""What is read of a dataset: Zarr, HDF5 and netCDF, on disk, in a bucket and on the web, and refusals."""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import threading
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import obstore
+import pytest
+import zarr
+from scipy.io import netcdf_file
+from zarr.storage import ObjectStore
+
+from advisors.chunks.dataset import ArrayFacts, read_dataset
+from helpers.errors import UserError
+from helpers.objectstore.testbed import Server
+from tests.stores import client_environment, make_location
+
+SHAPE, CHUNKS, SHARDS = (64, 40, 60), (16, 20, 30), (32, 40, 60)
+BUCKET = "of-test-dataset"
+WORDS = np.dtype("int32")
+
+
+def fill(group: zarr.Group, **how: Any) -> None:
+    """Put a large array, two smaller ones that are alike, and a coordinate into a group."""
+    values = np.repeat(np.arange(64, dtype=WORDS), 2400).reshape(SHAPE)
+    for name, shape in (("large", SHAPE), ("one", (64, 40)), ("two", (64, 40)), ("time", (64,))):
+        n = len(shape)
+        chunks = {
+            "chunks": CHUNKS[:n],
+            **({"shards": SHARDS} if how.get("shards") and n == 3 else {}),
+        }
+        array = group.create_array(name, shape=shape, dtype=WORDS, **chunks)
+        array[...] = values[(slice(None), slice(None), slice(None))[:n] + (0,) * (3 - n)]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with datasets of every kind."""
+    root = tmp_path_factory.mktemp("datasets")
+    fill(zarr.open_group(root / "two.zarr", mode="w", zarr_format=2))
+    fill(zarr.open_group(root / "three.zarr", mode="w", zarr_format=3))
+    fill(zarr.open_group(root / "sharded.zarr", mode="w", zarr_format=3), shards=True)
+    with warnings.catch_warnings(action="ignore"):  # of a convention that many stores have
+        zarr.consolidate_metadata(root / "three.zarr")
+    with h5py.File(root / "file.h5", "w") as file:
+        values = np.zeros(SHAPE, WORDS)
+        file.create_dataset("g/large", data=values, chunks=CHUNKS, compression="gzip", shuffle=True)
+        file.create_dataset("flat", data=values[0])
+        file.create_dataset("words", data=["a"])
+    with netcdf_file(root / "old.nc", "w") as old:
+        old.createDimension("x", 50)
+        old.createVariable("v", "f4", ("x",))[:] = 1
+    (root / "broken.h5").write_bytes(b"\x89HDF\r\n\x1a\n" + bytes(200))
+    (root / "image.tif").write_bytes(b"II*")
+    zarr.open_group(root / "empty.zarr", mode="w")
+    return root
+
+
+class Ranges(http.server.SimpleHTTPRequestHandler):
+    """A web server that sends ranges, as those of data do; some paths answer with an error."""
+
+    def do_GET(self) -> None:
+        self.answer(is_head=False)
+
+    def do_HEAD(self) -> None:
+        self.answer(is_head=True)
+
+    def answer(self, *, is_head: bool) -> None:
+        for status in (403, 503):
+            if f"/{status}/" in self.path:
+                self.send_error(status)
+                return
+        path = Path(self.translate_path(self.path))
+        if not path.is_file():
+            self.send_error(404)
+            return
+        body, told = path.read_bytes(), self.headers.get("Range", "")
+        first, _, last = told.removeprefix("bytes=").partition("-")
+        part = body[int(first or 0) : int(last or len(body)) + 1]
+        self.send_response(206 if told else 200)
+        self.send_header("Accept-Ranges", "bytes")
+        self.send_header("Content-Range", f"bytes {first or 0}-{last}/{len(body)}")
+        self.send_header("Content-Length", str(len(part)))
+        self.end_headers()
+        self.wfile.write(b"" if is_head else part)
+
+    def log_message(self, *_: Any) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture(scope="module")
+def places(folder: Path, server: Server) -> Iterator[dict[str, str]]:
+    """The same datasets on disk, in a bucket and on the web."""
+    store = make_location(server, BUCKET).obstore()
+    for path in folder.rglob("*"):
+        if path.is_file():
+            obstore.put(store, path.relative_to(folder).as_posix(), path.read_bytes())
+    handler = functools.partial(Ranges, directory=str(folder))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as web:
+        threading.Thread(target=web.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{web.server_port}"
+        yield {"disk": str(folder), "bucket": f"s3://{BUCKET}", "web": address}
+        web.shutdown()
+
+
+@pytest.fixture(autouse=True)
+def _here(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lead every client to the store of the tests, as a user's environment would."""
+    for name, value in client_environment(server).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+
+
+@pytest.mark.parametrize("where", ["disk", "bucket", "web"])
+@pytest.mark.parametrize(
+    ("name", "variable", "layout", "n_arrays"),
+    [
+        ("two.zarr", "large", (CHUNKS, None), 1),
+        ("three.zarr", "", (CHUNKS, None), 4),  # consolidated, so that the web needs no list
+        ("sharded.zarr", "large", (CHUNKS, SHARDS), 1),
+        ("three.zarr/large", "", (CHUNKS, None), 1),
+        ("file.h5", "", (CHUNKS, None), 3),
+    ],
+)
+def test_a_dataset_tells_its_layout(
+    places: dict[str, str], where: str, name: str, variable: str, layout: Any, n_arrays: int
+) -> None:
+    """Shape, type, chunks, shards, codec and how well it compresses, wherever it lies."""
+    found = read_dataset(f"{places[where]}/{name}", variable)
+    assert found.layout is not None and (found.shape, found.dtype) == (SHAPE, WORDS)
+    assert (found.layout.chunk_shape, found.layout.shard_shape) == layout
+    assert found.compression is not None and found.compression > 5 and found.codec != "none"
+    assert len(found.names) == n_arrays and found.names[0].rpartition("/")[2] == "large"
+
+
+def test_compression_is_that_of_the_objects(folder: Path) -> None:
+    """The ratio comes near that of all objects, though a few of them are asked."""
+    stored = sum(
+        p.stat().st_size for p in (folder / "three.zarr/large/c").rglob("*") if p.is_file()
+    )
+    found = read_dataset(str(folder / "three.zarr/large"))
+    assert found.compression == pytest.approx(found.nbytes / stored, rel=0.2)
+
+
+def test_arrays_that_are_alike_are_counted(folder: Path) -> None:
+    """They are stored alike; a netCDF-3 file has no chunks."""
+    assert read_dataset(str(folder / "three.zarr"), "one").n_alike == 1
+    with h5py.File(folder / "alike.h5", "w") as file:
+        for name in "abc":
+            file.create_dataset(name, data=np.zeros((5, 5)))
+    assert read_dataset(str(folder / "alike.h5")).n_alike == 3
+    old = read_dataset(str(folder / "old.nc"))
+    assert (old.format, old.layout, old.shape) == ("netcdf3", None, (50,))
+
+
+def test_a_large_group_names_its_largest_arrays() -> None:
+    """Of 300 arrays the five largest are named."""
+    from advisors.chunks.dataset import _choose
+
+    arrays = [ArrayFacts(f"v{i}", (i + 1,), np.dtype("f4")) for i in range(300)]
+    assert _choose(arrays, "").variable == "v299"
+    with pytest.raises(UserError, match="300 arrays, the largest first: v299, v298"):
+        _choose(arrays, "nothing")
+
+
+@pytest.mark.parametrize(
+    ("where", "name", "variable", "message"),
+    [
+        ("disk", "gone.zarr", "", "nothing is there"),
+        ("disk", "empty.zarr", "", "an array with elements"),
+        ("disk", "image.tif", "", "its format is not read"),
+        ("disk", "broken.h5", "", "it is not read"),
+        ("disk", "three.zarr", "lorem", "4 arrays, the largest first: large"),
+        ("disk", "file.h5", "words", "an array with elements"),
+        ("bucket", "gone.zarr", "", "nothing is there"),
+        ("bucket", "gone.h5", "", "nothing is there"),
+        ("web", "403/a.zarr", "", "credentials"),
+        ("web", "403/a.h5", "", "credentials"),
+        ("web", "503/a.zarr", "", "asks to wait"),
+        ("web", "gone.zarr", "", "nothing is there"),
+    ],
+)
+def test_what_cannot_be_read_is_one_line(
+    places: dict[str, str], where: str, name: str, variable: str, message: str
+) -> None:
+    """Each says what it is and what to do."""
+    with pytest.raises(UserError, match=message) as caught:
+        read_dataset(f"{places[where]}/{name}", variable)
+    assert "\n" not in str(caught.value) and "allowed" in str(caught.value)
+
+
+def test_a_server_that_is_away_and_keys_that_are_wrong(
+    places: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody answers at that port; a key that the store does not know is refused."""
+    with pytest.raises(UserError, match="does not answer"):
+        read_dataset("http://127.0.0.1:9/a.zarr")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "lorem-ipsum")
+    for name in ("three.zarr", "file.h5"):
+        with pytest.raises(UserError, match="credentials"):
+            read_dataset(f"{places['bucket']}/{name}")
+
+
+def test_a_few_requests_are_enough(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Metadata, and the lengths of five objects."""
+    asked: list[str] = []
+    get, head = ObjectStore.get, obstore.head
+
+    async def note(store: Any, key: str, *rest: Any, **more: Any) -> Any:
+        asked.append(key)
+        return await get(store, key, *rest, **more)
+
+    monkeypatch.setattr(ObjectStore, "get", note)
+    monkeypatch.setattr(obstore, "head", lambda store, key: asked.append(key) or head(store, key))
+    read_dataset(str(folder / "three.zarr"))
+    assert len(asked) <= 10

@@ -1,0 +1,144 @@
+"""Twelve questions with the answer that an expert would sign, over ``wire decide --json``."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from advisors.decide.cli import decide
+from tests.advisors.chunks.test_cli import ask
+
+ERA5 = ("--shape", "87600,721,1440", "--compression", "2")
+CMIP6 = ("--shape", "60225,192,288", "--compression", "1.5")
+GRANULE = ("--format", "hdf5", "--shape", "240000", "--arrays", "300", "--chunks", "10000",
+           "--access", "whole", "--together", "6")  # fmt: skip
+TILES = ("--shape", "365,1800,3600", "--access", "1x256x256@aligned")
+
+
+def answer(*options: str) -> Any:
+    """Ask, and return the answer with all choices beside it."""
+    found = ask(*options, command=decide)
+    return {**found["answer"], "choices": found["choices"], "now": found["now"]}
+
+
+def chunks_of(one: Any, access: str) -> tuple[list[int], float]:
+    """Return the chunks that an access reads, and their MB."""
+    layout = next(layout for layout in one["layouts"] if access in layout["serves"])
+    return layout["chunk_shape"], layout["chunk_nbytes"] / 1e6
+
+
+@pytest.mark.parametrize("access", ["series:0.8,map:0.2", "series:0.5,map:0.5"])
+def test_era5_for_series_and_maps_is_stored_twice(access: str) -> None:
+    """A copy in whole series and one in whole maps, a request or a few each, for twice the storage."""
+    found = answer(*ERA5, "--access", access)
+    assert found["action"] == "copy" and found["is_knee"]
+    series, series_mb = chunks_of(found, "series")
+    maps, maps_mb = chunks_of(found, "map")
+    assert series[0] >= 8760 and math.prod(series[1:]) <= 200 and 1 <= series_mb <= 16
+    assert maps[0] <= 4 and math.prod(maps[1:]) >= 250_000 and 1 <= maps_mb <= 16
+    assert all(read["p50_s"] < 0.2 and read["n_requests"] <= 8 for read in found["reads"])
+    one = next(one for one in found["choices"] if one["label"] == "one copy")
+    assert one["seconds"] > 5 * found["seconds"]
+    assert found["usd_month_total"] < 2.1 * one["usd_month_total"]
+    compromise, mb = chunks_of(one, "series")
+    assert 24 <= compromise[0] <= 8760 and 1 <= mb <= 16
+
+
+def test_era5_for_series_alone_is_cut_along_time() -> None:
+    """One copy, a request a series."""
+    found = answer(*ERA5, "--access", "series")
+    assert found["action"] == "write" and chunks_of(found, "series")[0][0] >= 43800
+    assert found["reads"][0]["n_requests"] <= 2
+
+
+def test_era5_for_maps_alone_is_cut_by_hours() -> None:
+    """One copy, a chunk of an hour or a few."""
+    found = answer(*ERA5, "--access", "map")
+    chunk, mb = chunks_of(found, "map")
+    assert found["action"] == "write" and chunk[0] <= 4 and 1 <= mb <= 10
+
+
+def test_fifty_five_variables_of_era5_come_in_shards() -> None:
+    """20 TB twice, in two sharded copies of few objects, for some hundred dollars more a month."""
+    found = answer("--shape", "87600,721,1440", "--access", "series:0.8,map:0.2", "--arrays", "55")
+    assert found["action"] == "copy"
+    for layout in found["layouts"]:
+        assert layout["shard_shape"] is not None and 55 * layout["n_objects"] <= 100_000
+    assert 800 < found["usd_month"]["storage"] < 1000
+    dear = ("--budget-usd-month", "500")
+    kept = answer(
+        "--shape", "87600,721,1440", "--access", "series:0.8,map:0.2", "--arrays", "55", *dear
+    )
+    assert kept["action"] == "write" and kept["usd_month_total"] <= 500
+
+
+def test_daily_cmip6_is_stored_twice_or_in_megabytes() -> None:
+    """A small array: two copies cost cents."""
+    found = answer(*CMIP6, "--access", "series:0.5,map:0.5")
+    assert found["action"] == "copy" and found["usd_month_total"] < 2
+    assert chunks_of(found, "series")[0][0] >= 3650 and chunks_of(found, "map")[0][0] <= 12
+
+
+def test_a_window_of_a_scene_is_cut_into_tiles() -> None:
+    """Sentinel-2 or GOES by window: tiles of half a window to a window, each time by itself."""
+    found = answer("--shape", "73,10980,10980", "--type", "uint16", "--access", "1x1024x1024")
+    chunk, mb = chunks_of(found, "1x1024x1024")
+    assert found["action"] == "write" and chunk[0] == 1 and 1 <= mb <= 4
+    assert all(256 <= extent <= 1098 for extent in chunk[1:])
+
+
+def test_boxes_of_a_light_sheet_are_cut_in_three_dimensions() -> None:
+    """Blocks near a cube, never across time; millions of chunks come in shards."""
+    found = answer("--shape", "200,1000,2048,2048", "--type", "uint16", "--access", "1x128x128x128")
+    chunk, mb = chunks_of(found, "1x128x128x128")
+    assert chunk[0] == 1 and max(chunk[1:]) <= 4 * min(chunk[1:]) and 1 <= mb <= 8
+    assert found["layouts"][0]["shard_shape"] is not None
+
+
+def test_a_granule_that_must_stay_is_read_by_other_means() -> None:
+    """Six of 300 variables: by references or whole in parallel, and many times as fast as s3fs.open."""
+    found = answer(*GRANULE, "--keep", "bytes")
+    assert found["action"] == "set" and found["client"] in ("references", "obstore-whole")
+    assert found["gain"] > 5 and found["write_usd"] == 0
+    assert found["now"]["client"] == "fsspec-readahead" and found["now"]["reads"][0]["nbytes"] > 2e8
+    assert "obstore-whole" in {one["client"] for one in found["choices"]}
+
+
+def test_a_granule_that_may_be_repacked_gets_larger_chunks() -> None:
+    """A variable a chunk or a few, in HDF5 where the format has to stay."""
+    found = answer(*GRANULE, "--keep", "format")
+    assert found["action"] == "rechunk" and found["client"] == "references"
+    assert chunks_of(found, "whole")[0][0] >= 60_000 and found["gain"] > 10
+
+
+@pytest.mark.parametrize("rate", [20, 185])
+def test_tiles_of_a_service_are_aligned_and_its_dataset_stays_open(rate: int) -> None:
+    """A chunk holds the tile, which no network answers before its first byte."""
+    found = answer(*TILES, "--per-second", f"{rate}")
+    chunk, mb = chunks_of(found, "1x256x256@aligned")
+    assert all(extent % 256 == 0 for extent in chunk[1:]) and mb <= 4
+    assert found["reads"][0]["n_requests"] == pytest.approx(1, abs=0.2)
+    assert found["now"]["reads"][0]["n_requests"] >= 15  # opened for each tile
+    far = answer(*TILES, "--per-second", f"{rate}", "--profile", "wide-area")
+    assert far["reads"][0]["p50_s"] >= 0.15
+
+
+def test_a_loader_of_random_boxes_gets_chunks_as_its_boxes() -> None:
+    """Samples a second grow with workers, and the bytes read for each sample are told."""
+    loader = (*ERA5, "--access", "8x128x128", "--batch", "32")
+    rates = [answer(*loader, "--workers", n)["samples_per_s"] for n in ("1", "4", "16")]
+    assert rates == sorted(rates) and rates[0] > 0
+    found = answer(*loader)
+    chunk, mb = chunks_of(found, "8x128x128")
+    assert chunk[0] <= 32 and all(64 <= extent <= 256 for extent in chunk[1:]) and mb <= 4
+    read = found["reads"][0]
+    assert 1 < read["over_read"] < 20 < found["now"]["reads"][0]["over_read"]
+
+
+def test_ten_elements_are_one_chunk() -> None:
+    """Nothing is gained by a second copy."""
+    found = answer("--shape", "10")
+    assert found["layouts"] == [{"chunk_shape": [10], "shard_shape": None, "chunk_nbytes": 40,
+                                 "n_objects": 1, "serves": ["series", "map"]}]  # fmt: skip
