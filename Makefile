@@ -5,7 +5,7 @@ BIN = .venv/bin
 RUN = $(BIN)/wire
 
 .DEFAULT_GOAL := help
-.PHONY: help env server ros3 run-all run derive book test faults lint audit sbom lock publish clean
+.PHONY: help env server ros3 run-all run ledger derive book test faults lint audit sbom lock publish clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1:/p' Makefile | awk -F: '{printf "make %-9s %s\n", $$1, $$2}'
@@ -47,6 +47,9 @@ run-all: env  ## measure every case of SITE (default laptop), then build the boo
 
 run: env  ## measure one case: make run CASE=cluster-scaling/in-region
 	@exec $(RUN) run "$(CASE)" --site "$(SITE)" $(FLAGS)
+
+ledger: env  ## measure what each client asks of the store, version by version
+	@exec $(RUN) run request-ledger/in-region $(FLAGS)
 
 derive: env  ## write parameter cells and schemas of case files from the models of the studies
 	@exec $(RUN) derive
@@ -95,4 +98,4 @@ publish: env  ## promote the results of SITE to the reference
 	@exec $(RUN) publish --site "$(SITE)"
 
 clean:  ## remove the environment, generated stores, builds and own results
-	rm -rf .venv .cache _build $(addprefix results/,$(filter-out reference published,$(notdir $(wildcard results/*))))
+	rm -rf .venv .cache _build $(addprefix results/,$(filter-out reference published predictions,$(notdir $(wildcard results/*))))

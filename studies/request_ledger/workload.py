@@ -1,0 +1,363 @@
+"""The operations of the ledger as contenders: a client in an environment, a layout, an operation."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import IO, Any
+
+import numpy as np
+import obstore
+
+from helpers.benchmark.contender import CheckError, Contender, Steps, contend
+from helpers.errors import UserError
+from helpers.netem.proxy import Request
+from helpers.objectstore.locations import Location
+from helpers.objectstore.testbed import Testbed
+from studies.request_ledger import client_process
+from studies.request_ledger.counts import count, find_dependencies
+from studies.request_ledger.environments import HERE, Environment, make_environment
+from studies.request_ledger.written import GROUPS, Stored
+
+LAYOUTS: Mapping[str, tuple[str, ...]] = {
+    "zarr-s3fs": ("zarr-v2", "zarr-v3", "zarr-v3-sharded"),
+    "zarr-obstore": ("zarr-v2", "zarr-v3", "zarr-v3-sharded"),
+    "zarr-zarrs": ("zarr-v3", "zarr-v3-sharded"),
+    "xarray-zarr": ("zarr-v2",),
+    "xarray-zarr-dask": ("zarr-v2",),
+    "xarray-zarr-unconsolidated": ("zarr-v2-unconsolidated",),
+    "h5netcdf": ("netcdf", "netcdf-large"),
+    "h5py-s3fs": ("netcdf", "netcdf-large"),
+    "ros3": ("netcdf", "netcdf-large"),
+    "netcdf4-bytes": ("netcdf",),
+    "kerchunk": ("references",),
+    "virtualizarr": ("netcdf",),
+    "icechunk": ("icechunk",),
+    "tensorstore": ("zarr-v2", "zarr-v3", "zarr-v3-sharded"),
+    "gdal": ("geotiff",),
+    "tiledb": ("tiledb",),
+}
+"""What each client reads."""
+OWN_LAYOUTS = ("icechunk", "tiledb")
+"""Layouts that the library in each environment writes itself."""
+SELECTING = ("one chunk", "series", "map", "box", "whole")
+METADATA = tuple(f"metadata of {n}" for n in GROUPS)
+OPERATIONS = ("open", *METADATA, *SELECTING, "append")
+GROUP_KINDS = {"zarr-v2-unconsolidated": "zarr-v2", "icechunk": "icechunk"}
+"""Groups of variables by the layout of the array, where these are not called the same."""
+APPENDING = {"zarr-s3fs", "zarr-obstore", "xarray-zarr", "icechunk", "tensorstore"}
+NO_GROUPS = {"gdal", "tiledb", "tensorstore", "ros3"}
+_DEADLINE_S = 45.0  # for one operation
+_STEPS_KEPT = 200  # requests whose dependencies go into the record
+
+
+class Session:
+    """The process of a client in an environment, one at a time; it ends with the context."""
+
+    def __init__(self, environments: Mapping[str, Environment]) -> None:
+        self.environments = environments
+        self.key: tuple[str, str] | None = None
+        self.versions: dict[str, str] = {}
+        self.failure = ""
+        self._process: subprocess.Popen[bytes] | None = None
+        self._missing: dict[str, str] = {}
+        self.written: set[str] = set()  # layouts that libraries wrote themselves
+
+    def enter(self, environment: str, client: str) -> None:
+        """Start the process of a client, unless it is the one that runs."""
+        if self.key == (environment, client):
+            return
+        self.leave()
+        self.key, self.versions, self.failure = (environment, client), {}, ""
+        if environment in self._missing:
+            self.failure = self._missing[environment]
+            return
+        try:
+            python = make_environment(self.environments[environment])
+        except UserError as error:
+            self.failure = self._missing[environment] = str(error)
+            return
+        self._process = subprocess.Popen(
+            [python, client_process.__file__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=None if "LEDGER_TRACEBACK" in os.environ else subprocess.DEVNULL,
+            env=_environment(),
+            start_new_session=True,
+        )
+        modules: tuple[str, ...] = client_process.CLIENTS[client].modules
+        packages = dict.fromkeys(name.partition(".")[0] for name in modules)
+        answer = self.ask({"client": client, "versions": [*packages]})
+        self.versions, self.failure = answer.get("versions", {}), answer.get("failed", "")
+
+    def ask(self, message: Mapping[str, Any] | str) -> dict[str, Any]:
+        """Send a line to the process and wait for its answer."""
+        process, text = self._process, message if isinstance(message, str) else json.dumps(message)
+        if process is None or process.stdin is None or process.stdout is None:
+            return {"failed": self.failure or "its process ended"}
+        try:
+            process.stdin.write(f"{text}\n".encode())
+            process.stdin.flush()
+        except OSError as error:
+            return {"failed": f"its process ended: {error.strerror}"}
+        if not select.select([process.stdout], [], [], _DEADLINE_S)[0]:
+            self.leave()
+            return {"failed": f"no answer within {_DEADLINE_S:g} s"}
+        line = process.stdout.readline()
+        return dict(json.loads(line)) if line else {"failed": "its process ended"}
+
+    def leave(self) -> None:
+        """End the process, and what it has started."""
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            for pipe in (self._process.stdin, self._process.stdout):
+                with contextlib.suppress(OSError):
+                    _close(pipe)
+            self._process.wait()
+        self._process, self.key = None, None
+
+    def __enter__(self) -> Session:
+        """Return itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End the process."""
+        self.leave()
+
+
+def _close(pipe: IO[bytes] | None) -> None:
+    if pipe is not None:
+        pipe.close()
+
+
+def _environment() -> dict[str, str]:
+    """Let through what a client needs, and nothing that would change what it asks for."""
+    kept = {
+        name: os.environ[name]
+        for name in ("PATH", "HOME", "LEDGER_TRACEBACK")
+        if name in os.environ
+    }
+    fixed = {
+        "AWS_EC2_METADATA_DISABLED": "true",
+        "NO_PROXY": "127.0.0.1",
+        "PYTHONWARNINGS": "ignore",
+    }
+    return (
+        kept | fixed | {"OMP_NUM_THREADS": "2", "AWS_ALLOW_HTTP": "true", "AWS_REGION": "us-east-1"}
+    )
+
+
+@dataclass(slots=True)
+class Operation(Steps):
+    """One operation of one client on one layout."""
+
+    session: Session
+    testbed: Testbed
+    stored: Stored
+    environment: str
+    client: str
+    layout: str
+    name: str
+    is_open: bool = field(default=False, init=False)
+    failure: str = field(default="", init=False)
+    requests: list[Request] = field(default_factory=list, init=False)
+
+    @property
+    def path(self) -> str:
+        """Where the operation works in the bucket."""
+        what, place = self.layout, self.stored.prefix
+        if self.name in METADATA:
+            what = f"group-{self.name.rpartition(' ')[2]}-{GROUP_KINDS.get(what, what)}"
+        elif self.name == "append":
+            what = f"append-{what}"
+        own = f"/{self.environment.replace(' ', '-')}" if self.layout in OWN_LAYOUTS else ""
+        return f"{place}/{what}{own}"
+
+    def settings(self) -> Mapping[str, Any]:
+        """Say that nothing is cached: each operation has a process of its own."""
+        return {"cache_state": "new process"}
+
+    def nbytes(self) -> tuple[int, int]:
+        """Count the bytes that the operation needs, decoded and encoded."""
+        if self.name not in SELECTING:
+            return 1, 1
+        n_elements = self.stored.values[self.stored.selection(self.name)].size
+        stored = self.stored.nbytes.get(self.layout, self.stored.nbytes["zarr-v2"])
+        share = self.stored.n_chunks(self.name) / self.stored.n_chunks("whole")
+        return n_elements * self.stored.values.itemsize, max(1, round(stored * share))
+
+    def prepare(self) -> None:
+        """Start the client's process, write what it is to write into, and forget the trace."""
+        self.session.enter(self.environment, self.client)
+        self.failure, self.is_open = self.session.failure, False
+        if not self.failure and self.layout in OWN_LAYOUTS:
+            self.failure = self.write_own()
+        elif not self.failure and self.name == "append":
+            copy_layout(self.testbed, f"{self.stored.prefix}/{self.layout}", self.path)
+        self.testbed.take_trace()
+        self.testbed.set_tag("open")
+
+    def write_own(self) -> str:
+        """Let the library write its layout, with no network between; return what went wrong."""
+        if self.path in self.session.written and self.name != "append":
+            return ""
+        values = self.stored.values
+        arrays = {client_process.ARRAY: values}
+        if self.name in METADATA:
+            n = int(self.name.rpartition(" ")[2])
+            arrays = {f"v{i:03d}": values[i % len(values), :32, :32] for i in range(n)}
+        remove(self.testbed, self.path)
+        with tempfile.NamedTemporaryFile(suffix=".npz") as file:
+            np.savez(file.name, **arrays)  # type: ignore[arg-type]
+            where = where_of(self.testbed.near)
+            answer = self.session.ask(
+                self.job() | {"operation": "write", "arrays": file.name, "where": where}
+            )
+        self.session.written.add(self.path)
+        return str(answer.get("failed", ""))
+
+    def job(self) -> dict[str, Any]:
+        """Describe the operation for the process of the client."""
+        return {
+            "client": self.client,
+            "operation": self.name,
+            "path": self.path,
+            "shape": self.stored.shape,
+            "chunks": self.stored.chunk_shape,
+            "where": where_of(self.testbed.far),
+        }
+
+    def open(self) -> dict[str, Any]:
+        """Open, or read all metadata."""
+        if self.failure:
+            return {"failed": self.failure}
+        answer = self.session.ask(self.job())
+        self.is_open = "opened" in answer
+        return answer
+
+    def read(self, opened: dict[str, Any]) -> dict[str, Any]:
+        """Do the rest of the operation."""
+        self.testbed.set_tag("read")
+        if not self.is_open:
+            return opened
+        return self.session.ask("end" if self.name == "open" else "go")
+
+    def collect(self) -> Mapping[str, Any]:
+        """Count the requests, those of opening apart."""
+        self.requests = self.testbed.take_trace()
+        parts = {tag: [one for one in self.requests if one.tag == tag] for tag in ("open", "read")}
+        kept = parts["open"] if self.name == "open" or self.name in METADATA else parts["read"]
+        found = asdict(count(kept))
+        numbers = {name: value for name, value in found.items() if name != "wire_nbytes"}
+        steps = find_dependencies(kept) if len(kept) <= _STEPS_KEPT else []
+        span_s = max((r.end_s for r in kept), default=0) - min((r.start_s for r in kept), default=0)
+        return {
+            "wire_nbytes": found["wire_nbytes"],
+            "n_requests": len(kept),
+            **numbers,
+            "span_s": round(span_s, 4),
+            "steps": [value for step in steps for value in step],
+        }
+
+    def check(self, answer: dict[str, Any]) -> str:
+        """Compare what was read with what was written; an operation that a client lacks is no error."""
+        if "failed" in answer:
+            return f"absent: {answer['failed'] or 'the client has no such operation'}"
+        if self.name in SELECTING and answer.get("crc") != self.stored.crc(self.name):
+            raise CheckError(
+                f"{self.client} in {self.environment}: {self.name} of {self.layout} is wrong"
+            )
+        if self.name in METADATA and answer.get("names") != int(self.name.rpartition(" ")[2]):
+            raise CheckError(
+                f"{self.client} in {self.environment}: {answer.get('names')} variables"
+            )
+        versions = " ".join(f"{name}={version}" for name, version in self.session.versions.items())
+        return f"{'checksum equal' if self.name in SELECTING else 'done'}; {versions}"
+
+    def versions(self) -> Mapping[str, str]:
+        """Return nothing: versions differ from row to row, and are in the settings of the environment."""
+        return {}
+
+
+def where_of(location: Location) -> dict[str, str]:
+    """Tell a client where the store is."""
+    return {
+        "endpoint_url": str(location.endpoint_url),
+        "bucket": location.bucket,
+        "region": location.region,
+        "key": str(location.access_key),
+        "secret": str(location.secret_key),
+    }
+
+
+def remove(testbed: Testbed, path: str) -> None:
+    """Delete all objects below a path."""
+    store = testbed.near.obstore()
+    keys = [one["path"] for part in obstore.list(store, prefix=path) for one in part]
+    if keys:
+        obstore.delete(store, keys)
+
+
+def copy_layout(testbed: Testbed, source: str, target: str) -> None:
+    """Copy a layout, for an operation that writes into it."""
+    remove(testbed, target)
+    store = testbed.near.obstore()
+    for part in obstore.list(store, prefix=source):
+        for one in part:
+            obstore.copy(store, one["path"], one["path"].replace(source, target, 1))
+
+
+def list_operations(
+    environments: Sequence[Environment], clients: Sequence[str], operations: Sequence[str]
+) -> list[tuple[str, str, str, str]]:
+    """List environment, client, layout and operation of all that a ledger asks for.
+
+    Examples
+    --------
+    >>> from studies.request_ledger.environments import HERE, Environment
+    >>> list_operations([Environment(HERE, ())], ["gdal"], ["open", "append", "metadata of 1"])
+    [('here', 'gdal', 'geotiff', 'open')]
+    """
+    found = []
+    for environment in environments:
+        known = clients if environment.name == HERE else environment.clients
+        for client in (one for one in known if one in clients):
+            for i, layout in enumerate(LAYOUTS[client]):
+                found += [
+                    (environment.name, client, layout, operation)
+                    for operation in operations
+                    if _has(client, operation, is_first=i == 0, layout=layout)
+                ]
+    return found
+
+
+def _has(client: str, operation: str, *, is_first: bool, layout: str) -> bool:
+    """Tell whether a client is asked for an operation on a layout."""
+    if operation in METADATA:
+        return client not in NO_GROUPS and (is_first or layout == "zarr-v3")
+    if layout == "netcdf-large" and operation not in ("open", "series"):
+        return False  # each would open the large file once more
+    return operation != "append" or (client in APPENDING and "sharded" not in layout)
+
+
+def contend_all(
+    listed: Sequence[tuple[str, str, str, str]], session: Session, testbed: Testbed, stored: Stored
+) -> list[Contender]:
+    """Make a contender of each operation."""
+    return [
+        contend(
+            client,
+            Operation(session, testbed, stored, environment, client, layout, name),
+            point={"environment": environment, "layout": layout, "operation": name},
+            group=f"{environment}, {client}",
+        )
+        for environment, client, layout, name in listed
+    ]

@@ -1,0 +1,124 @@
+"""The ledger: counts of a trace, its environments, what changed between versions, and the contract."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+
+from helpers.errors import UserError
+from helpers.netem.proxy import Request
+from studies.request_ledger import client_process, findings
+from studies.request_ledger.cli import ledger
+from studies.request_ledger.counts import count, find_dependencies
+from studies.request_ledger.environments import Environment, make_environment, read_environments
+from studies.request_ledger.workload import LAYOUTS
+
+
+def request(start_s: float, end_s: float, **more: object) -> Request:
+    """Make a request; what a test does not name is that of a plain GET."""
+    given = {
+        "first_byte_s": end_s, "connection": 1, "method": "GET", "key": "/b/o", "range_start": None,
+        "range_nbytes": None, "status": 200, "nbytes": 10, "tag": "",
+    }  # fmt: skip
+    return Request(start_s=start_s, end_s=end_s, **{**given, **more})  # type: ignore[arg-type]
+
+
+def test_requests_are_counted_by_method_and_by_their_waits() -> None:
+    """Two at once, then one that waited, a listing and a failed look-up."""
+    found = count(
+        [
+            request(0, 1),
+            request(0, 2, connection=2, method="HEAD", nbytes=0),
+            request(2, 3),
+            request(3, 4, key="/b"),
+            request(4, 5, status=404, method="HEAD"),
+        ]
+    )
+    assert (found.n_get, found.n_head, found.n_other, found.n_failed) == (2, 2, 1, 1)
+    assert (found.n_connections, found.n_in_flight, found.n_waits) == (2, 2, 4)
+    assert found.wire_nbytes == 40
+
+
+def test_overlapping_ranges_are_bytes_asked_for_twice() -> None:
+    """The second range begins inside the first, the third after it."""
+    ranges = [(0, 100), (50, 100), (150, 10)]
+    requests = [request(i, i + 1, range_start=a, range_nbytes=n) for i, (a, n) in enumerate(ranges)]
+    assert count(requests).n_joined == 1
+
+
+def test_dependencies_name_the_latest_that_had_ended() -> None:
+    """The third waited for the second and began half a second after it; the first two for nothing."""
+    found = find_dependencies([request(0, 1), request(0, 2), request(2.5, 3)])
+    assert found == [(-1, 0, 10), (-1, 0, 10), (1, 0.5, 10)]
+
+
+def lines(**more: object) -> pd.DataFrame:
+    """Make lines of one operation as `merge_runs` has them."""
+    line = {
+        "client": "zarr-s3fs", "environment": "old", "layout": "zarr-v2", "operation": "whole",
+        "n_requests": 32, "wire_nbytes": 14e6, "n_waits": 5, "least_waits": 5, "most_waits": 6,
+    }  # fmt: skip
+    return pd.DataFrame([{**line, **more}])
+
+
+@pytest.mark.parametrize(
+    ("after", "count"),
+    [
+        ({"n_requests": 64}, "n_requests"),  # s3fs of 2026 asks twice for each chunk
+        ({"n_waits": 32, "least_waits": 32, "most_waits": 32}, "n_waits"),  # zarr of 2022, in turn
+        ({"wire_nbytes": 52.9e6}, "wire_nbytes"),  # a netCDF file of 8.7 MB in s3fs of 2023
+    ],
+)
+def test_regressions_that_happened_are_found(after: dict[str, object], count: str) -> None:
+    """Each as more than before, and the way back as less."""
+    found = findings.compare(lines(), lines(environment="new", **after))
+    assert list(found["count"]) == [count]
+    assert (found["after"] > found["before"]).all()
+    back = findings.compare(lines(**after), lines(environment="new"))
+    assert (back["after"] < back["before"]).all()
+
+
+def test_what_differs_from_moment_to_moment_is_no_change() -> None:
+    """A chain that is one longer, and metadata that are some bytes longer."""
+    after = lines(environment="new", n_waits=6, least_waits=6, most_waits=7, wire_nbytes=14e6 + 500)
+    assert findings.compare(lines(), after).empty
+
+
+def test_environments_are_listed_in_one_file(tmp_path: Path) -> None:
+    """Each has clients that the ledger knows; a file that is no such list is refused in a line."""
+    found = read_environments()
+    assert len({one.name for one in found}) == len(found) > 40
+    assert {client for one in found for client in one.clients} <= {*LAYOUTS}
+    wrong = tmp_path / "environments.yaml"
+    wrong.write_text("stacks: 3\n")
+    with pytest.raises(UserError, match=r"^environments\.yaml: .*"):
+        read_environments(wrong)
+
+
+@pytest.mark.slow
+def test_a_version_that_does_not_exist_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In one line that names it, and the rest goes on."""
+    monkeypatch.setenv("ARRAYS_CACHE", os.fspath(tmp_path))
+    absent = Environment("zarr 0.0.99", ("zarr-s3fs",), ("zarr==0.0.99",), "2026-01-01", "3.12")
+    with pytest.raises(UserError, match=r"^zarr 0\.0\.99: cannot be installed: [^\n]*$"):
+        make_environment(absent)
+
+
+def test_an_unknown_client_is_refused() -> None:
+    """Before anything is run."""
+    done = CliRunner().invoke(ledger, ["check", "--client", "netscape"])
+    assert isinstance(done.exception, UserError) and "'netscape'" in str(done.exception)
+
+
+def test_a_checksum_is_of_the_values_and_not_of_their_axes() -> None:
+    """Clients keep or drop an axis of one element, and have their own byte order."""
+    values = np.arange(6, dtype="<f4").reshape(1, 2, 3)
+    assert client_process.digest(values) == client_process.digest(values[0].astype(">f4"))
+    assert client_process.digest(values) != client_process.digest(values + 1)
