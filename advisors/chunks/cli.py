@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from advisors.chunks.problem import AccessPattern, Layout
+    from advisors.chunks.forecast import AccessPattern, Layout
     from advisors.chunks.question import Question
 
 _SHARED = (

@@ -14,18 +14,18 @@ from typing import Any, Literal
 
 import numpy as np
 
-from advisors.chunks.problem import Layout
+from advisors.chunks.forecast import Layout
 from helpers.arrays.chunks import Shape
 from helpers.errors import UserError, cut
 
-Format = Literal["none", "zarr", "hdf5", "netcdf3"]
+Format = Literal["none", "zarr", "hdf5"]
 
 _FILES = (".nc", ".nc4", ".h5", ".hdf5", ".he5", ".cdf")
 _OTHERS = re.compile(r"\.(tiff?|grib2?|grb2?|parquet|csv|zip|tar|gz|jp2|json|yaml|safe)$", re.I)
 _METADATA = ("zarr.json", ".zmetadata", ".zgroup", ".zarray")
 _BLOCK_NBYTES = 2**20  # of a file far away, whose metadata are read
 _N_LISTED = 5  # arrays that a message names
-_ALLOWED = "a Zarr store, or a netCDF or HDF5 file, on disk, under s3:// or https://"
+_ALLOWED = "a Zarr store, or an HDF5 or netCDF-4 file, on disk, under s3:// or https://"
 # What libraries say, and what to do.
 _REASONS: Sequence[tuple[str, str]] = (
     (
@@ -95,7 +95,9 @@ def _read(address: str, variable: str) -> ArrayFacts:
     if "://" not in address:
         with Path(address).open("rb") as file:
             if file.read(3) == b"CDF":
-                return _choose(_read_classic(address), variable)
+                raise UserError(
+                    f"dataset: {address!r} is netCDF-3, which has no chunks; allowed: {_ALLOWED}"
+                )
     return _read_hdf5(address, variable)
 
 
@@ -196,27 +198,6 @@ def _describe(name: str, array: Any) -> ArrayFacts:
         tuple(str(one) for one in dimensions),
         ", ".join(codecs) or "none",
     )
-
-
-def _read_classic(address: str) -> list[ArrayFacts]:
-    """Read a netCDF-3 file, which has no chunks."""
-    from scipy.io import netcdf_file
-
-    with netcdf_file(address, mmap=True) as file:
-        return [
-            ArrayFacts(
-                name,
-                tuple(int(n) for n in found.shape),
-                np.dtype(found.data.dtype),
-                None,
-                "netcdf3",
-                tuple(found.dimensions),
-                "none",
-                1.0,
-                file_nbytes=Path(address).stat().st_size,
-            )
-            for name, found in file.variables.items()
-        ]
 
 
 def _read_hdf5(address: str, variable: str) -> ArrayFacts:

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from advisors.chunks.dataset import ArrayFacts, Format, read_dataset
-from advisors.chunks.forecast import Prices
-from advisors.chunks.problem import Access, AccessPattern, Bounds, Layout
+from advisors.chunks.forecast import Access, AccessPattern, Bounds, Layout, Prices
 from advisors.costs.prices import find_price
 from helpers.arrays.chunks import Shape, check_shape, check_within
 from helpers.errors import UserError
@@ -72,7 +71,7 @@ class Question:
         stored = self.n_arrays * self.array.nbytes / self.compression
         return float(self.array.file_nbytes or stored)
 
-    def pattern(self, *, in_flight: int = 0) -> AccessPattern:
+    def pattern(self, *, in_flight: int | None = None) -> AccessPattern:
         """Describe the problem as the search for chunk shapes takes it."""
         longest = None
         if self.append is not None:

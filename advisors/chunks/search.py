@@ -10,14 +10,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from advisors.chunks.forecast import (
+    AccessPattern,
+    Floats,
+    Layout,
     Prices,
+    Shapes,
     ask_layout,
     chunk_nbytes,
     predict_requests,
     predict_seconds,
     touched_chunks,
 )
-from advisors.chunks.problem import AccessPattern, Floats, Layout, Shapes
 from helpers.arrays.chunks import Shape
 from helpers.errors import UserError
 
@@ -47,7 +50,7 @@ def best_layout(pattern: AccessPattern) -> Layout:
     --------
     Lines alone, at a cost a chunk: a chunk is a line, or as long as it may be.
 
-    >>> from advisors.chunks.problem import Access, Bounds
+    >>> from advisors.chunks.forecast import Access, Bounds
     >>> from helpers.models.access import Store
     >>> store = Store(chunk_s=0.01, decode_s_per_nbyte=1e-6)
     >>> lines, bounds = [Access("line", (1000, 1))], Bounds(max_chunk_nbytes=512)

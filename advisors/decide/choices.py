@@ -4,22 +4,71 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
+import yaml
 
-from advisors.chunks.forecast import Asked, Forecast, ask_layout, forecast, touched_runs
-from advisors.chunks.problem import Access, AccessPattern, Layout
+from advisors.chunks.forecast import (
+    Access,
+    AccessPattern,
+    Asked,
+    Forecast,
+    Layout,
+    ask_layout,
+    forecast,
+    touched_runs,
+)
 from advisors.chunks.question import Question
 from advisors.chunks.search import WORTH, best_copies, best_layout, cheapest_layout
 from advisors.costs.prices import find_price
-from advisors.decide import clients
-from advisors.decide.clients import Client
 
 Action = Literal["default", "stay", "set", "write", "rechunk", "copy"]
 How = tuple[Action, str]
 """What to do, and what that leaves."""
+
+READAHEAD_NBYTES = 50 * 2**20
+"""What ``s3fs.open`` reads ahead by default."""
+
+BLOCK_NBYTES = 8 * 2**20
+"""Of a block that is kept, and of a part of a file fetched whole."""
+
+_FACTOR = 4.0  # between bytes of a request here and where a client was measured, at most
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """A way to read, in the words of ``clients.yaml``."""
+
+    name: str
+    text: str
+    request_nbytes: tuple[float, float]
+    cases: Mapping[str, str]
+    in_flight: int | None = None
+    in_turn: float = 1.0
+    opening: tuple[int, int] = (0, 0)
+    is_of_file: bool = False
+
+    def support(self, profile: str, request_nbytes: float) -> str:
+        """Say what a prediction rests on: where the client was measured, and how alike that is."""
+        low, high = self.request_nbytes
+        is_alike = low / _FACTOR <= request_nbytes <= high * _FACTOR
+        case = self.cases.get(profile, next(iter(self.cases.values())))
+        if profile in self.cases and is_alike:
+            return f"predicted, client measured in {case}"
+        if profile in self.cases or is_alike:
+            return f"extrapolated from {case}"
+        return f"unknown: run {case} with profile {profile}"
+
+
+@cache
+def read_clients() -> Mapping[str, Client]:
+    """Read the clients that an answer may name."""
+    given = yaml.safe_load(Path(__file__).with_name("clients.yaml").read_text(encoding="utf-8"))
+    return {name: Client(name, **fields) for name, fields in given.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +83,14 @@ class Choice:
     in_flight: int
     reads: tuple[Forecast, ...]  # of each access
     usd_month: Mapping[str, float]  # storage, requests, data out, and waiting where it is priced
-    write_usd: float = 0.0  # once, in requests
-    append_nbytes: float | None = None  # that one append rewrites in the array
-    samples_per_s: float | None = None  # of a loader
-    support: str = ""  # what the prediction rests on
+    write_usd: float  # once, in requests
+    append_nbytes: float | None  # of the array that one append rewrites
+    samples_per_s: float | None  # of a loader
+    support: str  # what the prediction rests on
     # what ranking finds
-    is_on_front: bool = field(default=False)  # nothing is both faster and cheaper
-    is_knee: bool = field(default=False)
-    is_over_budget: bool = field(default=False)
+    is_on_front: bool = False  # nothing is both faster and cheaper
+    is_knee: bool = False
+    is_over_budget: bool = False
 
     @property
     def seconds(self) -> float:
@@ -61,60 +110,51 @@ class Choice:
 
 def list_choices(question: Question) -> list[Choice]:
     """List what the question allows and what is not slower than what is there, which comes first."""
-    is_file = question.array.format in ("hdf5", "netcdf3")
-    now, *others = (_list_file if is_file else _list_zarr)(question)
+    now, *others = (_list_file if question.array.format == "hdf5" else _list_zarr)(question)
     unique = {(one.layouts, one.client.name): one for one in reversed(others)}
-    kept = [one for one in reversed(unique.values()) if one.seconds <= now.seconds]
-    return [now, *kept]
+    return [now, *(one for one in reversed(unique.values()) if one.seconds <= now.seconds)]
 
 
 def _list_zarr(question: Question) -> Iterator[Choice]:
-    now, in_flight = question.array.layout, clients.DEFAULT_ZARR.in_flight or 1
-    pattern = question.pattern()
-    there = now or Layout(_guess_chunks(question))
+    now, default = question.array.layout, read_clients()["zarr-s3fs"]
     how: How = ("stay", "as it is") if now else ("default", "Zarr's own chunks")
-    yield _choose(
-        question, how, clients.DEFAULT_ZARR, question.pattern(in_flight=in_flight), (there,)
-    )
+    there = now or Layout(_guess_chunks(question))
+    yield _choose(question, how, default, question.pattern(in_flight=default.in_flight), (there,))
     if now:
-        yield _choose(question, ("set", "chunks as they are"), clients.ZARR, pattern, (now,))
+        tuned = read_clients()["zarr-obstore"]
+        yield _choose(question, ("set", "chunks as they are"), tuned, question.pattern(), (now,))
     if question.keep != "bytes":
-        yield from _list_written(question, pattern, "rechunk" if now else "write")
-
-
-def _list_written(question: Question, pattern: AccessPattern, action: Action) -> Iterator[Choice]:
-    """List what may be written anew: one copy, the one that is cheapest to read, and two."""
-    best = best_layout(pattern)
-    yield _choose(question, (action, "one copy"), clients.ZARR, pattern, (best,))
-    cheap = cheapest_layout(pattern, question.prices())
-    yield _choose(question, (action, "one copy, cheapest to read"), clients.ZARR, pattern, (cheap,))
-    copies = best_copies(pattern)
-    if copies is None or copies.layouts[0] == copies.layouts[1]:
-        return
-    both = _choose(
-        question, ("copy", "two copies"), clients.ZARR, pattern, copies.layouts, copies.serves
-    )
-    now, pairs = question.array.layout, []
-    if question.array.format == "zarr" and now:  # one copy stays, and the other is new
-        one, other = copies.layouts
-        pairs = [((now, other), copies.serves), ((one, now), copies.serves)]
-    kept = [
-        _choose(question, ("copy", "as it is, and a copy"), clients.ZARR, pattern, pair, serves)
-        for pair, serves in pairs
-    ]
-    least = min(kept, key=lambda one: one.seconds, default=both)
-    yield least if least.seconds <= WORTH * both.seconds else both
+        yield from _list_written(question, "rechunk" if now else "write")
 
 
 def _guess_chunks(question: Question) -> tuple[int, ...]:
     """Ask zarr for the chunks of its own choice."""
     import zarr
 
-    store = zarr.storage.MemoryStore()
-    array = zarr.create_array(
-        store, shape=question.array.shape, dtype=question.array.dtype, chunks="auto"
-    )
+    shape, dtype = question.array.shape, question.array.dtype
+    array = zarr.create_array(zarr.storage.MemoryStore(), shape=shape, dtype=dtype, chunks="auto")
     return tuple(int(c) for c in array.chunks)
+
+
+def _list_written(question: Question, action: Action) -> Iterator[Choice]:
+    """List what may be written anew: one copy, the one that is cheapest to read, and two."""
+    client, pattern = read_clients()["zarr-obstore"], question.pattern()
+    yield _choose(question, (action, "one copy"), client, pattern, (best_layout(pattern),))
+    cheap = cheapest_layout(pattern, question.prices())
+    yield _choose(question, (action, "one copy, cheapest to read"), client, pattern, (cheap,))
+    copies = best_copies(pattern)
+    if copies is None or copies.layouts[0] == copies.layouts[1]:
+        return
+    (one, other), serves = copies.layouts, copies.serves
+    both = _choose(question, ("copy", "two copies"), client, pattern, (one, other), serves)
+    now = question.array.layout
+    pairs = ((now, other), (one, now)) if now and question.array.format == "zarr" else ()
+    kept = [
+        _choose(question, ("copy", "as it is, and a copy"), client, pattern, pair, serves)
+        for pair in pairs
+    ]
+    least = min(kept, key=lambda choice: choice.seconds, default=both)
+    yield least if least.seconds <= WORTH * both.seconds else both
 
 
 def _choose(
@@ -122,18 +162,17 @@ def _choose(
     how: How,
     client: Client,
     pattern: AccessPattern,
-    layouts: Sequence[Layout],
+    layouts: tuple[Layout, ...],
     serves: Sequence[Sequence[int]] = (),
 ) -> Choice:
-    """Predict and price a choice of Zarr, or of chunks that are read as those of Zarr."""
-    every = tuple(range(len(pattern.accesses)))
-    served = serves or [every]
+    """Predict and price chunks of Zarr, or those of a file that are read as these are."""
+    served = serves or [range(len(pattern.accesses))]
     layout_of = {i: layout for layout, group in zip(layouts, served, strict=True) for i in group}
     asked = [
         replace(ask_layout(pattern, access, layout_of[i]), in_turn=client.in_turn)
         for i, access in enumerate(pattern.accesses)
     ]
-    return _predict(question, how, client, pattern, asked, tuple(layouts), served)
+    return _predict(question, how, client, pattern, asked, layouts, served)
 
 
 def _predict(
@@ -143,47 +182,38 @@ def _predict(
     pattern: AccessPattern,
     asked: Sequence[Asked],
     layouts: tuple[Layout, ...],
-    served: Sequence[Sequence[int]] = (),
+    served: Sequence[Sequence[int]],
 ) -> Choice:
-    reads = []
-    for access, share, one in zip(pattern.accesses, question.shares, asked, strict=True):
-        found = forecast(pattern, access, share, one)
-        if question.per_second:  # a service that opens the dataset for each read
-            n_requests, n_waits = client.opens_in
-            waited_s = n_waits * pattern.store.network.first_byte_median_s
-            found = replace(found, p50_s=found.p50_s + waited_s, p95_s=found.p95_s + waited_s,
-                            n_requests=found.n_requests + n_requests)  # fmt: skip
-        reads.append(found)
-    action, label = how
-    names = tuple(tuple(pattern.accesses[i].name for i in group) for group in served)
-    chosen = Choice(
-        action,
-        label,
+    triples = zip(pattern.accesses, question.shares, asked, strict=True)
+    reads = tuple(forecast(pattern, access, share, one) for access, share, one in triples)
+    if question.per_second:  # a service that opens the dataset for each read
+        n_requests, n_waits = client.opening
+        waited_s = n_waits * pattern.store.network.first_byte_median_s
+        reads = tuple(
+            replace(
+                one,
+                p50_s=one.p50_s + waited_s,
+                p95_s=one.p95_s + waited_s,
+                n_requests=one.n_requests + n_requests,
+            )
+            for one in reads
+        )
+    written = [one for one in layouts if how[0] != "set" and one != question.array.layout]
+    n_puts = question.n_arrays * sum(one.count_objects(pattern.shape) for one in written)
+    request_nbytes = math.fsum(one.share * one.nbytes / one.n_requests for one in reads)
+    return Choice(
+        *how,
         layouts,
-        names or (tuple(one.name for one in pattern.accesses),),
+        tuple(tuple(pattern.accesses[i].name for i in group) for group in served),
         client,
         pattern.store.n_connections,
-        tuple(reads),
+        reads,
         _price(question, reads, max(1, len(layouts))),
-        support=client.support(question.profile, _mean_request(reads)),
+        n_puts * (find_price("store_lists_1e3").value or 0.0) / 1000,
+        _count_rewritten(question, layouts),
+        _count_samples(question, pattern, reads),
+        client.support(question.profile, request_nbytes),
     )
-    written = (
-        layouts if action in ("write", "rechunk") else layouts[-1:] if action == "copy" else ()
-    )
-    if action == "copy" and question.array.layout not in layouts:
-        written = layouts
-    puts = question.n_arrays * sum(one.count_objects(pattern.shape) for one in written)
-    price = float(find_price("store_lists_1e3").value or 0.0)
-    return replace(
-        chosen,
-        write_usd=puts * price / 1000,
-        append_nbytes=_rewritten(question, layouts),
-        samples_per_s=_loads(question, pattern, chosen.reads),
-    )
-
-
-def _mean_request(reads: Sequence[Forecast]) -> float:
-    return math.fsum(one.share * one.nbytes / one.n_requests for one in reads)
 
 
 def _price(question: Question, reads: Sequence[Forecast], n_copies: int) -> dict[str, float]:
@@ -203,7 +233,7 @@ def _price(question: Question, reads: Sequence[Forecast], n_copies: int) -> dict
     return lines
 
 
-def _rewritten(question: Question, layouts: Sequence[Layout]) -> float | None:
+def _count_rewritten(question: Question, layouts: Sequence[Layout]) -> float | None:
     """Count the bytes of the array that one append rewrites, in all copies."""
     if question.append is None:
         return None
@@ -212,7 +242,9 @@ def _rewritten(question: Question, layouts: Sequence[Layout]) -> float | None:
     return math.fsum(slab * max(steps, one.object_shape[axis]) for one in layouts)
 
 
-def _loads(question: Question, pattern: AccessPattern, reads: Sequence[Forecast]) -> float | None:
+def _count_samples(
+    question: Question, pattern: AccessPattern, reads: Sequence[Forecast]
+) -> float | None:
     """Predict the samples a second of a loader: of all workers, as far as the store answers."""
     if question.loader is None:
         return None
@@ -224,33 +256,36 @@ def _loads(question: Question, pattern: AccessPattern, reads: Sequence[Forecast]
 
 def _list_file(question: Question) -> Iterator[Choice]:
     """List how an HDF5 file is read as it is, and what it may become."""
-    layout = question.array.layout
-    alone, pattern = question.pattern(in_flight=1), question.pattern()
+    layout, clients = question.array.layout, read_clients()
+    there, pattern, alone = (layout,) if layout else (), question.pattern(), question.pattern(in_flight=1)  # fmt: skip
+    every = [range(len(pattern.accesses))]
     asked = [_ask_readahead(question, alone, access) for access in alone.accesses]
-    there = (layout,) if layout else ()
-    yield _predict(question, ("stay", "as it is"), clients.DEFAULT_FILE, alone, asked, there)
+    client = clients["fsspec-readahead"]
+    yield _predict(question, ("stay", "as it is"), client, alone, asked, there, every)
+    how: How = ("set", "as it is")
     if question.file_nbytes <= question.memory_gb * 1e9 / 2:
-        whole = [_ask_blocks(question, pattern, one, is_whole=True) for one in pattern.accesses]
-        yield _predict(question, ("set", "as it is"), clients.WHOLE, pattern, whole, there)
+        asked = [_ask_blocks(question, pattern, one, is_whole=True) for one in pattern.accesses]
+        client = clients["obstore-whole"]
+        yield _predict(question, how, client, pattern, asked, there, every)
     asked = [_ask_blocks(question, alone, access, is_whole=False) for access in alone.accesses]
-    yield _predict(question, ("set", "as it is"), clients.BLOCKS, alone, asked, there)
-    if layout and question.array.format == "hdf5":
-        yield _choose(question, ("set", "as it is"), clients.REFERENCES, pattern, there)
+    yield _predict(question, how, clients["fsspec-tuned"], alone, asked, there, every)
+    if layout:
+        yield _choose(question, how, clients["references"], pattern, there)
     if question.keep == "format":
         plain = replace(pattern, bounds=replace(pattern.bounds, max_objects=10**15))
         best = best_layout(plain)  # chunks of a file are no objects
-        yield _choose(question, ("rechunk", "repacked"), clients.REFERENCES, pattern, (best,))
+        how = ("rechunk", "repacked")
+        yield _choose(question, how, clients["references"], pattern, (best,))
     elif question.keep == "nothing":
-        yield from _list_written(question, pattern, "rechunk")
+        yield from _list_written(question, "rechunk")
 
 
 def _ask_readahead(question: Question, pattern: AccessPattern, access: Access) -> Asked:
     """Expect what ``s3fs.open`` asks: each jump in the file reads ahead, and forgets what was read."""
     asked, runs = _ask_chunks(question, pattern, access)
     each = asked.nbytes / runs
-    n = runs * max(1.0, math.ceil(each / clients.READAHEAD_NBYTES))
-    fetched = runs * min(question.file_nbytes, each + clients.READAHEAD_NBYTES)
-    return _in_requests(asked, n, fetched)
+    n = runs * max(1.0, math.ceil(each / READAHEAD_NBYTES))
+    return _in_requests(asked, n, runs * min(question.file_nbytes, each + READAHEAD_NBYTES))
 
 
 def _ask_blocks(
@@ -258,9 +293,9 @@ def _ask_blocks(
 ) -> Asked:
     """Expect the blocks of a file that are read once each: all of them, or those of the chunks."""
     asked, runs = _ask_chunks(question, pattern, access)
-    most, needed = question.file_nbytes, asked.nbytes + runs * clients.BLOCK_NBYTES
+    most, needed = question.file_nbytes, asked.nbytes + runs * BLOCK_NBYTES
     fetched = most if is_whole else min(most, needed)
-    return _in_requests(asked, max(1.0, math.ceil(fetched / clients.BLOCK_NBYTES)), fetched)
+    return _in_requests(asked, max(1.0, math.ceil(fetched / BLOCK_NBYTES)), fetched)
 
 
 def _ask_chunks(question: Question, pattern: AccessPattern, access: Access) -> tuple[Asked, float]:

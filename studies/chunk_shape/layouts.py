@@ -19,7 +19,7 @@ import zarr
 from numpy.typing import NDArray
 from zarr.storage import ObjectStore
 
-from advisors.chunks.problem import Access, AccessPattern, Bounds, Criterion
+from advisors.chunks.forecast import Access, AccessPattern, Bounds, Criterion
 from advisors.chunks.search import best_layout
 from helpers.arrays import chunks, fields, prepared
 from helpers.arrays.chunks import Shape

@@ -12,7 +12,7 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from advisors.chunks.problem import Access
+from advisors.chunks.forecast import Access
 from helpers.arrays.chunks import Hyperslab, Shape, count_chunks, draw_hyperslabs
 from helpers.arrays.reads import count_requests
 from helpers.benchmark.contender import CheckError, Contender, Steps, contend

@@ -10,8 +10,16 @@ import numpy as np
 import pytest
 
 from advisors.chunks import forecast, search
-from advisors.chunks.forecast import Prices, ask_layout, forecast_layout, predict_seconds
-from advisors.chunks.problem import Access, AccessPattern, Bounds, Layout
+from advisors.chunks.forecast import (
+    Access,
+    AccessPattern,
+    Bounds,
+    Layout,
+    Prices,
+    ask_layout,
+    forecast_layout,
+    predict_seconds,
+)
 from helpers.arrays.chunks import Shape, chunks_touched
 from helpers.models.access import Store
 from helpers.models.transfer import Network

@@ -19,10 +19,11 @@ import zarr
 from click.testing import CliRunner
 from zarr.errors import ZarrUserWarning
 
-from advisors.decide import clients
+from advisors.decide.choices import read_clients
 from advisors.decide.cli import decide, find_answer
-from advisors.decide.rank import Answer, rank
-from advisors.decide.show import write_code
+from advisors.decide.rank import rank
+from advisors.decide.snippets import BUCKET as PLACEHOLDER
+from advisors.decide.snippets import draw_boxes, write_code
 from helpers.netem.profiles import get_profile
 from helpers.objectstore.testbed import Server
 from helpers.paths import ROOT
@@ -143,17 +144,16 @@ def test_an_append_is_bounded_in_all_copies() -> None:
 
 def test_labels_say_what_was_measured() -> None:
     """The same network and such requests, one of both, or neither; each case has a record."""
-    low, high = clients.ZARR.request_nbytes
-    assert (
-        clients.ZARR.support("in-region", low) == "predicted, client measured in formats/in-region"
-    )
-    assert clients.ZARR.support("in-region", 100 * high).startswith("extrapolated from formats/")
-    assert clients.ZARR.support("mine.yml", low).startswith("extrapolated")
-    assert (
-        clients.ZARR.support("mine.yml", 1.0)
-        == "unknown: run formats/in-region with profile mine.yml"
-    )
-    for client in clients.CLIENTS:
+    zarr_client = read_clients()["zarr-obstore"]
+    low, high = zarr_client.request_nbytes
+    for profile, nbytes, told in (
+        ("in-region", low, "predicted, client measured in formats/in-region"),
+        ("in-region", 100 * high, "extrapolated from formats/in-region"),
+        ("mine.yml", low, "extrapolated from formats/in-region"),
+        ("mine.yml", 1.0, "unknown: run formats/in-region with profile mine.yml"),
+    ):
+        assert zarr_client.support(profile, nbytes) == told
+    for client in read_clients().values():
         for case in client.cases.values():
             record = ROOT / "results" / "reference" / f"{case}.csv"
             assert record.is_file() and client.name in record.read_text(encoding="utf-8")
@@ -182,7 +182,7 @@ def paste(code: str, space: dict[str, Any] | None = None) -> dict[str, Any]:
     space = {"__name__": "pasted"} if space is None else space
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Numcodecs codecs are not", ZarrUserWarning)
-        exec(code.replace(clients.BUCKET, f"s3://{BUCKET}"), space)
+        exec(code.replace(PLACEHOLDER, f"s3://{BUCKET}"), space)
     return space
 
 
@@ -200,12 +200,11 @@ def test_the_lines_of_every_choice_run(bucket: Path, how: dict[str, Any]) -> Non
     """What an answer says to paste can be pasted: what is there is read, what is new is made first."""
     found = find_answer(shape="600,30,40", **how)
     for choice in found.choices:
-        chosen = Answer(found.question, choice, found.now, found.choices)
         if choice.action == "default":
             continue
         for name in ("new", "copy-1", "copy-2"):
             zarr.open_group(_at(f"{name}.zarr"), mode="w")
-        space = paste(write_code(chosen))
+        space = paste(write_code(found.question, choice))
         if "array" in space and choice.action in ("write", "rechunk", "copy"):
             assert space["array"].chunks in {one.chunk_shape for one in choice.layouts}
         if "granule" in space:
@@ -227,7 +226,7 @@ def test_the_lines_for_torch_draw_boxes_at_random(monkeypatch: pytest.MonkeyPatc
     data = types.SimpleNamespace(Dataset=object, DataLoader=lambda dataset, **how: (dataset, how))
     torch.utils = types.SimpleNamespace(data=data)  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "torch", torch)
-    space = paste(clients.draw_boxes((8, 5, 4), 3, 2, 4), {"array": VALUES})
+    space = paste(draw_boxes((8, 5, 4), 3, 2, 4), {"array": VALUES})
     boxes, how = space["loader"]
     assert how["batch_size"] == 3 and how["num_workers"] == 2 and how["prefetch_factor"] == 4
     batch = boxes.__getitems__([0, 1, 2])
