@@ -85,9 +85,9 @@ def _stage_page(page: Page, into: Path) -> None:
     for suffix in SUFFIXES[1:]:
         if (source := page.executed.with_suffix(suffix)).exists():
             copy_redacted(source, target.with_suffix(suffix))
-    shutil.copyfile(
-        target.with_suffix(".csv"), target.with_name(f"{page.notebook}-{page.case}.csv")
-    )
+    download = into / "_generated" / "records" / f"{page.notebook}-{page.case}.csv"
+    download.parent.mkdir(exist_ok=True)
+    shutil.copyfile(target.with_suffix(".csv"), download)
 
 
 def _stage_gap(name: str, into: Path) -> None:
@@ -251,8 +251,9 @@ def first_warning(log: str) -> str:
     """
     lines = [line.strip() for line in re.sub(r"\x1b\[[0-9;]*m", "", log).splitlines()]
     found = [match for line in lines if (match := _WARNING.match(line))]
-    if not found:
-        return f"book: not built: {next(filter(None, reversed(lines)), 'no message')}"
+    if not found:  # what an extension raised says more than the box that is drawn around it
+        raised = [line for line in lines if re.match(r"[\w.]+(?:Error|Exception): .", line)]
+        return f"book: not built: {([*filter(None, lines), *raised] or ['no message'])[-1]}"
     page = (found[0]["page"] or "_config.yml").split("_build/stage/")[-1]
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
     return f"book: {page}: {found[0]['text']}{more}"

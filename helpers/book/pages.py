@@ -213,7 +213,7 @@ def _render_origin(page: Page) -> str:
         f"{'Measured' if is_sealed else f'Not known to be measured: {UNSEALED}. Said to be'} {dates} on {cpu}, {n_cores} cores, {memory} GB of memory, {system};"
         f" commit {commits}{changed}.",
         f"For your own, run `make run CASE={page.notebook}/{page.case}`." * is_reference,
-        f"{{download}}`The record as CSV <{page.notebook}-{page.case}.csv>`;"
+        f"{{download}}`The record as CSV </_generated/records/{page.notebook}-{page.case}.csv>`;"
         f' <a href="../../explorer.html#source={page.notebook}/{page.case}&amp;log=1">its points</a>.',
     ]
     named = {name: v for text in rows["versions"].unique() for name, v in json.loads(text).items()}

@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from itertools import combinations
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 import nbformat
-import numpy as np
 import pandas as pd
 import yaml
 from matplotlib.axes import Axes
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from helpers.benchmark import statistics
 from helpers.benchmark.record import read_published, read_records
 from helpers.benchmark.statistics import Comparison, Interval
 from helpers.book.cases import list_glued
 from helpers.errors import UserError
 from helpers.paths import ROOT
 from helpers.plotting.figures import label_ends, number_axis, write_key
-from helpers.plotting.palette import OURS, RULE, THEIRS, Kind, Look, find_look
+from helpers.plotting.palette import Kind, Look, find_look
 from helpers.plotting.tables import digits
 
 FOLDER = ROOT / "results" / "published"
@@ -227,68 +224,6 @@ def count_verdicts(
     return counts
 
 
-def compare_order(rows: pd.DataFrame, theirs: Mapping[str, float]) -> pd.DataFrame:
-    """Lay our order of cells beside the published one, pair by pair.
-
-    Parameters
-    ----------
-    rows : DataFrame
-        Measured reads: `cell`, such as a client at a chunk size, `block` and `seconds`.
-    theirs : mapping
-        Published throughput of each cell.
-
-    Returns
-    -------
-    DataFrame
-        A row a pair: `faster` and `slower` as published, the ratio of their throughputs there and
-        here (`theirs`, `ours`, `low`, `high`), and whether the order `agrees`: it does where our
-        whole interval lies above 1, it does not where it lies below, else it is undecided.
-    """
-    lines = []
-    for quick, slow in combinations(sorted(theirs, key=lambda name: -theirs[name]), 2):
-        sides = [rows[rows["cell"] == name] for name in (slow, quick)]
-        ratio = statistics.paired_between(*sides, value="seconds")
-        agrees = "yes" if ratio.low > 1 else "no" if ratio.high < 1 else "undecided"
-        ends = (ratio.centre, ratio.low, ratio.high)
-        lines.append((quick, slow, theirs[quick] / theirs[slow], *ends, agrees))
-    names = ["faster", "slower", "theirs", "ours", "low", "high", "agrees"]
-    return pd.DataFrame(lines, columns=names)
-
-
-def tell_order(pairs: pd.DataFrame) -> str:
-    """Say in how many pairs the order is the published one, and whether these are eight in ten.
-
-    Examples
-    --------
-    >>> tell_order(pd.DataFrame({"agrees": ["yes"] * 4 + ["undecided"]}))
-    '4 of 5 pairs have the published order, 0 the opposite one, 1 cannot be told apart: the target of eight in ten is met'
-    """
-    n = {word: int((pairs["agrees"] == word).sum()) for word in ("yes", "no", "undecided")}
-    return (
-        f"{n['yes']} of {len(pairs)} pairs have the published order, {n['no']} the opposite one,"
-        f" {n['undecided']} cannot be told apart: the target of eight in ten is"
-        f" {'met' if n['yes'] >= 0.8 * len(pairs) else 'missed'}"
-    )
-
-
-def explain_order(pairs: pd.DataFrame, cells: pd.DataFrame) -> pd.DataFrame:
-    """Tell of the pairs that have not the published order what the trace says of both sides.
-
-    `pairs` are those of `compare_order`, `cells` the reads with `in_flight` and `share_of_ceiling`.
-    Beside these stands how many requests in flight, each as long, would let the published winner
-    draw level: as many more as it is slower.
-    """
-    facts = cells.groupby("cell")[["in_flight", "share_of_ceiling"]].median()
-    left = pairs[pairs["agrees"] != "yes"].reset_index(drop=True)
-    is_opposite = left["agrees"] == "no"
-    told = left[["faster", "slower"]].assign(order=np.where(is_opposite, "opposite", "undecided"))
-    for fact, name in (("share_of_ceiling", "share of the ceiling"), ("in_flight", "in flight")):
-        for side in ("faster", "slower"):
-            told[f"{name}, {side}"] = left[side].map(facts[fact])
-    level = told["in flight, faster"] / left["ours"]
-    return told.assign(**{"would draw level with": level.map(digits).where(is_opposite, "")})
-
-
 _KINDS: Mapping[str, str] = {
     "csv": "CSV",
     "partcsv": "CSV in parts",
@@ -419,19 +354,3 @@ def draw_clients(ax: Axes, points: pd.DataFrame, kind: Kind, *, key: str) -> Non
     set_log_axes(ax, "chunk (MB)", "throughput (MB/s)")
     write_key(ax, key)
     label_ends(ax, ends, at=float(points["chunk_mb"].max()))
-
-
-def draw_leads(ax: Axes, theirs: pd.DataFrame, ours: pd.DataFrame) -> None:
-    """Draw the lead of a client over another against chunk size, the published and ours.
-
-    The columns are `chunk_mb` and `lead`, and of ours the interval, `low` and `high`.
-    """
-    sides = ((theirs, "published, real S3", THEIRS, "o"), (ours, "here, emulated", OURS, "s"))
-    ax.axhline(1, color=RULE, linewidth=0.8)
-    ax.vlines(ours["chunk_mb"], ours["low"], ours["high"], color=OURS, linewidth=1.5)
-    for table, text, color, marker in sides:
-        ax.plot(table["chunk_mb"], table["lead"], marker=marker, color=color, linewidth=1)
-        at = (float(table["chunk_mb"].iloc[-1]), float(table["lead"].iloc[-1]))
-        place: dict[str, Any] = {"xytext": (8, 0), "textcoords": "offset points", "va": "center"}
-        ax.annotate(text, at, color=color, annotation_clip=False, **place)
-    set_log_axes(ax, "chunk (MB)", "lead of obstore over s3fs (times)")

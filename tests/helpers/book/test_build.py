@@ -132,7 +132,7 @@ def test_reference_is_shown(project: Path) -> None:
     assert [(page.case, page.site) for page in found] == [(case, "reference") for case in CASES]
     first = staged(project, "wide-area")
     assert first.startswith("# How does it scale? (wide area)\n")
-    for part in ("Reference record", "Invented CPU, 2 cores, 8 GB", "2026-01-02", "zarr 3.1.6", "0123456789", "<cluster-scaling-wide-area.csv>"):  # fmt: skip
+    for part in ("Reference record", "Invented CPU, 2 cores, 8 GB", "2026-01-02", "zarr 3.1.6", "0123456789", "/cluster-scaling-wide-area.csv>"):  # fmt: skip
         assert part in first
     folder = project / "_build" / "stage" / "notebooks" / STUDY
     assert (folder / "wide-area.findings.csv").exists()
@@ -298,6 +298,10 @@ def test_older_results_are_staged_without_passwords(project: Path) -> None:
         # No warning at all: the last line is what there is, without its colour.
         ("Traceback:\n\x1b[31mTypeError: y\x1b[0m\n", "book: not built: TypeError: y"),
         ("\x1b[39;49;00m\n", "book: not built: no message"),
+        (
+            "x.ExtensionError: no file\n\nRuntimeError:\n=====\n",
+            "book: not built: x.ExtensionError: no file",
+        ),
     ],
 )
 def test_first_warning(log: str, message: str) -> None:
