@@ -42,7 +42,7 @@ server: env  ## find the embedded S3 server, or build it once
 ros3: env  ## build what studies need beside the server: HDF5 with its own S3 driver (about 10 minutes)
 	@exec $(RUN) set-up
 
-run-all: env  ## measure every case of SITE (default laptop), then build the book
+run-all: env  ## measure the cases of SITE (default laptop) in half an hour, with FLAGS=--all all, then build the book
 	@exec $(RUN) run-all --site "$(SITE)" $(FLAGS)
 
 run: env  ## measure one case: make run CASE=cluster-scaling/in-region
@@ -50,6 +50,10 @@ run: env  ## measure one case: make run CASE=cluster-scaling/in-region
 
 ledger: env  ## measure what each client asks of the store, version by version
 	@exec $(RUN) run request-ledger/in-region $(FLAGS)
+
+reference: env  ## measure all cases with all their blocks, going on where it was ended, and promote them
+	@$(RUN) run-all --site "$(SITE)" --all --more --minutes 60 $(FLAGS)
+	@exec $(RUN) publish --site "$(SITE)"
 
 derive: env  ## write parameter cells and schemas of case files from the models of the studies
 	@exec $(RUN) derive
@@ -62,9 +66,11 @@ book: env  ## build the book from results that are there
 TEST = $(BIN)/python -m pytest -q
 AGAIN = { [ $$? -eq 1 ] && echo "what failed, once more, with nothing beside it:" && \
 	$(TEST) --last-failed --last-failed-no-failures none; }
-test: env  ## run the tests
-	@$(TEST) -m "not quiet" -n 3 --dist loadfile --no-loadscope-reorder || $(AGAIN)
-	@$(TEST) -m quiet $$(grep -rl --include='test_*.py' 'mark\.quiet' tests) || $(AGAIN)
+test: MARKED = and not slow
+test: test-all  ## run the tests, but for the slow ones (5 minutes)
+test-all: env  ## run all tests: also browsers, gateways, kills and faults (half an hour)
+	@$(TEST) -m "not quiet $(MARKED)" -n 3 --dist loadfile --no-loadscope-reorder || $(AGAIN)
+	@$(TEST) -m "quiet $(MARKED)" $$(grep -rl --include='test_*.py' 'mark\.quiet' tests) || $(AGAIN)
 
 faults: env  ## read through every reader from a store that fails, and write results/reference/faults.csv
 	@exec $(BIN)/python -m tests.faults

@@ -26,28 +26,19 @@ settings.register_profile("of the commit", derandomize=True, deadline=None, max_
 settings.load_profile("of the commit")
 
 # Started first, so that no worker is left with one of them at the end.
-LONGEST = (
-    "test_notebooks.py",
-    "test_site.py",
-    "test_drivers.py",
-    "test_prediction.py",
-    "test_service.py",
-    "test_run.py",
-    "test_recipes.py",
-    "test_corpus.py",
-    "test_gateway.py",
-    "test_hub.py",
-    "test_build.py",
-)
+LONGEST = ("test_notebooks.py", "test_site.py", "test_run.py", "test_build.py", "test_drivers.py", "test_recipes.py")  # fmt: skip
+# What takes minutes to set up: a gateway, and a browser that opens every page.
+SLOW = {"gateway", "visits", "tab"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put what takes longest before all else; files stay whole, in their own order.
+    """Mark what is slow by what it needs, and put what takes longest before all else.
 
-    Workers have to find the same tests: a name with an address would differ.
+    Files stay whole, in their own order.
     """
-    if moving := [item.nodeid for item in items if " at 0x" in item.nodeid]:
-        raise pytest.UsageError(f"{moving[0]}: an id with an address; allowed: one that stays")
+    for item in items:
+        if SLOW & {*getattr(item, "fixturenames", ())}:
+            item.add_marker("slow")
     rank = {name: place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: rank.get(item.path.name, len(LONGEST)))
 

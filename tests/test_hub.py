@@ -160,6 +160,7 @@ def wait_until(holds: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.slow
 def test_a_notebook_as_opened_on_a_hub(hub: str, tmp_path: Path) -> None:
     """Cell by cell, from a folder that is not the root, restarted in mid-measurement and run again.
 

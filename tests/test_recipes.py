@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -11,7 +10,6 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 
 import h5py
 import numpy as np
@@ -23,9 +21,7 @@ import zarr
 from markdown_it import MarkdownIt
 from zarr.storage import ObjectStore
 
-from helpers.arrays.readers import READERS
 from helpers.arrays.writers import expected_warning
-from helpers.book.cases import read_glued
 from helpers.netem.profiles import get_profile
 from helpers.netem.proxy import Request, open_proxy
 from helpers.objectstore.locations import Location
@@ -39,7 +35,6 @@ PAGE = (ROOT / "recipes.md").read_text(encoding="utf-8")
 REFERENCE = ROOT / "results" / "reference"
 # A line that a reader takes the comment sign from, such as that of the endpoint.
 OPTIONAL = re.compile(r"^( *)# (.*,)(?:  # .*)?$", re.MULTILINE)
-GAIN = re.compile(r"\{gain\}`([^`]+)`")
 
 _DRAW = np.random.default_rng(17)
 # What was written, under the names that recipes give to what they read.
@@ -290,53 +285,3 @@ def test_lines_fit_a_page() -> None:
     """No line of code is so long that a page would have to scroll."""
     blocks = [block for parts in RECIPES.values() for _, block in parts]
     assert [line for block in blocks for line in block.splitlines() if len(line) > 78] == []
-
-
-@pytest.fixture
-def gains(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """Import the extension that writes gains, as Sphinx does."""
-    monkeypatch.syspath_prepend(str(ROOT / "_ext"))
-    import gains
-
-    return gains
-
-
-def test_gain_is_that_of_the_page_it_links(gains: ModuleType) -> None:
-    """The role computes what the notebook of the case glued."""
-    case = REFERENCE / "hdf5-drivers" / "in-region"
-    glued = read_glued(json.loads(case.with_suffix(".ipynb").read_text()), "gain-settings-alone")
-    at = "hdf5-drivers/in-region total_s task=variables layout=original"
-    told = gains.tell_gain(f"{at} | fsspec-none | fsspec-tuned", REFERENCE)
-    assert re.fullmatch(rf"{re.escape(glued)} \([\d.]+ to [\d.]+\) times as fast", told)
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("hdf5-drivers/no-such-case | a | b", "not measured here"),
-        ("hdf5-drivers/in-region task=variables layout=original | xarray | nobody", "not measured"),
-        ("hdf5-drivers/in-region no=such | xarray | fsspec-none", "not measured here"),
-    ],
-)
-def test_gain_that_nobody_measured(text: str, expected: str, gains: ModuleType) -> None:
-    """What a record does not hold is said to be not measured."""
-    assert gains.tell_gain(text, REFERENCE).startswith(expected)
-
-
-def test_gain_within_the_noise(gains: ModuleType) -> None:
-    """A thing against itself is indistinguishable."""
-    at = "cluster-scaling/in-region n_workers=8"
-    told = gains.tell_gain(f"{at} | zarr-obstore | zarr-obstore", REFERENCE)
-    assert told.endswith(" times as fast (indistinguishable)")
-
-
-@pytest.mark.parametrize("text", GAIN.findall(PAGE))
-def test_gains_of_the_page_are_measured(text: str, gains: ModuleType) -> None:
-    """Each gain comes from a record, unless the record lacks a reader that the project has."""
-    told = gains.tell_gain(text, REFERENCE)
-    if told == gains.NOT_MEASURED:
-        names = {part.split()[0] for part in text.split("|")[1:]}
-        case = text.split()[0]
-        known = (REFERENCE / f"{case}.csv").read_text()
-        lacking = {name for name in names if f",{name}," not in known}
-        assert lacking and lacking <= READERS.keys(), text

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from helpers.benchmark.provenance import Scalar, as_json
 from helpers.errors import UserError
-from helpers.plotting.palette import check_looks
+from helpers.plotting.palette import check_styles
 
 Number = int | float
 Traced = Number | Sequence[Number]
@@ -131,7 +131,7 @@ def contend(
     those of `steps`; the rest is as in `Contender`.
     """
     if steps.palette:
-        check_looks([control_of or name], steps.palette)
+        check_styles([control_of or name], steps.palette)
     array_nbytes, stored_nbytes = steps.nbytes()
     return Contender(
         name=name,

@@ -19,7 +19,7 @@ from helpers.book.cases import list_glued
 from helpers.errors import UserError
 from helpers.paths import ROOT
 from helpers.plotting.figures import label_ends, number_axis, write_key
-from helpers.plotting.palette import Kind, Look, find_look
+from helpers.plotting.palette import Kind, Style, find_style
 from helpers.plotting.tables import digits
 
 FOLDER = ROOT / "results" / "published"
@@ -294,7 +294,7 @@ def draw_curve(ax: Axes, points: pd.DataFrame, curve: pd.DataFrame, name: str) -
 
     What was read from a figure is hollow.
     """
-    look = find_look(name, "store")
+    look = find_style(name, "store")
     if "low" in curve:
         band = curve["low"], curve["high"]
         ax.fill_between(curve["n_workers"], *band, color=look.color, alpha=0.15, linewidth=0)
@@ -303,7 +303,7 @@ def draw_curve(ax: Axes, points: pd.DataFrame, curve: pd.DataFrame, name: str) -
         _mark(ax, part["n_workers"], part["mb_per_s"], look, is_hollow=not is_exact)
 
 
-def _mark(ax: Axes, x: Any, y: Any, look: Look, *, is_hollow: bool = False) -> None:
+def _mark(ax: Axes, x: Any, y: Any, look: Style, *, is_hollow: bool = False) -> None:
     (marks,) = ax.plot(x, y, look.marker, color=look.color, markersize=5, alpha=0.75)
     if is_hollow or look.is_hollow:
         marks.set_markerfacecolor("none")
@@ -315,7 +315,7 @@ def draw_stores(ax: Axes, points: pd.DataFrame, curves: Mapping[str, pd.DataFram
         draw_curve(ax, part, curves[str(name)].drop(columns=["low", "high"]), str(name))
     set_log_axes(ax, "workers", "throughput (MB/s)")
     last = {name: curve.iloc[-1] for name, curve in curves.items()}
-    ends = [(name, end["mb_per_s"], find_look(name, "store").color) for name, end in last.items()]
+    ends = [(name, end["mb_per_s"], find_style(name, "store").color) for name, end in last.items()]
     label_ends(ax, ends, at=[float(end["n_workers"]) for end in last.values()])
 
 
@@ -330,7 +330,7 @@ def draw_formats(ax: Axes, points: pd.DataFrame) -> None:
     """Draw the formats of the follow-up study over workers, mean and standard error of five runs."""
     ends = []
     for name, part in points.groupby("format", sort=False):
-        look, line = find_look(str(name), "published-format"), part.sort_values("nworkers")
+        look, line = find_style(str(name), "published-format"), part.sort_values("nworkers")
         rate = line["mean_throughput_mb_per_s"]
         error = line["throughput_sem_mb_per_s"]
         ax.errorbar(line["nworkers"], rate, error, marker=look.marker, color=look.color)
@@ -346,7 +346,7 @@ def draw_clients(ax: Axes, points: pd.DataFrame, kind: Kind, *, key: str) -> Non
     """
     ends = []
     for name, part in points.groupby("client", sort=False):
-        look = find_look(str(name), kind)
+        look = find_style(str(name), kind)
         medians = part.groupby("chunk_mb")["mb_per_s"].median()
         ax.plot(medians.index, medians, color=look.color, linewidth=1)
         _mark(ax, part["chunk_mb"], part["mb_per_s"], look)

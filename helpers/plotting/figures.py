@@ -14,7 +14,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator, ScalarForm
 from scipy.optimize import isotonic_regression  # no types shipped
 
 from helpers.errors import UserError
-from helpers.plotting.palette import BAND, CEILING_GREY, NOTE, Look, get_looks
+from helpers.plotting.palette import BAND, CEILING_GREY, NOTE, Style, get_styles
 
 _FEW_DECADES = 2.5  # of an axis: 1, 2 and 5 have room
 # from a name to the end of its line
@@ -113,7 +113,7 @@ def draw_errors(
     ax: Axes,
     errors: pd.DataFrame,
     *,
-    looks: Mapping[str, Look] | None = None,
+    looks: Mapping[str, Style] | None = None,
     tolerance: float = 0.2,
 ) -> None:
     """Draw how far predictions were off, a row a contender, a mark a point.
@@ -122,7 +122,7 @@ def draw_errors(
     measured, less 1. Colours and markers are by default those of readers; the
     largest error that is the target is drawn as a band.
     """
-    looks = looks or get_looks("reader")
+    looks = looks or get_styles("reader")
     names = list(dict.fromkeys(errors["contender"]))
     if unknown := [name for name in names if name not in looks]:
         raise UserError(f"looks: none for {', '.join(unknown)}; allowed: {', '.join(looks)}")

@@ -65,7 +65,7 @@ Kind = Literal[
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class Style:
     """How a contender is drawn everywhere."""
 
     label: str  # what a reader would say, as in "s3fs, default"
@@ -79,123 +79,123 @@ class Look:
         return PAPER if self.is_hollow else self.color
 
 
-_LOOKS: Mapping[str, Mapping[str, Look]] = MappingProxyType(
+_STYLES: Mapping[str, Mapping[str, Style]] = MappingProxyType(
     {
         "reader": {
-            "zarr-s3fs": Look("s3fs, default", BLUE, "o"),
-            "zarr-s3fs-one-get": Look("s3fs, one request", BLUE, "p"),
-            "zarr-obstore": Look("obstore", GREEN, "s"),
-            "zarr-obstore-batched": Look("obstore, batched", RED, "D"),
-            "zarr-obstore-in-place": Look("obstore, in place (ours)", BLACK, "d"),
-            "zarr-zarrs": Look("zarrs pipeline", PLUM, "^"),
-            "netcdf-fsspec": Look("netCDF, s3fs", BROWN, "v"),
-            "netcdf-fsspec-5mib": Look("netCDF, read-ahead 5 MiB", PURPLE, "P"),
-            "netcdf-fsspec-50mib": Look("netCDF, read-ahead 50 MiB", PURPLE, "X"),
-            "references": Look("references to netCDF", INDIGO, "h"),
-            "raw": Look("raw reads", CEILING_GREY, "x"),
+            "zarr-s3fs": Style("s3fs, default", BLUE, "o"),
+            "zarr-s3fs-one-get": Style("s3fs, one request", BLUE, "p"),
+            "zarr-obstore": Style("obstore", GREEN, "s"),
+            "zarr-obstore-batched": Style("obstore, batched", RED, "D"),
+            "zarr-obstore-in-place": Style("obstore, in place (ours)", BLACK, "d"),
+            "zarr-zarrs": Style("zarrs pipeline", PLUM, "^"),
+            "netcdf-fsspec": Style("netCDF, s3fs", BROWN, "v"),
+            "netcdf-fsspec-5mib": Style("netCDF, read-ahead 5 MiB", PURPLE, "P"),
+            "netcdf-fsspec-50mib": Style("netCDF, read-ahead 50 MiB", PURPLE, "X"),
+            "references": Style("references to netCDF", INDIGO, "h"),
+            "raw": Style("raw reads", CEILING_GREY, "x"),
         },
         "cache": {
-            "none": Look("no cache", CHARCOAL, "o"),
-            "lru": Look("datasets in the process", VIOLET, "s"),
-            "diskcache": Look("diskcache", RED, "D"),
-            "filecache": Look("fsspec file cache", TEAL, "^"),
-            "redis": Look("Redis", RUST, "v"),
-            "as-shipped": Look("as shipped", PURPLE, "p"),
-            "none-v3": Look("no cache, Zarr v3", CHARCOAL, "o", is_hollow=True),
-            "filecache-v3": Look("file cache, Zarr v3", TEAL, "^", is_hollow=True),
-            "cachestore-v3": Look("zarr CacheStore, Zarr v3", TEAL, "h"),
-            "lru-etag": Look("datasets by version", VIOLET, "P"),
-            "redis-etag": Look("Redis by version", RUST, "*"),
-            "lru-chunks": Look("chunks in the process", VIOLET, "X"),
+            "none": Style("no cache", CHARCOAL, "o"),
+            "lru": Style("datasets in the process", VIOLET, "s"),
+            "diskcache": Style("diskcache", RED, "D"),
+            "filecache": Style("fsspec file cache", TEAL, "^"),
+            "redis": Style("Redis", RUST, "v"),
+            "as-shipped": Style("as shipped", PURPLE, "p"),
+            "none-v3": Style("no cache, Zarr v3", CHARCOAL, "o", is_hollow=True),
+            "filecache-v3": Style("file cache, Zarr v3", TEAL, "^", is_hollow=True),
+            "cachestore-v3": Style("zarr CacheStore, Zarr v3", TEAL, "h"),
+            "lru-etag": Style("datasets by version", VIOLET, "P"),
+            "redis-etag": Style("Redis by version", RUST, "*"),
+            "lru-chunks": Style("chunks in the process", VIOLET, "X"),
         },
         "option": {
-            "none": Look("no cache", CHARCOAL, "o"),
-            "disk": Look("disk", RED, "D"),
-            "shared": Look("shared file system", TEAL, "^"),
-            "redis": Look("Redis", RUST, "v"),
-            "cdn": Look("CDN", PURPLE, "p"),
-            "process": Look("in the process", VIOLET, "s"),
-            "cdn-process": Look("CDN and process", PURPLE, "p", is_hollow=True),
+            "none": Style("no cache", CHARCOAL, "o"),
+            "disk": Style("disk", RED, "D"),
+            "shared": Style("shared file system", TEAL, "^"),
+            "redis": Style("Redis", RUST, "v"),
+            "cdn": Style("CDN", PURPLE, "p"),
+            "process": Style("in the process", VIOLET, "s"),
+            "cdn-process": Style("CDN and process", PURPLE, "p", is_hollow=True),
         },
         # A colour for each library, a mark for each of its caches, filled where it is tuned.
         "driver": {
-            "fsspec-none": Look("s3fs, no cache", BLUE, "o", is_hollow=True),
-            "fsspec-readahead": Look("s3fs, read-ahead", BLUE, ">", is_hollow=True),
-            "fsspec-first": Look("s3fs, first bytes", BLUE, "p", is_hollow=True),
-            "fsspec-background": Look("s3fs, background", BLUE, "<", is_hollow=True),
-            "fsspec-blockcache": Look("s3fs, block cache", BLUE, "s", is_hollow=True),
-            "fsspec-tuned": Look("s3fs, tuned", BLUE, "o"),
-            "xarray": Look("xarray's engine", PURPLE, "v", is_hollow=True),
-            "ros3": Look("ROS3", RED, "D", is_hollow=True),
-            "ros3-none": Look("ROS3, no cache", RED, "d", is_hollow=True),
-            "ros3-first": Look("ROS3, first bytes", RED, "p", is_hollow=True),
-            "ros3-tuned": Look("ROS3, tuned", RED, "D"),
-            "obstore": Look("obstore", GREEN, "s", is_hollow=True),
-            "obstore-tuned": Look("obstore, tuned", GREEN, "s"),
-            "obstore-whole": Look("downloaded whole", GREEN, "*"),
-            "h5coro": Look("h5coro", PLUM, "^", is_hollow=True),
-            "h5coro-tuned": Look("h5coro, tuned", PLUM, "^"),
-            "pyfive": Look("pyfive", BROWN, "v", is_hollow=True),
-            "pyfive-tuned": Look("pyfive, tuned", BROWN, "v"),
-            "zarr": Look("Zarr", SLATE, "P", is_hollow=True),
-            "zarr-sharded": Look("Zarr, sharded", SLATE, "X", is_hollow=True),
-            "references": Look("references", INDIGO, "h", is_hollow=True),
-            "references-rechunked": Look("references to a repack", INDIGO, "h"),
-            "icechunk": Look("Icechunk", INDIGO, "P"),
+            "fsspec-none": Style("s3fs, no cache", BLUE, "o", is_hollow=True),
+            "fsspec-readahead": Style("s3fs, read-ahead", BLUE, ">", is_hollow=True),
+            "fsspec-first": Style("s3fs, first bytes", BLUE, "p", is_hollow=True),
+            "fsspec-background": Style("s3fs, background", BLUE, "<", is_hollow=True),
+            "fsspec-blockcache": Style("s3fs, block cache", BLUE, "s", is_hollow=True),
+            "fsspec-tuned": Style("s3fs, tuned", BLUE, "o"),
+            "xarray": Style("xarray's engine", PURPLE, "v", is_hollow=True),
+            "ros3": Style("ROS3", RED, "D", is_hollow=True),
+            "ros3-none": Style("ROS3, no cache", RED, "d", is_hollow=True),
+            "ros3-first": Style("ROS3, first bytes", RED, "p", is_hollow=True),
+            "ros3-tuned": Style("ROS3, tuned", RED, "D"),
+            "obstore": Style("obstore", GREEN, "s", is_hollow=True),
+            "obstore-tuned": Style("obstore, tuned", GREEN, "s"),
+            "obstore-whole": Style("downloaded whole", GREEN, "*"),
+            "h5coro": Style("h5coro", PLUM, "^", is_hollow=True),
+            "h5coro-tuned": Style("h5coro, tuned", PLUM, "^"),
+            "pyfive": Style("pyfive", BROWN, "v", is_hollow=True),
+            "pyfive-tuned": Style("pyfive, tuned", BROWN, "v"),
+            "zarr": Style("Zarr", SLATE, "P", is_hollow=True),
+            "zarr-sharded": Style("Zarr, sharded", SLATE, "X", is_hollow=True),
+            "references": Style("references", INDIGO, "h", is_hollow=True),
+            "references-rechunked": Style("references to a repack", INDIGO, "h"),
+            "icechunk": Style("Icechunk", INDIGO, "P"),
         },
         "access": {
-            "series": Look("series", BLUE, "o"),
-            "slice": Look("slice", RED, "s"),
-            "box": Look("box", BROWN, "^"),
-            "region mean": Look("region mean", GREEN, "D"),
-            "whole": Look("whole", PLUM, "v"),
+            "series": Style("series", BLUE, "o"),
+            "slice": Style("slice", RED, "s"),
+            "box": Style("box", BROWN, "^"),
+            "region mean": Style("region mean", GREEN, "D"),
+            "whole": Style("whole", PLUM, "v"),
         },
         "medium": {
-            "hdf5": Look("HDF5", BLUE, "o"),
-            "zarr": Look("Zarr", BROWN, "s"),
-            "sharded": Look("Zarr, sharded", PLUM, "^"),
+            "hdf5": Style("HDF5", BLUE, "o"),
+            "zarr": Style("Zarr", BROWN, "s"),
+            "sharded": Style("Zarr, sharded", PLUM, "^"),
         },
         "codec": {
-            "none": Look("no codec", CEILING_GREY, "o"),
-            "zstd": Look("Zstandard", BLUE, "s"),
-            "blosc-lz4": Look("Blosc LZ4", RED, "D"),
-            "shuffle, deflate": Look("shuffle, deflate", GREEN, "^"),
-            "rounded, shuffle, zstd": Look("rounded, shuffle, zstd", PLUM, "v"),
+            "none": Style("no codec", CEILING_GREY, "o"),
+            "zstd": Style("Zstandard", BLUE, "s"),
+            "blosc-lz4": Style("Blosc LZ4", RED, "D"),
+            "shuffle, deflate": Style("shuffle, deflate", GREEN, "^"),
+            "rounded, shuffle, zstd": Style("rounded, shuffle, zstd", PLUM, "v"),
         },
         # What others measured: stores of 2020, formats of the follow-up, clients on real S3.
         "store": {
-            "GCS Zarr": Look("GCS Zarr", BLUE, "o"),
-            "GCS NetCDF": Look("GCS NetCDF", BROWN, "v"),
-            "Wasabi Zarr": Look("Wasabi Zarr", GREEN, "s"),
-            "Jetstream Zarr": Look("Jetstream Zarr", PLUM, "^"),
-            "OSN Zarr": Look("OSN Zarr", RED, "D"),
-            "ECCO Data Portal": Look("ECCO Data Portal", INDIGO, "h"),
-            "ESGF UCAR OPeNDAP": Look("ESGF UCAR OPeNDAP", BLACK, "P"),
-            "NOAA ESRL OPeNDAP": Look("NOAA ESRL OPeNDAP", PURPLE, "X"),
+            "GCS Zarr": Style("GCS Zarr", BLUE, "o"),
+            "GCS NetCDF": Style("GCS NetCDF", BROWN, "v"),
+            "Wasabi Zarr": Style("Wasabi Zarr", GREEN, "s"),
+            "Jetstream Zarr": Style("Jetstream Zarr", PLUM, "^"),
+            "OSN Zarr": Style("OSN Zarr", RED, "D"),
+            "ECCO Data Portal": Style("ECCO Data Portal", INDIGO, "h"),
+            "ESGF UCAR OPeNDAP": Style("ESGF UCAR OPeNDAP", BLACK, "P"),
+            "NOAA ESRL OPeNDAP": Style("NOAA ESRL OPeNDAP", PURPLE, "X"),
         },
         "published-format": {
-            "CSV": Look("CSV", BLACK, "o"),
-            "Partitioned CSV": Look("Partitioned CSV", PURPLE, "s"),
-            "Partitioned Parquet": Look("Partitioned Parquet", RED, "D"),
-            "NetCDF": Look("NetCDF", BROWN, "v"),
-            "Zarr Array": Look("Zarr Array", BLUE, "^"),
-            "Zarr Group": Look("Zarr Group", GREEN, "p"),
+            "CSV": Style("CSV", BLACK, "o"),
+            "Partitioned CSV": Style("Partitioned CSV", PURPLE, "s"),
+            "Partitioned Parquet": Style("Partitioned Parquet", RED, "D"),
+            "NetCDF": Style("NetCDF", BROWN, "v"),
+            "Zarr Array": Style("Zarr Array", BLUE, "^"),
+            "Zarr Group": Style("Zarr Group", GREEN, "p"),
         },
         "published-client": {
-            "zarr-s3fs": Look("zarr through s3fs", BLUE, "o"),
-            "zarr-obstore": Look("zarr through obstore", GREEN, "s"),
-            "zarr-icechunk": Look("Icechunk", INDIGO, "h"),
-            "tensorstore": Look("TensorStore", RED, "D"),
-            "tiledb": Look("TileDB", PLUM, "^"),
-            "polars-parquet": Look("Parquet, polars", PURPLE, "P"),
-            "pyarrow-parquet": Look("Parquet, pyarrow", BROWN, "v"),
+            "zarr-s3fs": Style("zarr through s3fs", BLUE, "o"),
+            "zarr-obstore": Style("zarr through obstore", GREEN, "s"),
+            "zarr-icechunk": Style("Icechunk", INDIGO, "h"),
+            "tensorstore": Style("TensorStore", RED, "D"),
+            "tiledb": Style("TileDB", PLUM, "^"),
+            "polars-parquet": Style("Parquet, polars", PURPLE, "P"),
+            "pyarrow-parquet": Style("Parquet, pyarrow", BROWN, "v"),
         },
     }
 )
 
 
-def get_looks(kind: Kind) -> dict[str, Look]:
-    """Return the look of everything of a kind, in the order in which it is drawn.
+def get_styles(kind: Kind) -> dict[str, Style]:
+    """Return the style of everything of a kind, in the order in which it is drawn.
 
     Within a kind any two differ in colour or marker; between kinds they may be
     the same, for they never stand in one figure. Colours are dark enough to
@@ -203,27 +203,27 @@ def get_looks(kind: Kind) -> dict[str, Look]:
     readers at least 14 apart in CIE Lab, also for those who see with
     protanopia, deuteranopia or tritanopia.
     """
-    return dict(_LOOKS[kind])
+    return dict(_STYLES[kind])
 
 
 def labels(kind: Kind) -> dict[str, str]:
     """Map each contender of a kind to its label, for a column of the frame that is drawn."""
-    return {name: look.label for name, look in _LOOKS[kind].items()}
+    return {name: style.label for name, style in _STYLES[kind].items()}
 
 
 def colors(kind: Kind) -> dict[str, str]:
     """Map each label of a kind to its colour: `palette` of a figure of seaborn."""
-    return {look.label: look.color for look in _LOOKS[kind].values()}
+    return {style.label: style.color for style in _STYLES[kind].values()}
 
 
 def markers(kind: Kind) -> dict[str, str]:
     """Map each label of a kind to its marker: `markers` of a figure of seaborn."""
-    return {look.label: look.marker for look in _LOOKS[kind].values()}
+    return {style.label: style.marker for style in _STYLES[kind].values()}
 
 
-def check_looks(names: Iterable[str], kind: str) -> None:
+def check_styles(names: Iterable[str], kind: str) -> None:
     """Refuse, before anything is measured, what no figure could show."""
-    known = _LOOKS[kind]
+    known = _STYLES[kind]
     if unknown := [name for name in dict.fromkeys(names) if name not in known]:
         raise UserError(
             f"{kind}: no colour and marker for {', '.join(unknown)};"
@@ -231,7 +231,11 @@ def check_looks(names: Iterable[str], kind: str) -> None:
         )
 
 
-def find_look(name: str, kind: Kind) -> Look:
-    """Return the look of one contender, or refuse it by its name."""
-    check_looks([name], kind)
-    return _LOOKS[kind][name]
+def find_style(name: str, kind: Kind) -> Style:
+    """Return the style of one contender, or refuse it by its name."""
+    check_styles([name], kind)
+    return _STYLES[kind][name]
+
+
+# Names of before, until nobody uses them.
+Look, check_looks, get_looks, find_look = Style, check_styles, get_styles, find_style

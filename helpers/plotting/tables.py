@@ -16,74 +16,13 @@ from helpers.benchmark.statistics import Interval
 from helpers.netem.profiles import Profile
 from helpers.plotting import palette
 
-_COMMIT_DIGITS, _DAY_DIGITS = 8, 10  # of a commit's hash, and of a date as ISO 8601 has it
-# Opening again, or growing a cluster, takes a run less from one row to the next.
-_PAUSE_S = 300.0
-
 
 def count_rows(rows: pd.DataFrame, *, stopped_by: str) -> pd.DataFrame:
-    """Count the rows of a record by phase, and say what ended the measurement.
-
-    Rows of several commits, or of several days (UTC), are counted by commit and by day.
-    """
-    phases = rows.groupby("phase")
-    table = phases.agg(blocks=("block", "nunique"), rows=("block", "size"))
-    table["ended_by"] = ["" if phase != "measured" else stopped_by for phase in table.index]
-    origins = {
-        "rows of each commit": rows["commit"].str[:_COMMIT_DIGITS],
-        "rows of each day": rows["started_utc"].str[:_DAY_DIGITS],
-    }
-    for name, origin in origins.items():
-        if origin.nunique() > 1:
-            table[name] = origin.groupby(rows["phase"]).agg(_tell_counts)
-    return table
-
-
-def _tell_counts(names: pd.Series[str]) -> str:
-    """Tell how often each name occurs, in the order of its first row."""
-    return ", ".join(f"{name}: {n}" for name, n in names.value_counts(sort=False).items())
-
-
-def tell_runs(rows: pd.DataFrame) -> str:
-    """Say in which runs the rows of a record were measured; empty for a single one.
-
-    A record that was continued shows it: by a pause of more than `_PAUSE_S`
-    between the end of one row and the start of the next, or by a warm-up after
-    measured rows.
-    """
-    ordered = rows.sort_values("started_utc", kind="stable")
-    starts = pd.to_datetime(ordered["started_utc"], format="ISO8601", utc=True)
-    ends = starts + pd.to_timedelta(ordered["open_s"] + ordered["read_s"], unit="s")
-    pauses_s = (starts - ends.shift()).dt.total_seconds()
-    is_warm = ordered["phase"] == "warm-up"
-    is_again = is_warm & (ordered["phase"] == "measured").shift(fill_value=False)
-    begins = (pauses_s > _PAUSE_S) | is_again
-    if not begins.any():
-        return ""
-    parts, seen = list[str](), set[int]()
-    for _, part in ordered.groupby(begins.cumsum()):
-        blocks = {*map(int, part.loc[part["phase"] == "measured", "block"])}
-        parts.append("the rest of " * (bool(blocks) and blocks <= seen) + _tell_blocks(blocks))
-        seen |= blocks
-    after = [f" after a pause of {_tell_pause(s)}" for s in pauses_s[begins]]
-    told = ", then ".join(part + pause for part, pause in zip(parts, ["", *after], strict=True))
-    return f"{len(parts)} runs: {told}"
-
-
-def _tell_blocks(blocks: set[int]) -> str:
-    """Name measured blocks, from the first to the last."""
-    if not blocks:
-        return "no block"
-    first, last = min(blocks), max(blocks)
-    return f"block {first}" if first == last else f"blocks {first} to {last}"
-
-
-def _tell_pause(seconds: float) -> str:
-    """Write a pause in its largest unit."""
-    for unit, length_s in (("days", 86400), ("hours", 3600), ("minutes", 60)):
-        if seconds >= 2 * length_s:
-            return f"{seconds / length_s:.0f} {unit}"
-    return f"{max(seconds, 0):.0f} s"
+    """Count the blocks and rows of a record by phase, and say what ended the measurement."""
+    table = rows.groupby("phase").agg(blocks=("block", "nunique"), rows=("block", "size"))
+    return table.assign(
+        ended_by=["" if phase != "measured" else stopped_by for phase in table.index]
+    )
 
 
 def trace_of(rows: pd.DataFrame) -> pd.DataFrame:
