@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import json
 import logging
 import os
+import shutil
+import ssl
 import sys
 import time
 import warnings
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from multiprocessing import active_children
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -22,170 +22,23 @@ from urllib.parse import urlsplit
 
 import dask
 import distributed
-from distributed.utils import LoopRunner
 
-from helpers.arrays.connections import check_versions, make_certificates, name_versions
-from helpers.arrays.slurm import OPTIONS, parse_options, start_slurm_cluster
+from helpers.benchmark.loop import deadline
 from helpers.errors import UserError, show
-
-_ANSWER_S = 5.0  # a gateway that has not answered by then is taken as not there
-_PACKAGE = Path(__file__).resolve().parents[1]
-
-
-@contextmanager
-def start_gateway_cluster(
-    address: str | None,
-    *,
-    threads_per_worker: int,
-    deadline_s: float,
-    options: Sequence[str] = (),
-) -> Iterator[Any]:
-    """Start a cluster without workers on a Dask Gateway and stop it afterwards.
-
-    The gateway also stops it when this process exits without coming here;
-    after ``kill -9`` the idle timeout of the gateway has to.
-    """
-    dask_gateway = _import_dask_gateway()
-    runner: Any = LoopRunner()  # in a thread of its own: a notebook's loop runs already
-    name = runner.run_sync(_start, address, threads_per_worker, deadline_s, options)
-    cluster = dask_gateway.GatewayCluster.from_name(name, shutdown_on_close=True, address=address)
-    try:
-        yield cluster
-    finally:
-        try:
-            cluster.gateway.stop_cluster(name)
-        except Exception as error:  # whatever its client makes of a server that is gone
-            reason = f"it went away ({_first_line(error)}), and what it runs ends when it is idle"
-            raise _refuse(address, reason) from error
-        finally:
-            cluster.close(shutdown=False)
-            # Its gateway closes itself again when collected, and then misses its event loop.
-            cluster.gateway.close = lambda: None
-
-
-def _import_dask_gateway() -> Any:
-    try:
-        import dask_gateway  # only hubs need it
-    except ImportError as error:
-        raise UserError(
-            "cluster_kind: gateway; the package dask-gateway is not installed;"
-            " allowed: after `pip install '.[hub]'`"
-        ) from error
-    return dask_gateway
-
-
-async def _start(
-    address: str | None, n_threads: int, deadline_s: float, wanted: Sequence[str]
-) -> str:
-    """Start a cluster and return its name once its scheduler runs."""
-    gateway, options = await _connect_gateway(address)
-    async with gateway:
-        _ask_for(options, wanted)
-        if "worker_cores" in options:
-            _ask_for_threads(options, n_threads)
-        try:
-            name = str(await gateway.submit(options))
-        except (OSError, ValueError, RuntimeError) as error:  # for its own reasons, such as a quota
-            reason = f"it starts no cluster ({_first_line(error)})"
-            raise _refuse(gateway.address, reason) from error
-        try:
-            await asyncio.wait_for(_wait_until_running(gateway, name), deadline_s)
-        except BaseException as error:
-            await gateway.stop_cluster(name)
-            if isinstance(error, TimeoutError):
-                raise _refuse(address, f"it started no scheduler in {deadline_s:g} s") from error
-            raise
-    return name
-
-
-async def _connect_gateway(address: str | None) -> tuple[Any, Any]:
-    """Return a gateway that has answered, and the options it offers."""
-    gateway = None
-    try:
-        gateway = _import_dask_gateway().Gateway(address, asynchronous=True)
-        return gateway, await asyncio.wait_for(gateway.cluster_options(), _ANSWER_S)
-    except Exception as error:  # whatever else may listen there answers in its own way
-        if gateway is not None:
-            await gateway.__aexit__(None, None, None)
-        raise _refuse(address, f"no Dask Gateway answers ({_first_line(error)})") from error
-
-
-def _refuse(address: str | None, reason: str) -> UserError:
-    where = repr(address) if address else "the configured one"
-    return UserError(
-        f"cluster_kind: gateway, cluster_address: {where}; {reason};"
-        " allowed: the address of a running Dask Gateway, such as https://HUB/services/dask-gateway"
-    )
-
-
-def _first_line(error: BaseException) -> str:
-    said = str(error).strip().splitlines() or [f"nothing in {_ANSWER_S:g} s"]
-    return f"{type(error).__name__}: {said[0][:200]}"
-
-
-def _ask_for(options: Any, wanted: Sequence[str]) -> None:
-    """Set options of a gateway, each to the type that it has there."""
-    for name, text in parse_options(
-        wanted, [name for name in options if name != "worker_cores"]
-    ).items():
-        try:
-            is_text = isinstance(options[name], str)
-            options[name] = text if is_text else json.loads(text)
-        except (TypeError, ValueError) as error:
-            raise UserError(
-                f"cluster_options: {show(f'{name}={text}')}; allowed: what the gateway offers ({error})"
-            ) from error
-
-
-def _ask_for_threads(options: Any, n_threads: int) -> None:
-    try:
-        options["worker_cores"] = n_threads
-    except (TypeError, ValueError) as error:
-        raise UserError(
-            f"threads_per_worker: {n_threads}; allowed: what the gateway offers ({error})"
-        ) from error
-
-
-async def _wait_until_running(gateway: Any, name: str) -> None:
-    while (status := (await gateway.get_cluster(name)).status.name) != "RUNNING":
-        if status != "PENDING":
-            raise _refuse(gateway.address, f"its cluster is {status.lower()} before it ran")
-        await asyncio.sleep(0.2)
-
-
-def scale_gateway_cluster(cluster: Any, n_workers: int) -> None:
-    """Ask a gateway for workers."""
-    from dask_gateway.client import GatewayWarning  # only hubs need it
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", GatewayWarning)
-        try:
-            cluster.scale(n_workers)
-        except GatewayWarning as error:
-            raise UserError(
-                f"n_workers: {n_workers}; allowed: what the gateway grants ({error})"
-            ) from error
-
-
-def send_helpers(client: distributed.Client) -> None:
-    """Send this package to the scheduler and to every worker, those to come included.
-
-    Workers of a gateway run in an image that has the packages of the
-    environment, but not the checkout that the notebook runs from.
-    """
-    with TemporaryDirectory() as folder:
-        path = Path(folder) / "helpers.zip"
-        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-            for source in sorted(_PACKAGE.rglob("*.py")):
-                archive.write(source, source.relative_to(_PACKAGE.parent))
-        client.upload_file(str(path))
-
-
-# Told by a worker itself: a function of ours would need what is asked for.
-_HAS_HELPERS = "__import__('importlib.util').util.find_spec('helpers') is not None"
 
 KINDS = ("local", "gateway", "slurm", "address")
 
+SLURM_OPTIONS = {
+    "queue": "partition that jobs go to",
+    "account": "what their time is charged to",
+    "walltime": "that each may take, HH:MM:SS",
+    "memory": "of each, such as 4GB",
+    "interface": "network between workers and scheduler, such as ib0",
+}
+"""What may be asked of Slurm, and what each says."""
+
+_SLURM_DEFAULTS = {"walltime": "00:30:00", "memory": "4GB"}
+_ANSWER_S = 5.0  # a gateway or a scheduler that has not answered by then is taken as not there
 _AT_ONCE = 8  # processes that start together on one machine
 _DEADLINE_S = 120.0
 _QUEUE_S = 3600.0  # jobs wait for others
@@ -194,6 +47,9 @@ _NO_PAGES: dict[str, list[str]] = {
     "distributed.scheduler.http.routes": [],
     "distributed.worker.http.routes": [],
 }
+_PACKAGE = Path(__file__).resolve().parents[1]
+# Asked of a worker as text: a function of ours would need what is asked for.
+_HAS_HELPERS = "__import__('importlib.util').util.find_spec('helpers') is not None"
 
 
 @dataclass(slots=True)
@@ -213,7 +69,7 @@ class Cluster:
     ask: Callable[[int], None] | None = None
     deadline_s: float = _DEADLINE_S  # how long to wait for workers
     n_workers: int = 0  # that it was scaled to last; 0 before it was
-    _held: dict[str, int] = field(default_factory=dict)
+    _pinned: dict[str, int] = field(default_factory=dict)
 
     def scale(self, n_workers: int) -> int:
         """Scale to `n_workers`, wait for them, and count the threads of those that are there."""
@@ -228,8 +84,7 @@ class Cluster:
                 self._wait_for(n_asked)
         self._wait_for(n_workers)
         if self.kind != "gateway":
-            addresses = list(self._all_workers())
-            self.client.run(_set_paused, addresses[n_workers:])
+            self.client.run(_set_paused, [*self._all_workers()][n_workers:])
         self._wait(lambda: len(self.workers()) == n_workers, n_workers)
         self._check_threads()
         versions: Any = self.client.get_versions()
@@ -237,17 +92,17 @@ class Cluster:
         self.n_workers = n_workers
         return self.n_threads()
 
-    def hold(self) -> None:
+    def pin_workers(self) -> None:
         """Note which processes take tasks before a read; refuse another number than was asked."""
-        self._held = self._find_processes()
-        if self.n_workers and len(self._held) != self.n_workers:
-            raise self._lost(self.n_workers, len(self._held))
+        self._pinned = self._find_processes()
+        if self.n_workers and len(self._pinned) != self.n_workers:
+            raise self._lost(self.n_workers, len(self._pinned))
 
-    def check_held(self) -> None:
+    def check_workers(self) -> None:
         """Refuse a read during which a worker ended, also if another took its place."""
         found = self._find_processes()
-        if found != self._held:
-            raise self._lost(len(self._held), len(found.items() & self._held.items()))
+        if found != self._pinned:
+            raise self._lost(len(self._pinned), len(found.items() & self._pinned.items()))
 
     def _find_processes(self) -> dict[str, int]:
         """Find the processes of the workers that take tasks, by address: a port may be taken again."""
@@ -275,31 +130,10 @@ class Cluster:
         """Count the threads of the workers that are there."""
         return sum(int(worker["nthreads"]) for worker in self.workers().values())
 
-    def describe(self) -> dict[str, str | int | None]:
-        """Describe what was got, for the record; no host and no address.
-
-        Versions of workers that differ are joined by spaces; the limit of memory
-        is that of the smallest worker, None where there is none.
-        """
-        workers = self.workers()
-        versions: Any = self.client.get_versions()
-        limits = [int(worker["memory_limit"] or 0) for worker in workers.values()]
-        told = [found for at, found in versions["workers"].items() if at in workers]
-        dasks = {str(found["packages"]["dask"]) for found in told}
-        return {
-            "cluster_kind": self.kind,
-            "n_workers": len(workers),
-            "n_threads": self.n_threads(),
-            "scheduler_dask": str(versions["scheduler"]["packages"]["dask"]),
-            "worker_dask": " ".join(sorted(dasks)),
-            "worker_memory_nbytes": min((n for n in limits if n), default=None),
-        }
-
     def _all_workers(self) -> dict[str, Any]:
         # `Client.scheduler_info` shares its answer with a timer that asks for no workers
         client: Any = self.client
-        found = client.sync(client.scheduler.identity, n_workers=-1)
-        return dict(found["workers"])
+        return dict(client.sync(client.scheduler.identity, n_workers=-1)["workers"])
 
     def _wait_for(self, n_workers: int) -> None:
         self._wait(lambda: len(self._all_workers()) >= n_workers, n_workers)
@@ -308,30 +142,20 @@ class Cluster:
         # a process takes seconds to start, and on a loaded machine they take turns
         deadline_s = self.deadline_s * max(1.0, n_workers / 8)
         until = time.monotonic() + deadline_s
+        cause: OSError | None = None
         try:
-            while not is_done():
-                if time.monotonic() > until:
-                    raise self._missing(n_workers, f"has {len(self._all_workers())}", deadline_s)
+            while not is_done() and time.monotonic() < until:
                 time.sleep(0.1)
+            if is_done():
+                return
+            found = f"has {len(self._all_workers())}"
         except OSError as error:
-            said = f"is not reached ({_first_line(error)})"
-            raise self._missing(n_workers, said, deadline_s) from error
-
-    def _missing(self, n_workers: int, said: str, deadline_s: float) -> UserError:
-        """Say what is known of workers that did not come, and what to do about it."""
-        known, remedy = "", "or once more when its machines have less to do"
-        if self.kind == "local":
-            # as `distributed.nanny` names them
-            n = sum(one.name.startswith("Dask Worker") for one in active_children())
-            known = f"; processes of workers that run: {n}, with {name_versions()}"
-            remedy += (
-                "; where they run and are not there after all, with another Python or OpenSSL;"
-                " where they do not run, with more memory"
-            )
-        return UserError(
-            f"n_workers: {n_workers}; the {self.kind} cluster {said} after {deadline_s:g} s of"
-            f" waiting for its workers{known}; allowed: fewer, {remedy}"
-        )
+            found, cause = f"is not reached ({_first_line(error)})", error
+        raise UserError(
+            f"n_workers: {n_workers}; the {self.kind} cluster {found} after {deadline_s:g} s of"
+            f" waiting for its workers, with Python {sys.version.split()[0]} and"
+            f" {ssl.OPENSSL_VERSION}; allowed: fewer, or once more when its machines have less to do"
+        ) from cause
 
     def _check_threads(self) -> None:
         """Refuse workers of another width: contenders and ceiling would not be given the same."""
@@ -359,6 +183,34 @@ def _forget_clients() -> None:
         readers.forget_clients({})
 
 
+def _first_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines() or [f"nothing in {_ANSWER_S:g} s"]
+    return f"{type(error).__name__}: {lines[0][:200]}"
+
+
+# Packages whose tasks cross from one process to another, and how many numbers of a version count.
+_SAME = {"python": 2, "dask": 3, "distributed": 3, "numpy": 1, "cloudpickle": 1}
+
+
+def check_versions(found: Mapping[str, Any]) -> None:
+    """Refuse a scheduler or worker that runs other software than the client, before it fails midway.
+
+    `found` is what `distributed.Client.get_versions` returns. What else differs stands in each
+    row, which names the versions of the workers.
+    """
+    own = found["client"]["packages"]
+    for where, other in {"the scheduler": found["scheduler"], **found["workers"]}.items():
+        theirs = (other or {}).get("packages", {})
+        for name, n in _SAME.items():
+            versions = [str(packages.get(name)) for packages in (own, theirs)]
+            if versions[0].split(".")[:n] != versions[1].split(".")[:n]:
+                place = where if where == "the scheduler" else "a worker"
+                raise UserError(
+                    f"cluster: {name} {versions[0]} here, {versions[1]} on {place};"
+                    " allowed: the same on client, scheduler and workers, as environment.yml has it"
+                )
+
+
 def check_reach(store: str, *, kind: str, address: str) -> None:
     """Refuse workers of other machines for a store that only this one can reach."""
     if store != "embedded" or kind == "local":
@@ -378,7 +230,25 @@ def check_options(kind: str, options: Sequence[str]) -> None:
         raise UserError(
             f"cluster_options: {show([*options])}; allowed: none but with slurm and gateway"
         )
-    parse_options(options, None if kind == "gateway" else tuple(OPTIONS))
+    parse_options(options, None if kind == "gateway" else tuple(SLURM_OPTIONS))
+
+
+def parse_options(given: Sequence[str], allowed: Collection[str] | None) -> dict[str, str]:
+    """Read options that are written as NAME=VALUE; any name where `allowed` is None.
+
+    Examples
+    --------
+    >>> parse_options(["queue=compute", "walltime=01:00:00"], SLURM_OPTIONS)
+    {'queue': 'compute', 'walltime': '01:00:00'}
+    """
+    found = {}
+    for one in given:
+        name, sign, value = one.partition("=")
+        if not (name and sign and value) or (allowed is not None and name not in allowed):
+            words = ", ".join(f"{name}=…" for name in allowed or ("NAME",))
+            raise UserError(f"cluster_options: {show(one)}; allowed: {words}")
+        found[name] = value
+    return found
 
 
 @contextmanager
@@ -406,20 +276,20 @@ def open_cluster(
     deadline_s : float
         How long to wait for a scheduler and for workers, in seconds.
     options : sequence of str
-        What to ask of Slurm, see `slurm.OPTIONS`, or of a Gateway, as ``NAME=VALUE``.
+        What to ask of Slurm, see `SLURM_OPTIONS`, or of a Gateway, as ``NAME=VALUE``.
     """
-    openers: dict[str, Any] = {
-        "local": _open_local,
-        "gateway": functools.partial(_open_gateway, options=options),
-        "slurm": functools.partial(_open_slurm, options=options),
-        "address": _open_running,
-    }
-    check_options(kind, options)
-    if kind not in openers:
+    if kind not in KINDS:
         raise UserError(f"cluster_kind: {kind!r}; allowed: {', '.join(KINDS)}")
     if threads_per_worker < 1:
         raise UserError(f"threads_per_worker: {threads_per_worker}; allowed: at least 1")
-    with openers[kind](threads_per_worker, address, deadline_s) as cluster:
+    check_options(kind, options)
+    openers = {
+        "local": lambda: _open_local(threads_per_worker, deadline_s),
+        "gateway": lambda: _open_gateway(threads_per_worker, address, deadline_s, options),
+        "slurm": lambda: _open_slurm(threads_per_worker, deadline_s, options),
+        "address": lambda: _open_running(threads_per_worker, address, deadline_s),
+    }
+    with openers[kind]() as cluster:
         try:
             yield cluster
         finally:
@@ -427,15 +297,56 @@ def open_cluster(
                 cluster.release()
 
 
+class _Connection(ssl.SSLSocket):
+    """A connection under TLS whose end is not taken for that of the others of its thread.
+
+    After an error of the system, such as a peer that is gone, Python leaves OpenSSL's queue of
+    errors as it is, and the next read of a healthy connection takes what it finds there for its
+    own error (CPython gh-148594). With OpenSSL 3.5 a scheduler so drops its workers as they come.
+    Python empties the queue whenever it makes a TLS object.
+    """
+
+    def read(self, *arguments: Any) -> Any:
+        return self._leave_no_error(super().read, *arguments)
+
+    def send(self, *arguments: Any) -> Any:
+        return self._leave_no_error(super().send, *arguments)
+
+    def do_handshake(self, *arguments: Any) -> Any:
+        return self._leave_no_error(super().do_handshake, *arguments)
+
+    def _leave_no_error(self, call: Callable[..., Any], *arguments: Any) -> Any:
+        try:
+            return call(*arguments)
+        except ssl.SSLError:  # also that nothing is there yet; after these Python empties it
+            raise
+        except OSError:
+            empty = ssl.MemoryBIO(), ssl.MemoryBIO()
+            self.context.wrap_bio(*empty, server_side=bool(self.server_side))
+            raise
+
+
+class Security(distributed.Security):
+    """Certificates of one cluster, whose connections are `_Connection`.
+
+    Who reaches a scheduler runs code as its owner: only who has the certificate does.
+    """
+
+    def _get_tls_context(self, tls: dict[str, Any], purpose: ssl.Purpose) -> Any:
+        context = super()._get_tls_context(tls, purpose)  # type: ignore[no-untyped-call]
+        if context is not None:
+            context.sslsocket_class = _Connection
+        return context
+
+
 @contextmanager
-def _open_local(n_threads: int, address: str | None, deadline_s: float) -> Iterator[Cluster]:
+def _open_local(n_threads: int, deadline_s: float) -> Iterator[Cluster]:
     with (
         dask.config.set(_NO_PAGES),
         distributed.LocalCluster(  # type: ignore[no-untyped-call]
             n_workers=0,
             threads_per_worker=n_threads,
-            # who reaches a scheduler runs code as its owner: only who has this certificate does
-            security=make_certificates(),
+            security=Security.temporary(),  # type: ignore[no-untyped-call]
             dashboard_address="127.0.0.1:0",  # None means port 8787 of every interface
             scheduler_kwargs={"dashboard": False},
             memory_limit=0,  # a share of this machine's memory would pause workers that share it
@@ -447,43 +358,55 @@ def _open_local(n_threads: int, address: str | None, deadline_s: float) -> Itera
 
 
 @contextmanager
-def _open_gateway(
-    n_threads: int, address: str | None, deadline_s: float, *, options: Sequence[str]
-) -> Iterator[Cluster]:
-    with (
-        start_gateway_cluster(
-            address, threads_per_worker=n_threads, deadline_s=deadline_s, options=options
-        ) as backend,
-        backend.get_client() as client,
-    ):
-        send_helpers(client)
-        ask = functools.partial(scale_gateway_cluster, backend)
-        yield Cluster("gateway", client, n_threads, ask, deadline_s)
+def _open_slurm(n_threads: int, deadline_s: float, given: Sequence[str]) -> Iterator[Cluster]:
+    """Start a scheduler here, whose workers will be jobs of Slurm; all end with the context.
 
-
-@contextmanager
-def _open_slurm(
-    n_threads: int, address: str | None, deadline_s: float, *, options: Sequence[str]
-) -> Iterator[Cluster]:
+    dask-jobqueue writes the certificate to a folder below the working folder, which only its owner
+    reads and which all nodes have to see.
+    """
+    try:
+        from dask_jobqueue import slurm  # only high-performance centres need it
+    except ImportError as error:
+        raise UserError(
+            "cluster_kind: slurm; the package dask-jobqueue is not installed;"
+            " allowed: after `pip install '.[hpc]'`"
+        ) from error
+    if not shutil.which("sbatch"):
+        raise UserError(
+            "cluster_kind: slurm; there is no sbatch here; allowed: on a node from which jobs"
+            " can be submitted"
+        )
+    options: dict[str, Any] = _SLURM_DEFAULTS | parse_options(given, SLURM_OPTIONS)
     with (
         dask.config.set(_NO_PAGES),
-        start_slurm_cluster(options, threads_per_worker=n_threads) as backend,
-        distributed.Client(backend) as client,  # type: ignore[no-untyped-call]
+        TemporaryDirectory(prefix=".slurm-", dir=Path.cwd()) as shared,
     ):
-        waits_s = _QUEUE_S if deadline_s == _DEADLINE_S else deadline_s
-        yield Cluster("slurm", client, n_threads, backend.scale, waits_s)
+        try:
+            backend = slurm.SLURMCluster(
+                cores=n_threads,
+                processes=1,
+                n_workers=0,
+                protocol="tls://",
+                security=Security.temporary(),  # type: ignore[no-untyped-call]
+                shared_temp_directory=shared,
+                log_directory=shared,
+                scheduler_options={"dashboard": False, "dashboard_address": ":0"},  # else port 8787
+                **options,
+            )
+        except (ValueError, RuntimeError, OSError) as error:
+            raise UserError(
+                f"cluster_options: {', '.join(given) or 'none'}; {_first_line(error)};"
+                " allowed: what this cluster offers"
+            ) from error
+        with backend, distributed.Client(backend) as client:  # type: ignore[no-untyped-call]
+            waits_s = _QUEUE_S if deadline_s == _DEADLINE_S else deadline_s
+            yield Cluster("slurm", client, n_threads, backend.scale, waits_s)
+        for name in ("ca_file", "cert", "key"):
+            getattr(backend, f"_job_{name}").close()  # before the folder of the certificate goes
 
 
 @contextmanager
 def _open_running(n_threads: int, address: str | None, deadline_s: float) -> Iterator[Cluster]:
-    with _connect(address) as client:
-        found = client.run(eval, _HAS_HELPERS)
-        if not (found and all(found.values())):  # an image with the packages, without the checkout
-            send_helpers(client)
-        yield Cluster("address", client, n_threads, None, deadline_s)
-
-
-def _connect(address: str | None) -> distributed.Client:
     refused = UserError(
         f"cluster_kind: address, cluster_address: {address or ''!r}; no scheduler answers;"
         " allowed: that of a running one, such as tcp://HOST:8786"
@@ -496,4 +419,132 @@ def _connect(address: str | None) -> distributed.Client:
         distributed.Client(address, **asked).close()  # type: ignore[no-untyped-call]
     except (OSError, ValueError) as error:
         raise refused from error
-    return distributed.Client(address, timeout=_ANSWER_S)  # type: ignore[no-untyped-call]
+    with distributed.Client(address, timeout=_ANSWER_S) as client:  # type: ignore[no-untyped-call]
+        found = client.run(eval, _HAS_HELPERS)
+        if not (found and all(found.values())):  # an image with the packages, without the checkout
+            send_helpers(client)
+        yield Cluster("address", client, n_threads, None, deadline_s)
+
+
+@contextmanager
+def _open_gateway(
+    n_threads: int, address: str | None, deadline_s: float, given: Sequence[str]
+) -> Iterator[Cluster]:
+    """Start a cluster without workers on a Dask Gateway and stop it afterwards.
+
+    The gateway also stops it when this process exits without coming here; after ``kill -9`` the
+    idle timeout of the gateway has to.
+    """
+    gateway, options = _connect_gateway(address)
+    name, backend = "", None
+    try:
+        _set_options(options, given, n_threads)
+        try:
+            with deadline(deadline_s):
+                name = str(gateway.submit(options))
+                backend = gateway.connect(name, shutdown_on_close=True)
+        except Exception as error:  # for its own reasons, such as a quota
+            reason = f"it starts no cluster ({_first_line(error)})"
+            raise _refuse_gateway(address, reason) from error
+        with backend.get_client() as client:
+            send_helpers(client)
+            scale = functools.partial(_scale_gateway, backend)
+            yield Cluster("gateway", client, n_threads, scale, deadline_s)
+    finally:
+        try:
+            if name:
+                gateway.stop_cluster(name)
+        except Exception as error:  # whatever its client makes of a server that is gone
+            reason = f"it went away ({_first_line(error)}), and what it runs ends when it is idle"
+            raise _refuse_gateway(address, reason) from error
+        finally:
+            if backend is not None:
+                backend.close(shutdown=False)
+                _close_gateway(backend.gateway)
+            _close_gateway(gateway)
+
+
+def _close_gateway(gateway: Any) -> None:
+    """Close it once: it would close itself again when collected, and then miss its event loop."""
+    gateway.close()
+    gateway.close = lambda: None
+
+
+def _connect_gateway(address: str | None) -> tuple[Any, Any]:
+    """Return a gateway that has answered, and the options it offers."""
+    try:
+        import dask_gateway  # only hubs need it
+    except ImportError as error:
+        raise UserError(
+            "cluster_kind: gateway; the package dask-gateway is not installed;"
+            " allowed: after `pip install '.[hub]'`"
+        ) from error
+    gateway = None
+    try:
+        with deadline(_ANSWER_S):
+            gateway = dask_gateway.Gateway(address)
+            return gateway, gateway.cluster_options()
+    except Exception as error:  # whatever else may listen there answers in its own way
+        if gateway is not None:
+            _close_gateway(gateway)
+        reason = f"no Dask Gateway answers ({_first_line(error)})"
+        raise _refuse_gateway(address, reason) from error
+
+
+def _refuse_gateway(address: str | None, reason: str) -> UserError:
+    where = repr(address) if address else "the configured one"
+    return UserError(
+        f"cluster_kind: gateway, cluster_address: {where}; {reason};"
+        " allowed: the address of a running Dask Gateway, such as https://HUB/services/dask-gateway"
+    )
+
+
+def _set_options(options: Any, given: Sequence[str], n_threads: int) -> None:
+    """Set options of a gateway, each to the type that it has there."""
+    wanted: dict[str, Any] = {}
+    offered = [name for name in options if name != "worker_cores"]
+    for name, text in parse_options(given, offered).items():
+        try:
+            wanted[name] = text if isinstance(options[name], str) else json.loads(text)
+        except ValueError as error:
+            raise UserError(
+                f"cluster_options: {show(f'{name}={text}')}; allowed: what the gateway offers ({error})"
+            ) from error
+    wanted |= {"worker_cores": n_threads} if "worker_cores" in options else {}
+    for name, value in wanted.items():
+        try:
+            options[name] = value
+        except (TypeError, ValueError) as error:
+            parameter = (
+                "threads_per_worker" if name == "worker_cores" else f"cluster_options: {name}"
+            )
+            raise UserError(
+                f"{parameter}: {show(value)}; allowed: what the gateway offers ({error})"
+            ) from error
+
+
+def _scale_gateway(cluster: Any, n_workers: int) -> None:
+    from dask_gateway.client import GatewayWarning  # only hubs need it
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", GatewayWarning)
+        try:
+            cluster.scale(n_workers)
+        except GatewayWarning as error:
+            raise UserError(
+                f"n_workers: {n_workers}; allowed: what the gateway grants ({error})"
+            ) from error
+
+
+def send_helpers(client: distributed.Client) -> None:
+    """Send this package to the scheduler and to every worker, those to come included.
+
+    Workers of a gateway run in an image that has the packages of the
+    environment, but not the checkout that the notebook runs from.
+    """
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "helpers.zip"
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+            for source in sorted(_PACKAGE.rglob("*.py")):
+                archive.write(source, source.relative_to(_PACKAGE.parent))
+        client.upload_file(str(path))

@@ -68,7 +68,7 @@ class ArrayRead(Steps):
 
     def prepare(self) -> None:
         """Empty the caches of every process that reads, and of the trace; note the workers."""
-        self.cluster.hold()
+        self.cluster.pin_workers()
         config = dict(self.reader.zarr_config)
         self.cluster.client.run(readers.forget_data, config)
         if self._is_on_files:
@@ -106,7 +106,7 @@ class ArrayRead(Steps):
 
         A worker that ended is refused: its tasks were done by fewer than the point says.
         """
-        self.cluster.check_held()
+        self.cluster.check_workers()
         counts = count_requests(self.testbed.take_trace(), self.cluster.n_threads())
         return {**counts, "n_workers_obtained": len(self.cluster.workers())}
 

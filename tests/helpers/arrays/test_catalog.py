@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import base64
-import dataclasses
-import importlib.util
 import struct
 import subprocess
 import sys
@@ -86,14 +84,6 @@ def test_made_array_is_that_of_the_field(location: Location) -> None:
     assert np.array_equal(found.checksums, expected.checksums)
     assert found.is_made
     assert told == ["writing 0 MB as zarr"]
-
-
-def test_intake_opens_the_real_field() -> None:
-    """Intake reads the committed field with its dimensions, ocean and land."""
-    values = open_entry("ocean-temperature").read()["temperature"]
-    assert values.shape == (12, 19, 90, 180)
-    assert 0.38 < float(values.isnull().mean()) < 0.41
-    assert 25 < float(values.max()) < 35
 
 
 def test_intake_opens_the_enlarged_array(
@@ -216,29 +206,6 @@ def test_array_of_others(location: Location, tmp_path: Path, zarr_format: int, n
     readers.forget_clients({})
 
 
-def test_corner_of_others(location: Location, tmp_path: Path) -> None:
-    """A smaller shape is a corner: only its chunks count."""
-    place = location / "others-corner"
-    values = write_others(place, zarr_format=3)
-    stored = find_others(write_catalog(tmp_path, place.url), location, shape=(2, 3, 6, 6))
-    expected = reads.checksum_chunks(values[:2, :, :, :6], OTHERS_CHUNK_SHAPE)
-    assert np.array_equal(stored.checksums, expected)
-    assert stored.n_chunks == 4
-
-
-def test_options_of_the_entry_count(
-    location: Location, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """An endpoint in the entry counts before that of the environment."""
-    place = location / "others-options"
-    write_others(place, zarr_format=3)
-    path = write_catalog(
-        tmp_path, place.url, f"storage_options: {{endpoint_url: '{location.endpoint_url}'}}"
-    )
-    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
-    assert find_others(path, location).location.endpoint_url == location.endpoint_url
-
-
 def test_anonymous_entry_takes_no_credentials(tmp_path: Path) -> None:
     """An entry that says anonymous is not given the credentials of the environment."""
     from helpers.arrays.stores import _locate
@@ -278,26 +245,10 @@ def test_refuses_another_store(location: Location, tmp_path: Path) -> None:
             find_others(path, other)
 
 
-def test_refuses_other_types(location: Location, tmp_path: Path) -> None:
-    """Values of eight bytes would be counted as four: refused."""
-    place = location / "others-double"
-    write_others(place, zarr_format=3, dtype="float64")
-    with pytest.raises(UserError, match=r"^dataset: 'others' holds float64; allowed: float32"):
-        find_others(write_catalog(tmp_path, place.url), location)
-
-
 def test_refuses_what_is_no_store(location: Location) -> None:
     """The field itself is a file on disk, not an array in a store."""
     with pytest.raises(UserError, match=r"^dataset: 'ocean-temperature' is no Zarr group; allowed"):
         make_enlarged(location, "ocean-temperature")
-
-
-def test_public_array_is_in_the_catalogue() -> None:
-    """The entry of the study of 2020 says where its array is, and leaves it anonymous."""
-    [data] = open_entry("cm26-temperature").kwargs["args"]
-    assert data.url == "gs://cmip6/GFDL_CM2_6/control/ocean"
-    assert data.storage_options == {"token": "anon"}
-    assert dataclasses.asdict(Location("gs", "cmip6"))["access_key"] is None
 
 
 # The stores of 2020.
@@ -361,14 +312,7 @@ def redirect(path: Path, moved: Mapping[str, str]) -> Path:
     return path
 
 
-def test_entries_of_2020_say_where_they_are() -> None:
-    """Each store of the study of 2020 has an entry, with a variable, words and the address to ask."""
-    for name, endpoint in STORES_OF_2020.items():
-        metadata = open_entry(name).metadata
-        assert metadata["endpoint"] == endpoint
-        assert metadata["variable"] and len(metadata["description"]) > 20
-
-
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["wasabi-temperature", "jetstream-temperature", "osn-precipitation"]
 )
@@ -387,6 +331,7 @@ def test_stores_that_speak_s3_open_lazily(
     assert line["type"] == "float32"
 
 
+@pytest.mark.slow
 def test_google_cloud_storage_opens_lazily(
     stand_in: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -400,6 +345,7 @@ def test_google_cloud_storage_opens_lazily(
     assert (line["reason"], f"{line['shape']}, {line['chunks']}") == ("", OPENED)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "variable"), [("esgf-opendap", "tas"), ("noaa-opendap", "sst")])
 def test_opendap_opens_lazily_and_reads_what_is_there(
     opendap: str, tmp_path: Path, name: str, variable: str
@@ -412,16 +358,6 @@ def test_opendap_opens_lazily_and_reads_what_is_there(
     assert values.chunks is not None
     for chosen in (np.s_[:], np.s_[1], np.s_[1:3, ::2, 2:7:3], np.s_[3, 5, 7]):
         assert np.array_equal(values[chosen].compute(scheduler="synchronous"), expected[chosen])
-
-
-def test_the_ecco_portal_needs_its_reader(stand_in: str, tmp_path: Path) -> None:
-    """Through xmitgcm where it is installed; else its absence is the reason, and no error."""
-    path = redirect(tmp_path / "catalog.yml", {STORES_OF_2020["ecco-temperature"]: stand_in})
-    [line] = describe_entries(["ecco-temperature"], path).to_dict("records")
-    if importlib.util.find_spec("xmitgcm") is None:
-        assert "xmitgcm" in line["reason"]
-    else:
-        assert line["reason"] == ""
 
 
 def test_what_does_not_answer_is_told_and_the_others_are_shown(tmp_path: Path) -> None:

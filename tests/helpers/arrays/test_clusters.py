@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
-import http.server
 import logging
 import os
+import pickle
+import shutil
 import signal
 import socket
+import ssl
+import subprocess
 import sys
-import threading
 import time
 import urllib.error
 import urllib.request
@@ -26,8 +28,7 @@ import pytest
 
 import helpers
 from helpers.arrays import clusters
-from helpers.arrays.clusters import Cluster, open_cluster
-from helpers.arrays.connections import check_versions
+from helpers.arrays.clusters import Cluster, Security, check_options, open_cluster
 from helpers.arrays.fields import SampleArray
 from helpers.arrays.readers import READERS
 from helpers.arrays.reads import ArrayRead
@@ -90,41 +91,13 @@ def wait_until(is_done: Callable[[], bool], timeout_s: float = 30.0) -> bool:
 
 def test_local_cluster_has_as_many_workers_as_asked(local: Cluster) -> None:
     """After scaling, exactly so many workers take tasks, and their threads are returned."""
+    processes = []
     for n_workers in (2, 1, 2):  # up, down by pausing, up by resuming
         assert local.scale(n_workers) == 2 * n_workers
         assert len(local.workers()) == n_workers
         assert workers_used(local) == set(local.workers())
-
-
-def test_paused_workers_are_kept(local: Cluster) -> None:
-    """Scaling down and up again starts no process: the same ones take tasks."""
-    local.scale(2)
-    before = set(local.client.run(os.getpid).values())
-    local.scale(1)
-    local.scale(2)
-    assert set(local.client.run(os.getpid).values()) == before
-
-
-@pytest.mark.parametrize("n_workers", [0, -1])
-def test_no_worker_is_refused(local: Cluster, n_workers: int) -> None:
-    """Fewer workers than one are refused."""
-    with pytest.raises(UserError, match=f"n_workers: {n_workers}; allowed: at least 1"):
-        local.scale(n_workers)
-
-
-def test_description_counts_what_takes_tasks(local: Cluster) -> None:
-    """The record gets what is there: paused workers do not count, and nothing names a machine."""
-    local.scale(2)
-    local.scale(1)
-    version = distributed.__version__  # dask and distributed are released together
-    assert local.describe() == {
-        "cluster_kind": "local",
-        "n_workers": 1,
-        "n_threads": 2,
-        "scheduler_dask": version,
-        "worker_dask": version,
-        "worker_memory_nbytes": None,
-    }
+        processes.append(set(local.client.run(os.getpid).values()))
+    assert processes[0] == processes[1] == processes[2]  # none is started anew
 
 
 def test_a_cluster_that_is_left_keeps_no_client_of_readers(local: Cluster) -> None:
@@ -147,6 +120,7 @@ def test_a_cluster_that_is_left_keeps_no_client_of_readers(local: Cluster) -> No
     assert local.client.run(count) == {one: 0, other: None}
 
 
+@pytest.mark.slow
 def test_closing_a_local_cluster_leaves_nothing(caplog: pytest.LogCaptureFixture) -> None:
     """Paused workers end when asked to: no process is left and none has to be killed."""
     with open_cluster("local", threads_per_worker=1) as cluster:
@@ -164,29 +138,13 @@ def test_workers_that_do_not_come_are_one_line() -> None:
     with (
         pytest.raises(
             UserError,
-            match=r"^n_workers: 2; the local cluster has 0 after 0\.05 s of waiting for its workers;"
-            r" processes of workers that run: \d+, with Python 3\.[\d.]+, OpenSSL .*tornado .*;"
-            r" allowed: fewer, or once more .* with another Python or OpenSSL; .* more memory$",
+            match=r"^n_workers: 2; the local cluster has 0 after 0\.05 s of waiting for its workers,"
+            r" with Python 3\.[\d.]+ and OpenSSL .*; allowed: fewer, or once more",
         ),
         open_cluster("local", threads_per_worker=1, deadline_s=0.05) as cluster,
     ):
         cluster.scale(2)
     assert wait_until(lambda: not _workers_since(before))
-
-
-def test_a_scheduler_that_is_gone_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A connection that breaks while workers are awaited says so, and no traceback alone."""
-
-    def break_off(_: Cluster) -> dict[str, Any]:
-        raise BrokenPipeError("broken")
-
-    monkeypatch.setattr(Cluster, "_all_workers", break_off)
-    asked: Any = None
-    with pytest.raises(
-        UserError,
-        match=r"^n_workers: 3; the slurm cluster is not reached \(BrokenPipeError: broken\) after",
-    ):
-        Cluster("slurm", asked, 1).scale(3)
 
 
 def _workers_since(before: set[psutil.Process]) -> list[psutil.Process]:
@@ -264,16 +222,7 @@ def foreign(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield address
 
 
-def test_processes_of_this_machine_start_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The next are asked for when those before them are there."""
-    monkeypatch.setattr(clusters, "_AT_ONCE", 1)
-    with open_cluster("local", threads_per_worker=1) as cluster:
-        ask, asked = cluster.ask, []
-        cluster.ask = lambda n: (asked.append((n, len(cluster.workers()))), ask(n))
-        assert cluster.scale(3) == 3
-        assert asked == [(1, 0), (2, 1), (3, 2)]
-
-
+@pytest.mark.slow
 def test_running_cluster_is_scaled_by_pausing(foreign: str) -> None:
     """A worker stays paused although its memory is far from its limit, and works on afterwards."""
     with open_cluster("address", threads_per_worker=2, address=foreign) as cluster:
@@ -281,7 +230,6 @@ def test_running_cluster_is_scaled_by_pausing(foreign: str) -> None:
         time.sleep(0.5)  # Dask looks at the memory of a worker every 0.1 s
         assert len(cluster.workers()) == 1
         assert workers_used(cluster) == set(cluster.workers())
-        assert cluster.describe()["worker_memory_nbytes"] == 1_000_000_000
     with open_cluster("address", threads_per_worker=2, address=foreign) as cluster:
         assert wait_until(lambda: len(cluster.workers()) == 2)  # before any scaling
         found = cluster.client.run(
@@ -290,6 +238,7 @@ def test_running_cluster_is_scaled_by_pausing(foreign: str) -> None:
         assert set(found.values()) == {dask.config.get("distributed.worker.memory.pause")}
 
 
+@pytest.mark.slow
 def test_workers_without_the_checkout_are_given_it(
     foreign: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -302,6 +251,7 @@ def test_workers_without_the_checkout_are_given_it(
         assert all(("helpers.zip" in names) != is_there for names in found.values())
 
 
+@pytest.mark.slow
 def test_running_cluster_without_enough_workers(foreign: str) -> None:
     """A cluster of others is not enlarged: one line says how many it has, after the time that so many take."""
     with (
@@ -311,6 +261,7 @@ def test_running_cluster_without_enough_workers(foreign: str) -> None:
         cluster.scale(16)
 
 
+@pytest.mark.slow
 def test_workers_of_another_width_are_refused(foreign: str) -> None:
     """Workers with other threads than asked for are not compared with a ceiling: one line."""
     with (
@@ -325,6 +276,7 @@ def test_workers_of_another_width_are_refused(foreign: str) -> None:
 # a gateway
 
 
+@pytest.mark.slow
 def test_gateway_gives_real_workers_that_read(
     gateway: Gateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -355,14 +307,6 @@ def test_gateway_gives_real_workers_that_read(
             counts = read.collect()
             assert counts["n_threads"] == 4
             assert counts["n_requests"] >= 4
-        assert cluster.describe() == {
-            "cluster_kind": "gateway",
-            "n_workers": 2,
-            "n_threads": 4,
-            "scheduler_dask": distributed.__version__,
-            "worker_dask": distributed.__version__,
-            "worker_memory_nbytes": 2**30,  # asked for; the gateway's default is twice that
-        }
         kill_one_in_mid_read(cluster)
         assert cluster.scale(1) == 2
         assert len(workers_used(cluster)) == 1
@@ -371,19 +315,19 @@ def test_gateway_gives_real_workers_that_read(
         # whoever lets the gateway decide how many there are gets no row
         cluster.n_workers = 2
         with pytest.raises(UserError, match="^n_workers: 2; the gateway cluster has 1 of these"):
-            cluster.hold()
+            cluster.pin_workers()
     assert wait_until(lambda: not started(gateway))
 
 
 def kill_one_in_mid_read(cluster: Cluster) -> None:
     """Kill a worker while all compute: what they computed is refused, though all of it came."""
-    cluster.hold()
+    cluster.pin_workers()
     reads = cluster.client.map(time.sleep, [1.0] * 8, pure=False)
     victim, *_ = cluster.client.run(os.getpid).values()
     os.kill(victim, signal.SIGKILL)
     distributed.wait(reads, timeout=60)
     with pytest.raises(UserError, match="^n_workers: 2; .*the read is not kept"):
-        cluster.check_held()
+        cluster.check_workers()
 
 
 def started(gateway: Gateway) -> set[str]:
@@ -393,6 +337,7 @@ def started(gateway: Gateway) -> set[str]:
     return {word for command in commands for word in command if word in ("scheduler", "worker")}
 
 
+@pytest.mark.slow
 def test_gateway_that_does_not_offer_so_many_threads(gateway: Gateway) -> None:
     """Threads beyond what the gateway offers are refused before a cluster starts."""
     with (
@@ -415,10 +360,11 @@ def test_gateway_that_does_not_offer_so_many_threads(gateway: Gateway) -> None:
     assert not started(gateway)
 
 
+@pytest.mark.slow
 def test_gateway_that_does_not_start_in_time(gateway: Gateway) -> None:
     """A scheduler that does not come up in time is one line, and is stopped."""
     with (
-        pytest.raises(UserError, match=r"started no scheduler in 0\.1 s") as caught,
+        pytest.raises(UserError, match="it starts no cluster") as caught,
         open_cluster("gateway", threads_per_worker=1, address=gateway.url, deadline_s=0.1),
     ):
         pass
@@ -426,6 +372,7 @@ def test_gateway_that_does_not_start_in_time(gateway: Gateway) -> None:
     assert wait_until(lambda: not started(gateway))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["local", "gateway"])
 def test_opens_where_an_event_loop_runs(gateway: Gateway, kind: str) -> None:
     """Notebooks run in an event loop: a cluster opens and closes there too."""
@@ -485,24 +432,6 @@ def test_refusals_are_one_line(arguments: dict[str, Any], message: str) -> None:
     assert time.monotonic() - started_s < 10  # a person is waiting
 
 
-def test_server_that_is_not_a_gateway() -> None:
-    """Another web server at the address is refused in one line."""
-    with http.server.HTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        address = f"http://127.0.0.1:{server.server_port}"
-        try:
-            with (
-                pytest.raises(UserError, match="no Dask Gateway answers") as caught,
-                open_cluster("gateway", threads_per_worker=1, address=address),
-            ):
-                pass
-        finally:
-            server.shutdown()
-            thread.join()
-    assert "\n" not in str(caught.value)
-
-
 def test_server_that_never_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     """An address that accepts and says nothing is given up after a few seconds."""
     monkeypatch.setattr(clusters, "_ANSWER_S", 0.3)
@@ -510,7 +439,7 @@ def test_server_that_never_answers(monkeypatch: pytest.MonkeyPatch) -> None:
         address = f"http://127.0.0.1:{silent.getsockname()[1]}"
         with (
             pytest.raises(
-                UserError, match=r"no Dask Gateway answers \(TimeoutError: nothing in 0\.3 s"
+                UserError, match=r"no Dask Gateway answers \(TimeoutError: not done in 0\.3 s"
             ),
             open_cluster("gateway", threads_per_worker=1, address=address),
         ):
@@ -524,8 +453,8 @@ def test_workers_are_found_while_the_client_refreshes_itself(
     local.scale(2)
     nobody = {"workers": {}}
     monkeypatch.setattr(local.client, "scheduler_info", lambda *_args, **_kwargs: nobody)
-    local.hold()
-    local.check_held()
+    local.pin_workers()
+    local.check_workers()
     assert len(local.workers()) == 2
 
 
@@ -558,7 +487,121 @@ def test_other_software_on_the_cluster_is_refused(
     assert told in str(caught.value) and "\n" not in str(caught.value)
 
 
-def test_versions_that_do_not_matter_may_differ() -> None:
-    """A patch of Python or NumPy is named in the row, and no reason to stop."""
-    other = {"tcp://w": _packages(python="3.11.9.final.0", numpy="2.3.2")}
-    check_versions({"client": _packages(), "scheduler": _packages(), "workers": other})
+# jobs of Slurm
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not shutil.which("sinfo"), reason="no Slurm here")
+def test_workers_are_jobs_and_end_with_the_cluster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker of one thread computes in a job, and no job and no file is left."""
+    monkeypatch.chdir(tmp_path)
+    options = ["memory=1GB", "walltime=00:05:00"]
+    with open_cluster("slurm", threads_per_worker=1, options=options, deadline_s=120) as cluster:
+        assert cluster.scale(1) == 1
+        assert cluster.client.submit(sum, [1, 2, 3]).result() == 6
+        assert count_jobs() >= 1
+    assert wait_until(lambda: count_jobs() == 0, 60)
+    assert not [*tmp_path.iterdir()]
+
+
+def count_jobs() -> int:
+    """Count the jobs of Slurm that are queued or run."""
+    listed = subprocess.run(["squeue", "--noheader"], capture_output=True, text=True, check=True)
+    return len(listed.stdout.splitlines())
+
+
+def test_jobs_get_a_certificate_that_their_owner_alone_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A scheduler under TLS starts without a Slurm that would run its jobs; nothing is left of it."""
+    pytest.importorskip("dask_jobqueue", reason="dask-jobqueue is not installed")
+    monkeypatch.chdir(tmp_path)
+    (program := tmp_path / "sbatch").touch(mode=0o700)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with open_cluster("slurm", threads_per_worker=1) as cluster:
+        assert cluster.client.scheduler_info()["address"].startswith("tls://")
+        [shared] = tmp_path.glob(".slurm-*")
+        files = [*shared.iterdir()]
+        assert shared.stat().st_mode & 0o77 == 0 and len(files) >= 3
+        assert not [path for path in files if path.stat().st_mode & 0o77]
+    assert [*tmp_path.iterdir()] == [program]
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "says"),
+    [
+        ("slurm", "queue", "allowed: queue=…, account=…"),
+        ("slurm", "queue=", "allowed: queue=…, account=…"),
+        ("slurm", "cores=4", "allowed: queue=…, account=…"),
+        ("local", "queue=a", "allowed: none but with slurm and gateway"),
+    ],
+)
+def test_other_options_are_refused(kind: str, given: str, says: str) -> None:
+    """One line names what may be asked."""
+    with pytest.raises(UserError, match=says):
+        check_options(kind, [given])
+
+
+def test_without_slurm_one_line_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before a scheduler is started."""
+    pytest.importorskip("dask_jobqueue", reason="dask-jobqueue is not installed")
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(UserError, match="there is no sbatch here"):  # noqa: SIM117
+        with open_cluster("slurm", threads_per_worker=1):
+            pass
+
+
+# connections under TLS
+
+
+@contextlib.contextmanager
+def connect() -> Iterator[list[Any]]:
+    """Connect a client with a server that never waits, both in this thread."""
+    security = pickle.loads(pickle.dumps(Security.temporary()))  # as a worker's process gets them
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        plain = [socket.create_connection(listening.getsockname()), listening.accept()[0]]
+    contexts = [security.get_connection_args("worker"), security.get_listen_args("scheduler")]
+    ends = []
+    for at_server, (one, arguments) in enumerate(zip(plain, contexts, strict=True)):
+        one.setblocking(False)
+        wrap = arguments["ssl_context"].wrap_socket
+        ends.append(wrap(one, server_side=bool(at_server), do_handshake_on_connect=False))
+    waiting = list(ends)
+    while waiting:
+        for one in [*waiting]:
+            with contextlib.suppress(ssl.SSLWantReadError):
+                one.do_handshake()
+                waiting.remove(one)
+    with contextlib.ExitStack() as stack:
+        for one in ends:
+            stack.enter_context(one)
+        with contextlib.suppress(ssl.SSLWantReadError):
+            ends[0].recv(1)  # what the server sends after the handshake
+        yield ends
+
+
+def test_an_error_of_the_system_empties_the_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new TLS object is made where Python leaves OpenSSL's errors, whichever OpenSSL is there."""
+    made: list[bool] = []
+    with connect() as (_, server):
+
+        def fail(*_: Any) -> bytes:
+            raise BrokenPipeError
+
+        wrap = ssl.SSLContext.wrap_bio
+
+        def count(context: Any, *ends: ssl.MemoryBIO, server_side: bool) -> ssl.SSLObject:
+            made.append(server_side)
+            return wrap(context, ends[0], ends[1], server_side=server_side)
+
+        monkeypatch.setattr(ssl.SSLContext, "wrap_bio", count)
+        with pytest.raises(ssl.SSLWantReadError):
+            server.recv(10)
+        assert made == []
+        for name, call in {"read": server.recv, "send": server.send}.items():
+            monkeypatch.setattr(ssl.SSLSocket, name, fail)
+            with pytest.raises(BrokenPipeError):
+                call(1)
+    assert made == [True, True]

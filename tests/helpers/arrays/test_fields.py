@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import h5netcdf
 import hypothesis.strategies as st
 import numpy as np
@@ -12,7 +10,6 @@ from hypothesis import given, settings
 from numcodecs import Blosc
 
 from helpers.arrays.fields import FILL, SampleArray
-from helpers.errors import UserError
 from helpers.paths import ROOT
 from tests.stores import SOURCE, make_sample
 
@@ -60,14 +57,6 @@ def test_land_is_fill_and_ocean_is_water() -> None:
     assert sample.dtype == np.float32
 
 
-def test_seed_decides_the_numbers() -> None:
-    """The same seed gives the same numbers, another seed others with the same land."""
-    again, other = (make_sample(SHAPE, seed).block((0, 0, 0, 0), SHAPE) for seed in (0, 1))
-    assert np.array_equal(again, WHOLE)
-    assert np.array_equal(other == FILL, WHOLE == FILL)
-    assert np.mean(other[WHOLE != FILL] != WHOLE[WHOLE != FILL]) > 0.99
-
-
 @pytest.mark.parametrize("shape", [(12, 10, 90, 180), (2, 10, 270, 540), (1, 5, 1080, 1440)])
 @pytest.mark.parametrize("cname", ["lz4", "zstd"])
 def test_compresses_like_its_source(shape: tuple[int, ...], cname: str) -> None:
@@ -85,22 +74,9 @@ def ratio(values: np.ndarray, cname: str) -> float:
     return sum(m.nbytes for m in months) / sum(len(codec.encode(m)) for m in months)
 
 
-@pytest.mark.parametrize("shape", [(2, 3, 4), (1, 2, 3, 4, 5), (0, 1, 2, 3), (1, 1, -1, 3), ()])
-def test_refuses_shape(shape: tuple[int, ...]) -> None:
-    """A shape that is not four extents of at least 1 is refused in one line."""
-    with pytest.raises(UserError, match=r"^array_shape: .*allowed: four extents") as refusal:
-        SampleArray(Path("unread.nc"), "temperature", shape)
-    assert "\n" not in str(refusal.value)
-
-
 def test_a_map_is_enlarged_too() -> None:
     """The same at each time and depth, but for its variability; no value of it is missing."""
     relief = SampleArray(ROOT / "data" / "relief.nc", "elevation", (2, 2, 54, 108))
     found = relief.block((0, 0, 0, 0), relief.shape)
     assert found.min() < -5000 and found.max() > 4000 and not (found == FILL).any()
     assert abs(found[0, 0] - found[1, 1]).max() < 20 < abs(found[0, 0] - found[0, 0].mean()).mean()
-
-
-def test_nbytes_of_large_arrays() -> None:
-    """Bytes are counted beyond what 32 bits hold."""
-    assert make_sample((1000, 50, 2700, 3600)).nbytes == 1_944_000_000_000

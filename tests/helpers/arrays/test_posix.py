@@ -55,13 +55,3 @@ def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
     ):
         pytest.fail("not reached")
     assert not place.exists()
-
-
-@pytest.mark.parametrize("store", ["file://host/folder", "file:///", "/folder"])
-def test_other_addresses_of_files_are_refused(store: str) -> None:
-    """One line names what is allowed."""
-    with (
-        pytest.raises(UserError, match="allowed: embedded, s3://BUCKET/PREFIX"),
-        open_testbed(store, get_profile("loopback")),
-    ):
-        pytest.fail("not reached")

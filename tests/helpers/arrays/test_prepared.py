@@ -12,7 +12,7 @@ from typing import Any
 import obstore
 import pytest
 
-from helpers.arrays.prepared import Entry, name_of, prepare
+from helpers.arrays.prepared import Entry, prepare
 from helpers.objectstore.locations import Location
 from helpers.objectstore.testbed import Server
 from helpers.paths import ROOT
@@ -126,30 +126,6 @@ def test_drafts_of_the_killed_are_removed(tmp_path: Path) -> None:
     assert [path.name for path in made.iterdir()] == ["abc"]
 
 
-def test_a_draft_that_is_being_written_stays(tmp_path: Path) -> None:
-    """Another place is made meanwhile, and leaves it alone."""
-    made = tmp_path / "made"
-
-    def write(draft: Path) -> dict[str, Any]:
-        put(draft, "a", CONTENT)
-        make(made / "other")
-        return {}
-
-    prepare(made / "abc", "codec 1", write)
-    assert read(made / "abc", "a") == CONTENT
-
-
-def test_objects_of_others_stay(server: Server, tmp_path: Path) -> None:
-    """What lies below another beginning is neither counted nor removed."""
-    place = make_location(server, "prepared") / tmp_path.name
-    put(place, "other/a", CONTENT)
-    put(place, "data-2/a", CONTENT)
-    assert set(make(place)[0].files) == {"data/a", "data/b"}
-    put(place, "data/a", b"")
-    make(place)
-    assert read(place, "other/a") == read(place, "data-2/a") == CONTENT
-
-
 _PREPARE = """
 import sys, time
 from pathlib import Path
@@ -168,6 +144,7 @@ print((place / "a").read_text())
 """
 
 
+@pytest.mark.slow
 def test_two_processes_write_once(tmp_path: Path, cache: Path) -> None:
     """One writes, the other waits for it, and both find the whole."""
     place, log = tmp_path / "made" / "abc", tmp_path / "log"
@@ -180,10 +157,3 @@ def test_two_processes_write_once(tmp_path: Path, cache: Path) -> None:
     told = [each.communicate(timeout=60)[0].strip() for each in running]
     assert told == ["whole"] * 3
     assert log.read_text() == "written\n"
-
-
-def test_what_decides_the_bytes_decides_the_name() -> None:
-    """Any difference gives another name; the same gives the same."""
-    made_by = {"shape": (2, 3), "codec": {"level": 1}}
-    assert name_of(made_by) == name_of({"shape": [2, 3], "codec": {"level": 1}})
-    assert name_of(made_by) != name_of({"shape": (2, 3), "codec": {"level": 2}})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import pickle
 from collections.abc import Iterator
@@ -11,20 +10,18 @@ from pathlib import Path
 import cloudpickle
 import h5py
 import hypothesis.strategies as st
-import netCDF4
 import numpy as np
 import obstore
 import pytest
 import zarr
 from hypothesis import given
 from numpy.typing import NDArray
-from zarr.core.buffer import default_buffer_prototype
 from zarr.storage import ObjectStore
 
 from helpers.arrays import readers, reads, writers
 from helpers.arrays.fields import FILL
 from helpers.arrays.readers import READERS, LimitedStore
-from helpers.arrays.stores import StoredArray, prepare_array
+from helpers.arrays.stores import StoredArray
 from helpers.arrays.writers import CODECS, Codec, iterate_blocks
 from helpers.netem.profiles import FirstByte, Profile, get_profile
 from helpers.netem.proxy import open_proxy
@@ -67,20 +64,6 @@ def test_reads_what_was_written(location: Location, name: str, codec: Codec) -> 
     array = reads.open_array(stored, reader)
     assert array.chunksize == CHUNK_SHAPE
     assert np.array_equal(array[1].compute(scheduler="synchronous"), WHOLE[1])
-
-
-def test_batched_reader_takes_several_chunks(location: Location) -> None:
-    """Several chunks in a task give the same checksums, from fewer tasks."""
-    stored, reader = make_stored(location), READERS["zarr-obstore-batched"]
-    array = reads.open_array(stored, reader, n_connections=2, chunks_per_task=4)
-    assert array.numblocks == (3, 1, 1, 1)
-    assert np.array_equal(read(stored, reader.name, 4), stored.checksums)
-
-
-def test_other_readers_take_one_chunk(location: Location) -> None:
-    """A reader that does not batch ignores how many chunks a batch holds."""
-    array = reads.open_array(make_stored(location), READERS["zarr-obstore"], chunks_per_task=4)
-    assert array.numblocks == (3, 2, 1, 2)
 
 
 def spoil(location: Location, layout: str) -> None:
@@ -141,14 +124,6 @@ def test_zarr_metadata_are_as_asked(location: Location, codec: Codec) -> None:
         assert asked.items() <= blosc["configuration"].items()
 
 
-def test_zarr_chunks_are_objects(location: Location) -> None:
-    """Each chunk is an object of its own, those of land too."""
-    paths = [
-        item["path"] for item in obstore.list(make_stored(location).at("zarr").obstore()).collect()
-    ]
-    assert len([path for path in paths if "/c/" in path]) == 12
-
-
 @pytest.fixture
 def netcdf_paths(location: Location, tmp_path: Path) -> dict[Codec, Path]:
     """Download the netCDF file of each codec."""
@@ -160,21 +135,6 @@ def netcdf_paths(location: Location, tmp_path: Path) -> dict[Codec, Path]:
             bytes(obstore.get(stored.at("netcdf").obstore(), "array.nc").bytes())
         )
     return paths
-
-
-def test_netcdf_is_netcdf4(netcdf_paths: dict[Codec, Path]) -> None:
-    """The netCDF library reads format, dimensions, chunk shape, codec and values as asked."""
-    blosc = {"none": False, "blosc-lz4": "blosc_lz4", "blosc-zstd": "blosc_zstd"}
-    for codec, path in netcdf_paths.items():
-        with netCDF4.Dataset(path) as file:
-            variable = file["temperature"]
-            assert file.data_model == "NETCDF4"
-            assert variable.dimensions == writers.DIMENSIONS
-            assert tuple(variable.chunking()) == CHUNK_SHAPE
-            found = variable.filters()["blosc"]
-            assert (found and found["compressor"]) == blosc[codec]
-            variable.set_auto_mask(False)
-            assert np.array_equal(variable[:], WHOLE)
 
 
 def test_hdf5_properties_are_as_asked(netcdf_paths: dict[Codec, Path]) -> None:
@@ -249,20 +209,6 @@ def test_limited_store_keeps_to_its_limit(
     assert np.cumsum([change for _, change in moments]).max() == n_connections
 
 
-def test_limited_store_is_a_store(location: Location) -> None:
-    """Values come through it, a missing one as None."""
-    store = LimitedStore(
-        ObjectStore(make_stored(location).at("zarr").obstore(), read_only=True), n_connections=1
-    )
-
-    async def get(key: str) -> bytes | None:
-        found = await store.get(key, default_buffer_prototype())
-        return None if found is None else found.to_bytes()
-
-    assert b"zarr_format" in (asyncio.run(get("zarr.json")) or b"")
-    assert asyncio.run(get("absent")) is None
-
-
 @pytest.mark.parametrize(
     ("name", "open_requests", "methods"),
     [
@@ -292,25 +238,3 @@ def test_requests_of_readers(
     assert {r.method for r in done} == methods
     assert len(done) == 12 * len(methods)
     assert all(200 <= r.status < 300 for r in done)
-
-
-def test_file_object_reads_ahead_five_mebibytes(location: Location, server: Server) -> None:
-    """The file object asks for 5 MiB beyond what it needs, as in 2020, and not for 50."""
-    stored = prepare_array(
-        make_sample((3, 2, 720, 1440)),  # three chunks of 8 MB
-        location,
-        chunk_shape=(1, 2, 720, 1440),
-        codec="none",
-        layouts=["netcdf"],
-    )
-    readers.forget_clients({})
-    with open_proxy(server.endpoint_url, profile=get_profile("loopback")) as proxy:
-        far = stored.seen_from(stored.location.through(proxy.endpoint_url))
-        array = reads.open_array(far, READERS["netcdf-fsspec"])
-        proxy.take_trace()
-        array[2, 0, :, 0].compute(scheduler="synchronous")
-        array[0, 0, :, 0].compute(scheduler="synchronous")
-        ranges = [r.range_nbytes for r in proxy.take_trace() if r.method == "GET"]
-    chunk_nbytes = stored.nbytes // stored.n_chunks
-    assert ranges
-    assert all(nbytes <= 5 * 2**20 + 2 * chunk_nbytes for nbytes in ranges if nbytes)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import json
 import os
@@ -130,16 +129,6 @@ def test_array_read_is_checked_and_counted(
     assert counts["max_in_flight"] >= counts["mean_in_flight"] >= 0
 
 
-def test_workers_tell_what_they_imported(
-    testbed: Testbed, stored: StoredArray, cluster: Cluster
-) -> None:
-    """Each worker answers; one that reads through zarrs has imported it."""
-    read = ArrayRead(stored, READERS["zarr-zarrs"], testbed, cluster)
-    read_once(read)
-    assert {"zarr", "zarrs", "python"} <= read.versions().keys()
-    assert RawRead.of_array(stored, testbed, n_connections=1).versions() == {}
-
-
 def count_chunk_nbytes(stored: StoredArray) -> int:
     """Sum the objects that hold chunks, as their client gets them."""
     client = stored.at("zarr").obstore()
@@ -173,18 +162,7 @@ def test_wrong_values_are_an_error(testbed: Testbed, stored: StoredArray, cluste
         read_once(ArrayRead(wrong, READERS["zarr-obstore"], testbed, cluster))
 
 
-def test_batches_have_fewer_tasks(testbed: Testbed, stored: StoredArray, cluster: Cluster) -> None:
-    """Chunks a task change the blocks of the reader that batches, and are declared there alone."""
-    batched = ArrayRead(
-        stored, READERS["zarr-obstore-batched"], testbed, cluster, chunks_per_task=4
-    )
-    plain = ArrayRead(stored, READERS["zarr-obstore"], testbed, cluster, chunks_per_task=4)
-    assert batched.settings()["chunks_per_task"] == 4
-    assert plain.settings()["chunks_per_task"] == 1
-    assert (batched.open().npartitions, plain.open().npartitions) == (3, 12)
-    assert read_once(batched)[0] == "xxh3 of 12 chunks"
-
-
+@pytest.mark.slow
 def test_a_worker_that_dies_leaves_no_row(
     testbed: Testbed, stored: StoredArray, cluster: Cluster, tmp_path: Path
 ) -> None:
@@ -243,7 +221,7 @@ def test_workers_must_be_those_asked_for(
     read.prepare()
     cluster.scale(1)
     with pytest.raises(UserError, match="^n_workers: 2; "):
-        cluster.check_held()
+        cluster.check_workers()
     cluster.n_workers = 2
     with pytest.raises(UserError, match="^n_workers: 2; the local cluster has 1"):
         read.prepare()
@@ -270,24 +248,6 @@ def test_raw_read_is_the_same_objects(
     # a row may end a moment after its client has asked again
     assert n_connections <= counts["max_in_flight"] <= n_connections + 1
     assert counts["n_open_requests"] == 0
-
-
-def test_raw_read_in_a_running_loop(testbed: Testbed, stored: StoredArray) -> None:
-    """It reads in a notebook too, whose own loop is running."""
-
-    async def read() -> list[int]:
-        return RawRead.of_array(stored, testbed, n_connections=2).expected
-
-    assert len(asyncio.run(read())) == 12
-
-
-def test_wrong_objects_are_an_error(testbed: Testbed, stored: StoredArray) -> None:
-    """Objects that changed since are found."""
-    raw = RawRead.of_array(stored, testbed, n_connections=2)
-    sums = raw.read(raw.open())
-    sums[3] += 1
-    with pytest.raises(WrongValuesError):
-        raw.check(sums)
 
 
 def test_lists_chunks_of_the_corner(stored: StoredArray) -> None:

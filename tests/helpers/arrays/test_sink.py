@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import gc
-import math
 import warnings
 
 import dask.array as da
-import hypothesis.strategies as st
 import numpy as np
 import pytest
-import zarr
-from hypothesis import given
 from s3fs import S3FileSystem
 from xarray.backends.file_manager import FILE_CACHE
 
@@ -25,7 +21,7 @@ from helpers.arrays.reads import (
     read_into_sink,
     task_block_shape,
 )
-from helpers.arrays.stores import StoredArray, checksum
+from helpers.arrays.stores import StoredArray
 from helpers.objectstore.testbed import Server
 from tests.stores import make_location, make_stored
 
@@ -60,32 +56,6 @@ def test_block_shape(
 ) -> None:
     """A block grows by whole chunks along the last dimensions first."""
     assert task_block_shape(shape, chunk_shape, chunks_per_task) == block_shape
-
-
-@given(
-    st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), min_size=1, max_size=4),
-    st.integers(1, 100),
-)
-def test_block_shape_holds_whole_chunks(pairs: list[tuple[int, int]], chunks_per_task: int) -> None:
-    """A block holds whole chunks, unless it reaches the end, and at most as many as asked."""
-    shape = tuple(max(pair) for pair in pairs)
-    chunk_shape = tuple(min(pair) for pair in pairs)
-    block = task_block_shape(shape, chunk_shape, chunks_per_task)
-    sizes = zip(block, chunk_shape, shape, strict=True)
-    assert all(b % c == 0 or b == n for b, c, n in sizes)
-    n_chunks = math.prod(-(-b // c) for b, c in zip(block, chunk_shape, strict=True))
-    assert n_chunks <= chunks_per_task
-
-
-def test_checksums_of_chunks() -> None:
-    """Each chunk has its own checksum at its place, clipped ones too."""
-    block = np.arange(15, dtype=np.float32).reshape(3, 5)
-    sums = checksum_chunks(block, (2, 3))
-    assert sums.dtype == np.uint64
-    assert sums.tolist() == [
-        [checksum(block[:2, :3]), checksum(block[:2, 3:])],
-        [checksum(block[2:, :3]), checksum(block[2:, 3:])],
-    ]
 
 
 def test_sink_has_one_checksum_a_chunk() -> None:
@@ -135,16 +105,3 @@ def test_forgetting_leaves_nothing_open(stored: StoredArray, name: str) -> None:
     assert [str(each.message) for each in caught if "nclosed" in str(each.message)] == []
     assert not S3FileSystem._cache
     assert not len(FILE_CACHE)
-
-
-def test_forgetting_sets_zarr_alone() -> None:
-    """Settings of one reader do not stay for the next."""
-    try:
-        forget_clients(READERS["zarr-zarrs"].zarr_config)
-        assert zarr.config.get("codec_pipeline.path") == "zarrs.ZarrsCodecPipeline"
-        forget_clients({"async.concurrency": 3})
-        assert zarr.config.get("codec_pipeline.path") != "zarrs.ZarrsCodecPipeline"
-        assert zarr.config.get("async.concurrency") == 3
-    finally:
-        forget_clients({})
-    assert zarr.config.get("async.concurrency") != 3

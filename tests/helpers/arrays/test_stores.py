@@ -13,8 +13,8 @@ import obstore
 import pytest
 
 from helpers.arrays import stores, writers
-from helpers.arrays.stores import check_chunk_shape, checksum, prepare_array
-from helpers.arrays.writers import CODECS, LAYOUTS, Codec
+from helpers.arrays.stores import checksum, prepare_array
+from helpers.arrays.writers import LAYOUTS
 from helpers.errors import UserError
 from helpers.objectstore.locations import Location
 from helpers.objectstore.testbed import Server
@@ -88,21 +88,6 @@ def test_what_decides_the_bytes_decides_the_folder(
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_interrupted_write_is_written_again(location: Location, layout: writers.Layout) -> None:
-    """A layout without its entry, written last, is rewritten whatever lies there."""
-    stored = make_stored(location / f"interrupted-{layout}")
-    client = stored.location.obstore()
-    paths = [item["path"] for item in obstore.list(client, prefix=layout).collect()]
-    data = max((p for p in paths if not p.endswith("zarr.json")), key=len)
-    obstore.put(client, data, b"half of it")
-    obstore.delete(client, f"{layout}.json")
-    again = make_stored(location / f"interrupted-{layout}")
-    assert bytes(obstore.get(client, data).bytes()) != b"half of it"
-    assert np.array_equal(again.checksums, stored.checksums)
-    assert again.stored_nbytes == stored.stored_nbytes
-
-
-@pytest.mark.parametrize("layout", LAYOUTS)
 def test_altered_objects_are_written_again(location: Location, layout: writers.Layout) -> None:
     """A layout whose objects are no longer those of its entry is as it was written first."""
     place = location / f"altered-{layout}"
@@ -158,12 +143,6 @@ def test_stored_nbytes_are_those_of_the_objects(location: Location) -> None:
         assert stored.stored_nbytes[layout] < 0.8 * raw.stored_nbytes[layout]
 
 
-def test_references_bring_their_file(location: Location) -> None:
-    """References alone are asked for, and the netCDF file comes with them."""
-    stored = make_stored(location / "references", layouts=["references"])
-    assert set(stored.stored_nbytes) == {"netcdf", "references"}
-
-
 def test_secrets_are_not_shown(location: Location) -> None:
     """Neither a stored array nor what lies in the store shows credentials."""
     stored = make_stored(location / "cached")
@@ -172,13 +151,6 @@ def test_secrets_are_not_shown(location: Location) -> None:
     for name in ("references/references.json", "zarr/zarr.json", "zarr.json", "netcdf.json"):
         texts.append(bytes(obstore.get(client, name).bytes()).decode())
     assert not any(secret in text for secret in location.secrets for text in texts)
-
-
-def test_seen_from_keeps_the_place(location: Location) -> None:
-    """Another endpoint leads to the same bucket and prefix."""
-    stored = make_stored(location / "cached")
-    far = stored.seen_from(location.through("http://127.0.0.1:1"))
-    assert far.location == stored.location.through("http://127.0.0.1:1")
 
 
 @pytest.mark.parametrize(
@@ -204,26 +176,6 @@ def test_refuses_chunk_shape(location: Location, chunk_shape: tuple[int, ...], s
     assert list_objects(location / "refused") == {}
 
 
-@pytest.mark.parametrize(
-    ("codec", "layouts", "says"),
-    [
-        ("gzip", ["zarr"], "^codec: gzip; allowed: none, blosc-lz4, blosc-zstd"),
-        ("none", ["zarr", "tiff"], "^layouts: tiff; allowed: zarr, netcdf, references"),
-        ("none", [], "^layouts: none; allowed: zarr"),
-    ],
-)
-def test_refuses_choice(location: Location, codec: Codec, layouts: Any, says: str) -> None:
-    """An unknown codec or layout is refused with those that are known."""
-    with pytest.raises(UserError, match=says):
-        make_stored(location / "refused", codec=codec, layouts=layouts)
-
-
-def test_whole_chunks_fit() -> None:
-    """A chunk may be the whole array, or one element."""
-    check_chunk_shape((3, 4), (3, 4))
-    check_chunk_shape((3, 4), (1, 1))
-
-
 _WRITE = """
 import sys
 from helpers.benchmark.memory import peak_nbytes
@@ -239,6 +191,7 @@ print(peak_nbytes())
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", ["zarr", "netcdf"])
 def test_memory_does_not_grow_with_the_array(
     location: Location, server: Server, layout: str, tmp_path: Path
@@ -274,10 +227,3 @@ def test_whoever_imports_it_first_has_the_filters() -> None:
     command = [sys.executable, "-c", _FILTER]
     run = subprocess.run(command, env=own, stdout=subprocess.PIPE, check=True)
     assert float(run.stdout) == 3000
-
-
-@pytest.mark.parametrize("codec", CODECS)
-def test_each_codec_is_stored(location: Location, codec: Codec) -> None:
-    """Arrays in every codec have the same checksums: those of the values."""
-    stored = make_stored(location / "cached", codec=codec, layouts=["zarr", "netcdf"])
-    assert np.array_equal(stored.checksums, make_stored(location / "cached").checksums)

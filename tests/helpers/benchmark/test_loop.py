@@ -5,12 +5,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import gc
-import importlib
-import json
 import signal
-import sys
 import time
-import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -24,12 +20,11 @@ from helpers.benchmark.contender import CheckError, Contender
 from helpers.benchmark.loop import (
     Budget,
     MeasurementError,
-    StoppingRule,
     measure_blocks,
     plan_block,
 )
 from helpers.benchmark.provenance import Provenance
-from helpers.benchmark.record import Record, RecordError, read_records
+from helpers.benchmark.record import Record, read_records
 from helpers.errors import UserError
 
 ORIGIN = Provenance({"n_cores": 2}, {"zarr": "3.1.6"}, {"seed": 1})
@@ -105,26 +100,6 @@ def test_every_contender_once_a_block(tmp_path: Path) -> None:
     pd.testing.assert_frame_equal(read_records([record.path]), found)
 
 
-def test_a_collection_looks_at_new_garbage_only(tmp_path: Path) -> None:
-    """Before each read goes what the last one left; what was there before waits until the end."""
-    gc.unfreeze()
-
-    class Cycle:
-        def __init__(self) -> None:
-            self.me = self
-
-    left: list[weakref.ref[Cycle]] = []
-    seen: list[tuple[bool, bool]] = []
-
-    def read(_opened: object) -> None:
-        seen.append((gc.get_freeze_count() > 1000, any(ref() for ref in left)))
-        left.append(weakref.ref(Cycle()))
-
-    run([make_contender(read=read)], make_record(tmp_path))
-    assert seen == [(True, False)] * 3
-    assert gc.get_freeze_count() == 0
-
-
 def test_seconds_are_those_of_the_network(tmp_path: Path, clock: Clock) -> None:
     """On a network ten times slower, 30 s are 3; the budget is spent in real seconds."""
 
@@ -163,22 +138,6 @@ def test_row_carries_what_was_declared_and_traced(tmp_path: Path) -> None:
     assert numbers == {"n_requests": 7, "wire_nbytes": 120, "box_s": [0.25, 1]}
 
 
-def test_a_row_names_what_was_imported_by_then(tmp_path: Path) -> None:
-    """Nobody lists it: a package that only a read imports, and one of another process."""
-    name = "codespell_lib"  # of the environment of developers, and of no study
-    assert name not in sys.modules
-    late = make_contender("late", read=lambda _: importlib.import_module(name))
-    beside = make_contender("beside", versions=lambda: {"zarr in workers": "9.9"})
-    found = run([beside, late], make_record(tmp_path), n_warm_ups=0).set_index("contender")
-    versions = found["versions"].map(json.loads)
-    assert all(each["codespell"][0].isdigit() for each in versions["late"])
-    assert "codespell" in versions["beside"].iloc[-1]
-    assert [each.get("zarr in workers") for each in versions["beside"]] == ["9.9"] * 2
-    assert not any("zarr in workers" in each for each in versions["late"])
-    assert found["fingerprint"].nunique() == 1
-    assert make_record(tmp_path).to_frame().shape == found.reset_index().shape
-
-
 def test_only_open_and_read_are_timed(tmp_path: Path, clock: Clock) -> None:
     """Opening takes 1 s, reading 10 s; all the rest is outside the clock."""
     steps: list[str] = []
@@ -205,13 +164,6 @@ def test_only_open_and_read_are_timed(tmp_path: Path, clock: Clock) -> None:
     assert found["check"].tolist() == ["('opened', 'read')"]
     # The trace is taken before the check can add requests of its own.
     assert steps == ["enter", "prepare", "open", "read", "collect", "check"]
-
-
-def test_real_clock_is_monotonic_seconds(tmp_path: Path) -> None:
-    """A sleep of 20 ms is at least 20 ms in seconds, in the right column."""
-    found = run([make_contender(read=lambda _: time.sleep(0.02))], make_record(tmp_path))
-    assert (found["read_s"] >= 0.0199).all()
-    assert (found["open_s"] < found["read_s"]).all()
 
 
 def test_order_comes_from_the_seed_alone() -> None:
@@ -322,13 +274,6 @@ def test_a_failure_leaves_no_row_and_loses_none(
     assert not found.duplicated(["phase", "block", "contender"]).any()
 
 
-def test_a_group_that_cannot_be_entered_is_named(tmp_path: Path) -> None:
-    """A cluster that does not scale is a failure of the group."""
-    contender = make_contender(group="8 workers")
-    with pytest.raises(MeasurementError, match="8 workers, warm-up block 0: entering group failed"):
-        run([contender], make_record(tmp_path), enter_group=raise_error)
-
-
 def test_what_hangs_ends_by_the_deadline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Opening and reading that never end are a failure in one line, whatever catches errors there."""
 
@@ -346,20 +291,6 @@ def test_what_hangs_ends_by_the_deadline(tmp_path: Path, monkeypatch: pytest.Mon
     assert signal.getsignal(signal.SIGALRM) == signal.SIG_DFL
 
 
-@pytest.mark.parametrize(
-    ("dilation", "budget_s", "deadline_s"),
-    [(1.0, 10.0, 120.0), (1.0, 300.0, 300.0), (8.0, 300.0, 960.0)],
-)
-def test_the_deadline_is_a_setting(
-    tmp_path: Path, dilation: float, budget_s: float, deadline_s: float
-) -> None:
-    """It is the time of the whole case, or two minutes of the network; each row tells it."""
-    origin = dataclasses.replace(ORIGIN, parameters={"seed": 1, "dilation": dilation})
-    record = Record(tmp_path / "case.csv", study="s", case="c", provenance=origin)
-    found = run([make_contender()], record, time_budget_s=budget_s, n_warm_ups=0, n_blocks=1)
-    assert found["read_deadline_s"].tolist() == [deadline_s]
-
-
 def test_interrupt_is_not_a_failure(tmp_path: Path) -> None:
     """Control-C stays what it is."""
 
@@ -368,24 +299,6 @@ def test_interrupt_is_not_a_failure(tmp_path: Path) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         run([make_contender(prepare=interrupt)], make_record(tmp_path))
-
-
-def test_a_secret_in_the_settings_stops_the_loop(tmp_path: Path) -> None:
-    """A key among the declared facts never reaches the file."""
-    record = make_record(tmp_path, secrets=["hunter2"])
-    contender = make_contender(settings={"cache_state": "cold", "key": "hunter2"})
-    with pytest.raises(RecordError, match="settings: shows a credential"):
-        run([contender], record)
-    assert not record.path.exists()
-
-
-def test_a_block_that_is_continued_keeps_its_number(tmp_path: Path) -> None:
-    """A contender is told the block that is measured, also where others are on disk."""
-    told: list[int] = []
-    for n_blocks in (2, 3):
-        one = make_contender(enter_block=told.append)
-        run([one], make_record(tmp_path), n_warm_ups=0, n_blocks=n_blocks)
-    assert told == [0, 1, 0, 2], "the second run warms up, with its first warm-up block"
 
 
 def phases(found: pd.DataFrame) -> list[tuple[str, int]]:
@@ -406,14 +319,6 @@ def test_a_continued_record_is_warmed_up_again(tmp_path: Path, n_warm_ups: int) 
     # Nothing is warmed up where nothing is to be measured.
     whole = run([make_contender()], make_record(tmp_path), n_warm_ups=n_warm_ups, n_blocks=3)
     assert phases(whole) == phases(again)
-
-
-def test_calibrating_before_is_no_earlier_run(tmp_path: Path) -> None:
-    """Rows of the same process, of another phase, ask for no second warm-up."""
-    record = make_record(tmp_path)
-    run([make_contender()], record, phase="calibration", n_blocks=1)
-    found = run([make_contender()], record, n_warm_ups=0)
-    assert phases(found) == [("warm-up", 0), ("calibration", 0), ("measured", 0), ("measured", 1)]
 
 
 def test_a_continued_record_equals_an_uninterrupted_one(tmp_path: Path) -> None:
@@ -483,18 +388,6 @@ def test_stopping_rule(
     assert record.stopped_by == found.attrs["stopped_by"] == stopped_by
 
 
-def test_warm_ups_cost_budget_but_no_width(tmp_path: Path, clock: Clock) -> None:
-    """Wild warm-ups do not prolong; their time is spent all the same."""
-    rule = {"n_warm_ups": 2, "n_blocks": 9, "target_width": 0.1}
-    steady = timed(clock, "a", [50.0, 10.0, 1.0])
-    (tmp_path / "b").mkdir()
-    assert run([steady], make_record(tmp_path), **rule).attrs["stopped_by"] == "target_width"
-    spent = timed(clock, "a", [50.0, 10.0, 1.0])
-    found = run([spent], make_record(tmp_path / "b"), time_budget_s=61.0, **rule)
-    assert found["phase"].tolist() == ["warm-up", "warm-up", "measured"]
-    assert found.attrs["stopped_by"] == "time_budget"
-
-
 @pytest.mark.parametrize(
     ("opening_s", "calibration_s", "n_blocks"),
     [
@@ -531,29 +424,6 @@ def test_a_continued_run_measures_at_least_a_block(tmp_path: Path, clock: Clock)
     assert found.attrs["stopped_by"] == "time_budget"
 
 
-def test_a_whole_record_is_read_not_measured(tmp_path: Path, clock: Clock) -> None:
-    """Running again costs nothing, ends for the same reason, even with no budget left."""
-    rule: dict[str, Any] = {"n_blocks": 20, "target_width": 0.1}
-    first = run([timed(clock, "a", [1.0])], make_record(tmp_path), **rule)
-    never = make_contender("a", read=raise_error)
-    again = run([never], make_record(tmp_path), time_budget_s=1e-6, **rule)
-    assert again.attrs["stopped_by"] == first.attrs["stopped_by"] == "target_width"
-    assert len(again) == len(first)
-
-
-def test_one_line_a_block_tells_progress(tmp_path: Path) -> None:
-    """A block that is on disk already is silent."""
-    lines: list[str] = []
-    run([make_contender()], make_record(tmp_path), progress=lines.append)
-    assert [line.split(":")[0] for line in lines] == [
-        "warm-up block 0",
-        "measured block 0",
-        "measured block 1",
-    ]
-    run([make_contender()], make_record(tmp_path), progress=lines.append)
-    assert len(lines) == 3
-
-
 @pytest.mark.parametrize(
     ("contenders", "changed", "told"),
     [
@@ -586,15 +456,3 @@ def test_contenders_that_make_no_sense_are_refused(tmp_path: Path) -> None:
         make_contender(stored_nbytes=0)
     with pytest.raises(UserError, match="control_of: 'b' of a; allowed: a"):
         run([make_contender(control_of="b")], make_record(tmp_path))
-
-
-def test_rule_knows_no_time_of_blocks_on_disk() -> None:
-    """A next block that costs nothing is never refused for want of time."""
-    rule = StoppingRule(n_blocks=3, time_budget_s=1.0, target_width=0.1)
-    empty = pd.DataFrame(columns=["contender", "point", "read_s"])
-    assert rule.reason(empty, n_done=1, spent_s=2.0, block_s=0.0) is None
-    assert rule.reason(empty, n_done=1, spent_s=2.0, block_s=1.0) == "time_budget"
-    assert (
-        dataclasses.replace(rule, n_blocks=1).reason(empty, n_done=1, spent_s=0, block_s=0)
-        == "n_blocks"
-    )

@@ -12,14 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from helpers.benchmark.ranking import Ranking, rank, tabulate_comparisons
-from helpers.benchmark.record import read_records
+from helpers.benchmark.ranking import rank
 from helpers.benchmark.statistics import (
     Floats,
     Interval,
     add_throughputs,
     compare,
-    compare_points,
     instability,
     judge,
     judge_gain,
@@ -31,15 +29,12 @@ from helpers.benchmark.statistics import (
     paired_between,
     paired_ratio,
     ratio_interval,
-    relative_widths,
     summarise,
     unpaired_ratio,
 )
 from helpers.errors import UserError
-from helpers.paths import ROOT
 
 N_BLOCKS = 5
-REFERENCE = ROOT / "results" / "reference" / "cluster-scaling"
 Noise = Callable[[np.random.Generator, int], Floats]
 
 
@@ -75,14 +70,6 @@ def test_median_interval(values: list[float], centre: float, low: float, high: f
     assert (found.centre, found.low, found.high, found.n) == (centre, low, high, len(values))
 
 
-def test_one_value_has_no_interval() -> None:
-    """One value says so, and shows no interval of width zero."""
-    found = median_interval([3.0])
-    assert found.centre == 3.0 and found.n == 1
-    assert math.isnan(found.low) and math.isnan(found.high)
-    assert found.note == "one value, no interval"
-
-
 @pytest.mark.parametrize(("n", "note"), [(3, "covers 75%"), (4, "covers 88%"), (5, "")])
 def test_few_values_say_that_they_cover_less(n: int, note: str) -> None:
     """Below five values a 95 % interval does not exist, and the note says so."""
@@ -96,12 +83,6 @@ def test_median_interval_covers_the_median() -> None:
     samples = rng.lognormal(0, 0.3, (150, 10))
     found = [median_interval(sample) for sample in samples]
     assert np.mean([one.low <= 1 <= one.high for one in found]) >= 0.9
-
-
-def test_median_interval_is_repeatable() -> None:
-    """The bootstrap is seeded: the same values give the same figure."""
-    values = np.random.default_rng(2).lognormal(size=9)
-    assert median_interval(values) == median_interval(values)
 
 
 @pytest.mark.parametrize("values", [[], [1.0, math.nan], [math.inf]])
@@ -131,13 +112,6 @@ def test_summary_has_a_line_for_each_contender_and_point() -> None:
     assert found["median"].tolist() == [1.5, 3.0, 4.0, 4.0]
     assert found["note"].iloc[1] == "one value, no interval"
     assert (found["unstable"] != "").all()
-
-
-def test_relative_widths() -> None:
-    """Width over median; unknown for one value."""
-    widths = relative_widths(make_table(a=[9.0, 10.0, 11.0, 10.0, 10.0], b=[1.0]))
-    assert widths.iloc[0] == pytest.approx(0.2)
-    assert math.isnan(widths.iloc[1])
 
 
 @pytest.mark.parametrize(
@@ -251,19 +225,6 @@ def test_verdicts(ratio: Interval, noise: float, verdict: str, reason: str) -> N
     assert found.verdict == verdict and reason in found.reason
 
 
-def test_compare_reads_the_record() -> None:
-    """The verdict on a record uses its own control, and is about the first contender."""
-    table = make_table(
-        a=[1.00, 2.02, 0.99, 1.01, 4.0],
-        b=[1.50, 3.00, 1.52, 1.49, 6.1],
-        a_again=[1.01, 2.0, 1.0, 1.0, 4.05],
-    )
-    found = compare(table, "a", "b", control="a again")
-    assert found.verdict == "faster" and found.ratio.centre == pytest.approx(0.667, abs=0.01)
-    assert compare(table, "b", "a", control="a again").verdict == "slower"
-    assert compare(table, "a", "a again", control="a again").verdict == "indistinguishable"
-
-
 def gaussian(rng: np.random.Generator, n: int) -> Floats:
     """Log-normal times: 5 % in the logarithm."""
     return rng.normal(0, 0.05, n)
@@ -326,20 +287,6 @@ def test_bias_of_the_instrument_is_not_a_finding() -> None:
     assert verdicts["indistinguishable"] >= 800
 
 
-def test_the_whole_way_agrees_with_the_simulation() -> None:
-    """Through tables, as the book goes, equals are equal and 20 % is found."""
-    rng = np.random.default_rng(5)
-    found: Counter[str] = Counter()
-    for _ in range(40):
-        drift = np.cumsum(rng.normal(0, 0.2, N_BLOCKS))
-        a, b, c, again = (np.exp(drift + gaussian(rng, N_BLOCKS)) for _ in range(4))
-        table = make_table(a=list(a), b=list(b), c=list(1.2 * c), a_again=list(again))
-        found["equal " + compare(table, "a", "b", control="a again").verdict] += 1
-        found["apart " + compare(table, "c", "a", control="a again").verdict] += 1
-    assert found["equal indistinguishable"] >= 37
-    assert found["apart slower"] >= 37
-
-
 def simulate_page(
     rng: np.random.Generator, differences: Sequence[float], sigma: float | Floats = 0.05
 ) -> pd.DataFrame:
@@ -380,6 +327,7 @@ def test_the_choice_of_the_best_is_allowed_for() -> None:
     assert sum(bool(slower_unadjusted(page)) for page in pages[:60]) > 6  # what is corrected
 
 
+@pytest.mark.slow
 def test_uneven_noise_is_not_slowness() -> None:
     """Of equals, one of which scatters three times as much, few pages call one slower.
 
@@ -417,44 +365,11 @@ def test_ranking_against_the_textbook() -> None:
     )
 
 
-def test_superlatives_are_told_as_judged() -> None:
-    """One that is alone ahead is named; several that cannot be told apart are all named."""
-    steady = [1.0, 1.01, 0.99, 1.0, 1.01]
-    close = [1.01, 1.0, 1.0, 0.99, 1.02]
-    far = [2.0, 2.1, 1.9, 2.0, 2.0]
-    page = make_table(a=steady, b=close, c=far, a_again=[1.0, 1.0, 1.01, 0.99, 1.0])
-    found = rank(page, control="a again")
-    assert set(found.fastest) == {"a", "b"} and found.others["c"].verdict == "slower"
-    assert found.tell() == f"among the fastest: {', '.join(found.fastest)}"
-    assert found.tell({"a": "Alpha"}).count("Alpha") == 1
-    alone = rank(make_table(a=steady, c=far, a_again=close), control="a again")
-    assert (alone.tell(), alone.tell({"a": "Alpha"})) == ("a", "Alpha")
-    assert alone.tell_lead("1 s") == "a is the fastest: 1 s."
-    equal = "b has the shortest median: 1 s. a, c and d cannot be told apart from it."
-    assert Ranking("b", tuple("bacd"), {}).tell_lead("1 s") == equal
-    table = found.to_frame()
-    assert list(table.columns) == [f"time over {found.best}", "low", "high", "A/A noise", "verdict"]
-    assert set(table.index) == {"a", "b", "c"} - {found.best}
-
-
 def test_one_block_ranks_nobody() -> None:
     """A single block has no noise: whoever is ahead, all are among the fastest."""
     found = rank(make_table(a=[1.0], b=[9.0], a_again=[1.0]), control="a again")
     assert found.best == "a" and found.fastest == ("a", "b")
     assert found.others["b"].verdict == "indistinguishable"
-
-
-def test_ceilings_are_not_ranked_and_points_not_mixed() -> None:
-    """Raw reads decode nothing; rows of two points would be paired by chance."""
-    table = make_table(a=[1.0] * 5, b=[2.0] * 5, raw=[0.1] * 5, a_again=[1.0] * 5)
-    table["is_ceiling"] = table["contender"] == "raw"
-    assert rank(table, control="a again").best == "a"
-    with pytest.raises(UserError, match="more than once a block"):
-        rank(pd.concat([table, table]), control="a again")
-    apart = make_table(a=[1.0], a_again=[1.0], b=[1.0])
-    apart.loc[apart["contender"] == "b", "block"] = 1
-    with pytest.raises(UserError, match="no block holds all of a, b"):
-        rank(apart, control="a again")
 
 
 def test_a_reader_and_its_copy_get_one_verdict() -> None:
@@ -476,19 +391,6 @@ def test_a_reader_and_its_copy_get_one_verdict() -> None:
         a=[1.09, 1.10, 1.10, 1.11, 1.10], b=b, a_again=[1.06, 1.00, 1.20, 1.02, 1.16]
     )
     assert rank(table, control="a again") == rank(swapped, control="a again")
-
-
-@pytest.mark.parametrize("case", ["in-region", "other-region", "wide-area", "in-region-dilated"])
-def test_a_reader_and_its_copy_get_one_verdict_in_the_reference(case: str) -> None:
-    """The control is judged as its reader is, and is never among those that are named."""
-    rows = read_records([REFERENCE / f"{case}.csv"])
-    top = rows[(rows["n_workers"] == 8) & ~rows["is_ceiling"]]
-    ranking = rank(top, control="control")
-    (reader,) = set(top.loc[top["contender"] == "control", "control_of"])
-    against = "zarr-s3fs"  # which is neither
-    found = [compare(top, name, against, control="control") for name in (reader, "control")]
-    assert reader != against and found[0] == found[1]
-    assert "control" not in {ranking.best, *ranking.others}
 
 
 def make_steps(**seconds: list[list[float]]) -> pd.DataFrame:
@@ -541,29 +443,6 @@ def test_more_that_was_compared_widens_the_interval() -> None:
 def test_that_growth_ended_has_to_be_shown(ratio: Interval, noise: float, verdict: str) -> None:
     """What cannot be told apart from no gain may still be one."""
     assert judge_gain(ratio, noise).verdict == verdict
-
-
-def test_gains_of_the_reference_are_judged_by_pairs() -> None:
-    """Eight workers over four gain, from the other region and, by twelve blocks, in region."""
-    far, near = (
-        read_records([REFERENCE / f"{case}.csv"]) for case in ("other-region", "in-region")
-    )
-    found = compare_points(far, "netcdf-fsspec", 4, 8, control="control")
-    assert found.verdict == "grows" and found.ratio.low > 1
-    found = compare_points(near, "zarr-obstore-in-place", 4, 8, control="control")
-    assert found.verdict == "grows" and found.ratio.low > 1
-    few = near[near["block"] < 3]  # which nobody can tell by, so that none says
-    found = compare_points(few, "zarr-obstore-in-place", 4, 8, control="control")
-    assert found.verdict == "undecided" and found.ratio.low < 1 < found.ratio.high
-
-
-def test_comparisons_make_a_table() -> None:
-    """A line each, by what was compared; none make an empty table with the same columns."""
-    one = judge(Interval(0.5, 0.4, 0.6, 5), 1.1)
-    table = tabulate_comparisons({("a", "b"): one, ("b", "c"): one}, names=("one", "other"))
-    assert table.index.names == ["one", "other"] and table["verdict"].tolist() == ["faster"] * 2
-    assert tabulate_comparisons({"a": one}).loc["a", "low"] == 0.4
-    assert list(tabulate_comparisons({}).columns) == list(table.columns)
 
 
 def test_throughputs_say_which_bytes() -> None:

@@ -6,13 +6,11 @@ import math
 import random
 import statistics
 from dataclasses import replace
-from typing import Any
 
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
-from helpers.errors import UserError
 from helpers.models.transfer import LIMITS, Client, Network, fit_client, predict, simulate
 
 MB = 1e6
@@ -133,21 +131,6 @@ def test_more_workers_are_not_slower(
     assert more <= few * (1 + 1e-9) + 2 * one_chunk_s
 
 
-@settings(max_examples=40, deadline=None)
-@given(clients, st.integers(1, 60), st.integers(1, 8), st.sampled_from([0.5, 0.9]))
-def test_a_slower_network_is_not_faster(
-    client: Client, n_chunks: int, n_workers: int, factor: float
-) -> None:
-    """Less of any one rate shortens no read, but for what spread requests gain by not sharing."""
-    network = Network(0, 0, 1e8, 1e8, 1e3)
-    base = seconds(network, client, n_chunks, n_workers)
-    one_chunk_s = client.chunk_nbytes / 1e8 + client.cpu_s_per_chunk
-    for name in ("stream_nbytes_per_s", "aggregate_nbytes_per_s", "requests_per_s"):
-        slower = replace(network, **{name: factor * getattr(network, name)})
-        least = (base - one_chunk_s) * (1 - 1e-6)  # sums of many steps, rounded
-        assert seconds(slower, client, n_chunks, n_workers) >= least
-
-
 @pytest.mark.parametrize(
     ("network", "client", "n_workers", "limit"),
     [
@@ -233,39 +216,3 @@ NOT_ABOVE_ZERO = {
     Network: ["stream_nbytes_per_s", "aggregate_nbytes_per_s", "requests_per_s"],
     Client: ["connections_per_worker", "chunks_per_task"],
 }
-
-
-@pytest.mark.parametrize(
-    ("record", "name", "value"),
-    [(r, n, v) for r, names in BELOW_ZERO.items() for n in names for v in (-1.0, math.nan)]
-    + [(r, n, v) for r, names in NOT_ABOVE_ZERO.items() for n in names for v in (0, -1)]
-    + [(Client, "connections_per_worker", 1.5), (Client, "cpu_s_per_chunk", math.inf)],
-)
-def test_refuses_fields(record: type, name: str, value: float) -> None:
-    """A figure that no network and no client has is refused by name, in one line."""
-    given: dict[str, Any] = {"chunk_nbytes": MB} if record is Client else {}
-    with pytest.raises(UserError, match=f"^{name}: .*; allowed: ") as refusal:
-        record(**{**given, name: value})
-    assert "\n" not in str(refusal.value)
-
-
-def test_refuses_a_tail_below_the_median() -> None:
-    """The 95th percentile is not below the median."""
-    with pytest.raises(UserError, match=r"^first_byte_p95_s: 0.01; allowed: at least .*0.02"):
-        Network(0.02, 0.01)
-
-
-@pytest.mark.parametrize("name", ["n_chunks", "n_workers", "n_cores", "n_draws"])
-@pytest.mark.parametrize("value", [0, -1])
-def test_refuses_counts(name: str, value: int) -> None:
-    """Without chunks, workers, processors or draws there is nothing to predict."""
-    given = {"n_chunks": 4, "n_workers": 2, "n_cores": 2, "n_draws": 3, name: value}
-    with pytest.raises(UserError, match=f"^{name}: {value}; allowed: "):
-        predict(FREE, Client(MB), **given)
-
-
-@pytest.mark.parametrize("measured_s", [[], [(1, 0.0)], [(1, 1.0), (2, -1.0)]])
-def test_refuses_to_fit_nothing(measured_s: list[tuple[int, float]]) -> None:
-    """Without times there is nothing to fit."""
-    with pytest.raises(UserError, match=r"^measured_s: "):
-        fit_client(Client(MB), measured_s, n_chunks=4, n_cores=2)
