@@ -73,7 +73,7 @@ test-all: env  ## run all tests: also browsers, gateways, kills and faults (half
 	@$(TEST) -m "quiet $(MARKED)" $$(grep -rl --include='test_*.py' 'mark\.quiet' tests) || $(AGAIN)
 
 faults: env  ## read through every reader from a store that fails, and write results/reference/faults.csv
-	@exec $(BIN)/python -m tests.faults
+	@exec $(BIN)/python -m tests.test_faults
 
 lint: env  ## run every check of pre-commit over all files
 	@exec $(BIN)/pre-commit run --all-files

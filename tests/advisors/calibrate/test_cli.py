@@ -10,8 +10,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-import h5py
-import numpy as np
 import obstore
 import pytest
 import yaml
@@ -19,8 +17,6 @@ from click.testing import CliRunner
 
 from advisors.calibrate import cli
 from advisors.calibrate.cli import calibrate
-from advisors.chunks.cli import chunks_command
-from advisors.hdf5.cli import hdf5
 from helpers.errors import UserError
 from helpers.netem.profiles import Faults, FirstByte, Profile, get_measurement, get_profile
 from helpers.netem.proxy import Proxy, Request, open_proxy
@@ -189,33 +185,6 @@ def test_a_store_that_dies_is_continued(
     assert get_profile(str(out)).aggregate_mb_per_s
 
 
-def test_a_store_that_throttles_is_told(
-    proxy: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Answers that ask to slow down are counted, and what they leave out is named."""
-    out = tmp_path / "throttled.yml"
-    break_after(monkeypatch, proxy, 20, Faults(error_503=0.9))
-    says = refuse(out, "--max-requests", "900", "--max-mb", "30")
-    assert "too few answers for:" in says and "it answers 503" in says
-    told = get_measurement(str(out))
-    assert told["state"] == "partial" and told["seen"]["n_throttled"] > 10
-    n, _ = count(proxy.take_trace())
-    assert told["spent"]["n_gets"] + told["spent"]["n_lists"] == n <= 900
-
-
-@pytest.mark.parametrize(
-    ("faults", "says"),
-    [(Faults(error_503=1.0), "it answers 503"), (Faults(reset=1.0), "it does not answer")],
-)
-def test_a_store_that_never_answers(
-    faults: Faults, says: str, proxy: Proxy, tmp_path: Path
-) -> None:
-    """Where nothing can be measured there is a line, and no file."""
-    proxy.emulate(replace(FREE, faults=faults))
-    assert says in refuse(tmp_path / "mine.yml")
-    assert not [*tmp_path.iterdir()]
-
-
 def test_a_killed_run_has_spent_what_it_may_have(
     proxy: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -339,25 +308,6 @@ def test_a_store_that_lies(pages: str, tmp_path: Path) -> None:
 def test_a_redirection_is_not_followed(pages: str, tmp_path: Path) -> None:
     """It would be a request that nobody counts."""
     assert "it answers 302" in refuse(tmp_path / "moved.yml", *SMALL, url=f"{pages}/moved")
-
-
-def test_the_advisors_take_the_file(tmp_path: Path) -> None:
-    """Chunks and HDF5 are predicted on it, and decoding is as it was measured."""
-    mine = tmp_path / "mine.yml"
-    figures = "first_byte_s: {median_s: 0.02, p95_s: 0.05}\nstream_mb_per_s: 50\naggregate_mb_per_s: 400\n"
-    mine.write_text(f"{figures}measurement: {{decode_mb_per_s: 321, chunk_ms: 1.5}}\n")
-    shape = ["--shape", "10000,100,100", "--json", "--profile", str(mine)]
-    told = CliRunner().invoke(chunks_command, shape, catch_exceptions=False)
-    on = json.loads(told.stdout)["predicted_on"]
-    assert (on["stream_mb_per_s"], on["decode_mb_per_s"], on["chunk_ms"]) == (50, 2 * 321, 1.5)
-    with h5py.File(tmp_path / "a.h5", "w") as file:
-        file.create_dataset("x", data=np.zeros((100, 100)), chunks=(10, 100))
-    told = CliRunner().invoke(
-        hdf5,
-        ["advise", str(tmp_path / "a.h5"), "--json", "--profile", str(mine)],
-        catch_exceptions=False,
-    )
-    assert json.loads(told.stdout)["profile"] == "mine.yml"
 
 
 def test_the_embedded_store_over_a_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

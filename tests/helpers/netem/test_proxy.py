@@ -278,13 +278,6 @@ def test_worker_links_need_a_kernel_that_tells(
         proxy.emulate(Profile("p", worker_mb_per_s=9.0))
 
 
-def test_model_shares_the_link_of_a_worker() -> None:
-    """Each of 8 streams of a worker has an eighth of its link, where that is less than a stream."""
-    profile = Profile("p", stream_mb_per_s=90.0, worker_mb_per_s=500.0)
-    rates = [network_of(profile, streams_per_worker=n).stream_nbytes_per_s for n in (1, 2, 8)]
-    assert rates == [90e6, 90e6, 62.5e6]
-
-
 def test_dilated_proxy_tells_virtual_seconds(upstream_url: str) -> None:
     """A delay of 20 ms at a dilation of 10 holds its client up for 200, and its row says 20.
 
@@ -603,35 +596,6 @@ def test_client_leaves(proxy: Proxy) -> None:
     assert get(proxy, "/plain?again")[1] == BODY
 
 
-def test_client_does_not_read() -> None:
-    """No more than buffers (some MB) is taken from the store for a client that does not read."""
-    taken = 0
-    listener = socket.create_server(("127.0.0.1", 0))
-
-    def serve() -> None:
-        nonlocal taken
-        sock, _ = listener.accept()
-        sock.recv(4096)
-        sock.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\n")
-        sock.settimeout(0.5)
-        with pytest.raises(TimeoutError):
-            while True:
-                taken += sock.send(bytes(1 << 20))
-        sock.close()
-
-    server = threading.Thread(target=serve)
-    server.start()
-    with (
-        listener,
-        open_proxy(f"http://127.0.0.1:{listener.getsockname()[1]}", profile=FREE) as proxy,
-    ):
-        connection = connect(proxy)
-        connection.request("GET", "/")
-        server.join(20)
-        assert 0 < taken < 40e6
-        connection.close()
-
-
 # --- what is emulated --------------------------------------------------------
 
 
@@ -875,20 +839,6 @@ def test_totals(
     assert (table["end_s"] >= table["first_byte_s"]).all()
     others = sorted((row.method, row.key.rstrip("/")) for row in rows if row not in gets)
     assert others == [("GET", f"/{BUCKET}"), ("HEAD", f"/{BUCKET}/object")]
-
-
-@pytest.mark.parametrize("read", [read_with_s3fs, read_with_obstore])
-def test_clients_back_off(
-    stored: Stored, read: Callable[[Stored, list[tuple[int, int]]], list[bytes]]
-) -> None:
-    """Above the request rate a client is refused, asks again later, and has it all in the end."""
-    stored.proxy.emulate(Profile("rare", FirstByte(0.001, 0.001), requests_per_s=25))
-    stored.proxy.take_trace()
-    got = read(stored, [(100 * i, 100) for i in range(12)])
-    rows = stored.proxy.take_trace()
-    assert [len(one) for one in got] == [100] * 12
-    assert {row.status for row in rows} == {200, 206, 503}
-    assert len(rows) == 14 + sum(row.status == 503 for row in rows)
 
 
 def put_with_s3fs(stored: Stored, body: bytes) -> None:

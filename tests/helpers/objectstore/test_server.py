@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import http.client
 import json
-import os
 import signal
 import socket
 import subprocess
@@ -26,7 +24,6 @@ from helpers.errors import UserError
 from helpers.objectstore import testbed as servers
 from helpers.objectstore.testbed import Server, open_server
 from tests.helpers.objectstore.test_processes import becomes, listens, lives
-from tests.stores import client_environment
 
 BODY = bytes(range(256)) * 40  # 10,240 bytes, each known from its place
 
@@ -50,58 +47,6 @@ def client(server: Server) -> Any:
     client.create_bucket(Bucket="server-tests")
     client.put_object(Bucket="server-tests", Key="a/body", Body=BODY)
     return client
-
-
-def test_lists_come_in_pages(client: Any) -> None:
-    """Seven keys in pages of three, in order; prefixes stand for their keys."""
-    keys = [f"paged/{i}" for i in range(7)]
-    for key in keys:
-        client.put_object(Bucket="server-tests", Key=key, Body=b"")
-    pages = client.get_paginator("list_objects_v2").paginate(
-        Bucket="server-tests", Prefix="paged/", PaginationConfig={"PageSize": 3}
-    )
-    assert [[row["Key"] for row in page["Contents"]] for page in pages] == [
-        keys[:3],
-        keys[3:6],
-        keys[6:],
-    ]
-    tops = client.list_objects_v2(Bucket="server-tests", Delimiter="/")["CommonPrefixes"]
-    assert {"Prefix": "paged/"} in tops
-
-
-def test_multipart(client: Any) -> None:
-    """Parts sent apart become one object; its ETag counts the parts."""
-    place = {"Bucket": "server-tests", "Key": "in parts"}
-    upload = client.create_multipart_upload(**place)["UploadId"]
-    bodies = [b"a" * 5 * 2**20, b"b" * 100]  # all but the last at least 5 MiB
-    parts = [
-        {
-            "PartNumber": number,
-            "ETag": client.upload_part(**place, UploadId=upload, PartNumber=number, Body=body)[
-                "ETag"
-            ],
-        }
-        for number, body in enumerate(bodies, start=1)
-    ]
-    client.complete_multipart_upload(**place, UploadId=upload, MultipartUpload={"Parts": parts})
-    got = client.get_object(**place)
-    assert got["Body"].read() == b"".join(bodies)
-    assert got["ETag"].endswith('-2"')
-
-
-def test_connections_are_kept(server: Server, client: Any) -> None:
-    """Two requests go over one connection: else each would pay for its set-up."""
-    url = client.generate_presigned_url(
-        "get_object", Params={"Bucket": "server-tests", "Key": "a/body"}
-    ).removeprefix(server.endpoint_url)
-    connection = http.client.HTTPConnection(server.endpoint_url.removeprefix("http://"))
-    connection.request("GET", url)
-    assert connection.getresponse().read() == BODY
-    kept = connection.sock
-    connection.request("GET", url)
-    assert connection.getresponse().read() == BODY
-    assert connection.sock is kept is not None
-    connection.close()
 
 
 def read_with_s3fs(server: Server) -> bytes:
@@ -129,19 +74,8 @@ def read_with_obstore(server: Server) -> bytes:
     return bytes(obstore.get(store, "a/body").bytes())
 
 
-def read_with_aws_cli(server: Server) -> bytes:
-    """Read the object through the AWS CLI, which has the environment alone."""
-    aws = Path(sys.executable).with_name("aws")
-    return subprocess.run(
-        [sys.executable, aws, "s3", "cp", "s3://server-tests/a/body", "-"],
-        env={"PATH": os.defpath, "HOME": "/nonexistent", **client_environment(server)},
-        stdout=subprocess.PIPE,
-        check=True,
-    ).stdout
-
-
 @pytest.mark.usefixtures("client")
-@pytest.mark.parametrize("read", [read_with_s3fs, read_with_obstore, read_with_aws_cli])
+@pytest.mark.parametrize("read", [read_with_s3fs, read_with_obstore])
 def test_every_client_reads_it(read: Callable[[Server], bytes], server: Server) -> None:
     """The clients of the book read what botocore wrote."""
     assert read(server) == BODY
@@ -179,35 +113,6 @@ def test_secrets_are_not_shown(server: Server, tmp_path: Path) -> None:
         for secret in (other.access_key, other.secret_key):
             assert secret not in repr(other) + arguments + log
         assert other.secret_key != server.secret_key
-
-
-def test_a_file_system_without_attributes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where extended attributes are missing, ETags survive in files beside the objects."""
-    monkeypatch.setattr("helpers.objectstore.testbed._keeps_attributes", lambda _: False)
-    for _ in range(2):
-        with open_server(tmp_path / "store") as server:
-            client = make_client(server)
-            if not client.list_buckets()["Buckets"]:
-                client.create_bucket(Bucket="beside")
-                client.put_object(Bucket="beside", Key="k", Body=BODY, ContentType="text/plain")
-            assert client.head_object(Bucket="beside", Key="k")["ContentType"] == "text/plain"
-    stored = tmp_path / "store" / "buckets" / "beside" / "k"
-    assert stored.read_bytes() == BODY
-    assert not hasattr(os, "listxattr") or os.listxattr(stored) == []
-
-
-def test_another_port_is_taken_if_one_is_lost(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A free port that someone takes before the server does costs one more try."""
-    choose = servers._free_port
-    with socket.create_server(("127.0.0.1", 0)) as holder:
-        taken = holder.getsockname()[1]
-        choices = iter([taken, taken, choose()])
-        monkeypatch.setattr(servers, "_free_port", lambda: next(choices))
-        with open_server(tmp_path / "store") as server:
-            assert port_of(server) != taken
-            assert make_client(server).list_buckets()["Buckets"] == []
 
 
 def test_a_server_that_fails_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

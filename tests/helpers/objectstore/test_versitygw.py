@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Self
 
 import pytest
 
@@ -145,44 +144,6 @@ def test_a_failed_build_is_one_line(install: str, reason: str, place: Path) -> N
         find_or_build_versitygw()
     left = [path.name for path in (place / "cache" / "arrays-over-the-wire").iterdir()]
     assert left == ["versitygw.lock"]
-
-
-@pytest.mark.parametrize("version", [None, "go1.24.9"])
-def test_without_a_new_enough_go_one_is_fetched(
-    version: str | None, place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The installer gets the hashed lock, and the fetched Go builds."""
-    if version:
-        write_go(place / "bin", version=version)
-    tool = (
-        f'for a; do folder="$a"; echo "$a" >> {place}/arguments; done\nmkdir -p "$folder/go/bin"\n'
-    )
-    tool += f"cat > \"$folder/go/bin/go\" <<'STOP'\n#!/bin/sh\n{INSTALLS}\nSTOP\n"
-    write_program(place / "bin" / "uv", f'{tool}chmod +x "$folder/go/bin/go"')
-    monkeypatch.setattr(sys, "executable", str(place / "python"))
-    monkeypatch.setattr(versitygw, "start_child", RunPlainly)
-    assert is_built_from_source(find_or_build_versitygw())
-    assert "--require-hashes" in (place / "arguments").read_text()
-    assert "go-toolchain.lock" in (place / "arguments").read_text()
-
-
-class RunPlainly:
-    """Stands for `start_child`, where `sys.executable` is not Python."""
-
-    def __init__(self, argv: list[str], *, env: dict[str, str], log: Path) -> None:
-        self.name = argv[0]
-        self.code = subprocess.run(argv, env=env, check=False).returncode
-
-    def __enter__(self) -> Self:
-        """Return itself."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Do nothing: it has ended."""
-
-    def wait(self, *, timeout_s: float) -> int:
-        """Return the exit code."""
-        return self.code
 
 
 def test_why_there_is_no_build_is_one_line(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
