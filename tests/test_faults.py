@@ -231,6 +231,17 @@ def test_a_stalled_read_ends_by_its_deadline(
     assert again.loc[again["phase"] == "measured", "block"].tolist() == [0, 1]
 
 
+def test_what_waits_again_while_it_tidies_up_ends_too() -> None:
+    """A client that asks a stalled store once more on closing holds nothing up."""
+    start_s = time.monotonic()
+    with pytest.raises(TimeoutError, match="not done in 0.2 s"), deadline(0.2):
+        try:
+            time.sleep(60)
+        finally:
+            time.sleep(60)
+    assert time.monotonic() - start_s < 20
+
+
 @pytest.mark.parametrize("victim", ["server", "proxy"])
 def test_a_kill_in_mid_read_loses_no_row(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, victim: str

@@ -50,8 +50,8 @@ class _OverdueError(BaseException):
 def deadline(seconds: float) -> Iterator[None]:
     """End what takes longer than so many real seconds, wherever it waits.
 
-    A library may wait for a stalled store for ever, or repeat its request as long. The alarm is
-    one of the main thread, where notebooks run; elsewhere, and where the system has none, nothing
+    A library may wait for a stalled store for ever, or repeat its request as long; and it may wait
+    again while it tidies up, so the alarm comes again each second until it has ended. It is one of the main thread, where notebooks run; elsewhere, and where the system has none, nothing
     is ended.
     """
     is_main = threading.current_thread() is threading.main_thread()
@@ -59,14 +59,19 @@ def deadline(seconds: float) -> Iterator[None]:
         yield
         return
 
+    is_under_way = True
+
     def end(_number: int, _frame: object) -> None:
-        raise _OverdueError
+        if is_under_way:
+            raise _OverdueError
 
     before = signal.signal(signal.SIGALRM, end)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)
     try:
         yield
+        is_under_way = False
     except _OverdueError:
+        is_under_way = False
         raise TimeoutError(
             f"not done in {seconds:g} s, its deadline; allowed: a store that answers by then,"
             " or a larger time_budget_s"
