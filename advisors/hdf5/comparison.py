@@ -1,12 +1,8 @@
-"""Whether a copy of an HDF5 file holds the same content: by h5py, and by the tools that are there."""
+"""Whether a copy of an HDF5 file holds the same content."""
 
 from __future__ import annotations
 
-import collections
-import itertools
-import shutil
-import subprocess
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,38 +10,57 @@ from typing import Any
 import h5py
 import numpy as np
 
-from advisors.hdf5.copying import get_token, list_attributes, read_stored
-from advisors.hdf5.inspection import list_sources, refuse_external
-from advisors.hdf5.recording import (
+from advisors.hdf5.copying import get_token, list_attributes, read_stored, refuse_external
+from advisors.hdf5.files import (
     LIBRARY_ERRORS,
+    get_filters,
     iterate_blocks,
     iterate_chunks,
     list_datasets,
     open_hdf5,
     shorten_error,
 )
-from helpers.errors import UserError, cut
+from advisors.hdf5.inspection import list_sources
+from helpers.errors import UserError
 
 
-def check_sources(file: h5py.File, name: str, folders: Sequence[Path | None]) -> bool:
-    """Refuse values in other files that a file and its copy do not both find.
+def check_sources(file: h5py.File, name: str, folder: Path | None, out_folder: Path) -> None:
+    """Refuse what lies in other files that a file and its copy in another folder do not both find.
 
-    The library reads fill values where it finds nothing, in both of them, so
-    that they would compare as equal.
+    Of a virtual dataset whose sources are gone the library reads fill values, and a relative link
+    may lead to another file of that name: both would compare as equal.
+
+    Parameters
+    ----------
+    file : h5py.File
+        The input.
+    name : str
+        What messages call it.
+    folder : Path or None
+        Where it lies; None where it is far away.
+    out_folder : Path
+        Where its copy is to lie.
     """
-    datasets = [file[path] for path in list_datasets(file)]
-    for dataset in datasets:
-        refuse_external(dataset, name)
-    pairs = [(found.name, *pair) for found in datasets for pair in list_sources(found)]
-    for folder in folders:
-        for path, other, key in dict.fromkeys(pairs):
-            if folder is None or not _has_dataset(folder / _first(other), _first(key)):
-                raise UserError(
-                    f"file: {name}: the virtual dataset {path!r} has no source {_first(key)!r} in"
-                    f" {_first(other)!r} as found from {folder or name}; allowed: sources that both"
-                    " the file and its copy find"
-                )
-    return bool(pairs)
+    asked = list[tuple[str, str, str]]()  # what asks for a file, its name, and a dataset in it
+    for path in list_datasets(file):
+        refuse_external(file[path], name)
+        sources = dict.fromkeys(list_sources(file[path]))
+        who = f"the virtual dataset {path!r}"
+        asked += [(who, _first(other), _first(key)) for other, key in sources]
+    tree = _Tree(file)
+    tree.walk(file)
+    for path, (kind, *leads_to) in tree.links.items():
+        if kind == h5py.ExternalLink.__name__:
+            asked.append((f"the link {path!r}", leads_to[0], ""))
+    for who, other, key in asked:
+        places = [place and _find(place, other) for place in (folder, out_folder)]
+        if not _lead_to_one(places[0], places[1], key):
+            what = f"{key!r} in {other!r}" if key else repr(other)
+            raise UserError(
+                f"file: {name}: {who} leads to {what}, which is not there, or not the same file,"
+                f" from {folder or name} and from {out_folder}; allowed: a copy in the folder of the"
+                " file, from where all that it leads to is there"
+            )
 
 
 def _first(pattern: str) -> str:
@@ -53,15 +68,28 @@ def _first(pattern: str) -> str:
     return pattern.replace("%%", "\0").replace("%b", "0").replace("\0", "%")
 
 
-def _has_dataset(path: Path, key: str) -> bool:
+def _find(folder: Path, name: str) -> Path:
+    """Find another file as the library does: where it is said to be, or else by its name here."""
+    path = folder / name  # which is `name` where that is absolute
+    return path if path.exists() else folder / path.name
+
+
+def _lead_to_one(ours: Path | None, theirs: Path | None, key: str) -> bool:
+    """Tell whether two paths lead to one file, which has a dataset of that name if one is given.
+
+    A link that dangles here may lead somewhere from another folder.
+    """
+    if ours is None or theirs is None:
+        return False
+    if not key and not ours.exists():
+        return ours.parent.resolve() == theirs.parent.resolve()
     try:
-        with h5py.File(path, "r") as file:
-            return isinstance(file.get(key), h5py.Dataset)
+        if not key:
+            return ours.samefile(theirs)
+        with h5py.File(ours, "r") as file:
+            return isinstance(file.get(key), h5py.Dataset) and ours.samefile(theirs)
     except OSError:
         return False
-
-
-_LOSSLESS = (1, 2, 3)  # deflate, shuffle, fletcher32, as HDF5 registers them
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +115,7 @@ class _Tree:
             if first == path and isinstance(found, h5py.Group):
                 self.walk(found, path)
 
-    def describe(self, found: Any, *, is_rechunked: bool, is_refiltered: bool) -> dict[str, Any]:
+    def describe(self, found: Any, *, is_rechunked: bool) -> dict[str, Any]:
         """Say what a copy has to keep of an object, but for the values of a dataset."""
         told: dict[str, Any] = {" (attributes)": set(found.attrs)}
         told[" (order of attributes)"] = list_attributes(found)
@@ -102,11 +130,8 @@ class _Tree:
         told[" (order of attributes lost)"] = plist.get_attr_creation_order()
         if isinstance(found, h5py.Group):
             return told | {" (order of links lost)": plist.get_link_creation_order()}
-        filters = [plist.get_filter(number)[:3] for number in range(plist.get_nfilters())]
-        if is_rechunked:  # options of some filters name the bytes of a chunk
-            filters = [given[:2] for given in filters]
-        if is_rechunked and is_refiltered:  # which keeps the values
-            filters = [given for given in filters if given[0] not in _LOSSLESS]
+        # options of some filters name the bytes of a chunk
+        filters = [given[: 2 if is_rechunked else 3] for given in get_filters(found)]
         return told | {
             " (layout)": plist.get_layout(),
             " (chunks)": None if is_rechunked else found.chunks,
@@ -169,31 +194,25 @@ class _Tree:
         return path
 
 
-def check_equal(
-    path: Any,
-    name: str,
-    copy: Path,
-    *,
-    rechunked: Collection[str] = (),
-    is_refiltered: bool = False,
-) -> str:
+def check_equal(path: Path, name: str, copy: Path, *, rechunked: Collection[str] = ()) -> str:
     """Compare all that a file says with what its copy says, from the folder of each.
 
     Compared are links and their order, attributes and theirs, types, extents, fill values,
-    filters, chunks but for those of datasets that were `rechunked`, and every value. Where
-    these were `is_refiltered` too, they may have deflate, shuffle and checksum, or none.
+    filters, chunks but for those of datasets that were `rechunked`, every value, and the bytes of
+    the block before the beginning.
     """
     n_datasets = n_attributes = 0
     with open_hdf5(path, name) as source, open_hdf5(copy, str(copy)) as made:
+        if source.userblock_size != made.userblock_size:
+            raise differ("the length of the user block")
+        _compare_beginnings(path, copy, source.userblock_size)
         one, other = _Tree(source), _Tree(made)
         for tree in (one, other):
             tree.walk(tree.file)
         _compare_links(one.links, other.links)
         for at in one.paths.values():
             try:
-                is_rechunked = at.strip("/") in rechunked
-                anew = {"is_rechunked": is_rechunked, "is_refiltered": is_refiltered}
-                _compare_objects(one, other, at, **anew)
+                _compare_objects(one, other, at, is_rechunked=at.strip("/") in rechunked)
             except UserError:
                 raise
             except LIBRARY_ERRORS as error:
@@ -211,9 +230,18 @@ def _compare_links(ours: dict[str, Any], theirs: dict[str, Any]) -> None:
             raise differ(f"{one.strip('/')} (order of links)")
 
 
-def _compare_objects(one: _Tree, other: _Tree, path: str, **anew: bool) -> None:
+def _compare_beginnings(path: Path, copy: Path, nbytes: int) -> None:
+    with path.open("rb") as ours, copy.open("rb") as theirs:
+        if ours.read(nbytes) != theirs.read(nbytes):
+            raise differ("the user block")
+
+
+def _compare_objects(one: _Tree, other: _Tree, path: str, *, is_rechunked: bool) -> None:
     ours, theirs, shown = one.file[path], other.file[path], path.strip("/") or "/"
-    told, found = one.describe(ours, **anew), other.describe(theirs, **anew)
+    told, found = (
+        tree.describe(each, is_rechunked=is_rechunked)
+        for tree, each in ((one, ours), (other, theirs))
+    )
     for what, value in told.items():
         if what not in found or value != found[what]:
             raise differ(f"{shown}{what}")
@@ -266,49 +294,3 @@ def differ(where: str) -> UserError:
         f"apply: the copy differs from the input at {where}, and was not kept;"
         " allowed: a file that the tool copies faithfully"
     )
-
-
-_SHOWN_NBYTES = 10**9  # of values, above which tools that show or compare each one take too long
-
-
-def ask_tools(file: Path, copy: Path, *, nbytes: int) -> str:
-    """Let HDF5's and netCDF's own tools compare as well, where they are and can read the file."""
-    is_whole = nbytes <= _SHOWN_NBYTES
-    judges = [name for name, ask in (("h5diff", _ask_h5diff), ("ncdump", _ask_ncdump))
-              if shutil.which(name) and ask(file, copy, is_whole=is_whole)]  # fmt: skip
-    return f", for {' and '.join(judges)} too" if judges else ""
-
-
-def _ask_h5diff(file: Path, copy: Path, *, is_whole: bool) -> bool:
-    """Compare by HDF5's tool; False where it cannot read both, or would take too long."""
-    if not is_whole:
-        return False
-    argv = ["h5diff", str(file), str(copy)]
-    done = subprocess.run(argv, capture_output=True, text=True, errors="replace", check=False)
-    if done.returncode == 1:
-        raise differ(f"some object (h5diff: {' '.join(done.stdout.split())[:200]})")
-    return done.returncode == 0
-
-
-def _ask_ncdump(file: Path, copy: Path, *, is_whole: bool) -> bool:
-    """Compare the text that netCDF's tool makes of both; False where it cannot read the file."""
-    options = [] if is_whole else ["-h"]
-    running = [
-        subprocess.Popen(
-            ["ncdump", *options, "-n", "same", str(path)],
-            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, errors="replace",
-        )
-        for path in (file, copy)
-    ]  # fmt: skip
-    with running[0] as one, running[1] as other:
-        lines = itertools.zip_longest(one.stdout or (), other.stdout or (), fillvalue="(no line)")
-        found = next((pair for pair in lines if pair[0] != pair[1]), None)
-        if found:
-            other.kill()
-            collections.deque(one.stdout or (), maxlen=0)  # to its end: it may yet fail
-    if one.returncode:
-        return False
-    if found or other.returncode:
-        lines_told = " / ".join(part.strip() for part in found or ("", "it cannot read the copy"))
-        raise differ(f"some object (ncdump: {cut(lines_told)})")
-    return True

@@ -19,13 +19,24 @@ from typing import Any
 import h5py
 import numpy as np
 
-from advisors.hdf5.inspection import is_lossless, refuse_external
-from advisors.hdf5.recording import (
+from advisors.hdf5.files import (
+    get_filters,
     has_readable_heaps,
     is_variable_length,
     iterate_blocks,
     iterate_chunks,
 )
+from advisors.hdf5.inspection import is_lossless, list_external
+from helpers.errors import UserError
+
+
+def refuse_external(dataset: h5py.Dataset, name: str) -> None:
+    """Refuse a dataset whose copy would name external files, for the library writes to those."""
+    if external := list_external(dataset):
+        raise UserError(
+            f"file: {name}: {dataset.name!r} has its values in another file, {external[0]!r},"
+            " which a copy would write to; allowed: a file that holds its values itself"
+        )
 
 
 def map_references(
@@ -67,7 +78,7 @@ def count_rechunked(source: h5py.Dataset, chunk_shape: Shape) -> Iterator[tuple[
         for pieces in itertools.product(*map(_cut, corner, stops, chunk_shape)):
             n_elements[tuple(at for at, _ in pieces)] += math.prod(n for _, n in pieces)
     whole = math.prod(chunk_shape) * source.dtype.itemsize
-    is_filtered = bool(source.id.get_create_plist().get_nfilters())
+    is_filtered = bool(get_filters(source))
     ratio = n_stored / max(1, sum(n_elements.values()))
     for corner, count in sorted(n_elements.items()):
         yield corner, max(1, round(ratio * count)) if is_filtered else whole
@@ -101,7 +112,10 @@ def copy_file(
     chunk_shapes: Mapping[str, Shape] | None = None,
     is_model: bool = False,
 ) -> None:
-    """Copy a file in another layout, or make a model of the copy."""
+    """Copy a file in another layout, or make a model of the copy.
+
+    Room is made for the block before its beginning, of the user's own; its bytes are not copied.
+    """
     with _create(source, target, page_nbytes, metadata_block_nbytes) as made:
         _Copier(source, made, dict(chunk_shapes or {}), is_model).copy_all()
 
@@ -118,7 +132,8 @@ def _create(
         plist.set_file_space_strategy(h5py.h5f.FSPACE_STRATEGY_FSM_AGGR, False, 1)
     access = h5py.h5p.create(h5py.h5p.FILE_ACCESS)
     access.set_fclose_degree(h5py.h5f.CLOSE_STRONG)
-    access.set_libver_bounds(h5py.h5f.LIBVER_EARLIEST, h5py.h5f.LIBVER_LATEST)
+    lowest = h5py.h5f.LIBVER_V18 if _has_large_attribute(source) else h5py.h5f.LIBVER_EARLIEST
+    access.set_libver_bounds(lowest, h5py.h5f.LIBVER_LATEST)
     if isinstance(target, Path):
         identity = str(target).encode()
     else:
@@ -127,6 +142,22 @@ def _create(
     if metadata_block_nbytes:
         access.set_meta_block_size(metadata_block_nbytes)
     return h5py.File(h5py.h5f.create(identity, h5py.h5f.ACC_TRUNC, fcpl=plist, fapl=access))
+
+
+_MOST_IN_HEADER_NBYTES = 60_000  # of an attribute; HDF5 1.8 and later put larger ones elsewhere
+
+
+def _has_large_attribute(file: h5py.File) -> bool:
+    """Tell whether an attribute is too large for the header of an object of the oldest format."""
+
+    def find(_: str, found: Any) -> bool | None:  # True ends the visit
+        ids = (found.attrs.get_id(key) for key in found.attrs)
+        sizes = (
+            one.get_type().get_size() * one.get_space().get_simple_extent_npoints() for one in ids
+        )
+        return True if any(nbytes > _MOST_IN_HEADER_NBYTES for nbytes in sizes) else None
+
+    return bool(find("/", file) or file.visititems(find))
 
 
 def _keep_order(old: Any, new: Any) -> None:
@@ -224,7 +255,7 @@ class _Copier:
             if not is_variable_length(found.dtype):  # HDF5 wants those filled
                 plist.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
         file_type, space = self.open_type(found.id.get_type()), found.id.get_space()
-        if chunk_shape == found.chunks and not is_lossless(plist):
+        if chunk_shape == found.chunks and not is_lossless(found):
             if not self.is_model:
                 _copy_as_it_is(found, target, key)
                 self.create_attributes(found, h5py.Dataset(h5py.h5d.open(target.id, key)))

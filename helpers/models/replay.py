@@ -1,8 +1,7 @@
 """A sequence of reads under another network.
 
 What a client does between its requests is kept: its think times, and which
-request waited for which. Pure arithmetic; what passes through a cache on the
-way is in `helpers.models.caches`.
+request waited for which.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from helpers.models.caches import Reading
 from helpers.models.transfer import Network, Shared, check_count
 
 
@@ -26,28 +24,6 @@ class Step:
     think_s: float  # seconds from the last of them to the request
     nbytes: int  # bytes of the answer
     is_waited: bool = True  # whether the call does not end before it
-
-
-def order_reads(reading: Reading, *, n_connections: int = 1) -> tuple[Step, ...]:
-    """Order reads as a client does that keeps so many requests in flight.
-
-    A read in the background starts with the one that follows it, and nobody
-    waits for it.
-
-    Examples
-    --------
-    >>> from helpers.models.caches import Read
-    >>> [step.after for step in order_reads(Reading((Read(0, 1), Read(1, 1), Read(2, 1))))]
-    [(), (0,), (1,)]
-    """
-    check_count("n_connections", n_connections)
-    steps, waited = list[Step](), list[int]()
-    for number, read in enumerate(reading.reads):
-        after = tuple(waited[-n_connections:][:1]) if len(waited) >= n_connections else ()
-        steps.append(Step(after, read.think_s, read.nbytes, not read.is_ahead))
-        if not read.is_ahead:
-            waited.append(number)
-    return tuple(steps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +53,9 @@ def replay(
     --------
     Ten requests of 1 MB, one after the other, 10 ms and 100 MB/s: ten times 20 ms.
 
-    >>> from helpers.models.caches import Read, Reading
-    >>> reading = Reading(tuple(Read(n * 1_000_000, 1_000_000) for n in range(10)))
+    >>> steps = [Step((n - 1,) if n else (), 0.0, 1_000_000) for n in range(10)]
     >>> network = Network(0.01, 0.01, stream_nbytes_per_s=100e6)
-    >>> round(replay(order_reads(reading), network).seconds, 6)
+    >>> round(replay(steps, network).seconds, 6)
     0.2
     """
     check_count("n_draws", n_draws)

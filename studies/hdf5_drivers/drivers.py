@@ -286,10 +286,6 @@ DRIVERS: Mapping[str, Driver] = {
         ),
         Driver("h5coro", _H5CORO, "h5coro, which reads without HDF5, at its defaults"),
         Driver(
-            "h5coro-tuned", _H5CORO, "h5coro with cache lines of 8 MiB", {"cacheLineSize": 8 * MIB}
-        ),
-        Driver("pyfive", _PYFIVE, "pyfive, which reads without HDF5, over s3fs at its defaults"),
-        Driver(
             "pyfive-tuned",
             _PYFIVE,
             "pyfive over an s3fs file object with blocks of 8 MiB and as much metadata at once",

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import shutil
-import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import h5py
 import numpy as np
@@ -18,27 +16,18 @@ import zarr
 from virtualizarr.parsers import HDFParser
 from zarr.storage import ObjectStore
 
-from advisors.hdf5.recording import get_page_nbytes, list_datasets, open_hdf5
+from advisors.hdf5.files import get_page_nbytes, list_datasets, open_hdf5
 from advisors.hdf5.repack import Repack
 from helpers.arrays.writers import expected_warning, make_registry
 from helpers.errors import UserError
 from helpers.objectstore.locations import Location
 from studies.hdf5_drivers.drivers import CONVERTED
 
-Strategy = Literal["fsm", "page", "aggregate", "none"]
-_STRATEGIES: Mapping[int, Strategy] = {
-    h5py.h5f.FSPACE_STRATEGY_FSM_AGGR: "fsm",
-    h5py.h5f.FSPACE_STRATEGY_PAGE: "page",
-    h5py.h5f.FSPACE_STRATEGY_AGGR: "aggregate",
-    h5py.h5f.FSPACE_STRATEGY_NONE: "none",
-}
-
 
 @dataclass(frozen=True, slots=True)
 class FileProperties:
     """The creation properties of a file and of its arrays."""
 
-    strategy: Strategy  # how the file's space is managed; ``"page"`` is a paged file
     page_nbytes: int  # bytes of a page; 0 where the file is not paged
     file_nbytes: int  # bytes of the file
     # elements of a chunk, for each chunked variable by its path
@@ -53,10 +42,8 @@ class FileProperties:
 
 def read_properties(file: h5py.File) -> FileProperties:
     """Read the properties of an open file from the file itself, never from its name."""
-    strategy = _STRATEGIES[file.id.get_create_plist().get_file_space_strategy()[0]]
     variables = {name: file[name] for name in list_datasets(file)}
     return FileProperties(
-        strategy,
         get_page_nbytes(file),
         int(file.id.get_filesize()),
         {name: tuple(each.chunks) for name, each in variables.items() if each.chunks},
@@ -76,9 +63,6 @@ def check_page_buffer(page_nbytes: int, page_buffer_nbytes: int, what: str) -> N
 MIB = 2**20
 RECHUNKED = 100_000  # elements, as the field's guidance for photon data has it
 _SMALL = 50_000  # elements up to which a variable keeps its chunks when rechunked
-_TOOL_TIMEOUT_S = 900
-
-Tool = Literal["auto", "h5repack", "h5py"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,18 +87,11 @@ FILE_LAYOUTS: Mapping[str, FileLayout] = {
 """Arrangements of one HDF5 file, by name."""
 
 
-def arrange(source: Path, target: Path, layout: FileLayout, *, tool: Tool = "auto") -> str:
-    """Write a file anew in another layout; by h5repack where it is, unless another is asked for."""
-    program = shutil.which("h5repack")
-    if tool == "h5repack" and program is None:
-        raise UserError("tool: h5repack is not on PATH; allowed: h5py, or install HDF5's tools")
+def arrange(source: Path, target: Path, layout: FileLayout) -> str:
+    """Write a file anew in another layout, and tell by what."""
     with open_hdf5(source, source.name) as file:
-        repack = choose_repack(file, layout)
-        if program is None or tool == "h5py":
-            repack.copy(file, target)
-            return f"h5py {h5py.__version__}, HDF5 {h5py.version.hdf5_version}"
-    run_tool([program, *repack.arguments(), str(source), str(target)])
-    return run_tool([program, "--version"]).strip().replace(": Version", "")
+        choose_repack(file, layout).copy(file, target)
+    return f"h5py {h5py.__version__}, HDF5 {h5py.version.hdf5_version}"
 
 
 def choose_repack(file: h5py.File, layout: FileLayout) -> Repack:
@@ -129,18 +106,6 @@ def _chunk(variable: h5py.Dataset, layout: FileLayout) -> tuple[int, ...] | None
     if not (layout.chunk_elements and variable.chunks) or variable.shape[0] <= _SMALL:
         return None
     return (min(layout.chunk_elements, variable.shape[0]), *variable.shape[1:])
-
-
-def run_tool(argv: list[str]) -> str:
-    """Run one of the tools of HDF5 or netCDF; return what it says."""
-    done = subprocess.run(
-        argv, capture_output=True, text=True, timeout=_TOOL_TIMEOUT_S, check=False
-    )
-    if done.returncode:
-        said = (done.stderr or done.stdout).strip().splitlines()
-        name, reason = Path(argv[0]).name, said[-1] if said else f"exit code {done.returncode}"
-        raise UserError(f"{name}: {reason}; allowed: a file that {name} takes")
-    return done.stdout or done.stderr
 
 
 CONVERSIONS: tuple[str, ...] = (

@@ -84,15 +84,11 @@ def _read_product() -> dict[str, Any]:
     return dict(yaml.safe_load(Path(__file__).with_name("product.yaml").read_text("utf-8")))
 
 
-def write_granule(granule: Granule, path: Any, kind: Callable[..., Beam] | None = None) -> None:
-    """Write a granule as one HDF5 file in the format's oldest version, the library's default.
-
-    Beams of another `kind` than `Beam` append what they like.
-    """
-    kind = kind or Beam
+def write_granule(granule: Granule, path: Path) -> None:
+    """Write a granule as one HDF5 file in the format's oldest version, the library's default."""
     with h5py.File(path, "w") as file:
         _write_descriptions(file)
-        beams = [kind(file, granule, beam) for beam in BEAMS]
+        beams = [Beam(file, granule, beam) for beam in BEAMS]
         n_rounds = -(-max(granule.photons_of(beam) for beam in BEAMS) // _ROUND)
         for index in range(n_rounds):
             for beam in beams:
@@ -263,7 +259,7 @@ LAYOUTS = (*FILE_LAYOUTS, *CONVERSIONS)
 """Arrangements of the file, then conversions of it."""
 
 _SUFFIXES = dict.fromkeys(VIRTUAL, ".json") | {"icechunk": ""} | dict.fromkeys(FILE_LAYOUTS, ".h5")
-_LAYOUT_GENERATION = 3  # raise it when the same arguments make other layouts
+_LAYOUT_GENERATION = 4  # raise it when the same arguments make other layouts
 
 Progress = Callable[[str], None]
 

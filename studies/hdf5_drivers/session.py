@@ -1,8 +1,8 @@
 """The interpreter in which drivers run: it opens, reads and answers on request.
 
 It lives as long as a study, so that imports are not in the clock. All drivers run in one
-such interpreter, which imports the h5py with ROS3 where there is one: they share the
-version of HDF5, and none has a notebook's threads beside it.
+such interpreter, which imports the h5py with ROS3 where the user names one: they share the
+version of HDF5, and none has a notebook's threads next to it.
 
 Questions go over a connection of `multiprocessing`, one at a time. Its managers would serve
 each caller in a thread of its own, wait without end for an answer, and pickle whatever error
@@ -34,8 +34,10 @@ from helpers.errors import UserError
 from helpers.objectstore.locations import Location
 from helpers.objectstore.processes import Child, start_child
 from studies.hdf5_drivers.drivers import Driver
-from studies.hdf5_drivers.ros3 import Ros3
 from studies.hdf5_drivers.tasks import Answer, Task, Tree, run_task
+
+ROS3_VARIABLE = "ARRAYS_ROS3"
+"""Names a folder with an h5py, and its HDF5, that have the ROS3 driver."""
 
 _KEY_VARIABLE = "ARRAYS_SESSION_KEY"
 _ADDRESS_VARIABLE = "ARRAYS_SESSION_ADDRESS"
@@ -86,17 +88,19 @@ class Session:
 
 
 @contextlib.contextmanager
-def open_session(location: Location, ros3: Ros3 | None) -> Iterator[Session]:
+def open_session(location: Location) -> Iterator[Session]:
     """Start an interpreter in which drivers run; it ends with the session.
 
     Endpoint, credentials and region of a place in the store that is to be read go into its
-    environment, from which ROS3 and h5coro take them. It imports the h5py with ROS3, if it is given
-    one.
+    environment, from which ROS3 and h5coro take them. It imports the h5py of the folder that
+    `ROS3_VARIABLE` names, if there is one.
     """
     with tempfile.TemporaryDirectory() as folder:
         key, address = secrets.token_hex(16), str(Path(folder) / "line")
         kept = {name: v for name, v in os.environ.items() if name != "AWS_SESSION_TOKEN"}
-        env = {**kept, **_credentials(location), **(ros3.environment() if ros3 else {})}
+        env = {**kept, **_credentials(location)}
+        if folder_of_h5py := os.environ.get(ROS3_VARIABLE):
+            env["PYTHONPATH"] = os.pathsep.join([folder_of_h5py, os.environ.get("PYTHONPATH", "")])
         env |= {_KEY_VARIABLE: key, _ADDRESS_VARIABLE: address}
         with (
             Listener(address, authkey=key.encode()) as listener,
@@ -132,6 +136,14 @@ def _credentials(location: Location) -> dict[str, str]:
     return {name: value for name, value in values.items() if value}
 
 
+def why_absent(versions: dict[str, str]) -> str:
+    """Say why drivers of ROS3 are left out, from what a session describes."""
+    return (
+        f"left out: h5py {versions['h5py']} with HDF5 {versions['hdf5']} is built without ROS3;"
+        f" {ROS3_VARIABLE} may name a folder with one that has it"
+    )
+
+
 class _Worker:
     """What the interpreter can be asked; it holds at most one open file."""
 
@@ -142,7 +154,7 @@ class _Worker:
         return {
             "h5py": h5py.__version__,
             "hdf5": h5py.version.hdf5_version,
-            "ros3": str(bool(h5py.h5.get_config().ros3)),
+            "ros3": str("ros3" in h5py.registered_drivers()),
         }
 
     def call(self, question: Callable[[], Any]) -> Any:

@@ -14,9 +14,6 @@ import netCDF4
 import numpy as np
 import xarray as xr
 
-from tests.advisors.hdf5.producers import PRODUCERS, run_tool
-from tests.advisors.hdf5.products import atl03, nisar
-
 Maker = Callable[[Path], None]
 
 ORDINARY: dict[str, Maker] = {}
@@ -233,31 +230,6 @@ def _netcdf_types(path: Path) -> None:
         made.createVariable("words", str, ("x",))[:] = np.array(["a", "bb", ""], object)
 
 
-@_add(ORDINARY)
-def _ncgen(path: Path) -> None:
-    text = path.with_suffix(".cdl")
-    text.write_text(
-        "netcdf a { types: int(*) z_t; byte enum e_t {no = 0, yes = 1}; dimensions: x = 3, t = unlimited;"
-        ' variables: z_t a(x); e_t b(x); string s(x); double d(t, x); :z = 1, 2; string :a = "x", "y";'
-        ' data: a = {1}, {1, 2}, {3}; b = no, yes, no; s = "a", "b", "c"; d = 1, 2, 3, 4, 5, 6; }'
-    )
-    run_tool("ncgen", "-4", "-o", path, text)
-
-
-@_add(ORDINARY, "-d1", "-u")
-def _nccopy(path: Path, option: str) -> None:
-    source = path.with_name("source-of-nccopy.nc")
-    _netcdf(source, "NETCDF4")
-    run_tool("nccopy", option, source, path)
-
-
-@_add(ORDINARY, "--fs_strategy=PAGE", "--filter=GZIP=1", "--latest", "--layout=COMPA")
-def _h5repack(path: Path, option: str) -> None:
-    source = path.with_name("source-of-h5repack.h5")
-    _h5py_for(source, "earliest")
-    run_tool("h5repack", option, source, path)
-
-
 @_add(ORDINARY, "netcdf4", "h5netcdf")
 def _xarray(path: Path, engine: Any) -> None:
     made = xr.Dataset(
@@ -269,15 +241,6 @@ def _xarray(path: Path, engine: Any) -> None:
         path, engine=engine, unlimited_dims=["time"], encoding={"t": {"chunksizes": (1, 5)}}
     )
 
-
-@_add(ORDINARY, "pytables", "gdal", "h5netcdf")
-def _producer(path: Path, name: str) -> None:
-    PRODUCERS[name](path)
-
-
-# of the structure of published products; beams are alike
-
-ORDINARY |= {"product-atl03": lambda path: atl03(path, n_beams=1), "product-nisar": nisar}
 
 # hostile
 
@@ -420,3 +383,7 @@ def _damaged(path: Path, case: str) -> None:
 
 
 ALL = ORDINARY | HOSTILE
+
+QUICK = ("types", "references", "links", "netcdf-types", "filter-blosc", "userblock-512",
+         "partly-written", "declared-huge-virtual", "cut-short-latest-50", "damaged-netcdf-1")  # fmt: skip
+"""Those that every run of the tests has."""

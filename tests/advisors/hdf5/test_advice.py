@@ -1,26 +1,35 @@
-"""What the advisor predicts is what the proxy then counts, on files made by other tools."""
+"""What the advisor predicts is what the proxy then counts, and nothing is advised that is no gain."""
 
 from __future__ import annotations
 
+import functools
+import http.server
 import json
-import shutil
-import subprocess
+import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import h5py
 import netCDF4
 import numpy as np
 import obstore
 import pytest
 from click.testing import CliRunner
 
-from advisors.hdf5.advice import Advised, advise
-from advisors.hdf5.prediction import MIB, UNTUNED, Settings, predict_read, read_file
-from advisors.hdf5.recording import open_source, record_reads
-from advisors.hdf5.repack import Repack, apply_repack
+from advisors.hdf5 import files
+from advisors.hdf5.advice import MOST_GROWTH, advise
+from advisors.hdf5.caches import MIB
+from advisors.hdf5.copying import SparseFile
+from advisors.hdf5.files import open_hdf5, open_source
+from advisors.hdf5.inspection import inspect_file
+from advisors.hdf5.prediction import TODAY, Forecaster, Settings, record_repacked
+from advisors.hdf5.recording import Recording, list_tree, record_reads
+from advisors.hdf5.repack import Repack, apply_repack, list_repacks
 from helpers.cli import main
 from helpers.errors import UserError
+from helpers.models.transfer import TYPICAL_COSTS
 from helpers.netem.profiles import get_profile, network_of
 from helpers.netem.proxy import Proxy, open_proxy
 from helpers.objectstore.locations import Location
@@ -29,157 +38,133 @@ from tests.stores import make_location
 
 IN_REGION = get_profile("in-region")
 SETTINGS = Settings(block_nbytes=MIB, page_buffer_nbytes=16 * MIB)
-
-CDL = """netcdf small {
-dimensions: time = UNLIMITED ; x = 40000 ;
-variables:
-  double time(time) ; time:units = "days since 2000-01-01" ;
-  float wind(time, x) ; wind:units = "m s-1" ; wind:_ChunkSizes = 1, 40000 ;
-  int count(x) ; count:_ChunkSizes = 5000 ; count:_DeflateLevel = 2 ;
-  :title = "made by ncgen" ;
-data:
-  time = 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 ;
-  wind = WIND ;
-  count = COUNT ;
-group: inner {
-  variables: float gust(x) ; gust:long_name = "gust" ; gust:_ChunkSizes = 2000 ;
-  data: gust = COUNT ;
-}
-}
-"""
+VARIABLES = ("ocean/b", "ice/c")
 
 
-def make_with_netcdf4(folder: Path) -> tuple[Path, tuple[str, ...]]:
+def make_netcdf(path: Path) -> Path:
     """Make a file with netCDF4-python: groups, an unlimited dimension, noise that compresses badly."""
-    path, rng = folder / "made.nc", np.random.default_rng(1)
+    rng = np.random.default_rng(1)
     with netCDF4.Dataset(path, "w") as made:
         made.title = "made by netCDF4-python"
         for name, length in (("time", None), ("y", 120), ("x", 160)):
             made.createDimension(name, length)
         for group in ("ocean", "ice"):
             for name in ("a", "b", "c"):
-                where = made.createGroup(group)
-                new = where.createVariable(
-                    name, "f4", ("time", "y", "x"), zlib=True, chunksizes=(2, 60, 80)
-                )
+                where, how = made.createGroup(group), {"zlib": True, "chunksizes": (2, 60, 80)}
+                new = where.createVariable(name, "f4", ("time", "y", "x"), **how)
                 new.units = "K"
                 new[:] = rng.normal(size=(10, 120, 160))
-    return path, ("ocean/b", "ice/c")
+    return path
 
 
-def make_with_ncgen(folder: Path) -> tuple[Path, tuple[str, ...]]:
-    """Make a file with ncgen: chunks that are not compressed, others that are."""
-    if not shutil.which("ncgen"):
-        pytest.skip("ncgen is not on PATH")
-    path, text = folder / "generated.nc", folder / "generated.cdl"
-    values = ", ".join(map(str, range(40_000)))
-    text.write_text(CDL.replace("COUNT", values).replace("WIND", ", ".join([values] * 10)))
-    subprocess.run(["ncgen", "-4", "-o", str(path), str(text)], check=True)
-    return path, ("wind", "inner/gust")
-
-
-def make_with_h5repack(folder: Path) -> tuple[Path, tuple[str, ...]]:
-    """Make a file with h5repack: pages of 64 KiB, as small as some producers leave them."""
-    if not shutil.which("h5repack"):
-        pytest.skip("h5repack is not on PATH")
-    made, variables = make_with_netcdf4(folder)
-    path = folder / "repacked.nc"
-    subprocess.run(["h5repack", "-S", "PAGE", "-G", "65536", str(made), str(path)], check=True)
-    return path, variables
-
-
-MAKERS = (make_with_netcdf4, make_with_ncgen, make_with_h5repack)
-
-
-class Testbed(NamedTuple):
+class Bed(NamedTuple):
     """A bucket behind the proxy."""
 
     near: Location
     far: Location
     proxy: Proxy
 
-    def put(self, path: Path) -> None:
-        """Upload a file under its name."""
+    def count(self, path: Path, settings: Settings) -> tuple[int, int]:
+        """Store a file, read it over the network, and count requests and bytes."""
         obstore.put(self.near.obstore(), path.name, path)
-
-    def count(self, name: str, settings: Settings, variables: tuple[str, ...]) -> tuple[int, int]:
-        """Read a file over the network, and count requests and bytes."""
-        with open_source(self.near / name) as file:
-            page_nbytes = record_reads(file, name, ()).page_nbytes
+        with open_source(self.near / path.name) as file:
+            page_nbytes = record_reads(file, path.name, ()).page_nbytes
         self.proxy.take_trace()
-        read_file(self.far / name, settings, variables, page_nbytes=page_nbytes)
+        place, how = self.far / path.name, {"page_buf_size": settings.choose_page_buffer(page_nbytes)}  # fmt: skip
+        client = place.fsspec(skip_instance_cache=True)
+        with (
+            client.open(place.path, **settings.file_options()) as file,
+            open_hdf5(file, path.name, **how) as found,
+        ):
+            list_tree(found)
+            for variable in VARIABLES:
+                found[variable][...]
         rows = self.proxy.take_trace()
         return len(rows), sum(row.nbytes for row in rows)
 
 
 @pytest.fixture(scope="module")
-def testbed(server: Server) -> Iterator[Testbed]:
-    """Put the network of a region before a bucket."""
+def bed(server: Server) -> Iterator[Bed]:
+    """Put a proxy before a bucket; what is counted does not depend on the network."""
     near = make_location(server, "advisor")
-    with open_proxy(server.endpoint_url, profile=IN_REGION, seed=3) as proxy:
-        yield Testbed(near, near.through(proxy.endpoint_url), proxy)
+    with open_proxy(server.endpoint_url, profile=get_profile("loopback")) as proxy:
+        yield Bed(near, near.through(proxy.endpoint_url), proxy)
 
 
-class Made(NamedTuple):
-    """A file, and what is said of it."""
-
-    path: Path
-    variables: tuple[str, ...]
-    advised: Advised
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Make a file once."""
+    return make_netcdf(tmp_path_factory.mktemp("made") / "made.nc")
 
 
-@pytest.fixture(scope="module", params=MAKERS, ids=lambda maker: maker.__name__[10:])
-def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Made:
-    """Make a file with another tool, and advise on it."""
-    path, variables = request.param(tmp_path_factory.mktemp("made"))
-    advised = advise(str(path), IN_REGION, variables=variables, settings=SETTINGS)
-    return Made(path, variables, advised)
+@pytest.fixture(scope="module")
+def long(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Make a file of 250 MB of holes, with chunks of four variables between one another."""
+    path = tmp_path_factory.mktemp("long") / "long.h5"
+    with SparseFile(path) as target, h5py.File(target, "w") as file:
+        how = {"shape": (30 * MIB,), "dtype": "u2", "chunks": (MIB,)}
+        made = [file.create_dataset(name, **how) for name in "abcd"]
+        for at in range(0, 30 * MIB, MIB):
+            for dataset in made:
+                dataset.id.write_direct_chunk((at,), bytes(2 * MIB))
+    return path
 
 
-@pytest.mark.parametrize("settings", [UNTUNED, SETTINGS], ids=["untuned", "tuned"])
-def test_present_file_is_foretold_exactly(made: Made, testbed: Testbed, settings: Settings) -> None:
-    """Requests and bytes of the file as it is are those that the proxy counts."""
-    testbed.proxy.emulate(IN_REGION)
-    testbed.put(made.path)
-    with open_source(str(made.path)) as file:
-        recording = record_reads(file, made.path.name, made.variables)
-    found = predict_read(recording, settings, network_of(IN_REGION))
-    assert (found.n_requests, found.nbytes) == testbed.count(
-        made.path.name, settings, made.variables
-    )
-
-
-def test_every_repair_is_foretold(made: Made, testbed: Testbed, tmp_path: Path) -> None:
-    """A repack is predicted from a model; done, it makes as many requests as predicted."""
-    testbed.proxy.emulate(get_profile("loopback"))  # what is counted does not depend on time
-    for number, advice in enumerate(made.advised.advice):
-        if advice.repack is None:
-            continue
-        out = tmp_path / f"{number}-{made.path.name}"
-        apply_repack(str(made.path), advice.repack, out)
-        testbed.put(out)
-        n_requests, nbytes = testbed.count(out.name, SETTINGS, made.variables)
-        assert n_requests == advice.prediction.n_requests, advice.label
-        # whole blocks but for the last of the file, whose length h5repack decides to a few kB
-        assert nbytes == pytest.approx(advice.prediction.nbytes, rel=0.06), advice.label
-
-
-def test_repaired_file_opens_in_five_requests(made: Made) -> None:
-    """With blocks as large as pages, opening and listing a paged file is a handful of requests."""
-    advised = advise(str(made.path), IN_REGION, variables=made.variables)
-    paged = [one for one in advised.advice if one.repack and one.repack.page_nbytes]
-    assert len(paged) >= 2
-    assert all(one.prediction.open.n_requests <= 5 for one in paged)
-    assert all(one.gain > 1 for one in paged), "one request for each read is slower"
-
-
-def test_advice_is_sorted_and_told(made: Made) -> None:
-    """The best comes first, its gain is against the file as it is, and each says how."""
-    seconds = [one.prediction.seconds for one in made.advised.advice]
-    assert seconds == sorted(seconds)
-    for one in made.advised.advice:
-        assert one.gain == pytest.approx(made.advised.present.seconds / one.prediction.seconds)
+def test_first_come_the_default_and_a_download(long: Path) -> None:
+    """What people have today is the measure of all; nothing follows that is slower, or twice as long."""
+    advised = advise(str(long), IN_REGION, variables=["b", "c"])
+    today, whole, *others = advised.advice
+    assert (today.label, today.gain) == ("today's default", 1)
+    assert whole.label == "download it whole"
+    assert today.prediction.nbytes > whole.prediction.nbytes == long.stat().st_size
+    gains = [one.gain for one in others]
+    assert others and min(gains) > 1 and gains == sorted(gains, reverse=True)
+    for one in advised.advice:
+        assert one.gain == pytest.approx(today.prediction.seconds / one.prediction.seconds)
         assert one.command and one.cost
+    assert advised.find_repack() in {one.repack for one in others}
+
+
+def test_a_repack_that_is_too_long_is_not_advised(tmp_path: Path) -> None:
+    """A file of some kB would be pages of many MiB."""
+    with h5py.File(tmp_path / "small.h5", "w") as file:
+        file.create_dataset("x", data=np.arange(900.0), chunks=(30,), compression=1)
+    found = advise(str(tmp_path / "small.h5"), IN_REGION)
+    assert not any(one.repack for one in found.advice) and MOST_GROWTH == 2
+    with pytest.raises(UserError, match="^repack: none would be faster; allowed: paged, 4 MiB"):
+        found.find_repack()
+    assert found.find_repack("paged, 4 MiB pages") == Repack(4 * MIB)
+
+
+def forecast(path: Path, recording: Recording, settings: Settings) -> tuple[int, int]:
+    """Predict requests and bytes of reading the variables."""
+    with open_source(str(path)) as file:
+        report, _ = inspect_file(file, path.name)
+    forecaster = Forecaster(report, VARIABLES, network_of(IN_REGION), TYPICAL_COSTS)
+    found = forecaster.read(recording, settings)
+    return found.n_requests, found.nbytes
+
+
+@pytest.mark.parametrize("settings", [Settings("none"), TODAY, SETTINGS], ids=str)
+def test_reads_of_the_present_file_are_foretold_exactly(
+    bed: Bed, path: Path, settings: Settings
+) -> None:
+    """Requests and bytes are those that the proxy counts."""
+    with open_source(str(path)) as file:
+        recording = record_reads(file, path.name, VARIABLES)
+    assert forecast(path, recording, settings) == bed.count(path, settings)
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_every_repack_is_foretold(bed: Bed, path: Path, tmp_path: Path, number: int) -> None:
+    """A repack is predicted from a model; done, it makes as many requests as predicted."""
+    with open_source(str(path)) as file:
+        report, _ = inspect_file(file, path.name)
+        repack = list_repacks(report)[number]
+        predicted = forecast(path, record_repacked(file, path.name, repack, VARIABLES), SETTINGS)
+    apply_repack(str(path), repack, out := tmp_path / f"{number}.nc")
+    counted = bed.count(out, SETTINGS)
+    assert (predicted[0], pytest.approx(predicted[1], rel=0.06)) == counted, repack.label
 
 
 def run(*arguments: str) -> tuple[int, str, BaseException | None]:
@@ -188,54 +173,112 @@ def run(*arguments: str) -> tuple[int, str, BaseException | None]:
     return done.exit_code, done.output, done.exception
 
 
-def test_command_reports_and_applies(tmp_path: Path) -> None:
-    """The command prints JSON that is whole, and a copy whose content is equal."""
-    path, variables = make_with_netcdf4(tmp_path)
-    before = path.read_bytes()
-    out = tmp_path / "out.nc"
-    code, output, _ = run(str(path), "--variable", variables[0], "--json")
+def test_command_reports_and_applies(path: Path, tmp_path: Path) -> None:
+    """The command prints JSON that is whole, and writes a copy whose content is equal."""
+    before, out, other = path.read_bytes(), tmp_path / "out.nc", tmp_path / "other.nc"
+    code, output, _ = run(str(path), "--variables", ",".join(VARIABLES), "--json")
     found = json.loads(output)
-    assert code == 0 and found["variables"] == [variables[0]]
-    assert found["report"]["page_nbytes"] == 0
-    assert found["costs"]["is_assumed"] is True
-    code, output, _ = run(str(path), "--apply", str(out))
-    assert code == 0 and "attributes are equal" in output
-    assert "are assumed, not measured" in output
-    assert out.exists() and path.read_bytes() == before
-    other = tmp_path / "other.out.nc"
-    code, output, _ = run(str(path), "--apply", str(other), "--repack", "paged, 4 MiB pages")
-    assert code == 0 and output.splitlines()[-1].startswith("paged, 4 MiB pages: ")
-    with open_source(str(other)) as file:
-        assert record_reads(file, other.name, ()).page_nbytes == 4 * MIB
+    assert code == 0 and found["variables"] == [*VARIABLES]
+    assert found["report"]["page_nbytes"] == 0 and found["costs"]["is_assumed"] is True
+    assert found["advice"][0]["label"] == "today's default"
+    assert found["network"].startswith("in-region: ")
+    label = "paged, 4 MiB pages"
+    code, output, _ = run(str(path), "--apply", str(out), "--repack", label)
+    assert code == 0 and output.splitlines()[-1].startswith(f"{label}: ")
+    assert "attributes are equal" in output and "are assumed, not measured" in output
+    assert path.read_bytes() == before
+    with open_source(str(out)) as file:
+        assert record_reads(file, out.name, ()).page_nbytes == 4 * MIB
+    assert run(str(path), "--apply", str(other), "--repack", label, "--json")[0] == 0
 
 
-def test_command_refuses_in_one_line(tmp_path: Path) -> None:
+def test_a_pipe_is_refused_at_once(tmp_path: Path) -> None:
+    """It would be waited for without end."""
+    os.mkfifo(tmp_path / "pipe.h5")
+    code, _, error = run(str(tmp_path / "pipe.h5"))
+    assert code and "no regular file but a pipe" in str(error)
+
+
+def test_command_refuses_in_one_line(path: Path, tmp_path: Path) -> None:
     """What cannot be advised on is named in one line, before anything is written."""
-    path, _ = make_with_netcdf4(tmp_path)
-    text, short = tmp_path / "text.txt", tmp_path / "short.nc"
+    text, short, paged = (tmp_path / name for name in ("text.txt", "short.nc", "paged.nc"))
     text.write_text("no HDF5 at all" * 200)
     short.write_bytes(path.read_bytes()[:-100_000])
-    paged = tmp_path / "paged.nc"
     apply_repack(str(path), Repack(8 * MIB), paged)
-    cases = (
+    cases = [
         ((str(tmp_path / "absent.nc"),), "is not there"),
         ((str(text),), "is not HDF5"),
         ((str(short),), "is truncated"),
         ((str(tmp_path),), "is a folder"),
-        ((str(path), "--variable", "salt"), "'salt' is not in"),
+        ((str(path), "--variables", "salt"), "'salt' is not in"),
         ((str(path), "--profile", "moon"), "profile is 'moon'"),
         ((str(path), "--apply", str(path)), "is the input"),
         ((str(path), "--apply", str(short)), "is there already"),
         ((str(path), "--apply", str(tmp_path / "no" / "out.nc")), "no folder"),
         ((str(path), "--repack", "magic"), "repack: 'magic'; allowed: "),
-        (
-            (str(paged), "--page-buffer", "4"),
-            "page-buffer: 4 MiB; allowed: 0, or at least a page of the file, 8 MiB",
-        ),
-    )
+        ((str(paged), "--page-buffer", "4"), "page-buffer: 4 MiB; allowed: 0, or at least a page"),
+        (("http://127.0.0.1:9/a.h5?X-Amz-Signature=abcdef12",), "file: http://127.0.0.1:9/a.h5"),
+        (("ftp://host/a.h5",), "allowed: "),
+    ]
     if Path("/proc").is_dir():  # where nobody may write, the superuser neither
-        cases += (((str(path), "--apply", "/proc/out.nc"), "/proc cannot be written to"),)
+        cases += [((str(path), "--apply", "/proc/out.nc"), "/proc cannot be written to")]
     for arguments, said in cases:
         code, _, error = run(*arguments)
-        assert code and isinstance(error, UserError), arguments
-        assert said in str(error) and "\n" not in str(error), str(error)
+        assert code and isinstance(error, UserError), (arguments, error)
+        assert said in str(error) and "\n" not in str(error) and "abcdef12" not in str(error)
+
+
+class _Ranges(http.server.SimpleHTTPRequestHandler):
+    """Serves files by ranges, as web servers do."""
+
+    def do_GET(self) -> None:
+        """Send the bytes that are asked for."""
+        content, asked = Path(self.translate_path(self.path)).read_bytes(), self.headers["Range"]
+        first, _, last = asked.removeprefix("bytes=").partition("-")
+        part = content[int(first) : int(last) + 1]
+        self.send_response(206)
+        self.send_header("Content-Range", f"bytes {first}-{last}/{len(content)}")
+        self.send_header("Content-Length", str(len(part)))
+        self.end_headers()
+        self.wfile.write(part)
+
+    def end_headers(self) -> None:
+        """Say that ranges are served."""
+        self.send_header("Accept-Ranges", "bytes")
+        super().end_headers()
+
+    def log_message(self, *_: Any) -> None:
+        """Say nothing."""
+
+
+def test_addresses_of_web_servers_and_buckets_are_read(
+    path: Path, bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same file is advised on over https (here without TLS) and from a bucket."""
+    handler = functools.partial(_Ranges, directory=str(path.parent))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as served:
+        threading.Thread(target=served.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{served.server_port}/{path.name}"
+        web = json.loads(run(address, "--json")[1])
+        served.shutdown()
+    obstore.put(bed.near.obstore(), path.name, path)
+    given = {"AWS_ENDPOINT_URL": bed.near.endpoint_url, "AWS_ACCESS_KEY_ID": bed.near.access_key}
+    for name, value in (given | {"AWS_SECRET_ACCESS_KEY": bed.near.secret_key}).items():
+        monkeypatch.setenv(name, str(value))
+    store = json.loads(run((bed.near / path.name).url, "--json")[1])
+    for found in (web, store):
+        assert found["report"]["file_nbytes"] == path.stat().st_size
+        assert {*VARIABLES} < {*found["variables"]}
+    assert "fsspec.open(url)" in web["advice"][0]["command"]
+
+
+def test_a_walk_over_links_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file with more links than anyone would walk is named, and not walked."""
+    monkeypatch.setattr(files, "MAX_LINKS", 100)
+    with h5py.File(tmp_path / "many.h5", "w") as file:
+        for number in range(101):
+            file[f"g/{number}"] = h5py.SoftLink("/g")
+    for command in ("advise", "check"):
+        done = CliRunner().invoke(main, ["hdf5", command, str(tmp_path / "many.h5")])
+        assert done.exit_code
+        assert "has more than 100 links" in f"{done.output}{done.exception}"
