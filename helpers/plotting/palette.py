@@ -134,8 +134,6 @@ _STYLES: Mapping[str, Mapping[str, Style]] = MappingProxyType(
             "obstore-tuned": Style("obstore, tuned", GREEN, "s"),
             "obstore-whole": Style("downloaded whole", GREEN, "*"),
             "h5coro": Style("h5coro", PLUM, "^", is_hollow=True),
-            "h5coro-tuned": Style("h5coro, tuned", PLUM, "^"),
-            "pyfive": Style("pyfive", BROWN, "v", is_hollow=True),
             "pyfive-tuned": Style("pyfive, tuned", BROWN, "v"),
             "zarr": Style("Zarr", SLATE, "P", is_hollow=True),
             "zarr-sharded": Style("Zarr, sharded", SLATE, "X", is_hollow=True),

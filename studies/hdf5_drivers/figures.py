@@ -10,7 +10,7 @@ from matplotlib.lines import Line2D
 
 from helpers.netem.proxy import Request
 from helpers.plotting.figures import number_axis
-from helpers.plotting.palette import CHUNK, PAGE, REQUEST_STEPS, get_looks
+from helpers.plotting.palette import CHUNK, PAGE, REQUEST_STEPS, get_styles
 from studies.hdf5_drivers.prediction import Recorded
 
 _STEPS = ((1e3, "under 1 kB"), (1e4, "to 10 kB"), (1e5, "to 100 kB"), (np.inf, "above"))
@@ -52,7 +52,7 @@ def label_steps(ax: Axes) -> None:
 
 def draw_requests(ax: Axes, traces: Mapping[str, Sequence[Request]]) -> None:
     """Draw each request as a line from its start to its end, in the order of starts."""
-    looks = {look.label: look for look in get_looks("driver").values()}
+    styles = {style.label: style for style in get_styles("driver").values()}
     for place, (label, trace) in enumerate(traces.items()):
         ordered = sorted(trace, key=lambda each: each.start_s)
         first_s = ordered[0].start_s
@@ -60,8 +60,8 @@ def draw_requests(ax: Axes, traces: Mapping[str, Sequence[Request]]) -> None:
         starts = [request.start_s - first_s for request in ordered]
         # a little aside, or drivers that make as many requests would hide one another
         numbers = np.arange(1, len(ordered) + 1) * 1.06**place
-        style = (0, (1, 1)) if looks[label].is_hollow else "solid"
-        ax.hlines(numbers, starts, ends, color=looks[label].color, linestyle=style, label=label)
+        style = (0, (1, 1)) if styles[label].is_hollow else "solid"
+        ax.hlines(numbers, starts, ends, color=styles[label].color, linestyle=style, label=label)
     ax.set(xlabel="time since the first request (s)", ylabel="requests so far", yscale="log")
     number_axis(ax.yaxis)
     ax.legend(loc="lower right", frameon=False, fontsize=8)

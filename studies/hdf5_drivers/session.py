@@ -80,8 +80,10 @@ class Session:
         try:
             is_done, value = self._connection.recv()
         except EOFError as error:
-            self._child.raise_if_ended()
-            raise UserError(f"driver: its interpreter hung up during {method}") from error
+            told = (
+                f"driver: its interpreter hung up during {method} ({self._child.last_log_line()})"
+            )
+            raise UserError(told) from error
         if not is_done:
             raise UserError(f"driver: {method} failed: {value}")
         return value

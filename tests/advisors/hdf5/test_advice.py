@@ -211,7 +211,7 @@ def test_command_refuses_in_one_line(path: Path, tmp_path: Path) -> None:
         ((str(short),), "is truncated"),
         ((str(tmp_path),), "is a folder"),
         ((str(path), "--variables", "salt"), "'salt' is not in"),
-        ((str(path), "--profile", "moon"), "profile is 'moon'"),
+        ((str(path), "--profile", "moon"), "profile: 'moon'"),
         ((str(path), "--apply", str(path)), "is the input"),
         ((str(path), "--apply", str(short)), "is there already"),
         ((str(path), "--apply", str(tmp_path / "no" / "out.nc")), "no folder"),

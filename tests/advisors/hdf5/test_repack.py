@@ -10,7 +10,7 @@ import hdf5plugin
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from advisors.hdf5.cli import advise
@@ -83,6 +83,7 @@ def test_copy_is_equal_in_the_layout_asked_for(made: Path, tmp_path: Path, repac
 _NAMES = ("units", "long_name", "description", "_FillValue", "valid_min", "a", "b", "c", "d")
 
 
+@settings(max_examples=20, deadline=None)
 @given(st.dictionaries(st.sampled_from(_NAMES), st.sampled_from(["m", 1.0, np.bytes_("x" * 300)])))
 def test_attributes_lie_in_their_order(
     tmp_path_factory: pytest.TempPathFactory, attributes: dict[str, Any]
