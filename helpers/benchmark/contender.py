@@ -21,7 +21,7 @@ class CheckError(Exception):
 class Steps:
     """A way to read, in the steps of a measurement; a study's own overrides what differs.
 
-    `contend` makes a contender of it. Only `open` and `read` are timed.
+    Only `open` and `read` are timed.
     """
 
     __slots__ = ()
@@ -30,7 +30,7 @@ class Steps:
     """Kind of contender whose colours it takes, see `palette.Kind`; empty where none is drawn."""
 
     def settings(self) -> Mapping[str, Scalar]:
-        """Tell what a comparison has to hold equal, or declare: `cache_state` is required."""
+        """Return what a comparison has to hold equal, or declare: `cache_state` is required."""
         raise NotImplementedError
 
     def nbytes(self) -> tuple[int, int]:
@@ -66,45 +66,40 @@ class Steps:
         return {}
 
 
-_ANY = Steps()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True)
 class Contender:
-    """What is compared: how it opens, reads and checks, and under which settings.
+    """A way to read, under a name and at a place on the x-axis.
 
     `name` and `point` together identify it: the same format at four worker
     counts is four contenders of one name, with points {"n_workers": 1} and so on.
-    Its callables are those of `Steps`, where `contend` makes it.
+    One without a colour is refused here, before an hour of measuring and not after it.
     """
 
     name: str  # on the page, one colour across the book
-    settings: Mapping[str, Scalar]  # declared facts; `cache_state` is required
-    open: Callable[[], Any]
-    read: Callable[[Any], Any]
-    check: Callable[[Any], str]
-    array_nbytes: int  # decoded
-    stored_nbytes: int  # encoded
-    point: Mapping[str, Scalar] = field(default_factory=dict)  # place on the x-axis
-    enter_block: Callable[[int], None] = _ANY.enter_block
-    prepare: Callable[[], None] = _ANY.prepare
-    collect: Callable[[], Mapping[str, Traced]] = _ANY.collect
-    versions: Callable[[], Mapping[str, str]] = _ANY.versions
-    group: str = ""  # contenders of one group run next to each other in a block
-    is_ceiling: bool = False  # whether it reads raw, without decoding
-    control_of: str | None = None  # contender of which this is a second copy, for A/A
+    steps: Steps
+    point: Mapping[str, Scalar] = field(default_factory=dict, kw_only=True)
+    # what is timed, where a notebook shows it; else that of `steps`
+    read: Callable[[Any], Any] | None = field(default=None, kw_only=True)
+    settings: Mapping[str, Scalar] | None = field(
+        default=None, kw_only=True
+    )  # beside those of steps
+    group: str = field(default="", kw_only=True)  # one group runs next to each other in a block
+    is_ceiling: bool = field(default=False, kw_only=True)  # whether it reads raw, without decoding
+    # contender of which this is a second copy, for A/A
+    control_of: str | None = field(default=None, kw_only=True)
+    nbytes: tuple[int, int] = field(init=False)  # decoded and encoded
 
     def __post_init__(self) -> None:
-        """Refuse a contender that does not state its cache state or its bytes."""
+        if self.steps.palette:
+            check_styles([self.control_of or self.name], self.steps.palette)
+        self.settings = {**self.steps.settings(), **(self.settings or {})}
         if "cache_state" not in self.settings:
             raise UserError(
                 f"settings: {self.name} states no cache_state; allowed: text, as in 'cold'"
             )
-        for name in ("array_nbytes", "stored_nbytes"):
-            if getattr(self, name) < 1:
-                raise UserError(
-                    f"{name}: {getattr(self, name)} of {self.name}; allowed: at least 1"
-                )
+        self.nbytes = self.steps.nbytes()
+        if min(self.nbytes) < 1:
+            raise UserError(f"nbytes: {self.nbytes} of {self.name}; allowed: at least 1 each")
 
     @property
     def identity(self) -> tuple[str, str]:
@@ -112,41 +107,4 @@ class Contender:
         return self.name, as_json(self.point)
 
 
-def contend(
-    name: str,
-    steps: Steps,
-    *,
-    point: Mapping[str, Scalar],
-    read: Callable[[Any], Any] | None = None,
-    settings: Mapping[str, Scalar] | None = None,
-    group: str = "",
-    is_ceiling: bool = False,
-    control_of: str | None = None,
-) -> Contender:
-    """Make a contender of a way to read, at a place on the x-axis.
-
-    A contender without a colour is refused here, before an hour of measuring
-    and not after it, and so is one that states no `cache_state` or reads nothing.
-    What is timed is `read`, where a notebook shows it; `settings` are declared beside
-    those of `steps`; the rest is as in `Contender`.
-    """
-    if steps.palette:
-        check_styles([control_of or name], steps.palette)
-    array_nbytes, stored_nbytes = steps.nbytes()
-    return Contender(
-        name=name,
-        point=point,
-        group=group,
-        settings={**steps.settings(), **(settings or {})},
-        open=steps.open,
-        read=read or steps.read,
-        check=steps.check,
-        enter_block=steps.enter_block,
-        prepare=steps.prepare,
-        collect=steps.collect,
-        versions=steps.versions,
-        array_nbytes=array_nbytes,
-        stored_nbytes=stored_nbytes,
-        is_ceiling=is_ceiling,
-        control_of=control_of,
-    )
+contend = Contender

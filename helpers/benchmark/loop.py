@@ -344,22 +344,26 @@ class _Loop:
         """Measure one contender once and put its row on disk."""
         at = (" ".join(contender.identity), phase, block)
         with self._step("prepare", *at):
-            contender.enter_block(block)
-            contender.prepare()
+            contender.steps.enter_block(block)
+            contender.steps.prepare()
             # Garbage of the contender before is not paid for by this one.
             gc.collect()
         where = {"seed": self.seed, "phase": phase, "block": block, "order": order}
         times, result = self._time(contender, at)
         with self._step("collect", *at):
-            trace = _numbers(contender.collect())
+            trace = _numbers(contender.steps.collect())
         with self._step("check", *at):
-            check = contender.check(result)
+            check = contender.steps.check(result)
             if not check:
                 raise CheckError("it does not say what it checked")
         with self._step("versions", *at):
             # those at the opening of the record win: nothing is imported twice
-            versions = {**imported(), **contender.versions(), **self.record.provenance.versions}
-        settings = {**contender.settings, "read_deadline_s": self.deadline_s}
+            versions = {
+                **imported(),
+                **contender.steps.versions(),
+                **self.record.provenance.versions,
+            }
+        settings = {**(contender.settings or {}), "read_deadline_s": self.deadline_s}
         measured = {**where, **times, "check": check, "versions": versions, "settings": settings}
         row = _row(contender, self.record, trace, **measured)
         self.record.append([row])
@@ -368,9 +372,9 @@ class _Loop:
         """Time the opening and the reading, and nothing else."""
         started_utc = datetime.now(UTC).isoformat(timespec="milliseconds")
         with self._step("open", *at), deadline(self.deadline_s):
-            opened, open_s = timed(contender.open, dilation=self.record.dilation)
+            opened, open_s = timed(contender.steps.open, dilation=self.record.dilation)
         with self._step("read", *at), deadline(self.deadline_s):
-            read = partial(contender.read, opened)
+            read = partial(contender.read or contender.steps.read, opened)
             result, read_s = timed(read, dilation=self.record.dilation)
         return {"started_utc": started_utc, "open_s": open_s, "read_s": read_s}, result
 
@@ -403,11 +407,11 @@ def _row(contender: Contender, record: Record, trace: dict[str, Any], **measured
         case=record.case,
         contender=contender.name,
         point=contender.point,
-        cache_state=str(contender.settings["cache_state"]),
+        cache_state=str(measured["settings"]["cache_state"]),
         is_ceiling=contender.is_ceiling,
         control_of=contender.control_of or "",
-        array_nbytes=contender.array_nbytes,
-        stored_nbytes=contender.stored_nbytes,
+        array_nbytes=contender.nbytes[0],
+        stored_nbytes=contender.nbytes[1],
         wire_nbytes=float(trace.pop("wire_nbytes", math.nan)),
         n_requests=float(trace.pop("n_requests", math.nan)),
         trace=trace,

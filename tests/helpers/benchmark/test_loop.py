@@ -16,7 +16,7 @@ import pandas as pd
 import pytest
 
 from helpers.benchmark import loop
-from helpers.benchmark.contender import CheckError, Contender
+from helpers.benchmark.contender import CheckError, Contender, Steps
 from helpers.benchmark.loop import (
     Budget,
     MeasurementError,
@@ -63,18 +63,17 @@ def make_record(folder: Path, **changed: Any) -> Record:
 
 
 def make_contender(name: str = "a", *, n_workers: int = 1, **changed: Any) -> Contender:
-    """Return a contender that does nothing, quickly."""
-    facts: dict[str, Any] = {
-        "name": name,
-        "point": {"n_workers": n_workers},
-        "settings": {"cache_state": "cold", "codec": "zstd"},
+    """Return a contender that does nothing, quickly, but for the steps and facts that are given."""
+    steps: dict[str, Any] = {
+        "settings": lambda: {"cache_state": "cold", "codec": "zstd"},
+        "nbytes": lambda: (200, 100),
         "open": lambda: "opened",
         "read": lambda opened: (opened, "read"),
         "check": lambda result: "crc32c of 3 chunks",
-        "array_nbytes": 200,
-        "stored_nbytes": 100,
     }
-    return Contender(**(facts | changed))
+    steps |= {step: changed.pop(step) for step in vars(Steps) if step in changed}
+    made = type("Made", (Steps,), {step: staticmethod(do) for step, do in steps.items()})
+    return Contender(name, made(), point={"n_workers": n_workers}, **changed)
 
 
 def run(contenders: list[Contender], record: Record, **changed: Any) -> pd.DataFrame:
@@ -250,7 +249,7 @@ def test_a_failure_leaves_no_row_and_loses_none(
     """One line names contender, block, step and cause; rows before it are on disk."""
     n_calls = Counter[str]()
     (step, broken), *_ = changed.items()
-    sound = getattr(make_contender(), step)
+    sound = getattr(make_contender().steps, step)
 
     def fails_in_the_second_block(*arguments: Any) -> Any:
         n_calls[step] += 1
@@ -451,8 +450,8 @@ def test_nonsense_is_refused_before_measuring(
 def test_contenders_that_make_no_sense_are_refused(tmp_path: Path) -> None:
     """No cache state, no bytes, or a copy of nothing."""
     with pytest.raises(UserError, match="settings: a states no cache_state"):
-        make_contender(settings={"codec": "zstd"})
-    with pytest.raises(UserError, match="stored_nbytes: 0 of a; allowed: at least 1"):
-        make_contender(stored_nbytes=0)
+        make_contender(settings=lambda: {"codec": "zstd"})
+    with pytest.raises(UserError, match=r"nbytes: \(200, 0\) of a; allowed"):
+        make_contender(nbytes=lambda: (200, 0))
     with pytest.raises(UserError, match="control_of: 'b' of a; allowed: a"):
         run([make_contender(control_of="b")], make_record(tmp_path))
