@@ -30,7 +30,6 @@ _SHARED = (
     click.option("--max-objects", type=int, default=100_000, metavar="N",
                  help="Of all arrays [100000]."),
     click.option("--append", metavar="AXIS:STEPS", help="How it grows, as time:24."),
-    click.option("--reads-per-month", type=float, default=10_000, metavar="N", help="[10000]"),
     click.option("--why", is_flag=True, help="Print all choices, their bills and lines of code."),
     click.option("--json", "is_json", is_flag=True, help="Print JSON."),
 )  # fmt: skip

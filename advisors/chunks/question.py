@@ -26,9 +26,20 @@ MIN_CHUNK_NBYTES = 1_000_000
 APPEND_NBYTES = 1_000_000_000
 """Most bytes in the array that one append may rewrite."""
 
+READS_PER_MONTH = 10_000.0
+"""Accesses of all kinds, where nobody says."""
+
 SECONDS_A_MONTH = 30 * 24 * 3600
 _MOST_LONG = 8  # dimensions of more than one element: candidates multiply with each
 _LONGEST = 2**53  # elements of a dimension up to which floats count without error
+# of numbers on the command line, the least; some lie above it
+_LEAST = {
+    **dict.fromkeys(("in_flight", "cores", "max_objects", "arrays", "together"), 1),
+    **dict.fromkeys(("batch", "workers", "prefetch"), 1),
+    **dict.fromkeys(("reads_per_month", "wait_usd_hour"), 0),
+    **dict.fromkeys(("memory", "compression", "budget_usd_month", "per_second"), 0),
+}
+_ABOVE = ("memory", "compression", "budget_usd_month", "per_second")
 _OUTSIDE = ("other-region", "wide-area")  # profiles under which bytes leave the region
 
 
@@ -155,22 +166,30 @@ def ask(address: str | None, options: Mapping[str, Any]) -> Question:
     """Read a question from a command's options, those of `wire chunks` or of `wire decide`."""
     told = {name: value for name, value in options.items() if value is not None}
     get_profile(told["profile"])
-    for name, least in (("in_flight", 1), ("cores", 1), ("max_objects", 1), ("arrays", 1),
-                        ("together", 1), ("reads_per_month", 0), ("wait_usd_hour", 0),
-                        ("batch", 1), ("workers", 1), ("prefetch", 1)):  # fmt: skip
-        _check(name, told.get(name, least), least)
-    for name in ("memory", "compression", "budget_usd_month", "per_second"):
-        if not 0 < told.get(name, 1) < math.inf:
-            raise UserError(f"{name.replace('_', '-')}: {told[name]:g}; allowed: above 0")
+    for name, value in get_measurement(told["profile"]).items():
+        is_number = isinstance(value, int | float) and 0 < value < math.inf
+        if name in ("decode_mb_per_s", "chunk_ms") and not is_number:
+            raise UserError(f"{name} of {told['profile']}: {value!r}; allowed: a number above 0")
+    for name, least in _LEAST.items():
+        value, is_above = told.get(name, least or 1), name in _ABOVE
+        if not least <= value < math.inf or (is_above and value == least):
+            allowed = f"above {least}" if is_above else f"at least {least}"
+            raise UserError(f"{name.replace('_', '-')}: {value:g}; allowed: {allowed}")
     array = _read_array(address, told)
     if told.get("keep", "nothing") != "nothing" and array.format == "none":
         raise UserError(f"keep: {told['keep']}; allowed: of a DATASET, or with --chunks")
     accesses, shares = read_accesses(told.get("access") or "series:0.5,map:0.5", array)
-    loader = Loader(told["batch"], told.get("workers", 1), told.get("prefetch", 2)) if "batch" in told else None  # fmt: skip
-    for name in ("workers", "prefetch"):
-        if name in told and loader is None:
-            raise UserError(f"{name}: {told[name]}; allowed: with --batch")
-    per_second = told.get("per_second")
+    loader = None
+    if "batch" in told:
+        loader = Loader(told["batch"], told.get("workers", 1), told.get("prefetch", 2))
+    elif alone := [name for name in ("workers", "prefetch") if name in told]:
+        raise UserError(f"{alone[0]}: {told[alone[0]]}; allowed: with --batch")
+    per_second, reads = told.get("per_second"), told.get("reads_per_month")
+    if per_second and reads is not None:
+        raise UserError(f"reads-per-month: {reads:g}; allowed: without --per-second")
+    reads_per_month = READS_PER_MONTH if reads is None else reads
+    if per_second:
+        reads_per_month = per_second * SECONDS_A_MONTH
     found = Question(
         array,
         address or "",
@@ -180,7 +199,7 @@ def ask(address: str | None, options: Mapping[str, Any]) -> Question:
         told.get("compression") or array.compression or 1.0,
         told.get("arrays", array.n_alike),
         told.get("together", 1),
-        per_second * SECONDS_A_MONTH if per_second else told["reads_per_month"],
+        reads_per_month,
         told["in_flight"],
         told["cores"],
         told["memory"],
@@ -196,11 +215,6 @@ def ask(address: str | None, options: Mapping[str, Any]) -> Question:
     if found.memory_gb < least_gb:
         raise UserError(f"memory: {found.memory_gb:g}; allowed: at least {least_gb:g} GB")
     return found
-
-
-def _check(name: str, value: float, least: float) -> None:
-    if not least <= value < math.inf:
-        raise UserError(f"{name.replace('_', '-')}: {value:g}; allowed: at least {least:g}")
 
 
 def _read_array(address: str | None, told: Mapping[str, Any]) -> ArrayFacts:
@@ -280,14 +294,11 @@ def read_accesses(text: str, array: ArrayFacts) -> tuple[tuple[Access, ...], tup
         if what in found:
             raise UserError(f"access: {what!r} is there twice; allowed: each once")
         found[what] = Access(what, _read_box(box, array), is_aligned=bool(at)), share
-    accesses, shares = (
-        zip(*((one, share) for one, share in found.values() if share), strict=True)
-        if any(share for _, share in found.values())
-        else ((), ())
-    )
-    if not accesses:
+    kept = [(access, share) for access, share in found.values() if share]
+    if not kept:
         raise UserError(f"access: {text!r}; allowed: one with a share above 0")
-    return tuple(accesses), tuple(share / sum(shares) for share in shares)
+    total = math.fsum(share for _, share in kept)
+    return tuple(access for access, _ in kept), tuple(share / total for _, share in kept)
 
 
 def _read_box(what: str, array: ArrayFacts) -> Shape:

@@ -53,9 +53,9 @@ def best_layout(pattern: AccessPattern) -> Layout:
     >>> from advisors.chunks.forecast import Access, Bounds
     >>> from helpers.models.access import Store
     >>> store = Store(chunk_s=0.01, decode_s_per_nbyte=1e-6)
-    >>> lines, bounds = [Access("line", (1000, 1))], Bounds(max_chunk_nbytes=512)
+    >>> lines, bounds = [Access("line", (1000, 1))], Bounds(max_chunk_nbytes=500)
     >>> best_layout(AccessPattern((1000, 50), 1, lines, [1], store, bounds))
-    Layout(chunk_shape=(512, 1), shard_shape=None)
+    Layout(chunk_shape=(500, 1), shard_shape=None)
     """
     shapes = list_candidates(pattern)
     seconds = predict_seconds(pattern, shapes)

@@ -283,6 +283,8 @@ def _list_file(question: Question) -> Iterator[Choice]:
 def _ask_readahead(question: Question, pattern: AccessPattern, access: Access) -> Asked:
     """Expect what ``s3fs.open`` asks: each jump in the file reads ahead, and forgets what was read."""
     asked, runs = _ask_chunks(question, pattern, access)
+    if question.file_nbytes <= READAHEAD_NBYTES:  # then the first request brings it whole
+        return _in_requests(asked, 1.0, question.file_nbytes)
     each = asked.nbytes / runs
     n = runs * max(1.0, math.ceil(each / READAHEAD_NBYTES))
     return _in_requests(asked, n, runs * min(question.file_nbytes, each + READAHEAD_NBYTES))

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 @click.option("--shards", metavar="N,N,N", help="And shards.")
 @click.option("--keep", type=click.Choice(["nothing", "format", "bytes"]), help="What must stay.")
 @click.option("--together", type=int, metavar="N", help="Arrays of a file read at once [1].")
+@click.option("--reads-per-month", type=float, metavar="N", help="Of all kinds [10000].")
 @click.option("--wait-usd-hour", type=float, metavar="USD", help="Price of an hour of waiting.")
 @click.option("--budget-usd-month", type=float, metavar="USD", help="Most that a month may cost.")
 @click.option("--per-second", type=float, metavar="N", help="Reads of a service, as of tiles.")

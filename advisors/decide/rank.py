@@ -10,7 +10,8 @@ from advisors.chunks.search import WORTH
 from advisors.decide.choices import Choice
 
 _LEAST_USD = 1.0  # a month, below which nobody weighs it
-_ORDER = ("stay", "set", "rechunk", "copy")  # the less is changed, the earlier
+# the less is changed, the earlier
+_ORDER = ("stay", "default", "set", "write", "rechunk", "copy")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +32,8 @@ def rank(question: Question, choices: Sequence[Choice]) -> Answer:
     """Recommend the knee of the front, or what costs least where waiting has a price.
 
     At the knee one percent more of a bill stops buying one percent of time: seconds times dollars
-    are least, where a bill below a dollar counts as one. What changes less is preferred where it is within `WORTH` of that, and choices
-    above a budget are left out, so that a budget never raises a bill.
+    are least, where a bill below a dollar counts as one. Of choices within `WORTH` of that the one
+    that changes least is taken. A budget only takes choices away, so it never raises a bill.
     """
     ordered = sorted(choices, key=lambda one: (one.bill, one.seconds))
     least, marked = float("inf"), []
@@ -49,19 +50,19 @@ def rank(question: Question, choices: Sequence[Choice]) -> Answer:
         )
         least = min(least, one.seconds)
     key = _weigh if question.wait_usd_hour is None else _pay
-    pool = [one for one in marked if not one.is_over_budget] or marked[:1]
+    best = _recommend(marked, key)
+    if best.is_over_budget:
+        best = _recommend([one for one in marked if not one.is_over_budget] or marked[:1], key)
     now = next(one for one in marked if one.action in ("stay", "default"))
-    return Answer(
-        question, _recommend(pool, key, has_data=now.action == "stay"), now, tuple(marked)
-    )
+    return Answer(question, best, now, tuple(marked))
 
 
-def _recommend(pool: Sequence[Choice], key: Callable[[Choice], float], *, has_data: bool) -> Choice:
-    """Take the least; of data that are there, what changes least of those about as good."""
+def _recommend(pool: Sequence[Choice], key: Callable[[Choice], float]) -> Choice:
+    """Take the least, or of those about as good and as fast what changes least."""
     best = min(pool, key=key)
-    if not has_data:
-        return best
-    near = [one for one in pool if key(one) <= WORTH * key(best)]
+    near = [
+        one for one in pool if key(one) <= WORTH * key(best) and one.seconds <= WORTH * best.seconds
+    ]
     return min(near, key=lambda one: (_ORDER.index(one.action), key(one)))
 
 

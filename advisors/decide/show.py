@@ -89,7 +89,8 @@ def write_short(answer: Answer) -> Iterator[str]:
     """Write an answer in ten lines."""
     question, best, now = answer.question, answer.best, answer.now
     yield _write_array(question)
-    yield f"{_ADVICE[best.action]}: {_write_layouts(question, best)}."
+    over = "Nothing fits the budget; the cheapest: " * best.is_over_budget
+    yield f"{over}{_ADVICE[best.action]}: {_write_layouts(question, best)}."
     if best is now:
         yield f"That takes {_seconds(best.seconds)} a read and {_usd(best.bill)} a month."
     else:
@@ -147,10 +148,12 @@ def write_why(answer: Answer) -> Iterator[str]:
 
 
 def _write_choice(question: Question, one: Choice) -> Iterator[str]:
-    yield f"{_write_layouts(question, one)}; {_write_client(one)}"
+    layouts = _write_layouts(question, one)
+    yield _write_client(one) if layouts == one.client.text else f"{layouts}; {_write_client(one)}"
     for layout, names in zip(one.layouts, one.serves, strict=False):
-        n = layout.count_objects(question.array.shape) * question.n_arrays
-        yield f"{n:,} objects for {', '.join(names)}"
+        if not one.client.is_of_file:
+            n = layout.count_objects(question.array.shape) * question.n_arrays
+            yield f"{n:,} objects for {', '.join(names)}"
     for each in one.reads:
         yield (
             f"{each.access} ({100 * each.share:.3g} %): median {_seconds(each.p50_s)}, 95 % within"

@@ -60,7 +60,6 @@ def balanced_extents(
     >>> [round(extent, 2) for extent in balanced_extents((98128, 277, 349), 4, 2**22)]
     [1031.68, 28.4, 35.78]
     """
-    shape = _check_balance(shape, itemsize, chunk_nbytes, axis)
     n_chunks = max(1.0, math.prod(shape) * itemsize / chunk_nbytes)
     others = [i for i in range(len(shape)) if i != axis]
     if not others:
@@ -69,21 +68,6 @@ def balanced_extents(
     along = min(max(math.sqrt(n_chunks), n_chunks / across), float(shape[axis]))
     counts = _share({i: shape[i] for i in others}, n_chunks / along) | {axis: along}
     return tuple(max(1.0, shape[i] / counts[i]) for i in range(len(shape)))
-
-
-def _check_balance(shape: Sequence[int], itemsize: int, chunk_nbytes: int, axis: int) -> Shape:
-    checked = check_shape("shape", shape)
-    if itemsize < 1:
-        raise UserError(f"itemsize: {itemsize}; allowed: bytes of an element, at least 1")
-    array_nbytes = math.prod(checked) * itemsize
-    if not itemsize <= chunk_nbytes <= array_nbytes:
-        raise UserError(
-            f"chunk_nbytes: {chunk_nbytes}; allowed: from {itemsize}, an element,"
-            f" to {array_nbytes}, the array"
-        )
-    if not 0 <= axis < len(checked):
-        raise UserError(f"axis: {axis}; allowed: 0 to {len(checked) - 1}")
-    return checked
 
 
 def _share(extents: dict[int, int], n_chunks: float) -> dict[int, float]:
@@ -156,19 +140,9 @@ def chunks_touched(selection: Sequence[slice], chunk_shape: Sequence[int]) -> in
     >>> chunks_touched((slice(3, 9),), (4,))
     3
     """
-    _check_selection(selection, chunk_shape)
     return math.prod(
         (s.stop - 1) // c - s.start // c + 1 for s, c in zip(selection, chunk_shape, strict=True)
     )
-
-
-def _check_selection(selection: Sequence[slice], chunk_shape: Sequence[int]) -> None:
-    if len(selection) != len(chunk_shape):
-        raise UserError(f"selection: {len(selection)} ranges; allowed: {len(chunk_shape)}")
-    for s in selection:
-        is_bounded = s.start is not None and s.stop is not None
-        if not is_bounded or not 0 <= s.start < s.stop or s.step not in (None, 1):
-            raise UserError(f"selection: {s}; allowed: START < STOP, from 0, in steps of 1")
 
 
 def expected_touched(extent: int, chunk_extent: Any, n: int) -> Any:

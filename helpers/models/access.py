@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from scipy.optimize import least_squares, nnls
 from scipy.special import ndtri
 
-from helpers.errors import UserError
-from helpers.models.transfer import Network, check_amounts, check_count
+from helpers.models.transfer import Network
 
 Floats = NDArray[np.float64]
 
@@ -46,13 +45,6 @@ class Store:
     is_file: bool = False
     # processor seconds for each byte in the store: to inflate what compresses badly takes longer
     stored_s_per_nbyte: float = 0.0
-
-    def __post_init__(self) -> None:
-        """Refuse what no store has."""
-        check_count("n_connections", self.n_connections)
-        check_amounts(self, *COSTS)
-        if not 0 < self.compression_ratio < math.inf:
-            raise UserError(f"compression_ratio: {self.compression_ratio!r}; allowed: above 0")
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,10 +221,6 @@ def fit_store(
     >>> round(fit_store(Store(), seen).chunk_s, 3)
     0.1
     """
-    if len(observations) < 2 or not all(each.seconds > 0 for each in observations):
-        raise UserError(
-            f"observations: {len(observations)}; allowed: two or more, of times above 0"
-        )
     bare = _with_costs(store, np.zeros(len(COSTS)))
     seconds = np.asarray([each.seconds for each in observations])
 

@@ -92,27 +92,6 @@ def test_the_continuous_rule_balances(n: int, n_dimensions: int, share: float) -
     assert math.prod(extents) == pytest.approx(chunk_nbytes, rel=1e-6)
 
 
-REFUSED = [
-    ((), 4, 4, 0, "shape: []"),  # empty
-    ((3, 0), 4, 4, 0, "shape: [3, 0]"),  # a zero extent
-    ((3, 3), 0, 4, 0, "itemsize: 0"),
-    ((3, 3), 4, 3, 0, "chunk_nbytes: 3"),  # less than an element
-    ((3, 3), 4, 40, 0, "chunk_nbytes: 40"),  # more than the array
-    ((3, 3), 4, 4, 2, "axis: 2"),
-]
-
-
-@pytest.mark.parametrize(("shape", "itemsize", "chunk_nbytes", "axis", "words"), REFUSED)
-def test_bad_input_is_named(
-    shape: tuple[int, ...], itemsize: int, chunk_nbytes: int, axis: int, words: str
-) -> None:
-    """One line names the parameter, the value and what is allowed."""
-    with pytest.raises(UserError) as caught:
-        chunks.balanced_chunk_shape(shape, itemsize, chunk_nbytes, axis=axis)
-    assert str(caught.value).startswith(words)
-    assert "allowed" in str(caught.value)
-
-
 @given(st.data())
 def test_touched_chunks_are_those_counted(data: st.DataObject) -> None:
     """The formula agrees with a set of chunk indices, one an element."""
@@ -148,21 +127,6 @@ def test_expected_chunks_in_n_dimensions(data: st.DataObject) -> None:
     ]
     found = math.prod(map(chunks.expected_touched, extent, chunk, shape))
     assert found == pytest.approx(sum(counts) / len(counts))
-
-
-@pytest.mark.parametrize(
-    "selection",
-    [
-        (slice(0, 1),),  # too few ranges
-        (slice(0, 1), slice(2, 2)),  # empty
-        (slice(0, 1), slice(0, 4, 2)),  # strided
-        (slice(0, 1), slice(None)),  # without ends
-    ],
-)
-def test_bad_selections_are_named(selection: tuple[slice, ...]) -> None:
-    """One line names the selection."""
-    with pytest.raises(UserError, match=r"^selection: .*allowed"):
-        chunks.chunks_touched(selection, (2, 2))
 
 
 def test_boxes_outside_the_array_are_named() -> None:
