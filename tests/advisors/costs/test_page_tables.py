@@ -110,7 +110,6 @@ def expect(title: str) -> tuple[Expected, dict[str, float]]:
     ("title", "most"),
     [
         ("cluster-scaling/wide-area", 1.25),
-        ("cluster-scaling/in-region-dilated", 1.25),
         ("chunk-shape/other-region", 1.25),
         ("chunk-shape/other-region-sharded", 1.5),
         ("hdf5-drivers/layouts", 3),
