@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
@@ -36,7 +37,7 @@ from helpers.book.pages import (
     tabulate_profiles,
     walk_toc,
 )
-from helpers.book.studies import find_studies, write_table
+from helpers.book.studies import Parameters, find_studies, write_table
 from helpers.errors import UserError
 from helpers.paths import ROOT, check_name
 from helpers.redaction import copy_redacted, redact_tree
@@ -130,7 +131,8 @@ def _write_generated(pages: Sequence[Page], into: Path) -> None:
         "headline.svg": lambda: _find_cover(pages),
     }
     for study in find_studies().values():
-        makers |= study.fragments
+        name = f"parameters-{study.name}.md"
+        makers |= {name: partial(_render_parameters, study.parameters), **study.fragments}
     texts = [path.read_text(encoding="utf-8") for path in into.glob("*.md")]
     for name in {name for text in texts for name in re.findall(r"_generated/([\w.-]+)", text)}:
         if name in makers:
@@ -146,6 +148,15 @@ def _render_schema() -> str:
     table = schema()[["type", "unit", "description"]].rename(columns={"description": "meaning"})
     table.insert(0, "column", [f"`{name}`" for name in table.index])
     return _render(table)
+
+
+def _render_parameters(model: type[Parameters]) -> str:
+    """Write the parameters of a study as a table for its page."""
+    lines = [
+        (f"`{name}`", f"`{json.dumps(one.default)}`", one.description)
+        for name, one in model.model_fields.items()
+    ]
+    return write_table(["parameter", "default", "meaning"], lines)
 
 
 def _read_profiles() -> dict[str, dict[str, object]]:

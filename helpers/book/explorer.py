@@ -181,15 +181,16 @@ def tidy_published(path: Path) -> pd.DataFrame:
         facts[name] = next((rows[one] for one in candidates if one in rows), None)
     if "chunk_size_mib" in rows:
         facts["chunk_nbytes"] = rows["chunk_size_mib"] * 2**20
-    year = rows["source"].str.extract(r"(20\d\d)", expand=False)
+    named = rows["source"] if "source" in rows else pd.Series(path.stem, rows.index)
+    year = named.astype(str).str.extract(r"(20\d\d)", expand=False)
     facts["date"] = facts["date"].astype(object).fillna(year).str.extract(r"^([\d-]+)", expand=False)  # fmt: skip
     numbers, units = _read_numbers(rows)
     others = [one for one in rows if one not in {*_NO_CONDITION, *used, *units["column"]}]
     lines = rows[others].astype(object).where(rows[others].notna(), "")
     facts["conditions"] = [_write(line) for _, line in lines.iterrows()]
     if "value" in rows:
-        named = rows["quantity"] if "quantity" in rows else rows["item"]
-        return facts.assign(quantity=named, unit=rows["unit"], value=rows["value"])
+        what = rows["quantity"] if "quantity" in rows else rows["item"]
+        return facts.assign(quantity=what, unit=rows["unit"], value=rows["value"])
     unit = dict(zip(units["quantity"], units["unit"], strict=True))
     return _melt(facts, numbers, unit.__getitem__)
 
