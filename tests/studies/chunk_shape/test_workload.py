@@ -155,7 +155,8 @@ def test_a_larger_cache_of_chunks_changes_no_value(plan: workload.Plan) -> None:
     made = contenders.make_adjacents(plan)
     assert len({each.name for each in made}) == len(made) == 4
     for each in made:
-        assert each.check(each.read(each.open())).startswith("xxh3 of")
+        steps = each.steps
+        assert steps.check(steps.read(steps.open())).startswith("xxh3 of")
 
 
 @pytest.mark.parametrize("tool", contenders.TOOLS)
@@ -165,7 +166,7 @@ def test_a_rewriting_gives_the_chunks_asked_for(plan: workload.Plan, tool: str) 
     if tool not in made:
         assert shutil.which(tool) is None
         pytest.skip(f"{tool} is not installed")
-    each = made[tool]
+    each = made[tool].steps
     for _ in range(2):  # the second time over what the first made
         each.prepare()
         each.read(each.open())
