@@ -275,6 +275,9 @@ def arrange(cells: Cells, label: str) -> Cells:
             tags = cell["metadata"].setdefault("tags", [])
             if not any(tag.startswith(("hide-", "remove-")) for tag in tags):
                 tags.append("hide-input")
+            if "figure" in cell["metadata"].get("mystnb", {}):  # not what its last line returns
+                drawn = [one for one in cell["outputs"] if "image/svg+xml" in one.get("data", {})]
+                cell["outputs"] = drawn or cell["outputs"]
         parts = _BEFORE_HEADING.split(cell["source"]) if is_text else [cell["source"]]
         for i, part in enumerate(part for part in parts if part.strip() or not is_text):
             is_first_code = not is_text and len(sections) == 1

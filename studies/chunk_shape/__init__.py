@@ -22,6 +22,7 @@ def count_work(values: Mapping[str, Any]) -> tuple[float, float]:
 STUDY = Study(
     name="chunk-shape",
     headline="proportions-skewed-mix",
+    by_name=("in-region-sharded", "other-region"),
     # what the published case asks for, scaled
     expect=later("advisors.costs.page_tables", "expect_like", "chunk-shape/in-region", count_work),
 )

@@ -2,4 +2,4 @@
 
 from helpers.book.studies import Study
 
-STUDY = Study(name="request-ledger", headline="requests-of-today")
+STUDY = Study(name="request-ledger", headline="requests-of-today", by_name=("in-region",))
