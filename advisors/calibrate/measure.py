@@ -40,6 +40,7 @@ T = TypeVar("T")
 
 PAUSES_S = (0.1, 0.3, 1.0)  # of a connection that is asked to slow down, as clients make them
 GIVE_UP = 10  # failures in a row after which nothing more is asked
+MOST_WAITED_S = 120.0  # for requests that failed in the end: a store may stall on one in ten
 WINDOW_S = 1.0  # for which bandwidth is looked at, if bytes suffice
 _DELAYS = 5  # and for so many times p95, so that connections whose first bytes are late overlap
 
@@ -85,13 +86,14 @@ class Client:
     purse: Purse
     seen: Seen  # whose counts of failures grow
     n_in_a_row: int = 0  # failures since the last answer
+    waited_s: float = 0.0  # in vain, over all
     reason: str = ""  # of the last
     rng: random.Random = field(default_factory=lambda: random.Random(0))
 
     @property
     def is_gone(self) -> bool:
         """Whether the store has failed too often to ask on."""
-        return self.n_in_a_row >= GIVE_UP
+        return self.n_in_a_row >= GIVE_UP or self.waited_s >= MOST_WAITED_S
 
     async def get(self, nbytes: int) -> Transfer:
         """Read so many bytes from anywhere in the object."""
@@ -129,6 +131,7 @@ class Client:
         else:
             self.seen.n_failed += 1
             self.n_in_a_row += 1
+            self.waited_s += failed.ended_s - failed.asked_s
         return failed
 
     async def get_patiently(self, nbytes: int) -> Transfer:
@@ -214,7 +217,7 @@ class Session:
                 return f"the caps left too little for: {step.title}"
             self.keep(self.client.purse.spent)
             if self.client.is_gone:
-                return f"it failed {GIVE_UP} times in a row ({self.client.reason})"
+                return f"it fails too often ({self.client.reason})"
         lacking = ", ".join(self.seen.lacks(steps))
         return f"too few answers for: {lacking} ({self.client.reason})" if lacking else ""
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 import obstore
+from botocore.exceptions import BotoCoreError, ClientError
 from obstore.exceptions import BaseError
 from obstore.store import GCSStore, HTTPStore, LocalStore, S3Store
 
@@ -27,7 +28,8 @@ from helpers.objectstore.testbed import open_testbed
 if TYPE_CHECKING:
     from obstore.store import RetryConfig
 
-FAILURES = (BaseError, OSError, ValueError)  # of obstore; a time-out is an OSError
+# of obstore and botocore; a time-out is an OSError
+FAILURES = (BaseError, BotoCoreError, ClientError, OSError, ValueError)
 PATIENCE_S = 20.0  # for one request
 LEAST_OBJECT_NBYTES = 1_000_000
 _WRITTEN_NBYTES = 32_000_000
@@ -81,11 +83,24 @@ def find_object(location: Location, spend: Spend) -> Target:
         if best >= LEAST_OBJECT_NBYTES:
             return Target(client, location.prefix, best)
         spend(Spent(n_lists=1))
-        pages = obstore.list(client, prefix=location.prefix or None, chunk_size=_N_LISTED)
-        sizes = {item["path"]: item["size"] for item in next(iter(pages), [])}
+        sizes = _list_once(location)
     key = max(sizes, key=lambda path: sizes[path], default="")
     _refuse_small(location.url, max(best, sizes.get(key, 0)))
     return Target(client, key, sizes[key])
+
+
+def _list_once(location: Location) -> dict[str, int]:
+    """List the first objects below a place, in one request: of some listings nobody sees the end."""
+    if location.scheme == "gs":
+        client = replace(location, prefix="").obstore(_ONCE)
+        pages = obstore.list(client, prefix=location.prefix or None, chunk_size=_N_LISTED)
+        return {item["path"]: item["size"] for item in next(iter(pages), [])}
+    patience = {"read_timeout": PATIENCE_S, "retries": {"total_max_attempts": 1}}
+    prefix = f"{location.prefix}/" if location.prefix else ""
+    page = location.botocore(**patience).list_objects_v2(
+        Bucket=location.bucket, Prefix=prefix, MaxKeys=_N_LISTED
+    )
+    return {item["Key"]: item["Size"] for item in page.get("Contents", [])}
 
 
 def _refuse_small(url: str, nbytes: int) -> None:
@@ -164,8 +179,14 @@ def tell_failure(error: Exception) -> str:
         return "it has no such bucket or object"
     if isinstance(error, TimeoutError):
         return f"it does not answer within {PATIENCE_S:g} s"
+    if isinstance(error, ClientError):
+        status = error.response["ResponseMetadata"]["HTTPStatusCode"]
+        return f"it answers {status} {error.response['Error']['Code']}"
     if status := re.search(r"(?:status code: |HTTP Error )(\d{3})[: ]*([\w ]*)", text):
         return f"it answers {status[1]} {status[2]}".rstrip()
-    if re.search(r"error sending request|urlopen error|\(Connect\)", text):
+    if re.search(
+        r"error sending request|urlopen error|\(Connect\)|[Cc]ould not connect|[Cc]onnection was closed",
+        text,
+    ):
         return "it does not answer"
     return cut(text)

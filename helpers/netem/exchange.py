@@ -174,7 +174,7 @@ class RequestConditions:
 class Network:
     """Hold what is emulated on all connections; it can be changed at any moment.
 
-    Delays, tails and faults are drawn in the order in which requests arrive, each from a
+    Delays and faults are drawn in the order in which requests arrive, each from a
     sequence of the seed, which go on when the profile changes. Bodies pass
     through the kernel, or are copied.
     """
@@ -194,7 +194,6 @@ class Network:
         self._delays = Random(f"delays {seed}")
         self._variates = normal_variates(self._delays)
         self._faults = Random(f"faults {seed}")
-        self._tails = Random(f"tails {seed}")
         self.link = Link(Profile("loopback"), virtual)
         self._tag = ""
 
@@ -209,7 +208,7 @@ class Network:
         link = Link(profile, self.time)
         with self._lock:
             self.link = link
-            self._variates = normal_variates(self._delays, is_stratified=profile.is_stratified)
+            self._variates = normal_variates(self._delays)
 
     def set_tag(self, tag: str) -> None:
         """Tag the requests that arrive from now on."""
@@ -219,12 +218,10 @@ class Network:
     def admit(self, now_s: float) -> RequestConditions:
         """Draw what a request meets that arrives now."""
         with self._lock:
-            z, u, tail = next(self._variates), self._faults.random(), self._tails.random()
+            z, u = next(self._variates), self._faults.random()
             link, tag = self.link, self._tag
         profile = link.profile
         delay_s = 0.0 if profile.first_byte_s is None else profile.first_byte_s.delay_s(z)
-        if profile.tail is not None and tail < profile.tail.share:
-            delay_s += profile.tail.late_s
         fault = profile.faults.pick(u) if link.admits(now_s) else "error_503"
         return RequestConditions(link, delay_s, fault, tag)
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cache
 from hashlib import sha256
-from math import exp, inf, isfinite, log
+from math import exp, inf, log
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -72,15 +72,6 @@ class FirstByte:
 
 
 @dataclass(frozen=True, slots=True)
-class Tail:
-    """Hold the few requests whose first byte comes much later than the others'."""
-
-    __pydantic_config__: ClassVar[Any] = _STRICT
-    share: Annotated[float, Gt(0), Le(0.5)]  # of all requests
-    late_s: Amount  # seconds by which they come later
-
-
-@dataclass(frozen=True, slots=True)
 class Faults:
     """Hold the probability that a request meets each kind of fault; together at most 1."""
 
@@ -128,8 +119,6 @@ class Profile:
     round_trip_s: Amount | None = None
     setup_round_trips: Amount | None = None
     initial_window_nbytes: Annotated[int, Gt(0)] | None = None
-    tail: Tail | None = None  # requests whose first byte comes later by a fixed time
-    is_stratified: bool = True  # False draws each first byte alone, and not in even sets
 
     @property
     def setup_s(self) -> float:
@@ -152,7 +141,6 @@ class Profile:
             **rates,
             first_byte_s=self.first_byte_s and self.first_byte_s.slowed_down(dilation),
             round_trip_s=self.round_trip_s and self.round_trip_s * dilation,
-            tail=self.tail and replace(self.tail, late_s=self.tail.late_s * dilation),
         )
 
 
@@ -213,20 +201,11 @@ def _check_together(profile: Profile) -> None:
     raise UserError(f"profile {profile.name!r}: {problem}")
 
 
-def check_number(
-    name: str, value: float, *, low: float = 0, high: float = inf, is_open: bool = False
-) -> None:
-    """Refuse a figure that is not a finite number in its interval, which may be open below."""
-    is_number = isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
-    if not is_number or not low <= value <= high or (is_open and value == low):
-        bound = f"{'above' if is_open else 'at least'} {low:g}"
-        most = "" if high == inf else f", at most {high:g}"
-        raise UserError(f"{name} is {value!r}; allowed is a number {bound}{most}")
-
-
 def check_dilation(dilation: float) -> None:
     """Refuse a factor of time dilation that would speed time up, or stop it."""
-    check_number("dilation", dilation, low=1)
+    is_number = isinstance(dilation, int | float) and not isinstance(dilation, bool)
+    if not is_number or not 1 <= dilation < inf:
+        raise UserError(f"dilation is {dilation!r}; allowed is a number at least 1")
 
 
 def check_profile(store: str, name: str, dilation: float | str = 1.0) -> None:
@@ -405,15 +384,13 @@ def network_of(profile: Profile, *, streams_per_worker: int = 1) -> Network:
     def rate(mb_per_s: float | None) -> float:
         return inf if mb_per_s is None else 1e6 * mb_per_s
 
-    first, tail = profile.first_byte_s, profile.tail
+    first = profile.first_byte_s
     return Network(
         first.median_s if first else 0.0,
         first.p95_s if first else 0.0,
         min(rate(profile.stream_mb_per_s), rate(profile.worker_mb_per_s) / streams_per_worker),
         rate(profile.aggregate_mb_per_s),
         profile.requests_per_s or inf,
-        tail_share=tail.share if tail else 0.0,
-        tail_s=tail.late_s if tail else 0.0,
         setup_s=profile.setup_s,
         round_trip_s=profile.round_trip_s or 0.0,
         initial_window_nbytes=profile.initial_window_nbytes or inf,

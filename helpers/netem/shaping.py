@@ -85,8 +85,8 @@ class Sleeper:
         self._overshoot_s += 0.05 * (min(late_s, 0.001) - self._overshoot_s)
 
 
-def normal_variates(rng: Random, *, is_stratified: bool = True) -> Iterator[float]:
-    """Draw standard normal variates, one by one or stratified in sets of 20.
+def normal_variates(rng: Random) -> Iterator[float]:
+    """Draw standard normal variates, stratified in sets of 20.
 
     Each set holds one variate from each twentieth of the distribution, in
     random order and symmetric about zero: its median is exactly that of the
@@ -95,8 +95,6 @@ def normal_variates(rng: Random, *, is_stratified: bool = True) -> Iterator[floa
     where independent draws would miss its median by 15 %.
     """
     inverse = NormalDist().inv_cdf
-    while not is_stratified:
-        yield rng.gauss()
     while True:
         lower = [inverse((k + 1 - rng.random()) / N_STRATA) for k in range(N_STRATA // 2)]
         variates = lower + [-z for z in lower]

@@ -161,18 +161,17 @@ def break_after(
     return mend
 
 
-@pytest.mark.parametrize("fault", ["reset", "truncate"])
 def test_a_store_that_dies_is_continued(
-    fault: str, proxy: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    proxy: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was measured is kept and marked, no tool takes it, and the next run goes on within the caps."""
-    out = tmp_path / f"{fault}.yml"
-    mend = break_after(monkeypatch, proxy, 20, Faults(**{fault: 1.0}))
+    out = tmp_path / "dies.yml"
+    mend = break_after(monkeypatch, proxy, 20, Faults(truncate=1.0))
     caps = ("--max-requests", "200", "--max-mb", "30")
-    assert "failed 10 times in a row" in refuse(out, *caps)
+    assert "it fails too often" in refuse(out, *caps)
     told = get_measurement(str(out))
     assert told["state"] == "partial" and 20 <= len(told["seen"]["delays_s"]) < 80
-    with pytest.raises(UserError, match="lacks stream_mb_per_s, aggregate_mb_per_s .it failed"):
+    with pytest.raises(UserError, match="lacks stream_mb_per_s, aggregate_mb_per_s .it fails"):
         get_profile(str(out))
     first = told["seen"]["delays_s"][:20]
     mend()
@@ -245,14 +244,6 @@ def test_refuses(
     assert not [*tmp_path.iterdir()]
 
 
-def test_a_store_that_is_not_there(
-    proxy: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A server that nobody runs is told in a line."""
-    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
-    assert "it does not answer" in refuse(tmp_path / "mine.yml")
-
-
 class Pages(BaseHTTPRequestHandler):
     """Serves 2 MB at every address, truly or not."""
 
@@ -265,8 +256,19 @@ class Pages(BaseHTTPRequestHandler):
         self.send_header("Content-Length", "2000000")
         self.end_headers()
 
+    n_listed = 0
+
     def do_GET(self) -> None:
-        """Send a range, or its first half as if that were all."""
+        """Send a range, or its first half as if that were all; or a listing without an end."""
+        if "list-type" in self.path:
+            Pages.n_listed += 1
+            more = "<IsTruncated>true</IsTruncated><NextContinuationToken>t</NextContinuationToken>"
+            body = f"<ListBucketResult>{more}</ListBucketResult>".encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+            return
         first, last = map(int, self.headers["Range"].removeprefix("bytes=").split("-"))
         n = last + 1 - first
         n = n // 2 if self.path == "/liar" else n
@@ -303,6 +305,32 @@ def test_a_store_that_lies(pages: str, tmp_path: Path) -> None:
     assert "it sent 2048 of 4096 bytes" in says
     with pytest.raises(UserError, match="lacks first_byte_s"):
         get_profile(str(tmp_path / "liar.yml"))
+
+
+def test_a_store_that_stalls_now_and_then_is_given_up(
+    proxy: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One read in ten would take its whole patience, and all of them an hour."""
+    monkeypatch.setattr("advisors.calibrate.measure.PATIENCE_S", 0.2)
+    monkeypatch.setattr("advisors.calibrate.measure.MOST_WAITED_S", 0.5)
+    proxy.emulate(replace(FREE, faults=Faults(stall=0.1, stall_s=60)))
+    assert "it fails too often (it does not answer within" in refuse(tmp_path / "mine.yml")
+    assert get_measurement(str(tmp_path / "mine.yml"))["seen"]["n_failed"] < 10
+
+
+def test_a_listing_without_an_end_is_one_request(
+    pages: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of its pages says that there are more."""
+    Pages.n_listed = 0
+    for name, value in {
+        "ENDPOINT_URL": pages,
+        "ACCESS_KEY_ID": "k",
+        "SECRET_ACCESS_KEY": "s",
+    }.items():
+        monkeypatch.setenv(f"AWS_{name}", value)
+    says = refuse(tmp_path / "endless.yml", *SMALL, url="s3://endless")
+    assert "no object is there" in says and Pages.n_listed == 1
 
 
 def test_a_redirection_is_not_followed(pages: str, tmp_path: Path) -> None:

@@ -50,7 +50,6 @@ LATE = {"first_byte_s": {"median_s": 0.05, "p95_s": 0.1}}
         ({"first_byte_s": {"median_s": 1, "p95_s": 2, "p99_s": 1.5}}, "quantiles fall"),
         # exclusive probabilities
         ({"faults": {"reset": 0.6, "stall": 0.6}}, "faults: their sum is above 1"),
-        ({"tail": {"share": 0.6, "late_s": 1}}, "tail.share: 0.6; allowed: less than or equal"),
         # no answer comes before a signal has gone there and back
         ({**LATE, "round_trip_s": 0.06}, "round_trip_s: longer than the median"),
         ({"setup_round_trips": 2}, "round_trip_s is missing"),
@@ -77,8 +76,8 @@ def test_each_figure_that_ships_has_its_source() -> None:
     names = {each.name for each in fields(Profile)} - {"name", "sources", "faults"}
     for profile in map(get_profile, profile_names()):
         stated = {name for name in names if getattr(profile, name) is not None}
-        assert set(profile.sources) == stated - {"is_stratified"}
-        assert profile.faults == Faults() and profile.tail is None
+        assert set(profile.sources) == stated
+        assert profile.faults == Faults()
     far = get_profile("other-region")
     assert (far.setup_s, far.slowed_down(10).setup_s) == pytest.approx((0.12, 1.2))
 
@@ -167,7 +166,7 @@ def test_a_pinned_file_cannot_change_unnoticed(checkout: Path) -> None:
     assert pinned == pin_profile(pinned) and get_profile(pinned) == get_profile("mine.yml")
     write(checkout / "mine.yml", sources={"stream_mb_per_s": "a better word"})
     assert pin_profile("mine.yml") == pinned
-    for later in ({"tail": {"share": 0.01, "late_s": 1.0}}, {"stream_mb_per_s": 51}):
+    for later in ({"requests_per_s": 40}, {"stream_mb_per_s": 51}):
         write(checkout / "mine.yml", **later)
         assert pin_profile("mine.yml") != pinned
     with pytest.raises(UserError, match="allowed: the file as it was"):

@@ -41,7 +41,6 @@ from helpers.netem.profiles import (
     Faults,
     FirstByte,
     Profile,
-    Tail,
     network_of,
 )
 from helpers.netem.proxy import Proxy, Request, open_proxy, tabulate_trace
@@ -224,10 +223,6 @@ def test_delays_distribution() -> None:
     delays = sorted(delay(next(variates)) for _ in range(20_000))
     assert delays[10_000] == pytest.approx(0.030, rel=0.01)
     assert delays[19_000] == pytest.approx(0.100, rel=0.01)
-    # one by one, the sums of sets scatter as those of a real network do
-    alone = normal_variates(random.Random(1), is_stratified=False)
-    sums = [sum(next(alone) for _ in range(20)) for _ in range(1000)]
-    assert np.std(sums) == pytest.approx(20**0.5, rel=0.1)
 
 
 @given(dilation=st.floats(1, 100), nbytes=st.lists(st.integers(1, 10**6), min_size=1, max_size=20))
@@ -303,11 +298,9 @@ def test_dilated_proxy_tells_virtual_seconds(upstream_url: str) -> None:
 def test_terms_follow_the_seed() -> None:
     """Delays and faults are the same for the same seed, and independent of each other."""
 
-    def terms(
-        seed: int, faults: Faults, tail: Tail | None = None
-    ) -> list[tuple[float, str | None]]:
+    def terms(seed: int, faults: Faults) -> list[tuple[float, str | None]]:
         network = Network(("127.0.0.1", 1), seed=seed)
-        network.emulate(Profile("p", FirstByte(0.03, 0.1), faults=faults, tail=tail))
+        network.emulate(Profile("p", FirstByte(0.03, 0.1), faults=faults))
         drawn = [network.admit(0.0) for _ in range(50)]
         return [(one.delay_s, one.fault) for one in drawn]
 
@@ -317,11 +310,6 @@ def test_terms_follow_the_seed() -> None:
     delays = [delay for delay, _ in terms(1, half)]
     assert delays == [delay for delay, _ in terms(1, Faults())]
     assert 10 < sum(fault == "reset" for _, fault in terms(1, half)) < 40
-    late = [
-        after - before
-        for (after, _), before in zip(terms(1, half, Tail(0.5, 1.0)), delays, strict=True)
-    ]
-    assert {round(one, 9) for one in late} == {0.0, 1.0} and 10 < sum(late) < 40
 
 
 class FakeTime:
@@ -636,7 +624,7 @@ def stored(server: Server) -> Iterator[Stored]:
 def test_latency(stored: Stored, first_byte: FirstByte, n: int, worker: float | None) -> None:
     """The median time to the first byte is that asked for, within 5 % or 1.5 ms."""
     # a busy machine only adds, so that one of some tries shows the network's own
-    for _ in range(6):
+    for _ in range(12):
         stored.proxy.emulate(Profile("late", first_byte, worker_mb_per_s=worker))
         measured = measure_first_byte_s(stored.url, n, spacing_s=0.0025)
         if measured == pytest.approx(
