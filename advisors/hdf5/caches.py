@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from fsspec.caching import caches
 
-from helpers.models.replay import Step
+from helpers.models.transfer import Step
 
 MIB = 2**20
 

@@ -25,8 +25,7 @@ from advisors.hdf5.inspection import FileReport, Variable
 from advisors.hdf5.recording import Recording, record_reads
 from advisors.hdf5.repack import Repack
 from helpers.errors import UserError
-from helpers.models.replay import replay
-from helpers.models.transfer import ClientCosts, Network
+from helpers.models.transfer import ClientCosts, Network, replay
 
 _PAGE_BUFFER_NBYTES = 16 * MIB
 N_CONNECTIONS = 10

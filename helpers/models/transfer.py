@@ -1,8 +1,8 @@
-"""A read as a transfer: connections wait, receive and decode until no chunk is left.
+"""A read as a transfer: requests wait, receive and decode until none is left.
 
-Each connection waits for the first byte, receives at the rate of its stream
-or its share of the link, and hands the chunk to the processors, which decode
-it at the rate of their share.
+Each waits for its first byte and receives at the rate of its stream or its share of the link.
+`simulate` has connections that take chunk after chunk, which processors decode at the rate of
+their share; `replay` has requests of which some wait for others, as those of one file do.
 """
 
 from __future__ import annotations
@@ -40,19 +40,6 @@ class Network:
     setup_s: float = 0.0
     round_trip_s: float = 0.0
     initial_window_nbytes: float = math.inf
-
-    def __post_init__(self) -> None:
-        check_amounts(self, "first_byte_median_s", "first_byte_p95_s", "tail_share", "tail_s")
-        check_amounts(self, "setup_s", "round_trip_s")
-        rates = ("stream_nbytes_per_s", "aggregate_nbytes_per_s", "requests_per_s")
-        for name in (*rates, "initial_window_nbytes"):
-            if not getattr(self, name) > 0:
-                raise UserError(f"{name}: {getattr(self, name)!r}; allowed: above 0")
-        if self.first_byte_p95_s < self.first_byte_median_s:
-            raise UserError(
-                f"first_byte_p95_s: {self.first_byte_p95_s!r}; allowed: at least"
-                f" first_byte_median_s, {self.first_byte_median_s!r}"
-            )
 
     def draw_first_byte_s(self, rng: random.Random) -> float:
         """Draw one time to first byte."""
@@ -113,34 +100,11 @@ class Client:
     # whether a connection goes on while the chunk it brought is decoded
     is_overlapped: bool = False
 
-    def __post_init__(self) -> None:
-        check_amounts(self, "chunk_nbytes", "requests_per_chunk", "cpu_s_per_chunk")
-        check_amounts(self, "wait_s_per_chunk", "task_s", "start_s", "new_connections")
-        for name in ("connections_per_worker", "chunks_per_task"):
-            check_count(name, getattr(self, name))
-
-
-def check_amounts(record: object, *names: str) -> None:
-    """Refuse what is negative or without end."""
-    for name in names:
-        if not 0 <= getattr(record, name) < math.inf:
-            raise UserError(f"{name}: {getattr(record, name)!r}; allowed: at least 0, and finite")
-
-
-def check_count(name: str, value: int, *, low: int = 1) -> None:
-    """Refuse a count that is no whole number of at least `low`."""
-    if isinstance(value, bool) or value != int(value) or value < low:
-        raise UserError(f"{name}: {value!r}; allowed: a whole number of at least {low}")
-
 
 def simulate(
     network: Network, client: Client, n_chunks: int, *, n_workers: int, n_cores: float, seed: int
 ) -> float:
     """Simulate one read, on processors that decoding shares; times to first byte have a seed."""
-    check_count("n_chunks", n_chunks)
-    check_count("n_workers", n_workers)
-    if not 0 < n_cores < math.inf:
-        raise UserError(f"n_cores: {n_cores!r}; allowed: above 0, and finite")
     read = _Read(network, client, n_cores, random.Random(seed))
     n_connections = min(n_workers * client.connections_per_worker, n_chunks)
     return client.start_s + read.run(n_chunks, n_connections)
@@ -247,6 +211,110 @@ class _Read:
                 self.start_chunk()
 
 
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A request that waits for others."""
+
+    after: tuple[int, ...]  # indices of the steps that must have ended; none for the call itself
+    think_s: float  # seconds from the last of them to the request
+    nbytes: int  # bytes of the answer
+    is_waited: bool = True  # whether the call does not end before it
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """What to expect of a sequence of requests."""
+
+    seconds: float  # median over simulated draws of the times to first byte
+    n_requests: int  # requests, and the bytes that they bring
+    nbytes: int
+
+
+def replay(
+    steps: Sequence[Step],
+    network: Network,
+    *,
+    request_s: float = 0.0,
+    rest_s: float = 0.0,
+    n_draws: int = 9,
+) -> Replay:
+    """Predict how long requests take over a network.
+
+    Client and server need `request_s` for a request beside it; `rest_s` lies between
+    the last answer and the end. Each of `n_draws` simulations has its own times to
+    first byte.
+
+    Examples
+    --------
+    Ten requests of 1 MB, one after the other, 10 ms and 100 MB/s: ten times 20 ms.
+
+    >>> steps = [Step((n - 1,) if n else (), 0.0, 1_000_000) for n in range(10)]
+    >>> network = Network(0.01, 0.01, stream_nbytes_per_s=100e6)
+    >>> round(replay(steps, network).seconds, 6)
+    0.2
+    """
+    times_s = [
+        _Run(steps, network, request_s, random.Random(seed)).run() for seed in range(n_draws)
+    ]
+    nbytes = sum(step.nbytes for step in steps)
+    return Replay(statistics.median(times_s) + rest_s, len(steps), nbytes)
+
+
+class _Run:
+    """One simulated replay."""
+
+    def __init__(
+        self, steps: Sequence[Step], network: Network, request_s: float, rng: random.Random
+    ) -> None:
+        self.steps, self.network, self.request_s, self.rng = steps, network, request_s, rng
+        self.link = Shared(network.stream_nbytes_per_s, network.aggregate_nbytes_per_s)
+        self.waiting: list[tuple[float, int]] = []
+        self.received: list[tuple[float, int]] = []
+        self.n_missing = [len(step.after) for step in steps]
+        self.following: list[list[int]] = [[] for _ in steps]
+        for number, step in enumerate(steps):
+            for before in step.after:
+                self.following[before].append(number)
+        self.now, self.next_request_s, self.end_s = 0.0, 0.0, 0.0
+
+    def run(self) -> float:
+        for number, n_missing in enumerate(self.n_missing):
+            if not n_missing:
+                self.ask(number)
+        while self.waiting or self.link.ends:
+            self.step()
+        return self.end_s
+
+    def ask(self, number: int) -> None:
+        asked_s = self.now + self.steps[number].think_s
+        if math.isfinite(self.network.requests_per_s):
+            asked_s = max(asked_s, self.next_request_s)
+            self.next_request_s = asked_s + 1 / self.network.requests_per_s
+        first_byte_s = asked_s + self.request_s + self.network.draw_first_byte_s(self.rng)
+        heapq.heappush(self.waiting, (first_byte_s, number))
+
+    def step(self) -> None:
+        """Go to the next event and let what waits for it go on."""
+        until_first_byte = self.waiting[0][0] - self.now if self.waiting else math.inf
+        seconds = min(until_first_byte, self.link.next_s())
+        self.link.advance(seconds)
+        self.now += seconds
+        while self.waiting and self.waiting[0][0] <= self.now + 1e-12:
+            number = heapq.heappop(self.waiting)[1]
+            self.link.add(self.steps[number].nbytes)
+            heapq.heappush(self.received, (self.link.total + self.steps[number].nbytes, number))
+        for _ in range(self.link.take_finished()):
+            self.end(heapq.heappop(self.received)[1])
+
+    def end(self, number: int) -> None:
+        if self.steps[number].is_waited:
+            self.end_s = self.now
+        for following in self.following[number]:
+            self.n_missing[following] -= 1
+            if not self.n_missing[following]:
+                self.ask(following)
+
+
 _NO_LATENCY = dict.fromkeys(("first_byte_median_s", "tail_share", "setup_s", "round_trip_s"), 0.0)
 LIMITS = ("latency", "stream", "shared link", "request rate", "processors", "tasks")
 """What can be the bottleneck of a read."""
@@ -283,7 +351,6 @@ def predict(
     >>> round(prediction.seconds, 6), prediction.limit
     (0.2, 'latency')
     """
-    check_count("n_draws", n_draws)
 
     def median_s(network: Network, client: Client) -> float:
         return statistics.median(
@@ -314,8 +381,6 @@ def fit_client(
     these two are replaced. `measured_s` are numbers of workers, and seconds of a read
     of so many chunks; `n_cores` are processors that client and server share.
     """
-    if not measured_s or not all(seconds > 0 for _, seconds in measured_s):
-        raise UserError(f"measured_s: {list(measured_s)}; allowed: one or more times above 0")
     (few, few_s), (many, many_s) = min(measured_s), max(measured_s)
 
     def fit(client: Client, name: str, n_workers: int, target_s: float) -> Client:

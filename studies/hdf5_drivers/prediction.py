@@ -21,8 +21,7 @@ from advisors.hdf5.caches import (
 )
 from advisors.hdf5.files import iterate_chunks, open_hdf5, open_source
 from advisors.hdf5.recording import record_reads
-from helpers.models.replay import Replay, replay
-from helpers.models.transfer import ClientCosts, Network, fit_costs
+from helpers.models.transfer import ClientCosts, Network, Replay, fit_costs, replay
 from helpers.plotting.tables import trace_of
 from studies.hdf5_drivers.drivers import DRIVERS, Driver
 from studies.hdf5_drivers.findings import measured

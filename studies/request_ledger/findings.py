@@ -9,8 +9,7 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 
 from helpers.benchmark.record import read_published
-from helpers.models.replay import Step, replay
-from helpers.models.transfer import Network
+from helpers.models.transfer import Network, Step, replay
 from helpers.paths import ROOT
 
 KEY = ["client", "environment", "layout", "operation"]

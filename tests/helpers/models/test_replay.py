@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helpers.models.replay import Step, replay
-from helpers.models.transfer import Network
+from helpers.models.transfer import Network, Step, replay
 
 NETWORK = Network(0.01, 0.01, stream_nbytes_per_s=100e6, aggregate_nbytes_per_s=150e6)
 
