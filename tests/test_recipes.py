@@ -27,7 +27,7 @@ from helpers.netem.proxy import Request, open_proxy
 from helpers.objectstore.locations import Location
 from helpers.objectstore.testbed import Server
 from helpers.paths import ROOT
-from studies.caching_costs.backends import Valkey, open_valkey
+from studies.caching_costs.valkey import Valkey, open_valkey
 from tests.nursery import Nursery, open_nursery
 from tests.stores import client_environment, make_location
 

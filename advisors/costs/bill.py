@@ -1,51 +1,45 @@
-"""What a month of a tile service costs with each choice of cache, and what follows from it.
+"""What a month of a tile service costs with each place of a cache, and what follows from it.
 
-Pure rules on assumptions and prices; nothing here knows where prices come from.
-Volume discounts, free allowances, savings plans and the way in (a load
-balancer, a gateway) are left out: they are the same for every option, or the
-reader's own.
+Pure rules on assumptions and prices; nothing here knows where prices come from. Volume discounts,
+free allowances, commitments and the way in (a load balancer, a gateway) are left out.
+`_static/cost-calculator.js` has the same rules; a test holds both to the same digits.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
-from scipy.optimize import brentq
-
-from advisors.costs.assumptions import CHOICES, OPTIONS, Assumptions, Option, change
-from advisors.costs.demand import (
-    READS_PER_METERED,
-    Day,
-    count_redis_nodes,
-    follow_day,
-    least_stored_gb,
-    wait_probability,
-)
-from advisors.costs.prices import check_prices
-from helpers.errors import UserError
+from advisors.costs.assumptions import ONE_PROCESSOR_GB, OPTIONS, Assumptions, Option, change
+from advisors.costs.hits import Cache, hit_ratio, zipf
 
 GB = 1e9
 HOURS_PER_MONTH = 720.0
 SECONDS_PER_MONTH = HOURS_PER_MONTH * 3600
-FREE_DISK_GB = 0.5  # of each invocation's disk
+
+TARGET_UTILISATION = 0.7  # of an instance's processors in the busiest hour
+LIFETIME_S = 7200.0  # mean life of a process and of what it keeps
+N_EDGES = 10  # places of a CDN that share the requests
+REDIS_GB = 1.1  # usable memory of a cache.t3.small
+# 128 Mb/s is what a t3.small sends for long, by gist.github.com/DingGGu, EC2 network bandwidth
+REDIS_MB_PER_S = 16.0
+WORTH = 0.05  # of a bill: a smaller saving is none
+LEAST_RATE = 0.01  # tiles/s
+N_ROUNDS = 50  # in which hit ratio and number of processes settle; ten are usual
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
     """What a month of one option costs, and what stands behind it."""
 
-    option: Option  # where the cache is
-    lines: Mapping[str, float]  # USD a month, line by line; lines that are not needed are 0
-    # share of opened datasets found in the cache, and of tiles found in the CDN, over the month
-    hit_ratio: float
-    edge_hit_ratio: float
+    option: Option
+    lines: Mapping[str, float]  # USD a month, line by line
+    hit_ratio: float  # share of the tiles made whose dataset is in the cache
+    edge_hit_ratio: float  # share of the tiles that the CDN holds
     duration_s: float  # mean time in the service of a tile that is made
-    busy: float  # tiles in the making in the busiest hour
-    busy_cpus: float  # processors at work in the busiest hour
-    made_per_s: float  # tiles made in the busiest hour
-    n_instances: int  # instances always on; 0 where computing is billed by invocation
+    busy: float  # tiles in the making at once, mean of the busiest hour
+    n_instances: int  # always on; 0 where functions are billed
     store_gets: float  # requests to the store in a month
 
     @property
@@ -54,336 +48,148 @@ class Cost:
         return math.fsum(self.lines.values())
 
 
-@dataclass(frozen=True, slots=True)
-class _Month:
-    """Sums over a month."""
-
-    requests: float
-    made: float
-    hits: float
-    busy_s: float
-
-
 def compare_options(assumptions: Assumptions, prices: Mapping[str, float]) -> dict[Option, Cost]:
-    """Price a month of every option, in the order of `OPTIONS`."""
+    """Price a month of every option, the baseline first."""
     return {option: price_option(assumptions, prices, option=option) for option in OPTIONS}
 
 
 def price_option(assumptions: Assumptions, prices: Mapping[str, float], *, option: Option) -> Cost:
-    """Price a month of 30 days of one option.
-
-    Prices are USD by item, in the units of `PRICE_UNITS`; a missing or negative one is refused.
+    """Price a month of 30 days of one option; prices are USD in the units of `PRICE_UNITS`.
 
     Examples
     --------
-    One tile a second that takes half a second in 10 GB is 5 GB-s a second:
+    One tile a second that takes half a second in a function of 10 GB is 5 GB-s a second:
 
     >>> from advisors.costs.prices import PRICE_UNITS
-    >>> even = Assumptions(requests_per_s=1, peak_ratio=1, make_s=0.3, open_s=0.2)
-    >>> cost = price_option(even, dict.fromkeys(PRICE_UNITS, 1.0), option="none")
+    >>> one = Assumptions(billing="function", memory_gb=10, requests_per_s=1, make_s=0.3, open_s=0.2)
+    >>> cost = price_option(one, dict.fromkeys(PRICE_UNITS, 1.0), option="none")
     >>> cost.lines["computing"] == 5 * 2_592_000
     True
     """
-    check_prices(prices)
-    day = follow_day(assumptions, option)
-    month = _sum_up(day)
-    is_shared = option == "shared"
-    store_gets = month.made * assumptions.tile_gets + (month.made - month.hits) * assumptions.open_gets  # fmt: skip
-    store_gets += is_shared * month.hits * assumptions.shared_gets
-    store_lists = is_shared * month.made * assumptions.shared_lists
+    a, rate = assumptions, assumptions.requests_per_s
+    edge = _find_edge_hits(a) if option == "cdn" else 0.0
+    made_per_s = rate * (1 - edge)
+    hit, n_instances = _settle(a, option, made_per_s)
+    duration_s = _duration_s(a, option, hit)
+    requests, made = (SECONDS_PER_MONTH * each for each in (rate, made_per_s))
+    store_gets = made * (a.tile_gets + (1 - hit) * a.open_gets)
+    sent_gb, is_cdn, is_redis = requests * a.tile_nbytes / GB, option == "cdn", option == "redis"
+    if a.billing == "instance":
+        computing = {"computing": n_instances * _price_instance(a, prices)}
+    else:
+        computing = {
+            "computing": made * duration_s * a.memory_gb * prices["invocation_gb_s"],
+            "calls of functions": made / 1e6 * prices["invocations_1e6"],
+        }
     lines = {
-        **_computing(assumptions, prices, option=option, day=day, month=month),
-        **_caching(assumptions, prices, option=option, day=day, month=month),
-        **_network(assumptions, prices, option=option, month=month),
-        "store requests": store_gets / 1e3 * prices["store_gets_1e3"],
-        "store listings": store_lists / 1e3 * prices["store_lists_1e3"],
-    }
-    return Cost(
-        option,
-        lines,
-        hit_ratio=month.hits / month.made if month.made else 0.0,
-        edge_hit_ratio=1 - month.made / month.requests,
-        duration_s=month.busy_s / month.made if month.made else 0.0,
-        busy=day.hours[0].busy,
-        busy_cpus=day.hours[0].busy_cpus,
-        made_per_s=day.hours[0].made_per_s,
-        n_instances=day.n_instances,
-        store_gets=store_gets,
-    )
-
-
-def _sum_up(day: Day) -> _Month:
-    """Sum the hours of 30 such days."""
-    seconds = SECONDS_PER_MONTH / len(day.hours)
-    return _Month(
-        requests=seconds * math.fsum(hour.requests_per_s for hour in day.hours),
-        made=seconds * math.fsum(hour.made_per_s for hour in day.hours),
-        hits=seconds * math.fsum(hour.made_per_s * hour.hit_ratio for hour in day.hours),
-        busy_s=seconds * math.fsum(hour.busy for hour in day.hours),
-    )
-
-
-def _computing(
-    assumptions: Assumptions,
-    prices: Mapping[str, float],
-    *,
-    option: Option,
-    day: Day,
-    month: _Month,
-) -> dict[str, float]:
-    """Price invocations by their duration, or instances by the hour."""
-    if assumptions.billing == "instance":
-        usd = day.n_instances * _instance_usd(assumptions, prices)
-        return {"computing": usd, "invocations": 0.0, "disk": 0.0}
-    paid_gb = max(0.0, assumptions.disk_gb - FREE_DISK_GB) if option == "disk" else 0.0
-    return {
-        "computing": month.busy_s * assumptions.memory_gb * prices["invocation_gb_s"],
-        "invocations": month.made / 1e6 * prices["invocations_1e6"],
-        "disk": month.busy_s * paid_gb * prices["invocation_disk_gb_s"],
-    }
-
-
-def _instance_usd(assumptions: Assumptions, prices: Mapping[str, float]) -> float:
-    """Price a month of an instance that is always on."""
-    return HOURS_PER_MONTH * (
-        assumptions.instance_vcpus * prices["instance_vcpu_hour"]
-        + assumptions.instance_gb * prices["instance_gb_hour"]
-    )
-
-
-def _caching(
-    assumptions: Assumptions,
-    prices: Mapping[str, float],
-    *,
-    option: Option,
-    day: Day,
-    month: _Month,
-) -> dict[str, float]:
-    """Price Redis nodes, and what a shared file system holds, gives and takes."""
-    lines = {"Redis": 0.0, "shared storage": 0.0, "shared throughput": 0.0}
-    if option == "redis":
-        n_nodes = count_redis_nodes(assumptions)
-        lines["Redis"] = n_nodes * HOURS_PER_MONTH * prices["redis_node_hour"]
-    if option == "shared":
-        stored_gb = assumptions.n_datasets * assumptions.metadata_nbytes / GB
-        if assumptions.shared_mode == "bursting":
-            stored_gb = least_stored_gb(metered_mb_per_s(assumptions, day), data_gb=stored_gb)
-        else:
-            read_gb = month.hits * assumptions.shared_read_nbytes / GB
-            written_gb = (month.made - month.hits) * assumptions.metadata_nbytes / GB
-            lines["shared throughput"] = (
-                read_gb * prices["shared_read_gb"] + written_gb * prices["shared_write_gb"]
-            )
-        lines["shared storage"] = stored_gb * prices["shared_gb_month"]
-    return lines
-
-
-def metered_mb_per_s(assumptions: Assumptions, day: Day) -> list[float]:
-    """Meter a shared file system's throughput: reads of hits by a third, writes of misses whole."""
-    read = assumptions.shared_read_nbytes / READS_PER_METERED / 1e6
-    written = assumptions.metadata_nbytes / 1e6
-    return [
-        hour.made_per_s * (hour.hit_ratio * read + (1 - hour.hit_ratio) * written)
-        for hour in day.hours
-    ]
-
-
-def _network(
-    assumptions: Assumptions, prices: Mapping[str, float], *, option: Option, month: _Month
-) -> dict[str, float]:
-    """Price NAT gateways, what goes through them, and what is sent to readers."""
-    opened = (month.made - month.hits) * assumptions.metadata_nbytes
-    read_gb = (month.made * assumptions.tile_read_nbytes + opened) / GB
-    is_private = option in ("shared", "redis") or assumptions.nat_share > 0
-    sent_gb, is_cdn = month.requests * assumptions.tile_nbytes / GB, option.startswith("cdn")
-    lines = {
-        "NAT gateways": is_private * assumptions.n_nat_gateways * HOURS_PER_MONTH * prices["nat_hour"],
-        "NAT data": assumptions.nat_share * read_gb * prices["nat_gb"],
+        **computing,
+        "Redis": is_redis * count_redis_nodes(a) * HOURS_PER_MONTH * prices["redis_node_hour"],
+        "NAT gateway": is_redis * HOURS_PER_MONTH * prices["nat_hour"],  # of its private network
         "data out": sent_gb * prices["cdn_gb" if is_cdn else "data_out_gb"],
-    }  # fmt: skip
-    cdn_requests = month.requests if is_cdn else 0.0
-    return {**lines, "CDN requests": cdn_requests / 1e4 * prices["cdn_requests_1e4"]}
+        "CDN requests": is_cdn * requests / 1e4 * prices["cdn_requests_1e4"],
+        "store requests": store_gets / 1e3 * prices["store_gets_1e3"],
+    }
+    busy = made_per_s * a.peak_ratio * duration_s  # by Little's law :cite:p:`little1961`
+    return Cost(option, lines, hit, edge, duration_s, busy, n_instances, store_gets)
 
 
-@dataclass(frozen=True, slots=True)
-class Bar:
-    """One bar of a tornado."""
-
-    name: str  # assumption or price
-    low: float  # its two values
-    high: float
-    low_usd: float  # USD a month saved against no cache at each
-    high_usd: float
-
-    @property
-    def swing_usd(self) -> float:
-        """Length of the bar, USD a month."""
-        return abs(self.high_usd - self.low_usd)
-
-
-def cost_curves(
-    assumptions: Assumptions, prices: Mapping[str, float], *, rates_per_s: Sequence[float]
-) -> dict[Option, list[float]]:
-    """Price every option at several rates."""
-    at = [compare_options(change(assumptions, {"requests_per_s": r}), prices) for r in rates_per_s]
-    return {option: [costs[option].usd for costs in at] for option in OPTIONS}
-
-
-def break_even_rates(
-    assumptions: Assumptions,
-    prices: Mapping[str, float],
-    *,
-    pair: tuple[Option, Option],
-    bounds_per_s: tuple[float, float] = (0.01, 10_000.0),
-) -> list[tuple[float, Option]]:
-    """Find the rates at which two options change places."""
-    low, high = (math.log(bound) for bound in bounds_per_s)
-    n_steps = math.ceil((high - low) / math.log(10) * 4)
-    grid = [low + (high - low) * step / n_steps for step in range(n_steps + 1)]
-
-    def excess(log_rate: float) -> float:
-        at = change(assumptions, {"requests_per_s": math.exp(log_rate)})
-        first, second = (price_option(at, prices, option=option).usd for option in pair)
-        return first - second
-
-    values = [excess(log_rate) for log_rate in grid]
-    found: list[tuple[float, Option]] = []
-    for left, right, before, after in zip(grid, grid[1:], values, values[1:], strict=False):
-        if (before > 0) == (after > 0):
-            continue
-        crossing = brentq(excess, left, right, xtol=1e-12)
-        found.append((math.exp(crossing), pair[1] if after > 0 else pair[0]))
-    return found
-
-
-def tornado(
-    assumptions: Assumptions,
-    prices: Mapping[str, float],
-    *,
-    option: Option,
-    factor: float = 2.0,
-) -> list[Bar]:
-    """Vary each assumption and price alone, and say what a cache then saves."""
-    if option == "none" or not 1 < factor < math.inf:
-        raise UserError(
-            f"tornado of {option!r} by {factor!r}; allowed is a cache and a factor above 1"
-        )
-    bars = []
-    for one in fields(Assumptions):
-        if one.name in CHOICES:
-            continue
-        middle, (least, most) = getattr(assumptions, one.name), one.metadata["bounds"]
-        low, high = max(least, middle / factor), min(most, middle * factor)
-        if one.metadata["whole"]:  # no half of a node
-            low, high = math.floor(low), math.ceil(high)
-        at = [change(assumptions, {one.name: end}) for end in (low, high)]
-        ends = [saved_usd(one_end, prices, option=option) for one_end in at]
-        bars.append(Bar(one.name, low, high, *ends))
-    for item, price in prices.items():
-        low, high = price / factor, price * factor
-        ends = [saved_usd(assumptions, {**prices, item: end}, option=option) for end in (low, high)]
-        bars.append(Bar(f"price {item}", low, high, *ends))
-    turning = (bar for bar in bars if bar.swing_usd > 1e-6)  # less is rounding
-    return sorted(turning, key=lambda bar: -bar.swing_usd)
-
-
-def saved_usd(assumptions: Assumptions, prices: Mapping[str, float], *, option: Option) -> float:
-    """Compute USD a month that an option saves against no cache."""
-    without, with_it = (
-        price_option(assumptions, prices, option=one).usd for one in ("none", option)
-    )
-    return without - with_it
-
-
-@dataclass(frozen=True, slots=True)
-class EqualTail:
-    """What it takes to keep the 95th percentile of an option below a target."""
-
-    option: Option  # where the cache is
-    # 95th percentile reached, seconds; that of an idle service where the target cannot be met
-    p95_s: float
-    n_instances: int  # instances needed; 0 where no number is enough
-    usd_per_million: float  # USD for a million tiles; infinite where no number is enough
-
-
-def equal_tail(
-    assumptions: Assumptions,
-    prices: Mapping[str, float],
-    *,
-    p95_s: Mapping[Option, float],
-    target_s: float,
-) -> list[EqualTail]:
-    """Price a million tiles where every option keeps the same 95th percentile.
-
-    Instances are always on. Waiting for a free processor is taken as that of
-    exponential service times (Erlang's C formula) and its percentile is
-    added to that of the service, which errs on the side of more instances.
-    What a CDN holds waits for nobody, so of the tiles that are made a larger share may be late:
-    `p95_s` of such an option is the percentile of its made tiles that leaves that share, see
-    `late_share`.
-    """
-    for name, value in [*p95_s.items(), ("the target", target_s)]:
-        if not 0 < value < math.inf:
-            raise UserError(f"95th percentile of {name} is {value!r}; allowed is a number above 0")
-    always_on = change(assumptions, {"billing": "instance"})
-    return [
-        _meet(
-            always_on,
-            prices,
-            cost=price_option(always_on, prices, option=option),
-            p95_s=p95_s[option],
-            target_s=target_s,
-        )
-        for option in p95_s
-    ]
-
-
-def _meet(
-    assumptions: Assumptions,
-    prices: Mapping[str, float],
-    *,
-    cost: Cost,
-    p95_s: float,
-    target_s: float,
-) -> EqualTail:
-    """Find the fewest instances that keep the target in the busiest hour, and price them."""
-    if p95_s >= target_s:
-        return EqualTail(cost.option, p95_s, 0, math.inf)
-
-    def reached_s(n: int) -> float:
-        return p95_s + _wait_s(max(1, math.floor(n * assumptions.instance_vcpus)), cost)
-
-    low = high = max(1, math.floor(cost.busy_cpus / assumptions.instance_vcpus))
-    while reached_s(high) > target_s:
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if reached_s(middle) > target_s else (low, middle)
-    n_instances = low if reached_s(low) <= target_s else high
-    usd = cost.usd - cost.lines["computing"] + n_instances * _instance_usd(assumptions, prices)
-    millions = assumptions.requests_per_s * SECONDS_PER_MONTH / 1e6
-    return EqualTail(cost.option, reached_s(n_instances), n_instances, usd / millions)
-
-
-def late_share(cost: Cost) -> float:
-    """Share of the tiles that are made which may be late, so that 95 in 100 of all are not.
+def count_redis_nodes(assumptions: Assumptions) -> int:
+    """Count the nodes that hold all datasets and carry the busiest hour, one dataset a tile.
 
     Examples
     --------
-    >>> from advisors.costs.prices import PRICE_UNITS
-    >>> free = dict.fromkeys(PRICE_UNITS, 0.0)
-    >>> late_share(price_option(Assumptions(), free, option="none"))
-    0.05
+    370 tiles a second of half a megabyte are 185 MB/s, which 12 nodes of 16 MB/s carry:
+
+    >>> count_redis_nodes(Assumptions(metadata_nbytes=5e5))
+    12
     """
-    return min(1.0, 0.05 / (1 - cost.edge_hit_ratio))
+    a = assumptions
+    mb_per_s = a.requests_per_s * a.peak_ratio * a.metadata_nbytes / 1e6
+    held_gb = a.n_datasets * a.metadata_nbytes / GB
+    return max(1, math.ceil(max(mb_per_s / REDIS_MB_PER_S, held_gb / REDIS_GB) - 1e-9))
 
 
-def _wait_s(n_servers: int, cost: Cost) -> float:
-    """Compute the wait for a processor that is longer for no more tiles than may be late."""
-    if n_servers <= cost.busy_cpus:
-        return math.inf
-    waiting, allowed = wait_probability(n_servers, cost.busy_cpus), late_share(cost)
-    if waiting <= allowed:
-        return 0.0
-    cpu_s = cost.busy_cpus / cost.made_per_s
-    return math.log(waiting / allowed) * cpu_s / (n_servers - cost.busy_cpus)
+def _price_instance(a: Assumptions, prices: Mapping[str, float]) -> float:
+    """Price a month of an instance."""
+    cpus, memory = prices["instance_vcpu_hour"], prices["instance_gb_hour"]
+    return HOURS_PER_MONTH * (a.instance_vcpus * cpus + a.instance_gb * memory)
+
+
+def _duration_s(a: Assumptions, option: Option, hit: float) -> float:
+    """Compute the mean time to make a tile; a miss looks in the cache first, and opens then."""
+    return a.make_s + (a.fetch_s if option == "redis" else 0.0) + (1 - hit) * a.open_s
+
+
+def _find_edge_hits(a: Assumptions) -> float:
+    """Predict the share of the tiles that the CDN holds; its bytes are never short."""
+    tiles = zipf(round(a.n_datasets) * round(a.tiles_per_dataset), a.zipf)
+    return hit_ratio(tiles, a.requests_per_s, Cache(ttl_s=a.ttl_s, n_replicas=N_EDGES))
+
+
+def _settle(a: Assumptions, option: Option, made_per_s: float) -> tuple[float, int]:
+    """Find the hit ratio and the number of instances, which agree.
+
+    Each process has a cache for itself, so that more of them hit less, and fewer hits take more
+    of them. From no hit upwards the rounds climb to the first point where both agree.
+    """
+    is_instance = a.billing == "instance"
+    datasets = zipf(round(a.n_datasets), a.zipf)
+    memory_gb = a.instance_gb / a.instance_vcpus if is_instance else a.memory_gb
+    room = max(0.0, memory_gb - a.service_gb) * GB / a.metadata_nbytes
+    usable = a.instance_vcpus * TARGET_UTILISATION
+    hit, n_instances = 0.0, 0
+    for _ in range(N_ROUNDS):
+        before, n_processes = hit, max(1.0, made_per_s * _duration_s(a, option, hit))
+        if is_instance:
+            busy_cpus = made_per_s * a.peak_ratio * (a.make_cpu_s + (1 - hit) * a.open_cpu_s)
+            n_instances = max(1, math.ceil(busy_cpus / usable - 1e-9))
+            n_processes = n_instances * a.instance_vcpus
+        if option in ("process", "cdn"):
+            cache = Cache(room, a.ttl_s, LIFETIME_S, n_processes)
+            hit = hit_ratio(datasets, made_per_s, cache)
+        elif option == "redis":
+            hit = hit_ratio(datasets, made_per_s, Cache(ttl_s=a.ttl_s))
+        if abs(hit - before) < 1e-12:
+            break
+    return hit, n_instances
+
+
+def list_levers(assumptions: Assumptions) -> dict[str, Assumptions]:
+    """List the ways of billing that change a bill more than a cache does, by what readers call them.
+
+    Instances; functions with no more memory than one processor or the process needs; and functions
+    of 10 GB, as in the published study.
+    """
+    a = assumptions
+    fitting = max(ONE_PROCESSOR_GB, a.service_gb)
+    machine = f"instances of {a.instance_vcpus:g} processors and {a.instance_gb:g} GB"
+    found = {machine: replace(a, billing="instance")}
+    for gb in sorted({fitting, 10.0, a.memory_gb}):
+        found[f"functions of {gb:g} GB"] = replace(a, billing="function", memory_gb=gb)
+    return found
+
+
+def find_break_even(
+    assumptions: Assumptions, prices: Mapping[str, float], option: Option
+) -> float | None:
+    """Find the rate (tiles/s) from which on, to 10,000, an option saves what it is worth.
+
+    None where it never does, and `LEAST_RATE` where it always does. Less than `WORTH` of the bill of
+    the service as shipped is within the errors of any estimate.
+    """
+
+    def saves(rate: float) -> bool:
+        at = change(assumptions, {"requests_per_s": rate})
+        usd, shipped = (price_option(at, prices, option=one).usd for one in (option, OPTIONS[0]))
+        return usd <= (1 - WORTH) * shipped
+
+    rates = [LEAST_RATE * 10 ** (step / 4) for step in range(25)]
+    worth = [saves(rate) for rate in rates]
+    last = max((k for k, is_worth in enumerate(worth) if not is_worth), default=-1)
+    if last in (-1, len(rates) - 1):
+        return LEAST_RATE if last < 0 else None
+    low, high = rates[last], rates[last + 1]
+    for _ in range(30):
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if saves(middle) else (middle, high)
+    return high

@@ -1,4 +1,4 @@
-"""Prices: dated sets, each price with its unit, region and source, and the items of a bill."""
+"""Prices: dated sets, each price with its unit, region and source."""
 
 from __future__ import annotations
 
@@ -13,51 +13,33 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from helpers.errors import UserError
 
-PRICE_UNITS: Mapping[str, str] = {
-    "invocation_gb_s": "USD/GB-s",
-    "invocations_1e6": "USD/million requests",
-    "invocation_disk_gb_s": "USD/GB-s",
-    "instance_vcpu_hour": "USD/h",
-    "instance_gb_hour": "USD/GB-h",
-    "nat_hour": "USD/h",
-    "nat_gb": "USD/GB",
-    "data_out_gb": "USD/GB",
-    "store_gets_1e3": "USD/thousand requests",
-    "store_lists_1e3": "USD/thousand requests",
-    "shared_gb_month": "USD/GB-month",
-    "shared_read_gb": "USD/GB",
-    "shared_write_gb": "USD/GB",
-    "redis_node_hour": "USD/h",
-    "cdn_gb": "USD/GB",
-    "cdn_requests_1e4": "USD/ten thousand requests",
+# Every price that an estimate asks for: its unit, and what it is in words.
+_ITEMS: Mapping[str, tuple[str, str]] = {
+    "instance_vcpu_hour": ("USD/h", "processor of an instance"),
+    "instance_gb_hour": ("USD/GB-h", "memory of an instance"),
+    "invocation_gb_s": ("USD/GB-s", "time of a function"),
+    "invocations_1e6": ("USD/million requests", "calls of a function"),
+    "invocation_disk_gb_s": ("USD/GB-s", "disk of a function"),
+    "nat_hour": ("USD/h", "NAT gateway"),
+    "data_out_gb": ("USD/GB", "data out to readers"),
+    "store_gets_1e3": ("USD/thousand requests", "GET and HEAD requests to the store"),
+    "store_lists_1e3": ("USD/thousand requests", "LIST requests to the store"),
+    "store_gb_month": ("USD/GB-month", "storage in the object store"),
+    "shared_gb_month": ("USD/GB-month", "storage of a shared file system"),
+    "shared_read_gb": ("USD/GB", "reads from a shared file system"),
+    "redis_node_hour": ("USD/h", "Redis node"),
+    "cdn_gb": ("USD/GB", "data out of the CDN"),
+    "cdn_requests_1e4": ("USD/ten thousand requests", "requests to the CDN"),
 }
-"""Every price that the bill of a tile service asks for, with its unit."""
-
-STORAGE_UNITS: Mapping[str, str] = {"store_gb_month": "USD/GB-month"}
-"""What keeping arrays costs: no bill of a tile service has it, a second copy of an array does."""
-
-
-def check_prices(prices: Mapping[str, float]) -> None:
-    """Refuse prices that no bill has."""
-    for item in prices:
-        if item not in PRICE_UNITS:
-            raise UserError(f"price {item}: no such item; allowed: {', '.join(PRICE_UNITS)}")
-    for item, unit in PRICE_UNITS.items():
-        if item not in prices:
-            raise UserError(f"price {item} is missing; allowed is a number from 0 on, in {unit}")
-        if not 0 <= prices[item] < math.inf:
-            raise UserError(
-                f"price {item} is {prices[item]:g}; allowed is a number from 0 on, in {unit}"
-            )
-
-
-Status = Literal["published", "found", "taken-over", "unknown"]
+PRICE_UNITS: Mapping[str, str] = {item: unit for item, (unit, _) in _ITEMS.items()}
+PRICE_LABELS: Mapping[str, str] = {item: label for item, (_, label) in _ITEMS.items()}
 
 PATH = Path(__file__).with_name("prices.yaml")
+DEFAULT_SET, DEFAULT_REGION = "current", "us-east-1"
 
 
 class Price(BaseModel):
-    """One price, in the words of `PRICE_UNITS` and `STORAGE_UNITS`."""
+    """One price, of the items of `PRICE_UNITS`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -68,7 +50,8 @@ class Price(BaseModel):
     region: str  # where it holds
     date: str  # when it stood in its source
     source: str
-    status: Status  # how far it can be trusted
+    # how far it can be trusted, as the head of prices.yaml says
+    status: Literal["published", "found", "taken-over", "unknown"]
 
 
 class PriceSet(BaseModel):
@@ -81,31 +64,20 @@ class PriceSet(BaseModel):
     prices: tuple[Price, ...]  # at most one for each item and region
 
 
-def parse_prices(given: Any, where: str = PATH.name) -> dict[str, PriceSet]:
+def parse_prices(given: Any) -> dict[str, PriceSet]:
     """Check price sets that come from YAML."""
-    if not isinstance(given, Mapping) or not given:
-        raise UserError(f"{where}: holds no price set; allowed are named sets of prices")
-    return {str(name): _parse_set(one, f"{where}: {name}") for name, one in given.items()}
-
-
-def _parse_set(given: Any, where: str) -> PriceSet:
-    """Check one set."""
-    try:
-        found = PriceSet.model_validate(given)
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"])
-        raise UserError(f"{where}: {place}: {first['input']!r}; {first['msg']}") from error
-    seen, units = set(), {**PRICE_UNITS, **STORAGE_UNITS}
-    for price in found.prices:
-        allowed = units.get(price.item, "the items of the model")
-        if allowed != price.unit:
-            raise UserError(f"{where}: {price.item} in {price.unit!r}; allowed is {allowed}")
-        if (price.item, price.region) in seen:
-            raise UserError(f"{where}: {price.item} in {price.region} is there twice")
-        if (price.value is None) != (price.status == "unknown"):
-            raise UserError(f"{where}: {price.item} is {price.value!r} but {price.status}")
-        seen.add((price.item, price.region))
+    found = {}
+    for name, one in given.items():
+        try:
+            found[name] = PriceSet.model_validate(one)
+        except ValidationError as error:
+            first = error.errors()[0]
+            place = ".".join(str(part) for part in first["loc"])
+            raise UserError(f"{PATH.name}: {name}: {place}: {first['msg']}") from error
+        for price in found[name].prices:
+            if PRICE_UNITS.get(price.item) != price.unit:
+                allowed = PRICE_UNITS.get(price.item, "an item that is known")
+                raise UserError(f"{PATH.name}: {name}: {price.item} in {price.unit!r}; allowed: {allowed}")  # fmt: skip
     return found
 
 
@@ -122,16 +94,14 @@ def read_prices() -> Mapping[str, PriceSet]:
 
 
 def get_prices(
-    name: str = "current",
-    region: str = "us-east-1",
+    name: str = DEFAULT_SET,
+    region: str = DEFAULT_REGION,
     *,
     overrides: Mapping[str, float] | None = None,
-    sets: Mapping[str, PriceSet] | None = None,
 ) -> dict[str, float]:
-    """Choose the prices to estimate the bill of a tile service with.
+    """Choose prices (USD, by item, in the units of `PRICE_UNITS`); `overrides` are the user's own.
 
-    `overrides` are the user's own, by item, in the units of `PRICE_UNITS`. Unknown sets and
-    regions are refused, and unknown, missing and negative prices.
+    Unknown sets, regions and items are refused, and unknown, missing and negative prices.
 
     Examples
     --------
@@ -140,23 +110,25 @@ def get_prices(
     >>> get_prices(overrides={"redis_node_hour": 0.05})["redis_node_hour"]
     0.05
     """
-    sets = read_prices() if sets is None else sets
+    sets = read_prices()
     if name not in sets:
         raise UserError(f"price set is {name!r}; allowed are {', '.join(sets)}")
     regions = sorted({price.region for price in sets[name].prices})
     if region not in regions:
         raise UserError(f"region is {region!r}; allowed for {name} are {', '.join(regions)}")
-    known = {
-        price.item: price.value
-        for price in sets[name].prices
-        if price.region == region and price.item in PRICE_UNITS and price.value is not None
-    }
+    known = {one.item: one.value for one in sets[name].prices if one.region == region}
     chosen = {**known, **(overrides or {})}
-    check_prices(chosen)
-    return chosen
+    if strange := [item for item in chosen if item not in PRICE_UNITS]:
+        raise UserError(f"price {strange[0]}: no such item; allowed: {', '.join(PRICE_UNITS)}")
+    for item, unit in PRICE_UNITS.items():
+        value = chosen.get(item)
+        if value is None or not 0 <= value < math.inf:
+            told = "unknown" if value is None else f"{value:g}"
+            raise UserError(f"price {item} is {told}; allowed is a number from 0 on, in {unit}")
+    return {item: value for item, value in chosen.items() if value is not None}
 
 
-def find_price(item: str, name: str = "current", *, region: str = "us-east-1") -> Price:
+def find_price(item: str, name: str = DEFAULT_SET, *, region: str = DEFAULT_REGION) -> Price:
     """Find one price that ships with the project, with its date and source.
 
     Examples
@@ -164,10 +136,7 @@ def find_price(item: str, name: str = "current", *, region: str = "us-east-1") -
     >>> find_price("store_gb_month").unit
     'USD/GB-month'
     """
-    prices = [price for price in read_prices()[name].prices if price.region == region]
-    for price in prices:
-        if price.item == item:
-            return price
-    raise UserError(
-        f"price {item}; allowed for {name} in {region}: {', '.join(p.item for p in prices)}"
-    )
+    prices = {one.item: one for one in read_prices()[name].prices if one.region == region}
+    if item not in prices:
+        raise UserError(f"price {item}; allowed for {name} in {region}: {', '.join(prices)}")
+    return prices[item]

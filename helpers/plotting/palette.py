@@ -97,25 +97,17 @@ _STYLES: Mapping[str, Mapping[str, Style]] = MappingProxyType(
         "cache": {
             "none": Style("no cache", CHARCOAL, "o"),
             "lru": Style("datasets in the process", VIOLET, "s"),
-            "diskcache": Style("diskcache", RED, "D"),
-            "filecache": Style("fsspec file cache", TEAL, "^"),
             "redis": Style("Redis", RUST, "v"),
             "as-shipped": Style("as shipped", PURPLE, "p"),
-            "none-v3": Style("no cache, Zarr v3", CHARCOAL, "o", is_hollow=True),
-            "filecache-v3": Style("file cache, Zarr v3", TEAL, "^", is_hollow=True),
-            "cachestore-v3": Style("zarr CacheStore, Zarr v3", TEAL, "h"),
             "lru-etag": Style("datasets by version", VIOLET, "P"),
             "redis-etag": Style("Redis by version", RUST, "*"),
             "lru-chunks": Style("chunks in the process", VIOLET, "X"),
         },
         "option": {
             "none": Style("no cache", CHARCOAL, "o"),
-            "disk": Style("disk", RED, "D"),
-            "shared": Style("shared file system", TEAL, "^"),
             "redis": Style("Redis", RUST, "v"),
-            "cdn": Style("CDN", PURPLE, "p"),
-            "process": Style("in the process", VIOLET, "s"),
-            "cdn-process": Style("CDN and process", PURPLE, "p", is_hollow=True),
+            "cdn": Style("CDN and process", PURPLE, "p"),
+            "process": Style("in the process, as shipped", VIOLET, "s"),
         },
         # A colour for each library, a mark for each of its caches, filled where it is tuned.
         "driver": {

@@ -5,83 +5,106 @@ from __future__ import annotations
 import collections
 import math
 import threading
+import warnings
 from collections.abc import Callable
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, get_args
 
 import cachetools
 import itsdangerous
+import redis
+import redis.backoff
+import redis.retry
 import xarray as xr
+from zarr.abc.store import Store
+from zarr.experimental.cache_store import CacheStore
+from zarr.storage import MemoryStore
 
 from helpers.errors import UserError
-from studies.caching_costs import backends
-from studies.caching_costs.backends import (
-    Backend,
-    BackendError,
-    DiskBackend,
-    RedisBackend,
-    TamperedError,
-    signer,
-)
 from studies.caching_costs.datasets import Origin
-from studies.caching_costs.origins import (
-    ChunkOrigin,
-    Counter,
-    Counts,
-    FileCacheOrigin,
-    ShippedOrigin,
-    import_open_zarr,
-)
+from studies.caching_costs.entries import seal, unseal
 
 CacheName = Literal[
-    "none",
-    "as-shipped",
-    "lru",
-    "diskcache",
-    "filecache",
-    "redis",
-    "none-v3",
-    "filecache-v3",
-    "cachestore-v3",
-    "lru-etag",
-    "redis-etag",
-    "lru-chunks",
-]
+    "as-shipped", "none", "lru", "redis", "lru-etag", "redis-etag", "lru-chunks"
+]  # fmt: skip
 CACHES: tuple[CacheName, ...] = get_args(CacheName)
-"""Contenders, the baseline first; those that end in `-v3` tell xarray the Zarr format.
-
-fsspec's `blockcache` is not among them: it keeps parts of objects that cannot
-be authenticated one by one, and fails by a signal when its disk is full.
-"""
+"""Contenders, what titiler.xarray ships with first."""
 
 Opener = Callable[[Origin], xr.Dataset]
 """Opens a dataset from where it is told to read."""
 
+Event = Literal["hits", "misses", "errors", "corrupt"]
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Events of a cache since it was emptied."""
+
+    hits: int = 0  # entries found, and entries that had to be made
+    misses: int = 0
+    errors: int = 0  # times that the cache failed and the store was read instead
+    corrupt: int = 0  # entries that were not as this run wrote them, and were made anew
+
 
 class Cache:
-    """Open each time: the baseline. The others keep datasets, or the bytes to open them with."""
+    """Open each time: no cache. The others keep datasets, or the bytes to open them with."""
 
     is_shared: ClassVar[bool] = False
     """Whether requests share one dataset, which none of them may close."""
 
     def __init__(self, origin: Origin) -> None:
-        self._origin, self._counter = origin, Counter()
+        self._origin, self._counting = origin, threading.Lock()
+        self._counts: collections.Counter[str] = collections.Counter()
 
     def get(self, name: str, open_dataset: Opener) -> xr.Dataset:
         """Return an opened dataset, from the cache if it is there."""
-        self._counter.add("misses")
+        self.count("misses")
         return open_dataset(self._origin)
+
+    def count(self, event: Event) -> None:
+        """Count one event of one of many threads."""
+        with self._counting:
+            self._counts[event] += 1
 
     def counts(self) -> Counts:
         """Return what happened since it was emptied."""
-        return self._counter.read()
+        with self._counting:
+            return Counts(**self._counts)
 
     def clear(self) -> None:
         """Empty it, and begin to count at zero."""
-        self._counter.reset()
+        with self._counting:
+            self._counts.clear()
 
-    def close(self) -> None:
-        """Give back what it holds."""
+
+SHIPPED_ENVIRONMENT = {"AWS_ALLOW_HTTP": "true"}
+"""What a process needs in its environment to reach a store here by titiler's function."""
+
+
+class ShippedOrigin(Origin):
+    """Open Zarr by titiler.xarray's own function, which keeps each dataset until the process ends.
+
+    It takes no client, so that each entry has one of its own, with options of the environment
+    (`SHIPPED_ENVIRONMENT`).
+    """
+
+    def open_zarr(self, name: str, **options: Any) -> xr.Dataset:
+        """Open a Zarr group, or return the one that was opened from there before."""
+        place = self.location / name
+        client: Any = place.obstore()
+        found = sorted(client.config.items())  # a cache of functions minds their order
+        config = {key: value for key, value in found if key != "bucket"}
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Failed to open Zarr store with consolidated")
+            dataset: xr.Dataset = import_open_zarr()(place.url, infer_region=False, **config, **options)  # fmt: skip
+            return dataset
+
+
+def import_open_zarr() -> Any:
+    """Import titiler's function, whose cache is its own; naming a contender needs no titiler."""
+    from titiler.xarray.io import open_zarr
+
+    return open_zarr
 
 
 class ShippedCache(Cache):
@@ -91,10 +114,9 @@ class ShippedCache(Cache):
         super().__init__(ShippedOrigin(origin.location))
 
     def counts(self) -> Counts:
-        """Return what happened since it was emptied; whom its function tells of."""
+        """Return what happened since it was emptied, as titiler's function counts it."""
         hits = import_open_zarr().cache_info().hits
-        asked = super().counts().misses
-        return Counts(hits=hits, misses=asked - hits)
+        return Counts(hits=hits, misses=super().counts().misses - hits)
 
     def clear(self) -> None:
         """Forget all datasets and begin to count at zero."""
@@ -102,21 +124,8 @@ class ShippedCache(Cache):
         super().clear()
 
 
-class ChunkCache(Cache):
-    """Open each time from objects that zarr's own cache keeps."""
-
-    def __init__(self, origin: ChunkOrigin) -> None:
-        super().__init__(origin)
-        self._objects = origin
-
-    def clear(self) -> None:
-        """Forget all objects and begin to count at zero."""
-        self._objects.forget()
-        super().clear()
-
-
 class KeepingCache(Cache):
-    """Keep what was opened: who asks while another opens the same waits, so that it is opened once."""
+    """Keep what was opened; a request that comes while another opens the same dataset waits for it."""
 
     def __init__(self, origin: Origin) -> None:
         super().__init__(origin)
@@ -140,7 +149,7 @@ class KeepingCache(Cache):
                     return dataset
             finally:
                 opening.release()
-        self._counter.add("hits")
+        self.count("hits")
         return kept
 
     def _load(self, name: str) -> xr.Dataset | None:
@@ -157,7 +166,7 @@ class LruCache(KeepingCache):
 
     is_shared = True
 
-    def __init__(self, origin: Origin, n_entries: int, ttl_s: float = math.inf) -> None:
+    def __init__(self, origin: Origin, n_entries: int = 128, ttl_s: float = math.inf) -> None:
         super().__init__(origin)
         self._kept: cachetools.TTLCache[str, xr.Dataset] = cachetools.TTLCache(n_entries, ttl_s)
 
@@ -176,8 +185,78 @@ class LruCache(KeepingCache):
         super().clear()
 
 
+_CHUNKS_NBYTES = 2**29  # of a dataset
+
+
+class ChunkOrigin(Origin):
+    """Read Zarr through zarr's own `CacheStore`, which keeps objects in memory as they are stored.
+
+    Each opening has a new one, which goes with what was opened. zarr keeps an object larger than
+    `max_size` all the same, so that it is larger than any object here.
+    """
+
+    def zarr_store(self, name: str) -> Store:
+        """Return the store of a dataset behind a cache."""
+        store = super().zarr_store(name)
+        told: dict[str, Any] = {"max_age_seconds": "infinity", "max_size": _CHUNKS_NBYTES}
+        return CacheStore(store, cache_store=MemoryStore(), **told)
+
+
+_PREFIX = "arrays-over-the-wire:"
+_PATIENCE_S = 0.5
+
+
+class RedisCache(KeepingCache):
+    """Keep opened datasets as authenticated bytes in a Redis or Valkey server.
+
+    A server that fails or hangs costs one opening and half a second, never a request: nothing is
+    tried twice, the failure is counted, and the store is read instead. The address is
+    ``redis://[:PASSWORD@]HOST:PORT/NUMBER`` or ``rediss://…``; one that does not answer is refused.
+    """
+
+    def __init__(self, origin: Origin, url: str, key: bytes, ttl_s: float) -> None:
+        super().__init__(origin)
+        self._key, self._ttl_ms = key, max(1, round(1000 * ttl_s))
+        refusal = "redis_url: {}; allowed: redis://HOST:PORT of a server that answers"
+        try:
+            self._client = redis.Redis.from_url(
+                url,
+                socket_timeout=_PATIENCE_S,
+                socket_connect_timeout=_PATIENCE_S,
+                retry=redis.retry.Retry(redis.backoff.NoBackoff(), 0),
+            )
+            self._client.ping()
+        except ValueError as error:
+            raise UserError(refusal.format("no address of a Redis server")) from error
+        except redis.RedisError as error:
+            raise UserError(refusal.format(f"no answer ({type(error).__name__})")) from error
+
+    def _keep(self, name: str, dataset: xr.Dataset) -> None:
+        try:
+            sealed = seal(name, self._key, dataset)
+            self._client.set(_PREFIX + name, sealed, px=self._ttl_ms)
+        except redis.RedisError:
+            self.count("errors")
+
+    def _load(self, name: str) -> xr.Dataset | None:
+        try:
+            sealed: Any = self._client.get(_PREFIX + name)
+            return None if sealed is None else unseal(name, self._key, sealed, self._origin)
+        except itsdangerous.BadSignature:
+            self.count("corrupt")
+        except redis.RedisError:
+            self.count("errors")
+        return None
+
+    def clear(self) -> None:
+        """Delete the entries of this project, and none of others, and begin to count at zero."""
+        for key in self._client.scan_iter(match=_PREFIX + "*"):
+            self._client.delete(key)
+        super().clear()
+
+
 class VersionedCache(KeepingCache):
-    """Keep datasets under the ETag of the object that changes with them, which a HEAD for each tile tells."""
+    """Keep datasets under the ETag of the object that changes with them: one HEAD for each tile."""
 
     def get(self, name: str, open_dataset: Opener) -> xr.Dataset:
         """Return an opened dataset, if it is of the version that the store has now."""
@@ -188,100 +267,20 @@ class VersionedLruCache(VersionedCache, LruCache):
     """Of datasets in the process."""
 
 
-class EntryCache(KeepingCache):
-    """Keep opened datasets as authenticated bytes, outside the process.
-
-    A backend that fails costs one opening, never a request: the failure is
-    counted, and the next request tries again.
-    """
-
-    def __init__(self, origin: Origin, backend: Backend, key: bytes) -> None:
-        super().__init__(origin)
-        self._backend, self._key = backend, key
-
-    def _keep(self, name: str, dataset: xr.Dataset) -> None:
-        try:
-            self._backend.put(name, signer(name, self._key).sign(backends.dump(dataset)))
-        except BackendError:
-            self._counter.add("errors")
-
-    def _load(self, name: str) -> xr.Dataset | None:
-        try:
-            sealed = self._backend.get(name)
-            if sealed is None:
-                return None
-            payload = signer(name, self._key).unsign(sealed)
-            return backends.load(payload, self._origin)
-        except BackendError:
-            self._counter.add("errors")
-        except (TamperedError, itsdangerous.BadSignature):
-            self._counter.add("corrupt")
-        return None
-
-    def clear(self) -> None:
-        """Delete all entries and begin to count at zero."""
-        self._backend.clear()
-        super().clear()
-
-    def close(self) -> None:
-        """Give back files and connections."""
-        self._backend.close()
-
-
-class VersionedEntryCache(VersionedCache, EntryCache):
-    """Of bytes outside it."""
-
-
-class FileCache(Cache):
-    """Keep the objects that opening and reading need, as files: fsspec's `filecache`.
-
-    It saves requests and not the work of opening, and unlike the others it
-    keeps chunks too. It counts objects, and its files belong to who gave the folder.
-    """
-
-    def __init__(self, origin: FileCacheOrigin) -> None:
-        self._files, self._origin, self._counter = origin, origin, origin.counter
-
-    def get(self, name: str, open_dataset: Opener) -> xr.Dataset:
-        """Open a dataset from cached objects."""
-        return open_dataset(self._origin)
-
-    def clear(self) -> None:
-        """Delete all files and begin to count at zero."""
-        self._files.clear()
+class VersionedRedisCache(VersionedCache, RedisCache):
+    """Of bytes in a Redis."""
 
 
 def open_cache(
-    name: str,
-    origin: Origin,
-    *,
-    key: bytes,
-    folder: Path,
-    redis_url: str = "",
-    n_entries: int = 128,
-    ttl_s: float = 86400,
+    name: str, origin: Origin, *, key: bytes, redis_url: str = "", ttl_s: float = 86400
 ) -> Cache:
     """Make a contender, whose entries live for `ttl_s` seconds, but for those of titiler itself."""
-    if name not in CACHES:
-        raise UserError(f"caches: {name!r}; allowed: {', '.join(CACHES)}")
-    if len(key) < 16:
-        raise UserError(f"key: {len(key)} bytes; allowed: at least 16")
-    if name.endswith("-v3"):
-        origin = Origin(origin.location, zarr_format=3)
-    if name in ("none", "none-v3"):
+    if name == "none":
         return Cache(origin)
     if name == "as-shipped":
         return ShippedCache(origin)
-    if name == "cachestore-v3":
-        return ChunkCache(ChunkOrigin(origin.location, ttl_s=ttl_s))
-    if name == "lru-etag":
-        return VersionedLruCache(origin, n_entries, ttl_s)
-    if name in ("lru", "lru-chunks"):
-        where = ChunkOrigin(origin.location) if name == "lru-chunks" else origin
-        return LruCache(where, n_entries, ttl_s)
-    if name in ("filecache", "filecache-v3"):
-        told: dict[str, Any] = {"ttl_s": ttl_s, "zarr_format": origin.zarr_format}
-        return FileCache(FileCacheOrigin(origin.location, folder, key, **told))
-    backend = DiskBackend(folder, ttl_s) if name == "diskcache" else RedisBackend(redis_url, ttl_s)
-    kind = VersionedEntryCache if name == "redis-etag" else EntryCache
-    return kind(origin, backend, key)
+    if name.startswith("redis"):
+        kind = VersionedRedisCache if name == "redis-etag" else RedisCache
+        return kind(origin, redis_url, key, ttl_s)
+    where = ChunkOrigin(origin.location) if name == "lru-chunks" else origin
+    return (VersionedLruCache if name == "lru-etag" else LruCache)(where, ttl_s=ttl_s)

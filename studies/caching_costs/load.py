@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import re
 import socket
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TextIO
 
 import numpy as np
 import pandas as pd
-import psutil
 
 from helpers.errors import UserError
 from helpers.objectstore.processes import start_child
 from studies.caching_costs.service import Service, Tile, tile_path
+from studies.caching_costs.valkey import HOST, find_port
 
 QUANTILES = tuple(range(0, 101, 5))
 """Percentiles of latency that a record keeps, so that its distribution can be drawn."""
@@ -38,12 +37,11 @@ class Load:
     """What a load found."""
 
     # A line for each: `dataset`, `path`, `start_s`, `latency_s`, `status`, `checksum`, `nbytes`, and
-    # of the service `open_s`, `warp_s`, `cpu_s`, `outside_s` and `total_s`
+    # of the service `open_s`, `warp_s`, `cpu_s` and `total_s`
     requests: pd.DataFrame
     seconds: float  # from the order to the last answer
     generator_cpu_s: float  # processor time of the load generator
     n_failures: int  # failed requests as Locust counts them
-    busy_s: float = math.nan  # processor time of the whole machine meanwhile
 
     @property
     def generator_share(self) -> float:
@@ -74,11 +72,6 @@ class Generator:
         `due_s` the first tile of each plan is an arrival, due so long after the beginning, and its
         latency counts from then: nobody waits for an answer before the next one comes.
         """
-        if not plans or not spawn_rate > 0 or not think_s >= 0:
-            raise UserError(
-                f"n_users: {len(plans)}, spawn_rate: {spawn_rate}, think_s: {think_s};"
-                " allowed: at least 1, above 0, at least 0"
-            )
         steps: list[list[tuple[Any, ...]]]
         steps = [[(tile[0], tile_path(tile)) for tile in plan] for plan in plans]
         if due_s:
@@ -91,9 +84,7 @@ class Generator:
             "seconds": seconds,
             "lead_s": _LEAD_S if due_s else 0.0,
         }
-        before_s = _busy_s()
-        load = _read_load(self._tell(order))
-        return replace(load, busy_s=_busy_s() - before_s)
+        return _read_load(self._tell(order))
 
     def versions(self) -> dict[str, str]:
         """Ask what it has imported."""
@@ -108,18 +99,12 @@ class Generator:
         return line
 
 
-def _busy_s() -> float:
-    """Read the processor time of the whole machine since its start."""
-    spent = psutil.cpu_times()
-    return float(spent.user + spent.system)
-
-
 def _read_load(line: str) -> Load:
     found = json.loads(line)
     columns = ["dataset", "path", "start_s", "latency_s", "status", "checksum", "timing", "nbytes"]
     requests = pd.DataFrame(found["requests"], columns=columns)
     spent = [dict(_TIMING.findall(text)) for text in requests.pop("timing")]
-    for name in ("open", "warp", "cpu", "outside", "total"):
+    for name in ("open", "warp", "cpu", "total"):
         requests[f"{name}_s"] = [float(part.get(name, "nan")) / 1000 for part in spent]
     return Load(requests, found["seconds"], found["cpu_s"], found["n_failures"])
 
@@ -127,8 +112,7 @@ def _read_load(line: str) -> Load:
 @contextlib.contextmanager
 def open_generator() -> Iterator[Generator]:
     """Start Locust as a child process and wait until it takes orders."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = int(probe.getsockname()[1])
+    port = find_port()
     with start_child([sys.executable, "-c", _SWARM, str(port)]) as child:
         found: list[socket.socket] = []
         child.wait_until(lambda: _connect(port, found), timeout_s=60)
@@ -139,7 +123,7 @@ def open_generator() -> Iterator[Generator]:
 
 def _connect(port: int, found: list[socket.socket]) -> bool:
     try:
-        found.append(socket.create_connection(("127.0.0.1", port), timeout=1))
+        found.append(socket.create_connection((HOST, port), timeout=1))
     except OSError:  # not listening yet
         return False
     return True

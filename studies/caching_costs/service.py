@@ -14,17 +14,15 @@ import os
 import secrets
 import socket
 import sys
-import tempfile
-import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Annotated, Any, ClassVar
 from urllib.parse import urlencode
 
 import hdf5plugin  # noqa: F401  # teaches h5py to read Blosc
+import psutil
 import rasterio.warp
 import uvicorn
 import xarray as xr
@@ -37,7 +35,7 @@ from titiler.xarray.io import Reader
 from helpers.benchmark.provenance import imported
 from helpers.objectstore.locations import Location
 from helpers.objectstore.processes import Child, start_child
-from studies.caching_costs.caches import Cache, open_cache
+from studies.caching_costs.caches import SHIPPED_ENVIRONMENT, Cache, Counts, open_cache
 from studies.caching_costs.datasets import (
     VARIABLE,
     Datasets,
@@ -46,13 +44,11 @@ from studies.caching_costs.datasets import (
     open_dataset,
     version_keys,
 )
-from studies.caching_costs.origins import SHIPPED_ENVIRONMENT, Counts
+from studies.caching_costs.valkey import HOST
 
 SETTINGS = "ARRAYS_TILES"
 """Variable of the environment that holds the settings, secrets included."""
 
-HOST = "127.0.0.1"
-PORT_FILE = "port"
 _LARGEST_TILE = 1024  # pixels of a side: 8 MB for each band, four times what viewers ask for
 
 _opening_s: ContextVar[list[float]] = ContextVar("opening_s")
@@ -68,12 +64,10 @@ class Settings:
     cache: str  # contender
     location: Location  # folder of the datasets, over the emulated network
     specs: tuple[DatasetSpec, ...]  # what lies there
-    folder: Path  # for caches on disk
     key: str = field(repr=False)  # key of the run
     token: str = field(repr=False)  # what a request to empty the cache has to show
     redis_url: str = ""  # address of a Redis; empty if the contender needs none
     ttl_s: float = 86400  # that an entry lives
-    shared_folder: Path | None = None  # of another service, for caches on a disk that both have
 
     __pydantic_config__: ClassVar = {"hide_input_in_errors": True}  # for secrets are in it
 
@@ -97,27 +91,11 @@ class Library:
             _opening_s.get([]).append(time.perf_counter() - start)
 
 
-def read_thread_clocks() -> dict[int, float]:
-    """Read the processor seconds of each thread that Python started, by its number in the system.
-
-    Linux makes the clock of a thread from its number; elsewhere there is none to read.
-    """
-    clocks = dict[int, float]()
-    numbers = [thread.native_id for thread in threading.enumerate()]
-    for number in filter(None, numbers) if sys.platform == "linux" else ():
-        with contextlib.suppress(OSError):  # it has just ended
-            clocks[number] = time.clock_gettime(
-                ~number << 3 | 6
-            )  # of one thread, as it was scheduled
-    return clocks
-
-
 class Timed:
     """Tell in `Server-Timing` what a request spent on opening, on reprojection, on processors and in all.
 
-    Processor time is that of the whole process: it is the request's own as
-    long as there is one at a time. What of it lies ``outside`` is that of threads that Python did
-    not start, which need no interpreter: a client of the store in Rust has them.
+    Processor time is that of the whole process: it is the request's own as long as there is one at
+    a time.
     """
 
     def __init__(self, app: Callable[..., Awaitable[None]]) -> None:
@@ -128,15 +106,12 @@ class Timed:
         opening, warping = list[float](), list[float]()
         _opening_s.set(opening)  # threads of the request see the same lists
         _warping_s.set(warping)
-        start, cpu, before = time.perf_counter(), time.process_time(), read_thread_clocks()
+        start, cpu = time.perf_counter(), time.process_time()
 
         async def send_timed(message: Message) -> None:
             if message["type"] == "http.response.start":
                 spent = {"open": sum(opening), "warp": sum(warping)}
                 spent |= {"cpu": time.process_time() - cpu, "total": time.perf_counter() - start}
-                clocks = read_thread_clocks()
-                inside = sum(s - before.get(number, 0.0) for number, s in clocks.items())
-                spent["outside"] = max(0.0, spent["cpu"] - inside) if clocks else 0.0
                 value = ", ".join(f"{name};dur={1000 * s:.3f}" for name, s in spent.items())
                 message["headers"] = [*message["headers"], (b"server-timing", value.encode())]
             await send(message)
@@ -207,12 +182,12 @@ def _add_cache_routes(app: FastAPI, cache: Cache, token: str) -> None:
     @app.delete("/cache")
     def empty_cache(authorization: Annotated[str, Header()] = "") -> None:
         if not hmac.compare_digest(authorization.encode(), f"Bearer {token}".encode()):
-            raise HTTPException(403, "only who started the service empties its cache")
+            raise HTTPException(403, "only the owner of the service empties its cache")
         cache.clear()
 
 
 def listen() -> socket.socket:
-    """Listen on a free port.
+    """Listen on a free port of loopback.
 
     asyncio sends small packets at once only on a socket that says it is TCP, which that of
     `socket.create_server` does not: head and body of an answer would be 40 ms apart.
@@ -224,18 +199,14 @@ def listen() -> socket.socket:
 
 
 def main() -> None:
-    """Serve on a port that the system chooses, and tell the owner which, in the private folder above the cache's."""
+    """Serve on a port that the system chooses."""
     settings = _AS_JSON.validate_json(os.environ.pop(SETTINGS))
     time_warping()
     with listen() as listening:
-        draft = settings.folder.with_name(f".{PORT_FILE}")
-        draft.write_text(str(listening.getsockname()[1]))
-        draft.rename(settings.folder.with_name(PORT_FILE))
         cache = open_cache(
             settings.cache,
             Origin(settings.location, version_keys=version_keys(settings.specs)),
             key=settings.key.encode(),
-            folder=settings.shared_folder or settings.folder,
             redis_url=settings.redis_url,
             ttl_s=settings.ttl_s,
         )
@@ -266,14 +237,17 @@ class Service:
 
     cache: str  # its contender
     child: Child  # its process
-    folder: Path  # folder of its caches on disk
     token: str = field(repr=False)  # what a request to empty its cache has to show
     told: Mapping[str, Any] = field(repr=False, default_factory=dict)  # more of its settings
 
     @property
     def address(self) -> str:
-        """Host and port, which it tells as soon as it has them."""
-        return f"{HOST}:{self.folder.with_name(PORT_FILE).read_text()}"
+        """Host and port at which its process listens, so that no other is measured instead."""
+        sockets = psutil.Process(self.child.pid).net_connections()
+        ports = [one.laddr.port for one in sockets if one.status == psutil.CONN_LISTEN]
+        if not ports:
+            raise ConnectionError("it does not listen yet")
+        return f"{HOST}:{ports[0]}"
 
     def ask(self, path: str, method: str = "GET", **headers: str) -> Answer:
         """Send one request over a connection of its own."""
@@ -324,30 +298,28 @@ def open_service(
 
     Services with the same `key` can read one another's entries; without it each makes its own.
     """
-    with tempfile.TemporaryDirectory(prefix="tiles-") as folder:
-        files = Path(folder) / "cache"
-        key, token = key or secrets.token_hex(32), secrets.token_hex(16)
-        settings = Settings(cache, datasets.location, datasets.specs, files, key, token, **told)
-        command = [sys.executable, "-m", "studies.caching_costs.service"]
-        environment = {
-            **os.environ,
-            **SHIPPED_ENVIRONMENT,
-            "NO_PROXY": f"{os.environ.get('NO_PROXY', '')},{HOST}",
-            "AWS_EC2_METADATA_DISABLED": "true",  # there is no cloud to ask for other settings
-            "PYTHONWARNINGS": "ignore",  # of libraries, to a log that nobody reads
-            SETTINGS: _AS_JSON.dump_json(settings).decode(),
-        }
-        with start_child(command, env=environment, log=Path(folder) / "log", scratch=Path(folder)) as child:
-            service = Service(cache, child, files, token, {**told, "key": key})
-            if is_awaited:
-                service.wait()
-            yield service
+    key, token = key or secrets.token_hex(32), secrets.token_hex(16)
+    settings = Settings(cache, datasets.location, datasets.specs, key, token, **told)
+    command = [sys.executable, "-m", "studies.caching_costs.service"]
+    environment = {
+        **os.environ,
+        **SHIPPED_ENVIRONMENT,
+        "NO_PROXY": f"{os.environ.get('NO_PROXY', '')},{HOST}",
+        "AWS_EC2_METADATA_DISABLED": "true",  # there is no cloud to ask for other settings
+        "PYTHONWARNINGS": "ignore",  # of libraries, to a log that nobody reads
+        SETTINGS: _AS_JSON.dump_json(settings).decode(),
+    }
+    with start_child(command, env=environment) as child:
+        service = Service(cache, child, token, {**told, "key": key})
+        if is_awaited:
+            service.wait()
+        yield service
 
 
 def _answers(service: Service) -> bool:
     try:
-        return service.folder.with_name(PORT_FILE).exists() and service.ask("/cache").status == 200
-    except (OSError, http.client.HTTPException):  # not serving yet
+        return service.ask("/cache").status == 200
+    except (OSError, psutil.Error, http.client.HTTPException):  # not serving yet
         return False
 
 

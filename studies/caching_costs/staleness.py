@@ -1,4 +1,4 @@
-"""What keeping opened datasets costs beside money: memory for each, and tiles of data that are no more."""
+"""What keeping opened datasets costs besides money: memory for each, and tiles of data that are no more."""
 
 from __future__ import annotations
 
@@ -8,14 +8,12 @@ import multiprocessing
 import os
 import secrets
 import signal
-import tempfile
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -23,8 +21,7 @@ import psutil
 from starlette.testclient import TestClient
 
 from helpers.objectstore.locations import Location
-from studies.caching_costs.backends import open_valkey
-from studies.caching_costs.caches import open_cache
+from studies.caching_costs.caches import CACHES, SHIPPED_ENVIRONMENT, ShippedOrigin, open_cache
 from studies.caching_costs.datasets import (
     DatasetKind,
     Datasets,
@@ -35,8 +32,8 @@ from studies.caching_costs.datasets import (
     write_icechunk,
     write_zarr,
 )
-from studies.caching_costs.origins import SHIPPED_ENVIRONMENT, ShippedOrigin
 from studies.caching_costs.service import Library, make_app, tile_path
+from studies.caching_costs.valkey import open_valkey
 
 
 @functools.cache
@@ -87,7 +84,7 @@ _REWRITTEN: Mapping[str, tuple[DatasetSpec, DatasetSpec]] = {
 
 
 def measure_staleness(
-    location: Location, caches: Sequence[str], *, ttl_s: float = 5.0, redis_url: str = ""
+    location: Location, *, caches: Sequence[str] = CACHES, ttl_s: float = 5.0, redis_url: str = ""
 ) -> pd.DataFrame:
     """Measure what each contender serves of small datasets that are rewritten while it keeps them.
 
@@ -102,47 +99,42 @@ def measure_staleness(
         ``new data`` says from when on all are new.
     """
     with ExitStack() as stack:
-        if {"redis", "redis-etag"} & {*caches} and not redis_url:
-            redis_url = stack.enter_context(open_valkey()).url
-        lines = _apart(_watch_all, location, [*caches], ttl_s, redis_url)
+        url = redis_url or stack.enter_context(open_valkey()).url
+        lines = _apart(_watch_all, location, [*caches], ttl_s, url)
     return pd.DataFrame.from_dict(lines, orient="index").rename_axis("contender")
 
 
 def _watch_all(
     location: Location, caches: Sequence[str], ttl_s: float, redis_url: str
 ) -> dict[str, dict[str, str]]:
-    with tempfile.TemporaryDirectory() as folder:
+    def ask_by(cache: str, place: Location, kind: DatasetKind) -> Callable[[], list[bytes]]:
+        specs = tuple(replace(before, kind=kind) for before, _ in _REWRITTEN.values())
+        origin = Origin(place, version_keys=version_keys(specs))
+        key = secrets.token_bytes(32)
+        kept = open_cache(cache, origin, key=key, redis_url=redis_url, ttl_s=ttl_s)
+        client = TestClient(make_app(Library(specs, kept), ""), raise_server_exceptions=False)
+        paths = [tile_path((spec.name, 1, 1, 0)) for spec in specs]
+        # a tile that fails is none
+        return lambda: [a.content * (a.status_code == 200) for a in map(client.get, paths)]
 
-        def ask_by(cache: str, place: Location, kind: DatasetKind) -> Callable[[], list[bytes]]:
-            specs = tuple(replace(before, kind=kind) for before, _ in _REWRITTEN.values())
-            told: dict[str, Any] = {"redis_url": redis_url, "ttl_s": ttl_s}
-            key, files = secrets.token_bytes(32), Path(folder) / place.prefix.replace("/", "-")
-            origin = Origin(place, version_keys=version_keys(specs))
-            kept = open_cache(cache, origin, key=key, folder=files, **told)
-            client = TestClient(make_app(Library(specs, kept), ""), raise_server_exceptions=False)
-            paths = [tile_path((spec.name, 1, 1, 0)) for spec in specs]
-            # a tile that fails is none
-            return lambda: [a.content * (a.status_code == 200) for a in map(client.get, paths)]
-
-        _write(location / "rewritten", "zarr", is_after=True)
-        truth = ask_by("none", location / "rewritten", "zarr")()
-        found: dict[str, dict[str, str]] = {}
-        again: dict[str, Callable[[], list[bytes]]] = {}
-        watched: list[tuple[str, str, DatasetKind]] = [(name, name, "zarr") for name in caches]
-        if "lru" in caches:  # what is kept of a snapshot cannot mix with what came after it
-            watched.append(("lru on Icechunk", "lru", "icechunk"))
-        for name, cache, kind in watched:
-            place = location / f"rewritten-{name.replace(' ', '-').lower()}"
-            _write(place, kind, is_after=False)
-            again[name] = ask_by(cache, place, kind)
-            before = again[name]()
-            _write(place, kind, is_after=True)
-            judged = map(_judge, again[name](), before, truth)
-            found[name] = dict(zip(_REWRITTEN, judged, strict=True))
-        time.sleep(ttl_s)
-        for name, line in found.items():
-            later = f"after {ttl_s:g} s" if again[name]() == truth else "after a restart"
-            line["new data"] = "at once" if {*line.values()} == {"new"} else later
+    _write(location / "rewritten", "zarr", is_after=True)
+    truth = ask_by("none", location / "rewritten", "zarr")()
+    found: dict[str, dict[str, str]] = {}
+    again: dict[str, Callable[[], list[bytes]]] = {}
+    watched: list[tuple[str, str, DatasetKind]] = [(name, name, "zarr") for name in caches]
+    watched.append(("lru on Icechunk", "lru", "icechunk"))  # a snapshot cannot mix with later data
+    for name, cache, kind in watched:
+        place = location / f"rewritten-{name.replace(' ', '-').lower()}"
+        _write(place, kind, is_after=False)
+        again[name] = ask_by(cache, place, kind)
+        before = again[name]()
+        _write(place, kind, is_after=True)
+        judged = map(_judge, again[name](), before, truth)
+        found[name] = dict(zip(_REWRITTEN, judged, strict=True))
+    time.sleep(ttl_s)
+    for name, line in found.items():
+        later = f"after {ttl_s:g} s" if again[name]() == truth else "after a restart"
+        line["new data"] = "at once" if {*line.values()} == {"new"} else later
     return found
 
 

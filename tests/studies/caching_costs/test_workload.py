@@ -1,65 +1,35 @@
-"""Plans of requests, datasets of the published matrix, and latency from requests that were alone."""
+"""What is requested, the loads of a sweep, and what a record says as numbers."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import asdict, replace
+from dataclasses import asdict
+from typing import Any
 
-import nbformat
 import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisors.costs.assumptions import Assumptions, change
-from advisors.costs.prices import get_prices
-from helpers.benchmark import ranking as rankings
-from helpers.benchmark import statistics
+from advisors.costs.assumptions import Assumptions
+from advisors.costs.hits import Cache, hit_ratio, zipf
 from helpers.benchmark.record import read_records
-from helpers.book.cases import list_glued
-from helpers.errors import UserError
-from helpers.netem.profiles import get_profile
 from helpers.objectstore.locations import Location
 from helpers.paths import ROOT
-from studies.caching_costs.datasets import (
-    Datasets,
-    DatasetSpec,
-    dataset_names,
-    make_specs,
-    published_specs,
-)
-from studies.caching_costs.findings import (
-    find_all,
-    find_costs,
-    find_staleness,
-    read_peak,
-    select_loads,
-    tabulate_costs,
-    tell_errors,
-    tell_generator,
-)
-from studies.caching_costs.prediction import (
-    compare_hit_ratios,
-    count_processors,
-    describe_machine,
-    isolate,
-    isolate_anew,
-    learn_assumptions,
-    predict_latencies,
-)
-from studies.caching_costs.service import Tile
-from studies.caching_costs.workload import (
-    Workload,
-    measure_speed_of_all,
-    warm_plan,
-    zipf_weights,
-)
+from studies.caching_costs import findings
+from studies.caching_costs.caches import LruCache
+from studies.caching_costs.claims import answer_claims
+from studies.caching_costs.datasets import Origin, dataset_names, make_specs, published_specs
+from studies.caching_costs.sweep import Point, list_points
+from studies.caching_costs.workload import warm_plan, zipf_weights
+
+TILES = [("a", 1, 0, 0), ("a", 1, 1, 0)]
 
 
-def test_matrix_has_the_corrected_geometry() -> None:
-    """The published single chunks are single, and their bytes are those of their names."""
+def test_datasets_have_the_published_geometry() -> None:
+    """Single chunks are single, and bytes are those of the names."""
     made = published_specs()
     assert len(made) == 12
     for name, (published, shape, chunks) in made.items():
@@ -67,50 +37,25 @@ def test_matrix_has_the_corrected_geometry() -> None:
         assert 8 * shape[0] * shape[1] / 2**20 == pytest.approx(float(size[:-3]), rel=0.02)
         assert f"lat{shape[0]}_lon{shape[1]}" in published
         assert (shape == chunks) == (kind == "single" or name == "chunked-32mib")
-
-
-@pytest.mark.parametrize("scale", [1.0, 0.25, 1 / 16])
-def test_scale_goes_on_sides(scale: float) -> None:
-    """Every dataset keeps its number of chunks, to a chunk, and its bytes go with the square."""
-    for spec, whole in zip(
-        make_specs(dataset_names(), scale=scale),
-        make_specs(dataset_names(), scale=1.0),
-        strict=True,
-    ):
-        assert spec.nbytes == pytest.approx(whole.nbytes * scale**2, rel=0.05)
-        assert spec.kind == whole.kind
-        chunks = [n / c for n, c in zip(spec.shape, spec.chunk_shape, strict=True)]
-        assert chunks == pytest.approx(
-            [n / c for n, c in zip(whole.shape, whole.chunk_shape, strict=True)], rel=0.05
-        )
-
-
-@pytest.mark.parametrize(
-    ("names", "scale", "named"),
-    [
-        (["unheard-of"], 1.0, "maps: unheard-of"),
-        ([], 1.0, "maps: none"),
-        (["netcdf"], 0.0, "map_scale: 0.0"),
-        (["netcdf"], 1.5, "map_scale: 1.5"),
-    ],
-)
-def test_unknown_datasets_and_scales_are_refused(
-    names: list[str], scale: float, named: str
-) -> None:
-    """One line names the parameter."""
-    with pytest.raises(UserError, match=named):
-        make_specs(names, scale=scale)
+    for scale in (0.25, 1 / 16):
+        pairs = (make_specs(dataset_names(), scale=one) for one in (scale, 1.0))
+        for spec, whole in zip(*pairs, strict=True):
+            assert spec.nbytes == pytest.approx(whole.nbytes * scale**2, rel=0.05)
+            chunks, whole_chunks = (
+                np.divide(one.shape, one.chunk_shape).tolist() for one in (spec, whole)
+            )
+            assert chunks == pytest.approx(whole_chunks, rel=0.05)
 
 
 @given(n_requests=st.integers(1, 200), n_users=st.integers(1, 9), seed=st.integers(0, 2**32 - 1))
 def test_plans_hold_every_request_once(n_requests: int, n_users: int, seed: int) -> None:
     """Requests are dealt evenly, are tiles that exist, and depend on the seed alone."""
-    arguments = {"n_requests": n_requests, "n_users": n_users, "exponent": 1.0, "seed": seed}
-    plan = warm_plan(["a", "b", "c"], **arguments)  # type: ignore[arg-type]
+    shape: dict[str, Any] = {"n_requests": n_requests, "n_users": n_users, "seed": seed}
+    plan = warm_plan(["a", "b", "c"], exponent=1.0, **shape)
     assert sum(map(len, plan)) == n_requests
     assert max(map(len, plan)) - min(map(len, plan)) <= 1
     assert all(0 <= x < 2**z and 0 <= y < 2**z for part in plan for _, z, x, y in part)
-    assert plan == warm_plan(["a", "b", "c"], **arguments)  # type: ignore[arg-type]
+    assert plan == warm_plan(["a", "b", "c"], exponent=1.0, **shape)
 
 
 def test_popularity_follows_zipf() -> None:
@@ -123,326 +68,100 @@ def test_popularity_follows_zipf() -> None:
 
 
 def test_real_cache_hits_as_often_as_predicted() -> None:
-    """Che's approximation is within three percentage points of the cache of the service."""
-    found = compare_hit_ratios([100], exponent=1.0, n_lookups=20_000, seed=1)
-    assert len(found) == 3
-    assert found["measured"].is_monotonic_increasing
-    assert (found["error"].abs() < 0.03).all()
+    """Che's approximation is within two percentage points of the cache of the service."""
+    cache = LruCache(Origin(Location("s3", "nothing-is-read")), n_entries=25)
+    asked = np.random.default_rng(1).choice(100, 22_000, p=zipf_weights(100, exponent=1.0))
+    empty: Any = object()
+    for name in map(str, asked):
+        cache.get(name, lambda _: empty)
+    measured = cache.counts().hits / 22_000
+    assert hit_ratio(zipf(100, 1.0), 1.0, Cache(25)) == pytest.approx(measured, abs=0.02)
 
 
-def make_rows(phase: str, loads: dict[str, dict[str, float]]) -> pd.DataFrame:
-    """Make rows of a record with the numbers that each contender traced."""
-    return pd.DataFrame(
-        {
-            "phase": phase,
-            "contender": list(loads),
-            "point": "{}",
-            "block": 0,
-            "n_requests": [12] * len(loads),
-            "wire_nbytes": [6e6] * len(loads),
-            "trace": [json.dumps({"n_tiles": 6, **numbers}) for numbers in loads.values()],
-        }
-    )
+def test_loads_are_planned() -> None:
+    """Users begin at different tiles; arrivals are as many as the rate has, in order, the same each time."""
+    assert Point(2, 0.0, 1).plan(TILES, 1.0) == [TILES, TILES[::-1]]
+    place = Point(0, 5.0, 1)
+    assert [len(plan) for plan in place.plan(TILES, 2.0)] == [1] * 10
+    due_s = place.due_s(2.0, seed=1)
+    assert due_s == sorted(due_s) == place.due_s(2.0, seed=1)
+    assert 0 <= min(due_s) < max(due_s) <= 2
+    assert list_points([], [1.0], [1, 2]) == [Point(0, 1.0, 1)]
 
 
-def alone(open_s: float, make_s: float, cpu_s: float, dataset: str = "a") -> dict[str, float]:
-    """Give the numbers of two requests to one dataset that were alone."""
-    costs = {"latency_s": open_s + make_s, "open_s": open_s, "cpu_s": cpu_s}
-    return {f"{dataset}|{name}|{k}": value for k in range(2) for name, value in costs.items()}
+def make_row(phase: str, contender: str, point: dict[str, float], **numbers: Any) -> dict[str, Any]:
+    """Make a row of a record."""
+    shared = {"case": "c", "block": 0, "control_of": "", "n_requests": numbers.pop("n_requests", 0)}
+    row = {"phase": phase, "contender": contender, "point": json.dumps(point), **shared}
+    return {**row, "trace": json.dumps({"peak_nbytes": 6e8, **numbers})}
 
 
-ASKED_ALONE: list[Tile] = [("a", 1, 0, 0), ("a", 1, 1, 0)]
+def alone(name: str, open_s: float, make_s: float, cpu_s: float, n_requests: int) -> dict[str, Any]:
+    """Make a row of two requests to one dataset that were alone."""
+    parts = {"latency_s": open_s + make_s, "open_s": open_s, "warp_s": 0.01, "cpu_s": cpu_s}
+    each = {f"a|{part}|{k}": value for part, value in parts.items() for k in range(2)}
+    more = {"n_tiles": 2, "tile_nbytes": 5200.0, "n_requests": n_requests}
+    return make_row("calibration", name, {"n_users": 1}, **each, **more)
 
 
-def make_workload(warm: list[list[Tile]], alone: list[Tile] = ASKED_ALONE) -> Workload:
-    """Plan tiles of dataset a, and of b, whose chunk has as many values as a hundred of a's."""
-    sides = {"a": 8, "b": 80}
-    specs = tuple(DatasetSpec(name, "zarr", (n, n), (n, n)) for name, n in sides.items())
-    return Workload(Datasets(Location("s3", "none"), specs, {}), [], warm, [alone], {}, 1.0, 0.0)
-
-
-def test_prediction_adds_opening_and_making() -> None:
-    """Alone on the processor, a request takes its own opening and the making that all share."""
-    rows = make_rows("calibration", {"none": alone(0.3, 0.1, 0.1), "redis": alone(0.01, 0.1, 0.1)})
-    expected = predict_latencies(rows, make_workload([[("a", 0, 0, 0)] * 3]), seed=1)
-    found = expected.set_index("contender")["predicted_s"]
-    assert found.to_dict() == pytest.approx({"none": 0.4, "redis": 0.11})
-
-
-def test_prediction_counts_company() -> None:
-    """Two users who only compute take twice as long together as alone."""
-    rows = make_rows("calibration", {"none": alone(0.0, 0.2, 0.2)})
-    expected = predict_latencies(rows, make_workload([[("a", 0, 0, 0)]] * 2), seed=1)
-    assert expected.loc[0, ["predicted_s", "alone_s"]].tolist() == pytest.approx([0.4, 0.2])
-
-
-def test_users_store_and_network_compute_too() -> None:
-    """What they took of the processors while a request was alone is no wait: several at once share them."""
-    told = {"a|latency_s|0": 0.5, "a|open_s|0": 0.0, "a|cpu_s|0": 0.1, "elsewhere_s": 0.4}
-    rows = make_rows("calibration", {"none": told}).assign(machine='{"n_cores": 2}')
-    many = make_workload([[("a", 0, 0, 0)]] * 4)
-    # four share the interpreter for 0.4 s, and then two processors for 0.8 s
-    last_s = predict_latencies(rows, many, seed=1)["predicted_p95_s"]
-    assert float(last_s.iloc[0]) == pytest.approx(1.2)
-    left_out = make_rows("calibration", {"none": told | {"elsewhere_s": 0.0}})
-    assert predict_latencies(left_out, many, seed=1)["predicted_p95_s"].iloc[0] == pytest.approx(
-        0.8
-    )
-
-
-def test_processors_are_compared_alone_and_together() -> None:
-    """A record tells how fast a processor is while all are busy; an older one is taken at its word."""
-    assert 0.05 < measure_speed_of_all() <= 1
-    told = {"a|latency_s|0": 0.5, "a|open_s|0": 0.0, "a|cpu_s|0": 0.1}
-    measured = {"speed_of_all": 0.6, "crowd_cost": 1.2, "crowd_cost_on_one": 1.1}
-    rows = make_rows("calibration", {"none": told | measured})
-    assert describe_machine(rows) == {"n_processors": 1, **measured}
-    older = describe_machine(make_rows("calibration", {"none": told}))
-    assert older == {"n_processors": 1} | dict.fromkeys(measured, 1.0)
-
-
-def test_making_is_the_same_work_for_all_that_open_nothing() -> None:
-    """Processor time of lru and redis is put together, reprojection holds no interpreter, and none has its own."""
-    loads = {"none": alone(0.3, 0.1, 0.3), "lru": alone(0, 0.1, 0.1), "redis": alone(0, 0.1, 0.2)}
-    warped = {"a|warp_s|0": 0.02, "a|warp_s|1": 0.04}
-    rows = make_rows("calibration", {name: one | warped for name, one in loads.items()})
-    tile = ("a", 2, 0, 0)
-    found = {name: one[tile] for name, one in isolate(rows, make_workload([[tile]])).items()}
-    assert {name: one.cpu_s for name, one in found.items()} == pytest.approx(
-        {"none": 0.3, "lru": 0.15, "redis": 0.15}
-    )
-    drawn = found["lru"].draw(np.random.default_rng(1))
-    assert (drawn.cpu_s, drawn.beside_s) == pytest.approx((0.12, 0.03))
-    assert count_processors(rows) == 1
-    assert count_processors(rows.assign(machine='{"n_cores": 4}')) == 4
-
-
-def test_file_cache_makes_tiles_in_its_own_time() -> None:
-    """It keeps chunks, so its making tells nothing of the others, nor theirs of it."""
-    rows = make_rows(
-        "calibration", {"none": alone(0.3, 0.2, 0.0), "filecache": alone(0.3, 0.1, 0.0)}
-    )
-    found = predict_latencies(rows, make_workload([[("a", 0, 0, 0)]]), seed=1)
-    assert found.set_index("contender")["predicted_s"].to_dict() == pytest.approx(
-        {"none": 0.5, "filecache": 0.4}
-    )
-
-
-def test_a_tile_costs_what_it_cost_alone() -> None:
-    """One that was alone is itself, another is like those of its zoom, and one of another zoom like all."""
-    numbers = {}
-    for k, (make_s, cpu_s) in enumerate([(0.1, 0.01), (0.2, 0.02), (0.6, 0.06)]):
-        numbers |= {f"a|latency_s|{k}": make_s, f"a|open_s|{k}": 0.0, f"a|cpu_s|{k}": cpu_s}
-    rows = make_rows("calibration", {"none": numbers})
-    asked = [*ASKED_ALONE, ("a", 2, 0, 0)]
-    tiles = {("a", 1, 1, 0): [0.2], ("a", 1, 0, 1): [0.1, 0.2], ("a", 3, 0, 0): [0.1, 0.2, 0.6]}
-    found = isolate(rows, make_workload([[*tiles]], asked))["none"]
-    assert {tile: one.make_s.tolist() for tile, one in found.items()} == tiles
-    assert {tile: one.cpu_s for tile, one in found.items()} == pytest.approx(
-        {tile: np.mean(make_s) / 10 for tile, make_s in tiles.items()}
-    )
-    # drawn anew, some of the requests are missing, and others are there twice
-    rng = np.random.default_rng(1)
-    drawn = isolate_anew(rows, make_workload([[*tiles]], asked), rng, 20)
-    assert len({cost["none"]["a", 3, 0, 0].cpu_s for cost in drawn}) > 3
-
-
-def test_a_chunk_is_needed_for_the_first_time_once() -> None:
-    """What the cold phase or another user needed is there; who keeps chunks makes first tiles in their own time."""
-    specs = (DatasetSpec("a", "zarr", (8, 16), (4, 8)), DatasetSpec("n", "netcdf", (8, 16), (4, 8)))
-    datasets, cold = Datasets(Location("s3", "none"), specs, {}), [[("a", 1, 1, 0)]]
-    west, east, north = ("a", 1, 0, 0), ("a", 2, 3, 1), ("a", 2, 0, 1)
-    asked: list[list[Tile]] = [[east, west, north], [west, ("n", 1, 0, 0)]]
-    workload = Workload(datasets, cold, asked, [[west, north]], {}, 1.0, 0.0)
-    marked = workload.mark_first(asked)
-    assert [[tile[0] for tile in user] for user in marked] == [["a", "a", "a"], ["a (first)", "n"]]
-    assert [[tile[1:] for tile in user] for user in marked] == [
-        [tile[1:] for tile in user] for user in asked
+ROWS = pd.DataFrame(
+    [
+        alone("none", 0.3, 0.1, 0.15, 16),
+        alone("lru", 0.0, 0.1, 0.1, 4),
+        alone("redis", 0.01, 0.1, 0.1, 4),
+        make_row("measured", "none", {"n_users": 3}, **{"a|latency_s|0": 0.5, "a|latency_s": 0.5}),
     ]
-    numbers = {"a|latency_s|0": 0.5, "a|latency_s|1": 0.1}
-    numbers |= {f"a|{name}|{k}": 0.0 for name in ("open_s", "cpu_s") for k in range(2)}
-    kinds = {name: numbers for name in ("none", "lru-chunks")}
-    workload = replace(workload, warm=[[east, north], [west]])
-    found = isolate(make_rows("calibration", kinds), workload)
-    assert {tile: one.make_s.tolist() for tile, one in found["lru-chunks"].items()} == {
-        east: [0.1],
-        north: [0.1],
-        west: [0.1],
-        ("a (first)", *west[1:]): [0.5],
-    }
-    assert found["none"][west].make_s.tolist() == [0.5]  # it keeps none
-    assert not any("first" in name for name, *_ in found["none"])
-    expected = predict_latencies(make_rows("calibration", kinds), workload, seed=1)
-    late_s = expected.set_index("contender")["predicted_p95_s"]
-    assert late_s["lru-chunks"] > 0.4  # one in three is the first
-
-
-def test_large_chunks_and_clients_need_no_interpreter() -> None:
-    """What grows with bytes is beside the interpreter, as far as requests agree on it; so is what its threads did not do."""
-    cpu_s = {"a": [0.03, 0.03, 0.032, 0.028], "b": [0.13, 0.13, 0.128, 0.132]}
-    names = [name for name, seconds in cpu_s.items() for _ in seconds]
-    numbers, untold = dict[str, float](), dict[str, float]()
-    for k, (name, seconds) in enumerate(zip(names, [*cpu_s["a"], *cpu_s["b"]], strict=True)):
-        untold |= {f"{name}|latency_s|{k}": 0.5, f"{name}|open_s|{k}": 0.0}
-        untold |= {f"{name}|cpu_s|{k}": seconds}
-        numbers |= {f"{name}|outside_s|{k}": 0.01}
-    asked: list[Tile] = [(name, 1, 0, 0) for name in names]
-    workload = make_workload([[("a", 1, 0, 0), ("b", 1, 0, 0)]], asked)
-    told = make_rows("calibration", {"lru": untold | numbers, "none": untold | numbers})
-    for rows, outside_s in ((told, 0.01), (make_rows("calibration", {"none": untold}), 0.0)):
-        found = {tile[0]: one for tile, one in isolate(rows, workload)["none"].items()}
-        small, large = found["a"].beside_s - outside_s, found["b"].beside_s - outside_s
-        assert 0 < small < 0.002  # its bytes are a hundredth
-        assert 0.09 < large < 0.1  # a little less than the slope itself
-        assert found["b"].cpu_s == pytest.approx(0.13)
-    # requests that scatter by more than the sizes differ show nothing
-    noisy = {
-        name: k % 2 * 0.1 if "cpu" in name else s for k, (name, s) in enumerate(untold.items())
-    }
-    (one, *_) = isolate(make_rows("calibration", {"none": noisy}), workload)["none"].values()
-    assert one.beside_s == 0
+)
 
 
 def test_assumptions_are_those_measured() -> None:
-    """The model gets means weighted by what users ask for, and the rest stays as it is."""
-    rows = make_rows(
-        "calibration",
-        {
-            "none": {**alone(0.3, 0.1, 0.15), "tile_nbytes": 5200.0},
-            "redis": alone(0.01, 0.1, 0.1),
-            "lru": alone(0, 0.1, 0.1),
-            "filecache": {**alone(0.2, 0.1, 0.1), "n_lists": 18},
-        },
-    )
-    rows["n_requests"] = [48, 12, 12, 36]
-    found = learn_assumptions(rows, make_workload([[("a", 0, 0, 0)]]), entry_nbytes={"a": 5000})
-    measured = {"make_s": 0.1, "open_s": 0.3, "redis_fetch_s": 0.01, "metadata_nbytes": 5000}
-    measured |= {"shared_fetch_s": 0.2, "shared_gets": 3.0, "shared_lists": 3.0}
-    measured |= {"open_gets": 6.0, "tile_gets": 2.0, "tile_read_nbytes": 1e6}
-    measured |= {"make_cpu_s": 0.1, "open_cpu_s": 0.05, "tile_nbytes": 5200.0}
+    """The model gets what was measured, and the rest stays as it is."""
+    found = findings.learn_assumptions(ROWS, pd.Series({"a": 5000}))
+    measured = {"make_s": 0.1, "open_s": 0.3, "fetch_s": 0.01, "metadata_nbytes": 5000}
+    measured |= {"open_gets": 6.0, "tile_gets": 2.0, "tile_nbytes": 5200.0, "service_gb": 0.6}
+    measured |= {"make_cpu_s": 0.1, "open_cpu_s": 0.05}
     assert asdict(found) == pytest.approx({**asdict(Assumptions()), **measured})
+    opening = findings.measure_opening(findings.list_requests(ROWS, "calibration")).loc["a"]
+    assert opening.to_dict() == pytest.approx({"open_s": 0.3, "make_s": 0.1, "warp_s": 0.01, "bound": 4})  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("errors", "said"),
-    [
-        ({"none": 0.5, "lru": 0.1, "redis": -0.14}, "Every predicted"),  # none is no cache
-        ({"none": 0.0, "lru": 0.16, "redis": -0.1}, "beyond 15 % are those of lru"),
-        ({"none": 0.0, "lru": 0.0, "redis": -0.3}, "beyond 15 % are those of redis"),
-    ],
-)
-def test_errors_are_told(errors: dict[str, float], said: str) -> None:
-    """A prediction that misses is named, whichever its sign."""
-    frame = pd.DataFrame({"contender": list(errors), "relative_error": list(errors.values())})
-    assert said in tell_errors(frame)
+def test_loads_of_a_sweep_are_compared_at_each() -> None:
+    """One user gains the opening; forty wait for the processor, with a cache or without."""
+    places = {(1, 0.0, 1): (0.4, 0.1), (40, 0.0, 1): (4.3, 4.0), (40, 0.0, 2): (2.3, 2.0), (0, 1.0, 1): (0.4, 0.1)}  # fmt: skip
+    rows = [
+        make_row(
+            "measured",
+            name,
+            dict(zip(("n_users", "rate_per_s", "n_workers"), place, strict=True)),
+            **{"p50_s": p50_s, "p95_s": p50_s, "n_tiles": 9, "n_failures": 0, "tiles_per_s": 1.0},
+        )
+        for place, both in places.items()
+        for name, p50_s in zip(("none", "lru"), both, strict=True)
+    ]
+    table = findings.tabulate_sweep(pd.concat([ROWS, pd.DataFrame(rows)], ignore_index=True))
+    lru = table[table["contender"] == "lru"].set_index(["n_users", "n_workers"])["gain"]
+    assert lru.to_dict() == pytest.approx({(1, 1): 4, (40, 1): 1.075, (40, 2): 1.15, (0, 1): 4})
+    drawn = findings.arrange_sweep(table).groupby("axis")["at"].unique().map(sorted)
+    assert drawn.to_dict() == {"users": [1, 40], "tiles/s": [1], "services": [1, 2]}
+    assert findings.tabulate_sweep(ROWS).empty
+    assert findings.arrange_sweep(findings.tabulate_sweep(ROWS)).empty
 
 
-@pytest.mark.parametrize(("share", "said"), [(0.02, "at most 0.02"), (0.6, "it was measured too")])
-def test_generator_is_told(share: float, said: str) -> None:
-    """A load generator that took more than half a core is said to be measured too."""
-    assert said in tell_generator(share)
-
-
-def test_the_reference_names_no_fastest_cache_that_is_none() -> None:
-    """What opens for each tile is never among them, the page names those of its rows, and a faster one would be found."""
-    rows = read_records([ROOT / "results" / "reference" / "caching-costs" / "in-region.csv"])
-    under_load = select_loads(rows)
-    caches = [name for name in under_load["contender"].unique() if name not in ("none", "control")]
-    judged = {
-        name: statistics.compare(under_load, name, "none", control="control", value="p50_s")
-        for name in caches
-    }
-    ranking = rankings.rank(under_load, control="control", value="p50_s")
-    tails = rankings.rank(under_load, control="control", value="p95_s")
-    shipped = {"lru": judged["lru"], "none-v3": judged["redis"]}
-    assert ranking.others["as-shipped"].verdict == "slower"
-    assert len(ranking.fastest) > 1
-    assert not {"none", "none-v3", "filecache", "filecache-v3"} & {*ranking.fastest}
-    planted = under_load.assign(
-        p50_s=under_load["p50_s"].mask(under_load["contender"] == "filecache", 0.001)
+def test_the_calculator_begins_with_what_the_reference_measured() -> None:
+    """One baseline for the command, the page and the book: defaults are those of the published size."""
+    path = ROOT / "results" / "reference" / "caching-costs" / "published-size.csv"
+    names = ("single-4mib", "single-256mib", "chunked-64mib")
+    found = findings.learn_assumptions(
+        read_records([path]), pd.Series(dict.fromkeys(names, 65_000))
     )
-    (winner,) = rankings.rank(planted, control="control", value="p50_s").fastest
-    assert winner == "filecache"
-    assert ranking.others["none"].verdict == ranking.others["filecache"].verdict == "slower"
-    errors = pd.DataFrame({"contender": ["none", "lru"], "relative_error": [0.0, 0.1]})
-    errors["p95_error"] = [0.0, 0.2]
-    opening = pd.DataFrame({"open_s": [0.3], "make_s": [0.1], "bound": [4.0]})
-    found = find_all(
-        pd.concat([rows, rows.assign(contender=rows["contender"].replace("lru", "as-shipped"))]),
-        opening,
-        errors,
-        judged=judged,
-        shipped=shipped,
-        ranking=ranking,
-        tails=tails,
-        growth_nbytes=3.1e6,
-        profile=get_profile("in-region"),
-    )
-    page = ROOT / "results" / "reference" / "caching-costs" / "in-region.ipynb"
-    glued = list_glued(nbformat.read(page, as_version=4))
-    for key in ("best-cache", "best-cache-p95"):
-        assert found[key] == glued[key]
-        assert found[key].startswith("among the fastest: ")
-    faster = [name for name, one in judged.items() if one.verdict == "faster"]
-    assert {*ranking.fastest} <= {*faster}
-    assert found["verdict-cache"].count("(faster)") == len(faster)
-    # the 95th percentiles have another order, and no single fastest either
-    assert len(tails.fastest) > 1 and not {"none", "filecache"} & {*tails.fastest}
-    assert found["verdict-shipped"].endswith(
-        "against it, faster: lru, no cache told the format (none-v3)."
-    )
-    assert found["shipped-growth"] == "3.1 MB"
+    measured = ["make_s", "open_s", "fetch_s", "make_cpu_s", "open_cpu_s", "tile_gets", "open_gets"]
+    measured += ["tile_nbytes", "service_gb"]
+    for name in measured:
+        assert getattr(Assumptions(), name) == pytest.approx(getattr(found, name), rel=0.1), name
 
 
-def test_memory_is_that_of_the_rows() -> None:
-    """The largest peak of a measured load counts, whoever asks; rows of before do not tell it."""
-    told = {"none": {"peak_nbytes": 3e8}, "lru": {"peak_nbytes": 1.6e9}}
-    rows = pd.concat([make_rows("measured", told), make_rows("calibration", {"lru": {}})])
-    assert read_peak(rows) == 1.6e9
-    assert np.isnan(read_peak(make_rows("measured", {"none": {"p50_s": 1.0}})))
-
-
-def test_wrong_pictures_are_said_first() -> None:
-    """Who served a wrong picture is named, and who does so until a restart."""
-    watched = pd.DataFrame(
-        {
-            "values": ["new", "new", "old picture"],
-            "shape": ["wrong picture", "wrong picture", "old picture"],
-            "new data": ["after a restart", "after 5 s", "after 5 s"],
-        },
-        index=["as-shipped", "lru", "filecache"],
-    )
-    said = find_staleness(watched)["verdict-staleness"]
-    assert "as-shipped, lru served wrong pictures with status 200" in said
-    assert said.endswith("only a restart ends it for as-shipped.")
-    others = find_staleness(watched.drop("as-shipped"))["verdict-staleness"]
-    assert others.endswith("; it ends when entries expire.")
-
-
-def test_bill_says_what_listings_cost_and_what_comes_first() -> None:
-    """Listings are a part of the bill of a file cache, none of one that is told the format."""
-    given = change(Assumptions(), {"shared_lists": 4.0, "shared_gets": 4.0})
-    ratios = pd.DataFrame({"datasets": [8, 100], "error": [0.01, -0.02]})
-    known = {"told": Assumptions(), "peak_nbytes": 4.2e8}
-    file_caches = ["filecache", "filecache-v3"]
-    found = find_costs(given, get_prices(), ratios, measured=file_caches, **known)  # type: ignore[arg-type]
-    assert found["verdict-cost"].startswith(
-        "A service held at most 0.42 GB. Without any cache a month costs "
-    )
-    assert found["peak-memory"] == "0.42 GB"
-    # a page that is rendered from rows that do not tell it says nothing of memory
-    untold = find_costs(given, get_prices(), ratios, measured=[], told=given, peak_nbytes=np.nan)
-    assert untold["peak-memory"] == "not measured"
-    assert untold["verdict-cost"].startswith("Without any cache a month costs ")
-    assert found["shared-listings-cost"] == "9,590 USD a month"  # 480 million times 4 at 5e-6
-    assert found["shared-cost"] > found["shared-told-cost"]
-    assert found["verdict-cheapest"] in found["verdict-cost"]
-    # what no contender stands for has no bill, and its row says what it rests on
-    none = find_costs(given, get_prices(), ratios, measured=["none"], **known)  # type: ignore[arg-type]
-    assert none["shared-cost"] == none["shared-told-cost"] == "not measured"
-    rows = tabulate_costs(given, get_prices(), measured=["none", "lru"])
-    assert rows["rests on"].to_dict() == {
-        **dict.fromkeys(rows.index, "defaults"),
-        **dict.fromkeys(("none", "cdn"), "none"),
-        **dict.fromkeys(("process", "cdn-process"), "lru"),
-    }
+def test_claims_have_their_answers() -> None:
+    """Those that a case here can decide, with intervals of several blocks."""
+    found = answer_claims()
+    assert found["computing-cost"]["by Little's law"].centre == pytest.approx(92.5 * 432.000864)  # type: ignore[union-attr]
+    assert found["opening-counts"]["in-region"].n > 1  # type: ignore[union-attr]
