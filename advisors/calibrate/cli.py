@@ -62,7 +62,7 @@ def calibrate(location: str, out: Path, is_plan: bool, is_json: bool, **given: A
         return
     draft = open_draft(out, location, given["emulate"], caps, anew=given["anew"])
     why = measure_store(draft, location, steps, prefix=given["prefix"], emulated=given["emulate"])
-    click.echo(json.dumps(draft.told, indent=2) if is_json else "\n".join(render(draft)))
+    click.echo(json.dumps(draft.told, indent=2) if is_json else render(draft))
     if why:
         raise UserError(
             f"store: {location}: {why}; what was measured is in {out}, marked partial,"
@@ -122,8 +122,6 @@ class Draft:
 
     def save(self, spent: Spent, *, state: str = "partial", why: str = "") -> None:
         """Write what was seen, and what may have been spent by now."""
-        import yaml
-
         from advisors.calibrate.plan import make_figures, summarise
         from helpers.paths import replace_file
 
@@ -140,11 +138,11 @@ class Draft:
         }
         figures = make_figures(self.seen, f"{self.facts['location']}, {date[:10]}")
         self.told = redact_tree({**figures, "measurement": measurement})
-        text = yaml.dump(self.told, Dumper=_make_dumper(), sort_keys=False, width=100)
-        replace_file(self.path, f"# A profile as measured by `wire calibrate`.\n{text}")
+        text = f"# A profile as measured by `wire calibrate`.\n{_as_yaml(self.told)}"
+        replace_file(self.path, text)
 
 
-def _make_dumper() -> Any:
+def _as_yaml(told: Mapping[str, Any]) -> str:
     """Write lists, which are of numbers, in lines, and all else one below the other."""
     import yaml
 
@@ -155,7 +153,7 @@ def _make_dumper() -> Any:
         list,
         lambda dumper, values: dumper.represent_sequence("tag:yaml.org,2002:seq", values, True),
     )
-    return Dumper
+    return str(yaml.dump(dict(told), Dumper=Dumper, sort_keys=False, width=100))
 
 
 def open_draft(path: Path, location: str, emulated: str, caps: Caps, *, anew: bool) -> Draft:
@@ -213,38 +211,9 @@ def render_plan(steps: Sequence[Step], caps: Caps) -> list[str]:
     ]
 
 
-def render(draft: Draft) -> list[str]:
-    """Write what was measured as lines of text."""
-    told, seen = draft.told, draft.seen
-    measured, spent = told["measurement"], draft.told["measurement"]["spent"]
-    lines = [""]
-    for percent in (50, 95, 99):
-        if ends := measured.get(f"first_byte_p{percent}_s"):
-            lines.append(f"{f'first byte, p{percent}':24} {_interval(ends)} ms")
-    if grown := measured.get("mb_per_s_by_connections"):
-        rates = ", ".join(f"{n}: {rate:g}" for n, rate in grown.items())
-        ended = "growth has ended" if measured["has_growth_ended"] else "still growing"
-        low, high = measured["stream_mb_per_s_ends"]
-        lines.append(f"{'MB/s by connections':24} {rates}; {ended}")
-        lines.append(
-            f"{'MB/s of one connection':24} {low:g} to {high:g} in {len(seen.streams_mb_per_s)} reads"
-        )
-    if (rate := told.get("requests_per_s")) is not None:
-        lines.append(f"{'requests':24} {rate:g} a second let through; {seen.n_throttled} refused")
-    elif (rate := measured.get("answered_per_s")) is not None:
-        lines.append(f"{'requests':24} {rate:g} a second answered; {seen.n_throttled} refused")
-    return [
-        *lines,
-        f"{'decoding':24} {measured['decode_mb_per_s']:g} MB/s of array on one processor,"
-        f" and {measured['chunk_ms']:g} ms for each chunk",
-        f"{'failures':24} {seen.n_failed}",
-        f"{'spent':24} {spent['n_gets'] + spent['n_lists']} requests, {spent['nbytes'] / 1e6:.1f} MB,"
-        f" {measured['spent_usd']:g} USD",
-        f"{draft.path} is {measured['state']}; try: wire chunks --profile {draft.path} ...",
-    ]
-
-
-def _interval(ends: Sequence[float | None]) -> str:
-    """Write a quantile in ms with its interval; an end that no value bounds is a question mark."""
-    centre, low, high = ("?" if one is None else f"{1000 * one:.3g}" for one in ends)
-    return f"{centre} [{low}, {high}]"
+def render(draft: Draft) -> str:
+    """Write the profile without what it was computed from, and where it is of use."""
+    measured = draft.told["measurement"]
+    shown = {k: v for k, v in measured.items() if k not in ("seen", "machine", "versions")}
+    text = _as_yaml({**draft.told, "measurement": shown})
+    return f"\n{text}\n{draft.path} is {measured['state']}; try: wire chunks --profile {draft.path} ..."
