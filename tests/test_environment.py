@@ -111,25 +111,15 @@ def test_lock_holds_all(declared: dict[str, str], locked: dict[str, str]) -> Non
             assert have == want if operator == "==" else have >= want, name
 
 
-def test_lock_is_hashed() -> None:
-    """Every locked package carries hashes."""
-    blocks = re.split(r"\n(?=\S)", (ROOT / "requirements.lock").read_text())
-    packages = [block for block in blocks if re.match(r"^[A-Za-z0-9]", block)]
-    assert len(packages) > 100
-    assert [block.splitlines()[0] for block in packages if "--hash=sha256:" not in block] == []
-
-
-def test_lock_has_no_address() -> None:
-    """The lock names no index, no file and no address, so that it works behind any mirror."""
+def test_lock_is_hashed_and_the_same_everywhere() -> None:
+    """Each package stands once, with hashes; no index and no address, so that it works behind any mirror."""
     text = (ROOT / "requirements.lock").read_text()
-    assert (
-        re.findall(
-            r"https?://\S+|file://\S+|^--(?:extra-)?index-url.*|^--find-links.*",
-            text,
-            re.MULTILINE,
-        )
-        == []
-    )
+    blocks = re.split(r"\n(?=\S)", text)
+    packages = [block for block in blocks if re.match(r"^[A-Za-z0-9]", block)]
+    assert [block.splitlines()[0] for block in packages if "--hash=sha256:" not in block] == []
+    assert not re.search(r"(?m)https?://|file://|^--(?:extra-)?index-url|^--find-links", text)
+    names = re.findall(r"(?m)^([A-Za-z0-9._-]+)(?:\[[^\]]*\])?==", text)
+    assert len(names) == len(set(names)) > 100
 
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
@@ -200,32 +190,30 @@ def audit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return module
 
 
-def write_tool(folder: Path, name: str, *, said: str = "", report: str = "", code: int = 0) -> None:
-    """Write a tool that writes a report where it is told to."""
-    lines = ["#!/bin/sh", "for last; do :; done", f"echo '{said}' >&2"]
-    lines += [f"echo '{report}' > \"$last\""] if report and name == "pip-audit" else []
-    lines += [f"echo '{report}'"] if name == "pip-licenses" else []
-    (folder / name).write_text("\n".join([*lines, f"exit {code}\n"]))
-    (folder / name).chmod(0o755)
+def write_tool(path: Path, text: str) -> None:
+    """Write a tool as a script of the shell."""
+    path.write_text(f"#!/bin/sh\nfor last; do :; done\n{text}\n")
+    path.chmod(0o755)
 
 
-HOLE = '{"dependencies": [{"name": "a", "version": "1", "vulns": [{"id": "X-1", "fix_versions": ["2"]}]}]}'
+def report(holes: str) -> str:
+    """Write a report of a package with these holes where the tool is told to."""
+    told = f'{{"dependencies": [{{"name": "a", "version": "1", "vulns": [{holes}]}}]}}'
+    return f"echo '{told}' > \"$last\"; exit 1"
 
 
 @pytest.mark.parametrize(
     ("tool", "found"),
     [
-        ({"report": '{"dependencies": [{"name": "a", "version": "1", "vulns": []}]}'}, []),
-        ({"report": HOLE, "code": 1}, ["a 1: X-1, mended in 2"]),
-        ({"said": "ConnectionError: Max retries exceeded", "code": 1}, []),  # no network
-        ({"said": "usage: no such option", "code": 2}, ["pip-audit failed: usage: no such option"]),
+        (report(""), []),
+        (report('{"id": "X-1", "fix_versions": ["2"]}'), ["a 1: X-1, mended in 2"]),
+        ("echo ConnectionError: Max retries exceeded >&2; exit 1", []),  # no network
+        ("echo usage >&2; exit 2", ["pip-audit failed: usage"]),
     ],
 )
-def test_the_audit_is_loud_about_holes_alone(
-    audit: Any, tmp_path: Path, tool: dict[str, Any], found: list[str]
-) -> None:
+def test_the_audit_is_loud_about_holes_alone(audit: Any, tmp_path: Path, tool: str, found: list[str]) -> None:  # fmt: skip
     """What is found ends it, and so does a tool that fails; a network that is not there does not."""
-    write_tool(tmp_path, "pip-audit", **tool)
+    write_tool(tmp_path / "pip-audit", tool)
     assert audit.find_holes() == found
 
 
@@ -234,26 +222,14 @@ def test_the_audit_is_loud_about_holes_alone(
     [
         ("BSD-3-Clause", False),
         ("GNU Lesser General Public License v3 (LGPLv3)", False),
-        ("LGPL-2.1-only", False),
         ("GNU General Public License v2 or later (GPLv2+)", True),
         ("AGPL-3.0-only", True),
-        ("GPL-3.0-or-later", True),
     ],
 )
-def test_the_audit_names_licences_that_would_bind_all(
-    audit: Any, tmp_path: Path, licence: str, is_found: bool
-) -> None:
+def test_the_audit_names_licences_that_would_bind_all(audit: Any, tmp_path: Path, licence: str, is_found: bool) -> None:  # fmt: skip
     """A package under such a licence is named, unless a reason why it stays is written down."""
     told = json.dumps([{"Name": "a", "Version": "1", "License": licence}])
-    write_tool(tmp_path, "pip-licenses", report=told)
+    write_tool(tmp_path / "pip-licenses", f"echo '{told}'")
     assert bool(audit.find_licences()) == is_found
     audit.ACCEPTED["a"] = "for a reason"
     assert audit.find_licences() == []
-
-
-def test_every_python_gets_the_same_versions() -> None:
-    """A record says what was measured; with which Python must not change what zarr it is."""
-    text = (ROOT / "requirements.lock").read_text()
-    names = re.findall(r"^([A-Za-z0-9._-]+)(?:\[[^\]]*\])?==", text, re.MULTILINE)
-    assert len(names) > 100
-    assert len(names) == len(set(names))

@@ -178,8 +178,7 @@ def seal(executed: Path) -> None:
         "rows": _digest_rows(executed.with_suffix(".csv")),
         "outputs": _digest_outputs(notebook),
     }
-    text = json.dumps(notebook, indent=1, ensure_ascii=False, sort_keys=True)
-    executed.write_text(text + "\n", encoding="utf-8")
+    nbformat.write(notebook, executed)  # type: ignore[no-untyped-call]
 
 
 def find_damage(executed: Path, record: Path) -> str:
