@@ -12,18 +12,26 @@ def count_work(values: Mapping[str, Any]) -> tuple[float, float]:
 
     Examples
     --------
+    Two threads at most at one concurrency, and two clients that read one step each:
+
     >>> shapes = {"array_shape": [8, 4, 10, 10], "chunk_shape": [1, 2, 10, 10]}
-    >>> count_work({**shapes, "n_threads": [1, 2], "concurrency": [4], "pools": [0], "n_blocks": 5})
-    (30.0, 6000)
+    >>> asked = {"n_threads": [1, 2], "concurrency": [4], "pools": [0], "n_blocks": 5}
+    >>> count_work({**shapes, **asked, "clients": ["a", "b"], "client_chunk_shapes": [[1, 4, 10, 10]]})
+    (40.0, 10000)
     """
     n_each = len(values["concurrency"]) * len(values["pools"]) * values["n_blocks"]
-    n_elements = n_each * sum(values["n_threads"]) * math.prod(values["array_shape"][1:])
-    return n_elements / math.prod(values["chunk_shape"]), n_elements
+    step = math.prod(values["array_shape"][1:])
+    n_elements = n_each * sum(values["n_threads"]) * step
+    n_reads = len(values["clients"]) * values["n_blocks"]
+    of_clients = [step / math.prod(shape) for shape in values["client_chunk_shapes"]]
+    n_chunks = n_elements / math.prod(values["chunk_shape"]) + n_reads * sum(of_clients)
+    return n_chunks, n_elements + n_reads * step * len(of_clients)
 
 
 STUDY = Study(
     name="requests-in-flight",
     headline="setting-to-copy",
+    by_name=("other-region",),
     # what the published case asks for, scaled
     expect=later(
         "advisors.costs.page_tables", "expect_like", "requests-in-flight/in-region", count_work

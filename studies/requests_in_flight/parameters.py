@@ -21,6 +21,7 @@ from helpers.book.studies import (
 )
 from helpers.errors import UserError
 
+CLIENTS = ("zarr-obstore", "zarr-s3fs", "zarr-s3fs-one-get")
 _MOST_IN_FLIGHT = 4096  # connections of one process, each a file that is open
 
 
@@ -41,6 +42,12 @@ class Parameters(studies.Parameters):
     pools: Annotated[list[Annotated[int, Field(ge=0, le=4096)]], Field(min_length=1)] = Field(
         [0], description="most requests in flight of all threads together; 0: no limit"
     )
+    clients: list[Annotated[str, OneOf(CLIENTS)]] = Field(
+        [*CLIENTS], description="clients to compare, one thread each, by bytes of a chunk"
+    )
+    client_chunk_shapes: list[Shape] = Field(
+        [[1, 4, 60, 80]], description="elements of a chunk of that comparison; none: no comparison"
+    )
     n_processes: Count = Field(
         1,
         description="equal processes that share link and request rate of the store",
@@ -53,7 +60,8 @@ class Parameters(studies.Parameters):
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:
-        check_chunk_shape(self.array_shape, self.chunk_shape)
+        for chunk_shape in (self.chunk_shape, *self.client_chunk_shapes):
+            check_chunk_shape(self.array_shape, chunk_shape)
         most = max(self.n_threads)
         if most > self.array_shape[0]:
             raise UserError(

@@ -14,12 +14,15 @@ import xarray as xr
 from numpy.typing import NDArray
 from zarr.storage import ObjectStore
 
-from helpers.arrays.readers import LimitedStore, forget_clients
+from helpers.arrays.readers import READERS, LimitedStore, forget_clients
 from helpers.arrays.reads import CACHE_STATE, count_requests, read_into_sink
 from helpers.arrays.stores import StoredArray
 from helpers.benchmark.contender import CheckError, Steps
 from helpers.netem.profiles import Profile
+from helpers.objectstore.locations import Location
 from helpers.objectstore.testbed import Testbed
+
+OBSTORE = "zarr-obstore"
 
 # of a client that is refused: obstore's own, see its `RetryConfig`
 _FIRST_WAIT, _LONGEST_WAIT, _RETRYING = (timedelta(seconds=s) for s in (0.1, 15, 180))
@@ -39,12 +42,6 @@ class Setting:
         """How records and tables call it."""
         pool = f", pool of {self.pool}" if self.pool else ""
         return f"{self.n_threads} x {self.concurrency}{pool}"
-
-    def tell(self) -> str:
-        """Say it in words."""
-        threads = "1 thread" if self.n_threads == 1 else f"{self.n_threads} threads"
-        pool = f", with a pool of {self.pool}" if self.pool else ""
-        return f"{threads} with async.concurrency of {self.concurrency}{pool}"
 
     @property
     def in_flight(self) -> int:
@@ -87,6 +84,7 @@ class TunedRead(Steps):
     stored: StoredArray
     testbed: Testbed
     dilation: float = 1.0  # of the network, which the waits of a client that is refused have too
+    client: str = OBSTORE  # name of a reader
 
     @property
     def threads(self) -> dict[str, Any]:
@@ -114,20 +112,25 @@ class TunedRead(Steps):
 
     def open(self) -> da.Array:
         """Open the array, with a step of time in each task; the checksums are what it returns."""
-        waits = {"init_backoff": _FIRST_WAIT, "max_backoff": _LONGEST_WAIT}
-        backoff: Any = {name: self.dilation * wait for name, wait in waits.items()} | {"base": 2}
-        retries: Any = {"max_retries": _MOST_RETRIES, "retry_timeout": self.dilation * _RETRYING}
         place = self.stored.seen_from(self.testbed.far).at("zarr")
-        client = place.obstore(retries | {"backoff": backoff})
-        store: Any = ObjectStore(client, read_only=True)
-        if self.setting.pool:
-            store = LimitedStore(store, n_connections=self.setting.pool)
         extents = (1, *self.stored.shape[1:])
         blocks = dict(zip(self.stored.dimensions, extents, strict=True))
-        dataset = xr.open_zarr(store, chunks=blocks, mask_and_scale=False, decode_times=False)
+        if self.client == OBSTORE:
+            how: Any = {"chunks": blocks, "mask_and_scale": False, "decode_times": False}
+            dataset = xr.open_zarr(self._open_store(place), **how)
+        else:
+            dataset = READERS[self.client].open(place, blocks, self.setting.concurrency)
         array: da.Array = dataset[self.stored.variable].data[: self.setting.n_threads]
         self.testbed.set_tag("read")
         return read_into_sink(array, self.stored.chunk_shape)
+
+    def _open_store(self, place: Location) -> Any:
+        """Open a store whose client asks again as obstore does, in the time of the network."""
+        waits = {"init_backoff": _FIRST_WAIT, "max_backoff": _LONGEST_WAIT}
+        backoff: Any = {name: self.dilation * wait for name, wait in waits.items()} | {"base": 2}
+        retries: Any = {"max_retries": _MOST_RETRIES, "retry_timeout": self.dilation * _RETRYING}
+        store: Any = ObjectStore(place.obstore(retries | {"backoff": backoff}), read_only=True)
+        return LimitedStore(store, n_connections=self.setting.pool) if self.setting.pool else store
 
     def read(self, sink: da.Array) -> NDArray[np.uint64]:
         """Read every chunk into the sink, and keep nothing but checksums."""
