@@ -7,13 +7,13 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 import helpers
@@ -21,16 +21,16 @@ from helpers.errors import UserError
 from helpers.netem.profiles import Profile, check_dilation
 from helpers.redaction import redact
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 # After this long a proxy that was told to stop is killed.
 STOP_TIMEOUT_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Hold what the proxy saw of one request; never a header or a query."""
+    """Hold what the proxy saw of one request; never a header or a query.
+
+    `pandas.DataFrame(proxy.take_trace())` is a table of them, a row a request.
+    """
 
     # when the head of the request had arrived, after the set-up of its connection if there was one
     # to emulate, the first byte of the response was handed to the
@@ -52,29 +52,6 @@ class Request:
     worker: int = 0
     is_cut: bool = False  # whether its response ended before its end, on either side
     is_first: bool = False  # whether it was the first on its connection
-
-
-def tabulate_trace(requests: Sequence[Request]) -> pd.DataFrame:
-    """Make a table of a trace: a row a request, in the order in which they arrived.
-
-    Columns are the fields of `Request`, with times in seconds from the first request on.
-
-    Examples
-    --------
-    >>> asked = Request(5.0, 5.1, 5.2, 1, "GET", "/arrays/a", 0, 8, 206, 8, "")
-    >>> tabulate_trace([asked])[["start_s", "key", "nbytes"]].iloc[0].to_dict()
-    {'start_s': 0.0, 'key': '/arrays/a', 'nbytes': 8}
-    """
-    import pandas as pd  # a second, for those who look at requests alone
-
-    names = [each.name for each in fields(Request)]
-    table = pd.DataFrame([asdict(each) for each in requests], columns=names)
-    table = table.astype({"range_start": "Int64", "range_nbytes": "Int64"})
-    table = table.sort_values("start_s", ignore_index=True)
-    times = ["start_s", "first_byte_s", "end_s"]
-    is_reached = table[times] > 0
-    table[times] = (table[times] - table["start_s"].min()).where(is_reached)
-    return table
 
 
 class Proxy:

@@ -144,19 +144,6 @@ class Location:
                 raise
             raise UserError(f"store: {self.url}: is full; allowed: one with room") from error
 
-    def variables(self) -> dict[str, str]:
-        """Give the variables of the environment by which clients in another process reach the store."""
-        values = {
-            "AWS_ENDPOINT_URL": self.endpoint_url,
-            "AWS_ACCESS_KEY_ID": self.access_key,
-            "AWS_SECRET_ACCESS_KEY": self.secret_key,
-            "AWS_SESSION_TOKEN": self.session_token,
-            "AWS_REGION": self.region,
-            "AWS_DEFAULT_REGION": self.region,
-            "AWS_EC2_METADATA_DISABLED": "true",
-        }
-        return {name: value for name, value in values.items() if value}
-
     def clear(self) -> None:
         """Remove all that lies here."""
         client = self.obstore()
