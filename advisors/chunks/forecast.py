@@ -111,7 +111,7 @@ class AccessPattern:
 
 
 _LONG = 2**31  # elements of a dimension whose square is beyond 64 bits
-_N_PLACES = 16  # of a box at which requests for shards are counted
+_N_PLACES = 8  # of a box at which requests for shards are counted
 
 
 @dataclass(frozen=True, slots=True)

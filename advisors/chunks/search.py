@@ -34,7 +34,7 @@ _N_CANDIDATES = 150_000  # at most; some 0.2 s
 _PARTS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16)  # into which an axis is cut evenly
 _SHARD_NBYTES = 1e8, 1e9  # of a shard in the array, about
 _SHARD_WORTH = 1.2  # times as fast, below which odder chunks or shards are not worth it
-_N_SHARDED = 8  # chunk shapes that are tried in shards
+_N_SHARDED, _N_SHARDS = 6, 12  # chunk shapes that are tried in shards, and shards of the first
 _ANOTHER = math.log(1.4)  # of a factor in some extent by which these differ
 _MOST_SPLIT = 6  # accesses: each way to split them between two copies is tried
 
@@ -205,15 +205,17 @@ def _shard(pattern: AccessPattern, shapes: Shapes, seconds: Floats) -> Iterator[
             break
         if all(np.abs(np.log(shape / np.asarray(one))).max() > _ANOTHER for one in tried):
             tried.append(tuple(int(extent) for extent in shape))
-    for chunk in tried:
-        if (shard := _widen(pattern, chunk)) is not None:
-            yield Layout(chunk, shard)
+    for i, chunk in enumerate(tried):
+        shards = _widen(pattern, chunk)[: _N_SHARDS if i == 0 else 2]
+        layouts = [Layout(chunk, tuple(int(extent) for extent in shard)) for shard in shards]
+        if layouts:
+            yield min(layouts, key=lambda layout: score(pattern, layout))
 
 
-def _widen(pattern: AccessPattern, chunk: Shape) -> Shape | None:
-    """Choose the shard of a chunk shape: large and few enough, and touched by accesses least often.
+def _widen(pattern: AccessPattern, chunk: Shape) -> Shapes:
+    """List the shards of a chunk shape that are large and few enough, those touched least often first.
 
-    It does not reach beyond the array, nor beyond what an append may rewrite.
+    None reaches beyond the array, nor beyond what an append may rewrite.
     """
     longest = pattern.bounds.longest or pattern.shape
     grids = []
@@ -224,11 +226,7 @@ def _widen(pattern: AccessPattern, chunk: Shape) -> Shape | None:
     nbytes = chunk_nbytes(pattern, np.minimum(shards, pattern.shape))
     few = count_objects(pattern, shards) <= pattern.bounds.max_objects
     fits = few & (nbytes >= min(_SHARD_NBYTES[0], pattern.nbytes)) & (nbytes <= _SHARD_NBYTES[1])
-    if not fits.any():
-        fits = few & (nbytes <= 10 * _SHARD_NBYTES[1])
-    if not fits.any():
-        return None
-    shards = shards[fits]
-    touched = np.stack([touched_chunks(pattern, each, shards) for each in pattern.accesses], axis=1)
-    best = int(np.lexsort((-shards.prod(axis=1), touched @ pattern.shares))[0])
-    return tuple(int(extent) for extent in shards[best])
+    shards = shards[fits if fits.any() else few & (nbytes <= 10 * _SHARD_NBYTES[1])]
+    touched = [touched_chunks(pattern, each, shards) for each in pattern.accesses]
+    order = np.lexsort((-shards.prod(axis=1), pattern.shares @ np.stack(touched)))
+    return np.asarray(shards[order])

@@ -90,7 +90,10 @@ def write_short(answer: Answer) -> Iterator[str]:
     question, best, now = answer.question, answer.best, answer.now
     yield _write_array(question)
     over = "Nothing fits the budget; the cheapest: " * best.is_over_budget
-    yield f"{over}{_ADVICE[best.action]}: {_write_layouts(question, best)}."
+    is_whole = [one.chunk_shape for one in best.layouts] == [question.array.shape]
+    is_new = best.action in ("write", "rechunk")
+    advice = "Store one chunk" if is_whole and is_new else _ADVICE[best.action]
+    yield f"{over}{advice}: {_write_layouts(question, best)}."
     if best is now:
         yield f"That takes {_seconds(best.seconds)} a read and {_usd(best.bill)} a month."
     else:
