@@ -12,14 +12,14 @@ from advisors.chunks.question import Question
 from advisors.decide.choices import Choice
 from advisors.decide.rank import Answer
 
-_N_ROWS = 5  # choices on a short answer
+_N_LINES = 10  # of a short answer
 
 _ADVICE = {
     "default": "Keep the defaults",
-    "stay": "Stay: nothing gains 10 %",
-    "set": "Set: keep the bytes, read them with other settings",
+    "stay": "Stay, for nothing gains 10 %",
+    "set": "Set, and keep the bytes",
     "write": "Write one copy",
-    "rechunk": "Rechunk: one copy in another layout",
+    "rechunk": "Rechunk into one copy",
     "copy": "Keep two copies",
 }
 
@@ -93,36 +93,35 @@ def write_short(answer: Answer) -> Iterator[str]:
     is_whole = [one.chunk_shape for one in best.layouts] == [question.array.shape]
     is_new = best.action in ("write", "rechunk")
     advice = "Store one chunk" if is_whole and is_new else _ADVICE[best.action]
-    yield f"{over}{advice}: {_write_layouts(question, best)}."
+    than, dearer = "today" if now.action == "stay" else "by default", best.bill - now.bill
+    gain = (
+        f"{_number(answer.gain(best), 2)} times as fast as {than}, for {_usd(abs(dearer))} a month"
+    )
     if best is now:
-        yield f"That takes {_seconds(best.seconds)} a read and {_usd(best.bill)} a month."
+        gain = f"{_seconds(best.seconds)} a read, {_usd(best.bill)} a month"
     else:
-        than = "today" if now.action == "stay" else "by default"
-        more = "more" if best.bill >= now.bill else "less"
-        yield (
-            f"Read by {_write_client(best)}: {_number(answer.gain(best), 2)} times as fast as {than},"
-            f" for {_usd(abs(best.bill - now.bill))} a month {more}{_write_once(best)}."
-        )
-    rows = [["", "choice", *(one.access for one in best.reads), "USD/month", "gain"]]
-    for one in _pick(answer):
+        gain += " more" if dearer >= 0 else " less"
+    yield f"{over}{advice}: {gain}."
+    layouts = _write_layouts(question, best)
+    yield from (f"  {line}" for line in layouts)
+    rows = [["", "* chosen, k knee", *(one.access for one in best.reads), "USD/month", "gain"]]
+    for one in _pick(answer, _N_LINES - 4 - len(layouts)):
         mark = ("*" if one is best else "") + ("k" if one.is_knee else "")
-        label = f"{one.action}: {_write_layouts(question, one, is_short=True)}"
+        label = f"{one.action}: {_write_shapes(one)}{', over budget' * one.is_over_budget}"
         times = [_seconds(each.p50_s) for each in one.reads]
-        over = ", over budget" * one.is_over_budget
-        rows.append([mark, label + over, *times, _number(one.usd), _number(answer.gain(one), 2)])
+        rows.append([mark, label, *times, _number(one.usd), _number(answer.gain(one), 2)])
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         cells = [cell.rjust(width) for cell, width in zip(row[2:], widths[2:], strict=True)]
         yield "  ".join([row[0].ljust(widths[0]), row[1].ljust(widths[1]), *cells])
-    support = best.support[0].upper() + best.support[1:]
-    yield f"{support}. * chosen, k knee of time against dollars; more with --why."
+    yield f"Read by {_write_client(best)}; {best.support}. More with --why."
 
 
-def _pick(answer: Answer) -> list[Choice]:
-    """Keep what is there, what is chosen, and the cheapest others of the front."""
-    needed = (answer.now, answer.best)
+def _pick(answer: Answer, n: int) -> list[Choice]:
+    """Keep what is there, what is chosen, and the cheapest others of the front, `n` in all."""
+    needed = [one for one in answer.choices if one in (answer.now, answer.best)]
     others = [one for one in answer.choices if one.is_on_front and one not in needed]
-    kept = [*needed, *others[: _N_ROWS - len(needed)]]
+    kept = [*needed, *others[: n - len(needed)]]
     return [one for one in answer.choices if one in kept]
 
 
@@ -151,12 +150,10 @@ def write_why(answer: Answer) -> Iterator[str]:
 
 
 def _write_choice(question: Question, one: Choice) -> Iterator[str]:
-    layouts = _write_layouts(question, one)
-    yield _write_client(one) if layouts == one.client.text else f"{layouts}; {_write_client(one)}"
-    for layout, names in zip(one.layouts, one.serves, strict=False):
-        if not one.client.is_of_file:
-            n = layout.count_objects(question.array.shape) * question.n_arrays
-            yield f"{n:,} objects for {', '.join(names)}"
+    yield _write_client(one)
+    for layout, text in zip(one.layouts, _write_layouts(question, one), strict=False):
+        n = layout.count_objects(question.array.shape) * question.n_arrays
+        yield text if one.client.is_of_file else f"{text}, {n:,} objects"
     for each in one.reads:
         yield (
             f"{each.access} ({100 * each.share:.3g} %): median {_seconds(each.p50_s)}, 95 % within"
@@ -193,25 +190,30 @@ def _write_array(question: Question) -> str:
     if question.compression != 1:
         parts.append(f"compressed {question.compression:.3g} times")
     if len(array.names) > 1 and array.variable == array.names[0]:
-        parts.append(
-            f"the largest of {len(array.names)} arrays, before {', '.join(array.names[1:4])}"
-        )
+        parts.append(f"largest of {len(array.names)} arrays, before {', '.join(array.names[1:4])}")
     return "; ".join(parts)
 
 
-def _write_layouts(question: Question, one: Choice, *, is_short: bool = False) -> str:
-    """Write the layout of each copy; of a file that stays, the way it is read."""
-    if not one.layouts or (one.client.is_of_file and one.action in ("stay", "set")):
+def _write_layouts(question: Question, one: Choice) -> list[str]:
+    """Write the layout of each copy, a line each; none of a file that stays."""
+    if one.client.is_of_file and one.action in ("stay", "set"):
+        return []
+    itemsize, is_copy = question.array.dtype.itemsize, len(one.layouts) > 1
+    pairs = zip(one.layouts, one.serves, strict=True)
+    return [
+        _write_layout(layout, itemsize) + f" for {', '.join(names)}" * is_copy
+        for layout, names in pairs
+    ]
+
+
+def _write_shapes(one: Choice) -> str:
+    """Write the chunks of each copy alone, for a table; of a file that stays, the way it is read."""
+    if one.client.is_of_file and one.action in ("stay", "set"):
         return one.client.text
-    if is_short:
-        return ", ".join(
-            "x".join(map(str, each.chunk_shape)) + " in shards" * bool(each.shard_shape)
-            for each in one.layouts
-        )
-    texts = [_write_layout(layout, question.array.dtype.itemsize) for layout in one.layouts]
-    if len(texts) > 1:
-        texts = [f"{t} for {', '.join(names)}" for t, names in zip(texts, one.serves, strict=True)]
-    return " and ".join(texts)
+    return ", ".join(
+        "x".join(map(str, each.chunk_shape)) + " in shards" * bool(each.shard_shape)
+        for each in one.layouts
+    )
 
 
 def _write_layout(layout: Layout, itemsize: int) -> str:
