@@ -6,7 +6,6 @@ Nothing here names a host, a user or a path: records are published.
 from __future__ import annotations
 
 import contextlib
-import csv
 import functools
 import hashlib
 import json
@@ -16,7 +15,7 @@ import re
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
@@ -202,12 +201,6 @@ def installed(names: Iterable[str]) -> dict[str, str]:
     return {name: version for name in names if (version := _installed(name))}
 
 
-def measured_with(name: str) -> str:
-    """Look up the version that measures: the one that is here, or that of the rows of a rendered page."""
-    rendered = json.loads(os.environ.get(RENDERED, "{}"))
-    return str(rendered.get(name) or _installed(name))
-
-
 @functools.cache
 def _installed(name: str) -> str:
     """Look up the version of one distribution; empty where it is not here."""
@@ -238,24 +231,6 @@ def name_beside(process: str, answers: Iterable[Mapping[str, str]]) -> dict[str,
         is_same = _installed(name) == version
         found.setdefault(name if is_same else f"{name} in {process}", set()).add(version)
     return {name: ", ".join(sorted(versions)) for name, versions in sorted(found.items())}
-
-
-def write_rows(path: Path, rows: Sequence[Mapping[str, object]], packages: Iterable[str]) -> None:
-    """Write rows as CSV, each with machine, versions of packages and commit; make its folder.
-
-    Rows that were written before keep what they were written with.
-    """
-    origin = {
-        "machine": as_json(machine()),
-        "versions": as_json(installed(packages)),
-        "commit": commit()[0],
-    }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", encoding="utf-8", newline="") as file:
-        names = dict.fromkeys([*rows[-1], *origin])
-        writer = csv.DictWriter(file, [*names], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows({**origin, **row} for row in rows)
 
 
 def commit() -> tuple[str, bool]:
