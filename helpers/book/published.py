@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args
 
 import nbformat
 import pandas as pd
+import seaborn as sns
 import yaml
 from matplotlib.axes import Axes
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -18,8 +19,8 @@ from helpers.benchmark.statistics import Comparison, Interval
 from helpers.book.cases import list_glued
 from helpers.errors import UserError
 from helpers.paths import ROOT
-from helpers.plotting.figures import label_ends, number_axis, write_key
-from helpers.plotting.palette import Kind, Style, find_style
+from helpers.plotting.figures import number_axis, write_key
+from helpers.plotting.palette import Kind, colors, find_style, labels, markers
 from helpers.plotting.tables import digits
 
 FOLDER = ROOT / "results" / "published"
@@ -294,19 +295,20 @@ def draw_curve(ax: Axes, points: pd.DataFrame, curve: pd.DataFrame, name: str) -
 
     What was read from a figure is hollow.
     """
-    look = find_style(name, "store")
+    style = find_style(name, "store")
     if "low" in curve:
         band = curve["low"], curve["high"]
-        ax.fill_between(curve["n_workers"], *band, color=look.color, alpha=0.15, linewidth=0)
-    ax.plot(curve["n_workers"], curve["mb_per_s"], color=look.color, linewidth=1.2)
+        ax.fill_between(curve["n_workers"], *band, color=style.color, alpha=0.15, linewidth=0)
+    ax.plot(curve["n_workers"], curve["mb_per_s"], color=style.color, linewidth=1.2, label=name)
     for is_exact, part in points.groupby("is_exact"):
-        _mark(ax, part["n_workers"], part["mb_per_s"], look, is_hollow=not is_exact)
-
-
-def _mark(ax: Axes, x: Any, y: Any, look: Style, *, is_hollow: bool = False) -> None:
-    (marks,) = ax.plot(x, y, look.marker, color=look.color, markersize=5, alpha=0.75)
-    if is_hollow or look.is_hollow:
-        marks.set_markerfacecolor("none")
+        face = style.color if is_exact else "none"
+        marks: dict[str, Any] = {
+            "color": style.color,
+            "markersize": 5,
+            "alpha": 0.75,
+            "markerfacecolor": face,
+        }
+        ax.plot(part["n_workers"], part["mb_per_s"], style.marker, **marks)
 
 
 def draw_stores(ax: Axes, points: pd.DataFrame, curves: Mapping[str, pd.DataFrame]) -> None:
@@ -314,9 +316,7 @@ def draw_stores(ax: Axes, points: pd.DataFrame, curves: Mapping[str, pd.DataFram
     for name, part in points.groupby("store", sort=False):
         draw_curve(ax, part, curves[str(name)].drop(columns=["low", "high"]), str(name))
     set_log_axes(ax, "workers", "throughput (MB/s)")
-    last = {name: curve.iloc[-1] for name, curve in curves.items()}
-    ends = [(name, end["mb_per_s"], find_style(name, "store").color) for name, end in last.items()]
-    label_ends(ax, ends, at=[float(end["n_workers"]) for end in last.values()])
+    ax.legend(loc="upper left", bbox_to_anchor=(1, 1))
 
 
 def set_log_axes(ax: Axes, xlabel: str, ylabel: str) -> None:
@@ -328,15 +328,13 @@ def set_log_axes(ax: Axes, xlabel: str, ylabel: str) -> None:
 
 def draw_formats(ax: Axes, points: pd.DataFrame) -> None:
     """Draw the formats of the follow-up study over workers, mean and standard error of five runs."""
-    ends = []
     for name, part in points.groupby("format", sort=False):
-        look, line = find_style(str(name), "published-format"), part.sort_values("nworkers")
-        rate = line["mean_throughput_mb_per_s"]
-        error = line["throughput_sem_mb_per_s"]
-        ax.errorbar(line["nworkers"], rate, error, marker=look.marker, color=look.color)
-        ends.append((str(name), float(rate.iloc[-1]), look.color))
+        style, line = find_style(str(name), "published-format"), part.sort_values("nworkers")
+        rates = line["mean_throughput_mb_per_s"], line["throughput_sem_mb_per_s"]
+        how: dict[str, Any] = {"marker": style.marker, "color": style.color, "label": style.label}
+        ax.errorbar(line["nworkers"], *rates, **how)
     ax.set(xlabel="workers", ylabel="throughput (MB/s)", ylim=(0, None))
-    label_ends(ax, ends, at=float(points["nworkers"].max()))
+    ax.legend(loc="upper left", bbox_to_anchor=(1, 1))
 
 
 def draw_clients(ax: Axes, points: pd.DataFrame, kind: Kind, *, key: str) -> None:
@@ -344,13 +342,14 @@ def draw_clients(ax: Axes, points: pd.DataFrame, kind: Kind, *, key: str) -> Non
 
     The columns of `points` are `client`, `chunk_mb` and `mb_per_s`; `key` stands above the axes.
     """
-    ends = []
-    for name, part in points.groupby("client", sort=False):
-        look = find_style(str(name), kind)
-        medians = part.groupby("chunk_mb")["mb_per_s"].median()
-        ax.plot(medians.index, medians, color=look.color, linewidth=1)
-        _mark(ax, part["chunk_mb"], part["mb_per_s"], look)
-        ends.append((str(name), float(medians.iloc[-1]), look.color))
+    named = points.assign(client=points["client"].map(labels(kind)))
+    how = {
+        "palette": colors(kind),
+        "markers": markers(kind),
+        "dashes": False,
+        "estimator": "median",
+    }
+    sns.lineplot(named, x="chunk_mb", y="mb_per_s", hue="client", style="client", errorbar=("pi", 100), ax=ax, **how)  # fmt: skip
     set_log_axes(ax, "chunk (MB)", "throughput (MB/s)")
     write_key(ax, key)
-    label_ends(ax, ends, at=float(points["chunk_mb"].max()))
+    ax.legend(loc="upper left", bbox_to_anchor=(1, 1))

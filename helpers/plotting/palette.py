@@ -22,12 +22,10 @@ CEILING_GREY = "#767676"
 TEXT, AXIS, GRID, PAPER = CHARCOAL, "#666666", "#e5e5e5", "#ffffff"
 BAND, NOTE, RULE = "#e8e8e8", "#555555", "#999999"
 """What is tolerated; the key above the axes; a line to compare with."""
-OURS, THEIRS, THEIRS_GREY = BLUE, RED, "#777777"
+OURS, THEIRS_GREY = BLUE, "#777777"
 """What is measured here, and what others published."""
 OPENING, MAKING = BLUE, "#b0b0b0"
 """The parts of a tile's time; the second is too pale to write in."""
-HALVED, DOUBLED = BLUE, RUST
-"""An assumption that is varied."""
 PAGE, CHUNK = "#bbbbbb", "#222222"
 """Where pages and chunks of a file begin."""
 REQUEST_STEPS = ("#7a0177", "#c51b8a", "#41ab5d", "#0868ac")
@@ -225,7 +223,3 @@ def find_style(name: str, kind: Kind) -> Style:
     """Return the style of one contender, or refuse it by its name."""
     check_styles([name], kind)
     return _STYLES[kind][name]
-
-
-# Names of before, until nobody uses them.
-Look, check_looks, get_looks, find_look = Style, check_styles, get_styles, find_style

@@ -10,8 +10,6 @@ import matplotlib as mpl
 import matplotlib.style
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -22,7 +20,6 @@ from helpers.errors import UserError
 from helpers.plotting import palette
 from helpers.plotting.figures import (
     number_axis,
-    spread,
 )
 from helpers.plotting.palette import (
     STYLE,
@@ -127,14 +124,6 @@ def test_palettes_are_by_label_and_what_has_no_style_is_refused() -> None:
     with pytest.raises(UserError, match="^reader: no colour and marker for nothing; allowed: "):
         check_styles(["raw", "nothing"], "reader")
     assert find_style("raw", "reader").label == "raw reads"
-
-
-@given(st.lists(st.floats(0, 1), max_size=8))
-def test_spread_keeps_order_gap_and_room(places: list[float]) -> None:
-    """Labels stay in order, apart by the gap or by what the room allows, and inside."""
-    spaced = sorted(spread(places, gap=0.1, low=0, high=1))
-    assert all(b - a >= 0.1 - 1e-6 for a, b in itertools.pairwise(spaced))
-    assert all(-1e-9 <= place <= 1 + 1e-9 for place in spaced)
 
 
 @pytest.mark.parametrize(

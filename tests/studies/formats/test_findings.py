@@ -16,7 +16,6 @@ from matplotlib.figure import Figure
 from helpers.benchmark import ranking, statistics
 from helpers.netem.profiles import get_profile
 from helpers.paths import ROOT
-from helpers.plotting.figures import figure_of
 from helpers.plotting.palette import STYLE
 from studies.formats import figures, findings, prediction
 from studies.formats.memory import Held
@@ -173,7 +172,7 @@ def test_figures_show_every_contender() -> None:
         figures.draw_errors(ax, errors)
         assert ax.get_legend() is None, "of what is not drawn nothing is said"
         figures.draw_errors(ax, pd.concat([errors, errors.assign(access="step")]))
-        figure_of(ax).draw_without_rendering()
+        ax.figure.draw_without_rendering()
         legend: Any = ax.get_legend()
         assert legend.get_window_extent().y0 >= ax.get_window_extent().y1
 
