@@ -237,12 +237,13 @@ def replay(
     request_s: float = 0.0,
     rest_s: float = 0.0,
     n_draws: int = 9,
+    rng: random.Random | None = None,
 ) -> Replay:
     """Predict how long requests take over a network.
 
     Client and server need `request_s` for a request beside it; `rest_s` lies between
     the last answer and the end. Each of `n_draws` simulations has its own times to
-    first byte.
+    first byte; with `rng` there is one, with draws from it.
 
     Examples
     --------
@@ -253,9 +254,8 @@ def replay(
     >>> round(replay(steps, network).seconds, 6)
     0.2
     """
-    times_s = [
-        _Run(steps, network, request_s, random.Random(seed)).run() for seed in range(n_draws)
-    ]
+    rngs = [rng] if rng is not None else [random.Random(seed) for seed in range(n_draws)]
+    times_s = [_Run(steps, network, request_s, one).run() for one in rngs]
     nbytes = sum(step.nbytes for step in steps)
     return Replay(statistics.median(times_s) + rest_s, len(steps), nbytes)
 

@@ -1,5 +1,9 @@
 """What each client asks of the store for one operation, version by version."""
 
-from helpers.book.studies import Study
+from helpers.book.studies import Study, later
 
-STUDY = Study(name="request-ledger", headline="requests-of-today", by_name=("in-region",))
+STUDY = Study(
+    name="request-ledger",
+    headline="requests-of-today",
+    fragments={"ledger-data.md": later("studies.request_ledger.panel", "write_data")},
+)

@@ -21,6 +21,7 @@ from helpers.errors import UserError
 from helpers.netem.proxy import Request
 from helpers.objectstore.locations import Location
 from helpers.objectstore.testbed import Testbed
+from helpers.redaction import redact
 from studies.request_ledger import client_process
 from studies.request_ledger.counts import count, find_dependencies
 from studies.request_ledger.environments import HERE, Environment, make_environment
@@ -270,7 +271,8 @@ class Operation(Steps):
     def check(self, answer: dict[str, Any]) -> str:
         """Compare what was read with what was written; an operation that a client lacks is no error."""
         if "failed" in answer:
-            return f"absent: {answer['failed'] or 'the client has no such operation'}"
+            told = answer["failed"] or "the client has no such operation"
+            return f"absent: {redact(told, self.testbed.far.secrets)}"
         if self.name in SELECTING and answer.get("crc") != self.stored.crc(self.name):
             raise CheckError(
                 f"{self.client} in {self.environment}: {self.name} of {self.layout} is wrong"

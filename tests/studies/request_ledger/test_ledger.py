@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
+import random
+import shutil
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -11,11 +15,14 @@ import pytest
 from click.testing import CliRunner
 
 from helpers.errors import UserError
+from helpers.models.transfer import Network
 from helpers.netem.proxy import Request
+from helpers.paths import ROOT
 from studies.request_ledger import client_process, findings
 from studies.request_ledger.cli import ledger
 from studies.request_ledger.counts import count, find_dependencies
 from studies.request_ledger.environments import Environment, make_environment, read_environments
+from studies.request_ledger.panel import replay_evenly
 from studies.request_ledger.workload import LAYOUTS
 
 
@@ -87,6 +94,35 @@ def test_what_differs_from_moment_to_moment_is_no_change() -> None:
     """A chain that is one longer, and metadata that are some bytes longer."""
     after = lines(environment="new", n_waits=6, least_waits=6, most_waits=7, wire_nbytes=14e6 + 500)
     assert findings.compare(lines(), after).empty
+
+
+@pytest.mark.skipif(not shutil.which("node"), reason="no node to run the script of the page")
+def test_the_page_replays_as_python_does() -> None:
+    """Over random requests and networks, to the last digits."""
+    rng, cases = random.Random(1), []
+    for _ in range(60):
+        steps: list[float] = []
+        for i in range(rng.randint(1, 40)):
+            steps += [rng.randint(-1, i - 1), rng.choice([0, 0.004]), rng.randint(0, 3_000_000)]
+        p50 = rng.uniform(1, 200)
+        rates = {"stream": rng.uniform(5, 500), "link": rng.uniform(5, 5000)}
+        cases.append((steps, {"p50": p50, "p95": p50 * rng.uniform(1.01, 4), **rates}))
+    script = ROOT / "_static" / "request-ledger" / "request-ledger.js"
+    program = (
+        f"const {{replay}} = require({json.dumps(str(script))});"
+        "const cases = JSON.parse(require('fs').readFileSync(0));"
+        "console.log(JSON.stringify(cases.map(([steps, network]) => replay(steps, network))))"
+    )
+    done = subprocess.run(
+        ["node", "-e", program], input=json.dumps(cases), capture_output=True, text=True, check=True
+    )
+    for (steps, given), shown in zip(cases, json.loads(done.stdout), strict=True):
+        rates = {f"{name}_nbytes_per_s": 1e6 * given[key] for name, key in _RATES.items()}
+        network = Network(given["p50"] / 1e3, given["p95"] / 1e3, **rates)
+        assert shown == pytest.approx(replay_evenly(findings.read_steps(steps), network), rel=1e-12)
+
+
+_RATES = {"stream": "stream", "aggregate": "link"}
 
 
 def test_environments_are_listed_in_one_file(tmp_path: Path) -> None:
