@@ -172,18 +172,10 @@ store, and so is this; unscaled, each chunk would bring three more that nobody
 asked for, which is a finding of its own and not that study's way.
 """
 
-_READ_AHEAD_OF_2020_NBYTES = 5 * 2**20
-_READ_AHEAD_OF_TODAY_NBYTES = 50 * 2**20  # s3fs's default since 2023
 
-
-def _open_file_object(
-    location: Location,
-    chunks: Chunks,
-    n_connections: int,
-    *,
-    read_ahead_nbytes: int = _SCALED_READ_AHEAD_NBYTES,
-) -> xr.Dataset:
-    file = location.fsspec().open(f"{location.path}/array.nc", block_size=read_ahead_nbytes)
+def _open_file_object(location: Location, chunks: Chunks, n_connections: int) -> xr.Dataset:
+    path = f"{location.path}/array.nc"
+    file = location.fsspec().open(path, block_size=_SCALED_READ_AHEAD_NBYTES)
     return xr.open_dataset(
         file, engine="h5netcdf", mask_and_scale=False, decode_times=False, chunks=chunks
     )
@@ -241,13 +233,6 @@ READERS: Mapping[str, Reader] = {
             "zarr-obstore", "zarr", _open_with_obstore, "Zarr v3 through obstore, a task a chunk"
         ),
         Reader(
-            "zarr-obstore-batched",
-            "zarr",
-            _open_limited,
-            "Zarr v3 through obstore, several chunks in flight in a task",
-            is_batched=True,
-        ),
-        Reader(
             "zarr-obstore-in-place",
             "zarr",
             _open_limited,
@@ -268,22 +253,6 @@ READERS: Mapping[str, Reader] = {
             "netcdf",
             _open_file_object,
             "netCDF-4 through an s3fs file object, its read-ahead to scale: the 2020 configuration",
-            is_serial=True,
-            request_timeout_s=SILENCE_S,
-        ),
-        Reader(
-            "netcdf-fsspec-5mib",
-            "netcdf",
-            partial(_open_file_object, read_ahead_nbytes=_READ_AHEAD_OF_2020_NBYTES),
-            "netCDF-4 through an s3fs file object that reads 5 MiB ahead, not to scale",
-            is_serial=True,
-            request_timeout_s=SILENCE_S,
-        ),
-        Reader(
-            "netcdf-fsspec-50mib",
-            "netcdf",
-            partial(_open_file_object, read_ahead_nbytes=_READ_AHEAD_OF_TODAY_NBYTES),
-            "netCDF-4 through an s3fs file object at its defaults of today, which reads 50 MiB ahead",
             is_serial=True,
             request_timeout_s=SILENCE_S,
         ),

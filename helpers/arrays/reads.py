@@ -29,8 +29,6 @@ from helpers.objectstore.locations import REQUEST_S, Location
 from helpers.objectstore.testbed import Testbed
 
 CACHE_STATE = "nothing cached, warm server; the trace counts new connections"
-CACHE_STATE_BEFORE = "nothing cached, connected clients, warm server"
-"""What rows say that were measured before: the same state, and untrue of who connects anew."""
 
 ON_FILES = "pages dropped on every node; the file system's own caches as they are"
 

@@ -254,7 +254,7 @@ def _reach(endpoint: str) -> None:
         pass
 
 
-def find_array(
+def open_or_make_array(
     dataset: str,
     location: Location,
     *,
@@ -293,6 +293,9 @@ def find_array(
     return prepare_array(
         sample, location, chunk_shape=chunk_shape, codec=codec, layouts=layouts, progress=progress
     )
+
+
+find_array = open_or_make_array  # as notebooks call it whose pages were executed before
 
 
 def _describe_existing(

@@ -20,7 +20,7 @@ from zarr.storage import ObjectStore
 from helpers.arrays import readers, reads, writers
 from helpers.arrays.fields import FILL
 from helpers.arrays.readers import READERS
-from helpers.arrays.stores import StoredArray, describe_entries, find_array, open_entry
+from helpers.arrays.stores import StoredArray, describe_entries, open_entry, open_or_make_array
 from helpers.arrays.writers import expected_warning
 from helpers.errors import UserError
 from helpers.objectstore.locations import Location
@@ -57,7 +57,7 @@ def _environment(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def make_enlarged(location: Location, dataset: str = "enlarged-ocean-temperature") -> StoredArray:
     """Find the array that the book makes, at the shape of the tests."""
-    return find_array(
+    return open_or_make_array(
         dataset,
         location,
         shape=SHAPE,
@@ -70,7 +70,7 @@ def make_enlarged(location: Location, dataset: str = "enlarged-ocean-temperature
 def test_made_array_is_that_of_the_field(location: Location) -> None:
     """An entry made from another is stored, with its field, variable and seed."""
     told: list[str] = []
-    found = find_array(
+    found = open_or_make_array(
         "enlarged-ocean-temperature",
         location / "told",
         shape=SHAPE,
@@ -177,7 +177,7 @@ def find_others(
     layouts: tuple[writers.Layout, ...] = ("zarr",),
 ) -> StoredArray:
     """Find the array of others."""
-    return find_array(
+    return open_or_make_array(
         "others",
         location,
         shape=shape,

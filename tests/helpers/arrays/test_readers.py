@@ -216,7 +216,6 @@ def test_limited_store_keeps_to_its_limit(
         ("zarr-s3fs", 8, {"HEAD", "GET"}),
         ("zarr-s3fs-one-get", 4, {"GET"}),
         ("zarr-obstore", 4, {"GET"}),
-        ("zarr-obstore-batched", 4, {"GET"}),
         # zarrs asks for the size too
         ("zarr-zarrs", 4, {"HEAD", "GET"}),
         ("references", 1, {"GET"}),
