@@ -1,0 +1,34 @@
+"""Parameters of the harness."""
+
+from __future__ import annotations
+
+from typing import Annotated, Self
+
+from pydantic import Field, model_validator
+
+from helpers.arrays.stores import check_chunk_shape
+from helpers.book import studies
+from helpers.book.studies import RECORD, ArrayShape, Count, Dilation, RecordName, Seed, Shape
+from helpers.errors import UserError
+
+
+class Parameters(studies.Parameters):
+    """An array in few and in many chunks, and a network to emulate at two dilations."""
+
+    array_shape: ArrayShape = Field([2, 10, 240, 320], description="elements: time, depth, y, x")
+    chunk_shapes: Annotated[list[Shape], Field(min_length=2)] = Field(
+        [[1, 10, 240, 320], [1, 1, 60, 320]],
+        description="elements of a stored chunk, the largest first",
+    )
+    n_connections: Count = Field(4, description="requests in flight of raw reads")
+    dilation: Dilation = Field(1.0, description="factor that slows down the network and its time")
+    seed: Seed = Field(2020, description="of values, order and network delays")
+    record: RecordName = Field("harness.csv", description=RECORD)
+
+    @model_validator(mode="after")
+    def _check_together(self) -> Self:
+        for chunk_shape in self.chunk_shapes:
+            check_chunk_shape(self.array_shape, chunk_shape)
+        if self.store != "embedded":  # the proxy stands before a store of this machine
+            raise UserError(f"store: {self.store!r}; allowed: 'embedded'")
+        return self

@@ -1,0 +1,87 @@
+"""What the harness reads: raw objects with and without the proxy, and the same bytes in more chunks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import dask.array as da
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from helpers.arrays import reads
+from helpers.arrays.readers import READERS, forget_clients
+from helpers.arrays.stores import StoredArray
+from helpers.benchmark import statistics
+from helpers.benchmark.contender import Steps
+from helpers.benchmark.provenance import n_cores
+from helpers.objectstore.testbed import Testbed
+
+READER = "zarr-obstore"
+
+
+def read_raw(
+    stored: StoredArray, testbed: Testbed, n_connections: int, *, is_direct: bool = False
+) -> reads.RawRead:
+    """Read the objects of an array raw, through the proxy or past it."""
+    way = replace(testbed, far=testbed.near) if is_direct else testbed
+    return reads.RawRead.of_array(stored, way, n_connections=n_connections)
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkedRead(Steps):
+    """A whole array read in this process, a task a chunk, with a thread for each processor."""
+
+    stored: StoredArray
+    testbed: Testbed
+
+    def settings(self) -> dict[str, Any]:
+        """Return what a comparison has to hold equal, or declare."""
+        return {"codec": self.stored.codec, "layout": "zarr", "cache_state": reads.CACHE_STATE}
+
+    def nbytes(self) -> tuple[int, int]:
+        """Count the bytes of the array, and those of its objects."""
+        return self.stored.nbytes, self.stored.stored_nbytes["zarr"]
+
+    def prepare(self) -> None:
+        """Forget clients and the trace."""
+        forget_clients({})
+        self.testbed.take_trace()
+        self.testbed.set_tag("open")
+
+    def open(self) -> da.Array:
+        """Open the array and describe its read; the checksums are what it returns."""
+        array = reads.open_array(self.stored.seen_from(self.testbed.far), READERS[READER])
+        self.testbed.set_tag("read")
+        return reads.read_into_sink(array, self.stored.chunk_shape)
+
+    def read(self, opened: da.Array) -> NDArray[np.uint64]:
+        """Read every chunk into the sink, and keep nothing but checksums."""
+        how = {"scheduler": "threads", "num_workers": n_cores()}
+        checksums: NDArray[np.uint64] = opened.compute(**how)  # type: ignore[no-untyped-call]
+        return checksums
+
+    def check(self, checksums: NDArray[np.uint64]) -> str:
+        """Compare what was read with what was written."""
+        return reads.check_values(checksums, self.stored)
+
+    def collect(self) -> dict[str, float]:
+        """Count what passed over the wire."""
+        return reads.count_requests(self.testbed.take_trace(), n_cores())
+
+
+def overhead_ms(rows: pd.DataFrame) -> statistics.Interval:
+    """Compute the milliseconds that each more chunk costs, from reads of the same bytes in few and many.
+
+    Rows have `n_chunks`; what is paired is a block's read with the fewest and that with the most.
+
+    Examples
+    --------
+    >>> lines = [(0, 10, 1.0), (0, 110, 1.2), (1, 10, 1.0), (1, 110, 1.2)]
+    >>> round(overhead_ms(pd.DataFrame(lines, columns=["block", "n_chunks", "read_s"])).centre, 6)
+    2.0
+    """
+    wide = rows.pivot(index="block", columns="n_chunks", values="read_s").dropna()
+    few, many = (float(n) for n in (wide.columns.min(), wide.columns.max()))
+    return statistics.median_interval(1000 * (wide[many] - wide[few]) / (many - few))

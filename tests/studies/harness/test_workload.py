@@ -1,0 +1,45 @@
+"""The harness reads past the proxy and through it, and the same bytes in chunks of any number."""
+
+from __future__ import annotations
+
+import pytest
+
+from helpers.errors import UserError
+from helpers.netem.profiles import get_profile
+from helpers.netem.proxy import open_proxy
+from helpers.objectstore.testbed import Server, Testbed
+from studies.harness import workload
+from studies.harness.parameters import Parameters
+from tests.stores import make_location, make_stored
+
+
+def test_only_what_goes_through_the_proxy_is_traced(server: Server) -> None:
+    """Both ways read the same objects; a task a chunk asks once for each."""
+    stored = make_stored(make_location(server, "harness"))
+    with open_proxy(server.endpoint_url, profile=get_profile("loopback")) as proxy:
+        testbed = Testbed(stored.location, stored.location.through(proxy.endpoint_url), proxy)
+        for is_direct in (True, False):
+            raw = workload.read_raw(stored, testbed, 2, is_direct=is_direct)
+            raw.prepare()
+            found = raw.read(raw.open())
+            assert ("n_requests" in raw.collect()) != is_direct
+            assert raw.check(found) == f"xxh3 of {stored.n_chunks} objects"
+        chunked = workload.ChunkedRead(stored, testbed)
+        chunked.prepare()
+        sums = chunked.read(chunked.open())
+        assert chunked.collect()["n_requests"] == stored.n_chunks
+        assert chunked.check(sums) == f"xxh3 of {stored.n_chunks} chunks"
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"chunk_shapes": [[1, 10, 240, 320]]}, "chunk_shapes: .*; allowed: at least 2"),
+        ({"chunk_shapes": [[1, 99, 1, 1]] * 2}, "chunk_shape: .*; allowed: "),
+        ({"store": "s3://mine/x", "profile": "loopback"}, "store: .*; allowed: 'embedded'"),
+    ],
+)
+def test_bad_parameters_are_one_line(values: dict[str, object], words: str) -> None:
+    """Before anything is written or measured."""
+    with pytest.raises(UserError, match=words):
+        Parameters.check(values, "case")
