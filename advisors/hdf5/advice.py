@@ -8,9 +8,9 @@ Everything is held against what people have who do nothing.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, BinaryIO
+from typing import Any
 
 from advisors.hdf5.files import Source, name_source, open_source
 from advisors.hdf5.inspection import FileReport, inspect_file
@@ -106,15 +106,18 @@ def advise(
         name = name_source(source)
         report, recording = inspect_file(file, name)
         chosen = tuple(dict.fromkeys(variables)) or tuple(v.name for v in report.variables)
+        # for some variables, as of xarray, their groups are opened; for all, the whole tree
+        groups = {variable.strip("/").rpartition("/")[0] for variable in variables} or None
         if variables:
-            recording = record_reads(file, name, chosen)
+            recording = record_reads(file, name, chosen, groups=groups)
         for variable in chosen:
             report.variable(variable).check_filters()
         forecaster = Forecaster(report, chosen, network_of(profile), costs)
         buffer_nbytes = settings.page_buffer_nbytes or math.inf
         repacks = [one for one in list_repacks(report) if one.page_nbytes <= buffer_nbytes]
         rows = [*_do_nothing(forecaster, recording)]
-        others = [*_change(file, forecaster, recording, settings, repacks)]
+        repacked = {one: record_repacked(file, name, one, chosen, groups=groups) for one in repacks}
+        others = [*_change(forecaster, recording, settings, repacked)]
     today_s = rows[0].prediction.seconds
     rated = [
         replace(one, gain=today_s / max(one.prediction.seconds, 1e-9)) for one in (*rows, *others)
@@ -137,15 +140,16 @@ def _do_nothing(forecaster: Forecaster, recording: Recording) -> Iterator[Advice
     )
     megabytes = f"{forecaster.report.file_nbytes / 1e6:.3g} MB"
     command = "obstore.get_range(…) by ten threads, then xarray.open_dataset(io.BytesIO(…))"
-    yield Advice("download it whole", forecaster.download(), 1.0, f"{megabytes} in memory", command)
+    yield Advice(
+        "download it whole", forecaster.download(recording), 1.0, f"{megabytes} in memory", command
+    )
 
 
 def _change(
-    file: BinaryIO,
     forecaster: Forecaster,
     recording: Recording,
     settings: Settings,
-    repacks: Sequence[Repack],
+    repacks: Mapping[Repack, Recording],
 ) -> Iterator[Advice]:
     """Give other settings, references, repacks, and references to the repack that suits them best."""
     report, options = forecaster.report, settings.file_options()
@@ -158,8 +162,7 @@ def _change(
     found = forecaster.references(recording, nbytes)
     yield Advice("references", found, 1.0, "one object; readers must know it", refer)
     referred = []
-    for repack in repacks:
-        repacked = record_repacked(file, report.name, repack, forecaster.variables)
+    for repack, repacked in repacks.items():
         if repacked.file_nbytes > MOST_GROWTH * report.file_nbytes:
             continue
         cost = f"rewrites {report.file_nbytes / 1e6:.3g} MB as {repacked.file_nbytes / 1e6:.3g} MB"
@@ -168,7 +171,9 @@ def _change(
         yield Advice(repack.label, found, 1.0, cost, command, repack)
         found = forecaster.references(repacked, nbytes)
         referred.append(
-            Advice(f"references to a repack: {repack.label}", found, 1.0, cost, f"{command}; {refer}")
+            Advice(
+                f"references to a repack: {repack.label}", found, 1.0, cost, f"{command}; {refer}"
+            )
         )
     if referred:
         yield min(referred, key=lambda one: one.prediction.seconds)

@@ -110,7 +110,12 @@ def check_file(source: Source, profile: Profile) -> Checklist:
     return Checklist(name, profile.name, describe_network(profile), version, items)
 
 
-def _judge(name: str, *, passed: bool, good: str, bad: str, value: float, bound: str) -> Item:
+def _judge(
+    name: str, passed: bool | None, value: float, bound: str, good: str, bad: str = ""
+) -> Item:
+    """Make an item; of what is not applicable, `passed` is None and `good` says why."""
+    if passed is None:
+        return Item(name, "not applicable", good)
     return Item(name, "passed" if passed else "failed", good if passed else bad, value, bound)
 
 
@@ -119,93 +124,76 @@ def _check_layout(facts: _Facts) -> Iterator[Item]:
     report = facts.report
     page, metadata = report.page_nbytes, report.metadata_nbytes
     yield _judge(
-        "paged-file-space", passed=page > 0, value=page, bound="bytes of a page, above 0",
-        good=f"the file has pages of {_size(page)}",
-        bad="the file has no pages; `wire hdf5 advise --apply` makes them",
+        "paged-file-space", page > 0, page, "bytes of a page, above 0",
+        f"the file has pages of {_size(page)}",
+        "the file has no pages; `wire hdf5 advise --apply` makes them",
     )  # fmt: skip
-    if page:
-        yield _judge(
-            "page-size", passed=page >= metadata, value=page, bound=f"at least {metadata}",
-            good="all metadata fit in one page",
-            bad=f"metadata take {_size(metadata)}, more than a page of {_size(page)}; make pages larger",
-        )  # fmt: skip
-    else:
-        yield Item("page-size", "not applicable", "the file has no pages")
+    yield _judge(
+        "page-size", page >= metadata if page else None, page, f"at least {metadata}",
+        "all metadata fit in one page" if page else "the file has no pages",
+        f"metadata take {_size(metadata)}, more than a page of {_size(page)}; make pages larger",
+    )  # fmt: skip
     n_places, most = facts.count_places(), 1 + metadata // max(page, TUNED.block_nbytes)
     yield _judge(
-        "consolidated-metadata", passed=n_places <= most, value=n_places, bound=f"at most {most}",
-        good="metadata lie together",
-        bad=f"metadata are scattered over {n_places} places; consolidate them",
+        "consolidated-metadata", n_places <= most, n_places, f"at most {most}",
+        "metadata lie together",
+        f"metadata are scattered over {n_places} places; consolidate them",
     )  # fmt: skip
     heaps = [(at, at + nbytes) for at, nbytes in facts.recording.heaps]
-    if heaps:
-        n_away = facts.count_away(heaps)
-        yield _judge(
-            "global-heaps", passed=n_away <= 1, value=n_away, bound="at most 1",
-            good="texts of variable length in attributes lie together",
-            bad=f"texts of variable length in attributes are scattered over {n_away} places;"
-            " rewrite the file, or store them with a fixed length",
-        )  # fmt: skip
-    else:
-        yield Item("global-heaps", "not applicable", "no attribute is of variable length")
-    if facts.small:
-        n_away = facts.count_away(facts.small)
-        yield _judge(
-            "small-datasets", passed=n_away <= 1, value=n_away, bound="at most 1",
-            good="small datasets lie together",
-            bad=f"small datasets are scattered over {n_away} places, a request each; make them compact",
-        )  # fmt: skip
-    else:
-        yield Item("small-datasets", "not applicable", "no contiguous dataset is small")
+    n_away = facts.count_away(heaps)
+    yield _judge(
+        "global-heaps", n_away <= 1 if heaps else None, n_away, "at most 1",
+        "texts in attributes lie together" if heaps else "no attribute is of variable length",
+        f"texts of variable length in attributes are scattered over {n_away} places;"
+        " rewrite the file, or store them with a fixed length",
+    )  # fmt: skip
+    n_away = facts.count_away(facts.small)
+    yield _judge(
+        "small-datasets", n_away <= 1 if facts.small else None, n_away, "at most 1",
+        "small datasets lie together" if facts.small else "no contiguous dataset is small",
+        f"small datasets are scattered over {n_away} places, a request each; make them compact",
+    )  # fmt: skip
     n_user = report.userblock_nbytes
     yield _judge(
-        "user-block", passed=not n_user, value=n_user, bound="at most 0",
-        good="there is no user block",
-        bad=f"a user block of {_size(n_user)} stands before the file, so that it cannot have pages",
+        "user-block", not n_user, n_user, "at most 0", "there is no user block",
+        f"a user block of {_size(n_user)} stands before the file, so that it cannot have pages",
     )  # fmt: skip
 
 
 def _check_variables(facts: _Facts) -> Iterator[Item]:
     """Check chunks, types and filters of the datasets."""
-    variables = facts.report.variables
+    variables, (least, most) = facts.report.variables, CHUNK_NBYTES
     chunked = [v for v in variables if v.chunk_shape and v.n_chunks]
-    least, most = CHUNK_NBYTES
-    if chunked:
-        small = [v for v in chunked if v.n_chunks > 1 and v.chunk_nbytes < least]
-        large = [v for v in chunked if v.chunk_nbytes > most]
-        told = [f"{_count(small)} chunks below {_size(least)}: {_name(small)}"] * bool(small)
-        told += [f"{_count(large)} chunks above {_size(most)}: {_name(large)}"] * bool(large)
-        yield _judge(
-            "chunk-bytes", passed=not told, value=len(small) + len(large), bound="at most 0",
-            good=f"chunks have {_size(least)} to {_size(most)}", bad="; ".join(told),
-        )  # fmt: skip
-        largest = max(chunked, key=lambda v: v.chunk_nbytes)
-        yield _judge(
-            "chunk-cache", passed=largest.chunk_nbytes <= facts.cache_nbytes,
-            value=largest.chunk_nbytes, bound=f"at most {facts.cache_nbytes}",
-            good=f"every chunk fits in the {_size(facts.cache_nbytes)} that HDF5 keeps",
-            bad=f"chunks of {cut(largest.name)} have {_size(largest.chunk_nbytes)}, more than the"
-            f" {_size(facts.cache_nbytes)} that HDF5 keeps; set rdcc_nbytes or make them smaller",
-        )  # fmt: skip
-    else:
-        yield Item("chunk-bytes", "not applicable", "no dataset is chunked")
-        yield Item("chunk-cache", "not applicable", "no dataset is chunked")
+    small = [v for v in chunked if v.n_chunks > 1 and v.chunk_nbytes < least]
+    large = [v for v in chunked if v.chunk_nbytes > most]
+    told = [f"{_count(small)} chunks below {_size(least)}: {_name(small)}"] * bool(small)
+    told += [f"{_count(large)} chunks above {_size(most)}: {_name(large)}"] * bool(large)
+    why_not = "no dataset is chunked"
+    yield _judge(
+        "chunk-bytes", not told if chunked else None, len(small) + len(large), "at most 0",
+        f"chunks have {_size(least)} to {_size(most)}" if chunked else why_not, "; ".join(told),
+    )  # fmt: skip
+    kept, largest = facts.cache_nbytes, max(chunked, key=lambda v: v.chunk_nbytes, default=None)
+    nbytes = largest.chunk_nbytes if largest else 0
+    yield _judge(
+        "chunk-cache", nbytes <= kept if largest else None, nbytes, f"at most {kept}",
+        f"every chunk fits in the {_size(kept)} that HDF5 keeps" if largest else why_not,
+        f"chunks of {cut(largest.name if largest else '')} have {_size(nbytes)}, more than the"
+        f" {_size(kept)} that HDF5 keeps; set rdcc_nbytes or make them smaller",
+    )  # fmt: skip
     loose = [v for v in variables if v.is_variable_length]
     yield _judge(
-        "variable-length", passed=not loose, value=len(loose), bound="at most 0",
-        good="all values have a fixed length",
-        bad=f"{_count(loose)} values of variable length, which lie apart: {_name(loose)}",
+        "variable-length", not loose, len(loose), "at most 0", "all values have a fixed length",
+        f"{_count(loose)} values of variable length, which lie apart: {_name(loose)}",
     )  # fmt: skip
-    if any(v.filters for v in variables):
-        rare = [v for v in variables if not {*v.filter_numbers} <= _PORTABLE]
-        names = sorted({name for v in rare for name in v.filters})
-        yield _judge(
-            "filters", passed=not rare, value=len(rare), bound="at most 0",
-            good="every reader has the filters",
-            bad=f"{_count(rare)} filters that need a plugin ({cut(', '.join(names))}): {_name(rare)}",
-        )  # fmt: skip
-    else:
-        yield Item("filters", "not applicable", "nothing is compressed")
+    is_filtered = any(v.filters for v in variables)
+    rare = [v for v in variables if not {*v.filter_numbers} <= _PORTABLE]
+    names = cut(", ".join(sorted({name for v in rare for name in v.filters})))
+    yield _judge(
+        "filters", not rare if is_filtered else None, len(rare), "at most 0",
+        "every reader has the filters" if is_filtered else "nothing is compressed",
+        f"{_count(rare)} filters that need a plugin ({names}): {_name(rare)}",
+    )  # fmt: skip
 
 
 def _count(variables: Sequence[Variable]) -> str:

@@ -75,24 +75,22 @@ def _explain(source: Source) -> Iterator[None]:
     """Say in one line why a source cannot be read."""
     try:
         yield
-    except FileNotFoundError as error:
-        raise UserError(
-            f"file: {name_source(source)} is not there; allowed: a file that exists"
-        ) from error
-    except PermissionError as error:
-        raise UserError(
-            f"file: {name_source(source)}: no permission to read it; allowed: a file that you may read"
-        ) from error
+    except UserError:
+        raise
     except (
         OSError,
         aiohttp.ClientError,
         botocore.exceptions.BotoCoreError,
         botocore.exceptions.ClientError,
     ) as error:
-        text = redact(" ".join(str(error).split()))
-        raise UserError(
-            f"file: {name_source(source)} cannot be read ({text}); allowed: a file that can be"
-        ) from error
+        told = (
+            f" cannot be read ({redact(' '.join(str(error).split()))}); allowed: a file that can be"
+        )
+        if isinstance(error, FileNotFoundError):
+            told = " is not there; allowed: a file that exists"
+        elif isinstance(error, PermissionError):
+            told = ": no permission to read it; allowed: a file that you may read"
+        raise UserError(f"file: {name_source(source)}{told}") from error
 
 
 def _check_signature(file: BinaryIO, name: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -139,26 +139,21 @@ class Forecaster:
         reads, n_first = (*recording.opened, *recording.read), len(recording.opened)
         between = settings.caches(recording)
         opened, read = read_through(between, reads, recording.file_nbytes, n_first=n_first)
-        return self._replay([Read(0, 0), *opened], read, self.listing_s)
+        return self._replay([Read(0, 0), *opened], read, recording.n_listed)
 
-    def download(self) -> ReadPrediction:
+    def download(self, recording: Recording) -> ReadPrediction:
         """Predict fetching the file whole, in parts at once, and reading it from memory."""
         parts = iterate_parts(self.report.file_nbytes, TUNED.block_nbytes)
         fetched = [Read(0, 0), *parts]
-        return self._replay(fetched, [], self.listing_s, n_connections=N_CONNECTIONS)
+        return self._replay(fetched, [], recording.n_listed, n_connections=N_CONNECTIONS)
 
     def references(self, recording: Recording, nbytes: int) -> ReadPrediction:
         """Predict a reader that has the places of all chunks in one object of so many bytes."""
         chunks = [read for read in recording.read if not read.is_metadata]
-        return self._replay([Read(0, nbytes)], chunks, 0.0, n_connections=N_CONNECTIONS)
-
-    @property
-    def listing_s(self) -> float:
-        """Time in which the library lists the file."""
-        return _OBJECT_S * self.report.n_listed
+        return self._replay([Read(0, nbytes)], chunks, 0, n_connections=N_CONNECTIONS)
 
     def _replay(
-        self, opened: Sequence[Read], read: Sequence[Read], listing_s: float, n_connections: int = 1
+        self, opened: Sequence[Read], read: Sequence[Read], n_listed: int, n_connections: int = 1
     ) -> ReadPrediction:
         parts = [order_reads(part, n_connections=n_connections) for part in (opened, read)]
         # more simulations where few requests leave the median to chance
@@ -169,7 +164,7 @@ class Forecaster:
         )
         decoding_s = sum(decode_s(self.report.variable(name)) for name in self.variables)
         return ReadPrediction(
-            opening.seconds + self.costs.start_s + listing_s,
+            opening.seconds + self.costs.start_s + _OBJECT_S * n_listed,
             reading.seconds + decoding_s,
             opening.n_requests,
             opening.n_requests + reading.n_requests,
@@ -178,7 +173,12 @@ class Forecaster:
 
 
 def record_repacked(
-    file: BinaryIO, name: str, repack: Repack, variables: Sequence[str]
+    file: BinaryIO,
+    name: str,
+    repack: Repack,
+    variables: Sequence[str],
+    *,
+    groups: Collection[str] | None = None,
 ) -> Recording:
     """Note what the library will ask for to open a repacked file, list it, and read variables.
 
@@ -189,4 +189,4 @@ def record_repacked(
         with open_hdf5(file, name) as source, SparseFile(path) as target:
             repack.copy(source, target, is_model=True)
         with path.open("rb") as model:
-            return record_reads(model, name, variables)
+            return record_reads(model, name, variables, groups=groups)

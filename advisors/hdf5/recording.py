@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO, cast
 
@@ -89,29 +89,46 @@ class Recording:
         return merge_spans((read.offset, read.stop) for read in reads if read.is_metadata)
 
 
-def list_tree(file: h5py.File) -> int:
-    """Open each object of a file and read its attributes, as readers of netCDF do; count both."""
+def list_tree(file: h5py.File, groups: Collection[str] | None = None) -> int:
+    """Open objects of a file and read their attributes, as readers of netCDF do; count both.
+
+    They are those of the whole tree, as of programs that look for something, or some groups with
+    what is directly in them, as xarray opens a group.
+    """
     n_listed = 0
 
     def visit(_: str, found: Any) -> None:  # any value returned would end the visit
         nonlocal n_listed
         n_listed += 1 + len(list(found.attrs.values()))
 
-    visit("/", file)
-    file.visititems(visit)
+    if groups is None:
+        visit("/", file)
+        file.visititems(visit)
+        return n_listed
+    for name in groups:
+        visit(name, group := file[name or "/"])
+        for found in map(group.get, group):
+            if found is not None:  # a link may lead nowhere
+                visit("", found)
     return n_listed
 
 
-def record_reads(file: BinaryIO, name: str, variables: Sequence[str]) -> Recording:
+def record_reads(
+    file: BinaryIO,
+    name: str,
+    variables: Sequence[str],
+    *,
+    groups: Collection[str] | None = None,
+) -> Recording:
     """Note what the library asks for to open a file, to list it and to read variables.
 
-    Values are read of datasets alone that have them in heaps, for nothing else says where.
+    It is listed as `list_tree` does. Values are read of datasets alone that have them in heaps, for nothing else says where.
     """
     log = LoggedFile(file)
     with open_hdf5(log, name) as opened:
         page_nbytes = get_page_nbytes(opened)
         n_open = len(log.spans)
-        n_listed = list_tree(opened)
+        n_listed = list_tree(opened, groups)
         found = [find_dataset(opened, variable, name) for variable in variables]
         n_before = len(log.spans)
         opening, reads = _classify(log, 0), list[Read]()

@@ -19,7 +19,6 @@ from zarr.storage import ObjectStore
 from advisors.hdf5.files import get_page_nbytes, list_datasets, open_hdf5
 from advisors.hdf5.repack import Repack
 from helpers.arrays.writers import expected_warning, make_registry
-from helpers.errors import UserError
 from helpers.objectstore.locations import Location
 from studies.hdf5_drivers.drivers import CONVERTED
 
@@ -49,15 +48,6 @@ def read_properties(file: h5py.File) -> FileProperties:
         {name: tuple(each.chunks) for name, each in variables.items() if each.chunks},
         {name: int(each.id.get_storage_size()) for name, each in variables.items()},
     )
-
-
-def check_page_buffer(page_nbytes: int, page_buffer_nbytes: int, what: str) -> None:
-    """Refuse a page buffer that does not hold one page, as HDF5 would when it opens the file."""
-    if 0 < page_buffer_nbytes < page_nbytes:
-        raise UserError(
-            f"page_buf_size: {page_buffer_nbytes} for {what};"
-            f" allowed: 0, or at least a page of that file, {page_nbytes}"
-        )
 
 
 MIB = 2**20

@@ -14,7 +14,7 @@ from helpers.errors import UserError
 from helpers.netem.proxy import Request
 from helpers.objectstore.testbed import Testbed
 from studies.hdf5_drivers.drivers import DRIVERS, MIB, Driver
-from studies.hdf5_drivers.file_layouts import FILE_LAYOUTS, check_page_buffer
+from studies.hdf5_drivers.file_layouts import FILE_LAYOUTS
 from studies.hdf5_drivers.files import StoredFile
 from studies.hdf5_drivers.session import Session
 from studies.hdf5_drivers.tasks import Answer, Task, TaskName
@@ -151,7 +151,11 @@ def pair_up(drivers: Sequence[Driver], layouts: Sequence[str], stored: StoredFil
         if layout in stored.properties:
             buffer_nbytes = int(driver.settings.get("page_buf_size", 0))
             page_nbytes = stored.properties[layout].page_nbytes
-            check_page_buffer(page_nbytes, buffer_nbytes, f"{driver.name} on {layout}")
+            if 0 < buffer_nbytes < page_nbytes:  # which HDF5 would refuse when it opens the file
+                raise UserError(
+                    f"page_buf_size: {buffer_nbytes} for {driver.name} on {layout};"
+                    f" allowed: 0, or at least a page of that file, {page_nbytes}"
+                )
     return pairs
 
 

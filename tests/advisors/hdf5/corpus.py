@@ -12,7 +12,6 @@ import h5py
 import hdf5plugin
 import netCDF4
 import numpy as np
-import xarray as xr
 
 Maker = Callable[[Path], None]
 
@@ -160,11 +159,6 @@ def _names(path: Path) -> None:
 
 
 @_add(ORDINARY)
-def _empty(path: Path) -> None:
-    h5py.File(path, "w").close()
-
-
-@_add(ORDINARY)
 def _nothing_stored(path: Path) -> None:
     with h5py.File(path, "w") as f:
         f["null"], f["none"] = h5py.Empty("f8"), np.zeros((0, 3))
@@ -203,16 +197,6 @@ def _netcdf(path: Path, kind: Any) -> None:
         made.createVariable("letters", "S1", ("x",))
 
 
-@_add(ORDINARY, 3, 9, 20)
-def _netcdf_groups(path: Path, n: int) -> None:
-    with netCDF4.Dataset(path, "w") as made:
-        made.createDimension("x", 5)
-        for group in ("zulu", "zulu/alpha"):
-            where = made.createGroup(group)
-            for number in range(n):
-                where.createVariable(f"v{number}", "f4", ("x",))[:] = number
-
-
 @_add(ORDINARY)
 def _netcdf_types(path: Path) -> None:
     with netCDF4.Dataset(path, "w") as made:
@@ -228,18 +212,6 @@ def _netcdf_types(path: Path) -> None:
             3, pair.dtype
         )
         made.createVariable("words", str, ("x",))[:] = np.array(["a", "bb", ""], object)
-
-
-@_add(ORDINARY, "netcdf4", "h5netcdf")
-def _xarray(path: Path, engine: Any) -> None:
-    made = xr.Dataset(
-        {"t": (("time", "x"), np.arange(20.0).reshape(4, 5)), "name": ("x", list("abcde"))},
-        {"time": np.arange(4), "x": np.arange(5)},
-        {"title": "made by xarray", "author": "nobody"},
-    )
-    made.to_netcdf(
-        path, engine=engine, unlimited_dims=["time"], encoding={"t": {"chunksizes": (1, 5)}}
-    )
 
 
 # hostile

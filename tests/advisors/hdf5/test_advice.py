@@ -125,6 +125,15 @@ def test_first_come_the_default_and_a_download(long: Path) -> None:
     assert advised.find_repack() in {one.repack for one in others}
 
 
+def test_some_variables_open_their_groups_alone(path: Path) -> None:
+    """Whoever asks for a variable of a group does not wait for the headers of the others."""
+    one, every = (advise(str(path), IN_REGION, variables=v) for v in (["ice/c"], []))
+    with open_source(str(path)) as file:
+        some, whole = (record_reads(file, "x", ["ice/c"], groups=g) for g in (["ice"], None))
+    assert 4 <= some.n_listed < whole.n_listed and len(some.opened) < len(whole.opened)
+    assert one.advice[0].prediction.open_s < every.advice[0].prediction.open_s
+
+
 def test_a_repack_that_is_too_long_is_not_advised(tmp_path: Path) -> None:
     """A file of some kB would be pages of many MiB."""
     with h5py.File(tmp_path / "small.h5", "w") as file:

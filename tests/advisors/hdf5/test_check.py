@@ -13,10 +13,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from advisors.hdf5.check import check_file
 from advisors.hdf5.cli import hdf5
-from advisors.hdf5.repack import Repack, apply_repack
-from helpers.netem.profiles import get_profile
 
 MIB = 2**20
 
@@ -143,12 +140,3 @@ def test_bad_input_has_a_code_of_its_own(tmp_path: Path) -> None:
         code, output = run(*arguments)
         assert code == 2, output
     assert run(str(text))[1].startswith("error: file: ")
-
-
-def test_a_repack_mends_what_lies_in_the_layout(tmp_path: Path) -> None:
-    """Pages put metadata together; what is in the data stays."""
-    path, out = tmp_path / "made.h5", tmp_path / "out.h5"
-    _scattered(path)
-    apply_repack(str(path), Repack(4 * MIB), out)
-    found = check_file(str(out), get_profile("in-region"))
-    assert {item.name for item in found.items if item.status == "failed"} == set()

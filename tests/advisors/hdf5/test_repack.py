@@ -15,10 +15,9 @@ from hypothesis import strategies as st
 
 from advisors.hdf5.cli import advise
 from advisors.hdf5.comparison import check_equal, check_sources
-from advisors.hdf5.files import open_hdf5, open_source
+from advisors.hdf5.files import open_source
 from advisors.hdf5.inspection import Variable, inspect_file
 from advisors.hdf5.prediction import record_repacked
-from advisors.hdf5.recording import LoggedFile, list_tree, record_reads
 from advisors.hdf5.repack import Repack, apply_repack, choose_chunk_shape, list_repacks
 from helpers.errors import UserError
 
@@ -97,20 +96,6 @@ def test_attributes_lie_in_their_order(
             group.create_dataset(name, data=np.arange(900.0), **how).attrs.update(attributes)
     told = apply_repack(str(folder / "in.h5"), REPAIRS[1], folder / "out.h5")
     assert "are equal" in told
-
-
-def test_recorded_reads_are_those_of_the_library(made: Path) -> None:
-    """The library asks for the chunks that the metadata name, in this order, and for nothing else."""
-    variables = ["g/v3", "nan", "loose", "letters"]
-    with open_source(str(made)) as file:
-        recording = record_reads(file, "made", variables)
-        log = LoggedFile(file)
-        with open_hdf5(log, "made") as opened:
-            list_tree(opened)
-            for variable in variables:
-                opened[variable][...]
-    reads = (*recording.opened, *recording.read)
-    assert [(read.offset, read.nbytes) for read in reads] == log.spans
 
 
 def _large_attribute(file: h5py.File) -> None:
@@ -311,28 +296,6 @@ def test_virtual_dataset_without_its_sources_is_refused(
     assert "\n" not in str(caught.value)
     assert not out.exists()
     assert [made.name for made in out.parent.iterdir() if made.name.startswith(".")] == []
-
-
-@pytest.mark.parametrize("is_there", [True, False])
-def test_virtual_dataset_of_numbered_sources(tmp_path: Path, is_there: bool) -> None:
-    """A pattern of names is found if its first file is; there may be any number of them."""
-    if is_there:
-        _make_rows(tmp_path / "part0%.h5")
-    space = h5py.h5s.create_simple((2, 4), (h5py.h5s.UNLIMITED, 4))
-    space.select_hyperslab((0, 0), (h5py.h5s.UNLIMITED, 1), (1, 1), (1, 4))
-    plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
-    plist.set_virtual(space, b"part%b%%.h5", b"row0", h5py.h5s.create_simple((4,)))
-    with h5py.File(tmp_path / "many.h5", "w") as file:
-        whole = h5py.h5s.create_simple((2, 4), (h5py.h5s.UNLIMITED, 4))
-        h5py.h5d.create(file.id, b"x", h5py.h5t.NATIVE_DOUBLE, whole, dcpl=plist)
-    out = tmp_path / "out.h5"
-    if is_there:
-        apply_repack(str(tmp_path / "many.h5"), Repack(65536), out)
-        with h5py.File(out) as copy:
-            assert copy["x"][:].tolist() == [[0, 1, 2, 3]]
-    else:
-        with pytest.raises(UserError, match="part0%.h5"):
-            apply_repack(str(tmp_path / "many.h5"), Repack(65536), out)
 
 
 def test_virtual_dataset_of_a_remote_file_is_refused(tmp_path: Path) -> None:

@@ -5,18 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import h5py
-import numpy as np
 import pytest
 
 from advisors.hdf5.files import list_datasets
-from helpers.errors import UserError
 from helpers.objectstore.testbed import Server
 from studies.hdf5_drivers import files
 from studies.hdf5_drivers.file_layouts import (
     FILE_LAYOUTS,
     MIB,
     arrange,
-    check_page_buffer,
     read_properties,
 )
 from studies.hdf5_drivers.files import BEAMS, PHOTON_CHUNK, Granule, write_granule
@@ -56,17 +53,6 @@ def test_data_and_metadata_lie_between_one_another(original: Path) -> None:
         assert places[-1] - places[0] > 3 * sum(each.size for each in chunks)
 
 
-def test_the_seed_decides_the_values(tmp_path: Path) -> None:
-    """The same seed makes the same photons, another one others."""
-    read = []
-    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
-        write_granule(Granule(6000, seed), tmp_path / name)
-        with h5py.File(tmp_path / name) as file:
-            read.append(file[LONG][:])
-    assert np.array_equal(read[0], read[1])
-    assert not np.array_equal(read[0], read[2])
-
-
 @pytest.mark.parametrize("layout", [name for name in FILE_LAYOUTS if name != "original"])
 def test_layouts_are_what_they_say(layout: str, original: Path, tmp_path: Path) -> None:
     """Pages, chunks and the place of metadata are read back from the file; values stay the same."""
@@ -83,24 +69,6 @@ def test_layouts_are_what_they_say(layout: str, original: Path, tmp_path: Path) 
         if asked.metadata_block_nbytes:
             places = [h5py.h5o.get_info(new[name].id).addr for name in list_datasets(new)]
             assert max(places) < asked.metadata_block_nbytes
-
-
-@pytest.mark.parametrize(
-    ("page", "buffer", "is_refused"),
-    [
-        (0, 1, False),  # not paged: the library ignores the buffer
-        (4 * MIB, 0, False),  # no buffer
-        (4 * MIB, 4 * MIB, False),
-        (8 * MIB, 4 * MIB, True),
-    ],
-)
-def test_page_buffers(page: int, buffer: int, is_refused: bool) -> None:
-    """A page buffer holds a page or is refused in one line that names both."""
-    if not is_refused:
-        check_page_buffer(page, buffer, "x.h5")
-        return
-    with pytest.raises(UserError, match=f"page_buf_size: {buffer} for x.h5; .* {page}$"):
-        check_page_buffer(page, buffer, "x.h5")
 
 
 def test_files_are_stored_once(server: Server) -> None:
