@@ -28,7 +28,9 @@ The pages rank contenders that differ by a tenth; where two copies of one
 contender differ by more, such an order is the machine's doing.
 """
 
-UNSEALED = "it has no digest of its rows and outputs, so nobody knows whether they were measured"
+UNSEALED = (
+    "it has no digests of its rows, outputs and findings: nobody knows whether they were measured"
+)
 
 SUFFIXES = (".ipynb", ".csv", SUFFIX, ".runs.json")
 """Of the files of a result: executed notebook, record, its findings, and the origin of its rows."""
@@ -171,12 +173,13 @@ def is_done(case: Case, values: Mapping[str, Any]) -> bool:
 
 
 def seal(executed: Path) -> None:
-    """Write into an executed notebook the digests of its outputs and of the record next to it."""
+    """Write into an executed notebook the digests of its outputs, and of record and findings next to it."""
     notebook = nbformat.read(executed, as_version=4)  # type: ignore[no-untyped-call]
     notebook.metadata["case"] = {
         **notebook.metadata.get("case", {}),
         "rows": _digest_rows(executed.with_suffix(".csv")),
         "outputs": _digest_outputs(notebook),
+        "findings": _digest_findings(executed),
     }
     nbformat.write(notebook, executed)  # type: ignore[no-untyped-call]
 
@@ -186,13 +189,17 @@ def find_damage(executed: Path, record: Path) -> str:
 
     Rows may have been appended since, by a run that goes on or was interrupted.
     """
-    rows, outputs = (_read_case(executed).get(name) for name in ("rows", "outputs"))
-    if not isinstance(rows, dict) or not isinstance(rows.get("nbytes"), int) or not outputs:
+    known = _read_case(executed)
+    rows, outputs, findings = (known.get(name) for name in ("rows", "outputs", "findings"))
+    nbytes = rows.get("nbytes") if isinstance(rows, dict) else None
+    if not isinstance(nbytes, int) or not outputs or findings is None:
         return UNSEALED
     notebook = nbformat.read(executed, as_version=4)  # type: ignore[no-untyped-call]
     if _digest_outputs(notebook) != outputs:
         return f"{executed.name}: its outputs are not those of the run that made it"
-    if _digest_rows(record, max(0, rows["nbytes"])) != rows:
+    if _digest_findings(executed) != findings:
+        return f"{executed.stem}{SUFFIX}: its findings are not those of the run that made them"
+    if _digest_rows(record, max(0, nbytes)) != rows:
         return f"{record.name}: its rows are not those that {executed.name} was executed with"
     return ""
 
@@ -200,6 +207,11 @@ def find_damage(executed: Path, record: Path) -> str:
 def _digest_rows(record: Path, nbytes: int | None = None) -> dict[str, Any]:
     content = check_file(record).read_bytes()[:nbytes]
     return {"nbytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+
+
+def _digest_findings(executed: Path) -> str:
+    found = check_file(executed.with_suffix(SUFFIX))
+    return hashlib.sha256(found.read_bytes()).hexdigest() if found.exists() else ""
 
 
 def _digest_outputs(notebook: Any) -> str:

@@ -277,8 +277,7 @@ def render_case(case: Case) -> Path:
         for suffix in (".csv", ".runs.json"):
             if case.result(suffix, "reference").exists():
                 shutil.copyfile(case.result(suffix, "reference"), aside.result(suffix))
-        versions = [json.loads(text) for text in found["versions"].unique()]
-        os.environ[RENDERED] = json.dumps({name: v for one in versions for name, v in one.items()})
+        os.environ[RENDERED] = "1"
         try:
             problem = execute(aside, values | {"n_blocks": count_blocks(found)})
         finally:
