@@ -239,29 +239,6 @@ def test_running_cluster_is_scaled_by_pausing(foreign: str) -> None:
 
 
 @pytest.mark.slow
-def test_workers_without_the_checkout_are_given_it(
-    foreign: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Their image has the packages of the environment; who has the checkout keeps his own."""
-    for is_there in (True, False):
-        monkeypatch.setattr(clusters, "_HAS_HELPERS", f"{clusters._HAS_HELPERS} and {is_there}")
-        with open_cluster("address", threads_per_worker=2, address=foreign) as cluster:
-            found = cluster.client.run(lambda dask_worker: os.listdir(dask_worker.local_directory))
-        assert len(found) == 2
-        assert all(("helpers.zip" in names) != is_there for names in found.values())
-
-
-@pytest.mark.slow
-def test_running_cluster_without_enough_workers(foreign: str) -> None:
-    """A cluster of others is not enlarged: one line says how many it has, after the time that so many take."""
-    with (
-        pytest.raises(UserError, match=r"^n_workers: 16; the address cluster has 2 after 0\.4 s"),
-        open_cluster("address", threads_per_worker=2, address=foreign, deadline_s=0.2) as cluster,
-    ):
-        cluster.scale(16)
-
-
-@pytest.mark.slow
 def test_workers_of_another_width_are_refused(foreign: str) -> None:
     """Workers with other threads than asked for are not compared with a ceiling: one line."""
     with (
@@ -361,18 +338,6 @@ def test_gateway_that_does_not_offer_so_many_threads(gateway: Gateway) -> None:
 
 
 @pytest.mark.slow
-def test_gateway_that_does_not_start_in_time(gateway: Gateway) -> None:
-    """A scheduler that does not come up in time is one line, and is stopped."""
-    with (
-        pytest.raises(UserError, match="it starts no cluster") as caught,
-        open_cluster("gateway", threads_per_worker=1, address=gateway.url, deadline_s=0.1),
-    ):
-        pass
-    assert "\n" not in str(caught.value)
-    assert wait_until(lambda: not started(gateway))
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["local", "gateway"])
 def test_opens_where_an_event_loop_runs(gateway: Gateway, kind: str) -> None:
     """Notebooks run in an event loop: a cluster opens and closes there too."""
@@ -444,18 +409,6 @@ def test_server_that_never_answers(monkeypatch: pytest.MonkeyPatch) -> None:
             open_cluster("gateway", threads_per_worker=1, address=address),
         ):
             pass
-
-
-def test_workers_are_found_while_the_client_refreshes_itself(
-    local: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A timer of the client asks for no workers, and its answer must not be taken for ours."""
-    local.scale(2)
-    nobody = {"workers": {}}
-    monkeypatch.setattr(local.client, "scheduler_info", lambda *_args, **_kwargs: nobody)
-    local.pin_workers()
-    local.check_workers()
-    assert len(local.workers()) == 2
 
 
 def _packages(**other: str) -> dict[str, Any]:

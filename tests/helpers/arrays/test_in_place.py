@@ -89,14 +89,6 @@ def test_every_selection_agrees_with_numpy(data: st.DataObject) -> None:
     np.testing.assert_array_equal(array[box], values[box])
 
 
-def test_a_missing_chunk_is_fill_value() -> None:
-    """A chunk that was never written reads as the fill value."""
-    array, values = make_array()
-    del array.store._store_dict["c/1/0/0"]  # type: ignore[attr-defined]
-    values[1, :5] = -1
-    np.testing.assert_array_equal(array[:], values)
-
-
 @pytest.mark.parametrize("n_values", [10, 60])  # a chunk has 30
 def test_a_chunk_of_another_length_is_refused(n_values: int) -> None:
     """A chunk that would leave a part of its place unwritten is an error, never old memory."""

@@ -250,15 +250,6 @@ def test_raw_read_is_the_same_objects(
     assert counts["n_open_requests"] == 0
 
 
-def test_lists_chunks_of_the_corner(stored: StoredArray) -> None:
-    """Chunks are those of the shape that is read, not all that lie there."""
-    assert len(list_chunks(stored)) == 12
-    corner = dataclasses.replace(
-        stored, shape=(2, 4, 40, 50), checksums=stored.checksums[:2, :1, :, :1]
-    )
-    assert list_chunks(corner) == ["temperature/c/0/0/0/0", "temperature/c/1/0/0/0"]
-
-
 def test_nothing_to_read_is_an_error(testbed: Testbed) -> None:
     """An array without chunks has no ceiling: it is refused, not read in no time."""
     other = make_stored(testbed.near / "empty", layouts=["zarr"])

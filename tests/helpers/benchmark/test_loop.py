@@ -178,16 +178,6 @@ def test_order_comes_from_the_seed_alone() -> None:
     assert len({order(), order(seed=2), order(block=1), order(phase="warm-up")}) == 4
 
 
-def test_every_place_in_the_block_is_equally_likely() -> None:
-    """Over 600 blocks each of three contenders is first in about a third."""
-    contenders = [make_contender(name) for name in "abc"]
-    firsts = Counter(
-        plan_block(contenders, seed=3, phase="measured", block=block)[0].name
-        for block in range(600)
-    )
-    assert all(160 <= firsts[name] <= 240 for name in "abc")
-
-
 def test_groups_stay_together_in_random_order() -> None:
     """Contenders of a group are neighbours; groups and members change places."""
     contenders = [
@@ -199,22 +189,6 @@ def test_groups_stay_together_in_random_order() -> None:
         assert groups[0::2] == groups[1::2] and len(set(groups)) == 3
     assert len({tuple(one.group for one in plan) for plan in plans}) == 6
     assert {plan[0].name for plan in plans} == {"a", "b"}
-
-
-def test_a_group_is_entered_once_a_block(tmp_path: Path) -> None:
-    """The cluster is scaled once a group and block, before its first contender."""
-    seen: list[str] = []
-    contenders = [
-        make_contender(
-            name, n_workers=n, group=f"group {n}", prepare=lambda n=n: seen.append(f"group {n}")
-        )
-        for n in (1, 2)
-        for name in "ab"
-    ]
-    run(contenders, make_record(tmp_path), enter_group=lambda group: seen.append(f"enter {group}"))
-    assert len(seen) == 3 * 6
-    for entry, *members in zip(seen[0::3], seen[1::3], seen[2::3], strict=True):
-        assert [f"enter {member}" for member in members] == [entry] * 2
 
 
 def raise_error(*_: Any) -> Any:
@@ -288,16 +262,6 @@ def test_what_hangs_ends_by_the_deadline(tmp_path: Path, monkeypatch: pytest.Mon
             run([hanging], make_record(tmp_path), time_budget_s=0.1)
     assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
     assert signal.getsignal(signal.SIGALRM) == signal.SIG_DFL
-
-
-def test_interrupt_is_not_a_failure(tmp_path: Path) -> None:
-    """Control-C stays what it is."""
-
-    def interrupt() -> None:
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        run([make_contender(prepare=interrupt)], make_record(tmp_path))
 
 
 def phases(found: pd.DataFrame) -> list[tuple[str, int]]:

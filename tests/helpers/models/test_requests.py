@@ -115,22 +115,6 @@ def test_no_read_beats_its_limits(
     assert client.start_s + max(least) <= found * (1 + 1e-6) < math.inf
 
 
-@settings(max_examples=40, deadline=None)
-@given(networks, clients, st.integers(1, 60), st.integers(1, 8))
-def test_more_workers_are_not_slower(
-    network: Network, client: Client, n_chunks: int, n_workers: int
-) -> None:
-    """Without chance, another worker costs at most what the last chunks lose by sharing.
-
-    A fluid that is shared equally is not a schedule: chunks that arrive
-    together end together, twice: on the link and on the processors. Each can cost one chunk.
-    """
-    network = replace(network, first_byte_p95_s=network.first_byte_median_s)
-    few, more = (seconds(network, client, n_chunks, n) for n in (n_workers, n_workers + 1))
-    one_chunk_s = seconds(network, client, 1)
-    assert more <= few * (1 + 1e-9) + 2 * one_chunk_s
-
-
 @pytest.mark.parametrize(
     ("network", "client", "n_workers", "limit"),
     [
@@ -192,27 +176,3 @@ def test_fit_finds_a_known_client(cpu_s: float, wait_s: float, is_overlapped: bo
     assert found.cpu_s_per_chunk == pytest.approx(cpu_s, rel=0.05)
     for n, expected_s in measured:
         assert seconds(FREE, found, 400, n, n_cores=2) == pytest.approx(expected_s, rel=0.05)
-
-
-def test_fit_does_not_go_below_nothing() -> None:
-    """A read that is faster than what is known explains leaves nothing to fit."""
-    known = Client(MB, start_s=1.0)
-    found = fit_client(known, [(1, 0.5), (4, 0.2)], n_chunks=10, n_cores=2)
-    assert (found.cpu_s_per_chunk, found.wait_s_per_chunk) == (0.0, 0.0)
-
-
-BELOW_ZERO = {
-    Network: ["first_byte_median_s", "first_byte_p95_s"],
-    Client: [
-        "chunk_nbytes",
-        "requests_per_chunk",
-        "cpu_s_per_chunk",
-        "wait_s_per_chunk",
-        "task_s",
-        "start_s",
-    ],
-}
-NOT_ABOVE_ZERO = {
-    Network: ["stream_nbytes_per_s", "aggregate_nbytes_per_s", "requests_per_s"],
-    Client: ["connections_per_worker", "chunks_per_task"],
-}
