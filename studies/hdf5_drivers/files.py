@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import tempfile
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -261,8 +261,6 @@ LAYOUTS = (*FILE_LAYOUTS, *CONVERSIONS)
 _SUFFIXES = dict.fromkeys(VIRTUAL, ".json") | {"icechunk": ""} | dict.fromkeys(FILE_LAYOUTS, ".h5")
 _LAYOUT_GENERATION = 4  # raise it when the same arguments make other layouts
 
-Progress = Callable[[str], None]
-
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
@@ -306,7 +304,6 @@ def prepare_granule(
     *,
     layouts: Sequence[str],
     group: str = "",
-    progress: Progress = lambda message: None,
 ) -> StoredFile:
     """Store a granule in each layout asked for, unless it is there already.
 
@@ -334,7 +331,6 @@ def prepare_granule(
             of = entries[VIRTUAL[name]].files if name in VIRTUAL else None
 
             def write(_place: Location, name: str = name) -> dict[str, Any]:
-                progress(f"writing a granule of {granule.n_photons} photons as {name}")
                 return start().make(name)
 
             under = [f"{name}{_SUFFIXES.get(name) or '/'}"]
