@@ -12,7 +12,6 @@ import contextlib
 import ctypes
 import os
 import select
-import shutil
 import signal
 import subprocess
 import sys
@@ -107,19 +106,14 @@ class Child:
 
 
 def start_child(
-    argv: Sequence[str | Path],
-    *,
-    env: Mapping[str, str] | None = None,
-    log: Path | None = None,
-    scratch: Path | None = None,
+    argv: Sequence[str | Path], *, env: Mapping[str, str] | None = None, log: Path | None = None
 ) -> Child:
     """Start a command that ends when this process ends.
 
     The command runs in a session of its own: Ctrl-C in the terminal reaches the
     owner alone, who can then stop its children in order. On Linux the command
     also ends when its supervisor is killed. The owner may be any thread. Where no log is named,
-    what it prints goes to a file without a name, which nobody has to remove; a `scratch` folder is
-    removed with the command, also where its owner was killed.
+    what it prints goes to a file without a name, which nobody has to remove.
 
     Examples
     --------
@@ -141,7 +135,6 @@ def start_child(
             __name__,
             str(os.getpid()),
             os.getcwd(),
-            str(scratch or ""),
             *program,
         ],
         bufsize=0,
@@ -185,10 +178,8 @@ _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 
 
-def supervise(owner_pid: int, folder: str, scratch: str, command: Sequence[str]) -> int:
+def supervise(owner_pid: int, folder: str, command: Sequence[str]) -> int:
     """Run a command in a folder until it ends, its owner does or a signal asks for it.
-
-    Then a scratch folder goes, if there is one.
 
     The owner holds standard input open; the answer is a line with the number of the command's
     process, or why there is none. This runs in a process of one thread: Linux ties a child to the
@@ -218,8 +209,6 @@ def supervise(owner_pid: int, folder: str, scratch: str, command: Sequence[str])
                 break
     finally:
         _end_all(child)
-        if scratch:
-            shutil.rmtree(scratch, ignore_errors=True)
     return child.returncode if child.returncode >= 0 else 128 - child.returncode
 
 
@@ -255,4 +244,4 @@ def _end_all(child: subprocess.Popen[bytes]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(supervise(int(sys.argv[1]), sys.argv[2], sys.argv[3], sys.argv[4:]))
+    sys.exit(supervise(int(sys.argv[1]), sys.argv[2], sys.argv[3:]))
