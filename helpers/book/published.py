@@ -172,8 +172,7 @@ def tabulate_claims(
 ) -> pd.DataFrame:
     """Tabulate the claims of a source: their figure, ours in each case, the verdict, and the rest.
 
-    The rest says in which cases a claim holds and in which not, or what would decide it. A
-    claim that cannot be decided has to say what would.
+    The rest says in which cases a claim holds and in which not, or what would decide it.
     """
     if unknown := [name for name in found if name not in claims]:
         raise UserError(f"claims: {', '.join(unknown)}; allowed: {', '.join(claims)}")
@@ -186,7 +185,7 @@ def tabulate_claims(
             theirs = "" if claim.theirs is None else digits(claim.theirs.read(), n=3)
             says = claim.says + (f"; tested as: {claim.tested_as}" if claim.tested_as else "")
             says += f" ({claim.unit})" if claim.unit else ""
-            rest = _tell_rest(name, claim, answers, verdict)
+            rest = _tell_rest(claim, answers, verdict)
             lines.append((says, theirs, told or "not measured", verdict, rest))
     names = ["claim", "theirs", "ours", "verdict", "where, or what would decide"]
     return pd.DataFrame(lines, columns=names, index=range(1, len(lines) + 1))
@@ -201,12 +200,10 @@ def _tell(found: Answer) -> str:
     return f"{digits(ratio.centre, n=3)}{ends}"
 
 
-def _tell_rest(name: str, claim: Claim, found: Mapping[str, Answer], verdict: Verdict) -> str:
+def _tell_rest(claim: Claim, found: Mapping[str, Answer], verdict: Verdict) -> str:
     """Say where a claim holds, or what would decide it."""
     if verdict == "cannot be decided here":
-        if not (claim.decided_by or found):
-            raise UserError(f"{name}: cannot be decided; allowed: only with decided_by")
-        return (claim.decided_by or "more blocks of these cases").replace("`", "")
+        return (claim.decided_by or "more blocks, or a case that measures it").replace("`", "")
     places: dict[CaseVerdict, list[str]] = {}
     for case, one in found.items():
         places.setdefault(judge_case(claim, one), []).append(case)

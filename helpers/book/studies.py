@@ -306,16 +306,11 @@ class Study:
     name: str  # of the notebook and of the folders of its cases and results
     headline: str  # key of the glued finding that the table of cases shows
     thresholds: tuple[Threshold, ...] = ()
-    # of all its cases in one run of every case, at most; infinite where there is no such target
-    minutes: float = math.inf
     set_up: Callable[[Say], None] | None = None  # runs once before its cases
-    by_name: tuple[
-        str, ...
-    ] = ()  # cases that `run-all` leaves out, so that it ends in half an hour
+    # cases that `run-all` leaves out, so that it ends in half an hour
+    by_name: tuple[str, ...] = ()
     # what a case with these parameters, defaults included, asks of its store
     expect: Callable[[Mapping[str, Any]], Expected] | None = None
-    # what each read of some rows asked of its store, by the parameters of their case, if it is known
-    asked: Callable[[Mapping[str, Any], Any], Sequence[Any]] | None = None
     # case and name of the figure that the README shows, if it is one of this study
     cover: tuple[str, str] | None = None
     # text that pages include, by file name below `_generated/`
