@@ -306,11 +306,15 @@ class Record:
         )
         here = self._versions_here()
         for row in self.rows:
-            told = [*differences(parameters, row.parameters)]
-            if RENDERED not in os.environ:  # else nothing is measured: only what was asked counts
+            if RENDERED in os.environ:  # nothing is measured: only what is asked for counts,
+                # and of the contenders that were measured a page may show fewer
+                asked = {**parameters, "contenders": row.parameters.get("contenders")}
+                told = [*differences(asked, {name: row.parameters.get(name) for name in asked})]
+            else:
                 named = {"study": row.study, "case": row.case}
                 parts = (differences(names, named), differences(machine, row.machine))
-                told = [*itertools.chain(*parts), *told, *clashes(here, row.versions)]
+                told = [*itertools.chain(*parts), *differences(parameters, row.parameters)]
+                told += clashes(here, row.versions)
             if told:
                 raise RecordError(
                     f"{self.path.name}: cannot continue a record of another origin: "

@@ -167,7 +167,7 @@ def cost_rewriting(tools: pd.DataFrame, blocks: pd.DataFrame) -> pd.DataFrame:
     """Compute what each tool takes to rewrite, and after how many reads it has paid, block by block.
 
     Reads are half series and half slices: before from chunks of a time step, then from
-    balanced ones. A row is a tool and block, with `minutes_per_gb` and `reads`.
+    balanced ones. A row is a tool and block, with `minutes_per_gb` and `payback`, in reads.
     """
     if tools.empty:
         return tools
@@ -176,7 +176,7 @@ def cost_rewriting(tools: pd.DataFrame, blocks: pd.DataFrame) -> pd.DataFrame:
     gain_s = (mean_s["a time step"] - mean_s[RULES[1]]).reindex(tools["block"]).to_numpy()
     reads = (tools["work_s"] / gain_s).where(gain_s > 0, math.inf)
     minutes = tools["work_s"] / tools["array_nbytes"] * 1e9 / 60
-    return tools.assign(minutes_per_gb=minutes, reads=reads)
+    return tools.assign(minutes_per_gb=minutes, payback=reads)
 
 
 def name_key(what: str, medium: str, media: Sequence[str]) -> str:

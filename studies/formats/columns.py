@@ -6,15 +6,65 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import numpy as np
+import obstore
 import pandas as pd
+import pyarrow as pa
+import pyarrow.csv
 import pyarrow.dataset
 import pyarrow.fs
 import pyarrow.parquet
-import xxhash
 
 from helpers.arrays.stores import StoredArray
 from helpers.objectstore.locations import Location
-from studies.formats.formats import Box, Read, Values, part_name
+from studies.formats.source import Box, Read, Source, Values
+
+
+def part_name(step: int, suffix: str) -> str:
+    """Name the file of a time step.
+
+    Examples
+    --------
+    >>> part_name(7, "csv")
+    'part-00007.csv'
+    """
+    return f"part-{step:05d}.{suffix}"
+
+
+def _write_csv(folder: Location, name: str, values: Values, source: Source) -> None:
+    """Write a line for each value: what a table makes of an array."""
+    sink = pa.BufferOutputStream()
+    pyarrow.csv.write_csv(pa.table({source.variable: values.ravel()}), sink)
+    obstore.put(folder.obstore(), name, sink.getvalue().to_pybytes())
+
+
+def write_csv(folder: Location, source: Source) -> None:
+    """Write one table of text."""
+    _write_csv(folder, "array.csv", source.values, source)
+
+
+def write_csv_parts(folder: Location, source: Source) -> None:
+    """Write a table of text for each time step."""
+    for step, values in enumerate(source.values):
+        _write_csv(folder, part_name(step, "csv"), values, source)
+
+
+def _write_parquet(folder: Location, name: str, values: Values, source: Source) -> None:
+    """Write values in order, with a row group for each time step."""
+    sink, n_rows = pa.BufferOutputStream(), int(np.prod(source.values.shape[1:]))
+    table = pa.table({source.variable: values.ravel()})
+    pyarrow.parquet.write_table(table, sink, compression="zstd", row_group_size=n_rows)
+    obstore.put(folder.obstore(), name, sink.getvalue().to_pybytes())
+
+
+def write_parquet(folder: Location, source: Source) -> None:
+    """Write one Parquet file."""
+    _write_parquet(folder, "array.parquet", source.values, source)
+
+
+def write_parquet_parts(folder: Location, source: Source) -> None:
+    """Write a Parquet file for each time step."""
+    for step, values in enumerate(source.values):
+        _write_parquet(folder, part_name(step, "parquet"), values, source)
 
 
 def _fold(column: Any, stored: StoredArray, box: Box) -> Values:
@@ -60,7 +110,8 @@ def open_csv_parts(folder: Location, stored: StoredArray, n_requests: int) -> Re
 
 def open_groups(folder: Location, stored: StoredArray, n_requests: int) -> Read:
     """Read the row groups of the steps, of one file, by Arrow's own client."""
-    file = _open_file(folder, pre_buffer=True)
+    opened = _arrow_client(folder).open_input_file(f"{folder.path}/array.parquet")
+    file = pyarrow.parquet.ParquetFile(opened, pre_buffer=True)
 
     def read(box: Box) -> Values:
         wanted = range(stored.shape[0])[box[0]]
@@ -68,20 +119,6 @@ def open_groups(folder: Location, stored: StoredArray, n_requests: int) -> Read:
         return _fold(table[stored.variable].to_numpy(), stored, box)
 
     return read
-
-
-def digest_groups(folder: Location, stored: StoredArray) -> str:
-    """Digest the values a row group after the other, so that no two are in memory at once."""
-    file, digest = _open_file(folder), xxhash.xxh3_64()
-    for group in range(file.num_row_groups):
-        column = file.read_row_group(group, columns=[stored.variable])[stored.variable]
-        digest.update(np.ascontiguousarray(column.to_numpy(), np.float32).data)
-    return str(digest.hexdigest())
-
-
-def _open_file(folder: Location, **options: Any) -> Any:
-    opened = _arrow_client(folder).open_input_file(f"{folder.path}/array.parquet")
-    return pyarrow.parquet.ParquetFile(opened, **options)
 
 
 def _arrow_client(folder: Location) -> Any:
@@ -102,7 +139,7 @@ def open_parts(folder: Location, stored: StoredArray, n_requests: int) -> Read:
 
     def read(box: Box) -> Values:
         wanted = range(stored.shape[0])[box[0]]
-        paths = [f"{folder.path}/{part_name(step)}" for step in wanted]
+        paths = [f"{folder.path}/{part_name(step, 'parquet')}" for step in wanted]
         table = pyarrow.dataset.dataset(paths, filesystem=client, format="parquet").to_table()
         return _fold(table[stored.variable].to_numpy(), stored, box)
 

@@ -13,7 +13,7 @@ from helpers.benchmark.provenance import n_cores
 from helpers.models import transfer
 from helpers.netem.profiles import Profile, network_of
 from studies.formats.clients import CLIENTS
-from studies.formats.formats import ACCESSES
+from studies.formats.source import ACCESSES
 
 
 def predict(calibrated: pd.DataFrame, profile: Profile) -> pd.DataFrame:
@@ -57,7 +57,7 @@ def _predict_read(row: Mapping[Any, Any], profile: Profile) -> transfer.Predicti
 
 
 def compare_predictions(rows: pd.DataFrame, expected: pd.DataFrame) -> pd.DataFrame:
-    """Put predicted beside measured times: `relative_error` is predicted over measured, less 1."""
+    """Put predicted next to measured times: `relative_error` is predicted over measured, less 1."""
     found = statistics.summarise(rows, ["contender", "access"], value="total_s")
     table = expected.merge(found, on=["contender", "access"])
     return table.assign(relative_error=table["total_s"] / table["median"] - 1)

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from urllib.parse import urlsplit
 
 import numpy as np
-from numpy.typing import NDArray
+import obstore
 
 from helpers.arrays.stores import StoredArray
 from helpers.errors import UserError
 from helpers.objectstore.locations import Location
+from studies.formats.source import LEVEL, Box, Read, Source, Values
 
-Values = NDArray[np.float32]
-Box = tuple[slice, ...]
-Read = Callable[[Box], Values]
-
-_LEVEL = 5  # of Zstandard, as in the chunks of the other formats
 _WHOLE_WORLD = (-180.0, -90.0, 180.0, 90.0)
 
 
@@ -48,6 +44,14 @@ def choose_width(chunk_shape: Sequence[int], n_bands: int) -> int:
     return 16 * max(1, round(math.sqrt(math.prod(chunk_shape) / n_bands) / 16))
 
 
+def write_rasters(folder: Location, source: Source) -> None:
+    """Write a raster for each time step."""
+    width = choose_width(source.chunk_shape, source.values.shape[1])
+    for step, values in enumerate(source.values):
+        raster = encode_raster(values, width=width, is_compressed=bool(source.cname))
+        obstore.put(folder.obstore(), name_step(step), raster)
+
+
 def encode_raster(values: Values, *, width: int, is_compressed: bool) -> bytes:
     """Encode bands as a cloud-optimised GeoTIFF, and read back that it is one, compressed as asked.
 
@@ -59,24 +63,17 @@ def encode_raster(values: Values, *, width: int, is_compressed: bool) -> bytes:
     n_bands, ny, nx = values.shape
     codec = "ZSTD" if is_compressed else "NONE"
     made: dict[str, Any] = {"BLOCKSIZE": width, "OVERVIEWS": "NONE", "COMPRESS": codec}
-    made |= {"LEVEL": _LEVEL, "PREDICTOR": "YES"} if is_compressed else {}
+    made |= {"LEVEL": LEVEL, "PREDICTOR": "YES"} if is_compressed else {}
     shape = {"count": n_bands, "height": ny, "width": nx, "dtype": "float32"}
     place = {"crs": "EPSG:4326", "transform": from_bounds(*_WHOLE_WORLD, nx, ny)}
     with MemoryFile() as file:
         with file.open(driver="COG", **shape, **place, **made) as raster:
             raster.write(values)
         with file.open() as raster:
-            check_raster(raster.tags(ns="IMAGE_STRUCTURE"), codec)
+            tags = raster.tags(ns="IMAGE_STRUCTURE")
+        if (tags.get("LAYOUT"), tags.get("COMPRESSION", "NONE")) != ("COG", codec):
+            raise UserError(f"format: cog is stored as {tags}; allowed: COG with {codec}, as asked")
         return bytes(file.read())
-
-
-def check_raster(found: dict[str, str], codec: str) -> None:
-    """Refuse a file that is laid out or compressed in another way than was asked for."""
-    layout, compression = found.get("LAYOUT", "none"), found.get("COMPRESSION", "NONE")
-    if (layout, compression) != ("COG", codec):
-        raise UserError(
-            f"format: cog is stored as {layout} with {compression}; allowed: COG with {codec}, as asked"
-        )
 
 
 def _configure(folder: Location) -> tuple[str, dict[str, Any]]:
@@ -92,16 +89,6 @@ def _configure(folder: Location) -> tuple[str, dict[str, Any]]:
         "GDAL_DISABLE_READDIR_ON_OPEN": "EMPTY_DIR",  # as every guide has it
         "CPL_VSIL_CURL_NON_CACHED": root,  # each read is a first one
     }
-
-
-def open_rasters(folder: Location, stored: StoredArray, n_requests: int) -> Read:
-    """Read by rasterio, one file after the other."""
-    return _open(folder, stored, n_threads=1)
-
-
-def open_rasters_at_once(folder: Location, stored: StoredArray, n_requests: int) -> Read:
-    """Read by rasterio, a thread a file."""
-    return _open(folder, stored, n_threads=n_requests)
 
 
 def open_rasters_async(folder: Location, stored: StoredArray, n_requests: int) -> Read:
@@ -128,8 +115,11 @@ def open_rasters_async(folder: Location, stored: StoredArray, n_requests: int) -
     return read
 
 
-def _open(folder: Location, stored: StoredArray, *, n_threads: int) -> Read:
-    import rasterio
+def open_rasters(
+    folder: Location, stored: StoredArray, n_requests: int, *, is_parallel: bool
+) -> Read:
+    """Read by rasterio, one file after the other or a thread a file."""
+    import rasterio  # an extra that not everyone has
     from rasterio.windows import Window
 
     root, settings = _configure(folder)
@@ -144,7 +134,7 @@ def _open(folder: Location, stored: StoredArray, *, n_threads: int) -> Read:
             with rasterio.Env(**settings), rasterio.open(f"{root}/{name_step(step)}") as raster:
                 raster.read(bands, window=window, out=values)
 
-        with ThreadPoolExecutor(n_threads) as pool:
+        with ThreadPoolExecutor(n_requests if is_parallel else 1) as pool:
             list(pool.map(fill, steps, out))
         return out
 

@@ -1,39 +1,27 @@
-"""One read of a format by a client, in the steps that a measurement needs."""
+"""One read of a format by a client, and one write of it, in the steps that a measurement needs."""
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from helpers.arrays import readers, stores
 from helpers.arrays.reads import count_requests
 from helpers.benchmark.contender import CheckError, Steps
 from helpers.errors import UserError
-from helpers.netem.profiles import Profile
 from helpers.objectstore.locations import Location
 from helpers.objectstore.testbed import Testbed
-from studies.formats import formats, opendap
+from studies.formats import formats
 from studies.formats.clients import CLIENTS, Client, list_formats
-from studies.formats.formats import (
-    ACCESSES,
-    FORMATS,
-    Box,
-    Kept,
-    Read,
-    Source,
-    Values,
-    choose,
-    digest,
-    find_values,
-    list_layouts,
-)
+from studies.formats.formats import FORMATS, Kept, find_values, list_layouts
+from studies.formats.source import Box, Read, Source, Values, choose, digest
 
 CACHE_STATE = "nothing cached, new clients, warm server"
+DATASET = "enlarged-ocean-temperature"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,17 +36,12 @@ class FormatRead(Steps):
     started: list[float] = field(default_factory=list)  # processor time of this process
 
     @property
-    def far(self) -> Kept:
-        """The formats over the emulated network."""
-        return self.kept.seen_from(self.testbed.far)
-
-    @property
     def box(self) -> Box:
         """Bounds of what is read."""
         return choose(self.access, self.kept.stored)
 
     def settings(self) -> dict[str, Any]:
-        """Tell what a comparison has to hold equal, or declare."""
+        """Declare what a comparison has to hold equal."""
         return {
             "codec": FORMATS[self.client.format].codec or self.kept.stored.codec,
             "layout": self.client.format,
@@ -82,8 +65,8 @@ class FormatRead(Steps):
 
     def open(self) -> Read:
         """Open the format: metadata, where it has any."""
-        place = self.far
-        read = self.client.open(place.at(self.client.format), place.stored, self.n_requests)
+        far = self.kept.seen_from(self.testbed.far)
+        read = self.client.open(far.at(self.client.format), far.stored, self.n_requests)
         self.testbed.set_tag("read")
         return read
 
@@ -117,11 +100,11 @@ class FormatWrite(Steps):
 
     @property
     def folder(self) -> Location:
-        """Where it is written, beside what is read."""
+        """Where it is written, next to what is read."""
         return self.kept.folder / "again" / self.name
 
     def settings(self) -> dict[str, Any]:
-        """Tell what a comparison has to hold equal, or declare."""
+        """Declare what a comparison has to hold equal."""
         codec = FORMATS[self.name].codec or self.source.codec
         return {"codec": codec, "layout": self.name, "cache_state": "values in memory, warm server"}
 
@@ -137,7 +120,7 @@ class FormatWrite(Steps):
 
     def read(self, _opened: object) -> None:
         """Write: that is what is timed."""
-        formats.find_writer(self.name)(self.folder, self.source)
+        FORMATS[self.name].write(self.folder, self.source)
 
     def check(self, _nothing: object) -> str:
         """Read back what was written, compare it, and remove it."""
@@ -150,55 +133,14 @@ class FormatWrite(Steps):
         return f"xxh3 of {values.size} values"
 
 
-SERVED: Mapping[str, Callable[[Location, str], contextlib.AbstractContextManager[str]]] = {
-    "opendap": opendap.open_service
-}
-"""Formats that a server hands out, and how it is started."""
-
-
-@contextlib.contextmanager
-def serve(kept: Kept, testbed: Testbed, profile: Profile, *, seed: int) -> Iterator[Kept]:
-    """Run the servers of formats that need one, each with a network of its own before it."""
-    plain = replace(kept, services={})
-    with contextlib.ExitStack() as stack:
-        services: dict[str, tuple[str, str]] = {}
-        for name, start in SERVED.items():
-            if name in kept.nbytes:
-                near = stack.enter_context(start(plain.at(name), kept.stored.variable))
-                far = stack.enter_context(testbed.reach(near, profile, seed=seed))
-                services[name] = near, far
-        yield replace(kept, services=services)
-
-
-def list_wrong(names: Sequence[str], kept: Kept) -> dict[str, str]:
-    """Say which contenders ask a server that gives other values than are there.
-
-    Some OPeNDAP servers shorten or shift what is cut out of an array, and no client notices. Each
-    is asked for everything, for one step and for one series, near, before anything is measured.
-    """
-    wrong: dict[str, str] = {}
-    for name in names:
-        client = CLIENTS[name]
-        if client.format not in SERVED:
-            continue
-        for access in ACCESSES:
-            read = client.open(kept.at(client.format), kept.stored, 1)
-            if digest(read(choose(access, kept.stored))) != kept.digests[access]:
-                wrong[name] = f"its server returns other values than were written ({access})"
-                break
-    return wrong
-
-
 def make_formats(names: Sequence[str], location: Location, settings: Mapping[str, Any]) -> Kept:
     """Make the formats that contenders read, at a location, unless they are there.
 
     `settings` are the parameters of the case. Zarr is always made: the others are made from it.
     """
     needed = list_formats(names)
-    if settings["memory_limit_mb"] and "parquet" not in needed:
-        needed.append("parquet")
     stored = stores.find_array(
-        settings["dataset"],
+        DATASET,
         location,
         shape=tuple(settings["array_shape"]),
         chunk_shape=tuple(settings["chunk_shape"]),
@@ -210,38 +152,25 @@ def make_formats(names: Sequence[str], location: Location, settings: Mapping[str
 
 
 def list_writes(names: Sequence[str], kept: Kept) -> list[FormatWrite]:
-    """List the writes of the formats that contenders read, but for those that a server hands out."""
+    """List the writes of the formats that contenders read."""
     source = formats.make_source(kept.stored)
-    return [FormatWrite(one, source, kept) for one in list_formats(names) if one not in SERVED]
+    return [FormatWrite(one, source, kept) for one in list_formats(names)]
 
 
 def list_missing(names: Sequence[str]) -> dict[str, str]:
-    """Say which contenders cannot run here, and what to install for each."""
+    """Name the contenders that cannot run here, and what to install for each."""
     missing = {name: CLIENTS[name].missing() for name in names}
     return {name: f"pip install {' '.join(found)}" for name, found in missing.items() if found}
 
 
 def choose_control(names: Sequence[str]) -> str:
-    """Choose the contender that is measured twice: of those that can be installed, Zarr if there is any.
-
-    The verdict is about them, so the noise has to be theirs.
+    """Choose the contender that is measured twice: the first that reads Zarr, if there is any.
 
     Examples
     --------
-    >>> choose_control(["zarr-direct", "netcdf-s3fs", "zarr-obstore"])
+    >>> choose_control(["netcdf-s3fs", "zarr-obstore"])
     'zarr-obstore'
     """
-    installable = [name for name in names if not CLIENTS[name].is_ours]
-    if not installable:
-        raise UserError(
-            f"contenders: {', '.join(names) or 'none'} can run here;"
-            " allowed: with at least one that anybody can install, and that is installed"
-        )
-    return next((name for name in installable if name.startswith("zarr-")), installable[0])
-
-
-def list_reads(
-    names: Sequence[str], kept: Kept, testbed: Testbed, *, n_requests: int, access: str
-) -> dict[str, FormatRead]:
-    """List the reads of an access by contender."""
-    return {name: FormatRead(CLIENTS[name], kept, testbed, n_requests, access) for name in names}
+    if not names:
+        raise UserError("contenders: none can run here; allowed: with one that is installed")
+    return next((name for name in names if name.startswith("zarr-")), names[0])

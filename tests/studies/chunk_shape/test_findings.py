@@ -115,9 +115,9 @@ def test_a_rewriting_pays_by_what_its_reads_gain() -> None:
     tool = {"contender": "nccopy", "block": range(5), "work_s": 60.0, "array_nbytes": 1e9}
     found = findings.cost_rewriting(pd.DataFrame(tool), blocks)
     assert found["minutes_per_gb"].tolist() == pytest.approx([1.0] * 5)
-    assert found["reads"].tolist() == pytest.approx([6.0] * 5)
+    assert found["payback"].tolist() == pytest.approx([6.0] * 5)
     swapped = blocks.replace({"contender": {"a time step": RULES[1], RULES[1]: "a time step"}})
-    assert (findings.cost_rewriting(pd.DataFrame(tool), swapped)["reads"] == math.inf).all()
+    assert (findings.cost_rewriting(pd.DataFrame(tool), swapped)["payback"] == math.inf).all()
 
 
 def test_traffic_is_counted_by_the_box() -> None:

@@ -98,7 +98,7 @@ def test_blocks_have_positions_of_their_own(plan: workload.Plan) -> None:
 
 def make_read(n_chunks: list[int], n_each: int) -> workload.HyperslabRead:
     """Make a read of as many positions, each of which asks for so many chunks."""
-    places = [(slice(i, i + 1),) for i in range(len(n_chunks))]
+    places: list[tuple[slice, ...]] = [(slice(i, i + 1),) for i in range(len(n_chunks))]
     boxes = workload.Hyperslabs(places, 6, [*range(len(n_chunks))], n_each)
     loads = [IoCounts(n, 4, 1) for n in n_chunks]
     access, one = layouts.make_accesses(SHAPE)[0], ChunkLayout("a", (1, 1, 1))
@@ -117,7 +117,7 @@ TIMES = [
 def test_short_reads_get_more_positions(access_time_s: float, n_short: int, n_long: int) -> None:
     """By the predicted time; what belongs to a position goes with it."""
     reads = [make_read([n] * 16, n_each=8) for n in (1, 5)]
-    store = {"hdf5": Store(chunk_s=1.0)}
+    store: dict[layouts.Medium, Store] = {"hdf5": Store(chunk_s=1.0)}
     shared = prediction.share_out(store, reads, n_blocks=2, access_time_s=access_time_s)
     for read, n_each in zip(shared, (n_short, n_long), strict=True):
         assert read.boxes.n_each == n_each and read.boxes.n_apart == min(6, 2 * n_each)
