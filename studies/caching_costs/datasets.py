@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import ast
 import hashlib
-import io
 import math
 import tempfile
 import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,6 +20,7 @@ import pandas as pd
 import ujson
 import xarray as xr
 import zarr
+from obspec_utils.readers import BlockStoreReader
 from obspec_utils.registry import ObjectStoreRegistry
 from virtualizarr.manifests import ManifestStore
 from virtualizarr.parsers.kerchunk.translator import manifestgroup_from_kerchunk_refs
@@ -142,9 +141,9 @@ def _fill(store: Any, dataset: xr.Dataset, spec: DatasetSpec, **options: Any) ->
     for name in ("lat", "lon"):
         n = dataset.sizes[name]
         encoding[name] = {"chunks": (min(spec.coordinate_chunk or n, n),)}
-    told: dict[str, Any] = {"mode": "w", "consolidated": spec.is_consolidated, **options}
+    options = {"consolidated": spec.is_consolidated, **options}
     with expected_warning("Consolidated metadata is currently not part"):
-        dataset.to_zarr(store, encoding=encoding, zarr_format=3, **told)
+        dataset.to_zarr(store, mode="w", encoding=encoding, zarr_format=3, **options)
 
 
 def write_icechunk(location: Location, dataset: xr.Dataset, spec: DatasetSpec) -> None:
@@ -187,57 +186,15 @@ _WRITERS: dict[DatasetKind, Callable[[Location, xr.Dataset, DatasetSpec], None]]
 }
 
 
-_BLOCK_NBYTES = 256 * 2**10
-_N_BLOCKS = 32  # 8 MiB of a file
+class ObjectFile(BlockStoreReader):
+    """An object as a file, of which 32 blocks of 256 KiB are kept: HDF5 reads a few bytes here and there.
 
-
-class ObjectFile(io.RawIOBase):
-    """An object as a file that can be read from anywhere.
-
-    It keeps blocks of 256 KiB, for HDF5 reads a few bytes here and there, and
-    reads through it without an event loop in Python, which could wait for
-    the lock that HDF5 holds.
+    It has no event loop in Python, which could wait for the lock that HDF5 holds.
     """
 
     def __init__(self, client: Any, key: str) -> None:
-        super().__init__()
+        super().__init__(client, key, block_size=256 * 2**10, max_cached_blocks=32)
         self.key = key
-        self._client, self._at = client, 0
-        self._nbytes = int(obstore.head(client, key)["size"])
-        self._read_block = lru_cache(_N_BLOCKS)(self._fetch_block)
-
-    def _fetch_block(self, number: int) -> bytes:
-        start = number * _BLOCK_NBYTES
-        end = min(start + _BLOCK_NBYTES, self._nbytes)
-        return bytes(obstore.get_range(self._client, self.key, start=start, end=end))
-
-    def readable(self) -> bool:
-        """Tell that it can be read."""
-        return True
-
-    def seekable(self) -> bool:
-        """Tell that it can be read from anywhere."""
-        return True
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        """Go to a place."""
-        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._nbytes}[whence]
-        self._at = start + offset
-        return self._at
-
-    def tell(self) -> int:
-        """Return the place in bytes from the start."""
-        return self._at
-
-    def readinto(self, buffer: Any, /) -> int:
-        """Read as many bytes as fit, fewer at the end."""
-        start, end = self._at, min(self._at + len(buffer), self._nbytes)
-        while self._at < end:
-            number, place = divmod(self._at, _BLOCK_NBYTES)
-            part = self._read_block(number)[place : place + end - self._at]
-            buffer[self._at - start : self._at - start + len(part)] = part
-            self._at += len(part)
-        return max(0, end - start)
 
 
 class Origin:
@@ -267,11 +224,9 @@ class Origin:
         """Return the Zarr store of a dataset."""
         with self._lock:
             if name not in self._stores:
-                self._stores[name] = self._make_zarr_store(name)
+                client = (self.location / name).obstore()
+                self._stores[name] = ObjectStore(client, read_only=True)
             return self._stores[name]
-
-    def _make_zarr_store(self, name: str) -> Store:
-        return ObjectStore((self.location / name).obstore(), read_only=True)
 
     def open_zarr(self, name: str, **options: Any) -> xr.Dataset:
         """Open a Zarr group as titiler does, which also requests the metadata of the older format."""
@@ -292,7 +247,7 @@ class Origin:
         key = f"{(self.location / name).prefix}/{self._version_keys[name]}"
         return str(obstore.head(self._bucket, key)["e_tag"])
 
-    def open_file(self, key: str) -> io.RawIOBase:
+    def open_file(self, key: str) -> ObjectFile:
         """Open an object as a file."""
         return ObjectFile(self._bucket, key)
 

@@ -11,19 +11,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TextIO
 
-import numpy as np
 import pandas as pd
 
 from helpers.errors import UserError
 from helpers.objectstore.processes import start_child
 from studies.caching_costs.service import Service, Tile, tile_path
 from studies.caching_costs.valkey import HOST, find_port
-
-QUANTILES = tuple(range(0, 101, 5))
-"""Percentiles of latency that a record keeps, so that its distribution can be drawn."""
-
-MAX_GENERATOR_SHARE = 0.5
-"""Share of a core above which a load generator is measured too."""
 
 _TIMEOUT_S = 240.0
 _LEAD_S = 1.0  # in which all who arrive are made ready
@@ -147,9 +140,7 @@ def summarise(load: Load, *, must_fail: Sequence[str] = ()) -> dict[str, float]:
     }
     if len(good):
         numbers["tile_nbytes"] = float(good["nbytes"].mean())
-    quantiles = (*QUANTILES, 99) if len(good) else ()
-    points = np.percentile(good["latency_s"], quantiles)
-    numbers |= {f"p{q:02}_s": float(v) for q, v in zip(quantiles, points, strict=True)}
+    numbers |= {f"p{q}_s": float(good["latency_s"].quantile(q / 100)) for q in (50, 95, 99)}
     medians: Any = good.groupby("dataset")[["latency_s", "open_s", "cpu_s", "total_s"]].median()
     return numbers | {
         f"{name}|{column}": float(line[column])

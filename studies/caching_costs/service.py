@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import hmac
-import http.client
-import json
 import os
 import secrets
 import socket
@@ -24,9 +22,10 @@ from urllib.parse import urlencode
 import hdf5plugin  # noqa: F401  # teaches h5py to read Blosc
 import psutil
 import rasterio.warp
+import urllib3
 import uvicorn
 import xarray as xr
-from fastapi import Depends, FastAPI, Header, HTTPException, Query
+from fastapi import FastAPI, Header, HTTPException, Query
 from pydantic import TypeAdapter
 from titiler.core.errors import DEFAULT_STATUS_CODES, add_exception_handlers
 from titiler.xarray.factory import TilerFactory
@@ -49,7 +48,6 @@ from studies.caching_costs.valkey import HOST
 SETTINGS = "ARRAYS_TILES"
 """Variable of the environment that holds the settings, secrets included."""
 
-_LARGEST_TILE = 1024  # pixels of a side: 8 MB for each band, four times what viewers ask for
 
 _opening_s: ContextVar[list[float]] = ContextVar("opening_s")
 _warping_s: ContextVar[list[float]] = ContextVar("warping_s")
@@ -151,18 +149,12 @@ def make_app(library: Library, token: str) -> FastAPI:
 
     app = FastAPI(openapi_url=None)
     tiler = TilesOnly(reader=DatasetReader, path_dependency=_name_checker(library))
-    app.include_router(tiler.router, dependencies=[Depends(_refuse_large)])
+    app.include_router(tiler.router)
     add_exception_handlers(app, DEFAULT_STATUS_CODES)
     app.add_middleware(Timed)
     _add_cache_routes(app, library.cache, token)
     app.get("/versions")(imported)
     return app
-
-
-def _refuse_large(
-    tilesize: Annotated[int | None, Query(gt=0, le=_LARGEST_TILE)] = None,
-) -> None:
-    """Bound what one request can take of the memory; titiler itself does not."""
 
 
 def _name_checker(library: Library) -> Callable[[str], str]:
@@ -223,15 +215,6 @@ Tile = tuple[str, int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What the service answered."""
-
-    status: int  # HTTP status
-    content: bytes  # body
-    timing: str  # what it spent, as `Server-Timing` has it
-
-
-@dataclass(frozen=True, slots=True)
 class Service:
     """A tile service that runs."""
 
@@ -249,22 +232,19 @@ class Service:
             raise ConnectionError("it does not listen yet")
         return f"{HOST}:{ports[0]}"
 
-    def ask(self, path: str, method: str = "GET", **headers: str) -> Answer:
+    def ask(self, path: str, method: str = "GET", **headers: str) -> urllib3.BaseHTTPResponse:
         """Send one request over a connection of its own."""
-        connection = http.client.HTTPConnection(self.address, timeout=_TIMEOUT_S)
-        with contextlib.closing(connection):
-            connection.request(method, path, headers=headers)
-            response = connection.getresponse()
-            timing = response.headers.get("server-timing", "")
-            return Answer(response.status, response.read(), timing)
+        url = f"http://{self.address}{path}"
+        with urllib3.PoolManager(retries=False, timeout=_TIMEOUT_S) as pool:
+            return pool.request(method, url, headers=headers)
 
     def counts(self) -> Counts:
         """Ask what the cache did since it was emptied."""
-        return Counts(**json.loads(self.ask("/cache").content))
+        return Counts(**self.ask("/cache").json())
 
     def versions(self) -> dict[str, str]:
         """Ask what it has imported."""
-        return dict(json.loads(self.ask("/versions").content))
+        return dict(self.ask("/versions").json())
 
     def wait(self) -> None:
         """Wait until it answers."""
@@ -274,7 +254,7 @@ class Service:
         """Empty the cache."""
         answer = self.ask("/cache", "DELETE", Authorization=f"Bearer {self.token}")
         if answer.status != 200:
-            raise RuntimeError(f"cache {self.cache}: cannot be emptied: {answer.content!r}")
+            raise RuntimeError(f"cache {self.cache}: cannot be emptied: {answer.data!r}")
 
 
 def tile_path(tile: Tile) -> str:
@@ -319,7 +299,7 @@ def open_service(
 def _answers(service: Service) -> bool:
     try:
         return service.ask("/cache").status == 200
-    except (OSError, psutil.Error, http.client.HTTPException):  # not serving yet
+    except (OSError, psutil.Error, urllib3.exceptions.HTTPError):  # not serving yet
         return False
 
 

@@ -1,9 +1,8 @@
-"""What keeping opened datasets costs besides money: memory for each, and tiles of data that are no more."""
+"""What is served of data that were rewritten while they were kept: the tiles of data that are no more."""
 
 from __future__ import annotations
 
 import functools
-import math
 import multiprocessing
 import os
 import secrets
@@ -14,17 +13,14 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import Any
 
 import pandas as pd
-import psutil
 from starlette.testclient import TestClient
 
 from helpers.objectstore.locations import Location
-from studies.caching_costs.caches import CACHES, SHIPPED_ENVIRONMENT, ShippedOrigin, open_cache
+from studies.caching_costs.caches import CACHES, SHIPPED_ENVIRONMENT, open_cache
 from studies.caching_costs.datasets import (
     DatasetKind,
-    Datasets,
     DatasetSpec,
     Origin,
     make_dataset,
@@ -42,33 +38,10 @@ def _start_apart() -> ProcessPoolExecutor:
     return ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), _set_environment)
 
 
-def _apart(work: Callable[..., Any], *given: Any) -> Any:
-    """Call a function in a process of its own, whose environment titiler's function can read."""
-    return _start_apart().submit(work, *given).result()
-
-
 def _set_environment() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # a run that is interrupted ends it without a word
     os.environ.update(SHIPPED_ENVIRONMENT)
     warnings.simplefilter("ignore")  # of libraries, which would show on the page
-
-
-def measure_growth(datasets: Datasets, *, n_datasets: int = 50) -> float:
-    """Measure the bytes by which each dataset that titiler itself keeps makes its process larger.
-
-    One Zarr dataset is opened again and again as if it lay elsewhere; NaN where there is none.
-    """
-    name = next((spec.name for spec in datasets.specs if spec.kind == "zarr"), None)
-    return math.nan if name is None else float(_apart(_grow, datasets.location, name, n_datasets))
-
-
-def _grow(location: Location, name: str, n_datasets: int) -> float:
-    origin, me, before = ShippedOrigin(location), psutil.Process(), 0
-    for number in range(-3, n_datasets):  # what the first ones import is not theirs
-        before = before if number else me.memory_info().rss
-        # an address that nobody asks, since the keys are there, tells one from another
-        origin.open_zarr(name, metadata_endpoint=f"http://127.0.0.1:9/{number}")
-    return float(me.memory_info().rss - before) / n_datasets
 
 
 _BEFORE = DatasetSpec("values", "zarr", (90, 180), (45, 90))
@@ -100,7 +73,8 @@ def measure_staleness(
     """
     with ExitStack() as stack:
         url = redis_url or stack.enter_context(open_valkey()).url
-        lines = _apart(_watch_all, location, [*caches], ttl_s, url)
+        watch = _start_apart().submit(_watch_all, location, [*caches], ttl_s, url)
+        lines = watch.result()
     return pd.DataFrame.from_dict(lines, orient="index").rename_axis("contender")
 
 

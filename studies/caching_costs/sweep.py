@@ -6,12 +6,11 @@ import contextlib
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 import numpy as np
 
-from helpers.benchmark.contender import Steps
 from studies.caching_costs.load import Load, summarise
 from studies.caching_costs.service import Service, Tile, open_service
 from studies.caching_costs.workload import CacheLoad
@@ -55,75 +54,57 @@ def list_points(
 
 
 @dataclass(slots=True)
-class SweepLoad(Steps):
+class SweepLoad(CacheLoad):
     """A service with one contender, or several, at one load; the cache stays warm from load to load."""
 
-    load: CacheLoad
-    others: Sequence[Service]  # further services with the same contender
-    place: Point
-    seconds: float  # that the load lasts
-    seed: int
-    warm: set[int]  # processes of services whose caches are warm
-    last: Load | None = None
-
-    palette: ClassVar = "cache"
+    others: Sequence[Service] = ()  # further services with the same contender
+    place: Point = Point(1, 0.0, 1)
+    seconds: float = 1.0  # that the load lasts
+    seed: int = 0
+    warmed: set[int] = field(default_factory=set)  # processes of services whose caches are warm
 
     @property
-    def point(self) -> dict[str, float]:
-        """Place on the x-axes."""
-        place = self.place
-        return {
-            "n_users": place.n_users,
-            "rate_per_s": place.rate_per_s,
-            "n_workers": place.n_workers,
-        }
-
-    @property
-    def tiles(self) -> list[Tile]:
-        """Tiles by popularity, without those that must fail."""
-        return self._without_failing(self.load.workload.warm)
+    def plan(self) -> list[list[Tile]]:
+        """Tiles of each user or arrival, by popularity, without those that must fail."""
+        return self.place.plan(self._without_failing(self.workload.warm), self.seconds)
 
     def _without_failing(self, plan: Sequence[Sequence[Tile]]) -> list[Tile]:
-        must_fail = self.load.workload.must_fail
+        must_fail = self.workload.must_fail
         return [tile for user in plan for tile in user if tile[0] not in must_fail]
+
+    @property
+    def point(self) -> dict[str, Any]:
+        """Place on the x-axes."""
+        return asdict(self.place)
 
     def settings(self) -> dict[str, Any]:
         """Tell what a comparison has to hold equal, or declare."""
-        return {
-            **self.load.settings(),
-            "concurrency": self.place.n_users or math.ceil(self.place.rate_per_s),
-            "cache_state": "one request of each dataset before, warm from load to load",
-        }
-
-    def nbytes(self) -> tuple[int, int]:
-        """Count the values behind one tile of each user or arrival, and the bytes of the datasets."""
-        per_tile, stored = self.load.nbytes()
-        n_tiles = len(self.place.plan(self.tiles, self.seconds))
-        return per_tile // sum(map(len, self.load.plan)) * n_tiles, stored
+        state = "one request of each dataset before, warm from load to load"
+        at_once = self.place.n_users or math.ceil(self.place.rate_per_s)
+        return {**CacheLoad.settings(self), "concurrency": at_once, "cache_state": state}
 
     def prepare(self) -> None:
         """Empty the trace, not the cache."""
-        self.load.testbed.take_trace()
-        self.load.testbed.set_tag("open")
+        self.testbed.take_trace()
+        self.testbed.set_tag("open")
 
     def open(self) -> SweepLoad:
         """Request a tile of each dataset of each service that has had no request yet."""
-        for service in (self.load.service, *self.others):
-            if service.child.pid not in self.warm:
-                cold = [self._without_failing(self.load.workload.cold)]
-                self.load.generator.run(service, cold)
-                self.warm.add(service.child.pid)
-        self.load.testbed.set_tag("read")
+        for service in (self.service, *self.others):
+            if service.child.pid not in self.warmed:
+                self.generator.run(service, [self._without_failing(self.workload.cold)])
+                self.warmed.add(service.child.pid)
+        self.testbed.set_tag("read")
         return self
 
-    def ask(self) -> Load:
+    def ask(self, plan: Sequence[Sequence[Tile]]) -> Load:
         """Let users request tiles as long as the load lasts, or everybody who is due arrive."""
         is_open = self.place.rate_per_s > 0
-        self.last = self.load.generator.run(
-            self.load.service,
-            self.place.plan(self.tiles, self.seconds),
+        self.last = self.generator.run(
+            self.service,
+            plan,
             spawn_rate=100.0,
-            think_s=0.0 if is_open else self.load.workload.think_s,
+            think_s=0.0 if is_open else self.workload.think_s,
             others=self.others,
             seconds=0.0 if is_open else self.seconds,
             due_s=self.place.due_s(self.seconds, self.seed) if is_open else (),
@@ -132,21 +113,17 @@ class SweepLoad(Steps):
 
     def check(self, load: Load, /) -> str:
         """Compare each tile with the one made without a cache."""
-        return f"xxh3 of {self.load.workload.check(load)} tiles"
+        return f"xxh3 of {self.workload.check(load)} tiles"
 
     def collect(self) -> dict[str, float]:
         """Count what users saw."""
         assert self.last is not None
-        self.load.testbed.take_trace()
+        self.testbed.take_trace()
         requests = self.last.requests
         ends_s = requests["start_s"] + requests["latency_s"]
         numbers = summarise(self.last)
         numbers["tiles_per_s"] = len(requests) / float(ends_s.max() - requests["start_s"].min())
         return {name: value for name, value in numbers.items() if "|" not in name}
-
-    def versions(self) -> dict[str, str]:
-        """Look up what the service and the load generator have imported."""
-        return self.load.versions()
 
 
 @contextlib.contextmanager
@@ -173,9 +150,16 @@ def open_sweep(
         }  # fmt: skip
         for service in itertools.chain(*others.values()):
             service.wait()
-        warm = set[int]()
+        warmed = set[int]()
         yield [
-            (name, SweepLoad(load, others[name][: point.n_workers - 1], point, seconds, seed, warm))
+            (
+                name,
+                SweepLoad(
+                    load.service, load.testbed, load.generator, load.workload,
+                    others=others[name][: point.n_workers - 1], place=point,
+                    seconds=seconds, seed=seed, warmed=warmed,
+                ),
+            )
             for name, load in loads.items()
             for point in points
-        ]
+        ]  # fmt: skip

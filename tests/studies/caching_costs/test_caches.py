@@ -11,14 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import obstore
 import pytest
 import redis
 import xarray as xr
 from hypothesis import given
 from hypothesis import strategies as st
 from itsdangerous import BadSignature, Signer
-from obstore.store import MemoryStore
 
 from helpers.errors import UserError
 from helpers.objectstore.testbed import Server
@@ -26,7 +24,6 @@ from studies.caching_costs.caches import CACHES, SHIPPED_ENVIRONMENT, Cache, Cou
 from studies.caching_costs.datasets import (
     VARIABLE,
     Datasets,
-    ObjectFile,
     Origin,
     make_dataset,
     open_dataset,
@@ -230,23 +227,3 @@ def test_no_redis_is_refused(url: str, datasets: Datasets) -> None:
     """One line names the parameter, and no password."""
     with pytest.raises(UserError, match="redis_url: no a"):
         open_cache("redis", Origin(datasets.location), key=KEY, redis_url=url)
-
-
-@pytest.mark.parametrize(
-    ("start", "nbytes"),
-    [
-        (0, 10),  # inside the first block
-        (2**18 - 5, 10),  # over the edge of two blocks
-        (100, 600_000),  # parts of three, and past the end
-        (649_990, 100),  # the last bytes
-        (700_000, 10),  # nothing
-    ],
-)
-def test_an_object_as_a_file(start: int, nbytes: int) -> None:
-    """Bytes from any place are those of the object, fewer at its end."""
-    store, content = MemoryStore(), np.random.default_rng(1).bytes(650_000)
-    obstore.put(store, "object", content)
-    with ObjectFile(store, "object") as file:
-        file.seek(start)
-        assert file.read(nbytes) == content[start : start + nbytes]
-        assert file.tell() == max(start, min(start + nbytes, 650_000))

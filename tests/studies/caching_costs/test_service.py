@@ -79,7 +79,7 @@ def test_tiles_with_each_cache(
             path = tile_path((spec.name, 1, 1, 0))
             truth = uncached.ask(path)
             for _ in range(2):
-                assert service.ask(path).content == truth.content or not spec.is_whole
+                assert service.ask(path).data == truth.data or not spec.is_whole
                 assert service.ask(path).status == (200 if spec.is_whole else 500)
         service.clear()
         counts = []
@@ -97,8 +97,8 @@ def test_tiles_with_each_cache(
 def test_service_tells_what_it_did(uncached: Service, generator: Generator) -> None:
     """Parts of a request's time are told; processes name their versions."""
     answer = uncached.ask(tile_path(TILE))
-    assert answer.content.startswith(b"\x89PNG")
-    parts = dict(one.strip().split(";dur=") for one in answer.timing.split(","))
+    assert answer.data.startswith(b"\x89PNG")
+    parts = dict(one.strip().split(";dur=") for one in answer.headers["server-timing"].split(","))
     spent = {name: float(value) for name, value in parts.items()}
     assert 0 < spent["warp"] < spent["total"] and 0 < spent["open"] < spent["total"]
     assert "titiler-xarray" in uncached.versions() and "locust" in generator.versions()
@@ -108,7 +108,6 @@ def test_service_tells_what_it_did(uncached: Service, generator: Generator) -> N
     ("path", "status"),
     [
         (f"{tile_path(TILE)}&tilesize=512", 200),
-        (f"{tile_path(TILE)}&tilesize=100000", 422),  # a tile of 74 GiB
         (tile_path(("/etc/passwd", 1, 1, 0)), 404),
         (tile_path(("broken", 1, 1, 0)), 500),
         (tile_path(TILE).replace("/tiles/", "/info/"), 404),
@@ -117,7 +116,7 @@ def test_service_tells_what_it_did(uncached: Service, generator: Generator) -> N
     ],
 )
 def test_only_tiles_are_served(uncached: Service, path: str, status: int) -> None:
-    """What no measurement requests is not there, and a request cannot take the machine's memory."""
+    """What no measurement requests is not there."""
     assert uncached.ask(path).status == status
 
 
@@ -143,11 +142,11 @@ def test_load_finds_what_the_service_did(generator: Generator, uncached: Service
     found = summarise(load, must_fail=["broken"])
     assert (found["n_failures"], found["n_expected_failures"]) == (0, 1)
     assert summarise(load)["n_failures"] == 1
-    assert found["p00_s"] <= found["p50_s"] <= found["p95_s"] <= found["p100_s"]
+    assert 0 < found["p50_s"] <= found["p95_s"] <= found["p99_s"]
     each = list_requests(load, ["latency_s"], must_fail=["broken"])
     assert {name.split("|")[0] for name in each} == {*NAMES} - {"broken"}
     for path, checksum in zip(load.requests["path"], load.requests["checksum"], strict=True):
-        assert "broken" in path or checksum == xxhash.xxh3_64_hexdigest(uncached.ask(path).content)
+        assert "broken" in path or checksum == xxhash.xxh3_64_hexdigest(uncached.ask(path).data)
 
 
 def test_arrivals_and_users(generator: Generator, uncached: Service) -> None:
