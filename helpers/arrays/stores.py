@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import socket
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,17 +13,15 @@ from urllib.request import url2pathname
 
 import intake
 import numpy as np
-import pandas as pd
 import xarray as xr
 import xxhash
 from intake.readers import datatypes
-from intake.readers.readers import BaseReader
 from numpy.typing import NDArray
 
 from helpers.arrays import prepared, readers, writers
 from helpers.arrays.fields import SampleArray
 from helpers.arrays.writers import Block, Codec, Layout
-from helpers.errors import UserError, cut
+from helpers.errors import UserError
 from helpers.objectstore.locations import Location, parse_location
 from helpers.paths import CATALOG
 
@@ -199,59 +196,6 @@ def open_entry(name: str, path: Path = CATALOG) -> Any:
     if name not in catalog.entries:
         raise UserError(f"dataset: {name!r}; allowed: {', '.join(catalog.entries)}")
     return catalog[name]
-
-
-class EccoReader(BaseReader):  # type: ignore[misc]
-    """Read the ECCO data portal through `xmitgcm`, which knows its compressed files and its grid."""
-
-    imports = {"xmitgcm"}  # noqa: RUF012  # as Intake declares it
-    func = "xmitgcm.llcreader:ECCOPortalLLC2160Model"
-    output_instance = "xarray:Dataset"
-
-    def _read(self, **selection: Any) -> Any:
-        return self._func().get_dataset(**selection)
-
-
-_PATIENCE_S = 5.0  # for a store to take a connection
-
-
-def describe_entries(names: Sequence[str] = (), path: Path = CATALOG) -> pd.DataFrame:
-    """Open entries of the catalogue, all or those named, and tabulate what they hold.
-
-    Only metadata are read. An entry that cannot be opened from here does not stop the others.
-
-    Returns
-    -------
-    DataFrame
-        By entry: `variable`, `shape` in elements, `chunks` and `type` as text, and `reason`,
-        which is empty or says why it was not opened.
-    """
-    listed = names or [*intake.open_catalog(str(path)).entries]
-    return pd.DataFrame([_describe_entry(name, open_entry(name, path)) for name in listed]).fillna(
-        ""
-    )
-
-
-def _describe_entry(name: str, entry: Any) -> dict[str, str]:
-    """Say what one entry holds, or why it does not open."""
-    told = {"entry": name, "variable": entry.metadata.get("variable", "")}
-    try:
-        if "endpoint" in entry.metadata:
-            _reach(entry.metadata["endpoint"])
-        array = entry.read()[told["variable"]]
-    except Exception as error:  # whatever a store, its client or an absent library says
-        return told | {"reason": cut(" ".join(f"{type(error).__name__}: {error}".split()))}
-    chunks = " x ".join(str(extents[0]) for extents in array.chunks or ())
-    shape = " x ".join(map(str, array.shape))
-    return told | {"shape": shape, "chunks": chunks, "type": str(array.dtype), "reason": ""}
-
-
-def _reach(endpoint: str) -> None:
-    """Refuse a store that takes no connection: its clients would try for minutes."""
-    parts = urlsplit(endpoint)
-    port = parts.port or (443 if parts.scheme == "https" else 80)
-    with socket.create_connection((parts.hostname or "", port), timeout=_PATIENCE_S):
-        pass
 
 
 def open_or_make_array(

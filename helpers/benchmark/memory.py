@@ -29,9 +29,3 @@ def peak_nbytes(pid: int | None = None) -> int:
     with contextlib.suppress(psutil.Error):
         return int(psutil.Process(pid).memory_info().rss)
     return 0
-
-
-def forget_peak(pid: int | None = None) -> None:
-    """Let the peak of a process begin anew, where the kernel can and lets us."""
-    with contextlib.suppress(OSError):
-        Path(f"/proc/{pid or 'self'}/clear_refs").write_text("5")

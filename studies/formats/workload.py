@@ -139,7 +139,7 @@ def make_formats(names: Sequence[str], location: Location, settings: Mapping[str
     `settings` are the parameters of the case. Zarr is always made: the others are made from it.
     """
     needed = list_formats(names)
-    stored = stores.find_array(
+    stored = stores.open_or_make_array(
         DATASET,
         location,
         shape=tuple(settings["array_shape"]),

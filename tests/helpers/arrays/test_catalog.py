@@ -4,13 +4,8 @@ from __future__ import annotations
 
 import base64
 import struct
-import subprocess
-import sys
 import textwrap
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,13 +15,11 @@ from zarr.storage import ObjectStore
 from helpers.arrays import readers, reads, writers
 from helpers.arrays.fields import FILL
 from helpers.arrays.readers import READERS
-from helpers.arrays.stores import StoredArray, describe_entries, open_entry, open_or_make_array
+from helpers.arrays.stores import StoredArray, open_entry, open_or_make_array
 from helpers.arrays.writers import expected_warning
 from helpers.errors import UserError
 from helpers.objectstore.locations import Location
 from helpers.objectstore.testbed import Server
-from helpers.paths import ROOT
-from tests import stand_ins
 from tests.stores import (
     CHUNK_SHAPE,
     SHAPE,
@@ -249,124 +242,3 @@ def test_refuses_what_is_no_store(location: Location) -> None:
     """The field itself is a file on disk, not an array in a store."""
     with pytest.raises(UserError, match=r"^dataset: 'ocean-temperature' is no Zarr group; allowed"):
         make_enlarged(location, "ocean-temperature")
-
-
-# The stores of 2020.
-
-STORES_OF_2020 = {
-    "cm26-temperature": "https://storage.googleapis.com",
-    "wasabi-temperature": "https://s3.wasabisys.com",
-    "jetstream-temperature": "https://js2.jetstream-cloud.org:8001",
-    "osn-precipitation": "https://ncsa.osn.xsede.org",
-    "ecco-temperature": "https://data.nas.nasa.gov",
-    "esgf-opendap": "http://esgf-data.ucar.edu",
-    "noaa-opendap": "https://psl.noaa.gov",
-}
-OPENED = f"{' x '.join(map(str, OTHERS_SHAPE))}, {' x '.join(map(str, OTHERS_CHUNK_SHAPE))}"
-
-
-@pytest.fixture(scope="module")
-def stand_in(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Run a process that speaks as Google Cloud Storage and as an OPeNDAP server, and give its address."""
-    folder = tmp_path_factory.mktemp("objects")
-    group = zarr.open_group(folder / "cmip6/GFDL_CM2_6/control/ocean", zarr_format=2, mode="w")
-    named = {"_ARRAY_DIMENSIONS": ["month", "level", "lat", "lon"]}
-    shapes: Any = {"shape": OTHERS_SHAPE, "chunks": OTHERS_CHUNK_SHAPE, "dtype": "float32"}
-    group.create_array("temp", attributes=named, **shapes)[:] = np.ones(OTHERS_SHAPE, "float32")
-    with expected_warning("Consolidated metadata is currently not part"):
-        zarr.consolidate_metadata(group.store)
-    with serving(str(folder)) as address:
-        yield address
-
-
-@contextmanager
-def serving(what: str) -> Iterator[str]:
-    """Run a process of stand-ins and give its address."""
-    command = [sys.executable, "-m", "tests.stand_ins", what]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
-        assert process.stdout is not None
-        try:
-            yield f"http://127.0.0.1:{process.stdout.readline().strip()}"
-        finally:
-            process.kill()
-
-
-@pytest.fixture(scope="module", params=["stand-in", "pydap"])
-def opendap(request: pytest.FixtureRequest, stand_in: str) -> Iterator[str]:
-    """Run an OPeNDAP server: the small one of the tests and, where it is installed, pydap."""
-    if request.param == "stand-in":
-        yield stand_in
-        return
-    pytest.importorskip("pydap", reason="pydap is not installed; it would serve here too")
-    with serving("pydap") as address:
-        yield address
-
-
-def redirect(path: Path, moved: Mapping[str, str]) -> Path:
-    """Copy the catalogue with other addresses, each of which has to be in it."""
-    text = (ROOT / "catalog.yml").read_text()
-    for old, new in moved.items():
-        assert old in text, old
-        text = text.replace(old, new)
-    path.write_text(text)
-    return path
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "name", ["wasabi-temperature", "jetstream-temperature", "osn-precipitation"]
-)
-def test_stores_that_speak_s3_open_lazily(
-    location: Location, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    """Zarr behind an endpoint of its own is opened by its metadata, chunk by chunk."""
-    place = location / name
-    write_others(place, zarr_format=3, name=open_entry(name).metadata["variable"])
-    monkeypatch.setenv("ARRAYS_URL", place.url)
-    moved = {STORES_OF_2020[name]: str(location.endpoint_url)}
-    if name == "osn-precipitation":
-        moved |= {"s3://Pangeo/pangeo-forge/gpcp-feedstock/gpcp.zarr": place.url, "anon: true": "anon: false"}  # fmt: skip
-    [line] = describe_entries([name], redirect(tmp_path / "catalog.yml", moved)).to_dict("records")
-    assert (line["reason"], f"{line['shape']}, {line['chunks']}") == ("", OPENED)
-    assert line["type"] == "float32"
-
-
-@pytest.mark.slow
-def test_google_cloud_storage_opens_lazily(
-    stand_in: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What the study of 2020 read is opened through the protocol of Google's store."""
-    monkeypatch.setenv("STORAGE_EMULATOR_HOST", stand_in)
-    moved = {STORES_OF_2020["cm26-temperature"]: stand_in}
-    # for the kind of the bucket, gcsfs asks Google itself, and without a network tries for a minute
-    moved |= {"token: anon": "token: anon\n        retry_timeout: 0.1"}
-    path = redirect(tmp_path / "catalog.yml", moved)
-    [line] = describe_entries(["cm26-temperature"], path).to_dict("records")
-    assert (line["reason"], f"{line['shape']}, {line['chunks']}") == ("", OPENED)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("name", "variable"), [("esgf-opendap", "tas"), ("noaa-opendap", "sst")])
-def test_opendap_opens_lazily_and_reads_what_is_there(
-    opendap: str, tmp_path: Path, name: str, variable: str
-) -> None:
-    """Both servers of 2020 are asked through DAP 2; strides and single steps give the right values."""
-    path = redirect(tmp_path / "catalog.yml", {STORES_OF_2020[name]: opendap})
-    [line] = describe_entries([name], path).to_dict("records")
-    assert (line["reason"], line["shape"]) == ("", " x ".join(map(str, stand_ins.SHAPE)))
-    values, expected = open_entry(name, path).read()[variable], stand_ins.VARIABLES[variable]
-    assert values.chunks is not None
-    for chosen in (np.s_[:], np.s_[1], np.s_[1:3, ::2, 2:7:3], np.s_[3, 5, 7]):
-        assert np.array_equal(values[chosen].compute(scheduler="synchronous"), expected[chosen])
-
-
-def test_what_does_not_answer_is_told_and_the_others_are_shown(tmp_path: Path) -> None:
-    """An unreachable store has its reason in its line, and stops no other."""
-    moved = {STORES_OF_2020["noaa-opendap"]: "http://127.0.0.1:1", "{CATALOG_DIR}": str(ROOT)}
-    path = redirect(tmp_path / "catalog.yml", moved)
-    table = describe_entries(["noaa-opendap", "ocean-temperature"], path).set_index("entry")
-    assert table.loc["noaa-opendap", "reason"].startswith("ConnectionRefusedError")
-    assert table.loc["ocean-temperature", "reason"] == ""
-    assert table.loc["ocean-temperature", "shape"] == "12 x 19 x 90 x 180"
-    with pytest.raises(UserError, match="^dataset: 'absent'; allowed: "):
-        describe_entries(["absent"])
