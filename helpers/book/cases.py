@@ -15,7 +15,7 @@ import nbformat
 import yaml
 from filelock import FileLock, Timeout
 
-from helpers.book.findings import SUFFIX, Finding
+from helpers.book.findings import SUFFIX
 from helpers.book.studies import case_schema, find_studies, find_study, write_cell
 from helpers.errors import UserError, cut, show
 from helpers.paths import ROOT, check_file, check_name
@@ -246,31 +246,6 @@ def lock_case(case: Case) -> Iterator[None]:
             f"CASE: {case.title!r} is being measured by another run at site {case.site};"
             " allowed: once at a time"
         ) from error
-
-
-def find_noise(found: Mapping[str, Finding], notebook: Any) -> float:
-    """Find the A/A noise of a page: in its findings, or in what its notebook glued; NaN if unknown."""
-    if "noise" in found:
-        return found["noise"].value
-    texts = (list_glued(notebook).get(key, "") for key in ("aa-noise", "aa-noise-worst"))
-    noises = [float(one[0]) / 100 for text in texts if (one := re.match(r"[\d.]+(?= %)", text))]
-    return max(noises, default=float("nan"))
-
-
-def read_glued(notebook: Any, key: str) -> str:
-    """Read a text that a notebook glued under a key; empty if it did not."""
-    return list_glued(notebook).get(key, "")
-
-
-def list_glued(notebook: Any) -> dict[str, str]:
-    """List all texts that a notebook glued, by key."""
-    found = {}
-    for output in (output for cell in notebook["cells"] for output in cell.get("outputs", [])):
-        name = output.get("metadata", {}).get("scrapbook", {}).get("name", "")
-        if name:
-            key = name.removeprefix("application/papermill.record/")
-            found[key] = str(next(iter(output["data"].values()))).strip("'\"")
-    return found
 
 
 def write_derived(root: Path = ROOT) -> list[Path]:

@@ -14,8 +14,8 @@ import pandas as pd
 import yaml
 
 from helpers.benchmark.record import read_records
-from helpers.book.cases import UNSEALED, UNSTABLE_ABOVE, Case, find_damage, find_noise
-from helpers.book.findings import read_findings
+from helpers.book.cases import UNSEALED, UNSTABLE_ABOVE, Case, find_damage
+from helpers.book.findings import NOISE, Finding, read_findings
 from helpers.book.studies import find_studies
 from helpers.errors import UserError
 from helpers.paths import ROOT, check_file, check_name
@@ -167,7 +167,7 @@ def render_page(page: Page) -> dict[str, Any]:
         )
     question, _, background = rest.strip().partition("\n\n")
     title = f"{title} ({page.case.replace('-', ' ')})"
-    parts = [title, _render_noise(page, notebook), question, _render_origin(page)]
+    parts = [title, _render_noise(page), question, _render_origin(page)]
     first["source"] = "\n\n".join(part.rstrip() for part in parts if part) + "\n"
     if background:  # which can wait until the findings are read
         heading = "" if background.startswith("#") else "## Background\n\n"
@@ -177,9 +177,9 @@ def render_page(page: Page) -> dict[str, Any]:
     return notebook
 
 
-def _render_noise(page: Page, notebook: dict[str, Any]) -> str:
+def _render_noise(page: Page) -> str:
     """Warn of a page whose measurement was not quiet enough to rank contenders closely."""
-    noise = find_noise(read_findings(page.record), notebook)
+    noise = read_findings(page.record).get(NOISE, Finding()).value
     if not noise > UNSTABLE_ABOVE:
         return ""
     return (

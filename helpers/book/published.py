@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-import nbformat
 import pandas as pd
 import seaborn as sns
 import yaml
@@ -16,7 +15,6 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from helpers.benchmark.record import read_published, read_records
 from helpers.benchmark.statistics import Comparison, Interval
-from helpers.book.cases import list_glued
 from helpers.errors import UserError
 from helpers.paths import ROOT
 from helpers.plotting.figures import number_axis, write_key
@@ -44,28 +42,18 @@ def list_tables(folder: Path = FOLDER) -> pd.DataFrame:
     )
 
 
-def _reference(title: str, suffix: str) -> Path:
-    path = REFERENCE / f"{title}{suffix}"
-    if not path.exists():
-        raise UserError(f"case: {title!r} has no committed result; allowed: one that is published")
-    return path
-
-
 def read_reference(title: str) -> pd.DataFrame:
     """Read the committed record of a case, such as ``cluster-scaling/in-region``."""
-    return read_records([_reference(title, ".csv")])
+    path = REFERENCE / f"{title}.csv"
+    if not path.exists():
+        raise UserError(f"case: {title!r} has no committed result; allowed: one that is published")
+    return read_records([path])
 
 
 def find_reference(title: str) -> pd.DataFrame | None:
     """Read the committed record of a case, if it has one by now."""
     is_there = (REFERENCE / f"{title}.csv").exists()
     return read_reference(title) if is_there else None
-
-
-def read_findings(title: str) -> dict[str, str]:
-    """Read what the committed notebook of a case glued, by key."""
-    notebook = nbformat.read(_reference(title, ".ipynb"), as_version=4)  # type: ignore[no-untyped-call]
-    return list_glued(notebook)
 
 
 class Figure(BaseModel):

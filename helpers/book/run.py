@@ -28,17 +28,15 @@ from helpers.book.cases import (
     UNSTABLE_ABOVE,
     Case,
     find_damage,
-    find_noise,
     fingerprint,
     fingerprint_rows,
     is_done,
-    list_glued,
     lock_case,
     read_metadata,
     read_parameters,
     seal,
 )
-from helpers.book.findings import N_BLOCKS, SUFFIX, Finding, format_finding, read_findings
+from helpers.book.findings import N_BLOCKS, NOISE, SUFFIX, Finding, format_finding, read_findings
 from helpers.book.studies import find_study
 from helpers.errors import UserError, tell_refusal
 from helpers.paths import RENDERED, ROOT
@@ -58,8 +56,12 @@ class Outcome:
     seconds: float = 0.0  # wall time of the run
     text: str = ""  # why it failed or was refused
     found: Mapping[str, Finding] = field(default_factory=dict)  # what its page found
-    noise: float = math.nan  # A/A ratio less 1 of what its page judges
-    headline: str = ""
+    headline: str = ""  # that finding of its study which the table shows
+
+    @property
+    def noise(self) -> float:
+        """A/A ratio less 1 of what its page judges; NaN if unknown."""
+        return self.found.get(NOISE, Finding()).value
 
     @property
     def is_unstable(self) -> bool:
@@ -143,10 +145,8 @@ def run_case(
 def _describe(case: Case, state: State, seconds: float) -> Outcome:
     """Put together what became of a case whose executed notebook is there."""
     found = read_findings(case.result(SUFFIX))
-    notebook = nbformat.read(case.result(".ipynb"), as_version=4)  # type: ignore[no-untyped-call]
-    key = find_study(case.notebook).headline
-    headline = format_headline(found[key]) if key in found else list_glued(notebook).get(key, "")
-    return Outcome(case, state, seconds, "", found, find_noise(found, notebook), headline)
+    headline = found.get(find_study(case.notebook).headline, Finding())
+    return Outcome(case, state, seconds, "", found, format_headline(headline))
 
 
 def format_headline(found: Finding) -> str:

@@ -277,17 +277,6 @@ Say = Callable[[str], None]
 _PACKAGE = "studies"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Threshold:
-    """What the cases of a study are held to, and the glued finding that says whether they keep it."""
-
-    key: str  # of the finding; it stands also for keys that end with it, as in one for each medium
-    name: str  # on the page
-    bound: float  # infinite, or 0 where it is the least, for what is only reported
-    is_least: bool
-    how: str  # how the value was computed
-
-
 @dataclass(frozen=True, slots=True)
 class Expected:
     """What a case asks of its store, and what the provider of that bills."""
@@ -304,8 +293,7 @@ class Study:
     """One question: a notebook, its cases, and what the book needs to know of them."""
 
     name: str  # of the notebook and of the folders of its cases and results
-    headline: str  # key of the glued finding that the table of cases shows
-    thresholds: tuple[Threshold, ...] = ()
+    headline: str  # key of the finding that the table of cases shows
     set_up: Callable[[Say], None] | None = None  # runs once before its cases
     # cases that `run-all` leaves out, so that it ends in half an hour
     by_name: tuple[str, ...] = ()

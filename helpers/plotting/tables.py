@@ -12,8 +12,6 @@ import numpy as np
 import pandas as pd
 from matplotlib_inline.backend_inline import set_matplotlib_formats
 
-from helpers.benchmark.statistics import Interval
-from helpers.netem.profiles import Profile
 from helpers.plotting import palette
 
 
@@ -126,41 +124,3 @@ def digits(value: float, *, n: int = 2) -> str:
         return "not measured"
     rounded = float(f"{value:.{n}g}")
     return f"{rounded:.0f}" if abs(rounded) >= 10 ** (n - 1) else f"{rounded:.{n}g}"
-
-
-def tell_interval(found: Interval) -> str:
-    """Write a value and, where it has one, its interval.
-
-    Examples
-    --------
-    >>> tell_interval(Interval(1.409, 1.35, 1.47, n=5))
-    '1.41 (1.35 to 1.47)'
-    """
-    ends = f" ({digits(found.low, n=3)} to {digits(found.high, n=3)})" if found.n > 1 else ""
-    return f"{digits(found.centre, n=3)}{ends}"
-
-
-def tell_measuring(measured: pd.DataFrame, noise: float) -> dict[str, str]:
-    """Tell A/A noise, blocks and machine of measured rows, by the keys that every page has."""
-    machine = json.loads(measured["machine"].iloc[0])
-    return {
-        "aa-noise": f"{digits(100 * (noise - 1))} %" if math.isfinite(noise) else "not measured",
-        "n-blocks": str(measured["block"].nunique()),
-        "machine": f"{machine['n_cores']} cores, {machine['cpu']}",
-    }
-
-
-def describe_profile(profile: Profile) -> str:
-    """Say in one line what a profile emulates."""
-    if profile.first_byte_s is None:
-        return "no network emulated"
-    rates = (
-        (profile.stream_mb_per_s, "a stream"),
-        (profile.worker_mb_per_s, "a worker"),
-        (profile.aggregate_mb_per_s, "in all"),
-    )
-    figures = [f"{1000 * profile.first_byte_s.median_s:g} ms to the first byte"]
-    figures += [f"{rate:g} MB/s {of_what}" for rate, of_what in rates if rate is not None]
-    if profile.setup_s:
-        figures.append(f"{1000 * profile.setup_s:g} ms before the first request of a connection")
-    return ", ".join(figures)
