@@ -34,6 +34,7 @@ _N_CANDIDATES = 150_000  # at most; some 0.2 s
 _PARTS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16)  # into which an axis is cut evenly
 _SHARD_NBYTES = 1e8, 1e9  # of a shard in the array, about
 _SHARD_WORTH = 1.2  # times as fast, below which odder chunks or shards are not worth it
+_MOST_HELD = 20_000  # chunks of a shard
 _N_SHARDED, _N_SHARDS = 6, 12  # chunk shapes that are tried in shards, and shards of the first
 _ANOTHER = math.log(1.4)  # of a factor in some extent by which these differ
 _MOST_SPLIT = 6  # accesses: each way to split them between two copies is tried
@@ -224,7 +225,8 @@ def _widen(pattern: AccessPattern, chunk: Shape) -> Shapes:
         grids.append([c * k for k in sorted(times) if k == 1 or c * k <= min(n, most)])
     shards = np.asarray([*itertools.product(*grids)], np.int64)
     nbytes = chunk_nbytes(pattern, np.minimum(shards, pattern.shape))
-    few = count_objects(pattern, shards) <= pattern.bounds.max_objects
+    n_chunks = np.prod(shards / np.asarray(chunk), axis=1)
+    few = (count_objects(pattern, shards) <= pattern.bounds.max_objects) & (n_chunks <= _MOST_HELD)
     fits = few & (nbytes >= min(_SHARD_NBYTES[0], pattern.nbytes)) & (nbytes <= _SHARD_NBYTES[1])
     shards = shards[fits if fits.any() else few & (nbytes <= 10 * _SHARD_NBYTES[1])]
     touched = [touched_chunks(pattern, each, shards) for each in pattern.accesses]

@@ -13,7 +13,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -256,7 +256,7 @@ def _fetches(touched: Sequence[range], places: NDArray[np.int64], nbytes: int) -
     return [end - start for start, end in spans if end > start]
 
 
-@cache
+@lru_cache(256)
 def _number(by: Shape, held: Shape) -> NDArray[np.int64]:
     """Give the place of each chunk that a shard holds: Morton order, the first dimension fastest."""
     at, n = np.indices(held), len(by)

@@ -238,3 +238,19 @@ def test_the_lines_for_torch_draw_boxes_at_random(monkeypatch: pytest.MonkeyPatc
 def test_a_command_without_data_asks_for_some() -> None:
     """Its refusal is that of every bad question."""
     assert CliRunner().invoke(decide, []).exit_code != 0
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--shape", "100,100", "--type", "S10"),  # a type that Zarr v3 has not specified
+        ("--shape", ",".join("7" * 8), "--profile", "loopback"),  # no network, many dimensions
+        ("--shape", "100000000000,2", "--access", "1000x2"),  # squares beyond 64 bits
+        ("--shape", "1000,1000,1000", "--memory", "1e-4"),  # chunks of a few elements
+        ("--shape", "10,1000000,1000", "--append", "0:5"),
+        ("--shape", "1000,1000,1000", "--in-flight", "100000", "--reads-per-month", "0"),
+    ],
+)
+def test_odd_questions_are_answered(options: tuple[str, ...]) -> None:
+    """Without a warning, a traceback or an infinity."""
+    assert answer(*options)["answer"]["seconds"] >= 0
