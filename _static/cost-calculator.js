@@ -105,7 +105,9 @@
   }
 
   function listLevers(a, oneProcessorGb) {
-    const sizes = new Set([Math.max(oneProcessorGb, a.service_gb), 10, a.memory_gb]);
+    const neededGb = a.service_gb + (a.n_datasets * a.metadata_nbytes) / 1e9;
+    const fitting = Math.max(oneProcessorGb, Math.ceil(10 * neededGb - 1e-9) / 10);
+    const sizes = new Set([fitting, 10, ...(a.billing === "function" ? [a.memory_gb] : [])]);
     const levers = [[`instances of ${a.instance_vcpus} processors and ${a.instance_gb} GB`, { ...a, billing: "instance" }]];
     [...sizes].sort((x, y) => x - y).forEach((gb) => levers.push([`functions of ${gb} GB`, { ...a, billing: "function", memory_gb: gb }]));
     return levers;

@@ -48,7 +48,7 @@ class Assumptions:
     """
 
     billing: Billing = field(default="instance", metadata={"label": "billing of computing"})
-    memory_gb: float = _number(1.8, 0.128, 10.24, "memory of a function (GB)")
+    memory_gb: float = _number(1.9, 0.128, 10.24, "memory of a function (GB)")
     instance_vcpus: float = _number(2, 1, 16, "processors of an instance, always on")
     instance_gb: float = _number(8, 0.5, 120, "memory of an instance (GB)")
     service_gb: float = _number(1.8, 0.05, 100, "memory that a process needs without a cache (GB)")

@@ -157,14 +157,16 @@ def _settle(a: Assumptions, option: Option, made_per_s: float) -> tuple[float, i
 def list_levers(assumptions: Assumptions) -> dict[str, Assumptions]:
     """List the ways of billing that change a bill more than a cache does, by what readers call them.
 
-    Instances; functions with no more memory than one processor or the process needs; and functions
+    Instances; functions with the memory of one processor, or what the process and its datasets need; and functions
     of 10 GB, as in the published study.
     """
     a = assumptions
-    fitting = max(ONE_PROCESSOR_GB, a.service_gb)
+    needed_gb = a.service_gb + a.n_datasets * a.metadata_nbytes / GB
+    fitting = max(ONE_PROCESSOR_GB, math.ceil(10 * needed_gb - 1e-9) / 10)
+    sizes = {fitting, 10.0, *([a.memory_gb] if a.billing == "function" else [])}
     machine = f"instances of {a.instance_vcpus:g} processors and {a.instance_gb:g} GB"
     found = {machine: replace(a, billing="instance")}
-    for gb in sorted({fitting, 10.0, a.memory_gb}):
+    for gb in sorted(sizes):
         found[f"functions of {gb:g} GB"] = replace(a, billing="function", memory_gb=gb)
     return found
 

@@ -92,11 +92,11 @@ def test_redis_nodes(changes: dict[str, Any], expected: int) -> None:
 def test_billing_and_memory_come_before_a_cache() -> None:
     """They change the bill more than any cache does; right-sized functions hold what a process needs."""
     prices, levers = get_prices(), list_levers(Assumptions())
-    assert [*levers] == ["instances of 2 processors and 8 GB", "functions of 1.8 GB", "functions of 10 GB"]  # fmt: skip
+    assert [*levers] == ["instances of 2 processors and 8 GB", "functions of 1.9 GB", "functions of 10 GB"]  # fmt: skip
     usd = [[cost.usd for cost in compare_options(one, prices).values()] for one in levers.values()]
     within = max(max(row) / min(row) for row in usd)
     assert usd[2][0] / usd[0][0] > usd[2][0] / usd[1][0] > within > 1
-    assert "functions of 3 GB" in list_levers(change(Assumptions(), {"service_gb": 3}))
+    assert "functions of 3.1 GB" in list_levers(change(Assumptions(), {"service_gb": 3}))
 
 
 def test_processes_hit_less_than_one_shared_cache() -> None:
