@@ -7,13 +7,11 @@ from typing import Any
 
 import dask.array as da
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from helpers.arrays import reads
 from helpers.arrays.readers import READERS, forget_clients
 from helpers.arrays.stores import StoredArray
-from helpers.benchmark import statistics
 from helpers.benchmark.contender import Steps
 from helpers.benchmark.provenance import n_cores
 from helpers.objectstore.testbed import Testbed
@@ -69,19 +67,3 @@ class ChunkedRead(Steps):
     def collect(self) -> dict[str, float]:
         """Count what passed over the wire."""
         return reads.count_requests(self.testbed.take_trace(), n_cores())
-
-
-def overhead_ms(rows: pd.DataFrame) -> statistics.Interval:
-    """Compute the milliseconds that each more chunk costs, from reads of the same bytes in few and many.
-
-    Rows have `n_chunks`; what is paired is a block's read with the fewest and that with the most.
-
-    Examples
-    --------
-    >>> lines = [(0, 10, 1.0), (0, 110, 1.2), (1, 10, 1.0), (1, 110, 1.2)]
-    >>> round(overhead_ms(pd.DataFrame(lines, columns=["block", "n_chunks", "read_s"])).centre, 6)
-    2.0
-    """
-    wide = rows.pivot(index="block", columns="n_chunks", values="read_s").dropna()
-    few, many = (float(n) for n in (wide.columns.min(), wide.columns.max()))
-    return statistics.median_interval(1000 * (wide[many] - wide[few]) / (many - few))
