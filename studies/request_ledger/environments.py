@@ -35,6 +35,8 @@ class Environment:
     packages: tuple[str, ...] = ()  # requirements; none for the environment that runs this
     until: str = ""  # day of the newest package, as ISO 8601 has it
     python: str = ""
+    layouts: tuple[str, ...] = ()  # that its clients are asked for; none for all of theirs
+    is_stack: bool = False  # whether it is the stack of a day
 
     @property
     def folder(self) -> Path:
@@ -53,6 +55,7 @@ class _Model(BaseModel):
 class _Day(_Model):
     until: str = Field(pattern=r"^\d{4}-\d\d-\d\d$")
     python: _Text
+    layouts: list[_Text] = []
 
 
 class _Stacks(_Model):
@@ -64,10 +67,12 @@ class _Stacks(_Model):
 class _Change(_Model):
     packages: list[_Text]
     clients: list[_Text]
+    layouts: list[_Text] = []
     versions: list[_Text]
 
 
 class _Listed(_Model):
+    old: list[_Text]  # named by others of the list
     today: str = Field(pattern=r"^\d{4}-\d\d-\d\d$")
     python: _Text
     stacks: _Stacks
@@ -94,13 +99,14 @@ def _list(listed: _Listed) -> Iterator[Environment]:
     stacks = listed.stacks
     for name, day in stacks.days.items():
         given = tuple(stacks.clients), tuple(stacks.packages)
-        yield Environment(name, *given, until=day.until, python=day.python)
+        layouts = tuple(day.layouts)
+        yield Environment(name, *given, day.until, day.python, layouts, is_stack=True)
     for package, change in listed.changes.items():
         for version in change.versions:
             packages = (f"{package}=={version}", *change.packages)
             given = tuple(change.clients), packages
-            name = f"{package} {version}"
-            yield Environment(name, *given, until=listed.today, python=listed.python)
+            name, layouts = f"{package} {version}", tuple(change.layouts)
+            yield Environment(name, *given, listed.today, listed.python, layouts)
 
 
 def make_environment(environment: Environment) -> Path:

@@ -328,23 +328,24 @@ def list_operations(
     >>> list_operations([Environment(HERE, ())], ["gdal"], ["open", "append", "metadata of 1"])
     [('here', 'gdal', 'geotiff', 'open')]
     """
-    found = []
-    for environment in environments:
-        known = clients if environment.name == HERE else environment.clients
-        for client in (one for one in known if one in clients):
-            for i, layout in enumerate(LAYOUTS[client]):
-                found += [
-                    (environment.name, client, layout, operation)
-                    for operation in operations
-                    if _has(client, operation, is_first=i == 0, layout=layout)
-                ]
-    return found
+    return [
+        (environment.name, client, layout, operation)
+        for environment in environments
+        for client in (clients if environment.name == HERE else environment.clients)
+        if client in clients
+        for layout in LAYOUTS[client]
+        for operation in operations
+        if _has(environment, client, layout, operation)
+    ]
 
 
-def _has(client: str, operation: str, *, is_first: bool, layout: str) -> bool:
+def _has(environment: Environment, client: str, layout: str, operation: str) -> bool:
     """Tell whether a client is asked for an operation on a layout."""
-    if operation in METADATA:
-        return client not in NO_GROUPS and (is_first or layout == "zarr-v3")
+    if environment.layouts and layout not in environment.layouts:
+        return False
+    if operation in METADATA:  # few variables only in the stacks of a day
+        is_asked = operation == METADATA[-1] or environment.is_stack
+        return is_asked and client not in NO_GROUPS and layout in (LAYOUTS[client][0], "zarr-v3")
     if layout == "netcdf-large" and operation not in ("open", "series"):
         return False  # each would open the large file once more
     return operation != "append" or (client in APPENDING and "sharded" not in layout)
