@@ -18,9 +18,8 @@ from helpers.plotting import palette
 def count_rows(rows: pd.DataFrame, *, stopped_by: str) -> pd.DataFrame:
     """Count the blocks and rows of a record by phase, and say what ended the measurement."""
     table = rows.groupby("phase").agg(blocks=("block", "nunique"), rows=("block", "size"))
-    return table.assign(
-        ended_by=["" if phase != "measured" else stopped_by for phase in table.index]
-    )
+    ends = ["" if phase != "measured" else spell(stopped_by) for phase in table.index]
+    return table.assign(**{"ended by": ends})
 
 
 def trace_of(rows: pd.DataFrame) -> pd.DataFrame:
