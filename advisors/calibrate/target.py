@@ -61,8 +61,7 @@ def open_target(address: str, spend: Spend, *, prefix: str, emulated: str) -> It
         raise UserError(f"write: {prefix!r}; allowed: with s3://BUCKET/PREFIX alone")
     if address == "embedded":
         with open_testbed("embedded", get_profile(emulated)) as testbed:
-            testbed.probe_url()  # makes the object
-            yield find_object(testbed.far / "probe", spend)
+            yield find_object(testbed.make_probe(), spend)
     elif prefix:
         with write_object(parse_location(address) / prefix.strip("/"), spend) as target:
             yield target

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from random import Random
 
 from helpers.netem.http import (
-    HAS_SPLICE,
     BadHead,
     BodyTransfer,
     Head,
@@ -111,10 +110,6 @@ class Trace:
         return rows
 
 
-class UpstreamError(ConnectionError):
-    """The server gave no answer that could be passed on."""
-
-
 class Upstream:
     """Hold one connection to the server, opened when first needed."""
 
@@ -143,12 +138,15 @@ class Upstream:
     def ask(self, request: Head, body: BodyTransfer, source: Source) -> Head:
         """Pass a request on with its body, and return the head of its final response."""
         send(source.sock, request.raw)
-        body.move_request(request)
+        if request.is_chunked:
+            body.move_chunked(body.move)
+        else:
+            body.move(request.length or 0)
         self.passed_s = body.stream.link.time.now_s()
         while True:
             raw = source.read_head()
             if not raw:
-                raise UpstreamError("it closed the connection without an answer")
+                raise PeerClosed("it closed the connection without an answer")
             response = parse_response(raw)
             if response.status >= 200:  # interim ones are for the proxy, which answers them itself
                 return response
@@ -175,20 +173,13 @@ class Network:
     """Hold what is emulated on all connections; it can be changed at any moment.
 
     Delays and faults are drawn in the order in which requests arrive, each from a
-    sequence of the seed, which go on when the profile changes. Bodies pass
-    through the kernel, or are copied.
+    sequence of the seed, which go on when the profile changes.
     """
 
     def __init__(
-        self,
-        address: tuple[str, int],
-        *,
-        seed: int,
-        virtual: VirtualTime = REAL_TIME,
-        is_spliced: bool = HAS_SPLICE,
+        self, address: tuple[str, int], *, seed: int, virtual: VirtualTime = REAL_TIME
     ) -> None:
         self.address, self.time = address, virtual
-        self.is_spliced = is_spliced
         self.trace = Trace(virtual)
         self._lock = threading.Lock()
         self._delays = Random(f"delays {seed}")
@@ -235,10 +226,6 @@ _ERRORS = {
 }
 
 
-class CutShort(ConnectionError):
-    """A fault that was asked for ends the connection here."""
-
-
 def refuse(
     client: Source, trace: Trace, row: OpenRequest, status: int, reason: str, is_kept: bool = False
 ) -> bool:
@@ -278,10 +265,10 @@ class Exchange:
             # closing without lingering sends RST instead of FIN
             linger = struct.pack("ii", 1, 0)
             self.client.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
-            raise CutShort
+            raise PeerClosed(self.fault)
         is_kept = self.request.keeps_alive(self.request.first[2])
         if self.fault == "error_503":
-            self._sleep_until_due(self.row.start_s)
+            self.met.link.sleep_until(self.row.start_s + self.met.delay_s)
             return refuse(self.client, self.trace, self.row, 503, SLOW_DOWN, is_kept)
         if self.request.expects_continue:
             send(self.client.sock, _CONTINUE)
@@ -296,16 +283,14 @@ class Exchange:
             return refuse(self.client, self.trace, self.row, 502, reason)
         return self._respond(response, source) and is_kept
 
-    def _sleep_until_due(self, asked_s: float) -> None:
-        """Sleep until the first byte is due, counted from the end of the request."""
-        self.met.link.sleep_until(asked_s + self.met.delay_s)
-
     def _respond(self, response: Head, source: Source) -> bool:
         """Pass a response back; tell whether the connection goes on."""
         row = self.row
         row.range_start, row.range_nbytes = range_of(self.request, response)
         is_empty = not has_body(self.request.first[0], response.status) or response.length == 0
-        self._sleep_until_due(self.upstream.passed_s if self.request.brings_body else row.start_s)
+        # the first byte is due a delay after the end of the request
+        asked_s = self.upstream.passed_s if self.request.brings_body else row.start_s
+        self.met.link.sleep_until(asked_s + self.met.delay_s)
         if is_empty:
             self.trace.ending(row)
         row.status = response.status
@@ -351,7 +336,7 @@ class Exchange:
             body.move(nbytes // 2)
             nbytes -= nbytes // 2
         if fault == "truncate":
-            raise CutShort
+            raise PeerClosed(fault)
         if fault == "stall":
             self._stall()
         if fault == "corrupt":

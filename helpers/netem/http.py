@@ -92,13 +92,7 @@ def _parse(raw: bytes) -> tuple[list[bytes], dict[bytes, bytes]]:
 
 
 def parse_request(raw: bytes) -> Head:
-    r"""Parse the head of a request.
-
-    Examples
-    --------
-    >>> parse_request(b"GET /bucket/a?b HTTP/1.1\r\nHost: c\r\n\r\n").first
-    (b'GET', b'/bucket/a?b', b'HTTP/1.1')
-    """
+    """Parse the head of a request."""
     words, fields = _parse(raw)
     is_line = (
         len(words) == 3 and _TOKEN.fullmatch(words[0]) and words[2] in (b"HTTP/1.1", b"HTTP/1.0")
@@ -112,13 +106,7 @@ def parse_request(raw: bytes) -> Head:
 
 
 def parse_response(raw: bytes) -> Head:
-    r"""Parse the head of a response.
-
-    Examples
-    --------
-    >>> parse_response(b"HTTP/1.1 206 Partial Content\r\n\r\n").first[1]
-    b'206'
-    """
+    """Parse the head of a response."""
     words, fields = _parse(raw)
     is_line = len(words) > 1 and words[0].startswith(b"HTTP/1.")
     if not is_line or not re.fullmatch(rb"[1-5]\d\d", words[1]):
@@ -132,15 +120,7 @@ def has_body(method: bytes, status: int) -> bool:
 
 
 def key_of(target: bytes) -> str:
-    """Return the path of a request's target, decoded and without its query.
-
-    The query of a presigned URL carries a signature, so nothing of it is kept.
-
-    Examples
-    --------
-    >>> key_of(b"/bucket/sea%20ice?X-Amz-Signature=1")
-    '/bucket/sea ice'
-    """
+    """Return the path of a request's target, decoded; of its query, which may hold a signature, nothing."""
     path = target.partition(b"?")[0]
     if not path.startswith(b"/"):
         # a proxy's form, http://host/path, whose host may carry credentials
@@ -149,14 +129,7 @@ def key_of(target: bytes) -> str:
 
 
 def range_of(request: Head, response: Head | None) -> tuple[int | None, int | None]:
-    r"""Return start and length in bytes of the range that a request asks for.
-
-    Examples
-    --------
-    >>> request = parse_request(b"GET /a HTTP/1.1\r\nRange: bytes=10-19\r\n\r\n")
-    >>> range_of(request, None)
-    (10, 10)
-    """
+    """Return start and length in bytes of the range that a request asks for."""
     asked = _RANGE.fullmatch(request.fields.get(b"range", b""))
     if asked is None:
         return None, None
@@ -240,29 +213,26 @@ class Pipe:
     body never enters Python. Where the system has none (macOS), bytes are copied.
     """
 
-    def __init__(self, *, is_spliced: bool = HAS_SPLICE) -> None:
-        self._ends: tuple[int, int] | None = None
-        self._is_spliced = is_spliced
+    def __init__(self) -> None:
+        self._ends = os.pipe()
         self._buffer = memoryview(b"")
+        if sys.platform == "linux":
+            import fcntl
+
+            # over the user's share of pipe pages (64 MiB) it stays at 64 KiB, which costs wake-ups
+            with contextlib.suppress(PermissionError):
+                fcntl.fcntl(self._ends[1], fcntl.F_SETPIPE_SZ, FREE_QUANTUM_NBYTES)
 
     def close(self) -> None:
         """Close the pipe; bytes that are still in it are lost."""
-        for end in self._ends or ():
+        for end in self._ends:
             os.close(end)
-        self._ends = None
-
-    def _open(self) -> tuple[int, int]:
-        """Open the pipe on first use, wide enough for the largest quantum."""
-        if self._ends is None:
-            self._ends = os.pipe()
-            _widen(self._ends[1])
-        return self._ends
 
     def take(self, source: socket.socket, limit_nbytes: int) -> int:
         """Take what has arrived, at most `limit_nbytes`; 0 means that the sender closed."""
         try:
-            if sys.platform == "linux" and self._is_spliced:
-                return os.splice(source.fileno(), self._open()[1], limit_nbytes)
+            if sys.platform == "linux" and HAS_SPLICE:
+                return os.splice(source.fileno(), self._ends[1], limit_nbytes)
             if not self._buffer:
                 self._buffer = memoryview(bytearray(FREE_QUANTUM_NBYTES))
             return source.recv_into(self._buffer, min(limit_nbytes, FREE_QUANTUM_NBYTES))
@@ -274,28 +244,14 @@ class Pipe:
         given = 0
         while given < nbytes:
             try:
-                if sys.platform == "linux" and self._is_spliced:
-                    n_more = os.splice(self._open()[0], sink.fileno(), nbytes - given)
+                if sys.platform == "linux" and HAS_SPLICE:
+                    n_more = os.splice(self._ends[0], sink.fileno(), nbytes - given)
                 else:
                     n_more = sink.send(self._buffer[given:nbytes])
             except OSError as error:
                 raise PeerClosed(str(error)) from error
             count(n_more)
             given += n_more
-
-
-def _widen(pipe: int) -> None:
-    """Let a pipe hold a whole quantum, where the system allows it."""
-    if sys.platform == "linux":
-        import fcntl
-
-        # over the user's share of pipe pages (64 MiB) it stays at 64 KiB, which costs wake-ups
-        with contextlib.suppress(PermissionError):
-            fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, FREE_QUANTUM_NBYTES)
-
-
-def _ignore(*_: int) -> None:
-    """Count nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,19 +262,19 @@ class BodyTransfer:
     sink: socket.socket
     pipe: Pipe  # what carries it
     stream: Stream  # when its bytes may pass
-    count: Callable[[int], None] = _ignore  # learns what was handed on
-    ending: Callable[[], None] = _ignore  # learns that the next send may be the last
+    count: Callable[[int], None] = lambda _nbytes: None  # learns what was handed on
+    ending: Callable[[], None] = lambda: None  # learns that the next send may be the last
 
     def move(self, nbytes: int | None, *, is_last: bool = False) -> None:
         """Move `nbytes` in paced quanta, or with None all until the sender closes."""
-        left = nbytes
-        while left is None or left > 0:
-            moved = self._move_quantum(left, is_last=is_last)
-            if not moved and left is None:
-                return
-            if not moved:
-                raise PeerClosed(f"closed {left} bytes before the end of a body")
-            left = None if left is None else left - moved
+        if nbytes is None:
+            while self._move_quantum(None, is_last=False):
+                pass
+            return
+        while nbytes > 0:
+            if not (moved := self._move_quantum(nbytes, is_last=is_last)):
+                raise PeerClosed(f"closed {nbytes} bytes before the end of a body")
+            nbytes -= moved
 
     def _move_quantum(self, left: int | None, *, is_last: bool) -> int:
         """Move what has arrived, at most a quantum; return its bytes, 0 at the sender's end."""
@@ -337,13 +293,6 @@ class BodyTransfer:
         else:
             self.pipe.give(self.sink, nbytes, self.count)
         return nbytes
-
-    def move_request(self, head: Head) -> None:
-        """Move the whole body that a request's head announces."""
-        if head.is_chunked:
-            self.move_chunked(self.move)
-        else:
-            self.move(head.length or 0)
 
     def move_chunked(self, move_payload: Callable[[int], None]) -> None:
         """Move a chunked body, its framing neither paced nor counted; `move_payload` moves the bytes of one chunk."""

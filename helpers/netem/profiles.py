@@ -395,10 +395,3 @@ def network_of(profile: Profile, *, streams_per_worker: int = 1) -> Network:
         round_trip_s=profile.round_trip_s or 0.0,
         initial_window_nbytes=profile.initial_window_nbytes or inf,
     )
-
-
-def take_scatter_out(profile: Profile) -> Profile:
-    """Give every first byte of a profile the same delay: the mean of them."""
-    mean_s = network_of(profile).first_byte_mean_s
-    steady = FirstByte(mean_s, mean_s) if mean_s else None
-    return replace(profile, name=f"{profile.name}, first bytes steady", first_byte_s=steady)

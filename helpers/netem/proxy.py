@@ -102,10 +102,6 @@ class Proxy:
         """Return the rows of the requests that ended since the last call, in that order, and forget them."""
         return [Request(*row) for row in self._command("take")]
 
-    def cpu_s(self) -> float:
-        """Return the processor time the proxy has used so far, in real seconds."""
-        return float(self._command("cpu_s"))
-
 
 def _address(upstream_url: str) -> tuple[str, int]:
     """Split the address of a server into host and port; refuse what the proxy cannot stand before."""

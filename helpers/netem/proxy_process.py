@@ -18,14 +18,7 @@ from itertools import count
 from multiprocessing.connection import Connection as Commands
 from typing import Any
 
-from helpers.netem.exchange import (
-    CutShort,
-    Exchange,
-    Network,
-    OpenRequest,
-    Upstream,
-    refuse,
-)
+from helpers.netem.exchange import Exchange, Network, OpenRequest, Upstream, refuse
 from helpers.netem.http import BadHead, PeerClosed, Pipe, Source, key_of, parse_request, range_of
 from helpers.netem.shaping import OWNER, VirtualTime, Window
 
@@ -52,7 +45,8 @@ class Workers:
         inode = find_inode(sock.getpeername(), sock.getsockname())
         with self._lock:
             # those seen before come first, and are nearly always enough
-            pid = _find_holder(inode, self._numbers) or _find_holder(inode, _list_processes())
+            everybody = (int(name) for name in reversed(os.listdir("/proc")) if name.isdigit())
+            pid = _find_holder(inode, self._numbers) or _find_holder(inode, everybody)
             return UNKNOWN if pid is None else self._numbers.setdefault(pid, len(self._numbers))
 
 
@@ -71,11 +65,6 @@ def find_inode(there: tuple[str, int], here: tuple[str, int]) -> int:
         answer = kernel.recv(4096)
     kind = struct.unpack_from("=H", answer, 4)[0]
     return int(struct.unpack_from("=I", answer, 84)[0]) if kind == _BY_FAMILY else 0
-
-
-def _list_processes() -> list[int]:
-    """List all processes, the newest first."""
-    return sorted((int(name) for name in os.listdir("/proc") if name.isdigit()), reverse=True)
 
 
 def _find_holder(inode: int, pids: Iterable[int]) -> int | None:
@@ -115,14 +104,14 @@ class Connection:
         self._window = Window()
         self._worker: int | None = None  # looked up when first needed
         self._upstream = Upstream(network.address)
-        self._pipe = Pipe(is_spliced=network.is_spliced)
+        self._pipe = Pipe()
 
     def serve(self) -> None:
         """Serve requests, then close both sides."""
         try:
             while self._serve_one():
                 pass
-        except (PeerClosed, CutShort):
+        except PeerClosed:
             pass  # how connections end: the row of a request under way is written by now
         finally:
             self._upstream.close()
@@ -145,7 +134,9 @@ class Connection:
                 return refuse(self._client, trace, row, 400, problem)
             met = self._network.admit(row.start_s)
             if met.link.profile.worker_mb_per_s is not None:
-                row.worker = self._find_worker()
+                if self._worker is None:
+                    self._worker = self._workers.number_of(self._client.sock)
+                row.worker = self._worker
             row.tag, row.method = met.tag, request.first[0].decode("ascii")
             row.key = key_of(request.first[1])
             row.range_start, row.range_nbytes = range_of(request, None)
@@ -164,12 +155,6 @@ class Connection:
             link = self._network.link
             link.sleep_until(self._accepted_s + link.profile.setup_s)
         return OpenRequest(self._network.time.now_s(), self._number, is_first)
-
-    def _find_worker(self) -> int:
-        """Return the number of the process at the other end."""
-        if self._worker is None:
-            self._worker = self._workers.number_of(self._client.sock)
-        return self._worker
 
 
 # Bytes that may lie between the proxy and a client that is not reading (the
@@ -210,7 +195,6 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "emulate": Network.emulate,
     "tag": Network.set_tag,
     "take": lambda network: network.trace.take(),
-    "cpu_s": lambda _network: sum(os.times()[:2]),  # of this process, real ones
 }
 
 

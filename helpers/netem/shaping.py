@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from math import inf
 from random import Random
 from statistics import NormalDist
 
@@ -40,15 +41,9 @@ N_STRATA = 20
 class VirtualTime:
     """The time an emulated network lives in: one second of it takes `dilation` real ones.
 
-    Whatever waits for a moment of this clock, and whatever is stamped by it, is slowed down
-    alike: delays, streams, links, request rates, quanta and bursts. Bytes in buffers are then the
-    same share of a rate at every dilation. The method is that of Gupta et al. (2006), *To
-    infinity and beyond: time-warped network emulation*.
-
-    Examples
-    --------
-    >>> VirtualTime(10).real_s(0.03)
-    0.3
+    Whatever waits for this clock or is stamped by it is slowed down alike, so that bytes in
+    buffers are the same share of a rate at every dilation (Gupta et al., 2006, *To infinity and
+    beyond: time-warped network emulation*).
     """
 
     dilation: float = 1.0  # real seconds in a virtual one, at least 1
@@ -56,10 +51,6 @@ class VirtualTime:
     def now_s(self) -> float:
         """Read the clock."""
         return time.perf_counter() / self.dilation
-
-    def real_s(self, virtual_s: float) -> float:
-        """Turn a virtual time into the one that it takes."""
-        return virtual_s * self.dilation
 
 
 REAL_TIME = VirtualTime()
@@ -75,7 +66,7 @@ class Sleeper:
     def until(self, deadline_s: float) -> None:
         """Return at about `deadline_s`, in virtual time."""
         before_s = time.perf_counter()
-        asked_s = self._virtual.real_s(deadline_s) - before_s - self._overshoot_s
+        asked_s = deadline_s * self._virtual.dilation - before_s - self._overshoot_s
         if asked_s <= 0:
             return
         time.sleep(asked_s)
@@ -129,7 +120,14 @@ class Clock:
 
 
 class Bucket:
-    """Let requests pass up to a rate, with bursts of a tenth of a second."""
+    """Let requests pass up to a rate, with bursts of a tenth of a second.
+
+    Examples
+    --------
+    >>> bucket = Bucket(10)
+    >>> [bucket.take(now_s) for now_s in (5.0, 5.0, 5.2)]
+    [True, False, True]
+    """
 
     def __init__(self, requests_per_s: float) -> None:
         self._rate = requests_per_s
@@ -138,14 +136,7 @@ class Bucket:
         self._at_s = 0.0
 
     def take(self, now_s: float) -> bool:
-        """Take a token if there is one; the caller holds a lock.
-
-        Examples
-        --------
-        >>> bucket = Bucket(10)
-        >>> [bucket.take(now_s) for now_s in (5.0, 5.0, 5.2)]
-        [True, False, True]
-        """
+        """Take a token if there is one; the caller holds a lock."""
         self._tokens = min(self._depth, self._tokens + (now_s - self._at_s) * self._rate)
         self._at_s = now_s
         if self._tokens < 1:
@@ -164,15 +155,12 @@ def quantum_nbytes(profile: Profile) -> int:
     >>> quantum_nbytes(Profile("example", stream_mb_per_s=18))
     72000
     """
-    rates = []
-    if profile.stream_mb_per_s is not None:
-        rates.append(profile.stream_mb_per_s)
     # an eighth: the queue of many connections is one quantum of each
-    shared = (profile.worker_mb_per_s, profile.aggregate_mb_per_s)
-    rates += [rate / 8 for rate in shared if rate is not None]
-    if not rates:
+    shared = (profile.worker_mb_per_s or inf, profile.aggregate_mb_per_s or inf)
+    rate = min(profile.stream_mb_per_s or inf, min(shared) / 8)
+    if rate == inf:
         return FREE_QUANTUM_NBYTES
-    return min(MAX_QUANTUM_NBYTES, max(MIN_QUANTUM_NBYTES, round(min(rates) * MB * QUANTUM_S)))
+    return min(MAX_QUANTUM_NBYTES, max(MIN_QUANTUM_NBYTES, round(rate * MB * QUANTUM_S)))
 
 
 class Link:
@@ -182,29 +170,16 @@ class Link:
         self.profile, self.time = profile, virtual
         self.quantum_nbytes = quantum_nbytes(profile)
         self._lock = threading.Lock()
-        self._sleeper = Sleeper(virtual)
+        self.sleep_until = Sleeper(virtual).until
         rate = profile.aggregate_mb_per_s
         self._clock = None if rate is None else Clock(rate, self.quantum_nbytes)
         self._workers: dict[int, Clock] = {}
         self._bucket = None if profile.requests_per_s is None else Bucket(profile.requests_per_s)
 
-    @property
-    def is_paced(self) -> bool:
-        """Whether bytes have to wait."""
-        profile = self.profile
-        rates = (profile.stream_mb_per_s, profile.worker_mb_per_s, profile.aggregate_mb_per_s)
-        return any(rate is not None for rate in rates)
-
     def admits(self, now_s: float) -> bool:
         """Take one request from the allowed rate; False means that it is exceeded."""
-        if self._bucket is None:
-            return True
         with self._lock:
-            return self._bucket.take(now_s)
-
-    def sleep_until(self, deadline_s: float) -> None:
-        """Sleep until a moment in virtual time."""
-        self._sleeper.until(deadline_s)
+            return self._bucket is None or self._bucket.take(now_s)
 
     def open_stream(self, worker: int = OWNER, window: Window | None = None) -> Stream:
         """Begin a body on one connection of a worker, without credit; its window is for bodies sent to it."""
@@ -218,18 +193,13 @@ class Link:
 
     def enter(self, now_s: float, nbytes: int, *, late_s: float, worker: int = OWNER) -> float:
         """Queue bytes on the link of their worker and on the shared one; return when all passed."""
-        with self._lock:
-            clocks = [one for one in (self._clock, self._clock_of(worker)) if one is not None]
-            return max((one.enter(now_s, nbytes, late_s=late_s) for one in clocks), default=now_s)
-
-    def _clock_of(self, worker: int) -> Clock | None:
-        """Find the link of a worker; the owner of the proxy has none."""
         rate = self.profile.worker_mb_per_s
-        if rate is None or worker == OWNER:
-            return None
-        if worker not in self._workers:
-            self._workers[worker] = Clock(rate, self.quantum_nbytes)
-        return self._workers[worker]
+        with self._lock:
+            clocks = [] if self._clock is None else [self._clock]
+            if rate is not None and worker != OWNER:
+                clock = Clock(rate, self.quantum_nbytes)
+                clocks.append(self._workers.setdefault(worker, clock))
+            return max((one.enter(now_s, nbytes, late_s=late_s) for one in clocks), default=now_s)
 
 
 @dataclass(slots=True)
@@ -256,21 +226,7 @@ class Window:
         return True
 
     def take(self, now_s: float, nbytes: int) -> float:
-        """Take bytes that are to pass now, no more than are left; return when they may begin to.
-
-        Examples
-        --------
-        Windows of 1,000 and 2,000 bytes, a tenth of a second after one another:
-
-        >>> from helpers.netem.profiles import FirstByte
-        >>> window = Window()
-        >>> late = FirstByte(0.1, 0.1)
-        >>> slow = Profile("p", late, round_trip_s=0.1, initial_window_nbytes=1000)
-        >>> window.begin(slow, 5.0)
-        True
-        >>> window.take(5.0, 1000), window.take(5.01, 1500), window.take(5.12, 500)
-        (5.0, 5.1, 5.1)
-        """
+        """Take bytes that are to pass now, no more than are left; return when they may begin to."""
         if self.left_nbytes == self._nbytes << self.n_filled:
             self._round_s = max(self._round_s, now_s)
         begins_s, self.left_nbytes = self._round_s, self.left_nbytes - nbytes
@@ -298,15 +254,9 @@ class Stream:
         return most if self.window is None else min(most, self.window.left_nbytes)
 
     def wait(self, nbytes: int) -> None:
-        """Sleep until `nbytes` more have passed both.
-
-        Bytes are handed on when the last of them would have arrived, so that a
-        body of n bytes ends n / rate after its head.
-        """
+        """Sleep until `nbytes` more have passed all, so that a body of n bytes ends n / rate after its head."""
         if self.window is not None:
-            self._wait_for_window(nbytes)
-        if not self.link.is_paced:
-            return
+            self._wait_for(self.window.take(self.link.time.now_s(), nbytes))
         now_s = self.link.time.now_s()
         deadline_s = self.link.enter(now_s, nbytes, late_s=self.late_s, worker=self.worker)
         if self.clock is not None:
@@ -316,10 +266,9 @@ class Stream:
         late_s = self.link.time.now_s() - max(now_s, deadline_s)
         self.late_s = min(max(late_s, 0.0), MAX_LATE_S)
 
-    def _wait_for_window(self, nbytes: int) -> None:
-        """Sleep until the round trip in which these bytes may pass; its wait gives no credit."""
-        now_s = self.link.time.now_s()
-        if self.window is None or (begins_s := self.window.take(now_s, nbytes)) <= now_s:
+    def _wait_for(self, begins_s: float) -> None:
+        """Sleep until the round trip in which bytes may pass; its wait gives no credit."""
+        if begins_s <= self.link.time.now_s():
             return
         self.link.sleep_until(begins_s)
         if self.clock is not None:

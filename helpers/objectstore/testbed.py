@@ -186,55 +186,32 @@ class Testbed:
     near: Location  # the store without a network between: data are written here
     far: Location  # the same store over the emulated network: measured reads go here
     proxy: Proxy | None = None  # what emulates and traces; None where it cannot stand in between
-    others: list[Proxy] = field(default_factory=list)  # before services that read the store
 
     def emulate(self, profile: Profile, *, dilation: float | None = None) -> None:
         """Emulate another network from now on, and slow its time down by another factor if one is given."""
         if self.proxy is None:
             check_profile("a store of your own", profile.name, dilation or 1.0)
-        for proxy in self._proxies():
-            proxy.emulate(profile, dilation=dilation)
+        else:
+            self.proxy.emulate(profile, dilation=dilation)
 
     def set_tag(self, tag: str) -> None:
         """Mark the requests that arrive from now on."""
-        for proxy in self._proxies():
-            proxy.set_tag(tag)
+        if self.proxy is not None:
+            self.proxy.set_tag(tag)
 
-    def probe_url(self, *, is_near: bool = False) -> str:
-        """Return the signed address of an object of 32 MB, to measure the network with."""
+    def make_probe(self) -> Location:
+        """Return where an object of 32 MB lies, to measure the network with; made if absent."""
         store, key = self.near.obstore(), "probe"
         try:
             obstore.head(store, key)
         except FileNotFoundError:
             with self.near.writing():
                 obstore.put(store, key, bytes(_PROBE_NBYTES))
-        location = self.near if is_near else self.far
-        where = {"Bucket": location.bucket, "Key": f"{location.prefix}/{key}".strip("/")}
-        return str(location.botocore().generate_presigned_url("get_object", Params=where))
+        return self.far / key
 
     def take_trace(self) -> list[Request]:
         """Return the requests since the last call; none where nothing traces."""
-        return [request for proxy in self._proxies() for request in proxy.take_trace()]
-
-    def _proxies(self) -> list[Proxy]:
-        return [*([self.proxy] if self.proxy is not None else []), *self.others]
-
-    @contextmanager
-    def reach(self, service_url: str, profile: Profile, *, seed: int = 0) -> Iterator[str]:
-        """Put the same kind of network before a service, and give the address to ask it at.
-
-        Its requests are in the same trace. Where nothing is emulated before the store, nothing
-        is before the service.
-        """
-        if self.proxy is None:
-            yield service_url
-            return
-        with open_proxy(service_url, profile=profile, seed=seed) as proxy:
-            self.others.append(proxy)
-            try:
-                yield proxy.endpoint_url
-            finally:
-                self.others.remove(proxy)
+        return [] if self.proxy is None else self.proxy.take_trace()
 
 
 @contextmanager
