@@ -30,7 +30,7 @@ from helpers.arrays.readers import READERS, Reader
 from helpers.arrays.reads import RawRead, count_requests
 from helpers.arrays.stores import StoredArray
 from helpers.benchmark import loop
-from helpers.benchmark.contender import contend
+from helpers.benchmark.contender import CheckError, contend
 from helpers.benchmark.loop import Budget, MeasurementError, deadline, measure_blocks
 from helpers.benchmark.provenance import Provenance
 from helpers.benchmark.record import Record
@@ -94,7 +94,7 @@ def read_once(testbed: Testbed, stored: StoredArray, reader: Reader) -> Ended:
             sink = reads.read_into_sink(array, stored.chunk_shape)
             sums = np.asarray(sink.compute(scheduler="threads", num_workers=4))  # type: ignore[no-untyped-call]
         reads.check_values(sums, stored)
-    except reads.WrongValuesError as error:
+    except CheckError as error:
         how, said = "found wrong", str(error)
     except Exception as error:
         how, said = "refused", f"{type(error).__name__}: {error}"

@@ -12,7 +12,7 @@ import numpy as np
 from advisors.chunks.dataset import ArrayFacts, Format, read_dataset
 from advisors.chunks.forecast import Access, AccessPattern, Bounds, Layout, Prices
 from advisors.costs.prices import find_price
-from helpers.arrays.chunks import Shape, check_shape, check_within
+from helpers.arrays.chunks import Shape
 from helpers.errors import UserError
 from helpers.models.access import Store
 from helpers.netem.profiles import get_measurement, get_profile, network_of
@@ -232,7 +232,7 @@ def _read_array(address: str | None, told: Mapping[str, Any]) -> ArrayFacts:
             "shape: none; allowed: --shape 87600,721,1440, or a DATASET to read it from"
         )
     else:
-        shape = check_shape("shape", read_extents(told["shape"], ",", "shape"))
+        shape = check_within("shape", read_extents(told["shape"], ",", "shape"))
         array = ArrayFacts("array", shape, read_type(told.get("dtype", "float32")))
     if sum(n > 1 for n in array.shape) > _MOST_LONG or max(array.shape) > _LONGEST:
         raise UserError(
@@ -277,6 +277,19 @@ def read_extents(text: str, between: str, option: str) -> Shape:
         example = between.join(("365", "10", "10"))
         also = "series, map, whole, or a box such as " if option == "access" else ""
         raise UserError(f"{option}: {text!r}; allowed: {also}{example}") from error
+
+
+def check_within(name: str, part: Shape, shape: Shape | None = None) -> Shape:
+    """Refuse extents below 1, or such as an array has not."""
+    if shape and len(part) != len(shape):
+        raise UserError(f"{name}: {list(part)}; allowed: {len(shape)} extents, as the array has")
+    if min(part) < 1:
+        raise UserError(
+            f"{name}: {list(part)}; allowed: one or more extents, each a whole number above 0"
+        )
+    if shape and any(p > n for p, n in zip(part, shape, strict=True)):
+        raise UserError(f"{name}: {list(part)}; allowed: at most the array's, {list(shape)}")
+    return part
 
 
 def read_accesses(text: str, array: ArrayFacts) -> tuple[tuple[Access, ...], tuple[float, ...]]:

@@ -19,29 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from helpers.errors import UserError
-
 Shape = tuple[int, ...]
-
-
-def check_shape(name: str, shape: Sequence[int]) -> Shape:
-    """Refuse a shape without dimensions, or with an extent below 1."""
-    whole = all(not isinstance(n, bool) and n == int(n) and n >= 1 for n in shape)
-    if not shape or not whole:
-        raise UserError(
-            f"{name}: {list(shape)}; allowed: one or more extents, each a whole number above 0"
-        )
-    return tuple(int(n) for n in shape)
-
-
-def check_within(name: str, part: Sequence[int], shape: Shape) -> Shape:
-    """Refuse extents that an array does not have."""
-    if len(part) != len(shape):
-        raise UserError(f"{name}: {list(part)}; allowed: {len(shape)} extents, as the array has")
-    checked = check_shape(name, part)
-    if any(p > n for p, n in zip(checked, shape, strict=True)):
-        raise UserError(f"{name}: {list(part)}; allowed: at most the array's, {list(shape)}")
-    return checked
 
 
 def balanced_extents(
@@ -86,19 +64,9 @@ def balanced_chunk_shape(
 ) -> Shape:
     """Choose the chunk shape that a line and the hyperplane across it touch equally often.
 
-    Of the shapes that round `balanced_extents` down or up in each dimension,
-    it is the largest that is not above `chunk_nbytes`.
-
-    Parameters
-    ----------
-    shape : sequence of int
-        Elements of the array for each dimension.
-    itemsize : int
-        Bytes of an element, at least 1.
-    chunk_nbytes : int
-        Most bytes of a chunk, at least `itemsize` and at most the array's.
-    axis : int
-        Dimension along which lines are read.
+    Of the shapes that round `balanced_extents` down or up in each dimension, it is the largest that
+    is not above `chunk_nbytes`, which are at least `itemsize` and at most the array's. Lines are
+    read along `axis`.
 
     Examples
     --------
@@ -263,34 +231,3 @@ def _number(by: Shape, held: Shape) -> NDArray[np.int64]:
     bits = range(max(by).bit_length())
     keys = sum(((at[d] >> b) & 1) << (b * n + d) for b in bits for d in range(n))
     return np.argsort(np.argsort(np.ravel(keys))).reshape(held)
-
-
-def draw_hyperslabs(
-    shape: Shape, extent: Shape, chunk_shape: Shape, *, n_boxes: int, seed: int
-) -> tuple[list[Hyperslab], int]:
-    """Draw boxes anywhere in an array, without a common chunk as far as there are enough."""
-    rng = np.random.default_rng([seed, *extent, *chunk_shape])
-    size, chunk = np.asarray(extent), np.asarray(chunk_shape)
-    last = np.asarray(shape) - size
-    drawn = np.unique(rng.integers(0, last + 1, (20 * n_boxes, len(shape))), axis=0)
-    apart: list[NDArray[np.int64]] = []
-    shared: list[NDArray[np.int64]] = []
-    for start in rng.permutation(drawn):
-        if len(apart) == n_boxes:
-            break
-        touched = apart and _share_chunk(start, np.stack(apart), size, chunk).any()
-        (shared if touched else apart).append(start)
-    chosen = apart + shared[: n_boxes - len(apart)]
-    boxes = [
-        tuple(slice(int(i), int(i + e)) for i, e in zip(start, extent, strict=True))
-        for start in chosen
-    ]
-    return boxes, len(apart)
-
-
-def _share_chunk(
-    a: NDArray[np.int64], b: NDArray[np.int64], size: NDArray[np.int64], chunk: NDArray[np.int64]
-) -> NDArray[np.bool_]:
-    """Tell which boxes of one size have a chunk in common with `a`: a range in every dimension."""
-    meet = (a // chunk <= (b + size - 1) // chunk) & (b // chunk <= (a + size - 1) // chunk)
-    return np.asarray(meet.all(axis=-1))

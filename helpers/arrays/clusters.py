@@ -73,8 +73,6 @@ class Cluster:
 
     def scale(self, n_workers: int) -> int:
         """Scale to `n_workers`, wait for them, and count the threads of those that are there."""
-        if n_workers < 1:
-            raise UserError(f"n_workers: {n_workers}; allowed: at least 1")
         if self.ask is not None:
             # what is paused stays; on a Gateway, where it costs money, it does not
             kept = 0 if self.kind == "gateway" else len(self._all_workers())
@@ -262,27 +260,12 @@ def open_cluster(
 ) -> Iterator[Cluster]:
     """Open a Dask cluster and close it afterwards.
 
-    One that is started has no workers before it is scaled; one that
-    ran before goes on afterwards, with all its workers at work.
-
-    Parameters
-    ----------
-    kind : {"local", "gateway", "slurm", "address"}
-        Processes on this machine; a Dask Gateway; jobs of Slurm; or a scheduler that runs.
-    threads_per_worker : int
-        Threads of each worker, at least 1.
-    address : str, optional
-        Of the Gateway (else Dask's own configuration says it) or the scheduler.
-    deadline_s : float
-        How long to wait for a scheduler and for workers, in seconds.
-    options : sequence of str
-        What to ask of Slurm, see `SLURM_OPTIONS`, or of a Gateway, as ``NAME=VALUE``.
+    Its `kind`, of `KINDS`, is processes on this machine, a Dask Gateway, jobs of Slurm, or a
+    scheduler that runs. One that is started has no workers before it is scaled; one that ran
+    before goes on afterwards, with all its workers at work. The `address` is that of the Gateway,
+    else Dask's own configuration says it, or of the scheduler. What to ask of Slurm, see
+    `SLURM_OPTIONS`, or of a Gateway stands in `options` as ``NAME=VALUE``.
     """
-    if kind not in KINDS:
-        raise UserError(f"cluster_kind: {kind!r}; allowed: {', '.join(KINDS)}")
-    if threads_per_worker < 1:
-        raise UserError(f"threads_per_worker: {threads_per_worker}; allowed: at least 1")
-    check_options(kind, options)
     openers = {
         "local": lambda: _open_local(threads_per_worker, deadline_s),
         "gateway": lambda: _open_gateway(threads_per_worker, address, deadline_s, options),

@@ -35,7 +35,7 @@ _AMPLITUDE = 0.25  # degrees
 class SampleArray:
     """A real field enlarged to `shape`, as a function from indices to values."""
 
-    # a netCDF file with a variable (time, depth, y, x) or (y, x); missing values are `FILL`
+    # a netCDF file with a variable (time, depth, y, x); missing values are `FILL`
     source: Path
     variable: str  # its name in `source`
     shape: tuple[int, ...]  # extents (time, depth, y, x) in elements, each at least 1
@@ -108,8 +108,6 @@ def _read_source(path: Path, variable: str) -> _Source:
         path, engine="h5netcdf", mask_and_scale=False, decode_times=False
     ) as dataset:
         raw = dataset[variable].to_numpy().astype(np.float32)
-    if raw.ndim == 2:  # a map, the same at each time and depth
-        raw = raw[np.newaxis, np.newaxis]
     land = raw == FILL
     filled = np.empty_like(raw)
     for level in range(raw.shape[1]):

@@ -21,7 +21,7 @@ from helpers.arrays import readers, writers
 from helpers.arrays.clusters import Cluster
 from helpers.arrays.readers import Reader
 from helpers.arrays.stores import StoredArray, checksum, grid_of
-from helpers.benchmark.contender import Steps
+from helpers.benchmark.contender import CheckError, Steps
 from helpers.benchmark.provenance import Scalar, imported, name_beside
 from helpers.errors import UserError
 from helpers.netem.proxy import Request
@@ -178,7 +178,7 @@ class RawRead(Steps):
     def check(self, checksums: list[int]) -> str:
         """Compare what was read with the same objects read without the network."""
         if checksums != self.expected:
-            raise WrongValuesError("raw objects differ from those in the store")
+            raise CheckError("raw objects differ from those in the store")
         return f"xxh3 of {len(checksums)} objects"
 
     def collect(self) -> dict[str, float]:
@@ -248,10 +248,6 @@ def max_in_flight(trace: Sequence[Request]) -> int:
     return max(itertools.accumulate(change for _, change in moments), default=0)
 
 
-class WrongValuesError(RuntimeError):
-    """A read returned other values than were written."""
-
-
 def open_array(
     stored: StoredArray, reader: Reader, *, n_connections: int = 8, chunks_per_task: int = 1
 ) -> da.Array:
@@ -315,7 +311,7 @@ def check_values(checksums: NDArray[np.uint64], stored: StoredArray) -> str:
     """Compare the checksums of a read with those of what was written."""
     wrong = np.argwhere(checksums != stored.checksums)
     if len(wrong):
-        raise WrongValuesError(
+        raise CheckError(
             f"{len(wrong)} of {stored.n_chunks} chunks differ from what was written,"
             f" first at {tuple(int(i) for i in wrong[0])}"
         )

@@ -107,9 +107,6 @@ def prepare_array(
     array is made chunk by chunk, so memory holds a few chunks.
     ``"references"`` brings ``"netcdf"`` with it.
     """
-    check_chunk_shape(sample.shape, chunk_shape)
-    _check_choice("codec", [codec], writers.CODECS)
-    _check_choice("layouts", layouts, writers.LAYOUTS)
     source = hashlib.sha256(sample.source.read_bytes()).hexdigest()
     made_by = [_GENERATION, source, sample.variable, sample.shape, sample.seed, chunk_shape, codec]
     target = location / prepared.name_of(made_by)
@@ -123,62 +120,26 @@ def prepare_array(
 
         def write(place: Location, layout: Layout = layout) -> dict[str, Any]:
             progress(f"writing {sample.nbytes / 1e6:.0f} MB as {layout}")
-            return _write_layout(sample, place, layout, chunk_shape=chunk_shape, codec=codec)
+            checksums: list[int] = []
+
+            def blocks() -> Iterator[tuple[Block, NDArray[np.float32]]]:
+                for block in writers.iterate_blocks(sample.shape, chunk_shape):
+                    corners = tuple(s.start for s in block), tuple(s.stop for s in block)
+                    values = sample.block(*corners)
+                    checksums.append(checksum(values))
+                    yield block, values
+
+            if layout == "references":
+                writers.write_references(place / layout, place / "netcdf", variable=sample.variable)
+            else:
+                how = {"shape": sample.shape, "chunk_shape": chunk_shape, "codec": codec}
+                writers.WRITERS[layout](place / layout, blocks, variable=sample.variable, **how)
+            return {"checksums": checksums}
 
         entries[layout] = prepared.prepare(
             target, [made_by, of], write, name=layout, under=[f"{layout}/"]
         )
-    return _describe(sample, target, chunk_shape, codec, entries)
-
-
-def _check_choice(parameter: str, values: Sequence[str], allowed: Sequence[str]) -> None:
-    unknown = [value for value in values if value not in allowed]
-    if unknown or not values:
-        raise UserError(
-            f"{parameter}: {', '.join(unknown) or 'none'}; allowed: {', '.join(allowed)}"
-        )
-
-
-def _write_layout(
-    sample: SampleArray,
-    target: Location,
-    layout: Layout,
-    *,
-    chunk_shape: tuple[int, ...],
-    codec: Codec,
-) -> dict[str, Any]:
-    checksums: list[int] = []
-
-    def blocks() -> Iterator[tuple[Block, NDArray[np.float32]]]:
-        for block in writers.iterate_blocks(sample.shape, chunk_shape):
-            values = sample.block(tuple(s.start for s in block), tuple(s.stop for s in block))
-            checksums.append(checksum(values))
-            yield block, values
-
-    if layout == "references":
-        writers.write_references(target / layout, target / "netcdf", variable=sample.variable)
-    else:
-        writers.WRITERS[layout](
-            target / layout,
-            blocks,
-            variable=sample.variable,
-            shape=sample.shape,
-            chunk_shape=chunk_shape,
-            codec=codec,
-        )
-    return {"checksums": checksums}
-
-
-def _describe(
-    sample: SampleArray,
-    target: Location,
-    chunk_shape: tuple[int, ...],
-    codec: Codec,
-    entries: dict[str, prepared.Entry],
-) -> StoredArray:
-    checksums = next(
-        entry.facts["checksums"] for entry in entries.values() if entry.facts["checksums"]
-    )
+    checksums = next(found for one in entries.values() if (found := one.facts["checksums"]))
     return StoredArray(
         target,
         sample.variable,
@@ -290,7 +251,7 @@ def _check_existing(
     dataset: str, variable: xr.DataArray, shape: tuple[int, ...], chunk_shape: tuple[int, ...]
 ) -> None:
     """Refuse to read an array of others as what it is not."""
-    own_shape = tuple(variable.shape)
+    own_shape = variable.shape
     own_chunk_shape = tuple(extents[0] for extents in variable.chunks or ())
     if variable.dtype != np.float32:
         raise UserError(f"dataset: {dataset!r} holds {variable.dtype}; allowed: float32")
@@ -303,4 +264,3 @@ def _check_existing(
             f"chunk_shape: {list(chunk_shape)}; allowed: {list(own_chunk_shape)},"
             f" that of {dataset!r}"
         )
-    check_chunk_shape(shape, chunk_shape)

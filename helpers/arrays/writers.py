@@ -12,7 +12,7 @@ import itertools
 import json
 import tempfile
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -163,26 +163,21 @@ def put_folder(made: Path, into: Location) -> None:
         obstore.put(client, path.relative_to(made).as_posix(), path)
 
 
-def open_virtual(netcdf: Location, variable: str, inlined: Iterable[str] = ()) -> xr.Dataset:
-    """Open the netCDF file at `netcdf` as the places of its chunks; what is `inlined` is read."""
+def open_virtual(netcdf: Location, variable: str) -> xr.Dataset:
+    """Open the netCDF file at `netcdf` as the places of its chunks."""
     with expected_warning("Numcodecs codecs are not in the Zarr version 3"):
         dataset = virtualizarr.open_virtual_dataset(
             f"{netcdf.url}/array.nc",
             registry=make_registry(netcdf),
             parser=HDFParser(),
-            loadable_variables=[*inlined],
+            loadable_variables=[],
         )
     return dataset[[variable]]
 
 
-def write_references(
-    location: Location, netcdf: Location, *, variable: str, inlined: Iterable[str] = ()
-) -> None:
-    """Write kerchunk references, ``references.json``, to the netCDF file at `netcdf`.
-
-    Variables that are `inlined` lie in the references themselves.
-    """
-    references = open_virtual(netcdf, variable, inlined).vz.to_kerchunk(format="dict")
+def write_references(location: Location, netcdf: Location, *, variable: str) -> None:
+    """Write kerchunk references, ``references.json``, to the netCDF file at `netcdf`."""
+    references = open_virtual(netcdf, variable).vz.to_kerchunk(format="dict")
     text = json.dumps(references, default=bytes.decode)
     obstore.put(location.obstore(), "references.json", text.encode())
 

@@ -21,10 +21,11 @@ import pandas as pd
 from helpers.benchmark.contender import CheckError, Contender, Traced
 from helpers.benchmark.provenance import imported
 from helpers.benchmark.record import PHASES, Record, Row
-from helpers.benchmark.statistics import relative_widths
+from helpers.benchmark.statistics import summarise
 from helpers.errors import UserError
 
-StoppedBy = Literal["n_blocks", "target_width", "time_budget"]
+MIN_BLOCKS = 5
+"""Blocks before the widths of intervals are looked at."""
 
 
 def timed[T](do: Callable[[], T], *, dilation: float = 1.0) -> tuple[T, float]:
@@ -90,8 +91,6 @@ class Budget:
     """
 
     def __init__(self, seconds: float) -> None:
-        if not seconds > 0:
-            raise UserError(f"time_budget_s: {seconds}; allowed: above 0")
         self.seconds = seconds
         self._start = time.perf_counter()
 
@@ -99,44 +98,6 @@ class Budget:
     def spent_s(self) -> float:
         """Seconds since this was made."""
         return time.perf_counter() - self._start
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoppingRule:
-    """When to stop, stated before the first measurement."""
-
-    n_blocks: int  # most blocks, at least 1
-    # no block starts that would end later than this after the case began, if it took the mean
-    # time of the blocks before. The first block of each call always runs, so that a case has a
-    # result, and one that is continued has more; a record continued tomorrow has tomorrow's
-    # budget
-    time_budget_s: float
-    # full width of the 95 % interval of each median read time, over the median; when all are as
-    # narrow, enough is measured
-    target_width: float
-    min_blocks: int = 5  # blocks before the width is looked at, at least 1
-
-    def __post_init__(self) -> None:
-        """Refuse a rule that would never start or never stop."""
-        for name in ("n_blocks", "min_blocks"):
-            if getattr(self, name) < 1:
-                raise UserError(f"{name}: {getattr(self, name)}; allowed: at least 1")
-        for name in ("time_budget_s", "target_width"):
-            if not getattr(self, name) > 0:
-                raise UserError(f"{name}: {getattr(self, name)}; allowed: above 0")
-
-    def reason(
-        self, frame: pd.DataFrame, *, n_done: int, spent_s: float, block_s: float
-    ) -> StoppedBy | None:
-        """Say why to stop before the next block, if there is a reason."""
-        if n_done >= self.n_blocks:
-            return "n_blocks"
-        if n_done >= self.min_blocks and (relative_widths(frame) <= self.target_width).all():
-            return "target_width"
-        # A block that is on disk already costs nothing, so it is never refused.
-        if n_done >= 1 and block_s > 0 and spent_s + block_s > self.time_budget_s:
-            return "time_budget"
-        return None
 
 
 def plan_block(
@@ -171,7 +132,6 @@ def measure_blocks(
     n_blocks: int,
     budget: Budget,
     target_width: float,
-    min_blocks: int = 5,
     n_warm_ups: int = 1,
     phase: Literal["measured", "calibration"] = "measured",
     enter_group: Callable[[str], None] = lambda _group: None,
@@ -185,50 +145,44 @@ def measure_blocks(
     opening and no reading may take longer than the whole case, or two minutes
     of the network if these are more: its deadline is among the settings of the row.
 
-    Parameters
-    ----------
-    contenders : sequence of Contender
-        At least one; ceiling and A/A copy included.
-    record : Record
-        Where rows go; its `stopped_by` is set at the end.
-    seed, n_blocks, target_width, min_blocks : number
-        Of the order, at least 0; and the rule, see `StoppingRule`.
-    budget : Budget
-        Time of the whole case, shared by all calls of a notebook.
-    n_warm_ups : int
-        Blocks measured first and never used, at least 0. A record that holds
-        rows of this phase from an earlier run is warmed up anew, by at least
-        one block, before anything is added to it.
-    phase : {"measured", "calibration"}
-        What the rows are for: the findings, or the predictions.
-    enter_group, progress : callable
-        Called with the group, untimed, whenever the loop enters one, as to scale the
-        cluster; and with one line after each block.
+    The rule of stopping is stated beforehand: after `n_blocks`; or, from `MIN_BLOCKS` on, when the
+    95 % interval of each median read time is at most `target_width` wide, over the median; or
+    before a block that would end after `budget`, the time of the whole case, if it took the mean
+    of those before. The first block always runs, so that a case has a result, and one that is
+    continued has more.
 
-    Returns
-    -------
-    DataFrame
-        The whole record; `attrs["stopped_by"]` is "n_blocks", "target_width"
-        or "time_budget".
+    A record that holds rows of this phase from an earlier run is warmed up anew, by at least one
+    block. `enter_group` is called with the group, untimed, whenever the loop enters one, as to
+    scale the cluster, and `progress` with one line after each block. What returns is the whole
+    record; its `attrs["stopped_by"]` is "n_blocks", "target_width" or "time_budget".
 
     Raises
     ------
     MeasurementError
         If a contender fails or reads wrong; rows before it are on disk.
     UserError
-        If the rule or the contenders make no sense; nothing is measured then.
+        If two contenders are one, or one is the copy of none; nothing is measured then.
     """
-    rule = StoppingRule(
-        n_blocks=n_blocks,
-        time_budget_s=budget.seconds,
-        target_width=target_width,
-        min_blocks=min_blocks,
-    )
-    _refuse(contenders, seed=seed, n_warm_ups=n_warm_ups)
+    _refuse(contenders)
     deadline_s = max(LEAST_DEADLINE_S * record.dilation, budget.seconds)
     loop = _Loop(contenders, record, seed, deadline_s, enter_group, progress)
+    n_done, block_s, warm_ups = 0, 0.0, loop.plan_warm_ups(phase, n_warm_ups)
+    record.stopped_by = ""
     with _only_new_garbage():
-        record.stopped_by = loop.run(rule, budget, phase, loop.plan_warm_ups(phase, n_warm_ups))
+        while not record.stopped_by:
+            is_due = bool(loop.pending(phase, n_done))
+            if n_done >= n_blocks:
+                record.stopped_by = "n_blocks"
+            elif n_done >= MIN_BLOCKS and loop.width(phase, n_done) <= target_width:
+                record.stopped_by = "target_width"
+            elif is_due and n_done and block_s and budget.spent_s + block_s > budget.seconds:
+                record.stopped_by = "time_budget"  # a block that is on disk already costs no time
+            elif is_due:
+                while warm_ups:
+                    loop.run_block("warm-up", warm_ups.pop(0))
+                loop.run_block(phase, n_done)
+                block_s = sum(loop.spent_s) / len(loop.spent_s)
+            n_done += 1
     return record.to_frame()
 
 
@@ -243,13 +197,8 @@ def _only_new_garbage() -> Iterator[None]:
         gc.unfreeze()
 
 
-def _refuse(contenders: Sequence[Contender], *, seed: int, n_warm_ups: int) -> None:
+def _refuse(contenders: Sequence[Contender]) -> None:
     """Refuse what would fail or confuse an hour later."""
-    if not contenders:
-        raise UserError("contenders: none given; allowed: at least one")
-    for name, value in (("seed", seed), ("n_warm_ups", n_warm_ups)):
-        if value < 0:
-            raise UserError(f"{name}: {value}; allowed: at least 0")
     identities = [contender.identity for contender in contenders]
     for identity in identities:
         if identities.count(identity) > 1:
@@ -290,37 +239,16 @@ class _Loop:
         first = 1 + max((row.block for row in there if row.phase == "warm-up"), default=-1)
         return [*range(first, first + max(1, n_warm_ups))]
 
-    def run(
-        self, rule: StoppingRule, budget: Budget, phase: str, warm_ups: Sequence[int]
-    ) -> StoppedBy:
-        """Run block after block until the rule says stop; warm up before the first that is due."""
-        n_done, block_s = 0, 0.0
-        while (reason := self.reason(rule, budget, phase, n_done, block_s)) is None:
-            if self.pending(phase, n_done):
-                while warm_ups:
-                    block, *warm_ups = warm_ups
-                    self.run_block("warm-up", block)
-                self.run_block(phase, n_done)
-                block_s = sum(self.spent_s) / len(self.spent_s)
-            n_done += 1
-        return reason
-
-    def reason(
-        self, rule: StoppingRule, budget: Budget, phase: str, n_done: int, block_s: float
-    ) -> StoppedBy | None:
-        """Ask the rule; a block that is on disk already costs no time."""
+    def width(self, phase: str, n_done: int) -> float:
+        """Return the widest interval of a median read time, over that median."""
         asked = {contender.identity for contender in self.contenders}
         rows = [
             {"contender": row.contender, "point": row.key[3], "read_s": row.read_s}
             for row in self.record.rows
             if row.phase == phase and row.block < n_done and row.key[2:] in asked
         ]
-        return rule.reason(
-            pd.DataFrame(rows, columns=["contender", "point", "read_s"]),
-            n_done=n_done,
-            spent_s=budget.spent_s,
-            block_s=block_s if self.pending(phase, n_done) else 0.0,
-        )
+        found = summarise(pd.DataFrame(rows))
+        return float(np.max(((found["high"] - found["low"]) / found["median"]).to_numpy()))
 
     def run_block(self, phase: str, block: int) -> None:
         """Measure what a block lacks and say so in one line."""

@@ -57,10 +57,9 @@ class Provenance:
 
 
 def describe(parameters: Mapping[str, object], *, but: Collection[str] = ()) -> Provenance:
-    """Describe this machine, what has been imported, and the commit.
+    """Describe this machine, what has been imported, the commit, and the parameters of a study.
 
-    `parameters` are what the study was asked for, as JSON can hold it; left out is
-    what does not change what is measured, as in how long to go on.
+    Left out of these is what does not change what is measured, as in how long to go on.
     """
     name, is_dirty = commit()
     kept = {key: value for key, value in parameters.items() if key not in but}
@@ -97,11 +96,6 @@ def imported() -> dict[str, str]:
     Nothing is a list that somebody has to keep: modules are mapped to the
     distributions that installed them. This project is not among them, for its
     commit says more; nor is what lies outside the folder of its distribution.
-
-    Examples
-    --------
-    >>> {"python", "psutil"} <= {*imported()}
-    True
     """
     python = {"python": platform.python_version(), _BUILD: python_build()}
     return dict(sorted({**python, **_imported(frozenset([*sys.modules]))}.items()))
@@ -118,13 +112,7 @@ _BUILD = "build of python"  # a name with spaces is no distribution
 
 
 def python_build() -> str:
-    """Say how this Python was compiled, which is a part of every time that its processor takes.
-
-    Examples
-    --------
-    >>> python_build().split()[0] in ("optimised", "not", "debug", "unknown")
-    True
-    """
+    """Say how this Python was compiled, which is a part of every time that its processor takes."""
     if hasattr(sys, "gettotalrefcount"):
         return "debug"
     options = str(sysconfig.get_config_var("CONFIG_ARGS") or "")
@@ -253,35 +241,14 @@ def _git(*arguments: str) -> str | None:
     return done.stdout.strip() if done.returncode == 0 else None
 
 
-def fingerprint(
-    parameters: Mapping[str, object],
-    *,
-    machine: Mapping[str, Scalar],
-    versions: Mapping[str, str] | None = None,
-) -> str:
-    """Hash what must not change within a record and is known from its first row on.
-
-    Examples
-    --------
-    >>> one = fingerprint({"seed": 1, "codec": "zstd"}, machine={})
-    >>> one == fingerprint({"codec": "zstd", "seed": 1}, machine={})
-    True
-    >>> one == fingerprint({"codec": "zstd", "seed": 2}, machine={})
-    False
-    """
-    parts: dict[str, object] = {"machine": machine, "parameters": parameters}
-    text = as_json(parts if versions is None else {**parts, "versions": versions})
+def fingerprint(parameters: Mapping[str, object], *, machine: Mapping[str, Scalar]) -> str:
+    """Hash what must not change within a record and is known from its first row on."""
+    text = as_json({"machine": machine, "parameters": parameters})
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def as_json(value: object) -> str:
-    """Write a value as JSON on one line, keys in order.
-
-    Examples
-    --------
-    >>> as_json({"n_workers": 4, "codec": "zstd"})
-    '{"codec": "zstd", "n_workers": 4}'
-    """
+    """Write a value as JSON on one line, keys in order."""
     try:
         return json.dumps(value, sort_keys=True, allow_nan=False, default=_plain)
     except (TypeError, ValueError) as error:
@@ -315,12 +282,6 @@ def differences(here: Mapping[str, object], there: Mapping[str, object]) -> Iter
 
 
 def clashes(here: Mapping[str, object], there: Mapping[str, object]) -> Iterator[str]:
-    """Name the entries that two mappings both have and in which they differ.
-
-    Examples
-    --------
-    >>> list(clashes({"zarr": "3.1.6", "h5py": "3.16.0"}, {"zarr": "3.4.2", "dask": "2026.8"}))
-    ['zarr 3.1.6 here, 3.4.2 there']
-    """
+    """Name the entries that two mappings both have and in which they differ."""
     both = here.keys() & there.keys()
     return differences({k: here[k] for k in both}, {k: there[k] for k in both})

@@ -14,7 +14,6 @@ from scipy import stats  # it ships no types
 
 from helpers.benchmark.statistics import (
     Comparison,
-    Gain,
     Interval,
     judge,
     noise_ratio,
@@ -39,16 +38,6 @@ class Ranking:
         told = [(names or {}).get(name, name) for name in self.fastest]
         return told[0] if len(told) == 1 else f"among the fastest: {', '.join(told)}"
 
-    def tell_lead(self, of_best: str) -> str:
-        """Say what is true `of_best`, and which others cannot be told apart from it."""
-        _, *equals = self.fastest
-        if not equals:
-            return f"{self.best} is the fastest: {of_best}."
-        who = " and ".join(filter(None, [", ".join(equals[:-1]), equals[-1]]))
-        return (
-            f"{self.best} has the shortest median: {of_best}. {who} cannot be told apart from it."
-        )
-
     def to_frame(self, what: str = "time") -> pd.DataFrame:
         """Tabulate the others: `what` was compared over that of the best, interval, noise and verdict."""
         return tabulate_comparisons(self.others, ratio=f"{what} over {self.best}")
@@ -67,20 +56,9 @@ def rank(df: pd.DataFrame, *, control: str, value: str = "read_s") -> Ranking:
     where one scatters three times as much, 5 % call an equal slower, and in 4000 of twenty
     contenders with noises from 1 to 13 %, 9 % do.
 
-    Parameters
-    ----------
-    df : DataFrame
-        A record at one point of the x-axis; ceilings are left out, copies pooled.
-    control : str
-        A second copy of a contender of the same record.
-    value : str
-        Column of durations, above 0: less is faster.
-
-    Raises
-    ------
-    UserError
-        As `noise_ratio`; or if a contender was measured more than once a block, or no block
-        holds all contenders.
+    The record is that of one point; ceilings are left out, and copies, of which `control` is one,
+    pooled. Refused is what `noise_ratio` refuses, a contender twice in a block, and a record of
+    which no block holds all contenders.
     """
     rows = df[~df["is_ceiling"].astype(bool)] if "is_ceiling" in df else df
     noise = noise_ratio(rows, control, value=value)
@@ -123,7 +101,7 @@ def _critical(k: int, n_free: int) -> float:
 
 
 def tabulate_comparisons(
-    found: Mapping[Any, Comparison] | Mapping[Any, Gain],
+    found: Mapping[Any, Comparison],
     *,
     ratio: str = "time ratio",
     names: tuple[str, ...] = ("contender",),

@@ -246,25 +246,11 @@ def _fingerprint(origin: Mapping[str, Any]) -> str:
 
 
 class Record:
-    """The files of one case, open for appending.
+    """The files of one case, open for appending; the first append makes them.
 
-    Parameters
-    ----------
-    path : Path
-        CSV file; it and its folder are made by the first append.
-    study, case : str
-        Names that go into each row; the case is that of the file unless given.
-    provenance : Provenance
-        Facts of this run; rows already in the file must share its fingerprint,
-        and name no other version of what is installed here.
-    secrets : sequence of str
-        Values that must never reach the file, as in access keys.
-
-    Raises
-    ------
-    RecordError
-        If the file is not a whole record, or if it was made on another machine,
-        with other versions or with other parameters; the file stays as it is.
+    Refused is a file that is not a whole record, or was made on another machine, with other
+    versions or with other parameters than `provenance` says; it stays as it is. The case is that
+    of the file unless given, and `secrets`, as access keys, must never reach the file.
     """
 
     def __init__(
@@ -373,13 +359,9 @@ class Record:
         return redact(text, self.secrets)
 
     def to_frame(self) -> pd.DataFrame:
-        """Return all rows as a table, warm-ups included.
+        """Return all rows as a table, warm-ups included, with points and settings as columns.
 
-        Returns
-        -------
-        DataFrame
-            Columns of the schema, then one column for each key of `point` and
-            `settings`; `attrs["stopped_by"]` says what ended the measuring.
+        Its `attrs["stopped_by"]` says what ended the measuring.
         """
         frame = _frame(self.rows)
         frame.attrs["stopped_by"] = self.stopped_by

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -24,9 +24,7 @@ _SEED = 20200611
 _AT_ONCE = 1000  # values to resample, some 80 MB
 _quantile_of_t = functools.cache(stats.t.ppf)  # of the many ratios of a record most ask for one
 
-Verdict = Literal["faster", "slower", "indistinguishable"]
-GainVerdict = Literal["grows", "falls", "ended", "undecided"]
-TargetVerdict = Literal["met", "missed", "undecided"]
+Verdict = Literal["faster", "slower", "indistinguishable", "grows", "falls", "ended", "undecided"]
 WORTH = 1.1
 """Gain below which growth is said to have ended: a step that costs more and brings less than this."""
 
@@ -171,51 +169,16 @@ def instability(values: Iterable[float]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What a record says of two contenders."""
+    """What a record says of two contenders, or of one contender at two points of the x-axis.
+
+    Between two points it "grows" or "falls" where the difference is judged one, has "ended" where
+    it is none and the whole interval lies below the gain that is worth a step, else "undecided".
+    """
 
     verdict: Verdict  # said of the first
     ratio: Interval  # time of the first over time of the second, paired within blocks
     noise: float  # ratio, at least 1, up to which a thing differs from itself here
     reason: str  # why, in a few words
-
-
-@dataclass(frozen=True, slots=True)
-class Gain:
-    """What a record says of one contender at two points of the x-axis."""
-
-    # "grows" or "falls" where the difference is judged one, "ended" where it is none and the
-    # whole interval lies below the gain that is worth a step, else "undecided"
-    verdict: GainVerdict
-    # time at the first point over time at the second, paired within blocks: above 1 is a gain
-    ratio: Interval
-    noise: float  # ratio, at least 1, up to which a thing differs from itself here
-    reason: str  # why, in a few words
-
-
-def judge_target(found: Interval | float, bound: float, *, is_least: bool = False) -> TargetVerdict:
-    """Say whether a target is met: by the whole interval where there is one, never by its middle.
-
-    Parameters
-    ----------
-    found : Interval or float
-        What was measured; a bare number is judged as it is.
-    bound : float
-        What it is to be at most.
-    is_least : bool
-        Whether it is to be at least that instead.
-
-    Examples
-    --------
-    >>> judge_target(Interval(1.27, 1.12, 1.41, n=8), 1.3), judge_target(0.8, 0.7, is_least=True)
-    ('undecided', 'met')
-    >>> judge_target(Interval(1.19, 1.15, 1.23, n=5), 1.3, is_least=True)
-    'missed'
-    """
-    ends = [found.low, found.high] if isinstance(found, Interval) else [found]
-    if any(map(math.isnan, ends)):
-        return "undecided"
-    is_kept = [end >= bound if is_least else end <= bound for end in ends]
-    return "met" if all(is_kept) else "undecided" if any(is_kept) else "missed"
 
 
 def log_noise(logs: Floats) -> float:
@@ -245,7 +208,7 @@ def judge(ratio: Interval, noise: float) -> Comparison:
     return Comparison(verdict, ratio, noise, "outside the A/A noise, and the interval excludes 1")
 
 
-def judge_gain(ratio: Interval, noise: float) -> Gain:
+def judge_gain(ratio: Interval, noise: float) -> Comparison:
     """Give the verdict on a gain: that growth ended has to be shown, and is no lack of proof.
 
     Examples
@@ -259,11 +222,10 @@ def judge_gain(ratio: Interval, noise: float) -> Gain:
     """
     found = judge(ratio, noise)
     if found.verdict != "indistinguishable":
-        verdict: GainVerdict = "falls" if ratio.centre < 1 else "grows"
-        return Gain(verdict, ratio, noise, found.reason)
+        return replace(found, verdict="falls" if ratio.centre < 1 else "grows")
     if ratio.high < WORTH and not math.isnan(noise):
-        return Gain("ended", ratio, noise, f"below {WORTH:g} times in the whole interval")
-    return Gain("undecided", ratio, noise, found.reason)
+        return replace(found, verdict="ended", reason=f"whole interval below {WORTH:g} times")
+    return replace(found, verdict="undecided")
 
 
 def measured(df: pd.DataFrame) -> pd.DataFrame:
@@ -286,12 +248,6 @@ def summarise(
         lines.append((*key, *facts, instability(part[value])))
     names = ["median", "low", "high", "n", "note", "unstable"]
     return pd.DataFrame(lines, columns=[*by, *names])
-
-
-def relative_widths(df: pd.DataFrame) -> pd.Series[float]:
-    """Compute how wide the interval of each median is, over that median."""
-    found = summarise(df)
-    return (found["high"] - found["low"]) / found["median"]
 
 
 def add_throughputs(df: pd.DataFrame) -> pd.DataFrame:
@@ -331,26 +287,11 @@ def paired_ratio(
     is due and knows no heavier tail than theirs; over simulated comparisons of
     a thing with itself its 95 % interval misses 1 in 16 %, t's in 5 %.
 
-    Parameters
-    ----------
-    df : DataFrame
-        A record in which `a` and `b` were each measured at most once a block: at one point of
-        the x-axis where contenders are compared, of one contender where points are.
-    a, b : str or number, or tuple of these
-        Values of `by`: what was measured over what.
-    by : str or sequence of str
-        Column that tells them apart, or several.
-    value : str
-        Column of durations, above 0.
-    n_compared : int
-        Ratios that were, or may have been, looked at before this one was chosen: the interval is
-        widened so that all of them hold at once in 95 % (Bonferroni).
-
-    Raises
-    ------
-    UserError
-        If one of them is unknown, or a block holds one twice, or no block holds both, or a value
-        is not above 0.
+    `a` and `b` are values of the column or columns `by`, each measured at most once a block: at
+    one point of the x-axis where contenders are compared, of one contender where points are. Of
+    `n_compared` ratios that were, or may have been, looked at before this one was chosen all
+    intervals hold at once in 95 % (Bonferroni). One that was not measured, or twice in a block, or
+    in no block with the other, and a `value` not above 0 are refused.
 
     Examples
     --------
@@ -430,26 +371,9 @@ def compare(
     outside the A/A noise. In 20 000 simulated comparisons with 5 blocks and 5 %
     noise the rule calls equals different in 2.5 % and finds a true 20 % difference
     in 98 %; the interval alone would be wrong in 5 %.
-    A contender counts together with its copy, so both get the same verdict.
-
-    Parameters
-    ----------
-    df : DataFrame
-        A record at one point of the x-axis.
-    a, b : str
-        Contenders.
-    control : str
-        A second copy of a contender of the same record.
-    value : str
-        Column of durations, above 0: less is faster.
-    n_compared : int
-        Pairs among which this one was, or may have been, chosen after looking, as in
-        `paired_ratio`.
-
-    Raises
-    ------
-    UserError
-        As `paired_ratio` and `noise_ratio`.
+    A contender counts together with its copy, so both get the same verdict. The record is that of
+    one point, `control` a second copy of one of its contenders, and of `value` less is faster;
+    `n_compared`, and what is refused, are as in `paired_ratio` and `noise_ratio`.
     """
     noise = noise_ratio(df, control, value=value)
     one, other = _reader_of(df, a), _reader_of(df, b)
@@ -488,7 +412,7 @@ def compare_points(
     x: str = "n_workers",
     value: str = "read_s",
     n_compared: int = 1,
-) -> Gain:
+) -> Comparison:
     """Judge what a contender gains from one point to another, as from 4 to 8 workers.
 
     The A/A noise is that of `control`, a second copy of a contender, at the last

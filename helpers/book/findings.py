@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from helpers.benchmark.statistics import Comparison, Gain, Interval
+from helpers.benchmark.statistics import Comparison, Interval
 from helpers.errors import UserError
 from helpers.plotting.tables import digits
 
@@ -35,14 +35,14 @@ class Finding:
     verdict: str = ""  # what is judged, as in faster, or a name
 
 
-Found = Finding | Interval | Comparison | Gain | float
+Found = Finding | Interval | Comparison | float
 
 
 def as_finding(found: Found) -> Finding:
     """Turn what statistics return into a finding."""
     if isinstance(found, Finding):
         return found
-    if isinstance(found, Comparison | Gain):
+    if isinstance(found, Comparison):
         ratio = found.ratio
         return Finding(ratio.centre, ratio.low, ratio.high, n=ratio.n, verdict=found.verdict)
     if isinstance(found, Interval):

@@ -13,7 +13,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from advisors.chunks.forecast import Access
-from helpers.arrays.chunks import Hyperslab, Shape, count_chunks, draw_hyperslabs
+from helpers.arrays.chunks import Hyperslab, Shape, count_chunks
 from helpers.arrays.reads import count_requests
 from helpers.benchmark.contender import CheckError, Contender, Steps, contend
 from helpers.benchmark.loop import timed
@@ -66,17 +66,46 @@ class Plan:
         """Draw the boxes of an access and compute what they must give."""
         n = 1 if access.name == "whole" else self.n_boxes * self.n_blocks
         chunk = one.chunk_shape or (1, 1, 1)
-        places, n_apart = _draw(self.values.shape, access.extent, chunk, n, self.seed)
+        places, n_apart = draw_hyperslabs(
+            self.values.shape, access.extent, chunk, n_boxes=n, seed=self.seed
+        )
         sums = [checksum(reduce_hyperslab(access, self.values[box])) for box in places]
         return Hyperslabs(places, n_apart, sums, max(1, len(places) // self.n_blocks))
 
 
 @cache
-def _draw(
-    shape: Shape, extent: Shape, chunk: Shape, n: int, seed: int
+def draw_hyperslabs(
+    shape: Shape, extent: Shape, chunk_shape: Shape, *, n_boxes: int, seed: int
 ) -> tuple[list[Hyperslab], int]:
-    """Draw positions, once for all layouts that read the same."""
-    return draw_hyperslabs(shape, extent, chunk, n_boxes=n, seed=seed)
+    """Draw boxes anywhere in an array, once for all layouts that read the same.
+
+    They have no chunk in common as far as there are enough, the first so many that are counted.
+    """
+    rng = np.random.default_rng([seed, *extent, *chunk_shape])
+    size, chunk = np.asarray(extent), np.asarray(chunk_shape)
+    last = np.asarray(shape) - size
+    drawn = np.unique(rng.integers(0, last + 1, (20 * n_boxes, len(shape))), axis=0)
+    apart: list[NDArray[np.int64]] = []
+    shared: list[NDArray[np.int64]] = []
+    for start in rng.permutation(drawn):
+        if len(apart) == n_boxes:
+            break
+        touched = apart and _share_chunk(start, np.stack(apart), size, chunk).any()
+        (shared if touched else apart).append(start)
+    chosen = apart + shared[: n_boxes - len(apart)]
+    boxes = [
+        tuple(slice(int(i), int(i + e)) for i, e in zip(start, extent, strict=True))
+        for start in chosen
+    ]
+    return boxes, len(apart)
+
+
+def _share_chunk(
+    a: NDArray[np.int64], b: NDArray[np.int64], size: NDArray[np.int64], chunk: NDArray[np.int64]
+) -> NDArray[np.bool_]:
+    """Tell which boxes of one size have a chunk in common with `a`: a range in every dimension."""
+    meet = (a // chunk <= (b + size - 1) // chunk) & (b // chunk <= (a + size - 1) // chunk)
+    return np.asarray(meet.all(axis=-1))
 
 
 @dataclass(slots=True)

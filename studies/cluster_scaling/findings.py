@@ -11,7 +11,7 @@ import pandas as pd
 from helpers.arrays.stores import StoredArray
 from helpers.benchmark import statistics
 from helpers.benchmark.record import read_published
-from helpers.benchmark.statistics import Gain, Interval
+from helpers.benchmark.statistics import Comparison, Interval
 from helpers.errors import UserError
 from helpers.plotting.tables import trace_of
 
@@ -59,7 +59,7 @@ def check_fair(rows: pd.DataFrame) -> None:
                 raise UserError(f"{name}: {values} at {point}; allowed: the same of all contenders")
 
 
-def find_knee(gains: Mapping[tuple[str, int, int], Gain], contender: str) -> int | None:
+def find_knee(gains: Mapping[tuple[str, int, int], Comparison], contender: str) -> int | None:
     """Find the number of workers from which on no step gains; None where that is not shown.
 
     Only steps that were judged to gain nothing count, up to the most workers measured.

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from numcodecs import Blosc
 
-from helpers.arrays.fields import FILL, SampleArray
-from helpers.paths import ROOT
+from helpers.arrays.fields import FILL
 from tests.stores import SOURCE, make_sample
 
 SHAPE = (2, 3, 33, 47)
@@ -72,11 +71,3 @@ def ratio(values: np.ndarray, cname: str) -> float:
     codec = Blosc(cname=cname, clevel=5, shuffle=Blosc.SHUFFLE)
     months = [np.ascontiguousarray(month[:5]) for month in values]
     return sum(m.nbytes for m in months) / sum(len(codec.encode(m)) for m in months)
-
-
-def test_a_map_is_enlarged_too() -> None:
-    """The same at each time and depth, but for its variability; no value of it is missing."""
-    relief = SampleArray(ROOT / "data" / "relief.nc", "elevation", (2, 2, 54, 108))
-    found = relief.block((0, 0, 0, 0), relief.shape)
-    assert found.min() < -5000 and found.max() > 4000 and not (found == FILL).any()
-    assert abs(found[0, 0] - found[1, 1]).max() < 20 < abs(found[0, 0] - found[0, 0].mean()).mean()

@@ -18,9 +18,9 @@ import pytest
 
 from helpers.arrays.clusters import Cluster, open_cluster
 from helpers.arrays.readers import READERS
-from helpers.arrays.reads import ArrayRead, RawRead, WrongValuesError, count_requests, list_chunks
+from helpers.arrays.reads import ArrayRead, RawRead, count_requests, list_chunks
 from helpers.arrays.stores import StoredArray
-from helpers.benchmark.contender import contend
+from helpers.benchmark.contender import CheckError, contend
 from helpers.benchmark.loop import Budget, MeasurementError, measure_blocks
 from helpers.benchmark.provenance import Provenance
 from helpers.benchmark.record import Record
@@ -158,7 +158,7 @@ def test_each_read_is_cold(testbed: Testbed, stored: StoredArray, cluster: Clust
 def test_wrong_values_are_an_error(testbed: Testbed, stored: StoredArray, cluster: Cluster) -> None:
     """A read of other numbers than were written is no measurement."""
     wrong = dataclasses.replace(stored, checksums=stored.checksums + np.uint64(1))
-    with pytest.raises(WrongValuesError, match=r"^12 of 12 chunks differ"):
+    with pytest.raises(CheckError, match=r"^12 of 12 chunks differ"):
         read_once(ArrayRead(wrong, READERS["zarr-obstore"], testbed, cluster))
 
 

@@ -10,12 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from helpers.arrays.chunks import chunks_touched, draw_hyperslabs
+from helpers.arrays.chunks import chunks_touched
 from helpers.errors import UserError
 from helpers.models.access import Store
 from helpers.objectstore.testbed import Server
 from studies.chunk_shape import layouts
 from studies.chunk_shape.layouts import ChunkLayout
+from studies.chunk_shape.workload import draw_hyperslabs
 from tests.stores import make_location
 
 BOX = (slice(3, 9), slice(2, 4), slice(1, 6))

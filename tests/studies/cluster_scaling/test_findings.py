@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from helpers.arrays.stores import StoredArray
-from helpers.benchmark.statistics import Gain, Interval, judge_gain
+from helpers.benchmark.statistics import Comparison, Interval, judge_gain
 from helpers.errors import UserError
 from helpers.objectstore.locations import parse_location
 from studies.cluster_scaling import findings
@@ -33,7 +33,9 @@ UNDECIDED = judge_gain(Interval(1.1, 0.9, 1.3, 5), 1.05)
         (UNDECIDED, ENDED, 4),  # what is shown, and no more
     ],
 )
-def test_a_knee_is_where_no_step_gains(first: Gain, second: Gain, knee: int | None) -> None:
+def test_a_knee_is_where_no_step_gains(
+    first: Comparison, second: Comparison, knee: int | None
+) -> None:
     """Growth ends where it was shown to; another contender's steps do not count."""
     gains = {("a", 4, 8): second, ("a", 2, 4): first, ("b", 4, 8): ENDED}
     assert findings.find_knee(gains, "a") == knee
