@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
@@ -87,7 +87,7 @@ class Location:
             return {}
         config: dict[str, Any] = {"connect_timeout": CONNECT_S, "read_timeout": SILENCE_S}
         return {
-            "config_kwargs": config | ({"proxies": {}} if self.is_here else {}),
+            "config_kwargs": config | ({"proxies": {}} if is_here(self.endpoint_url) else {}),
             "key": self.access_key,
             "secret": self.secret_key,
             "token": self.session_token,
@@ -95,11 +95,6 @@ class Location:
             "endpoint_url": self.endpoint_url,
             "client_kwargs": {"region_name": self.region},
         }
-
-    @property
-    def is_here(self) -> bool:
-        """Whether the store is on this machine, to which no proxy leads."""
-        return is_here(self.endpoint_url)
 
     def fsspec(self, **options: Any) -> AbstractFileSystem:
         """Make an fsspec client; `options` go to it beside our own."""
@@ -150,46 +145,40 @@ class Location:
         for page in obstore.list(client):
             obstore.delete(client, [entry["path"] for entry in page])
 
-    def icechunk_options(self) -> dict[str, Any]:
-        """Give the options by which Icechunk reaches the server of the bucket."""
-        return {
+    def _icechunk_options(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Give the options by which Icechunk reaches the server, and those by which it signs."""
+        server = {
             "region": self.region,
             "endpoint_url": self.endpoint_url,
-            "allow_http": bool(self.endpoint_url and self.endpoint_url.startswith("http:")),
-            "force_path_style": bool(self.endpoint_url),
+            "allow_http": (self.endpoint_url or "").startswith("http:"),
         }
+        keys = {
+            "access_key_id": self.access_key,
+            "secret_access_key": self.secret_key,
+            "session_token": self.session_token or None,
+        }
+        return server, keys
 
     def icechunk_storage(self) -> Any:
         """Tell Icechunk where a repository lies."""
         import icechunk  # an extra that not everyone has
 
-        return icechunk.s3_storage(
-            bucket=self.bucket,
-            prefix=self.prefix,
-            access_key_id=self.access_key,
-            secret_access_key=self.secret_key,
-            session_token=self.session_token or None,
-            **self.icechunk_options(),
-        )
+        server, keys = self._icechunk_options()
+        is_path = bool(self.endpoint_url)
+        where = {"bucket": self.bucket, "prefix": self.prefix, "force_path_style": is_path}
+        return icechunk.s3_storage(**where, **server, **keys)
 
     def icechunk_virtual_chunks(self) -> dict[str, Any]:
         """Allow an Icechunk repository chunks of files in this bucket, through its endpoint of now."""
         import icechunk  # an extra that not everyone has
 
         bucket, config = f"s3://{self.bucket}/", icechunk.RepositoryConfig.default()
-        reached = icechunk.s3_store(
-            s3_compatible=bool(self.endpoint_url), **self.icechunk_options()
-        )
+        (server, keys), is_path = self._icechunk_options(), bool(self.endpoint_url)
+        reached = icechunk.s3_store(s3_compatible=is_path, force_path_style=is_path, **server)
         config.set_virtual_chunk_container(icechunk.VirtualChunkContainer(bucket, reached))
-        who = (
-            icechunk.s3_static_credentials(
-                access_key_id=self.access_key,
-                secret_access_key=self.secret_key or "",
-                session_token=self.session_token or None,
-            )
-            if self.access_key
-            else icechunk.s3_anonymous_credentials()
-        )
+        who = icechunk.s3_anonymous_credentials()
+        if self.access_key:
+            who = icechunk.s3_static_credentials(**keys)
         allowed = icechunk.containers_credentials({bucket: who})
         return {"config": config, "authorize_virtual_chunk_access": allowed}
 
@@ -198,7 +187,7 @@ class Location:
         config = botocore.config.Config(
             signature_version="s3v4" if self.access_key else botocore.UNSIGNED,
             s3={"addressing_style": "path" if self.endpoint_url else "auto"},
-            proxies={} if self.is_here else None,
+            proxies={} if is_here(self.endpoint_url) else None,
             **settings,
         )
         return botocore.session.get_session().create_client(
@@ -316,10 +305,11 @@ def _find_credentials(session: Any, *, is_amazon: bool) -> tuple[str | None, ...
 
 
 @contextlib.contextmanager
-def environment(values: Mapping[str, str | None]) -> Iterator[None]:
-    """Set variables of the environment, or unset those without a value, as long as the context lasts."""
-    before = {name: os.environ.pop(name, None) for name in values}
-    os.environ.update({name: value for name, value in values.items() if value})
+def credentials(location: Location) -> Iterator[None]:
+    """Put the credentials of a store where clients without arguments look for them."""
+    keys = location.access_key, location.secret_key, location.session_token, "true"
+    before = {name: os.environ.pop(name, None) for name in CREDENTIALS}
+    os.environ.update({name: key for name, key in zip(CREDENTIALS, keys, strict=True) if key})
     try:
         yield
     finally:
@@ -327,9 +317,3 @@ def environment(values: Mapping[str, str | None]) -> Iterator[None]:
             os.environ.pop(name, None)
             if value is not None:
                 os.environ[name] = value
-
-
-def credentials(location: Location) -> contextlib.AbstractContextManager[None]:
-    """Put the credentials of a store where clients without arguments look for them."""
-    values = location.access_key, location.secret_key, location.session_token, "true"
-    return environment(dict(zip(CREDENTIALS, values, strict=True)))

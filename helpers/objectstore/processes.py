@@ -41,7 +41,7 @@ class Child:
         self, name: str, pid: int, *, output: IO[bytes], supervisor: subprocess.Popen[bytes]
     ) -> None:
         self.name = name  # for messages
-        self.pid = pid  # of the command itself, not of its supervisor
+        self.pid, self.supervisor_pid = pid, supervisor.pid
         self._output, self._supervisor = output, supervisor
         self._last_line = ""  # once it is stopped
 
@@ -58,16 +58,8 @@ class Child:
         """Whether the command has not ended yet."""
         return self._supervisor.poll() is None
 
-    @property
-    def supervisor_pid(self) -> int:
-        """Process number of the supervisor."""
-        return self._supervisor.pid
-
     def stop(self) -> None:
-        """End the command and all that it started; a second call does nothing.
-
-        The command is asked first (SIGTERM) and killed after `GRACE_S` seconds.
-        """
+        """Ask the command to end (SIGTERM), after `GRACE_S` seconds kill it and all that it started."""
         _end_supervisor(self._supervisor)
         self._last_line = self.last_log_line()
         self._output.close()
@@ -114,14 +106,6 @@ def start_child(
     owner alone, who can then stop its children in order. On Linux the command
     also ends when its supervisor is killed. The owner may be any thread. Where no log is named,
     what it prints goes to a file without a name, which nobody has to remove.
-
-    Examples
-    --------
-    >>> with start_child([sys.executable, "-c", "import time; time.sleep(60)"]) as child:
-    ...     child.is_running
-    True
-    >>> child.is_running
-    False
     """
     program = [os.fspath(part) for part in argv]
     try:
@@ -129,14 +113,7 @@ def start_child(
     except OSError as error:
         raise UserError(f"log {log}: cannot be written ({error.strerror})") from error
     supervisor = subprocess.Popen(
-        [
-            sys.executable,
-            "-m",
-            __name__,
-            str(os.getpid()),
-            os.getcwd(),
-            *program,
-        ],
+        [sys.executable, "-m", __name__, str(os.getpid()), os.getcwd(), *program],
         bufsize=0,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

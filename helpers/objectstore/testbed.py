@@ -75,10 +75,9 @@ def metadata_arguments(folder: Path) -> list[str]:
     some network file systems), in files next to them.
     """
     sidecar = folder / "sidecar"
-    if not sidecar.exists():
-        if _keeps_attributes(folder / MARKER_NAME):
-            return []
-        sidecar.mkdir()
+    if not sidecar.exists() and _keeps_attributes(folder / MARKER_NAME):
+        return []
+    sidecar.mkdir(exist_ok=True)
     return ["--sidecar", os.fspath(sidecar)]
 
 
@@ -113,21 +112,26 @@ class Server:
 
 @contextmanager
 def open_server(folder: Path, *, needed_nbytes: int = 0) -> Iterator[Server]:
-    """Serve a folder over S3 as long as the context lasts.
-
-    One server at a time serves a folder: the cache of generated stores counts on
-    being the only writer.
-    """
+    """Serve a folder over S3 as long as the context lasts, the only server and writer there."""
     program, root = find_or_build_versitygw(), folder.absolute()
     with claim_folder(root, needed_nbytes=needed_nbytes):
         command: list[str | Path] = ["posix", *metadata_arguments(root), root / "buckets"]
         for tries_left in reversed(range(_PORT_TRIES)):
-            address = f"{_HOST}:{_free_port()}"
+            with socket.create_server((_HOST, 0)) as probe:  # a port that nobody uses now
+                address = f"{_HOST}:{probe.getsockname()[1]}"
             keys = secrets.token_hex(10), secrets.token_hex(20)
             server = Server(f"http://{address}", *keys, region=_REGION, folder=root)
             argv = [program, "--keep-alive", "--quiet", "--port", address, *command]
             log = root / "versitygw.log"
-            with start_child(argv, env=_server_environment(server), log=log) as child:
+            # all that versitygw shall see: its own variables could change it
+            env = {
+                "PATH": os.environ.get("PATH", os.defpath),
+                "ROOT_ACCESS_KEY": server.access_key,
+                "ROOT_SECRET_KEY": server.secret_key,
+                "VGW_REGION": server.region,
+                "AWS_EC2_METADATA_DISABLED": "true",
+            }
+            with start_child(argv, env=env, log=log) as child:
                 try:
                     child.wait_until(lambda: _answers(server), timeout_s=_START_TIMEOUT_S)  # noqa: B023
                 except UserError:
@@ -139,22 +143,10 @@ def open_server(folder: Path, *, needed_nbytes: int = 0) -> Iterator[Server]:
                 return
 
 
-def _server_environment(server: Server) -> dict[str, str]:
-    """Return all that versitygw shall see: its own variables could change it."""
-    return {
-        "PATH": os.environ.get("PATH", os.defpath),
-        "ROOT_ACCESS_KEY": server.access_key,
-        "ROOT_SECRET_KEY": server.secret_key,
-        "VGW_REGION": server.region,
-        "AWS_EC2_METADATA_DISABLED": "true",
-    }
-
-
 def _answers(server: Server) -> bool:
     """Tell whether the server lists its buckets to its own credentials.
 
-    That it takes the signature shows that it is ours and not another server that
-    has the port. Proxies and settings of the user have no part in this.
+    It is ours, and not another that has the port, if it takes the signature.
     """
     request = AWSRequest("GET", f"{server.endpoint_url}/")
     keys = Credentials(server.access_key, server.secret_key)
@@ -166,12 +158,6 @@ def _answers(server: Server) -> bool:
             return connection.getresponse().status == 200
         except (OSError, http.client.HTTPException):  # not listening yet
             return False
-
-
-def _free_port() -> int:
-    """Return a TCP port on loopback that nobody uses now."""
-    with socket.create_server((_HOST, 0)) as probe:
-        return int(probe.getsockname()[1])
 
 
 _BUCKET = "arrays"
@@ -225,21 +211,8 @@ def open_testbed(
 ) -> Iterator[Testbed]:
     """Open the store that a case names, and the network before it.
 
-    Parameters
-    ----------
-    store : str
-        ``"embedded"`` for the embedded server, else the address of a bucket
-        that is there, ``s3://BUCKET/PREFIX`` or ``gs://BUCKET/PREFIX``; it is
-        refused where it does not answer.
-    profile : Profile
-        Network to emulate; on a store of the user's own only ``loopback``.
-    seed : int
-        Seed of the network's delays.
-    needed_nbytes : int
-        Bytes that the embedded store must have room for.
-    dilation : float
-        Real seconds that a second of the emulated network takes, at least 1; on a store of the
-        user's own only 1.
+    It is ``embedded``, with room for `needed_nbytes`, or the address of a bucket that answers,
+    ``s3://BUCKET/PREFIX`` or ``gs://BUCKET/PREFIX``: nothing is emulated before that.
     """
     if store == "embedded":
         with _open_embedded(profile, seed, needed_nbytes, dilation) as testbed:

@@ -152,26 +152,22 @@ def test_ctrl_c_in_the_terminal_spares_the_child(tmp_path: Path) -> None:
     assert len(sessions) == 3
 
 
-def test_a_child_that_ignores_the_request_is_killed(tmp_path: Path) -> None:
-    """SIGTERM is a request; what ignores it is killed after the grace time."""
-    deaf = "import signal, time; signal.signal(15, signal.SIG_IGN); print('deaf', flush=True); time.sleep(120)"
-    child = start_child([sys.executable, "-c", deaf], log=tmp_path / "log")
-    child.wait_until(lambda: child.last_log_line() == "deaf")
-    child.stop()
-    assert not lives(child.pid)
-
-
-def test_a_child_may_end_in_order(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("handler", "last"),
+    [
+        ("lambda *_: (print('tidied', flush=True), sys.exit(0))", "tidied"),
+        ("signal.SIG_IGN", "up"),  # killed after the grace time
+    ],
+)
+def test_a_child_may_end_in_order(handler: str, last: str, tmp_path: Path) -> None:
     """On stopping, the child gets SIGTERM first and may write its last words."""
-    orderly = (
-        "import signal, sys, time\n"
-        "signal.signal(15, lambda *_: (print('tidied', flush=True), sys.exit(0)))\n"
-        "print('up', flush=True)\n"
-        "time.sleep(120)"
+    code = (
+        f"import signal, sys, time; signal.signal(15, {handler});"
+        "print('up', flush=True); time.sleep(120)"
     )
-    with start_child([sys.executable, "-c", orderly], log=tmp_path / "log") as child:
+    with start_child([sys.executable, "-c", code], log=tmp_path / "log") as child:
         child.wait_until(lambda: child.last_log_line() == "up")
-    assert child.last_log_line() == "tidied"
+    assert child.last_log_line() == last and not lives(child.pid)
 
 
 @pytest.mark.parametrize(

@@ -1,98 +1,29 @@
-"""The embedded store is a real S3 server to real clients, and leaves nothing."""
+"""The embedded store is a real S3 server in a folder that is ours or refused, and leaves nothing."""
 
 from __future__ import annotations
 
 import json
+import os
 import signal
-import socket
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from urllib.parse import urlsplit
 
-import botocore.session
-import obstore
 import psutil
 import pytest
-import s3fs
-from botocore.config import Config
-from botocore.exceptions import ClientError
-from obstore.store import S3Store
 
 from helpers.errors import UserError
 from helpers.objectstore import testbed as servers
-from helpers.objectstore.testbed import Server, open_server
+from helpers.objectstore.testbed import (
+    MARKER_NAME,
+    Server,
+    claim_folder,
+    metadata_arguments,
+    open_server,
+)
 from tests.helpers.objectstore.test_processes import becomes, listens, lives
-
-BODY = bytes(range(256)) * 40  # 10,240 bytes, each known from its place
-
-
-def make_client(server: Server, *, secret_key: str | None = None) -> Any:
-    """Make a botocore client that neither retries nor reads settings."""
-    return botocore.session.Session().create_client(
-        "s3",
-        endpoint_url=server.endpoint_url,
-        region_name=server.region,
-        aws_access_key_id=server.access_key,
-        aws_secret_access_key=secret_key or server.secret_key,
-        config=Config(retries={"total_max_attempts": 1}, proxies={}, signature_version="s3v4"),
-    )
-
-
-@pytest.fixture(scope="module")
-def client(server: Server) -> Any:
-    """Make a client and the bucket of this module."""
-    client = make_client(server)
-    client.create_bucket(Bucket="server-tests")
-    client.put_object(Bucket="server-tests", Key="a/body", Body=BODY)
-    return client
-
-
-def read_with_s3fs(server: Server) -> bytes:
-    """Read the object through s3fs."""
-    files = s3fs.S3FileSystem(
-        key=server.access_key,
-        secret=server.secret_key,
-        endpoint_url=server.endpoint_url,
-        client_kwargs={"region_name": server.region},
-        skip_instance_cache=True,
-    )
-    return bytes(files.cat_file("server-tests/a/body"))
-
-
-def read_with_obstore(server: Server) -> bytes:
-    """Read the object through obstore."""
-    store = S3Store(
-        "server-tests",
-        endpoint=server.endpoint_url,
-        access_key_id=server.access_key,
-        secret_access_key=server.secret_key,
-        region=server.region,
-        client_options={"allow_http": True},
-    )
-    return bytes(obstore.get(store, "a/body").bytes())
-
-
-@pytest.mark.usefixtures("client")
-@pytest.mark.parametrize("read", [read_with_s3fs, read_with_obstore])
-def test_every_client_reads_it(read: Callable[[Server], bytes], server: Server) -> None:
-    """The clients of the book read what botocore wrote."""
-    assert read(server) == BODY
-
-
-def test_wrong_credentials_are_refused(server: Server) -> None:
-    """A wrong secret fails by its signature, an unsigned request at the door."""
-    with pytest.raises(ClientError, match="SignatureDoesNotMatch"):
-        make_client(server, secret_key="0" * 40).list_buckets()
-    with socket.create_connection(("127.0.0.1", port_of(server))) as connection:
-        connection.sendall(b"GET / HTTP/1.0\r\nHost: x\r\n\r\n")
-        assert connection.recv(64).split()[1] == b"403"
-
-
-def port_of(server: Server) -> int:
-    """Return the port of a server."""
-    return int(server.endpoint_url.rsplit(":", 1)[1])
+from tests.stores import make_location
 
 
 def test_it_listens_on_loopback_alone(server: Server) -> None:
@@ -100,7 +31,7 @@ def test_it_listens_on_loopback_alone(server: Server) -> None:
     heard = {
         c.laddr.ip
         for c in psutil.net_connections("tcp")
-        if c.status == psutil.CONN_LISTEN and c.laddr.port == port_of(server)
+        if c.status == psutil.CONN_LISTEN and c.laddr.port == urlsplit(server.endpoint_url).port
     }
     assert heard == {"127.0.0.1"}
 
@@ -140,7 +71,7 @@ def test_settings_of_the_user_do_not_reach_it(
         monkeypatch.setenv(name, value)
     with open_server(tmp_path / "store") as server:
         monkeypatch.delenv("AWS_PROFILE")
-        make_client(server).create_bucket(Bucket="written")
+        make_location(server, "written").check()
 
 
 # A test run in the background ignores Ctrl-C, and what it starts inherits that.
@@ -175,3 +106,82 @@ def test_nothing_is_left_of_it(number: int, tmp_path: Path) -> None:
     with open_server(folder):
         assert becomes(lambda: not any(lives(pid) for pid in family))
         assert becomes(lambda: not listens(port))
+
+
+def claim(folder: Path, needed_nbytes: int = 0) -> None:
+    """Claim a folder and let it go."""
+    with claim_folder(folder, needed_nbytes=needed_nbytes):
+        pass
+
+
+def test_an_absent_folder_is_made(tmp_path: Path) -> None:
+    """Folder, marker and the place of the buckets are there afterwards, and again."""
+    folder = tmp_path / "with space" / "new"
+    for _ in range(2):
+        claim(folder)
+        assert {MARKER_NAME, "buckets"} <= {path.name for path in folder.iterdir()}
+    assert folder.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_folder_that_others_could_fill_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is read from there would be theirs: another user's store, or one that all may write to."""
+    claim(tmp_path)
+    (tmp_path).chmod(0o777)
+    with pytest.raises(UserError, match=r"others may write to it; allowed: a folder of mode 700$"):
+        claim(tmp_path)
+    tmp_path.chmod(0o700)
+    monkeypatch.setattr(os, "geteuid", lambda: tmp_path.stat().st_uid + 1)
+    with pytest.raises(UserError, match="it is another user's; allowed: one of your own$"):
+        claim(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["thesis.tex", ".hidden", "buckets"])
+def test_files_of_others_are_refused(name: str, tmp_path: Path) -> None:
+    """A folder with files but no marker is refused and left as it was."""
+    (tmp_path / name).touch()
+    with pytest.raises(UserError, match=rf"not ours \({name}\); allowed: an empty or new folder$"):
+        claim(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_what_cannot_be_used_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file in the way, and a file system that is or becomes full."""
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match=r"^store folder .*/file: cannot be used \(File exists\)"):
+        claim(tmp_path / "file")
+    with pytest.raises(UserError, match=r"\d+ MB are free and 1000000000000 MB needed; allowed:"):
+        claim(tmp_path / "store", needed_nbytes=10**18)
+
+    def write(*_: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", write)
+    with pytest.raises(UserError, match=r"cannot be used \(No space left on device\)"):
+        claim(tmp_path / "store")
+
+
+def test_a_folder_in_use_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While one has it no other gets it."""
+    monkeypatch.setattr("helpers.objectstore.testbed._LOCK_TIMEOUT_S", 0.1)
+    with (
+        claim_folder(tmp_path),
+        pytest.raises(UserError, match="in use by another server; allowed: one server"),
+    ):
+        claim(tmp_path)
+    claim(tmp_path)
+
+
+def test_attributes_or_files_beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Attributes are used where the file system has them; a choice made stays."""
+    keeps = "helpers.objectstore.testbed._keeps_attributes"
+    for name in ("with", "without"):
+        claim(tmp_path / name)
+    monkeypatch.setattr(keeps, lambda _: True)
+    assert metadata_arguments(tmp_path / "with") == []
+    monkeypatch.setattr(keeps, lambda _: False)
+    beside = ["--sidecar", os.fspath(tmp_path / "without" / "sidecar")]
+    assert metadata_arguments(tmp_path / "without") == beside
+    monkeypatch.setattr(keeps, lambda _: True)  # moved to another file system
+    assert metadata_arguments(tmp_path / "without") == beside

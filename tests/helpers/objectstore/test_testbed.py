@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import urllib.request
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -35,8 +34,8 @@ def own_store(server: Server, monkeypatch: pytest.MonkeyPatch) -> str:
     return "s3://wires/folder"
 
 
-def test_embedded_store_is_traced_and_kept(cache: Path) -> None:
-    """The embedded store serves through the proxy, and keeps its objects for the next time."""
+def test_the_embedded_store_is_traced_and_kept(cache: Path) -> None:
+    """It serves through the proxy, over any network, and keeps its objects; the probe is made once."""
     with open_testbed("embedded", LOOPBACK) as testbed:
         obstore.put(testbed.near.obstore(), "x", b"1234")
         assert testbed.take_trace() == [], "what is written near is not traced"
@@ -45,72 +44,40 @@ def test_embedded_store_is_traced_and_kept(cache: Path) -> None:
         [row] = testbed.take_trace()
         assert (row.tag, row.key, row.nbytes) == ("mine", "/arrays/x", 4)
         assert not any(secret in repr(testbed) for secret in testbed.near.secrets)
+        assert testbed.make_probe().endpoint_url == testbed.far.endpoint_url
+        first = obstore.head(testbed.near.obstore(), "probe")
+    assert first["size"] == 32_000_000 and (cache / "store").is_dir()
     with open_testbed("embedded", LOOPBACK) as testbed:
-        assert bytes(obstore.get(testbed.far.obstore(), "x").bytes()) == b"1234"
-    assert (cache / "store").is_dir()
-
-
-def test_probe_is_made_once(cache: Path) -> None:
-    """The probe's address leads over the network to 32 MB, and is signed anew each time."""
-    with open_testbed("embedded", LOOPBACK) as testbed:
-        url = testbed.probe_url()
-        assert url.startswith(testbed.far.endpoint_url or "")
-        with urllib.request.urlopen(url) as response:
-            assert len(response.read()) == 32_000_000
-        first = obstore.head(testbed.near.obstore(), "probe")["last_modified"]
-        testbed.probe_url()
-        assert obstore.head(testbed.near.obstore(), "probe")["last_modified"] == first
-
-
-def test_profile_can_change(cache: Path) -> None:
-    """Another network is emulated on requests from now on."""
-    with open_testbed("embedded", LOOPBACK) as testbed:
-        obstore.put(testbed.near.obstore(), "x", b"1234")
+        testbed.make_probe()
+        again = obstore.head(testbed.near.obstore(), "probe")
+        assert again["last_modified"] == first["last_modified"]
         testbed.emulate(get_profile("wide-area"))
-        obstore.get(testbed.far.obstore(), "x").bytes()
+        testbed.take_trace()
+        assert bytes(obstore.get(testbed.far.obstore(), "x").bytes()) == b"1234"
         [row] = testbed.take_trace()
         assert row.first_byte_s - row.start_s > 0.02
 
 
-def test_own_plain_endpoint_is_traced(own_store: str) -> None:
-    """A store of one's own that speaks plain HTTP is reached through a proxy."""
+def test_a_store_of_ones_own_has_its_own_network_and_time(own_store: str) -> None:
+    """One that speaks plain HTTP is traced; what would be emulated is refused, not ignored."""
     with open_testbed(own_store, LOOPBACK) as testbed:
-        assert (
-            testbed.near.endpoint_url == os.environ["AWS_ENDPOINT_URL"] != testbed.far.endpoint_url
-        )
+        assert testbed.near.endpoint_url == os.environ["AWS_ENDPOINT_URL"]
+        assert testbed.near.endpoint_url != testbed.far.endpoint_url
         obstore.put(testbed.far.obstore(), "y", b"12345")
         assert bytes(obstore.get(testbed.near.obstore(), "y").bytes()) == b"12345"
         [row] = testbed.take_trace()
         assert (row.method, row.key) == ("PUT", "/wires/folder/y")
-
-
-@pytest.mark.parametrize("profile", ["in-region", "other-region", "wide-area", "express"])
-def test_own_store_has_its_own_network(own_store: str, profile: str) -> None:
-    """Nothing is emulated on a store of one's own: another profile is refused, not ignored."""
-    says = f"^profile: '{profile}'; allowed: loopback"
-    with pytest.raises(UserError, match=says), open_testbed(own_store, get_profile(profile)):
-        pytest.fail("not reached")
-    with open_testbed(own_store, LOOPBACK) as testbed:
-        untraced = Testbed(testbed.near, testbed.near)
-        untraced.emulate(LOOPBACK)
-        with pytest.raises(UserError, match=says):
-            untraced.emulate(get_profile(profile))
-
-
-def test_own_store_has_its_own_time(own_store: str) -> None:
-    """Time is real on a store of one's own: a dilation is refused, not ignored."""
-    says = "^dilation: 10; allowed: 1, because time is real"
-    with pytest.raises(UserError, match=says), open_testbed(own_store, LOOPBACK, dilation=10):
-        pytest.fail("not reached")
-
-
-def test_without_a_relay_there_is_no_trace(own_store: str) -> None:
-    """A wire without a proxy takes tags and gives no rows."""
-    with open_testbed(own_store, LOOPBACK) as testbed:
-        untraced = Testbed(testbed.near, testbed.near)
-        untraced.set_tag("read")
-        obstore.list(untraced.far.obstore()).collect()
-        assert untraced.take_trace() == []
+    untraced = Testbed(testbed.near, testbed.near)
+    untraced.emulate(LOOPBACK)
+    untraced.set_tag("read")
+    obstore.list(untraced.far.obstore()).collect()
+    assert untraced.take_trace() == []
+    far = get_profile("in-region")
+    for refused in (lambda: untraced.emulate(far), open_testbed(own_store, far).__enter__):
+        with pytest.raises(UserError, match="^profile: 'in-region'; allowed: loopback"):
+            refused()  # type: ignore[operator]
+    with pytest.raises(UserError, match="^dilation: 10; allowed: 1, because time is real"):
+        open_testbed(own_store, LOOPBACK, dilation=10).__enter__()
 
 
 @pytest.mark.parametrize(
@@ -119,8 +86,8 @@ def test_without_a_relay_there_is_no_trace(own_store: str) -> None:
 )
 def test_refuses_store(own_store: str, store: str, says: str) -> None:
     """A store that is not there is refused before anything starts."""
-    with pytest.raises(UserError, match=f"^store: .*{says}"), open_testbed(store, LOOPBACK):
-        pytest.fail("not reached")
+    with pytest.raises(UserError, match=f"^store: .*{says}"):
+        open_testbed(store, LOOPBACK).__enter__()
 
 
 def fill(folder: Path, sizes: dict[str, int]) -> Path:
@@ -172,21 +139,12 @@ def test_refuses_cap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cap: str, 
     assert (bucket / "old").is_dir()
 
 
-def test_room_in_an_absent_folder(tmp_path: Path) -> None:
-    """Nothing is there yet, and nothing is made."""
-    make_room(tmp_path / "absent", 1)
-    assert not (tmp_path / "absent").exists()
-
-
 def test_room_for_the_probe_is_asked_for_too(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The object that networks are measured with lies beside the arrays."""
     free = SimpleNamespace(free=33_000_000)
     monkeypatch.setattr("helpers.objectstore.testbed.shutil.disk_usage", lambda _path: free)
-    with (
-        pytest.raises(UserError, match="33 MB are free and 34 MB needed"),
-        open_testbed("embedded", LOOPBACK, needed_nbytes=2_000_000),
-    ):
-        pytest.fail("not reached")
+    with pytest.raises(UserError, match="33 MB are free and 34 MB needed"):
+        open_testbed("embedded", LOOPBACK, needed_nbytes=2_000_000).__enter__()
 
 
 def test_arrays_that_another_run_reads_make_no_room(
@@ -198,11 +156,8 @@ def test_arrays_that_another_run_reads_make_no_room(
     with open_testbed("embedded", LOOPBACK) as testbed:
         obstore.put((testbed.near / "old").obstore(), "x", bytes(600))
         for _ in range(2):
-            with (
-                pytest.raises(UserError, match="in use by another server"),
-                open_testbed("embedded", LOOPBACK, needed_nbytes=900),
-            ):
-                pytest.fail("not reached")
+            with pytest.raises(UserError, match="in use by another server"):
+                open_testbed("embedded", LOOPBACK, needed_nbytes=900).__enter__()
         assert len(obstore.get((testbed.far / "old").obstore(), "x").bytes()) == 600
     with open_testbed("embedded", LOOPBACK, needed_nbytes=900) as testbed:
         assert obstore.list(testbed.near.obstore()).collect() == []
