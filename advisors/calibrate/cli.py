@@ -194,20 +194,14 @@ def render_plan(steps: Sequence[Step], caps: Caps) -> list[str]:
         step.title: Spent(0, 2) if step.kind == "find" else Spent(step.n_requests, 0, step.nbytes)
         for step in steps
     }
-    lines = [
-        *most.items(),
-        ("in all", sum(most.values(), Spent())),
-        ("allowed", Spent(caps.max_requests, 0, caps.max_nbytes)),
-    ]
-    usd = [each.usd(caps.prices) for _, each in lines[:-1]] + [caps.max_usd]
+    most["in all"] = sum(most.values(), Spent())
+    lines = [(title, each, each.usd(caps.prices)) for title, each in most.items()]
+    lines += [("allowed", Spent(caps.max_requests, 0, caps.max_nbytes), caps.max_usd)]
+    prices = ", ".join(f"{item} {price:g}" for item, price in caps.prices.items())
     return [
         f"{'at most':24} {'requests':>9} {'MB':>9} {'USD':>9}",
-        *(
-            f"{title:24} {each.n_requests:9} {each.nbytes / 1e6:9.1f} {cost:9.5f}"
-            for (title, each), cost in zip(lines, usd, strict=True)
-        ),
-        f"prices: {', '.join(f'{item} {price:g}' for item, price in caps.prices.items())} USD;"
-        " others by --price",
+        *(f"{t:24} {one.n_requests:9} {one.nbytes / 1e6:9.1f} {usd:9.5f}" for t, one, usd in lines),
+        f"prices: {prices} USD; others by --price",
     ]
 
 

@@ -224,25 +224,26 @@ class Session:
     def _do(
         self, n: int, nbytes: int, work: Callable[..., Coroutine[Any, Any, T]], *given: Any
     ) -> T:
-        """Do a piece of work; what it may cost is on disk before, so that a kill hides nothing."""
-        most = self.client.purse.spent + Spent(n_gets=n, nbytes=nbytes)
+        """Do a piece of work; what it may cost is on disk before, so that a kill hides nothing.
+
+        Requests are small where no bytes are named.
+        """
+        most = self.client.purse.spent + Spent(n_gets=n, nbytes=nbytes or n * SMALL_NBYTES)
         if not self.client.purse.caps.allow(most):
             raise CapReachedError
         self.keep(most)
         done: T = fsspec.asyn.sync(fsspec.asyn.get_loop(), work, *given)
         return done
 
-    def _small(self, n: int, work: Callable[..., Coroutine[Any, Any, T]], *given: Any) -> T:
-        return self._do(n, n * SMALL_NBYTES, work, n, *given)
-
     def _delays(self, step: Step) -> None:
         """Measure in batches; the first requests open connections and are not used."""
-        self._small(N_LANES, self.client.delays)
+        self._do(N_LANES, 0, self.client.delays, N_LANES)
         n_left = step.n_requests - N_LANES - len(self.seen.delays_s)
         while n_left > 0 and not self.client.is_gone:
-            self.seen.delays_s += self._small(min(BATCH, n_left), self.client.delays)
+            n = min(BATCH, n_left)
+            self.seen.delays_s += self._do(n, 0, self.client.delays, n)
             self.keep(self.client.purse.spent)
-            n_left -= BATCH
+            n_left -= n
 
     def _stream(self, step: Step) -> None:
         """Read bodies on one connection; the first tells how long the others may be."""
@@ -274,14 +275,14 @@ class Session:
         """Ask as fast as answers come; where some are refused, then at twice what was let through."""
         n_first = step.n_requests // 2
         n_rest = step.n_requests - n_first
-        found = self._small(n_first, self.client.burst)
+        found = self._do(n_first, 0, self.client.burst, n_first)
         rate = _answered_per_s(found)
         if rate and any(one.is_throttled for one in found):
             guess = _find_limit(found)
-            more = self._small(n_rest, self.client.paced, 2 * (guess or rate))
+            more = self._do(n_rest, 0, self.client.paced, n_rest, 2 * (guess or rate))
             self.seen.accepted_per_s = _find_limit(more) or guess
         elif rate:
-            more = self._small(n_rest, self.client.burst)
+            more = self._do(n_rest, 0, self.client.burst, n_rest)
             rate, self.seen.accepted_per_s = _answered_per_s(more), _find_limit(more)
         self.seen.answered_per_s = rate or None
 

@@ -165,7 +165,7 @@ class Location:
 
         server, keys = self._icechunk_options()
         is_path = bool(self.endpoint_url)
-        where = {"bucket": self.bucket, "prefix": self.prefix, "force_path_style": is_path}
+        where: Any = {"bucket": self.bucket, "prefix": self.prefix, "force_path_style": is_path}
         return icechunk.s3_storage(**where, **server, **keys)
 
     def icechunk_virtual_chunks(self) -> dict[str, Any]:
@@ -176,7 +176,7 @@ class Location:
         (server, keys), is_path = self._icechunk_options(), bool(self.endpoint_url)
         reached = icechunk.s3_store(s3_compatible=is_path, force_path_style=is_path, **server)
         config.set_virtual_chunk_container(icechunk.VirtualChunkContainer(bucket, reached))
-        who = icechunk.s3_anonymous_credentials()
+        who: Any = icechunk.s3_anonymous_credentials()
         if self.access_key:
             who = icechunk.s3_static_credentials(**keys)
         allowed = icechunk.containers_credentials({bucket: who})
