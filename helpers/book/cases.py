@@ -21,13 +21,6 @@ from helpers.errors import UserError, cut, show
 from helpers.paths import ROOT, check_file, check_name
 from helpers.redaction import redact_tree
 
-UNSTABLE_ABOVE = 0.1
-"""A/A noise above which a case is unstable.
-
-The pages rank contenders that differ by a tenth; where two copies of one
-contender differ by more, such an order is the machine's doing.
-"""
-
 UNSEALED = (
     "it has no digests of its rows, outputs and findings: nobody knows whether they were measured"
 )

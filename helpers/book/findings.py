@@ -19,6 +19,8 @@ SUFFIX = ".findings.csv"
 """Of the file next to a record."""
 NOISE, N_BLOCKS = "noise", "n-blocks"
 """Findings that every page has: the A/A ratio less 1 of what it judges, and its measured blocks."""
+UNSTABLE_ABOVE = 0.1
+"""Noise above which a page is unstable: pages rank contenders that differ by a tenth."""
 CLAIM = "claim"
 """Unit of a claim, whose value is 1 where it holds and 0 where it does not."""
 
@@ -117,8 +119,9 @@ def format_finding(found: Finding | None, how: str = "") -> str:
     ----------
     found : Finding or None
         None where a page has not found it.
-    how : {"", "range", "verdict"}
-        The number alone, with its interval, or the verdict in the place of the number.
+    how : {"", "range", "verdict", "unstable"}
+        The number alone, with its interval, the verdict in the place of the number, or, of the
+        noise of a page, that it is unstable where it is above what the book trusts.
 
     Examples
     --------
@@ -127,8 +130,10 @@ def format_finding(found: Finding | None, how: str = "") -> str:
     >>> format_finding(Finding(verdict="zarr-obstore"), "verdict")
     'zarr-obstore'
     """
-    if how not in ("", "range", "verdict"):
-        raise UserError(f"num: {how!r}; allowed: nothing, range, verdict")
+    if how not in ("", "range", "verdict", "unstable"):
+        raise UserError(f"num: {how!r}; allowed: nothing, range, verdict, unstable")
+    if how == "unstable":
+        return "; unstable" if found is not None and found.value > UNSTABLE_ABOVE else ""
     if found is None:
         return "not measured here"
     if how == "verdict":

@@ -14,8 +14,8 @@ import pandas as pd
 import yaml
 
 from helpers.benchmark.record import read_records
-from helpers.book.cases import UNSEALED, UNSTABLE_ABOVE, Case, find_damage
-from helpers.book.findings import NOISE, Finding, read_findings
+from helpers.book.cases import UNSEALED, Case, find_damage
+from helpers.book.findings import NOISE, UNSTABLE_ABOVE, Finding, read_findings
 from helpers.book.studies import find_studies
 from helpers.errors import UserError
 from helpers.paths import ROOT, check_file, check_name

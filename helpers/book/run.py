@@ -25,7 +25,6 @@ from traitlets.config import Config
 from helpers.benchmark.record import read_records
 from helpers.book.cases import (
     SUFFIXES,
-    UNSTABLE_ABOVE,
     Case,
     find_damage,
     fingerprint,
@@ -36,7 +35,15 @@ from helpers.book.cases import (
     read_parameters,
     seal,
 )
-from helpers.book.findings import N_BLOCKS, NOISE, SUFFIX, Finding, format_finding, read_findings
+from helpers.book.findings import (
+    N_BLOCKS,
+    NOISE,
+    SUFFIX,
+    UNSTABLE_ABOVE,
+    Finding,
+    format_finding,
+    read_findings,
+)
 from helpers.book.studies import find_study
 from helpers.errors import UserError, tell_refusal
 from helpers.paths import RENDERED, ROOT
