@@ -1,8 +1,11 @@
-"""Small arrays in the store of the tests."""
+"""Small arrays in the store of the tests, and servers that are none."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from helpers.arrays.fields import SampleArray
 from helpers.arrays.stores import StoredArray, prepare_array
@@ -54,3 +57,30 @@ def client_environment(server: Server) -> dict[str, str]:
         "AWS_DEFAULT_REGION": server.region,
         "AWS_EC2_METADATA_DISABLED": "true",
     }
+
+
+class Handler(BaseHTTPRequestHandler):
+    """A server of a test's own: quiet, with connections that stay."""
+
+    protocol_version = "HTTP/1.1"
+
+    def answer(self, status: int, body: bytes = b"", **headers: str) -> None:
+        """Send a whole answer; under_scores in names of headers are hyphens."""
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name.replace("_", "-"), value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@contextmanager
+def serve(handler: type[Handler]) -> Iterator[str]:
+    """Serve from a thread, and give the address."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()

@@ -84,13 +84,7 @@ class Faults:
     stall_s: Annotated[float, Ge(0)] = 1.0
 
     def pick(self, u: float) -> Fault | None:
-        """Choose the fault that belongs to a uniform variate in [0, 1).
-
-        Examples
-        --------
-        >>> Faults(reset=0.5).pick(0.2), Faults(reset=0.5).pick(0.7)
-        ('reset', None)
-        """
+        """Choose the fault that belongs to a uniform variate in [0, 1)."""
         for name in FAULTS:
             u -= getattr(self, name)
             if u < 0:
@@ -145,14 +139,7 @@ class Profile:
 
 
 def make_profile(name: str, figures: Mapping[Any, Any]) -> Profile:
-    """Make a profile from plain values, as they come from YAML, and refuse what is no network.
-
-    Examples
-    --------
-    >>> make_profile("slow", {"stream_mb_per_s": 0})
-    Traceback (most recent call last):
-    helpers.errors.UserError: profile 'slow': stream_mb_per_s: 0; allowed: greater than 0
-    """
+    """Make a profile from plain values, as they come from YAML, and refuse what is no network."""
     from pydantic import TypeAdapter, ValidationError
 
     try:
@@ -253,13 +240,7 @@ def get_recorded_profile(name: str) -> Profile:
 
 
 def profile_names() -> tuple[str, ...]:
-    """Return the names of the profiles that there are.
-
-    Examples
-    --------
-    >>> profile_names()
-    ('loopback', 'in-region', 'other-region', 'wide-area', 'express', 'google-in-region', 'azure-in-region', 'institute')
-    """
+    """Return the names of the profiles that there are."""
     return tuple(_known_profiles())
 
 

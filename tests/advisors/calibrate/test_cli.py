@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +19,7 @@ from helpers.errors import UserError
 from helpers.netem.profiles import Faults, FirstByte, Profile, get_measurement, get_profile
 from helpers.netem.proxy import Proxy, Request, open_proxy
 from helpers.objectstore.testbed import Server
-from tests.stores import client_environment, make_location
+from tests.stores import Handler, client_environment, make_location, serve
 
 BUCKET = "of-test-calibrate"
 URL = f"s3://{BUCKET}/folder"
@@ -228,19 +226,10 @@ def test_refuses(
     assert not [*tmp_path.iterdir()]
 
 
-class Pages(BaseHTTPRequestHandler):
+class Pages(Handler):
     """Serves 2 MB at every address, truly or not."""
 
-    protocol_version = "HTTP/1.1"
     n_listed = 0
-
-    def answer(self, status: int, body: bytes = b"", **headers: str) -> None:
-        """Send a whole answer; under_scores in names are hyphens."""
-        self.send_response(status)
-        for name, value in {"Content_Length": str(len(body)), **headers}.items():
-            self.send_header(name.replace("_", "-"), value)
-        self.end_headers()
-        self.wfile.write(body)
 
     def do_HEAD(self) -> None:
         """Tell the size, or lead elsewhere."""
@@ -252,23 +241,19 @@ class Pages(BaseHTTPRequestHandler):
         if "list-type" in self.path:
             Pages.n_listed += 1
             more = "<IsTruncated>true</IsTruncated><NextContinuationToken>t</NextContinuationToken>"
-            return self.answer(200, f"<ListBucketResult>{more}</ListBucketResult>".encode())
+            body = f"<ListBucketResult>{more}</ListBucketResult>".encode()
+            return self.answer(200, body, Content_Length=str(len(body)))
         first, last = map(int, self.headers["Range"].removeprefix("bytes=").split("-"))
         n = (last + 1 - first) // (2 if self.path == "/liar" else 1)
-        return self.answer(206, bytes(n), Content_Range=f"bytes {first}-{last}/2000000")
-
-    def log_message(self, *_given: object) -> None:
-        """Say nothing."""
+        span = f"bytes {first}-{last}/2000000"
+        return self.answer(206, bytes(n), Content_Range=span, Content_Length=str(n))
 
 
 @pytest.fixture(scope="module")
 def pages() -> Iterator[str]:
     """Serve over plain HTTP."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), Pages) as web:
-        web.daemon_threads = True
-        threading.Thread(target=web.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{web.server_port}"
-        web.shutdown()
+    with serve(Pages) as url:
+        yield url
 
 
 def test_objects_behind_http(pages: str, tmp_path: Path) -> None:

@@ -5,21 +5,17 @@ from __future__ import annotations
 import dataclasses
 import json
 import pickle
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import ClassVar
 
 import obstore
 import pytest
 
-from helpers.arrays.readers import READERS, forget_clients
-from helpers.arrays.reads import check_values, open_array, read_into_sink
 from helpers.errors import UserError
 from helpers.objectstore.locations import Location, parse_location
 from helpers.objectstore.testbed import Server
-from tests.stores import make_location, make_stored
+from tests.stores import Handler, make_location, serve
 
 SETTINGS = (
     "AWS_ACCESS_KEY_ID",
@@ -86,7 +82,7 @@ def test_a_password_in_an_address_is_refused_unseen() -> None:
     assert "hunter" not in str(refusal.value) and "key:" not in str(refusal.value)
 
 
-class Full(BaseHTTPRequestHandler):
+class Full(Handler):
     """A store that has no room, and a pod's server of credentials."""
 
     role: ClassVar = {"AccessKeyId": "K-2", "SecretAccessKey": "S-2", "Token": "T-2"}
@@ -94,27 +90,19 @@ class Full(BaseHTTPRequestHandler):
     def do_PUT(self) -> None:
         """Say that it is full."""
         self.rfile.read(int(self.headers["Content-Length"]))
-        self.send_response(507)
-        self.end_headers()
+        self.answer(507, Content_Length="0")
 
     def do_GET(self) -> None:
         """Give the keys of a role."""
-        self.send_response(200)
-        self.end_headers()
-        keys = json.dumps({**self.role, "Expiration": "2999-01-01T00:00:00Z"})
-        self.wfile.write(keys.encode())
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing else."""
+        keys = json.dumps({**self.role, "Expiration": "2999-01-01T00:00:00Z"}).encode()
+        self.answer(200, keys, Content_Length=str(len(keys)))
 
 
 @pytest.fixture(scope="module")
 def full() -> Iterator[str]:
     """Serve it."""
-    with HTTPServer(("127.0.0.1", 0), Full) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
+    with serve(Full) as url:
+        yield url
 
 
 def test_a_full_store_is_one_line(full: str) -> None:
@@ -240,19 +228,6 @@ def test_clients_of_our_store_need_no_setting(server: Server) -> None:
     found = location.botocore().get_object(Bucket=location.bucket, Key=f"{location.prefix}/x")
     assert found["Body"].read() == b"1234"
     location.check()
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("_foreign_settings")
-@pytest.mark.parametrize("name", READERS)
-def test_readers_of_our_store_need_no_setting(server: Server, name: str) -> None:
-    """Every reader reads with the location's own credentials, and directly."""
-    stored = make_stored(make_location(server, "settings"))
-    forget_clients({})
-    array = open_array(stored, READERS[name])
-    sums = read_into_sink(array, stored.chunk_shape).compute(scheduler="sync")
-    assert check_values(sums, stored) == "xxh3 of 12 chunks"
-    forget_clients({})
 
 
 def test_a_token_of_the_location_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:

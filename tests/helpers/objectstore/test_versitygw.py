@@ -104,20 +104,6 @@ def test_a_build_is_announced_kept_and_leaves_nothing_else(
     assert "about 2 minutes" in capfd.readouterr().err
 
 
-def test_the_build_writes_into_its_folder_and_fetches_as_the_user_says(
-    place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Go's folders are ours for the time; its sources of modules are the user's."""
-    monkeypatch.setenv("GOPROXY", "https://proxy.example")
-    monkeypatch.setenv("GOMODCACHE", "/home/of/the/user")
-    env = versitygw._go_environment(place)
-    assert env["GOPROXY"] == "https://proxy.example"
-    for name in ("GOPATH", "GOBIN", "GOCACHE", "GOMODCACHE", "GOTMPDIR"):
-        assert Path(env[name]).is_relative_to(place)
-    if sys.platform == "linux":  # settings made with `go env -w` still count
-        assert not Path(env["GOENV"]).is_relative_to(env["XDG_CONFIG_HOME"])
-
-
 @pytest.mark.parametrize(
     ("install", "reason"),
     [
