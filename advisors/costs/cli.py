@@ -31,7 +31,7 @@ def costs(price_set: str, region: str, published: bool, is_list: bool, is_json: 
     prices = get_prices(price_set, region, overrides=read_numbers("price", given["own"]))
     assumptions = change(Assumptions(), read_pairs("set", given["changes"]))
     if published:
-        from advisors.costs.published import compare_published
+        from advisors.costs.page_tables import compare_published
 
         found: dict[str, Any] = {"published": compare_published().to_dict("index")}
         lines = [f"{'item':30} {'published':>12} {'by its rules':>12}"]

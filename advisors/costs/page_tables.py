@@ -1,20 +1,40 @@
-"""What cases ask of a store: the published ones as a table, and others scaled from them."""
+"""What pages show of costs: the calculator's data, prices with their sources, published figures.
+
+And what cases ask of a store: the published ones as a table, and others scaled from them.
+"""
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from advisors.costs.prices import DEFAULT_REGION, DEFAULT_SET, get_prices, read_prices
+from advisors.costs.assumptions import NAMES, ONE_PROCESSOR_GB, describe
+from advisors.costs.prices import (
+    DEFAULT_REGION,
+    DEFAULT_SET,
+    PRICE_LABELS,
+    PRICE_UNITS,
+    get_prices,
+    read_prices,
+)
 from helpers.benchmark.record import read_records
 from helpers.book.studies import Expected, write_table
 from helpers.paths import ROOT
 
 REFERENCE = ROOT / "results" / "reference"
+TABLE = ROOT / "results" / "published" / "tile_caching_costs.csv"
+
+REQUESTS_PER_DAY = 16e6  # tiles; a month is 30 days
+FUNCTION_GB, DISK_GB = 10, 10  # of the one function
+TILE_GB = 1.4e-6  # of a response
+SHARED_READ_GB = 0.001  # largest read from the shared file system for a request
+SHARED_MB_PER_S_PER_GB = 0.15  # reads that a bursting file system sustains for each GB it holds
+MONTH_S, MONTH_H = 2_592_000, 720
 
 
 def count_run(rows: pd.DataFrame) -> dict[str, float]:
@@ -94,3 +114,102 @@ def render_runs(paths: Iterable[Path] | None = None) -> str:
         )
     names = ["case", "reads", "requests", "GB", "minutes", "USD in the region", "USD outside"]
     return write_table(names, lines)
+
+
+def list_calculator_data() -> dict[str, Any]:
+    """Gather what the calculator's script needs."""
+    sets = {
+        name: {"date": one.date, "region": DEFAULT_REGION, "values": get_prices(name)}
+        for name, one in read_prices().items()
+    }
+    items = [
+        {"item": item, "label": PRICE_LABELS[item], "unit": unit}
+        for item, unit in PRICE_UNITS.items()
+    ]
+    return {
+        "assumptions": describe(),
+        "names": dict(NAMES),
+        "one_processor_gb": ONE_PROCESSOR_GB,
+        "items": items,
+        "sets": sets,
+        "set": DEFAULT_SET,
+    }
+
+
+def render_calculator() -> str:
+    """Write the calculator's place in its page, with its data."""
+    # A closing tag inside the data would end the script.
+    data = json.dumps(list_calculator_data(), indent=1).replace("</", "<\\/")
+    return (
+        "```{raw} html\n"
+        '<div id="cost-calculator"><p>The calculator runs in your browser and needs JavaScript; '
+        "<code>wire costs</code> computes the same.</p></div>\n"
+        f'<script type="application/json" id="cost-calculator-data">\n{data}\n</script>\n'
+        "```\n"
+    )
+
+
+def render_prices() -> str:
+    """Write all price sets as tables, with where each price comes from."""
+    names = ["price", "value", "date", "status", "source"]
+    parts = []
+    for name, given in read_prices().items():
+        lines = [
+            (
+                PRICE_LABELS[one.item],
+                "unknown" if one.value is None else f"{one.value:.10f}".rstrip("0") + f" {one.unit}",
+                one.date,
+                one.status.replace("-", " "),
+                one.source,
+            )
+            for one in given.prices
+        ]  # fmt: skip
+        parts.append(f"**{name}** ({given.date}). {given.note}\n\n{write_table(names, lines)}")
+    return "\n".join(parts)
+
+
+def render_published() -> str:
+    """Write the published figures next to what their own rules give."""
+    lines = (
+        (str(item).replace("_", " "), f"{one.published:,.2f}", f"{one.by_its_rules:,.2f}")
+        for item, one in compare_published().iterrows()
+    )
+    return write_table(["item", "published (USD a month)", "by its rules (USD a month)"], lines)
+
+
+def compute_published(prices: Mapping[str, float]) -> dict[str, float]:
+    """Compute every figure of the published table, in USD a month.
+
+    Examples
+    --------
+    One function of 10 GB, always on:
+
+    >>> round(compute_published(get_prices("published-2023"))["lambda_runtime_cost"], 2)
+    432.0
+    """
+    requests = REQUESTS_PER_DAY * 30
+    # The study cuts both to whole numbers: 185 requests a second, 1233 GB.
+    per_s = math.floor(REQUESTS_PER_DAY / 86400)
+    stored_gb = math.floor(per_s * SHARED_READ_GB * 1e3 / SHARED_MB_PER_S_PER_GB)
+    function = {
+        "lambda_runtime_cost": prices["invocation_gb_s"] * FUNCTION_GB * MONTH_S,
+        "lambda_requests_cost": prices["invocations_1e6"] * requests / 1e6,
+        "lambda_storage_cost": prices["invocation_disk_gb_s"] * DISK_GB * MONTH_S,
+    }
+    return {
+        **function,
+        "lambda_total_cost": math.fsum(function.values()),
+        "nat_gateway_run_cost": prices["nat_hour"] * MONTH_H,
+        "nat_gateway_transfer_out_cost": prices["data_out_gb"] * requests * TILE_GB,
+        "efs_storage_cost_upper_bound": prices["shared_gb_month"] * stored_gb,
+        "efs_read_cost": prices["shared_read_gb"] * requests * SHARED_READ_GB,
+        "elasticache_t3_small_cost": prices["redis_node_hour"] * MONTH_H,
+    }
+
+
+def compare_published() -> pd.DataFrame:
+    """Put each published figure next to what the published rules and prices give, by item."""
+    table = pd.read_csv(TABLE)
+    published = table[table["kind"] == "result"].set_index("item")["value"].astype(float)
+    ours = pd.Series(compute_published(get_prices("published-2023")))
+    return pd.DataFrame({"published": published, "by_its_rules": ours}).loc[published.index]

@@ -32,9 +32,9 @@ STUDY = Study(
         "advisors.costs.page_tables", "expect_like", "caching-costs/in-region", count_work
     ),
     fragments={
-        "cost-calculator.md": later("advisors.costs.page", "render_calculator"),
-        "prices.md": later("advisors.costs.page", "render_prices"),
-        "published-costs.md": later("advisors.costs.page", "render_published"),
+        "cost-calculator.md": later("advisors.costs.page_tables", "render_calculator"),
+        "prices.md": later("advisors.costs.page_tables", "render_prices"),
+        "published-costs.md": later("advisors.costs.page_tables", "render_published"),
         "runs.md": later("advisors.costs.page_tables", "render_runs"),
     },
 )

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import collections
+import hashlib
+import io
 import math
+import pickle
 import threading
 import warnings
 from collections.abc import Callable
@@ -16,13 +19,13 @@ import redis
 import redis.backoff
 import redis.retry
 import xarray as xr
+from obspec_utils.registry import ObjectStoreRegistry
 from zarr.abc.store import Store
 from zarr.experimental.cache_store import CacheStore
-from zarr.storage import MemoryStore
+from zarr.storage import MemoryStore, ObjectStore
 
 from helpers.errors import UserError
-from studies.caching_costs.datasets import Origin
-from studies.caching_costs.entries import seal, unseal
+from studies.caching_costs.datasets import ObjectFile, Origin
 
 CacheName = Literal[
     "as-shipped", "none", "lru", "redis", "lru-etag", "redis-etag", "lru-chunks"
@@ -200,6 +203,71 @@ class ChunkOrigin(Origin):
         store = super().zarr_store(name)
         told: dict[str, Any] = {"max_age_seconds": "infinity", "max_size": _CHUNKS_NBYTES}
         return CacheStore(store, cache_store=MemoryStore(), **told)
+
+
+def seal(name: str, key: bytes, dataset: xr.Dataset) -> bytes:
+    """Write an opened dataset, metadata and coordinates without values and clients, and sign it."""
+    return _signer(name, key).sign(dump(dataset))
+
+
+def unseal(name: str, key: bytes, sealed: bytes, origin: Origin) -> xr.Dataset:
+    """Read what `seal` wrote under that name, with the clients of this process.
+
+    Raises
+    ------
+    itsdangerous.BadSignature
+        If it is not what this run wrote there.
+    """
+    return load(_signer(name, key).unsign(sealed), origin)
+
+
+def _signer(name: str, key: bytes) -> itsdangerous.Signer:
+    """Make what signs bytes under their name with the key of the run."""
+    # SHA-384 fills its characters: with one to spare, two texts would be the same MAC
+    salt = name.encode("utf-8", "surrogatepass")
+    return itsdangerous.Signer(key, salt, key_derivation="hmac", digest_method=hashlib.sha384)
+
+
+class _Pickler(pickle.Pickler):
+    """Names clients of the store instead of writing them, for they hold credentials."""
+
+    def persistent_id(self, obj: Any) -> tuple[str, str] | None:
+        if isinstance(obj, ObjectFile):
+            return "file", obj.key
+        if isinstance(obj, ObjectStoreRegistry):
+            return "registry", ""
+        if isinstance(obj, ObjectStore):
+            return "zarr", str(obj.store.prefix or "")
+        return None
+
+
+class _Unpickler(pickle.Unpickler):
+    """Puts this process's own clients in the place of names."""
+
+    def __init__(self, file: io.BytesIO, origin: Origin) -> None:
+        super().__init__(file)
+        self._origin = origin
+
+    def persistent_load(self, pid: tuple[str, str]) -> Any:
+        kind, key = pid
+        if kind == "file":
+            return self._origin.open_file(key)
+        if kind == "registry":
+            return self._origin.registry()
+        return self._origin.zarr_store(self._origin.name_of(key))
+
+
+def dump(dataset: xr.Dataset) -> bytes:
+    """Write an opened dataset as bytes."""
+    file = io.BytesIO()
+    _Pickler(file, protocol=pickle.HIGHEST_PROTOCOL).dump(dataset)
+    return file.getvalue()
+
+
+def load(payload: bytes, origin: Origin) -> xr.Dataset:
+    """Read what `dump` wrote; only of bytes whose MAC was checked."""
+    dataset: xr.Dataset = _Unpickler(io.BytesIO(payload), origin).load()
+    return dataset
 
 
 _PREFIX = "arrays-over-the-wire:"

@@ -182,7 +182,6 @@ _WRITERS: dict[DatasetKind, Callable[[Location, xr.Dataset, DatasetSpec], None]]
     "netcdf": _write_netcdf,
     "broken": _write_netcdf,
     "references": _write_references,
-    "icechunk": write_icechunk,
 }
 
 
@@ -287,12 +286,9 @@ def open_dataset(spec: DatasetSpec, origin: Origin) -> xr.Dataset:
 _TABLE = ROOT / "results" / "published" / "tile_caching_dataset_specs.csv"
 
 _Grid = tuple[int, int]
-_METEOROLOGY: tuple[DatasetKind, _Grid, _Grid] = ("zarr", (361, 576), (181, 288))
 _GRIDS: dict[str, tuple[DatasetKind, _Grid, _Grid]] = {
-    "consolidated": _METEOROLOGY,
-    "unconsolidated": _METEOROLOGY,
-    "chunked-coordinates": _METEOROLOGY,
-    "icechunk": ("icechunk", (361, 576), (181, 288)),
+    "unconsolidated": ("zarr", (361, 576), (181, 288)),
+    "chunked-coordinates": ("zarr", (361, 576), (181, 288)),
     "netcdf": ("netcdf", (600, 1440), (600, 1440)),  # of the published precipitation
     "references": ("references", (720, 1440), (720, 1440)),  # of the sea surface temperature
     "broken": ("broken", (600, 1440), (600, 1440)),

@@ -1,14 +1,21 @@
-"""What a record of tiles says, as numbers and frames."""
+"""What a record of tiles says, as numbers and frames, and what of it answers the published claims."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 
 import pandas as pd
 
 from advisors.costs.assumptions import Assumptions, change
+from advisors.costs.bill import count_redis_nodes, price_option
+from advisors.costs.page_tables import compare_published as compare_costs
+from advisors.costs.prices import get_prices
 from helpers.benchmark import statistics
 from helpers.benchmark.record import read_published
+from helpers.benchmark.statistics import Interval
+from helpers.book import findings, published
+from helpers.paths import ROOT
 from helpers.plotting.tables import trace_of
 from studies.caching_costs.datasets import published_specs
 
@@ -17,7 +24,6 @@ BASELINE = "none"
 
 KEEPS_CHUNKS = ("lru-chunks",)
 _PUBLISHED = {
-    "consolidated": "power_901_monthly_meteorology_utc.zarr",
     "netcdf": "pr_day_ACCESS-CM2_historical_r1i1p1f1_gn_1950.nc",
     "references": "aws-noaa-oisst-feedstock_reference",
 }
@@ -198,3 +204,35 @@ def learn_assumptions(rows: pd.DataFrame, entry_nbytes: pd.Series[int]) -> Assum
     if "redis" in gets:
         found["fetch_s"] = mean("redis", "open_s")
     return change(Assumptions(), {name: float(f"{value:.2g}") for name, value in found.items()})
+
+
+_REFERENCE = ROOT / "results" / "reference" / "caching-costs"
+
+
+def answer_claims() -> dict[str, Mapping[str, published.Answer]]:
+    """Answer each claim of the study that is decided here, with its interval."""
+
+    def measured(case: str, key: str) -> Interval:
+        one = findings.read_findings(_REFERENCE / f"{case}.csv")[key]
+        return Interval(one.value, one.low, one.high, one.n)
+
+    table = compare_costs()
+    half_a_second = {"billing": "function", "memory_gb": 10.0, "make_s": 0.35, "open_s": 0.15}
+    computing = price_option(
+        change(Assumptions(), half_a_second), get_prices("published-2023"), option="none"
+    ).lines["computing"]
+    entry_nbytes = 1e6 * measured("published-size", "entry-mb").centre
+    nodes = {"of the published size": 5e5, "of the size measured here": entry_nbytes}
+    return {
+        "cost-model": {
+            "by its rules": published.exact((table["published"] - table["by_its_rules"]).abs().max())
+        },
+        "computing-cost": {"by Little's law": published.exact(computing)},
+        "redis-node": {
+            name: published.exact(count_redis_nodes(Assumptions(metadata_nbytes=nbytes)))
+            for name, nbytes in nodes.items()
+        },
+        "opening-counts": {"in-region": measured("in-region", "opening-share")},
+        "metadata-size": {"published-size, an entry": published.exact(entry_nbytes / 1e6)},
+        "chunk-slows-tile": {"published-size": measured("published-size", "large-chunk")},
+    }  # fmt: skip

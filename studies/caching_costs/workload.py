@@ -18,9 +18,8 @@ from helpers.benchmark import memory
 from helpers.benchmark.contender import CheckError, Steps
 from helpers.benchmark.provenance import name_beside
 from helpers.objectstore.testbed import Testbed
-from studies.caching_costs.caches import Cache
+from studies.caching_costs.caches import Cache, dump
 from studies.caching_costs.datasets import Datasets, Origin, open_dataset
-from studies.caching_costs.entries import dump
 from studies.caching_costs.load import Generator, Load, list_requests, open_generator, summarise
 from studies.caching_costs.service import Library, Service, Tile, make_app, open_service, tile_path
 from studies.caching_costs.valkey import open_valkey

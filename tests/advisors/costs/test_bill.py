@@ -21,8 +21,8 @@ from advisors.costs.bill import (
     price_option,
 )
 from advisors.costs.cli import write_usd
+from advisors.costs.page_tables import compare_published
 from advisors.costs.prices import PRICE_UNITS, get_prices
-from advisors.costs.published import compare_published
 from helpers.cli import main
 from helpers.errors import UserError
 

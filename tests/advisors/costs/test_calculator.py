@@ -17,7 +17,7 @@ import pytest
 from advisors.costs.assumptions import BILLINGS, OPTIONS, Assumptions, change, describe
 from advisors.costs.bill import compare_options, find_break_even, list_levers
 from advisors.costs.cli import write_usd
-from advisors.costs.page import (
+from advisors.costs.page_tables import (
     list_calculator_data,
     render_calculator,
     render_prices,

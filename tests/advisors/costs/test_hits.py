@@ -1,4 +1,4 @@
-"""Tests of `advisors.costs.hits`: hit ratios against known limits and against a simulated cache."""
+"""Tests of `advisors.costs.bill`: hit ratios against known limits and against a simulated cache."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from advisors.costs.hits import Cache, hit_ratio, zipf
+from advisors.costs.bill import Cache, hit_ratio, zipf
 
 
 def simulate(n_items: int, exponent: float, requests_per_s: float, cache: Cache) -> float:

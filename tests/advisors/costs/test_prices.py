@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from advisors.costs.page_tables import TABLE
 from advisors.costs.prices import (
     PATH,
     PRICE_UNITS,
@@ -18,7 +19,6 @@ from advisors.costs.prices import (
     parse_prices,
     read_prices,
 )
-from advisors.costs.published import TABLE
 from helpers.errors import UserError
 
 # Names of the published table, and of ours.

@@ -14,14 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisors.costs.assumptions import Assumptions
-from advisors.costs.hits import Cache, hit_ratio, zipf
+from advisors.costs.bill import Cache, hit_ratio, zipf
 from helpers.benchmark.record import read_records
 from helpers.objectstore.locations import Location
 from helpers.paths import ROOT
 from studies.caching_costs import findings
 from studies.caching_costs.caches import LruCache
-from studies.caching_costs.claims import answer_claims
 from studies.caching_costs.datasets import Origin, dataset_names, make_specs, published_specs
+from studies.caching_costs.findings import answer_claims
 from studies.caching_costs.sweep import Point, list_points
 from studies.caching_costs.workload import warm_plan, zipf_weights
 
