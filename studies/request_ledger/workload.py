@@ -346,7 +346,7 @@ def _has(environment: Environment, client: str, layout: str, operation: str) -> 
     if operation in METADATA:  # few variables only in the stacks of a day
         is_asked = operation == METADATA[-1] or environment.is_stack
         return is_asked and client not in NO_GROUPS and layout in (LAYOUTS[client][0], "zarr-v3")
-    if layout == "netcdf-large" and operation not in ("open", "series"):
+    if layout == "netcdf-large" and operation != "open":
         return False  # each would open the large file once more
     return operation != "append" or (client in APPENDING and "sharded" not in layout)
 
