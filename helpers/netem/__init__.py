@@ -1,1 +1,1 @@
-"""Network emulation: profiles, the proxy that emulates and traces them, and its calibration."""
+"""Network emulation: profiles, and the proxy that emulates and traces them."""
