@@ -8,26 +8,30 @@ Everything is held against what people have who do nothing.
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
+from advisors.hdf5.copying import MIB, Repack, Shape
 from advisors.hdf5.files import Source, name_source, open_source
-from advisors.hdf5.inspection import FileReport, inspect_file
+from advisors.hdf5.inspection import FileReport, Recording, Variable, inspect_file, record_reads
 from advisors.hdf5.prediction import (
     TODAY,
     TODAY_HTTPS,
     TUNED,
     Forecaster,
     ReadPrediction,
-    Settings,
     record_repacked,
 )
-from advisors.hdf5.recording import Recording, record_reads
-from advisors.hdf5.repack import Repack, list_repacks, write_command
 from helpers.errors import UserError
 from helpers.models.transfer import TYPICAL_COSTS, ClientCosts
 from helpers.netem.profiles import Profile, network_of
+
+PAGES_NBYTES = (4 * MIB, 8 * MIB)
+"""Page sizes that are considered, as published comparisons have them."""
+
+CHUNK_TARGET_NBYTES = 4 * MIB
+"""Bytes in memory that a new chunk comes near to; HDF5's chunk cache holds two."""
 
 MOST_GROWTH = 2.0
 """Times its present length that a repacked file may have."""
@@ -40,10 +44,10 @@ class Advice:
 
     label: str  # what is done
     prediction: ReadPrediction  # what to expect then
-    gain: float  # time of doing nothing over the time then
     cost: str  # what it costs
     command: str  # how to do it
     repack: Repack | None = None  # what `apply_repack` takes; None where nothing is rewritten
+    gain: float = 1.0  # time of doing nothing over the time then
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +56,7 @@ class Advised:
 
     report: FileReport  # how the file lies
     variables: tuple[str, ...]  # what is read
-    profile: str  # over which network, and what it is
-    network: str
+    profile: str  # over which network
     advice: tuple[Advice, ...]
     costs: ClientCosts  # what client and server were taken to need next to the network
     repacks: tuple[Repack, ...]  # all that can be made, also those that are not advised
@@ -68,17 +71,12 @@ class Advised:
             raise UserError(f"repack: {told}; allowed: {'; '.join(known) or 'none for this file'}")
         return found
 
-    def to_mapping(self) -> dict[str, Any]:
-        """Return plain values, for JSON."""
-        return asdict(self)
-
 
 def advise(
     source: Source,
     profile: Profile,
     *,
     variables: Sequence[str] = (),
-    settings: Settings = TUNED,
     costs: ClientCosts = TYPICAL_COSTS,
 ) -> Advised:
     """Predict what can be gained for a file at a path or an address.
@@ -91,16 +89,13 @@ def advise(
         Network that it is read over.
     variables : sequence of str
         Datasets that are read; all by default.
-    settings : Settings
-        Of the file object, where it is not that of doing nothing.
     costs : ClientCosts
         Of client and server for each request; typical ones, an assumption, where none are fitted.
 
     Raises
     ------
     UserError
-        If the file cannot be read, a variable is missing or cannot be decoded, or the page buffer
-        is smaller than a page.
+        If the file cannot be read, or a variable is missing or cannot be decoded.
     """
     with open_source(source) as file:
         name = name_source(source)
@@ -113,85 +108,86 @@ def advise(
         for variable in chosen:
             report.variable(variable).check_filters()
         forecaster = Forecaster(report, chosen, network_of(profile), costs)
-        buffer_nbytes = settings.page_buffer_nbytes or math.inf
-        repacks = [one for one in list_repacks(report) if one.page_nbytes <= buffer_nbytes]
-        rows = [*_do_nothing(forecaster, recording)]
+        repacks = list_repacks(report)
         repacked = {one: record_repacked(file, name, one, chosen, groups=groups) for one in repacks}
-        others = [*_change(forecaster, recording, settings, repacked)]
-    today_s = rows[0].prediction.seconds
-    rated = [
-        replace(one, gain=today_s / max(one.prediction.seconds, 1e-9)) for one in (*rows, *others)
-    ]
+    found = [*_do_nothing(forecaster, recording), *_change(forecaster, recording, repacked)]
+    today_s = found[0].prediction.seconds
+    rated = [replace(one, gain=today_s / max(one.prediction.seconds, 1e-9)) for one in found]
     better = sorted((one for one in rated[2:] if one.gain > 1), key=lambda one: -one.gain)
-    advice, network = (*rated[:2], *better), describe_network(profile)
-    return Advised(report, chosen, profile.name, network, advice, costs, tuple(repacks))
+    advice = (*rated[:2], *better)
+    return Advised(report, chosen, profile.name, advice, costs, tuple(repacks))
 
 
 def _do_nothing(forecaster: Forecaster, recording: Recording) -> Iterator[Advice]:
     """Give what people have today, and what needs neither settings nor a repack."""
     is_web = forecaster.report.name.startswith(("http://", "https://"))
     today, how = (TODAY_HTTPS, "fsspec.open(url)") if is_web else (TODAY, "s3fs.open(path)")
-    yield Advice(
-        "today's default",
-        forecaster.read(recording, today),
-        1.0,
-        "nothing",
-        f'xarray.open_dataset({how}, engine="h5netcdf")',
-    )
-    megabytes = f"{forecaster.report.file_nbytes / 1e6:.3g} MB"
+    command = f'xarray.open_dataset({how}, engine="h5netcdf")'
+    yield Advice("today's default", forecaster.read(recording, today), "nothing", command)
+    cost = f"{forecaster.report.file_nbytes / 1e6:.3g} MB in memory"
     command = "obstore.get_range(…) by ten threads, then xarray.open_dataset(io.BytesIO(…))"
-    yield Advice(
-        "download it whole", forecaster.download(recording), 1.0, f"{megabytes} in memory", command
-    )
+    yield Advice("download it whole", forecaster.download(recording), cost, command)
 
 
 def _change(
-    forecaster: Forecaster,
-    recording: Recording,
-    settings: Settings,
-    repacks: Mapping[Repack, Recording],
+    forecaster: Forecaster, recording: Recording, repacks: Mapping[Repack, Recording]
 ) -> Iterator[Advice]:
     """Give other settings, references, repacks, and references to the repack that suits them best."""
-    report, options = forecaster.report, settings.file_options()
-    shown = ", ".join(f"{key}={value!r}" for key, value in options.items())
-    found = forecaster.read(recording, settings)
-    yield Advice("settings alone", found, 1.0, "nothing is rewritten", f"open(…, {shown})")
+    report = forecaster.report
+    options = ", ".join(f"{key}={value!r}" for key, value in TUNED.file_options().items())
+    found = forecaster.read(recording, TUNED)
+    yield Advice("settings alone", found, "nothing is rewritten", f"open(…, {options})")
     n_chunks = sum(variable.n_chunks for variable in report.variables)
     nbytes = _REFERENCE_NBYTES * n_chunks + report.metadata_nbytes
     refer = "virtualizarr.open_virtual_dataset(…) writes them"
     found = forecaster.references(recording, nbytes)
-    yield Advice("references", found, 1.0, "one object; readers must know it", refer)
+    yield Advice("references", found, "one object; readers must know it", refer)
     referred = []
     for repack, repacked in repacks.items():
         if repacked.file_nbytes > MOST_GROWTH * report.file_nbytes:
             continue
         cost = f"rewrites {report.file_nbytes / 1e6:.3g} MB as {repacked.file_nbytes / 1e6:.3g} MB"
-        command = write_command(report.name, repack)
-        found = forecaster.read(repacked, settings)
-        yield Advice(repack.label, found, 1.0, cost, command, repack)
+        apply = ["wire", "hdf5", "advise", report.name, "--apply", "OUT", "--repack", repack.label]
+        command = shlex.join(apply)
+        yield Advice(repack.label, forecaster.read(repacked, TUNED), cost, command, repack)
+        label = f"references to a repack: {repack.label}"
         found = forecaster.references(repacked, nbytes)
-        referred.append(
-            Advice(
-                f"references to a repack: {repack.label}", found, 1.0, cost, f"{command}; {refer}"
-            )
-        )
+        referred.append(Advice(label, found, cost, f"{command}; {refer}"))
     if referred:
         yield min(referred, key=lambda one: one.prediction.seconds)
 
 
-def describe_network(profile: Profile) -> str:
-    """Describe in one line which network a profile is.
+def list_repacks(report: FileReport) -> list[Repack]:
+    """List the repacks that could make a file faster to read.
 
-    Examples
-    --------
-    >>> describe_network(Profile("near", stream_mb_per_s=90))
-    'near: 90 MB/s a stream'
+    HDF5 refuses pages behind a user block.
     """
-    first, figures = profile.first_byte_s, []
-    if first:
-        figures.append(
-            f"{1000 * first.median_s:g} ms to the first byte (95th percentile {1000 * first.p95_s:g} ms)"
-        )
-    rates = (profile.stream_mb_per_s, "a stream"), (profile.aggregate_mb_per_s, "together")
-    figures += [f"{rate:g} MB/s {of_what}" for rate, of_what in rates if rate is not None]
-    return f"{profile.name}: {', '.join(figures) or 'no limits'}"
+    pages = (0,) if report.userblock_nbytes else PAGES_NBYTES
+    chunk_shapes = tuple(
+        (variable.name, shape)
+        for variable in report.variables
+        if (shape := choose_chunk_shape(variable)) != variable.chunk_shape
+    )
+    plain = [Repack(page_nbytes) for page_nbytes in pages if page_nbytes]
+    return plain + [Repack(page_nbytes, 0, chunk_shapes) for page_nbytes in pages if chunk_shapes]
+
+
+def choose_chunk_shape(variable: Variable) -> Shape:
+    """Choose larger chunks, where those of a variable are small and many.
+
+    Extents are doubled, that of the dimension first in which a chunk covers the
+    smallest share, so that chunks keep their form.
+    """
+    is_kept = variable.is_variable_length or not variable.is_lossless
+    if variable.n_chunks < 2 or not variable.chunk_shape or is_kept:
+        return variable.chunk_shape
+    item_nbytes = variable.nbytes // max(1, math.prod(variable.shape))
+    chunk_shape = [min(c, n) for c, n in zip(variable.chunk_shape, variable.shape, strict=True)]
+    while 2 * math.prod(chunk_shape) * item_nbytes <= CHUNK_TARGET_NBYTES:
+        shares = [c / n for c, n in zip(chunk_shape, variable.shape, strict=True)]
+        dimension = min(range(len(shares)), key=shares.__getitem__)
+        if shares[dimension] >= 1:
+            break
+        chunk_shape[dimension] = min(2 * chunk_shape[dimension], variable.shape[dimension])
+    is_larger = math.prod(chunk_shape) > math.prod(variable.chunk_shape)
+    return tuple(chunk_shape) if is_larger else variable.chunk_shape

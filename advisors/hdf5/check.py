@@ -9,16 +9,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 import h5py
 
-from advisors.hdf5.advice import describe_network
 from advisors.hdf5.files import Source, iterate_chunks, name_source, open_hdf5, open_source
-from advisors.hdf5.inspection import FileReport, Variable, inspect_file
+from advisors.hdf5.inspection import (
+    FileReport,
+    Recording,
+    Variable,
+    inspect_file,
+    merge_spans,
+)
 from advisors.hdf5.prediction import TUNED
-from advisors.hdf5.recording import Recording, merge_spans
 from helpers.errors import cut
 from helpers.netem.profiles import Profile, network_of
 
@@ -52,7 +56,6 @@ class Checklist:
 
     file: str
     profile: str
-    network: str
     hdf5_version: str  # of the library that reads
     items: tuple[Item, ...]
 
@@ -60,30 +63,6 @@ class Checklist:
     def is_passed(self) -> bool:
         """Whether no item failed."""
         return all(item.status != "failed" for item in self.items)
-
-    def to_mapping(self) -> dict[str, Any]:
-        """Return plain values, for JSON."""
-        return {"is_passed": self.is_passed, "guide": GUIDE, **asdict(self)}
-
-
-@dataclass(frozen=True, slots=True)
-class _Facts:
-    """What the items are decided by."""
-
-    report: FileReport
-    recording: Recording
-    small: Sequence[tuple[int, int]]  # spans of contiguous datasets of few bytes
-    cache_nbytes: int  # chunk cache of the library that reads
-    gap_nbytes: int  # bytes that are better read than skipped
-
-    def count_places(self, spans: Sequence[tuple[int, int]] = ()) -> int:
-        """Count the places of metadata and of other spans, of which near ones are one."""
-        both = (*self.recording.metadata, *spans)
-        return len(merge_spans((start, stop + self.gap_nbytes) for start, stop in both))
-
-    def count_away(self, spans: Sequence[tuple[int, int]]) -> int:
-        """Count the places of spans away from the metadata."""
-        return self.count_places(spans) - self.count_places()
 
 
 def check_file(source: Source, profile: Profile) -> Checklist:
@@ -104,10 +83,14 @@ def check_file(source: Source, profile: Profile) -> Checklist:
     small = [(at, at + nbytes) for at, nbytes in found if nbytes <= _SMALL_NBYTES]
     gap = network.first_byte_median_s * network.stream_nbytes_per_s
     gap_nbytes = round(gap) if 0 < gap < math.inf else 0
-    facts = _Facts(report, recording, small, cache_nbytes, gap_nbytes)
-    items = (*_check_layout(facts), *_check_variables(facts))
-    version = h5py.version.hdf5_version
-    return Checklist(name, profile.name, describe_network(profile), version, items)
+    layout = _check_layout(report, recording, small, gap_nbytes)
+    items = (*layout, *_check_variables(report.variables, cache_nbytes))
+    return Checklist(name, profile.name, h5py.version.hdf5_version, items)
+
+
+def _count_places(spans: Sequence[tuple[int, int]], gap_nbytes: int) -> int:
+    """Count the places of spans, of which those that are better read together are one."""
+    return len(merge_spans((start, stop + gap_nbytes) for start, stop in spans))
 
 
 def _judge(
@@ -119,9 +102,13 @@ def _judge(
     return Item(name, "passed" if passed else "failed", good if passed else bad, value, bound)
 
 
-def _check_layout(facts: _Facts) -> Iterator[Item]:
-    """Check what a rewrite mends without touching any dataset."""
-    report = facts.report
+def _check_layout(
+    report: FileReport, recording: Recording, small: Sequence[tuple[int, int]], gap_nbytes: int
+) -> Iterator[Item]:
+    """Check what a rewrite mends without touching any dataset.
+
+    `small` are contiguous datasets of few bytes; `gap_nbytes` are better read than skipped.
+    """
     page, metadata = report.page_nbytes, report.metadata_nbytes
     yield _judge(
         "paged-file-space", page > 0, page, "bytes of a page, above 0",
@@ -133,24 +120,25 @@ def _check_layout(facts: _Facts) -> Iterator[Item]:
         "all metadata fit in one page" if page else "the file has no pages",
         f"metadata take {_size(metadata)}, more than a page of {_size(page)}; make pages larger",
     )  # fmt: skip
-    n_places, most = facts.count_places(), 1 + metadata // max(page, TUNED.block_nbytes)
+    most = 1 + metadata // max(page, TUNED.block_nbytes)
+    n_places = _count_places(recording.metadata, gap_nbytes)
     yield _judge(
         "consolidated-metadata", n_places <= most, n_places, f"at most {most}",
         "metadata lie together",
         f"metadata are scattered over {n_places} places; consolidate them",
     )  # fmt: skip
-    heaps = [(at, at + nbytes) for at, nbytes in facts.recording.heaps]
-    n_away = facts.count_away(heaps)
+    heaps = [(at, at + nbytes) for at, nbytes in recording.heaps]
+    n_away = _count_places((*recording.metadata, *heaps), gap_nbytes) - n_places
     yield _judge(
         "global-heaps", n_away <= 1 if heaps else None, n_away, "at most 1",
         "texts in attributes lie together" if heaps else "no attribute is of variable length",
         f"texts of variable length in attributes are scattered over {n_away} places;"
         " rewrite the file, or store them with a fixed length",
     )  # fmt: skip
-    n_away = facts.count_away(facts.small)
+    n_away = _count_places((*recording.metadata, *small), gap_nbytes) - n_places
     yield _judge(
-        "small-datasets", n_away <= 1 if facts.small else None, n_away, "at most 1",
-        "small datasets lie together" if facts.small else "no contiguous dataset is small",
+        "small-datasets", n_away <= 1 if small else None, n_away, "at most 1",
+        "small datasets lie together" if small else "no contiguous dataset is small",
         f"small datasets are scattered over {n_away} places, a request each; make them compact",
     )  # fmt: skip
     n_user = report.userblock_nbytes
@@ -160,9 +148,9 @@ def _check_layout(facts: _Facts) -> Iterator[Item]:
     )  # fmt: skip
 
 
-def _check_variables(facts: _Facts) -> Iterator[Item]:
-    """Check chunks, types and filters of the datasets."""
-    variables, (least, most) = facts.report.variables, CHUNK_NBYTES
+def _check_variables(variables: Sequence[Variable], kept: int) -> Iterator[Item]:
+    """Check chunks, which HDF5 keeps up to so many bytes, types and filters of the datasets."""
+    least, most = CHUNK_NBYTES
     chunked = [v for v in variables if v.chunk_shape and v.n_chunks]
     small = [v for v in chunked if v.n_chunks > 1 and v.chunk_nbytes < least]
     large = [v for v in chunked if v.chunk_nbytes > most]
@@ -173,7 +161,7 @@ def _check_variables(facts: _Facts) -> Iterator[Item]:
         "chunk-bytes", not told if chunked else None, len(small) + len(large), "at most 0",
         f"chunks have {_size(least)} to {_size(most)}" if chunked else why_not, "; ".join(told),
     )  # fmt: skip
-    kept, largest = facts.cache_nbytes, max(chunked, key=lambda v: v.chunk_nbytes, default=None)
+    largest = max(chunked, key=lambda v: v.chunk_nbytes, default=None)
     nbytes = largest.chunk_nbytes if largest else 0
     yield _judge(
         "chunk-cache", nbytes <= kept if largest else None, nbytes, f"at most {kept}",

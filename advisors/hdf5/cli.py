@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,10 +34,6 @@ _json = click.option("--json", "is_json", is_flag=True, help="Print JSON.")
 @click.option("--variables", "listed", multiple=True, metavar="NAME,…",
               help="Datasets to read, such as gt1l/heights/h_ph,gt1l/heights/lat_ph; all by default.")  # fmt: skip
 @_profile
-@click.option("--block", "block_mib", default=8.0, show_default=True, help="Blocks of cache, MiB.")
-@click.option(
-    "--page-buffer", "buffer_mib", type=float, help="HDF5's, MiB; 16, or a page, by default."
-)
 @_json
 @click.option(
     "--apply", "out", type=click.Path(path_type=Path), help="Write a repack to this file."
@@ -47,8 +44,6 @@ def advise(
     listed: tuple[str, ...],
     *,
     profile: str,
-    block_mib: float,
-    buffer_mib: float | None,
     is_json: bool,
     out: Path | None,
     label: str,
@@ -58,22 +53,15 @@ def advise(
     It is a path, or an address that begins with s3://, gs:// or https://. Only metadata are read.
     """
     from advisors.hdf5.advice import advise as find_advice
-    from advisors.hdf5.caches import MIB
-    from advisors.hdf5.prediction import Settings
     from advisors.hdf5.repack import apply_repack, check_out
     from helpers.netem.profiles import get_profile
 
     if out is not None:
         check_out(source, out)
-    settings = Settings(
-        block_nbytes=round(block_mib * MIB),
-        page_buffer_nbytes=None if buffer_mib is None else round(buffer_mib * MIB),
-    )
     variables = [name for one in listed for name in one.split(",") if name]
-    network = get_profile(profile)
-    advised = find_advice(source, network, variables=variables, settings=settings)
+    advised = find_advice(source, get_profile(profile), variables=variables)
     chosen = advised.find_repack(label) if out is not None or label else None
-    told = json.dumps(advised.to_mapping(), indent=2) if is_json else "\n".join(render(advised))
+    told = json.dumps(asdict(advised), indent=2) if is_json else "\n".join(render(advised))
     click.echo(told)
     if out is not None and chosen is not None:
         click.echo(f"{chosen.label}: {apply_repack(source, chosen, out)}", err=is_json)
@@ -89,7 +77,7 @@ def check(source: str, *, profile: str, is_json: bool) -> None:
     The exit code is 0 where no item failed, 1 where one did, and 2 where the file or an option is
     none.
     """
-    from advisors.hdf5.check import check_file
+    from advisors.hdf5.check import GUIDE, check_file
     from helpers.netem.profiles import get_profile
 
     try:
@@ -97,7 +85,8 @@ def check(source: str, *, profile: str, is_json: bool) -> None:
     except UserError as error:  # elsewhere it ends with 1, which here is a verdict
         click.echo(f"error: {error}", err=True)
         sys.exit(2)
-    click.echo(json.dumps(found.to_mapping(), indent=2) if is_json else render_checklist(found))
+    plain = {"is_passed": found.is_passed, "guide": GUIDE, **asdict(found)}
+    click.echo(json.dumps(plain, indent=2) if is_json else render_checklist(found))
     sys.exit(0 if found.is_passed else 1)
 
 
@@ -108,7 +97,7 @@ def render_checklist(found: Checklist) -> str:
     lines = [f"{item.status:16}{item.text}" for item in items]
     n_failed = sum(item.status == "failed" for item in items)
     verdict = f"failed: {n_failed} item{'s' * (n_failed > 1)}" if n_failed else "passed"
-    return "\n".join([f"{found.file}, over {found.network}", *lines, verdict])
+    return "\n".join([f"{found.file}, over {found.profile}", *lines, verdict])
 
 
 def render(advised: Advised) -> Iterator[str]:
@@ -117,7 +106,7 @@ def render(advised: Advised) -> Iterator[str]:
     pages = f"pages of {report.page_nbytes / 2**20:g} MiB" if report.page_nbytes else "no pages"
     yield f"{report.name}: {report.file_nbytes / 1e6:.3g} MB, {pages}, metadata of"
     yield f"    {report.metadata_nbytes / 1e3:.3g} kB in {report.n_metadata_spans} places"
-    yield f"read {len(advised.variables)} of {len(report.variables)} datasets over {advised.network};"
+    yield f"read {len(advised.variables)} of {len(report.variables)} datasets over {advised.profile};"
     yield (
         f"    {costs.request_s * 1000:.3g} ms a request and {costs.start_s:.3g} s to start are"
         f" {'assumed, not measured' if costs.is_assumed else 'fitted'}"

@@ -7,12 +7,12 @@ the library itself says where everything lies.
 
 from __future__ import annotations
 
-import io
 import itertools
 import math
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,32 @@ from advisors.hdf5.files import (
 )
 from advisors.hdf5.inspection import is_lossless, list_external
 from helpers.errors import UserError
+
+Shape = tuple[int, ...]
+MIB = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Repack:
+    """Another layout for the same content."""
+
+    page_nbytes: int = 0  # bytes of a page; 0 for file space that is not paged
+    # bytes set aside for metadata at the front; 0 for the library's own choice
+    metadata_block_nbytes: int = 0
+    chunk_shapes: tuple[tuple[str, Shape], ...] = ()  # datasets that get other chunks, and which
+
+    @property
+    def label(self) -> str:
+        """What it does, in a few words.
+
+        Examples
+        --------
+        >>> Repack(8 * MIB).label, Repack(4 * MIB, 0, (("x", (9,)),)).label
+        ('paged, 8 MiB pages', 'paged and rechunked, 4 MiB pages')
+        """
+        what = ["paged"] * (self.page_nbytes > 0) + ["rechunked"] * bool(self.chunk_shapes)
+        pages = f", {self.page_nbytes / MIB:g} MiB pages" if self.page_nbytes else ""
+        return (" and ".join(what) or "metadata at the front") + pages
 
 
 def refuse_external(dataset: h5py.Dataset, name: str) -> None:
@@ -61,11 +87,21 @@ def map_references(
     return values
 
 
-Shape = tuple[int, ...]
+def write_placeholders(source: h5py.Dataset, target: h5py.Dataset) -> None:
+    """Give each chunk of a model its bytes, all of them zero."""
+    if target.chunks is None:
+        return
+    if target.chunks == source.chunks:
+        chunks = {corner: nbytes for corner, _, nbytes in iterate_chunks(source)}
+    else:
+        chunks = count_rechunked(source, target.chunks)
+    zeros = bytes(max(chunks.values(), default=0))
+    for corner, nbytes in sorted(chunks.items()):
+        target.id.write_direct_chunk(corner, memoryview(zeros)[:nbytes])
 
 
-def count_rechunked(source: h5py.Dataset, chunk_shape: Shape) -> Iterator[tuple[Shape, int]]:
-    """Give the corner and the bytes of each chunk that a dataset will have.
+def count_rechunked(source: h5py.Dataset, chunk_shape: Shape) -> dict[Shape, int]:
+    """Count the bytes of each chunk that a dataset will have, by its corner.
 
     Compressed, as many bytes for an element as the dataset has now: what lies
     beyond an edge are fill values, which compress to nothing. Uncompressed,
@@ -77,11 +113,10 @@ def count_rechunked(source: h5py.Dataset, chunk_shape: Shape) -> Iterator[tuple[
         stops = map(min, map(sum, zip(corner, source.chunks, strict=True)), source.shape)
         for pieces in itertools.product(*map(_cut, corner, stops, chunk_shape)):
             n_elements[tuple(at for at, _ in pieces)] += math.prod(n for _, n in pieces)
-    whole = math.prod(chunk_shape) * source.dtype.itemsize
-    is_filtered = bool(get_filters(source))
+    if not get_filters(source):
+        return dict.fromkeys(n_elements, math.prod(chunk_shape) * source.dtype.itemsize)
     ratio = n_stored / max(1, sum(n_elements.values()))
-    for corner, count in sorted(n_elements.items()):
-        yield corner, max(1, round(ratio * count)) if is_filtered else whole
+    return {corner: max(1, round(ratio * count)) for corner, count in n_elements.items()}
 
 
 def _cut(start: int, stop: int, step: int) -> list[tuple[int, int]]:
@@ -90,44 +125,21 @@ def _cut(start: int, stop: int, step: int) -> list[tuple[int, int]]:
     return [(at, min(at + step, stop) - max(at, start)) for at in places]
 
 
-def write_placeholders(source: h5py.Dataset, target: h5py.Dataset) -> None:
-    """Give each chunk of a model its bytes, all of them zero."""
-    if target.chunks is None:
-        return
-    if target.chunks == source.chunks:
-        chunks = [(corner, nbytes) for corner, _, nbytes in iterate_chunks(source)]
-    else:
-        chunks = list(count_rechunked(source, target.chunks))
-    zeros = bytes(max((nbytes for _, nbytes in chunks), default=0))
-    for corner, nbytes in chunks:
-        target.id.write_direct_chunk(corner, memoryview(zeros)[:nbytes])
-
-
-def copy_file(
-    source: h5py.File,
-    target: Any,
-    *,
-    page_nbytes: int = 0,
-    metadata_block_nbytes: int = 0,
-    chunk_shapes: Mapping[str, Shape] | None = None,
-    is_model: bool = False,
-) -> None:
+def copy_file(source: h5py.File, target: Any, repack: Repack, *, is_model: bool = False) -> None:
     """Copy a file in another layout, or make a model of the copy.
 
     Room is made for the block before its beginning, of the user's own; its bytes are not copied.
     """
-    with _create(source, target, page_nbytes, metadata_block_nbytes) as made:
-        _Copier(source, made, dict(chunk_shapes or {}), is_model).copy_all()
+    with _create(source, target, repack) as made:
+        _Copier(source, made, dict(repack.chunk_shapes), is_model).copy_all()
 
 
-def _create(
-    source: h5py.File, target: Any, page_nbytes: int, metadata_block_nbytes: int
-) -> h5py.File:
+def _create(source: h5py.File, target: Any, repack: Repack) -> h5py.File:
     plist, root = source.id.get_create_plist(), source["/"].id.get_create_plist()
     _keep_order(root, plist)  # which readers of netCDF need: types before variables of them
-    if page_nbytes:
+    if repack.page_nbytes:
         plist.set_file_space_strategy(h5py.h5f.FSPACE_STRATEGY_PAGE, False, 1)
-        plist.set_file_space_page_size(page_nbytes)
+        plist.set_file_space_page_size(repack.page_nbytes)
     else:
         plist.set_file_space_strategy(h5py.h5f.FSPACE_STRATEGY_FSM_AGGR, False, 1)
     access = h5py.h5p.create(h5py.h5p.FILE_ACCESS)
@@ -139,8 +151,8 @@ def _create(
     else:
         identity = repr(target).encode()
         access.set_fileobj_driver(h5py.h5fd.fileobj_driver, target)
-    if metadata_block_nbytes:
-        access.set_meta_block_size(metadata_block_nbytes)
+    if repack.metadata_block_nbytes:
+        access.set_meta_block_size(repack.metadata_block_nbytes)
     return h5py.File(h5py.h5f.create(identity, h5py.h5f.ACC_TRUNC, fcpl=plist, fapl=access))
 
 
@@ -184,8 +196,7 @@ class _Copier:
         self, source: h5py.File, target: h5py.File, chunk_shapes: dict[str, Shape], is_model: bool
     ) -> None:
         self.source, self.target = source, target
-        self.chunk_shapes = {name.strip("/"): shape for name, shape in chunk_shapes.items()}
-        self.is_model = is_model
+        self.chunk_shapes, self.is_model = chunk_shapes, is_model
         self.names: dict[int, str] = {}
         self.types: dict[int, Any] = {}
         self.referring: list[tuple[h5py.Dataset, h5py.Dataset]] = []
@@ -385,30 +396,3 @@ def _copy_as_it_is(found: h5py.Dataset, target: h5py.Group, key: bytes) -> None:
     plist = h5py.h5p.create(h5py.h5p.OBJECT_COPY)
     plist.set_copy_object(h5py.h5o.COPY_WITHOUT_ATTR_FLAG)
     h5py.h5o.copy(found.id, b".", target.id, key, plist)
-
-
-_HOLE_NBYTES = 4096
-
-
-class SparseFile(io.FileIO):
-    """A new file that leaves holes where zeros are written at its end."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(path, "w+")
-        self._nbytes = 0
-
-    def write(self, data: Any) -> int:
-        """Write bytes, or a hole."""
-        values, at = np.frombuffer(data, np.uint8), self.tell()
-        if values.size < _HOLE_NBYTES or at < self._nbytes or values.any():
-            super().write(data)
-        else:
-            super().truncate(at + values.size)
-            self.seek(at + values.size)
-        self._nbytes = max(self._nbytes, at + values.size)
-        return int(values.size)
-
-    def truncate(self, nbytes: int | None = None) -> int:
-        """Cut or lengthen the file."""
-        self._nbytes = super().truncate(nbytes)
-        return self._nbytes

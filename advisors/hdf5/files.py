@@ -10,17 +10,16 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 import aiohttp
-import botocore.exceptions
 import fsspec
 import h5py
 import hdf5plugin  # noqa: F401  # teaches h5py to read Blosc and its kin
+from botocore.exceptions import BotoCoreError, ClientError
 from fsspec.spec import AbstractBufferedFile
 
 from helpers.errors import UserError, cut
 from helpers.objectstore.locations import Location, parse_location
 from helpers.redaction import redact
 
-SIGNATURE = b"\x89HDF\r\n\x1a\n"
 _BLOCK_NBYTES = 8 * 2**20
 MAX_LINKS = 200_000
 """Links of a file up to which it is walked; each costs a step, and each object more."""
@@ -45,8 +44,6 @@ def open_source(source: Source) -> Iterator[BinaryIO]:
     with _explain(source):
         file = _open_bytes(source)
     with file:
-        with _explain(source):
-            _check_signature(file, name_source(source))
         yield file
 
 
@@ -77,15 +74,9 @@ def _explain(source: Source) -> Iterator[None]:
         yield
     except UserError:
         raise
-    except (
-        OSError,
-        aiohttp.ClientError,
-        botocore.exceptions.BotoCoreError,
-        botocore.exceptions.ClientError,
-    ) as error:
-        told = (
-            f" cannot be read ({redact(' '.join(str(error).split()))}); allowed: a file that can be"
-        )
+    except (OSError, aiohttp.ClientError, BotoCoreError, ClientError) as error:
+        why = redact(" ".join(str(error).split()))
+        told = f" cannot be read ({why}); allowed: a file that can be"
         if isinstance(error, FileNotFoundError):
             told = " is not there; allowed: a file that exists"
         elif isinstance(error, PermissionError):
@@ -93,26 +84,7 @@ def _explain(source: Source) -> Iterator[None]:
         raise UserError(f"file: {name_source(source)}{told}") from error
 
 
-def _check_signature(file: BinaryIO, name: str) -> None:
-    """Look for HDF5's signature where it may be: at 0, 512, 1024, and so on."""
-    file_nbytes, offset = file.seek(0, 2), 0
-    while offset + len(SIGNATURE) <= file_nbytes:
-        file.seek(offset)
-        if file.read(len(SIGNATURE)) == SIGNATURE:
-            return
-        offset = max(512, 2 * offset)
-    raise UserError(f"file: {name} is not HDF5; allowed: an HDF5 or netCDF-4 file")
-
-
-LIBRARY_ERRORS = (
-    OSError,
-    RuntimeError,
-    KeyError,
-    ValueError,
-    TypeError,
-    ArithmeticError,
-    MemoryError,
-)
+LIBRARY_ERRORS = (OSError, RuntimeError, LookupError, ValueError, TypeError, ArithmeticError, MemoryError)  # fmt: skip
 """What h5py raises of a file whose metadata make no sense, next to its own OSError."""
 
 
@@ -126,14 +98,12 @@ def open_hdf5(file: Any, name: str, **options: Any) -> Iterator[h5py.File]:
         raise
     except LIBRARY_ERRORS as error:
         text = shorten_error(error)
-        if "truncated" in text:
-            raise UserError(
-                f"file: {name} is truncated ({text.partition('(')[2].rstrip(')')});"
-                " allowed: a whole file"
-            ) from error
-        raise UserError(
-            f"file: {name} cannot be read ({text}); allowed: a sound file that nothing writes to"
-        ) from error
+        told = f"cannot be read ({text}); allowed: a sound file that nothing writes to"
+        if "file signature not found" in text:
+            told = "is not HDF5; allowed: an HDF5 or netCDF-4 file"
+        elif "truncated" in text:
+            told = f"is truncated ({text.partition('(')[2].rstrip(')')}); allowed: a whole file"
+        raise UserError(f"file: {name} {told}") from error
 
 
 def shorten_error(error: BaseException) -> str:

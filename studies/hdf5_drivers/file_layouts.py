@@ -16,8 +16,8 @@ import zarr
 from virtualizarr.parsers import HDFParser
 from zarr.storage import ObjectStore
 
+from advisors.hdf5.copying import MIB, Repack, copy_file
 from advisors.hdf5.files import get_page_nbytes, list_datasets, open_hdf5
-from advisors.hdf5.repack import Repack
 from helpers.arrays.writers import expected_warning, make_registry
 from helpers.objectstore.locations import Location
 from studies.hdf5_drivers.drivers import CONVERTED
@@ -50,7 +50,6 @@ def read_properties(file: h5py.File) -> FileProperties:
     )
 
 
-MIB = 2**20
 RECHUNKED = 100_000  # elements, as the field's guidance for photon data has it
 _SMALL = 50_000  # elements up to which a variable keeps its chunks when rechunked
 
@@ -80,7 +79,7 @@ FILE_LAYOUTS: Mapping[str, FileLayout] = {
 def arrange(source: Path, target: Path, layout: FileLayout) -> str:
     """Write a file anew in another layout, and tell by what."""
     with open_hdf5(source, source.name) as file:
-        choose_repack(file, layout).copy(file, target)
+        copy_file(file, target, choose_repack(file, layout))
     return f"h5py {h5py.__version__}, HDF5 {h5py.version.hdf5_version}"
 
 

@@ -8,19 +8,18 @@ from typing import Any
 
 import pandas as pd
 
-from advisors.hdf5.caches import (
-    MIB,
+from advisors.hdf5.copying import MIB
+from advisors.hdf5.files import iterate_chunks, open_hdf5, open_source
+from advisors.hdf5.inspection import Read, record_reads
+from advisors.hdf5.prediction import (
     Cache,
     FileCache,
     PageBuffer,
-    Read,
     Recent,
     iterate_parts,
     order_reads,
     read_through,
 )
-from advisors.hdf5.files import iterate_chunks, open_hdf5, open_source
-from advisors.hdf5.recording import record_reads
 from helpers.models.transfer import ClientCosts, Network, Replay, fit_costs, replay
 from helpers.plotting.tables import trace_of
 from studies.hdf5_drivers.drivers import DRIVERS, Driver

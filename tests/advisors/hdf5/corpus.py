@@ -49,13 +49,23 @@ def _fill(group: Any, n: int = 3, **options: Any) -> None:
 # by h5py, for libraries old and new
 
 
-@_add(ORDINARY, "earliest", "v108", "v110", "v112", "v114", "latest")
-def _h5py_for(path: Path, version: str) -> None:
-    with h5py.File(
-        path, "w", libver=("earliest" if version == "earliest" else version, "latest")
-    ) as f:
+_HOW: dict[str, dict[str, Any]] = {
+    "earliest": {},
+    **{name: {"libver": (name, "latest")} for name in ("v108", "v110", "v112", "v114", "latest")},
+    **{f"space-{name}": {"fs_strategy": name} for name in ("fsm", "page", "aggregate", "none")},
+    "space-kept": {"fs_strategy": "page", "fs_persist": True},
+    "pages-4096": {"fs_strategy": "page", "fs_page_size": 4096},
+    "pages-32-mib": {"fs_strategy": "page", "fs_page_size": 32 * 2**20},
+    "userblock-512": {"userblock_size": 512},
+    "userblock-4096": {"userblock_size": 4096},
+}
+
+
+@_add(ORDINARY, *_HOW)
+def _h5py(path: Path, name: str) -> None:
+    with h5py.File(path, "w", **_HOW[name]) as f:
         f.attrs["zulu"], f.attrs["alpha"] = 1, "two"
-        _fill(f, 3, compression="gzip")
+        _fill(f, 3, compression="gzip", shuffle=True)
         _fill(f.create_group("inner"), 9)
 
 
@@ -67,24 +77,6 @@ def _ordered_groups(path: Path, n: int) -> None:
             group.create_dataset(f"v{number:02}", data=number, track_order=True).attrs.update(
                 {f"a{m}": m for m in reversed(range(min(n, 12)))}
             )
-
-
-@_add(ORDINARY, "fsm", "page", "aggregate", "none")
-def _space(path: Path, strategy: str) -> None:
-    with h5py.File(path, "w", fs_strategy=strategy, fs_persist=strategy in ("fsm", "page")) as f:
-        _fill(f, compression="gzip", shuffle=True)
-
-
-@_add(ORDINARY, 4096, 32 * 2**20)
-def _pages_of(path: Path, nbytes: int) -> None:
-    with h5py.File(path, "w", fs_strategy="page", fs_page_size=nbytes) as f:
-        _fill(f)
-
-
-@_add(ORDINARY, 512, 4096)
-def _userblock(path: Path, nbytes: int) -> None:
-    with h5py.File(path, "w", userblock_size=nbytes) as f:
-        _fill(f)
 
 
 _FILTERS: dict[str, dict[str, Any]] = {
@@ -327,7 +319,7 @@ def _make_sound(path: Path, kind: str) -> bytes:
     if kind == "netcdf":
         _netcdf_types(path)
     else:
-        _h5py_for(path, kind)
+        _h5py(path, kind)
     return path.read_bytes()
 
 
@@ -356,6 +348,6 @@ def _damaged(path: Path, case: str) -> None:
 
 ALL = ORDINARY | HOSTILE
 
-QUICK = ("types", "references", "links", "netcdf-types", "filter-blosc", "userblock-512",
+QUICK = ("types", "references", "links", "netcdf-types", "filter-blosc", "h5py-userblock-512",
          "partly-written", "declared-huge-virtual", "cut-short-latest-50", "damaged-netcdf-1")  # fmt: skip
 """Those that every run of the tests has."""

@@ -8,10 +8,9 @@ import h5py
 import numpy as np
 import pytest
 
-from advisors.hdf5.caches import FileCache, PageBuffer, Read, order_reads, read_through
 from advisors.hdf5.files import open_hdf5, open_source
-from advisors.hdf5.prediction import TODAY
-from advisors.hdf5.recording import LoggedFile, list_tree, record_reads
+from advisors.hdf5.inspection import LoggedFile, Read, list_tree, record_reads
+from advisors.hdf5.prediction import TODAY, FileCache, PageBuffer, order_reads, read_through
 
 
 def ask(name: str, reads: list[tuple[int, int]], file_nbytes: int = 950) -> list[tuple[int, int]]:

@@ -10,8 +10,8 @@ import h5py
 import numpy as np
 import pytest
 
-from advisors.hdf5.comparison import check_equal
-from advisors.hdf5.copying import copy_file
+from advisors.hdf5.copying import Repack, copy_file
+from advisors.hdf5.repack import check_equal
 from helpers.errors import UserError
 
 Edit = Callable[[h5py.File], None]
@@ -218,7 +218,7 @@ def test_damage_is_found(damage: str, tmp_path: Path) -> None:
     path, copy = tmp_path / "a.h5", tmp_path / "b.h5"
     write(path)
     with h5py.File(path) as source:
-        copy_file(source, copy)
+        copy_file(source, copy, Repack())
     assert "are equal" in check_equal(path, "a", copy)
     with h5py.File(copy, "r+") as f:
         keep_order(edit)(f)
@@ -243,7 +243,7 @@ def test_rechunked_datasets_may_have_other_chunks_but_not_other_filters(tmp_path
     path, copy = tmp_path / "a.h5", tmp_path / "b.h5"
     write(path)
     with h5py.File(path) as source:
-        copy_file(source, copy, chunk_shapes={"w": (4, 10)})
+        copy_file(source, copy, Repack(chunk_shapes=(("w", (4, 10)),)))
     assert "are equal" in check_equal(path, "a", copy, rechunked=["w"])
     with pytest.raises(UserError, match="w .chunks"):
         check_equal(path, "a", copy)

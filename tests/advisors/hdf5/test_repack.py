@@ -13,12 +13,13 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from advisors.hdf5.advice import choose_chunk_shape, list_repacks
 from advisors.hdf5.cli import advise
-from advisors.hdf5.comparison import check_equal, check_sources
+from advisors.hdf5.copying import Repack
 from advisors.hdf5.files import open_source
 from advisors.hdf5.inspection import Variable, inspect_file
 from advisors.hdf5.prediction import record_repacked
-from advisors.hdf5.repack import Repack, apply_repack, choose_chunk_shape, list_repacks
+from advisors.hdf5.repack import apply_repack, check_equal, check_sources
 from helpers.errors import UserError
 
 MIB = 2**20
@@ -257,45 +258,30 @@ def test_virtual_dataset_whose_sources_are_found_is_kept(tmp_path: Path) -> None
             assert copy["x"][:].tolist() == [[0, 1, 2, 3], [1, 2, 3, 4]]
 
 
-def _sources_gone(folder: Path) -> Path:
-    return folder / "out.h5"
-
-
-def _dataset_gone(folder: Path) -> Path:
-    _make_rows(folder / "rows.h5", n_rows=1)
-    return folder / "out.h5"
-
-
-def _copy_elsewhere(folder: Path) -> Path:
-    _make_rows(folder / "rows.h5")
-    return folder / "other" / "out.h5"
-
-
-def _others_there(folder: Path) -> Path:
-    _make_rows(folder / "other" / "rows.h5", start=7)
-    return _copy_elsewhere(folder)
-
-
 @pytest.mark.parametrize(
-    ("arrange", "named"),
+    ("rows", "out", "named"),
     [
-        (_sources_gone, r"rows\.h5"),  # fill values would equal fill values
-        (_dataset_gone, "row1"),  # the same, for one dataset of a source
-        (_copy_elsewhere, r"rows\.h5.*other"),  # the copy does not find what the file finds
-        (_others_there, r"rows\.h5.*other"),  # it finds something else
+        ({}, "out.h5", r"rows\.h5"),  # fill values would equal fill values
+        ({"rows.h5": {"n_rows": 1}}, "out.h5", "row1"),  # the same, for one dataset of a source
+        # the copy does not find what the file finds
+        ({"rows.h5": {}}, "other/out.h5", r"rows\.h5.*other"),
+        # it finds something else
+        ({"rows.h5": {}, "other/rows.h5": {"start": 7}}, "other/out.h5", r"rows\.h5.*other"),
     ],
 )
 def test_virtual_dataset_without_its_sources_is_refused(
-    tmp_path: Path, arrange: Any, named: str
+    tmp_path: Path, rows: dict[str, Any], out: str, named: str
 ) -> None:
     """Where a file or its copy would read fill values, nothing can be compared: one line."""
     (tmp_path / "other").mkdir()
-    path, out = _make_virtual(tmp_path, "virtual.h5", "rows.h5"), arrange(tmp_path)
+    for name, how in rows.items():
+        _make_rows(tmp_path / name, **how)
+    path = _make_virtual(tmp_path, "virtual.h5", "rows.h5")
     with pytest.raises(UserError, match=named) as caught:
-        apply_repack(str(path), Repack(65536), out)
+        apply_repack(str(path), Repack(65536), tmp_path / out)
     assert "\n" not in str(caught.value)
-    assert not out.exists()
-    assert [made.name for made in out.parent.iterdir() if made.name.startswith(".")] == []
+    left = {found.name for found in tmp_path.rglob("*")}
+    assert left == {"virtual.h5", "other", *(Path(name).name for name in rows)}
 
 
 def test_virtual_dataset_of_a_remote_file_is_refused(tmp_path: Path) -> None:

@@ -7,7 +7,8 @@ import json
 import pandas as pd
 import pytest
 
-from advisors.hdf5.caches import Read, read_through
+from advisors.hdf5.inspection import Read
+from advisors.hdf5.prediction import read_through
 from helpers.models.transfer import ClientCosts, Network
 from studies.hdf5_drivers import drivers, findings, prediction, workload
 from studies.hdf5_drivers.prediction import Parts, Ros3Cache
