@@ -26,10 +26,10 @@ from studies.hdf5_drivers.tasks import (
     H5CoroTree,
     MappingTree,
     PlainFile,
-    Tree,
     fetch_whole,
 )
 
+MIB = 2**20
 CONVERTED = "gt1l/heights"
 """Group that conversions hold: they are for the arrays that are read."""
 
@@ -47,42 +47,42 @@ def _split(
     return parts
 
 
-def _open_over(file: Any, settings: Settings) -> Tree:
+def _open_over(file: Any, settings: Settings) -> MappingTree:
     """Open through h5py over a file object, which is closed after it."""
     return MappingTree(h5py.File(file, "r", **_split(settings)[1]), file.close)
 
 
-def open_with_fsspec(location: Location, settings: Settings) -> Tree:
+def open_with_fsspec(location: Location, settings: Settings) -> MappingTree:
     """Open through h5py over a file object of s3fs."""
     file = location.fsspec().open(location.path, "rb", **_split(settings)[0])
     return _open_over(file, settings)
 
 
-def open_with_xarray(location: Location, settings: Settings) -> Tree:
+def open_with_xarray(location: Location, settings: Settings) -> MappingTree:
     """Open a group by its address, as users of xarray do; the engine makes the file object."""
     group = xarray.open_dataset(
         location.url, engine="h5netcdf", group=CONVERTED, storage_options=location.fsspec_options()
     )
-    return GroupTree(group, lambda: {str(name): one for name, one in group.items()}, CONVERTED)
+    return GroupTree(group, CONVERTED)
 
 
-def open_with_obstore(location: Location, settings: Settings) -> Tree:
+def open_with_obstore(location: Location, settings: Settings) -> MappingTree:
     """Open through h5py over a file object of obstore."""
     return _open_over(PlainFile(location, **_split(settings)[0]), settings)
 
 
-def open_whole(location: Location, settings: Settings) -> Tree:
+def open_whole(location: Location, settings: Settings) -> MappingTree:
     """Fetch the file by obstore in ranges, several at once, and open it in memory by h5py."""
     content = fetch_whole(location, int(settings["part_nbytes"]), int(settings["max_workers"]))
     return _open_over(io.BytesIO(content), settings)
 
 
-def open_with_obstore_blocks(location: Location, settings: Settings) -> Tree:
+def open_with_obstore_blocks(location: Location, settings: Settings) -> MappingTree:
     """Open through h5py over blocks that are fetched with obstore."""
     return _open_over(BlockFile(location, block_size=int(settings["block_size"])), settings)
 
 
-def open_with_ros3(location: Location, settings: Settings) -> Tree:
+def open_with_ros3(location: Location, settings: Settings) -> MappingTree:
     """Open through HDF5's own driver; ``block_cache`` is what its block cache keeps, in bytes."""
     if "block_cache" in settings:
         return MappingTree(_open_with_block_cache(location, int(settings["block_cache"])))
@@ -112,32 +112,32 @@ def _open_with_block_cache(location: Location, nbytes: int) -> h5py.File:
     return h5py.File(h5py.h5f.open(location.url.encode(), h5py.h5f.ACC_RDONLY, fapl=access))
 
 
-def open_with_pyfive(location: Location, settings: Settings) -> Tree:
+def open_with_pyfive(location: Location, settings: Settings) -> MappingTree:
     """Open through pyfive over a file object of s3fs."""
     client, library = _split(settings, ["metadata_buffer_size"])
     file = location.fsspec().open(location.path, "rb", **client)
     return MappingTree(pyfive.File(file, **library), file.close)
 
 
-def open_with_h5coro(location: Location, settings: Settings) -> Tree:
+def open_with_h5coro(location: Location, settings: Settings) -> MappingTree:
     """Open through h5coro and its own client of S3."""
     # its client takes endpoint and credentials from the environment of the process
     return H5CoroTree(H5Coro(location.path, S3Driver, **settings))
 
 
-def open_zarr(location: Location, settings: Settings) -> Tree:
+def open_zarr(location: Location, settings: Settings) -> MappingTree:
     """Open a Zarr group through obstore."""
     store = ObjectStore(location.obstore(), read_only=True)
     group = zarr.open_group(store, mode="r", zarr_format=3)
-    return GroupTree(group, lambda: dict(group.members(max_depth=None)))
+    return GroupTree(group)
 
 
-def open_references(location: Location, settings: Settings) -> Tree:
+def open_references(location: Location, settings: Settings) -> MappingTree:
     """Open references to an HDF5 file as Zarr through obstore."""
     return _open_virtual(lambda: KerchunkJSONParser()(location.url, make_registry(location)))
 
 
-def open_icechunk(location: Location, settings: Settings) -> Tree:
+def open_icechunk(location: Location, settings: Settings) -> MappingTree:
     """Open an Icechunk repository whose chunks lie in an HDF5 file."""
     import icechunk  # which the drivers' interpreter has imported before the clock
 
@@ -147,20 +147,17 @@ def open_icechunk(location: Location, settings: Settings) -> Tree:
     )
 
 
-def _open_virtual(open_store: Callable[[], Any]) -> Tree:
+def _open_virtual(open_store: Callable[[], Any]) -> MappingTree:
     with expected_warning("Numcodecs codecs are not in the Zarr version 3"):
         group = zarr.open_group(open_store(), mode="r", zarr_format=3)
-        return GroupTree(group, lambda: dict(group.members(max_depth=None)), CONVERTED)
-
-
-MIB = 2**20
+        return GroupTree(group, CONVERTED)
 
 
 @dataclass(frozen=True, slots=True)
 class Client:
     """Who reads, whatever its settings."""
 
-    open: Callable[[Location, Settings], Tree]  # from the place of the file to a tree
+    open: Callable[[Location, Settings], MappingTree]  # from the place of the file to a tree
     libraries: tuple[str, ...]  # by which it reads, whose versions belong to a result
     in_flight: int = 1  # requests that its defaults let it have in flight
     reads_files: bool = True  # whether it reads HDF5 files; otherwise a conversion of its name
@@ -309,16 +306,12 @@ DRIVERS: Mapping[str, Driver] = {
 """Every driver of the book in its settings, by name."""
 
 
-def get_drivers(names: Sequence[str], *, has_ros3: bool) -> tuple[list[Driver], list[str]]:
-    """Look drivers up: those that can run, and the names of those that cannot without ROS3.
+LISTERS = tuple(name for name, one in DRIVERS.items() if "h5py" in one.client.libraries)
+"""Drivers that can be asked about the tree: those of h5py."""
 
-    Raises
-    ------
-    UserError
-        If a name is unknown, or nothing is left to run.
-    """
-    if unknown := [name for name in names if name not in DRIVERS]:
-        raise UserError(f"drivers: {', '.join(unknown)}; allowed: {', '.join(DRIVERS)}")
+
+def get_drivers(names: Sequence[str], *, has_ros3: bool) -> tuple[list[Driver], list[str]]:
+    """Look drivers up: those that can run, and the names of those that cannot without ROS3."""
     asked = [DRIVERS[name] for name in names]
     absent = [driver.name for driver in asked if driver.family == "ros3" and not has_ros3]
     if len(absent) == len(asked):

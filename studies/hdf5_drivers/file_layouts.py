@@ -76,18 +76,13 @@ FILE_LAYOUTS: Mapping[str, FileLayout] = {
 """Arrangements of one HDF5 file, by name."""
 
 
-def arrange(source: Path, target: Path, layout: FileLayout) -> str:
-    """Write a file anew in another layout, and tell by what."""
+def arrange(source: Path, target: Path, layout: FileLayout) -> None:
+    """Write a file anew in another layout."""
     with open_hdf5(source, source.name) as file:
-        copy_file(file, target, choose_repack(file, layout))
-    return f"h5py {h5py.__version__}, HDF5 {h5py.version.hdf5_version}"
-
-
-def choose_repack(file: h5py.File, layout: FileLayout) -> Repack:
-    """Say of each long variable of a file which chunks a layout gives it."""
-    chunks = ((name, _chunk(file[name], layout)) for name in list_datasets(file))
-    chosen = tuple((name, chunk) for name, chunk in chunks if chunk)
-    return Repack(layout.page_nbytes, layout.metadata_block_nbytes, chosen)
+        chunks = ((name, _chunk(file[name], layout)) for name in list_datasets(file))
+        chosen = tuple((name, chunk) for name, chunk in chunks if chunk)
+        repack = Repack(layout.page_nbytes, layout.metadata_block_nbytes, chosen)
+        copy_file(file, target, repack)
 
 
 def _chunk(variable: h5py.Dataset, layout: FileLayout) -> tuple[int, ...] | None:

@@ -63,10 +63,6 @@ class Granule:
     n_photons: int  # of all six beams, at least 6000; ten million make some 220 MB
     seed: int = 0  # of the values
 
-    def __post_init__(self) -> None:
-        if self.n_photons < 6000:
-            raise UserError(f"n_photons: {self.n_photons}; allowed: at least 6000")
-
     def photons_of(self, beam: str) -> int:
         """Count the photons of a beam.
 
@@ -232,7 +228,14 @@ class Maker:
         if layout in CONVERSIONS:
             made_by = convert(layout, self.original, self.target)
             return {"properties": None, "made_by": made_by, "answers": answers}
-        path, made_by = self._arrange(layout)
+        path, made_by = (
+            self.folder / f"{layout}.h5",
+            f"h5py {h5py.__version__}, HDF5 {h5py.version.hdf5_version}",
+        )
+        if path != self.original:
+            arrange(self.original, path, FILE_LAYOUTS[layout])
+            if self._read(path) != self.answers:
+                raise UserError(f"layouts: {layout} made by {made_by} reads back other values")
         with h5py.File(path) as file:
             properties = asdict(read_properties(file))
         store, n = self.target.obstore(), _N_PARTS
@@ -240,15 +243,6 @@ class Maker:
         if path != self.original:
             path.unlink()
         return {"properties": properties, "made_by": made_by, "answers": answers}
-
-    def _arrange(self, layout: str) -> tuple[Path, str]:
-        if layout == "original":
-            return self.original, f"h5py {h5py.__version__}, HDF5 {h5py.version.hdf5_version}"
-        path = self.folder / f"{layout}.h5"
-        made_by = arrange(self.original, path, FILE_LAYOUTS[layout])
-        if self._read(path) != self.answers:
-            raise UserError(f"layouts: {layout} made by {made_by} reads back other values")
-        return path, made_by
 
     def _read(self, path: Path) -> dict[str, Answer]:
         with h5py.File(path) as file:
@@ -299,25 +293,14 @@ def make_tasks(granule: Granule, *, group: str) -> dict[str, Task]:
 
 
 def prepare_granule(
-    granule: Granule,
-    location: Location,
-    *,
-    layouts: Sequence[str],
-    group: str = "",
+    granule: Granule, location: Location, *, layouts: Sequence[str], group: str = ""
 ) -> StoredFile:
     """Store a granule in each layout asked for, unless it is there already.
 
     Every layout is read back whole from local disk and compared with the original before
     its entry is written, which comes last. The original is always among them, and the file
     to which others refer; all lie in a folder of their own below `location`.
-
-    Raises
-    ------
-    UserError
-        If a layout is unknown, or one reads back other values than the original.
     """
-    if unknown := [name for name in layouts if name not in LAYOUTS]:
-        raise UserError(f"layouts: {', '.join(unknown)}; allowed: {', '.join(LAYOUTS)}")
     made_by = [_LAYOUT_GENERATION, _CONTENT_GENERATION, asdict(granule), group]
     target = location / f"granule-{prepared.name_of(made_by)}"
     named = {"original", *layouts, *(VIRTUAL[name] for name in layouts if name in VIRTUAL)}

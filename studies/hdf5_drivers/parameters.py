@@ -8,13 +8,15 @@ from pydantic import Field
 
 from helpers.book import studies
 from helpers.book.studies import RECORD, OneOf, RecordName, Seed
-from studies.hdf5_drivers.drivers import DRIVERS
+from studies.hdf5_drivers.drivers import DRIVERS, LISTERS
 from studies.hdf5_drivers.files import LAYOUTS
-from studies.hdf5_drivers.tasks import TASKS
+from studies.hdf5_drivers.tasks import ON_VALUES, TASKS
 
 _Driver = Annotated[str, OneOf(DRIVERS)]
+_Lister = Annotated[str, OneOf(LISTERS)]
 _Layout = Annotated[str, OneOf(LAYOUTS)]
 _Task = Annotated[str, OneOf(TASKS)]
+_OnValues = Annotated[str, OneOf(ON_VALUES)]
 _Mebibytes = Annotated[int, Field(ge=1, le=4096)]
 
 
@@ -31,7 +33,7 @@ class Parameters(studies.Parameters):
     file_layouts: Annotated[list[_Layout], Field(min_length=1)] = Field(
         ["original", "paged-4mib"], description="arrangements of the file"
     )
-    tasks: Annotated[list[_Task], Field(min_length=1)] = Field(
+    tasks: Annotated[list[_OnValues], Field(min_length=1)] = Field(
         ["variables"], description="asked of these drivers on these layouts"
     )
     more_drivers: list[_Driver] = Field(
@@ -50,7 +52,7 @@ class Parameters(studies.Parameters):
     more_layouts: list[_Layout] = Field(
         ["original", "zarr", "references"], description="what they read"
     )
-    metadata_drivers: list[_Driver] = Field(
+    metadata_drivers: list[_Lister] = Field(
         ["fsspec-tuned"], description="asked about the tree and parts"
     )
     metadata_layouts: list[_Layout] = Field(["original"], description="layouts on which they are")

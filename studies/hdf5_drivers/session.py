@@ -34,7 +34,7 @@ from helpers.errors import UserError
 from helpers.objectstore.locations import Location
 from helpers.objectstore.processes import Child, start_child
 from studies.hdf5_drivers.drivers import Driver
-from studies.hdf5_drivers.tasks import Answer, Task, Tree, run_task
+from studies.hdf5_drivers.tasks import Answer, MappingTree, Task, run_task
 
 ROS3_VARIABLE = "ARRAYS_ROS3"
 """Names a folder with an h5py, and its HDF5, that have the ROS3 driver."""
@@ -150,7 +150,7 @@ class _Worker:
     """What the interpreter can be asked; it holds at most one open file."""
 
     def __init__(self) -> None:
-        self.tree: Tree | None = None
+        self.tree: MappingTree | None = None
 
     def describe(self) -> dict[str, str]:
         return {
@@ -173,8 +173,7 @@ class _Worker:
         self.tree = driver.client.open(location, driver.settings)
 
     def run(self, task: Task) -> Answer:
-        if self.tree is None:
-            raise UserError("task: no file is open; allowed: open one before")
+        assert self.tree is not None  # it was opened before
         return run_task(self.tree, task)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
@@ -11,7 +11,6 @@ import numpy as np
 import obstore
 import xxhash
 from fsspec.spec import AbstractBufferedFile
-from h5coro.h5coro import H5Coro
 from numpy.typing import NDArray
 
 from helpers.errors import UserError
@@ -61,64 +60,26 @@ class MappingTree:
 
 
 class GroupTree(MappingTree):
-    """A group that holds all its variables, and stands for a group of the file or for all of it.
+    """A group that stands for a group of the file, or for all of it."""
 
-    What is in it is known when it is open, so that listing costs nothing more.
-    """
-
-    def __init__(
-        self, root: Any, members: Callable[[], Mapping[str, Any]], stands_for: str = ""
-    ) -> None:
+    def __init__(self, root: Any, stands_for: str = "") -> None:
         super().__init__(root)
-        self._members, self._prefix = members, f"{stands_for}/" if stands_for else ""
+        self._prefix = f"{stands_for}/" if stands_for else ""
 
     def read(self, names: Sequence[str], bounds: Bounds) -> list[NDArray[Any]]:
         """Read variables one after the other."""
         return super().read([name.removeprefix(self._prefix) for name in names], bounds)
 
-    def _iterate(self, path: str) -> Iterator[tuple[str, Any]]:
-        for name, item in sorted(self._members().items()):
-            below = f"{self._prefix}{name}"
-            if hasattr(item, "shape") and f"{below}/".startswith(path):
-                yield below, item
 
-
-class H5CoroTree:
+class H5CoroTree(MappingTree):
     """A file read by h5coro, all variables of a read at once, as its makers mean it."""
-
-    def __init__(self, file: H5Coro) -> None:
-        self.file = file
-
-    def list_variables(self, group: str) -> list[str]:
-        """List the paths of all variables below a group."""
-        return sorted(self._list(group, with_attributes=False))
 
     def read(self, names: Sequence[str], bounds: Bounds) -> list[NDArray[Any]]:
         """Read variables, all at once."""
         slices = [list(bounds)] if bounds else []
         asked = [{"dataset": name, "hyperslice": slices} for name in names]
-        promise = self.file.readDatasets(asked, block=True)
+        promise = self.root.readDatasets(asked, block=True)
         return [np.asarray(promise[name]) for name in names]
-
-    def read_attributes(self, group: str, attribute: str) -> dict[str, str]:
-        """Read one attribute of every variable below a group."""
-        found = self._list(group, with_attributes=True)
-        return {name: _as_text(found[name][attribute]) for name in sorted(found)}
-
-    def close(self) -> None:
-        """Close the file."""
-        self.file.close()
-
-    def _list(self, path: str, *, with_attributes: bool) -> dict[str, Mapping[str, Any]]:
-        variables, _, groups = self.file.list(path, w_attr=with_attributes)
-        found = {f"{path}/{name}".strip("/"): each for name, each in variables.items()}
-        for name in groups:
-            found |= self._list(f"{path}/{name}".strip("/"), with_attributes=with_attributes)
-        return found
-
-
-Tree = MappingTree | H5CoroTree
-"""What an open file, or what stands for one, can be asked."""
 
 
 def _as_text(value: Any) -> str:
@@ -136,6 +97,9 @@ TaskName = Literal[
 ]
 TASKS: tuple[TaskName, ...] = get_args(TaskName)
 """What can be asked of a file; opening is timed before each of them."""
+
+ON_VALUES: tuple[TaskName, ...] = ("variables", "subset")
+"""What every driver can be asked; of the tree, only what opens the file through h5py."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,10 +122,10 @@ class Answer:
     nbytes: int  # bytes of the values in memory; of text for the other tasks
 
 
-def run_task(tree: Tree, task: Task) -> Answer:
+def run_task(tree: MappingTree, task: Task) -> Answer:
     """Do what a task asks."""
     try:
-        if task.name in ("variables", "subset"):
+        if task.name in ON_VALUES:
             bounds = task.bounds if task.name == "subset" else None
             return _prove_values(tree.read(task.variables, bounds))
         if task.name == "tree":

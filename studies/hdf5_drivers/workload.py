@@ -17,7 +17,7 @@ from studies.hdf5_drivers.drivers import DRIVERS, MIB, Driver
 from studies.hdf5_drivers.file_layouts import FILE_LAYOUTS
 from studies.hdf5_drivers.files import StoredFile
 from studies.hdf5_drivers.session import Session
-from studies.hdf5_drivers.tasks import Answer, Task, TaskName
+from studies.hdf5_drivers.tasks import ON_VALUES, Answer, Task, TaskName
 
 
 def critical_path(trace: Sequence[Request]) -> int:
@@ -61,7 +61,6 @@ def summarise_trace(trace: Sequence[Request], *, needed_nbytes: int) -> dict[str
 
 
 CONTROL = "control"
-_ON_VALUES: tuple[TaskName, ...] = ("variables", "subset")
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +119,7 @@ class FileRead(Steps):
         """Compare what was read with what was written."""
         if answer != (expected := self.bench.stored.answers[self.task]):
             raise CheckError(f"{self.driver.name} on {self.layout}: {answer}, not {expected}")
-        kind = "values" if self.task in _ON_VALUES else "texts"
+        kind = "values" if self.task in ON_VALUES else "texts"
         return f"xxh3 of the {kind} of {answer.n_items} variables"
 
     def versions(self) -> Mapping[str, str]:
@@ -173,13 +172,7 @@ def make_contenders(
 ) -> list[Contender]:
     """Make a contender of each driver, each layout that it reads, and each task.
 
-    What is timed after the opening, `read`, takes the task and returns its answer. Conversions hold
-    the arrays that are read and nothing else, so that they are not asked about the tree.
-
-    Raises
-    ------
-    UserError
-        If a driver has no colour, or a page buffer does not hold a page of a layout.
+    What is timed after the opening, `read`, takes the task and returns its answer.
     """
     return [
         contend(
@@ -191,7 +184,6 @@ def make_contenders(
         )
         for driver, layout in pair_up(drivers, layouts, bench.stored)
         for task in tasks
-        if driver.client.reads_files or task in _ON_VALUES
     ]
 
 

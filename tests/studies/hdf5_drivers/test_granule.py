@@ -57,7 +57,7 @@ def test_data_and_metadata_lie_between_one_another(original: Path) -> None:
 def test_layouts_are_what_they_say(layout: str, original: Path, tmp_path: Path) -> None:
     """Pages, chunks and the place of metadata are read back from the file; values stay the same."""
     asked, path = FILE_LAYOUTS[layout], tmp_path / "arranged.h5"
-    assert arrange(original, path, asked)
+    arrange(original, path, asked)
     with h5py.File(path) as new, h5py.File(original) as old:
         found, before = read_properties(new), read_properties(old)
         assert found.page_nbytes == asked.page_nbytes
