@@ -136,8 +136,15 @@ class _Folder:
 
     @contextmanager
     def draft(self) -> Iterator[Path]:
-        """Offer an empty folder beside the place, and remove it if writing fails."""
-        self._remove_drafts()
+        """Offer an empty folder beside the place, and remove it if writing fails.
+
+        What writers that were killed have left goes too, but nothing that is being written.
+        """
+        shutil.rmtree(self.aside, ignore_errors=True)
+        for left in self.path.parent.glob(f"*{_DRAFT}"):
+            other = _Folder(left.with_name(left.name.removesuffix(_DRAFT)))
+            with contextlib.suppress(Timeout), other.lock(timeout_s=0):
+                shutil.rmtree(left, ignore_errors=True)
         self.aside.mkdir(parents=True)
         self.current = self.aside
         try:
@@ -155,23 +162,6 @@ class _Folder:
             shutil.rmtree(self.path)
         self.aside.rename(self.path)
         return entry
-
-    def _remove_drafts(self) -> None:
-        """Remove what writers that were killed have left, but nothing that is being written."""
-        for draft in self.path.parent.glob(f"*{_DRAFT}"):
-            if draft == self.aside:
-                _remove(draft)
-                continue
-            other = _Folder(draft.with_name(draft.name.removesuffix(_DRAFT)))
-            with contextlib.suppress(Timeout), other.lock(timeout_s=0):
-                _remove(draft)
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
 
 
 def _sync(path: Path) -> None:

@@ -93,10 +93,6 @@ class Client:
     new_connections: float = 0.0  # that each of them opens at the beginning of a read
     cpu_s_per_chunk: float = 0.0  # processor seconds for each chunk, of client and server together
     wait_s_per_chunk: float = 0.0  # seconds for each chunk in which its connection does nothing
-    task_s: float = 0.0  # seconds between two tasks that leave the scheduler
-    chunks_per_task: int = 1  # chunks that one task reads
-    # seconds from the call to the first request, and from the last to the return
-    start_s: float = 0.0
     # whether a connection goes on while the chunk it brought is decoded
     is_overlapped: bool = False
 
@@ -107,7 +103,7 @@ def simulate(
     """Simulate one read, on processors that decoding shares; times to first byte have a seed."""
     read = _Read(network, client, n_cores, random.Random(seed))
     n_connections = min(n_workers * client.connections_per_worker, n_chunks)
-    return client.start_s + read.run(n_chunks, n_connections)
+    return read.run(n_chunks, n_connections)
 
 
 class Shared:
@@ -177,10 +173,7 @@ class _Read:
         """Let a free connection ask for the next chunk."""
         if self.n_started == self.n_chunks:
             return
-        ready_s = max(
-            self.now, (self.n_started // self.client.chunks_per_task + 1) * self.client.task_s
-        )
-        asked_s = max(ready_s, self.next_request_s)
+        asked_s = max(self.now, self.next_request_s)
         self.next_request_s = asked_s + self.client.requests_per_chunk / self.network.requests_per_s
         self.n_started += 1
         heapq.heappush(self.waiting, asked_s + opening_s + self.draw_wait_s())
@@ -316,8 +309,6 @@ class _Run:
 
 
 _NO_LATENCY = dict.fromkeys(("first_byte_median_s", "tail_share", "setup_s", "round_trip_s"), 0.0)
-LIMITS = ("latency", "stream", "shared link", "request rate", "processors", "tasks")
-"""What can be the bottleneck of a read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,7 +316,9 @@ class Prediction:
     """What to expect of a read."""
 
     seconds: float  # median over simulated reads
-    limit: str  # the one of `LIMITS` without which the read would be shortest
+    # without which the read would be shortest: "latency", "stream", "shared link", "request rate"
+    # or "processors"
+    limit: str
 
 
 def predict(
@@ -364,22 +357,20 @@ def predict(
         "shared link": (replace(network, aggregate_nbytes_per_s=math.inf), client),
         "request rate": (replace(network, requests_per_s=math.inf), client),
         "processors": (network, replace(client, cpu_s_per_chunk=0.0, wait_s_per_chunk=0.0)),
-        "tasks": (network, replace(client, task_s=0.0, start_s=0.0)),
     }
     times_s = {limit: median_s(*without) for limit, without in free.items()}
-    return Prediction(median_s(network, client), min(LIMITS, key=times_s.__getitem__))
+    return Prediction(median_s(network, client), min(times_s, key=times_s.__getitem__))
 
 
 def fit_client(
     client: Client, measured_s: Sequence[tuple[int, float]], *, n_chunks: int, n_cores: float
 ) -> Client:
-    """Fit processor and waiting time to reads over a network that emulates nothing.
+    """Fit processor and waiting time of a client to reads over a network that emulates nothing.
 
-    At the largest number of workers the processors are the bottleneck, which gives the
-    processor time of a chunk; what a smaller number takes longer than that
-    explains is time in which connections wait. Of `client`, what is known already,
-    these two are replaced. `measured_s` are numbers of workers, and seconds of a read
-    of so many chunks; `n_cores` are processors that client and server share.
+    At the largest number of workers the processors, which client and server share, are the
+    bottleneck, which gives the processor time of a chunk; what a smaller number takes longer than
+    that explains is time in which connections wait. `measured_s` are numbers of workers, and
+    seconds of a read.
     """
     (few, few_s), (many, many_s) = min(measured_s), max(measured_s)
 

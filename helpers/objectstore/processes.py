@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import re
 import select
 import signal
 import subprocess
@@ -29,6 +30,22 @@ _PACKAGE_ROOT = Path(__file__).resolve().parents[2]
 
 # A child that was asked to end (SIGTERM) and has not is killed after this.
 GRACE_S = 5.0
+
+
+def peak_nbytes(pid: int) -> int:
+    """Return the most resident memory that a process has held since its program began.
+
+    On Linux the peak that `getrusage` and `wait4` give of a child includes that of the process
+    which started it, for it outlives `exec`. The peak of the address space, `VmHWM`, does not.
+    Where there is none, it is what the process holds now, and 0 once it has ended.
+    """
+    with contextlib.suppress(OSError):
+        status = Path(f"/proc/{pid}/status").read_text()
+        if found := re.search(r"^VmHWM:\s+(\d+) kB$", status, re.MULTILINE):
+            return 1024 * int(found[1])
+    with contextlib.suppress(psutil.Error):
+        return int(psutil.Process(pid).memory_info().rss)
+    return 0
 
 
 class Child:

@@ -14,9 +14,9 @@ import xxhash
 from starlette.testclient import TestClient
 
 from helpers.arrays.reads import count_requests
-from helpers.benchmark import memory
 from helpers.benchmark.contender import CheckError, Steps
 from helpers.benchmark.provenance import name_beside
+from helpers.objectstore.processes import peak_nbytes
 from helpers.objectstore.testbed import Testbed
 from studies.caching_costs.caches import Cache, dump
 from studies.caching_costs.datasets import Datasets, Origin, open_dataset
@@ -220,7 +220,7 @@ class CacheLoad(Steps):
         return {
             **list_requests(self.last, ("latency_s", *spent), must_fail=must_fail),
             **count_requests(self.testbed.take_trace(), len(self.plan)),
-            "peak_nbytes": memory.peak_nbytes(self.service.child.pid),
+            "peak_nbytes": peak_nbytes(self.service.child.pid),
             **summarise(self.last, must_fail=must_fail),
             **{name: after[name] - self.counts[name] for name in after},
             **{f"cold {name}": float(value) for name, value in self.counts.items()},

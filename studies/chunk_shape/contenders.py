@@ -28,8 +28,8 @@ from helpers.arrays.reads import RawRead
 from helpers.arrays.writers import iterate_blocks
 from helpers.benchmark.contender import CheckError, Contender, Steps, contend
 from helpers.benchmark.loop import timed
-from helpers.benchmark.memory import peak_nbytes
 from helpers.benchmark.provenance import distributions, name_beside
+from helpers.objectstore.processes import peak_nbytes
 from helpers.objectstore.testbed import Testbed
 from helpers.paths import cache_folder
 from studies.chunk_shape import layouts

@@ -25,7 +25,6 @@ LIMITS = {
     "shared link": "shared link",
     "request rate": "rate of requests",
     "processors": "processors",
-    "tasks": "task graph",
 }
 """Bottlenecks, as prose calls them."""
 

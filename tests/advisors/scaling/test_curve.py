@@ -23,8 +23,11 @@ def simulate_curve(
 ) -> list[float]:
     """Simulate reads of two connections a worker that take about 0.51 s for a chunk of 1 MB."""
     network = Network(0.4, 0.6, stream_nbytes_per_s=10e6, aggregate_nbytes_per_s=link)
-    client = Client(1e6, connections_per_worker=2, start_s=start_s)
-    return [simulate(network, client, n_chunks, n_workers=n, n_cores=1e3, seed=n) for n in sizes]
+    client = Client(1e6, connections_per_worker=2)
+    return [
+        start_s + simulate(network, client, n_chunks, n_workers=n, n_cores=1e3, seed=n)
+        for n in sizes
+    ]
 
 
 @pytest.mark.parametrize("start_s", [0.0, 2.0, 20.0])

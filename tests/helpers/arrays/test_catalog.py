@@ -79,18 +79,6 @@ def test_made_array_is_that_of_the_field(location: Location) -> None:
     assert told == ["writing 0 MB as zarr"]
 
 
-def test_intake_opens_the_enlarged_array(
-    location: Location, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Intake reads through the environment what was written, endpoint and credentials included."""
-    monkeypatch.setenv("ARRAYS_URL", make_enlarged(location).at("zarr").url)
-    dataset = open_entry("enlarged-ocean-temperature").read(mask_and_scale=False)
-    values = dataset["temperature"]
-    assert values.dims == writers.DIMENSIONS
-    assert values.data.chunksize == CHUNK_SHAPE
-    assert np.array_equal(values.compute(scheduler="synchronous"), WHOLE)
-
-
 @pytest.mark.parametrize("name", ["absent", "", "woa-file"])
 def test_refuses_unknown_dataset(location: Location, name: str) -> None:
     """An entry that is not there is refused with those that are."""
@@ -181,8 +169,9 @@ def find_others(
     )
 
 
-@pytest.mark.parametrize("zarr_format", [2, 3])
-@pytest.mark.parametrize("name", [name for name, r in READERS.items() if r.layout == "zarr"])
+@pytest.mark.parametrize(
+    ("zarr_format", "name"), [(2, "zarr-obstore"), (2, "zarr-s3fs"), (3, "zarr-obstore-in-place")]
+)
 def test_array_of_others(location: Location, tmp_path: Path, zarr_format: int, name: str) -> None:
     """An array of others is read where it is; a first read gives its checksums, fill included."""
     place = location / f"others-{zarr_format}"

@@ -73,17 +73,6 @@ def test_a_balanced_chunk_never_exceeds_its_bound(
     assert all(abs(c - e) < 1 + 1e-6 * e for c, e in zip(chunk, extents, strict=True))
 
 
-@given(st.integers(2, 10**5), st.integers(2, 4), st.floats(0.05, 0.95))
-def test_the_continuous_rule_balances(n: int, n_dimensions: int, share: float) -> None:
-    """Where no dimension is too short, both accesses touch equally many chunks of the bound."""
-    shape = (n ** (n_dimensions - 1), *[n] * (n_dimensions - 1))
-    chunk_nbytes = max(1, int(math.prod(shape) ** share))
-    extents = chunks.balanced_extents(shape, 1, chunk_nbytes)
-    counts = [m / e for m, e in zip(shape, extents, strict=True)]
-    assert counts[0] == pytest.approx(math.prod(counts[1:]), rel=1e-6)
-    assert math.prod(extents) == pytest.approx(chunk_nbytes, rel=1e-6)
-
-
 @given(st.data())
 def test_touched_chunks_are_those_counted(data: st.DataObject) -> None:
     """The formula agrees with a set of chunk indices, one an element."""

@@ -358,19 +358,12 @@ REFUSED = [
     ({"kind": "address"}, "^cluster_kind: address, cluster_address: ''; no scheduler answers"),
     # nothing listens there
     ({"kind": "address", "address": "tcp://127.0.0.1:9"}, "cluster_address: 'tcp://127.0.0.1:9'"),
-    # a protocol that Dask has not
-    (
-        {"kind": "address", "address": "nine://x"},
-        "cluster_address: 'nine://x'; no scheduler answers",
-    ),
     # nothing listens there
     (
         {"kind": "gateway", "address": "http://127.0.0.1:9"},
         "^cluster_kind: gateway, cluster_address: 'http://127.0.0.1:9'; no Dask Gateway answers"
         ".*; allowed: the address of a running Dask Gateway",
     ),
-    # not an address of the web
-    ({"kind": "gateway", "address": "tcp://x:1"}, "cluster_address: 'tcp://x:1'; no Dask Gateway"),
     # neither given nor configured
     (
         {"kind": "gateway"},

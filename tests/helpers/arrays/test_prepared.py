@@ -121,7 +121,6 @@ def test_drafts_of_the_killed_are_removed(tmp_path: Path) -> None:
     made = tmp_path / "made"
     for name in ("abc.part/data/a", "gone.part/data/a"):
         put(made, name, CONTENT[:3])
-    put(made, "old.part", CONTENT[:3])
     make(made / "abc")
     assert [path.name for path in made.iterdir()] == ["abc"]
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 import json
 import os
 import signal
 import time
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,11 +17,24 @@ import dask.array as da
 import numpy as np
 import obstore
 import pytest
+from s3fs import S3FileSystem
+from xarray.backends.file_manager import FILE_CACHE
 
 from helpers.arrays.clusters import Cluster, open_cluster
-from helpers.arrays.readers import READERS
-from helpers.arrays.reads import ArrayRead, RawRead, count_requests, list_chunks
-from helpers.arrays.stores import StoredArray
+from helpers.arrays.readers import READERS, forget_clients
+from helpers.arrays.reads import (
+    ON_FILES,
+    ArrayRead,
+    RawRead,
+    check_values,
+    checksum_chunks,
+    count_requests,
+    list_chunks,
+    open_array,
+    read_into_sink,
+    task_block_shape,
+)
+from helpers.arrays.stores import StoredArray, prepare_array
 from helpers.benchmark.contender import CheckError, contend
 from helpers.benchmark.loop import Budget, MeasurementError, measure_blocks
 from helpers.benchmark.provenance import Provenance
@@ -27,8 +42,8 @@ from helpers.benchmark.record import Record
 from helpers.errors import UserError
 from helpers.netem.profiles import FirstByte, Profile, get_profile
 from helpers.netem.proxy import Request, open_proxy
-from helpers.objectstore.testbed import Server, Testbed
-from tests.stores import make_location, make_stored
+from helpers.objectstore.testbed import Server, Testbed, open_testbed
+from tests.stores import CHUNK_SHAPE, make_location, make_sample, make_stored
 
 
 def make_row(
@@ -267,3 +282,103 @@ def test_secrets_are_not_shown(testbed: Testbed, stored: StoredArray, cluster: C
     read = ArrayRead(stored, READERS["zarr-s3fs"], testbed, cluster)
     texts = [repr(read), repr(read.settings()), repr(read.open()), read.open()._repr_html_()]
     assert not any(secret in text for secret in testbed.near.secrets for text in texts)
+
+
+@pytest.mark.parametrize(
+    ("shape", "chunk_shape", "chunks_per_task", "block_shape"),
+    [
+        ((12, 50, 90), (1, 5, 90), 1, (1, 5, 90)),
+        # the last dimension that has room is filled first
+        ((12, 50, 90), (1, 5, 30), 3, (1, 5, 90)),
+        ((12, 50, 90), (1, 5, 90), 4, (1, 20, 90)),
+        # what is left over goes to the dimension before
+        ((12, 50, 90), (1, 5, 90), 20, (2, 50, 90)),
+        ((12, 50, 90), (1, 5, 90), 10_000, (12, 50, 90)),
+        # a block is clipped to the array, as its last chunk is
+        ((7, 10), (1, 4), 3, (1, 10)),
+        ((7, 10), (1, 4), 6, (2, 10)),
+        ((7, 10), (1, 4), 2, (1, 8)),
+    ],
+)
+def test_block_shape(
+    shape: tuple[int, ...],
+    chunk_shape: tuple[int, ...],
+    chunks_per_task: int,
+    block_shape: tuple[int, ...],
+) -> None:
+    """A block grows by whole chunks along the last dimensions first."""
+    assert task_block_shape(shape, chunk_shape, chunks_per_task) == block_shape
+
+
+def test_sink_has_one_checksum_a_chunk() -> None:
+    """Blocks of several chunks give the checksums of the array cut into chunks."""
+    values = np.random.default_rng(0).random((6, 10), np.float32)
+    array = da.from_array(values, chunks=(2, 8))  # blocks of 2 by 2 chunks, the last clipped
+    sums = read_into_sink(array, (1, 4))
+    assert sums.shape == (6, 3)
+    assert np.array_equal(sums.compute(scheduler="synchronous"), checksum_chunks(values, (1, 4)))
+
+
+def test_a_wrong_chunk_is_named(stored: StoredArray) -> None:
+    """The check passes what is right and says which chunk differs first."""
+    assert check_values(stored.checksums, stored) == "xxh3 of 12 chunks"
+    wrong = stored.checksums.copy()
+    wrong[1, 1, 0, 0] += 1
+    wrong[2, 0, 0, 1] += 1
+    with pytest.raises(CheckError, match=r"^2 of 12 chunks differ .* at \(1, 1, 0, 0\)$"):
+        check_values(wrong, stored)
+
+
+def test_a_corner_is_read(stored: StoredArray) -> None:
+    """An array described as smaller than it lies in the store is its corner."""
+    corner = dataclasses.replace(
+        stored, shape=(2, 4, 40, 50), checksums=stored.checksums[:2, :1, :, :1]
+    )
+    array = open_array(corner, READERS["zarr-obstore"])
+    sums = read_into_sink(array, corner.chunk_shape).compute(scheduler="synchronous")
+    assert check_values(sums, corner) == "xxh3 of 2 chunks"
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_forgetting_leaves_nothing_open(stored: StoredArray, name: str) -> None:
+    """After a read, forgetting closes clients, sessions and files without a warning."""
+    reader = READERS[name]
+    forget_clients(reader.zarr_config)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        array = open_array(stored, reader)
+        read_into_sink(array, stored.chunk_shape).compute(scheduler="threads", num_workers=2)
+        clients = list(S3FileSystem._cache.values())
+        assert bool(clients) == (name.startswith("zarr-s3fs") or reader.layout == "netcdf")
+        forget_clients({})
+        assert all(client._s3 is None for client in clients)
+        del array, clients
+        gc.collect()
+    assert [str(each.message) for each in caught if "nclosed" in str(each.message)] == []
+    assert not S3FileSystem._cache
+    assert not len(FILE_CACHE)
+
+
+def test_readers_of_files_read_what_was_written(cluster: Cluster, tmp_path: Path) -> None:
+    """Every reader that fits, on workers, value by value; nothing traces, and raw reads are there."""
+    folder = tmp_path / "a project"
+    folder.mkdir()
+    with open_testbed(f"file://{folder}", get_profile("loopback")) as testbed:
+        stored = prepare_array(
+            make_sample(),
+            testbed.near,
+            chunk_shape=CHUNK_SHAPE,
+            codec="blosc-zstd",
+            layouts=("zarr", "netcdf"),
+        )
+        cluster.scale(1)
+        for name in [name for name, reader in READERS.items() if not reader.needs_s3]:
+            read = ArrayRead(stored, READERS[name], testbed, cluster, 2)
+            read.prepare()
+            assert read.check(read.read(read.open())) == "xxh3 of 12 chunks"
+            assert read.settings()["cache_state"] == ON_FILES
+            assert "n_requests" not in read.collect()
+        raw = RawRead.of_array(stored, testbed, n_connections=2)
+        raw.prepare()
+        assert raw.check(raw.read(raw.open())) == "xxh3 of 12 objects"
+    assert [*folder.rglob("zarr.json")], "the array is in the folder that was named"

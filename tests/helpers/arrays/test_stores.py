@@ -12,7 +12,7 @@ import numpy as np
 import obstore
 import pytest
 
-from helpers.arrays import stores, writers
+from helpers.arrays import stores
 from helpers.arrays.stores import checksum, prepare_array
 from helpers.arrays.writers import LAYOUTS
 from helpers.errors import UserError
@@ -61,65 +61,21 @@ def test_second_preparation_writes_nothing(location: Location) -> None:
     assert (again.location, again.stored_nbytes) == (first.location, first.stored_nbytes)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"seed": 1},
-        {"shape": (3, 6, 40, 81)},
-        {"chunk_shape": (1, 6, 40, 50)},
-        {"codec": "none"},
-        {"generation": stores._GENERATION + 1},
-    ],
-)
 def test_what_decides_the_bytes_decides_the_folder(
-    location: Location, change: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    location: Location, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another seed, shape, chunk shape, codec or generation is another array."""
-    monkeypatch.setattr(stores, "_GENERATION", change.get("generation", stores._GENERATION))
-    other = prepare_array(
-        make_sample(change.get("shape", SHAPE), change.get("seed", 0)),
-        location / "cached",
-        chunk_shape=change.get("chunk_shape", CHUNK_SHAPE),
-        codec=change.get("codec", "blosc-zstd"),
-        layouts=["zarr"],
-    )
-    monkeypatch.undo()
-    assert other.location != make_stored(location / "cached").location
+    place = location / "cached"
 
+    def folder(**change: Any) -> Location:
+        how = {"chunk_shape": CHUNK_SHAPE, "codec": "blosc-zstd", "layouts": ["zarr"]}
+        sample = make_sample(change.pop("shape", SHAPE), change.pop("seed", 0))
+        return prepare_array(sample, place, **(how | change)).location
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_altered_objects_are_written_again(location: Location, layout: writers.Layout) -> None:
-    """A layout whose objects are no longer those of its entry is as it was written first."""
-    place = location / f"altered-{layout}"
-    stored = make_stored(place)
-    client = stored.at(layout).obstore()
-    key = max(obstore.list(client).collect(), key=lambda item: item["size"])["path"]
-    content = bytes(obstore.get(client, key).bytes())
-    obstore.put(client, key, content[:-1])
-    again = make_stored(place)
-    assert bytes(obstore.get(client, key).bytes()) == content
-    assert again.stored_nbytes == stored.stored_nbytes
-
-
-def test_interruption_leaves_no_entry(location: Location, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A write that fails midway does not count as there, and the next one completes it."""
-    calls = iter(range(100))
-    checksum_of = stores.checksum
-
-    def fail_at_five(values: np.ndarray) -> int:
-        if next(calls) == 5:
-            raise KeyboardInterrupt
-        return checksum_of(values)
-
-    monkeypatch.setattr(stores, "checksum", fail_at_five)
-    with pytest.raises(KeyboardInterrupt):
-        make_stored(location / "failed", layouts=["zarr"])
-    monkeypatch.undo()
-    written = list_objects(location / "failed")
-    assert len(written) > 1
-    assert not [path for path in written if path.count("/") == 1], "an entry lies beside its folder"
-    stored = make_stored(location / "failed", layouts=["zarr"])
-    assert np.array_equal(stored.checksums, make_stored(location / "cached").checksums)
+    changes: list[dict[str, Any]] = [{}, {"seed": 1}, {"shape": (3, 6, 40, 81)}, {"codec": "none"}]
+    folders = [folder(**one) for one in (*changes, {"chunk_shape": (1, 6, 40, 50)})]
+    monkeypatch.setattr(stores, "_GENERATION", stores._GENERATION + 1)
+    assert len({each.prefix for each in (*folders, folder())}) == 6
 
 
 def test_checksums_are_of_the_sample(location: Location) -> None:
@@ -169,7 +125,8 @@ def test_refuses_chunk_shape(chunk_shape: tuple[int, ...], says: str) -> None:
 
 _WRITE = """
 import sys
-from helpers.benchmark.memory import peak_nbytes
+import os
+from helpers.objectstore.processes import peak_nbytes
 from helpers.arrays.fields import SampleArray
 from helpers.objectstore.locations import parse_location
 from helpers.arrays.stores import prepare_array
@@ -178,7 +135,7 @@ from tests.stores import SOURCE
 sample = SampleArray(SOURCE, "temperature", (int(sys.argv[1]), 5, 360, 720))
 how = {"chunk_shape": (1, 5, 360, 720), "codec": "blosc-lz4", "layouts": [sys.argv[2]]}
 prepare_array(sample, parse_location("s3://stores/growth"), **how)
-print(peak_nbytes())
+print(peak_nbytes(os.getpid()))
 """
 
 

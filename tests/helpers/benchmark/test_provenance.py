@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import getpass
 import json
 import socket
 import subprocess
 import sys
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from helpers.benchmark import provenance
-from helpers.benchmark.provenance import Provenance, as_json, clashes
+from helpers.benchmark.provenance import Provenance, as_json
 from helpers.errors import UserError
 
 
@@ -37,13 +37,6 @@ def imports(*lines: str) -> dict[str, Any]:
     ]
     command = [sys.executable, "-W", "ignore", "-c", "\n".join(script)]
     return dict(json.loads(subprocess.run(command, check=True, capture_output=True).stdout))
-
-
-def test_who_installed_a_package_is_as_python_says() -> None:
-    """Looked up sooner, it is the same, in the same order."""
-    told = metadata.packages_distributions().items()
-    found = provenance._distribution_names()
-    assert {top: [*dict.fromkeys(names)] for top, names in told}.items() <= found.items()
 
 
 def test_packages_that_share_a_name_are_told_apart(tmp_path: Path) -> None:
@@ -143,27 +136,13 @@ def test_commit_and_what_makes_it_dirty(project: Path) -> None:
     assert provenance.commit() == (name, True)
 
 
-@pytest.mark.parametrize(
-    ("changed", "is_same"),
-    [
-        ({}, True),
-        ({"commit": "b" * 40}, True),  # prose may be corrected between blocks
-        ({"is_dirty": False}, True),
-        ({"machine": {"n_cores": 4}}, False),
-        ({"versions": {"zarr": "3.4.2"}}, True),  # compared one by one, by what both sides know
-        ({"parameters": {"seed": 2}}, False),
-    ],
-)
-def test_what_the_fingerprint_covers(changed: dict[str, Any], is_same: bool) -> None:
+def test_what_the_fingerprint_covers() -> None:
     """Machine and parameters count, the commit and what is imported by then do not."""
-    base: dict[str, Any] = {
-        "machine": {"n_cores": 2},
-        "versions": {"zarr": "3.1.6"},
-        "parameters": {"seed": 1},
-        "commit": "a" * 40,
-    }
-    one, other = Provenance(**base), Provenance(**(base | changed))
-    assert (one.fingerprint == other.fingerprint) is is_same
+    base = Provenance({"n_cores": 2}, {"zarr": "3.1.6"}, {"seed": 1}, commit="a" * 40)
+    for same in ({"commit": "b" * 40}, {"is_dirty": False}, {"versions": {"zarr": "3.4.2"}}):
+        assert dataclasses.replace(base, **same).fingerprint == base.fingerprint
+    for other in ({"machine": {"n_cores": 4}}, {"parameters": {"seed": 2}}):
+        assert dataclasses.replace(base, **other).fingerprint != base.fingerprint
 
 
 @pytest.mark.parametrize("value", [float("nan"), {1, 2}, object()], ids=type)
@@ -172,10 +151,3 @@ def test_json_refuses_what_it_cannot_hold(value: object) -> None:
     with pytest.raises(UserError, match="does not fit into a record") as caught:
         as_json({"key": value, "other": "hidden-value"})
     assert "\n" not in str(caught.value) and "hidden-value" not in str(caught.value)
-
-
-def test_clashes_are_only_of_what_both_sides_know() -> None:
-    """What one side has not imported is no difference."""
-    here = {"zarr": "3.1.6", "new": 1, "same": 0}
-    there = {"zarr": "3.4.2", "old": 2, "same": 0}
-    assert list(clashes(here, there)) == ["zarr 3.1.6 here, 3.4.2 there"]

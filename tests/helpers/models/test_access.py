@@ -51,21 +51,6 @@ def test_seconds_by_hand(
     assert float(found) == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("n_chunks", [1, 3, 10, 25, 100, 400])
-@pytest.mark.parametrize("nbytes", [1e4, 3e5, 4e6])
-def test_each_read_follows_its_simulation(n_chunks: int, nbytes: float) -> None:
-    """Within 20 percent of the fluid that requests are simulated as, in one network."""
-    store = Store(IN_REGION, 10, chunk_s=1e-3)
-    client = Client(nbytes, connections_per_worker=10, cpu_s_per_chunk=1e-3)
-    simulated = statistics.median(
-        simulate(IN_REGION, client, n_chunks, n_workers=1, n_cores=1, seed=seed)
-        for seed in range(15)
-    )
-    assert float(access_seconds(store, IoCounts(n_chunks, nbytes))) == pytest.approx(
-        simulated, rel=0.2
-    )
-
-
 @pytest.mark.parametrize("name", ["in-region", "other-region", "wide-area"])
 def test_the_closed_form_follows_the_simulation(name: str) -> None:
     """It is that of the fluid that requests are simulated as, in its middle and for most reads.

@@ -228,3 +228,23 @@ def test_a_killed_owner_leaves_no_file(tmp_path: Path) -> None:
     environment = {**os.environ, "TMPDIR": os.fspath(tmp_path)}
     subprocess.run([sys.executable, "-c", code], env=environment, check=False)
     assert list(tmp_path.iterdir()) == []
+
+
+# Holds 500 MB, and tells what a child that it starts says of itself by the two ways to ask.
+LARGE = """
+import subprocess, sys
+held = b"x" * 500_000_000
+child = ["import resource; print(1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)",
+         "import os; from helpers.objectstore.processes import peak_nbytes; print(peak_nbytes(os.getpid()))"]
+for source in child:
+    subprocess.run([sys.executable, "-c", source], check=True)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a child inherits no peak")
+def test_a_child_of_a_large_process_reports_its_own_peak() -> None:
+    """What the system's own count inherits over `exec`, this one does not."""
+    run = subprocess.run([sys.executable, "-c", LARGE], stdout=subprocess.PIPE, check=True)
+    inherited, own = map(int, run.stdout.split())
+    assert own < 250e6
+    assert inherited > 500e6, "the trap that this avoids is no longer there"

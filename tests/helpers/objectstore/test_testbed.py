@@ -161,3 +161,14 @@ def test_arrays_that_another_run_reads_make_no_room(
         assert len(obstore.get((testbed.far / "old").obstore(), "x").bytes()) == 600
     with open_testbed("embedded", LOOPBACK, needed_nbytes=900) as testbed:
         assert obstore.list(testbed.near.obstore()).collect() == []
+
+
+def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    """It may be a mistake, and nothing is made."""
+    place = tmp_path / "absent"
+    with (
+        pytest.raises(UserError, match="allowed: a folder that is there and may be written to"),
+        open_testbed(f"file://{place}", LOOPBACK),
+    ):
+        pytest.fail("not reached")
+    assert not place.exists()
