@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -50,46 +50,31 @@ def read_properties(file: h5py.File) -> FileProperties:
     )
 
 
-RECHUNKED = 100_000  # elements, as the field's guidance for photon data has it
+RECHUNKED = 100_000  # elements of a chunk, as the field's guidance for photon data has it
 _SMALL = 50_000  # elements up to which a variable keeps its chunks when rechunked
 
 
-@dataclass(frozen=True, slots=True)
-class FileLayout:
-    """How a file is arranged anew."""
-
-    page_nbytes: int = 0  # bytes of a page of the paged strategy; 0 for none
-    # elements of a chunk along the first dimension of long variables; 0 to keep
-    chunk_elements: int = 0
-    # bytes that are set aside for metadata at a time; 0 for the library's 2 kB
-    metadata_block_nbytes: int = 0
-
-
-FILE_LAYOUTS: Mapping[str, FileLayout] = {
-    "original": FileLayout(),  # as the producer writes it: metadata between the data
-    "front": FileLayout(metadata_block_nbytes=8 * MIB),  # all metadata in one block
-    "paged-4mib": FileLayout(4 * MIB),
-    "paged-8mib": FileLayout(8 * MIB),
-    "rechunked-4mib": FileLayout(4 * MIB, RECHUNKED),
-    "rechunked-8mib": FileLayout(8 * MIB, RECHUNKED),
+FILE_LAYOUTS: Mapping[str, Repack] = {
+    "original": Repack(),  # as the producer writes it: metadata between the data
+    "front": Repack(metadata_block_nbytes=8 * MIB),  # all metadata in one block
+    "paged-4mib": Repack(4 * MIB),
+    "paged-8mib": Repack(8 * MIB),
+    "rechunked-4mib": Repack(4 * MIB),
+    "rechunked-8mib": Repack(8 * MIB),
 }
-"""Arrangements of one HDF5 file, by name."""
+"""Arrangements of one HDF5 file, by name; in the rechunked ones long variables get longer chunks."""
 
 
-def arrange(source: Path, target: Path, layout: FileLayout) -> None:
+def arrange(source: Path, target: Path, layout: str) -> None:
     """Write a file anew in another layout."""
     with open_hdf5(source, source.name) as file:
-        chunks = ((name, _chunk(file[name], layout)) for name in list_datasets(file))
-        chosen = tuple((name, chunk) for name, chunk in chunks if chunk)
-        repack = Repack(layout.page_nbytes, layout.metadata_block_nbytes, chosen)
-        copy_file(file, target, repack)
-
-
-def _chunk(variable: h5py.Dataset, layout: FileLayout) -> tuple[int, ...] | None:
-    """Choose the chunk of a long variable; None where it keeps its own."""
-    if not (layout.chunk_elements and variable.chunks) or variable.shape[0] <= _SMALL:
-        return None
-    return (min(layout.chunk_elements, variable.shape[0]), *variable.shape[1:])
+        variables = {name: file[name] for name in list_datasets(file)}
+        chunk_shapes = tuple(
+            (name, (min(RECHUNKED, each.shape[0]), *each.shape[1:]))
+            for name, each in variables.items()
+            if layout.startswith("rechunked") and each.chunks and each.shape[0] > _SMALL
+        )
+        copy_file(file, target, replace(FILE_LAYOUTS[layout], chunk_shapes=chunk_shapes))
 
 
 CONVERSIONS: tuple[str, ...] = (
@@ -102,7 +87,6 @@ VIRTUAL: Mapping[str, str] = {
 }
 """Conversions that hold places in a file, and which."""
 
-_CHUNK = 100_000  # elements, as in the rechunked files
 _CHUNKS_PER_SHARD = 16
 _DEFLATE_LEVEL = 6
 
@@ -136,7 +120,7 @@ def _write_zarr(source: Path, location: Location, *, is_sharded: bool) -> None:
 def _cut(variable: h5py.Dataset, *, is_sharded: bool) -> dict[str, Any]:
     """Choose chunks as in the rechunked files, and deflate with shuffle."""
     extent, *others = variable.shape
-    chunk = min(_CHUNK, extent)
+    chunk = min(RECHUNKED, extent)
     shard = min(_CHUNKS_PER_SHARD, -(-extent // chunk)) * chunk
     return {
         "chunks": (chunk, *others),

@@ -233,7 +233,7 @@ class Maker:
             f"h5py {h5py.__version__}, HDF5 {h5py.version.hdf5_version}",
         )
         if path != self.original:
-            arrange(self.original, path, FILE_LAYOUTS[layout])
+            arrange(self.original, path, layout)
             if self._read(path) != self.answers:
                 raise UserError(f"layouts: {layout} made by {made_by} reads back other values")
         with h5py.File(path) as file:

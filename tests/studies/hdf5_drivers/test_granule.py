@@ -13,6 +13,7 @@ from studies.hdf5_drivers import files
 from studies.hdf5_drivers.file_layouts import (
     FILE_LAYOUTS,
     MIB,
+    RECHUNKED,
     arrange,
     read_properties,
 )
@@ -57,11 +58,12 @@ def test_data_and_metadata_lie_between_one_another(original: Path) -> None:
 def test_layouts_are_what_they_say(layout: str, original: Path, tmp_path: Path) -> None:
     """Pages, chunks and the place of metadata are read back from the file; values stay the same."""
     asked, path = FILE_LAYOUTS[layout], tmp_path / "arranged.h5"
-    arrange(original, path, asked)
+    arrange(original, path, layout)
     with h5py.File(path) as new, h5py.File(original) as old:
         found, before = read_properties(new), read_properties(old)
         assert found.page_nbytes == asked.page_nbytes
-        expected = min(asked.chunk_elements or PHOTON_CHUNK, new[LONG].shape[0])
+        n_elements = RECHUNKED if "rechunked" in layout else PHOTON_CHUNK
+        expected = min(n_elements, new[LONG].shape[0])
         assert found.chunk_shapes[LONG] == (expected,)
         assert set(found.stored_nbytes) == set(before.stored_nbytes)
         for name, task in files.make_tasks(GRANULE, group="").items():
