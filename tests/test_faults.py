@@ -30,7 +30,7 @@ from helpers.arrays.readers import READERS, Reader
 from helpers.arrays.reads import RawRead, count_requests
 from helpers.arrays.stores import StoredArray
 from helpers.benchmark import loop
-from helpers.benchmark.contender import CheckError, contend
+from helpers.benchmark.contender import CheckError, Contender
 from helpers.benchmark.loop import Budget, MeasurementError, deadline, measure_blocks
 from helpers.benchmark.provenance import Provenance
 from helpers.benchmark.record import Record
@@ -206,7 +206,7 @@ def measure(
 ) -> pd.DataFrame:
     """Measure raw reads into the record."""
     raw = RawRead.of_array(stored, testbed, n_connections=4)
-    contender = contend("ceiling", raw, point={}, is_ceiling=True, **changed)
+    contender = Contender("ceiling", raw, point={}, is_ceiling=True, **changed)
     return measure_blocks(
         [contender], open_record(folder), n_blocks=n_blocks, budget=Budget(1e-3), **RULE
     )

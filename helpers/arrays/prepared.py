@@ -16,7 +16,6 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -56,11 +55,6 @@ def name_of(made_by: object) -> str:
     False
     """
     return hashlib.sha256(json.dumps(made_by).encode()).hexdigest()[:16]
-
-
-def versions_of(*packages: str) -> dict[str, str]:
-    """Look up the installed versions of packages that decide bytes."""
-    return {name: metadata.version(name) for name in packages}
 
 
 def prepare[Place: (Path, Location)](

@@ -1,4 +1,4 @@
-"""Time of one access to a chunked array: latency, bandwidth, decoding, concurrency; and its fit.
+"""Time of one access to a chunked array: latency, bandwidth, decoding, concurrency.
 
 `helpers.models.transfer` simulates a read chunk by chunk. Choosing a chunk
 shape asks for a million reads, so this is the same fluid in closed form, on
@@ -8,22 +8,18 @@ numbers or on arrays of numbers.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import least_squares, nnls
 from scipy.special import ndtri
 
 from helpers.models.transfer import Network
 
 Floats = NDArray[np.float64]
 
-COSTS = ("start_s", "chunk_s", "decode_s_per_nbyte", "request_s", "stored_s_per_nbyte")
-"""What a reader's own work costs, beside the network."""
-
+_LEAST_S = 1e-12  # below any clock
 _N_ITERATIONS = 10  # of the mean value analysis; 200 change times by 4 % at most, mostly below 1
 
 
@@ -181,85 +177,3 @@ def _delay_s(
     variance = np.log1p(math.expm1(network.first_byte_sigma**2) / in_turn)  # of the logarithm
     median_s = in_turn * network.first_byte_mean_s * np.exp(-variance / 2)
     return np.asarray(median_s * np.exp(np.sqrt(variance) * z), np.float64)
-
-
-_LEAST_S = 1e-12  # below any clock, and the least decoding of a byte
-
-
-@dataclass(frozen=True, slots=True)
-class Observation:
-    """The median time of accesses that were measured."""
-
-    seconds: float  # median, above 0
-    counts: IoCounts  # what each of them asked, an array an argument; or what the only one asked
-
-
-def predict_median(store: Store, counts: IoCounts) -> float:
-    """Predict the median time of accesses.
-
-    Examples
-    --------
-    >>> predict_median(Store(chunk_s=0.5), IoCounts([2, 4, 5], 0))
-    2.0
-    """
-    return float(np.median(access_seconds(store, counts)))
-
-
-def fit_store(
-    store: Store, observations: Sequence[Observation], *, start_s: float | None = None
-) -> Store:
-    """Fit what an access, a chunk, a byte and a shard cost in processor time.
-
-    The least absolute error of logarithms, softened near 0, no cost below 0: twice
-    as long counts as much as half as long. Network and connections stay as given.
-    At least two observations have to differ. A cost of stored bytes is fitted where they
-    tell it; the seconds of an access beside its chunks, unless `start_s` gives them.
-
-    Examples
-    --------
-    >>> seen = [Observation(s, IoCounts(n, 0)) for s, n in ((1.1, 10), (2.1, 20), (0.2, 1))]
-    >>> round(fit_store(Store(), seen).chunk_s, 3)
-    0.1
-    """
-    bare = _with_costs(store, np.zeros(len(COSTS)))
-    seconds = np.asarray([each.seconds for each in observations])
-
-    def errors(logs: Floats) -> Floats:
-        costs = _with_costs(bare, np.exp(logs), start_s)
-        found = np.asarray([predict_median(costs, each.counts) for each in observations])
-        return np.asarray(np.log(found) - np.log(seconds))
-
-    first = _guess(bare, observations, seconds)
-    least = math.log(_LEAST_S)
-    most = math.log(10 * seconds.max())
-    start = np.clip(np.log(np.maximum(first, 1e-10)), least + 1, most - 1)
-    found = least_squares(errors, start, bounds=(least, most), loss="soft_l1", f_scale=0.1)
-    kept = np.exp(found.x)
-    return _with_costs(bare, np.where(kept > 10 * _LEAST_S, kept, 0.0), start_s)
-
-
-def _with_costs(bare: Store, costs: Floats, start_s: float | None = None) -> Store:
-    """Put costs into a store, as many as there are; a known start stands above a fitted one."""
-    named: dict[str, Any] = dict(zip(COSTS, map(float, costs), strict=False))
-    return replace(bare, **named | ({} if start_s is None else {"start_s": start_s}))
-
-
-def _guess(bare: Store, observations: Sequence[Observation], seconds: Floats) -> Floats:
-    """Start from the least squares of what the network leaves unexplained."""
-    scale = 1e6  # bytes and counts alike of order 1, for the solver's sake
-    asked = [each.counts for each in observations]
-    costs = np.asarray([[np.median(column) for column in _columns(one)] for one in asked])
-    scales = np.asarray([1.0, 1.0, scale, 1.0, scale])
-    if not any(np.any(one.stored_nbytes) for one in asked):
-        costs, scales = costs[:, :-1], scales[:-1]
-    on_wire_s = np.asarray([predict_median(bare, one) for one in asked])
-    left_s = np.maximum(seconds - on_wire_s, 0.02 * seconds)
-    found = nnls(costs / scales / seconds[:, None], left_s / seconds)[0]
-    return np.asarray(found / scales)
-
-
-def _columns(counts: IoCounts) -> tuple[Floats, ...]:
-    """List what costs are multiplied by, in the order of the costs."""
-    n = np.asarray(counts.n_chunks, np.float64)
-    nbytes, stored = n * np.asarray(counts.chunk_nbytes), n * np.asarray(counts.stored_nbytes)
-    return np.ones(1), n, nbytes, np.asarray(counts.n_shards, np.float64), stored

@@ -26,9 +26,9 @@ from helpers.arrays import prepared
 from helpers.arrays.chunks import Shape, balanced_chunk_shape
 from helpers.arrays.reads import RawRead
 from helpers.arrays.writers import iterate_blocks
-from helpers.benchmark.contender import CheckError, Contender, Steps, contend
+from helpers.benchmark.contender import CheckError, Contender, Steps
 from helpers.benchmark.loop import timed
-from helpers.benchmark.provenance import distributions, name_beside
+from helpers.benchmark.provenance import distributions, installed, name_beside
 from helpers.objectstore.processes import peak_nbytes
 from helpers.objectstore.testbed import Testbed
 from helpers.paths import cache_folder
@@ -85,7 +85,7 @@ def _make_ceilings(reads: Sequence[HyperslabRead], testbed: Testbed, plan: Plan)
         )
         point = {"access": "whole", "medium": medium}
         made.append(
-            contend("raw objects", raw, point=point, group=f"{medium} whole", is_ceiling=True)
+            Contender("raw objects", raw, point=point, group=f"{medium} whole", is_ceiling=True)
         )
     return made
 
@@ -169,7 +169,7 @@ def make_decodings(plan: Plan) -> list[Contender]:
             kept = np.concatenate([decode(rounding, encode(rounding, part)) for part in parts])
             encoded = [encode(codecs, part) for part in parts]
             steps = _Decoding(name, encoded, checksum(kept), kept.nbytes)
-            made.append(contend(f"codec {name}", steps, point=point, group="decode"))
+            made.append(Contender(f"codec {name}", steps, point=point, group="decode"))
     return made
 
 
@@ -241,7 +241,7 @@ def make_adjacents(plan: Plan) -> list[Contender]:
     path = layouts.prepare_hdf5(plan.values, ChunkLayout("balanced", _balance(plan)))
     point, group = {"access": "adjacent slices", "medium": "hdf5"}, "adjacent slices"
     return [
-        contend(
+        Contender(
             f"cache of {nbytes / 2**20:g} MiB",
             _Adjacent(path, nbytes, plan.values[:_N_ADJACENT]),
             point=point,
@@ -350,7 +350,7 @@ def make_rewrites(plan: Plan) -> list[Contender]:
     made = source.parent  # what tools make lies next to it: it is made anew each time
     point, chunks = {"access": "rewrite", "medium": "hdf5"}, _balance(plan)
     return [
-        contend(
+        Contender(
             tool,
             _Rewrite(tool, source, made.with_name(f"{made.name}-by-{tool}"), chunks, plan.values),
             point=point,
@@ -365,7 +365,7 @@ def _prepare_steps(values: NDArray[np.float32]) -> Path:
     """Have a netCDF-4 file with a chunk a time step, as models write."""
     how: dict[str, Any] = {"zlib": True, "complevel": 1, "shuffle": False}
     how["chunksizes"] = (1, *values.shape[1:])
-    versions = prepared.versions_of("netCDF4")
+    versions = installed(["netCDF4"])
     made_by = {"values": str(checksum(values)), "shape": values.shape, "format": how, **versions}
 
     def write(draft: Path) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from advisors.chunks.search import best_layout
 from helpers.arrays import chunks, fields, prepared
 from helpers.arrays.chunks import Shape
 from helpers.arrays.fields import FILL, SampleArray
+from helpers.benchmark.provenance import installed
 from helpers.errors import UserError
 from helpers.models.access import Store
 from helpers.objectstore.locations import Location
@@ -117,7 +118,7 @@ def make_sample(shape: Shape, seed: int) -> NDArray[np.float32]:
         "generator": hashlib.sha256(Path(fields.__file__).read_bytes()).hexdigest(),
         "shape": shape,
         "seed": seed,
-        "versions": prepared.versions_of("numpy", "scipy"),
+        "versions": installed(["numpy", "scipy"]),
     }
 
     def write(draft: Path) -> dict[str, Any]:
@@ -149,7 +150,7 @@ def prepare_hdf5(values: NDArray[np.float32], chunk_layout: ChunkLayout) -> Path
     """
     is_chunked = chunk_layout.chunk_shape is not None
     how = {"chunks": chunk_layout.chunk_shape, **(_FILTERS if is_chunked else {})}
-    versions = {**prepared.versions_of("h5py"), "hdf5": h5py.version.hdf5_version}
+    versions = {**installed(["h5py"]), "hdf5": h5py.version.hdf5_version}
     written = {"format": {"libver": _LIBVER, **how}, "versions": versions}
     made_by = _describe_making(values, axes=chunk_layout.axes, **written)
 
@@ -168,7 +169,7 @@ def prepare_zarr(
 ) -> str:
     """Write values as a Zarr v3 array without compression, unless the same is there."""
     how = {"chunks": chunk_shape, "shards": shard_shape, **_ZARR}
-    versions = prepared.versions_of("zarr", "numcodecs")
+    versions = installed(["zarr", "numcodecs"])
     made_by = _describe_making(values, format=how, versions=versions)
 
     def write(place: Location) -> dict[str, Any]:

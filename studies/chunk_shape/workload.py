@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from advisors.chunks.forecast import Access
 from helpers.arrays.chunks import Hyperslab, Shape, count_chunks
 from helpers.arrays.reads import count_requests
-from helpers.benchmark.contender import CheckError, Contender, Steps, contend
+from helpers.benchmark.contender import CheckError, Contender, Steps
 from helpers.benchmark.loop import timed
 from helpers.models.access import IoCounts
 from helpers.objectstore.testbed import Testbed
@@ -245,7 +245,7 @@ def _make_reads(
 
 def contend_read(read: HyperslabRead, name: str = "", control_of: str | None = None) -> Contender:
     """Make a contender of a layout and an access, under the name of the layout or another."""
-    return contend(
+    return Contender(
         name or read.layout.name,
         read,
         point={"access": read.access.name, "medium": read.medium},

@@ -19,6 +19,7 @@ from zarr.storage import ObjectStore
 from helpers.arrays import prepared, stores, writers
 from helpers.arrays.fields import FILL
 from helpers.arrays.stores import StoredArray
+from helpers.benchmark.provenance import installed
 from helpers.errors import UserError
 from helpers.objectstore.locations import Location
 from studies.formats import columns, rasters, tiles, virtual
@@ -193,7 +194,7 @@ def make_formats(stored: StoredArray, names: Sequence[str]) -> Kept:
     for form in (FORMATS[name] for name in names):
         if form.is_shared:
             continue
-        versions = prepared.versions_of(*form.packages)
+        versions = installed(form.packages)
         what = [stored.shape, stored.chunk_shape, stored.codec, sums]
         made_by = [_GENERATION, form.name, *what, versions, *identify_netcdf(stored, form.of)]
 

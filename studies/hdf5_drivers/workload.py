@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import pandas as pd
 
 from helpers.arrays.reads import count_requests, max_in_flight
-from helpers.benchmark.contender import CheckError, Contender, Steps, contend
+from helpers.benchmark.contender import CheckError, Contender, Steps
 from helpers.benchmark.provenance import Scalar, imported, name_beside
 from helpers.errors import UserError
 from helpers.netem.proxy import Request
@@ -175,7 +175,7 @@ def make_contenders(
     What is timed after the opening, `read`, takes the task and returns its answer.
     """
     return [
-        contend(
+        Contender(
             driver.name,
             FileRead(bench, driver, layout, task),
             point={"layout": layout, "task": task},

@@ -16,7 +16,7 @@ from typing import IO, Any
 import numpy as np
 import obstore
 
-from helpers.benchmark.contender import CheckError, Contender, Steps, contend
+from helpers.benchmark.contender import CheckError, Contender, Steps
 from helpers.errors import UserError
 from helpers.netem.proxy import Request
 from helpers.objectstore.locations import Location
@@ -356,7 +356,7 @@ def contend_all(
 ) -> list[Contender]:
     """Make a contender of each operation."""
     return [
-        contend(
+        Contender(
             client,
             Operation(session, testbed, stored, environment, client, layout, name),
             point={"environment": environment, "layout": layout, "operation": name},

@@ -35,7 +35,7 @@ from helpers.arrays.reads import (
     task_block_shape,
 )
 from helpers.arrays.stores import StoredArray, prepare_array
-from helpers.benchmark.contender import CheckError, contend
+from helpers.benchmark.contender import CheckError, Contender
 from helpers.benchmark.loop import Budget, MeasurementError, measure_blocks
 from helpers.benchmark.provenance import Provenance
 from helpers.benchmark.record import Record
@@ -198,7 +198,7 @@ def test_a_worker_that_dies_leaves_no_row(
         return future.result()
 
     def measure() -> None:
-        contender = contend(
+        contender = Contender(
             "zarr-obstore",
             way,
             point={"n_workers": 2},
