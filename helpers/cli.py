@@ -35,7 +35,6 @@ _COMMANDS = {  # where each is, the extra that brings its packages, and what it 
     "run-all": ("helpers.book.cli", "book", "Run every case of a site, and build the book."),
     "server": ("helpers.book.cli", "book", "Find the S3 server, or build it once."),
     "simulate": ("advisors.scaling.cli", "scaling", "Simulate reads by many workers."),
-    "set-up": ("helpers.book.cli", "book", "Find or build what studies need beside the server."),
 }  # fmt: skip
 
 

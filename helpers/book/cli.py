@@ -40,12 +40,9 @@ def run_all(site: str, is_all: bool, **how: Any) -> None:
     from helpers.book import build, cases, pages
     from helpers.book.studies import find_studies
 
-    by_name = {name: study.by_name for name, study in find_studies().items()}
-    chosen = [
-        case
-        for case in pages.in_book_order(cases.find_cases(site))
-        if is_all or case.name not in by_name.get(case.notebook, ())
-    ]
+    by_name = {(study.name, case) for study in find_studies().values() for case in study.by_name}
+    found = pages.in_book_order(cases.find_cases(site))
+    chosen = [one for one in found if is_all or (one.notebook, one.name) not in by_name]
     failures = _run(chosen, **how)
     click.echo(f"the book: open {_short(build.build(site, say=click.echo))}")
     _end(failures)
@@ -78,7 +75,6 @@ def _run(cases: list[Any], **how: Any) -> list[str]:
     """Run cases, print their table and return what failed."""
     from helpers.benchmark.provenance import python_build
     from helpers.book import run as runs
-    from helpers.book.studies import find_studies
     from helpers.objectstore.versitygw import find_or_build_versitygw
 
     minutes, in_region, max_usd = how.pop("minutes"), how.pop("in_region"), how.pop("max_usd")
@@ -94,10 +90,6 @@ def _run(cases: list[Any], **how: Any) -> list[str]:
     bound["again"] = how["anew"] or how["more"]
     runs.check_expected(cases, click.echo, **bound)
     find_or_build_versitygw()
-    studies = find_studies()
-    for name in dict.fromkeys(case.notebook for case in cases):
-        if name in studies and (set_up := studies[name].set_up):
-            set_up(click.echo)
     outcomes = runs.run_cases(cases, click.echo, **how, budget_s=60 * (minutes or 0.0))
     click.echo(f"\n{runs.summarise(outcomes)}\n")
     return runs.explain_failures(outcomes)
@@ -146,16 +138,6 @@ def server() -> None:
     from helpers.objectstore.versitygw import find_or_build_versitygw
 
     click.echo(f"S3 server: {find_or_build_versitygw().name} is there")
-
-
-@click.command("set-up")
-def set_up() -> None:
-    """Find or build what the studies need beside the S3 server."""
-    from helpers.book.studies import find_studies
-
-    for study in find_studies().values():
-        if study.set_up is not None:
-            study.set_up(click.echo)
 
 
 @click.command()

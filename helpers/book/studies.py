@@ -272,8 +272,6 @@ def write_table(names: Sequence[str], lines: Iterable[Iterable[object]]) -> str:
     return "".join(f"| {' | '.join(map(str, row))} |\n" for row in rows)
 
 
-Say = Callable[[str], None]
-
 _PACKAGE = "studies"
 
 
@@ -294,7 +292,6 @@ class Study:
 
     name: str  # of the notebook and of the folders of its cases and results
     headline: str  # key of the finding that the table of cases shows
-    set_up: Callable[[Say], None] | None = None  # runs once before its cases
     # cases that `run-all` leaves out, so that it ends in half an hour
     by_name: tuple[str, ...] = ()
     # what a case with these parameters, defaults included, asks of its store

@@ -27,6 +27,7 @@ def count_work(values: Mapping[str, Any]) -> tuple[float, float]:
 STUDY = Study(
     name="caching-costs",
     headline="best-throughput",
+    by_name=("published-size",),
     # what the published case asks for, scaled
     expect=later(
         "advisors.costs.page_tables", "expect_like", "caching-costs/in-region", count_work
