@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 import obstore
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import BotoCoreError, ClientError, ReadTimeoutError
 from obstore.exceptions import BaseError
 from obstore.store import GCSStore, HTTPStore, LocalStore, S3Store
 
@@ -176,7 +176,7 @@ def tell_failure(error: Exception) -> str:
     text = " ".join(str(error).split())
     if isinstance(error, FileNotFoundError) or "NoSuchBucket" in text:
         return "it has no such bucket or object"
-    if isinstance(error, TimeoutError):
+    if isinstance(error, (TimeoutError, ReadTimeoutError)):
         return f"it does not answer within {PATIENCE_S:g} s"
     if isinstance(error, ClientError):
         status = error.response["ResponseMetadata"]["HTTPStatusCode"]

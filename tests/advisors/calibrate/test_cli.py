@@ -275,7 +275,7 @@ def test_a_store_that_stalls_now_and_then_is_given_up(
     """One read in ten would take its whole patience, and all of them an hour."""
     monkeypatch.setattr("advisors.calibrate.measure.PATIENCE_S", 0.2)
     monkeypatch.setattr("advisors.calibrate.measure.MOST_WAITED_S", 0.5)
-    proxy.emulate(replace(FREE, faults=Faults(stall=0.1, stall_s=60)))
+    break_after(monkeypatch, proxy, 0, Faults(stall=0.1, stall_s=60))  # not the listing
     assert "it fails too often (it does not answer within" in refuse(tmp_path / "mine.yml")
     assert get_measurement(str(tmp_path / "mine.yml"))["seen"]["n_failed"] < 10
 
