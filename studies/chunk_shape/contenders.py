@@ -50,9 +50,8 @@ def contend_all(
 ) -> list[Contender]:
     """Make all contenders: of each read, a copy of a layout of each medium, and the extras."""
     makers = {"rewriting": make_rewrites, "codecs": make_decodings, "chunk-cache": make_adjacents}
-    first = {read.medium: read.layout.name for read in reversed(reads)}
-    rules = {read.medium: read.layout.name for read in reads if read.layout.name == RULES[1]}
-    copied = first | rules
+    copied = {read.medium: read.layout.name for read in reversed(reads)}  # the first
+    copied |= {read.medium: RULES[1] for read in reads if read.layout.name == RULES[1]}
     copies = [
         contend_read(replace(read), "control", read.layout.name)
         for read in reads
@@ -73,20 +72,16 @@ def _make_ceilings(reads: Sequence[HyperslabRead], testbed: Testbed, plan: Plan)
         shard = shard_of(medium, plan.values.shape, chunk)
         near = testbed.near / layouts.prepare_zarr(testbed.near, plan.values, chunk, shard)
         pages = obstore.list(near.obstore(), prefix="c")
-        state = {"codec": "none", "cache_state": "new client, warm server"}
-        raw = RawRead(
-            near,
-            sorted(each["path"] for page in pages for each in page),
-            testbed,
-            n_connections=N_CONNECTIONS,
-            array_nbytes=plan.values.nbytes,
-            stored_nbytes=plan.values.nbytes,
-            settings={**state, "concurrency": N_CONNECTIONS},
-        )
-        point = {"access": "whole", "medium": medium}
-        made.append(
-            Contender("raw objects", raw, point=point, group=f"{medium} whole", is_ceiling=True)
-        )
+        keys = sorted(each["path"] for page in pages for each in page)
+        state: dict[str, Any] = {"codec": "none", "cache_state": "new client, warm server"}
+        state["concurrency"] = N_CONNECTIONS
+        nbytes = {"array_nbytes": plan.values.nbytes, "stored_nbytes": plan.values.nbytes}
+        raw = RawRead(near, keys, testbed, n_connections=N_CONNECTIONS, settings=state, **nbytes)
+        at: dict[str, Any] = {
+            "point": {"access": "whole", "medium": medium},
+            "group": f"{medium} whole",
+        }
+        made.append(Contender("raw objects", raw, is_ceiling=True, **at))
     return made
 
 
@@ -115,9 +110,8 @@ CODECS: dict[str, list[Any]] = {
 
 def encode(codecs: Sequence[Any], values: NDArray[np.float32]) -> bytes:
     """Encode a chunk."""
-    return bytes(
-        reduce(lambda data, codec: codec.encode(data), codecs, np.ascontiguousarray(values))
-    )
+    start: Any = np.ascontiguousarray(values)
+    return bytes(reduce(lambda data, codec: codec.encode(data), codecs, start))
 
 
 def decode(codecs: Sequence[Any], data: bytes) -> NDArray[np.float32]:
@@ -159,11 +153,8 @@ def make_decodings(plan: Plan) -> list[Contender]:
     for nbytes in PUBLISHED_NBYTES:
         shape = balanced_chunk_shape(plan.values.shape, 4, min(nbytes, plan.values.nbytes // 2))
         parts = cut(plan.values, shape)
-        point: dict[str, Any] = {
-            "access": "decode",
-            "medium": "memory",
-            "chunk_kib": nbytes // 1024,
-        }
+        point: dict[str, Any] = {"access": "decode", "medium": "memory"}
+        point["chunk_kib"] = nbytes // 1024
         for name, codecs in CODECS.items():
             rounding = [_ROUND] if "rounded" in name else []
             kept = np.concatenate([decode(rounding, encode(rounding, part)) for part in parts])
@@ -240,14 +231,10 @@ def make_adjacents(plan: Plan) -> list[Contender]:
     """Make a contender of each size of the cache, on balanced chunks of the second size."""
     path = layouts.prepare_hdf5(plan.values, ChunkLayout("balanced", _balance(plan)))
     point, group = {"access": "adjacent slices", "medium": "hdf5"}, "adjacent slices"
+    made = {n: _Adjacent(path, n, plan.values[:_N_ADJACENT]) for n in _CACHE_NBYTES}
     return [
-        Contender(
-            f"cache of {nbytes / 2**20:g} MiB",
-            _Adjacent(path, nbytes, plan.values[:_N_ADJACENT]),
-            point=point,
-            group=group,
-        )
-        for nbytes in _CACHE_NBYTES
+        Contender(f"cache of {n / 2**20:g} MiB", steps, point=point, group=group)
+        for n, steps in made.items()
     ]
 
 
@@ -348,16 +335,12 @@ def make_rewrites(plan: Plan) -> list[Contender]:
     """Make a contender of each tool that is installed; all read and write deflate, without shuffle."""
     source = _prepare_steps(plan.values)
     made = source.parent  # what tools make lies next to it: it is made anew each time
-    point, chunks = {"access": "rewrite", "medium": "hdf5"}, _balance(plan)
+    point, group, chunks = {"access": "rewrite", "medium": "hdf5"}, "rewrite", _balance(plan)
+    there = [tool for tool in TOOLS if tool == "Dask" or shutil.which(tool)]
+    targets = {tool: made.with_name(f"{made.name}-by-{tool}") for tool in there}
     return [
-        Contender(
-            tool,
-            _Rewrite(tool, source, made.with_name(f"{made.name}-by-{tool}"), chunks, plan.values),
-            point=point,
-            group="rewrite",
-        )
-        for tool in TOOLS
-        if tool == "Dask" or shutil.which(tool)
+        Contender(tool, _Rewrite(tool, source, to, chunks, plan.values), point=point, group=group)
+        for tool, to in targets.items()
     ]
 
 

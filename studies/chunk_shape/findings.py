@@ -196,10 +196,8 @@ def list_biases(biases: pd.DataFrame, media: Sequence[str]) -> dict[str, Finding
     findings = {}
     for medium in media:
         part: Any = biases.xs(medium)
-        for what, at in (
-            ("least-bias", part["bias"].idxmin()),
-            ("largest-bias", part["bias"].idxmax()),
-        ):
+        ends = {"least-bias": part["bias"].idxmin(), "largest-bias": part["bias"].idxmax()}
+        for what, at in ends.items():
             bias, low, high = (float(part.loc[at, name]) for name in ("bias", "low", "high"))
             key = name_key(what, medium, media)
             findings[key] = Finding(bias, low, high, verdict=str(at))
@@ -208,12 +206,8 @@ def list_biases(biases: pd.DataFrame, media: Sequence[str]) -> dict[str, Finding
 
 def list_costs(costs: Mapping[tuple[str, str], Interval]) -> dict[str, Finding]:
     """Find the tool that rewrites in the fewest minutes, what it takes, and when it has paid."""
-    minutes = {
-        tool: one.centre for (value, tool), one in costs.items() if value == "minutes_per_gb"
-    }
-    if not minutes:
-        return {}
-    tool = min(minutes, key=lambda name: minutes[name])
+    minutes = {of: one.centre for (value, of), one in costs.items() if value == "minutes_per_gb"}
+    tool = min(minutes, key=lambda name: minutes[name], default="")
     return {
         f"rewrite-{value.replace('_', '-')}": Finding(*_ends(one), n=one.n, verdict=tool)
         for (value, of_tool), one in costs.items()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,15 +18,8 @@ from helpers.netem.profiles import Profile, network_of
 from helpers.objectstore.testbed import Testbed
 from helpers.plotting import tables
 from studies.chunk_shape import layouts
-from studies.chunk_shape.counting import stack
 from studies.chunk_shape.layouts import OURS, ChunkLayout, Medium, make_calibrations
-from studies.chunk_shape.workload import (
-    N_CONNECTIONS,
-    HyperslabRead,
-    Plan,
-    leave_first,
-    make_reads,
-)
+from studies.chunk_shape.workload import N_CONNECTIONS, HyperslabRead, Plan, leave_first, make_reads
 
 COSTS = ("start_s", "chunk_s", "decode_s_per_nbyte", "request_s", "stored_s_per_nbyte")
 """What a reader's own work costs, beside the network."""
@@ -107,7 +100,7 @@ def count_io(read: HyperslabRead) -> IoCounts:
     """Stack what the boxes ask, but for the first of each block, as their median time is."""
     n_blocks = max(1, len(read.boxes.places) // read.boxes.n_each)
     later = [i for block in range(n_blocks) for i in leave_first(read.boxes.share(block))]
-    return stack([read.loads[i] for i in later])
+    return IoCounts(*np.asarray([astuple(read.loads[i]) for i in later], np.float64).T)
 
 
 def tabulate_costs(fitted: Mapping[Medium, Store]) -> pd.DataFrame:
@@ -185,18 +178,15 @@ def compare(
     `relative_error` is predicted over measured, less 1; NaN without chunks, which nothing predicts.
     """
     found = pool(rows[(rows["phase"] == "measured") & (rows["control_of"] == "")])
-    lines = [
-        (
-            read.medium,
-            read.layout.name,
-            read.access.name,
-            predict_median(fitted[read.medium], count_io(read))
-            if read.layout.chunk_shape
-            else np.nan,
+    seconds = {
+        (read.medium, read.layout.name, read.access.name): predict_median(
+            fitted[read.medium], count_io(read)
         )
+        if read.layout.chunk_shape
+        else np.nan
         for read in reads
-    ]
-    predicted = pd.DataFrame(lines, columns=[*PAIR, "predicted_s"])
+    }
+    predicted = pd.Series(seconds, name="predicted_s").rename_axis(PAIR).reset_index()
     table = predicted.merge(found, on=PAIR)
     return table.assign(relative_error=table["predicted_s"] / table["p50_s"] - 1)
 

@@ -2,37 +2,36 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from pathlib import Path
 
 import numpy as np
 import pytest
+import zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from helpers.arrays.chunks import chunks_touched
 from helpers.errors import UserError
 from helpers.models.access import Store
 from helpers.objectstore.testbed import Server
 from studies.chunk_shape import layouts
 from studies.chunk_shape.layouts import ChunkLayout
-from studies.chunk_shape.workload import draw_hyperslabs
+from studies.chunk_shape.workload import count_object_io, draw_hyperslabs
 from tests.stores import make_location
 
 BOX = (slice(3, 9), slice(2, 4), slice(1, 6))
-
-
 VALUES = np.random.default_rng(1).normal(size=(12, 20, 30)).astype(np.float32)
 
 
-LAYOUTS = [
-    ChunkLayout("contiguous", None),
-    ChunkLayout("series in one piece", None, (1, 2, 0)),
-    ChunkLayout("chunks", (5, 7, 30)),
-]
-
-
-@pytest.mark.parametrize("one", LAYOUTS, ids=lambda one: one.name)
+@pytest.mark.parametrize(
+    "one",
+    [
+        ChunkLayout("contiguous", None),
+        ChunkLayout("series in one piece", None, (1, 2, 0)),
+        ChunkLayout("chunks", (5, 7, 30)),
+    ],
+)
 def test_a_file_reads_as_it_was_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, one: ChunkLayout
 ) -> None:
@@ -91,16 +90,10 @@ def test_boxes_share_no_chunk(data: st.DataObject) -> None:
         assert all(0 <= s.start < s.stop <= n for s, n in zip(box, shape, strict=True))
         assert tuple(s.stop - s.start for s in box) == extent
     for box in boxes[:n_apart]:
-        grid = np.indices([-(-n // c) for n, c in zip(shape, chunk, strict=True)]).reshape(3, -1).T
-        touched = {
-            tuple(at)
-            for at in grid.tolist()
-            if all(
-                i * c < s.stop and (i + 1) * c > s.start
-                for i, c, s in zip(at, chunk, box, strict=True)
-            )
-        }
-        assert len(touched) == chunks_touched(box, chunk)
+        ranges = (
+            range(s.start // c, (s.stop - 1) // c + 1) for s, c in zip(box, chunk, strict=True)
+        )
+        touched = {*itertools.product(*ranges)}
         assert not touched & owners
         owners |= touched
 
@@ -110,3 +103,33 @@ def test_an_array_without_several_chunks_is_refused(factor: float) -> None:
     """The rule's largest chunk needs an array that is larger; the parameter is named."""
     with pytest.raises(UserError, match="scale_factor: .*; allowed: "):
         layouts.scale_shape(factor)
+
+
+@pytest.mark.parametrize(
+    "box",
+    [
+        (slice(3, 4), slice(0, 20), slice(0, 30)),  # a slice: some chunks of each shard
+        (slice(0, 12), slice(5, 6), slice(0, 1)),  # a series
+        (slice(2, 12), slice(1, 15), slice(0, 30)),  # some shards whole
+        (slice(0, 12), slice(0, 20), slice(0, 30)),  # all, the clipped ones too
+    ],
+)
+@pytest.mark.parametrize("medium", ["zarr", "sharded"])
+def test_requests_are_those_that_zarr_makes(
+    server: Server, monkeypatch: pytest.MonkeyPatch, medium: str, box: tuple[slice, ...]
+) -> None:
+    """What a box is counted to ask of an object store, the installed zarr asks."""
+    chunk = (5, 3, 4)
+    shard = layouts.shard_of(medium, VALUES.shape, chunk)  # type: ignore[arg-type]
+    location = make_location(server, f"loads-{medium}")
+    place = layouts.prepare_zarr(location, VALUES, chunk, shard)
+    array = layouts.open_zarr(location / place)
+    asked, get = [], zarr.storage.ObjectStore.get
+
+    async def count(store: object, key: str, *rest: object, **more: object) -> object:
+        asked.append(key)
+        return await get(store, key, *rest, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(zarr.storage.ObjectStore, "get", count)
+    assert np.array_equal(array[box], VALUES[box])
+    assert len(asked) == count_object_io(box, chunk, shard, VALUES.shape).n_requests

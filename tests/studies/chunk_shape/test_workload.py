@@ -14,7 +14,7 @@ import pytest
 
 from helpers.benchmark.contender import CheckError
 from helpers.models.access import IoCounts, Store
-from studies.chunk_shape import contenders, counting, layouts, prediction, workload
+from studies.chunk_shape import contenders, layouts, prediction, workload
 from studies.chunk_shape.layouts import ChunkLayout
 
 SHAPE = (48, 12, 14)
@@ -50,8 +50,8 @@ def test_a_file_is_asked_for_chunks_and_seeks(
     """Counted by hand."""
     grid = tuple(-(-n // c) for n, c in zip((40, 8, 8), chunk, strict=True))
     starts = 8192 * np.arange(math.prod(grid)).reshape(grid)  # one after the other
-    index = counting.ChunkIndex(starts, np.full(grid, 8192))
-    found = counting.count_file_io(box, chunk, index)
+    index = workload.ChunkIndex(starts, np.full(grid, 8192))
+    found = workload.count_file_io(box, chunk, index)
     assert (found.n_chunks, found.n_shards) == (n_chunks, n_seeks)
     assert (found.chunk_nbytes, found.stored_nbytes) == (4 * math.prod(chunk), 8192)
 
@@ -59,7 +59,7 @@ def test_a_file_is_asked_for_chunks_and_seeks(
 def test_the_index_of_a_file_is_where_its_chunks_are(plan: workload.Plan) -> None:
     """Stored bytes at their addresses are those that HDF5 gives for each chunk."""
     path = layouts.prepare_hdf5(plan.values, ChunkLayout("a", (20, 5, 6)))
-    index, content = counting.read_index(path), path.read_bytes()
+    index, content = workload.read_index(path), path.read_bytes()
     assert index is not None and index.starts.shape == (3, 3, 3)
     with h5py.File(path) as file:
         for at in np.ndindex(3, 3, 3):
