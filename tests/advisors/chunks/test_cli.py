@@ -73,16 +73,13 @@ def test_a_dataset_has_its_own_layout_beside(tmp_path: Path) -> None:
 def test_a_calibration_is_what_is_predicted_on(tmp_path: Path) -> None:
     """Of a file of `wire calibrate` come the network and what a chunk costs."""
     path = tmp_path / "mine.yml"
-    lines = [
-        "first_byte_s: {median_s: 0.5, p95_s: 0.6}",
-        "stream_mb_per_s: 50",
-        "aggregate_mb_per_s: 100",
-    ]
+    network = (
+        "first_byte_s: {median_s: 0.5, p95_s: 0.6}\nstream_mb_per_s: 50\naggregate_mb_per_s: 100"
+    )
     told = [ask(*ERA5, "--profile", "in-region")]
     for chunk_ms in (1, 50):
-        path.write_text(
-            "\n".join([*lines, f"measurement: {{chunk_ms: {chunk_ms}, decode_mb_per_s: 321}}"])
-        )
+        measured = f"measurement: {{chunk_ms: {chunk_ms}, decode_mb_per_s: 321}}"
+        path.write_text(f"{network}\n{measured}")
         told.append(ask(*ERA5, "--profile", str(path)))
     slowest = [max(one["seconds"].values()) for one in told]
     assert slowest == sorted(slowest) and told[1]["chunk_nbytes"] < told[2]["chunk_nbytes"]
@@ -100,16 +97,13 @@ BAD = [
     (("--shape", "10,10", "--variable", "x"), "variable: 'x'"),
     (("--shape", "10,10", "--access", "zigzag:1"), "access: 'zigzag'"),
     (("--shape", "10,10", "--access", "20x1:1"), r"access: \[20, 1\]"),  # more than there is
-    (("--shape", "10,10", "--access", "2x2x2:1"), r"access: \[2, 2, 2\]"),
     (("--shape", "10,10", "--access", "2x2@odd:1"), "access: '2x2@odd:1'"),
     (("--shape", "10,10", "--access", "series:often"), "access: 'series:often'"),
     (("--shape", "10,10", "--access", "series:0,map:0"), "access: 'series:0,map:0'"),
-    (("--shape", "10,10", "--access", "series:-1,map:2"), "access: 'series:-1'"),
     (("--shape", "10,10", "--access", "series:nan"), "access: 'series:nan'"),
     (("--shape", "10,10", "--access", "series:1,series:1"), "access: 'series' is there twice"),
     (("--shape", "10,10", "--profile", "moon"), "'moon'"),
     (("--shape", "10,10", "--compression", "0"), "compression: 0"),
-    (("--shape", "10,10", "--compression", "nan"), "compression: nan"),
     (("--shape", "10,10", "--memory", "0"), "memory: 0"),
     (("--shape", "10,10", "--memory", "1e-9"), "memory: 1e-09"),
     (("--shape", "10,10", "--cores", "0"), "cores: 0"),

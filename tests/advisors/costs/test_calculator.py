@@ -8,8 +8,8 @@ import random
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -114,13 +114,6 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> str:
     return page.as_uri()
 
 
-@pytest.fixture(scope="module")
-def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tab]:
-    """A browser."""
-    with open_browser(tmp_path_factory.mktemp("browser")) as opened:
-        yield opened
-
-
 def type_in(tab: Tab, name: str, text: str) -> None:
     """Type a number into a field."""
     tab.evaluate(f"(() => {{ const f = document.getElementById('cc-{name}'); f.value = {json.dumps(text)}; f.dispatchEvent(new Event('input')); }})()")  # fmt: skip
@@ -134,8 +127,14 @@ def shows(tab: Tab, assumptions: Assumptions) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("width", [390, 1280])
-def test_page_can_be_used(tab: Tab, address: str, width: int) -> None:
+def test_page_can_be_used(tmp_path: Path, address: str) -> None:
+    """On a phone and on a screen."""
+    with open_browser(tmp_path) as tab:
+        for width in (390, 1280):
+            _use_page(tab, address, width)
+
+
+def _use_page(tab: Tab, address: str, width: int) -> None:
     """Fields have labels; bad numbers are refused in place; the address keeps changes; nothing scrolls sideways."""
     tab.open(address, width=width)
     shows(tab, Assumptions())

@@ -9,13 +9,13 @@ import pytest
 
 from advisors.costs.page_tables import REFERENCE, count_run, find_runs, render_runs
 from helpers.benchmark.record import read_records
-from helpers.book.studies import Expected, find_studies, find_study
+from helpers.book.studies import find_studies, find_study
 
 
-def make_rows() -> pd.DataFrame:
-    """Make three reads: two in a row, one after a long pause."""
+def test_requests_of_opening_count_and_pauses_do_not() -> None:
+    """Of three reads, two in a row, one after a long pause; what was not traced counts nothing."""
     starts = ["2026-01-01T00:00:00Z", "2026-01-01T00:01:00Z", "2026-01-01T05:00:00Z"]
-    return pd.DataFrame(
+    rows = pd.DataFrame(
         {
             "started_utc": starts,
             "open_s": 1.0,
@@ -25,13 +25,8 @@ def make_rows() -> pd.DataFrame:
             "trace": [json.dumps({"n_open_requests": 4}), "{}", "{}"],
         }
     )
-
-
-def test_requests_of_opening_count_and_pauses_do_not() -> None:
-    """What was not traced counts nothing."""
-    assert count_run(make_rows()) == pytest.approx(
-        {"reads": 3, "requests": 34, "gb": 3.0, "minutes": 1.1}
-    )
+    found = {"reads": 3, "requests": 34, "gb": 3.0, "minutes": 1.1}
+    assert count_run(rows) == pytest.approx(found)
 
 
 def test_every_published_case_over_a_network_is_priced() -> None:
@@ -46,28 +41,17 @@ def test_every_published_case_over_a_network_is_priced() -> None:
         assert 0 <= inside < outside
 
 
-def expect(title: str) -> tuple[Expected, dict[str, float]]:
-    """Tell what a published case is expected to ask for, and what it did."""
+@pytest.mark.parametrize(
+    ("title", "most"), [("cluster-scaling/wide-area", 1.25), ("hdf5-drivers/layouts", 3)]
+)
+def test_what_is_expected_of_a_case_is_what_it_asked_for(title: str, most: float) -> None:
+    """Scaled from one published case, the requests and bytes of others are near, or above."""
     rows = read_records([REFERENCE / f"{title}.csv"])
     n_blocks = int(rows.loc[rows["phase"] == "measured", "block"].max()) + 1
     expected = find_study(title.partition("/")[0]).expect
     assert expected is not None
-    return expected(json.loads(rows["parameters"].iloc[0]) | {"n_blocks": n_blocks}), count_run(
-        rows
-    )
-
-
-@pytest.mark.parametrize(
-    ("title", "most"),
-    [
-        ("cluster-scaling/wide-area", 1.25),
-        ("chunk-shape/other-region", 1.25),
-        ("hdf5-drivers/layouts", 3),
-    ],
-)
-def test_what_is_expected_of_a_case_is_what_it_asked_for(title: str, most: float) -> None:
-    """Scaled from one published case, the requests and bytes of others are near, or above."""
-    found, asked = expect(title)
+    found = expected(json.loads(rows["parameters"].iloc[0]) | {"n_blocks": n_blocks})
+    asked = count_run(rows)
     assert 0.75 * asked["requests"] <= found.n_requests <= most * asked["requests"]
     assert 0.75 * asked["gb"] <= found.gb <= most * asked["gb"]
     assert 0 < found.usd_in_region < found.usd_outside

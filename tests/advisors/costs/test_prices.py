@@ -77,10 +77,3 @@ def test_spoilt_prices_are_refused(spoil: Any, message: str) -> None:
     spoil(sets["current"]["prices"][0])
     with pytest.raises(UserError, match=rf"^prices.yaml: current: {message}"):
         parse_prices(sets)
-
-
-@pytest.mark.parametrize(("item", "region"), [("gold", "us-east-1"), ("cdn_gb", "mars")])
-def test_a_price_that_is_not_there_is_named(item: str, region: str) -> None:
-    """An item that no set has, or not in that region, is refused by name."""
-    with pytest.raises(UserError, match=f"price {item}; allowed for current in {region}: "):
-        find_price(item, region=region)

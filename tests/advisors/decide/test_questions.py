@@ -1,4 +1,4 @@
-"""Twelve questions with the answer that an expert would sign, over ``wire decide --json``."""
+"""Questions with the answer that an expert would sign, over ``wire decide --json``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from advisors.decide.cli import decide
 from tests.advisors.chunks.test_cli import ask
 
 ERA5 = ("--shape", "87600,721,1440", "--compression", "2")
-CMIP6 = ("--shape", "60225,192,288", "--compression", "1.5")
 GRANULE = ("--format", "hdf5", "--shape", "240000", "--arrays", "300", "--chunks", "10000",
            "--access", "whole", "--together", "6")  # fmt: skip
 TILES = ("--shape", "365,1800,3600", "--access", "1x256x256@aligned")
@@ -46,15 +45,11 @@ def test_era5_for_series_and_maps_is_stored_twice(access: str) -> None:
     assert 24 <= compromise[0] <= 8760 and 1 <= mb <= 16
 
 
-def test_era5_for_series_alone_is_cut_along_time() -> None:
-    """One copy, a request a series."""
+def test_era5_for_one_access_is_cut_along_it() -> None:
+    """One copy: a request a series, or a chunk of an hour or a few."""
     found = answer(*ERA5, "--access", "series")
     assert found["action"] == "write" and chunks_of(found, "series")[0][0] >= 43800
     assert found["reads"][0]["n_requests"] <= 2
-
-
-def test_era5_for_maps_alone_is_cut_by_hours() -> None:
-    """One copy, a chunk of an hour or a few."""
     found = answer(*ERA5, "--access", "map")
     chunk, mb = chunks_of(found, "map")
     assert found["action"] == "write" and chunk[0] <= 4 and 1 <= mb <= 10
@@ -62,23 +57,14 @@ def test_era5_for_maps_alone_is_cut_by_hours() -> None:
 
 def test_fifty_five_variables_of_era5_come_in_shards() -> None:
     """20 TB twice, in two sharded copies of few objects, for some hundred dollars more a month."""
-    found = answer("--shape", "87600,721,1440", "--access", "series:0.8,map:0.2", "--arrays", "55")
+    asked = ("--shape", "87600,721,1440", "--access", "series:0.8,map:0.2", "--arrays", "55")
+    found = answer(*asked)
     assert found["action"] == "copy"
     for layout in found["layouts"]:
         assert layout["shard_shape"] is not None and 55 * layout["n_objects"] <= 100_000
     assert 800 < found["usd_month"]["storage"] < 1000
-    dear = ("--budget-usd-month", "500")
-    kept = answer(
-        "--shape", "87600,721,1440", "--access", "series:0.8,map:0.2", "--arrays", "55", *dear
-    )
+    kept = answer(*asked, "--budget-usd-month", "500")
     assert kept["action"] == "write" and kept["usd_month_total"] <= 500
-
-
-def test_daily_cmip6_is_stored_twice_or_in_megabytes() -> None:
-    """A small array: two copies cost cents."""
-    found = answer(*CMIP6, "--access", "series:0.5,map:0.5")
-    assert found["action"] == "copy" and found["usd_month_total"] < 2
-    assert chunks_of(found, "series")[0][0] >= 3650 and chunks_of(found, "map")[0][0] <= 12
 
 
 def test_a_window_of_a_scene_is_cut_into_tiles() -> None:
