@@ -136,13 +136,6 @@ def test_what_a_page_quotes_is_found_and_holds(path: Path) -> None:
         assert role == "num" or found[key.strip()].value == 1, (case, key)
 
 
-def test_published_tables_have_sources() -> None:
-    """Every published table is named in its `README.md`, and every table named there exists."""
-    folder = ROOT / "results" / "published"
-    named = set(re.findall(r"`([\w-]+\.csv)`", (folder / "README.md").read_text()))
-    assert named == {path.name for path in folder.glob("*.csv")}
-
-
 # The built files.
 
 

@@ -16,15 +16,7 @@ import yaml
 from filelock import FileLock, Timeout
 
 from helpers.benchmark.record import read_records, schema
-from helpers.book.cases import (
-    SUFFIXES,
-    Case,
-    find_case,
-    find_cases,
-    is_done,
-    read_parameters,
-    seal,
-)
+from helpers.book.cases import SUFFIXES, Case, find_case, find_cases, is_done, read_parameters, seal
 from helpers.book.pages import (
     NOTEBOOKS,
     Page,

@@ -273,15 +273,12 @@ def _centre(samples: Sequence[Floats]) -> list[Interval]:
 
 
 def list_quantities(table: pd.DataFrame) -> pd.DataFrame:
-    """List the quantities with their units, their sources and what each means, if a record says."""
+    """List the quantities with their units and what each means, if a record says."""
     meanings = {**schema()["description"], **_COMPUTED}
-    found = table.groupby("quantity", sort=False).agg(
-        unit=("unit", "first"), sources=("source", lambda one: len({*one})), values=("value", "size")
-    )  # fmt: skip
-    kinds = table.groupby("quantity")["kind"].agg(lambda one: " and ".join(sorted({*one})))
+    found = table.groupby("quantity", sort=False).agg(unit=("unit", "first"), kind=("kind", "min"))
     other = {"measured here": "counted in the trace or by the study", "published": "as published"}
-    told = [meanings.get(name) or other[kinds[name].split(" and ")[0]] for name in found.index]
-    return found.assign(kind=kinds, meaning=told)
+    told = [meanings.get(name) or other[kind] for name, kind in found["kind"].items()]
+    return found.assign(meaning=told)
 
 
 def write_data(groups: pd.DataFrame) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 
@@ -81,14 +81,9 @@ def write_findings(
         raise UserError(f"findings: {', '.join(sorted(twice))} twice; allowed: each key once")
     rows = {key: as_finding(found) for key, found in {**findings, **common}.items()} | held
     frame = pd.DataFrame(
-        [vars_of(found) for found in rows.values()], index=pd.Index(rows, name="key")
+        [asdict(found) for found in rows.values()], index=pd.Index(rows, name="key")
     )
     frame.to_csv(Path(record).with_suffix(SUFFIX), lineterminator="\n")
-
-
-def vars_of(found: Finding) -> dict[str, float | int | str]:
-    """List the fields of a finding by name."""
-    return {name: getattr(found, name) for name in Finding.__slots__}
 
 
 def read_findings(path: Path) -> dict[str, Finding]:

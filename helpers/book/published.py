@@ -287,13 +287,8 @@ def draw_curve(ax: Axes, points: pd.DataFrame, curve: pd.DataFrame, name: str) -
     ax.plot(curve["n_workers"], curve["mb_per_s"], color=style.color, linewidth=1.2, label=name)
     for is_exact, part in points.groupby("is_exact"):
         face = style.color if is_exact else "none"
-        marks: dict[str, Any] = {
-            "color": style.color,
-            "markersize": 5,
-            "alpha": 0.75,
-            "markerfacecolor": face,
-        }
-        ax.plot(part["n_workers"], part["mb_per_s"], style.marker, **marks)
+        marks: dict[str, Any] = {"color": style.color, "markersize": 5, "alpha": 0.75}
+        ax.plot(part["n_workers"], part["mb_per_s"], style.marker, markerfacecolor=face, **marks)
 
 
 def draw_stores(ax: Axes, points: pd.DataFrame, curves: Mapping[str, pd.DataFrame]) -> None:
@@ -328,12 +323,7 @@ def draw_clients(ax: Axes, points: pd.DataFrame, kind: Kind, *, key: str) -> Non
     The columns of `points` are `client`, `chunk_mb` and `mb_per_s`; `key` stands above the axes.
     """
     named = points.assign(client=points["client"].map(labels(kind)))
-    how = {
-        "palette": colors(kind),
-        "markers": markers(kind),
-        "dashes": False,
-        "estimator": "median",
-    }
+    how = {"palette": colors(kind), "markers": markers(kind), "dashes": False, "estimator": "median"}  # fmt: skip
     sns.lineplot(named, x="chunk_mb", y="mb_per_s", hue="client", style="client", errorbar=("pi", 100), ax=ax, **how)  # fmt: skip
     set_log_axes(ax, "chunk (MB)", "throughput (MB/s)")
     write_key(ax, key)

@@ -10,7 +10,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -44,6 +44,7 @@ from helpers.book.findings import (
     format_finding,
     read_findings,
 )
+from helpers.book.pages import Say
 from helpers.book.studies import find_study
 from helpers.errors import UserError, tell_refusal
 from helpers.paths import RENDERED, ROOT
@@ -51,7 +52,6 @@ from helpers.redaction import find_secrets, redact, redact_tree
 
 _LONGEST = 80  # characters of a folder of sockets, whose paths have 107 at most
 State = Literal["done", "done before", "failed", "refused"]
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,15 +194,13 @@ def execute(case: Case, values: Mapping[str, Any]) -> str:
     draft, failed = case.result(".running.ipynb"), case.result(".failed.ipynb")
     try:
         execute_notebook(case.source, draft, values)
-    except PapermillExecutionError as error:
-        _clean(draft)
-        os.replace(draft, failed)
-        return " ".join(f"{error.ename}: {error.evalue}".split()).removeprefix("UserError: ")
-    except RuntimeError as error:  # what nbclient raises of a kernel that is gone
+    except (PapermillExecutionError, RuntimeError) as error:
         if draft.exists():
             _clean(draft)
             os.replace(draft, failed)
-        told = " ".join(str(error).split())
+        if isinstance(error, PapermillExecutionError):
+            return " ".join(f"{error.ename}: {error.evalue}".split()).removeprefix("UserError: ")
+        told = " ".join(str(error).split())  # of nbclient, about a kernel that is gone
         return f"its kernel died or did not start ({told}); was it killed, or did memory end?"
     except BaseException:
         draft.unlink(missing_ok=True)

@@ -76,6 +76,7 @@ def test_every_table_is_listed_and_its_source_has_a_licence() -> None:
     """No table is left out, and the README links each address and names each licence."""
     assert {path.stem for path in published.FOLDER.glob("*.csv")} == {*TABLES}
     text = (published.FOLDER / "README.md").read_text()
+    assert {*re.findall(r"`([\w-]+)\.csv`", text)} == {*TABLES}
     for told in TABLES.values():
         assert told["url"].removeprefix("https://") in text
         for word in re.findall(
@@ -326,17 +327,10 @@ def test_a_claim_that_is_none_is_refused(tmp_path: Path, text: str, message: str
         published.read_claims(path)
 
 
-def test_a_figure_without_rows_is_refused() -> None:
-    """A query that finds nothing is no figure."""
+def test_a_figure_without_rows_and_a_case_without_result_are_refused() -> None:
+    """A query that finds nothing is no figure; the case that nobody committed is named."""
     absent = published.Figure(table="practitioners", over="quantity == 'no'", column="value")
     with pytest.raises(UserError, match="^practitioners: no row where quantity == 'no'; allowed"):
         absent.read()
-
-
-def test_a_case_without_a_committed_result_is_refused() -> None:
-    """The record of a case that nobody committed is named."""
     with pytest.raises(UserError, match="^case: 'no/such' has no committed result; allowed"):
         published.read_reference("no/such")
-
-
-# The order of cells, and figures.

@@ -18,16 +18,8 @@ from helpers.arrays.readers import READERS
 from helpers.benchmark.record import read_published
 from helpers.errors import UserError
 from helpers.plotting import palette
-from helpers.plotting.figures import (
-    number_axis,
-)
-from helpers.plotting.palette import (
-    STYLE,
-    Style,
-    check_styles,
-    find_style,
-    get_styles,
-)
+from helpers.plotting.figures import number_axis
+from helpers.plotting.palette import STYLE, Style, check_styles, find_style, get_styles
 from studies.caching_costs.caches import CACHES
 from studies.chunk_shape.contenders import CODECS
 from studies.chunk_shape.layouts import Medium, make_accesses
@@ -42,11 +34,10 @@ def ax() -> Iterator[Axes]:
         yield Figure().subplots()
 
 
-def luminance(color: str) -> float:
-    """Relative luminance as WCAG defines it."""
+def linear(color: str) -> np.ndarray[Any, Any]:
+    """Return linear RGB."""
     parts = np.array(mpl.colors.to_rgb(color))
-    linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
-    return float(linear @ [0.2126, 0.7152, 0.0722])
+    return np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
 
 
 KINDS: tuple[palette.Kind, ...] = get_args(palette.Kind)
@@ -58,7 +49,8 @@ KINDS: tuple[palette.Kind, ...] = get_args(palette.Kind)
 )
 def test_labels_in_these_colours_can_be_read(name: str, style: Style) -> None:
     """Each colour has a contrast of at least 4.5 to 1 on white, as text needs."""
-    assert 1.05 / (luminance(style.color) + 0.05) >= 4.5, name
+    luminance = linear(style.color) @ [0.2126, 0.7152, 0.0722]  # as WCAG defines it
+    assert 1.05 / (luminance + 0.05) >= 4.5, name
 
 
 # Machado, Oliveira and Fernandes 2009, severity 1, on linear RGB.
@@ -72,9 +64,7 @@ DEFICIENCIES = {
 
 def lab(color: str, deficiency: list[list[float]]) -> np.ndarray[Any, Any]:
     """Return CIE Lab of a colour as somebody with a deficiency sees it."""
-    parts = np.array(mpl.colors.to_rgb(color))
-    linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
-    seen = np.clip(np.array(deficiency) @ linear, 0, 1)
+    seen = np.clip(np.array(deficiency) @ linear(color), 0, 1)
     to_xyz = [[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]]
     x, y, z = np.cbrt(np.array(to_xyz) @ seen / [0.9505, 1.0, 1.089])
     return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
