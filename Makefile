@@ -46,7 +46,7 @@ run: env  ## measure one case: make run CASE=cluster-scaling/in-region
 	@exec $(RUN) run "$(CASE)" --site "$(SITE)" $(FLAGS)
 
 ledger: env  ## measure what each client asks of the store, version by version
-	@exec $(RUN) run request-ledger/in-region $(FLAGS)
+	@exec $(RUN) run request-ledger/versions $(FLAGS)
 
 reference: env  ## measure all cases with all their blocks, going on where it was ended, and promote them
 	@$(RUN) run-all --site "$(SITE)" --all --more --minutes 60 $(FLAGS)

@@ -5,6 +5,6 @@ from helpers.book.studies import Study, later
 STUDY = Study(
     name="request-ledger",
     headline="requests-of-today",
-    by_name=("in-region",),
+    by_name=("versions",),
     fragments={"ledger-data.md": later("studies.request_ledger.panel", "write_data")},
 )

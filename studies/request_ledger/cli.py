@@ -31,7 +31,7 @@ from studies.request_ledger.workload import (
 )
 from studies.request_ledger.written import write_layouts
 
-COMMITTED = ROOT / "results" / "reference" / "request-ledger" / "in-region.csv"
+COMMITTED = ROOT / "results" / "reference" / "request-ledger" / "versions.csv"
 NEWEST = "newest"
 
 

@@ -17,7 +17,7 @@ from helpers.paths import ROOT
 from studies.request_ledger import findings
 from studies.request_ledger.environments import read_environments
 
-COMMITTED = ROOT / "results" / "reference" / "request-ledger" / "in-region.csv"
+COMMITTED = ROOT / "results" / "reference" / "request-ledger" / "versions.csv"
 PRESETS = ("in-region", "other-region", "wide-area", "express")
 _GOLDEN = 0.6180339887498949
 
