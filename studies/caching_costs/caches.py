@@ -27,9 +27,7 @@ from zarr.storage import MemoryStore, ObjectStore
 from helpers.errors import UserError
 from studies.caching_costs.datasets import ObjectFile, Origin
 
-CacheName = Literal[
-    "as-shipped", "none", "lru", "redis", "lru-etag", "redis-etag", "lru-chunks"
-]  # fmt: skip
+CacheName = Literal["as-shipped", "none", "lru", "redis", "lru-etag", "redis-etag", "lru-chunks"]
 CACHES: tuple[CacheName, ...] = get_args(CacheName)
 """Contenders, what titiler.xarray ships with first."""
 
@@ -206,19 +204,18 @@ class ChunkOrigin(Origin):
 
 
 def seal(name: str, key: bytes, dataset: xr.Dataset) -> bytes:
-    """Write an opened dataset, metadata and coordinates without values and clients, and sign it."""
+    """Write an opened dataset, metadata and coordinates without values and clients, and sign it.
+
+    A pickle runs code, so only what this run signed is read.
+    """
     return _signer(name, key).sign(dump(dataset))
 
 
 def unseal(name: str, key: bytes, sealed: bytes, origin: Origin) -> xr.Dataset:
-    """Read what `seal` wrote under that name, with the clients of this process.
-
-    Raises
-    ------
-    itsdangerous.BadSignature
-        If it is not what this run wrote there.
-    """
-    return load(_signer(name, key).unsign(sealed), origin)
+    """Read what `seal` wrote under that name, with the clients of this process; else BadSignature."""
+    payload = _signer(name, key).unsign(sealed)
+    dataset: xr.Dataset = _Unpickler(io.BytesIO(payload), origin).load()
+    return dataset
 
 
 def _signer(name: str, key: bytes) -> itsdangerous.Signer:
@@ -262,12 +259,6 @@ def dump(dataset: xr.Dataset) -> bytes:
     file = io.BytesIO()
     _Pickler(file, protocol=pickle.HIGHEST_PROTOCOL).dump(dataset)
     return file.getvalue()
-
-
-def load(payload: bytes, origin: Origin) -> xr.Dataset:
-    """Read what `dump` wrote; only of bytes whose MAC was checked."""
-    dataset: xr.Dataset = _Unpickler(io.BytesIO(payload), origin).load()
-    return dataset
 
 
 _PREFIX = "arrays-over-the-wire:"

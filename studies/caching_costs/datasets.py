@@ -59,12 +59,8 @@ class DatasetSpec:
     @property
     def version_key(self) -> str:
         """Object that changes with the metadata."""
-        keys = {
-            "zarr": "zarr.json" if self.is_consolidated else f"{VARIABLE}/zarr.json",
-            "icechunk": "repo",
-            "references": "references.json",
-        }
-        return keys.get(self.kind, "array.nc")
+        group = "zarr.json" if self.is_consolidated else f"{VARIABLE}/zarr.json"
+        return {"zarr": group, "references": "references.json"}.get(self.kind, "array.nc")
 
     @property
     def is_whole(self) -> bool:
@@ -204,10 +200,7 @@ class Origin:
     """
 
     def __init__(
-        self,
-        location: Location,
-        *,
-        version_keys: Mapping[str, str] | None = None,
+        self, location: Location, *, version_keys: Mapping[str, str] | None = None
     ) -> None:
         self.location = location
         self._version_keys = version_keys or {}  # the object that changes with each dataset

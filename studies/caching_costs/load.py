@@ -36,11 +36,6 @@ class Load:
     generator_cpu_s: float  # processor time of the load generator
     n_failures: int  # failed requests as Locust counts them
 
-    @property
-    def generator_share(self) -> float:
-        """Share of one core that the load generator took."""
-        return self.generator_cpu_s / self.seconds
-
 
 @dataclass(frozen=True, slots=True)
 class Generator:
@@ -65,8 +60,7 @@ class Generator:
         `due_s` the first tile of each plan is an arrival, due so long after the beginning, and its
         latency counts from then: nobody waits for an answer before the next one comes.
         """
-        steps: list[list[tuple[Any, ...]]]
-        steps = [[(tile[0], tile_path(tile)) for tile in plan] for plan in plans]
+        steps: Any = [[(tile[0], tile_path(tile)) for tile in plan] for plan in plans]
         if due_s:
             steps = [[(*plan[0], due)] for plan, due in zip(steps, due_s, strict=True)]
         order = {
@@ -136,7 +130,7 @@ def summarise(load: Load, *, must_fail: Sequence[str] = ()) -> dict[str, float]:
         "n_failures": int((failed & ~has_to).sum() + (has_to & ~failed).sum()),
         "n_expected_failures": int((failed & has_to).sum()),
         "tiles_per_s": len(requests) / load.seconds,
-        "generator_share": load.generator_share,
+        "generator_share": load.generator_cpu_s / load.seconds,  # of one core
     }
     if len(good):
         numbers["tile_nbytes"] = float(good["nbytes"].mean())

@@ -130,36 +130,20 @@ class SweepLoad(CacheLoad):
 def open_sweep(
     loads: Mapping[str, CacheLoad], points: Sequence[Point], *, seconds: float, seed: int
 ) -> Iterator[list[tuple[str, SweepLoad]]]:
-    """Make a contender of each cache at each load; further services share the first's Redis and key.
-
-    Yields
-    ------
-    list of tuple of str and SweepLoad
-        Cache and load.
-    """
+    """Make a contender of each cache at each load; further services share the first's Redis and key."""
     n_others = max((one.n_workers for one in points), default=1) - 1
     with contextlib.ExitStack() as stack:
-        others = {
-            name: [
-                stack.enter_context(
-                    open_service(name, load.workload.datasets, is_awaited=False, **load.service.told)
-                )
-                for _ in range(n_others)
-            ]
-            for name, load in loads.items()
-        }  # fmt: skip
+        others: dict[str, list[Service]] = {name: [] for name in loads}
+        for name, load in [*loads.items()] * n_others:
+            more = open_service(name, load.workload.datasets, is_awaited=False, **load.service.told)
+            others[name].append(stack.enter_context(more))
         for service in itertools.chain(*others.values()):
             service.wait()
-        warmed = set[int]()
-        yield [
-            (
-                name,
-                SweepLoad(
-                    load.service, load.testbed, load.generator, load.workload,
-                    others=others[name][: point.n_workers - 1], place=point,
-                    seconds=seconds, seed=seed, warmed=warmed,
-                ),
-            )
-            for name, load in loads.items()
-            for point in points
-        ]  # fmt: skip
+        how: dict[str, Any] = {"seconds": seconds, "seed": seed, "warmed": set[int]()}
+
+        def meet(name: str, place: Point) -> SweepLoad:
+            one, more = loads[name], others[name][: place.n_workers - 1]
+            parts = (one.service, one.testbed, one.generator, one.workload)
+            return SweepLoad(*parts, others=more, place=place, **how)
+
+        yield [(name, meet(name, place)) for name, place in itertools.product(loads, points)]

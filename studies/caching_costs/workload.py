@@ -91,24 +91,15 @@ class Workload:
 
 
 def plan_workload(
-    datasets: Datasets,
-    *,
-    n_requests: int,
-    n_users: int,
-    zipf_exponent: float,
-    seed: int,
-    spawn_rate: float,
-    think_s: float,
+    datasets: Datasets, *, zipf_exponent: float, spawn_rate: float, think_s: float, **shape: int
 ) -> Workload:
     """Plan all requests, and make each tile once without a cache and without the network.
 
-    `n_requests` and `n_users` are of the warm phase; `spawn_rate` is users that begin in a
-    second, `think_s` the seconds between an answer and the next request. All that is drawn follows
-    from `seed`.
+    `spawn_rate` is users that begin in a second, `think_s` the seconds between an answer and the
+    next request; `n_requests`, `n_users` and `seed` are those of `warm_plan`.
     """
     names = [spec.name for spec in datasets.specs]
     whole = [spec.name for spec in datasets.specs if spec.is_whole]
-    shape = {"n_requests": n_requests, "n_users": n_users, "seed": seed}
     warm = warm_plan(names, exponent=zipf_exponent, **shape)
     places = list(dict.fromkeys(tile[1:] for part in warm for tile in part))[:_N_PLACES]
     alone: list[list[Tile]] = [[(name, *place) for place in places for name in whole]]
@@ -237,21 +228,11 @@ class CacheLoad(Steps):
 
 @contextlib.contextmanager
 def open_loads(
-    caches: Sequence[str],
-    workload: Workload,
-    testbed: Testbed,
-    *,
-    redis_url: str = "",
-    ttl_s: float = 86400,
+    caches: Sequence[str], workload: Workload, testbed: Testbed, *, redis_url: str, ttl_s: float
 ) -> Iterator[dict[str, CacheLoad]]:
-    """Run a service for each contender and one for the control, and the load generator.
+    """Run a service for each contender and, as control, a second one without a cache; and the load.
 
-    The control is a second service without a cache. Without `redis_url` a Redis of our own runs next to them.
-
-    Yields
-    ------
-    dict of str to CacheLoad
-        By contender, and ``"control"``.
+    With an empty `redis_url` a Redis of our own runs next to them.
     """
     location = workload.datasets.location.through(testbed.far.endpoint_url)
     planned = replace(workload, datasets=replace(workload.datasets, location=location))
