@@ -51,13 +51,6 @@ def datasets(server: Server) -> Datasets:
     return make_datasets(server)
 
 
-@pytest.fixture(scope="module")
-def valkey() -> Iterator[Valkey]:
-    """Serve a Redis for these tests."""
-    with open_valkey() as running:
-        yield running
-
-
 @pytest.fixture
 def client(valkey: Valkey) -> Iterator[redis.Redis]:
     """Look into that Redis."""

@@ -24,7 +24,7 @@ from studies.caching_costs.caches import CACHES, Counts
 from studies.caching_costs.datasets import Datasets
 from studies.caching_costs.load import Generator, list_requests, open_generator, summarise
 from studies.caching_costs.service import Service, open_service, tile_path
-from studies.caching_costs.valkey import Valkey, open_valkey
+from studies.caching_costs.valkey import Valkey
 from tests.studies.caching_costs.tiles import NAMES, make_datasets
 
 TILE = ("single-4mib", 1, 1, 0)
@@ -45,13 +45,6 @@ def datasets(server: Server, proxy: Proxy) -> Datasets:
     """Datasets seen through the proxy."""
     made = make_datasets(server)
     return Datasets(made.location.through(proxy.endpoint_url), made.specs, made.stored_nbytes)
-
-
-@pytest.fixture(scope="module")
-def valkey() -> Iterator[Valkey]:
-    """Serve a Redis for these tests."""
-    with open_valkey() as running:
-        yield running
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +104,6 @@ def test_service_tells_what_it_did(uncached: Service, generator: Generator) -> N
         (tile_path(("/etc/passwd", 1, 1, 0)), 404),
         (tile_path(("broken", 1, 1, 0)), 500),
         (tile_path(TILE).replace("/tiles/", "/info/"), 404),
-        ("/openapi.json", 404),
         ("/docs", 404),
     ],
 )
