@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 
 from helpers.benchmark.record import read_published
+from helpers.book.findings import Finding
 from helpers.models.transfer import Network, Step, replay
 from helpers.paths import ROOT
 
@@ -139,3 +140,38 @@ def compare_predictions() -> pd.DataFrame:
     key = ["layout", "query", "quantity"]
     both = predicted.merge(measured[[*key, "measured"]], on=key)
     return both.assign(is_inside=both["measured"].between(both["low"], both["high"]))
+
+
+def list_counts(merged: pd.DataFrame, n_chunks: int) -> dict[str, Finding]:
+    """List the counts that prose quotes; those of what was not asked are NaN."""
+    today = "2026" if "2026" in set(merged["environment"]) else "here"
+
+    def number(value: str, client: str, layout: str, operation: str, when: str = today) -> float:
+        return pick(merged, value, client, when, layout, operation)
+
+    many = "metadata of 100"
+    plain = number("n_requests", "xarray-zarr-unconsolidated", "zarr-v2-unconsolidated", many)
+    numbers = {
+        "requests-of-today": number("n_requests", "zarr-s3fs", "zarr-v2", "whole") / n_chunks,
+        "chain-2021": number("n_waits", "zarr-s3fs", "zarr-v2", "whole", "2021"),
+        "chain-2022": number("n_waits", "zarr-s3fs", "zarr-v2", "whole", "2022"),
+        "open-large-mb": number("wire_nbytes", "h5netcdf", "netcdf-large", "open") / 1e6,
+        "metadata-consolidated": number("n_requests", "xarray-zarr", "zarr-v2", many),
+        "metadata-plain": plain,
+        "n-client-versions": len(merged.groupby(["client", "environment"])),
+    }
+    return {key: Finding(value) for key, value in numbers.items()}
+
+
+def list_foretold(held_out: pd.DataFrame) -> dict[str, Finding]:
+    """List the shares of intervals of seconds that hold, of array layouts and files and of others."""
+    seconds = held_out[held_out["quantity"] == "seconds"]
+    is_array = seconds["layout"].isin(["native_ts", "native_dl", "virtual", "download"])
+    parts = {"foretold-arrays": seconds[is_array], "foretold-others": seconds[~is_array]}
+    shares = {
+        key: Finding(100 * part["is_inside"].mean(), unit="%", n=len(part))
+        for key, part in parts.items()
+    }
+    totals = held_out[held_out["quantity"] == "total"].set_index("layout")
+    value, measured = totals.loc["native_ts", ["value", "measured"]].to_numpy(dtype=float)
+    return shares | {"foretold-bill": Finding(value / measured)}

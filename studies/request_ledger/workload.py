@@ -282,7 +282,7 @@ class Operation(Steps):
                 f"{self.client} in {self.environment}: {answer.get('names')} variables"
             )
         versions = " ".join(f"{name}={version}" for name, version in self.session.versions.items())
-        return f"{'checksum equal' if self.name in SELECTING else 'done'}; {versions}"
+        return f"{'crc32 equal' if self.name in SELECTING else 'opened or counted'}; {versions}"
 
     def versions(self) -> Mapping[str, str]:
         """Return nothing: versions differ from row to row, and are in the settings of the environment."""
