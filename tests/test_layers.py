@@ -27,11 +27,11 @@ SMALL: dict[str, str] = {}
 
 # Most files and lines of Python in each layer. They only fall: a change that needs room makes it elsewhere.
 BOUNDS = {
-    "helpers": (68, 15_200),
-    "advisors": (61, 13_534),
-    "studies": (82, 18_075),
-    "_ext": (12, 1_720),
-    "tests": (162, 30_300),
+    "helpers": (51, 11_000),
+    "advisors": (37, 6_970),
+    "studies": (68, 10_320),
+    "_ext": (5, 235),
+    "tests": (119, 16_990),
 }
 
 # Where the performance counter is read, beside the loop, and what for.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
@@ -72,11 +73,20 @@ def show(frame: pd.DataFrame, *, kind: palette.Kind | None = None, n: int = 3) -
     """
     spelt = palette.labels(kind) if kind else {}
     out = frame.map(lambda value: write_value(value, n=n, names=spelt))
-    out = out.rename(index=lambda name: write_value(name, n=n, names=spelt))
+    out = out.rename(index=lambda name: _spell_row(name, n=n, names=spelt))
     out = out.rename(columns=lambda name: spelt.get(name, spell(str(name))))
     out.index.names = [spell(str(name)) if name is not None else None for name in frame.index.names]
     out.columns.names = [None] * out.columns.nlevels
     return out
+
+
+_CODE = re.compile(r"[a-z][a-z0-9]*(?:_[a-z0-9]+)+")
+
+
+def _spell_row(name: object, *, n: int, names: Mapping[str, str]) -> str:
+    """Write the name of a row; that of a quantity in words."""
+    text = write_value(name, n=n, names=names)
+    return spell(text) if _CODE.fullmatch(text) else text
 
 
 def write_value(
