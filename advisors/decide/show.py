@@ -86,7 +86,13 @@ def _choice(answer: Answer, one: Choice) -> dict[str, Any]:
 
 
 def write_short(answer: Answer) -> Iterator[str]:
-    """Write an answer in ten lines."""
+    """Write an answer in ten lines.
+
+    Yields
+    ------
+    str
+        A line.
+    """
     question, best, now = answer.question, answer.best, answer.now
     yield _write_array(question)
     over = "Nothing fits the budget; the cheapest: " * best.is_over_budget
@@ -126,7 +132,13 @@ def _pick(answer: Answer, n: int) -> list[Choice]:
 
 
 def write_why(answer: Answer) -> Iterator[str]:
-    """Write every choice with what is expected of it, what it costs and what it rests on."""
+    """Write every choice with what is expected of it, what it costs and what it rests on.
+
+    Yields
+    ------
+    str
+        A line.
+    """
     from advisors.decide.snippets import write_code
 
     question = answer.question

@@ -101,7 +101,13 @@ def render_checklist(found: Checklist) -> str:
 
 
 def render(advised: Advised) -> Iterator[str]:
-    """Write a report and advice as lines of text."""
+    """Write a report and advice as lines of text.
+
+    Yields
+    ------
+    str
+        A line.
+    """
     report, costs = advised.report, advised.costs
     pages = f"pages of {report.page_nbytes / 2**20:g} MiB" if report.page_nbytes else "no pages"
     yield f"{report.name}: {report.file_nbytes / 1e6:.3g} MB, {pages}, metadata of"

@@ -1,4 +1,4 @@
-"""versitygw, the S3 server, at the pinned version: built once by set-up, or named by ``ARRAYS_VERSITYGW``.
+"""The S3 server versitygw, at the pinned version: built once by set-up, or named by ``ARRAYS_VERSITYGW``.
 
 It is built from source, with the Go toolchain on PATH or, where that is absent or too old, one
 fetched for the purpose and thrown away. One that lies on PATH is nobody's word for what it is.

@@ -83,7 +83,7 @@ class Client:
 
 
 class Zarr(Client):
-    """zarr through s3fs."""
+    """Read by zarr through s3fs."""
 
     modules = ("zarr", "s3fs", "numcodecs")
     is_consolidated = True
@@ -119,7 +119,7 @@ class Zarr(Client):
 
 
 class ZarrObstore(Zarr):
-    """zarr through obstore."""
+    """Read by zarr through obstore."""
 
     modules = ("zarr", "obstore.store", "numcodecs")
 
@@ -135,7 +135,7 @@ class ZarrObstore(Zarr):
 
 
 class Zarrs(ZarrObstore):
-    """zarr through obstore, with the codec pipeline of zarrs."""
+    """Read by zarr through obstore, with the codec pipeline of zarrs."""
 
     modules = ("zarr", "zarrs", "obstore.store")
 
@@ -147,7 +147,7 @@ class Zarrs(ZarrObstore):
 
 
 class Xarray(Client):
-    """xarray's engine for Zarr, through s3fs."""
+    """Read by xarray's engine for Zarr, through s3fs."""
 
     modules = ("xarray", "zarr", "s3fs", "dask.array", "numcodecs")
     chunks = None
@@ -196,7 +196,7 @@ class XarrayPlain(Xarray):
 
 
 class H5netcdf(Client):
-    """xarray's engine h5netcdf over a file object of s3fs."""
+    """Read by xarray's engine h5netcdf over a file object of s3fs."""
 
     modules = ("xarray", "h5netcdf", "s3fs")
 
@@ -209,7 +209,7 @@ class H5netcdf(Client):
 
 
 class H5py(Client):
-    """h5py over a file object of s3fs."""
+    """Read by h5py over a file object of s3fs."""
 
     modules = ("h5py", "s3fs")
 
@@ -226,7 +226,7 @@ class H5py(Client):
 
 
 class Ros3(Client):
-    """h5py with HDF5's own driver for S3."""
+    """Read by h5py with HDF5's own driver for S3."""
 
     modules = ("h5py",)
 
@@ -268,7 +268,7 @@ class NetCDF4(Client):
 
 
 class Kerchunk(Client):
-    """xarray over references of kerchunk, through fsspec."""
+    """Read by xarray over references of kerchunk, through fsspec."""
 
     modules = ("xarray", "zarr", "s3fs", "fsspec.implementations.reference", "numcodecs")
 
@@ -292,7 +292,7 @@ class Kerchunk(Client):
 
 
 class VirtualiZarr(Client):
-    """xarray over a manifest that VirtualiZarr makes of a file when it opens it."""
+    """Read by xarray over a manifest that VirtualiZarr makes of a file when it opens it."""
 
     modules = ("virtualizarr", "xarray", "zarr", "obstore.store")
 
@@ -314,7 +314,7 @@ class VirtualiZarr(Client):
 
 
 class Icechunk(Client):
-    """zarr over a repository of Icechunk."""
+    """Read by zarr over a repository of Icechunk."""
 
     modules = ("icechunk", "zarr", "numcodecs")
     forks = False  # its threads start when it is imported
