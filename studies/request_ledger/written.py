@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+import warnings
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -67,7 +68,9 @@ def write_layouts(
     prefix = "ledger"
     store = near.obstore()
     nbytes: dict[str, int] = {}
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+        # that consolidated metadata are no part of Zarr v3, and that the GeoTIFF has no place
+        warnings.filterwarnings("ignore", "Consolidated metadata|Dataset has no geotransform")
         for name in _write_files(
             Path(folder), values, chunk_shape, bucket=near.bucket, prefix=prefix
         ):
