@@ -29,7 +29,7 @@ from helpers.book.pages import (
     tabulate_profiles,
     walk_toc,
 )
-from helpers.book.studies import Parameters, find_studies, write_table
+from helpers.book.studies import Parameters, find_studies, find_study, write_table
 from helpers.errors import UserError
 from helpers.paths import ROOT, check_name
 from helpers.redaction import copy_redacted, redact_tree
@@ -284,9 +284,10 @@ def _refuse(case: Case) -> None:
         raise UserError(f"{case.title}: not done; run it before it becomes the reference")
     rows = read_records([case.result(".csv")])
     n_blocks = rows.loc[rows["phase"] == "measured", "block"].nunique()
-    if n_blocks < 5:
+    least = find_study(case.notebook).least_blocks
+    if n_blocks < least:
         raise UserError(
-            f"{case.title}: {n_blocks} blocks; allowed: at least 5 in a reference record"
+            f"{case.title}: {n_blocks} blocks; allowed: at least {least} in a reference record"
         )
     if rows["is_dirty"].any():
         raise UserError(

@@ -294,6 +294,7 @@ class Study:
     headline: str  # key of the finding that the table of cases shows
     # cases that `run-all` leaves out, so that it ends in half an hour
     by_name: tuple[str, ...] = ()
+    least_blocks: int = 5  # of a reference record; fewer where what is measured is counts
     # what a case with these parameters, defaults included, asks of its store
     expect: Callable[[Mapping[str, Any]], Expected] | None = None
     # case and name of the figure that the README shows, if it is one of this study

@@ -6,5 +6,6 @@ STUDY = Study(
     name="request-ledger",
     headline="requests-of-today",
     by_name=("versions",),
+    least_blocks=2,
     fragments={"ledger-data.md": later("studies.request_ledger.panel", "write_data")},
 )
