@@ -22,6 +22,7 @@ from urllib.parse import parse_qsl, quote, unquote
 _STARS = "***"
 # values of switches, in whose names "token" stands
 _WORDS = {"true", "false", "none", "null", "auto"}
+_FOLDERS = {"PWD", "OLDPWD"}  # of a shell: no passwords
 _LOOSE = 8  # characters from which a secret is looked for inside words too
 _SHORTEST = 4  # with fewer, numbers and words would go that have nothing to do with it
 
@@ -111,7 +112,8 @@ def _iterate_secrets(values: Any) -> Iterator[str]:
         yield from _find_in_address(values)
     elif isinstance(values, Mapping):
         for name, value in values.items():
-            if isinstance(value, str) and _SECRET_NAME.search(str(name)):
+            is_named = name not in _FOLDERS and _SECRET_NAME.search(str(name))
+            if isinstance(value, str) and is_named:
                 yield value
             yield from _iterate_secrets(value)
     elif isinstance(values, (list, tuple)):

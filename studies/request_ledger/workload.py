@@ -21,6 +21,7 @@ from helpers.errors import UserError
 from helpers.netem.proxy import Request
 from helpers.objectstore.locations import Location
 from helpers.objectstore.testbed import Testbed
+from helpers.paths import ROOT
 from helpers.redaction import redact
 from studies.request_ledger import client_process
 from studies.request_ledger.counts import count, find_dependencies
@@ -272,7 +273,8 @@ class Operation(Steps):
         """Compare what was read with what was written; an operation that a client lacks is no error."""
         if "failed" in answer:
             told = answer["failed"] or "the client has no such operation"
-            return f"absent: {redact(told, self.testbed.far.secrets)}"
+            shown = redact(told, self.testbed.far.secrets).replace(str(ROOT), ".")
+            return f"absent: {shown}"
         if self.name in SELECTING and answer.get("crc") != self.stored.crc(self.name):
             raise CheckError(
                 f"{self.client} in {self.environment}: {self.name} of {self.layout} is wrong"

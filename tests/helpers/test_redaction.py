@@ -145,6 +145,14 @@ def test_variables_of_the_environment_are_known(monkeypatch: pytest.MonkeyPatch)
     assert redact("abcd-efgh-1234 wo%2Frd-5678 /var/run/token") == "*** *** /var/run/token"
 
 
+def test_folders_of_a_shell_are_no_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A path below the folder in which a command runs is shown as it is."""
+    for name in ("PWD", "OLDPWD"):
+        monkeypatch.setenv(name, "/data/arrays")
+    assert redact("file: /data/arrays/era5.zarr is not there").endswith("era5.zarr is not there")
+    assert "***" not in redact("file: /data/arrays/era5.zarr")
+
+
 def test_errors_and_locations_show_none(monkeypatch: pytest.MonkeyPatch) -> None:
     """The line that a user reads is clean where it is made, and a location knows its endpoint's."""
     with pytest.raises(UserError) as caught:
