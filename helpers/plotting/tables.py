@@ -126,10 +126,12 @@ def digits(value: float, *, n: int = 2) -> str:
     --------
     >>> digits(1234.5), digits(3.14159), digits(0.0456)
     ('1200', '3.1', '0.046')
-    >>> digits(1.272, n=3)
-    '1.27'
+    >>> digits(1.272, n=3), digits(0.0000367)
+    ('1.27', '0.000037')
     """
     if not math.isfinite(value):
         return "not measured"
     rounded = float(f"{value:.{n}g}")
-    return f"{rounded:.0f}" if abs(rounded) >= 10 ** (n - 1) else f"{rounded:.{n}g}"
+    if abs(rounded) >= 10 ** (n - 1):
+        return f"{rounded:.0f}"
+    return np.format_float_positional(rounded, trim="-")

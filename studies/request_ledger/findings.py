@@ -12,6 +12,7 @@ from helpers.benchmark.record import read_published
 from helpers.book.findings import Finding
 from helpers.models.transfer import Network, Step, replay
 from helpers.paths import ROOT
+from studies.request_ledger.environments import HERE, read_environments
 
 KEY = ["client", "environment", "layout", "operation"]
 COUNTS = ["n_get", "n_head", "n_put", "n_other", "wire_nbytes"]
@@ -66,7 +67,15 @@ def merge_runs(table: pd.DataFrame) -> pd.DataFrame:
     merged["n_runs"] = groups.size()
     merged["least_waits"], merged["most_waits"] = groups["n_waits"].min(), groups["n_waits"].max()
     merged["versions"] = groups["versions"].first()
-    return merged.reset_index()
+    merged = merged.reset_index()
+    order = {one.name: place for place, one in enumerate(read_environments())}
+    return merged.sort_values("environment", key=lambda names: names.map(order), kind="stable")
+
+
+def choose_years(merged: pd.DataFrame) -> pd.DataFrame:
+    """Choose the stacks of a day, in their order; where there is none, the environment of today."""
+    is_year = merged["environment"].str.fullmatch(r"\d{4}(-\d\d)?")
+    return merged[is_year if is_year.any() else merged["environment"] == HERE]
 
 
 def pick(merged: pd.DataFrame, value: str, *place: str) -> float:
