@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
+import psutil
 
 from helpers.benchmark.contender import CheckError, Contender, Traced
 from helpers.benchmark.provenance import imported
@@ -37,6 +38,12 @@ def timed[T](do: Callable[[], T], *, dilation: float = 1.0) -> tuple[T, float]:
     start = time.perf_counter()
     result = do()
     return result, (time.perf_counter() - start) / dilation
+
+
+def busy_s() -> float:
+    """Read the processor seconds that this machine has spent, all its processes together."""
+    spent = psutil.cpu_times()
+    return float(spent.user + spent.system)
 
 
 LEAST_DEADLINE_S = 120.0
@@ -277,9 +284,11 @@ class _Loop:
             # Garbage of the contender before is not paid for by this one.
             gc.collect()
         where = {"seed": self.seed, "phase": phase, "block": block, "order": order}
+        before_s = busy_s()
         times, result = self._time(contender, at)
+        busy = {"busy_s": busy_s() - before_s}
         with self._step("collect", *at):
-            trace = _numbers(contender.steps.collect())
+            trace = busy | _numbers(contender.steps.collect())
         with self._step("check", *at):
             check = contender.steps.check(result)
             if not check:

@@ -7,6 +7,7 @@ verdict is given, their times are pooled, so that it cannot differ between the t
 from __future__ import annotations
 
 import functools
+import json
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -353,6 +354,21 @@ def noise_ratio(df: pd.DataFrame, control: str, *, value: str = "read_s") -> flo
             f"control: {control!r}; allowed: {', '.join(known) or 'none in this record'}"
         )
     return log_noise(_log_ratios(df, str(copies["control_of"].iloc[0]), control, value))
+
+
+def processor_share(df: pd.DataFrame) -> float:
+    """Compute what processors have at most of the slowest reader's time.
+
+    The seconds that all processors of the machine were busy, over the real seconds of opening and
+    reading: their part of the time if no two were busy at once, and above 1 where they were. NaN
+    where the trace holds no `busy_s`.
+    """
+    rows = measured(df)
+    busy = [json.loads(trace).get("busy_s", math.nan) for trace in rows["trace"]]
+    real_s = rows["real_open_s"] + rows["real_read_s"]
+    table = pd.DataFrame({"share": np.asarray(busy) / real_s, "real_s": real_s})
+    each = table.groupby([rows["contender"], rows["point"]]).median().sort_values("real_s")
+    return float(each["share"].iloc[-1])
 
 
 def compare(

@@ -19,7 +19,7 @@ SUFFIX = ".findings.csv"
 """Of the file next to a record."""
 NOISE, N_BLOCKS = "noise", "n-blocks"
 """Findings that every page has: the A/A ratio less 1 of what it judges, and its measured blocks."""
-UNSTABLE_ABOVE = 0.1
+UNSTABLE_ABOVE = 0.08
 """Noise above which a page is unstable: pages rank contenders that differ by a tenth."""
 CLAIM = "claim"
 """Unit of a claim, whose value is 1 where it holds and 0 where it does not."""

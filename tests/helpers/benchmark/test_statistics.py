@@ -27,6 +27,7 @@ from helpers.benchmark.statistics import (
     noise_ratio,
     paired_between,
     paired_ratio,
+    processor_share,
     ratio_interval,
     summarise,
     unpaired_ratio,
@@ -173,6 +174,15 @@ def test_noise_is_bias_and_uncertainty() -> None:
     assert math.isnan(noise_ratio(make_table(a=[1.0], a_again=[1.0]), "a again"))
     with pytest.raises(UserError, match="control: 'b'; allowed: a again"):
         noise_ratio(make_table(a=[1.0], b=[1.0], a_again=[1.0]), "b")
+
+
+def test_processors_share_is_that_of_the_slowest() -> None:
+    """What is fast may be bound by processors; unknown seconds give no share."""
+    table = make_table(a=[1.0] * 3, b=[4.0, 5.0, 6.0]).assign(
+        real_open_s=0.0, trace='{"busy_s": 1}'
+    )
+    assert processor_share(table.assign(real_read_s=table["read_s"])) == pytest.approx(0.2)
+    assert math.isnan(processor_share(table.assign(real_read_s=table["read_s"], trace="{}")))
 
 
 @pytest.mark.parametrize(
