@@ -54,7 +54,7 @@ DEADLINE_S = 60.0
 SOUND = Profile("sound")
 # slow enough that a read is under way when a signal comes
 LATE = Profile("late", first_byte_s=FirstByte(0.4, 0.4))
-RULE: dict[str, Any] = {"seed": 1, "n_warm_ups": 0, "target_width": 0.001}
+RULE: dict[str, Any] = {"seed": 1, "n_warm_ups": 0}
 
 
 def make_faulty(**rates: float) -> Profile:

@@ -22,11 +22,7 @@ import psutil
 from helpers.benchmark.contender import CheckError, Contender, Traced
 from helpers.benchmark.provenance import imported
 from helpers.benchmark.record import PHASES, Record, Row
-from helpers.benchmark.statistics import summarise
 from helpers.errors import UserError
-
-MIN_BLOCKS = 5
-"""Blocks before the widths of intervals are looked at."""
 
 
 def timed[T](do: Callable[[], T], *, dilation: float = 1.0) -> tuple[T, float]:
@@ -138,7 +134,6 @@ def measure_blocks(
     seed: int,
     n_blocks: int,
     budget: Budget,
-    target_width: float,
     n_warm_ups: int = 1,
     phase: Literal["measured", "calibration"] = "measured",
     enter_group: Callable[[str], None] = lambda _group: None,
@@ -152,8 +147,7 @@ def measure_blocks(
     opening and no reading may take longer than the whole case, or two minutes
     of the network if these are more: its deadline is among the settings of the row.
 
-    The rule of stopping is stated beforehand: after `n_blocks`; or, from `MIN_BLOCKS` on, when the
-    95 % interval of each median read time is at most `target_width` wide, over the median; or
+    The rule of stopping is stated beforehand: after `n_blocks`, or
     before a block that would end after `budget`, the time of the whole case, if it took the mean
     of those before. The first block always runs, so that a case has a result, and one that is
     continued has more.
@@ -161,7 +155,7 @@ def measure_blocks(
     A record that holds rows of this phase from an earlier run is warmed up anew, by at least one
     block. `enter_group` is called with the group, untimed, whenever the loop enters one, as to
     scale the cluster, and `progress` with one line after each block. What returns is the whole
-    record; its `attrs["stopped_by"]` is "n_blocks", "target_width" or "time_budget".
+    record; its `attrs["stopped_by"]` is "n_blocks" or "time_budget".
 
     Raises
     ------
@@ -180,8 +174,6 @@ def measure_blocks(
             is_due = bool(loop.pending(phase, n_done))
             if n_done >= n_blocks:
                 record.stopped_by = "n_blocks"
-            elif n_done >= MIN_BLOCKS and loop.width(phase, n_done) <= target_width:
-                record.stopped_by = "target_width"
             elif is_due and n_done and block_s and budget.spent_s + block_s > budget.seconds:
                 record.stopped_by = "time_budget"  # a block that is on disk already costs no time
             elif is_due:
@@ -245,17 +237,6 @@ class _Loop:
             return [*range(n_warm_ups)]
         first = 1 + max((row.block for row in there if row.phase == "warm-up"), default=-1)
         return [*range(first, first + max(1, n_warm_ups))]
-
-    def width(self, phase: str, n_done: int) -> float:
-        """Return the widest interval of a median read time, over that median."""
-        asked = {contender.identity for contender in self.contenders}
-        rows = [
-            {"contender": row.contender, "point": row.key[3], "read_s": row.read_s}
-            for row in self.record.rows
-            if row.phase == phase and row.block < n_done and row.key[2:] in asked
-        ]
-        found = summarise(pd.DataFrame(rows))
-        return float(np.max(((found["high"] - found["low"]) / found["median"]).to_numpy()))
 
     def run_block(self, phase: str, block: int) -> None:
         """Measure what a block lacks and say so in one line."""

@@ -123,7 +123,6 @@ class Parameters(BaseModel):
         {
             "n_blocks",
             "time_budget_s",
-            "target_width",
             "record",
             "cluster_address",
             "cluster_options",
@@ -136,9 +135,6 @@ class Parameters(BaseModel):
         240.0,
         description="time of the whole case after which no block starts",
         json_schema_extra={"unit": "s"},
-    )
-    target_width: Positive = Field(
-        0.05, description="relative width of 95 % intervals at which to stop early"
     )
     seed: Seed = Field(0, description="of values, order and network delays")
     store: str = Field("embedded", description="embedded, or the address of a bucket of your own")

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from helpers.book import studies
-from helpers.book.studies import RECORD, Count, OneOf, Positive, Profile, RecordName, Seconds, Seed
+from helpers.book.studies import RECORD, Count, OneOf, Profile, RecordName, Seconds, Seed
 
 MEDIA = ("hdf5", "zarr", "sharded")
 EXTRAS = ("rewriting", "codecs", "chunk-cache")
@@ -36,8 +36,5 @@ class Parameters(studies.Parameters):
     )
     profile: Profile = Field("loopback", description="network to emulate on the object store")
     n_blocks: Count = Field(1, description="most repetitions, each at positions of its own")
-    target_width: Positive = Field(
-        0.001, description="relative width of 95 % intervals at which to stop early"
-    )
     seed: Seed = Field(2014, description="of values, positions, order and network delays")
     record: RecordName = Field("chunk-shape.csv", description=RECORD)

@@ -86,7 +86,6 @@ def check_newest(clients: Sequence[str]) -> tuple[pd.DataFrame, list[str]]:
             record,
             seed=settings.seed,
             budget=loop.Budget(settings.time_budget_s),
-            target_width=settings.target_width,
             n_warm_ups=0,
             n_blocks=1,
         )

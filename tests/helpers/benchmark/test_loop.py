@@ -79,7 +79,7 @@ def make_contender(name: str = "a", *, n_workers: int = 1, **changed: Any) -> Co
 
 def run(contenders: list[Contender], record: Record, **changed: Any) -> pd.DataFrame:
     """Measure two blocks after one warm-up, unless told otherwise."""
-    rule: dict[str, Any] = {"seed": 1, "n_blocks": 2, "time_budget_s": 1e9, "target_width": 1e-9}
+    rule: dict[str, Any] = {"seed": 1, "n_blocks": 2, "time_budget_s": 1e9}
     rule |= changed
     rule.setdefault("budget", Budget(rule.pop("time_budget_s")))
     return measure_blocks(contenders, record, **rule)
@@ -322,11 +322,7 @@ def timed(clock: Clock, name: str, seconds: list[float]) -> Contender:
 @pytest.mark.parametrize(
     ("seconds", "rule", "n_blocks", "stopped_by"),
     [
-        # Steady reads: enough after five blocks, whatever is allowed.
-        ([1.0], {"n_blocks": 20, "target_width": 0.1}, 5, "target_width"),
-        ([1.0], {"n_blocks": 3, "target_width": 0.1}, 3, "n_blocks"),
-        # An interval wider than asked for: on to the end.
-        ([1.0, 2.0, 1.0, 2.0, 1.0, 2.0], {"n_blocks": 6, "target_width": 0.1}, 6, "n_blocks"),
+        ([1.0], {"n_blocks": 3}, 3, "n_blocks"),
         # Of 10 s, two blocks of 4 s leave no room for a third.
         ([4.0], {"n_blocks": 20, "time_budget_s": 10.0}, 2, "time_budget"),
         # The budget goes before these five, but one block is always measured.
@@ -366,7 +362,6 @@ def test_one_budget_bounds_a_whole_case(
     record, budget = make_record(tmp_path), Budget(10.0)
     clock.now += opening_s
     rule: dict[str, Any] = {"n_warm_ups": 0, "n_blocks": 9, "budget": budget}
-    rule["target_width"] = -1.0  # never
     calibrating = timed(clock, "a", [float(calibration_s)])
     run([calibrating], record, **(rule | {"phase": "calibration", "n_blocks": 1}))
     found = run([timed(clock, "a", [2.0])], record, **rule)

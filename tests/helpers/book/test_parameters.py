@@ -55,7 +55,6 @@ REFUSED: list[tuple[dict[str, Any], list[str]]] = [
     ({"n_blocks": True}, ["n_blocks", "True", "a whole number"]),
     ({"time_budget_s": 0}, ["time_budget_s", "0", "above 0"]),
     ({"time_budget_s": math.inf}, ["time_budget_s", "inf", "a finite number"]),
-    ({"target_width": math.nan}, ["target_width", "nan", "a finite number"]),
     ({"seed": 2**32}, ["seed", "4294967296", "below 4294967296"]),
     ({"seed": None}, ["seed", "None", "a whole number"]),
     ({"store": 7}, ["store", "7", "text"]),
