@@ -87,6 +87,8 @@ def run() -> None:
 @contextmanager
 def end_well() -> Iterator[None]:
     """End with a line instead of a traceback, and on a signal only after the children have."""
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # of a shell that starts it behind itself
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) == signal.SIG_DFL:  # else nohup, or another's
             signal.signal(number, _interrupt)

@@ -109,6 +109,8 @@ def open_session(location: Location) -> Iterator[Session]:
             start_child([sys.executable, "-m", __name__], env=env) as child,
             _accept(listener, child) as connection,
         ):
+            listener.close()
+            Path(folder).rmdir()  # nobody else calls, and what is killed leaves nothing
             yield Session(connection, child)
 
 

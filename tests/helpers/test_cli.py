@@ -121,3 +121,20 @@ def test_what_make_started_ends_with_it() -> None:
         make.kill()
         _, said = make.communicate(timeout=30)  # whose pipe the child holds as long as it lives
     assert said.startswith("interrupted")
+
+
+def test_an_interrupt_reaches_what_a_shell_has_put_behind_itself() -> None:
+    """Such a command starts with Ctrl-C ignored, and ends by SIGINT in order all the same."""
+    command = "import time; from helpers.cli import end_well\nwith end_well():\n    print('on', flush=True); time.sleep(60)"
+    with subprocess.Popen(
+        [sys.executable, "-c", command],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
+    ) as behind:
+        assert behind.stdout is not None and behind.stdout.readline() == "on\n"
+        behind.send_signal(signal.SIGINT)
+        _, said = behind.communicate(timeout=30)
+    assert said.startswith("interrupted")
