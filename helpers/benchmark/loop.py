@@ -42,6 +42,9 @@ def busy_s() -> float:
     return float(spent.user + spent.system)
 
 
+LEAST_S, LEAST_REQUESTS = 1.0, 20
+"""Real seconds or requests that a read takes at least where something rests on it."""
+
 LEAST_DEADLINE_S = 120.0
 """Seconds of the network that any step may take, however small the budget of its case."""
 
@@ -179,6 +182,7 @@ def measure_blocks(
             elif is_due:
                 while warm_ups:
                     loop.run_block("warm-up", warm_ups.pop(0))
+                    loop.say_short(phase)
                 loop.run_block(phase, n_done)
                 block_s = sum(loop.spent_s) / len(loop.spent_s)
             n_done += 1
@@ -237,6 +241,17 @@ class _Loop:
             return [*range(n_warm_ups)]
         first = 1 + max((row.block for row in there if row.phase == "warm-up"), default=-1)
         return [*range(first, first + max(1, n_warm_ups))]
+
+    def say_short(self, phase: str) -> None:
+        """Say, before anything is measured, that reads are so short that noise may decide."""
+        asked = {one.identity for one in self.contenders if not one.is_ceiling}
+        warm = [row for row in self.record.rows if row.phase == "warm-up" and row.key[2:] in asked]
+        short_s = [r.real_read_s for r in warm if r.real_read_s < LEAST_S and r.n_requests < LEAST_REQUESTS]  # fmt: skip
+        if phase == "measured" and short_s:
+            print(
+                f"{len(short_s)} of {len(warm)} warm-up reads took less than {LEAST_S:g} s and {LEAST_REQUESTS}"
+                f" requests, the shortest {min(short_s):.2g} s: read more, or noise may decide"
+            )
 
     def run_block(self, phase: str, block: int) -> None:
         """Measure what a block lacks and say so in one line."""

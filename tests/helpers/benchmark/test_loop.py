@@ -194,6 +194,19 @@ def test_groups_stay_together_in_random_order() -> None:
     assert {plan[0].name for plan in plans} == {"a", "b"}
 
 
+def test_short_reads_are_said_before_they_are_measured(
+    tmp_path: Path, clock: Clock, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of a read that is long, or makes many requests, or is a ceiling, nothing is said."""
+    for name, seconds, n_requests, is_ceiling in (
+        ("a", 0.5, 3, False), ("b", 0.5, 20, False), ("c", 1.0, 3, False), ("d", 0.5, 3, True)
+    ):  # fmt: skip
+        one = timed(clock, name, [seconds], n_requests=n_requests, is_ceiling=is_ceiling)
+        run([one], make_record(tmp_path))
+        told = capsys.readouterr().out
+        assert told.startswith("1 of 1 warm-up reads took less than 1 s") == (name == "a"), told
+
+
 def raise_error(*_: Any) -> Any:
     """Fail as a library does: over several lines."""
     raise OSError("connection\n  reset by hunter2")
@@ -309,14 +322,17 @@ def test_a_continued_record_equals_an_uninterrupted_one(tmp_path: Path) -> None:
     assert parts[columns].to_numpy().tolist() == whole[columns].to_numpy().tolist()
 
 
-def timed(clock: Clock, name: str, seconds: list[float]) -> Contender:
+def timed(
+    clock: Clock, name: str, seconds: list[float], n_requests: int = 99, **changed: Any
+) -> Contender:
     """Return a contender whose reads take the times given, the last one for ever."""
     left = [*seconds]
 
     def read(_: Any) -> None:
         clock.now += left.pop(0) if len(left) > 1 else left[0]
 
-    return make_contender(name, read=read)
+    collect = {"collect": lambda: {"n_requests": n_requests}}
+    return make_contender(name, read=read, **collect, **changed)
 
 
 @pytest.mark.parametrize(
