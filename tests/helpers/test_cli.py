@@ -1,4 +1,4 @@
-"""The one command: what pages type is there, help costs no library, and it ends with a line."""
+"""The one command: what pages type is there, names are no way out, and it ends with a line."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ import shlex
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import click
 import pytest
 
+from helpers.book import build, cases
 from helpers.cli import end_well, main
 from helpers.errors import UserError
-from helpers.paths import ROOT
+from helpers.paths import ROOT, check_file, check_name, replace_file
 
 BLOCK = re.compile(r"^ *```(?:sh|console|bash)\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
 
@@ -138,3 +140,46 @@ def test_an_interrupt_reaches_what_a_shell_has_put_behind_itself() -> None:
         behind.send_signal(signal.SIGINT)
         _, said = behind.communicate(timeout=30)
     assert said.startswith("interrupted")
+
+
+OUT = ["..", "../laptop", "laptop/../laptop", "/tmp", "", ".", "laptop/", ".hidden", "a b", "a\nb", "<b>", "\x1b[31m"]  # fmt: skip
+
+
+@pytest.mark.parametrize("site", OUT)
+def test_a_site_is_a_folder_and_no_way_out(tmp_path: Path, site: str) -> None:
+    """No name of a site leads out of the folders of parameters and results; one line says so."""
+    for folder in ("parameters/laptop/study", "laptop/study"):
+        (tmp_path / folder).mkdir(parents=True)  # the second is what ../laptop would find
+        (tmp_path / folder / "one.yaml").write_text("seed: 2\n")
+    for act in (
+        lambda: cases.find_cases(site, tmp_path),
+        lambda: cases.find_case("study/one", site, tmp_path),
+        lambda: build.publish(site, tmp_path),
+        lambda: build.stage(site, root=tmp_path),
+    ):
+        with pytest.raises(UserError, match=r"^SITE: .*; allowed: ") as caught:
+            act()
+        assert str(caught.value).isprintable()
+    assert {path.name for path in tmp_path.iterdir()} == {"laptop", "parameters"}
+
+
+@pytest.mark.parametrize("site", ["laptop", "reference", "my-site_2.b"])
+def test_a_plain_name_is_a_site(site: str) -> None:
+    """Letters, digits and what usually joins them."""
+    assert check_name(site) == site
+
+
+def test_a_pipe_is_no_file(tmp_path: Path) -> None:
+    """Reading one would never end."""
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(UserError, match="no file; allowed: a regular file"):
+        check_file(tmp_path / "pipe")
+    assert check_file(tmp_path / "nothing yet")
+
+
+def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
+    """Nothing is left beside it."""
+    path = tmp_path / "a" / "one.csv"
+    for text in ("old", "new"):
+        replace_file(path, text)
+    assert path.read_text() == "new" and [*path.parent.iterdir()] == [path]

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import h5netcdf
+import hypothesis.strategies as st
 import numpy as np
 import obstore
 import pytest
+from hypothesis import given, settings
+from numcodecs import Blosc
 
 from helpers.arrays import stores
+from helpers.arrays.fields import FILL
+from helpers.arrays.prepared import Entry, prepare
 from helpers.arrays.stores import checksum, prepare_array
 from helpers.arrays.writers import LAYOUTS
 from helpers.errors import UserError
@@ -22,11 +29,72 @@ from helpers.paths import ROOT
 from tests.stores import (
     CHUNK_SHAPE,
     SHAPE,
+    SOURCE,
     client_environment,
     make_location,
     make_sample,
     make_stored,
 )
+
+SMALL = (2, 3, 33, 47)
+SMALL_WHOLE = make_sample(SMALL).block((0, 0, 0, 0), SMALL)
+
+
+@st.composite
+def blocks(draw: st.DrawFn) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Draw half-open bounds inside `SMALL`."""
+    starts = tuple(draw(st.integers(0, n - 1)) for n in SMALL)
+    return starts, tuple(draw(st.integers(i + 1, n)) for i, n in zip(starts, SMALL, strict=True))
+
+
+@settings(deadline=None)
+@given(blocks())
+def test_block_has_the_numbers_of_the_whole(bounds: tuple[tuple[int, ...], ...]) -> None:
+    """Any block is bit for bit the part of the whole array that it covers."""
+    start, stop = bounds
+    part = SMALL_WHOLE[tuple(slice(i, j) for i, j in zip(start, stop, strict=True))]
+    assert np.array_equal(make_sample(SMALL).block(start, stop), part)
+
+
+def test_large_planes_do_not_depend_on_the_block() -> None:
+    """Rounding is the same in small and large blocks, however they are computed."""
+    sample = make_sample((1, 1, 700, 900))
+    whole = sample.block((0, 0, 0, 0), sample.shape)
+    rows = range(0, 700, 97)
+    columns = range(0, 900, 131)
+    parts = [
+        [sample.block((0, 0, i, j), (1, 1, min(i + 97, 700), min(j + 131, 900))) for j in columns]
+        for i in rows
+    ]
+    assert np.array_equal(np.block(parts), whole)
+
+
+def test_land_is_fill_and_ocean_is_water() -> None:
+    """Land has the fill value of the source, ocean has temperatures, in the source's shares."""
+    with h5netcdf.File(SOURCE) as file:
+        source = file["temperature"][:]
+    sample = make_sample((12, 19, 180, 360)).block((0, 0, 0, 0), (12, 1, 180, 360))
+    ocean = sample[sample != FILL]
+    assert np.mean(sample == FILL) == pytest.approx(np.mean(source[:, 0] == FILL), abs=0.03)
+    assert -4 < ocean.min() < 0 < 28 < ocean.max() < 36
+    assert sample.dtype == np.float32
+
+
+@pytest.mark.parametrize("shape", [(12, 10, 90, 180), (2, 10, 270, 540), (1, 5, 1080, 1440)])
+@pytest.mark.parametrize("cname", ["lz4", "zstd"])
+def test_compresses_like_its_source(shape: tuple[int, ...], cname: str) -> None:
+    """The ratio of compression is within a quarter of the source's own, with the same codec."""
+    with h5netcdf.File(SOURCE) as file:
+        source = file["temperature"][:]
+    sample = make_sample(shape).block((0, 0, 0, 0), shape)
+    assert ratio(sample, cname) == pytest.approx(ratio(source, cname), rel=0.25)
+
+
+def ratio(values: np.ndarray, cname: str) -> float:
+    """Compress in blocks of up to a month, as chunks are."""
+    codec = Blosc(cname=cname, clevel=5, shuffle=Blosc.SHUFFLE)
+    months = [np.ascontiguousarray(month[:5]) for month in values]
+    return sum(m.nbytes for m in months) / sum(len(codec.encode(m)) for m in months)
 
 
 @pytest.fixture(scope="module")
@@ -175,3 +243,143 @@ def test_whoever_imports_it_first_has_the_filters() -> None:
     command = [sys.executable, "-c", _FILTER]
     run = subprocess.run(command, env=own, stdout=subprocess.PIPE, check=True)
     assert float(run.stdout) == 3000
+
+
+CONTENT = b"twelve bytes"
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Keep locks in a folder of the test."""
+    monkeypatch.setenv("ARRAYS_CACHE", str(tmp_path / "cache"))
+    return tmp_path
+
+
+@pytest.fixture(params=["folder", "prefix"])
+def place(request: pytest.FixtureRequest, cache: Path, tmp_path: Path) -> Path | Location:
+    """Name a place on local disk, or in the store of the tests."""
+    if request.param == "folder":
+        return tmp_path / "made" / "abc"
+    server: Server = request.getfixturevalue("server")
+    return make_location(server, "prepared") / tmp_path.name
+
+
+def make(place: Any, made_by: object = "codec 1", content: bytes = CONTENT) -> tuple[Entry, int]:
+    """Prepare two files; return the entry, and how often they were written."""
+    written = []
+
+    def write(target: Any) -> dict[str, Any]:
+        written.append(target)
+        for name in ("data/a", "data/b"):
+            put(target, name, content)
+        return {"told": 1}
+
+    return prepare(place, made_by, write, under=["data/"]), len(written)
+
+
+def put(place: Any, name: str, content: bytes) -> None:
+    """Write a file or an object."""
+    if isinstance(place, Location):
+        obstore.put(place.obstore(), name, content)
+        return
+    (place / name).parent.mkdir(parents=True, exist_ok=True)
+    (place / name).write_bytes(content)
+
+
+def read(place: Any, name: str) -> bytes:
+    """Read a file or an object."""
+    if isinstance(place, Location):
+        return bytes(obstore.get(place.obstore(), name).bytes())
+    return (place / name).read_bytes()
+
+
+def test_a_second_call_writes_nothing(place: Any) -> None:
+    """The entry is found, with what was told of it."""
+    first, n_written = make(place)
+    again, n_again = make(place)
+    assert (n_written, n_again) == (1, 0) and again == first
+    assert (first.nbytes, first.facts) == (2 * len(CONTENT), {"told": 1})
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("data/a", CONTENT[:5]),  # cut off
+        ("data/a", CONTENT[::-1]),  # as long, but other bytes
+        ("data/c", CONTENT),  # nobody made it
+        ("entry.json", b'{"made_by": "codec 1", "fi'),  # half an entry
+        ("entry.json", b"{}"),  # an entry of another form
+    ],
+)
+def test_what_does_not_hold_is_made_anew(place: Any, name: str, content: bytes) -> None:
+    """Whatever was altered, what lies there afterwards is what was asked for."""
+    first, _ = make(place)
+    put(place, name, content)
+    again, n_written = make(place)
+    assert n_written == 1 and again == first
+    assert read(place, "data/a") == CONTENT
+    assert make(place)[1] == 0
+
+
+def test_other_makings_do_not_pass_for_this_one(place: Any) -> None:
+    """A place that holds what another codec made is written over."""
+    make(place, "codec 1")
+    again, n_written = make(place, "codec 2", CONTENT[::-1])
+    assert n_written == 1 and read(place, "data/b") == CONTENT[::-1]
+    assert again.made_by == json.loads(read(place, "entry.json"))["made_by"] == "codec 2"
+
+
+def test_a_failed_writing_leaves_no_entry(place: Any) -> None:
+    """A failing disk is an error, and the next call writes all of it."""
+
+    def fail(target: Any) -> dict[str, Any]:
+        put(target, "data/a", CONTENT[:3])
+        raise OSError("Input/output error")
+
+    with pytest.raises(OSError, match="Input/output"):
+        prepare(place, "codec 1", fail, under=["data/"])
+    if isinstance(place, Path):
+        assert list(place.parent.iterdir()) == []
+    assert make(place)[1] == 1
+
+
+def test_drafts_of_the_killed_are_removed(cache: Path, tmp_path: Path) -> None:
+    """Halves that nobody writes any more go with the next writing, those of other places too."""
+    made = tmp_path / "made"
+    for name in ("abc.part/data/a", "gone.part/data/a"):
+        put(made, name, CONTENT[:3])
+    make(made / "abc")
+    assert [path.name for path in made.iterdir()] == ["abc"]
+
+
+_PREPARE = """
+import sys, time
+from pathlib import Path
+from helpers.arrays.prepared import prepare
+
+def write(draft):
+    with Path(sys.argv[2]).open("a") as log:
+        log.write("written\\n")
+    time.sleep(0.5)
+    (draft / "a").write_text("whole")
+    return {}
+
+place = Path(sys.argv[1])
+prepare(place, "codec 1", write)
+print((place / "a").read_text())
+"""
+
+
+@pytest.mark.slow
+def test_two_processes_write_once(tmp_path: Path, cache: Path) -> None:
+    """One writes, the other waits for it, and both find the whole."""
+    place, log = tmp_path / "made" / "abc", tmp_path / "log"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", _PREPARE, str(place), str(log)]
+    running = [
+        subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+        for _ in range(3)
+    ]
+    told = [each.communicate(timeout=60)[0].strip() for each in running]
+    assert told == ["whole"] * 3
+    assert log.read_text() == "written\n"

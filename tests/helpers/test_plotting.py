@@ -1,4 +1,4 @@
-"""Every contender has a colour, a mark and a label that readers tell apart, and axes plain numbers."""
+"""Figures have one look and tables one spelling, wherever they are made."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, get_args
 import matplotlib as mpl
 import matplotlib.style
 import numpy as np
+import pandas as pd
 import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -20,6 +21,7 @@ from helpers.errors import UserError
 from helpers.plotting import palette
 from helpers.plotting.figures import number_axis
 from helpers.plotting.palette import STYLE, Style, check_styles, find_style, get_styles
+from helpers.plotting.tables import count_rows, digits, show, spell
 from studies.caching_costs.caches import CACHES
 from studies.chunk_shape.contenders import CODECS
 from studies.chunk_shape.layouts import Medium, make_accesses
@@ -135,3 +137,41 @@ def test_a_logarithmic_axis_has_plain_numbers(
     labels = {label.get_text() for label in ax.get_xticklabels(which="both")}
     assert told <= labels and not untold & labels
     assert not any("^" in label.get_text() for label in ax.get_yticklabels(which="both"))
+
+
+def test_tables_are_named_and_rounded_where_they_are_made() -> None:
+    """Heads with units, contenders by their labels, three digits, a dash where nothing is."""
+    frame = pd.DataFrame(
+        {"read_s": [1.23456, float("nan")], "n_requests": [12345, 7], "is_cold": [True, False]},
+        index=pd.Index(["zarr-s3fs", "raw"], name="reader"),
+    )
+    told = show(frame, kind="reader")
+    assert [*told] == ["read (s)", "requests", "is cold"]
+    assert [*told.index] == ["s3fs, default", "raw reads"]
+    assert told.to_numpy().tolist() == [["1.23", "12,345", "yes"], ["\N{EN DASH}", "7", "no"]]
+    assert "<b>" not in show(pd.DataFrame({"x": ["<b>"]})).to_html()
+
+
+@pytest.mark.parametrize(
+    ("value", "n", "text"),
+    [(1234.5, 2, "1200"), (0.0456, 2, "0.046"), (1.272, 3, "1.27"), (float("inf"), 2, "not measured")],
+)  # fmt: skip
+def test_digits(value: float, n: int, text: str) -> None:
+    """No exponent, no more digits than say something."""
+    assert digits(value, n=n) == text
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("stream_mb_per_s", "stream (MB/s)"), ("n_workers", "workers"), ("MB asked", "MB asked")],
+)
+def test_names_are_words(name: str, words: str) -> None:
+    """The unit of a name stands behind it."""
+    assert spell(name) == words
+
+
+def test_rows_are_counted_by_phase() -> None:
+    """What ended a measurement stands with its rows."""
+    rows = pd.DataFrame({"phase": ["warm-up", "measured", "measured"], "block": [0, 0, 1]})
+    told = count_rows(rows, stopped_by="its time budget").loc["measured"]
+    assert [*told] == [2, 2, "its time budget"]

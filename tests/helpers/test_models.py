@@ -1,0 +1,333 @@
+"""Reads that can be computed by hand take as long as by hand, in closed form and simulated."""
+
+from __future__ import annotations
+
+import math
+import random
+import statistics
+from dataclasses import replace
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from helpers.models.access import (
+    IoCounts,
+    Store,
+    access_seconds,
+)
+from helpers.models.transfer import Client, Network, Step, fit_client, predict, replay, simulate
+from helpers.netem.profiles import get_profile, network_of
+
+MB = 1e6
+FREE = Network()
+
+
+def seconds(
+    network: Network, client: Client, n_chunks: int, n_workers: int = 1, n_cores: float = 4
+) -> float:
+    """Simulate one read."""
+    return simulate(network, client, n_chunks, n_workers=n_workers, n_cores=n_cores, seed=0)
+
+
+@pytest.mark.parametrize(
+    ("network", "client", "n_chunks", "n_workers", "expected_s"),
+    [
+        # one connection: each chunk its latency and its bytes over the stream
+        (Network(0.01, 0.01, 100 * MB), Client(MB), 10, 1, 10 * (0.01 + 0.01)),
+        (Network(0.03, 0.03), Client(MB), 7, 1, 7 * 0.03),
+        (Network(stream_nbytes_per_s=50 * MB), Client(5 * MB), 4, 1, 4 * 0.1),
+        # two requests a chunk wait twice, half a request half as long
+        (Network(0.01, 0.01), Client(MB, 2.0), 10, 1, 10 * 2 * 0.01),
+        (Network(0.01, 0.01), Client(MB, 0.5), 10, 1, 10 * 0.5 * 0.01),
+        # four connections share ten chunks: three rounds
+        (Network(0.01, 0.01, 100 * MB), Client(MB), 10, 4, 3 * 0.02),
+        (Network(0.01, 0.01, 100 * MB), Client(MB, connections_per_worker=4), 10, 1, 3 * 0.02),
+        # as many connections as chunks: all at once, over the link
+        (Network(aggregate_nbytes_per_s=100 * MB), Client(MB), 50, 50, 50 / 100),
+        (Network(0.02, 0.02, 100 * MB, 100 * MB), Client(MB), 50, 50, 0.02 + 50 / 100),
+        # the link is shared only as far as streams reach: 4 streams of 10 below 100
+        (Network(0, 0, 10 * MB, 100 * MB), Client(MB), 8, 4, 2 * 0.1),
+        # four processors, one chunk a connection: two rounds, or eight at half speed
+        (FREE, Client(MB, cpu_s_per_chunk=0.1), 8, 4, 2 * 0.1),
+        (FREE, Client(MB, cpu_s_per_chunk=0.1), 8, 8, 8 * 0.1 / 4),
+        # waiting costs no processor
+        (FREE, Client(MB, wait_s_per_chunk=0.1), 8, 8, 0.1),
+        # requests leave at 100/s: the last of 50 half a second late, less one gap
+        (Network(requests_per_s=100), Client(MB), 50, 50, 49 / 100),
+        (Network(requests_per_s=100), Client(MB, 2.0), 50, 50, 98 / 100),
+        # overlapped: the next chunk arrives while this one is decoded, only the last waits
+        (Network(0.01, 0.01), Client(MB, cpu_s_per_chunk=0.01), 10, 1, 10 * 0.02),
+        (
+            Network(0.01, 0.01),
+            Client(MB, cpu_s_per_chunk=0.01, is_overlapped=True),
+            10,
+            1,
+            11 * 0.01,
+        ),
+    ],
+)
+def test_closed_forms(
+    network: Network, client: Client, n_chunks: int, n_workers: int, expected_s: float
+) -> None:
+    """Reads that can be computed by hand take as long as by hand."""
+    assert seconds(network, client, n_chunks, n_workers) == pytest.approx(expected_s, rel=1e-6)
+
+
+networks = st.builds(
+    lambda latency, spread, stream, link, rate: Network(
+        latency, latency * spread, stream, link, rate
+    ),
+    st.floats(0, 0.2),
+    st.floats(1, 4),
+    st.floats(1e6, 1e9),
+    st.floats(1e6, 1e9),
+    st.floats(10, 1e4),
+)
+clients = st.builds(
+    Client,
+    chunk_nbytes=st.floats(1e4, 2e7),
+    requests_per_chunk=st.floats(0.1, 3),
+    connections_per_worker=st.integers(1, 4),
+    cpu_s_per_chunk=st.floats(0, 0.1),
+    wait_s_per_chunk=st.floats(0, 0.1),
+    is_overlapped=st.booleans(),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(networks, clients, st.integers(1, 60), st.integers(1, 8))
+def test_no_read_beats_its_limits(
+    network: Network, client: Client, n_chunks: int, n_workers: int
+) -> None:
+    """A read takes at least what each limit alone asks, and comes to an end."""
+    found = seconds(network, client, n_chunks, n_workers, n_cores=2)
+    n_connections = min(n_chunks, n_workers * client.connections_per_worker)
+    nbytes = n_chunks * client.chunk_nbytes
+    least = [
+        nbytes / network.aggregate_nbytes_per_s,
+        nbytes / network.stream_nbytes_per_s / n_connections if not client.is_overlapped else 0,
+        n_chunks * client.cpu_s_per_chunk / 2,
+        (n_chunks - 1) * client.requests_per_chunk / network.requests_per_s,
+    ]
+    assert max(least) <= found * (1 + 1e-6) < math.inf
+
+
+@pytest.mark.parametrize(
+    ("network", "client", "n_workers", "limit"),
+    [
+        (Network(0.1, 0.2, 100 * MB), Client(MB), 1, "latency"),
+        (Network(0.001, 0.001, 10 * MB), Client(MB), 1, "stream"),
+        (Network(0.001, 0.001, 100 * MB, 100 * MB), Client(MB), 40, "shared link"),
+        (Network(0.001, 0.001, 100 * MB, requests_per_s=20), Client(MB), 40, "request rate"),
+        (
+            Network(0.001, 0.001, 100 * MB),
+            Client(MB, cpu_s_per_chunk=0.1),
+            40,
+            "processors",
+        ),
+    ],
+)
+def test_names_what_binds(network: Network, client: Client, n_workers: int, limit: str) -> None:
+    """Where one limit takes nearly all the time, it is the one named."""
+    found = predict(network, client, n_chunks=40, n_workers=n_workers, n_cores=2)
+    assert found.limit == limit
+    assert found.seconds > 0
+
+
+def test_prediction_is_repeatable_and_central() -> None:
+    """The same question has the same answer: the median of its draws."""
+    network, client = Network(0.03, 0.1), Client(MB)
+    first, again = (predict(network, client, n_chunks=20, n_workers=2, n_cores=2) for _ in "ab")
+    assert first == again
+    draws = [simulate(network, client, 20, n_workers=2, n_cores=2, seed=seed) for seed in range(9)]
+    assert first.seconds == statistics.median(draws)
+    assert len(set(draws)) == 9
+
+
+def test_first_bytes_are_distributed_as_said() -> None:
+    """Half of the draws are below the median, and 95 of 100 below the 95th percentile."""
+    network, rng = Network(0.03, 0.1), random.Random(0)
+    draws = sorted(network.draw_first_byte_s(rng) for _ in range(20_000))
+    assert draws[10_000] == pytest.approx(0.03, rel=0.05)
+    assert draws[19_000] == pytest.approx(0.1, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("cpu_s", "wait_s", "is_overlapped"),
+    [(0.05, 0.08, False), (0.02, 0.0, False), (0.05, 0.3, True), (0.01, 0.02, False)],
+)
+def test_fit_finds_a_known_client(cpu_s: float, wait_s: float, is_overlapped: bool) -> None:
+    """From times at one worker and at many, processor and waiting time come back."""
+    known = Client(
+        MB,
+        connections_per_worker=2,
+        cpu_s_per_chunk=cpu_s,
+        wait_s_per_chunk=wait_s,
+        is_overlapped=is_overlapped,
+    )
+    measured = [(n, seconds(FREE, known, 400, n, n_cores=2)) for n in (1, 4, 40)]
+    unknown = replace(known, cpu_s_per_chunk=9.0, wait_s_per_chunk=9.0)
+    found = fit_client(unknown, measured, n_chunks=400, n_cores=2)
+    assert found.cpu_s_per_chunk == pytest.approx(cpu_s, rel=0.05)
+    for n, expected_s in measured:
+        assert seconds(FREE, found, 400, n, n_cores=2) == pytest.approx(expected_s, rel=0.05)
+
+
+STEADY = Network(0.01, 0.01, stream_nbytes_per_s=100e6, aggregate_nbytes_per_s=150e6)
+
+
+@pytest.mark.parametrize(
+    ("steps", "seconds"),
+    [
+        # one request: latency, then 1 MB at 100 MB/s
+        ([Step((), 0.0, 10**6)], 0.02),
+        # two in a row, with 5 ms of thinking between
+        ([Step((), 0.0, 10**6), Step((0,), 0.005, 10**6)], 0.045),
+        # two at once share 150 MB/s
+        ([Step((), 0.0, 10**6), Step((), 0.0, 10**6)], 0.01 + 2e6 / 150e6),
+        # the third waits for the slower of two
+        ([Step((), 0.0, 0), Step((), 0.03, 0), Step((0, 1), 0.0, 0)], 0.05),
+        # nothing asked
+        ([], 0.0),
+    ],
+)
+def test_replay_takes_what_arithmetic_says(steps: list[Step], seconds: float) -> None:
+    """Latency, ceilings and waiting add up."""
+    found = replay(steps, STEADY)
+    assert found.seconds == pytest.approx(seconds)
+    assert found.n_requests == len(steps)
+    assert replay(steps, STEADY, rest_s=1.0).seconds == pytest.approx(seconds + 1.0)
+
+
+@given(st.lists(st.tuples(st.floats(0, 0.1), st.integers(0, 10**6)), min_size=1, max_size=12))
+def test_serial_requests_add_up(sent: list[tuple[float, int]]) -> None:
+    """One request after the other takes its thinking, its latency and its bytes."""
+    steps = [Step((n - 1,) if n else (), *one) for n, one in enumerate(sent)]
+    now = sum(think_s + 0.01 + nbytes / 100e6 for think_s, nbytes in sent)
+    assert replay(steps, STEADY).seconds == pytest.approx(now)
+    # with ten times the latency, each request adds 90 ms
+    slow = Network(0.1, 0.1, stream_nbytes_per_s=100e6)
+    assert replay(steps, slow).seconds == pytest.approx(now + 0.09 * len(sent))
+
+
+def in_flight(n: int, n_connections: int, nbytes: int = 1) -> list[Step]:
+    """Make requests of which so many are under way at once."""
+    return [
+        Step((at - n_connections,) if at >= n_connections else (), 0.0, nbytes) for at in range(n)
+    ]
+
+
+def test_more_connections_are_faster_up_to_the_link() -> None:
+    """Eight reads at once take an eighth of the latencies, and no less than the link allows."""
+    latency, link = Network(0.01, 0.01), Network(0.01, 0.01, aggregate_nbytes_per_s=1e6)
+    assert replay(in_flight(64, 1), latency).seconds == pytest.approx(0.64)
+    assert replay(in_flight(64, 8), latency).seconds == pytest.approx(0.08)
+    assert replay(in_flight(64, 64, 10_000), link).seconds == pytest.approx(0.65)
+
+
+def test_what_nobody_waits_for_costs_no_time() -> None:
+    """A block fetched in the background, say."""
+    steps = [Step((), 0.0, 10), Step((0,), 0.0, 10, is_waited=False)]
+    assert replay(steps, Network(0.01, 0.01)).seconds == pytest.approx(0.01)
+
+
+def test_latencies_are_drawn() -> None:
+    """Many requests in a row take the mean of the distribution each."""
+    sigma = math.log(100 / 30) / 1.6448536269514722
+    mean_s = 0.030 * math.exp(sigma**2 / 2)
+    found = replay(in_flight(2000, 1), Network(0.030, 0.100))
+    assert found.seconds == pytest.approx(2000 * mean_s, rel=0.05)
+
+
+IN_REGION = Network(0.03, 0.1, 36e6, 200e6, 2200)
+
+BY_HAND = [
+    (Store(start_s=0.5), 4, 1e6, None, 0.5),  # nothing costs but the call
+    (Store(chunk_s=0.1), 4, 1e6, None, 0.4),  # chunks queue for the processor
+    (Store(decode_s_per_nbyte=1e-6), 4, 1e6, None, 4.0),  # so do their bytes
+    (Store(Network(0.01, 0.01), n_connections=4), 8, 1e6, None, 0.02),  # two waves
+    (Store(Network(0.01, 0.01), n_connections=4), 2, 1e6, None, 0.01),  # one wave, not full
+    (Store(Network(stream_nbytes_per_s=1e6)), 2, 1e6, None, 2.0),  # one stream
+    (Store(Network(aggregate_nbytes_per_s=1e6), n_connections=9), 9, 1e6, None, 9.0),  # the link
+    (Store(Network(requests_per_s=10), n_connections=99), 50, 1, None, 5.0),  # the rate
+    (Store(Network(stream_nbytes_per_s=1e6), compression_ratio=2), 2, 1e6, None, 1.0),  # stored
+    (Store(Network(0.01, 0.01), n_connections=8), 8, 0, 2, 0.05),  # index, 4 chunks, in 2 shards
+    (Store(Network(0.01, 0.01), n_connections=8), 8, 0, 8, 0.02),  # index, then its only chunk
+    (Store(stored_s_per_nbyte=1e-6, compression_ratio=2), 4, 1e6, None, 2.0),  # inflating
+    (Store(request_s=0.1), 8, 0, 2, 0.2),  # a look into each shard
+]
+
+
+@pytest.mark.parametrize(("store", "n_chunks", "nbytes", "n_shards", "expected"), BY_HAND)
+def test_seconds_by_hand(
+    store: Store, n_chunks: float, nbytes: float, n_shards: float | None, expected: float
+) -> None:
+    """Each limit alone gives a time that can be worked out in the head."""
+    found = access_seconds(store, IoCounts(n_chunks, nbytes, n_shards or 0))
+    assert float(found) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("name", ["in-region", "other-region", "wide-area"])
+def test_the_closed_form_follows_the_simulation(name: str) -> None:
+    """It is that of the fluid that requests are simulated as, in its middle and for most reads.
+
+    Four connections to 32, chunks of 20 kB to 15 MB, from one to 300: where the
+    link or the processor is the limit, or neither.
+    """
+    network, rng = network_of(get_profile(name)), np.random.default_rng(5)
+    errors = []
+    for n_connections in (4, 10, 32):
+        for n_chunks in np.exp(rng.uniform(0, math.log(300), 15)).astype(int):
+            nbytes = math.exp(rng.uniform(*np.log([2e4, 1.5e7])))
+            cpu_s = 1e-3 + 4e-9 * nbytes
+            client = Client(nbytes, connections_per_worker=n_connections, cpu_s_per_chunk=cpu_s)
+            drawn = [
+                simulate(network, client, int(n_chunks), n_workers=1, n_cores=1, seed=seed)
+                for seed in range(41)
+            ]
+            store = Store(network, n_connections, chunk_s=cpu_s)
+            found = float(access_seconds(store, IoCounts(int(n_chunks), nbytes)))
+            errors.append(found / statistics.median(drawn) - 1)
+    assert abs(statistics.median(errors)) < 0.04
+    assert np.quantile(np.abs(errors), 0.5) < 0.05
+    assert np.quantile(np.abs(errors), 0.9) < 0.16
+
+
+@given(st.floats(1, 1e5), st.floats(1, 1e8), st.integers(1, 64))
+def test_more_is_never_faster(n_chunks: float, nbytes: float, n_connections: int) -> None:
+    """More chunks or larger ones take no less time."""
+    store = Store(IN_REGION, n_connections, chunk_s=1e-4, decode_s_per_nbyte=1e-9)
+    base = float(access_seconds(store, IoCounts(n_chunks, nbytes)))
+    assert float(access_seconds(store, IoCounts(n_chunks, 2 * nbytes))) >= base * (1 - 1e-9)
+    assert float(access_seconds(store, IoCounts(2 * n_chunks, nbytes))) >= base * (1 - 1e-9)
+
+
+def test_requests_that_are_fewer_wait_less() -> None:
+    """A shard read whole is one request, not one and one a chunk."""
+    store = Store(IN_REGION, 10)
+    several = access_seconds(store, IoCounts(64, 1e4, 1))
+    assert float(access_seconds(store, IoCounts(64, 1e4, 1, 1))) < float(several) / 10
+
+
+@pytest.mark.parametrize("name", ["in-region", "wide-area"])
+@pytest.mark.parametrize(("n_chunks", "nbytes"), [(1, 1e6), (4, 1e6), (30, 2e5), (100, 1e5)])
+def test_tails_are_those_of_simulated_reads(name: str, n_chunks: int, nbytes: float) -> None:
+    """The 95th percentile is that of the last first byte of a wave."""
+    network = network_of(get_profile(name))
+    client = Client(nbytes, connections_per_worker=64, cpu_s_per_chunk=1e-4)
+    drawn = [
+        simulate(network, client, n_chunks, n_workers=1, n_cores=1, seed=seed)
+        for seed in range(300)
+    ]
+    store = Store(network, 64, chunk_s=1e-4)
+    found = float(access_seconds(store, IoCounts(n_chunks, nbytes), quantile=0.95))
+    assert found == pytest.approx(statistics.quantiles(drawn, n=20)[-1], rel=0.15)
+
+
+def test_a_tail_counts_where_a_request_is_likely_to_meet_it() -> None:
+    """One in a hundred is late by a second: of one request seldom, of a hundred surely."""
+    store = Store(Network(0.01, 0.01, tail_share=0.01, tail_s=1.0), 128)
+    seconds = [float(access_seconds(store, IoCounts(n, 0), quantile=0.95)) for n in (1, 100)]
+    assert seconds[0] < 0.03 and seconds[1] > 1
