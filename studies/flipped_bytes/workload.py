@@ -1,0 +1,158 @@
+"""Reading a sound copy, timed, and copies of which one byte is another, counted."""
+
+from __future__ import annotations
+
+import hashlib
+import multiprocessing
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+from scipy import stats  # it ships no types
+
+from helpers.benchmark.contender import CheckError, Steps
+from helpers.benchmark.statistics import Interval
+from helpers.plotting.tables import trace_of
+from studies.flipped_bytes.formats import FORMATS, Array, Shape
+
+Ended = Literal["right", "refused", "silent", "crashed"]
+ENDED: tuple[Ended, ...] = ("right", "refused", "silent", "crashed")
+"""How a read ends of which a byte was flipped: `silent` returns other values and no error."""
+
+
+def list_files(folder: Path) -> list[Path]:
+    """List the files of a format in an order that does not depend on the file system."""
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+@contextmanager
+def flipped(folder: Path, rng: np.random.Generator) -> Iterator[None]:
+    """Change one byte of a folder's files to another value, each byte as likely as any other."""
+    files = list_files(folder)
+    ends = np.cumsum([path.stat().st_size for path in files])
+    at = int(rng.integers(ends[-1]))
+    path = files[int(np.searchsorted(ends, at, side="right"))]
+    sound = path.read_bytes()
+    damaged = bytearray(sound)
+    damaged[at - int(ends[files.index(path)])] ^= int(rng.integers(1, 256))  # from its end
+    path.write_bytes(damaged)
+    try:
+        yield
+    finally:
+        path.write_bytes(sound)
+
+
+def sum_values(array: Any) -> str:
+    """Hash values in their order, whatever the shape that a format gives them."""
+    return hashlib.sha256(np.ascontiguousarray(array, np.float32)).hexdigest()
+
+
+def read_flipped(name: str, folder: Path, sum_sound: str) -> Ended:
+    """Read a damaged copy and compare: a refusal is any error that the library raises."""
+    try:
+        found = FORMATS[name].read(folder)
+    except Exception:  # whatever it says, the reader knows
+        return "refused"
+    return "right" if sum_values(found) == sum_sound else "silent"
+
+
+class Trial:
+    """Reads damaged copies in a process of its own, which a damaged file may crash."""
+
+    def __init__(self) -> None:
+        self._pool: ProcessPoolExecutor | None = None
+
+    def read(self, name: str, folder: Path, sum_sound: str, rng: np.random.Generator) -> Ended:
+        """Flip a byte, read, and put the byte back."""
+        self._pool = self._pool or ProcessPoolExecutor(1, multiprocessing.get_context("spawn"))
+        with flipped(folder, rng):
+            try:
+                return self._pool.submit(read_flipped, name, folder, sum_sound).result()
+            except BrokenProcessPool:
+                self._pool = None
+                return "crashed"
+
+    def close(self) -> None:
+        """End the process."""
+        if self._pool:
+            self._pool.shutdown()
+
+
+@dataclass(slots=True)
+class FlippedRead(Steps):
+    """A format's sound copy, read some times; what flips did to damaged ones is its trace."""
+
+    name: str
+    folder: Path
+    array: Array
+    chunk_shape: Shape
+    trial: Trial
+    n_flips: int = 0
+    n_reads: int = 1
+    seed: int = 0
+    _block: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        if not self.folder.exists():
+            self.folder.mkdir(parents=True)
+            FORMATS[self.name].write(self.array, self.chunk_shape, self.folder)
+
+    def settings(self) -> dict[str, Any]:
+        """Return what a comparison has to declare."""
+        return {
+            "checksum": FORMATS[self.name].checksum or "none",
+            "cache_state": "files in the page cache",
+        }
+
+    def nbytes(self) -> tuple[int, int]:
+        """Count the bytes that are read, and those of one copy's files."""
+        stored = sum(path.stat().st_size for path in list_files(self.folder))
+        return self.n_reads * self.array.nbytes, stored
+
+    def enter_block(self, block: int) -> None:
+        """Give each block bytes of its own to flip."""
+        self._block = block
+
+    def read(self, _opened: None) -> Any:
+        """Read the sound copy."""
+        for _ in range(self.n_reads):
+            found = FORMATS[self.name].read(self.folder)
+        return found
+
+    def check(self, found: Any) -> str:
+        """Compare every value with what was written."""
+        if sum_values(found) != sum_values(self.array):
+            raise CheckError(f"{self.name}: the sound copy is not what was written")
+        return f"all {self.array.size} values"
+
+    def collect(self) -> dict[str, int]:
+        """Flip bytes, which is not timed, and count how reads end."""
+        if not self.n_flips:
+            return {}
+        seeds = [(self.seed, self._block, number) for number in range(self.n_flips)]
+        given = self.name, self.folder, sum_values(self.array)
+        ended = Counter(self.trial.read(*given, np.random.default_rng(seed)) for seed in seeds)
+        return {f"n_{how}": ended[how] for how in ENDED}
+
+
+def count_ends(rows: pd.DataFrame) -> pd.DataFrame:
+    """Add up how reads of damaged copies ended, a line a format."""
+    counts = trace_of(rows).reindex(columns=[f"n_{how}" for how in ENDED]).dropna()
+    return counts.groupby(rows["contender"], sort=False).sum().astype(int)
+
+
+def silent_percent(counts: pd.Series[int]) -> Interval:
+    """Compute how many in a hundred reads return wrong values silently.
+
+    The interval is that of Wilson (1927), which holds at none and at all.
+    """
+    n, n_silent = int(counts.sum()), int(counts["n_silent"])
+    low, high = stats.binomtest(n_silent, n).proportion_ci(method="wilson")
+    return Interval(100 * n_silent / n, 100 * float(low), 100 * float(high), n)

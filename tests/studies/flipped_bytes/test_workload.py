@@ -1,0 +1,63 @@
+"""A damaged copy is refused, right or silently wrong, and the sound one stays as it was."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from studies.flipped_bytes import workload
+from studies.flipped_bytes.formats import FORMATS
+
+ARRAY = np.random.default_rng(1).normal(size=(1, 2, 32, 48)).astype(np.float32)
+CHUNK = (1, 1, 32, 48)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_sound_copies_come_back_and_checksums_refuse(name: str, tmp_path: Path) -> None:
+    """What has a checksum returns no wrong values; what has none and no codec returns nearly all."""
+    steps = workload.FlippedRead(name, tmp_path / "a", ARRAY, CHUNK, workload.Trial())
+    assert steps.check(steps.read(None)) == "all 3072 values"
+    before = [path.read_bytes() for path in workload.list_files(steps.folder)]
+    ended = []
+    for seed in range(12):
+        with workload.flipped(steps.folder, np.random.default_rng(seed)):
+            sums = workload.sum_values(ARRAY)
+            ended.append(workload.read_flipped(name, steps.folder, sums))
+    assert [path.read_bytes() for path in workload.list_files(steps.folder)] == before
+    if FORMATS[name].checksum:
+        assert "silent" not in ended and "refused" in ended
+    if name == "zarr-plain":
+        assert ended.count("silent") > 6
+
+
+def abort(*_given: object) -> None:
+    """End the process as a fault of a C library does."""
+    os.abort()
+
+
+def test_a_crash_is_counted_and_the_next_read_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A library that ends its process does not end the measurement."""
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "file").write_bytes(b"abc")
+    trial, rng = workload.Trial(), np.random.default_rng(0)
+    with monkeypatch.context() as patch:
+        patch.setattr(workload, "read_flipped", abort)
+        assert trial.read("zarr", tmp_path / "a", "", rng) == "crashed"
+    assert trial.read("zarr", tmp_path / "a", "", rng) == "refused"
+    trial.close()
+    assert (tmp_path / "a" / "file").read_bytes() == b"abc"
+
+
+def test_shares_have_wilsons_interval() -> None:
+    """None of twenty is not the same as never."""
+    counts = pd.Series({"n_right": 0, "n_refused": 20, "n_silent": 0, "n_crashed": 0})
+    found = workload.silent_percent(counts)
+    assert (found.centre, found.low, found.n) == (0, 0, 20) and found.high == pytest.approx(
+        16.1, 0.01
+    )
