@@ -212,36 +212,6 @@ def measure(
     )
 
 
-def test_a_stalled_read_ends_by_its_deadline(
-    testbed: Testbed, stored: StoredArray, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It is refused in one line, the rows before it stay, and the record goes on when asked again."""
-    monkeypatch.setattr(loop, "LEAST_DEADLINE_S", 2.0)
-    testbed.emulate(SOUND)
-    measure(tmp_path, testbed, stored, 1)
-    testbed.emulate(make_faulty(stall=1.0))
-    start_s = time.monotonic()
-    with pytest.raises(
-        MeasurementError, match=r"block 0: read failed: .*not done in 2 s"
-    ) as caught:
-        measure(tmp_path, testbed, stored, 2)
-    assert "\n" not in str(caught.value) and time.monotonic() - start_s < 30
-    testbed.emulate(SOUND)
-    again = measure(tmp_path, testbed, stored, 2)
-    assert again.loc[again["phase"] == "measured", "block"].tolist() == [0, 1]
-
-
-def test_what_waits_again_while_it_tidies_up_ends_too() -> None:
-    """A client that asks a stalled store once more on closing holds nothing up."""
-    start_s = time.monotonic()
-    with pytest.raises(TimeoutError, match="not done in 0.2 s"), deadline(0.2):
-        try:
-            time.sleep(60)
-        finally:
-            time.sleep(60)
-    assert time.monotonic() - start_s < 20
-
-
 @pytest.mark.parametrize("victim", ["server", "proxy"])
 def test_a_kill_in_mid_read_loses_no_row(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, victim: str

@@ -283,13 +283,6 @@ def test_one_clock() -> None:
         assert allowed or not reads, f"{name_of(path)} has a clock of its own"
 
 
-def test_every_clock_is_there() -> None:
-    """The list of clocks names nothing that is gone."""
-    for name in CLOCKS:
-        paths = [path for path in PATHS if f"{name_of(path)}.".startswith(f"{name}.")]
-        assert any("perf_counter" in path.read_text() for path in paths), name
-
-
 def test_every_colour_is_in_the_palette() -> None:
     """No module and no notebook but the palette writes a colour."""
     colour = re.compile(r"""["'](#[0-9a-fA-F]{3,8}|C\d|tab:\w+)["']""")

@@ -253,35 +253,3 @@ def test_address_from_the_environment(world: World, tmp_path: Path) -> None:
     done = world.run(language, without, tmp_path)
     assert done.returncode == 0, done.stderr
     check_values(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [('["temperature"]', '["no such"]'), (".load()", ".load() + 1"), ("temperature =", "_ =")],
-    ids=["misspelt", "wrong values", "nothing read"],
-)
-def test_broken_block_fails(old: str, new: str, world: World, tmp_path: Path) -> None:
-    """A block that does not run, or reads something else or nothing, does not pass."""
-    (language, block), *_ = RECIPES["Open Zarr through obstore"]
-    done = world.run(language, block.replace(old, new), tmp_path)
-    if done.returncode == 0:
-        with pytest.raises(AssertionError):
-            check_values(tmp_path)
-
-
-def test_every_recipe_has_its_parts() -> None:
-    """A recipe says when to take it and what was measured, and all that were promised are there."""
-    sections = re.split(r"^### ", PAGE, flags=re.MULTILINE)[1:]
-    assert [one.splitlines()[0] for one in sections] == [*RECIPES]
-    for one in sections:
-        assert one.splitlines()[2].startswith("Take this "), one
-        assert "**Measured" in one or one.startswith("The same with "), one
-    assert set(_ALSO) <= set(RECIPES)
-    for word in ("tensorstore", "icechunk", "ERA5", "earthaccess", "h5repack", "zarrs"):
-        assert word in PAGE
-
-
-def test_lines_fit_a_page() -> None:
-    """No line of code is so long that a page would have to scroll."""
-    blocks = [block for parts in RECIPES.values() for _, block in parts]
-    assert [line for block in blocks for line in block.splitlines() if len(line) > 78] == []

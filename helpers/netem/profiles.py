@@ -231,14 +231,6 @@ def _recorded_profiles() -> dict[str, Profile]:
     return _read_profiles(path) if path.exists() else {}
 
 
-def get_recorded_profile(name: str) -> Profile:
-    """Return the network that records of the reference were measured over under a name.
-
-    Figures of a profile may have changed since; a record keeps what it was measured over.
-    """
-    return _recorded_profiles().get(name) or get_profile(name)
-
-
 def profile_names() -> tuple[str, ...]:
     """Return the names of the profiles that there are."""
     return tuple(_known_profiles())

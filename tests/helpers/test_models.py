@@ -233,14 +233,6 @@ def test_what_nobody_waits_for_costs_no_time() -> None:
     assert replay(steps, Network(0.01, 0.01)).seconds == pytest.approx(0.01)
 
 
-def test_latencies_are_drawn() -> None:
-    """Many requests in a row take the mean of the distribution each."""
-    sigma = math.log(100 / 30) / 1.6448536269514722
-    mean_s = 0.030 * math.exp(sigma**2 / 2)
-    found = replay(in_flight(2000, 1), Network(0.030, 0.100))
-    assert found.seconds == pytest.approx(2000 * mean_s, rel=0.05)
-
-
 IN_REGION = Network(0.03, 0.1, 36e6, 200e6, 2200)
 
 BY_HAND = [
@@ -304,13 +296,6 @@ def test_more_is_never_faster(n_chunks: float, nbytes: float, n_connections: int
     assert float(access_seconds(store, IoCounts(2 * n_chunks, nbytes))) >= base * (1 - 1e-9)
 
 
-def test_requests_that_are_fewer_wait_less() -> None:
-    """A shard read whole is one request, not one and one a chunk."""
-    store = Store(IN_REGION, 10)
-    several = access_seconds(store, IoCounts(64, 1e4, 1))
-    assert float(access_seconds(store, IoCounts(64, 1e4, 1, 1))) < float(several) / 10
-
-
 @pytest.mark.parametrize("name", ["in-region", "wide-area"])
 @pytest.mark.parametrize(("n_chunks", "nbytes"), [(1, 1e6), (4, 1e6), (30, 2e5), (100, 1e5)])
 def test_tails_are_those_of_simulated_reads(name: str, n_chunks: int, nbytes: float) -> None:
@@ -324,10 +309,3 @@ def test_tails_are_those_of_simulated_reads(name: str, n_chunks: int, nbytes: fl
     store = Store(network, 64, chunk_s=1e-4)
     found = float(access_seconds(store, IoCounts(n_chunks, nbytes), quantile=0.95))
     assert found == pytest.approx(statistics.quantiles(drawn, n=20)[-1], rel=0.15)
-
-
-def test_a_tail_counts_where_a_request_is_likely_to_meet_it() -> None:
-    """One in a hundred is late by a second: of one request seldom, of a hundred surely."""
-    store = Store(Network(0.01, 0.01, tail_share=0.01, tail_s=1.0), 128)
-    seconds = [float(access_seconds(store, IoCounts(n, 0), quantile=0.95)) for n in (1, 100)]
-    assert seconds[0] < 0.03 and seconds[1] > 1

@@ -11,16 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helpers.benchmark.provenance import Provenance
-from helpers.benchmark.record import Record, RecordError, runs_path
 from helpers.errors import UserError, show
 from helpers.objectstore.locations import parse_location
 from helpers.paths import ROOT
 from helpers.redaction import copy_redacted, find_secrets, redact, redact_tree
-from tests.rows import make_row
 
 CANARY = "hunter-2-canary"
-PLAIN = quote(CANARY, safe="")
 
 # each form of an address that holds the canary
 ADDRESSES = [
@@ -165,28 +161,6 @@ def test_errors_and_locations_show_none(monkeypatch: pytest.MonkeyPatch) -> None
         location.check()
     assert not SIGHTS.search(str(caught.value))
     assert not SIGHTS.search(repr(location))
-
-
-@pytest.mark.parametrize("address", ADDRESSES)
-def test_records_hold_redacted_parameters(tmp_path: Path, address: str) -> None:
-    """Parameters are kept without their credentials; a row that shows one is refused."""
-    origin = Provenance({}, {}, {"seed": 1, "redis_url": address})
-    path = tmp_path / "case.csv"
-    record = Record(path, study="study", case="case", provenance=origin)
-    record.append(
-        [
-            make_row(
-                machine={},
-                versions={},
-                parameters=origin.parameters,
-                fingerprint=origin.fingerprint,
-            )
-        ]
-    )
-    text = path.read_text() + runs_path(path).read_text()
-    assert not SIGHTS.search(text) and "host" in text
-    with pytest.raises(RecordError, match="check: shows a credential"):
-        record.append([make_row(block=1, versions={}, check=address)])
 
 
 def test_copies_without_credentials_are_the_same_bytes(tmp_path: Path) -> None:

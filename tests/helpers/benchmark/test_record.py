@@ -362,31 +362,6 @@ def test_a_version_that_is_found_late_is_refused(tmp_path: Path) -> None:
         make_record(record.path)  # as it is not installed
 
 
-REFERENCES = sorted(ROOT.glob("results/reference/*/*.runs.json"))
-
-
-@pytest.mark.parametrize("runs", REFERENCES, ids=lambda p: f"{p.parent.name}/{p.name[:-10]}")
-def test_committed_records_can_be_continued(runs: Path, tmp_path: Path) -> None:
-    """On their machine, with the versions that they name and others; of another version they say so."""
-    path = tmp_path / runs.name.replace(".runs.json", ".csv")
-    for file in (path, runs_path(path)):
-        file.write_bytes((runs.parent / file.name).read_bytes())
-    frame, row = read_records([path]), read_rows(path)[0]
-    known = {
-        name: version
-        for versions in map(json.loads, frame["versions"].unique())
-        for name, version in versions.items()
-    }
-    names = {"study": row.study, "case": row.case}
-    origin = Provenance(row.machine, {**known, "new-one": "1.0"}, row.parameters)
-    record = make_record(path, origin, **names)
-    record.append([dataclasses.replace(row, block=999, versions=origin.versions)])
-    assert len(make_record(path, origin, **names).rows) == len(frame) + 1
-    changed = Provenance(row.machine, {**known, "zarr": "9.9"}, row.parameters)
-    with pytest.raises(RecordError, match=f"zarr 9.9 here, {known['zarr']} there"):
-        make_record(path, changed, **names)
-
-
 def test_nothing_names_host_user_or_path() -> None:
     """No fact contains the host name, the home folder or the project folder."""
     found = provenance.describe({"seed": 1})

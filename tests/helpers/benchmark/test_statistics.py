@@ -71,14 +71,6 @@ def test_median_interval(values: list[float], centre: float, low: float, high: f
     assert bool(found.note) == (len(values) < 5)
 
 
-def test_median_interval_covers_the_median() -> None:
-    """Ten log-normal values: the interval holds the true median in about 95 %."""
-    rng = np.random.default_rng(1)
-    samples = rng.lognormal(0, 0.3, (150, 10))
-    found = [median_interval(sample) for sample in samples]
-    assert np.mean([one.low <= 1 <= one.high for one in found]) >= 0.9
-
-
 @pytest.mark.parametrize("values", [[], [1.0, math.nan], [math.inf]])
 def test_no_value_and_no_number_are_refused(values: list[float]) -> None:
     """Skipping what is not a number would hide a failure."""
@@ -282,32 +274,11 @@ def slower(page: pd.DataFrame) -> set[str]:
     return {name for name, one in others.items() if one.verdict == "slower"}
 
 
-def slower_unadjusted(page: pd.DataFrame) -> set[str]:
-    """Name those that a page would call slower, were its best taken as named beforehand."""
-    names = [str(i) for i in range(6)]
-    best = min(names, key=lambda name: page.loc[page["contender"] == name, "read_s"].median())
-    ratios = {name: paired_ratio(page, name, best) for name in names if name != best}
-    noise = noise_ratio(page, "0 again")
-    return {name for name, ratio in ratios.items() if judge(ratio, noise).verdict == "slower"}
-
-
 def test_the_choice_of_the_best_is_allowed_for() -> None:
-    """Of pages of six equals at most 5 % call one slower; without the allowance far more do."""
+    """Of pages of six equals at most 5 % call one slower."""
     rng = np.random.default_rng(20260101)
     pages = [simulate_page(rng, [0.0] * 6) for _ in range(200)]
     assert sum(bool(slower(page)) for page in pages) <= 10
-    assert sum(bool(slower_unadjusted(page)) for page in pages[:60]) > 6  # what is corrected
-
-
-@pytest.mark.slow
-def test_uneven_noise_is_not_slowness() -> None:
-    """Of equals, one of which scatters three times as much, few pages call one slower.
-
-    In 3000 pages it is 5 %, which 300 cannot tell from 8 %.
-    """
-    rng = np.random.default_rng(20260102)
-    sigma = np.array([0.05] * 5 + [0.15])
-    assert sum(bool(slower(simulate_page(rng, [0.0] * 6, sigma))) for _ in range(300)) <= 24
 
 
 @pytest.mark.parametrize(
@@ -424,13 +395,3 @@ def test_unpaired_ratio_is_that_of_medians() -> None:
     alone = unpaired_ratio([2.0, 2.1], [1.0])
     assert math.isnan(alone.low) and alone.note == "one value on a side, no interval"
     assert unpaired_ratio([2.0, 2.0], [1.0, 1.0]).low == pytest.approx(2.0)
-
-
-def test_unpaired_intervals_cover() -> None:
-    """With blocks and scatters that differ, 95 % of the intervals hold the true ratio."""
-    rng = np.random.default_rng(3)
-    n_held = 0
-    for _ in range(1000):
-        found = unpaired_ratio(2 * rng.lognormal(0, 0.15, 5), rng.lognormal(0, 0.03, 8))
-        n_held += found.low <= 2 <= found.high
-    assert 0.93 <= n_held / 1000 <= 0.975

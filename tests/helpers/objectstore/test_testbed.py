@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import signal
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from urllib.parse import urlsplit
@@ -28,7 +24,6 @@ from helpers.objectstore.testbed import (
     open_server,
     open_testbed,
 )
-from tests.helpers.objectstore.test_processes import becomes, listens, lives
 from tests.stores import client_environment, make_location
 
 
@@ -78,40 +73,6 @@ def test_settings_of_the_user_do_not_reach_it(
     with open_server(tmp_path / "store") as server:
         monkeypatch.delenv("AWS_PROFILE")
         make_location(server, "written").check()
-
-
-# A test run in the background ignores Ctrl-C, and what it starts inherits that.
-OWNER = """
-import json, psutil, signal, sys, time
-signal.signal(signal.SIGINT, signal.default_int_handler)
-from pathlib import Path
-from helpers.objectstore.testbed import open_server
-with open_server(Path(sys.argv[1])) as server:
-    family = [p.pid for p in psutil.Process().children(recursive=True)]
-    print(json.dumps([server.endpoint_url, family]), flush=True)
-    time.sleep(120)
-"""
-
-
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-def test_nothing_is_left_of_it(number: int, tmp_path: Path) -> None:
-    """However the owner ends, process, port and lock are gone, and all can begin again."""
-    folder = tmp_path / "store"
-    owner = subprocess.Popen(
-        [sys.executable, "-c", OWNER, folder],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-    )
-    assert owner.stdout is not None
-    with owner.stdout:
-        url, family = json.loads(owner.stdout.readline())
-    assert len(family) == 2
-    assert listens(port := int(url.rsplit(":", 1)[1]))
-    owner.send_signal(number)
-    owner.wait(timeout=60)
-    with open_server(folder):
-        assert becomes(lambda: not any(lives(pid) for pid in family))
-        assert becomes(lambda: not listens(port))
 
 
 def claim(folder: Path, needed_nbytes: int = 0) -> None:
