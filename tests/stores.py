@@ -1,11 +1,15 @@
-"""Small arrays in the store of the tests, and servers that are none."""
+"""Small arrays in the store of the tests, servers that are none, and what processes do."""
 
 from __future__ import annotations
 
+import socket
 import threading
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import psutil
 
 from helpers.arrays.fields import SampleArray
 from helpers.arrays.stores import StoredArray, prepare_array
@@ -84,3 +88,25 @@ def serve(handler: type[Handler]) -> Iterator[str]:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}"
         server.shutdown()
+
+
+def lives(pid: int) -> bool:
+    """Tell whether a process runs; a zombie does not."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def listens(port: int) -> bool:
+    """Tell whether a port on loopback takes connections."""
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def becomes(claim: Callable[[], bool], *, timeout_s: float = 60.0) -> bool:
+    """Wait for a claim to come true, and tell whether it did."""
+    deadline = time.monotonic() + timeout_s
+    while not claim() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return claim()

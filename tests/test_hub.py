@@ -6,8 +6,7 @@ import contextlib
 import datetime
 import ipaddress
 import socket
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import botocore.session
@@ -25,6 +24,7 @@ from helpers.benchmark.record import read_records
 from helpers.objectstore.processes import start_child
 from helpers.objectstore.versitygw import find_or_build_versitygw
 from helpers.paths import ROOT
+from tests.stores import becomes
 
 KEYS = ("hub-user", "a-secret-that-shows-nowhere")
 PROXY_SECRET = "another-that-shows-nowhere"
@@ -140,24 +140,16 @@ class Opened:
         self.run(self.cells[:at])
         self.client.execute(self.cells[at])
         record = self.folder / "cluster-scaling.csv"
-        wait_until(lambda: record.exists() and record.read_bytes().count(b"\n") > 1)
+        assert becomes(lambda: record.exists() and record.read_bytes().count(b"\n") > 1)
         started = psutil.Process(self.manager.provisioner.process.pid).children(recursive=True)
         assert started
         self.manager.restart_kernel()
-        wait_until(lambda: not any(process.is_running() for process in started))
+        assert becomes(lambda: not any(process.is_running() for process in started))
 
     def close(self) -> None:
         """Shut the kernel down as a hub does."""
         self.client.stop_channels()
         self.manager.shutdown_kernel()
-
-
-def wait_until(holds: Callable[[], bool]) -> None:
-    """Wait for what another process does."""
-    deadline_s = time.monotonic() + 120
-    while not holds():
-        assert time.monotonic() < deadline_s, "it did not happen"
-        time.sleep(0.05)
 
 
 @pytest.mark.slow

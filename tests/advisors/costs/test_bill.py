@@ -1,15 +1,19 @@
-"""Tests of the cost model: published figures, rules, hit ratios, levers and the command."""
+"""Prices have a source, bills add up as worked out by hand, and the page says what they say."""
 
 from __future__ import annotations
 
+import csv
 import itertools
 import json
 import math
 from collections import OrderedDict
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
+import yaml
 from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -27,10 +31,76 @@ from advisors.costs.bill import (
     zipf,
 )
 from advisors.costs.cli import write_usd
-from advisors.costs.page_tables import compare_published
-from advisors.costs.prices import PRICE_UNITS, get_prices
+from advisors.costs.page_tables import TABLE, compare_published, count_run, find_runs, render_runs
+from advisors.costs.prices import (
+    PATH,
+    PRICE_UNITS,
+    find_price,
+    get_prices,
+    parse_prices,
+    read_prices,
+)
+from helpers.book.studies import find_studies, find_study
 from helpers.cli import main
 from helpers.errors import UserError
+
+# Names of the published table, and of ours.
+SAME = {
+    "lambda_runtime_price": "invocation_gb_s",
+    "lambda_request_price": "invocations_1e6",
+    "lambda_ephemeral_storage_price": "invocation_disk_gb_s",
+    "nat_gateway_price": "nat_hour",
+    "ec2_data_transfer_out_price": "data_out_gb",
+    "efs_storage_price": "shared_gb_month",
+    "efs_read_price": "shared_read_gb",
+    "elasticache_t3_small_price": "redis_node_hour",
+}
+
+
+def test_every_set_has_every_item_with_its_source() -> None:
+    """Each set prices every item once, and each price says where from and how sure."""
+    assert list(read_prices()) == ["published-2023", "current"]
+    for name, one in read_prices().items():
+        assert set(get_prices(name)) == set(PRICE_UNITS)
+        assert len(one.prices) == len(PRICE_UNITS)
+        assert all(find_price(item, name).unit == unit for item, unit in PRICE_UNITS.items())
+        assert all(price.source and price.date for price in one.prices), name
+    current = read_prices()["current"]
+    for price in current.prices:  # found only where its page is of the year of the set
+        assert (price.status == "found") == (price.date[:4] == current.date[:4]), price.item
+
+
+def test_published_prices_are_those_of_the_study() -> None:
+    """The prices marked as published are the study's, each and no other."""
+    with TABLE.open() as table:
+        rows = {row["item"]: float(row["value"]) for row in csv.DictReader(table) if row["kind"] == "price"}  # fmt: skip
+    ours = {
+        price.item: price.value
+        for price in read_prices()["published-2023"].prices
+        if price.status == "published"
+    }
+    assert {SAME[item]: value for item, value in rows.items()} == ours
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda price: price.update(value=-1), "prices.0.value: .*greater than or equal to 0"),
+        (lambda price: price.update(value=math.inf), "prices.0.value: .*finite"),
+        (lambda price: price.pop("source"), "prices.0.source: Field required"),
+        (lambda price: price.update(vat=0.2), "prices.0.vat: Extra inputs"),
+        (lambda price: price.update(currency="EUR"), "prices.0.currency: "),
+        (lambda price: price.update(unit="USD/MB-s"), "invocation_gb_s in 'USD/MB-s'; allowed: USD/GB-s"),
+        (lambda price: price.update(item="gold"), "gold in 'USD/GB-s'; allowed: an item"),
+    ],
+)  # fmt: skip
+def test_spoilt_prices_are_refused(spoil: Any, message: str) -> None:
+    """A wrong price is refused in one line that names its set."""
+    sets = deepcopy(yaml.safe_load(PATH.read_text()))
+    spoil(sets["current"]["prices"][0])
+    with pytest.raises(UserError, match=rf"^prices.yaml: current: {message}"):
+        parse_prices(sets)
+
 
 ONES = dict.fromkeys(PRICE_UNITS, 1.0)
 PUBLISHED = compare_published()
@@ -273,3 +343,46 @@ def test_command_refuses(arguments: tuple[str, ...], message: str) -> None:
     assert message in str(done.exception) and "\n" not in str(done.exception)
     with pytest.raises(UserError, match="is nan"):
         change(Assumptions(), {"open_s": math.nan})
+
+
+def test_requests_of_opening_count_and_pauses_do_not() -> None:
+    """Of three reads, two in a row, one after a long pause; what was not traced counts nothing."""
+    starts = ["2026-01-01T00:00:00Z", "2026-01-01T00:01:00Z", "2026-01-01T05:00:00Z"]
+    rows = pd.DataFrame(
+        {
+            "started_utc": starts,
+            "open_s": 1.0,
+            "read_s": 5.0,
+            "n_requests": [10, 20, None],
+            "wire_nbytes": [1e9, 2e9, None],
+            "trace": [json.dumps({"n_open_requests": 4}), "{}", "{}"],
+        }
+    )
+    found = {"reads": 3, "requests": 34, "gb": 3.0, "minutes": 1.1}
+    assert count_run(rows) == pytest.approx(found)
+
+
+def test_every_published_case_over_a_network_is_priced() -> None:
+    """Reading from outside the region costs more than from inside."""
+    text = render_runs()
+    titles = {f"{path.parent.name}/{path.stem}" for path in find_runs()}
+    shown = {line.split(" | ")[0].removeprefix("| ") for line in text.splitlines()[2:]}
+    assert shown and shown <= titles
+    for line in text.splitlines()[2:]:
+        inside, outside = (float(cell) for cell in line.strip("| ").split(" | ")[-2:])
+        assert 0 <= inside < outside
+
+
+PRICED = [name for name, study in find_studies().items() if study.expect is not None]
+
+
+@pytest.mark.parametrize("name", PRICED)
+def test_every_study_says_what_it_requests(name: str) -> None:
+    """A case on a store of one's own has its price first; nearly twice that for twice the blocks."""
+    study = find_study(name)
+    assert study.expect is not None
+    given = study.parameters().model_dump() | {"store": "s3://b/p"}
+    one, two = (study.expect(given | {"n_blocks": n}) for n in (5, 10))
+    if one.n_requests:  # chunk shapes are read from a disk by default
+        assert 1.5 < two.n_requests / one.n_requests < 2.01
+        assert 1.5 < two.gb / one.gb < 2.01 and one.usd_in_region < one.usd_outside

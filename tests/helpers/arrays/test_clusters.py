@@ -17,7 +17,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,7 @@ from helpers.objectstore.processes import start_child
 from helpers.objectstore.testbed import open_testbed
 from helpers.paths import ROOT
 from tests.conftest import Gateway
+from tests.stores import becomes
 
 
 @pytest.fixture(scope="module")
@@ -76,14 +77,6 @@ def workers_used(cluster: Cluster) -> set[str]:
 
     tasks = cluster.client.map(where, range(40), pure=False)
     return set(cluster.client.gather(tasks))
-
-
-def wait_until(is_done: Callable[[], bool], timeout_s: float = 30.0) -> bool:
-    """Wait for something to become true; tell whether it did."""
-    until = time.monotonic() + timeout_s
-    while not is_done() and time.monotonic() < until:
-        time.sleep(0.05)
-    return is_done()
 
 
 # local
@@ -144,7 +137,7 @@ def test_workers_that_do_not_come_are_one_line() -> None:
         open_cluster("local", threads_per_worker=1, deadline_s=0.05) as cluster,
     ):
         cluster.scale(2)
-    assert wait_until(lambda: not _workers_since(before))
+    assert becomes(lambda: not _workers_since(before))
 
 
 def _workers_since(before: set[psutil.Process]) -> list[psutil.Process]:
@@ -231,7 +224,7 @@ def test_running_cluster_is_scaled_by_pausing(foreign: str) -> None:
         assert len(cluster.workers()) == 1
         assert workers_used(cluster) == set(cluster.workers())
     with open_cluster("address", threads_per_worker=2, address=foreign) as cluster:
-        assert wait_until(lambda: len(cluster.workers()) == 2)  # before any scaling
+        assert becomes(lambda: len(cluster.workers()) == 2)  # before any scaling
         found = cluster.client.run(
             lambda dask_worker: dask_worker.memory_manager.memory_pause_fraction
         )
@@ -293,7 +286,7 @@ def test_gateway_gives_real_workers_that_read(
         cluster.n_workers = 2
         with pytest.raises(UserError, match="^n_workers: 2; the gateway cluster has 1 of these"):
             cluster.pin_workers()
-    assert wait_until(lambda: not started(gateway))
+    assert becomes(lambda: not started(gateway))
 
 
 def kill_one_in_mid_read(cluster: Cluster) -> None:
@@ -447,7 +440,7 @@ def test_workers_are_jobs_and_end_with_the_cluster(
         assert cluster.scale(1) == 1
         assert cluster.client.submit(sum, [1, 2, 3]).result() == 6
         assert count_jobs() >= 1
-    assert wait_until(lambda: count_jobs() == 0, 60)
+    assert becomes(lambda: count_jobs() == 0)
     assert not [*tmp_path.iterdir()]
 
 

@@ -37,8 +37,7 @@ from helpers.netem.proxy import Proxy, Request, open_proxy
 from helpers.netem.proxy_process import accept_all, listen
 from helpers.netem.shaping import Clock, Link, VirtualTime, Window, normal_variates
 from helpers.objectstore.testbed import Server
-from tests.helpers.objectstore.test_processes import becomes, listens, lives
-from tests.stores import Handler, make_location, serve
+from tests.stores import Handler, becomes, listens, lives, make_location, serve
 
 pytestmark = pytest.mark.quiet
 

@@ -5,11 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -17,6 +14,7 @@ import pytest
 
 from helpers.errors import UserError
 from helpers.objectstore.processes import start_child
+from tests.stores import becomes, listens, lives
 
 SLEEP = [sys.executable, "-c", "import time; time.sleep(120)"]
 # Takes a port, starts a process in another session, says both and stays.
@@ -34,6 +32,7 @@ import json, os, signal, sys, threading, time
 signal.signal(signal.SIGINT, signal.default_int_handler)
 from pathlib import Path
 from helpers.objectstore.processes import start_child
+from tests.stores import becomes, listens, lives
 children = []
 def start():
     children.append(start_child([sys.executable, "-c", sys.argv[1]], log=Path(sys.argv[4])))
@@ -50,28 +49,6 @@ FORK = "if os.fork() == 0: time.sleep(30); os._exit(0)"  # the copy keeps the pi
 STAY = "time.sleep(120)"
 STOP = "child.stop()"
 RAISE = "raise RuntimeError"
-
-
-def lives(pid: int) -> bool:
-    """Tell whether a process runs; a zombie does not."""
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
-
-
-def listens(port: int) -> bool:
-    """Tell whether a port on loopback takes connections."""
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
-
-
-def becomes(claim: Callable[[], bool], *, timeout_s: float = 60.0) -> bool:
-    """Wait for a claim to come true, and tell whether it did."""
-    deadline = time.monotonic() + timeout_s
-    while not claim() and time.monotonic() < deadline:
-        time.sleep(0.02)
-    return claim()
 
 
 def start_owner(first: str, then: str, log: Path) -> tuple[subprocess.Popen[str], list[int], int]:

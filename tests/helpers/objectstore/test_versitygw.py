@@ -17,7 +17,7 @@ from helpers.objectstore.versitygw import (
     find_or_build_versitygw,
     is_built_from_source,
 )
-from tests.helpers.objectstore.test_processes import becomes
+from tests.stores import becomes
 
 RECORD = f"mod\tgithub.com/versity/versitygw\tv{VERSION}\t{versitygw._SOURCE_SUM}\n"
 
