@@ -22,12 +22,10 @@ from numpy.typing import NDArray
 Shape = tuple[int, ...]
 
 
-def balanced_extents(
-    shape: Sequence[int], itemsize: int, chunk_nbytes: int, *, axis: int = 0
-) -> tuple[float, ...]:
+def balanced_extents(shape: Sequence[int], itemsize: int, chunk_nbytes: int) -> tuple[float, ...]:
     """Compute the balanced chunk extents before they are rounded.
 
-    With N chunks in all, a line along `axis` and the hyperplane across it
+    With N chunks in all, a line along the first dimension and the hyperplane across it
     touch equally many, the square root of N; the other dimensions share the
     hyperplane's equally. Where that would cut a dimension finer than its
     elements, the dimension is cut into elements and the others share the rest.
@@ -39,34 +37,28 @@ def balanced_extents(
     [1031.68, 28.4, 35.78]
     """
     n_chunks = max(1.0, math.prod(shape) * itemsize / chunk_nbytes)
-    others = [i for i in range(len(shape)) if i != axis]
+    n, *others = shape
     if not others:
-        return (shape[axis] / n_chunks,)
-    across = math.prod(shape[i] for i in others)
-    along = min(max(math.sqrt(n_chunks), n_chunks / across), float(shape[axis]))
-    counts = _share({i: shape[i] for i in others}, n_chunks / along) | {axis: along}
-    return tuple(max(1.0, shape[i] / counts[i]) for i in range(len(shape)))
+        return (n / n_chunks,)
+    along = min(max(math.sqrt(n_chunks), n_chunks / math.prod(others)), float(n))
+    counts = [along, *_share(others, n_chunks / along)]
+    return tuple(max(1.0, extent / count) for extent, count in zip(shape, counts, strict=True))
 
 
-def _share(extents: dict[int, int], n_chunks: float) -> dict[int, float]:
+def _share(extents: Sequence[int], n_chunks: float) -> list[float]:
     """Cut dimensions into `n_chunks` together, equally but none finer than its elements."""
-    counts: dict[int, float] = {}
-    for left, (i, extent) in zip(
-        range(len(extents), 0, -1), sorted(extents.items(), key=lambda item: item[1]), strict=True
-    ):
-        counts[i] = min(float(extent), n_chunks ** (1 / left))
+    counts = [1.0] * len(extents)
+    for n_before, i in enumerate(sorted(range(len(extents)), key=extents.__getitem__)):
+        counts[i] = min(float(extents[i]), n_chunks ** (1 / (len(extents) - n_before)))
         n_chunks /= counts[i]
     return counts
 
 
-def balanced_chunk_shape(
-    shape: Sequence[int], itemsize: int, chunk_nbytes: int, *, axis: int = 0
-) -> Shape:
+def balanced_chunk_shape(shape: Sequence[int], itemsize: int, chunk_nbytes: int) -> Shape:
     """Choose the chunk shape that a line and the hyperplane across it touch equally often.
 
     Of the shapes that round `balanced_extents` down or up in each dimension, it is the largest that
-    is not above `chunk_nbytes`, which are at least `itemsize` and at most the array's. Lines are
-    read along `axis`.
+    is not above `chunk_nbytes`, which are at least `itemsize` and at most the array's.
 
     Examples
     --------
@@ -75,7 +67,7 @@ def balanced_chunk_shape(
     >>> balanced_chunk_shape((98128, 277, 349), 4, 4096)
     (33, 5, 6)
     """
-    extents = balanced_extents(shape, itemsize, chunk_nbytes, axis=axis)
+    extents = balanced_extents(shape, itemsize, chunk_nbytes)
     # Rounding may have moved a whole extent to either side: its floor must be safe.
     low = [max(1, math.floor(extent * (1 - 1e-9))) for extent in extents]
     choices = [(c, c + 1) if c < n else (c,) for c, n in zip(low, shape, strict=True)]

@@ -23,7 +23,6 @@ import numpy as np
 import obstore
 import psutil
 import pytest
-import s3fs
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -707,25 +706,6 @@ def test_totals(stored: Stored) -> None:
     assert all(row.end_s >= row.first_byte_s for row in rows)
     others = sorted((row.method, row.key.rstrip("/")) for row in rows if row not in gets)
     assert others == [("GET", f"/{BUCKET}"), ("HEAD", f"/{BUCKET}/object")]
-
-
-def test_multipart(stored: Stored) -> None:
-    """An upload in parts passes whole, and no secret of it stays in the trace."""
-    stored.proxy.emulate(FREE)
-    stored.proxy.take_trace()
-    body = os.urandom(12_000_000)
-    far = make_location(stored.server, BUCKET).through(stored.proxy.endpoint_url)
-    files = s3fs.S3FileSystem(**far.fsspec_options(), skip_instance_cache=True)
-    with files.open(f"{BUCKET}/written", "wb", block_size=5 << 20) as file:
-        for start in range(0, len(body), 6_000_000):
-            file.write(body[start : start + 6_000_000])
-    rows = stored.proxy.take_trace()
-    near = make_location(stored.server, BUCKET).obstore()
-    assert bytes(obstore.get(near, "written").bytes()) == body
-    obstore.delete(near, "written")
-    assert [row.method for row in rows].count("PUT") >= 2
-    assert [row.method for row in rows].count("POST") == 2
-    check_no_secret(rows, stored.server)
 
 
 def check_no_secret(rows: list[Request], server: Server) -> None:

@@ -133,7 +133,8 @@ def test_ctrl_c_in_the_terminal_spares_the_child(tmp_path: Path) -> None:
     ("handler", "last"),
     [
         ("lambda *_: (print('tidied', flush=True), sys.exit(0))", "tidied"),
-        ("signal.SIG_IGN", "up"),  # killed after the grace time
+        # killed after the grace time, of seconds
+        pytest.param("signal.SIG_IGN", "up", marks=pytest.mark.slow),
     ],
 )
 def test_a_child_may_end_in_order(handler: str, last: str, tmp_path: Path) -> None:
