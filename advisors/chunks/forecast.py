@@ -10,13 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from helpers.arrays.chunks import (
-    Hyperslab,
-    Shape,
-    count_chunks,
-    count_object_io,
-    expected_touched,
-)
+from helpers.arrays.chunks import Shape, count_chunks, expected_touched
 from helpers.models.access import IoCounts, Store, access_seconds
 
 Floats = NDArray[np.float64]
@@ -111,7 +105,7 @@ class AccessPattern:
 
 
 _LONG = 2**31  # elements of a dimension whose square is beyond 64 bits
-_N_PLACES = 8  # of a box at which requests for shards are counted
+_INDEX_NBYTES = 16  # of a shard's index, for each of its chunks
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,39 +168,20 @@ class Asked:
 
 
 def ask_layout(pattern: AccessPattern, access: Access, layout: Layout) -> Asked:
-    """Expect what an access asks of chunks, or of shards as zarr reads them from 3.3 on."""
+    """Expect what an access asks of chunks, or of shards: an index each, then a request a chunk.
+
+    zarr joins chunks that are near one another in a shard, so it makes no more requests than this.
+    """
     shapes = np.asarray([layout.chunk_shape], np.int64)
     nbytes = float(chunk_nbytes(pattern, shapes)[0])
-    stored, many = nbytes / pattern.store.compression_ratio, pattern.together
+    n = pattern.together * float(touched_chunks(pattern, access, shapes)[0])
+    plain = Asked(n, nbytes, n, n * (nbytes / pattern.store.compression_ratio))
     if layout.shard_shape is None:
-        n = many * float(touched_chunks(pattern, access, shapes)[0])
-        return Asked(n, nbytes, n, n * stored)
-    found = [
-        count_object_io(
-            box, layout.chunk_shape, layout.shard_shape, pattern.shape, nbytes=max(1, round(stored))
-        )
-        for box in _draw_boxes(access, pattern.shape)
-    ]
-    n, indices, fetches, fetched, index = np.mean(
-        [
-            (each.n_chunks, each.n_indices, each.n_fetches, each.fetched_nbytes, each.index_nbytes)
-            for each in found
-        ],
-        axis=0,
-    )
-    return Asked(many * n, nbytes, many * fetches, many * fetched, 1.0, many * indices, index)
-
-
-def _draw_boxes(access: Access, shape: Shape) -> list[Hyperslab]:
-    """Draw places of a box, the same ones each time."""
-    rng = np.random.default_rng(16)
-    step = np.asarray(access.extent if access.is_aligned else [1] * len(shape))
-    last = (np.asarray(shape) - np.asarray(access.extent)) // step
-    starts = {tuple(map(int, start)) for start in step * rng.integers(0, last + 1, (_N_PLACES, len(shape)))}  # fmt: skip
-    return [
-        tuple(slice(i, i + e) for i, e in zip(start, access.extent, strict=True))
-        for start in sorted(starts)
-    ]
+        return plain
+    shards = np.asarray([layout.shard_shape], np.int64)
+    n_indices = pattern.together * float(touched_chunks(pattern, access, shards)[0])
+    n_held = math.prod(layout.shard_shape) // math.prod(layout.chunk_shape)
+    return replace(plain, n_indices=n_indices, index_nbytes=_INDEX_NBYTES * n_held)
 
 
 @dataclass(frozen=True, slots=True)

@@ -159,7 +159,7 @@ def _round_shares(shares: Sequence[float]) -> tuple[float, ...]:
     >>> _round_shares([0.79, 0.21]), _round_shares([0.987, 0.013])
     ((0.8, 0.2), (1.0, 0.01))
     """
-    return tuple(round(20 * s) / 20 if s >= 0.05 else float(f"{s:.0e}") for s in shares)
+    return tuple(math.floor(20 * s + 0.5) / 20 if s >= 0.05 else float(f"{s:.0e}") for s in shares)
 
 
 def ask(address: str | None, options: Mapping[str, Any]) -> Question:

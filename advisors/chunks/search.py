@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -33,10 +33,7 @@ WORTH = 1.1
 _N_CANDIDATES = 150_000  # at most; some 0.2 s
 _PARTS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16)  # into which an axis is cut evenly
 _SHARD_NBYTES = 1e8, 1e9  # of a shard in the array, about
-_SHARD_WORTH = 1.2  # times as fast, below which odder chunks or shards are not worth it
-_MOST_HELD = 20_000  # chunks of a shard
-_N_SHARDED, _N_SHARDS = 6, 12  # chunk shapes that are tried in shards, and shards of the first
-_ANOTHER = math.log(1.4)  # of a factor in some extent by which these differ
+_SHARD_WORTH = 1.2  # times as fast, below which shards are not worth it
 _MOST_SPLIT = 6  # accesses: each way to split them between two copies is tried
 
 
@@ -65,7 +62,7 @@ def best_layout(pattern: AccessPattern) -> Layout:
     if is_plain.any():
         found.append(Layout(_choose(pattern, shapes[is_plain], seconds[is_plain])))
     if not is_plain.all():
-        found += _shard(pattern, shapes, seconds)
+        found += _shard(pattern, _choose(pattern, shapes, seconds))
     if not found:
         raise UserError(f"max-objects: {pattern.bounds.max_objects}; allowed: more")
     scores = [score(pattern, layout) for layout in found]
@@ -198,23 +195,8 @@ def count_objects(pattern: AccessPattern, shapes: Shapes) -> Floats:
     return np.asarray(np.prod(np.ceil(np.asarray(pattern.shape) / shapes), axis=1))
 
 
-def _shard(pattern: AccessPattern, shapes: Shapes, seconds: Floats) -> Iterator[Layout]:
-    """Put the best chunks that are too many into shards."""
-    tried = [_choose(pattern, shapes, seconds)]
-    for shape in shapes[np.argsort(pattern.score(seconds), kind="stable")]:
-        if len(tried) == _N_SHARDED:
-            break
-        if all(np.abs(np.log(shape / np.asarray(one))).max() > _ANOTHER for one in tried):
-            tried.append(tuple(int(extent) for extent in shape))
-    for i, chunk in enumerate(tried):
-        shards = _widen(pattern, chunk)[: _N_SHARDS if i == 0 else 2]
-        layouts = [Layout(chunk, tuple(int(extent) for extent in shard)) for shard in shards]
-        if layouts:
-            yield min(layouts, key=lambda layout: score(pattern, layout))
-
-
-def _widen(pattern: AccessPattern, chunk: Shape) -> Shapes:
-    """List the shards of a chunk shape that are large and few enough, those touched least often first.
+def _shard(pattern: AccessPattern, chunk: Shape) -> list[Layout]:
+    """Put chunks that are too many into the shards touched least often that are large and few enough.
 
     None reaches beyond the array, nor beyond what an append may rewrite.
     """
@@ -224,11 +206,11 @@ def _widen(pattern: AccessPattern, chunk: Shape) -> Shapes:
         times = {2**k for k in range((n // c).bit_length() + 1)} | {n // c if n % c == 0 else 1}
         grids.append([c * k for k in sorted(times) if k == 1 or c * k <= min(n, most)])
     shards = np.asarray([*itertools.product(*grids)], np.int64)
-    nbytes = chunk_nbytes(pattern, np.minimum(shards, pattern.shape))
-    n_chunks = np.prod(shards / np.asarray(chunk), axis=1)
-    few = (count_objects(pattern, shards) <= pattern.bounds.max_objects) & (n_chunks <= _MOST_HELD)
-    fits = few & (nbytes >= min(_SHARD_NBYTES[0], pattern.nbytes)) & (nbytes <= _SHARD_NBYTES[1])
+    nbytes = chunk_nbytes(pattern, shards)
+    few = count_objects(pattern, shards) <= pattern.bounds.max_objects
+    fits = few & (nbytes >= _SHARD_NBYTES[0]) & (nbytes <= _SHARD_NBYTES[1])
     shards = shards[fits if fits.any() else few & (nbytes <= 10 * _SHARD_NBYTES[1])]
     touched = [touched_chunks(pattern, each, shards) for each in pattern.accesses]
-    order = np.lexsort((-shards.prod(axis=1), pattern.shares @ np.stack(touched)))
-    return np.asarray(shards[order])
+    mean = np.round(np.log(pattern.shares @ np.stack(touched)), 9)  # so that equals are equal
+    order = np.lexsort((-shards.prod(axis=1), mean))
+    return [Layout(chunk, tuple(int(extent) for extent in shards[i])) for i in order[:1]]

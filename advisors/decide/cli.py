@@ -12,6 +12,8 @@ from advisors.chunks.cli import shared_options
 if TYPE_CHECKING:
     from advisors.decide.rank import Answer
 
+_TYPES = ("float32", "float64", "int8", "uint8", "int16", "uint16", "int32", "int64")  # of the form
+
 
 @click.command()
 @shared_options
@@ -46,3 +48,40 @@ def find_answer(dataset: str | None = None, **options: Any) -> Answer:
 
     question = ask(dataset, {**decide.make_context("decide", []).params, **options})
     return rank(question, list_choices(question))
+
+
+def write_form_data() -> str:
+    """Write what the form of the page needs, as JSON: networks with their prices, clients, types."""
+    import numpy as np
+
+    from advisors.chunks.question import ask
+    from advisors.decide.choices import read_clients
+    from helpers.netem.profiles import profile_names
+
+    networks, defaults = {}, decide.make_context("decide", []).params
+    for name in sorted(profile_names(), key=lambda one: one != "in-region"):
+        question = ask(None, {**defaults, "shape": "1", "profile": name})
+        store, prices = question.pattern().store, question.prices()
+        network = store.network
+        rates = {
+            "stream": network.stream_nbytes_per_s,
+            "link": network.aggregate_nbytes_per_s,
+            "requests": network.requests_per_s,
+        }
+        networks[name] = {
+            "p50": network.first_byte_median_s,
+            "sigma": network.first_byte_sigma,
+            "mean": network.first_byte_mean_s,
+            **{key: min(rate, 1e300) for key, rate in rates.items()},  # JSON has no infinity
+            "chunk": store.chunk_s,
+            "decode": store.decode_s_per_nbyte,
+            "storage": prices.storage_per_gb_month,
+            "get": prices.of_read(1, 0),
+            "out": prices.of_read(0, 1),
+        }
+    clients = {
+        key: {"inFlight": one.in_flight or 64, "inTurn": one.in_turn, "opening": one.opening}
+        for key, one in (("plain", read_clients()["zarr-s3fs"]), ("tuned", read_clients()["zarr-obstore"]))
+    }  # fmt: skip
+    types = {name: np.dtype(name).itemsize for name in _TYPES}
+    return json.dumps({"networks": networks, "clients": clients, "types": types})

@@ -131,13 +131,14 @@ def test_what_is_expected_is_the_mean_over_all_places() -> None:
         assert asked.n_requests == pytest.approx(together * sum(counts) / len(counts))
 
 
-def test_neighbours_in_a_shard_are_joined() -> None:
-    """Of a map through shards far fewer requests come than chunks; bytes between runs come too."""
+def test_a_shard_is_an_index_before_its_chunks() -> None:
+    """Of a map through 3 by 6 shards: as many indices as shards, and as many bytes as without them."""
     pattern = pair((8760, 721, 1440), 0.5)
-    layout = Layout((64, 32, 32), (1024, 256, 256))
-    of_map = ask_layout(pattern, pattern.accesses[1], layout)
-    assert of_map.n_requests < 0.8 * of_map.n_chunks
-    assert of_map.fetched_nbytes >= of_map.n_chunks * of_map.chunk_nbytes
+    chunk, shard = (64, 32, 32), (1024, 256, 256)
+    plain, of_map = (ask_layout(pattern, pattern.accesses[1], Layout(chunk, one)) for one in (None, shard))  # fmt: skip
+    assert (plain.n_indices, of_map.n_indices) == (0, pytest.approx(3 * 6))
+    assert of_map.n_requests == plain.n_requests + of_map.n_indices
+    assert of_map.nbytes == plain.nbytes + of_map.n_indices * of_map.index_nbytes
 
 
 def test_tails_are_later_than_medians_and_no_read_is_before_its_first_byte() -> None:

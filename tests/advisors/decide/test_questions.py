@@ -1,13 +1,19 @@
-"""Questions with the answer that an expert would sign, over ``wire decide --json``."""
+"""Questions with the answer that an expert would sign, and that the form of the page gives too."""
 
 from __future__ import annotations
 
+import json
 import math
+import random
+import shutil
+import subprocess
 from typing import Any
 
 import pytest
 
-from advisors.decide.cli import decide
+from advisors.decide.cli import decide, find_answer, write_form_data
+from helpers.errors import UserError
+from helpers.paths import ROOT
 from tests.advisors.chunks.test_cli import ask
 
 ERA5 = ("--shape", "87600,721,1440", "--compression", "2")
@@ -128,3 +134,87 @@ def test_ten_elements_are_one_chunk() -> None:
     found = answer("--shape", "10")
     assert found["layouts"] == [{"chunk_shape": [10], "shard_shape": None, "chunk_nbytes": 40,
                                  "n_objects": 1, "serves": ["series", "map"]}]  # fmt: skip
+
+
+STATIC = ROOT / "_static"
+NUMBERS = ("compression", "reads_per_month", "per_second", "wait_usd_hour", "budget_usd_month")
+NEEDS_NODE = pytest.mark.skipif(not shutil.which("node"), reason="no node to run the script")
+
+
+def answer_in_node(forms: list[dict[str, str]]) -> Any:
+    """Answer forms as the page does; the message where one is refused."""
+    scripts = [
+        json.dumps(str(STATIC / f"{name}/{name}.js")) for name in ("request-ledger", "decide")
+    ]
+    program = (
+        f"globalThis.quantile = require({scripts[0]}).quantile;"
+        f"const {{decide}} = require({scripts[1]}); const data = {write_form_data()};"
+        "const one = (form) => { try { return decide(form, data); } catch (e) { return e.message; } };"
+        "console.log(JSON.stringify(JSON.parse(require('fs').readFileSync(0)).map(one)));"
+    )
+    done = subprocess.run(["node", "-e", program], input=json.dumps(forms), capture_output=True, text=True, check=True)  # fmt: skip
+    return json.loads(done.stdout)
+
+
+def draw_form(rng: random.Random, data: Any) -> dict[str, str]:
+    """Draw a question; of what may be left out, some is."""
+    n = rng.choice([1, 2, 3, 3, 3, 4])
+    shape = [int(10 ** rng.uniform(0, 4.9 if n < 4 else 3)) for _ in range(n)]
+    box = "x".join(str(rng.randint(1, extent)) for extent in shape)
+    what = rng.sample(["series", "map", "whole", box, f"{box}@aligned"], rng.randint(1, 3))
+    drawn = {
+        "arrays": rng.choice(["1", "55"]),
+        "compression": "3.7",
+        rng.choice(["per_second", "reads_per_month"]): rng.choice(["185", "1e6"]),
+        "wait_usd_hour": "30",
+        "budget_usd_month": rng.choice(["1", "50", "500"]),
+    }
+    return {
+        "shape": ",".join(map(str, shape)),
+        "type": rng.choice([*data["types"]]),
+        "access": ",".join(f"{one}:{rng.choice([0.2, 0.5, 0.8, 0.013])}" for one in what),
+        "profile": rng.choice([*data["networks"]]),
+        **{name: value for name, value in drawn.items() if rng.random() < 0.4},
+    }
+
+
+def spell(form: dict[str, str]) -> dict[str, Any]:
+    """Spell a form as the command takes it."""
+    given = {name: float(value) if name in NUMBERS else value for name, value in form.items()}
+    return given | {"dtype": given.pop("type"), "arrays": int(form.get("arrays", 1))}
+
+
+@NEEDS_NODE
+def test_the_form_answers_as_the_command_does() -> None:
+    """Over random questions: the same choices in the same order, to the last digits."""
+    rng, data = random.Random(36), json.loads(write_form_data())
+    forms = [draw_form(rng, data) for _ in range(60)]
+    for form, shown in zip(forms, answer_in_node(forms), strict=True):
+        found = find_answer(**spell(form))
+        told = [
+            (one.action, [[one.chunk_shape, one.shard_shape] for one in one.layouts],
+             one.is_on_front, one.is_knee, one.is_over_budget, one is found.best)
+            for one in found.choices
+        ]  # fmt: skip
+        best = shown["choices"].index(shown["best"])
+        assert json.loads(json.dumps(told)) == [
+            [one["action"], [[part["chunk"], part.get("shard")] for part in one["layouts"]],
+             one["isFront"], one["isKnee"], one["isOver"], i == best]
+            for i, one in enumerate(shown["choices"])
+        ]  # fmt: skip
+        for one, other in zip(found.choices, shown["choices"], strict=True):
+            numbers = [one.seconds, one.bill, one.usd, *(read.n_requests for read in one.reads)]
+            also = [other["seconds"], other["bill"], other["usd"]]
+            also += [read["requests"] for read in other["reads"]]
+            assert also == pytest.approx(numbers, rel=1e-9)
+
+
+@NEEDS_NODE
+def test_what_the_command_refuses_the_form_refuses() -> None:
+    """Naming the field and the value."""
+    asked = {"shape": "10,20", "type": "float32", "access": "series", "profile": "in-region"}
+    for name, value in (("shape", "0"), ("access", "10x30"), ("compression", "0"), ("wait_usd_hour", "-1")):  # fmt: skip
+        text = answer_in_node([{**asked, name: value}])[0]
+        assert text.startswith(name.replace("_", "-")) and value in text
+        with pytest.raises(UserError):
+            find_answer(**spell({**asked, name: value}))

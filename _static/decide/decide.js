@@ -1,0 +1,200 @@
+// The page Decide: what `wire decide` answers, by the same formulas (advisors.chunks, advisors.decide); a test holds both equal.
+(() => {
+"use strict";
+const N_CANDIDATES = 150000, MODEL_ERROR = 0.03, WORTH = 1.1, SHARD_WORTH = 1.2, MIN_NBYTES = 1e6, MAX_NBYTES = 1e8;
+const PARTS = [1, 2, 3, 4, 5, 6, 8, 10, 12, 16], ORDER = ["default", "write", "copy"];
+const sum = (xs) => xs.reduce((a, b) => a + b, 0), product = (xs) => xs.reduce((a, b) => a * b, 1);
+const cross = (grids) => grids.reduce((kept, grid) => kept.flatMap((some) => grid.map((e) => [...some, e])), [[]]);
+const dot = (xs, ys) => sum(xs.map((x, i) => x * ys[i]));
+const least = (xs, key) => xs.reduce((best, x) => (key(x) < key(best) ? x : best));
+// Median time to the first byte of one of n requests; rank 1 is the longest of them.
+function delay(net, rank, n, inTurn) {
+  if (!net.mean) return 0;
+  const variance = Math.log1p(Math.expm1(net.sigma ** 2) / inTurn), z = quantile((n - rank + 2 / 3) / (n + 1 / 3));
+  return inTurn * net.mean * Math.exp(-variance / 2) * Math.exp(Math.sqrt(variance) * z);
+}
+// Median seconds of n objects, so many at once (helpers.models.access.access_seconds).
+function predict(net, n, stored, cpu, inFlight, inTurn) {
+  const abreast = Math.min(inFlight, n), others = 1 - 1 / abreast, nbytes = (n * stored) / n;
+  const alone = nbytes / Math.min(net.stream, net.link), shared = nbytes / net.link;
+  const first = delay(net, abreast, abreast, inTurn), last = delay(net, 1, abreast, inTurn);
+  const received = Math.max(last + alone, first + (abreast * nbytes) / net.link, first + (abreast * inTurn) / net.requests + alone);
+  const queued = Math.max(first - last + (abreast - 1) * cpu, 0);
+  const wave = Math.max(received + cpu + queued, first + abreast * cpu);
+  const wait = inTurn * net.mean, bound = Math.max(shared, cpu, inTurn / net.requests, 1e-12);
+  let apart = bound, receiving = 0, decoding = 0;
+  for (let i = 0; i < 10; i++) {
+    const receive = Math.max(alone, shared * (1 + receiving * others)), decode = cpu * (1 + decoding * others);
+    apart = Math.max(bound, (wait + receive + decode) / abreast);
+    [receiving, decoding] = [receive / apart, decode / apart];
+  }
+  return wave + (n - abreast) * apart;
+}
+// Chunks that a range touches on average, starting anywhere or at a multiple of its length.
+function touched(access, chunk, n, column) {
+  const extent = access.extent[column], c = chunk[column];
+  if (access.aligned) {
+    const gcd = (a, b) => (b ? gcd(b, a % b) : a), ranges = Math.floor(n / extent), last = ranges * extent - 1;
+    return 1 + (Math.floor(last / c) - Math.floor(last / ((extent / gcd(extent, c)) * c))) / ranges;
+  }
+  const floors = (stop) => { const whole = Math.floor(stop / c); return (c * whole * (whole - 1)) / 2 + (stop - whole * c) * whole; };
+  return 1 + (floors(n) - floors(extent - 1) - floors(n - extent + 1)) / (n - extent + 1);
+}
+const countTouched = (q, access, chunk) => product(q.shape.map((n, i) => touched(access, chunk, n, i)));
+const countObjects = (q, shape) => product(q.shape.map((n, i) => Math.ceil(n / shape[i])));
+// What one access asks of a layout: requests, bytes and seconds; a service opens the array for each.
+function ask(q, access, { chunk, shard }, { inFlight, inTurn, opening: [opened, waits] } = q.clients.tuned) {
+  const nbytes = product(chunk) * q.itemsize, n = countTouched(q, access, chunk), cpu = q.net.chunk + nbytes * q.net.decode;
+  const seconds = predict(q.net, n, nbytes / q.compression, cpu, inFlight, inTurn) + waits * q.net.p50, stored = (n * nbytes) / q.compression;
+  if (!shard) return { seconds, requests: n * inTurn + opened, nbytes: stored };
+  const indices = countTouched(q, access, shard), size = (16 * product(shard)) / product(chunk);
+  return { seconds: seconds + predict(q.net, indices, size, 0, inFlight, 1), requests: n * inTurn + indices, nbytes: stored + indices * size };
+}
+function listExtents(n, own, step) {
+  const found = new Set([n, ...own]), base = Math.max(2, step);
+  for (let power = 1; power <= n; power *= base) found.add(power).add(step === 1 ? 3 * power : power);
+  if (step === 1) for (const part of [...PARTS.map((k) => n / k), ...[...own].flatMap((e) => [e / 2, e / 4])]) found.add(Math.ceil(part));
+  return [...found].filter((e) => e <= n).sort((a, b) => a - b);
+}
+function listCandidates(q) {
+  const list = (step) => q.shape.map((n, i) => listExtents(n, new Set(q.accesses.map((one) => one.extent[i])), step));
+  const grids = [1, 2, 4, 16, 256].map(list).find((some) => product(some.map((grid) => grid.length)) <= N_CANDIDATES);
+  const low = Math.min(MIN_NBYTES, product(q.shape) * q.itemsize), size = (shape) => product(shape) * q.itemsize;
+  return cross(grids).filter((shape) => size(shape) >= low && size(shape) <= MAX_NBYTES).map((chunk) => {
+    const reads = q.accesses.map((access) => ask(q, access, { chunk }));
+    return { chunk, reads, score: dot(reads.map((one) => one.seconds), q.weights), objects: countObjects(q, chunk) };
+  });
+}
+// Of the candidates about as fast as the fastest in each access: the roundest and squarest.
+function choose(q, candidates) {
+  const fastest = least(candidates, (one) => one.score), limits = fastest.reads.map((one) => one.seconds * (1 + MODEL_ERROR));
+  const isRound = (c, n) => Number.isInteger(Math.log2(c)) || n % c === 0;
+  const near = candidates.filter((one) => one.reads.every((read, i) => read.seconds <= limits[i])).map((one) => {
+    const logs = one.chunk.filter((c, i) => q.shape[i] > 1).map(Math.log), mean = sum(logs) / logs.length;
+    const spread = logs.length ? Math.sqrt(sum(logs.map((x) => (x - mean) ** 2)) / logs.length) : 0;
+    return { ...one, rank: Math.round(1e6 * (spread + 0.3 * one.chunk.filter((c, i) => !isRound(c, q.shape[i])).length)), size: product(one.chunk) };
+  });
+  return near.sort((a, b) => a.rank - b.rank || b.size - a.size || a.score - b.score)[0].chunk;
+}
+function listShards(q, chunk) {
+  const grids = q.shape.map((n, i) => {
+    const most = n / chunk[i], times = new Set([...Array(27).keys()].map((k) => 2 ** k).concat(Number.isInteger(most) ? most : 1));
+    return [...times].filter((k) => k <= most).sort((a, b) => a - b).map((k) => k * chunk[i]);
+  });
+  const within = (low, high) => cross(grids).map((shard) => ({ shard, nbytes: product(shard) * q.itemsize }))
+    .filter(({ shard, nbytes }) => nbytes >= low && nbytes <= high && countObjects(q, shard) <= q.maxObjects)
+    .map((one) => ({ ...one, touched: Math.round(1e9 * Math.log(dot(q.accesses.map((access) => countTouched(q, access, one.shard)), q.weights))) }));
+  const kept = within(1e8, 1e9), found = kept.length ? kept : within(0, 1e10);
+  return found.sort((a, b) => a.touched - b.touched || b.nbytes - a.nbytes).slice(0, 1).map(({ shard }) => ({ chunk, shard }));
+}
+function bestLayout(q, candidates = listCandidates(q)) {
+  const plain = candidates.filter((one) => one.objects <= q.maxObjects), found = [];
+  if (plain.length) found.push({ chunk: choose(q, plain) });
+  if (plain.length < candidates.length) found.push(...listShards(q, choose(q, candidates)));
+  if (!found.length) throw new Error("no layout has few enough objects");
+  const score = (layout) => dot(q.accesses.map((access) => ask(q, access, layout).seconds), q.weights);
+  return found.find((one) => score(one) <= SHARD_WORTH * Math.min(...found.map(score)));
+}
+function cheapestLayout(q, candidates) {
+  const plain = candidates.filter((one) => one.objects <= q.maxObjects);
+  if (!plain.length) return bestLayout(q, candidates);
+  const usd = (one) => dot(one.reads.map((read) => q.net.get * read.requests + q.net.out * read.nbytes), q.weights);
+  const low = usd(least(plain, usd));
+  return { chunk: choose(q, plain.filter((one) => usd(one) <= low * (1 + MODEL_ERROR))) };
+}
+function bestCopies(q, candidates) {
+  const all = q.accesses.map((one, i) => i), splits = [...Array(2 ** (all.length - 1)).keys()].slice(1)
+    .map((bits) => [0, 1].map((side) => all.filter((i) => ((bits >> i) & 1) === side)));
+  if (all.length < 2 || all.length > 6) return null;
+  const fastest = (group) => candidates.reduce((low, one) => Math.min(low, sum(group.map((i) => one.reads[i].seconds * q.weights[i]))), Infinity);
+  const groups = least(splits, ([ours, theirs]) => fastest(ours) + fastest(theirs));
+  const alone = (group) => ({ ...q, accesses: group.map((i) => q.accesses[i]), weights: group.map((i) => q.weights[i]) });
+  return { groups, layouts: groups.map((group) => bestLayout(alone(group))) };
+}
+// Zarr's own chunks: axes halved in turn (zarr.core.chunk_grids).
+function guessChunks(q) {
+  const chunk = [...q.shape], size = () => product(chunk) * q.itemsize;
+  const target = Math.min(2 ** 26, Math.max(2 ** 17, 2 ** 18 * 2 ** Math.log10(size() / 2 ** 20)));
+  for (let i = 0; !((size() < target || Math.abs(size() - target) / target < 0.5) && size() < 2 ** 26) && product(chunk) > 1; i++)
+    chunk[i % chunk.length] = Math.ceil(chunk[i % chunk.length] / 2);
+  return chunk;
+}
+function price(q, action, client, layouts, groups = [q.accesses.map((one, i) => i)]) {
+  const layoutOf = (i) => layouts[groups.findIndex((group) => group.includes(i))];
+  const reads = q.accesses.map((access, i) => ({ access: access.name, ...ask(q, access, layoutOf(i), client) }));
+  const mean = (name) => dot(reads.map((one) => one[name]), q.shares), stored = (layouts.length * q.arrays * product(q.shape) * q.itemsize) / q.compression / 1e9;
+  const seconds = mean("seconds"), bill = stored * q.net.storage + q.reads * (mean("requests") * q.net.get + mean("nbytes") * q.net.out);
+  return { action, layouts, groups, reads, seconds, bill, usd: bill + (q.reads * seconds * (q.wait ?? 0)) / 3600 };
+}
+function listChoices(q) {
+  const { plain, tuned } = q.clients, candidates = listCandidates(q), copies = bestCopies(q, candidates);
+  const now = price(q, "default", plain, [{ chunk: guessChunks(q) }]), text = (one) => JSON.stringify(one.layouts || one);
+  const found = [bestLayout(q, candidates), cheapestLayout(q, candidates)].map((one) => price(q, "write", tuned, [one]));
+  if (copies && text(copies.layouts[0]) !== text(copies.layouts[1])) found.push(price(q, "copy", tuned, copies.layouts, copies.groups));
+  const isNew = (one, i) => found.findIndex((other) => text(other) === text(one)) === i;
+  return [now, ...found.filter((one, i) => isNew(one, i) && one.seconds <= now.seconds)];
+}
+// A question in the words of the command's options; `data` is what the page brings: networks, clients, types.
+function read(form, data) {
+  const refuse = (name) => { throw new Error(`${name.replaceAll("_", "-")}: ${form[name]} is not allowed`); };
+  const number = (name, missing) => (form[name] ? (Number(form[name]) >= 0 ? Number(form[name]) : refuse(name)) : missing);
+  const isWhole = (e, most) => Number.isInteger(e) && e > 0 && e <= most, shape = form.shape.split(",").map(Number), n = shape.length;
+  const named = { series: (i) => i === 0, map: (i) => i >= Math.max(1, n - 2), whole: () => true };
+  if (n > 5 || !shape.every((e) => isWhole(e, 1e8))) refuse("shape");
+  const accesses = form.access.split(",").map((part) => {
+    const [what, share] = part.trim().split(":"), [box, at] = what.split("@");
+    const extent = named[box] ? shape.map((e, i) => (named[box](i) ? e : 1)) : box.split("x").map(Number);
+    const isSound = extent.length === n && extent.every((e, i) => isWhole(e, shape[i])) && Number(share ?? 1) > 0;
+    return isSound ? { name: what, extent, aligned: at === "aligned", share: Number(share ?? 1) } : refuse("access");
+  });
+  const shares = accesses.map((one) => one.share / sum(accesses.map((other) => other.share)));
+  const weights = shares.map((s) => (s >= 0.05 ? Math.floor(20 * s + 0.5) / 20 : Number(s.toExponential(0))));
+  const clients = number("per_second", 0) ? data.clients : { tuned: data.clients.tuned, plain: { ...data.clients.plain, opening: [0, 0] } };
+  const net = data.networks[form.profile], perSecond = number("per_second", 0), arrays = number("arrays", 1);
+  return { shape, itemsize: data.types[form.type], accesses, shares, weights, net, arrays, clients,
+    compression: number("compression", 1) || refuse("compression"), maxObjects: Math.max(1, Math.floor(1e5 / arrays)),
+    reads: perSecond ? perSecond * 2592000 : number("reads_per_month", 10000), budget: number("budget_usd_month", null), wait: number("wait_usd_hour", null) };
+}
+// The front of seconds and dollars, its knee, and what is recommended.
+function decide(form, data) {
+  const q = read(form, data), choices = listChoices(q), ordered = [...choices].sort((a, b) => a.bill - b.bill || a.seconds - b.seconds);
+  const weigh = (one) => one.seconds * Math.max(one.bill, 1), knee = least(ordered, weigh);
+  ordered.forEach((one, i) => Object.assign(one, { isKnee: one === knee, isOver: one.bill > (q.budget ?? Infinity),
+    isFront: ordered.slice(0, i).every((other) => one.seconds < other.seconds) }));
+  const recommend = (pool, key) => {
+    const best = least(pool, key), near = pool.filter((one) => key(one) <= WORTH * key(best) && one.seconds <= WORTH * best.seconds);
+    return near.sort((a, b) => ORDER.indexOf(a.action) - ORDER.indexOf(b.action) || key(a) - key(b))[0];
+  };
+  const key = q.wait === null ? weigh : (one) => one.usd, within = ordered.filter((one) => !one.isOver), first = recommend(ordered, key);
+  const best = first.isOver ? recommend(within.length ? within : ordered.slice(0, 1), key) : first;
+  return { best, now: choices[0], choices: ordered };
+}
+const show = (x, n = 3) => Number(x.toPrecision(n)).toLocaleString("en-US", { maximumFractionDigits: 12 });
+const time = (s) => (s < 0.0995 ? `${show(1000 * s, 2)} ms` : `${show(s, 2)} s`);
+const line = (tag, texts) => `<tr>${texts.map((text) => `<${tag}>${String(text).replace(/[<&]/g, "")}</${tag}>`).join("")}</tr>`;
+function draw(form, data) {
+  const given = Object.fromEntries([...new FormData(form)].filter(([, value]) => value)), note = document.getElementById("decide-note");
+  history.replaceState(null, "", `#${new URLSearchParams(given)}`);
+  const options = Object.entries(given).map(([name, value]) => ` --${name.replaceAll("_", "-")} ${value}`);
+  document.getElementById("decide-command").textContent = `wire decide${options.join("")}`;
+  try {
+    const { best, now, choices } = decide(given, data), more = best.bill - now.bill;
+    const gain = `${show(now.seconds / best.seconds, 2)} times as fast as by default, for ${show(Math.abs(more))} USD a month ${more < 0 ? "less" : "more"}`;
+    const words = { default: "Keep the defaults", write: "Write one copy", copy: "Keep two copies" }, over = best.isOver ? "Nothing fits the budget; the cheapest: " : "";
+    note.textContent = `${over}${words[best.action]}: ${best === now ? `${time(best.seconds)} a read` : gain}.`;
+    const marks = (one) => [one === best && "chosen", one.isFront && "front", one.isKnee && "knee", one.isOver && "over budget"].filter(Boolean).join(", ");
+    const chunks = ({ chunk, shard }) => chunk.join("x") + (shard ? ` in shards ${shard.join("x")}` : "");
+    const row = (one) => [marks(one), one.action, one.layouts.map(chunks).join(", "), ...one.reads.map((read) => time(read.seconds)), show(one.usd), show(now.seconds / one.seconds, 2)];
+    const head = line("th", ["", "", "chunks", ...best.reads.map((one) => one.access), "USD a month", "gain"]);
+    document.getElementById("decide-table").innerHTML = head + choices.map((one) => line("td", row(one))).join("");
+  } catch (error) { note.textContent = error.message; }
+}
+function start() {
+  const form = document.getElementById("decide-form"), data = JSON.parse(document.getElementById("decide-data").textContent), { profile, type } = form.elements;
+  for (const [select, some] of [[profile, data.networks], [type, data.types]]) for (const name of Object.keys(some)) select.add(new Option(name));
+  for (const [name, value] of new URLSearchParams(location.hash.slice(1))) if (form.elements[name]) form.elements[name].value = value;
+  (form.onchange = () => draw(form, data))();
+}
+if (typeof document !== "undefined") document.addEventListener("DOMContentLoaded", start);
+if (typeof module !== "undefined") module.exports = { decide };
+})();
