@@ -15,9 +15,7 @@ import h5py
 import numpy as np
 import obstore
 import pytest
-import redis
 import xarray as xr
-import zarr
 from markdown_it import MarkdownIt
 from zarr.storage import ObjectStore
 
@@ -27,7 +25,6 @@ from helpers.netem.proxy import Request, open_proxy
 from helpers.objectstore.locations import Location
 from helpers.objectstore.testbed import Server
 from helpers.paths import ROOT
-from studies.caching_costs.valkey import Valkey, open_valkey
 from tests.nursery import Nursery, open_nursery
 from tests.stores import client_environment, make_location
 
@@ -44,23 +41,10 @@ WRITTEN = {
 }
 _HEIGHTS = "gt1l/heights/h_ph"
 
-# Stands before a block whose login and search need an account: what is opened is opened by
-# earthaccess, from the store of the tests.
-_EARTHACCESS = """
-import inspect
-import earthaccess, s3fs
-from earthaccess.store import _open_files
-assert "open_kwargs" in inspect.signature(earthaccess.open).parameters
-earthaccess.login = lambda: None
-earthaccess.search_data = lambda **_: ["s3://bucket/granule.h5"]
-earthaccess.open = lambda granules, *, open_kwargs: _open_files(
-    dict.fromkeys(granules), s3fs.S3FileSystem(), open_kwargs=open_kwargs
-)
-"""
 # Stands behind each block: keeps what was read.
 _KEEP = """
 import numpy
-for name in {"temperature", "heights"} & globals().keys():
+for name in {"temperature", "heights", "batch"} & globals().keys():
     numpy.save(f"{name}.npy", globals()[name])
 """
 
@@ -83,13 +67,12 @@ RECIPES = find_recipes(PAGE)
 
 @dataclass(frozen=True)
 class World:
-    """A bucket with what recipes read, its address, and a Redis."""
+    """A bucket with what recipes read, and its address."""
 
     location: Location
     endpoint_url: str
     environment: dict[str, str]
     granule: Path
-    valkey: Valkey
     nursery: Nursery
     take_trace: Callable[[], list[Request]]
 
@@ -103,8 +86,7 @@ class World:
             os.link(self.granule, folder / "granule.h5")
         environment = {**self.environment, **address, "HOME": str(folder)}
         if language == "python":
-            before = _EARTHACCESS if "import earthaccess" in code else ""
-            (folder / "recipe.py").write_text(f"{before}{code}{_KEEP}")
+            (folder / "recipe.py").write_text(f"{code}{_KEEP}")
             return self.nursery.run(folder / "recipe.py", environment)
         return subprocess.run(
             ["bash", "-euo", "pipefail", "-c", code],
@@ -124,20 +106,15 @@ def world(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     granule = _write_granule(location, folder)
     with (
         open_proxy(server.endpoint_url, profile=get_profile("loopback")) as proxy,
-        open_valkey() as valkey,
         open_nursery() as nursery,
     ):
         environment = {
             **client_environment(server),
             "AWS_ALLOW_HTTP": "true",
             "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
-            "REDIS_URL": valkey.url,
-            "CACHE_KEY": "a key of the tests",
         }
         del environment["AWS_ENDPOINT_URL"]
-        yield World(
-            location, proxy.endpoint_url, environment, granule, valkey, nursery, proxy.take_trace
-        )
+        yield World(location, proxy.endpoint_url, environment, granule, nursery, proxy.take_trace)
 
 
 def _write_fields(location: Location, folder: Path) -> None:
@@ -184,20 +161,6 @@ def check_values(folder: Path) -> None:
         np.testing.assert_array_equal(values, WRITTEN[name][: len(values)])
 
 
-def _is_paged(world: World, folder: Path, trace: list[Request]) -> None:
-    with h5py.File(folder / "repacked.h5") as file:
-        strategy = file.id.get_create_plist().get_file_space_strategy()[0]
-        assert strategy == h5py.h5f.FSPACE_STRATEGY_PAGE
-        assert file[_HEIGHTS].chunks == (100_000,)
-
-
-def _is_sharded(world: World, folder: Path, trace: list[Request]) -> None:
-    store = ObjectStore((world.location / "temperature-sharded.zarr").obstore(), read_only=True)
-    array = zarr.open_array(store, path="temperature", mode="r")
-    assert (array.shards, array.chunks) == ((24, 40, 40), (12, 10, 10))
-    np.save(folder / "temperature.npy", array[:])
-
-
 def _asks_once(world: World, folder: Path, trace: list[Request]) -> None:
     chunks = [one.method for one in trace if "/temperature/c/" in one.key]
     assert chunks == ["GET"] * 24
@@ -211,22 +174,35 @@ def _opens_once(world: World, folder: Path, trace: list[Request]) -> None:
     assert len([one for one in trace if one.key.endswith("temperature.zarr/zarr.json")]) == 1
 
 
-def _keeps_no_secret(world: World, folder: Path, trace: list[Request]) -> None:
-    _opens_once(world, folder, trace)
-    with redis.Redis.from_url(world.valkey.url) as client:
-        entries = [client.get(key) for key in client.scan_iter()]
-    secret = world.environment["AWS_SECRET_ACCESS_KEY"].encode()
-    assert entries and not any(secret in entry for entry in entries)
+def _draws_boxes(world: World, folder: Path, trace: list[Request]) -> None:
+    """Each index has its own place, and the boxes of a batch are fetched side by side."""
+    batch = np.load(folder / "batch.npy")
+    (folder / "batch.npy").unlink()
+    start = np.random.default_rng(5).integers(0, np.subtract((24, 40, 80), (4, 20, 20)) + 1)
+    np.testing.assert_array_equal(
+        batch[5], WRITTEN["temperature"][tuple(map(slice, start, np.add(start, (4, 20, 20))))]
+    )
+    np.save(folder / "temperature.npy", WRITTEN["temperature"])
+
+
+def _keeps_blocks(world: World, folder: Path, trace: list[Request]) -> None:
+    """Three tasks together fetch no more than the file, twice: a block is not read again."""
+    size = obstore.head(world.location.obstore(), "temperature.nc")["size"]
+    assert sum(one.nbytes for one in trace) <= 2 * size
+
+
+def _reads_a_chunk_once(world: World, folder: Path, trace: list[Request]) -> None:
+    assert len([one for one in trace if "/temperature/c/" in one.key]) == 1
+    np.save(folder / "temperature.npy", WRITTEN["temperature"])
 
 
 _ALSO: dict[str, Callable[[World, Path, list[Request]], None]] = {
     "Make s3fs faster": _asks_once,
     "Fetch the whole file in parallel ranges": _fetches_ranges,
-    "Repack HDF5 with h5repack": _is_paged,
-    "Repack HDF5 with h5py": _is_paged,
-    "Write chunks in shards": _is_sharded,
     "Keep opened datasets in a process": _opens_once,
-    "Share opened datasets in Redis": _keeps_no_secret,
+    "Load random boxes": _draws_boxes,
+    "Open netCDF through Dask": _keeps_blocks,
+    "Keep chunks for tiles": _reads_a_chunk_once,
 }
 
 

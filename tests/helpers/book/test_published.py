@@ -16,6 +16,7 @@ import yaml
 from helpers.benchmark.record import read_published
 from helpers.benchmark.statistics import Comparison, Interval
 from helpers.book import pages, published
+from helpers.book.findings import write_findings
 from helpers.errors import UserError
 from helpers.paths import ROOT
 
@@ -83,17 +84,6 @@ def test_every_table_is_listed_and_its_source_has_a_licence() -> None:
             r"MIT|Apache-2\.0|BSD-3-Clause|none found|not stated", told["licence"]
         ):
             assert word in text
-    code = [
-        path
-        for storey in ("helpers", "advisors", "studies")
-        for path in (ROOT / storey).rglob("*.py")
-    ]
-    pages_of_it = [ROOT / "published-results.md", published.FOLDER / "claims.yaml", *code]
-    used = "\n".join(path.read_text(encoding="utf-8") for path in pages_of_it)
-    assert [name for name in TABLES if name not in used] == [], "a table that no page reads is none"
-    listed = published.list_tables()
-    assert [*listed["table"]] == [*TABLES]
-    assert listed["rows"].sum() == sum(len(read_published(name)) for name in TABLES)
 
 
 @pytest.mark.parametrize("name", TABLES)
@@ -268,19 +258,37 @@ def test_a_claim_over_cases(found: dict[str, Interval], expected: str) -> None:
     assert published.judge(make_claim(at_least=5, at_most=20), found) == expected
 
 
-def test_a_verdict_says_where_or_what_would_decide() -> None:
-    """Cases are named where they differ; what is open names its case, or is refused."""
-    claims = {
-        "mixed": make_claim(at_least=5, at_most=20, unit="times"),
-        "open": make_claim(decided_by="a run of `some/case`"),
-    }
-    table = published.tabulate_claims(claims, {"mixed": {"a": YES, "b": NO}}, "invented")
+def test_a_claim_is_a_row_with_links_to_what_measured_it() -> None:
+    """Arithmetic has no page to lead to, and what nobody measured no figure."""
+    claims = {"a": make_claim(at_least=5, at_most=20, unit="times"), "b": make_claim()}
+    found = {"a": {"study/case": YES, "arithmetic": published.exact(1)}}
+    table = published.tabulate_claims(claims, found)
+    assert [*table["claim"]] == ["it is so (times)", "it is so"]
+    assert [*table["ours"]] == ['<a href="notebooks/study/case.html">9 (7 to 12)</a>, 1', ""]
     assert [*table["verdict"]] == ["holds under conditions", "cannot be decided here"]
-    assert [*table.iloc[:, -1]] == ["holds: a; does not hold: b", "a run of some/case"]
-    assert [*table["ours"]] == ["a: 9 (7 to 12); b: 1.5 (1.4 to 1.6)", "not measured"]
-    assert published.count_verdicts(claims, {})["cannot be decided here"] == 2
-    with pytest.raises(UserError, match="^claims: absent; allowed: mixed, open"):
-        published.tabulate_claims(claims, {"absent": {}}, "invented")
+
+
+def test_figures_of_ours_are_read_or_absent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A finding by its key, and a ratio of rows within blocks; a case or key that is not there is none."""
+    record = tmp_path / "study" / "case.csv"
+    record.parent.mkdir()
+    record.touch()
+    write_findings(record, {"gain": YES, "mb": 3.0}, {}, noise=0.01, n_blocks=5)
+    monkeypatch.setattr(published, "REFERENCE", tmp_path)
+    rows = pd.DataFrame({"contender": [*"aabb"], "block": [0, 1] * 2, "phase": "measured",
+                         "open_s": 0.0, "read_s": [4.0, 6.0, 2.0, 3.0]})  # fmt: skip
+    monkeypatch.setattr(published, "read_records", lambda _paths: rows)
+
+    def read(**more: Any) -> Any:
+        return published.Ours(**{"case": "study/case", **more}).read()
+
+    assert read(key="gain") == YES and read(key="mb", is_counted=True) == published.exact(3)
+    assert read(over="contender == 'a'", under="contender == 'b'").centre == pytest.approx(2)
+    assert read(over="contender == 'a'") == published.exact(5)
+    nothing = read(key="lost"), read(case="no/such", over="block == 0"), read(over="block > 1")
+    assert nothing == (None, None, None)
 
 
 # What the table of the source itself contradicts, as its README says.
@@ -327,10 +335,8 @@ def test_a_claim_that_is_none_is_refused(tmp_path: Path, text: str, message: str
         published.read_claims(path)
 
 
-def test_a_figure_without_rows_and_a_case_without_result_are_refused() -> None:
-    """A query that finds nothing is no figure; the case that nobody committed is named."""
+def test_a_figure_without_rows_is_refused() -> None:
+    """A query that finds nothing is no figure."""
     absent = published.Figure(table="practitioners", over="quantity == 'no'", column="value")
     with pytest.raises(UserError, match="^practitioners: no row where quantity == 'no'; allowed"):
         absent.read()
-    with pytest.raises(UserError, match="^case: 'no/such' has no committed result; allowed"):
-        published.read_reference("no/such")
