@@ -19,33 +19,15 @@ from helpers.objectstore.locations import Location
 from studies.formats.source import Box, Read, Source, Values
 
 
-def part_name(step: int, suffix: str) -> str:
-    """Name the file of a time step.
-
-    Examples
-    --------
-    >>> part_name(7, "csv")
-    'part-00007.csv'
-    """
-    return f"part-{step:05d}.{suffix}"
-
-
-def _write_csv(folder: Location, name: str, values: Values, source: Source) -> None:
-    """Write a line for each value: what a table makes of an array."""
-    sink = pa.BufferOutputStream()
-    pyarrow.csv.write_csv(pa.table({source.variable: values.ravel()}), sink)
-    obstore.put(folder.obstore(), name, sink.getvalue().to_pybytes())
+def _name_part(step: int) -> str:
+    return f"part-{step:05d}.parquet"
 
 
 def write_csv(folder: Location, source: Source) -> None:
-    """Write one table of text."""
-    _write_csv(folder, "array.csv", source.values, source)
-
-
-def write_csv_parts(folder: Location, source: Source) -> None:
-    """Write a table of text for each time step."""
-    for step, values in enumerate(source.values):
-        _write_csv(folder, part_name(step, "csv"), values, source)
+    """Write one table of text, a line for each value: what a table makes of an array."""
+    sink = pa.BufferOutputStream()
+    pyarrow.csv.write_csv(pa.table({source.variable: source.values.ravel()}), sink)
+    obstore.put(folder.obstore(), "array.csv", sink.getvalue().to_pybytes())
 
 
 def _write_parquet(folder: Location, name: str, values: Values, source: Source) -> None:
@@ -64,7 +46,7 @@ def write_parquet(folder: Location, source: Source) -> None:
 def write_parquet_parts(folder: Location, source: Source) -> None:
     """Write a Parquet file for each time step."""
     for step, values in enumerate(source.values):
-        _write_parquet(folder, part_name(step, "parquet"), values, source)
+        _write_parquet(folder, _name_part(step), values, source)
 
 
 def _fold(column: Any, stored: StoredArray, box: Box) -> Values:
@@ -91,19 +73,6 @@ def open_parquet(folder: Location, stored: StoredArray, n_requests: int) -> Read
     def read(box: Box) -> Values:
         frame = pd.read_parquet(url, storage_options=options)
         return _fold(frame[stored.variable], stored, box)[box[0]]
-
-    return read
-
-
-def open_csv_parts(folder: Location, stored: StoredArray, n_requests: int) -> Read:
-    """Read by pandas, a file after the other."""
-    options = folder.fsspec_options()
-
-    def read(box: Box) -> Values:
-        wanted = range(stored.shape[0])[box[0]]
-        urls = [f"{folder.url}/{part_name(step, 'csv')}" for step in wanted]
-        parts = [pd.read_csv(url, storage_options=options, dtype=np.float32) for url in urls]
-        return _fold(pd.concat(parts)[stored.variable], stored, box)
 
     return read
 
@@ -139,7 +108,7 @@ def open_parts(folder: Location, stored: StoredArray, n_requests: int) -> Read:
 
     def read(box: Box) -> Values:
         wanted = range(stored.shape[0])[box[0]]
-        paths = [f"{folder.path}/{part_name(step, 'parquet')}" for step in wanted]
+        paths = [f"{folder.path}/{_name_part(step)}" for step in wanted]
         table = pyarrow.dataset.dataset(paths, filesystem=client, format="parquet").to_table()
         return _fold(table[stored.variable].to_numpy(), stored, box)
 

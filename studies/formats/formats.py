@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 import obstore
-import xarray as xr
 import zarr
-from numcodecs import Blosc
 from zarr.storage import ObjectStore
 
 from helpers.arrays import prepared, stores, writers
@@ -43,14 +38,6 @@ class Format:
     is_shared: bool = False  # whether other studies read the same layout, and `stores` makes it
 
 
-def _write_netcdf3(folder: Location, source: Source) -> None:
-    dataset = xr.Dataset({source.variable: (writers.DIMENSIONS, source.values)})
-    with tempfile.TemporaryDirectory() as made:
-        path = Path(made) / "array.nc"
-        dataset.to_netcdf(path, engine="scipy", format="NETCDF3_64BIT")
-        obstore.put(folder.obstore(), "array.nc", path)
-
-
 def _write_netcdf(folder: Location, source: Source) -> None:
     """Write the file of the shared layout, all values at once."""
     everything = tuple(slice(0, n) for n in source.values.shape)
@@ -68,40 +55,27 @@ def _write_references(folder: Location, source: Source) -> None:
     writers.write_references(folder, source.netcdf, variable=source.variable)
 
 
-def _create(store: Any, source: Source, *, zarr_format: Any, **more: Any) -> None:
-    """Write a group of Zarr, in whatever keeps its objects."""
-    group = zarr.create_group(store, overwrite=True, zarr_format=zarr_format)
-    array = group.create_array(
+def _create(store: Any, source: Source, **more: Any) -> None:
+    """Write a group of Zarr v3, in whatever keeps its objects."""
+    cname: Any = source.cname or "zstd"
+    blosc = zarr.codecs.BloscCodec(cname=cname, clevel=LEVEL, shuffle="shuffle", typesize=4)
+    array = zarr.create_group(store, overwrite=True).create_array(
         source.variable,
         shape=source.values.shape,
         chunks=source.chunk_shape,
         dtype="float32",
         fill_value=float(FILL),
+        compressors=blosc if source.cname else None,
+        dimension_names=writers.DIMENSIONS,
         config={"write_empty_chunks": True},
         **more,
     )
     array[...] = source.values
 
 
-def _create_v3(store: Any, source: Source, **more: Any) -> None:
-    cname: Any = source.cname or "zstd"
-    blosc = zarr.codecs.BloscCodec(cname=cname, clevel=LEVEL, shuffle="shuffle", typesize=4)
-    how = {"compressors": blosc if source.cname else None, "dimension_names": writers.DIMENSIONS}
-    _create(store, source, zarr_format=3, **how, **more)
-
-
-def _write_zarr2(folder: Location, source: Source, *, is_consolidated: bool) -> None:
-    store = ObjectStore(folder.obstore())
-    blosc = Blosc(source.cname, clevel=LEVEL, shuffle=Blosc.SHUFFLE) if source.cname else None
-    attributes = {"_ARRAY_DIMENSIONS": [*writers.DIMENSIONS]}
-    _create(store, source, zarr_format=2, compressors=blosc, attributes=attributes)
-    if is_consolidated:
-        zarr.consolidate_metadata(store)
-
-
 def _write_zarr(folder: Location, source: Source, **more: Any) -> None:
     store = ObjectStore(folder.obstore())
-    _create_v3(store, source, **more)
+    _create(store, source, **more)
     with writers.expected_warning("Consolidated metadata is currently not part"):
         zarr.consolidate_metadata(store)
 
@@ -117,30 +91,25 @@ def _write_icechunk(folder: Location, source: Source) -> None:
     import icechunk  # an extra that not everyone has
 
     session = icechunk.Repository.create(folder.icechunk_storage()).writable_session("main")
-    _create_v3(session.store, source)
+    _create(session.store, source)
     session.commit("the array")
 
 
 _ARROW, _ZARR = ("pyarrow",), ("zarr", "numcodecs")
-_V2, _V2_PLAIN = (partial(_write_zarr2, is_consolidated=one) for one in (True, False))
 _VIRTUAL = ("virtualizarr", "kerchunk", "fastparquet"), ("virtualizarr", "icechunk")
 
 # A table, a row each.
 # fmt: off
 FORMATS: Mapping[str, Format] = {one.name: one for one in (
     Format("csv", "one table of text, a line a value", "none", columns.write_csv, _ARROW),
-    Format("csv-parts", "a table of text a time step", "none", columns.write_csv_parts, _ARROW),
     Format("parquet", "one Parquet file, a row group a time step", "zstd", columns.write_parquet, _ARROW),
     Format("parquet-parts", "a Parquet file a time step", "zstd", columns.write_parquet_parts, _ARROW),
-    Format("netcdf3", "one netCDF file of the classic format", "none", _write_netcdf3, ("xarray", "scipy")),
     Format("netcdf", "one netCDF-4 file, in the chunks of the case", "", _write_netcdf, is_shared=True),
     Format("references", "kerchunk references to the netCDF-4 file", "", _write_references, of="netcdf", is_shared=True),
     Format("references-parquet", "kerchunk references to the netCDF-4 file, as Parquet", "", virtual.write_references, _VIRTUAL[0], of="netcdf"),
     Format("icechunk-virtual", "an Icechunk repository of references to the netCDF-4 file", "", virtual.write_icechunk, _VIRTUAL[1], of="netcdf"),
     Format("tiledb", "a dense TileDB array in tiles of a chunk", "", tiles.write_tiles, ("tiledb",)),
     Format("cog", "a cloud-optimised GeoTIFF a time step, its depths as bands", "zstd", rasters.write_rasters, ("rasterio",)),
-    Format("zarr2", "a Zarr v2 group, consolidated", "", _V2, _ZARR),
-    Format("zarr2-plain", "a Zarr v2 group, not consolidated", "", _V2_PLAIN, _ZARR),
     Format("zarr", "a Zarr v3 group, consolidated, a chunk an object", "", _write_zarr, is_shared=True),
     Format("shards", "a Zarr v3 group in shards of a time step", "", _write_shards, _ZARR),
     Format("icechunk", "an Icechunk repository of the same chunks", "", _write_icechunk, ("zarr", "icechunk")),

@@ -10,9 +10,17 @@ from pydantic import Field, model_validator
 from helpers.arrays.stores import check_chunk_shape
 from helpers.arrays.writers import CODECS
 from helpers.book import studies
-from helpers.book.studies import RECORD, Contains, OneOf, RecordName, Seed, Shape
+from helpers.book.studies import (
+    RECORD,
+    Contains,
+    Dilation,
+    OneOf,
+    RecordName,
+    Seed,
+    Shape,
+)
 from helpers.errors import UserError
-from studies.formats.clients import CLIENTS, choose_block
+from studies.formats.clients import CLIENTS
 from studies.formats.source import ACCESSES
 
 _MOST_IN_MEMORY = 2 * 10**9  # values: every format is made from all of them
@@ -29,11 +37,12 @@ class Parameters(studies.Parameters):
     )
     contenders: Annotated[list[Annotated[str, OneOf(CLIENTS)]], Field(min_length=1)] = Field(
         [
-            "zarr-obstore-told",
+            "zarr-s3fs",
+            "netcdf-s3fs",
             "zarr-s3fs-one-get",
+            "zarr-obstore",
             "zarr-tensorstore",
             "icechunk",
-            "netcdf-s3fs",
             "parquet-arrow",
             "csv-pandas",
         ],
@@ -46,7 +55,10 @@ class Parameters(studies.Parameters):
         description="what is read: all, one step of time, or all steps at one place",
     )
     n_requests: Annotated[int, Field(ge=1, le=1024)] = Field(
-        16, description="requests in flight of clients that can be told"
+        16, description="requests in flight of clients that have no default to keep"
+    )
+    dilation: Dilation = Field(
+        1.0, description="factor by which the network and its time are slowed down"
     )
     seed: Seed = Field(2022, description="of values, order and network delays")
     record: RecordName = Field("formats.csv", description=RECORD)
@@ -54,8 +66,6 @@ class Parameters(studies.Parameters):
     @model_validator(mode="after")
     def _check_together(self) -> Self:
         check_chunk_shape(self.array_shape, self.chunk_shape)
-        if "netcdf-dask-unaligned" in self.contenders:
-            choose_block(self.array_shape, self.chunk_shape, 1.5)
         n_values = math.prod(self.array_shape)
         as_text = [name for name in self.contenders if CLIENTS[name].format.startswith("csv")]
         most = _MOST_OF_TEXT if as_text else _MOST_IN_MEMORY

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import importlib
 import math
-import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from helpers.arrays import readers, stores
@@ -31,9 +30,8 @@ class FormatRead(Steps):
     client: Client
     kept: Kept
     testbed: Testbed  # the network that it is read over
-    n_requests: int  # that a client may have in flight, if it can be told
+    n_requests: int  # that a client may have in flight, where the case says how many
     access: str
-    started: list[float] = field(default_factory=list)  # processor time of this process
 
     @property
     def box(self) -> Box:
@@ -61,7 +59,6 @@ class FormatRead(Steps):
         readers.forget_clients(self.client.config(self.n_requests))
         self.testbed.take_trace()
         self.testbed.set_tag("open")
-        self.started.append(time.process_time())
 
     def open(self) -> Read:
         """Open the format: metadata, where it has any."""
@@ -84,10 +81,8 @@ class FormatRead(Steps):
         return f"xxh3 of {values.size} values"
 
     def collect(self) -> dict[str, float]:
-        """Count what passed over the wire, and the processor time of client, proxy left out."""
-        spent_s = time.process_time() - self.started[-1]
-        counts = count_requests(self.testbed.take_trace(), self.client.n_in_flight(self.n_requests))
-        return {**counts, "cpu_s": spent_s}
+        """Count what passed over the wire."""
+        return count_requests(self.testbed.take_trace(), self.client.n_in_flight(self.n_requests))
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +159,7 @@ def list_missing(names: Sequence[str]) -> dict[str, str]:
 
 
 def choose_control(names: Sequence[str]) -> str:
-    """Choose the contender that is measured twice: the first that reads Zarr, if there is any.
+    """Choose the contender that is measured twice: Zarr through obstore, or the first.
 
     Examples
     --------
@@ -173,4 +168,4 @@ def choose_control(names: Sequence[str]) -> str:
     """
     if not names:
         raise UserError("contenders: none can run here; allowed: with one that is installed")
-    return next((name for name in names if name.startswith("zarr-")), names[0])
+    return "zarr-obstore" if "zarr-obstore" in names else names[0]
