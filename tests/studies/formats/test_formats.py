@@ -66,7 +66,6 @@ def test_every_client_reads_what_was_written(
         found = read.read(read.open())
     assert read.check(found) == f"xxh3 of {found.size} values"
     np.testing.assert_array_equal(found, values[choose(access, kept.stored)])
-    assert read.collect()["cpu_s"] > 0
 
 
 def test_what_is_written_again_is_read_back(kept: Kept) -> None:
@@ -86,20 +85,15 @@ def test_what_is_written_again_is_read_back(kept: Kept) -> None:
     assert not obstore.list(kept.folder.obstore(), "again").collect()
 
 
-@pytest.mark.parametrize("name", ["zarr-obstore-fused", "parquet-groups", "netcdf-dask-unaligned"])
-def test_the_code_that_is_shown_is_that_which_opens(name: str) -> None:
+def test_the_code_that_is_shown_is_that_which_opens() -> None:
     """With what is passed to it, and the reader that it calls."""
-    code = CLIENTS[name].show_code()
-    assert "def " in code and "return" in code
-    assert ("FusedCodecPipeline" in code) == (name == "zarr-obstore-fused")
-    assert ("times=1.5" in code) == (name == "netcdf-dask-unaligned")
+    code = CLIENTS["zarr-obstore"].show_code()
+    assert "reader='zarr-obstore'" in code and code.count("def ") == 2
 
 
 def test_every_contender_has_a_label_of_its_own() -> None:
     """What a figure shows is what a reader would say."""
-    assert len({*LABELS.values()}) == len(CLIENTS) and not any(
-        "-" in one for one in LABELS.values()
-    )
+    assert len({*LABELS.values()}) == len(CLIENTS)
 
 
 @pytest.mark.skipif("tiledb" not in HERE, reason="tiledb is not installed")
@@ -164,7 +158,7 @@ def test_requests_are_counted_by_the_proxy(server: Server, kept: Kept) -> None:
         place = kept.seen_from(kept.stored.location.through(proxy.endpoint_url))
         counted: dict[str, dict[str, tuple[int, int]]] = {}
         for name, access in itertools.product(
-            ("zarr-obstore", "parquet-groups", "cog-rasterio", "csv-parts-pandas", "netcdf-http"),
+            ("zarr-obstore", "parquet-groups", "cog-rasterio"),
             ACCESSES,
         ):
             readers.forget_clients({})
@@ -177,11 +171,10 @@ def test_requests_are_counted_by_the_proxy(server: Server, kept: Kept) -> None:
             counted.setdefault(name, {})[access] = (len(trace), nbytes)
     n_asked = {access: n for access, (n, _) in counted["zarr-obstore"].items()}
     assert n_asked == {"whole": 12, "step": 4, "series": 3}
-    for name in ("parquet-groups", "cog-rasterio", "csv-parts-pandas"):
+    for name in ("parquet-groups", "cog-rasterio"):
         assert counted[name]["step"][1] < 0.6 * counted[name]["whole"][1], name
     # a file or row group a step: a series asks for all of them, and of a raster for its tiles alone
     assert counted["parquet-groups"]["series"][1] > 0.9 * counted["parquet-groups"]["whole"][1]
-    assert counted["netcdf-http"]["step"][0] > 0, "it passes by the network"
 
 
 def test_references_follow_their_file(kept: Kept) -> None:
