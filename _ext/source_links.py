@@ -2,7 +2,7 @@
 
 A page `notebooks/<notebook>/<case>` is staged from a record; what a reader can
 edit or run is `notebooks/<notebook>.ipynb`. What a reader can download is the
-notebook as it ran, in the order of its cells.
+notebook as it ran, in the order of its cells, named by notebook and case.
 """
 
 from __future__ import annotations
@@ -23,12 +23,20 @@ def source_of(pagename: str) -> str:
     return "/".join(parts[:2]) if len(parts) == 3 and parts[0] == "notebooks" else pagename
 
 
+def name_download(page: str) -> str:
+    """Name what is downloaded from the page of a case by notebook and case."""
+    folder, notebook, case = page.split("/")
+    return f"{folder}/{notebook}/{notebook}-{case}"
+
+
 def redirect(buttons: list[dict[str, Any]], page: str, source: str) -> None:
     """Replace the staged path by the source's in every address elsewhere, groups included."""
     for button in buttons:
         redirect(button.get("buttons", []), page, source)
-        if button.get("url", "").startswith("https://"):  # a download lies beside the page
-            button["url"] = button["url"].replace(f"{page}.ipynb", f"{source}.ipynb")
+        is_away = button.get("url", "").startswith("https://")  # a download lies next to the page
+        target = source if is_away else name_download(page)
+        if "url" in button:
+            button["url"] = button["url"].replace(f"{page}.ipynb", f"{target}.ipynb")
 
 
 def relink(
@@ -43,7 +51,11 @@ def offer_executed(app: Sphinx, exception: Exception | None) -> None:
     """Offer for download what ran, not the page that was made of it."""
     executed = Path(app.srcdir) / "_generated" / "executed"
     if exception is None and executed.is_dir():
-        shutil.copytree(executed, Path(app.outdir) / "_sources", dirs_exist_ok=True)
+        for path in executed.rglob("*.ipynb"):
+            page = path.relative_to(executed).with_suffix("").as_posix()
+            target = Path(app.outdir) / "_sources" / f"{name_download(page)}.ipynb"
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, target)
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

@@ -211,7 +211,9 @@ def test_findings_come_first(site: Path, name: str) -> None:
     pictures = read_pages(site)[name].pictures
     figures = [one for one in pictures if "_images" in (one.get("src") or "")]
     assert [one for one in figures if len(one.get("alt") or "") <= 20] == []
-    executed = site / "_sources" / name.replace(".html", ".ipynb")
+    folder, notebook, case = name.removesuffix(".html").split("/")
+    executed = site / "_sources" / folder / notebook / f"{notebook}-{case}.ipynb"
+    assert f"_sources/{folder}/{notebook}/{executed.name}" in (site / name).read_text()
     ran = pages.read_notebook(REFERENCE / Path(*Path(name).parts[1:]).with_suffix(".ipynb"))
     given = pages.read_notebook(executed)
     assert [cell["source"] for cell in given["cells"]] == [cell["source"] for cell in ran["cells"]]

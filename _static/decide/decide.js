@@ -1,6 +1,5 @@
 // The page Decide: what `wire decide` answers, by the same formulas (advisors.chunks, advisors.decide); a test holds both equal.
-(() => {
-"use strict";
+(() => { "use strict";
 const N_CANDIDATES = 150000, MODEL_ERROR = 0.03, WORTH = 1.1, SHARD_WORTH = 1.2, MIN_NBYTES = 1e6, MAX_NBYTES = 1e8;
 const PARTS = [1, 2, 3, 4, 5, 6, 8, 10, 12, 16], ORDER = ["default", "write", "copy"];
 const sum = (xs) => xs.reduce((a, b) => a + b, 0), product = (xs) => xs.reduce((a, b) => a * b, 1);
@@ -172,9 +171,9 @@ function decide(form, data) {
 const show = (x, n = 3) => Number(x.toPrecision(n)).toLocaleString("en-US", { maximumFractionDigits: 12 });
 const time = (s) => (s < 0.0995 ? `${show(1000 * s, 2)} ms` : `${show(s, 2)} s`);
 const line = (tag, texts) => `<tr>${texts.map((text) => `<${tag}>${String(text).replace(/[<&]/g, "")}</${tag}>`).join("")}</tr>`;
-function draw(form, data) {
+function draw(form, data, event) {
   const given = Object.fromEntries([...new FormData(form)].filter(([, value]) => value)), note = document.getElementById("decide-note");
-  history.replaceState(null, "", `#${new URLSearchParams(given)}`);
+  if (event) history.replaceState(null, "", `#${new URLSearchParams(given)}`);
   const options = Object.entries(given).map(([name, value]) => ` --${name.replaceAll("_", "-")} ${value}`);
   document.getElementById("decide-command").textContent = `wire decide${options.join("")}`;
   try {
@@ -192,8 +191,9 @@ function draw(form, data) {
 function start() {
   const form = document.getElementById("decide-form"), data = JSON.parse(document.getElementById("decide-data").textContent), { profile, type } = form.elements;
   for (const [select, some] of [[profile, data.networks], [type, data.types]]) for (const name of Object.keys(some)) select.add(new Option(name));
-  for (const [name, value] of new URLSearchParams(location.hash.slice(1))) if (form.elements[name]) form.elements[name].value = value;
-  (form.onchange = () => draw(form, data))();
+  const state = new URLSearchParams(location.hash.slice(1));
+  if (state.has("shape")) for (const field of form.elements) field.value = state.get(field.name) ?? "";
+  (form.onchange = (event) => draw(form, data, event))();
 }
 if (typeof document !== "undefined") document.addEventListener("DOMContentLoaded", start);
 if (typeof module !== "undefined") module.exports = { decide };

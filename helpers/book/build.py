@@ -118,7 +118,6 @@ def _write_generated(pages: Sequence[Page], into: Path) -> None:
         "schema.md": _render_schema,
         "faults.md": lambda: _render(tabulate_faults()),
         "profiles.md": lambda: _render(tabulate_profiles(_read_profiles())),
-        "profile-sources.md": _render_sources,
         "citation.md": _render_citation,
         "headline.svg": lambda: _find_cover(pages),
     }
@@ -154,21 +153,6 @@ def _render_parameters(model: type[Parameters]) -> str:
 def _read_profiles() -> dict[str, dict[str, object]]:
     found: dict[str, dict[str, object]] = yaml.safe_load(_PROFILES.read_text(encoding="utf-8"))
     return found
-
-
-def _render_sources() -> str:
-    """Write where the figures of the network profiles come from, units left out of their names."""
-    items = []
-    for name, profile in _read_profiles().items():
-        sources = profile["sources"]
-        assert isinstance(sources, dict)
-        words = {
-            key.removesuffix("_mb_per_s").removesuffix("_s").replace("_", " "): text
-            for key, text in sources.items()
-        }
-        lines = [f"- {word}: {text}" for word, text in words.items()]
-        items.append(f"`{name}`\n: " + "\n  ".join(lines) + "\n")
-    return "\n".join(items)
 
 
 def _render_citation() -> str:
