@@ -44,7 +44,7 @@ class Assumptions:
     """Hold everything but prices that a month's bill depends on, computing and memory first.
 
     The load is that of the published study. What the service takes is what the case
-    caching-costs/published-size measured, to two digits.
+    caching-costs/in-region took, to two digits.
     """
 
     billing: Billing = field(default="instance", metadata={"label": "billing of computing"})

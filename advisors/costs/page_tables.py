@@ -1,4 +1,4 @@
-"""What pages show of costs: the calculator's data, prices with their sources, published figures.
+"""What pages show of costs: the calculator's data, and published figures next to ours.
 
 And what cases ask of a store: the published ones as a table, and others scaled from them.
 """
@@ -147,34 +147,6 @@ def render_calculator() -> str:
         f'<script type="application/json" id="cost-calculator-data">\n{data}\n</script>\n'
         "```\n"
     )
-
-
-def render_prices() -> str:
-    """Write all price sets as tables, with where each price comes from."""
-    names = ["price", "value", "date", "status", "source"]
-    parts = []
-    for name, given in read_prices().items():
-        lines = [
-            (
-                PRICE_LABELS[one.item],
-                "unknown" if one.value is None else f"{one.value:.10f}".rstrip("0") + f" {one.unit}",
-                one.date,
-                one.status.replace("-", " "),
-                one.source,
-            )
-            for one in given.prices
-        ]  # fmt: skip
-        parts.append(f"**{name}** ({given.date}). {given.note}\n\n{write_table(names, lines)}")
-    return "\n".join(parts)
-
-
-def render_published() -> str:
-    """Write the published figures next to what their own rules give."""
-    lines = (
-        (str(item).replace("_", " "), f"{one.published:,.2f}", f"{one.by_its_rules:,.2f}")
-        for item, one in compare_published().iterrows()
-    )
-    return write_table(["item", "published (USD a month)", "by its rules (USD a month)"], lines)
 
 
 def compute_published(prices: Mapping[str, float]) -> dict[str, float]:

@@ -19,7 +19,6 @@ import redis
 import redis.backoff
 import redis.retry
 import xarray as xr
-from obspec_utils.registry import ObjectStoreRegistry
 from zarr.abc.store import Store
 from zarr.experimental.cache_store import CacheStore
 from zarr.storage import MemoryStore, ObjectStore
@@ -39,7 +38,7 @@ Event = Literal["hits", "misses", "errors", "corrupt"]
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Events of a cache since it was emptied."""
+    """Events of a cache."""
 
     hits: int = 0  # entries found, and entries that had to be made
     misses: int = 0
@@ -68,14 +67,9 @@ class Cache:
             self._counts[event] += 1
 
     def counts(self) -> Counts:
-        """Return what happened since it was emptied."""
+        """Return what happened so far."""
         with self._counting:
             return Counts(**self._counts)
-
-    def clear(self) -> None:
-        """Empty it, and begin to count at zero."""
-        with self._counting:
-            self._counts.clear()
 
 
 SHIPPED_ENVIRONMENT = {"AWS_ALLOW_HTTP": "true"}
@@ -115,14 +109,9 @@ class ShippedCache(Cache):
         super().__init__(ShippedOrigin(origin.location))
 
     def counts(self) -> Counts:
-        """Return what happened since it was emptied, as titiler's function counts it."""
+        """Return what happened so far, as titiler's function counts it."""
         hits = import_open_zarr().cache_info().hits
         return Counts(hits=hits, misses=super().counts().misses - hits)
-
-    def clear(self) -> None:
-        """Forget all datasets and begin to count at zero."""
-        import_open_zarr().cache_clear()
-        super().clear()
 
 
 class KeepingCache(Cache):
@@ -179,12 +168,6 @@ class LruCache(KeepingCache):
         with self._lock:
             self._kept[name] = dataset
 
-    def clear(self) -> None:
-        """Forget all datasets and begin to count at zero."""
-        with self._lock:
-            self._kept.clear()
-        super().clear()
-
 
 _CHUNKS_NBYTES = 2**29  # of a dataset
 
@@ -231,8 +214,6 @@ class _Pickler(pickle.Pickler):
     def persistent_id(self, obj: Any) -> tuple[str, str] | None:
         if isinstance(obj, ObjectFile):
             return "file", obj.key
-        if isinstance(obj, ObjectStoreRegistry):
-            return "registry", ""
         if isinstance(obj, ObjectStore):
             return "zarr", str(obj.store.prefix or "")
         return None
@@ -249,8 +230,6 @@ class _Unpickler(pickle.Unpickler):
         kind, key = pid
         if kind == "file":
             return self._origin.open_file(key)
-        if kind == "registry":
-            return self._origin.registry()
         return self._origin.zarr_store(self._origin.name_of(key))
 
 
@@ -306,12 +285,6 @@ class RedisCache(KeepingCache):
         except redis.RedisError:
             self.count("errors")
         return None
-
-    def clear(self) -> None:
-        """Delete the entries of this project, and none of others, and begin to count at zero."""
-        for key in self._client.scan_iter(match=_PREFIX + "*"):
-            self._client.delete(key)
-        super().clear()
 
 
 class VersionedCache(KeepingCache):

@@ -17,26 +17,22 @@ import hdf5plugin  # noqa: F401  # teaches h5py to read Blosc
 import numpy as np
 import obstore
 import pandas as pd
-import ujson
 import xarray as xr
 import zarr
 from obspec_utils.readers import BlockStoreReader
-from obspec_utils.registry import ObjectStoreRegistry
-from virtualizarr.manifests import ManifestStore
-from virtualizarr.parsers.kerchunk.translator import manifestgroup_from_kerchunk_refs
 from zarr.abc.store import Store
 from zarr.storage import ObjectStore
 
 from helpers.arrays import prepared
 from helpers.arrays.fields import FILL, SampleArray
-from helpers.arrays.writers import expected_warning, write_references
+from helpers.arrays.writers import expected_warning
 from helpers.objectstore.locations import Location
 from helpers.paths import ROOT
 
 VARIABLE = "temperature"
 """The variable of every dataset."""
 
-DatasetKind = Literal["zarr", "icechunk", "netcdf", "references", "broken"]
+DatasetKind = Literal["zarr", "icechunk", "netcdf", "broken"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +44,6 @@ class DatasetSpec:
     # elements (latitude, longitude); float64, as those of the published study
     shape: tuple[int, int]
     chunk_shape: tuple[int, int]
-    coordinate_chunk: int = 0  # elements of a chunk of each coordinate; 0 for one chunk
-    is_consolidated: bool = True  # whether the Zarr group holds the metadata of its arrays
 
     @property
     def nbytes(self) -> int:
@@ -59,8 +53,7 @@ class DatasetSpec:
     @property
     def version_key(self) -> str:
         """Object that changes with the metadata."""
-        group = "zarr.json" if self.is_consolidated else f"{VARIABLE}/zarr.json"
-        return {"zarr": group, "references": "references.json"}.get(self.kind, "array.nc")
+        return "zarr.json" if self.kind == "zarr" else "array.nc"
 
     @property
     def is_whole(self) -> bool:
@@ -79,7 +72,7 @@ class Datasets:
 
 _SOURCE = ROOT / "data" / "ocean-temperature.nc"
 _WEST_OF_SOURCE = 160.5 / 360  # share of the source's columns that lie west of the date line
-_GENERATION = 3  # raise it when the same arguments make other bytes
+_GENERATION = 4  # raise it when the same arguments make other bytes
 
 
 def make_dataset(spec: DatasetSpec, *, seed: int) -> xr.Dataset:
@@ -134,10 +127,7 @@ def _fill(store: Any, dataset: xr.Dataset, spec: DatasetSpec, **options: Any) ->
     }
     # counted from another day, or its only chunk would be zero, and not be stored
     encoding["time"] = {"units": "days since 1970-01-01"}
-    for name in ("lat", "lon"):
-        n = dataset.sizes[name]
-        encoding[name] = {"chunks": (min(spec.coordinate_chunk or n, n),)}
-    options = {"consolidated": spec.is_consolidated, **options}
+    encoding |= {name: {"chunks": (dataset.sizes[name],)} for name in ("lat", "lon")}
     with expected_warning("Consolidated metadata is currently not part"):
         dataset.to_zarr(store, mode="w", encoding=encoding, zarr_format=3, **options)
 
@@ -167,17 +157,10 @@ def _write_netcdf(location: Location, dataset: xr.Dataset, spec: DatasetSpec) ->
     obstore.put(location.obstore(), "array.nc", content if whole else content[: len(content) // 2])
 
 
-def _write_references(location: Location, dataset: xr.Dataset, spec: DatasetSpec) -> None:
-    """Write a netCDF-4 file, and kerchunk references to it."""
-    _write_netcdf(location, dataset, spec)
-    write_references(location, location, variable=VARIABLE)
-
-
 _WRITERS: dict[DatasetKind, Callable[[Location, xr.Dataset, DatasetSpec], None]] = {
     "zarr": write_zarr,
     "netcdf": _write_netcdf,
     "broken": _write_netcdf,
-    "references": _write_references,
 }
 
 
@@ -243,14 +226,6 @@ class Origin:
         """Open an object as a file."""
         return ObjectFile(self._bucket, key)
 
-    def read_object(self, key: str) -> bytes:
-        """Read an object whole."""
-        return bytes(obstore.get(self._bucket, key).bytes())
-
-    def registry(self) -> ObjectStoreRegistry[Any]:
-        """Return by which client virtual references reach their bucket."""
-        return ObjectStoreRegistry({replace(self.location, prefix="").url: self._bucket})
-
 
 def version_keys(specs: Sequence[DatasetSpec]) -> dict[str, str]:
     """List by dataset the object that changes with its metadata."""
@@ -267,12 +242,6 @@ def open_dataset(spec: DatasetSpec, origin: Origin) -> xr.Dataset:
     if spec.kind == "icechunk":
         store: Any = origin.snapshot(spec.name)
         return xr.open_dataset(store, engine="zarr", consolidated=False, zarr_format=3, **options)
-    if spec.kind == "references":
-        references = ujson.loads(origin.read_object(f"{folder}/references.json"))
-        with expected_warning("Numcodecs codecs are not in the Zarr version 3"):
-            group = manifestgroup_from_kerchunk_refs(references)
-            virtual: Any = ManifestStore(group=group, registry=origin.registry())
-            return xr.open_dataset(virtual, engine="zarr", consolidated=False, **options)
     return origin.open_zarr(spec.name, **options)
 
 
@@ -280,13 +249,10 @@ _TABLE = ROOT / "results" / "published" / "tile_caching_dataset_specs.csv"
 
 _Grid = tuple[int, int]
 _GRIDS: dict[str, tuple[DatasetKind, _Grid, _Grid]] = {
-    "unconsolidated": ("zarr", (361, 576), (181, 288)),
-    "chunked-coordinates": ("zarr", (361, 576), (181, 288)),
     "netcdf": ("netcdf", (600, 1440), (600, 1440)),  # of the published precipitation
-    "references": ("references", (720, 1440), (720, 1440)),  # of the sea surface temperature
     "broken": ("broken", (600, 1440), (600, 1440)),
 }
-"""Stand-ins for the real datasets of the study, and the one that must fail: kind, grid and chunks."""
+"""A stand-in for a real dataset of the study, and one that must fail: kind, grid and chunks."""
 
 
 def published_specs() -> dict[str, tuple[str, _Grid, _Grid]]:
@@ -317,7 +283,7 @@ def _read_extents(text: str) -> _Grid | None:
 
 
 def dataset_names() -> tuple[str, ...]:
-    """List all datasets: published synthetic ones, stand-ins for real ones, the broken one."""
+    """List all datasets: published synthetic ones, the netCDF file, the broken one."""
     return (*published_specs(), *_GRIDS)
 
 
@@ -338,11 +304,4 @@ def make_specs(names: Sequence[str], *, scale: float) -> tuple[DatasetSpec, ...]
 def _make_spec(name: str, scale: float) -> DatasetSpec:
     kind, *grids = _GRIDS.get(name) or ("zarr", *published_specs()[name][1:])
     (n_lat, n_lon), chunks = ([max(8, round(n * scale)) for n in grid] for grid in grids)
-    return DatasetSpec(
-        name,
-        kind,
-        (n_lat, n_lon),
-        (chunks[0], chunks[1]),
-        coordinate_chunk=-(-n_lon // 12) if name == "chunked-coordinates" else 0,
-        is_consolidated=name != "unconsolidated",
-    )
+    return DatasetSpec(name, kind, (n_lat, n_lon), (chunks[0], chunks[1]))

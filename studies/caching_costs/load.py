@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TextIO
 
+import numpy as np
 import pandas as pd
 
 from helpers.errors import UserError
@@ -30,11 +31,32 @@ class Load:
     """What a load found."""
 
     # A line for each: `dataset`, `path`, `start_s`, `latency_s`, `status`, `checksum`, `nbytes`, and
-    # of the service `open_s`, `warp_s`, `cpu_s` and `total_s`
+    # of the service `open_s` and `cpu_s`
     requests: pd.DataFrame
-    seconds: float  # from the order to the last answer
-    generator_cpu_s: float  # processor time of the load generator
-    n_failures: int  # failed requests as Locust counts them
+
+    def numbers(self, *, is_alone: bool = False) -> dict[str, float]:
+        """Summarise it in numbers for a record: with `is_alone` also each request.
+
+        `typical_s` is what is judged, the geometric mean over datasets of the mean latency of
+        each, so that every dataset counts the same, however slow it is.
+        """
+        requests = self.requests
+        ends_s = requests["start_s"] + requests["latency_s"]
+        means_s = requests.groupby("dataset")["latency_s"].mean()
+        found = {
+            "n_tiles": float(len(requests)),
+            "tile_nbytes": float(requests["nbytes"].mean()),
+            "tiles_per_s": len(requests) / float(ends_s.max() - requests["start_s"].min()),
+            "typical_s": float(np.exp(np.log(means_s).mean())),
+            **{f"p{q}_s": float(requests["latency_s"].quantile(q / 100)) for q in (50, 95)},
+            **{f"{name}|latency_s": float(mean_s) for name, mean_s in means_s.items()},
+        }
+        for column in ("latency_s", "open_s", "cpu_s") if is_alone else ():
+            each = zip(requests["dataset"], requests[column], strict=True)
+            found |= {
+                f"{name}|{column}|{k}": round(float(s), 5) for k, (name, s) in enumerate(each)
+            }
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,31 +66,19 @@ class Generator:
     lines: TextIO  # orders out, results in
 
     def run(
-        self,
-        service: Service,
-        plans: Sequence[Sequence[Tile]],
-        *,
-        spawn_rate: float = 100.0,
-        think_s: float = 0.0,
-        others: Sequence[Service] = (),
-        seconds: float = 0.0,
-        due_s: Sequence[float] = (),
+        self, service: Service, plans: Sequence[Sequence[Tile]], *, due_s: Sequence[float] = ()
     ) -> Load:
-        """Let a user for each plan ask for its tiles; with `others`, users are dealt among the services.
+        """Let a user for each plan ask for its tiles, one after the other, all users at once.
 
-        With `seconds` users begin again with their tiles until that long after the beginning. With
-        `due_s` the first tile of each plan is an arrival, due so long after the beginning, and its
+        With `due_s` the first tile of each plan is an arrival, due so long after the beginning, and its
         latency counts from then: nobody waits for an answer before the next one comes.
         """
         steps: Any = [[(tile[0], tile_path(tile)) for tile in plan] for plan in plans]
         if due_s:
             steps = [[(*plan[0], due)] for plan, due in zip(steps, due_s, strict=True)]
         order = {
-            "hosts": [f"http://{one.address}" for one in (service, *others)],
+            "host": f"http://{service.address}",
             "plans": steps,
-            "spawn_rate": len(plans) if due_s else spawn_rate,
-            "think_s": think_s,
-            "seconds": seconds,
             "lead_s": _LEAD_S if due_s else 0.0,
         }
         return _read_load(self._tell(order))
@@ -87,13 +97,12 @@ class Generator:
 
 
 def _read_load(line: str) -> Load:
-    found = json.loads(line)
     columns = ["dataset", "path", "start_s", "latency_s", "status", "checksum", "timing", "nbytes"]
-    requests = pd.DataFrame(found["requests"], columns=columns)
+    requests = pd.DataFrame(json.loads(line), columns=columns)
     spent = [dict(_TIMING.findall(text)) for text in requests.pop("timing")]
-    for name in ("open", "warp", "cpu", "total"):
+    for name in ("open", "cpu"):
         requests[f"{name}_s"] = [float(part.get(name, "nan")) / 1000 for part in spent]
-    return Load(requests, found["seconds"], found["cpu_s"], found["n_failures"])
+    return Load(requests)
 
 
 @contextlib.contextmanager
@@ -114,42 +123,3 @@ def _connect(port: int, found: list[socket.socket]) -> bool:
     except OSError:  # not listening yet
         return False
     return True
-
-
-def summarise(load: Load, *, must_fail: Sequence[str] = ()) -> dict[str, float]:
-    """Summarise a load in numbers for a record.
-
-    Latencies are those of the datasets that can be read.
-    """
-    requests = load.requests
-    has_to = requests["dataset"].isin(must_fail)
-    failed = requests["status"] != 200
-    good = requests[~has_to]
-    numbers: dict[str, float] = {
-        "n_tiles": len(requests),
-        "n_failures": int((failed & ~has_to).sum() + (has_to & ~failed).sum()),
-        "n_expected_failures": int((failed & has_to).sum()),
-        "tiles_per_s": len(requests) / load.seconds,
-        "generator_share": load.generator_cpu_s / load.seconds,  # of one core
-    }
-    if len(good):
-        numbers["tile_nbytes"] = float(good["nbytes"].mean())
-    numbers |= {f"p{q}_s": float(good["latency_s"].quantile(q / 100)) for q in (50, 95, 99)}
-    medians: Any = good.groupby("dataset")[["latency_s", "open_s", "cpu_s", "total_s"]].median()
-    return numbers | {
-        f"{name}|{column}": float(line[column])
-        for name, line in medians.iterrows()
-        for column in medians
-    }
-
-
-def list_requests(
-    load: Load, columns: Sequence[str], *, must_fail: Sequence[str] = ()
-) -> dict[str, float]:
-    """List each request to a dataset that can be read, as numbers for a record."""
-    good = load.requests[~load.requests["dataset"].isin(must_fail)]
-    return {
-        f"{name}|{column}|{number}": round(float(value), 5)
-        for column in columns
-        for number, (name, value) in enumerate(zip(good["dataset"], good[column], strict=True))
-    }

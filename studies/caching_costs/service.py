@@ -7,13 +7,12 @@ contender; for the others the opener is ours, and the cache the contender's.
 from __future__ import annotations
 
 import contextlib
-import hmac
 import os
 import secrets
 import socket
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any, ClassVar
@@ -21,11 +20,10 @@ from urllib.parse import urlencode
 
 import hdf5plugin  # noqa: F401  # teaches h5py to read Blosc
 import psutil
-import rasterio.warp
 import urllib3
 import uvicorn
 import xarray as xr
-from fastapi import FastAPI, Header, HTTPException, Query
+from fastapi import FastAPI, HTTPException, Query
 from pydantic import TypeAdapter
 from titiler.core.errors import DEFAULT_STATUS_CODES, add_exception_handlers
 from titiler.xarray.factory import TilerFactory
@@ -50,7 +48,6 @@ SETTINGS = "ARRAYS_TILES"
 
 
 _opening_s: ContextVar[list[float]] = ContextVar("opening_s")
-_warping_s: ContextVar[list[float]] = ContextVar("warping_s")
 
 Message = MutableMapping[str, Any]
 
@@ -63,7 +60,6 @@ class Settings:
     location: Location  # folder of the datasets, over the emulated network
     specs: tuple[DatasetSpec, ...]  # what lies there
     key: str = field(repr=False)  # key of the run
-    token: str = field(repr=False)  # what a request to empty the cache has to show
     redis_url: str = ""  # address of a Redis; empty if the contender needs none
     ttl_s: float = 86400  # that an entry lives
 
@@ -90,7 +86,7 @@ class Library:
 
 
 class Timed:
-    """Tell in `Server-Timing` what a request spent on opening, on reprojection, on processors and in all.
+    """Tell in `Server-Timing` what a request spent on opening and on processors.
 
     Processor time is that of the whole process: it is the request's own as long as there is one at
     a time.
@@ -101,15 +97,13 @@ class Timed:
 
     async def __call__(self, scope: Message, receive: Any, send: Any) -> None:
         """Serve one request."""
-        opening, warping = list[float](), list[float]()
-        _opening_s.set(opening)  # threads of the request see the same lists
-        _warping_s.set(warping)
-        start, cpu = time.perf_counter(), time.process_time()
+        opening = list[float]()
+        _opening_s.set(opening)  # threads of the request see the same list
+        cpu = time.process_time()
 
         async def send_timed(message: Message) -> None:
             if message["type"] == "http.response.start":
-                spent = {"open": sum(opening), "warp": sum(warping)}
-                spent |= {"cpu": time.process_time() - cpu, "total": time.perf_counter() - start}
+                spent = {"open": sum(opening), "cpu": time.process_time() - cpu}
                 value = ", ".join(f"{name};dur={1000 * s:.3f}" for name, s in spent.items())
                 message["headers"] = [*message["headers"], (b"server-timing", value.encode())]
             await send(message)
@@ -117,21 +111,7 @@ class Timed:
         await self.app(scope, receive, send_timed)
 
 
-def time_warping() -> None:
-    """Let each request time its reprojection, which rioxarray asks of rasterio once the values are there."""
-    warp = rasterio.warp.reproject
-
-    def reproject(*given: Any, **options: Any) -> Any:
-        start = time.perf_counter()
-        try:
-            return warp(*given, **options)
-        finally:
-            _warping_s.get([]).append(time.perf_counter() - start)
-
-    rasterio.warp.reproject = reproject
-
-
-def make_app(library: Library, token: str) -> FastAPI:
+def make_app(library: Library) -> FastAPI:
     """Make the application: titiler's tiles, and the counts of the cache."""
 
     class DatasetReader(Reader):
@@ -152,7 +132,7 @@ def make_app(library: Library, token: str) -> FastAPI:
     app.include_router(tiler.router)
     add_exception_handlers(app, DEFAULT_STATUS_CODES)
     app.add_middleware(Timed)
-    _add_cache_routes(app, library.cache, token)
+    app.get("/cache")(lambda: asdict(library.cache.counts()))
     app.get("/versions")(imported)
     return app
 
@@ -164,18 +144,6 @@ def _name_checker(library: Library) -> Callable[[str], str]:
         return url
 
     return find_name
-
-
-def _add_cache_routes(app: FastAPI, cache: Cache, token: str) -> None:
-    @app.get("/cache")
-    def read_counts() -> dict[str, int]:
-        return asdict(cache.counts())
-
-    @app.delete("/cache")
-    def empty_cache(authorization: Annotated[str, Header()] = "") -> None:
-        if not hmac.compare_digest(authorization.encode(), f"Bearer {token}".encode()):
-            raise HTTPException(403, "only the owner of the service empties its cache")
-        cache.clear()
 
 
 def listen() -> socket.socket:
@@ -193,7 +161,6 @@ def listen() -> socket.socket:
 def main() -> None:
     """Serve on a port that the system chooses."""
     settings = _AS_JSON.validate_json(os.environ.pop(SETTINGS))
-    time_warping()
     with listen() as listening:
         cache = open_cache(
             settings.cache,
@@ -202,7 +169,7 @@ def main() -> None:
             redis_url=settings.redis_url,
             ttl_s=settings.ttl_s,
         )
-        app = make_app(Library(settings.specs, cache), settings.token)
+        app = make_app(Library(settings.specs, cache))
         config = uvicorn.Config(app, log_level="warning")
         uvicorn.Server(config).run(sockets=[listening])
 
@@ -220,8 +187,6 @@ class Service:
 
     cache: str  # its contender
     child: Child  # its process
-    token: str = field(repr=False)  # what a request to empty its cache has to show
-    told: Mapping[str, Any] = field(repr=False, default_factory=dict)  # more of its settings
 
     @property
     def address(self) -> str:
@@ -232,14 +197,14 @@ class Service:
             raise ConnectionError("it does not listen yet")
         return f"{HOST}:{ports[0]}"
 
-    def ask(self, path: str, method: str = "GET", **headers: str) -> urllib3.BaseHTTPResponse:
+    def ask(self, path: str) -> urllib3.BaseHTTPResponse:
         """Send one request over a connection of its own."""
         url = f"http://{self.address}{path}"
         with urllib3.PoolManager(retries=False, timeout=_TIMEOUT_S) as pool:
-            return pool.request(method, url, headers=headers)
+            return pool.request("GET", url)
 
     def counts(self) -> Counts:
-        """Ask what the cache did since it was emptied."""
+        """Ask what the cache did so far."""
         return Counts(**self.ask("/cache").json())
 
     def versions(self) -> dict[str, str]:
@@ -249,12 +214,6 @@ class Service:
     def wait(self) -> None:
         """Wait until it answers."""
         self.child.wait_until(lambda: _answers(self), timeout_s=_TIMEOUT_S)
-
-    def clear(self) -> None:
-        """Empty the cache."""
-        answer = self.ask("/cache", "DELETE", Authorization=f"Bearer {self.token}")
-        if answer.status != 200:
-            raise RuntimeError(f"cache {self.cache}: cannot be emptied: {answer.data!r}")
 
 
 def tile_path(tile: Tile) -> str:
@@ -272,14 +231,11 @@ def tile_path(tile: Tile) -> str:
 
 @contextlib.contextmanager
 def open_service(
-    cache: str, datasets: Datasets, *, is_awaited: bool = True, key: str = "", **told: Any
+    cache: str, datasets: Datasets, *, is_awaited: bool = True, **told: Any
 ) -> Iterator[Service]:
-    """Serve tiles of datasets as long as the context lasts; `told` are more of its `Settings`.
-
-    Services with the same `key` can read one another's entries; without it each makes its own.
-    """
-    key, token = key or secrets.token_hex(32), secrets.token_hex(16)
-    settings = Settings(cache, datasets.location, datasets.specs, key, token, **told)
+    """Serve tiles of datasets as long as the context lasts; `told` are more of its `Settings`."""
+    key = secrets.token_hex(32)
+    settings = Settings(cache, datasets.location, datasets.specs, key, **told)
     command = [sys.executable, "-m", "studies.caching_costs.service"]
     environment = {
         **os.environ,
@@ -290,7 +246,7 @@ def open_service(
         SETTINGS: _AS_JSON.dump_json(settings).decode(),
     }
     with start_child(command, env=environment) as child:
-        service = Service(cache, child, token, {**told, "key": key})
+        service = Service(cache, child)
         if is_awaited:
             service.wait()
         yield service

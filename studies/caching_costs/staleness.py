@@ -86,7 +86,7 @@ def _watch_all(
         origin = Origin(place, version_keys=version_keys(specs))
         key = secrets.token_bytes(32)
         kept = open_cache(cache, origin, key=key, redis_url=redis_url, ttl_s=ttl_s)
-        client = TestClient(make_app(Library(specs, kept), ""), raise_server_exceptions=False)
+        client = TestClient(make_app(Library(specs, kept)), raise_server_exceptions=False)
         paths = [tile_path((spec.name, 1, 1, 0)) for spec in specs]
         # a tile that fails is none
         return lambda: [a.content * (a.status_code == 200) for a in map(client.get, paths)]

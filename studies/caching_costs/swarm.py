@@ -8,9 +8,7 @@ patches the sockets of a process, so that only functions do it here.
 
 from __future__ import annotations
 
-import itertools
 import json
-import math
 import socket
 import time
 from typing import Any
@@ -20,12 +18,11 @@ import xxhash
 from helpers.benchmark.provenance import imported
 
 
-def run_order(order: dict[str, Any]) -> dict[str, Any]:
+def run_order(order: dict[str, Any]) -> list[list[Any]]:
     """Let each user ask for its tiles, one after the other, and time each.
 
     A step is a dataset, a path, and for arrivals when it is due, in seconds from the beginning: its
-    time counts from then on, however late it is sent. With ``seconds`` users begin again with
-    their tiles until that long after the beginning.
+    time counts from then on, however late it is sent.
     """
     import gevent
     from locust.env import Environment
@@ -33,60 +30,47 @@ def run_order(order: dict[str, Any]) -> dict[str, Any]:
     requests: list[list[Any]] = []
     done: list[object] = []
     order["begin"] = time.perf_counter() + order["lead_s"]
-    environment = Environment(
-        user_classes=[_make_user(order, requests, done)],
-        host=order["hosts"][0],
-        catch_exceptions=False,
-    )
+    users = [_make_user(order, requests, done)]
+    environment = Environment(user_classes=users, host=order["host"], catch_exceptions=False)
     runner = environment.create_local_runner()
-    start, cpu = time.perf_counter(), time.process_time()
-    runner.start(len(order["plans"]), spawn_rate=order["spawn_rate"])
+    runner.start(len(order["plans"]), spawn_rate=len(order["plans"]))
     while len(done) < len(order["plans"]):
         gevent.sleep(0.005)
-    spent = {"seconds": time.perf_counter() - start, "cpu_s": time.process_time() - cpu}
-    total = environment.stats.total
     runner.quit()
-    counted = {"n_requests": total.num_requests, "n_failures": total.num_failures}
-    return {"requests": requests, **spent, **counted}
+    return requests
 
 
 def _make_user(order: dict[str, Any], requests: list[list[Any]], done: list[object]) -> Any:
     import gevent
-    import locust
+    from locust import task
     from locust.contrib.fasthttp import FastHttpUser
     from locust.exception import StopUser
 
-    plans, hosts = iter(order["plans"]), itertools.cycle(order["hosts"])
-    end = order["begin"] + (order["seconds"] or math.inf)
+    plans = iter(order["plans"])
 
     class TileUser(FastHttpUser):
-        wait_time = locust.constant(order["think_s"])
-
         def on_start(self) -> None:
-            plan = next(plans)
-            self.left = itertools.cycle(plan) if order["seconds"] else iter(plan)
-            self.address = next(hosts)
+            self.left = iter(next(plans))
 
         def on_stop(self) -> None:
             done.append(self)
 
-        @locust.task
+        @task
         def ask(self) -> None:
             step = next(self.left, None)
-            if step is None or time.perf_counter() >= end:
+            if step is None:
                 raise StopUser
             name, path, *due = step
             start = time.perf_counter()
             if due:
                 gevent.sleep(max(0.0, order["begin"] + due[0] - start))
                 start = order["begin"] + due[0]
-            answer = self.client.get(self.address + path, name=name)
+            answer = self.client.get(path, name=name)
             seconds = time.perf_counter() - start
-            checksum = xxhash.xxh3_64_hexdigest(answer.content or b"")
+            content = answer.content or b""
             headers: Any = answer.headers or {}
-            timing = headers.get("server-timing", "")
-            nbytes = len(answer.content or b"")
-            told = [name, path, start, seconds, answer.status_code, checksum, timing, nbytes]
+            timing, checksum = headers.get("server-timing", ""), xxhash.xxh3_64_hexdigest(content)
+            told = [name, path, start, seconds, answer.status_code, checksum, timing, len(content)]
             requests.append(told)
 
     return TileUser

@@ -1,8 +1,10 @@
-"""What is requested, what has to come back, and each cache under load as a contender."""
+"""What is requested, what has to come back, and each cache under each load as a contender."""
 
 from __future__ import annotations
 
 import contextlib
+import itertools
+import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -16,46 +18,52 @@ from starlette.testclient import TestClient
 from helpers.arrays.reads import count_requests
 from helpers.benchmark.contender import CheckError, Steps
 from helpers.benchmark.provenance import name_beside
+from helpers.netem.profiles import Profile
 from helpers.objectstore.processes import peak_nbytes
 from helpers.objectstore.testbed import Testbed
 from studies.caching_costs.caches import Cache, dump
 from studies.caching_costs.datasets import Datasets, Origin, open_dataset
-from studies.caching_costs.load import Generator, Load, list_requests, open_generator, summarise
+from studies.caching_costs.load import Generator, Load, open_generator
 from studies.caching_costs.service import Library, Service, Tile, make_app, open_service, tile_path
 from studies.caching_costs.valkey import open_valkey
 
-
-def zipf_weights(n: int, *, exponent: float) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """Compute the popularity of n things by rank.
-
-    Examples
-    --------
-    >>> (11 * zipf_weights(3, exponent=1)).round(6).tolist()
-    [6.0, 3.0, 2.0]
-    """
-    weights = np.arange(1, n + 1, dtype=np.float64) ** -exponent
-    return np.asarray(weights / weights.sum())
+_LEAST_TILES, _LEAST_S = 3, 2.0  # of a user, and of arrivals
 
 
-def warm_plan(
-    names: Sequence[str], *, n_requests: int, n_users: int, exponent: float, seed: int
-) -> list[list[Tile]]:
-    """Plan requests by popularity, of datasets and of their tiles, dealt to users.
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One load."""
 
-    Tiles are the twenty of zooms 1 and 2. Which dataset and tile is how popular is
-    drawn too, so that popularity does not follow size.
-    """
-    rng = np.random.default_rng(seed)
-    places = [(z, x, y) for z in (1, 2) for x in range(2**z) for y in range(2**z)]
-    ranks = rng.permutation(len(names))
-    order = rng.permutation(len(places))
-    which = rng.choice(ranks, n_requests, p=zipf_weights(len(ranks), exponent=exponent))
-    where = rng.choice(order, n_requests, p=zipf_weights(len(order), exponent=exponent))
-    tiles = [(names[i], *places[k]) for i, k in zip(which, where, strict=True)]
-    return [tiles[i::n_users] for i in range(min(n_users, n_requests))]
+    n_users: int  # users at once, each waiting for an answer; 0 for arrivals
+    rate_per_s: float  # arrivals, whether answered or not; 0 for users
 
+    @property
+    def is_alone(self) -> bool:
+        """Whether one user requests one tile after the other."""
+        return self.n_users == 1
 
-_N_PLACES = 3  # of each dataset that one user requests alone
+    def plan(self, tiles: Sequence[Tile]) -> list[list[Tile]]:
+        """Deal all tiles to users, or one to each arrival, again from the first if there are too few.
+
+        Examples
+        --------
+        >>> [len(plan) for plan in Point(4, 0.0).plan([("a", 1, 0, 0)] * 8)]
+        [3, 3, 3, 3]
+        >>> len(Point(0, 6.0).plan([("a", 1, 0, 0)] * 8))
+        12
+        """
+        least = max(_LEAST_TILES * self.n_users, _LEAST_S * self.rate_per_s)
+        n_tiles = max(len(tiles), math.ceil(least))
+        chosen = [*itertools.islice(itertools.cycle(tiles), n_tiles)]
+        n_plans = self.n_users or n_tiles
+        return [chosen[k::n_plans] for k in range(n_plans)]
+
+    def due_s(self, seed: int, n: int) -> list[float]:
+        """Draw when arrivals are due: n at random, in the time that they take at the rate."""
+        if not self.rate_per_s:
+            return []
+        drawn = np.random.default_rng([seed, n]).uniform(0, n / self.rate_per_s, n)
+        return sorted(drawn.tolist())
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,59 +71,50 @@ class Workload:
     """What is requested, and what has to come back."""
 
     datasets: Datasets  # seen over the emulated network
-    # tiles of each user: one of each dataset, all at once; by popularity; and a few of each
-    # dataset for one user
-    cold: list[list[Tile]]
-    warm: list[list[Tile]]
-    alone: list[list[Tile]]
+    tiles: list[Tile]  # of a load, as many of each dataset that can be read
     checksums: Mapping[str, str]  # XXH3 of each tile made without a cache, by its path
-    spawn_rate: float  # users that begin in a second
-    think_s: float  # between an answer and the next request of a user
+    seed: int  # of arrivals
 
     @property
-    def must_fail(self) -> list[str]:
-        """Datasets that cannot be read."""
-        return [spec.name for spec in self.datasets.specs if not spec.is_whole]
-
-    def names(self) -> list[str]:
-        """List the dataset of each request of the warm phase."""
-        return [tile[0] for user in self.warm for tile in user]
+    def first(self) -> list[Tile]:
+        """One tile of each dataset that cannot be read, then all tiles: what makes a cache warm."""
+        broken = [(spec.name, 1, 1, 0) for spec in self.datasets.specs if not spec.is_whole]
+        return [*broken, *self.tiles]
 
     def check(self, load: Load) -> int:
-        """Compare each tile of a load with the one made without a cache, and count them."""
-        good = load.requests[~load.requests["dataset"].isin(self.must_fail)]
-        expected = good["path"].map(self.checksums)
-        if wrong := sorted(set(good.loc[good["checksum"] != expected, "dataset"])):
+        """Compare each tile with the one made without a cache, and count them; one that fails is none."""
+        requests = load.requests
+        expected = requests["path"].map(self.checksums)
+        is_good = (requests["checksum"] == expected) & (requests["status"] == 200)
+        is_good |= expected.isna() & (requests["status"] == 500)
+        if wrong := sorted(set(requests.loc[~is_good, "dataset"])):
             raise CheckError(f"tiles of {', '.join(wrong)} differ from uncached ones")
-        return len(good)
+        return len(requests)
 
 
-def plan_workload(
-    datasets: Datasets, *, zipf_exponent: float, spawn_rate: float, think_s: float, **shape: int
-) -> Workload:
-    """Plan all requests, and make each tile once without a cache and without the network.
+def plan_workload(datasets: Datasets, *, n_tiles: int, seed: int) -> Workload:
+    """Choose `n_tiles` of each dataset, the same for all, and make each without cache and network.
 
-    `spawn_rate` is users that begin in a second, `think_s` the seconds between an answer and the
-    next request; `n_requests`, `n_users` and `seed` are those of `warm_plan`.
+    They are drawn from the twenty of zooms 1 and 2.
     """
-    names = [spec.name for spec in datasets.specs]
+    places = [(z, x, y) for z in (1, 2) for x in range(2**z) for y in range(2**z)]
+    chosen = np.random.default_rng(seed).permutation(len(places))[:n_tiles]
     whole = [spec.name for spec in datasets.specs if spec.is_whole]
-    warm = warm_plan(names, exponent=zipf_exponent, **shape)
-    places = list(dict.fromkeys(tile[1:] for part in warm for tile in part))[:_N_PLACES]
-    alone: list[list[Tile]] = [[(name, *place) for place in places for name in whole]]
-    cold: list[list[Tile]] = [[(name, 1, 1, 0)] for name in names]
-    tiles = {tile for plan in (cold, warm, alone) for part in plan for tile in part}
-    checksums = _make_tiles(datasets, sorted(tiles))
-    return Workload(datasets, cold, warm, alone, checksums, spawn_rate, think_s)
+    tiles: list[Tile] = [(name, *places[k]) for k in chosen for name in whole]
+    return Workload(datasets, tiles, _make_tiles(datasets, tiles), seed)
 
 
 def _make_tiles(datasets: Datasets, tiles: Sequence[Tile]) -> dict[str, str]:
     """Make tiles without a cache, by the application of the services in this process."""
     library = Library(datasets.specs, Cache(Origin(datasets.location)))
-    client = TestClient(make_app(library, ""), raise_server_exceptions=False)
+    return {
+        path: xxhash.xxh3_64_hexdigest(_make_tile(library, path)) for path in map(tile_path, tiles)
+    }
+
+
+def _make_tile(library: Library, path: str) -> bytes:
     with warnings.catch_warnings(action="ignore"):  # of libraries, which would show on the page
-        made = {path: client.get(path).content for path in map(tile_path, tiles)}
-    return {path: xxhash.xxh3_64_hexdigest(content) for path, content in made.items()}
+        return TestClient(make_app(library)).get(path).content
 
 
 def measure_entries(datasets: Datasets) -> pd.Series[int]:
@@ -133,39 +132,34 @@ _TILE_NBYTES = 256 * 256 * 8  # of values that are made into one tile
 
 @dataclass(slots=True)
 class CacheLoad(Steps):
-    """A service with one contender, and the load on it."""
+    """A service with one contender at one load; its cache is warm, and stays so from load to load."""
 
     service: Service
     testbed: Testbed  # the network between service and store
     generator: Generator
     workload: Workload
-    is_alone: bool = False  # whether one user sends one request after the other
-    cold: Load | None = None
+    place: Point
+    warmed: set[int] = field(default_factory=set)  # processes of services whose caches are warm
     last: Load | None = None
-    counts: Mapping[str, int] = field(default_factory=dict)  # of the cache, after the cold phase
 
     palette: ClassVar = "cache"
 
-    def alone(self) -> CacheLoad:
-        """Return the same service with one user, who sends one request after the other."""
-        return replace(self, is_alone=True, cold=None, last=None, counts={})
-
     @property
     def plan(self) -> list[list[Tile]]:
-        """Tiles of each user in the warm phase."""
-        return self.workload.alone if self.is_alone else self.workload.warm
+        """Tiles of each user, or of each arrival."""
+        return self.place.plan(self.workload.tiles)
 
     @property
-    def point(self) -> dict[str, int]:
-        """Place on the x-axis."""
-        return {"n_users": len(self.plan)}
+    def point(self) -> dict[str, Any]:
+        """Place on the x-axes."""
+        return asdict(self.place)
 
     def settings(self) -> dict[str, Any]:
         """Tell what a comparison has to hold equal, or declare."""
         return {
             "codec": "blosc-lz4",
-            "concurrency": len(self.plan),
-            "cache_state": "one request of each map before the clock of reading, warm store",
+            "concurrency": self.place.n_users or math.ceil(self.place.rate_per_s),
+            "cache_state": "every tile requested once before the first clock, warm store",
         }
 
     def nbytes(self) -> tuple[int, int]:
@@ -174,48 +168,35 @@ class CacheLoad(Steps):
         return n_tiles * _TILE_NBYTES, sum(self.workload.datasets.stored_nbytes.values())
 
     def prepare(self) -> None:
-        """Empty the cache and the trace."""
-        self.service.clear()
+        """Warm the cache by every tile, and a dataset that must fail, once; empty the trace."""
+        if self.service.child.pid not in self.warmed:
+            self.workload.check(self.generator.run(self.service, [self.workload.first]))
+            self.warmed.add(self.service.child.pid)
         self.testbed.take_trace()
-        self.testbed.set_tag("open")
+        self.testbed.set_tag("read")
 
     def open(self) -> CacheLoad:
-        """Request one tile of each dataset while the cache is empty."""
-        self.cold = self.ask(self.workload.cold)
-        self.counts = asdict(self.service.counts())
-        self.testbed.set_tag("read")
+        """Open nothing: requests of users do."""
         return self
 
     def ask(self, plan: Sequence[Sequence[Tile]]) -> Load:
-        """Let a user for each part of a plan request its tiles."""
-        think_s = 0.0 if self.is_alone else self.workload.think_s
-        self.last = self.generator.run(
-            self.service, plan, spawn_rate=self.workload.spawn_rate, think_s=think_s
-        )
+        """Let users request the tiles of a plan, or everybody who is due arrive."""
+        due_s = self.place.due_s(self.workload.seed, len(plan))
+        self.last = self.generator.run(self.service, plan, due_s=due_s)
         return self.last
 
     def check(self, load: Load, /) -> str:
-        """Compare each tile, cold and warm, with the one made without a cache."""
-        assert self.cold is not None
-        n_tiles = self.workload.check(self.cold) + self.workload.check(load)
-        return f"xxh3 of {n_tiles} tiles"
+        """Compare each tile with the one made without a cache."""
+        return f"xxh3 of {self.workload.check(load)} tiles"
 
     def collect(self) -> dict[str, float]:
-        """Count what users, cache and store saw."""
-        assert self.cold is not None
+        """Count what users and store saw."""
         assert self.last is not None
-        must_fail = self.workload.must_fail
-        after = asdict(self.service.counts())
-        cold = summarise(self.cold, must_fail=must_fail)
-        spent = ("open_s", "warp_s", "cpu_s") if self.is_alone else ()
         return {
-            **list_requests(self.last, ("latency_s", *spent), must_fail=must_fail),
-            **count_requests(self.testbed.take_trace(), len(self.plan)),
+            "n_requests": 0,  # of a cache that keeps everything
+            **count_requests(self.testbed.take_trace(), self.place.n_users),
             "peak_nbytes": peak_nbytes(self.service.child.pid),
-            **summarise(self.last, must_fail=must_fail),
-            **{name: after[name] - self.counts[name] for name in after},
-            **{f"cold {name}": float(value) for name, value in self.counts.items()},
-            **{f"cold {name}": cold[name] for name in ("n_failures", "p50_s", "p95_s")},
+            **self.last.numbers(is_alone=self.place.is_alone),
         }
 
     def versions(self) -> dict[str, str]:
@@ -228,27 +209,76 @@ class CacheLoad(Steps):
 
 @contextlib.contextmanager
 def open_loads(
-    caches: Sequence[str], workload: Workload, testbed: Testbed, *, redis_url: str, ttl_s: float
-) -> Iterator[dict[str, CacheLoad]]:
-    """Run a service for each contender and, as control, a second one without a cache; and the load.
+    caches: Sequence[str],
+    workload: Workload,
+    testbed: Testbed,
+    *,
+    users: Sequence[int],
+    rates: Sequence[float],
+    **told: Any,
+) -> Iterator[list[tuple[str, CacheLoad]]]:
+    """Run a service for each contender, and make it a contender at each load.
 
-    With an empty `redis_url` a Redis of our own runs next to them.
+    The first load is one user. The control, a second service of the first cache, meets that and
+    the load of most users. `told` are `redis_url` and `ttl_s` of services; with an empty address a
+    Redis of our own runs next to them.
     """
     location = workload.datasets.location.through(testbed.far.endpoint_url)
     planned = replace(workload, datasets=replace(workload.datasets, location=location))
     with contextlib.ExitStack() as stack:
-        if {"redis", "redis-etag"} & {*caches} and not redis_url:
-            redis_url = stack.enter_context(open_valkey()).url
-        told: dict[str, Any] = {"redis_url": redis_url, "ttl_s": ttl_s}
+        if {"redis", "redis-etag"} & {*caches} and not told["redis_url"]:
+            told["redis_url"] = stack.enter_context(open_valkey()).url
         generator = stack.enter_context(open_generator())
-        started = {
-            name: open_service(cache, planned.datasets, is_awaited=False, **told)
-            for name, cache in zip((*caches, "control"), (*caches, "none"), strict=True)
+        services = {
+            name: stack.enter_context(
+                open_service(cache, planned.datasets, is_awaited=False, **told)
+            )
+            for name, cache in zip((*caches, "control"), (*caches, caches[0]), strict=True)
         }
-        services = {name: stack.enter_context(one) for name, one in started.items()}
         for service in services.values():  # they start side by side
             service.wait()
-        yield {
-            name: CacheLoad(service, testbed, generator, planned)
+        points = [Point(n, 0.0) for n in (1, *users)] + [Point(0, rate) for rate in rates]
+        controlled = {Point(n, 0.0) for n in (1, max(users, default=1))}
+        warmed = set[int]()
+        yield [
+            (name, CacheLoad(service, testbed, generator, planned, place, warmed))
+            for place in points
             for name, service in services.items()
-        }
+            if name != "control" or place in controlled
+        ]
+
+
+def predict_tiles(workload: Workload, testbed: Testbed, network: Profile) -> pd.DataFrame:
+    """Predict what a tile without a cache takes on a network, from the requests that it makes.
+
+    Requests of an opening wait for one another; those for the chunks of a tile are made at once.
+    Processors take no time here.
+
+    Returns
+    -------
+    DataFrame
+        By dataset: ``open_gets``, ``predicted_open_s``, ``predicted_make_s`` and
+        ``predicted_bound``, how many times as fast a cache of datasets is at most.
+    """
+    location = workload.datasets.location.through(testbed.far.endpoint_url)
+    origin, first_s = (
+        Origin(location),
+        network.first_byte_s.median_s if network.first_byte_s else 0.0,
+    )
+    stream, all_streams = (
+        1e6 * (rate or math.inf) for rate in (network.stream_mb_per_s, network.worker_mb_per_s)
+    )
+    library = Library(workload.datasets.specs, Cache(origin))
+    lines = {}
+    for spec in (spec for spec in workload.datasets.specs if spec.is_whole):
+        testbed.take_trace()
+        open_dataset(spec, origin)
+        opening = [one.nbytes for one in testbed.take_trace()]
+        tile = next(tile for tile in workload.tiles if tile[0] == spec.name)
+        _make_tile(library, tile_path(tile))
+        chunks = [one.nbytes for one in testbed.take_trace()][len(opening) :] or [0]
+        open_s = len(opening) * first_s + sum(opening) / stream
+        make_s = first_s + max(max(chunks) / stream, sum(chunks) / all_streams)
+        lines[spec.name] = (len(opening), open_s, make_s, (open_s + make_s) / (make_s or math.inf))
+    names = ["open_gets", "predicted_open_s", "predicted_make_s", "predicted_bound"]
+    return pd.DataFrame.from_dict(lines, orient="index", columns=names)

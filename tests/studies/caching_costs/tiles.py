@@ -6,8 +6,7 @@ from helpers.objectstore.testbed import Server
 from studies.caching_costs.datasets import Datasets, make_specs, prepare_datasets
 from tests.stores import make_location
 
-_ZARR = ("single-4mib", "chunked-64mib", "unconsolidated", "chunked-coordinates")
-WHOLE = (*_ZARR, "netcdf", "references")
+WHOLE = ("single-4mib", "chunked-64mib", "netcdf")
 NAMES = (*WHOLE, "broken")
 
 
