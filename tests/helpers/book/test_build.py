@@ -383,8 +383,9 @@ def test_buttons_open_the_source_and_offer_what_ran(built: Path) -> None:
     for start in ("https://mybinder.org/v2/gh/", "https://hub.", "https://github.com/arrays-over-the-wire/arrays-over-the-wire/edit/"):  # fmt: skip
         (link,) = [link for link in links if link.startswith(start)]
         assert f"notebooks/{STUDY}.ipynb" in link
-    assert f"../../_sources/notebooks/{STUDY}/in-region.ipynb" in links
-    ran = json.loads((built / "_sources" / "notebooks" / STUDY / "in-region.ipynb").read_text())
+    offered = f"_sources/notebooks/{STUDY}/{STUDY}-in-region.ipynb"
+    assert f"../../{offered}" in links
+    ran = json.loads((built / offered).read_text())
     assert [cell["source"] for cell in ran["cells"]][1] == "fig", "in the order of the run"
     (issue,) = [link for link in links if "/issues/new" in link]
     assert f"notebooks/{STUDY}/in-region.html" in issue
