@@ -75,7 +75,6 @@ class Client:
     name: str  # its format, then who reads
     label: str  # what a reader would say
     format: str
-    description: str
     open: Open
     in_flight: int = 1  # requests, most; 0: as many as the case says
     packages: tuple[str, ...] = ()  # that have to be installed
@@ -119,25 +118,25 @@ _FILE_BY_FILE, _IN_THREADS = (
 # A table, a row each.
 # fmt: off
 CLIENTS: Mapping[str, Client] = {client.name: client for client in (
-    Client("csv-pandas", "CSV, pandas", "csv", "pandas over s3fs, all of it whatever is read", columns.open_csv),
-    Client("parquet-pandas", "Parquet, pandas", "parquet", "pandas over s3fs, all of it whatever is read", columns.open_parquet),
-    Client("parquet-groups", "Parquet row groups, Arrow", "parquet", "Arrow's own S3 client, the row groups that are needed", columns.open_groups, _ARROW),
-    Client("parquet-arrow", "Parquet files, Arrow", "parquet-parts", "Arrow's own S3 client, file by file", columns.open_parts, _ARROW),
-    Client("netcdf-s3fs", "netCDF, s3fs default", "netcdf", "xarray over a file object of s3fs", _open_netcdf),
-    Client("references-obstore", "kerchunk references, obstore", "references", "xarray through VirtualiZarr and obstore", _shared("references"), _ZARR),
-    Client("references-parquet-obstore", "references in Parquet, obstore", "references-parquet", "xarray through VirtualiZarr and obstore", virtual.open_references, _ZARR, ("fastparquet",)),
-    Client("icechunk-virtual", "virtual Icechunk", "icechunk-virtual", "xarray over an Icechunk session, its chunks those of the netCDF file", virtual.open_icechunk, _ZARR, ("icechunk",)),
-    Client("cog-rasterio", "COG, rasterio", "cog", "rasterio, one file after the other", _FILE_BY_FILE, 1, ("rasterio",)),
-    Client("cog-rasterio-threads", "COG, rasterio in threads", "cog", "rasterio, a thread a file", _IN_THREADS, 0, ("rasterio",), is_overlapped=True),
-    Client("cog-async", "COG, async_geotiff", "cog", "async-geotiff over obstore, all tiles of a file at once", rasters.open_rasters_async, 0, ("async_geotiff",)),
-    Client("tiledb", "TileDB", "tiledb", "TileDB's own client, with operations in parallel as the case says", tiles.open_tiles, 0, ("tiledb",), is_overlapped=True),
-    Client("zarr-s3fs", "Zarr, s3fs default", "zarr", "xarray through s3fs at its defaults", _shared("zarr-s3fs"), _ZARR),
-    Client("zarr-s3fs-one-get", "Zarr, s3fs one request", "zarr", "xarray through s3fs with max_concurrency=1", _shared("zarr-s3fs-one-get"), _ZARR),
-    Client("zarr-obstore", "Zarr, obstore", "zarr", "xarray through obstore at zarr's defaults", _shared("zarr-obstore"), _ZARR),
-    Client("zarr-obstore-told", "Zarr, obstore, more in flight", "zarr", "the same with async.concurrency as the case says", _shared("zarr-obstore"), 0),
-    Client("zarr-tensorstore", "Zarr, TensorStore", "zarr", "TensorStore at its defaults", _open_tensorstore, _TENSORSTORE, ("tensorstore",), is_overlapped=True),
-    Client("shards-obstore", "Zarr shards, obstore", "shards", "xarray through obstore at zarr's defaults", _shared("zarr-obstore"), _ZARR),
-    Client("icechunk", "Icechunk", "icechunk", "xarray over an Icechunk session", _open_icechunk, _ZARR, ("icechunk",)),
+    Client("csv-pandas", "CSV, pandas", "csv", columns.open_csv),
+    Client("parquet-pandas", "Parquet, pandas", "parquet", columns.open_parquet),
+    Client("parquet-groups", "Parquet row groups, Arrow", "parquet", columns.open_groups, _ARROW),
+    Client("parquet-arrow", "Parquet files, Arrow", "parquet-parts", columns.open_parts, _ARROW),
+    Client("netcdf-s3fs", "netCDF, s3fs default", "netcdf", _open_netcdf),
+    Client("references-obstore", "kerchunk references, obstore", "references", _shared("references"), _ZARR),
+    Client("references-parquet-obstore", "references in Parquet, obstore", "references-parquet", virtual.open_references, _ZARR, ("fastparquet",)),
+    Client("icechunk-virtual", "virtual Icechunk", "icechunk-virtual", virtual.open_icechunk, _ZARR, ("icechunk",)),
+    Client("cog-rasterio", "COG, rasterio", "cog", _FILE_BY_FILE, 1, ("rasterio",)),
+    Client("cog-rasterio-threads", "COG, rasterio in threads", "cog", _IN_THREADS, 0, ("rasterio",), is_overlapped=True),
+    Client("cog-async", "COG, async_geotiff", "cog", rasters.open_rasters_async, 0, ("async_geotiff",)),
+    Client("tiledb", "TileDB", "tiledb", tiles.open_tiles, 0, ("tiledb",), is_overlapped=True),
+    Client("zarr-s3fs", "Zarr, s3fs default", "zarr", _shared("zarr-s3fs"), _ZARR),
+    Client("zarr-s3fs-one-get", "Zarr, s3fs one request", "zarr", _shared("zarr-s3fs-one-get"), _ZARR),
+    Client("zarr-obstore", "Zarr, obstore", "zarr", _shared("zarr-obstore"), _ZARR),
+    Client("zarr-obstore-told", "Zarr, obstore, more in flight", "zarr", _shared("zarr-obstore"), 0),
+    Client("zarr-tensorstore", "Zarr, TensorStore", "zarr", _open_tensorstore, _TENSORSTORE, ("tensorstore",), is_overlapped=True),
+    Client("shards-obstore", "Zarr shards, obstore", "shards", _shared("zarr-obstore"), _ZARR),
+    Client("icechunk", "Icechunk", "icechunk", _open_icechunk, _ZARR, ("icechunk",)),
 )}
 # fmt: on
 """Every contender of the study, by name."""

@@ -76,7 +76,6 @@ def tabulate_costs(names: Sequence[str], kept: Kept, written: pd.DataFrame) -> p
     lines = {
         name: {
             "format": FORMATS[client.format].description,
-            "client": client.description,
             "stored_mb": sum(kept.nbytes[n] for n in {client.format, find_values(client.format)})
             / 1e6,
             "write_s": writes.get(client.format, float("nan")),
