@@ -185,7 +185,7 @@ def test_every_link_leads_somewhere(site: Path) -> None:
 RENDER_AGAIN = {
     f"notebooks/{name}.html"
     for name in ("chunk-shape/in-region-sharded", "cluster-scaling/in-region",
-                 "cluster-scaling/one-machine", "hdf5-drivers/in-region", "hdf5-drivers/layouts")
+                 "hdf5-drivers/in-region", "hdf5-drivers/layouts")
 }  # fmt: skip
 
 

@@ -135,15 +135,17 @@ class RawRead(Steps):
         self.expected = _read_all(near, keys, n_connections)
 
     @classmethod
-    def of_array(cls, stored: StoredArray, testbed: Testbed, *, n_connections: int) -> Self:
-        """Read the objects that hold the chunks of an array in Zarr, of which there must be some."""
+    def of_array(
+        cls, stored: StoredArray, testbed: Testbed, *, n_connections: int, n_times: int = 1
+    ) -> Self:
+        """Read the objects that hold the chunks of an array in Zarr, all of them so many times."""
         return cls(
             stored.at("zarr"),
-            list_chunks(stored),
+            n_times * list_chunks(stored),
             testbed,
             n_connections=n_connections,
-            array_nbytes=stored.nbytes,
-            stored_nbytes=stored.stored_nbytes["zarr"],
+            array_nbytes=n_times * stored.nbytes,
+            stored_nbytes=n_times * stored.stored_nbytes["zarr"],
             settings={
                 "codec": stored.codec,
                 "layout": "zarr",

@@ -19,13 +19,16 @@ def count_work(values: Mapping[str, Any]) -> tuple[float, float]:
     >>> count_work({**shapes, "contenders": ["a", "b", "c"], "n_workers": [1, 2], "n_blocks": 5})
     (122.0, 52704000.0)
     """
-    shape, n_each = values["array_shape"], len(values["contenders"]) + 1
-    sizes = len(values["n_workers"])
-    n_reads = values["n_blocks"] * (sizes * n_each + 1) + 2 * min(sizes, 2) * n_each
+    shape, sizes = values["array_shape"], sorted(values["n_workers"])
+    n_each, steps = len(values["contenders"]) + 1, values.get("steps_per_worker", 0)
+    edges = sizes[:1] if steps else {sizes[0], sizes[-1]}
+    n_reads = {n: n_each * (values["n_blocks"] + 2 * (n in edges)) for n in sizes}
+    n_reads[sizes[-1]] += values["n_blocks"]
+    n_arrays = sum(n * (size * steps / shape[0] if steps else 1) for size, n in n_reads.items())
     n_chunks = math.prod(
         math.ceil(n / chunk) for n, chunk in zip(shape, values["chunk_shape"], strict=True)
     )
-    return float(n_reads * n_chunks), float(n_reads * 4 * math.prod(shape))
+    return float(n_arrays * n_chunks), float(n_arrays * 4 * math.prod(shape))
 
 
 STUDY = Study(

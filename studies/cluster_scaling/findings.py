@@ -17,7 +17,7 @@ from helpers.plotting.tables import trace_of
 
 TODAY, OF_2020 = "zarr-s3fs", "zarr-s3fs-one-get"
 """s3fs at its defaults of today, and with one request for a chunk, as it was in 2020."""
-NETCDF, INSTALLABLE, OURS = "netcdf-fsspec", "zarr-obstore", "zarr-obstore-in-place"
+NETCDF, OBSTORE = "netcdf-fsspec", "zarr-obstore"
 
 LIMITS = {
     "latency": "time to the first byte",

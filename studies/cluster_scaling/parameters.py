@@ -16,7 +16,6 @@ from helpers.book import studies
 from helpers.book.studies import (
     RECORD,
     ArrayShape,
-    Count,
     DilationOrAuto,
     OneOf,
     RecordName,
@@ -38,10 +37,9 @@ class Parameters(studies.Parameters):
     )
     contenders: Annotated[list[Annotated[str, OneOf(READERS)]], Field(min_length=1)] = Field(
         [
-            "zarr-obstore",
             "zarr-s3fs",
             "zarr-s3fs-one-get",
-            "zarr-obstore-in-place",
+            "zarr-obstore",
             "zarr-zarrs",
             "netcdf-fsspec",
             "references",
@@ -56,9 +54,6 @@ class Parameters(studies.Parameters):
     )
     steps_per_worker: Annotated[int, Field(ge=0)] = Field(
         0, description="steps of time for each worker; 0: all read the whole array"
-    )
-    chunks_per_task: Count = Field(
-        2, description="stored chunks that a batching reader takes in one task"
     )
     cluster_kind: Annotated[str, OneOf(KINDS)] = Field("local", description="where the workers run")
     cluster_address: str = Field(
@@ -86,8 +81,8 @@ class Parameters(studies.Parameters):
         _check_dilated(self.profile, self.dilation)
         check_options(self.cluster_kind, self.cluster_options)
         if self.cluster_kind == "local":
-            chunks_nbytes = 4 * math.prod(self.chunk_shape) * self.chunks_per_task
-            check_memory(max(self.n_workers), self.threads_per_worker * chunks_nbytes)
+            chunk_nbytes = 4 * math.prod(self.chunk_shape)
+            check_memory(max(self.n_workers), self.threads_per_worker * chunk_nbytes)
         fit = [name for name in READERS if not READERS[name].needs_s3]
         if self.store.startswith("file:") and (unfit := {*self.contenders} - {*fit}):
             raise UserError(

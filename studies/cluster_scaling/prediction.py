@@ -79,7 +79,25 @@ def compare_predictions(rows: pd.DataFrame, expected: pd.DataFrame) -> pd.DataFr
     return table.assign(relative_error=table["read_s"] / table["median"] - 1)
 
 
-MOST_SHARE = 0.05
+def find_end(
+    client: transfer.Client, profile: Profile, *, n_chunks: int, most: int = 1024
+) -> tuple[int, str] | None:
+    """Find the workers, doubled from one on, at which what all share ends growth, and what it is.
+
+    Each worker reads `n_chunks`, and processors cost nothing. None where all grow to `most`.
+    """
+    network = network_of(profile, streams_per_worker=client.connections_per_worker)
+    bare, n = slow_down(client, 0), 1
+    while n <= most:
+        counts = {"n_chunks": n * n_chunks, "n_workers": n, "n_cores": n_cores(), "n_draws": 1}
+        limit = transfer.predict(network, bare, **counts).limit
+        if limit in ("shared link", "request rate"):
+            return n, limit
+        n *= 2
+    return None
+
+
+MOST_SHARE = 0.2
 """Share of the slowest reader's time that processors may have where a network is to decide."""
 
 _MOST_DILATION = 10_000  # as a case may have at most

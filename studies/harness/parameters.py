@@ -21,6 +21,7 @@ class Parameters(studies.Parameters):
         description="elements of a stored chunk, the largest first",
     )
     n_connections: Count = Field(4, description="requests in flight of raw reads")
+    n_times: Count = Field(1, description="times that a raw read asks for each object")
     dilation: Dilation = Field(1.0, description="factor that slows down the network and its time")
     seed: Seed = Field(2020, description="of values, order and network delays")
     record: RecordName = Field("harness.csv", description=RECORD)

@@ -20,11 +20,16 @@ READER = "zarr-obstore"
 
 
 def read_raw(
-    stored: StoredArray, testbed: Testbed, n_connections: int, *, is_direct: bool = False
+    stored: StoredArray,
+    testbed: Testbed,
+    n_connections: int,
+    *,
+    n_times: int = 1,
+    is_direct: bool = False,
 ) -> reads.RawRead:
-    """Read the objects of an array raw, through the proxy or past it."""
+    """Read the objects of an array raw, so many times, through the proxy or past it."""
     way = replace(testbed, far=testbed.near) if is_direct else testbed
-    return reads.RawRead.of_array(stored, way, n_connections=n_connections)
+    return reads.RawRead.of_array(stored, way, n_connections=n_connections, n_times=n_times)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""How many requests a process should keep in flight: threads, zarr's concurrency and a pool."""
+"""How many requests a process should keep in flight: threads and zarr's concurrency."""
 
 import math
 from collections.abc import Mapping
@@ -12,20 +12,20 @@ def count_work(values: Mapping[str, Any]) -> tuple[float, float]:
 
     Examples
     --------
-    Two threads at most at one concurrency, and two clients that read one step each:
+    Two threads at most at one concurrency, and two clients that read two chunks each:
 
     >>> shapes = {"array_shape": [8, 4, 10, 10], "chunk_shape": [1, 2, 10, 10]}
-    >>> asked = {"n_threads": [1, 2], "concurrency": [4], "pools": [0], "n_blocks": 5}
-    >>> count_work({**shapes, **asked, "clients": ["a", "b"], "client_chunk_shapes": [[1, 4, 10, 10]]})
-    (40.0, 10000)
+    >>> asked = {"n_threads": [1, 2], "concurrency": [4], "n_blocks": 5, "clients": ["a", "b"]}
+    >>> count_work({**shapes, **asked, "client_chunk_shapes": [[1, 4, 10, 10]], "client_n_chunks": [2]})
+    (50.0, 14000)
     """
-    n_each = len(values["concurrency"]) * len(values["pools"]) * values["n_blocks"]
-    step = math.prod(values["array_shape"][1:])
-    n_elements = n_each * sum(values["n_threads"]) * step
+    n_steps = len(values["concurrency"]) * values["n_blocks"] * sum(values["n_threads"])
+    n_elements = n_steps * math.prod(values["array_shape"][1:])
+    n_chunks = n_elements / math.prod(values["chunk_shape"])
     n_reads = len(values["clients"]) * values["n_blocks"]
-    of_clients = [step / math.prod(shape) for shape in values["client_chunk_shapes"]]
-    n_chunks = n_elements / math.prod(values["chunk_shape"]) + n_reads * sum(of_clients)
-    return n_chunks, n_elements + n_reads * step * len(of_clients)
+    for n, shape in zip(values["client_n_chunks"], values["client_chunk_shapes"], strict=True):
+        n_chunks, n_elements = n_chunks + n_reads * n, n_elements + n_reads * n * math.prod(shape)
+    return n_chunks, n_elements
 
 
 STUDY = Study(

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 import pandas as pd
 
 from helpers.benchmark import ranking, statistics
+from helpers.benchmark.record import read_published
 from helpers.errors import UserError
 from helpers.netem.profiles import Profile
 from helpers.plotting.tables import trace_of
-from studies.requests_in_flight.workload import Setting, find_link
+from studies.requests_in_flight.workload import Setting
 
 
 def add_rates(rows: pd.DataFrame, profile: Profile) -> pd.DataFrame:
@@ -27,7 +28,7 @@ def add_rates(rows: pd.DataFrame, profile: Profile) -> pd.DataFrame:
         asked_per_s=rows["n_requests"] / rows["read_s"],
         in_flight=trace.get("mean_in_flight"),
     )
-    link = find_link(profile)
+    link = profile.aggregate_mb_per_s
     if link is None:
         link = float(statistics.measured(out).groupby("contender")["mb_per_s"].median().max())
     return out.assign(share=out["mb_per_s"] / link)
@@ -45,7 +46,7 @@ def choose(
     """Choose what to copy: of the quickest that are safe the one with the fewest requests in flight.
 
     Quickest are the best and those that cannot be told apart from it; of equals the one of
-    fewer threads, without a pool, is taken. None if no setting is safe.
+    fewer threads is taken. None if no setting is safe.
     """
     by_name = {one.name: one for one in safe}
     if not by_name:
@@ -58,7 +59,7 @@ def choose(
         measured[measured["contender"].isin([*by_name, control])], control=control, value="s_per_gb"
     )
     equals = [by_name[name] for name in found.fastest if name in by_name]
-    return min(equals, key=lambda one: (one.in_flight, one.n_threads, one.pool)), found
+    return min(equals, key=lambda one: (one.in_flight, one.n_threads)), found
 
 
 def tabulate(
@@ -67,20 +68,29 @@ def tabulate(
     """Tabulate each setting: what it read, what was predicted, how often it asked and was refused."""
     measured = statistics.measured(rows).groupby("contender")
     table = pd.DataFrame(
-        [(one.name, one.n_threads, one.concurrency, one.pool) for one in settings],
-        columns=["contender", "threads", "concurrency", "pool"],
+        [(one.name, one.n_threads, one.concurrency) for one in settings],
+        columns=["contender", "threads", "concurrency"],
     ).set_index("contender")
     table = table.join(measured[["mb_per_s", "share", "asked_per_s"]].median())
     table = table.join(measured["refused"].mean()).join(expected.set_index("contender"))
     return table.assign(share=100 * table["share"], refused=100 * table["refused"])
 
 
+PUBLISHED = "s3fs on S3, 2025"
+
+
+def read_published_leads() -> pd.DataFrame:
+    """Read the leads of obstore over s3fs that were published for S3: median over median."""
+    rows = read_published("earthmover_tensor_storage_s3")
+    rows = rows[rows["operation"] == "read"].assign(chunk_mb=rows["chunk_bytes"] / 1e6)
+    rates = rows.groupby(["chunk_mb", "method"])["throughput_mb_per_s"].median().unstack()
+    lead = (rates["zarr-obstore"] / rates["zarr-s3fs"]).loc[:20].rename("lead")
+    return lead.reset_index().assign(client=PUBLISHED)
+
+
 def tell_code(one: Setting) -> str:
     """Write a setting as the lines that a user copies."""
-    lines = [
-        f'zarr.config.set({{"async.concurrency": {one.concurrency}}})',
-        f'dask.config.set(scheduler="threads", num_workers={one.n_threads})',
-    ]
-    if one.pool:
-        lines.append(f"store = LimitedStore(store, n_connections={one.pool})")
-    return "\n".join(lines)
+    return (
+        f'zarr.config.set({{"async.concurrency": {one.concurrency}}})\n'
+        f'dask.config.set(scheduler="threads", num_workers={one.n_threads})'
+    )

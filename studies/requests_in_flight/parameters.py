@@ -39,18 +39,19 @@ class Parameters(studies.Parameters):
     concurrency: Annotated[list[Annotated[int, Field(ge=1, le=1024)]], Field(min_length=1)] = Field(
         [2, 8], description="async.concurrency of zarr, for each thread"
     )
-    pools: Annotated[list[Annotated[int, Field(ge=0, le=4096)]], Field(min_length=1)] = Field(
-        [0], description="most requests in flight of all threads together; 0: no limit"
-    )
     clients: list[Annotated[str, OneOf(CLIENTS)]] = Field(
         [*CLIENTS], description="clients to compare, one thread each, by bytes of a chunk"
     )
     client_chunk_shapes: list[Shape] = Field(
         [[1, 4, 60, 80]], description="elements of a chunk of that comparison; none: no comparison"
     )
+    client_n_chunks: list[Count] = Field([8], description="chunks of each of these that are read")
     n_processes: Count = Field(
         1,
         description="equal processes that share link and request rate of the store",
+    )
+    link_mb_per_s: Annotated[float, Field(ge=0)] = Field(
+        0.0, description="bandwidth of this machine (MB/s); 0: as the profile has it"
     )
     dilation: Dilation = Field(
         1.0, description="factor by which the network and its time are slowed down"
@@ -60,16 +61,20 @@ class Parameters(studies.Parameters):
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:
-        for chunk_shape in (self.chunk_shape, *self.client_chunk_shapes):
-            check_chunk_shape(self.array_shape, chunk_shape)
+        check_chunk_shape(self.array_shape, self.chunk_shape)
+        if len(self.client_n_chunks) != len(self.client_chunk_shapes):
+            raise UserError(
+                f"client_n_chunks: {len(self.client_n_chunks)} numbers; allowed:"
+                f" {len(self.client_chunk_shapes)}, one for each of client_chunk_shapes"
+            )
         most = max(self.n_threads)
         if most > self.array_shape[0]:
             raise UserError(
                 f"n_threads: {most}; allowed: at most {self.array_shape[0]}, a step of time for each"
             )
-        if 0 in self.pools and most * max(self.concurrency) > _MOST_IN_FLIGHT:
+        if most * max(self.concurrency) > _MOST_IN_FLIGHT:
             raise UserError(
-                f"concurrency: {max(self.concurrency)} in each of {most} threads without a pool;"
+                f"concurrency: {max(self.concurrency)} in each of {most} threads;"
                 f" allowed: {_MOST_IN_FLIGHT} requests in flight together"
             )
         return self

@@ -1,4 +1,4 @@
-"""One read by a process with some threads, a concurrency for each, and a pool for all."""
+"""One read by a process with some threads and a concurrency for each."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import xarray as xr
 from numpy.typing import NDArray
 from zarr.storage import ObjectStore
 
-from helpers.arrays.readers import READERS, LimitedStore, forget_clients
+from helpers.arrays.readers import READERS, forget_clients
 from helpers.arrays.reads import CACHE_STATE, count_requests, read_into_sink
 from helpers.arrays.stores import StoredArray
 from helpers.benchmark.contender import CheckError, Steps
@@ -35,45 +35,44 @@ class Setting:
 
     n_threads: int
     concurrency: int  # requests in flight that zarr allows each thread
-    pool: int = 0  # that all threads together may have; 0: as many as they like
 
     @property
     def name(self) -> str:
         """How records and tables call it."""
-        pool = f", pool of {self.pool}" if self.pool else ""
-        return f"{self.n_threads} x {self.concurrency}{pool}"
+        return f"{self.n_threads} x {self.concurrency}"
 
     @property
     def in_flight(self) -> int:
         """Count the requests in flight at most."""
-        most = self.n_threads * self.concurrency
-        return min(most, self.pool) if self.pool else most
+        return self.n_threads * self.concurrency
 
 
-def list_settings(
-    n_threads: Sequence[int], concurrency: Sequence[int], pools: Sequence[int]
-) -> list[Setting]:
+def list_settings(n_threads: Sequence[int], concurrency: Sequence[int]) -> list[Setting]:
     """List every combination."""
-    return [Setting(*one) for one in itertools.product(n_threads, concurrency, pools)]
+    return [Setting(*one) for one in itertools.product(n_threads, concurrency)]
 
 
-def share_profile(profile: Profile, n_processes: int) -> Profile:
+def share_profile(profile: Profile, n_processes: int, link_mb_per_s: float = 0.0) -> Profile:
     """Return the network that one of several equal processes sees: its part of what all share.
+
+    The link of a worker is emulated for other processes than this one, so what all share is
+    here its own link at most: that of the profile, where no other is given.
 
     Examples
     --------
-    >>> share_profile(Profile("example", requests_per_s=5500, worker_mb_per_s=500), 8).requests_per_s
-    687.5
+    >>> profile = Profile("example", requests_per_s=5500, aggregate_mb_per_s=8000, worker_mb_per_s=500)
+    >>> part = share_profile(profile, 8)
+    >>> part.requests_per_s, part.aggregate_mb_per_s
+    (687.5, 500)
     """
-    shared = {name: getattr(profile, name) for name in ("aggregate_mb_per_s", "requests_per_s")}
-    parts: dict[str, Any] = {k: v / n_processes for k, v in shared.items() if v is not None}
-    return replace(profile, **parts)
-
-
-def find_link(profile: Profile) -> float | None:
-    """Find the bandwidth that this process can have, in MB/s; None where none is emulated."""
-    rates = [profile.worker_mb_per_s, profile.aggregate_mb_per_s]
-    return min((rate for rate in rates if rate is not None), default=None)
+    rate, shared = profile.requests_per_s, profile.aggregate_mb_per_s
+    links = link_mb_per_s or profile.worker_mb_per_s, shared and shared / n_processes
+    return replace(
+        profile,
+        requests_per_s=rate and rate / n_processes,
+        aggregate_mb_per_s=min(filter(None, links), default=None),
+        worker_mb_per_s=None,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +95,7 @@ class TunedRead(Steps):
         one = self.setting
         threads = {"n_threads": one.n_threads, "async.concurrency": one.concurrency}
         told = {"codec": self.stored.codec, "layout": "zarr", "cache_state": CACHE_STATE}
-        return {**told, **threads, "pool": one.pool, "concurrency": one.in_flight}
+        return {**told, **threads, "concurrency": one.in_flight}
 
     def nbytes(self) -> tuple[int, int]:
         """Count the bytes of the steps that are read, and their share of those stored."""
@@ -129,8 +128,7 @@ class TunedRead(Steps):
         waits = {"init_backoff": _FIRST_WAIT, "max_backoff": _LONGEST_WAIT}
         backoff: Any = {name: self.dilation * wait for name, wait in waits.items()} | {"base": 2}
         retries: Any = {"max_retries": _MOST_RETRIES, "retry_timeout": self.dilation * _RETRYING}
-        store: Any = ObjectStore(place.obstore(retries | {"backoff": backoff}), read_only=True)
-        return LimitedStore(store, n_connections=self.setting.pool) if self.setting.pool else store
+        return ObjectStore(place.obstore(retries | {"backoff": backoff}), read_only=True)
 
     def read(self, sink: da.Array) -> NDArray[np.uint64]:
         """Read every chunk into the sink, and keep nothing but checksums."""

@@ -33,11 +33,18 @@ def test_the_smallest_dilation_at_which_processors_have_little() -> None:
         choose_dilation(CLIENTS, STEADY, {1: 1}, most_share=1e-6)
 
 
+def test_what_all_share_ends_growth() -> None:
+    """Ten requests a second of each worker meet a rate of 100 at ten, so at sixteen; none meets none."""
+    limited = replace(STEADY, requests_per_s=100)
+    assert prediction.find_end(SLOW, limited, n_chunks=8) == (16, "request rate")
+    assert prediction.find_end(SLOW, STEADY, n_chunks=8, most=4) is None
+
+
 def test_a_case_may_leave_its_dilation_open() -> None:
     """What is given stays; otherwise it is chosen, and clients are told in the network's seconds."""
     assert prediction.settle_dilation(4.0, CLIENTS, STEADY, {1: 10}) == (4.0, CLIENTS)
     k, faster = prediction.settle_dilation("auto", CLIENTS, STEADY, {1: 10})
-    assert k == choose_dilation(CLIENTS, STEADY, {1: 10}).dilation and k in (19, 20)
+    assert k == choose_dilation(CLIENTS, STEADY, {1: 10}).dilation and k in (4, 5)
     assert [one.cpu_s_per_chunk * k for one in faster.values()] == pytest.approx([0.1, 0.01])
 
 

@@ -21,7 +21,8 @@ from studies.requests_in_flight.workload import Setting, TunedRead, list_setting
 from tests.stores import make_location, make_stored
 
 NETWORK = Profile("example", requests_per_s=5600, aggregate_mb_per_s=4000, worker_mb_per_s=100)
-SETTINGS = list_settings([1, 4], [4, 64], [0])
+PART = workload.share_profile(NETWORK, 1)
+SETTINGS = list_settings([1, 4], [4, 64])
 
 
 def make_rows(seconds: Mapping[str, float], refused: Mapping[str, int]) -> pd.DataFrame:
@@ -51,27 +52,25 @@ def make_rows(seconds: Mapping[str, float], refused: Mapping[str, int]) -> pd.Da
 
 
 def test_a_process_has_its_part_of_what_is_shared() -> None:
-    """The rate of requests and the link of all; its own link and connections stay as they are."""
+    """Of the rate of requests and of the link of all, but no more than its own link has."""
     part = workload.share_profile(NETWORK, 8)
-    assert (part.requests_per_s, part.aggregate_mb_per_s) == (700, 500)
-    assert workload.find_link(part) == part.worker_mb_per_s == 100
-    assert workload.find_link(workload.share_profile(NETWORK, 80)) == 50
-    assert workload.find_link(get_profile("loopback")) is None
+    assert (part.requests_per_s, part.aggregate_mb_per_s) == (700, 100)
+    assert workload.share_profile(NETWORK, 80).aggregate_mb_per_s == 50
+    assert workload.share_profile(NETWORK, 1, 1875).aggregate_mb_per_s == 1875
+    assert workload.share_profile(get_profile("loopback"), 8).aggregate_mb_per_s is None
 
 
-def test_requests_in_flight_are_the_product_up_to_the_pool() -> None:
+def test_requests_in_flight_are_the_product() -> None:
     """And the name says which setting it was."""
     assert [one.in_flight for one in SETTINGS] == [4, 64, 16, 256]
-    assert Setting(4, 64, 16).in_flight == 16 and Setting(1, 4, 16).in_flight == 4
-    assert Setting(4, 64, 16).name == "4 x 64, pool of 16"
-    assert findings.tell_code(Setting(4, 64, 16)).count("\n") == 2
+    assert Setting(4, 64).name == "4 x 64" and "num_workers=4" in findings.tell_code(Setting(4, 64))
 
 
 def test_the_fewest_requests_of_the_quickest_safe_ones_are_chosen() -> None:
     """Not the quickest, where it was refused requests once; none, where all were."""
     names = [one.name for one in SETTINGS]
     seconds = dict(zip(names, [4.0, 1.0, 1.0, 0.5], strict=True))
-    rows = findings.add_rates(make_rows(seconds, {names[3]: 10}), NETWORK)
+    rows = findings.add_rates(make_rows(seconds, {names[3]: 10}), PART)
     safe = findings.find_safe(rows, SETTINGS)
     assert safe == SETTINGS[:3]
     chosen, ranking = findings.choose(rows, safe, control="control")
@@ -80,9 +79,9 @@ def test_the_fewest_requests_of_the_quickest_safe_ones_are_chosen() -> None:
     table = findings.tabulate(rows, expected, SETTINGS)
     assert [*table["refused"]] == [0, 0, 0, 10] and [*table["threads"]] == [1, 1, 4, 4]
     assert table.loc["4 x 4", "share"] == pytest.approx(100, rel=0.02)
-    all_refused = findings.add_rates(make_rows(seconds, dict.fromkeys(names, 1)), NETWORK)
+    all_refused = findings.add_rates(make_rows(seconds, dict.fromkeys(names, 1)), PART)
     assert findings.choose(all_refused, [], control="control") == (None, None)
-    refused_control = findings.add_rates(make_rows(seconds, {names[0]: 1}), NETWORK)
+    refused_control = findings.add_rates(make_rows(seconds, {names[0]: 1}), PART)
     with pytest.raises(UserError, match="control: of 1 x 4, which was refused"):
         findings.choose(refused_control, SETTINGS[1:], control="control")
 
@@ -110,7 +109,7 @@ def test_a_store_that_refuses_is_read_all_the_same(server: Server) -> None:
     with open_proxy(server.endpoint_url, profile=slow) as proxy:
         testbed = Testbed(stored.location, stored.location.through(proxy.endpoint_url), proxy)
         counts = []
-        plans = [(Setting(2, 8), workload.OBSTORE), (Setting(2, 8, 1), workload.OBSTORE)]
+        plans = [(Setting(2, 8), workload.OBSTORE), (Setting(1, 1), workload.OBSTORE)]
         for one, client in [*plans, (Setting(1, 8), "zarr-s3fs-one-get")]:
             read = TunedRead(one, stored, testbed, client=client)
             read.prepare()
@@ -132,12 +131,11 @@ def test_a_store_that_refuses_is_read_all_the_same(server: Server) -> None:
         ({"concurrency": []}, "concurrency: .*; allowed: at least 1 in the list"),
         ({"concurrency": [0]}, "concurrency: .*; allowed: "),
         ({"clients": ["curl"]}, "clients: .*; allowed: .*zarr-obstore"),
-        ({"client_chunk_shapes": [[1, 99, 1, 1]]}, "chunk_shape: .*; allowed: "),
-        ({"pools": [-1]}, "pools: .*; allowed: "),
+        ({"client_chunk_shapes": []}, "client_n_chunks: 1 numbers; allowed: 0, one for each"),
         ({"n_processes": 0}, "n_processes: 0; allowed: at least 1"),
         (
             {"n_threads": [8], "concurrency": [1024], "array_shape": [8, 16, 60, 80]},
-            "concurrency: 1024 in each of 8 threads without a pool; allowed: 4096 requests",
+            "concurrency: 1024 in each of 8 threads; allowed: 4096 requests",
         ),
         ({"store": "s3://b/p", "profile": "loopback", "dilation": 2.0}, "dilation: 2; allowed: 1"),
     ],
