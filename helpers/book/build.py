@@ -91,7 +91,7 @@ def _stage_gap(name: str, into: Path) -> None:
     about = (into / f"{notebook}.md").read_text(encoding="utf-8").partition("\n")[0]
     target.write_text(
         f"{about} ({case.replace('-', ' ')})\n\n:::{{admonition}} Not measured yet\n:class: note\n"
-        f"There is no record of this case of {{doc}}`/{notebook}`, so there is nothing to show.\n"
+        "There is no record of this case, so there is nothing to show.\n"
         f"To measure it: `make run CASE={notebook}/{case}`.\n:::\n",
         encoding="utf-8",
     )
