@@ -74,7 +74,7 @@ def tabulate(loads: pd.DataFrame) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        ``contender``, `n_users`, `rate_per_s`, ``typical_s``, ``p50_s``, ``p95_s``,
+        ``load`` in words, ``contender``, ``typical_s``, ``p50_s``, ``p95_s``,
         ``tiles_per_s``, ``requests_a_tile``, ``over_shipped`` and ``over_none``.
     """
     part = loads.assign(requests_a_tile=loads["n_requests"] / loads["n_tiles"])
@@ -86,7 +86,13 @@ def tabulate(loads: pd.DataFrame) -> pd.DataFrame:
             measure_gain(part[(part[_AXES] == [*place]).all(axis=1)], str(contender), base).centre
             for *place, contender in table.index
         ]
-    return table.reset_index().sort_values([*_AXES, "typical_s"])
+    table = table.reset_index().sort_values([*_AXES, "typical_s"])
+    places = zip(table.pop("n_users"), table.pop("rate_per_s"), strict=True)
+    loads_in_words = [
+        f"{n} user{'s' * (n > 1)}" if n else f"{rate:g} arrivals/s" for n, rate in places
+    ]
+    table.insert(0, "load", loads_in_words)
+    return table.reset_index(drop=True)
 
 
 def measure_gain(part: pd.DataFrame, name: str, base: str, *, value: str = "typical_s") -> Interval:

@@ -130,8 +130,8 @@ def test_assumptions_are_those_measured() -> None:
 
 def test_contenders_are_compared_at_each_load() -> None:
     """One user gains the opening; forty wait for the processor, with a cache or without."""
-    table = findings.tabulate(LOADS).set_index(["n_users", "contender"])
-    assert table["over_none"][1, "as-shipped"] == pytest.approx(2)
-    assert table["over_none"][40, "as-shipped"] == pytest.approx(1.075)
-    assert table["over_shipped"][1, "lru"] == pytest.approx(2)
-    assert table["requests_a_tile"][1, "none"] == 8
+    table = findings.tabulate(LOADS).set_index(["load", "contender"])
+    assert table["over_none"]["1 user", "as-shipped"] == pytest.approx(2)
+    assert table["over_none"]["40 users", "as-shipped"] == pytest.approx(1.075)
+    assert table["over_shipped"]["1 user", "lru"] == pytest.approx(2)
+    assert table["requests_a_tile"]["1 user", "none"] == 8
