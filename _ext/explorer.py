@@ -9,7 +9,6 @@ from sphinx.application import Sphinx
 
 from helpers.book import explorer
 from helpers.book.studies import write_table
-from helpers.paths import ROOT
 
 PAGE = "explorer"
 
@@ -20,7 +19,7 @@ def prepare(app: Sphinx) -> None:
     if not (source / f"{PAGE}.md").exists():
         return
     folder = source / "_static" / PAGE
-    for name, content in explorer.write_files(source / "notebooks", ROOT / "results" / "published"):
+    for name, content in explorer.write_files(source / "notebooks"):
         (folder / name).write_bytes(content)
     lines = [(f"`{name}`", meaning) for name, meaning in explorer.COLUMNS.items()]
     told = write_table(["column", "meaning"], lines)

@@ -3,10 +3,10 @@
   "use strict";
 
   const FILTERS = {
-    kind: "Whose", source: "Case or table", network: "Network or store", contender: "Client or contender",
+    source: "Case", network: "Network", contender: "Client or contender",
     access: "What is read", layout: "Format or layout", chunks: "Bytes of a chunk", workers: "Workers", date: "Date", conditions: "Conditions",
   };
-  const BY = { contender: "contender", access: "what is read", layout: "format or layout", network: "network or store", source: "case or table", chunks: "bytes of a chunk", workers: "workers", conditions: "conditions", date: "date" };
+  const BY = { contender: "contender", access: "what is read", layout: "format or layout", network: "network", source: "case", chunks: "bytes of a chunk", workers: "workers", conditions: "conditions", date: "date" };
   const START = { quantity: "throughput_mb_per_s", rows: "contender", colour: "layout", source: "formats/in-region", access: "whole", log: "1" };
   // Okabe and Ito's colours, told apart without seeing red or green.
   const COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8a6d00", "#56b4e9", "#000000", "#7a7a7a"];
@@ -48,7 +48,7 @@
     ["layout", "network", "conditions", "source"].forEach((name) => point[name] && facts.push(point[name]));
     if (point.workers) facts.push(point.workers + " workers");
     if (point.chunk_nbytes) facts.push("chunks of " + tell(point.chunk_nbytes) + " bytes");
-    facts.push([point.date, point.how].filter(Boolean).join(", "));
+    facts.push(point.date);
     if (point.machine) facts.push("machine: " + point.machine);
     if (point.commit) facts.push("commit: " + point.commit.slice(0, 10));
     return facts;
@@ -225,7 +225,7 @@
 
     // Columns in which all rows are alike stand above the table once.
     function list(chosen) {
-      const page = (one) => (one.kind === "published" ? "published-results.html" : "notebooks/" + one.source + ".html");
+      const page = (one) => "notebooks/" + one.source + ".html";
       const columns = [
         ["contender", (one) => one.contender], [labels[state.quantity], (one) => tell(one.median)], ["95 % interval", tellInterval], ["n", (one) => String(one.n)],
         ...["conditions", "layout", "network", "workers"].map((name) => [BY[name], (one) => one[name]]),

@@ -1,4 +1,4 @@
-"""Every row of all records and published tables as one tidy table, and its medians for the explorer."""
+"""Every row of all records as one tidy table, and its medians for the explorer."""
 
 from __future__ import annotations
 
@@ -15,85 +15,42 @@ import pandas as pd
 
 from helpers.benchmark.record import list_records, read_records, schema
 from helpers.benchmark.statistics import Floats, Interval, median_intervals
-from helpers.errors import UserError, show
-from helpers.paths import check_file
 from helpers.plotting.tables import trace_of
 
 COLUMNS: Mapping[str, str] = {
-    "kind": "'measured here', or 'published' by others",
-    "source": "case of the record, or table of `results/published`",
+    "source": "case of the record",
     "row": "row of that file, from 1",
-    "how": "measured, or as published: exact, digitised from a figure, or approximate",
-    "phase": "'measured', 'warm-up' or 'calibration'; empty in published tables",
-    "block": "repetition, from 0 in each phase; empty in published tables",
+    "phase": "'measured', 'warm-up' or 'calibration'",
+    "block": "repetition, from 0 in each phase",
     "contender": "what is compared: a reader, a cache, a tool, a service",
     "layout": "format or layout of what is read, if it is told",
-    "network": "emulated network, or the store or medium of a published row",
+    "network": "emulated network",
     "workers": "workers of the cluster, if it is told",
     "chunk_nbytes": "bytes of a chunk, decoded, if they are told or follow from the row",
     "conditions": "all else that tells the row from others: place on the x-axis, settings",
     "quantity": "what was measured, see the table of quantities",
     "unit": "unit of the value",
     "value": "the number; times are in seconds of the network",
-    "n_runs": "runs behind the value, where a published row is a mean or median",
-    "date": "day (UTC) on which the row was measured, or date or year of its source",
-    "machine": "processor, cores and memory, or what the source calls its machine",
-    "commit": "commit of this project, or of the source's where the row names one",
+    "date": "day (UTC) on which the row was measured",
+    "machine": "processor, cores and memory",
+    "commit": "commit of this project",
 }
 """Columns of the tidy table, with what each holds."""
 
 _GROUP = [
     name for name in COLUMNS
-    if name not in ("row", "block", "quantity", "unit", "value", "n_runs", "date")
+    if name not in ("row", "block", "quantity", "unit", "value", "date")
 ]  # fmt: skip
 
 # What a record's numbers are called beyond its columns.
 _COMPUTED = {
     "total_s": "time to open and to read",
-    "throughput_mb_per_s": "bytes of the array, decoded, over the time to open and to read; or as published",
+    "throughput_mb_per_s": "bytes of the array, decoded, over the time to open and to read",
 }
 _OWN = ("open_s", "read_s", "array_nbytes", "stored_nbytes", "wire_nbytes", "n_requests")
 
-# Columns of published tables that say which of ours they are, the first that a table has.
-_FIRST_OF: Mapping[str, tuple[str, ...]] = {
-    "contender": ("method", "driver", "cache", "conversion", "experiment", "tool", "service", "format", "layout", "object_name", "dataset"),
-    "layout": ("format", "data_format", "layout"),
-    "network": ("store", "storage_cloud", "medium", "environment"),
-    "workers": ("nworkers",),
-    "chunk_nbytes": ("chunk_bytes",),
-    "machine": ("instance", "machine", "compute"),
-    "date": ("figure_date", "commit_date"),
-    "commit": ("commit",),
-    "how": ("how",),
-    "n_runs": ("n_runs",),
-}  # fmt: skip
-# Columns that number repetitions, or say where in the source a row stands.
-_NO_CONDITION = {
-    "row", "point", "trial", "iteration", "pixel_x", "pixel_y", "n_markers_same_pixel",
-    "source", "source_locator", "quantity", "value", "unit", "n_runs", "how",
-}  # fmt: skip
-# How the unit stands at the end of a column's name, what it becomes, and the factor to that.
-_UNITS = (
-    (r"_mb_per_s\w*", "", "MB/s", 1.0),
-    (r"_gbit_per_s\w*", "", "Gbit/s", 1.0),
-    (r"(requests|failures)_per_s", "", "1/s", 1.0),
-    (r"_ms", "_s", "s", 1e-3),
-    (r"_us", "_s", "s", 1e-6),
-    (r"_min", "_s", "s", 60.0),
-    (r"_s", "_s", "s", 1.0),
-    (r"_usd(_per_month)?", "", "USD", 1.0),
-    (r"_pct", "", "%", 1.0),
-    (r"(size|result|content)_n?bytes", "", "B", 1.0),
-    (r"_count|n_objects|bias_published", "", "1", 1.0),
-)
-# One name for what tables name differently.
-_SAME = {
-    "runtime_s": "time_s", "mean_runtime_s": "time_s", "mean_throughput_mb_per_s": "throughput_mb_per_s",
-}  # fmt: skip
-
 _LABELS = {
     "open_s": "time to open", "read_s": "time to read", "total_s": "time to open and read",
-    "time_s": "time of the operation, published",
 }  # fmt: skip
 # Bounds of the classes by which chunks are chosen, in bytes.
 _EDGES = [0, 1e5, 1e6, 1e7, 1e8, math.inf]
@@ -114,10 +71,11 @@ def tidy_record(path: Path) -> pd.DataFrame:
     told = pd.DataFrame([_tell_row(row, whole) for _, row in rows.iterrows()])
     facts = told.assign(
         **rows[["phase", "block", "contender"]],
-        kind="measured here", source=f"{path.parent.name}/{path.stem}", how="measured",
-        row=rows.index + 1, date=rows["started_utc"].str[:10], commit=rows["commit"],
+        source=f"{path.parent.name}/{path.stem}", row=rows.index + 1, date=rows["started_utc"].str[:10], commit=rows["commit"],
     )  # fmt: skip
-    return _melt(facts, numbers.dropna(axis="columns", how="all"), _unit_of)
+    numbers = numbers.dropna(axis="columns", how="all")
+    long = facts.join(numbers).melt([*facts], [*numbers], "quantity", "value").dropna(subset="value")  # fmt: skip
+    return long.assign(unit=long["quantity"].map(_unit_of))
 
 
 def _tell_row(row: pd.Series[Any], array_nbytes: int) -> dict[str, Any]:
@@ -155,7 +113,7 @@ def _chunk_nbytes(
     return math.nan
 
 
-def _write(conditions: Mapping[str, Any] | pd.Series[Any]) -> str:
+def _write(conditions: Mapping[str, Any]) -> str:
     """Write names and values in one line."""
     return ", ".join(f"{name}={value}" for name, value in conditions.items() if value not in ("", 0))  # fmt: skip
 
@@ -171,69 +129,9 @@ def _unit_of(name: str) -> str:
     return next((unit for end, unit in ends.items() if name.endswith(end)), "1")
 
 
-def tidy_published(path: Path) -> pd.DataFrame:
-    """Turn a published table into the tidy table: a line for each number of each row."""
-    rows = _read_table(path)
-    facts = pd.DataFrame({"kind": "published", "source": path.stem, "row": rows.index + 1})
-    used = {next((one for one in names if one in rows), ""): name for name, names in _FIRST_OF.items()}  # fmt: skip
-    facts = facts.assign(**dict.fromkeys(_FIRST_OF))
-    for name, candidates in _FIRST_OF.items():
-        facts[name] = next((rows[one] for one in candidates if one in rows), None)
-    if "chunk_size_mib" in rows:
-        facts["chunk_nbytes"] = rows["chunk_size_mib"] * 2**20
-    named = rows["source"] if "source" in rows else pd.Series(path.stem, rows.index)
-    year = named.astype(str).str.extract(r"(20\d\d)", expand=False)
-    facts["date"] = facts["date"].astype(object).fillna(year).str.extract(r"^([\d-]+)", expand=False)  # fmt: skip
-    numbers, units = _read_numbers(rows)
-    others = [one for one in rows if one not in {*_NO_CONDITION, *used, *units["column"]}]
-    lines = rows[others].astype(object).where(rows[others].notna(), "")
-    facts["conditions"] = [_write(line) for _, line in lines.iterrows()]
-    if "value" in rows:
-        what = rows["quantity"] if "quantity" in rows else rows["item"]
-        return facts.assign(quantity=what, unit=rows["unit"], value=rows["value"])
-    unit = dict(zip(units["quantity"], units["unit"], strict=True))
-    return _melt(facts, numbers, unit.__getitem__)
-
-
-def _read_table(path: Path) -> pd.DataFrame:
-    """Read a published table, and refuse text where its column says that it holds numbers."""
-    rows = pd.read_csv(check_file(path))
-    for column in map(str, rows.select_dtypes(exclude=["number", "bool"])):
-        is_number = column == "value" or any(re.search(f"(?:{end})$", column) for end, *_ in _UNITS)
-        told = rows[column].dropna()
-        wrong = told[pd.to_numeric(told, errors="coerce").isna()] if is_number else told[:0]
-        if len(wrong):
-            raise UserError(
-                f"{path.name}: {column}: {show(wrong.iloc[0])} in row {wrong.index[0] + 1};"
-                " allowed: a number, or nothing"
-            )
-    return rows
-
-
-def _read_numbers(rows: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Find the columns that hold quantities; times become seconds."""
-    numbers, found = pd.DataFrame(index=rows.index), []
-    for column in map(str, rows.select_dtypes("number")):
-        for pattern, end, unit, factor in _UNITS:
-            if re.search(f"(?:{pattern})$", column):
-                name = re.sub(f"(?:{pattern})$", end, column) if end else column
-                name = _SAME.get(name, name)
-                numbers[name] = rows[column] * factor
-                found.append((column, name, unit))
-                break
-    return numbers, pd.DataFrame(found, columns=["column", "quantity", "unit"])
-
-
-def _melt(facts: pd.DataFrame, numbers: pd.DataFrame, unit: Any) -> pd.DataFrame:
-    """Give each number a line of its own, with the facts of its row."""
-    long = facts.join(numbers).melt([*facts], [*numbers], "quantity", "value").dropna(subset="value")  # fmt: skip
-    return long.assign(unit=long["quantity"].map(unit))
-
-
-def tidy(records: Path, published: Path) -> pd.DataFrame:
-    """Gather every row of every record below one folder and of every published table in another."""
+def tidy(records: Path) -> pd.DataFrame:
+    """Gather every row of every record below a folder."""
     parts = [tidy_record(path) for path in list_records(records)]
-    parts += [tidy_published(path) for path in sorted(published.glob("*.csv"))]
     table = pd.concat(parts, ignore_index=True).reindex(columns=[*COLUMNS])
     whole = {name: pd.to_numeric(table[name]).round().astype("Int64") for name in ("workers", "chunk_nbytes")}  # fmt: skip
     return table.assign(**whole, date=table["date"].fillna(""))
@@ -246,16 +144,15 @@ def summarise_groups(table: pd.DataFrame) -> pd.DataFrame:
     """
     rows = table[~table["phase"].isin(["warm-up", "calibration"])]
     is_one = rows.groupby(["source", "quantity"])["value"].transform("nunique") == 1
-    rows = rows[~(is_one & (rows["kind"] == "measured here"))]
+    rows = rows[~is_one]
     keys = [*_GROUP, "quantity", "unit"]
     rows = rows.assign(**rows[keys].astype(object).where(rows[keys].notna(), ""))
     rows = rows.assign(number=rows.groupby(keys, sort=False).ngroup())
     groups = rows.groupby("number", sort=True)
     found = groups[keys].first().assign(date=groups["date"].min())
-    runs = groups["n_runs"].max().where(groups.size() == 1)
     intervals = _centre([values.to_numpy() for _, values in groups["value"]])
     return found.assign(
-        n=[int(told) if told > 1 else one.n for told, one in zip(runs, intervals, strict=True)],
+        n=[one.n for one in intervals],
         median=[one.centre for one in intervals],
         low=[one.low for one in intervals],
         high=[one.high for one in intervals],
@@ -275,9 +172,8 @@ def _centre(samples: Sequence[Floats]) -> list[Interval]:
 def list_quantities(table: pd.DataFrame) -> pd.DataFrame:
     """List the quantities with their units and what each means, if a record says."""
     meanings = {**schema()["description"], **_COMPUTED}
-    found = table.groupby("quantity", sort=False).agg(unit=("unit", "first"), kind=("kind", "min"))
-    other = {"measured here": "counted in the trace or by the study", "published": "as published"}
-    told = [meanings.get(name) or other[kind] for name, kind in found["kind"].items()]
+    found = table.groupby("quantity", sort=False).agg(unit=("unit", "first"))
+    told = [meanings.get(name) or "counted in the trace or by the study" for name in found.index]
     return found.assign(meaning=told)
 
 
@@ -325,7 +221,7 @@ def _round(value: float) -> float | int | None:
     return int(rounded) if rounded == int(rounded) else rounded
 
 
-def write_files(records: Path, published: Path) -> Iterator[tuple[str, bytes]]:
+def write_files(records: Path) -> Iterator[tuple[str, bytes]]:
     """Write what the explorer loads and offers: the medians, all rows, the dictionary.
 
     Yields
@@ -333,7 +229,7 @@ def write_files(records: Path, published: Path) -> Iterator[tuple[str, bytes]]:
     tuple of str and bytes
         Name of a file, and what it holds.
     """
-    table = tidy(records, published)
+    table = tidy(records)
     yield "data.js", write_data(summarise_groups(table)).encode()
     yield "all-rows.csv.gz", gzip.compress(table.to_csv(index=False).encode(), mtime=0)
     columns = pd.DataFrame({"name": [*COLUMNS], "what": "column", "unit": "", "meaning": [*COLUMNS.values()]})  # fmt: skip

@@ -14,35 +14,26 @@ import pytest
 from helpers.benchmark.record import list_records, read_records, runs_path
 from helpers.benchmark.statistics import median_interval
 from helpers.book import explorer
-from helpers.errors import UserError
 from helpers.paths import ROOT
 
 RECORDS = list_records(ROOT / "results" / "reference")
-PUBLISHED = sorted((ROOT / "results" / "published").glob("*.csv"))
 CASE = ROOT / "results" / "reference" / "cluster-scaling" / "in-region.csv"
 
 
 @pytest.fixture(scope="module")
 def table() -> pd.DataFrame:
     """Every row of everything."""
-    return explorer.tidy(ROOT / "results" / "reference", ROOT / "results" / "published")
+    return explorer.tidy(ROOT / "results" / "reference")
 
 
 def test_every_row_is_there(table: pd.DataFrame) -> None:
-    """Each row of each record has its times; each published row that holds a number is there."""
+    """Each row of each record has its times."""
     rows = table.groupby("source")["row"].agg(lambda one: {*one})
     for path in RECORDS:
         n_rows = len(pd.read_csv(path, usecols=["study"]))
         assert rows[f"{path.parent.name}/{path.stem}"] == {*range(1, n_rows + 1)}, path
-    for path in PUBLISHED:
-        own = pd.read_csv(path)
-        whole = {*(own.index + 1)}
-        if "value" in own or path.stem == "rew2013_rechunking_minutes":
-            whole = {*(own.index[own.get("value", own.get("time_min")).notna()] + 1)}
-        assert rows[path.stem] == whole, path
     assert [*table] == [*explorer.COLUMNS]
-    assert {*table["kind"]} == {"measured here", "published"}
-    assert table[["source", "quantity", "value", "how"]].notna().all(axis=None)
+    assert table[["source", "quantity", "value"]].notna().all(axis=None)
 
 
 def test_a_row_says_what_its_record_says(table: pd.DataFrame) -> None:
@@ -66,34 +57,14 @@ def test_a_row_says_what_its_record_says(table: pd.DataFrame) -> None:
     assert {*boxes["chunk_nbytes"]} == {4 * 64 * 23 * 29}  # however many boxes a row reads
 
 
-@pytest.mark.parametrize(
-    ("source", "column", "quantity", "factor"),
-    [
-        ("tile_generation_times", "time_ms", "time_s", 1e-3),
-        ("rew2013_rechunking_minutes", "time_min", "time_s", 60),
-        ("unidata_netcdf4_chunk_defaults", "first_read_us", "first_read_s", 1e-6),
-        ("earthmover_tensor_storage_s3", "throughput_mb_per_s", "throughput_mb_per_s", 1),
-    ],
-)
-def test_published_times_are_in_seconds(
-    table: pd.DataFrame, source: str, column: str, quantity: str, factor: float
-) -> None:
-    """One unit for one thing, whatever the source wrote."""
-    mine = table[(table["source"] == source) & (table["quantity"] == quantity)]
-    theirs = factor * pd.read_csv(ROOT / "results" / "published" / f"{source}.csv")[column]
-    assert mine["value"].tolist() == pytest.approx(theirs.dropna().tolist())
-    assert {*mine["unit"]} == {"MB/s" if factor == 1 else "s"}
-
-
 def test_the_page_draws_medians_of_the_rows(tmp_path: Path) -> None:
     """What the page loads is the summary of the measured rows, and the files hold all of them."""
-    case, published = tmp_path / "study", tmp_path / "published"
+    case = tmp_path / "study"
     case.mkdir()
-    published.mkdir()
     record = read_records([CASE])
     (case / "case.csv").write_bytes(CASE.read_bytes())
     runs_path(case / "case.csv").write_bytes(runs_path(CASE).read_bytes())
-    files = dict(explorer.write_files(tmp_path, published))
+    files = dict(explorer.write_files(tmp_path))
     packed = files["data.js"].decode().partition('"')[2].rpartition('"')[0]
     data = json.loads(gzip.decompress(base64.b64decode(packed)))
     drawn = pd.DataFrame({name: data[name] for name in ("group", "quantity", "n", "median", "low", "high")})  # fmt: skip
@@ -116,13 +87,3 @@ def test_the_page_draws_medians_of_the_rows(tmp_path: Path) -> None:
     told = pd.read_csv(io.BytesIO(files["data-dictionary.csv"]))
     assert {*told["name"]} == {*explorer.COLUMNS, *whole["quantity"]}
     assert told["meaning"].notna().all()
-
-
-def test_text_among_numbers_is_refused_in_a_line(tmp_path: Path) -> None:
-    """A published table that somebody edited ends with file, column, value and row."""
-    path = tmp_path / "mine.csv"
-    path.write_text("source,read_s,driver\nMe 2020,1.5,a\nMe 2020,about 2,b\n")
-    with pytest.raises(
-        UserError, match=r"^mine\.csv: read_s: 'about 2' in row 2; allowed: a number"
-    ):
-        explorer.tidy_published(path)
