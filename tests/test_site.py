@@ -338,7 +338,7 @@ def test_the_explorer_by_keyboard_alone(site: Path, address: str, tab: Tab) -> N
     """Choices, points and rows are reached with Tab; what is chosen is kept in the address."""
     tab.open(f"{address}/explorer.html", width=1280)
     tab.wait_until("document.querySelector('#explorer-place tbody tr')")
-    assert tab.evaluate("document.querySelectorAll('#explorer-place select').length") == 13
+    assert tab.evaluate("document.querySelectorAll('#explorer-place select').length") == 12
     start = tab.evaluate("document.querySelector('#explorer-place').textContent")
     assert (
         "several marks" not in start
@@ -375,3 +375,18 @@ def test_the_explorer_by_keyboard_alone(site: Path, address: str, tab: Tab) -> N
     tab.press("Enter")
     tab.wait_until("document.querySelectorAll('#explorer-place tbody tr').length === 100")
     assert (site / "_static" / "explorer" / "all-rows.csv.gz").stat().st_size > 100_000
+
+
+@pytest.mark.slow
+def test_the_form_of_decide_keeps_its_question_in_the_address(address: str, tab: Tab) -> None:
+    """What is entered is answered, and the link opens the same question and the same answer."""
+    tab.open(f"{address}/decide.html", width=390)
+    tab.wait_until("document.querySelectorAll('#decide-table tr').length > 2")
+    start = tab.evaluate("document.getElementById('decide-note').textContent")
+    tab.evaluate("(() => { const f = document.getElementById('decide-form'); f.elements.arrays.value = ''; f.elements.access.value = 'map'; f.onchange(new Event('change')); })()")  # fmt: skip
+    told, link = (tab.evaluate(one) for one in ("document.getElementById('decide-note').textContent", "location.href"))  # fmt: skip
+    assert told.startswith("Write one copy") and told != start
+    tab.open(link, width=1280)
+    assert tab.evaluate("document.getElementById('decide-note').textContent") == told
+    assert "--arrays" not in tab.evaluate("document.getElementById('decide-command').textContent")
+    assert tab.faults() == []
