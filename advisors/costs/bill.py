@@ -2,7 +2,7 @@
 
 Pure rules on assumptions and prices; nothing here knows where prices come from. Volume discounts,
 free allowances, commitments and the way in (a load balancer, a gateway) are left out.
-`_static/cost-calculator.js` has the same rules; a test holds both to the same digits.
+`_static/caching-costs/cost-calculator.js` has the same rules; a test holds both to the same digits.
 
 How often a cache hits: requests for an item are Poisson and independent. A miss brings an item in; it stays until it is
 evicted, its time to live ends, or the process that holds it is gone. Eviction follows Che's

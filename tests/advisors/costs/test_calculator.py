@@ -22,7 +22,7 @@ from advisors.costs.prices import PRICE_UNITS, get_prices, read_prices
 from helpers.paths import ROOT
 from tests.browser import Tab, open_browser
 
-SCRIPT = ROOT / "_static" / "cost-calculator.js"
+SCRIPT = ROOT / "_static" / "caching-costs" / "cost-calculator.js"
 STYLE = ROOT / "_static" / "cost-calculator.css"
 NODE = shutil.which("node")
 
