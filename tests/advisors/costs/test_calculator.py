@@ -23,7 +23,7 @@ from helpers.paths import ROOT
 from tests.browser import Tab, open_browser
 
 SCRIPT = ROOT / "_static" / "caching-costs" / "cost-calculator.js"
-STYLE = ROOT / "_static" / "cost-calculator.css"
+STYLE = ROOT / "_static" / "caching-costs" / "cost-calculator.css"
 NODE = shutil.which("node")
 
 
