@@ -200,9 +200,6 @@ def open_or_make_array(
     )
 
 
-find_array = open_or_make_array  # as notebooks call it whose pages were executed before
-
-
 def _describe_existing(
     dataset: str,
     entry: Any,
