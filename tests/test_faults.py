@@ -88,9 +88,7 @@ def read_once(testbed: Testbed, stored: StoredArray, reader: Reader) -> Ended:
     start, how, said = time.monotonic(), "right", ""
     try:
         with deadline(DEADLINE_S):
-            array = reads.open_array(
-                stored.seen_from(testbed.far), reader, n_connections=4, chunks_per_task=2
-            )
+            array = reads.open_array(stored.seen_from(testbed.far), reader, n_connections=4)
             sink = reads.read_into_sink(array, stored.chunk_shape)
             sums = np.asarray(sink.compute(scheduler="threads", num_workers=4))  # type: ignore[no-untyped-call]
         reads.check_values(sums, stored)

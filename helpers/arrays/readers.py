@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import os
-import sys
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -17,17 +15,12 @@ import fsspec.asyn
 import hdf5plugin  # noqa: F401  # teaches h5py to read Blosc, here and in every worker
 import xarray as xr
 import zarr
-from numcodecs import Blosc
-from numpy.typing import NDArray
 from s3fs import S3FileSystem
 from virtualizarr.parsers import KerchunkJSONParser
 from xarray.backends.file_manager import FILE_CACHE
 from zarr.abc.store import ByteRequest
-from zarr.codecs import BloscCodec, BytesCodec
-from zarr.core.buffer import Buffer, BufferPrototype, NDBuffer
-from zarr.core.codec_pipeline import BatchedCodecPipeline
+from zarr.core.buffer import Buffer, BufferPrototype
 from zarr.core.sync import sync
-from zarr.registry import register_pipeline
 from zarr.storage import ObjectStore, WrapperStore
 
 from helpers.arrays.writers import Layout, expected_warning, make_registry
@@ -61,83 +54,6 @@ class LimitedStore(WrapperStore[ObjectStore[Any]]):
             return await self._store.get(key, prototype, byte_range)
 
 
-ChunkEntry = tuple[Any, Any, Any, Any, bool]
-"""What zarr says of a chunk: how to get it, its shape and type, the part of it, its place."""
-
-
-class InPlacePipeline(BatchedCodecPipeline):
-    """Decode whole Blosc chunks into their place in the array that is read.
-
-    zarr decodes a chunk into memory of its own and then copies it into the array
-    that was asked for. Where the chunk is wanted whole and its place in that array
-    is contiguous, Blosc can decode into that place. Other chunks go zarr's way.
-    """
-
-    async def read_batch(
-        self, batch_info: Iterable[ChunkEntry], out: NDBuffer, drop_axes: tuple[int, ...] = ()
-    ) -> Any:
-        """Read chunks into `out`, in place where that can be."""
-        batch = list(batch_info)
-        places = [self._find_place(entry, out) for entry in batch]
-        found = [(entry, at) for entry, at in zip(batch, places, strict=True) if at is not None]
-        if len(found) < len(batch):
-            return await super().read_batch(batch, out, drop_axes)
-        return tuple(
-            await asyncio.gather(*(_read_one(entry, out, place) for entry, place in found))
-        )
-
-    def _find_place(self, entry: ChunkEntry, out: NDBuffer) -> NDArray[Any] | None:
-        """Find the contiguous memory that a chunk fills, if it is wanted whole."""
-        _, spec, selection, out_selection, _ = entry
-        if not self._is_plain_blosc(spec) or not _is_whole(selection, spec.shape):
-            return None
-        place = out.as_numpy_array()[out_selection]
-        is_fit = place.flags.c_contiguous and place.size == math.prod(spec.shape)
-        return place if is_fit else None
-
-    def _is_plain_blosc(self, spec: Any) -> bool:
-        """Tell whether a chunk is its values in this machine's byte order, then Blosc."""
-        if len(self.bytes_bytes_codecs) != 1 or self.array_array_codecs or spec.order != "C":
-            return False
-        to_bytes, compressor = self.array_bytes_codec, self.bytes_bytes_codecs[0]
-        if not isinstance(to_bytes, BytesCodec) or not isinstance(compressor, BloscCodec):
-            return False
-        # an enumeration in some versions of zarr, a text in others
-        return getattr(to_bytes.endian, "value", to_bytes.endian) in (None, sys.byteorder)
-
-
-def _is_whole(selection: Any, chunk_shape: tuple[int, ...]) -> bool:
-    parts = selection if isinstance(selection, tuple) else (selection,)
-    return len(parts) == len(chunk_shape) and all(
-        isinstance(part, slice) and part.indices(n) == (0, n, 1)
-        for part, n in zip(parts, chunk_shape, strict=True)
-    )
-
-
-async def _read_one(entry: ChunkEntry, out: NDBuffer, place: NDArray[Any]) -> dict[str, str]:
-    getter, spec, _, out_selection, _ = entry
-    found = await getter.get(spec.prototype)
-    if found is None:
-        out[out_selection] = spec.fill_value
-        return {"status": "missing"}
-    await asyncio.to_thread(_decode_into, place, memoryview(found.as_numpy_array()))
-    return {"status": "present"}
-
-
-def _decode_into(target: NDArray[Any], encoded: memoryview) -> None:
-    """Decode Blosc, and refuse a chunk that would fill less than its place.
-
-    The length is in bytes 4 to 7 of the header of every Blosc chunk.
-    """
-    nbytes = int.from_bytes(encoded[4:8], "little")
-    if nbytes != target.nbytes:
-        raise ValueError(f"a chunk of {nbytes} bytes where {target.nbytes} belong")
-    Blosc().decode(encoded, out=target)
-
-
-register_pipeline(InPlacePipeline)
-
-
 Chunks = Mapping[str, int] | None
 """Extent of a Dask block in elements, by dimension; empty for the stored chunks, None for no Dask."""
 
@@ -156,11 +72,6 @@ def _open_with_fsspec(
 
 def _open_with_obstore(location: Location, chunks: Chunks, n_connections: int) -> xr.Dataset:
     return _open_zarr(ObjectStore(location.obstore(), read_only=True), chunks=chunks)
-
-
-def _open_limited(location: Location, chunks: Chunks, n_connections: int) -> xr.Dataset:
-    store = ObjectStore(location.obstore(), read_only=True)
-    return _open_zarr(LimitedStore(store, n_connections=n_connections), chunks=chunks)
 
 
 _SCALED_READ_AHEAD_NBYTES = 64 * 2**10
@@ -197,7 +108,6 @@ class Reader:
     # dataset
     open: Callable[[Location, Chunks, int], xr.Dataset]
     description: str  # one line for readers of the book
-    is_batched: bool = False  # whether one Dask task reads several stored chunks
     # whether one thread of a process reads at a time, as the HDF5 library's lock has it
     is_serial: bool = False
     needs_s3: bool = False  # whether its client reads no folder of a file system
@@ -208,7 +118,6 @@ class Reader:
 
 
 _ZARRS = {"codec_pipeline.path": "zarrs.ZarrsCodecPipeline"}
-_IN_PLACE = {"codec_pipeline.path": f"{__name__}.InPlacePipeline"}
 
 READERS: Mapping[str, Reader] = {
     reader.name: reader
@@ -231,14 +140,6 @@ READERS: Mapping[str, Reader] = {
         ),
         Reader(
             "zarr-obstore", "zarr", _open_with_obstore, "Zarr v3 through obstore, a task a chunk"
-        ),
-        Reader(
-            "zarr-obstore-in-place",
-            "zarr",
-            _open_limited,
-            "Zarr v3 through obstore, several chunks in flight in a task, each decoded straight into its place",
-            is_batched=True,
-            zarr_config=_IN_PLACE,
         ),
         Reader(
             "zarr-zarrs",

@@ -43,14 +43,12 @@ class ArrayRead(Steps):
     reader: Reader
     testbed: Testbed  # the network that it is read over
     cluster: Cluster
-    chunks_per_task: int = 1  # that one task of a batching reader takes
 
     def settings(self) -> dict[str, Any]:
         """Tell what a comparison has to hold equal, or declare."""
         return {
             "codec": self.stored.codec,
             "layout": self.reader.layout,
-            "chunks_per_task": self.chunks_per_task if self.reader.is_batched else 1,
             "cache_state": ON_FILES if self._is_on_files else CACHE_STATE,
             "request_timeout_s": self.reader.request_timeout_s,
         }
@@ -81,7 +79,6 @@ class ArrayRead(Steps):
             self.stored.seen_from(self.testbed.far),
             self.reader,
             n_connections=self.cluster.threads_per_worker,
-            chunks_per_task=self.chunks_per_task,
         )
         self.testbed.set_tag("read")
         return read_into_sink(array, self.stored.chunk_shape)
@@ -149,7 +146,6 @@ class RawRead(Steps):
             settings={
                 "codec": stored.codec,
                 "layout": "zarr",
-                "chunks_per_task": 1,
                 "cache_state": CACHE_STATE,
                 "request_timeout_s": REQUEST_S,
             },
@@ -250,36 +246,13 @@ def max_in_flight(trace: Sequence[Request]) -> int:
     return max(itertools.accumulate(change for _, change in moments), default=0)
 
 
-def open_array(
-    stored: StoredArray, reader: Reader, *, n_connections: int = 8, chunks_per_task: int = 1
-) -> da.Array:
-    """Open a stored array as a Dask array in blocks that suit the reader."""
-    n_chunks = chunks_per_task if reader.is_batched else 1
-    block_shape = task_block_shape(stored.shape, stored.chunk_shape, n_chunks)
-    chunks = dict(zip(stored.dimensions, block_shape, strict=True))
+def open_array(stored: StoredArray, reader: Reader, *, n_connections: int = 8) -> da.Array:
+    """Open a stored array as a Dask array, a stored chunk a block."""
+    chunks = dict(zip(stored.dimensions, stored.chunk_shape, strict=True))
     dataset = reader.open(stored.at(reader.layout), chunks, n_connections)
     corner = tuple(slice(n) for n in stored.shape)
     array: da.Array = dataset[stored.variable].data[corner]
     return array
-
-
-def task_block_shape(
-    shape: tuple[int, ...], chunk_shape: tuple[int, ...], chunks_per_task: int
-) -> tuple[int, ...]:
-    """Grow a chunk into a block of whole chunks, along the last dimensions first.
-
-    Examples
-    --------
-    >>> task_block_shape((12, 50, 90, 180), (1, 5, 90, 180), 4)
-    (1, 20, 90, 180)
-    """
-    block, room = list(chunk_shape), chunks_per_task
-    for dimension in reversed(range(len(shape))):
-        n_chunks = -(-shape[dimension] // chunk_shape[dimension])
-        taken = min(room, n_chunks)
-        block[dimension] = min(taken * chunk_shape[dimension], shape[dimension])
-        room //= taken
-    return tuple(block)
 
 
 def read_into_sink(array: da.Array, chunk_shape: tuple[int, ...]) -> da.Array:

@@ -83,7 +83,6 @@ _STYLES: Mapping[str, Mapping[str, Style]] = MappingProxyType(
             "zarr-s3fs": Style("s3fs, default", BLUE, "o"),
             "zarr-s3fs-one-get": Style("s3fs, one request", BLUE, "p"),
             "zarr-obstore": Style("obstore", GREEN, "s"),
-            "zarr-obstore-in-place": Style("obstore, in place (ours)", BLACK, "d"),
             "zarr-zarrs": Style("zarrs pipeline", PLUM, "^"),
             "netcdf-fsspec": Style("netCDF, s3fs", BROWN, "v"),
             "references": Style("references to netCDF", INDIGO, "h"),

@@ -46,7 +46,7 @@ def read_clients(
             n_chunks=n_chunks,
             n_cores=_count_cores(rows),
             connections_per_worker=1 if reader and reader.is_serial else threads,
-            is_overlapped=reader is None or reader.is_batched,
+            is_overlapped=reader is None,
         )
     return found
 

@@ -170,7 +170,7 @@ def find_others(
 
 
 @pytest.mark.parametrize(
-    ("zarr_format", "name"), [(2, "zarr-obstore"), (2, "zarr-s3fs"), (3, "zarr-obstore-in-place")]
+    ("zarr_format", "name"), [(2, "zarr-obstore"), (2, "zarr-s3fs"), (3, "zarr-obstore")]
 )
 def test_array_of_others(location: Location, tmp_path: Path, zarr_format: int, name: str) -> None:
     """An array of others is read where it is; a first read gives its checksums, fill included."""

@@ -46,11 +46,11 @@ def _forget() -> Iterator[None]:
     readers.forget_clients({})
 
 
-def read(stored: StoredArray, name: str, n_chunks: int = 1) -> NDArray[np.uint64]:
+def read(stored: StoredArray, name: str) -> NDArray[np.uint64]:
     """Read by a reader and return checksums."""
     reader = READERS[name]
     readers.forget_clients(reader.zarr_config)
-    array = reads.open_array(stored, reader, n_connections=2, chunks_per_task=n_chunks)
+    array = reads.open_array(stored, reader, n_connections=2)
     sums = reads.read_into_sink(array, stored.chunk_shape)
     return np.asarray(sums.compute(scheduler="threads", num_workers=2))
 

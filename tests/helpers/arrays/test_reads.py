@@ -32,7 +32,6 @@ from helpers.arrays.reads import (
     list_chunks,
     open_array,
     read_into_sink,
-    task_block_shape,
 )
 from helpers.arrays.stores import StoredArray, prepare_array
 from helpers.benchmark.contender import CheckError, Contender
@@ -277,32 +276,6 @@ def test_secrets_are_not_shown(testbed: Testbed, stored: StoredArray, cluster: C
     assert not any(secret in text for secret in testbed.near.secrets for text in texts)
 
 
-@pytest.mark.parametrize(
-    ("shape", "chunk_shape", "chunks_per_task", "block_shape"),
-    [
-        ((12, 50, 90), (1, 5, 90), 1, (1, 5, 90)),
-        # the last dimension that has room is filled first
-        ((12, 50, 90), (1, 5, 30), 3, (1, 5, 90)),
-        ((12, 50, 90), (1, 5, 90), 4, (1, 20, 90)),
-        # what is left over goes to the dimension before
-        ((12, 50, 90), (1, 5, 90), 20, (2, 50, 90)),
-        ((12, 50, 90), (1, 5, 90), 10_000, (12, 50, 90)),
-        # a block is clipped to the array, as its last chunk is
-        ((7, 10), (1, 4), 3, (1, 10)),
-        ((7, 10), (1, 4), 6, (2, 10)),
-        ((7, 10), (1, 4), 2, (1, 8)),
-    ],
-)
-def test_block_shape(
-    shape: tuple[int, ...],
-    chunk_shape: tuple[int, ...],
-    chunks_per_task: int,
-    block_shape: tuple[int, ...],
-) -> None:
-    """A block grows by whole chunks along the last dimensions first."""
-    assert task_block_shape(shape, chunk_shape, chunks_per_task) == block_shape
-
-
 def test_sink_has_one_checksum_a_chunk() -> None:
     """Blocks of several chunks give the checksums of the array cut into chunks."""
     values = np.random.default_rng(0).random((6, 10), np.float32)
@@ -366,7 +339,7 @@ def test_readers_of_files_read_what_was_written(cluster: Cluster, tmp_path: Path
         )
         cluster.scale(1)
         for name in [name for name, reader in READERS.items() if not reader.needs_s3]:
-            read = ArrayRead(stored, READERS[name], testbed, cluster, 2)
+            read = ArrayRead(stored, READERS[name], testbed, cluster)
             read.prepare()
             assert read.check(read.read(read.open())) == "xxh3 of 12 chunks"
             assert read.settings()["cache_state"] == ON_FILES
