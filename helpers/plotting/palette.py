@@ -56,8 +56,6 @@ Kind = Literal[
     "medium",
     "codec",
     "store",
-    "published-format",
-    "published-client",
 ]
 """What is compared: readers of arrays, caches of a service, options of a bill, and so on."""
 
@@ -156,23 +154,6 @@ _STYLES: Mapping[str, Mapping[str, Style]] = MappingProxyType(
             "ECCO Data Portal": Style("ECCO Data Portal", INDIGO, "h"),
             "ESGF UCAR OPeNDAP": Style("ESGF UCAR OPeNDAP", BLACK, "P"),
             "NOAA ESRL OPeNDAP": Style("NOAA ESRL OPeNDAP", PURPLE, "X"),
-        },
-        "published-format": {
-            "CSV": Style("CSV", BLACK, "o"),
-            "Partitioned CSV": Style("Partitioned CSV", PURPLE, "s"),
-            "Partitioned Parquet": Style("Partitioned Parquet", RED, "D"),
-            "NetCDF": Style("NetCDF", BROWN, "v"),
-            "Zarr Array": Style("Zarr Array", BLUE, "^"),
-            "Zarr Group": Style("Zarr Group", GREEN, "p"),
-        },
-        "published-client": {
-            "zarr-s3fs": Style("zarr through s3fs", BLUE, "o"),
-            "zarr-obstore": Style("zarr through obstore", GREEN, "s"),
-            "zarr-icechunk": Style("Icechunk", INDIGO, "h"),
-            "tensorstore": Style("TensorStore", RED, "D"),
-            "tiledb": Style("TileDB", PLUM, "^"),
-            "polars-parquet": Style("Parquet, polars", PURPLE, "P"),
-            "pyarrow-parquet": Style("Parquet, pyarrow", BROWN, "v"),
         },
     }
 )

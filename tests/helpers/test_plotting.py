@@ -95,8 +95,6 @@ REGISTRIES: dict[palette.Kind, Collection[str]] = {
     "medium": get_args(Medium),
     "codec": CODECS,
     "store": read_published("abernathey2020_figure_digitised")["panel"].unique(),
-    "published-format": read_published("green2022_figures_digitised")["format"].unique(),
-    "published-client": read_published("earthmover_tensor_storage_s3")["method"].unique(),
 }
 
 
