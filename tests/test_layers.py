@@ -41,7 +41,6 @@ CLOCKS: dict[str, str] = {
     "advisors.calibrate.measure": "times of a reader's own store, asked by a client that counts",
     "studies.caching_costs.service": "times of parts, which the service tells with each answer",
     "studies.caching_costs.swarm": "times of requests within one load",
-    "studies.chunk_shape.rewrite_process": "time of a rewriting without its interpreter's start",
 }
 
 # What one advisor may take from another: the prices, and what a deployment is assumed to be.

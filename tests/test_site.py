@@ -184,7 +184,7 @@ def test_every_link_leads_somewhere(site: Path) -> None:
 # Pages whose tables were made before numbers lost their exponents; each leaves when it is rendered again.
 RENDER_AGAIN = {
     f"notebooks/{name}.html"
-    for name in ("chunk-shape/in-region-sharded", "cluster-scaling/in-region",
+    for name in ("cluster-scaling/in-region",
                  "hdf5-drivers/in-region", "hdf5-drivers/layouts")
 }  # fmt: skip
 

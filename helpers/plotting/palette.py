@@ -54,7 +54,6 @@ Kind = Literal[
     "driver",
     "access",
     "medium",
-    "codec",
     "store",
 ]
 """What is compared: readers of arrays, caches of a service, options of a bill, and so on."""
@@ -129,20 +128,11 @@ _STYLES: Mapping[str, Mapping[str, Style]] = MappingProxyType(
             "series": Style("series", BLUE, "o"),
             "slice": Style("slice", RED, "s"),
             "box": Style("box", BROWN, "^"),
-            "region mean": Style("region mean", GREEN, "D"),
-            "whole": Style("whole", PLUM, "v"),
         },
         "medium": {
             "hdf5": Style("HDF5", BLUE, "o"),
             "zarr": Style("Zarr", BROWN, "s"),
             "sharded": Style("Zarr, sharded", PLUM, "^"),
-        },
-        "codec": {
-            "none": Style("no codec", CEILING_GREY, "o"),
-            "zstd": Style("Zstandard", BLUE, "s"),
-            "blosc-lz4": Style("Blosc LZ4", RED, "D"),
-            "shuffle, deflate": Style("shuffle, deflate", GREEN, "^"),
-            "rounded, shuffle, zstd": Style("rounded, shuffle, zstd", PLUM, "v"),
         },
         # What others measured: stores of 2020, formats of the follow-up, clients on real S3.
         "store": {

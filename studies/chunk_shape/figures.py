@@ -1,40 +1,32 @@
-"""What no library draws: an array cut into chunks."""
+"""The figure of the study: each layout over ours."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import Any
 
+import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.patches import Rectangle
 
-from helpers.arrays.chunks import Shape
-from helpers.plotting.palette import OURS, RULE, TEXT
-
-_MOST_LINES = 100  # beyond these cuts would fill a face
+from helpers.plotting.figures import number_axis
+from helpers.plotting.palette import CEILING_GREY, find_style
 
 
-def draw_chunks(axes: Sequence[Axes], array: Shape, chunk: Shape, name: str) -> None:
-    """Draw an array cut into chunks, from the side and from the front; one chunk is filled.
+def draw_layouts(ax: Axes, table: pd.DataFrame) -> None:
+    """Draw how many times as long as ours each layout takes, the longest at the bottom.
 
-    Parameters
-    ----------
-    axes : sequence of Axes
-        Two: time lies across the first, x across the second, y along both.
-    array, chunk : tuple of int
-        Elements for each dimension (time, y, x).
-    name : str
-        What the layout is called, for the title.
+    `table` is indexed by medium and layout, with `median`, `low` and `high`.
     """
-    for ax, (across, label) in zip(axes, ((0, "time"), (2, "x")), strict=True):
-        n_cuts = [-(-array[i] // chunk[i]) - 1 for i in (across, 1)]
-        for i, n, line in ((across, n_cuts[0], ax.axvline), (1, n_cuts[1], ax.axhline)):
-            for at in range(chunk[i], array[i], chunk[i]) if n <= _MOST_LINES else ():
-                line(at, color=RULE, linewidth=0.5)
-        ax.add_patch(Rectangle((0, 0), chunk[across], chunk[1], color=OURS))
-        ax.set(xlim=(0, array[across]), ylim=(array[1], 0), xticks=[], yticks=[])
-        ax.set_xlabel(f"{label}: {array[across]} in {n_cuts[0] + 1}")
-        ax.set_ylabel(f"y: {array[1]} in {n_cuts[1] + 1}")
-        ax.grid(visible=False)
-        for edge in ax.spines.values():
-            edge.set(visible=True, color=TEXT)
-    axes[0].set_title(f"{name}: {' x '.join(map(str, chunk))}", loc="left")
+    longest = table.rename_axis(["medium", "layout"]).sort_values("median", ascending=False)
+    for medium, part in longest.groupby("medium", sort=False):
+        style = find_style(str(medium), "medium")
+        ends = [
+            (part["median"] - part["low"]).to_numpy(),
+            (part["high"] - part["median"]).to_numpy(),
+        ]
+        names = part.index.get_level_values("layout")
+        looks: dict[str, Any] = {"marker": style.marker, "color": style.color, "label": style.label}
+        ax.errorbar(part["median"], names, xerr=ends, linestyle="none", **looks)
+    ax.axvline(1, color=CEILING_GREY, linewidth=1, zorder=0)
+    ax.set(xscale="log", xlabel="time of an equal mix, over that in ours")
+    number_axis(ax.xaxis)
+    ax.legend(title="")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy import stats  # it ships no types
 
 from helpers.benchmark import statistics
 from helpers.benchmark.record import read_published
@@ -17,19 +17,13 @@ from helpers.plotting import tables
 from studies.chunk_shape.layouts import RULES
 from studies.chunk_shape.workload import leave_first
 
-MIXES: Mapping[str, tuple[float, float]] = {"equal mix": (1, 1), "skewed mix": (8, 2)}
-"""Access patterns of series and slice, by their weights: 50:50, and four series to a slice."""
+MIX = "equal mix"
+"""What is judged, a column of `time_blocks`: the mean of a series and a slice, equally frequent."""
 
-PATTERNS: Mapping[str, str] = {
-    "equal mix": "ours 50:50",
-    "skewed mix": "ours 80:20",
-    "worst access": "ours, worst access",
-}
-"""What is judged, a column of `time_blocks`, and the layout that was searched for it."""
-
-ACCESSES = ("series", "slice", "box", "region mean", "whole")
 TWO_COPIES = "two copies"
 """The array stored twice, each access read from its best copy."""
+
+_TRIMMED = 0.2  # of the reads of a block, at either end
 
 
 def time_blocks(rows: pd.DataFrame) -> pd.DataFrame:
@@ -37,37 +31,30 @@ def time_blocks(rows: pd.DataFrame) -> pd.DataFrame:
 
     A block is what two layouts have in common. Positions are not: they are drawn
     so that they share no chunk, so those of two chunk shapes are other boxes. The
-    reads of a block, at several positions, are one number, their median, without
-    the first after opening; blocks have positions and delays of their own.
+    reads of a block, at several positions, are one number: their mean, without the first
+    after opening and without the fastest and the slowest fifth.
 
     Returns
     -------
     DataFrame
-        A row a medium, layout and block; in seconds a column an access, one each of
-        `MIXES` and ``"worst access"``; ``"bias"`` without dimension. Which of series and slice
+        A row a medium, layout and block; in seconds a column an access, ``"equal mix"``
+        and ``"worst access"``; ``"bias"`` without dimension. Which of series and slice
         is slower is said of the layout, by its medians over blocks: the slower one of each block
         would be chosen after its noise.
     """
     part = rows[rows["phase"] == "measured"]
     box_s = tables.trace_of(part).reindex(columns=["box_s"])["box_s"].dropna()
-    p50_s = box_s.map(lambda each: float(np.median(leave_first(each))))
+    mean_s = box_s.map(lambda each: float(stats.trim_mean(leave_first(each), _TRIMMED)))
     keys = ["medium", "contender", "control_of", "block"]
-    table = part.loc[p50_s.index, [*keys, "access"]].assign(p50_s=p50_s)
-    wide = table.pivot(index=keys, columns="access", values="p50_s").dropna().reset_index()
+    table = part.loc[mean_s.index, [*keys, "access"]].assign(mean_s=mean_s)
+    wide = table.pivot(index=keys, columns="access", values="mean_s")
+    wide = wide.dropna(subset=["series", "slice"]).reset_index()
     each_s = wide.groupby(["medium", "contender"])
     series, slice_ = wide["series"], wide["slice"]
     is_series = each_s["series"].transform("median") >= each_s["slice"].transform("median")
     worst = series.where(is_series, slice_)
-    mixes = {name: _mix(wide, name) for name in MIXES}
-    return wide.assign(
-        **mixes, **{"worst access": worst, "bias": worst / slice_.where(is_series, series)}
-    )
-
-
-def _mix(wide: pd.DataFrame, name: str) -> pd.Series[float]:
-    of_series, of_slices = MIXES[name]
-    total: pd.Series[float] = of_series * wide["series"] + of_slices * wide["slice"]
-    return total / (of_series + of_slices)
+    both = {MIX: (series + slice_) / 2, "worst access": worst}
+    return wide.assign(**both, bias=worst / slice_.where(is_series, series))
 
 
 def add_two_copies(blocks: pd.DataFrame) -> pd.DataFrame:
@@ -80,9 +67,9 @@ def add_two_copies(blocks: pd.DataFrame) -> pd.DataFrame:
         access: blocks[blocks["contender"] == medians[access].idxmin()].set_index("block")[access]
         for access in medians
     }
-    both = pd.DataFrame(best).dropna().reset_index()
-    both = both.assign(contender=TWO_COPIES, control_of="", **{n: _mix(both, n) for n in MIXES})
-    return pd.concat([blocks, both], ignore_index=True)
+    both = pd.DataFrame(best).dropna().reset_index().assign(contender=TWO_COPIES, control_of="")
+    mixed = both.assign(**{MIX: (both["series"] + both["slice"]) / 2})
+    return pd.concat([blocks, mixed], ignore_index=True)
 
 
 def least(intervals: Iterable[Interval]) -> Interval:
@@ -124,8 +111,8 @@ def tabulate_bias(blocks: pd.DataFrame, pooled: pd.DataFrame) -> pd.DataFrame:
     table = tabulate(intervals).rename(columns={"median": "bias"})
     table = table.rename_axis(["medium", "contender"])
     medians_ms = 1e3 * pooled.pivot(index=["medium", "contender"], columns="access", values="p50_s")
-    names = {name: f"{name} (ms)" for name in ACCESSES}
-    return medians_ms[[*ACCESSES]].rename(columns=names).join(table).sort_values("bias")
+    names = {name: f"{name} (ms)" for name in ("series", "slice", "box")}
+    return medians_ms[[*names]].rename(columns=names).join(table).sort_values("bias")
 
 
 def read_published_biases() -> pd.DataFrame:
@@ -157,28 +144,6 @@ def count_traffic(rows: pd.DataFrame) -> pd.DataFrame:
     return wide
 
 
-def select_extra(rows: pd.DataFrame, what: str) -> pd.DataFrame:
-    """Select what was measured besides reading, with the numbers of its trace."""
-    part = rows[(rows["phase"] == "measured") & (rows["access"] == what)]
-    return part if part.empty else part.join(tables.trace_of(part))
-
-
-def cost_rewriting(tools: pd.DataFrame, blocks: pd.DataFrame) -> pd.DataFrame:
-    """Compute what each tool takes to rewrite, and after how many reads it has paid, block by block.
-
-    Reads are half series and half slices: before from chunks of a time step, then from
-    balanced ones. A row is a tool and block, with `minutes_per_gb` and `payback`, in reads.
-    """
-    if tools.empty:
-        return tools
-    of_file = blocks[(blocks["medium"] == "hdf5") & (blocks["control_of"] == "")]
-    mean_s = of_file.pivot(index="block", columns="contender", values="equal mix")
-    gain_s = (mean_s["a time step"] - mean_s[RULES[1]]).reindex(tools["block"]).to_numpy()
-    reads = (tools["work_s"] / gain_s).where(gain_s > 0, math.inf)
-    minutes = tools["work_s"] / tools["array_nbytes"] * 1e9 / 60
-    return tools.assign(minutes_per_gb=minutes, payback=reads)
-
-
 def name_key(what: str, medium: str, media: Sequence[str]) -> str:
     """Name a finding: with its medium, unless that is the first of the page.
 
@@ -192,24 +157,17 @@ def name_key(what: str, medium: str, media: Sequence[str]) -> str:
 
 
 def list_biases(biases: pd.DataFrame, media: Sequence[str]) -> dict[str, Finding]:
-    """Find the least and the largest bias of each medium, with the names of their layouts."""
-    findings = {}
-    for medium in media:
-        part: Any = biases.xs(medium)
-        ends = {"least-bias": part["bias"].idxmin(), "largest-bias": part["bias"].idxmax()}
-        for what, at in ends.items():
-            bias, low, high = (float(part.loc[at, name]) for name in ("bias", "low", "high"))
-            key = name_key(what, medium, media)
-            findings[key] = Finding(bias, low, high, verdict=str(at))
-    return findings
-
-
-def list_costs(costs: Mapping[tuple[str, str], Interval]) -> dict[str, Finding]:
-    """Find the tool that rewrites in the fewest minutes, what it takes, and when it has paid."""
-    minutes = {of: one.centre for (value, of), one in costs.items() if value == "minutes_per_gb"}
-    tool = min(minutes, key=lambda name: minutes[name], default="")
-    return {
-        f"rewrite-{value.replace('_', '-')}": Finding(*_ends(one), n=one.n, verdict=tool)
-        for (value, of_tool), one in costs.items()
-        if of_tool == tool
+    """Find the largest bias of each medium, with its layout, and of the first those published."""
+    of_media = {medium: biases.xs(medium) for medium in media}
+    wanted: dict[str, tuple[str, Any]] = {
+        name_key("largest-bias", medium, media): (medium, part["bias"].idxmax())
+        for medium, part in of_media.items()
     }
+    wanted["bias-contiguous"] = media[0], "contiguous, time fastest"
+    wanted["bias-balanced"] = media[0], RULES[0]
+    found = {}
+    for key, at in wanted.items():
+        if at in biases.index:
+            bias, low, high = (float(biases.loc[at, name]) for name in ("bias", "low", "high"))
+            found[key] = Finding(bias, low, high, verdict=str(at[1]))
+    return found

@@ -19,7 +19,7 @@ import zarr
 from numpy.typing import NDArray
 from zarr.storage import ObjectStore
 
-from advisors.chunks.forecast import Access, AccessPattern, Bounds, Criterion
+from advisors.chunks.forecast import Access, AccessPattern, Bounds
 from advisors.chunks.search import best_layout
 from helpers.arrays import chunks, fields, prepared
 from helpers.arrays.chunks import Shape
@@ -52,12 +52,15 @@ PUBLISHED_NBYTES = (2**22, 2**20, 2**13, 2**12)
 RULES = tuple(f"balanced {nbytes // 1024} KiB" for nbytes in PUBLISHED_NBYTES)
 """The balance rule at each of these, the largest first."""
 
-OURS: Mapping[str, tuple[tuple[float, float], Criterion]] = {
-    "ours 50:50": ((1, 1), "mean"),
-    "ours 80:20": ((8, 2), "mean"),
-    "ours, worst access": ((8, 2), "worst"),
+OURS = "ours"
+"""The layout that the advisor chooses for as many series as slices."""
+
+DEFAULTS: Mapping[str, str] = {
+    "hdf5": "netcdf-4 default",
+    "zarr": "dask auto",
+    "sharded": "zarr auto",
 }
-"""Weights of series and slice for which our shape is chosen, and whether the slower one decides."""
+"""What a library chooses where nobody asks, on each medium."""
 
 SHARD_BY = 2
 """Chunks of a shard in each dimension."""
@@ -88,24 +91,6 @@ def scale_shape(factor: float) -> Shape:
             f" bytes has more than one chunk of {PUBLISHED_NBYTES[0]}"
         )
     return shape
-
-
-KINDS = ("without chunks", "balance rule", "a library chose", "other", "ours")
-"""Kinds of layouts, as a figure shows them."""
-
-
-def name_kind(layout: str) -> str:
-    """Name the kind of a layout, of which a figure can show no more than a few.
-
-    Examples
-    --------
-    >>> name_kind("balanced 4 KiB"), name_kind("dask auto"), name_kind("square")
-    ('balance rule', 'a library chose', 'other')
-    """
-    ends = {"ours": "ours", "balanced": "balance rule", "contiguous": "without chunks"}
-    kinds = [kind for start, kind in ends.items() if layout.startswith(start)]
-    by_library = layout in ("netcdf-4 default", "dask auto", "zarr auto")
-    return (*kinds, "a library chose" if by_library else "other")[0]
 
 
 def make_sample(shape: Shape, seed: int) -> NDArray[np.float32]:
@@ -204,39 +189,45 @@ def open_zarr(location: Location) -> Any:
 
 
 def make_accesses(shape: Shape) -> list[Access]:
-    """List the five accesses: a tenth of each dimension is a box, a sixth across a region."""
+    """List the accesses: a point over all times, all points at a time, a tenth of each dimension."""
     t, y, x = shape
-    return [
-        Access("series", (t, 1, 1)),
-        Access("slice", (1, y, x)),
-        Access("box", tuple(max(1, n // 10) for n in shape)),
-        Access("region mean", (t, max(1, y // 6), max(1, x // 6))),
-        Access("whole", shape),
-    ]
+    box = tuple(max(1, n // 10) for n in shape)
+    return [Access("series", (t, 1, 1)), Access("slice", (1, y, x)), Access("box", box)]
 
 
-def make_chunk_layouts(shape: Shape) -> list[ChunkLayout]:
-    """List the layouts that are compared, but for ours.
+def make_layouts(medium: Medium, shape: Shape, store: Store) -> list[ChunkLayout]:
+    """List the layouts that are compared on a medium; ours is chosen by the costs of its store.
 
-    Chunk bytes are the published ones, not scaled, because what a chunk costs
-    depends on them; an array too small for a size goes without it.
+    Chunk bytes are the published ones, not scaled, because what a chunk costs depends on them.
     """
-    most = 4 * math.prod(shape)
     rules = zip(RULES, PUBLISHED_NBYTES, strict=True)
-    balanced = {k: chunks.balanced_chunk_shape(shape, 4, n) for k, n in rules if n < most}
-    side = round((PUBLISHED_NBYTES[1] / 4) ** (1 / 3))
-    auto = da.core.normalize_chunks("auto", shape, dtype="float32")  # type: ignore[no-untyped-call]
-    named: dict[str, Shape] = {
-        **balanced,
-        "netcdf-4 default": _choose_by_netcdf(shape),
-        "a time step": (1, *shape[1:]),
-        "square": tuple(min(side, n) for n in shape),
-        "dask auto": tuple(int(part[0]) for part in auto),
-        "zarr auto": tuple(zarr.create_array({}, shape=shape, dtype="f4", chunks="auto").chunks),
-        "as the box": make_accesses(shape)[2].extent,
-    }
-    flat = {"contiguous, time slowest": (0, 1, 2), "contiguous, time fastest": (1, 2, 0)}
-    first = [ChunkLayout(name, None, axes) for name, axes in flat.items()]
+    named: dict[str, Shape] = {k: chunks.balanced_chunk_shape(shape, 4, n) for k, n in rules}
+    first: list[ChunkLayout] = []
+    if medium == "hdf5":
+        flat = {"contiguous, time slowest": (0, 1, 2), "contiguous, time fastest": (1, 2, 0)}
+        first = [ChunkLayout(name, None, axes) for name, axes in flat.items()]
+        side = round((PUBLISHED_NBYTES[1] / 4) ** (1 / 3))
+        named |= {
+            DEFAULTS[medium]: _choose_by_netcdf(shape),
+            "a time step": (1, *shape[1:]),
+            "square": tuple(min(side, n) for n in shape),
+            "as the box": make_accesses(shape)[2].extent,
+        }
+    else:
+        auto = zarr.create_array({}, shape=shape, dtype="f4", chunks="auto").chunks
+        names = RULES[:2] if medium == "zarr" else RULES[1:2]  # each chunk is a request
+        named = {name: named[name] for name in names} | {"zarr auto": tuple(auto)}
+    if medium == "zarr":
+        parts = da.core.normalize_chunks("auto", shape, dtype="float32")  # type: ignore[no-untyped-call]
+        named[DEFAULTS[medium]] = tuple(int(part[0]) for part in parts)
+        t, y, x = shape
+        n_columns = max(1.0, PUBLISHED_NBYTES[1] / (4 * t))
+        side_y = max(1, round(math.sqrt(n_columns * y / x)))
+        named["whole series"] = (t, side_y, max(1, min(x, round(n_columns / side_y))))
+        named["whole slices"] = (max(1, PUBLISHED_NBYTES[1] // (4 * y * x)), y, x)
+    bounds = Bounds(max_chunk_nbytes=PUBLISHED_NBYTES[0])
+    pattern = AccessPattern(shape, 4, make_accesses(shape)[:2], (1, 1), store, bounds)
+    named[OURS] = best_layout(pattern).chunk_shape
     return first + [ChunkLayout(name, chunk) for name, chunk in named.items()]
 
 
@@ -252,10 +243,7 @@ def _choose_by_netcdf(shape: Shape) -> Shape:
 
 
 def make_calibrations(shape: Shape) -> list[ChunkLayout]:
-    """List the layouts that calibrate, none of which is predicted later.
-
-    They span chunk bytes and proportions: long and thin, flat, and between.
-    """
+    """List the layouts that calibrate a disk: long and thin, flat, and between; none is predicted."""
     t, y, x = shape
     wanted: dict[str, Shape] = {
         "half of each": (-(-t // 2), -(-y // 2), -(-x // 2)),
@@ -264,28 +252,11 @@ def make_calibrations(shape: Shape) -> list[ChunkLayout]:
         "tiles": (60, 9, 11),
         "long tiles": (700, 11, 14),
         "crumbs": (100, 3, 5),
-        "slabs": (200, y, x),
-        "sticks": (-(-t // 2), 5, 7),
     }
     return [
         ChunkLayout(f"calibrating, {name}", tuple(map(min, chunk, shape)))
         for name, chunk in wanted.items()
     ]
-
-
-def choose_ours(shape: Shape, store: Store, known: Mapping[str, Shape]) -> list[ChunkLayout]:
-    """Choose our shape for each pattern of series and slice, from what calibration found.
-
-    A record that is continued, or rendered, keeps the shapes that it was begun with: those are
-    `known`, by name.
-    """
-    pair, bounds = make_accesses(shape)[:2], Bounds(max_chunk_nbytes=PUBLISHED_NBYTES[0])
-    ours = []
-    for name, (weights, criterion) in OURS.items():
-        pattern = AccessPattern(shape, 4, pair, weights, store, bounds, criterion)
-        chosen = known.get(name) or best_layout(pattern).chunk_shape
-        ours.append(ChunkLayout(name, chosen))
-    return ours
 
 
 def shard_of(medium: Medium, shape: Shape, chunk_shape: Shape) -> Shape | None:
@@ -308,5 +279,5 @@ def describe(shape: Shape, layouts: Mapping[Medium, Sequence[ChunkLayout]]) -> p
         for medium, chosen in layouts.items()
         for one in chosen
     ]
-    names = ["medium", "layout", "chunk shape", "kB", "chunks"]
+    names = ["medium", "contender", "chunk shape", "kB", "chunks"]
     return pd.DataFrame(lines, columns=names).set_index(names[:2])

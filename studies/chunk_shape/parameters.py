@@ -7,10 +7,18 @@ from typing import Annotated
 from pydantic import Field
 
 from helpers.book import studies
-from helpers.book.studies import RECORD, Count, OneOf, Profile, RecordName, Seconds, Seed
+from helpers.book.studies import (
+    RECORD,
+    Count,
+    Dilation,
+    OneOf,
+    Profile,
+    RecordName,
+    Seconds,
+    Seed,
+)
 
 MEDIA = ("hdf5", "zarr", "sharded")
-EXTRAS = ("rewriting", "codecs", "chunk-cache")
 
 
 class Parameters(studies.Parameters):
@@ -28,11 +36,8 @@ class Parameters(studies.Parameters):
         description="reading time of an access in a block, as predicted",
         json_schema_extra={"unit": "s"},
     )
-    max_chunks: Count = Field(
-        200, description="most chunks of a layout in the object store; each is a request"
-    )
-    extras: list[Annotated[str, OneOf(EXTRAS)]] = Field(
-        ["codecs", "chunk-cache"], description="what is measured besides reading"
+    dilation: Dilation = Field(
+        1.0, description="factor by which the network and its time are slowed down"
     )
     profile: Profile = Field("loopback", description="network to emulate on the object store")
     n_blocks: Count = Field(1, description="most repetitions, each at positions of its own")

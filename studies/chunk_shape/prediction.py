@@ -1,144 +1,104 @@
-"""Predictions: costs fitted to the layouts that calibrate, times of all others from counting."""
+"""Predictions: what a disk costs is fitted, a network is known; times come from counting."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass, replace
-from typing import Any
+from dataclasses import astuple, replace
 
 import numpy as np
 import pandas as pd
 from scipy import stats  # it ships no types
-from scipy.optimize import least_squares, nnls
+from scipy.optimize import nnls
 
 from helpers.benchmark.statistics import Interval
-from helpers.models.access import Floats, IoCounts, Store, access_seconds
+from helpers.models.access import IoCounts, Store, access_seconds
 from helpers.netem.profiles import Profile, network_of
 from helpers.objectstore.testbed import Testbed
 from helpers.plotting import tables
-from studies.chunk_shape import layouts
-from studies.chunk_shape.layouts import OURS, ChunkLayout, Medium, make_calibrations
+from studies.chunk_shape.layouts import Medium, make_calibrations
 from studies.chunk_shape.workload import N_CONNECTIONS, HyperslabRead, Plan, leave_first, make_reads
-
-COSTS = ("start_s", "chunk_s", "decode_s_per_nbyte", "request_s", "stored_s_per_nbyte")
-"""What a reader's own work costs, beside the network."""
-
-_LEAST_S = 1e-12  # below any clock, and the least decoding of a byte
 
 PAIR = ["medium", "contender", "access"]
 """What has a time of its own: a layout on a medium, and an access."""
 
-_N_CALIBRATING = 10  # positions: all predictions rest on them
+_N_CALIBRATING = 5  # positions: all predictions rest on them
 _SEED, _N_RESAMPLED = 2014, 1000  # of the intervals over layouts
-_LEAST_BOXES = 3  # in a block: the first read after opening, and two more
+_BOX_SHARE = 0.3  # of the time of a series: no pattern that is judged has boxes
 
 
 def pool(rows: pd.DataFrame) -> pd.DataFrame:
     """Pool the reads of all blocks: a row for each layout and access.
 
-    The first read after opening stands apart, and is left out of the quantiles.
+    The first read after opening stands apart, and is left out of the median.
     """
-    trace = tables.trace_of(rows).reindex(columns=["boxes", "box_s", "n_apart"])
+    trace = tables.trace_of(rows).reindex(columns=["boxes", "box_s"])
     part = rows[PAIR].join(trace)[trace["box_s"].notna()]
     pooled = {}
     for key, each in part.groupby(PAIR):
         later = np.concatenate([leave_first(seconds) for seconds in each["box_s"]])
         positions = np.unique(np.concatenate(list(each["boxes"])))
-        pooled[key] = {
-            "first_s": np.median([seconds[0] for seconds in each["box_s"]]),
-            "p50_s": np.median(later),
-            "p95_s": np.quantile(later, 0.95),
-            "n_positions": len(positions),
-            "n_apart": np.sum(positions < each["n_apart"].iloc[0]),
-        }
+        pooled[key] = {"p50_s": np.median(later), "n_positions": len(positions)}
     return pd.DataFrame(pooled).T.rename_axis(PAIR).reset_index()
 
 
 def make_calibrating_reads(
     media: Sequence[Medium], testbed: Testbed, plan: Plan
 ) -> list[HyperslabRead]:
-    """Write the layouts that calibrate to each medium; positions are drawn with another seed."""
+    """Write the layouts that calibrate a disk; positions are drawn with another seed."""
+    if "hdf5" not in media:
+        return []
     apart = replace(plan, n_boxes=_N_CALIBRATING, n_blocks=1, seed=plan.seed + 1)
-    chosen = make_calibrations(plan.values.shape)
-    return [read for medium in media for read in make_reads(medium, testbed, apart, chosen)]
+    return make_reads("hdf5", testbed, apart, make_calibrations(plan.values.shape))
 
 
-def calibrate(
-    rows: pd.DataFrame, reads: Sequence[HyperslabRead], profile: Profile
+def describe_stores(
+    media: Sequence[Medium], rows: pd.DataFrame, reads: Sequence[HyperslabRead], profile: Profile
 ) -> dict[Medium, Store]:
-    """Fit the costs of chunks on each medium.
+    """Describe what each medium costs: a disk as fitted to what calibrates, else the network."""
+    network, most = network_of(profile), 1e6 * (profile.worker_mb_per_s or np.inf)
+    link = min(network.aggregate_nbytes_per_s, most)
+    wire = Store(replace(network, aggregate_nbytes_per_s=link), N_CONNECTIONS)
+    return {
+        medium: fit_disk(rows, reads) if medium == "hdf5" else replace(wire, chunk_s=_CHUNK_S)
+        for medium in media
+    }
 
-    What calibrated was measured with no network emulated, so the fit does not see the
-    network of the profile; the costs that are returned have it.
-    """
+
+_CHUNK_S = 1e-4  # of a processor for a chunk over the wire; it decides where no network is emulated
+
+
+def fit_disk(rows: pd.DataFrame, reads: Sequence[HyperslabRead]) -> Store:
+    """Fit what an access, a chunk, a byte and a seek cost: least squares of relative errors."""
     seconds = pool(rows[rows["phase"] == "calibration"]).set_index(PAIR)["p50_s"]
-    fitted = {}
-    for medium in dict.fromkeys(read.medium for read in reads):
-        seen = [
-            Observation(float(seconds[medium, read.layout.name, read.access.name]), count_io(read))
-            for read in reads
-            if read.medium == medium
-        ]
-        known = Store(is_file=True) if medium == "hdf5" else Store(n_connections=N_CONNECTIONS)
-        store = fit_store(replace(known, compression_ratio=_compute_ratio(seen)), seen)
-        fitted[medium] = store if medium == "hdf5" else replace(store, network=network_of(profile))
-    return fitted
-
-
-def _compute_ratio(seen: Sequence[Observation]) -> float:
-    """Compute bytes in the array over bytes in the store, where these are known: the median."""
-    ratios = [
-        each.counts.chunk_nbytes / each.counts.stored_nbytes
-        for each in seen
-        if np.all(each.counts.stored_nbytes)
+    seen = [float(seconds[read.medium, read.layout.name, read.access.name]) for read in reads]
+    columns = [
+        np.median([[1, n, n * size, seeks] for n, size, seeks, _, _ in _list_io(read)], axis=0)
+        for read in reads
     ]
-    return float(np.median(np.concatenate(ratios))) if ratios else 1.0
+    table = np.asarray(columns, np.float64) / np.asarray(seen)[:, None]
+    scale = table.max(axis=0)
+    start_s, chunk_s, byte_s, seek_s = nnls(table / scale, np.ones(len(seen)))[0] / scale
+    store = Store(is_file=True, start_s=float(start_s), chunk_s=float(chunk_s))
+    return replace(store, decode_s_per_nbyte=float(byte_s), request_s=float(seek_s))
 
 
-def count_io(read: HyperslabRead) -> IoCounts:
-    """Stack what the boxes ask, but for the first of each block, as their median time is."""
+def _list_io(read: HyperslabRead) -> list[tuple[float, ...]]:
+    """List what the boxes ask, but for the first of each block, as their median time is."""
     n_blocks = max(1, len(read.boxes.places) // read.boxes.n_each)
     later = [i for block in range(n_blocks) for i in leave_first(read.boxes.share(block))]
-    return IoCounts(*np.asarray([astuple(read.loads[i]) for i in later], np.float64).T)
+    return [astuple(read.loads[i]) for i in later]
 
 
-def tabulate_costs(fitted: Mapping[Medium, Store]) -> pd.DataFrame:
-    """Tabulate the fitted costs, in microseconds, and nanoseconds a byte."""
-    lines = {
-        medium: {
-            "an access (µs)": 1e6 * store.start_s,
-            "a chunk (µs)": 1e6 * store.chunk_s,
-            "a byte (ns)": 1e9 * store.decode_s_per_nbyte,
-            "a stored byte (ns)": 1e9 * store.stored_s_per_nbyte,
-            "a shard or a seek (µs)": 1e6 * store.request_s,
-        }
-        for medium, store in fitted.items()
-    }
-    return pd.DataFrame(lines).T
-
-
-def choose_layouts(
-    plan: Plan, fitted: Mapping[Medium, Store], rows: pd.DataFrame
-) -> dict[Medium, list[ChunkLayout]]:
-    """Choose what is compared on each medium: the layouts that it holds, ours by its costs.
-
-    `rows` are those of the record: where they have ours already, its shapes stay.
-    """
-    shape, chosen = plan.values.shape, {}
-    for medium, store in fitted.items():
-        there = rows[rows["contender"].isin(OURS) & (rows["medium"] == medium)]
-        known = {
-            str(name): tuple(map(int, chunks.split("x")))
-            for name, chunks in zip(there["contender"], there["chunks"], strict=True)
-        }
-        named = [*layouts.make_chunk_layouts(shape), *layouts.choose_ours(shape, store, known)]
-        chosen[medium] = [one for one in named if plan.holds(medium, one)]
-    return chosen
+def predict_median(store: Store, read: HyperslabRead) -> float:
+    """Predict the median time of a read over its boxes; NaN without chunks."""
+    if read.layout.chunk_shape is None:
+        return np.nan
+    counts = IoCounts(*np.asarray(_list_io(read), np.float64).T)
+    return float(np.median(access_seconds(store, counts)))
 
 
 def share_out(
-    fitted: Mapping[Medium, Store],
+    stores: Mapping[Medium, Store],
     reads: Sequence[HyperslabRead],
     *,
     n_blocks: int,
@@ -146,18 +106,19 @@ def share_out(
 ) -> list[HyperslabRead]:
     """Give each access of each layout the positions that its predicted time allows.
 
-    What is read in less time is read more often: a short read that waits for a
-    few requests varies most. A block gets `access_time_s` predicted seconds of each,
-    and three positions in any case, where there are as many. What has no chunks has no
-    prediction, and gets all.
+    A short read that waits for a few requests varies most, so it is read more often. A block
+    gets `access_time_s` predicted seconds of a series or slice and fewer of a box, after the
+    first read. A series or slice that takes longer is read once, a box not at all; what nothing
+    predicts is read at all positions drawn.
     """
     shared = []
     for read in reads:
-        wanted = read.boxes.n_each
-        if read.layout.chunk_shape is not None:
-            seconds = predict_median(fitted[read.medium], count_io(read))
-            wanted = max(_LEAST_BOXES, int(access_time_s / seconds))
-        n_each = min(read.boxes.n_each, wanted)
+        seconds = predict_median(stores[read.medium], read)
+        allowed_s = access_time_s * (_BOX_SHARE if read.access.name == "box" else 1)
+        later = np.inf if np.isnan(seconds) else round(allowed_s / seconds)
+        if read.access.name == "box" and not later:
+            continue
+        n_each = int(min(read.boxes.n_each, later + 1 if later else 1))
         n_kept = n_each * n_blocks
         kept = replace(
             read.boxes,
@@ -171,7 +132,7 @@ def share_out(
 
 
 def compare(
-    rows: pd.DataFrame, fitted: Mapping[Medium, Store], reads: Sequence[HyperslabRead]
+    rows: pd.DataFrame, stores: Mapping[Medium, Store], reads: Sequence[HyperslabRead]
 ) -> pd.DataFrame:
     """Put predicted next to measured medians, each of the boxes that are read.
 
@@ -179,11 +140,7 @@ def compare(
     """
     found = pool(rows[(rows["phase"] == "measured") & (rows["control_of"] == "")])
     seconds = {
-        (read.medium, read.layout.name, read.access.name): predict_median(
-            fitted[read.medium], count_io(read)
-        )
-        if read.layout.chunk_shape
-        else np.nan
+        (read.medium, read.layout.name, read.access.name): predict_median(stores[read.medium], read)
         for read in reads
     }
     predicted = pd.Series(seconds, name="predicted_s").rename_axis(PAIR).reset_index()
@@ -194,8 +151,7 @@ def compare(
 def judge(table: pd.DataFrame) -> tuple[Interval, Interval]:
     """Compute the median error of the predictions of a medium, and their rank correlation.
 
-    The 95 % intervals are those of resampled layouts: what is predicted is a layout
-    that no fit has seen, and its accesses share its error.
+    The 95 % intervals are those of resampled layouts, whose accesses share an error.
     """
     part = table.dropna(subset="predicted_s")
     values = part[["relative_error", "predicted_s", "p50_s"]].to_numpy(float).T
@@ -217,79 +173,3 @@ def _targets(values: np.ndarray[tuple[int, int], np.dtype[np.float64]]) -> tuple
     is_one = np.ptp(ranks, axis=1).min() == 0  # one layout drawn again and again has no order
     rank = np.nan if is_one else float(np.corrcoef(ranks)[0, 1])
     return float(np.median(abs(values[0]))), rank
-
-
-@dataclass(frozen=True, slots=True)
-class Observation:
-    """The median time of accesses that were measured."""
-
-    seconds: float  # median, above 0
-    counts: IoCounts  # what each of them asked, an array an argument; or what the only one asked
-
-
-def predict_median(store: Store, counts: IoCounts) -> float:
-    """Predict the median time of accesses.
-
-    Examples
-    --------
-    >>> predict_median(Store(chunk_s=0.5), IoCounts([2, 4, 5], 0))
-    2.0
-    """
-    return float(np.median(access_seconds(store, counts)))
-
-
-def fit_store(store: Store, observations: Sequence[Observation]) -> Store:
-    """Fit what an access, a chunk, a byte and a shard cost in processor time.
-
-    The least absolute error of logarithms, softened near 0, no cost below 0: twice
-    as long counts as much as half as long. Network and connections stay as given.
-    At least two observations have to differ. A cost of stored bytes is fitted where they tell it.
-
-    Examples
-    --------
-    >>> seen = [Observation(s, IoCounts(n, 0)) for s, n in ((1.1, 10), (2.1, 20), (0.2, 1))]
-    >>> round(fit_store(Store(), seen).chunk_s, 3)
-    0.1
-    """
-    bare = _with_costs(store, np.zeros(len(COSTS)))
-    seconds = np.asarray([each.seconds for each in observations])
-
-    def errors(logs: Floats) -> Floats:
-        costs = _with_costs(bare, np.exp(logs))
-        found = np.asarray([predict_median(costs, each.counts) for each in observations])
-        return np.asarray(np.log(found) - np.log(seconds))
-
-    first = _guess(bare, observations, seconds)
-    least = math.log(_LEAST_S)
-    most = math.log(10 * seconds.max())
-    start = np.clip(np.log(np.maximum(first, 1e-10)), least + 1, most - 1)
-    found = least_squares(errors, start, bounds=(least, most), loss="soft_l1", f_scale=0.1)
-    kept = np.exp(found.x)
-    return _with_costs(bare, np.where(kept > 10 * _LEAST_S, kept, 0.0))
-
-
-def _with_costs(bare: Store, costs: Floats) -> Store:
-    """Put costs into a store, as many as there are."""
-    named: dict[str, Any] = dict(zip(COSTS, map(float, costs), strict=False))
-    return replace(bare, **named)
-
-
-def _guess(bare: Store, observations: Sequence[Observation], seconds: Floats) -> Floats:
-    """Start from the least squares of what the network leaves unexplained."""
-    scale = 1e6  # bytes and counts alike of order 1, for the solver's sake
-    asked = [each.counts for each in observations]
-    costs = np.asarray([[np.median(column) for column in _columns(one)] for one in asked])
-    scales = np.asarray([1.0, 1.0, scale, 1.0, scale])
-    if not any(np.any(one.stored_nbytes) for one in asked):
-        costs, scales = costs[:, :-1], scales[:-1]
-    on_wire_s = np.asarray([predict_median(bare, one) for one in asked])
-    left_s = np.maximum(seconds - on_wire_s, 0.02 * seconds)
-    found = nnls(costs / scales / seconds[:, None], left_s / seconds)[0]
-    return np.asarray(found / scales)
-
-
-def _columns(counts: IoCounts) -> tuple[Floats, ...]:
-    """List what costs are multiplied by, in the order of the costs."""
-    n = np.asarray(counts.n_chunks, np.float64)
-    nbytes, stored = n * np.asarray(counts.chunk_nbytes), n * np.asarray(counts.stored_nbytes)
-    return np.ones(1), n, nbytes, np.asarray(counts.n_shards, np.float64), stored

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,7 @@ class Hyperslabs:
 
     places: list[Hyperslab]  # all positions, in the order in which they are read
     n_apart: int  # the first of them, which share no chunk
-    sums: list[int]  # what each must give: the checksum of its values, or their mean over time
+    sums: list[int]  # what each must give: the checksum of its values
     n_each: int  # how many of them a block reads, in turn
 
     def share(self, block: int) -> list[int]:
@@ -55,23 +55,22 @@ class Plan:
     n_boxes: int  # positions of each access in each block, at most
     n_blocks: int  # blocks, each with positions of its own as far as there are enough
     seed: int  # of the positions
-    max_chunks: int  # of a layout in an object store, where each is a request
     read: Read  # what is timed
+    dilation: float = 1.0  # real seconds in one of the network
 
     def holds(self, medium: Medium, one: ChunkLayout) -> bool:
-        """Tell whether a medium holds a layout: objects have chunks, several, and not too many."""
+        """Tell whether a medium holds a layout: objects have chunks, and more than one of them."""
         if medium == "hdf5" or one.chunk_shape is None:
             return medium == "hdf5"
-        return 1 < count_chunks(self.values.shape, one.chunk_shape) <= self.max_chunks
+        return count_chunks(self.values.shape, one.chunk_shape) > 1
 
     def draw(self, one: ChunkLayout, access: Access) -> Hyperslabs:
         """Draw the boxes of an access and compute what they must give."""
-        n = 1 if access.name == "whole" else self.n_boxes * self.n_blocks
-        chunk = one.chunk_shape or (1, 1, 1)
+        n, chunk = self.n_boxes * self.n_blocks, one.chunk_shape or (1, 1, 1)
         places, n_apart = draw_hyperslabs(
             self.values.shape, access.extent, chunk, n_boxes=n, seed=self.seed
         )
-        sums = [checksum(reduce_hyperslab(access, self.values[box])) for box in places]
+        sums = [checksum(self.values[box]) for box in places]
         return Hyperslabs(places, n_apart, sums, max(1, len(places) // self.n_blocks))
 
 
@@ -87,19 +86,18 @@ def draw_hyperslabs(
     size, chunk = np.asarray(extent), np.asarray(chunk_shape)
     last = np.asarray(shape) - size
     drawn = np.unique(rng.integers(0, last + 1, (20 * n_boxes, len(shape))), axis=0)
-    apart: list[NDArray[np.int64]] = []
-    shared: list[NDArray[np.int64]] = []
-    for start in rng.permutation(drawn):
-        if len(apart) == n_boxes:
-            break
-        touched = apart and _share_chunk(start, np.stack(apart), size, chunk).any()
-        (shared if touched else apart).append(start)
-    chosen = apart + shared[: n_boxes - len(apart)]
+    starts = rng.permutation(drawn)
+    is_free, is_apart = np.ones(len(starts), bool), np.zeros(len(starts), bool)
+    while is_free.any() and is_apart.sum() < n_boxes:
+        first = int(is_free.argmax())
+        is_apart[first] = True
+        is_free &= ~_share_chunk(starts[first], starts, size, chunk)
+    chosen = np.concatenate([starts[is_apart], starts[~is_apart]])[:n_boxes]
     boxes = [
         tuple(slice(int(i), int(i + e)) for i, e in zip(start, extent, strict=True))
         for start in chosen
     ]
-    return boxes, len(apart)
+    return boxes, int(is_apart.sum())
 
 
 def _share_chunk(
@@ -123,6 +121,7 @@ class HyperslabRead(Steps):
     select: Read
     forget: Callable[[], None] = lambda: None  # drops what may be cached, before each box
     testbed: Testbed | None = None  # what traces, if anything does
+    dilation: float = 1.0
     turn: list[int] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
 
@@ -166,14 +165,10 @@ class HyperslabRead(Steps):
         for i in self.turn:
             self.forget()
             box = tuple(self.boxes.places[i][axis] for axis in axes)
-            result, seconds = timed(partial(self._reduce, array, box))
+            values, seconds = timed(partial(self.select, array, box), dilation=self.dilation)
             self.seconds.append(seconds)
-            sums.append(checksum(result))
+            sums.append(checksum(values.transpose(np.argsort(axes))))
         return sums
-
-    def _reduce(self, array: Any, box: tuple[slice, ...]) -> NDArray[np.float32]:
-        values = self.select(array, box).transpose(np.argsort(self.layout.axes))
-        return reduce_hyperslab(self.access, values)
 
     def check(self, sums: list[int]) -> str:
         """Compare what was read with what was written."""
@@ -200,13 +195,6 @@ class HyperslabRead(Steps):
 def leave_first(items: Any) -> Any:
     """Leave out the first of several: the first read after opening stands apart."""
     return items[1:] if len(items) > 1 else items
-
-
-def reduce_hyperslab(access: Access, values: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Compute what an access wants: the mean over time, of a region, else the values."""
-    if access.name == "region mean":
-        return np.asarray(np.ascontiguousarray(values).mean(axis=0, dtype=np.float64), np.float32)
-    return values
 
 
 def checksum(values: NDArray[Any]) -> int:
@@ -239,6 +227,7 @@ def _make_reads(
         count = partial(count_object_io, chunk=chunk, shard_shape=shard, shape=shape)
         place = testbed.far / layouts.prepare_zarr(testbed.near, plan.values, chunk, shard)
         how = {"opener": partial(layouts.open_zarr, place), "testbed": testbed}
+        how["dilation"] = plan.dilation
     for access in make_accesses(shape):
         boxes = plan.draw(one, access)
         loads = [count(box) for box in boxes.places]
@@ -254,6 +243,15 @@ def contend_read(read: HyperslabRead, name: str = "", control_of: str | None = N
         group=f"{read.medium} {read.access.name}",
         control_of=control_of,
     )
+
+
+def contend_all(reads: Sequence[HyperslabRead]) -> list[Contender]:
+    """Make a contender of each read, and for noise a second one of what we chose on each medium."""
+    copied = [replace(read) for read in reads if read.layout.name == layouts.OURS]
+    return [
+        *map(contend_read, reads),
+        *(contend_read(read, "control", layouts.OURS) for read in copied),
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,8 +294,8 @@ def count_file_io(box: Hyperslab, chunk_shape: Shape | None, index: ChunkIndex |
     >>> box, starts = (slice(0, 10), slice(0, 1), slice(0, 1)), 50 * np.arange(10).reshape(10, 1, 1)
     >>> index = ChunkIndex(starts, np.full_like(starts, 50))
     >>> found = count_file_io(box, (1, 4, 4), index)
-    >>> found.n_chunks, found.chunk_nbytes, found.n_shards, found.stored_nbytes
-    (10, 64, 1, 50.0)
+    >>> found.n_chunks, found.chunk_nbytes, found.n_shards
+    (10, 64, 1)
     """
     if chunk_shape is None or index is None:
         return IoCounts(1, 4 * math.prod(s.stop - s.start for s in box))
@@ -305,12 +303,7 @@ def count_file_io(box: Hyperslab, chunk_shape: Shape | None, index: ChunkIndex |
         slice(s.start // c, (s.stop - 1) // c + 1) for s, c in zip(box, chunk_shape, strict=True)
     )
     starts, nbytes = index.starts[touched].ravel(), index.nbytes[touched].ravel()
-    return IoCounts(
-        len(starts),
-        4 * math.prod(chunk_shape),
-        count_seeks(starts, nbytes),
-        stored_nbytes=float(nbytes.mean()),
-    )
+    return IoCounts(len(starts), 4 * math.prod(chunk_shape), count_seeks(starts, nbytes))
 
 
 def count_seeks(starts: NDArray[np.int64], nbytes: NDArray[np.int64]) -> int:

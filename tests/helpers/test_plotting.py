@@ -23,7 +23,6 @@ from helpers.plotting.figures import number_axis
 from helpers.plotting.palette import STYLE, Style, check_styles, find_style, get_styles
 from helpers.plotting.tables import count_rows, digits, show, spell
 from studies.caching_costs.caches import CACHES
-from studies.chunk_shape.contenders import CODECS
 from studies.chunk_shape.layouts import Medium, make_accesses
 from studies.hdf5_drivers.drivers import DRIVERS
 
@@ -93,7 +92,6 @@ REGISTRIES: dict[palette.Kind, Collection[str]] = {
     "driver": DRIVERS,
     "access": [access.name for access in make_accesses((60, 12, 12))],
     "medium": get_args(Medium),
-    "codec": CODECS,
     "store": read_published("abernathey2020_figure_digitised")["panel"].unique(),
 }
 

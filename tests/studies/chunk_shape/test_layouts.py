@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -57,22 +58,20 @@ def test_a_zarr_array_reads_as_it_was_written(
     assert np.array_equal(array[BOX], VALUES[BOX])
 
 
-def test_every_layout_fits_its_array() -> None:
-    """None that calibrates is compared; ours move with the mix, and keep the bound of the rule."""
+@pytest.mark.parametrize("medium", get_args(layouts.Medium))
+def test_every_layout_fits_its_array(medium: layouts.Medium) -> None:
+    """None that calibrates is compared; ours keeps the bound of the rule, and a default is there."""
     shape = layouts.scale_shape(4)
     store = Store(start_s=1e-4, chunk_s=1e-4, decode_s_per_nbyte=5e-9)
-    ours = {one.name: one.chunk_shape or () for one in layouts.choose_ours(shape, store, {})}
-    chosen, calibrating = layouts.make_chunk_layouts(shape), layouts.make_calibrations(shape)
-    chunks = [one.chunk_shape or (1, 1, 1) for one in [*chosen, *calibrating]]
-    for chunk in [*chunks, *ours.values()]:
+    chosen = layouts.make_layouts(medium, shape, store)
+    calibrating = layouts.make_calibrations(shape)
+    for one in [*chosen, *calibrating]:
+        chunk = one.chunk_shape or (1, 1, 1)
         assert all(1 <= c <= n for c, n in zip(chunk, shape, strict=True))
-    assert not {one.chunk_shape for one in chosen} & {one.chunk_shape for one in calibrating}
-    assert {*layouts.RULES, "a time step", "dask auto", "zarr auto"} < {one.name for one in chosen}
-    assert all(4 * math.prod(chunk) <= layouts.PUBLISHED_NBYTES[0] for chunk in ours.values())
-    assert ours["ours 80:20"][0] > ours["ours 50:50"][0], "more series want longer chunks"
-    known = {name: (7, 7, 7) for name in layouts.OURS}
-    kept = layouts.choose_ours(shape, store, known)
-    assert {one.chunk_shape for one in kept} == {(7, 7, 7)}, "a record keeps its shapes"
+    named = {one.name: one.chunk_shape for one in chosen}
+    assert not {*named.values()} & {one.chunk_shape for one in calibrating}
+    assert {layouts.OURS, layouts.RULES[1], layouts.DEFAULTS[medium]} <= {*named}
+    assert 4 * math.prod(named[layouts.OURS] or ()) <= layouts.PUBLISHED_NBYTES[0]
 
 
 @settings(deadline=None)

@@ -1,52 +1,58 @@
-"""Costs that made the times of accesses come back from a fit."""
+"""Costs of a disk that made the times of accesses come back from a fit."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import json
 
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers.models.access import IoCounts, Store
-from helpers.models.transfer import Network
-from studies.chunk_shape import prediction
-from studies.chunk_shape.prediction import Observation, fit_store, predict_median
+from studies.chunk_shape.layouts import ChunkLayout, make_accesses
+from studies.chunk_shape.prediction import fit_disk, predict_median
+from studies.chunk_shape.workload import HyperslabRead, Hyperslabs
 
-IN_REGION = Network(0.03, 0.1, 36e6, 200e6, 2200)
-COSTS = st.tuples(
-    *(st.floats(*each) for each in ((1e-4, 0.1), (1e-5, 1e-2), (1e-10, 1e-8), (1e-4, 1e-2))),
-    st.floats(1e-10, 1e-8),
-)
 POINTS = [
-    # chunks, their bytes, shards or seeks, bytes stored
-    (1, 1e3, 1, 900), (10, 1e6, 2, 2e5), (100, 1e5, 7, 6e4), (300, 1e4, 4, 100),
-    (5, 1e7, 5, 1e7), (40, 1, 40, 1), (60, 1e5, 1, 1e4),
+    # chunks, their bytes, seeks
+    (1, 1e3, 1), (10, 1e6, 2), (100, 1e5, 7), (300, 1e4, 4), (5, 1e7, 5), (40, 1, 40),
 ]  # fmt: skip
 
 
+def make_read(loads: list[IoCounts], name: str = "a", n_each: int = 1) -> HyperslabRead:
+    """Make a read of as many positions, each of which asks for so much."""
+    places: list[tuple[slice, ...]] = [(slice(i, i + 1),) for i in range(len(loads))]
+    boxes = Hyperslabs(places, 6, [*range(len(loads))], n_each)
+    access, one = make_accesses((10, 10, 10))[0], ChunkLayout(name, (1, 1, 1))
+    return HyperslabRead("hdf5", one, access, boxes, loads, dict, lambda array, _box: array)
+
+
 @settings(max_examples=25, deadline=None)
-@given(COSTS, st.sampled_from([Store(), Store(IN_REGION, 10), Store(is_file=True)]), st.booleans())
+@given(st.floats(1e-4, 0.1), st.floats(1e-5, 1e-2), st.floats(1e-10, 1e-8), st.floats(1e-4, 1e-2))
 def test_a_fit_finds_what_made_the_times(
-    costs: tuple[float, ...], store: Store, is_told: bool
+    start_s: float, chunk_s: float, byte_s: float, seek_s: float
 ) -> None:
-    """Times come back from the costs that made them, whether or not stored bytes are told."""
-    made = replace(
-        store, **dict(zip(prediction.COSTS, costs if is_told else costs[:4], strict=False))
-    )
-    loads = [
-        IoCounts(n, each, runs, 0, stored if is_told else 0) for n, each, runs, stored in POINTS
+    """Times come back from the costs that made them."""
+    costs = {"start_s": start_s, "chunk_s": chunk_s, "decode_s_per_nbyte": byte_s}
+    made = Store(is_file=True, request_s=seek_s, **costs)  # type: ignore[arg-type]
+    reads = [make_read([IoCounts(*one)], str(i)) for i, one in enumerate(POINTS)]
+    lines = [
+        {
+            "medium": "hdf5",
+            "contender": read.layout.name,
+            "access": "series",
+            "phase": "calibration",
+            "trace": json.dumps({"boxes": [0], "box_s": [predict_median(made, read)]}),
+        }
+        for read in reads
     ]
-    seen = [Observation(predict_median(made, load), load) for load in loads]
-    fitted = fit_store(store, seen)
-    assert (fitted.network, fitted.n_connections) == (store.network, store.n_connections)
-    assert is_told or fitted.stored_s_per_nbyte == 0
-    for each in seen:
-        assert predict_median(fitted, each.counts) == pytest.approx(each.seconds, rel=0.01)
+    fitted = fit_disk(pd.DataFrame(lines), reads)
+    for read in reads:
+        assert predict_median(fitted, read) == pytest.approx(predict_median(made, read), rel=0.01)
 
 
-def test_the_median_is_over_accesses() -> None:
-    """Of three accesses the middle one counts, and what is stored is what it costs to inflate."""
-    load = IoCounts([1, 2, 9], 10, stored_nbytes=[5, 4, 1])
-    assert predict_median(Store(stored_s_per_nbyte=1.0), load) == 8
-    assert predict_median(Store(chunk_s=1.0), load) == 2
+def test_the_median_is_over_accesses_without_the_first() -> None:
+    """Of what is left the middle one counts."""
+    loads = [IoCounts(n, 10, 1) for n in (99, 1, 2, 9)]
+    assert predict_median(Store(chunk_s=1.0), make_read(loads, n_each=4)) == 2
