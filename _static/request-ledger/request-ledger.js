@@ -1,5 +1,5 @@
 // Your network: what the requests of each client take there. The replay is that of helpers.models.transfer,
-// with even draws (studies.request_ledger.panel); a test holds both equal.
+// with even draws (studies.request_ledger.findings); a test holds both equal.
 "use strict";
 
 // Inverse of the normal distribution function, algorithm AS 241 (Wichura 1988).
@@ -32,18 +32,21 @@ function quantile(p) {
 }
 
 // Seconds of a sequence of requests [after, think_s, nbytes, after, ...] over a network with rates in MB/s.
+// After is the index of the request that must have ended, or, below zero, -1 less the number that must have.
 function replay(steps, network) {
   const n = steps.length / 3, sigma = Math.log(network.p95 / network.p50) / 1.6448536269514722;
   const after = (i) => steps[3 * i], think = (i) => steps[3 * i + 1], nbytes = (i) => steps[3 * i + 2];
   const each = network.stream * 1e6, all = network.link * 1e6;
-  let now = 0, total = 0, draws = 0, end = 0;
+  let now = 0, total = 0, draws = 0, end = 0, ended = 0, next = 0;
   const waiting = [], receiving = [];
   const push = (heap, time, i) => { heap.push([time, i]); heap.sort((a, b) => a[0] - b[0] || a[1] - b[1]); };
   const ask = (i) => {
     const z = quantile((0.5 + draws++ * 0.6180339887498949) % 1);
     push(waiting, now + think(i) + (network.p50 / 1e3) * Math.exp(sigma * z), i);
   };
-  for (let i = 0; i < n; i++) if (after(i) < 0) ask(i);
+  const queued = [...Array(n).keys()].filter((i) => after(i) < 0).sort((a, b) => after(b) - after(a) || a - b);
+  const askQueued = () => { while (next < queued.length && -1 - after(queued[next]) <= ended) ask(queued[next++]); };
+  askQueued();
   while (waiting.length || receiving.length) {
     const rate = receiving.length ? Math.min(each, all / receiving.length) : 0;
     const untilEnd = receiving.length ? Math.max(receiving[0][0] - total, 0) / rate : Infinity;
@@ -58,6 +61,8 @@ function replay(steps, network) {
     while (receiving.length && receiving[0][0] - total <= 1e-9 * Math.max(1, total)) {
       const [, done] = receiving.shift();
       end = now;
+      ended += 1;
+      askQueued();
       for (let i = 0; i < n; i++) if (after(i) === done) ask(i);
     }
   }

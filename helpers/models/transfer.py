@@ -208,7 +208,9 @@ class _Read:
 class Step:
     """A request that waits for others."""
 
-    after: tuple[int, ...]  # indices of the steps that must have ended; none for the call itself
+    # indices of the steps that must have ended, or how many of any: so a queue goes on, whichever
+    # of its requests ends first
+    after: tuple[int, ...] | int
     think_s: float  # seconds from the last of them to the request
     nbytes: int  # bytes of the answer
     is_waited: bool = True  # whether the call does not end before it
@@ -263,17 +265,23 @@ class _Run:
         self.link = Shared(network.stream_nbytes_per_s, network.aggregate_nbytes_per_s)
         self.waiting: list[tuple[float, int]] = []
         self.received: list[tuple[float, int]] = []
-        self.n_missing = [len(step.after) for step in steps]
+        self.n_ended, self.queued = 0, list[tuple[int, int]]()
+        self.n_missing = [0] * len(steps)
         self.following: list[list[int]] = [[] for _ in steps]
         for number, step in enumerate(steps):
+            if isinstance(step.after, int):
+                heapq.heappush(self.queued, (step.after, number))
+                continue
+            self.n_missing[number] = len(step.after)
             for before in step.after:
                 self.following[before].append(number)
         self.now, self.next_request_s, self.end_s = 0.0, 0.0, 0.0
 
     def run(self) -> float:
-        for number, n_missing in enumerate(self.n_missing):
-            if not n_missing:
+        for number, step in enumerate(self.steps):
+            if step.after == ():
                 self.ask(number)
+        self.ask_queued()
         while self.waiting or self.link.ends:
             self.step()
         return self.end_s
@@ -299,7 +307,13 @@ class _Run:
         for _ in range(self.link.take_finished()):
             self.end(heapq.heappop(self.received)[1])
 
+    def ask_queued(self) -> None:
+        while self.queued and self.queued[0][0] <= self.n_ended:
+            self.ask(heapq.heappop(self.queued)[1])
+
     def end(self, number: int) -> None:
+        self.n_ended += 1
+        self.ask_queued()
         if self.steps[number].is_waited:
             self.end_s = self.now
         for following in self.following[number]:

@@ -5,7 +5,7 @@ from helpers.book.studies import Study, later
 STUDY = Study(
     name="request-ledger",
     headline="requests-of-today",
-    by_name=("versions",),
+    by_name=("networks", "versions"),
     least_blocks=2,
-    fragments={"ledger-data.md": later("studies.request_ledger.panel", "write_data")},
+    fragments={"ledger-data.md": later("studies.request_ledger.findings", "write_data")},
 )

@@ -18,7 +18,6 @@ from helpers.benchmark.record import Record, read_records
 from helpers.errors import UserError
 from helpers.netem.profiles import get_profile
 from helpers.objectstore.testbed import open_testbed
-from helpers.paths import ROOT
 from studies.request_ledger import findings
 from studies.request_ledger.environments import Environment, read_environments
 from studies.request_ledger.parameters import Parameters
@@ -31,7 +30,6 @@ from studies.request_ledger.workload import (
 )
 from studies.request_ledger.written import write_layouts
 
-COMMITTED = ROOT / "results" / "reference" / "request-ledger" / "versions.csv"
 NEWEST = "newest"
 
 
@@ -48,13 +46,6 @@ def list_newest() -> list[Environment]:
     return [*newest.values()]
 
 
-def last_committed(merged: pd.DataFrame) -> pd.DataFrame:
-    """Choose, for each client, the last of its environments in the order of the list."""
-    order = {one.name: i for i, one in enumerate(read_environments())}
-    ranks = merged["environment"].map(order)
-    return merged[ranks == ranks.groupby(merged["client"]).transform("max")]
-
-
 def check_newest(clients: Sequence[str]) -> tuple[pd.DataFrame, list[str]]:
     """Measure the newest versions once, and compare them with the committed record.
 
@@ -63,11 +54,13 @@ def check_newest(clients: Sequence[str]) -> tuple[pd.DataFrame, list[str]]:
     DataFrame, list of str
         As of `findings.compare`, and in a line each what could not be checked.
     """
-    if not COMMITTED.exists():
+    if not findings.COMMITTED.exists():
         raise UserError(
-            f"{COMMITTED.name}: there is no committed ledger; allowed: after `make ledger`"
+            f"{findings.COMMITTED.name}: there is no committed ledger; allowed: after `make ledger`"
         )
-    before = last_committed(findings.merge_runs(findings.tabulate(read_records([COMMITTED]))))
+    before = findings.choose_newest(
+        findings.merge_runs(findings.tabulate(read_records([findings.COMMITTED])))
+    )
     settings = Parameters.model_validate({})
     environments = list_newest()
     listed = list_operations(environments, clients, OPERATIONS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -99,21 +100,21 @@ def count_overlaps(requests: Sequence[Request]) -> int:
 
 
 def find_dependencies(requests: Sequence[Request]) -> list[tuple[int, float, int]]:
-    """Order requests by their start, each with the latest one that had ended before it.
+    """Order requests by their start, each with how many had ended before it.
+
+    Which of them ended first does not matter: a pool gives a free place to the next request.
 
     Returns
     -------
     list of (int, float, int)
-        For each request the index of the one that it followed (-1 for none), the seconds between
-        that one's end (or the first start) and its own start, and the bytes of its answer.
+        For each request -1 less the number that had ended, the seconds between the last of these
+        ends (or the first start) and its own start, and the bytes of its answer. Records of
+        before have the index of the request that had ended last in the place of the number.
     """
     ordered = sorted(requests, key=lambda one: one.start_s)
-    if not ordered:
-        return []
-    begin_s, found = ordered[0].start_s, list[tuple[int, float, int]]()
-    for i, one in enumerate(ordered):
-        ended = [j for j in range(i) if ordered[j].end_s <= one.start_s + _TOLERANCE_S]
-        before = max(ended, key=lambda j: ordered[j].end_s, default=-1)
-        since_s = ordered[before].end_s if before >= 0 else begin_s
-        found.append((before, round(max(one.start_s - since_s, 0.0), 4), one.nbytes))
+    ends, found = sorted(one.end_s for one in ordered), list[tuple[int, float, int]]()
+    for one in ordered:
+        n = bisect.bisect(ends, one.start_s + _TOLERANCE_S)
+        since_s = ends[n - 1] if n else ordered[0].start_s
+        found.append((-1 - n, round(max(one.start_s - since_s, 0.0), 4), one.nbytes))
     return found

@@ -4,16 +4,28 @@ from __future__ import annotations
 
 import json
 import math
+import random
 from collections.abc import Mapping, Sequence
+from itertools import permutations
+from statistics import NormalDist, median
 
+import numpy as np
 import pandas as pd
 
-from helpers.benchmark.record import read_published
+from advisors.costs.prices import find_price
+from helpers.benchmark.record import read_published, read_records
+from helpers.benchmark.statistics import Interval, log_noise, ratio_interval
 from helpers.book.findings import Finding
 from helpers.models.transfer import Network, Step, replay
+from helpers.netem.profiles import get_profile, network_of
 from helpers.paths import ROOT
-from studies.request_ledger.environments import HERE, read_environments
+from helpers.plotting.tables import trace_of
+from studies.request_ledger.client_process import GAPS, scatter
+from studies.request_ledger.environments import read_environments
 
+COMMITTED = ROOT / "results" / "reference" / "request-ledger" / "versions.csv"
+PRESETS = ("in-region", "other-region", "wide-area", "express")
+_GOLDEN = 0.6180339887498949
 KEY = ["client", "environment", "layout", "operation"]
 COUNTS = ["n_get", "n_head", "n_put", "n_other", "wire_nbytes"]
 """Counts that two runs have to agree in; chains and connections depend on the moment too."""
@@ -36,11 +48,13 @@ def tabulate(rows: pd.DataFrame) -> pd.DataFrame:
         bytes of the chunks that the operation touches), `versions`, and `reason`, which says why
         an operation is absent and is empty where it is not.
     """
+    rows = rows[rows["control_of"] == ""]
     traces = pd.json_normalize([json.loads(text) for text in rows["trace"]]).set_index(rows.index)
     table = rows[["environment", "layout", "operation", "block", "n_requests", "wire_nbytes"]].join(
         traces
     )
     table.insert(0, "client", rows["contender"])
+    table["network"] = rows.get("network", "")
     table["needed_nbytes"] = rows["stored_nbytes"]
     is_absent = rows["check"].str.startswith("absent: ")
     table["versions"] = rows["check"].str.partition("; ")[2].where(~is_absent, "")
@@ -73,9 +87,8 @@ def merge_runs(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def choose_years(merged: pd.DataFrame) -> pd.DataFrame:
-    """Choose the stacks of a day, in their order; where there is none, the environment of today."""
-    is_year = merged["environment"].str.fullmatch(r"\d{4}(-\d\d)?")
-    return merged[is_year if is_year.any() else merged["environment"] == HERE]
+    """Choose the stacks of a day, in their order."""
+    return merged[merged["environment"].str.fullmatch(r"\d{4}(-\d\d)?")]
 
 
 def pick(merged: pd.DataFrame, value: str, *place: str) -> float:
@@ -117,22 +130,120 @@ def compare(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
 
 
 def read_steps(numbers: Sequence[float]) -> list[Step]:
-    """Read back the requests of a row: which each followed, after how long, and their bytes."""
+    """Read back the requests of a row, see `counts.find_dependencies`."""
     triples = zip(numbers[::3], numbers[1::3], numbers[2::3], strict=True)
     return [
-        Step((int(after),) if after >= 0 else (), float(think_s), int(nbytes))
+        Step((int(after),) if after >= 0 else int(-1 - after), float(think_s), int(nbytes))
         for after, think_s, nbytes in triples
     ]
 
 
-def predict_seconds(table: pd.DataFrame, networks: Mapping[str, Network]) -> pd.DataFrame:
-    """Predict by simulation what the requests of each line take over other networks, in s."""
-    steps = [read_steps(one) for one in table["steps"]]
-    columns = {
-        name: [replay(one, network, n_draws=5).seconds if one else 0.0 for one in steps]
-        for name, network in networks.items()
+def replay_all(table: pd.DataFrame, networks: Mapping[str, Network]) -> pd.DataFrame:
+    """Replay what each client asked on one network over each other one.
+
+    Returns
+    -------
+    DataFrame
+        A line for each operation and pair of networks: `KEY`, `seen_on`, `network`, `measured_s`
+        and `predicted_s`, medians of the runs, and `error`, by which these differ.
+    """
+    table = table[(table["reason"] == "") & (table["n_requests"] > 0)]
+    lines = []
+    for key, part in table.groupby(KEY, sort=False):
+        by_network = {str(name): one for name, one in part.groupby("network", sort=False)}
+        for seen_on, on in permutations(by_network, 2):
+            runs = [read_steps(one) for one in by_network[seen_on]["steps"]]
+            predicted_s = median(replay(one, networks[on], n_draws=5).seconds for one in runs)
+            lines.append((*key, seen_on, on, by_network[on]["span_s"].median(), predicted_s))
+    columns = [*KEY, "seen_on", "network", "measured_s", "predicted_s"]
+    found = pd.DataFrame(lines, columns=columns)
+    return found.assign(error=100 * (found["predicted_s"] / found["measured_s"] - 1))
+
+
+def compare_gaps(table: pd.DataFrame, networks: Mapping[str, Network]) -> pd.DataFrame:
+    """Compare the seconds to read scattered ranges, joined over each gap, with those predicted.
+
+    Returns
+    -------
+    DataFrame
+        `measured_s`, the median of the runs, and `predicted_s`, by client, network and gap.
+    """
+    gaps = table[table["operation"].isin([*GAPS])]
+    gaps = gaps.assign(gap_kib=[GAPS[one] // 1024 for one in gaps["operation"]])
+    found = gaps.groupby(["client", "network", "gap_kib"])["span_s"].median()
+    predicted_s = [
+        predict_gap(1024 * gap_kib, networks[network], IN_FLIGHT[client])
+        for client, network, gap_kib in found.index
+    ]
+    return found.to_frame("measured_s").assign(predicted_s=predicted_s)
+
+
+IN_FLIGHT = {"ranges-obstore": 10, "ranges-fsspec": 128}
+"""Requests that each client keeps in flight, by the defaults of object_store and fsspec."""
+
+
+def predict_gap(gap_nbytes: int, network: Network, n_in_flight: int) -> float:
+    """Predict the seconds to read the scattered ranges, joined over a gap."""
+    joined = list[list[int]]()
+    for start, end in zip(*scatter(), strict=True):
+        if joined and start - joined[-1][1] <= gap_nbytes:
+            joined[-1][1] = end
+        else:
+            joined.append([start, end])
+    steps = [Step(max(0, i + 1 - n_in_flight), 0.0, b - a) for i, (a, b) in enumerate(joined)]
+    return replay(steps, network).seconds
+
+
+def gap_worth_joining(network: Network) -> float:
+    """Compute the bytes that a connection receives in the time of a first byte.
+
+    To read so many that nobody wants takes as long as another request on that connection.
+
+    Examples
+    --------
+    >>> gap_worth_joining(Network(0.026, 0.045, stream_nbytes_per_s=86e6))
+    2236000.0
+    """
+    return network.first_byte_median_s * network.stream_nbytes_per_s
+
+
+def list_transfer(
+    replayed: pd.DataFrame, table: pd.DataFrame, gaps: pd.DataFrame, networks: Mapping[str, Network]
+) -> dict[str, Finding | Interval]:
+    """List how far off replayed reads are, and what the gaps of obstore come to on each network."""
+    errors = replayed["error"].abs()
+    off = 100 * (gaps["predicted_s"] / gaps["measured_s"] - 1).abs()
+    found: dict[str, Finding | Interval] = {
+        "replay-error": Finding(float(errors.median()), unit="%", n=len(errors)),
+        "replay-p90": Finding(float(errors.quantile(0.9)), unit="%", n=len(errors)),
+        "gap-error": Finding(float(off.median()), unit="%", n=len(off)),
     }
-    return table[KEY].assign(**columns)
+    for name, network in networks.items():
+        found[f"gap-worth-{name}"] = Finding(gap_worth_joining(network) / 1e6, unit="MB")
+        is_here = (table["client"] == "ranges-obstore") & (table["network"] == name)
+        by_gap = table[is_here].pivot(index="block", columns="operation", values="span_s")
+        for of, gap in (("none", "gap 0 KiB"), ("large", "gap 8192 KiB"), ("small", "gap 64 KiB")):
+            if {gap, DEFAULT_GAP} <= {*by_gap}:
+                logs = np.log((by_gap[gap] / by_gap[DEFAULT_GAP]).to_numpy())
+                found[f"gap-{of}-{name}"] = ratio_interval(logs)
+    return found
+
+
+DEFAULT_GAP = "gap 1024 KiB"
+"""What obstore, and zarr inside a shard, join by default."""
+
+
+def find_noise(rows: pd.DataFrame) -> float:
+    """Find by what ratio less 1 the copy of a gap differs from it; 0 where only counts are judged."""
+    rows = rows.assign(span_s=trace_of(rows)["span_s"])
+    copies = rows[rows["control_of"] != ""]
+    if copies.empty:
+        return 0.0
+    at = ["block", "network", "operation"]
+    pairs = copies.merge(
+        rows, left_on=["control_of", *at], right_on=["contender", *at], suffixes=("", "_of")
+    )
+    return log_noise(np.log((pairs["span_s"] / pairs["span_s_of"]).to_numpy())) - 1
 
 
 def compare_predictions() -> pd.DataFrame:
@@ -184,3 +295,55 @@ def list_foretold(held_out: pd.DataFrame) -> dict[str, Finding]:
     totals = held_out[held_out["quantity"] == "total"].set_index("layout")
     value, measured = totals.loc["native_ts", ["value", "measured"]].to_numpy(dtype=float)
     return shares | {"foretold-bill": Finding(value / measured)}
+
+
+class EvenDraws(random.Random):
+    """Draws that fill the distribution evenly, in a fixed order that a script can repeat."""
+
+    def __init__(self) -> None:
+        super().__init__(0)
+        self.n = 0
+
+    def gauss(self, mu: float = 0.0, sigma: float = 1.0) -> float:
+        """Draw the next quantile: steps of the golden ratio never come twice near one another."""
+        self.n += 1
+        return mu + sigma * NormalDist().inv_cdf((0.5 + (self.n - 1) * _GOLDEN) % 1)
+
+
+def replay_evenly(steps: Sequence[Step], network: Network) -> float:
+    """Replay requests once, with even draws of the times to first byte; in s."""
+    return replay(steps, network, rng=EvenDraws()).seconds
+
+
+def choose_newest(table: pd.DataFrame) -> pd.DataFrame:
+    """Choose the last environment of each client, in the order of their list."""
+    order = {one.name: i for i, one in enumerate(read_environments())}
+    ranks = table["environment"].map(order)
+    return table[ranks == ranks.groupby(table["client"]).transform("max")]
+
+
+def write_data() -> str:
+    """Write the data of the page, a script in Markdown; without a record there are no rows."""
+    rows = []
+    if COMMITTED.exists():
+        table = tabulate(read_records([COMMITTED]))
+        there = (table["reason"] == "") & (table["n_requests"] > 0) & (table["block"] == 0)
+        for line in choose_newest(table[there]).to_dict("records"):
+            gets = line["n_get"] + line["n_head"]
+            kept = ("client", "environment", "layout", "operation", "n_requests", "n_waits")
+            puts = line["n_requests"] - gets
+            rows.append({**{name: line[name] for name in kept}, "gets": gets, "puts": puts}
+                        | {"mb": round(line["wire_nbytes"] / 1e6, 3), "steps": list(line["steps"])})  # fmt: skip
+    presets = {}
+    for name in PRESETS:
+        network = network_of(get_profile(name))
+        presets[name] = {
+            "p50": 1e3 * network.first_byte_median_s,
+            "p95": 1e3 * network.first_byte_p95_s,
+            "stream": network.stream_nbytes_per_s / 1e6,
+            "link": min(network.aggregate_nbytes_per_s / 1e6, 10_000),
+        }
+    items = {"get": "store_gets_1e3", "put": "store_lists_1e3"}
+    prices = {name: (find_price(item).value or 0.0) / 1e3 for name, item in items.items()}
+    data = json.dumps({"rows": rows, "presets": presets, "prices": prices}).replace("<", "\\u003c")
+    return f"```{{raw}} html\n<script>const LEDGER = {data};</script>\n```\n"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import select
 import signal
 import subprocess
 import tempfile
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import IO, Any
@@ -18,12 +20,14 @@ import obstore
 
 from helpers.benchmark.contender import CheckError, Contender, Steps
 from helpers.errors import UserError
+from helpers.netem.profiles import get_profile
 from helpers.netem.proxy import Request
 from helpers.objectstore.locations import Location
 from helpers.objectstore.testbed import Testbed
 from helpers.paths import ROOT
 from helpers.redaction import redact
 from studies.request_ledger import client_process
+from studies.request_ledger.client_process import GAPS
 from studies.request_ledger.counts import count, find_dependencies
 from studies.request_ledger.environments import HERE, Environment, make_environment
 from studies.request_ledger.written import GROUPS, Stored
@@ -41,6 +45,8 @@ LAYOUTS: Mapping[str, tuple[str, ...]] = {
     "netcdf4-bytes": ("netcdf",),
     "kerchunk": ("references",),
     "virtualizarr": ("netcdf",),
+    "ranges-obstore": ("netcdf-large",),
+    "ranges-fsspec": ("netcdf-large",),
     "icechunk": ("icechunk",),
     "tensorstore": ("zarr-v2", "zarr-v3", "zarr-v3-sharded"),
     "gdal": ("geotiff",),
@@ -51,7 +57,8 @@ OWN_LAYOUTS = ("icechunk", "tiledb")
 """Layouts that the library in each environment writes itself."""
 SELECTING = ("one chunk", "series", "map", "box", "whole")
 METADATA = tuple(f"metadata of {n}" for n in GROUPS)
-OPERATIONS = ("open", *METADATA, *SELECTING, "append")
+OPERATIONS = ("open", *METADATA, *SELECTING, "append", *GAPS)
+CONTROL = "control"
 GROUP_KINDS = {"zarr-v2-unconsolidated": "zarr-v2", "icechunk": "icechunk"}
 """Groups of variables by the layout of the array, where these are not called the same."""
 APPENDING = {"zarr-s3fs", "zarr-obstore", "xarray-zarr", "icechunk", "tensorstore"}
@@ -168,6 +175,7 @@ class Operation(Steps):
     client: str
     layout: str
     name: str
+    network: str = ""  # to emulate for it, unless it is that of the testbed
     is_open: bool = field(default=False, init=False)
     failure: str = field(default="", init=False)
     requests: list[Request] = field(default_factory=list, init=False)
@@ -189,6 +197,8 @@ class Operation(Steps):
 
     def nbytes(self) -> tuple[int, int]:
         """Count the bytes that the operation needs, decoded and encoded."""
+        if self.name in GAPS:
+            return (n := len(client_process.scatter()[0]) * client_process.RANGE_NBYTES), n
         if self.name not in SELECTING:
             return 1, 1
         n_elements = self.stored.values[self.stored.selection(self.name)].size
@@ -204,6 +214,8 @@ class Operation(Steps):
             self.failure = self.write_own()
         elif not self.failure and self.name == "append":
             copy_layout(self.testbed, f"{self.stored.prefix}/{self.layout}", self.path)
+        if self.network:
+            self.testbed.emulate(get_profile(self.network))
         self.testbed.take_trace()
         self.testbed.set_tag("open")
 
@@ -275,7 +287,8 @@ class Operation(Steps):
             told = answer["failed"] or "the client has no such operation"
             shown = redact(told, self.testbed.far.secrets).replace(str(ROOT), ".")
             return f"absent: {shown}"
-        if self.name in SELECTING and answer.get("crc") != self.stored.crc(self.name):
+        is_read = self.name in SELECTING or self.name in GAPS
+        if is_read and answer.get("crc") != self.expected():
             raise CheckError(
                 f"{self.client} in {self.environment}: {self.name} of {self.layout} is wrong"
             )
@@ -284,7 +297,16 @@ class Operation(Steps):
                 f"{self.client} in {self.environment}: {answer.get('names')} variables"
             )
         versions = " ".join(f"{name}={version}" for name, version in self.session.versions.items())
-        return f"{'crc32 equal' if self.name in SELECTING else 'opened or counted'}; {versions}"
+        return f"{'crc32 equal' if is_read else 'opened or counted'}; {versions}"
+
+    def expected(self) -> int:
+        """Compute the checksum of what it has to read."""
+        if self.name in SELECTING:
+            return self.stored.crc(self.name)
+        starts, ends = client_process.scatter()
+        store = self.testbed.near.obstore()
+        parts = obstore.get_ranges(store, self.path, starts=starts, ends=ends)
+        return zlib.crc32(b"".join(map(bytes, parts)))
 
     def versions(self) -> Mapping[str, str]:
         """Return nothing: versions differ from row to row, and are in the settings of the environment."""
@@ -345,6 +367,8 @@ def _has(environment: Environment, client: str, layout: str, operation: str) -> 
     """Tell whether a client is asked for an operation on a layout."""
     if environment.layouts and layout not in environment.layouts:
         return False
+    if operation in GAPS or client.startswith("ranges-"):
+        return operation in GAPS and client.startswith("ranges-")
     if operation in METADATA:  # few variables only in the stacks of a day
         is_asked = operation == METADATA[-1] or environment.is_stack
         return is_asked and client not in NO_GROUPS and layout in (LAYOUTS[client][0], "zarr-v3")
@@ -354,15 +378,23 @@ def _has(environment: Environment, client: str, layout: str, operation: str) -> 
 
 
 def contend_all(
-    listed: Sequence[tuple[str, str, str, str]], session: Session, testbed: Testbed, stored: Stored
+    listed: Sequence[tuple[str, str, str, str]],
+    session: Session,
+    testbed: Testbed,
+    stored: Stored,
+    networks: Sequence[str] = (),
 ) -> list[Contender]:
-    """Make a contender of each operation."""
-    return [
-        Contender(
-            client,
-            Operation(session, testbed, stored, environment, client, layout, name),
-            point={"environment": environment, "layout": layout, "operation": name},
-            group=f"{environment}, {client}",
-        )
-        for environment, client, layout, name in listed
-    ]
+    """Make a contender of each operation, over each of several networks; the first gap has a copy."""
+    found = []
+    for network, place in itertools.product(networks or [""], listed):
+        environment, client, layout, name = place
+        point = {"environment": environment, "layout": layout, "operation": name}
+        how: dict[str, Any] = {
+            "point": point | ({"network": network} if network else {}),
+            "group": f"{environment}, {client}",
+        }
+        steps = Operation(session, testbed, stored, *place, network)
+        found.append(Contender(client, steps, **how))
+        if network and name == next(iter(GAPS)) and client == "ranges-obstore":
+            found.append(Contender(CONTROL, steps, control_of=client, **how))
+    return found

@@ -185,6 +185,7 @@ STEADY = Network(0.01, 0.01, stream_nbytes_per_s=100e6, aggregate_nbytes_per_s=1
         ([Step((), 0.0, 10**6)], 0.02),
         # two in a row, with 5 ms of thinking between
         ([Step((), 0.0, 10**6), Step((0,), 0.005, 10**6)], 0.045),
+        ([Step(0, 0.0, 10**6), Step(1, 0.005, 10**6)], 0.045),
         # two at once share 150 MB/s
         ([Step((), 0.0, 10**6), Step((), 0.0, 10**6)], 0.01 + 2e6 / 150e6),
         # the third waits for the slower of two

@@ -22,7 +22,6 @@ from studies.request_ledger import client_process, findings
 from studies.request_ledger.cli import ledger
 from studies.request_ledger.counts import count, find_dependencies
 from studies.request_ledger.environments import Environment, make_environment, read_environments
-from studies.request_ledger.panel import replay_evenly
 from studies.request_ledger.workload import LAYOUTS
 
 
@@ -58,10 +57,10 @@ def test_overlapping_ranges_are_bytes_asked_for_twice() -> None:
     assert count(requests).n_joined == 1
 
 
-def test_dependencies_name_the_latest_that_had_ended() -> None:
-    """The third waited for the second and began half a second after it; the first two for nothing."""
+def test_dependencies_count_those_that_had_ended() -> None:
+    """The third waited for both and began half a second after them; the first two for nothing."""
     found = find_dependencies([request(0, 1), request(0, 2), request(2.5, 3)])
-    assert found == [(-1, 0, 10), (-1, 0, 10), (1, 0.5, 10)]
+    assert found == [(-1, 0, 10), (-1, 0, 10), (-3, 0.5, 10)]
 
 
 def lines(**more: object) -> pd.DataFrame:
@@ -103,7 +102,7 @@ def test_the_page_replays_as_python_does() -> None:
     for _ in range(60):
         steps: list[float] = []
         for i in range(rng.randint(1, 40)):
-            steps += [rng.randint(-1, i - 1), rng.choice([0, 0.004]), rng.randint(0, 3_000_000)]
+            steps += [rng.randint(-1 - i, i - 1), rng.choice([0, 0.004]), rng.randint(0, 3_000_000)]
         p50 = rng.uniform(1, 200)
         rates = {"stream": rng.uniform(5, 500), "link": rng.uniform(5, 5000)}
         cases.append((steps, {"p50": p50, "p95": p50 * rng.uniform(1.01, 4), **rates}))
@@ -119,10 +118,32 @@ def test_the_page_replays_as_python_does() -> None:
     for (steps, given), shown in zip(cases, json.loads(done.stdout), strict=True):
         rates = {f"{name}_nbytes_per_s": 1e6 * given[key] for name, key in _RATES.items()}
         network = Network(given["p50"] / 1e3, given["p95"] / 1e3, **rates)
-        assert shown == pytest.approx(replay_evenly(findings.read_steps(steps), network), rel=1e-12)
+        assert shown == pytest.approx(
+            findings.replay_evenly(findings.read_steps(steps), network), rel=1e-12
+        )
 
 
 _RATES = {"stream": "stream", "aggregate": "link"}
+
+
+def test_a_queue_goes_on_with_whatever_ends_first() -> None:
+    """Two at once of three: seen on a slow network, and foretold for one that is ten times as quick."""
+    slow, quick = Network(0.2, 0.2), Network(0.02, 0.02)
+    steps = [-1, 0.0, 10, -1, 0.0, 10, -2, 0.001, 10]
+    line = dict.fromkeys(findings.KEY, "a") | {"reason": "", "n_requests": 3, "steps": steps}
+    seen = [{**line, "network": name, "span_s": s} for name, s in (("slow", 0.4), ("quick", 0.041))]
+    found = findings.replay_all(pd.DataFrame(seen), {"slow": slow, "quick": quick})
+    assert found["predicted_s"].tolist() == pytest.approx([0.041, 0.401])
+    assert found["error"].tolist() == pytest.approx([0, 0.25])
+
+
+def test_gaps_that_are_joined_cost_their_bytes() -> None:
+    """On one connection each request costs a first byte; in flight at once joining gains nothing."""
+    network = Network(0.1, 0.1, stream_nbytes_per_s=1e9)
+    in_turn = [findings.predict_gap(gap, network, 1) for gap in (0, 2**21)]
+    at_once = [findings.predict_gap(gap, network, 48) for gap in (0, 2**21)]
+    assert in_turn[0] == pytest.approx(48 * (0.1 + 65536 / 1e9)) and in_turn[1] < 0.2
+    assert at_once[0] < at_once[1]
 
 
 def test_environments_are_listed_in_one_file(tmp_path: Path) -> None:
