@@ -50,8 +50,8 @@ class Parameters(studies.Parameters):
         1,
         description="equal processes that share link and request rate of the store",
     )
-    link_mb_per_s: Annotated[float, Field(ge=0)] = Field(
-        0.0, description="bandwidth of this machine (MB/s); 0: as the profile has it"
+    link_gbit: Annotated[float, Field(ge=0)] = Field(
+        0.0, description="link of this machine (Gbit/s); 0: as the profile has it"
     )
     dilation: Dilation = Field(
         1.0, description="factor by which the network and its time are slowed down"
