@@ -17,7 +17,7 @@ class Parameters(studies.Parameters):
 
     array_shape: ArrayShape = Field([2, 10, 240, 320], description="elements: time, depth, y, x")
     chunk_shapes: Annotated[list[Shape], Field(min_length=2)] = Field(
-        [[1, 10, 240, 320], [1, 1, 60, 320]],
+        [[1, 1, 240, 320], [1, 1, 60, 320]],
         description="elements of a stored chunk, the largest first",
     )
     n_connections: Count = Field(4, description="requests in flight of raw reads")
