@@ -54,7 +54,7 @@ MEASURED = {
     # no cubed: the defaults rewrite nothing, see the tests of rewriting
     "chunk-shape": {"netCDF4", "dask", "HDF5 of netCDF4", "zarr"},
     "cluster-scaling": {"zarrs", "obstore", "s3fs", "distributed", "virtualizarr", "h5netcdf"},
-    "hdf5-drivers": {"h5coro", "pyfive", "HDF5 of h5py in drivers", "s3fs", "zarr"},
+    "hdf5-drivers": {"virtualizarr", "h5netcdf", "obstore", "s3fs", "zarr"},
 }
 
 

@@ -1,4 +1,4 @@
-"""Figures that no library draws: byte ranges along a file, and requests against time."""
+"""The figure that no library draws: byte ranges along a file."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from helpers.netem.proxy import Request
-from helpers.plotting.figures import number_axis
-from helpers.plotting.palette import CHUNK, PAGE, REQUEST_STEPS, get_styles
+from helpers.plotting.palette import CHUNK, PAGE, REQUEST_STEPS
 from studies.hdf5_drivers.prediction import Recorded
 
 _STEPS = ((1e3, "under 1 kB"), (1e4, "to 10 kB"), (1e5, "to 100 kB"), (np.inf, "above"))
@@ -48,20 +47,3 @@ def label_steps(ax: Axes) -> None:
         for color, (_, label) in zip(REQUEST_STEPS, _STEPS, strict=True)
     ]
     ax.legend(handles=handles, ncols=4, loc="lower left", bbox_to_anchor=(0, 1), frameon=False)
-
-
-def draw_requests(ax: Axes, traces: Mapping[str, Sequence[Request]]) -> None:
-    """Draw each request as a line from its start to its end, in the order of starts."""
-    styles = {style.label: style for style in get_styles("driver").values()}
-    for place, (label, trace) in enumerate(traces.items()):
-        ordered = sorted(trace, key=lambda each: each.start_s)
-        first_s = ordered[0].start_s
-        ends = [request.end_s - first_s for request in ordered]
-        starts = [request.start_s - first_s for request in ordered]
-        # a little aside, or drivers that make as many requests would hide one another
-        numbers = np.arange(1, len(ordered) + 1) * 1.06**place
-        style = (0, (1, 1)) if styles[label].is_hollow else "solid"
-        ax.hlines(numbers, starts, ends, color=styles[label].color, linestyle=style, label=label)
-    ax.set(xlabel="time since the first request (s)", ylabel="requests so far", yscale="log")
-    number_axis(ax.yaxis)
-    ax.legend(loc="lower right", frameon=False, fontsize=8)

@@ -28,15 +28,13 @@ from helpers.arrays import prepared
 from helpers.errors import UserError
 from helpers.objectstore.locations import Location
 from studies.hdf5_drivers.file_layouts import (
-    CONVERSIONS,
     FILE_LAYOUTS,
-    VIRTUAL,
     FileProperties,
     arrange,
-    convert,
     read_properties,
+    write_references,
 )
-from studies.hdf5_drivers.tasks import TASKS, Answer, MappingTree, Task, run_task
+from studies.hdf5_drivers.tasks import ONE_VARIABLE, VARIABLES, Answer, Tree, prove
 
 _CONTENT_GENERATION = 2  # raise it when the same arguments make other bytes
 
@@ -52,8 +50,6 @@ _SEGMENT_CHUNK = 2_000
 _ROUND = 4 * PHOTON_CHUNK  # photons that a beam appends in one round
 PHOTONS_PER_SEGMENT = 60
 _DEFLATE_LEVEL = 6
-
-Values = NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +140,7 @@ class Beam:
             dataset.attrs["n_valid"] = dataset.shape[0]
             dataset.attrs["comment"] = f"{name} of {self.name}, {dataset.shape[0]} photons"
 
-    def _photons(self, start: int, n: int) -> dict[str, Values]:
+    def _photons(self, start: int, n: int) -> dict[str, NDArray[Any]]:
         """Make the photons of a round: a surface, a canopy above it, noise all around."""
         rng, track = self.rng, (start + np.arange(n)) / max(1, self.n_photons)
         steps = np.cumsum(rng.normal(0, 0.05, n))
@@ -153,7 +149,7 @@ class Beam:
         spread = np.where(is_signal, rng.normal(0, 0.3, n), rng.uniform(-60, 60, n))
         confidence = np.where(is_signal, 4, 0)[:, None] * np.array([1, 1, 0, 0, 1])
         pulse = start + np.arange(n)
-        values: dict[str, Values] = {
+        values: dict[str, NDArray[Any]] = {
             "h_ph": surface + spread,
             "lat_ph": 59.5 + 20 * track + rng.normal(0, 5e-6, n),
             "lon_ph": -44.6 - 6 * track + rng.normal(0, 5e-6, n),
@@ -170,7 +166,7 @@ class Beam:
         kinds = self.product["photons"].items()
         return {name: np.asarray(values[name], kind) for name, kind in kinds}
 
-    def _segments(self, name: str, n: int) -> Values:
+    def _segments(self, name: str, n: int) -> NDArray[Any]:
         """Make the values of a small variable: smooth, as corrections and angles are."""
         base = zlib.crc32(name.encode()) % 1000
         return np.asarray(base + np.cumsum(self.rng.normal(0, 0.01, n)))
@@ -197,7 +193,7 @@ def _create(group: h5py.Group, name: str, kind: str, *, chunk: tuple[int, ...]) 
     dataset.attrs["valid_min"] = -1.0e4
 
 
-def _append(dataset: h5py.Dataset, values: Values) -> None:
+def _append(dataset: h5py.Dataset, values: NDArray[Any]) -> None:
     """Append values to a variable that grows."""
     n = dataset.shape[0]
     dataset.resize(n + len(values), axis=0)
@@ -206,136 +202,101 @@ def _append(dataset: h5py.Dataset, values: Values) -> None:
 
 _PART_NBYTES = 16 * 2**20  # of an upload
 _N_PARTS = 2  # in memory at a time
+_LAYOUT_GENERATION = 5  # raise it when the same arguments make other layouts
+
+TASKS: Mapping[str, tuple[str, ...]] = {
+    VARIABLES: THREE_VARIABLES,
+    ONE_VARIABLE: THREE_VARIABLES[:1],
+}
+"""Variables that each task reads whole, one after the other."""
 
 
 class Maker:
-    """What makes the layouts of a granule, each of which must answer tasks as the original does.
+    """What makes the layouts of a granule, each of which must read as the original does.
 
     They are made in a folder on local disk, and then stored.
     """
 
-    def __init__(
-        self, granule: Granule, target: Location, folder: Path, tasks: Mapping[str, Task]
-    ) -> None:
-        self.target, self.folder, self.tasks = target, folder, tasks
-        self.original = folder / "original.h5"
+    def __init__(self, granule: Granule, target: Location, folder: Path) -> None:
+        self.target, self.folder, self.original = target, folder, folder / "original.h5"
         write_granule(granule, self.original)
-        self.answers = self._read(self.original)
+        self.answers = _read(self.original)
 
     def make(self, layout: str) -> dict[str, Any]:
-        """Make a layout, check it and upload it; return what is told of it."""
-        answers = {name: asdict(answer) for name, answer in self.answers.items()}
-        if layout in CONVERSIONS:
-            made_by = convert(layout, self.original, self.target)
-            return {"properties": None, "made_by": made_by, "answers": answers}
-        path, made_by = (
-            self.folder / f"{layout}.h5",
-            f"h5py {h5py.__version__}, HDF5 {h5py.version.hdf5_version}",
-        )
+        """Make a layout, check it, upload it with references to it; return what it holds."""
+        path = self.folder / f"{layout}.h5"
         if path != self.original:
             arrange(self.original, path, layout)
-            if self._read(path) != self.answers:
-                raise UserError(f"layouts: {layout} made by {made_by} reads back other values")
+            if _read(path) != self.answers:
+                raise UserError(f"layouts: {layout} made by h5py {h5py.__version__} reads wrong")
         with h5py.File(path) as file:
             properties = asdict(read_properties(file))
         store, n = self.target.obstore(), _N_PARTS
         obstore.put(store, f"{layout}.h5", path, chunk_size=_PART_NBYTES, max_concurrency=n)
+        write_references(self.target, layout)
         if path != self.original:
             path.unlink()
-        return {"properties": properties, "made_by": made_by, "answers": answers}
-
-    def _read(self, path: Path) -> dict[str, Answer]:
-        with h5py.File(path) as file:
-            return {name: run_task(MappingTree(file), task) for name, task in self.tasks.items()}
+        answers = {name: asdict(answer) for name, answer in self.answers.items()}
+        nbytes = int(obstore.head(store, f"{layout}.json")["size"])
+        return {"properties": properties, "answers": answers, "references_nbytes": nbytes}
 
 
-LAYOUTS = (*FILE_LAYOUTS, *CONVERSIONS)
-"""Arrangements of the file, then conversions of it."""
-
-_SUFFIXES = dict.fromkeys(VIRTUAL, ".json") | {"icechunk": ""} | dict.fromkeys(FILE_LAYOUTS, ".h5")
-_LAYOUT_GENERATION = 4  # raise it when the same arguments make other layouts
+def _read(path: Path) -> dict[str, Answer]:
+    with h5py.File(path) as file:
+        read = {name: Tree(file).read(name) for name in THREE_VARIABLES}
+    return {task: prove([read[name] for name in names]) for task, names in TASKS.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """A file in a store, in one or more layouts, and what it must read as."""
+    """A granule in a store, in one or more layouts, and what must be read of it."""
 
-    location: Location  # folder that holds the layouts
-    tasks: Mapping[str, Task]  # what can be asked of it
+    location: Location  # folder that holds the layouts, and references to each
     # what each task must answer, as computed from the original on local disk
     answers: Mapping[str, Answer]
-    properties: Mapping[str, FileProperties]  # what each file says of itself; conversions have none
-    stored_nbytes: Mapping[str, int]  # bytes that each layout takes in the store
-    made_by: Mapping[str, str]  # tool that made each layout, with its version
+    properties: Mapping[str, FileProperties]  # what each file says of itself
+    references_nbytes: Mapping[str, int]  # bytes of references to each
 
     def at(self, layout: str) -> Location:
-        """Return where a layout lies: an object, or the folder of a Zarr group."""
-        return self.location / f"{layout}{_SUFFIXES.get(layout, '')}"
+        """Return where the file of a layout lies."""
+        return self.location / f"{layout}.h5"
 
     def seen_from(self, location: Location) -> StoredFile:
         """Return the same file, reached as `location` is."""
         return replace(self, location=self.location.through(location.endpoint_url))
 
-    def needed_nbytes(self, layout: str) -> int:
-        """Count the stored bytes of the variables that are read whole, without metadata.
-
-        A conversion has those of the original.
-        """
-        found = self.properties.get(layout, self.properties["original"])
-        return sum(found.stored_nbytes[name] for name in self.tasks["variables"].variables)
+    def needed_nbytes(self, layout: str, task: str) -> int:
+        """Count the stored bytes of the variables that a task reads, without metadata."""
+        return sum(self.properties[layout].stored_nbytes[name] for name in TASKS[task])
 
 
-def make_tasks(granule: Granule, *, group: str) -> dict[str, Task]:
-    """Choose what is asked of a granule: three photon variables, and a tenth of their track."""
-    n = granule.photons_of("gt1l")
-    bounds = (n // 2, n // 2 + n // 10)
-    return {name: Task(name, THREE_VARIABLES, bounds, group) for name in TASKS}
-
-
-def prepare_granule(
-    granule: Granule, location: Location, *, layouts: Sequence[str], group: str = ""
-) -> StoredFile:
-    """Store a granule in each layout asked for, unless it is there already.
+def prepare_granule(granule: Granule, location: Location, *, layouts: Sequence[str]) -> StoredFile:
+    """Store a granule in each layout asked for, with references, unless it is there already.
 
     Every layout is read back whole from local disk and compared with the original before
-    its entry is written, which comes last. The original is always among them, and the file
-    to which others refer; all lie in a folder of their own below `location`.
+    its entry is written, which comes last. The original is always among them; all lie in a
+    folder of their own below `location`.
     """
-    made_by = [_LAYOUT_GENERATION, _CONTENT_GENERATION, asdict(granule), group]
+    made_by = [_LAYOUT_GENERATION, _CONTENT_GENERATION, asdict(granule)]
     target = location / f"granule-{prepared.name_of(made_by)}"
-    named = {"original", *layouts, *(VIRTUAL[name] for name in layouts if name in VIRTUAL)}
-    wanted = [name for name in LAYOUTS if name in named]
-    tasks = make_tasks(granule, group=group)
-    entries: dict[str, prepared.Entry] = {}
+    facts: dict[str, Mapping[str, Any]] = {}
     with tempfile.TemporaryDirectory() as folder:
-        start = functools.cache(lambda: Maker(granule, target, Path(folder), tasks))
-        for name in wanted:
-            # references hold places in a file, and go with it
-            of = entries[VIRTUAL[name]].files if name in VIRTUAL else None
+        start = functools.cache(lambda: Maker(granule, target, Path(folder)))
+        for name in (one for one in FILE_LAYOUTS if one in {"original", *layouts}):
 
             def write(_place: Location, name: str = name) -> dict[str, Any]:
                 return start().make(name)
 
-            under = [f"{name}{_SUFFIXES.get(name) or '/'}"]
-            entries[name] = prepared.prepare(
-                target, [made_by, of], write, name=f"{name}.entry", under=under
-            )
-    return _describe(target, tasks, entries)
-
-
-def _describe(
-    target: Location, tasks: Mapping[str, Task], entries: Mapping[str, prepared.Entry]
-) -> StoredFile:
-    facts = {name: entry.facts for name, entry in entries.items()}
-    answers = next(iter(facts.values()))["answers"]
-    told = {name: each["properties"] for name, each in facts.items() if each["properties"]}
+            under = [f"{name}.h5", f"{name}.json"]
+            facts[name] = prepared.prepare(
+                target, made_by, write, name=f"{name}.entry", under=under
+            ).facts
+    answers = facts["original"]["answers"]
     return StoredFile(
         target,
-        tasks,
         {name: Answer(**answer) for name, answer in answers.items()},
-        {name: _properties(**each) for name, each in told.items()},
-        {name: entry.nbytes for name, entry in entries.items()},
-        {name: each["made_by"] for name, each in facts.items()},
+        {name: _properties(**each["properties"]) for name, each in facts.items()},
+        {name: each["references_nbytes"] for name, each in facts.items()},
     )
 
 

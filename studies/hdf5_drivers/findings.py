@@ -3,150 +3,73 @@
 from __future__ import annotations
 
 import inspect
-import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import pandas as pd
 from fsspec.caching import BlockCache
 
 from helpers.benchmark import statistics
-from helpers.benchmark.record import read_published
-from helpers.netem.profiles import Profile, network_of
+from helpers.book.findings import Finding
 from helpers.plotting.tables import trace_of
-from studies.hdf5_drivers.drivers import DRIVERS, Driver
-from studies.hdf5_drivers.file_layouts import FILE_LAYOUTS
-from studies.hdf5_drivers.files import LAYOUTS, StoredFile
+from studies.hdf5_drivers.drivers import DRIVERS
+from studies.hdf5_drivers.files import StoredFile
+from studies.hdf5_drivers.tasks import ONE_VARIABLE, VARIABLES
 
-DEFAULT, UNTUNED, TUNED, WHOLE = "fsspec-readahead", "fsspec-none", "fsspec-tuned", "obstore-whole"
-ORIGINAL = "original"
+DEFAULT = "fsspec-readahead on original"
 
-ROS3_PAIRS = (
-    ("ros3-none", UNTUNED),
-    ("ros3-none", TUNED),
-    ("ros3", UNTUNED),
-    ("ros3", TUNED),
-    ("ros3-tuned", TUNED),
-)
-"""ROS3 and a file object of fsspec: both without a cache, both tuned, and crossed with defaults."""
-
-TODAY_PAIRS = tuple((TUNED, name) for name in (DEFAULT, "xarray", WHOLE))
-"""Tuned settings, and what people use who set nothing, or fetch the whole file."""
-
-_PUBLISHED_LAYOUTS = {
-    "original": "original",
-    "page-only-4mb": "paged-4mib",
-    "page-only-8mb": "paged-8mib",
-    "rechunked-4mb": "rechunked-4mib",
-    "rechunked-8mb": "rechunked-8mib",
+KEYS: Mapping[str, str] = {
+    "xarray on original": "xarray",
+    "fsspec-tuned on original": "settings",
+    "fsspec-none on original": "uncached",
+    "obstore-whole on original": "whole",
+    "references on original": "references",
+    "references on rechunked-8mib": "references-rechunked",
+    "fsspec-tuned on rechunked-8mib": "both",
 }
+"""Short names of reads under which pages quote them; the others go by their own."""
 
 
-def describe_layouts(stored: StoredFile, profile: Profile) -> pd.DataFrame:
-    """Tabulate what each file says of itself, and how long reading the variables takes at least.
-
-    Two ends of one request at a time: a request for each chunk and nothing else, and all bytes
-    in one request.
-    """
-    network, task = network_of(profile), stored.tasks["variables"]
-    first_byte_s, n_photons = network.first_byte_mean_s, 10 * (task.bounds[1] - task.bounds[0])
-    lines: dict[str, dict[str, Any]] = {}
-    for layout, nbytes in stored.stored_nbytes.items():
-        lines[layout] = {"stored_mb": nbytes / 1e6, "made by": stored.made_by[layout]}
-        if found := stored.properties.get(layout):
-            chunks = [found.chunk_shapes[name][0] for name in task.variables]
-            n_chunks = sum(-(-n_photons // length) for length in chunks)
-            stream_s = stored.needed_nbytes(layout) / network.stream_nbytes_per_s
-            lines[layout] |= {
-                "page (MiB)": found.page_nbytes / 2**20,
-                "photons a chunk": chunks[0],
-                "metadata_mb": found.metadata_nbytes / 1e6,
-                "chunks": n_chunks,
-                "request a chunk (s)": n_chunks * first_byte_s + stream_s,
-                "one_request_s": first_byte_s + stream_s,
-            }
-    return pd.DataFrame(lines).T.rename_axis("layout")
+def key_of(read: str) -> str:
+    """Name a read as pages quote it."""
+    return KEYS.get(read, read.replace(" ", "-"))
 
 
-def describe_drivers(
-    drivers: Sequence[Driver], absent: Mapping[str, str], versions: Mapping[str, str]
-) -> pd.DataFrame:
-    """Tabulate drivers, settings and versions, and those that are not here, with the reason."""
+def describe_drivers(reads: Sequence[str]) -> pd.DataFrame:
+    """Tabulate drivers and their settings."""
+    names = dict.fromkeys(read.partition(" on ")[0] for read in reads)
     lines = {
-        driver.name: {
-            "reads": driver.description,
-            "settings": " ".join(f"{name}={value}" for name, value in driver.settings.items())
-            or "defaults",
-            "in flight, at most": driver.in_flight,
-            "by": ", ".join(f"{name} {versions.get(name, '')}" for name in driver.client.libraries),
+        name: {
+            "reads": DRIVERS[name].description,
+            "settings": " ".join(f"{k}={v}" for k, v in DRIVERS[name].settings.items()) or "none",
+            "in flight, at most": DRIVERS[name].in_flight,
         }
-        for driver in drivers
+        for name in names
     }
-    lines |= {name: {"reads": reason} for name, reason in absent.items()}
     return pd.DataFrame(lines).T.rename_axis("driver")
 
 
-def measured(rows: pd.DataFrame, task: str) -> pd.DataFrame:
-    """Choose the measured rows of a task, without the control, with the time of both steps.
+def measured(rows: pd.DataFrame) -> pd.DataFrame:
+    """Choose the measured rows without the control, in the order of the registry of drivers.
 
-    They come in the order of drivers and layouts, not in the random one of the blocks.
+    `total_s` is what is judged, the time to open and read; `read` is driver and layout.
     """
-    part = rows[(rows["phase"] == "measured") & (rows["task"] == task)]
-    part = part[part["control_of"] == ""]
-    order = {"contender": [*DRIVERS], "layout": [*LAYOUTS]}
-    places = {name: part[name].map(known.index) for name, known in order.items()}
-    ordered = part.assign(**{f"{name}_place": at for name, at in places.items()})
-    ordered = ordered.sort_values(["contender_place", "layout_place", "block"])
-    return ordered.assign(
-        total_s=ordered["open_s"] + ordered["read_s"],
-        converted=ordered["layout"].where(ordered["layout"].isin(FILE_LAYOUTS), "converted"),
-    )
+    reads = rows[(rows["phase"] == "measured") & (rows["control_of"] == "")]
+    place = reads["contender"].map([*DRIVERS].index)
+    return reads.assign(
+        place=place,
+        total_s=reads["open_s"] + reads["read_s"],
+        read=reads["contender"] + " on " + reads["layout"],
+    ).sort_values(["place", "layout", "block"])
 
 
-def tabulate_times(rows: pd.DataFrame, tasks: Sequence[str]) -> pd.DataFrame:
-    """Tabulate median times of the tasks that were asked: a row a driver, a column a layout."""
-    asked = {task: measured(rows, task) for task in tasks if task in set(rows["task"])}
-    tables = {
-        task: part.pivot_table(
-            index="contender", columns="converted", values="total_s", aggfunc="median", sort=False
-        )
-        for task, part in asked.items()
-    }
-    return pd.concat(tables, names=["task"])
-
-
-def tabulate_traces(rows: pd.DataFrame, layouts: Sequence[str]) -> pd.DataFrame:
-    """Tabulate what the trace says of each driver on layouts: medians over blocks."""
-    part = measured(rows, "variables")
-    part = part[part["layout"].isin(layouts)]
-    trace = trace_of(part)
-    columns = {
-        "requests to open": trace["n_open_requests"],
-        "requests": trace["all_requests"],
-        "MB": trace["all_nbytes"] / 1e6,
-        "over-read": trace["over_read"],
-        "MB fetched again": trace["repeated_nbytes"] / 1e6,
-        "critical path": trace["dependency_depth"],
-        "in flight, most": trace["all_max_in_flight"],
-        "in flight, allowed": part["settings"].map(lambda text: json.loads(text)["concurrency"]),
-    }
-    keys = [part["layout"], part["contender"]]
-    return pd.DataFrame(columns).groupby(keys, sort=False).median().loc[[*layouts]]
-
-
-def name_read(driver: str, layout: str) -> str:
-    """Name a read by its driver and its layout."""
-    return f"{driver} on {layout}"
-
-
-def select_reads(rows: pd.DataFrame) -> pd.DataFrame:
-    """Choose the measured reads of the variables of HDF5 files, each named by driver and layout.
+def select_reads(rows: pd.DataFrame, task: str = VARIABLES) -> pd.DataFrame:
+    """Choose the measured reads of a task, each named by driver and layout.
 
     The control stays, as a copy of the read that it repeats; `total_s` is what is judged, the
     time to open and read.
     """
-    part = rows[(rows["phase"] == "measured") & (rows["task"] == "variables")]
-    part = part[part["layout"].isin(FILE_LAYOUTS)]
+    part = rows[(rows["phase"] == "measured") & (rows["task"] == task)]
     is_copy = part["control_of"] != ""
     names, copied = (part[one] + " on " + part["layout"] for one in ("contender", "control_of"))
     return part.assign(
@@ -156,65 +79,99 @@ def select_reads(rows: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def compare_pairs(
-    reads: pd.DataFrame, pairs: Sequence[tuple[str, str]]
-) -> dict[tuple[str, str, str], statistics.Comparison]:
-    """Compare pairs of drivers, named beforehand, on each layout that both of them read."""
-    there = {*reads["contender"]}
-    named = {
-        (layout, a, b): (name_read(a, layout), name_read(b, layout))
-        for layout in FILE_LAYOUTS
-        for a, b in pairs
-    }
+def compare_all(rows: pd.DataFrame) -> dict[str, statistics.Comparison]:
+    """Compare the default on the file as written with each other read of three variables."""
+    reads = select_reads(rows)
+    others = dict.fromkeys(reads.loc[reads["control_of"] == "", "contender"].sort_values())
+    others.pop(DEFAULT)
     return {
-        key: statistics.compare(reads, *pair, control="control", value="total_s")
-        for key, pair in named.items()
-        if {*pair} <= there
+        one: statistics.compare(reads, DEFAULT, one, control="control", value="total_s")
+        for one in others
     }
 
 
-def find_repacked(reads: pd.DataFrame) -> str:
-    """Name the layout other than the original on which tuned settings have the shortest median.
+def compare_one(rows: pd.DataFrame) -> dict[str, statistics.Interval]:
+    """Compare the default with each other read of one variable alone."""
+    reads = select_reads(rows, ONE_VARIABLE)
+    others = dict.fromkeys(reads["contender"].sort_values())
+    others.pop(DEFAULT, None)
+    return {one: statistics.paired_ratio(reads, DEFAULT, one, value="total_s") for one in others}
 
-    Chosen after looking. Where tuned settings read none, any driver counts; empty where no other
-    layout was read.
+
+def tabulate_traces(rows: pd.DataFrame, stored: StoredFile) -> pd.DataFrame:
+    """Tabulate what was asked for and what the trace says: medians over blocks.
+
+    Bytes asked for are those of the variables as they are stored.
     """
-    anew = reads[reads["layout"] != ORIGINAL]
-    tuned = anew[anew["contender"].str.startswith(f"{TUNED} on ")]
-    chosen = anew if tuned.empty else tuned
-    medians = chosen.groupby("layout")["total_s"].median()
-    return "" if medians.empty else str(medians.idxmin())
-
-
-def compare_published(rows: pd.DataFrame) -> pd.DataFrame:
-    """Put published ratios next to ours: untuned over tuned, and original over arranged anew.
-
-    Published times are of opening and reading three variables of one granule, one run each.
-    """
-    times = read_published("hdf5_driver_access_times")
-    times = times[times["file_set"] == "h5py-atl03-benchmarks.csv"]
-    known = times.groupby(["driver", "optimised_io", "format"])["time_s"].median()
-    reads, lines = select_reads(rows), []
-    there = {*reads["contender"]}
-    is_none = any(name.startswith("ros3-none on ") for name in there)
-    ours = {
-        ("fsspec", "no"): UNTUNED,
-        ("fsspec", "yes"): TUNED,
-        ("ros3", "no"): "ros3-none" if is_none else "ros3",
-        ("ros3", "yes"): "ros3-tuned",
+    part = measured(rows)
+    trace = trace_of(part)
+    asked = [
+        stored.needed_nbytes(layout, task)
+        for layout, task in zip(part["layout"], part["task"], strict=True)
+    ]
+    columns = {
+        "seconds": part["total_s"],
+        "MB of values": part["array_nbytes"] / 1e6,
+        "MB asked for": pd.Series(asked, part.index) / 1e6,
+        "MB moved": trace["all_nbytes"] / 1e6,
+        "requests": trace["all_requests"],
+        "one after the other": trace["dependency_depth"],
+        "in flight, most": trace["all_max_in_flight"],
     }
-    for driver, tuned, layout in list[tuple[str, str, str]](known.index):
-        over = name_read(ours[driver, "no"], ORIGINAL)
-        under = ours[driver, tuned], _PUBLISHED_LAYOUTS[layout]
-        if over != name_read(*under) and {over, name_read(*under)} <= there:
-            found = statistics.paired_ratio(reads, over, name_read(*under), value="total_s")
-            gain = known[driver, "no", "original"] / known[driver, tuned, layout]
-            lines.append((*under, gain, found.centre, found.low, found.high))
-    columns = ["contender", "layout", "published", "ours", "low", "high"]
-    return pd.DataFrame(lines, columns=columns)
+    keys = [part["task"], part["contender"], part["layout"]]
+    found = pd.DataFrame(columns).groupby(keys, sort=False).median()
+    return found.sort_index(level="task", ascending=False, sort_remaining=False)
+
+
+def tabulate_gains(
+    gains: Mapping[str, statistics.Comparison], ones: Mapping[str, statistics.Interval]
+) -> pd.DataFrame:
+    """Tabulate over the default: of three variables, with verdicts, then of one."""
+    words = {"slower": "default is slower", "faster": "default is faster"}
+    lines = {
+        (VARIABLES, *name.split(" on ")): (one.ratio, words.get(one.verdict, one.verdict))
+        for name, one in gains.items()
+    }
+    lines |= {(ONE_VARIABLE, *name.split(" on ")): (one, "") for name, one in ones.items()}
+    names = ["task", "driver", "layout"]
+    cells = [(one.centre, one.low, one.high, verdict) for one, verdict in lines.values()]
+    columns = ["times as fast as the default", "low", "high", "verdict"]
+    return pd.DataFrame(cells, pd.MultiIndex.from_tuples(lines, names=names), columns)
+
+
+def find_traced(traced: pd.DataFrame) -> dict[str, Finding]:
+    """Find seconds, bytes and requests of each read in a table of traces, and what was asked for."""
+    found = {}
+    keys = {DEFAULT: "default", **KEYS}
+    for place, line in traced.iterrows():
+        task, driver, layout = cast(tuple[str, str, str], place)
+        prefix = "one-" if task == ONE_VARIABLE else ""
+        read = f"{driver} on {layout}"
+        key = prefix + keys.get(read, key_of(read))
+        found[f"{key}-s"] = Finding(line["seconds"], unit="s")
+        found[f"{key}-mb"] = Finding(line["MB moved"], unit="MB")
+        found[f"{key}-requests"] = Finding(line["requests"])
+        if read == DEFAULT:
+            found[f"{prefix}asked-mb"] = Finding(line["MB asked for"], unit="MB")
+    return found
+
+
+def find_larger(larger: pd.DataFrame) -> dict[str, Finding]:
+    """Find what is predicted of larger files: the default, and gains over it."""
+    found = {}
+    for n, part in larger.groupby("times"):
+        by_read = part.set_index(part["driver"] + " on " + part["layout"])
+        default: Any = by_read.loc[DEFAULT]
+        found[f"larger-{n}-gb"] = Finding(default["file_gb"], unit="GB")
+        found[f"larger-{n}-default-s"] = Finding(default["predicted_s"], unit="s")
+        found[f"larger-{n}-default-gb"] = Finding(default["predicted_mb"] / 1e3, unit="GB")
+        for read, seconds in by_read["predicted_s"].drop(DEFAULT).items():
+            gain = default["predicted_s"] / float(seconds)
+            found[f"larger-{n}-gain-{key_of(str(read))}"] = Finding(gain)
+    return found
 
 
 def block_cache_nbytes() -> int:
     """Count what the block cache of the tuned file object keeps."""
     n_blocks = int(inspect.signature(BlockCache).parameters["maxblocks"].default)
-    return n_blocks * int(DRIVERS[TUNED].settings["block_size"])
+    return n_blocks * int(DRIVERS["fsspec-tuned"].settings["block_size"])

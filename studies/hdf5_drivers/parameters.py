@@ -2,69 +2,57 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from helpers.book import studies
-from helpers.book.studies import RECORD, OneOf, RecordName, Seed
-from studies.hdf5_drivers.drivers import DRIVERS, LISTERS
-from studies.hdf5_drivers.files import LAYOUTS
-from studies.hdf5_drivers.tasks import ON_VALUES, TASKS
+from helpers.book.studies import RECORD, Dilation, OneOf, RecordName, Seed
+from helpers.errors import UserError
+from studies.hdf5_drivers.drivers import DRIVERS
+from studies.hdf5_drivers.file_layouts import FILE_LAYOUTS
+from studies.hdf5_drivers.findings import DEFAULT
 
-_Driver = Annotated[str, OneOf(DRIVERS)]
-_Lister = Annotated[str, OneOf(LISTERS)]
-_Layout = Annotated[str, OneOf(LAYOUTS)]
-_Task = Annotated[str, OneOf(TASKS)]
-_OnValues = Annotated[str, OneOf(ON_VALUES)]
-_Mebibytes = Annotated[int, Field(ge=1, le=4096)]
+READS = tuple(f"{driver} on {layout}" for driver in DRIVERS for layout in FILE_LAYOUTS)
+"""Every driver on every layout, as parameter files name them."""
+
+_Read = Annotated[str, OneOf(READS)]
 
 
 class Parameters(studies.Parameters):
-    """A granule, its layouts, and which drivers are asked what of them."""
+    """A granule, and which drivers read it in which layouts."""
 
     n_photons: Annotated[int, Field(ge=6000, le=10**10)] = Field(
         60_000, description="photons in six beams; ten million make some 220 MB"
     )
-    drivers: Annotated[list[_Driver], Field(min_length=1)] = Field(
-        ["fsspec-none", "fsspec-tuned", "ros3", "ros3-tuned"],
-        description="drivers to compare on every layout: the published pairs",
-    )
-    file_layouts: Annotated[list[_Layout], Field(min_length=1)] = Field(
-        ["original", "paged-4mib"], description="arrangements of the file"
-    )
-    tasks: Annotated[list[_OnValues], Field(min_length=1)] = Field(
-        ["variables"], description="asked of these drivers on these layouts"
-    )
-    more_drivers: list[_Driver] = Field(
+    reads: Annotated[list[_Read], Field(min_length=1)] = Field(
         [
-            "obstore-tuned",
-            "h5coro",
-            "pyfive-tuned",
-            "zarr",
-            "references",
-            "fsspec-readahead",
-            "xarray",
-            "obstore-whole",
+            "fsspec-readahead on original",
+            "xarray on original",
+            "fsspec-none on original",
+            "fsspec-tuned on original",
+            "references on original",
+            "references on rechunked-8mib",
+            "fsspec-tuned on rechunked-8mib",
+            "obstore-whole on original",
         ],
-        description="other drivers",
+        description="drivers and layouts to compare; of the last one there is a second copy",
     )
-    more_layouts: list[_Layout] = Field(
-        ["original", "zarr", "references"], description="what they read"
+    one_variable: list[_Read] = Field(
+        ["fsspec-readahead on original"], description="those that also read one variable alone"
     )
-    metadata_drivers: list[_Lister] = Field(
-        ["fsspec-tuned"], description="asked about the tree and parts"
+    n_times: Annotated[list[Annotated[int, Field(ge=1, le=100)]], Field(min_length=1)] = Field(
+        [4], description="files so many times as long, to predict"
     )
-    metadata_layouts: list[_Layout] = Field(["original"], description="layouts on which they are")
-    metadata_tasks: list[_Task] = Field(
-        ["tree", "attributes", "subset"], description="what they are asked"
-    )
-    metadata_group: str = Field("gt1l/heights", description="group to list; empty for the file")
-    block_mib: list[_Mebibytes] = Field(
-        [8], description="block of the file object, to vary", json_schema_extra={"unit": "MiB"}
-    )
-    page_buffer_mib: list[_Mebibytes] = Field(
-        [16], description="page buffer, to vary", json_schema_extra={"unit": "MiB"}
+    dilation: Dilation = Field(
+        1.0, description="factor by which the network and its time are slowed down"
     )
     seed: Seed = Field(2018, description="of values, order and network delays")
     record: RecordName = Field("hdf5-drivers.csv", description=RECORD)
+
+    @model_validator(mode="after")
+    def _check_default(self) -> Self:
+        for name in ("reads", "one_variable"):
+            if (given := getattr(self, name)) and DEFAULT not in given:
+                raise UserError(f"{name}: {', '.join(given)}; allowed: also {DEFAULT}")
+        return self

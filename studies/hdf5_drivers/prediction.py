@@ -1,10 +1,10 @@
-"""What drivers with caches do, predicted from the trace of one without any."""
+"""What drivers do, predicted from the trace of one without a cache: for this file, and larger ones."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from itertools import chain
 
 import pandas as pd
 
@@ -15,217 +15,189 @@ from advisors.hdf5.prediction import (
     Cache,
     FileCache,
     PageBuffer,
-    Recent,
     iterate_parts,
     order_reads,
     read_through,
 )
-from helpers.models.transfer import ClientCosts, Network, Replay, fit_costs, replay
+from helpers.models.transfer import TYPICAL_COSTS, Replay, replay
+from helpers.netem.profiles import Profile, network_of
+from helpers.netem.proxy import Request
 from helpers.plotting.tables import trace_of
 from studies.hdf5_drivers.drivers import DRIVERS, Driver
+from studies.hdf5_drivers.files import THREE_VARIABLES
 from studies.hdf5_drivers.findings import measured
-from studies.hdf5_drivers.workload import Bench, FileRead, trace_once
+from studies.hdf5_drivers.tasks import VARIABLES
+from studies.hdf5_drivers.workload import FileRead, trace_once
 
 RECORDED = "fsspec-none"
 """The driver whose trace is what the library asks for: nothing lies between."""
 
-CALIBRATED = {"fsspec": "fsspec-none", "ros3": "ros3-none", "obstore": "obstore"}
-"""The untuned driver of each client, whose times without a network calibrate the client."""
-
-_READ_AHEAD_NBYTES = 50 * MIB  # of s3fs
-_ROS3_PAGE_BUFFER_NBYTES = 64 * MIB  # of HDF5 2.x, where nothing is asked
+# What stands between it and the network where nothing is set.
+_DEFAULTS = {"fsspec-readahead": ("readahead", 50 * MIB), "xarray": ("blockcache", 4 * MIB)}
 
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """What the library asks for to open a layout and read the variables."""
+    """What the library asks for to open a layout and read the variables, one after the other."""
 
-    reads: tuple[Read, ...]  # in order
+    reads: tuple[tuple[Read, ...], ...]  # of each variable, in order; opening is part of the first
     n_without_bytes: int  # requests that bring no bytes, as for the length of the file
-    file_nbytes: int  # lengths of the file and of its pages; 0 where it is not paged
-    page_nbytes: int
+    file_nbytes: int  # lengths of the file, of its pages, and of references to it
+    page_nbytes: int  # 0 where it is not paged
+    references_nbytes: int
     n_first_past: int  # reads that come before the library has a page buffer
-    chunk_offsets: tuple[int, ...]  # where the chunks of the variables begin
+
+    @property
+    def chunk_offsets(self) -> list[int]:
+        """Where the chunks of the variables begin."""
+        return sorted(one.offset for one in chain(*self.reads) if not one.is_metadata)
 
 
-@dataclass(frozen=True, slots=True)
-class Ros3Cache:
-    """The block cache of HDF5's ROS3 driver, from HDF5 2.2 on, whose first block stays.
-
-    The first block is read at the first read. In a file with paged file space nothing else is
-    kept, because the page buffer above does it.
-    """
-
-    block_nbytes: int = 16 * MIB  # bytes of a block; 0 for no cache
-    cache_nbytes: int = 128 * MIB  # bytes of all blocks
-    is_paged: bool = False  # whether the file has paged file space
-
-    def answer(self, reads: Sequence[Read], file_nbytes: int) -> list[list[Read]]:
-        """Answer each read from blocks, as the driver does."""
-        if not self.block_nbytes:
-            return [[read] for read in reads]
-        n_others = self.cache_nbytes // self.block_nbytes - 1
-        recent = Recent(n_others)
-        first = Read(0, min(self.block_nbytes, file_nbytes))
-        answers = [[first] if number == 0 else [] for number in range(len(reads))]
-        for asked, read in zip(answers, reads, strict=True):
-            last = max(0, read.stop - 1) // self.block_nbytes
-            if self.is_paged or not n_others:  # what lies beyond the first is read as asked
-                start = read.offset if self.is_paged else max(read.offset, first.nbytes)
-                is_kept = read.stop <= first.nbytes
-                asked += [] if is_kept else [Read(start, read.stop - start)]
-                continue
-            for number in range(max(1, read.offset // self.block_nbytes), last + 1):
-                start = number * self.block_nbytes
-                if not recent.use(number):
-                    asked.append(Read(start, min(self.block_nbytes, file_nbytes - start)))
-        return answers
-
-
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """The S3 client below ROS3: what is asked goes out in parts that end at multiples of their length."""
-
-    part_nbytes: int = 8 * MIB
-
-    def answer(self, reads: Sequence[Read], file_nbytes: int) -> list[list[Read]]:
-        """Cut each read."""
-        return [[*self.cut(read)] for read in reads]
-
-    def cut(self, read: Read) -> list[Read]:
-        """Cut a read at multiples of the length of a part."""
-        edges = range((read.offset // self.part_nbytes + 1) * self.part_nbytes, read.stop, self.part_nbytes)  # fmt: skip
-        starts, stops = [read.offset, *edges], [*edges, read.stop]
-        parts = zip(starts, stops, strict=True)
-        return [replace(read, offset=at, nbytes=stop - at) for at, stop in parts if at < stop]
-
-
-def calibrated_drivers(drivers: Sequence[Driver]) -> list[Driver]:
-    """Choose the untuned driver of each client, whose times without a network calibrate it."""
-    families = dict.fromkeys(driver.family for driver in drivers)
-    return [DRIVERS[CALIBRATED[name]] for name in families if name in CALIBRATED]
-
-
-def record_library(layouts: Sequence[str], bench: Bench) -> dict[str, Recorded]:
-    """Record what the library asks for on each layout, by a driver without a cache.
-
-    It does not depend on the network; layouts without an HDF5 file are left out.
-    """
-    return {
-        layout: _record_one(FileRead(bench, DRIVERS[RECORDED], layout))
-        for layout in layouts
-        if layout in bench.stored.properties
-    }
-
-
-def _record_one(way: FileRead) -> Recorded:
-    trace = sorted(trace_once(way), key=lambda request: request.start_s)
-    found, stored = way.bench.stored.properties[way.layout], way.bench.stored
-    names = stored.tasks["variables"].variables
-    with open_source(stored.at(way.layout)) as file:
-        is_paged = found.page_nbytes > 0
-        n_first_past = record_reads(file, way.layout, ()).n_first_past if is_paged else 0
+def record_library(way: FileRead) -> Recorded:
+    """Record, by a driver without a cache, what the library asks for of a layout."""
+    way = replace(way, driver=DRIVERS[RECORDED], task=VARIABLES, trace=[])
+    trace, found = trace_once(way), way.stored.properties[way.layout]
+    with open_source(way.stored.at(way.layout)) as file:
+        n_first_past = record_reads(file, way.layout, ()).n_first_past if found.page_nbytes else 0
         with open_hdf5(file, way.layout) as opened:
-            chunks = {at for name in names for _, at, _ in iterate_chunks(opened[name])}
-    asked = [(each.range_start or 0, each.nbytes) for each in trace if each.nbytes]
-    reads = tuple(Read(*span, is_metadata=span[0] not in chunks) for span in asked)
-    lengths = found.file_nbytes, found.page_nbytes
-    return Recorded(reads, len(trace) - len(reads), *lengths, n_first_past, tuple(sorted(chunks)))
+            of = {
+                at: n
+                for n, one in enumerate(THREE_VARIABLES)
+                for _, at, _ in iterate_chunks(opened[one])
+            }
+    lengths = found.file_nbytes, found.page_nbytes, way.stored.references_nbytes[way.layout]
+    n_without = sum(not each.nbytes for each in trace)
+    return Recorded(_split(trace, of), n_without, *lengths, n_first_past)
 
 
-def caches_of(driver: Driver, recorded: Recorded) -> list[Cache] | None:
-    """Name the caches between the library and the network, from the settings of a driver.
+def _split(trace: Sequence[Request], of: Mapping[int, int]) -> tuple[tuple[Read, ...], ...]:
+    """Split requests by the variable whose chunk comes next, from where chunks begin."""
+    parts: dict[int, list[Read]] = {}
+    waiting = list[Read]()
+    for each in sorted(trace, key=lambda request: request.start_s):
+        if not each.nbytes:
+            continue
+        at = each.range_start or 0
+        waiting.append(Read(at, each.nbytes, is_metadata=at not in of))
+        if at in of:
+            parts.setdefault(of[at], []).extend(waiting)
+            waiting = []
+    return tuple(tuple(reads) for reads in parts.values())
 
-    None where there is no model.
+
+def enlarge(recorded: Recorded, n: int) -> Recorded:
+    """Lengthen a file to `n` times: its chunks, with what lies between them, come again and again.
+
+    What the library reads before the first chunk of a variable it reads once.
+
+    Examples
+    --------
+    >>> reads = (Read(0, 8), Read(100, 50, is_metadata=False)),
+    >>> longer = enlarge(Recorded(reads, 1, 200, 0, 30, 0), 3)
+    >>> longer.chunk_offsets, len(longer.reads[0]), longer.references_nbytes
+    ([100, 300, 500], 4, 90)
     """
-    family, settings = driver.family, driver.settings
-    if family not in CALIBRATED or driver.name in ("obstore", "obstore-whole"):
-        return None
-    is_paged = recorded.page_nbytes > 0
-    if "block_cache" in settings:
-        nbytes = int(settings["block_cache"])
-        return [Ros3Cache(nbytes, nbytes, is_paged), Parts()]
-    default = _ROS3_PAGE_BUFFER_NBYTES if family == "ros3" else 0
-    buffer_nbytes = int(settings.get("page_buf_size", default)) if is_paged else 0
-    pages = PageBuffer(recorded.page_nbytes, buffer_nbytes, recorded.n_first_past)
-    above: list[Cache] = [pages] if buffer_nbytes else []
-    if family == "ros3":
-        return [*above, Ros3Cache(is_paged=is_paged), Parts()]
-    block_nbytes = int(settings.get("block_size", _READ_AHEAD_NBYTES))
-    return [*above, FileCache(str(settings.get("cache_type", "blockcache")), block_nbytes)]
-
-
-def fit_all(calibration: pd.DataFrame) -> dict[str, ClientCosts]:
-    """Fit what each client takes next to the network, on rows of a network that emulates nothing.
-
-    The rows of the phase ``calibration`` are of untuned drivers; where all of them make as many
-    requests, all is start.
-    """
-    rows = calibration[calibration["phase"] == "calibration"]
-    rows = rows.assign(
-        total_s=rows["open_s"] + rows["read_s"], n_all=trace_of(rows)["all_requests"]
+    shifts = [copy * recorded.file_nbytes for copy in range(n)]
+    lengthened = list[tuple[Read, ...]]()
+    for reads in recorded.reads:
+        first = next(place for place, read in enumerate(reads) if not read.is_metadata)
+        again = (
+            replace(read, offset=read.offset + shift) for shift in shifts for read in reads[first:]
+        )
+        lengthened.append((*reads[:first], *again))
+    return replace(
+        recorded,
+        reads=tuple(lengthened),
+        file_nbytes=n * recorded.file_nbytes,
+        references_nbytes=n * recorded.references_nbytes,
     )
-    costs = {}
-    for family, name in CALIBRATED.items():
-        part = rows[rows["contender"] == name].groupby("layout")[["n_all", "total_s"]].median()
-        if part["n_all"].nunique() > 1:
-            costs[family] = fit_costs([(int(n), float(s)) for n, s in part.to_numpy()])
-        elif len(part):
-            costs[family] = ClientCosts(start_s=float(part["total_s"].median()))
-    return costs
 
 
-def tabulate_costs(costs: Mapping[str, ClientCosts]) -> pd.DataFrame:
-    """Tabulate what each client takes for a request, and for all else."""
-    lines = {
-        name: {"request_ms": 1000 * one.request_s, "start_s": one.start_s}
-        for name, one in costs.items()
-    }
-    return pd.DataFrame(lines).T.rename_axis("client")
+def caches_of(driver: Driver, recorded: Recorded) -> list[Cache]:
+    """Name the caches between the library and the network, from the settings of a driver."""
+    settings = driver.settings
+    name, block_nbytes = _DEFAULTS.get(driver.name, ("", 0))
+    name = str(settings.get("cache_type", name))
+    found: list[Cache] = [FileCache(name, int(settings.get("block_size", block_nbytes)))]
+    buffer_nbytes = int(settings.get("page_buf_size", 0)) if recorded.page_nbytes else 0
+    if buffer_nbytes:
+        pages = PageBuffer(recorded.page_nbytes, buffer_nbytes, recorded.n_first_past)
+        found.insert(0, pages)
+    return found
 
 
 def predict_driver(
-    driver: Driver, recorded: Recorded, network: Network, costs: Mapping[str, ClientCosts]
-) -> Replay | None:
-    """Predict opening and reading the variables by a driver; None for what has no model."""
-    lengths = [Read(0, 0)] * recorded.n_without_bytes
-    if driver.name == "obstore-whole":  # the cost of a request of obstore, but not its seeks
+    driver: Driver, recorded: Recorded, profile: Profile, *, decode_s: float, dilation: float = 1.0
+) -> Replay:
+    """Predict opening and reading the variables by a driver.
+
+    `decode_s` is the time of reading them from memory, `dilation` that of the network: processors
+    count for as many times less.
+    """
+    reads = list(chain(*recorded.reads))
+    if driver.name == "obstore-whole":
         parts = iterate_parts(recorded.file_nbytes, int(driver.settings["part_nbytes"]))
-        steps = order_reads([Read(0, 0), *parts], n_connections=driver.in_flight)
+        asked = [Read(0, 0), *parts]
+    elif driver.name == "references":
+        chunks = (one for one in reads if not one.is_metadata)
+        asked = [Read(0, recorded.references_nbytes), *chunks]
     else:
-        between = caches_of(driver, recorded)
-        if between is None:
-            return None
-        _, asked = read_through(between, recorded.reads, recorded.file_nbytes)
-        steps = order_reads([*lengths, *asked])
-    if (cost := costs.get(driver.family)) is None:
-        return None
-    return replay(steps, network, request_s=cost.request_s, rest_s=cost.start_s, n_draws=25)
+        _, behind = read_through(caches_of(driver, recorded), reads, recorded.file_nbytes)
+        asked = [*[Read(0, 0)] * recorded.n_without_bytes, *behind]
+    return replay(
+        order_reads(asked, n_connections=driver.in_flight),
+        network_of(profile, streams_per_worker=driver.in_flight),
+        request_s=TYPICAL_COSTS.request_s / dilation,
+        rest_s=(TYPICAL_COSTS.start_s + decode_s) / dilation,
+        n_draws=max(3, min(25, 50_000 // len(asked))),
+    )
 
 
 def predict_all(
-    pairs: Iterable[tuple[str, str]],
+    reads: Iterable[str],
     recorded: Mapping[str, Recorded],
-    network: Network,
-    costs: Mapping[str, ClientCosts],
+    profile: Profile,
+    *,
+    decode_s: float,
+    dilation: float = 1.0,
 ) -> pd.DataFrame:
-    """Predict drivers on layouts, where there is a model: a row a pair."""
-    lines: list[tuple[Any, ...]] = []
-    for name, layout in dict.fromkeys(pairs):
-        if layout not in recorded:
-            continue
-        if found := predict_driver(DRIVERS[name], recorded[layout], network, costs):
-            lines.append((name, layout, found.seconds, found.n_requests, found.nbytes / 1e6))
-    columns = ["driver", "layout", "predicted_s", "requests_predicted", "predicted_mb"]
+    """Predict each "driver on layout": a row each."""
+    lines = []
+    for driver, _, layout in (name.partition(" on ") for name in reads):
+        how = {"decode_s": decode_s, "dilation": dilation}
+        found = predict_driver(DRIVERS[driver], recorded[layout], profile, **how)
+        file_gb, moved_mb = recorded[layout].file_nbytes / 1e9, found.nbytes / 1e6
+        lines.append((driver, layout, file_gb, found.seconds, found.n_requests, moved_mb))
+    columns = ["driver", "layout", "file_gb", "predicted_s", "requests_predicted", "predicted_mb"]
     return pd.DataFrame(lines, columns=columns)
+
+
+def predict_larger(
+    reads: Sequence[str],
+    recorded: Mapping[str, Recorded],
+    profile: Profile,
+    n_times: Iterable[int],
+    *,
+    decode_s: float,
+) -> pd.DataFrame:
+    """Predict files so many times as long, of which as large a share is asked for."""
+    found = []
+    for n in n_times:
+        longer = {at: enlarge(one, n) for at, one in recorded.items()}
+        predicted = predict_all(reads, longer, profile, decode_s=n * decode_s)
+        # a repack is a little shorter: all are told apart by the file as it was written
+        gb = longer["original"].file_nbytes / 1e9
+        found.append(predicted.assign(times=n, file_gb=gb))
+    return pd.concat(found, ignore_index=True)
 
 
 def compare_predicted(rows: pd.DataFrame, predicted: pd.DataFrame) -> pd.DataFrame:
     """Put the measured medians next to what `predict_all` has; `error` is that of the time.
 
-    The recorded driver is left out, because nothing of it is predicted.
+    The recorded driver is left out, because its requests are where the others come from.
     """
-    part = measured(rows, "variables")
+    part = measured(rows)
+    part = part[part["task"] == VARIABLES]
     trace = trace_of(part)
     part = part.assign(
         driver=part["contender"],
