@@ -88,7 +88,7 @@ def _stage_gap(name: str, into: Path) -> None:
     _, notebook, case = name.split("/")
     target = into / f"{name}.md"
     target.parent.mkdir(parents=True, exist_ok=True)
-    about = (into / f"{notebook}.md").read_text(encoding="utf-8").partition("\n")[0]
+    about = f"# {notebook.replace('-', ' ').capitalize()}"
     target.write_text(
         f"{about} ({case.replace('-', ' ')})\n\n:::{{admonition}} Not measured yet\n:class: note\n"
         "There is no record of this case, so there is nothing to show.\n"
