@@ -10,7 +10,7 @@ from helpers.arrays.stores import check_chunk_shape
 from helpers.book import studies
 from helpers.book.studies import RECORD, ArrayShape, Contains, Count, OneOf, RecordName, Seed, Shape
 from helpers.errors import UserError
-from studies.flipped_bytes.formats import BASELINE, FORMATS
+from studies.flipped_bytes.protection import BASELINE, FORMATS
 
 
 class Parameters(studies.Parameters):

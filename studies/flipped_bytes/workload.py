@@ -14,13 +14,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import pandas as pd
-from scipy import stats  # it ships no types
 
 from helpers.benchmark.contender import CheckError, Steps
-from helpers.benchmark.statistics import Interval
-from helpers.plotting.tables import trace_of
-from studies.flipped_bytes.formats import FORMATS, Array, Shape
+from studies.flipped_bytes.protection import FORMATS, Array, Shape
 
 Ended = Literal["right", "refused", "silent", "crashed"]
 ENDED: tuple[Ended, ...] = ("right", "refused", "silent", "crashed")
@@ -140,19 +136,3 @@ class FlippedRead(Steps):
         given = self.name, self.folder, sum_values(self.array)
         ended = Counter(self.trial.read(*given, np.random.default_rng(seed)) for seed in seeds)
         return {f"n_{how}": ended[how] for how in ENDED}
-
-
-def count_ends(rows: pd.DataFrame) -> pd.DataFrame:
-    """Add up how reads of damaged copies ended, a line a format."""
-    counts = trace_of(rows).reindex(columns=[f"n_{how}" for how in ENDED]).dropna()
-    return counts.groupby(rows["contender"], sort=False).sum().astype(int)
-
-
-def silent_percent(counts: pd.Series[int]) -> Interval:
-    """Compute how many in a hundred reads return wrong values silently.
-
-    The interval is that of Wilson (1927), which holds at none and at all.
-    """
-    n, n_silent = int(counts.sum()), int(counts["n_silent"])
-    low, high = stats.binomtest(n_silent, n).proportion_ci(method="wilson")
-    return Interval(100 * n_silent / n, 100 * float(low), 100 * float(high), n)

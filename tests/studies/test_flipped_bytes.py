@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from studies.flipped_bytes import workload
-from studies.flipped_bytes.formats import FORMATS
+from studies.flipped_bytes import findings, workload
+from studies.flipped_bytes.protection import FORMATS
 
 ARRAY = np.random.default_rng(1).normal(size=(1, 2, 32, 48)).astype(np.float32)
 CHUNK = (1, 1, 32, 48)
@@ -57,7 +57,7 @@ def test_a_crash_is_counted_and_the_next_read_goes_on(
 def test_shares_have_wilsons_interval() -> None:
     """None of twenty is not the same as never."""
     counts = pd.Series({"n_right": 0, "n_refused": 20, "n_silent": 0, "n_crashed": 0})
-    found = workload.silent_percent(counts)
+    found = findings.silent_percent(counts)
     assert (found.centre, found.low, found.n) == (0, 0, 20) and found.high == pytest.approx(
         16.1, 0.01
     )
