@@ -138,6 +138,22 @@ class Profile:
         )
 
 
+def of_one_process(profile: Profile) -> Profile:
+    """Make the link of a worker that of all: what one process sees that reads on its own.
+
+    The proxy gives each process its own link, but for the one that started it, whose raw reads
+    stand for all workers. Where that process is the reader, this is its network.
+
+    Examples
+    --------
+    >>> one = Profile("example", worker_mb_per_s=500, aggregate_mb_per_s=20_000)
+    >>> of_one_process(one).aggregate_mb_per_s
+    500
+    """
+    links = filter(None, (profile.worker_mb_per_s, profile.aggregate_mb_per_s))
+    return replace(profile, worker_mb_per_s=None, aggregate_mb_per_s=min(links, default=None))
+
+
 def make_profile(name: str, figures: Mapping[Any, Any]) -> Profile:
     """Make a profile from plain values, as they come from YAML, and refuse what is no network."""
     from pydantic import TypeAdapter, ValidationError

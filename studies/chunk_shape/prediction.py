@@ -55,9 +55,7 @@ def describe_stores(
     media: Sequence[Medium], rows: pd.DataFrame, reads: Sequence[HyperslabRead], profile: Profile
 ) -> dict[Medium, Store]:
     """Describe what each medium costs: a disk as fitted to what calibrates, else the network."""
-    network, most = network_of(profile), 1e6 * (profile.worker_mb_per_s or np.inf)
-    link = min(network.aggregate_nbytes_per_s, most)
-    wire = Store(replace(network, aggregate_nbytes_per_s=link), N_CONNECTIONS)
+    wire = Store(network_of(profile), N_CONNECTIONS)
     return {
         medium: fit_disk(rows, reads) if medium == "hdf5" else replace(wire, chunk_s=_CHUNK_S)
         for medium in media
