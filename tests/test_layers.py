@@ -27,11 +27,11 @@ SMALL: dict[str, str] = {}
 
 # Most files and lines of Python in each layer. They only fall: a change that needs room makes it elsewhere.
 BOUNDS = {
-    "helpers": (51, 11_000),
-    "advisors": (37, 6_970),
-    "studies": (68, 10_320),
+    "helpers": (51, 10_640),
+    "advisors": (37, 6_930),
+    "studies": (68, 8_720),
     "_ext": (5, 235),
-    "tests": (119, 16_990),
+    "tests": (81, 16_400),
 }
 
 # Where the performance counter is read, beside the loop, and what for.

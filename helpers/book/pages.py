@@ -273,6 +273,8 @@ def arrange(cells: Cells, label: str) -> Cells:
         is_text = cell["cell_type"] == "markdown"
         if not is_text:
             tags = cell["metadata"].setdefault("tags", [])
+            # a cell whose output alone was folded would be the only code in sight
+            tags[:] = ["hide-cell" if tag == "hide-output" else tag for tag in tags]
             if not any(tag.startswith(("hide-", "remove-")) for tag in tags):
                 tags.append("hide-input")
             if "figure" in cell["metadata"].get("mystnb", {}):  # not what its last line returns

@@ -124,3 +124,12 @@ FORMATS: Mapping[str, Format] = {
         "CRC-32",
     ),
 }
+
+PAIRS = {
+    "zarr-crc32c": BASELINE,
+    "zarr-zstd-checksum": BASELINE,
+    "zarr-blosc-crc32c": "zarr-blosc",
+    "hdf5-fletcher32": "hdf5-plain",
+    "parquet-checksum": "parquet",
+}
+"""What has a checksum, and what it is but for that."""

@@ -126,7 +126,7 @@ class FlippedRead(Steps):
         """Compare every value with what was written."""
         if sum_values(found) != sum_values(self.array):
             raise CheckError(f"{self.name}: the sound copy is not what was written")
-        return f"all {self.array.size} values"
+        return f"sha256 of all {self.array.size} values"
 
     def collect(self) -> dict[str, int]:
         """Flip bytes, which is not timed, and count how reads end."""

@@ -224,7 +224,7 @@ def test_the_table_tells_what_was_found(make_case: MakeCase) -> None:
         assert "3.1 MB/s" in table and re.search(r"\b2\b", table.splitlines()[1])
         assert run.explain_failures(outcomes) == []
     assert max(map(len, table.splitlines()[:2])) < 180
-    for noise in (0.099, math.nan):
+    for noise in (0.079, math.nan):
         assert not run.Outcome(case, "done", found={NOISE: Finding(noise)}).is_unstable
 
 
