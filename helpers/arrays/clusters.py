@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import json
 import logging
 import os
@@ -85,6 +86,8 @@ class Cluster:
             self.client.run(_set_paused, [*self._all_workers()][n_workers:])
         self._wait(lambda: len(self.workers()) == n_workers, n_workers)
         self._check_threads()
+        if self.kind == "local":
+            self.client.run(_import_readers)
         versions: Any = self.client.get_versions()
         check_versions(versions)
         self.n_workers = n_workers
@@ -173,6 +176,11 @@ def _set_paused(addresses: list[str], dask_worker: distributed.Worker) -> None:
         False if is_paused else dask.config.get("distributed.worker.memory.pause")
     )
     dask_worker.status = distributed.Status.paused if is_paused else distributed.Status.running
+
+
+def _import_readers() -> None:
+    """Import what a worker needs, so that its first read is not timed with its imports."""
+    importlib.import_module("helpers.arrays.readers")
 
 
 def _forget_clients() -> None:
