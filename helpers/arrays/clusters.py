@@ -48,6 +48,13 @@ _NO_PAGES: dict[str, list[str]] = {
     "distributed.scheduler.http.routes": [],
     "distributed.worker.http.routes": [],
 }
+# What a worker does while it waits takes two processors whole where 64 of them share these.
+_RESTING: dict[str, Any] = {
+    "distributed.worker.profile.enabled": False,
+    "distributed.admin.tick.interval": "500ms",
+    "distributed.admin.system-monitor.interval": "5s",
+    "distributed.worker.memory.monitor-interval": "5s",
+}
 _PACKAGE = Path(__file__).resolve().parents[1]
 # Asked of a worker as text: a function of ours would need what is asked for.
 _HAS_HELPERS = "__import__('importlib.util').util.find_spec('helpers') is not None"
@@ -333,7 +340,7 @@ class Security(distributed.Security):
 @contextmanager
 def _open_local(n_threads: int, deadline_s: float) -> Iterator[Cluster]:
     with (
-        dask.config.set(_NO_PAGES),
+        dask.config.set(_NO_PAGES | _RESTING),
         distributed.LocalCluster(  # type: ignore[no-untyped-call]
             n_workers=0,
             threads_per_worker=n_threads,
