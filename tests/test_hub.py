@@ -178,7 +178,6 @@ def test_a_notebook_as_opened_on_a_hub(hub: str, tmp_path: Path) -> None:
     assert measured["n_requests"].isna().all()
     assert measured["check"].str.contains("xxh3").all()
     assert {"zarr-obstore", "netcdf-fsspec", "raw"} <= set(measured["contender"])
-    assert "Requests were not traced" in "".join(opened.said)
     written = {path.name: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     assert {"cluster-scaling.csv", "log"} <= set(written)
     for secret in (KEYS[1], PROXY_SECRET):

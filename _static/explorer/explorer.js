@@ -8,7 +8,7 @@
   };
   const BY = { contender: "contender", access: "what is read", layout: "format or layout", network: "network", source: "case", chunks: "bytes of a chunk", workers: "workers", conditions: "conditions", date: "date" };
   const START = { quantity: "throughput_mb_per_s", rows: "contender", colour: "layout", source: "formats/in-region", access: "whole", log: "1" };
-  // Okabe and Ito's colours, told apart without seeing red or green.
+  // Okabe and Ito's colours, distinguished without seeing red or green.
   const COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8a6d00", "#56b4e9", "#000000", "#7a7a7a"];
   const MOST_ROWS = 60, A_PAGE = 50;
 

@@ -29,7 +29,9 @@ class Ranking:
 
     # the one with the shortest median; a choice made after looking, which the intervals allow for
     best: str
-    fastest: tuple[str, ...]  # `best` and those that cannot be told apart from it, by their ratio
+    fastest: tuple[
+        str, ...
+    ]  # `best` and those that cannot be distinguished from it, by their ratio
     # each other contender over `best`, with simultaneous intervals, by their ratio
     others: Mapping[str, Comparison]
 
@@ -44,7 +46,7 @@ class Ranking:
 
 
 def rank(df: pd.DataFrame, *, control: str, value: str = "read_s") -> Ranking:
-    """Find the fastest contender, and which others cannot be told apart from it.
+    """Find the fastest contender, and which others cannot be distinguished from it.
 
     The best is chosen after looking, so it is lucky as well as fast: to judge it as if it had been
     named beforehand calls equals slower on 18 % of pages of six. These intervals hold for all

@@ -330,14 +330,6 @@ def _log_ratios(
     return logs
 
 
-def paired_between(
-    over: pd.DataFrame, under: pd.DataFrame, *, value: str = "read_s", n_compared: int = 1
-) -> Interval:
-    """Compute the ratio of two selections, as `paired_ratio` of a column that tells them apart."""
-    both = pd.concat([over.assign(side="over"), under.assign(side="under")])
-    return paired_ratio(both, "over", "under", by="side", value=value, n_compared=n_compared)
-
-
 def noise_ratio(df: pd.DataFrame, control: str, *, value: str = "read_s") -> float:
     """Compute up to which ratio a thing differs from itself here.
 

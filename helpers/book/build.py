@@ -27,6 +27,7 @@ from helpers.book.pages import (
     render_page,
     tabulate_faults,
     tabulate_profiles,
+    tabulate_records,
     walk_toc,
 )
 from helpers.book.studies import Parameters, find_studies, find_study, write_table
@@ -66,13 +67,15 @@ def stage(site: str, *, root: Path = ROOT, say: Say = lambda _line: None) -> lis
 
 
 def _stage_page(page: Page, into: Path) -> None:
-    """Write a page, its record and findings next to it and what ran for download, all without credentials.
+    """Write a page if it is shown, its record and findings next to it and what ran, without credentials.
 
     The download is named by study and case: that of another has another name.
     """
     target = into / f"{page.name}.ipynb"
+    target.parent.mkdir(parents=True, exist_ok=True)
     ran = into / "_generated" / "executed" / f"{page.name}.ipynb"
-    for path, notebook in ((target, render_page(page)), (ran, read_notebook(page.executed))):
+    both = ((target, render_page(page)), (ran, read_notebook(page.executed)))
+    for path, notebook in both if page.is_shown else ():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(redact_tree(notebook)), encoding="utf-8")
     for suffix in SUFFIXES[1:]:
@@ -102,7 +105,7 @@ def _list_pages(toc_path: Path, pages: Sequence[Page]) -> None:
     toc = yaml.safe_load(toc_path.read_text(encoding="utf-8"))
     known = {*walk_toc(toc)}
     for page in pages:
-        if page.name not in known:
+        if page.is_shown and page.name not in known:
             chapters = [entry for entry in toc["chapters"] if entry["file"] == page.notebook]
             if not chapters:
                 raise UserError(
@@ -118,6 +121,7 @@ def _write_generated(pages: Sequence[Page], into: Path) -> None:
         "schema.md": _render_schema,
         "faults.md": lambda: _render(tabulate_faults()),
         "profiles.md": lambda: _render(tabulate_profiles(_read_profiles())),
+        "records.md": lambda: _render(tabulate_records(pages)),
         "citation.md": _render_citation,
         "headline.svg": lambda: _find_cover(pages),
     }

@@ -39,6 +39,7 @@ class Page:
     executed: Path  # executed notebook
     site: str  # folder of `results/` that it lies in, "reference" for the committed one
     failed_site: str = ""  # site whose own run of this case did not finish, or empty
+    is_shown: bool = True  # as a page; of the others the book has the record and its findings
 
     @property
     def name(self) -> str:
@@ -76,14 +77,18 @@ def in_book_order(cases: Sequence[Case], root: Path = ROOT) -> list[Case]:
 
 
 def find_pages(site: str, *, root: Path = ROOT, say: Say = lambda _line: None) -> list[Page]:
-    """Choose the results that each case's page shows: one's own if they are whole, else the reference.
+    """Choose the results of each case: one's own if they are whole, else the reference.
 
-    A case that has none is left out. What a run has left next to its results is passed over, and
-    so is any other notebook that no page can be made of, which is named.
+    A case that has none is left out. Of the reference only what `_toc.yml` lists is shown as a
+    page, of one's own results everything. What a run has left next to its results is passed over,
+    and so is any other notebook that no page can be made of, which is named.
     """
     folder = root / "results"
     pages = {}
-    for name in list_cases(root):
+    listed = list_cases(root)
+    measured = sorted((folder / "reference").glob("*/*.ipynb"))
+    others = [f"{NOTEBOOKS}{path.parent.name}/{path.stem}" for path in measured]
+    for name in dict.fromkeys([*listed, *others]):
         _, notebook, case = name.split("/")
         own, page = (folder / one / notebook / f"{case}.ipynb" for one in (site, "reference"))
         mine = Page(notebook, case, own, site)
@@ -91,7 +96,8 @@ def find_pages(site: str, *, root: Path = ROOT, say: Say = lambda _line: None) -
         if own != page and own.exists() and _is_sound(mine, root, say):
             pages[name] = mine
         elif page.exists():
-            pages[name] = Page(notebook, case, page, "reference", site if has_run else "")
+            failed = site if has_run else ""
+            pages[name] = Page(notebook, case, page, "reference", failed, name in listed)
             problem = find_problem(pages[name])
             if problem and problem != UNSEALED:
                 raise UserError(
@@ -99,7 +105,7 @@ def find_pages(site: str, *, root: Path = ROOT, say: Say = lambda _line: None) -
                 )
     for path in sorted((folder / site).glob("*/*.ipynb")):
         page_ = Page(path.parent.name, path.stem, path, site)
-        is_other = page_.name not in pages and f"{page_.name}" not in list_cases(root)
+        is_other = page_.name not in pages and page_.name not in listed
         if is_other and not _LEFT_OVER.search(path.name) and _is_sound(page_, root, say):
             pages[page_.name] = page_
     return [*pages.values()]
@@ -321,6 +327,24 @@ def _is_shown(cell: dict[str, Any]) -> bool:
         if "text" in output or (data and "scrapbook" not in output["metadata"] and not is_empty):
             return True
     return False
+
+
+def tabulate_records(pages: Sequence[Page]) -> pd.DataFrame:
+    """Tabulate the records of the book, with a link to the page of a case that has one."""
+    lines = []
+    for page in pages:
+        rows, title = read_records([page.record]), f"{page.notebook}/{page.case}"
+        noise = read_findings(page.record).get(NOISE, Finding()).value
+        lines.append(
+            {
+                "case": f"[{title}](/{page.name})" if page.is_shown else title,
+                "noise (%)": "counts" if noise != noise else f"{100 * noise:.2g}",
+                "measured": escape(str(rows["started_utc"].max())[:10]),
+                "commit": escape(str(rows["commit"].iloc[-1])[:10]),
+                "rows": f"{{download}}`CSV </_generated/records/{page.notebook}-{page.case}.csv>`",
+            }
+        )
+    return pd.DataFrame(lines).sort_values("case", key=lambda names: names.str.strip("["))
 
 
 _FAULTS = {

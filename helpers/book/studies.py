@@ -85,7 +85,6 @@ def _worth_reading(shape: list[int]) -> list[int]:
 
 
 Count = Annotated[int, Field(ge=1, le=10**12)]
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Seconds = Annotated[float, Field(gt=0, le=10**6, allow_inf_nan=False)]
 # of 10,000, a read of a second takes hours
 Dilation = Annotated[float, Field(ge=1, le=10_000, allow_inf_nan=False)]

@@ -6,7 +6,6 @@ A profile is checked where it is read; one that code makes is trusted.
 from __future__ import annotations
 
 import json
-import os
 import re
 import sys
 from collections.abc import Mapping
@@ -21,7 +20,7 @@ from annotated_types import Ge, Gt, Le
 
 from helpers.errors import UserError, show
 from helpers.models.transfer import Network
-from helpers.paths import RENDERED, ROOT
+from helpers.paths import ROOT
 
 MB = 1_000_000
 """Bytes in a decimal megabyte."""
@@ -237,11 +236,8 @@ def _read_profiles(path: Path) -> dict[str, Profile]:
 
 
 def _known_profiles() -> dict[str, Profile]:
-    """Find the profiles that ship; while a page is made, those of earlier records that are gone too."""
-    shipped = _read_profiles(Path(__file__).with_name("profiles.yaml"))
-    earlier = ROOT / "results" / "reference" / "profiles.yaml"
-    is_asked = RENDERED in os.environ and earlier.exists()
-    return (_read_profiles(earlier) if is_asked else {}) | shipped
+    """Find the profiles that ship."""
+    return _read_profiles(Path(__file__).with_name("profiles.yaml"))
 
 
 def profile_names() -> tuple[str, ...]:

@@ -1,16 +1,12 @@
-"""What figures of several studies share: plain numbers along logarithmic axes, and a key above them."""
+"""What figures of several studies share: plain numbers along logarithmic axes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-import matplotlib
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.axis import Axis, XAxis
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
-
-from helpers.plotting.palette import NOTE
 
 _FEW_DECADES = 2.5  # of an axis: 1, 2 and 5 have room
 
@@ -40,9 +36,3 @@ def number_axis(axis: Axis) -> None:
     axis.set_major_locator(_Ticks())
     axis.set_major_formatter(FuncFormatter(_tell_tick))
     axis.set_minor_locator(NullLocator())
-
-
-def write_key(ax: Axes, text: str) -> None:
-    """Say above the axes what marks mean, once for all contenders."""
-    size = matplotlib.rcParams["xtick.labelsize"]
-    ax.annotate(text, xy=(0, 1.02), xycoords="axes fraction", color=NOTE, fontsize=size)

@@ -20,8 +20,8 @@ BLACK, CHARCOAL, SLATE = "#101010", "#333333", "#444444"
 CEILING_GREY = "#767676"
 """The raw ceiling, and lines that stand for what is predicted or equal."""
 TEXT, AXIS, GRID, PAPER = CHARCOAL, "#666666", "#e5e5e5", "#ffffff"
-BAND, NOTE, RULE = "#e8e8e8", "#555555", "#999999"
-"""What is tolerated; the key above the axes; a line to compare with."""
+BAND, RULE = "#e8e8e8", "#999999"
+"""What is tolerated; a line to compare with."""
 OURS, THEIRS_GREY = BLUE, "#777777"
 """What is measured here, and what others published."""
 OPENING, MAKING = BLUE, "#b0b0b0"
@@ -132,18 +132,6 @@ _STYLES: Mapping[str, Mapping[str, Style]] = MappingProxyType(
         },
     }
 )
-
-
-def get_styles(kind: Kind) -> dict[str, Style]:
-    """Return the style of everything of a kind, in the order in which it is drawn.
-
-    Within a kind any two differ in colour or marker; between kinds they may be
-    the same, for they never stand in one figure. Colours are dark enough to
-    write labels in, with a contrast of at least 4.5 to 1 on white, and those of
-    readers at least 14 apart in CIE Lab, also for those who see with
-    protanopia, deuteranopia or tritanopia.
-    """
-    return dict(_STYLES[kind])
 
 
 def labels(kind: Kind) -> dict[str, str]:

@@ -10,7 +10,6 @@ import pandas as pd
 from scipy import stats  # it ships no types
 
 from helpers.benchmark import statistics
-from helpers.benchmark.record import read_published
 from helpers.benchmark.statistics import Interval
 from helpers.book.findings import Finding
 from helpers.plotting import tables
@@ -113,17 +112,6 @@ def tabulate_bias(blocks: pd.DataFrame, pooled: pd.DataFrame) -> pd.DataFrame:
     medians_ms = 1e3 * pooled.pivot(index=["medium", "contender"], columns="access", values="p50_s")
     names = {name: f"{name} (ms)" for name in ("series", "slice", "box")}
     return medians_ms[[*names]].rename(columns=names).join(table).sort_values("bias")
-
-
-def read_published_biases() -> pd.DataFrame:
-    """Read the published times: a row a layout, its chunk in kB, its two times and their bias."""
-    table = read_published("rew2013_access_times")
-    table = table.assign(chunk_kb=table["chunk_kb_nominal"].fillna(0))
-    keys = ["medium", "layout", "chunk_kb"]
-    wide = table.pivot_table(index=keys, columns="access", values="time_s").reset_index()
-    wide = wide.rename(columns={"spatial_slice": "slice", "time_series": "series"})
-    pair = wide[["slice", "series"]]
-    return wide.assign(bias=pair.max(axis=1) / pair.min(axis=1))
 
 
 def count_traffic(rows: pd.DataFrame) -> pd.DataFrame:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-import random
 from collections.abc import Mapping, Sequence
 from itertools import permutations
-from statistics import NormalDist, median
+from statistics import median
 
 import numpy as np
 import pandas as pd
@@ -25,7 +24,6 @@ from studies.request_ledger.environments import read_environments
 
 COMMITTED = ROOT / "results" / "reference" / "request-ledger" / "versions.csv"
 PRESETS = ("in-region", "other-region", "wide-area", "express")
-_GOLDEN = 0.6180339887498949
 KEY = ["client", "environment", "layout", "operation"]
 COUNTS = ["n_get", "n_head", "n_put", "n_other", "wire_nbytes"]
 """Counts that two runs have to agree in; chains and connections depend on the moment too."""
@@ -295,24 +293,6 @@ def list_foretold(held_out: pd.DataFrame) -> dict[str, Finding]:
     totals = held_out[held_out["quantity"] == "total"].set_index("layout")
     value, measured = totals.loc["native_ts", ["value", "measured"]].to_numpy(dtype=float)
     return shares | {"foretold-bill": Finding(value / measured)}
-
-
-class EvenDraws(random.Random):
-    """Draws that fill the distribution evenly, in a fixed order that a script can repeat."""
-
-    def __init__(self) -> None:
-        super().__init__(0)
-        self.n = 0
-
-    def gauss(self, mu: float = 0.0, sigma: float = 1.0) -> float:
-        """Draw the next quantile: steps of the golden ratio never come twice near one another."""
-        self.n += 1
-        return mu + sigma * NormalDist().inv_cdf((0.5 + (self.n - 1) * _GOLDEN) % 1)
-
-
-def replay_evenly(steps: Sequence[Step], network: Network) -> float:
-    """Replay requests once, with even draws of the times to first byte; in s."""
-    return replay(steps, network, rng=EvenDraws()).seconds
 
 
 def choose_newest(table: pd.DataFrame) -> pd.DataFrame:

@@ -4,14 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import pandas as pd
 
 from helpers.benchmark import ranking, statistics
 from helpers.benchmark.record import read_published
+from helpers.book.findings import read_findings
 from helpers.errors import UserError
 from helpers.netem.profiles import Profile
+from helpers.paths import ROOT
 from helpers.plotting.tables import trace_of
 from studies.requests_in_flight.workload import Setting
+
+# emulated networks by the case that reads over each
+_FAKES = {
+    "our proxy": "many-requests",
+    "a fixed delay": "fixed-delay",
+    "one shared pipe": "one-pipe",
+}
 
 
 def add_rates(rows: pd.DataFrame, profile: Profile) -> pd.DataFrame:
@@ -86,6 +96,26 @@ def read_published_leads() -> pd.DataFrame:
     rates = rows.groupby(["chunk_mb", "method"])["throughput_mb_per_s"].median().unstack()
     lead = (rates["zarr-obstore"] / rates["zarr-s3fs"]).loc[:20].rename("lead")
     return lead.reset_index().assign(client=PUBLISHED)
+
+
+def compare_fakes() -> pd.DataFrame:
+    """Compare the lead of obstore over s3fs on S3 with that over each emulated network.
+
+    Returns
+    -------
+    DataFrame
+        A row for each network and size of chunk: `network`, `chunk_mb`, `lead`, and the 95 %
+        interval `low` to `high`, NaN where none was published.
+    """
+    published = read_published_leads().assign(low=np.nan, high=np.nan, network="real S3, 2025")
+    lines = []
+    for network, case in _FAKES.items():
+        found = read_findings(ROOT / "results" / "reference" / "requests-in-flight" / f"{case}.csv")
+        for mb in published["chunk_mb"]:
+            one = found[f"lead-zarr-s3fs-{mb:.2g}-mb"]
+            lines.append([network, mb, one.value, one.low, one.high])
+    columns = ["network", "chunk_mb", "lead", "low", "high"]
+    return pd.concat([published[columns], pd.DataFrame(lines, columns=columns)], ignore_index=True)
 
 
 def tell_code(one: Setting) -> str:

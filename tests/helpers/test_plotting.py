@@ -20,7 +20,7 @@ from helpers.benchmark.record import read_published
 from helpers.errors import UserError
 from helpers.plotting import palette
 from helpers.plotting.figures import number_axis
-from helpers.plotting.palette import STYLE, Style, check_styles, find_style, get_styles
+from helpers.plotting.palette import _STYLES, STYLE, Style, check_styles, find_style
 from helpers.plotting.tables import count_rows, digits, show, spell
 from studies.caching_costs.caches import CACHES
 from studies.chunk_shape.layouts import Medium, make_accesses
@@ -46,7 +46,7 @@ KINDS: tuple[palette.Kind, ...] = get_args(palette.Kind)
 
 @pytest.mark.parametrize(
     ("name", "style"),
-    [(f"{kind} {name}", style) for kind in KINDS for name, style in get_styles(kind).items()],
+    [(f"{kind} {name}", style) for kind in KINDS for name, style in _STYLES[kind].items()],
 )
 def test_labels_in_these_colours_can_be_read(name: str, style: Style) -> None:
     """Each colour has a contrast of at least 4.5 to 1 on white, as text needs."""
@@ -75,7 +75,7 @@ def lab(color: str, deficiency: list[list[float]]) -> np.ndarray[Any, Any]:
 @pytest.mark.parametrize("kind", KINDS)
 def test_colours_differ_for_the_colour_blind(kind: palette.Kind, deficiency: str) -> None:
     """Any two of a kind differ by their marks; two colours differ by 14 in CIE Lab."""
-    for one, other in itertools.combinations(get_styles(kind).values(), 2):
+    for one, other in itertools.combinations(_STYLES[kind].values(), 2):
         assert (one.marker, one.is_hollow) != (other.marker, other.is_hollow) or (
             one.color != other.color and kind == "driver"  # marks are those of a library's caches
         )
@@ -100,7 +100,7 @@ REGISTRIES: dict[palette.Kind, Collection[str]] = {
 def test_whatever_is_registered_can_be_drawn(kind: palette.Kind) -> None:
     """Every entry of a registry has a style, and no style stands for nothing."""
     check_styles(REGISTRIES[kind], kind)
-    assert {*get_styles(kind)} == {*REGISTRIES[kind]}
+    assert {*_STYLES[kind]} == {*REGISTRIES[kind]}
 
 
 def test_palettes_are_by_label_and_what_has_no_style_is_refused() -> None:

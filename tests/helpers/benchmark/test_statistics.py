@@ -25,7 +25,6 @@ from helpers.benchmark.statistics import (
     measured,
     median_interval,
     noise_ratio,
-    paired_between,
     paired_ratio,
     processor_share,
     ratio_interval,
@@ -348,7 +347,6 @@ def test_gains_are_paired_within_blocks() -> None:
     found = paired_ratio(ours, 1, 2, by="n_workers")
     assert (found.centre, found.low, found.high, found.n) == pytest.approx((2, 2, 2, 5))
     assert paired_ratio(table, ("a", 1), ("a", 2), by=["contender", "n_workers"]) == found
-    assert paired_between(ours[ours["n_workers"] == 1], ours[ours["n_workers"] == 2]) == found
     with pytest.raises(UserError, match="n_workers: 4 was not measured; allowed: 1, 2"):
         paired_ratio(ours, 1, 4, by="n_workers")
 

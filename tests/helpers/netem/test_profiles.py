@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from helpers.benchmark.provenance import RENDERED, machine
+from helpers.benchmark.provenance import machine
 from helpers.book.studies import find_studies
 from helpers.errors import UserError
 from helpers.netem import profiles
@@ -92,19 +92,6 @@ def test_first_bytes_in_region_are_those_published() -> None:
     assert slow is not None and slow.delay_s(2.0) == pytest.approx(
         8 * profile.first_byte_s.delay_s(2.0)
     )
-
-
-def test_a_page_of_earlier_records_knows_networks_that_are_gone(
-    monkeypatch: pytest.MonkeyPatch, checkout: Path
-) -> None:
-    """A name that ships means what it means today: records are measured anew over that."""
-    folder = checkout / "results" / "reference"
-    folder.mkdir(parents=True)
-    (folder / "profiles.yaml").write_text(yaml.safe_dump({"in-region": {}, "gone": FIGURES}))
-    assert "gone" not in profile_names()
-    monkeypatch.setenv(RENDERED, "{}")
-    assert get_profile("in-region").stream_mb_per_s == 86
-    assert get_profile("gone").stream_mb_per_s == 50
 
 
 @pytest.fixture
