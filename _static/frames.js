@@ -18,7 +18,9 @@
       const link = one.closest("li")?.querySelector("a");
       if (!one.textContent.trim()) one.setAttribute("aria-label", "Pages below " + (link ? link.textContent.trim() : "this"));
     });
-    document.querySelectorAll("button[title]:not([aria-label])").forEach((one) => one.setAttribute("aria-label", one.title));
+    document.querySelectorAll("button[title]:not([aria-label])").forEach((one) => {
+      if (!one.textContent.trim()) one.setAttribute("aria-label", one.title);
+    });
   }
 
   if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", start);

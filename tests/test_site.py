@@ -370,6 +370,20 @@ def test_the_explorer_by_keyboard_alone(site: Path, address: str, tab: Tab) -> N
 
 
 @pytest.mark.slow
+def test_the_panel_of_the_ledger_answers_for_another_network(address: str, tab: Tab) -> None:
+    """Clients are listed with seconds, which grow with the time to the first byte."""
+    seconds = (
+        "Number(document.querySelector('#your-network-table tbody td:nth-child(7)').textContent)"
+    )
+    tab.open(f"{address}/request-ledger.html", width=1280)
+    tab.wait_until("document.querySelectorAll('#your-network-table tbody tr').length > 5")
+    before = tab.evaluate(seconds)
+    tab.evaluate("(() => { const f = document.getElementById('network-form'); f.elements.p50.value = '500'; f.elements.p95.value = '900'; f.dispatchEvent(new Event('input')); })()")  # fmt: skip
+    assert tab.evaluate(seconds) > 2 * before > 0
+    assert tab.faults() == []
+
+
+@pytest.mark.slow
 def test_the_form_of_decide_keeps_its_question_in_the_address(address: str, tab: Tab) -> None:
     """What is entered is answered, and the link opens the same question and the same answer."""
     tab.open(f"{address}/decide.html", width=390)

@@ -225,7 +225,7 @@
 
     // Columns in which all rows are alike stand above the table once.
     function list(chosen) {
-      const page = (one) => "notebooks/" + one.source + ".html";
+      const hasPage = (one) => document.querySelector(`.bd-article a[href="notebooks/${one.source}.html"]`);
       const columns = [
         ["contender", (one) => one.contender], [labels[state.quantity], (one) => tell(one.median)], ["95 % interval", tellInterval], ["n", (one) => String(one.n)],
         ...["conditions", "layout", "network", "workers"].map((name) => [BY[name], (one) => one[name]]),
@@ -241,9 +241,9 @@
       chosen.slice(0, shown).forEach((one) => {
         const row = make("tr", "", body);
         varied.forEach(([text, read], i) => {
-          const isLink = text === BY.source;
+          const isLink = text === BY.source && hasPage(one);
           const cell = make(i ? "td" : "th", isLink ? "" : read(one) || "–", row);
-          if (isLink) make("a", one.source, cell).href = page(one);
+          if (isLink) make("a", one.source, cell).href = `notebooks/${one.source}.html`;
           if (i) cell.dataset.head = text;
           else cell.scope = "row";
         });

@@ -105,7 +105,7 @@ function draw(form, body, note) {
 }
 
 function start() {
-  const form = document.getElementById("your-network");
+  const form = document.getElementById("network-form");
   if (!form) return;
   const body = document.querySelector("#your-network-table tbody"), note = document.getElementById("your-network-note");
   for (const operation of new Set(LEDGER.rows.map((row) => row.operation))) form.elements.operation.add(new Option(operation));

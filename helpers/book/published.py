@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from helpers.benchmark.record import read_published, read_records
 from helpers.benchmark.statistics import Comparison, Interval, measured, ratio_interval
 from helpers.book.findings import read_findings
+from helpers.book.pages import NOTEBOOKS, list_cases
 from helpers.errors import UserError
 from helpers.paths import ROOT
 from helpers.plotting.figures import number_axis
@@ -194,7 +195,10 @@ def _link(case: str, found: Answer) -> str:
         else ""
     )
     text = f"{digits(ratio.centre, n=2)}{ends}"
-    return f'<a href="notebooks/{case}.html">{text}</a>' if "/" in case else text
+    if "/" not in case:
+        return text
+    page = f"{NOTEBOOKS}{case}" if f"{NOTEBOOKS}{case}" in list_cases() else "explorer"
+    return f'<a href="{page}.html">{text}</a>'
 
 
 def read_stores() -> pd.DataFrame:
