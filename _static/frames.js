@@ -18,6 +18,7 @@
       const link = one.closest("li")?.querySelector("a");
       if (!one.textContent.trim()) one.setAttribute("aria-label", "Pages below " + (link ? link.textContent.trim() : "this"));
     });
+    document.querySelectorAll(".search-button-field").forEach((one) => one.removeAttribute("aria-label")); // its text is its name
     document.querySelectorAll("button[title]:not([aria-label])").forEach((one) => {
       if (!one.textContent.trim()) one.setAttribute("aria-label", one.title);
     });

@@ -187,14 +187,10 @@ def tabulate_claims(
 
 
 def _link(case: str, found: Answer) -> str:
-    """Write a figure and, where it has one, its interval; it leads to the page of its case."""
+    """Write a figure and, where it has one, its interval; it leads to the page of its case, or to all records."""
     ratio = found.ratio if isinstance(found, Comparison) else found
-    ends = (
-        f" ({digits(ratio.low, n=2)} to {digits(ratio.high, n=2)})"
-        if ratio.low < ratio.high
-        else ""
-    )
-    text = f"{digits(ratio.centre, n=2)}{ends}"
+    ends = f" ({digits(ratio.low, n=2)} to {digits(ratio.high, n=2)})"
+    text = digits(ratio.centre, n=2) + ends * (ratio.low < ratio.high)
     if "/" not in case:
         return text
     page = f"{NOTEBOOKS}{case}" if f"{NOTEBOOKS}{case}" in list_cases() else "explorer"

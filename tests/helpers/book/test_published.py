@@ -261,10 +261,12 @@ def test_a_claim_over_cases(found: dict[str, Interval], expected: str) -> None:
 def test_a_claim_is_a_row_with_links_to_what_measured_it() -> None:
     """Arithmetic has no page to lead to, and what nobody measured no figure."""
     claims = {"a": make_claim(at_least=5, at_most=20, unit="times"), "b": make_claim()}
-    found = {"a": {"study/case": YES, "arithmetic": published.exact(1)}}
+    both = {"formats/in-region": YES, "study/case": YES}  # of which the first has a page
+    found = {"a": {**both, "arithmetic": published.exact(1)}}
     table = published.tabulate_claims(claims, found)
     assert [*table["claim"]] == ["it is so (times)", "it is so"]
-    assert [*table["ours"]] == ['<a href="notebooks/study/case.html">9 (7 to 12)</a>, 1', ""]
+    links = [f'<a href="{to}.html">9 (7 to 12)</a>' for to in ("notebooks/formats/in-region", "explorer")]  # fmt: skip
+    assert [*table["ours"]] == [", ".join([*links, "1"]), ""]
     assert [*table["verdict"]] == ["holds under conditions", "cannot be decided here"]
 
 
