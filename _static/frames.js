@@ -14,11 +14,11 @@
     });
     document.querySelectorAll(FRAMES).forEach((frame) => watch.observe(frame));
     Object.entries(NAMES).forEach(([place, name]) => document.querySelector(place)?.setAttribute("aria-label", name));
+    document.querySelectorAll(".search-button-field, .theme-switch-button, details > summary").forEach((one) => one.removeAttribute("aria-label")); // its text is its name
     document.querySelectorAll("details > summary").forEach((one) => {
       const link = one.closest("li")?.querySelector("a");
       if (!one.textContent.trim()) one.setAttribute("aria-label", "Pages below " + (link ? link.textContent.trim() : "this"));
     });
-    document.querySelectorAll(".search-button-field").forEach((one) => one.removeAttribute("aria-label")); // its text is its name
     document.querySelectorAll("button[title]:not([aria-label])").forEach((one) => {
       if (!one.textContent.trim()) one.setAttribute("aria-label", one.title);
     });
