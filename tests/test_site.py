@@ -82,12 +82,14 @@ def case_pages() -> list[str]:
 def test_pages_and_cases_are_listed() -> None:
     """Every text page of `_toc.yml` exists and every one is in it; its cases have parameters."""
     listed = [name for name in pages.toc_files() if not name.startswith("notebooks/")]
-    there = {path.stem for path in ROOT.glob("*.md")} - {
-        Path(name).stem for name in build.NOT_PAGES
-    }
+    there = {path.stem for path in ROOT.glob("*.md")} - {Path(name).stem for name in build.NOT_PAGES}  # fmt: skip
     assert there == {*listed}
     files = {f"notebooks/{path.parent.name}/{path.stem}" for path in (ROOT / "parameters" / "laptop").glob("*/*.yaml")}  # fmt: skip
     assert {*pages.list_cases()} <= files
+    # what is measured and has no page of its own is listed under that of its notebook
+    assert {
+        one for one in files - {*pages.list_cases()} if one.split("/")[1] not in listed
+    } == set()
 
 
 UNITS = (
