@@ -1,5 +1,5 @@
 // Your network: what the requests of each client take there. The replay is that of helpers.models.transfer,
-// with even draws (studies.request_ledger.findings); a test holds both equal.
+// with draws that fill the distribution evenly; a test holds both equal.
 "use strict";
 
 // Inverse of the normal distribution function, algorithm AS 241 (Wichura 1988).

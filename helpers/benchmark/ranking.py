@@ -29,9 +29,7 @@ class Ranking:
 
     # the one with the shortest median; a choice made after looking, which the intervals allow for
     best: str
-    fastest: tuple[
-        str, ...
-    ]  # `best` and those that cannot be distinguished from it, by their ratio
+    fastest: tuple[str, ...]  # `best` and what cannot be distinguished from it, by their ratio
     # each other contender over `best`, with simultaneous intervals, by their ratio
     others: Mapping[str, Comparison]
 

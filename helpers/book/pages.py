@@ -338,7 +338,7 @@ def tabulate_records(pages: Sequence[Page]) -> pd.DataFrame:
         lines.append(
             {
                 "case": f"[{title}](/{page.name})" if page.is_shown else title,
-                "noise (%)": "counts" if noise != noise else f"{100 * noise:.2g}",
+                "noise (%)": "unknown" if noise != noise else f"{100 * noise:.2g}",
                 "measured": escape(str(rows["started_utc"].max())[:10].replace("-", "\u2011")),
                 "commit": escape(str(rows["commit"].iloc[-1])[:7]),
                 "rows": f"{{download}}`CSV </_generated/records/{page.notebook}-{page.case}.csv>`",

@@ -318,8 +318,8 @@ def write_data() -> str:
     for name in PRESETS:
         network = network_of(get_profile(name))
         presets[name] = {
-            "p50": 1e3 * network.first_byte_median_s,
-            "p95": 1e3 * network.first_byte_p95_s,
+            "p50": round(1e3 * network.first_byte_median_s, 3),
+            "p95": round(1e3 * network.first_byte_p95_s, 3),
             "stream": network.stream_nbytes_per_s / 1e6,
             "link": min(network.aggregate_nbytes_per_s / 1e6, 10_000),
         }

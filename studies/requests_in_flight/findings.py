@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -16,12 +17,9 @@ from helpers.paths import ROOT
 from helpers.plotting.tables import trace_of
 from studies.requests_in_flight.workload import Setting
 
-# emulated networks by the case that reads over each
-_FAKES = {
-    "our proxy": "many-requests",
-    "a fixed delay": "fixed-delay",
-    "one shared pipe": "one-pipe",
-}
+# emulated networks by the case that reads over each, and s3fs as it was on S3 and as it is today
+_FAKES = {"our proxy": "many-requests", "a fixed delay": "fixed-delay", "one pipe": "one-pipe"}
+_ASKS = {"one request": "zarr-s3fs-one-get", "today": "zarr-s3fs"}
 
 
 def add_rates(rows: pd.DataFrame, profile: Profile) -> pd.DataFrame:
@@ -104,17 +102,17 @@ def compare_fakes() -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        A row for each network and size of chunk: `network`, `chunk_mb`, `lead`, and the 95 %
-        interval `low` to `high`, NaN where none was published.
+        A row for each `s3fs` (one request a chunk, as on S3 then, or its defaults of today),
+        `network` and `chunk_mb`: `lead`, and the 95 % interval `low` to `high`, NaN on S3.
     """
     published = read_published_leads().assign(low=np.nan, high=np.nan, network="real S3, 2025")
-    lines = []
+    published, lines = published.assign(s3fs="one request"), []
     for network, case in _FAKES.items():
         found = read_findings(ROOT / "results" / "reference" / "requests-in-flight" / f"{case}.csv")
-        for mb in published["chunk_mb"]:
-            one = found[f"lead-zarr-s3fs-{mb:.2g}-mb"]
-            lines.append([network, mb, one.value, one.low, one.high])
-    columns = ["network", "chunk_mb", "lead", "low", "high"]
+        for (s3fs, key), mb in itertools.product(_ASKS.items(), published["chunk_mb"]):
+            one = found[f"lead-{key}-{mb:.2g}-mb"]
+            lines.append([s3fs, network, mb, one.value, one.low, one.high])
+    columns = ["s3fs", "network", "chunk_mb", "lead", "low", "high"]
     return pd.concat([published[columns], pd.DataFrame(lines, columns=columns)], ignore_index=True)
 
 
