@@ -7,8 +7,8 @@ from typing import Any
 
 from sphinx.application import Sphinx
 
-from helpers.book import explorer
-from helpers.book.studies import write_table
+from book import explorer
+from helpers.parameters import write_table
 
 PAGE = "explorer"
 

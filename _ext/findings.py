@@ -13,8 +13,8 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxRole
 
-from helpers.book.findings import Finding, format_finding, read_findings
 from helpers.errors import UserError
+from helpers.findings import Finding, format_finding, read_findings
 
 NOT_SO = "(not so in these results) "
 

@@ -20,20 +20,20 @@ from helpers.errors import UserError, tell_refusal
 from helpers.redaction import redact
 
 _COMMANDS = {  # where each is, the extra that brings its packages, and what it does
-    "book": ("helpers.book.cli", "book", "Build the book from results that are there."),
+    "book": ("book.cli", "book", "Build the book from results that are there."),
     "calibrate": ("advisors.calibrate.cli", "calibrate", "Measure a store within caps, as a profile."),
     "chunks": ("advisors.chunks.cli:chunks_command", "chunks", "Recommend chunk shapes for accesses."),
-    "compare": ("helpers.book.cli", "book", "Lay a record over another of the same case."),
+    "compare": ("book.cli", "book", "Lay a record over another of the same case."),
     "costs": ("advisors.costs.cli", "costs", "Compute what caches of a tile service cost."),
     "decide": ("advisors.decide.cli", "decide", "Stay, set, rechunk or copy: what to do with a dataset."),
-    "derive": ("helpers.book.cli", "book", "Write parameter cells and schemas of case files."),
+    "derive": ("book.cli", "book", "Write parameter cells and schemas of case files."),
     "fit": ("advisors.scaling.cli", "scaling", "Say from a few sizes how far workers help."),
     "hdf5": ("advisors.hdf5.cli", "hdf5", "Advise on an HDF5 file, and repack it."),
     "ledger": ("studies.request_ledger.cli", "book", "Check what clients ask of the store."),
-    "publish": ("helpers.book.cli", "book", "Promote results to the reference."),
-    "run": ("helpers.book.cli", "book", "Run one case of a study."),
-    "run-all": ("helpers.book.cli", "book", "Run every case of a site, and build the book."),
-    "server": ("helpers.book.cli", "book", "Find the S3 server, or build it once."),
+    "publish": ("book.cli", "book", "Promote results to the reference."),
+    "run": ("book.cli", "book", "Run one case of a study."),
+    "run-all": ("book.cli", "book", "Run every case of a site, and build the book."),
+    "server": ("book.cli", "book", "Find the S3 server, or build it once."),
     "simulate": ("advisors.scaling.cli", "scaling", "Simulate reads by many workers."),
 }  # fmt: skip
 

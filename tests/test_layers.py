@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from helpers.book.studies import find_studies
+from book.studies import find_studies
 from helpers.paths import ROOT
 
-LAYERS = ("helpers", "advisors", "studies")
+LAYERS = ("helpers", "advisors", "studies", "book")
 PATHS = [path for layer in LAYERS for path in sorted((ROOT / layer).rglob("*.py"))]
 
 # Modules that every study or advisor may have, each under the same name.
@@ -45,9 +45,7 @@ CLOCKS: dict[str, str] = {
 
 # What one advisor may take from another: the prices, and what a deployment is assumed to be.
 BETWEEN_ADVISORS = {
-    "calibrate": {"advisors.costs.prices"},
-    "chunks": {"advisors.costs.prices", "advisors.costs.assumptions"},
-    "scaling": {"advisors.costs.prices"},
+    "chunks": {"advisors.costs.assumptions"},
 }
 
 # The advisor that gives one answer out of those of the others, and adds no formula: it may ask all.
@@ -136,7 +134,7 @@ def test_imports_go_downwards(lower: str, higher: str) -> None:
 def test_one_module_knows_where_studies_are() -> None:
     """The package of the studies is named in the module that finds them, and nowhere else."""
     naming = {name_of(path) for path in PATHS if "studies" in texts(path)}
-    assert naming == {"helpers.book.studies"}
+    assert naming == {"helpers.parameters"}
 
 
 def test_advisors_stand_alone() -> None:

@@ -9,10 +9,10 @@ from pathlib import Path
 import nbformat
 import pytest
 
+from book import run
+from book.studies import find_study
 from helpers.benchmark import record
-from helpers.book import run
-from helpers.book.findings import N_BLOCKS, NOISE, read_findings
-from helpers.book.studies import find_study
+from helpers.findings import N_BLOCKS, NOISE, read_findings
 from helpers.paths import ROOT
 
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))

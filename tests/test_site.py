@@ -17,9 +17,9 @@ from urllib.parse import unquote, urlsplit
 import nbformat
 import pytest
 
+from book import build, pages
 from helpers.benchmark.record import COLUMNS
-from helpers.book import build, pages
-from helpers.book.findings import read_findings
+from helpers.findings import read_findings
 from helpers.netem.profiles import profile_names
 from helpers.paths import ROOT
 from tests.browser import Tab, open_browser, serve

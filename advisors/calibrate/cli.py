@@ -96,8 +96,8 @@ def measure_store(
 
 def choose_prices(location: str, own: Mapping[str, float]) -> dict[str, float]:
     """Choose what requests and bytes cost: nothing on this machine, else as the price table says."""
-    from advisors.costs.prices import get_prices
     from helpers.objectstore.locations import is_here
+    from helpers.prices import get_prices
 
     for item in own:
         if item not in _ITEMS:

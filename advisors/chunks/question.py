@@ -11,11 +11,11 @@ import numpy as np
 
 from advisors.chunks.dataset import ArrayFacts, Format, read_dataset
 from advisors.chunks.forecast import Access, AccessPattern, Bounds, Layout, Prices
-from advisors.costs.prices import find_price
 from helpers.arrays.chunks import Shape
 from helpers.errors import UserError
 from helpers.models.access import Store
 from helpers.netem.profiles import get_measurement, get_profile, network_of
+from helpers.prices import find_price
 
 CHUNK_MS, DECODE_MB_PER_S = 0.5, 500.0
 """What a chunk and its bytes cost a processor where no calibration tells."""

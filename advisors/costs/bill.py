@@ -69,7 +69,7 @@ def price_option(assumptions: Assumptions, prices: Mapping[str, float], *, optio
     --------
     One tile a second that takes half a second in a function of 10 GB is 5 GB-s a second:
 
-    >>> from advisors.costs.prices import PRICE_UNITS
+    >>> from helpers.prices import PRICE_UNITS
     >>> one = Assumptions(billing="function", memory_gb=10, requests_per_s=1, make_s=0.3, open_s=0.2)
     >>> cost = price_option(one, dict.fromkeys(PRICE_UNITS, 1.0), option="none")
     >>> cost.lines["computing"] == 5 * 2_592_000

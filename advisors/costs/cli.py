@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def costs(price_set: str, region: str, published: bool, is_list: bool, is_json: bool, **given: Any) -> None:  # fmt: skip
     """Price a month of a tile service: computing and memory first, then each place of a cache."""
     from advisors.costs.assumptions import Assumptions, change
-    from advisors.costs.prices import get_prices
+    from helpers.prices import get_prices
 
     prices = get_prices(price_set, region, overrides=read_numbers("price", given["own"]))
     assumptions = change(Assumptions(), read_pairs("set", given["changes"]))
@@ -67,7 +67,7 @@ def price(assumptions: Assumptions, prices: Mapping[str, float]) -> dict[str, An
 def _list_known(assumptions: Assumptions, prices: Mapping[str, float]) -> list[str]:
     """Write every assumption with what it is, and every price with its unit."""
     from advisors.costs.assumptions import describe
-    from advisors.costs.prices import PRICE_UNITS
+    from helpers.prices import PRICE_UNITS
 
     known = [(one["name"], one["label"]) for one in describe()]
     lines = [f"{name:20} {getattr(assumptions, name)!s:>12}  {label}" for name, label in known]

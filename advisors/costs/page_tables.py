@@ -14,7 +14,10 @@ from typing import Any
 import pandas as pd
 
 from advisors.costs.assumptions import NAMES, ONE_PROCESSOR_GB, describe
-from advisors.costs.prices import (
+from helpers.benchmark.record import read_records
+from helpers.parameters import Expected, write_table
+from helpers.paths import ROOT
+from helpers.prices import (
     DEFAULT_REGION,
     DEFAULT_SET,
     PRICE_LABELS,
@@ -22,9 +25,6 @@ from advisors.costs.prices import (
     get_prices,
     read_prices,
 )
-from helpers.benchmark.record import read_records
-from helpers.book.studies import Expected, write_table
-from helpers.paths import ROOT
 
 REFERENCE = ROOT / "results" / "reference"
 TABLE = ROOT / "results" / "published" / "tile_caching_costs.csv"

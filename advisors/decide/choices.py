@@ -25,7 +25,7 @@ from advisors.chunks.forecast import (
 )
 from advisors.chunks.question import Question
 from advisors.chunks.search import WORTH, best_copies, best_layout, cheapest_layout
-from advisors.costs.prices import find_price
+from helpers.prices import find_price
 
 Action = Literal["default", "stay", "set", "write", "rechunk", "copy"]
 How = tuple[Action, str]

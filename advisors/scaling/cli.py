@@ -185,9 +185,9 @@ def simulate(profile: str, workers: str, is_json: bool, **given: Any) -> None:
 
     A closed form, printed with the answer: predicted, not measured.
     """
-    from advisors.costs.prices import get_prices
     from advisors.scaling.cluster import DECODE_S_PER_MB, FORMULA, GRAPH_S, TASK_S, Plan
     from helpers.netem.profiles import get_profile
+    from helpers.prices import get_prices
 
     network, link, chunk_mb = get_profile(profile), given.pop("link"), given.pop("chunk_mb")
     if link is not None:

@@ -32,7 +32,7 @@ REQUEST_STEPS = ("#7a0177", "#c51b8a", "#41ab5d", "#0868ac")
 """Requests by their bytes, the smallest first."""
 
 STYLE = (
-    Path(__file__).with_name("book.mplstyle"),
+    Path(__file__).with_name("pages.mplstyle"),
     {
         "axes.edgecolor": AXIS,
         "axes.labelcolor": TEXT,

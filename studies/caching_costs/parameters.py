@@ -6,13 +6,13 @@ from typing import Annotated
 
 from pydantic import Field
 
-from helpers.book import studies
-from helpers.book.studies import RECORD, Contains, OneOf, RecordName, Seed
+from helpers import parameters
+from helpers.parameters import RECORD, Contains, OneOf, RecordName, Seed
 from studies.caching_costs.caches import CACHES
 from studies.caching_costs.datasets import dataset_names
 
 
-class Parameters(studies.Parameters):
+class Parameters(parameters.Parameters):
     """Caches to compare, datasets to serve, and the load on the service."""
 
     # what a cache gains is a ratio to the service as shipped, and to one without a cache

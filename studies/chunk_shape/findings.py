@@ -11,7 +11,7 @@ from scipy import stats  # it ships no types
 
 from helpers.benchmark import statistics
 from helpers.benchmark.statistics import Interval
-from helpers.book.findings import Finding
+from helpers.findings import Finding
 from helpers.plotting import tables
 from studies.chunk_shape.layouts import RULES
 from studies.chunk_shape.workload import leave_first

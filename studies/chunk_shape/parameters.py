@@ -6,8 +6,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from helpers.book import studies
-from helpers.book.studies import (
+from helpers import parameters
+from helpers.parameters import (
     RECORD,
     Count,
     Dilation,
@@ -21,7 +21,7 @@ from helpers.book.studies import (
 MEDIA = ("hdf5", "zarr", "sharded")
 
 
-class Parameters(studies.Parameters):
+class Parameters(parameters.Parameters):
     """Media, the scale of the array, and how many positions of each access are read."""
 
     media: Annotated[list[Annotated[str, OneOf(MEDIA)]], Field(min_length=1)] = Field(

@@ -8,12 +8,14 @@ from typing import Annotated, Self
 from distributed.system import MEMORY_LIMIT
 from pydantic import Field, model_validator
 
+from helpers import parameters
 from helpers.arrays.clusters import KINDS, check_options, check_reach
 from helpers.arrays.readers import READERS
 from helpers.arrays.stores import check_chunk_shape, open_entry
 from helpers.arrays.writers import CODECS
-from helpers.book import studies
-from helpers.book.studies import (
+from helpers.errors import UserError, show
+from helpers.netem.profiles import get_profile, profile_names
+from helpers.parameters import (
     RECORD,
     ArrayShape,
     DilationOrAuto,
@@ -22,11 +24,9 @@ from helpers.book.studies import (
     Seed,
     Shape,
 )
-from helpers.errors import UserError, show
-from helpers.netem.profiles import get_profile, profile_names
 
 
-class Parameters(studies.Parameters):
+class Parameters(parameters.Parameters):
     """An array, the readers to compare, and the clusters to read it with."""
 
     dataset: str = Field("enlarged-ocean-temperature", description="entry of catalog.yml")

@@ -15,10 +15,10 @@ from helpers.arrays.readers import Reader
 from helpers.arrays.stores import StoredArray
 from helpers.benchmark import statistics
 from helpers.benchmark.provenance import n_cores
-from helpers.book.studies import AUTO
 from helpers.errors import UserError
 from helpers.models import transfer
 from helpers.netem.profiles import Profile, network_of
+from helpers.parameters import AUTO
 from helpers.plotting.tables import trace_of
 
 Clients = Mapping[str, transfer.Client]

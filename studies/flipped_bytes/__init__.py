@@ -1,5 +1,5 @@
 """Which formats notice that a byte of theirs has changed, and what noticing costs."""
 
-from helpers.book.studies import Study
+from helpers.parameters import Study
 
 STUDY = Study(name="flipped-bytes", headline="silent-zarr", by_name=("checksums",))

@@ -6,14 +6,14 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
+from helpers import parameters
 from helpers.arrays.stores import check_chunk_shape
-from helpers.book import studies
-from helpers.book.studies import RECORD, ArrayShape, Contains, Count, OneOf, RecordName, Seed, Shape
 from helpers.errors import UserError
+from helpers.parameters import RECORD, ArrayShape, Contains, Count, OneOf, RecordName, Seed, Shape
 from studies.flipped_bytes.protection import BASELINE, FORMATS
 
 
-class Parameters(studies.Parameters):
+class Parameters(parameters.Parameters):
     """An array, the formats that hold it, and how many of their bytes are flipped."""
 
     array_shape: ArrayShape = Field([1, 4, 160, 160], description="elements: time, depth, y, x")

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from helpers.book.studies import Study, later
+from helpers.parameters import Study, later
 
 
 def count_work(values: Mapping[str, Any]) -> tuple[float, float]:

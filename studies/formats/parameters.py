@@ -7,10 +7,11 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
+from helpers import parameters
 from helpers.arrays.stores import check_chunk_shape
 from helpers.arrays.writers import CODECS
-from helpers.book import studies
-from helpers.book.studies import (
+from helpers.errors import UserError
+from helpers.parameters import (
     RECORD,
     Contains,
     Dilation,
@@ -19,7 +20,6 @@ from helpers.book.studies import (
     Seed,
     Shape,
 )
-from helpers.errors import UserError
 from studies.formats.clients import CLIENTS
 from studies.formats.source import ACCESSES
 
@@ -27,7 +27,7 @@ _MOST_IN_MEMORY = 2 * 10**9  # values: every format is made from all of them
 _MOST_OF_TEXT = 10**8  # values: some 1.2 GB of text, and the memory of several
 
 
-class Parameters(studies.Parameters):
+class Parameters(parameters.Parameters):
     """An array, and the clients that read it in the format of each."""
 
     array_shape: Shape = Field([4, 10, 120, 160], description="elements: time, depth, y, x")

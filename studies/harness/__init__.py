@@ -1,5 +1,5 @@
 """Whether the machinery under all studies can be believed on a machine."""
 
-from helpers.book.studies import Study
+from helpers.parameters import Study
 
 STUDY = Study(name="harness", headline="time-through-proxy")

@@ -6,13 +6,13 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
+from helpers import parameters
 from helpers.arrays.stores import check_chunk_shape
-from helpers.book import studies
-from helpers.book.studies import RECORD, ArrayShape, Count, Dilation, RecordName, Seed, Shape
 from helpers.errors import UserError
+from helpers.parameters import RECORD, ArrayShape, Count, Dilation, RecordName, Seed, Shape
 
 
-class Parameters(studies.Parameters):
+class Parameters(parameters.Parameters):
     """An array in few and in many chunks, and a network to emulate at two dilations."""
 
     array_shape: ArrayShape = Field([2, 10, 240, 320], description="elements: time, depth, y, x")

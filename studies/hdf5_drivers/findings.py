@@ -10,7 +10,7 @@ import pandas as pd
 from fsspec.caching import BlockCache
 
 from helpers.benchmark import statistics
-from helpers.book.findings import Finding
+from helpers.findings import Finding
 from helpers.plotting.tables import trace_of
 from studies.hdf5_drivers.drivers import DRIVERS
 from studies.hdf5_drivers.files import StoredFile

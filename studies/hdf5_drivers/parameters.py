@@ -6,9 +6,9 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from helpers.book import studies
-from helpers.book.studies import RECORD, Dilation, OneOf, RecordName, Seed
+from helpers import parameters
 from helpers.errors import UserError
+from helpers.parameters import RECORD, Dilation, OneOf, RecordName, Seed
 from studies.hdf5_drivers.drivers import DRIVERS
 from studies.hdf5_drivers.file_layouts import FILE_LAYOUTS
 from studies.hdf5_drivers.findings import DEFAULT
@@ -19,7 +19,7 @@ READS = tuple(f"{driver} on {layout}" for driver in DRIVERS for layout in FILE_L
 _Read = Annotated[str, OneOf(READS)]
 
 
-class Parameters(studies.Parameters):
+class Parameters(parameters.Parameters):
     """A granule, and which drivers read it in which layouts."""
 
     n_photons: Annotated[int, Field(ge=6000, le=10**10)] = Field(

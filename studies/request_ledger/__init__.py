@@ -1,6 +1,6 @@
 """What each client asks of the store for one operation, version by version."""
 
-from helpers.book.studies import Study, later
+from helpers.parameters import Study, later
 
 STUDY = Study(
     name="request-ledger",

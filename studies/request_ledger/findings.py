@@ -11,14 +11,14 @@ from statistics import median
 import numpy as np
 import pandas as pd
 
-from advisors.costs.prices import find_price
 from helpers.benchmark.record import read_published, read_records
 from helpers.benchmark.statistics import Interval, log_noise, ratio_interval
-from helpers.book.findings import Finding
+from helpers.findings import Finding
 from helpers.models.transfer import Network, Step, replay
 from helpers.netem.profiles import get_profile, network_of
 from helpers.paths import ROOT
 from helpers.plotting.tables import trace_of
+from helpers.prices import find_price
 from studies.request_ledger.client_process import GAPS, scatter
 from studies.request_ledger.environments import read_environments
 

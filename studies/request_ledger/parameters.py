@@ -6,8 +6,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from helpers.book import studies
-from helpers.book.studies import RECORD, Count, Dilation, OneOf, Profile, RecordName, Seed
+from helpers import parameters
+from helpers.parameters import RECORD, Count, Dilation, OneOf, Profile, RecordName, Seed
 from studies.request_ledger.environments import HERE, read_environments
 from studies.request_ledger.workload import LAYOUTS, OPERATIONS
 
@@ -15,7 +15,7 @@ _Names = Field(min_length=1)
 Shape = Annotated[list[Count], Field(min_length=3, max_length=3)]
 
 
-class Parameters(studies.Parameters):
+class Parameters(parameters.Parameters):
     """Which clients are asked for what, in which environments."""
 
     environments: Annotated[

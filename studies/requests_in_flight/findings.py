@@ -10,8 +10,8 @@ import pandas as pd
 
 from helpers.benchmark import ranking, statistics
 from helpers.benchmark.record import read_published
-from helpers.book.findings import read_findings
 from helpers.errors import UserError
+from helpers.findings import read_findings
 from helpers.netem.profiles import Profile
 from helpers.paths import ROOT
 from helpers.plotting.tables import trace_of

@@ -6,10 +6,11 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
+from helpers import parameters
 from helpers.arrays.stores import check_chunk_shape
 from helpers.arrays.writers import CODECS
-from helpers.book import studies
-from helpers.book.studies import (
+from helpers.errors import UserError
+from helpers.parameters import (
     RECORD,
     ArrayShape,
     Count,
@@ -19,13 +20,12 @@ from helpers.book.studies import (
     Seed,
     Shape,
 )
-from helpers.errors import UserError
 
 CLIENTS = ("zarr-obstore", "zarr-s3fs", "zarr-s3fs-one-get")
 _MOST_IN_FLIGHT = 4096  # connections of one process, each a file that is open
 
 
-class Parameters(studies.Parameters):
+class Parameters(parameters.Parameters):
     """An array, and the settings of one process that reads it."""
 
     array_shape: ArrayShape = Field([2, 16, 60, 80], description="elements: time, depth, y, x")

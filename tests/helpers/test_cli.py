@@ -14,7 +14,7 @@ from pathlib import Path
 import click
 import pytest
 
-from helpers.book import build, cases
+from book import build, cases
 from helpers.cli import end_well, main
 from helpers.errors import UserError
 from helpers.paths import ROOT, check_file, check_name, replace_file

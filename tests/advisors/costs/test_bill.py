@@ -32,7 +32,10 @@ from advisors.costs.bill import (
 )
 from advisors.costs.cli import write_usd
 from advisors.costs.page_tables import TABLE, compare_published, count_run, find_runs, render_runs
-from advisors.costs.prices import (
+from book.studies import find_studies, find_study
+from helpers.cli import main
+from helpers.errors import UserError
+from helpers.prices import (
     PATH,
     PRICE_UNITS,
     find_price,
@@ -40,9 +43,6 @@ from advisors.costs.prices import (
     parse_prices,
     read_prices,
 )
-from helpers.book.studies import find_studies, find_study
-from helpers.cli import main
-from helpers.errors import UserError
 
 # Names of the published table, and of ours.
 SAME = {

@@ -18,8 +18,8 @@ from advisors.costs.assumptions import BILLINGS, OPTIONS, Assumptions, change, d
 from advisors.costs.bill import compare_options, find_break_even, list_levers
 from advisors.costs.cli import write_usd
 from advisors.costs.page_tables import list_calculator_data, render_calculator
-from advisors.costs.prices import PRICE_UNITS, get_prices, read_prices
 from helpers.paths import ROOT
+from helpers.prices import PRICE_UNITS, get_prices, read_prices
 from tests.browser import Tab, open_browser
 
 SCRIPT = ROOT / "_static" / "caching-costs" / "cost-calculator.js"

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
+from book.studies import find_studies
 from helpers.benchmark.provenance import machine
-from helpers.book.studies import find_studies
 from helpers.errors import UserError
 from helpers.netem import profiles
 from helpers.netem.profiles import (

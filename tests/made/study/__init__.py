@@ -1,5 +1,5 @@
 """A study with the parameters that every study has."""
 
-from helpers.book.studies import Study
+from helpers.parameters import Study
 
 STUDY = Study(name="study", headline="headline")

@@ -6,10 +6,10 @@ from typing import Annotated
 
 from pydantic import Field
 
-from helpers.book import studies
+from helpers import parameters
 
 
-class Parameters(studies.Parameters):
+class Parameters(parameters.Parameters):
     """Nothing to measure."""
 
     seed: Annotated[int, Field(ge=0, lt=2**32)] = Field(1, description="of nothing")

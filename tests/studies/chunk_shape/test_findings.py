@@ -11,7 +11,7 @@ import pytest
 
 from helpers.benchmark import statistics
 from helpers.benchmark.record import list_records
-from helpers.book.findings import NOISE, read_findings
+from helpers.findings import NOISE, read_findings
 from helpers.paths import ROOT
 from studies.chunk_shape import findings, prediction
 from studies.chunk_shape.layouts import RULES

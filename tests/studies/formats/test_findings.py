@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 
 from helpers.benchmark.record import list_records
-from helpers.book.findings import NOISE, read_findings
 from helpers.errors import UserError
+from helpers.findings import NOISE, read_findings
 from helpers.netem.profiles import get_profile
 from helpers.paths import ROOT
 from studies.formats import findings, prediction

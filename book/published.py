@@ -13,11 +13,11 @@ import yaml
 from matplotlib.axes import Axes
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from book.pages import NOTEBOOKS, list_cases
 from helpers.benchmark.record import read_published, read_records
 from helpers.benchmark.statistics import Comparison, Interval, measured, ratio_interval
-from helpers.book.findings import read_findings
-from helpers.book.pages import NOTEBOOKS, list_cases
 from helpers.errors import UserError
+from helpers.findings import read_findings
 from helpers.paths import ROOT
 from helpers.plotting.figures import number_axis
 from helpers.plotting.palette import find_style

@@ -11,9 +11,9 @@ from typing import Any
 
 import pandas as pd
 
+from book.cases import find_case
 from helpers.benchmark.record import read_records
 from helpers.benchmark.statistics import judge, measured, noise_ratio, pool_copies, unpaired_ratio
-from helpers.book.cases import find_case
 from helpers.errors import UserError, cut
 from helpers.paths import check_file
 

@@ -13,11 +13,11 @@ import pandas as pd
 import pytest
 import yaml
 
+from book import pages, published
 from helpers.benchmark.record import read_published
 from helpers.benchmark.statistics import Comparison, Interval
-from helpers.book import pages, published
-from helpers.book.findings import write_findings
 from helpers.errors import UserError
+from helpers.findings import write_findings
 from helpers.paths import ROOT
 
 TABLES: dict[str, dict[str, Any]] = yaml.safe_load((published.FOLDER / "tables.yaml").read_text())

@@ -18,9 +18,11 @@ import yaml
 from pydantic import Field
 from pydantic.fields import FieldInfo
 
-from helpers.book import cases, studies
-from helpers.book.studies import ArrayShape, Contains, DilationOrAuto, OneOf, find_studies
+from book import cases
+from book.studies import find_studies
+from helpers import parameters
 from helpers.errors import UserError
+from helpers.parameters import ArrayShape, Contains, DilationOrAuto, OneOf
 from helpers.paths import ROOT
 
 STUDIES = find_studies()
@@ -28,7 +30,7 @@ CASES = sorted((ROOT / "parameters").glob("*/*/*.yaml"))
 WHERE = "parameters/laptop/study/mine.yaml"
 
 
-class Made(studies.Parameters):
+class Made(parameters.Parameters):
     """What fields of studies are made of."""
 
     names: Annotated[list[Annotated[str, OneOf(("a", "b"))]], Field(min_length=1), Contains("a")] = Field(["a"], description="x")  # fmt: skip

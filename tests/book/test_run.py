@@ -26,11 +26,12 @@ from click.testing import CliRunner
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from book import build, cases, cli, run
+from book.cases import Case
+from helpers import parameters
 from helpers.benchmark.record import Record, read_records
-from helpers.book import build, cases, cli, run, studies
-from helpers.book.cases import Case
-from helpers.book.findings import NOISE, SUFFIX, Finding
 from helpers.errors import UserError
+from helpers.findings import NOISE, SUFFIX, Finding
 from helpers.paths import RENDERED, ROOT
 from tests import made
 from tests.helpers.test_redaction import ADDRESSES, SIGHTS
@@ -54,7 +55,7 @@ for block in range(len(rows.rows), n_blocks):
     rows.append([make_row(study="study", case=Path(record).stem, block=block)])
 """
 FOUND = """
-from helpers.book.findings import Finding, write_findings
+from helpers.findings import Finding, write_findings
 write_findings(record, {{"headline": Finding(3.14159, unit="MB/s")}}, {{}}, noise={noise}, n_blocks=n_blocks)
 """
 
@@ -312,7 +313,7 @@ def test_any_parameter_file_is_read_or_refused(make_case: MakeCase, text: bytes)
     except UserError as error:
         said = str(error)
     assert said.isprintable() and len(said) < 300
-    assert set(values) <= {*studies.Parameters.model_fields, "redis_url"}
+    assert set(values) <= {*parameters.Parameters.model_fields, "redis_url"}
     assert bool(values) != bool(said)
     assert cases.fingerprint(case, values)
 
@@ -340,10 +341,10 @@ def test_what_is_billed_is_said_and_bounded(
     make_case: MakeCase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Requests, bytes and both prices are in the line; the bound is on the sum of all cases."""
-    study = studies.Study(
+    study = parameters.Study(
         name="study",
         headline="headline",
-        expect=lambda values: studies.Expected(
+        expect=lambda values: parameters.Expected(
             1000 * values["n_blocks"], 2.5, 0.25, 1.25, "of then"
         ),
     )
@@ -369,7 +370,7 @@ def test_a_case_runs_once_at_a_time(make_case: MakeCase) -> None:
     """A second run of a case is refused in one line, and the lock ends with its holder."""
     case = make_case()
     script = (
-        "import os, sys; from helpers.book.cases import Case, lock_case; from pathlib import Path\n"
+        "import os, sys; from book.cases import Case, lock_case; from pathlib import Path\n"
         "with lock_case(Case('laptop', 'study', 'one', Path(sys.argv[1]))):\n"
         "    print('held', flush=True); sys.stdin.read()"
     )
@@ -461,7 +462,7 @@ def test_twenty_kills_of_a_run_lose_and_double_no_row(make_case: MakeCase) -> No
     code = ROWS.replace("    rows.append", "    time.sleep(0.1); rows.append")
     both = [make_case(name, "n_blocks: 20\n", code) for name in ("one", "two")]
     script = made.IN_SCRIPT + (
-        "import sys; from pathlib import Path; from helpers.book import run\n"
+        "import sys; from pathlib import Path; from book import run\n"
         "run.run_cases([run.Case('laptop', 'study', n, Path(sys.argv[1])) for n in ('one', 'two')], print)"
     )
     chance, n_rows = random.Random(20), 0

@@ -15,9 +15,8 @@ import pandas as pd
 import yaml
 from filelock import FileLock, Timeout
 
-from helpers.benchmark.record import read_records, schema
-from helpers.book.cases import SUFFIXES, Case, find_case, find_cases, is_done, read_parameters, seal
-from helpers.book.pages import (
+from book.cases import SUFFIXES, Case, find_case, find_cases, is_done, read_parameters, seal
+from book.pages import (
     NOTEBOOKS,
     Page,
     Say,
@@ -30,8 +29,10 @@ from helpers.book.pages import (
     tabulate_records,
     walk_toc,
 )
-from helpers.book.studies import Parameters, find_studies, find_study, write_table
+from book.studies import find_studies, find_study
+from helpers.benchmark.record import read_records, schema
 from helpers.errors import UserError
+from helpers.parameters import Parameters, write_table
 from helpers.paths import ROOT, check_name
 from helpers.redaction import copy_redacted, redact_tree
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from book import comparison
+from book.cases import Case
+from book.cli import compare
 from helpers.benchmark.record import WRITTEN
-from helpers.book import comparison
-from helpers.book.cases import Case
-from helpers.book.cli import compare
 from helpers.errors import UserError
 from helpers.paths import ROOT
 from tests.rows import ORIGIN, make_row, write_record

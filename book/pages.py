@@ -13,11 +13,11 @@ import nbformat
 import pandas as pd
 import yaml
 
+from book.cases import UNSEALED, Case, find_damage
+from book.studies import find_studies
 from helpers.benchmark.record import read_records
-from helpers.book.cases import UNSEALED, Case, find_damage
-from helpers.book.findings import NOISE, UNSTABLE_ABOVE, Finding, read_findings
-from helpers.book.studies import find_studies
 from helpers.errors import UserError
+from helpers.findings import NOISE, UNSTABLE_ABOVE, Finding, read_findings
 from helpers.paths import ROOT, check_file, check_name
 
 Say = Callable[[str], None]

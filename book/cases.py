@@ -15,9 +15,9 @@ import nbformat
 import yaml
 from filelock import FileLock, Timeout
 
-from helpers.book.findings import SUFFIX
-from helpers.book.studies import case_schema, find_studies, find_study, write_cell
+from book.studies import case_schema, find_studies, find_study, write_cell
 from helpers.errors import UserError, cut, show
+from helpers.findings import SUFFIX
 from helpers.paths import ROOT, check_file, check_name
 from helpers.redaction import redact_tree
 

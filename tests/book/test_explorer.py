@@ -1,4 +1,4 @@
-"""Tests of `helpers.book.explorer`: nothing is lost on the way from rows to medians and downloads."""
+"""Tests of `book.explorer`: nothing is lost on the way from rows to medians and downloads."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from book import explorer
 from helpers.benchmark.record import list_records, read_records, runs_path
 from helpers.benchmark.statistics import median_interval
-from helpers.book import explorer
 from helpers.paths import ROOT
 
 RECORDS = list_records(ROOT / "results" / "reference")

@@ -37,8 +37,8 @@ def _how(command: Any) -> Any:
 @_how
 def run_all(site: str, is_all: bool, **how: Any) -> None:
     """Run every case of a site, print a table and build the book."""
-    from helpers.book import build, cases, pages
-    from helpers.book.studies import find_studies
+    from book import build, cases, pages
+    from book.studies import find_studies
 
     by_name = {(study.name, case) for study in find_studies().values() for case in study.by_name}
     found = pages.in_book_order(cases.find_cases(site))
@@ -57,7 +57,7 @@ def run_all(site: str, is_all: bool, **how: Any) -> None:
 @_how
 def run(case: str, site: str, render: bool, **how: Any) -> None:
     """Run one case, such as cluster-scaling/in-region."""
-    from helpers.book import cases
+    from book import cases
 
     found = cases.find_case(case, site)
     cases.read_parameters(found)  # what is refused is refused before anything starts
@@ -66,15 +66,15 @@ def run(case: str, site: str, render: bool, **how: Any) -> None:
         return
     if any(how.values()):
         raise UserError("--render: with an option to measure; allowed: alone")
-    from helpers.book.run import render_case
+    from book.run import render_case
 
     click.echo(_short(render_case(found)))
 
 
 def _run(cases: list[Any], **how: Any) -> list[str]:
     """Run cases, print their table and return what failed."""
+    from book import run as runs
     from helpers.benchmark.provenance import python_build
-    from helpers.book import run as runs
     from helpers.objectstore.versitygw import find_or_build_versitygw
 
     minutes, in_region, max_usd = how.pop("minutes"), how.pop("in_region"), how.pop("max_usd")
@@ -99,7 +99,7 @@ def _run(cases: list[Any], **how: Any) -> list[str]:
 @_site(help="Whose results come before the reference.")
 def book(site: str) -> None:
     """Build the book from results that are there; nothing is measured."""
-    from helpers.book import build
+    from book import build
 
     click.echo(f"open {_short(build.build(site, say=click.echo))}")
 
@@ -113,7 +113,7 @@ def book(site: str) -> None:
 @click.option("--json", "is_json", is_flag=True, help="Print JSON.")
 def compare(records: tuple[str, ...], site: str, value: str, is_json: bool) -> None:
     """Lay a record over another of the same case: ratios, noise of both, and what differs in origin."""
-    from helpers.book import comparison
+    from book import comparison
 
     a, b = comparison.find_records(records, site)
     found = comparison.compare_records(a, b, value=value)
@@ -126,7 +126,7 @@ def compare(records: tuple[str, ...], site: str, value: str, is_json: bool) -> N
 @_site(help="Whose results become the reference.")
 def publish(cases: tuple[str, ...], site: str) -> None:
     """Promote results, of all cases or of those named, to the reference that the book shows."""
-    from helpers.book import build
+    from book import build
 
     for path in build.publish(site, titles=cases):
         click.echo(_short(path))
@@ -143,7 +143,7 @@ def server() -> None:
 @click.command()
 def derive() -> None:
     """Write parameter cells of notebooks and schemas of case files from the studies' models."""
-    from helpers.book.cases import write_derived
+    from book.cases import write_derived
 
     for path in write_derived():
         click.echo(_short(path))

@@ -15,13 +15,13 @@ import pytest
 import yaml
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
+from book import build, cases, pages, run
+from book.cases import Case
+from book.pages import Page
 from helpers.benchmark.provenance import Provenance
 from helpers.benchmark.record import Record, Row
-from helpers.book import build, cases, pages, run
-from helpers.book.cases import Case
-from helpers.book.findings import Finding, write_findings
-from helpers.book.pages import Page
 from helpers.errors import UserError
+from helpers.findings import Finding, write_findings
 from helpers.objectstore.testbed import Server
 from helpers.paths import ROOT
 from tests.helpers.test_redaction import ADDRESSES, SIGHTS

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from helpers.benchmark.statistics import Comparison, Interval
-from helpers.book.findings import Finding, format_finding, read_findings, write_findings
 from helpers.errors import UserError
+from helpers.findings import Finding, format_finding, read_findings, write_findings
 
 
 def test_what_is_written_is_read_back(tmp_path: Path) -> None:

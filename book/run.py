@@ -22,8 +22,7 @@ import psutil
 from papermill.exceptions import PapermillExecutionError
 from traitlets.config import Config
 
-from helpers.benchmark.record import read_records
-from helpers.book.cases import (
+from book.cases import (
     SUFFIXES,
     Case,
     find_damage,
@@ -35,7 +34,11 @@ from helpers.book.cases import (
     read_parameters,
     seal,
 )
-from helpers.book.findings import (
+from book.pages import Say
+from book.studies import find_study
+from helpers.benchmark.record import read_records
+from helpers.errors import UserError, tell_refusal
+from helpers.findings import (
     N_BLOCKS,
     NOISE,
     SUFFIX,
@@ -44,9 +47,6 @@ from helpers.book.findings import (
     format_finding,
     read_findings,
 )
-from helpers.book.pages import Say
-from helpers.book.studies import find_study
-from helpers.errors import UserError, tell_refusal
 from helpers.paths import RENDERED, ROOT
 from helpers.redaction import find_secrets, redact, redact_tree
 
