@@ -33,6 +33,7 @@ from advisors.calibrate.plan import (
     summarise,
 )
 from helpers.errors import UserError
+from helpers.models.requests import Request
 from helpers.netem.profiles import (
     Faults,
     FirstByte,
@@ -41,7 +42,7 @@ from helpers.netem.profiles import (
     get_profile,
     make_profile,
 )
-from helpers.netem.proxy import Proxy, Request, open_proxy
+from helpers.netem.proxy import Proxy, open_proxy
 from helpers.objectstore.testbed import Server
 from tests.stores import Handler, client_environment, make_location, serve
 
