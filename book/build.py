@@ -263,7 +263,7 @@ def publish(site: str, root: Path = ROOT, *, titles: Sequence[str] = ()) -> list
                 target = case.result(suffix, "reference")
                 target.parent.mkdir(parents=True, exist_ok=True)
                 copied.append(copy_redacted(source, target))
-        seal(case.result(".ipynb", "reference"))
+        seal(*(case.result(suffix, "reference") for suffix in (".ipynb", ".csv")))
     return [*copied, *_publish_cover(root, {case.title for case in cases})]
 
 

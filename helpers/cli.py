@@ -9,6 +9,7 @@ import logging
 import os
 import signal
 import sys
+import time
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -27,7 +28,7 @@ _COMMANDS = {  # where each is, the extra that brings its packages, and what it 
     "decide": ("advisors.decide.cli", "decide", "Stay, set, rechunk or copy: what to do with a dataset."),
     "derive": ("book.cli", "book", "Write parameter cells and schemas of case files."),
     "fit": ("advisors.scaling.cli", "scaling", "Say from a few sizes how far workers help."),
-    "hdf5": ("advisors.hdf5.cli", "hdf5", "Advise on an HDF5 file, and repack it."),
+    "hdf5": ("advisors.hdf5.cli", "hdf5", "Say what is wrong with an HDF5 file, and what gains."),
     "ledger": ("studies.request_ledger.cli", "book", "Check what clients ask of the store."),
     "publish": ("book.cli", "book", "Promote results to the reference."),
     "run": ("book.cli", "book", "Run one case of a study."),
@@ -120,10 +121,19 @@ def end_well() -> Iterator[None]:
 _NOT_WRITTEN = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM}
 
 
+_interrupted_s = dict[int, float]()  # when each signal last interrupted
+_GRACE_S = 5.0  # in which what it interrupted ends in order
+
+
 def _interrupt(number: int, _frame: Any) -> None:
-    """Do what Ctrl-C does, once."""
-    signal.signal(number, signal.SIG_IGN)
-    raise KeyboardInterrupt
+    """Do what Ctrl-C does; once within some seconds, for make and its group send it twice.
+
+    The handler stays: a signal that is ignored would be ignored by the children too.
+    """
+    now_s = time.monotonic()
+    if now_s - _interrupted_s.get(number, -_GRACE_S) >= _GRACE_S:
+        _interrupted_s[number] = now_s
+        raise KeyboardInterrupt
 
 
 def _end_with_parent() -> None:
