@@ -6,17 +6,19 @@ import ctypes
 import errno
 import importlib
 import logging
+import math
 import os
 import signal
 import sys
+import time
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
-from helpers.errors import UserError, tell_refusal
+from helpers.errors import UserError, printable, say, tell_refusal
 from helpers.redaction import redact
 
 _COMMANDS = {  # where each is, the extra that brings its packages, and what it does
@@ -92,38 +94,56 @@ def end_well() -> Iterator[None]:
     """End with a line instead of a traceback, and on a signal only after the children have."""
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # of a shell that starts it behind itself
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    interrupt = _make_interrupt()
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) == signal.SIG_DFL:  # else nohup, or another's
-            signal.signal(number, _interrupt)
+            signal.signal(number, interrupt)
     try:
         if "MAKELEVEL" in os.environ:
             _end_with_parent()
         yield
     except UserError as error:
-        sys.exit(f"error: {error}")
+        _end(f"error: {error}")
     except click.ClickException as error:
-        error.show()
+        say(error.format_message(), err=True)
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         logging.getLogger("asyncio").disabled = True  # of tasks that this ends, which say so
-        sys.exit("interrupted; what was measured is kept, and the same command goes on from there")
+        _end("interrupted; what was measured is kept, and the same command goes on from there")
     except ModuleNotFoundError as error:
-        sys.exit(f"error: {needs(' '.join(sys.argv[1:2]), str(error.name))}")
+        _end(f"error: {needs(' '.join(sys.argv[1:2]), str(error.name))}")
     except Exception as error:
         if isinstance(error, OSError) and error.errno in _NOT_WRITTEN:
-            sys.exit(redact(f"error: {tell_refusal(error)}"))
-        # of a defect: the whole traceback, but no credential of an address
-        sys.exit(redact(traceback.format_exc().rstrip()))
+            _end(f"error: {tell_refusal(error)}")
+        _end(traceback.format_exc().rstrip())  # of a defect: the whole
+
+
+def _end(text: str) -> NoReturn:
+    """End with what is said last."""
+    sys.exit(printable(redact(text)))
 
 
 # of a disk that is full, or of a checkout that may only be read
 _NOT_WRITTEN = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM}
 
 
-def _interrupt(number: int, _frame: Any) -> None:
-    """Do what Ctrl-C does, once."""
-    signal.signal(number, signal.SIG_IGN)
-    raise KeyboardInterrupt
+_AT_ONCE_S = 3.0  # in which make, the terminal and the shell each send a signal for one reason
+
+
+def _make_interrupt() -> Callable[[int, Any], None]:
+    """Make a handler that does what Ctrl-C does: once for signals that come together, and again for later ones.
+
+    A first one may be lost in a library that swallows what a handler raises.
+    """
+    last_s = -math.inf
+
+    def interrupt(_number: int, _frame: Any) -> None:
+        nonlocal last_s
+        is_same, last_s = time.monotonic() - last_s < _AT_ONCE_S, time.monotonic()
+        if not is_same:
+            raise KeyboardInterrupt
+
+    return interrupt
 
 
 def _end_with_parent() -> None:
