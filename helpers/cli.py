@@ -6,13 +6,12 @@ import ctypes
 import errno
 import importlib
 import logging
-import math
 import os
 import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
@@ -29,7 +28,7 @@ _COMMANDS = {  # where each is, the extra that brings its packages, and what it 
     "decide": ("advisors.decide.cli", "decide", "Stay, set, rechunk or copy: what to do with a dataset."),
     "derive": ("book.cli", "book", "Write parameter cells and schemas of case files."),
     "fit": ("advisors.scaling.cli", "scaling", "Say from a few sizes how far workers help."),
-    "hdf5": ("advisors.hdf5.cli", "hdf5", "Advise on an HDF5 file, and repack it."),
+    "hdf5": ("advisors.hdf5.cli", "hdf5", "Say what is wrong with an HDF5 file, and what gains."),
     "ledger": ("studies.request_ledger.cli", "book", "Check what clients ask of the store."),
     "publish": ("book.cli", "book", "Promote results to the reference."),
     "run": ("book.cli", "book", "Run one case of a study."),
@@ -94,10 +93,9 @@ def end_well() -> Iterator[None]:
     """End with a line instead of a traceback, and on a signal only after the children have."""
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # of a shell that starts it behind itself
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    interrupt = _make_interrupt()
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) == signal.SIG_DFL:  # else nohup, or another's
-            signal.signal(number, interrupt)
+            signal.signal(number, _interrupt)
     try:
         if "MAKELEVEL" in os.environ:
             _end_with_parent()
@@ -127,23 +125,19 @@ def _end(text: str) -> NoReturn:
 _NOT_WRITTEN = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM}
 
 
-_AT_ONCE_S = 3.0  # in which make, the terminal and the shell each send a signal for one reason
+_interrupted_s = dict[int, float]()  # when each signal last interrupted
+_GRACE_S = 5.0  # in which what it interrupted ends in order
 
 
-def _make_interrupt() -> Callable[[int, Any], None]:
-    """Make a handler that does what Ctrl-C does: once for signals that come together, and again for later ones.
+def _interrupt(number: int, _frame: Any) -> None:
+    """Do what Ctrl-C does; once within some seconds, for make and its group send it twice.
 
-    A first one may be lost in a library that swallows what a handler raises.
+    The handler stays: a signal that is ignored would be ignored by the children too.
     """
-    last_s = -math.inf
-
-    def interrupt(_number: int, _frame: Any) -> None:
-        nonlocal last_s
-        is_same, last_s = time.monotonic() - last_s < _AT_ONCE_S, time.monotonic()
-        if not is_same:
-            raise KeyboardInterrupt
-
-    return interrupt
+    now_s = time.monotonic()
+    if now_s - _interrupted_s.get(number, -_GRACE_S) >= _GRACE_S:
+        _interrupted_s[number] = now_s
+        raise KeyboardInterrupt
 
 
 def _end_with_parent() -> None:

@@ -98,7 +98,7 @@ def test_every_failure_ends_with_a_line(
 def test_an_interrupt_that_was_swallowed_is_not_the_last() -> None:
     """A library may lose what a handler raises; a later signal ends the command all the same."""
     script = (
-        "import os, signal, time; from helpers import cli\ncli._AT_ONCE_S = 0.2\n"
+        "import os, signal, time; from helpers import cli\ncli._GRACE_S = 0.2\n"
         "with cli.end_well():\n"
         "    try:\n        os.kill(os.getpid(), signal.SIGTERM); time.sleep(9)\n"
         "    except KeyboardInterrupt:\n        time.sleep(0.4)\n"
