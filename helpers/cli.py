@@ -13,11 +13,11 @@ import time
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
-from helpers.errors import UserError, tell_refusal
+from helpers.errors import UserError, printable, say, tell_refusal
 from helpers.redaction import redact
 
 _COMMANDS = {  # where each is, the extra that brings its packages, and what it does
@@ -101,20 +101,24 @@ def end_well() -> Iterator[None]:
             _end_with_parent()
         yield
     except UserError as error:
-        sys.exit(f"error: {error}")
+        _end(f"error: {error}")
     except click.ClickException as error:
-        error.show()
+        say(error.format_message(), err=True)
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         logging.getLogger("asyncio").disabled = True  # of tasks that this ends, which say so
-        sys.exit("interrupted; what was measured is kept, and the same command goes on from there")
+        _end("interrupted; what was measured is kept, and the same command goes on from there")
     except ModuleNotFoundError as error:
-        sys.exit(f"error: {needs(' '.join(sys.argv[1:2]), str(error.name))}")
+        _end(f"error: {needs(' '.join(sys.argv[1:2]), str(error.name))}")
     except Exception as error:
         if isinstance(error, OSError) and error.errno in _NOT_WRITTEN:
-            sys.exit(redact(f"error: {tell_refusal(error)}"))
-        # of a defect: the whole traceback, but no credential of an address
-        sys.exit(redact(traceback.format_exc().rstrip()))
+            _end(f"error: {tell_refusal(error)}")
+        _end(traceback.format_exc().rstrip())  # of a defect: the whole
+
+
+def _end(text: str) -> NoReturn:
+    """End with what is said last."""
+    sys.exit(printable(redact(text)))
 
 
 # of a disk that is full, or of a checkout that may only be read

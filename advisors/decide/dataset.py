@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import math
 import re
 import stat
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -29,7 +31,7 @@ _METADATA = ("zarr.json", ".zmetadata", ".zgroup", ".zarray")
 _BLOCK_NBYTES = 2**20  # of a file far away, whose metadata are read
 _N_LISTED = 5  # arrays that a message names
 _N_MOST = 20_000  # datasets of a file that are looked at
-_METADATA_NBYTES = 32 * 2**20  # of an object of metadata at most: some hundred thousand arrays
+_METADATA_NBYTES = 8 * 2**20  # of an object of metadata at most: some thirty thousand arrays
 _DISK_S, _FAR_S = 10, 60  # that metadata may take, on disk and elsewhere
 _ALLOWED = "a Zarr store, or an HDF5 or netCDF-4 file, on disk, under s3:// or https://"
 # What libraries say, and what to do.
@@ -109,6 +111,10 @@ def _within(seconds: float, read: Callable[[], ArrayFacts]) -> ArrayFacts:
     thread.start()
     thread.join(seconds)
     if not found:
+        if "zarr" in sys.modules:  # whose loop still runs, and would complain of its end
+            from zarr.core.sync import cleanup_resources
+
+            atexit.unregister(cleanup_resources)
         raise UserError(f"dataset: its metadata take more than {seconds} s; allowed: less")
     if isinstance(found[0], BaseException):
         raise found[0]

@@ -136,10 +136,13 @@ def test_reference_is_shown(project: Path) -> None:
         assert part in first
     folder = project / "_build" / "stage" / "notebooks" / STUDY
     assert (folder / "wide-area.findings.csv").exists()
-    # what a study's pages quote comes first, the code is folded, and labels are those of one page
+    # in the order of its notebook, the code is folded, and labels are those of one page
     cells = nbformat.read(folder / "in-region.ipynb", as_version=4).cells
-    heads = [cell.source.splitlines()[-1 if "(fig" not in cell.source else 1] for cell in cells if cell.cell_type == "markdown"]  # fmt: skip
-    assert [head for head in heads if head.startswith("##")] == ["## Findings", "## How it was measured", "## Background"] or "## Findings" in heads  # fmt: skip
+    texts = [cell.source for cell in cells if cell.cell_type == "markdown"]
+    assert [re.search(r"^## (.*)", text, re.M)[1] for text in texts[1:]] == [
+        "Background",
+        "Findings",
+    ]
     (figure,) = [cell.metadata["mystnb"]["figure"] for cell in cells if "mystnb" in cell.metadata]
     assert figure["name"] == "fig-x-cluster-scaling-in-region"
     assert figure["caption"] == "Throughput ({numref}`fig-x-cluster-scaling-in-region`), fig-x."
@@ -346,8 +349,12 @@ def built(tmp_path_factory: pytest.TempPathFactory, small: Path) -> Path:
         "wide-area",
         machine=f"My CPU {TAG} {{raw}}`x` ```{{raw}} html\n{TAG}\n```",
         version=f"3 {TAG}",
-        row={"contender": TAG, "commit": TAG, "check": TAG},
+        row={"contender": TAG, "commit": TAG, "check": f"=HYPERLINK({TAG})"},
     )
+    notebook = nbformat.read(path, as_version=4)
+    notebook.cells[1].metadata["mystnb"]["figure"]["caption"] += TAG
+    notebook.cells[1].metadata["mystnb"]["image"]["alt"] += TAG
+    nbformat.write(notebook, path)
     told = {"gain": Finding(verdict=TAG), "rate": Finding(1.0, unit=TAG)}
     write_findings(path.with_suffix(".csv"), told, {"holds": False}, noise=0.01, n_blocks=1)
     cases.seal(path, path.with_suffix(".csv"))
@@ -370,6 +377,11 @@ def test_what_a_stranger_planted_is_text(built: Path) -> None:
         assert not re.search(r"<script>document|<img src=x|title='planted'</script>", path.read_text()), path  # fmt: skip
     text = (built / "notebooks" / STUDY / "wide-area.html").read_text()
     assert "My CPU &lt;script&gt;document.title=" in text
+    assert "fig-x.&lt;script&gt;" in text
+    download = (
+        built.parent / "stage" / "_generated" / "records" / f"{STUDY}-wide-area.csv"
+    ).read_text()
+    assert "'=HYPERLINK(" in download, "no spreadsheet computes it"
 
 
 def test_pages_say_whose_results_and_offer_them_by_name(built: Path) -> None:
