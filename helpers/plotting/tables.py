@@ -32,6 +32,7 @@ def set_style() -> None:
     plt.style.use(palette.STYLE)
     set_matplotlib_formats("svg")  # type: ignore[no-untyped-call]
     pd.set_option("display.max_colwidth", None)
+    pd.set_option("display.max_rows", None)  # what a reader looks for may be in the middle
     if "inline" in plt.get_backend():  # it draws what it shows: not once more before that
         plt.switch_backend(plt.get_backend())
         plt.uninstall_repl_displayhook()
