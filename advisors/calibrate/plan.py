@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from helpers.benchmark.statistics import WORTH
 from helpers.errors import UserError
+from helpers.models import WORTH
 
 SMALL_NBYTES = 4096
 """Bytes of the ranges that latency and request rate are measured with."""
