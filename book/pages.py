@@ -220,15 +220,36 @@ def _render_origin(page: Page) -> str:
         * bool(page.failed_site),
         f"{'Measured' if is_sealed else f'Not known to be measured: {UNSEALED}. Said to be'} {dates} on {cpu}, {n_cores} cores, {memory} GB of memory, {system};"
         f" commit {commits}{changed}.",
+        _write_versions(rows),
         f"For your own, run `make run CASE={page.notebook}/{page.case}`." * is_reference,
         f"{{download}}`The record as CSV </_generated/records/{page.notebook}-{page.case}.csv>`.",
     ]
-    named = {name: v for text in rows["versions"].unique() for name, v in json.loads(text).items()}
-    versions = ", ".join(escape(f"{name} {version}") for name, version in sorted(named.items()))
-    return (
-        f":::{{admonition}} {heading}\n:class: note origin\n{chr(10).join(filter(None, lines))}\n:::\n\n"
-        f":::{{admonition}} Versions of {len(named)} packages and libraries\n:class: dropdown\n{versions}.\n:::\n"
-    )
+    return f":::{{admonition}} {heading}\n:class: note origin\n{chr(10).join(filter(None, lines))}\n:::\n"
+
+
+# Versions that a page names of those that the record does.
+_NAMED = (
+    "python",
+    "zarr",
+    "obstore",
+    "s3fs",
+    "fsspec",
+    "h5py",
+    "netCDF4",
+    "xarray",
+    "dask",
+    "numcodecs",
+)
+
+
+def _write_versions(rows: pd.DataFrame) -> str:
+    """Write the ten versions that matter most, and how many more the record names."""
+    found: dict[str, str] = {}
+    for text in rows["versions"].unique():
+        found |= json.loads(text)
+    told = ", ".join(escape(f"{name} {found[name]}") for name in _NAMED if name in found)
+    n_more = len(found.keys() - {*_NAMED})
+    return f"Versions: {told}" + f"; {n_more} more are in the record" * bool(n_more) + "."
 
 
 def escape(text: object) -> str:
