@@ -10,8 +10,8 @@ from typing import Any
 from advisors.decide.choices import Action, Answer, Choice
 from advisors.decide.layouts import Layout
 from advisors.decide.question import Question
-from advisors.decide.search import WORTH
 from advisors.decide.snippets import write_code
+from helpers.benchmark.statistics import WORTH
 from helpers.errors import cut
 
 _N_LINES = 10  # of a short answer
