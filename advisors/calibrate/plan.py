@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from helpers.errors import UserError
+from helpers.models import WORTH
 
 SMALL_NBYTES = 4096
 """Bytes of the ranges that latency and request rate are measured with."""
@@ -25,7 +26,6 @@ LEAST_REQUESTS = 60
 MOST_REQUESTS = 100_000
 LEAST_NBYTES = 20_000_000
 
-WORTH = 1.1  # less than this from twice the connections, and growth has ended
 _ENOUGH = 0.8  # share of the planned delays from which their step is complete
 _LEAST_ACCEPTED = 8  # below this a rate is a guess
 
