@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,9 +14,10 @@ import nbformat
 import pandas as pd
 import yaml
 
-from book.cases import UNSEALED, Case, find_damage
+from book.cases import UNSEALED, Case, find_damage, read_metadata
 from book.studies import list_studies
 from helpers.benchmark.record import read_records
+from helpers.benchmark.statistics import measured
 from helpers.errors import UserError
 from helpers.findings import NOISE, UNSTABLE_ABOVE, Finding, read_findings
 from helpers.paths import ROOT, check_file, check_name
@@ -161,7 +163,7 @@ def is_finished(cells: Cells) -> bool:
 
 
 def render_page(page: Page) -> dict[str, Any]:
-    """Make the page of a case: its question, whose results, what was found, then how, code folded."""
+    """Make the page of a case, in the order of its notebook: its question, whose results, code folded."""
     notebook = read_notebook(page.executed)
     cells = notebook["cells"]
     _suffix_labels(cells, f"{page.notebook}-{page.case}")
@@ -179,7 +181,7 @@ def render_page(page: Page) -> dict[str, Any]:
         heading = "" if background.startswith("#") else "## Background\n\n"
         text = {"cell_type": "markdown", "id": "background", "metadata": {}}
         cells.insert(1, text | {"source": f"{heading}{background}\n"})
-    notebook["cells"] = arrange(cells, f"measured-{page.notebook}-{page.case}")
+    notebook["cells"] = fold(cells)
     return notebook
 
 
@@ -218,16 +220,36 @@ def _render_origin(page: Page) -> str:
         * bool(page.failed_site),
         f"{'Measured' if is_sealed else f'Not known to be measured: {UNSEALED}. Said to be'} {dates} on {cpu}, {n_cores} cores, {memory} GB of memory, {system};"
         f" commit {commits}{changed}.",
+        _write_versions(rows),
         f"For your own, run `make run CASE={page.notebook}/{page.case}`." * is_reference,
-        f"{{download}}`The record as CSV </_generated/records/{page.notebook}-{page.case}.csv>`;"
-        f' <a href="../../explorer.html#source={page.notebook}/{page.case}&amp;log=1">its points</a>.',
+        f"{{download}}`The record as CSV </_generated/records/{page.notebook}-{page.case}.csv>`.",
     ]
-    named = {name: v for text in rows["versions"].unique() for name, v in json.loads(text).items()}
-    versions = ", ".join(escape(f"{name} {version}") for name, version in sorted(named.items()))
-    return (
-        f":::{{admonition}} {heading}\n:class: note origin\n{chr(10).join(filter(None, lines))}\n:::\n\n"
-        f":::{{admonition}} Versions of {len(named)} packages and libraries\n:class: dropdown\n{versions}.\n:::\n"
-    )
+    return f":::{{admonition}} {heading}\n:class: note origin\n{chr(10).join(filter(None, lines))}\n:::\n"
+
+
+# Versions that a page names of those that the record does.
+_NAMED = (
+    "python",
+    "zarr",
+    "obstore",
+    "s3fs",
+    "fsspec",
+    "h5py",
+    "netCDF4",
+    "xarray",
+    "dask",
+    "numcodecs",
+)
+
+
+def _write_versions(rows: pd.DataFrame) -> str:
+    """Write the ten versions that matter most, and how many more the record names."""
+    found: dict[str, str] = {}
+    for text in rows["versions"].unique():
+        found |= json.loads(text)
+    told = ", ".join(escape(f"{name} {found[name]}") for name in _NAMED if name in found)
+    n_more = len(found.keys() - {*_NAMED})
+    return f"Versions: {told}" + f"; {n_more} more are in the record" * bool(n_more) + "."
 
 
 def escape(text: object) -> str:
@@ -239,6 +261,20 @@ def escape(text: object) -> str:
     \<b\>x\</b\> \{raw\}\`y\`
     """
     return re.sub(r"[\\`*_{}\[\]<>&|$~#!:]", r"\\\g<0>", " ".join(str(text).split()))
+
+
+def _without_tags(text: object) -> str:
+    r"""Escape what would be a tag in the caption of a figure, which may hold roles.
+
+    Examples
+    --------
+    >>> print(_without_tags("{ref}`below <fig-x>` <script>"))
+    {ref}`below <fig-x>` \<script>
+    """
+    parts = re.split(r"(`[^`]*`)", " ".join(str(text).split()))
+    return "".join(
+        part if part.startswith("`") else re.sub(r"[<&]", r"\\\g<0>", part) for part in parts
+    )
 
 
 _LABELS = re.compile(
@@ -253,6 +289,8 @@ def _suffix_labels(cells: Cells, page: str) -> None:
     labels = {figure["name"] for figure in figures if "name" in figure}
     for cell in texts:
         labels |= {one["target"] or one["name"] for one in _LABELS.finditer(cell["source"])}
+    for figure in figures:
+        figure |= {key: _without_tags(one) for key, one in figure.items()}
     if not labels:
         return
     # Only where Markdown names a label, for a label may be a word of the text too.
@@ -267,17 +305,16 @@ def _suffix_labels(cells: Cells, page: str) -> None:
         cell["source"] = mention.sub(rf"\g<0>-{page}", cell["source"])
 
 
-# Before a heading and its label, but not between the two.
-_BEFORE_HEADING = re.compile(r"^(?<!\)=\n)(?=(?:\([\w-]+\)=\n)?#{2,3} )", re.MULTILINE)
-_HEADING = re.compile(r"^(?:\([\w-]+\)=\n)?(?P<level>#{2,3}) (?P<text>.*)")
+_HEADING = re.compile(r"^(?:\([\w-]+\)=\n)?(?P<level>#{2,3}) ")
 
 
-def arrange(cells: Cells, label: str) -> Cells:
-    """Put the findings first and fold the code; `label` is that of the part which says how."""
+def fold(cells: Cells) -> Cells:
+    """Fold the code of a page, and leave out what its case does not measure."""
     sections: list[Cells] = [[]]
     for cell in cells:
-        is_text = cell["cell_type"] == "markdown"
-        if not is_text:
+        if cell["cell_type"] == "markdown" and _HEADING.match(cell["source"]):
+            sections.append([])
+        elif cell["cell_type"] == "code":
             tags = cell["metadata"].setdefault("tags", [])
             # a cell whose output alone was folded would be the only code in sight
             tags[:] = ["hide-cell" if tag == "hide-output" else tag for tag in tags]
@@ -286,26 +323,8 @@ def arrange(cells: Cells, label: str) -> Cells:
             if "figure" in cell["metadata"].get("mystnb", {}):  # not what its last line returns
                 drawn = [one for one in cell["outputs"] if "image/svg+xml" in one.get("data", {})]
                 cell["outputs"] = drawn or cell["outputs"]
-        parts = _BEFORE_HEADING.split(cell["source"]) if is_text else [cell["source"]]
-        for i, part in enumerate(part for part in parts if part.strip() or not is_text):
-            is_first_code = not is_text and len(sections) == 1
-            if (is_text and _HEADING.match(part)) or is_first_code:
-                sections.append([])
-            named = {"id": f"{cell['id']}-{i}"} if i and "id" in cell else {}
-            sections[-1].append({**cell, **named, "source": part})
-    sections = [section for section in map(_drop_silent, sections) if section]
-    headings = [_HEADING.match(section[0]["source"]) for section in sections]
-    found = next((i for i, one in enumerate(headings) if one and "inding" in one["text"]), 0)
-    if found > 1:
-        title, *before = sections[:found]
-        title[-1]["source"] += (
-            f"\n\nWhat was found comes first; {{ref}}`how it was measured <{label}>` follows,"
-            " in the order in which the cells ran.\n"
-        )
-        text = f"({label})=\n## How it was measured\n"
-        bridge = {"cell_type": "markdown", "id": "how", "metadata": {}, "source": text}
-        sections = [title, *sections[found:], [bridge], *before]
-    return [cell for section in sections for cell in section]
+        sections[-1].append(cell)
+    return [cell for section in sections if section for cell in _drop_silent(section)]
 
 
 def _drop_silent(section: Cells) -> Cells:
@@ -335,16 +354,38 @@ def tabulate_records(pages: Sequence[Page]) -> pd.DataFrame:
     for page in pages:
         rows, title = read_records([page.record]), f"{page.notebook}/{page.case}"
         noise = read_findings(page.record).get(NOISE, Finding()).value
+        asked = json.loads(rows["parameters"].iloc[-1]).get("profile", "")
+        named = {json.loads(point).get("profile", asked) for point in rows["point"].unique()}
+        networks = sorted(Path(str(name).partition("@")[0]).stem for name in named)
+        ran_s = read_metadata(page.executed).get("papermill", {}).get("duration") or math.nan
         lines.append(
             {
                 "case": f"[{title}](/{page.name})" if page.is_shown else title,
-                "noise (%)": "unknown" if noise != noise else f"{100 * noise:.2g}",
-                "measured": escape(str(rows["started_utc"].max())[:10].replace("-", "\u2011")),
+                "network": escape(", ".join(networks)),
+                "noise (%)": _write(100 * noise, "unknown"),
+                "processors (%)": _write(100 * find_busiest(rows), "unknown"),
+                "measured": escape(str(rows["started_utc"].max())[:10]).replace("-", "\u2011"),
+                "minutes": _write(ran_s / 60, "unknown"),
                 "commit": escape(str(rows["commit"].iloc[-1])[:7]),
-                "rows": f"{{download}}`CSV </_generated/records/{page.notebook}-{page.case}.csv>`",
+                "rows": f"{{download}}`{len(rows)} </_generated/records/{page.notebook}-{page.case}.csv>`",
             }
         )
     return pd.DataFrame(lines).sort_values("case", key=lambda names: names.str.strip("["))
+
+
+def _write(value: float, otherwise: str) -> str:
+    return f"{value:.2g}" if math.isfinite(value) else otherwise
+
+
+def find_busiest(rows: pd.DataFrame) -> float:
+    """Compute what share of all processors' time the busiest contender had in use, NaN if nobody counted."""
+    kept = measured(rows)
+    busy_s = pd.Series(
+        [json.loads(text).get("busy_s", math.nan) for text in kept["trace"]], kept.index
+    )
+    n_cores = json.loads(rows["machine"].iloc[-1]).get("n_cores", 1)
+    share = busy_s / (kept["real_open_s"] + kept["real_read_s"]) / n_cores
+    return float(share.groupby([kept["contender"], kept["point"]]).median().max())
 
 
 _FAULTS = {
@@ -356,9 +397,9 @@ _FAULTS = {
 }
 
 
-def tabulate_faults(path: Path = ROOT / "results" / "reference" / "faults.csv") -> pd.DataFrame:
+def tabulate_faults() -> pd.DataFrame:
     """Tabulate what became of reads from a store that fails: reads by end, for reader and fault."""
-    table = pd.read_csv(path)
+    table = pd.read_csv(ROOT / "results" / "reference" / "faults.csv")
     ends = {"n_right": "right", "n_refused": "refused", "n_found_wrong": "found wrong"}
     table["fault"] = table["fault"].map(_FAULTS)
     counted = table.groupby(["reader", "fault"], sort=False)[[*ends, "n_retries"]].sum()

@@ -8,7 +8,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ import pytest
 
 from book import build, pages
 from helpers.benchmark.record import COLUMNS
-from helpers.findings import read_findings
+from helpers.findings import Finding, read_findings
 from helpers.netem.profiles import profile_names
 from helpers.paths import ROOT
 from tests.browser import Tab, open_browser, serve
@@ -136,6 +136,55 @@ def test_what_a_page_quotes_is_found_and_holds(path: Path) -> None:
         assert role == "num" or found[key.strip()].value == 1, (case, key)
 
 
+SENTENCES = [*ROOT.glob("*.md"), *(ROOT / "notebooks").glob("*.ipynb")]
+ROLE = re.compile(r"\{(num|claim)\}`(?:([^`:|]+)::)?([^`|\\]+)")
+
+
+def find_unguarded(line: str, findings: Callable[[str], list[dict[str, Finding]]]) -> list[str]:
+    """Find the claims of a sentence that judge none of the numbers of their page that it prints."""
+    quoted = [(page, key.strip()) for role, page, key in ROLE.findall(line) if role == "num"]
+    found = []
+    for role, page, key in ROLE.findall(line):
+        mine = {one for at, one in quoted if at == page}
+        for known in findings(page) if role == "claim" and mine else ():
+            judged = {*known.get(key.strip(), Finding()).quantity.split(", ")} - {""}
+            found += [f"{page}::{key}: of {judged}, printed {mine}"] * bool(
+                judged and not judged & mine
+            )
+    return found
+
+
+@pytest.mark.parametrize("path", SENTENCES, ids=lambda path: path.name)
+def test_a_claim_guards_a_number_of_its_sentence(path: Path) -> None:
+    """A sentence with a claim prints, if it prints findings of that page at all, one that the claim judges."""
+
+    def read(page: str) -> list[dict[str, Finding]]:
+        files = [REFERENCE / f"{page}.csv"] if page else (REFERENCE / path.stem).glob("*.csv")
+        return [*map(read_findings, files)]
+
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".ipynb":
+        text = "\n".join(
+            cell.source
+            for cell in nbformat.reads(text, as_version=4).cells
+            if cell.cell_type == "markdown"
+        )
+    assert [one for line in text.splitlines() for one in find_unguarded(line, read)] == []
+
+
+@pytest.mark.parametrize(("line", "n"), [
+    ("{claim}`a/b::asks-twice` It is {num}`a/b::one-request|range` times.", 0),
+    ("{claim}`a/b::asks-twice` It is {num}`a/b::lead-falls` times.", 1),
+    ("{claim}`a/b::asks-twice` It is so.", 0),  # prints nothing
+    ("{claim}`a/b::asks-twice` It is {num}`c/d::lead-falls` times.", 0),  # of another page
+    ("{claim}`asks-twice` It is {num}`lead-falls` times.", 1),  # on its own page
+])  # fmt: skip
+def test_a_number_next_to_a_claim_of_another_is_found(line: str, n: int) -> None:
+    """As a claim of the lead was next to a number of something else."""
+    known = {"asks-twice": Finding(1, unit="claim", quantity="one-request, wait"), "lead-falls": Finding(5)}  # fmt: skip
+    assert len(find_unguarded(line, lambda _page: [known])) == n
+
+
 # The built files.
 
 
@@ -193,11 +242,9 @@ def test_no_page_writes_exponents_or_names_of_the_code(site: Path) -> None:
 
 
 @pytest.mark.parametrize("name", case_pages())
-def test_findings_come_first(site: Path, name: str) -> None:
-    """Findings stand before how it was measured, code is folded, pictures have alt text, and what ran is offered."""
+def test_code_is_folded_and_what_ran_is_offered(site: Path, name: str) -> None:
+    """A reader sees text and results; pictures have alt text, and the notebook is there as it ran."""
     text = article((site / name).read_text())
-    headings = re.findall(r"<h2>(.*?)<a", text)
-    assert "inding" in headings[0] and "How it was measured" in headings, headings
     shown = re.findall(r'<div class="cell [^"]*docutils container">\s*<div class="(\w+)', text)
     assert "cell_input" not in shown
     pictures = read_pages(site)[name].pictures
@@ -212,7 +259,7 @@ def test_findings_come_first(site: Path, name: str) -> None:
 
 
 def test_scripts_of_a_page_are_loaded_there_alone(site: Path) -> None:
-    """The explorer's data weigh what ten pages do."""
+    """The forms of three pages, and the table of records."""
     loads = {name: page.loads for name, page in read_pages(site).items()}
     for name, found in loads.items():
         assert any("explorer" in one for one in found) == (name == "explorer.html"), name
@@ -326,47 +373,21 @@ def test_search_finds(address: str, tab: Tab, word: str) -> None:
 
 
 @pytest.mark.slow
-def test_the_explorer_by_keyboard_alone(site: Path, address: str, tab: Tab) -> None:
-    """Choices, points and rows are reached with Tab; what is chosen is kept in the address."""
+def test_records_are_sorted_and_found_by_keyboard(address: str, tab: Tab) -> None:
+    """Heads are reached with Tab and sort both ways, words narrow the table, without a script it is whole."""
+    rows = "[...document.querySelectorAll('article tbody tr')].filter((e) => e.getClientRects().length)"
     tab.open(f"{address}/explorer.html", width=1280)
-    tab.wait_until("document.querySelector('#explorer-place tbody tr')")
-    assert tab.evaluate("document.querySelectorAll('#explorer-place select').length") == 12
-    start = tab.evaluate("document.querySelector('#explorer-place').textContent")
-    assert (
-        "several marks" not in start
-        and "access=" not in start
-        and "The same in all rows: " in start
-    )
-    for name in ("quantity", "rows", "network"):
-        tab.press_until(f"document.activeElement.name === '{name}'")
-        tab.press("ArrowDown")
-        tab.wait_until(f"location.hash.includes('{name}=')")
-    told = tab.evaluate("document.querySelector('#explorer-place .told').textContent")
-    link = tab.evaluate("location.href")
-    tab.press_until("document.activeElement.tagName === 'CANVAS'")
-    tab.press("ArrowRight")
-    point = tab.evaluate("document.querySelector('#explorer-place .detail').textContent")
-    for fact in ("n ", "95 % interval", "machine: ", "commit: "):
-        assert fact in point, point
-    tab.press_until("document.activeElement.className === 'rows'")
-    tab.open(link, width=390)
-    tab.wait_until("document.querySelector('#explorer-place tbody tr')")
-    assert tab.evaluate("document.querySelector('#explorer-place .told').textContent") == told
-    assert tab.faults() == []
-    # as the page of a case links to it
-    for case in ("hdf5-drivers/granule", "cluster-scaling/in-region"):
-        text = (site / f"notebooks/{case}.html").read_text()
-        (link,) = re.findall(rf'href="\.\./\.\./(explorer\.html#source={case}[^"]*)"', text)
-        tab.open(f"{address}/{html.unescape(link)}", width=1280)
-        tab.wait_until("document.querySelector('#explorer-place tbody tr')")
-        assert tab.evaluate("document.querySelector('#explorer-place [name=source]').value") == case
-    # all there is, and more of it than one page of rows
-    tab.open(f"{address}/explorer.html#quantity=throughput_mb_per_s", width=1280)
-    tab.wait_until("document.querySelectorAll('#explorer-place tbody tr').length === 50")
-    tab.press_until("document.activeElement.textContent.startsWith('Show more rows')")
+    tab.wait_until("document.querySelector('article thead button')")
+    assert tab.evaluate(f"{rows}.length") == len([*REFERENCE.glob("*/*.ipynb")])
+    tab.press_until("document.activeElement.textContent.startsWith('noise')")
+    first = f"{rows}[0].textContent"
     tab.press("Enter")
-    tab.wait_until("document.querySelectorAll('#explorer-place tbody tr').length === 100")
-    assert (site / "_static" / "explorer" / "all-rows.csv.gz").stat().st_size > 100_000
+    least = tab.evaluate(first)
+    tab.press("Enter")
+    assert tab.evaluate(first) != least
+    tab.evaluate("(() => { const f = document.querySelector('article input'); f.value = 'formats tables'; f.oninput(); })()")  # fmt: skip
+    assert tab.evaluate(f"{rows}.length") == 1
+    assert tab.faults() == []
 
 
 @pytest.mark.slow

@@ -1,75 +1,97 @@
-"""What could be stored and how it is read: choices for a question, each predicted and priced."""
+"""What could be stored and how it is read: choices for a question, each predicted, priced and ranked."""
 
 from __future__ import annotations
 
+import itertools
 import math
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
-from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-import yaml
 
-from advisors.chunks.forecast import (
+from advisors.decide.layouts import (
+    APPEND_NBYTES,
     Access,
     AccessPattern,
-    Asked,
     Forecast,
     Layout,
     ask_layout,
     forecast,
-    touched_runs,
+    rewritten_nbytes,
 )
-from advisors.chunks.question import Question
-from advisors.chunks.search import WORTH, best_copies, best_layout, cheapest_layout
-from helpers.prices import find_price
+from advisors.decide.question import Question
+from advisors.decide.search import best_copies, best_layout, best_of, cheapest_of, make_grid
+from helpers.models import WORTH
+from helpers.prices import BILLED_GB_NBYTES, find_price
 
-Action = Literal["default", "stay", "set", "write", "rechunk", "copy"]
+if TYPE_CHECKING:
+    from advisors.hdf5.inspection import FileLayout
+    from advisors.hdf5.prediction import Way
+
+Action = Literal["stay", "default", "set", "write", "rechunk", "align", "copy"]
+_ORDER: tuple[Action, ...] = ("stay", "default", "set", "write", "rechunk", "copy")
+"""The less is changed, the earlier."""
 How = tuple[Action, str]
 """What to do, and what that leaves."""
-
-READAHEAD_NBYTES = 50 * 2**20
-"""What ``s3fs.open`` reads ahead by default."""
 
 BLOCK_NBYTES = 8 * 2**20
 """Of a block that is kept, and of a part of a file fetched whole."""
 
 _FACTOR = 4.0  # between bytes of a request here and where a client was measured, at most
+_MOST_LISTED, _MOST_READ = 10_000, 64  # chunks of a file that are looked at, and variables
+_LEAST_USD = 1.0  # a month, below which nobody weighs it
 
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """A way to read, in the words of ``clients.yaml``."""
+    """A way to read that an answer may name, by its contender in the book's records."""
 
     name: str
-    text: str
-    request_nbytes: tuple[float, float]
-    cases: Mapping[str, str]
-    in_flight: int | None = None
-    in_turn: float = 1.0
-    opening: tuple[int, int] = (0, 0)
-    is_of_file: bool = False
+    text: str  # how an answer calls it
+    request_nbytes: tuple[
+        float, float
+    ]  # of the requests with which it was measured, least and most
+    cases: Mapping[str, str]  # that measured it, by network
+    in_flight: int | None = None  # requests at once, where these are no setting
+    in_turn: float = 1.0  # requests for a chunk, one after the other
+    opening: tuple[int, int] = (0, 0)  # requests and waits that a dataset takes to open
+    is_of_file: bool = False  # whether it reads a file of HDF5
 
-    def support(self, profile: str, request_nbytes: float) -> str:
-        """Say what a prediction rests on: where the client was measured, and how alike that is."""
+    def support(self, profile: str, request_nbytes: float, *, is_many: bool = False) -> str:
+        """Say what a prediction rests on: where the client was measured, and how alike that is.
+
+        `is_many` tells of many processes or users at once, which no case has.
+        """
         low, high = self.request_nbytes
-        is_alike = low / _FACTOR <= request_nbytes <= high * _FACTOR
         case = self.cases.get(profile, next(iter(self.cases.values())))
-        if profile in self.cases and is_alike:
+        if profile in self.cases and low <= request_nbytes <= high and not is_many:
             return f"predicted, client measured in {case}"
+        is_alike = low / _FACTOR <= request_nbytes <= high * _FACTOR
         if profile in self.cases or is_alike:
             return f"extrapolated from {case}"
         return f"unknown: run {case} with profile {profile}"
 
 
-@cache
-def read_clients() -> Mapping[str, Client]:
-    """Read the clients that an answer may name."""
-    given = yaml.safe_load(Path(__file__).with_name("clients.yaml").read_text(encoding="utf-8"))
-    return {name: Client(name, **fields) for name, fields in given.items()}
+_FORMATS, _GRANULE = {"in-region": "formats/in-region"}, {"in-region": "hdf5-drivers/granule"}
+CLIENTS: Mapping[str, Client] = {
+    one.name: one
+    for one in (
+        # since 2026 s3fs asks for the length of each chunk first, and opening takes seven requests
+        # twice, mostly in turn (ledger of requests: zarr 3.4, s3fs 2026.9)
+        Client("zarr-s3fs", "zarr over s3fs, as it comes", (5e5, 2.4e6), _FORMATS, 10, 2, (14, 8)),
+        Client("zarr-obstore", "zarr over obstore", (9e4, 2.4e7), _FORMATS),
+        Client("fsspec-readahead", "h5py over s3fs.open, as it comes", (2.1e7, 5.2e7), _GRANULE, 1,
+               is_of_file=True),
+        Client("obstore-whole", "h5py in memory, the file fetched whole by obstore", (8.0e6, 8.4e6),
+               _GRANULE, is_of_file=True),
+        Client("fsspec-tuned", "h5py over s3fs, 8 MiB blocks kept", (1.7e6, 8.4e6), _GRANULE, 1,
+               is_of_file=True),
+        Client("references", "virtual references, zarr over obstore", (3.7e4, 2.4e6), _GRANULE,
+               is_of_file=True),
+    )
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +107,10 @@ class Choice:
     reads: tuple[Forecast, ...]  # of each access
     usd_month: Mapping[str, float]  # storage, requests, data out, and waiting where it is priced
     write_usd: float  # once, in requests
-    append_nbytes: float | None  # of the array that one append rewrites
-    samples_per_s: float | None  # of a loader
+    append_nbytes: float | None  # stored, of one array, that an append rewrites at most
+    samples: tuple[float, str] | None  # a second, of a loader, and what bounds them
     support: str  # what the prediction rests on
-    # what ranking finds
     is_on_front: bool = False  # nothing is both faster and cheaper
-    is_knee: bool = False
     is_over_budget: bool = False
 
     @property
@@ -108,23 +128,88 @@ class Choice:
         """USD a month that the store charges."""
         return self.usd - self.usd_month.get("waiting", 0.0)
 
+    @property
+    def is_free(self) -> bool:
+        """Whether it may be recommended: in the budget, the same reads, appends as allowed."""
+        is_small = (self.append_nbytes or 0.0) <= APPEND_NBYTES
+        return not self.is_over_budget and self.action != "align" and is_small
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The choice that is recommended, and what it stands beside."""
+
+    question: Question
+    best: Choice
+    now: Choice  # what is there, or what a client does by default
+    choices: tuple[Choice, ...]  # cheapest first
+    ties: tuple[Choice, ...]  # as good as the best, but changing more
+
+    def gains(self, choice: Choice) -> dict[str, float]:
+        """Compute how many times as fast as what is there each access is."""
+        pairs = zip(self.now.reads, choice.reads, strict=True)
+        return {now.access: now.p50_s / one.p50_s for now, one in pairs}
+
+
+def rank(question: Question, choices: Sequence[Choice]) -> Answer:
+    """Recommend the least of seconds times dollars, or what costs least where waiting has a price.
+
+    There one percent more of a bill stops buying one percent of time; a bill below a dollar counts
+    as one. Of choices within `WORTH` of that the one that changes least is taken. A budget only
+    takes choices away, so it never raises a bill.
+    """
+    ordered = sorted(choices, key=lambda one: (one.bill, one.seconds))
+    least, marked, most = math.inf, list[Choice](), question.asked.budget_usd_month or math.inf
+    for one in ordered:
+        is_on_front = one.action != "align" and one.seconds < least
+        marked.append(replace(one, is_on_front=is_on_front, is_over_budget=one.bill > most))
+        least = min(least, one.seconds) if one.action != "align" else least
+    is_priced = question.asked.wait_usd_hour is not None
+    key = (lambda one: one.usd) if is_priced else _weigh
+    same = [one for one in marked if one.action != "align"]
+    small = [one for one in same if (one.append_nbytes or 0.0) <= APPEND_NBYTES] or same
+    best, ties = _recommend(small, key)
+    if best.is_over_budget:
+        best, ties = _recommend([one for one in small if not one.is_over_budget] or small[:1], key)
+    now = next(one for one in marked if one.action in ("stay", "default"))
+    return Answer(question, best, now, tuple(marked), tuple(ties))
+
+
+def _recommend(
+    pool: Sequence[Choice], key: Callable[[Choice], float]
+) -> tuple[Choice, list[Choice]]:
+    """Take the least, or of those about as good and as fast what changes least."""
+    best = min(pool, key=key)
+    near = [
+        one for one in pool if key(one) <= WORTH * key(best) and one.seconds <= WORTH * best.seconds
+    ]
+    near.sort(key=lambda one: (_ORDER.index(one.action), key(one)))
+    return near[0], near[1:]
+
+
+def _weigh(choice: Choice) -> float:
+    """Multiply seconds by dollars."""
+    return choice.seconds * max(choice.bill, _LEAST_USD)
+
 
 def list_choices(question: Question) -> list[Choice]:
     """List what the question allows and what is not slower than what is there, which comes first."""
     now, *others = (_list_file if question.array.format == "hdf5" else _list_zarr)(question)
-    unique = {(one.layouts, one.client.name): one for one in reversed(others)}
+    unique = {
+        (one.layouts, one.client.name, one.action == "align"): one for one in reversed(others)
+    }
     return [now, *(one for one in reversed(unique.values()) if one.seconds <= now.seconds)]
 
 
 def _list_zarr(question: Question) -> Iterator[Choice]:
-    now, default = question.array.layout, read_clients()["zarr-s3fs"]
+    now, default = question.array.layout, CLIENTS["zarr-s3fs"]
     how: How = ("stay", "as it is") if now else ("default", "Zarr's own chunks")
     there = now or Layout(_guess_chunks(question))
     yield _choose(question, how, default, question.pattern(in_flight=default.in_flight), (there,))
-    if now:
-        tuned = read_clients()["zarr-obstore"]
-        yield _choose(question, ("set", "chunks as they are"), tuned, question.pattern(), (now,))
-    if question.keep != "bytes":
+    if now or question.asked.batch:
+        how = ("set", "chunks as they are" if now else "Zarr's own chunks")
+        yield _choose(question, how, CLIENTS["zarr-obstore"], question.pattern(), (there,))
+    if question.asked.keep != "bytes":
         yield from _list_written(question, "rechunk" if now else "write")
 
 
@@ -140,11 +225,17 @@ def _guess_chunks(question: Question) -> tuple[int, ...]:
 
 def _list_written(question: Question, action: Action) -> Iterator[Choice]:
     """List what may be written anew: one copy, the one that is cheapest to read, and two."""
-    client, pattern = read_clients()["zarr-obstore"], question.pattern()
-    yield _choose(question, (action, "one copy"), client, pattern, (best_layout(pattern),))
-    cheap = cheapest_layout(pattern, question.prices())
+    client, pattern = CLIENTS["zarr-obstore"], question.pattern()
+    grid = make_grid(pattern)
+    yield _choose(question, (action, "one copy"), client, pattern, (best_of(grid),))
+    cheap = cheapest_of(grid, question.prices())
     yield _choose(question, (action, "one copy, cheapest to read"), client, pattern, (cheap,))
-    copies = best_copies(pattern)
+    if question.asked.batch and not all(one.is_aligned for one in pattern.accesses):
+        boxes = [replace(one, is_aligned=True) for one in pattern.accesses]
+        aligned = replace(pattern, accesses=boxes)
+        how: How = ("align", "one copy, boxes drawn on its grid")
+        yield _choose(question, how, client, aligned, (best_layout(aligned),))
+    copies = best_copies(grid) if question.asked.keep != "one-copy" else None
     if copies is None or copies.layouts[0] == copies.layouts[1]:
         return
     (one, other), serves = copies.layouts, copies.serves
@@ -156,7 +247,7 @@ def _list_written(question: Question, action: Action) -> Iterator[Choice]:
         for pair in pairs
     ]
     least = min(kept, key=lambda choice: choice.seconds, default=both)
-    yield least if least.seconds <= WORTH * both.seconds else both
+    yield least if least.seconds <= WORTH * both.seconds and least.is_free else both
 
 
 def _choose(
@@ -167,61 +258,68 @@ def _choose(
     layouts: tuple[Layout, ...],
     serves: Sequence[Sequence[int]] = (),
 ) -> Choice:
-    """Predict and price chunks of Zarr, or those of a file that are read as these are."""
-    served = serves or [range(len(pattern.accesses))]
+    """Predict and price chunks of Zarr."""
+    served, store = serves or [range(len(pattern.accesses))], pattern.store
     layout_of = {i: layout for layout, group in zip(layouts, served, strict=True) for i in group}
-    asked = [
-        replace(ask_layout(pattern, access, layout_of[i]), in_turn=client.in_turn)
-        for i, access in enumerate(pattern.accesses)
-    ]
-    return _predict(question, how, client, pattern, asked, layouts, served)
-
-
-def _predict(
-    question: Question,
-    how: How,
-    client: Client,
-    pattern: AccessPattern,
-    asked: Sequence[Asked],
-    layouts: tuple[Layout, ...],
-    served: Sequence[Sequence[int]],
-) -> Choice:
-    triples = zip(pattern.accesses, question.shares, asked, strict=True)
-    reads = tuple(forecast(pattern, access, share, one) for access, share, one in triples)
-    if question.per_second:  # a service that opens the dataset for each read
-        n_requests, n_waits = client.opening
-        waited_s = n_waits * pattern.store.network.first_byte_median_s
-        reads = tuple(
+    one_core_s = store.decode_s_per_nbyte * max(1, question.asked.cores // question.asked.workers)
+    opened, n_waits = client.opening if question.asked.per_second else (0, 0)
+    waited_s = n_waits * store.network.first_byte_median_s  # of a service, which opens it for each
+    reads, cpu_s = list[Forecast](), 0.0
+    pairs = zip(pattern.accesses, question.asked.shares, strict=True)
+    for i, (access, share) in enumerate(pairs):
+        asked = replace(ask_layout(pattern, access, layout_of[i]), in_turn=client.in_turn)
+        one = forecast(pattern, access, share, asked)
+        cpu_s += share * asked.n_chunks * (store.chunk_s + asked.chunk_nbytes * one_core_s)
+        reads.append(
             replace(
                 one,
                 p50_s=one.p50_s + waited_s,
                 p95_s=one.p95_s + waited_s,
-                n_requests=one.n_requests + n_requests,
+                n_requests=one.n_requests + opened,
             )
-            for one in reads
         )
+    return _finish(question, how, client, pattern, reads, cpu_s, layouts, served)
+
+
+def _finish(
+    question: Question,
+    how: How,
+    client: Client,
+    pattern: AccessPattern,
+    reads: Sequence[Forecast],
+    cpu_s: float,
+    layouts: tuple[Layout, ...],
+    served: Sequence[Sequence[int]],
+) -> Choice:
+    """Price what is expected of reads, which take so much of one processor in the mean."""
     written = [one for one in layouts if how[0] != "set" and one != question.array.layout]
-    n_puts = question.n_arrays * sum(one.count_objects(pattern.shape) for one in written)
+    n_puts = question.asked.arrays * sum(one.count_objects(pattern.shape) for one in written)
     request_nbytes = math.fsum(one.share * one.nbytes / one.n_requests for one in reads)
+    append, rewritten = question.asked.append, None
+    if append is not None:
+        rewritten = math.fsum(
+            float(rewritten_nbytes(pattern, one.object_shape[append[0]])) for one in layouts
+        )
+    is_many = bool(question.asked.batch or question.asked.per_second)
     return Choice(
         *how,
         layouts,
         tuple(tuple(pattern.accesses[i].name for i in group) for group in served),
         client,
         pattern.store.n_connections,
-        reads,
+        tuple(reads),
         _price(question, reads, max(1, len(layouts))),
         n_puts * (find_price("store_lists_1e3").value or 0.0) / 1000,
-        _count_rewritten(question, layouts),
-        _count_samples(question, pattern, reads),
-        client.support(question.profile, request_nbytes),
+        rewritten,
+        _count_samples(question, reads, cpu_s) if question.asked.batch else None,
+        client.support(question.asked.profile, request_nbytes, is_many=is_many),
     )
 
 
 def _price(question: Question, reads: Sequence[Forecast], n_copies: int) -> dict[str, float]:
     """Price a month line by line: what is kept, what is asked, what leaves, who waits."""
-    prices, n = question.prices(), question.reads_per_month
-    stored_gb = n_copies * question.n_arrays * question.array.nbytes / question.compression / 1e9
+    prices, n = question.prices(), question.asked.reads_per_month
+    stored_gb = n_copies * question.stored_nbytes / BILLED_GB_NBYTES
     n_requests = n * math.fsum(one.share * one.n_requests for one in reads)
     nbytes = n * math.fsum(one.share * one.nbytes for one in reads)
     lines = {
@@ -229,88 +327,122 @@ def _price(question: Question, reads: Sequence[Forecast], n_copies: int) -> dict
         "requests": prices.of_read(n_requests, 0.0),
         "data out": prices.of_read(0.0, nbytes),
     }
-    if question.wait_usd_hour is not None:
+    if question.asked.wait_usd_hour is not None:
         hours = n * math.fsum(one.share * one.p50_s for one in reads) / 3600
-        lines["waiting"] = hours * question.wait_usd_hour
+        lines["waiting"] = hours * question.asked.wait_usd_hour
     return lines
 
 
-def _count_rewritten(question: Question, layouts: Sequence[Layout]) -> float | None:
-    """Count the bytes of the array that one append rewrites, in all copies."""
-    if question.append is None:
-        return None
-    axis, steps = question.append
-    slab = question.array.nbytes / question.array.shape[axis]
-    return math.fsum(slab * max(steps, one.object_shape[axis]) for one in layouts)
-
-
 def _count_samples(
-    question: Question, pattern: AccessPattern, reads: Sequence[Forecast]
-) -> float | None:
-    """Predict the samples a second of a loader: of all workers, as far as the store answers."""
-    if question.loader is None:
-        return None
-    batch_s = math.fsum(one.share * one.p50_s for one in reads)
+    question: Question, reads: Sequence[Forecast], cpu_s: float
+) -> tuple[float, str]:
+    """Predict the samples a second of all workers of a loader, and say what bounds them.
+
+    A worker takes a batch after the other; they share the store, the machine's link and its cores.
+    """
+    typed, network = question.asked, question.store.network
     n_requests = math.fsum(one.share * one.n_requests for one in reads)
-    rate = question.loader.workers / batch_s
-    return question.loader.batch * min(rate, pattern.store.network.requests_per_s / n_requests)
+    nbytes = math.fsum(one.share * one.nbytes for one in reads)
+    bounds = {
+        "workers": typed.workers / math.fsum(one.share * one.p50_s for one in reads),
+        "requests of the store": network.requests_per_s / n_requests,
+        "link": network.aggregate_nbytes_per_s / nbytes,
+        "cores": typed.cores / max(cpu_s, 1e-12),
+    }
+    what = min(bounds, key=bounds.__getitem__)
+    return (typed.batch or 1) * bounds[what], what
 
 
 def _list_file(question: Question) -> Iterator[Choice]:
-    """List how an HDF5 file is read as it is, and what it may become."""
-    layout, clients = question.array.layout, read_clients()
-    there, pattern, alone = (layout,) if layout else (), question.pattern(), question.pattern(in_flight=1)  # fmt: skip
-    every = [range(len(pattern.accesses))]
-    asked = [_ask_readahead(question, alone, access) for access in alone.accesses]
-    client = clients["fsspec-readahead"]
-    yield _predict(question, ("stay", "as it is"), client, alone, asked, there, every)
+    """List how an HDF5 file is read as it is, and what it may become; the engine is that of `advisors.hdf5`."""
+    from advisors.hdf5.prediction import BLOCKS, DEFAULT, Way  # here, as Zarr needs none of it
+
+    n, layout = question.asked.in_flight, question.array.layout
+    whole, references = (
+        Way("whole", "whole", in_flight=n),
+        Way("references", "references", in_flight=n),
+    )
     how: How = ("set", "as it is")
-    if question.file_nbytes <= question.memory_gb * 1e9 / 2:
-        asked = [_ask_blocks(question, pattern, one, is_whole=True) for one in pattern.accesses]
-        client = clients["obstore-whole"]
-        yield _predict(question, how, client, pattern, asked, there, every)
-    asked = [_ask_blocks(question, alone, access, is_whole=False) for access in alone.accesses]
-    yield _predict(question, how, clients["fsspec-tuned"], alone, asked, there, every)
+    yield _read_file(question, ("stay", "as it is"), "fsspec-readahead", DEFAULT, layout)
+    if question.file_nbytes <= question.asked.memory * 1e9 / 2:
+        yield _read_file(question, how, "obstore-whole", whole, layout)
+    yield _read_file(question, how, "fsspec-tuned", BLOCKS, layout)
     if layout:
-        yield _choose(question, how, clients["references"], pattern, there)
-    if question.keep == "format":
+        yield _read_file(question, how, "references", references, layout)
+    if question.asked.keep == "format":
+        pattern = question.pattern()  # chunks of a file are no objects
         plain = replace(pattern, bounds=replace(pattern.bounds, max_objects=10**15))
-        best = best_layout(plain)  # chunks of a file are no objects
-        how = ("rechunk", "repacked")
-        yield _choose(question, how, clients["references"], pattern, (best,))
-    elif question.keep == "nothing":
+        best = best_layout(plain)
+        yield _read_file(question, ("rechunk", "repacked"), "references", references, best)
+    elif question.asked.keep in ("nothing", "one-copy"):
         yield from _list_written(question, "rechunk")
 
 
-def _ask_readahead(question: Question, pattern: AccessPattern, access: Access) -> Asked:
-    """Expect what ``s3fs.open`` asks: each jump in the file reads ahead, and forgets what was read."""
-    asked, runs = _ask_chunks(question, pattern, access)
-    if question.file_nbytes <= READAHEAD_NBYTES:  # then the first request brings it whole
-        return _in_requests(asked, 1.0, question.file_nbytes)
-    each = asked.nbytes / runs
-    n = runs * max(1.0, math.ceil(each / READAHEAD_NBYTES))
-    return _in_requests(asked, n, runs * min(question.file_nbytes, each + READAHEAD_NBYTES))
+def _read_file(
+    question: Question, how: How, client: str, way: Way, layout: Layout | None
+) -> Choice:
+    """Predict and price a file of such chunks; each read opens it first."""
+    from advisors.hdf5.prediction import predict
+
+    pattern, network = question.pattern(in_flight=way.in_flight), question.store.network
+    reads, cpu_s = list[Forecast](), 0.0
+    for access, share in zip(pattern.accesses, question.asked.shares, strict=True):
+        described, times = _describe_file(question, pattern, access, layout)
+        one = predict(way, described, network)
+        n_more = (one.n_requests - one.n_open_requests) * (times - 1)
+        nbytes = one.nbytes * (1 if way.kind == "whole" else times)
+        p50_s = one.open_s + one.read_s * times
+        wanted = pattern.together * math.prod(access.extent) * pattern.itemsize
+        p95_s = p50_s + network.first_byte_p95_s - network.first_byte_median_s
+        over_read = nbytes * question.store.compression_ratio / wanted
+        reads.append(
+            Forecast(access.name, share, p50_s, p95_s, one.n_requests + n_more, nbytes, over_read)
+        )
+        cpu_s += share * described.decode_s * times
+    every = [range(len(pattern.accesses))]
+    there = (layout,) if layout else ()
+    return _finish(question, how, CLIENTS[client], pattern, reads, cpu_s, there, every)
 
 
-def _ask_blocks(
-    question: Question, pattern: AccessPattern, access: Access, *, is_whole: bool
-) -> Asked:
-    """Expect the blocks of a file that are read once each: all of them, or those of the chunks."""
-    asked, runs = _ask_chunks(question, pattern, access)
-    most, needed = question.file_nbytes, asked.nbytes + runs * BLOCK_NBYTES
-    fetched = most if is_whole else min(most, needed)
-    return _in_requests(asked, max(1.0, math.ceil(fetched / BLOCK_NBYTES)), fetched)
+def _describe_file(
+    question: Question, pattern: AccessPattern, access: Access, layout: Layout | None
+) -> tuple[FileLayout, float]:
+    """Describe the file of an access in the middle of the array, and how many times as much is read.
+
+    Of chunks that are too many to list, some stand for all.
+    """
+    from advisors.hdf5.descriptions import describe_layout
+
+    shape, ratio, asked = pattern.shape, question.store.compression_ratio, question.asked
+    chunk = layout.chunk_shape if layout else access.extent[-1:]
+    if not layout:  # what has no chunks is read in runs of neighbours
+        is_whole = access.extent == shape
+        chunk = shape if is_whole else (1,) * (len(shape) - 1) + shape[-1:]
+    grid = [-(-n // c) for n, c in zip(shape, chunk, strict=True)]
+    pairs = zip(shape, chunk, access.extent, grid, strict=True)
+    mean = [min(n, 1 + (e - 1) / c) if e < size else n for size, c, e, n in pairs]
+    ranges = [
+        range((n - k) // 2, (n + k) // 2) for n, k in zip(grid, map(_round, mean), strict=True)
+    ]
+    n_read = min(pattern.together, asked.arrays, _MOST_READ)
+    most = max(1, _MOST_LISTED // n_read)
+    places = itertools.islice(itertools.product(*ranges), most)
+    touched = [int(np.ravel_multi_index(place, grid)) for place in places]
+    nbytes = math.prod(chunk) * pattern.itemsize
+    n_variables = asked.arrays
+    if question.array.file_nbytes:
+        n_variables = max(1, round(question.file_nbytes * ratio / question.array.nbytes))
+    described = describe_layout(
+        n_chunks=math.prod(grid),
+        chunk_nbytes=nbytes / ratio,
+        n_variables=min(n_variables, _MOST_LISTED),
+        n_read=n_read,
+        is_scattered=asked.is_scattered,
+        touched=touched,
+        value_nbytes=len(touched) * nbytes if ratio != 1 else 0.0,
+    )
+    return described, math.prod(mean) / len(touched) * pattern.together / n_read
 
 
-def _ask_chunks(question: Question, pattern: AccessPattern, access: Access) -> tuple[Asked, float]:
-    """Expect the chunks that an access touches in a file, and the runs in which these follow one another."""
-    row = Layout((1,) * (len(pattern.shape) - 1) + pattern.shape[-1:])  # of what has no chunks
-    layout = question.array.layout or row
-    runs = touched_runs(pattern, access, np.asarray([layout.chunk_shape]))
-    return ask_layout(pattern, access, layout), pattern.together * float(runs[0])
-
-
-def _in_requests(asked: Asked, n: float, nbytes: float) -> Asked:
-    """Put the chunks that are decoded into so many requests."""
-    decoded = asked.n_chunks * asked.chunk_nbytes
-    return replace(asked, n_chunks=n, chunk_nbytes=decoded / n, n_fetches=n, fetched_nbytes=nbytes)
+def _round(n: float) -> int:
+    return max(1, math.floor(n + 0.5))

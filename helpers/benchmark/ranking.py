@@ -13,7 +13,6 @@ import pandas as pd
 from scipy import stats  # it ships no types
 
 from helpers.benchmark.statistics import (
-    WORTH,
     Comparison,
     Interval,
     judge,
@@ -23,6 +22,7 @@ from helpers.benchmark.statistics import (
     ratio_interval,
 )
 from helpers.errors import UserError
+from helpers.models import WORTH
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +34,6 @@ class Ranking:
     fastest: tuple[str, ...]  # `best` and what cannot be distinguished from it, by their ratio
     # each other contender over `best`, with simultaneous intervals, by their ratio
     others: Mapping[str, Comparison]
-
-    def tell(self, names: Mapping[str, str] | None = None) -> str:
-        """Name the fastest, or say which are among the fastest, each in the words of `names`."""
-        told = [(names or {}).get(name, name) for name in self.fastest]
-        return told[0] if len(told) == 1 else f"among the fastest: {', '.join(told)}"
 
     def to_frame(self, what: str = "time") -> pd.DataFrame:
         """Tabulate the others: `what` was compared over that of the best, interval, noise and verdict."""

@@ -29,7 +29,7 @@ def overhead_ms(rows: pd.DataFrame) -> statistics.Interval:
 
 def draw_ratios(ax: Axes, found: Mapping[str, tuple[statistics.Interval, float]]) -> None:
     """Draw ratios over what is expected of each, with their intervals, one below the other."""
-    ax.axvspan(0.95, 1.05, color=palette.BAND, linewidth=0)
+    ax.axvspan(0.95, 1.05, color=palette.GRID, linewidth=0)
     ax.axvline(1, color=palette.RULE, linewidth=1)
     for place, (one, expected) in enumerate(found.values()):
         centre, low, high = (value / expected for value in (one.centre, one.low, one.high))

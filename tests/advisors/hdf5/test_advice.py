@@ -1,4 +1,4 @@
-"""What the advisor predicts is what the proxy then counts, and nothing is advised that is no gain."""
+"""What is wrong with a file, what each way would take, and what is refused in one line."""
 
 from __future__ import annotations
 
@@ -6,104 +6,34 @@ import functools
 import http.server
 import json
 import os
+import subprocess
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import h5py
-import netCDF4
+import hdf5plugin
 import numpy as np
 import obstore
 import pytest
 from click.testing import CliRunner
 
-from advisors.hdf5 import files
-from advisors.hdf5.advice import MOST_GROWTH, advise, list_repacks
-from advisors.hdf5.copying import MIB, Repack
-from advisors.hdf5.files import open_hdf5, open_source
-from advisors.hdf5.inspection import (
-    LoggedFile,
-    Read,
-    Recording,
-    inspect_file,
-    list_tree,
-    record_reads,
-)
-from advisors.hdf5.prediction import (
-    TODAY,
-    FileCache,
-    Forecaster,
-    PageBuffer,
-    Settings,
-    SparseFile,
-    order_reads,
-    read_through,
-    record_repacked,
-)
-from advisors.hdf5.repack import apply_repack
+from advisors.hdf5.advice import MOST_GROWTH, advise
+from advisors.hdf5.files import open_source
+from advisors.hdf5.inspection import Variable, inspect_file, record_reads
+from advisors.hdf5.prediction import BLOCKS, MIB, predict
+from advisors.hdf5.repacked import Repack, choose_chunk_shape, lay_out, list_repacks
 from helpers.cli import main
 from helpers.errors import UserError
-from helpers.models.transfer import TYPICAL_COSTS
 from helpers.netem.profiles import get_profile, network_of
-from helpers.netem.proxy import Proxy, open_proxy
-from helpers.objectstore.locations import Location
 from helpers.objectstore.testbed import Server
+from tests.advisors.hdf5.test_prediction import VARIABLES, make_netcdf
+from tests.advisors.hdf5.tools import needs_tools
 from tests.stores import make_location
 
 IN_REGION = get_profile("in-region")
-SETTINGS = Settings(block_nbytes=MIB, page_buffer_nbytes=16 * MIB)
-VARIABLES = ("ocean/b", "ice/c")
-
-
-def make_netcdf(path: Path) -> Path:
-    """Make a file with netCDF4-python: groups, an unlimited dimension, noise that compresses badly."""
-    rng = np.random.default_rng(1)
-    with netCDF4.Dataset(path, "w") as made:
-        made.title = "made by netCDF4-python"
-        for name, length in (("time", None), ("y", 120), ("x", 160)):
-            made.createDimension(name, length)
-        for group in ("ocean", "ice"):
-            for name in ("a", "b", "c"):
-                where, how = made.createGroup(group), {"zlib": True, "chunksizes": (2, 60, 80)}
-                new = where.createVariable(name, "f4", ("time", "y", "x"), **how)
-                new.units = "K"
-                new[:] = rng.normal(size=(10, 120, 160))
-    return path
-
-
-class Bed(NamedTuple):
-    """A bucket behind the proxy."""
-
-    near: Location
-    far: Location
-    proxy: Proxy
-
-    def count(self, path: Path, settings: Settings) -> tuple[int, int]:
-        """Store a file, read it over the network, and count requests and bytes."""
-        obstore.put(self.near.obstore(), path.name, path)
-        with open_source(self.near / path.name) as file:
-            page_nbytes = record_reads(file, path.name, ()).page_nbytes
-        self.proxy.take_trace()
-        place, how = self.far / path.name, {"page_buf_size": settings.choose_page_buffer(page_nbytes)}  # fmt: skip
-        client = place.fsspec(skip_instance_cache=True)
-        with (
-            client.open(place.path, **settings.file_options()) as file,
-            open_hdf5(file, path.name, **how) as found,
-        ):
-            list_tree(found)
-            for variable in VARIABLES:
-                found[variable][...]
-        rows = self.proxy.take_trace()
-        return len(rows), sum(row.nbytes for row in rows)
-
-
-@pytest.fixture(scope="module")
-def bed(server: Server) -> Iterator[Bed]:
-    """Put a proxy before a bucket; what is counted does not depend on the network."""
-    near = make_location(server, "advisor")
-    with open_proxy(server.endpoint_url, profile=get_profile("loopback")) as proxy:
-        yield Bed(near, near.through(proxy.endpoint_url), proxy)
 
 
 @pytest.fixture(scope="module")
@@ -112,36 +42,45 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_netcdf(tmp_path_factory.mktemp("made") / "made.nc")
 
 
-@pytest.fixture(scope="module")
-def long(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Make a file of 250 MB of holes, with chunks of four variables between one another."""
-    path = tmp_path_factory.mktemp("long") / "long.h5"
-    with SparseFile(path) as target, h5py.File(target, "w") as file:
-        how = {"shape": (30 * MIB,), "dtype": "u2", "chunks": (MIB,)}
-        made = [file.create_dataset(name, **how) for name in "abcd"]
-        for at in range(0, 30 * MIB, MIB):
+def run(*arguments: str) -> tuple[int, str, BaseException | None]:
+    """Run the command line."""
+    done = CliRunner().invoke(main, ["hdf5", "advise", *arguments])
+    return done.exit_code, done.output, done.exception
+
+
+# what each way would take
+
+
+def make_long(path: Path, names: Sequence[str] = "abcd") -> Path:
+    """Make a file of 120 MB whose chunks are of four variables between one another."""
+    with h5py.File(path, "w") as file:
+        how: dict[str, Any] = {"shape": (60 * MIB,), "dtype": "u1", "chunks": (MIB // 2,)}
+        made = [file.create_dataset(name, **how) for name in names]
+        for at in range(0, 30 * MIB, MIB // 2):
             for dataset in made:
-                dataset.id.write_direct_chunk((at,), bytes(2 * MIB))
+                dataset.id.write_direct_chunk((at,), bytes(MIB // 2))
     return path
 
 
-def test_first_come_the_default_and_a_download(long: Path) -> None:
-    """What people have today is the measure of all; nothing follows that is slower, or twice as long."""
-    advised = advise(str(long), IN_REGION, variables=["b", "c"])
-    today, whole, *others = advised.advice
-    assert (today.label, today.gain) == ("today's default", 1)
-    assert whole.label == "download it whole"
-    assert today.prediction.nbytes > whole.prediction.nbytes == long.stat().st_size
+def test_every_way_is_held_against_the_default(tmp_path: Path) -> None:
+    """It comes first; ways that need no rewrite are all there, repacks where they are faster."""
+    advised = advise(str(make_long(tmp_path / "long.h5")), IN_REGION, variables=["b", "/c"])
+    assert advised.variables == ("b", "c")
+    today, *others = advised.advice
+    assert (today.label, today.gain) == ("s3fs.open", 1)
+    kept = {one.label for one in others if one.repack is None}
+    assert kept == {"xarray, address", "earthaccess.open", "blocks of 8 MiB", "whole",
+                    "references", "references, 64 in flight"}  # fmt: skip
     gains = [one.gain for one in others]
-    assert others and min(gains) > 1 and gains == sorted(gains, reverse=True)
+    assert gains == sorted(gains, reverse=True)
+    assert all(one.gain > 1 for one in others if one.repack is not None)
     for one in advised.advice:
         assert one.gain == pytest.approx(today.prediction.seconds / one.prediction.seconds)
-        assert one.command and one.cost
     assert advised.find_repack() in {one.repack for one in others}
 
 
 def test_some_variables_open_their_groups_alone(path: Path) -> None:
-    """Whoever asks for a variable of a group does not wait for the headers of the others."""
+    """If you ask for a variable of a group, you do not wait for the headers of the others."""
     one, every = (advise(str(path), IN_REGION, variables=v) for v in (["ice/c"], []))
     with open_source(str(path)) as file:
         some, whole = (record_reads(file, "x", ["ice/c"], groups=g) for g in (["ice"], None))
@@ -160,86 +99,216 @@ def test_a_repack_that_is_too_long_is_not_advised(tmp_path: Path) -> None:
     assert found.find_repack("paged, 4 MiB pages") == Repack(4 * MIB)
 
 
-def forecast(path: Path, recording: Recording, settings: Settings) -> tuple[int, int]:
-    """Predict requests and bytes of reading the variables."""
+@needs_tools
+@pytest.mark.parametrize("number", range(4))
+def test_every_repack_is_foretold(tmp_path: Path, number: int) -> None:
+    """By formula; made by h5repack, it needs as many requests, and about as many bytes."""
+    path, out = tmp_path / "made.h5", tmp_path / "out.h5"
+    rng = np.random.default_rng(0)
+    with h5py.File(path, "w") as file:
+        how: dict[str, Any] = {"chunks": (10, 200), "compression": "gzip"}
+        for n in range(6):
+            made = file.create_dataset(f"g{n % 2}/v{n}", data=rng.normal(size=(2000, 300)), **how)
+            made.attrs["units"] = "m"
+    names, network = ["g1/v3", "g0/v0"], network_of(IN_REGION)
     with open_source(str(path)) as file:
-        report, _ = inspect_file(file, path.name)
-    forecaster = Forecaster(report, VARIABLES, network_of(IN_REGION), TYPICAL_COSTS)
-    found = forecaster.read(recording, settings)
-    return found.n_requests, found.nbytes
+        report, whole = inspect_file(file, "x")
+        layout = record_reads(file, "x", names, groups=["g0", "g1"])
+    repack = list_repacks(report, report.variables)[number]
+    subprocess.run(["h5repack", *repack.list_arguments(), path, out], check=True)
+    with open_source(str(out)) as file:
+        real = record_reads(file, "x", names, groups=["g0", "g1"])
+    found, counted = (
+        predict(BLOCKS, one, network) for one in (lay_out(report, whole, layout, repack), real)
+    )
+    assert found.n_requests == pytest.approx(counted.n_requests, abs=1), repack.label
+    page_nbytes = max(repack.page_nbytes, 8 * MIB)  # of small files a page more or less
+    assert found.nbytes == pytest.approx(counted.nbytes, abs=page_nbytes), repack.label
+
+
+def test_only_what_h5repack_can_name_gets_other_chunks() -> None:
+    """Its options have commas between names and a colon after them."""
+    how = ((10**6,), "f4", (1000,), 1000, 4 * 10**6, 4 * 10**6, (), (), False, ())
+    names = [Variable(name, *how) for name in ("a,b", "a:b", "a b")]  # type: ignore[arg-type]
+    assert [choose_chunk_shape(one) != (1000,) for one in names] == [False, False, True]
+
+
+# what is wrong
+
+
+def make_sound(path: Path, **how: Any) -> h5py.File:
+    """Make a file in pages with a chunked dataset."""
+    file = h5py.File(path, "w", fs_strategy="page", fs_page_size=MIB)
+    values = np.random.default_rng(0).normal(size=(4, 200, 200))
+    options = {"chunks": (1, 200, 200), "compression": "gzip", **how}
+    file.create_dataset("x", data=values, **options)
+    return file
+
+
+def _sound(path: Path) -> None:
+    make_sound(path).close()
+
+
+def _unpaged(path: Path) -> None:
+    with h5py.File(path, "w") as file:
+        file.create_dataset("x", data=np.zeros((4, 200, 200)), chunks=(1, 200, 200), compression=1)
+
+
+def _small_pages(path: Path) -> None:
+    with h5py.File(path, "w", fs_strategy="page", fs_page_size=4096) as file:
+        for number in range(300):
+            file[f"v{number}"] = number
+
+
+def _scattered(path: Path) -> None:
+    """Put objects and their metadata between data of some MB."""
+    with h5py.File(path, "w") as file:
+        for number in range(4):
+            values = np.random.default_rng(number).normal(size=(8, 100_000))
+            new = file.create_dataset(f"g{number}/x", data=values, chunks=(1, 100_000))
+            new.attrs["note"] = "text of variable length " * 3
+            file.flush()
+
+
+def _tiny_chunks(path: Path) -> None:
+    make_sound(path, chunks=(1, 10, 10)).close()
+
+
+def _huge_chunks(path: Path) -> None:
+    with make_sound(path) as file:
+        file.create_dataset("y", (3000, 1000), "f8", chunks=(3000, 1000), compression=1)[0, 0] = 1
+
+
+def _texts(path: Path) -> None:
+    with make_sound(path) as file:
+        file["names"] = ["a", "bb"]
+
+
+def _user_block(path: Path) -> None:
+    with h5py.File(path, "w", userblock_size=512) as file:
+        file.create_dataset("x", data=np.zeros((4, 200, 200)), chunks=(1, 200, 200), compression=1)
+
+
+def _blosc(path: Path) -> None:
+    options = dict(hdf5plugin.Blosc())
+    make_sound(path, compression=options.pop("compression"), **options).close()
+
+
+def _small_datasets(path: Path) -> None:
+    with h5py.File(path, "w") as file:
+        for number in range(4):
+            file[f"small{number}"] = np.arange(900.0)
+            file[f"large{number}"] = np.random.default_rng(number).normal(size=700_000)
+
+
+CASES: list[tuple[Callable[[Path], None], set[str], str]] = [
+    (_sound, set(), "nothing is wrong"),
+    (_unpaged, {"paged-file-space"}, "the file has no pages"),
+    (_small_pages, {"page-size"}, "more than a page of 4.1 kB"),
+    (_scattered, {"paged-file-space", "consolidated-metadata"}, "metadata are scattered over"),
+    (_tiny_chunks, {"chunk-bytes"}, "1 dataset has chunks below 100 kB: x"),
+    (_huge_chunks, {"chunk-bytes", "chunk-cache"}, "1 dataset has chunks above 16 MB: y"),
+    (_texts, {"variable-length"}, "1 dataset has values of variable length"),
+    (_user_block, {"paged-file-space", "user-block"}, "a user block of 512 bytes"),
+    (_blosc, {"filters"}, "filters that need a plugin (blosc): x"),
+    (_small_datasets, {"paged-file-space", "consolidated-metadata", "small-datasets"}, "small datasets are scattered"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("make", "failed", "told"), CASES, ids=[one[0].__name__ for one in CASES])
+def test_each_fault_is_said(
+    tmp_path: Path, make: Callable[[Path], None], failed: set[str], told: str
+) -> None:
+    """What is wrong with a file comes before what can be gained, a line each."""
+    make(path := tmp_path / "made.h5")
+    found = json.loads(run(str(path), "--json")[1])
+    assert {one["name"] for one in found["problems"]} == failed
+    _, text, _ = run(str(path))
+    assert told in text and text.count("wrong: ") == len(failed)
+    assert text.index("gain") > text.index("by https://guide.cloudnativegeo.org")
+
+
+# what ends, and is safe to print
+
+
+def _make_many(path: Path) -> None:
+    with h5py.File(path, "w") as file:
+        for number in range(40_000):
+            file.create_dataset(f"g{number % 40}/v{number}", data=np.int8(0))
+
+
+def _make_deep(path: Path) -> None:
+    with h5py.File(path, "w") as file:
+        group = file
+        for _ in range(3000):
+            group = group.create_group("g")
+        group["x"] = 1
 
 
 @pytest.mark.parametrize(
-    "settings", [Settings("none", page_buffer_nbytes=0), TODAY, SETTINGS], ids=str
+    "make",
+    [_make_deep, pytest.param(_make_many, marks=pytest.mark.slow)],
+    ids=["3,000 nested groups", "40,000 datasets"],
 )
-def test_reads_of_the_present_file_are_foretold_exactly(
-    bed: Bed, path: Path, settings: Settings
-) -> None:
-    """Requests and bytes are those that the proxy counts."""
-    with open_source(str(path)) as file:
-        recording = record_reads(file, path.name, VARIABLES)
-    assert forecast(path, recording, settings) == bed.count(path, settings)
+def test_looking_ends(make: Callable[[Path], None], tmp_path: Path) -> None:
+    """After the time that is allowed there is an answer, which says what was left out."""
+    make(path := tmp_path / "made.h5")
+    began_s = time.process_time()
+    found = json.loads(run(str(path), "--json")[1])
+    assert time.process_time() - began_s < 20  # without a bound: above 200
+    assert found["report"]["n_left_out"] or found["report"]["n_listed"] >= 3000
 
 
-@pytest.mark.parametrize("number", range(4))
-def test_every_repack_is_foretold(bed: Bed, path: Path, tmp_path: Path, number: int) -> None:
-    """A repack is predicted from a model; done, it makes as many requests as predicted."""
-    with open_source(str(path)) as file:
-        report, _ = inspect_file(file, path.name)
-        repack = list_repacks(report)[number]
-        predicted = forecast(path, record_repacked(file, path.name, repack, VARIABLES), SETTINGS)
-    apply_repack(str(path), repack, out := tmp_path / f"{number}.nc")
-    counted = bed.count(out, SETTINGS)
-    assert (predicted[0], pytest.approx(predicted[1], rel=0.06)) == counted, repack.label
+def test_what_was_left_out_is_said(tmp_path: Path) -> None:
+    """Of a file that is too large for the time, the others are counted, and the rest is answered."""
+    with h5py.File(tmp_path / "made.h5", "w") as file:
+        for number in range(20_000):
+            file.create_group(f"g{number}")
+    code, text, _ = run(str(tmp_path / "made.h5"), "--seconds", "1")
+    assert not code and "left out, because time was over" in text and "gain" in text
 
 
-def run(*arguments: str) -> tuple[int, str, BaseException | None]:
-    """Run the command line."""
-    done = CliRunner().invoke(main, ["hdf5", "advise", *arguments])
-    return done.exit_code, done.output, done.exception
+def test_names_are_neither_run_nor_drawn(tmp_path: Path) -> None:
+    """A dataset's name in a line to copy is quoted, and no code of a terminal is printed raw."""
+    names = ['q"); __import__("os").system("id")#', "red\x1b[31m", "$(id)", "new\nline"]
+    path = str(make_long(tmp_path / "a$(id)\x1b[31m.h5", names))
+    code, text, _ = run(path, *(one for name in names[:2] for one in ("--variables", name)))
+    assert not code and "\x1b" not in text
+    commands = [line for line in text.splitlines() if "h5repack" in line]
+    assert len(commands) == 4
+    for line in commands:
+        stand_in = "h5repack() { printf '%s\\0' \"$@\"; }; h5diff() { :; }; "
+        shell = ["bash", "-c", stand_in + line[line.index("h5repack") :]]
+        said = subprocess.run(shell, capture_output=True, check=True).stdout.decode().split("\0")
+        assert said[-3] == path
+        layouts = [one for one in said if ":CHUNK" in one]
+        assert not layouts or layouts[0].startswith(f"{names[0]},{names[1]}:CHUNK=")
 
 
-def test_command_reports_and_applies(path: Path, tmp_path: Path) -> None:
-    """The command prints JSON that is whole, and writes a copy whose content is equal."""
-    before, out, other = path.read_bytes(), tmp_path / "out.nc", tmp_path / "other.nc"
-    code, output, _ = run(str(path), "--variables", ",".join(VARIABLES), "--json")
-    found = json.loads(output)
-    assert code == 0 and found["variables"] == [*VARIABLES]
-    assert found["report"]["page_nbytes"] == 0 and found["costs"]["is_assumed"] is True
-    assert found["advice"][0]["label"] == "today's default"
-    label = "paged, 4 MiB pages"
-    code, output, _ = run(str(path), "--apply", str(out), "--repack", label)
-    assert code == 0 and output.splitlines()[-1].startswith(f"{label}: ")
-    assert "attributes are equal" in output and "are assumed, not measured" in output
-    assert path.read_bytes() == before
-    with open_source(str(out)) as file:
-        assert record_reads(file, out.name, ()).page_nbytes == 4 * MIB
-    assert run(str(path), "--apply", str(other), "--repack", label, "--json")[0] == 0
+# what is refused
 
 
 def test_command_refuses_in_one_line(path: Path, tmp_path: Path) -> None:
-    """What cannot be advised on is named in one line, before anything is written."""
-    text, short = (tmp_path / name for name in ("text.txt", "short.nc"))
+    """What cannot be advised on is named in one line."""
+    text, short, empty = (tmp_path / name for name in ("text.txt", "short.nc", "empty.nc"))
     os.mkfifo(tmp_path / "pipe")
     text.write_text("no HDF5 at all" * 200)
     short.write_bytes(path.read_bytes()[:-100_000])
+    empty.touch()
     cases = [
         ((str(tmp_path / "absent.nc"),), "is not there"),
         ((str(text),), "is not HDF5"),
         ((str(short),), "is truncated"),
+        ((str(empty),), "is empty"),
         ((str(tmp_path),), "is a folder"),
         ((str(tmp_path / "pipe"),), "no regular file but a pipe"),  # which would be waited for
+        (("/dev/zero",), "no regular file but a pipe or a device"),  # which never ends
         ((str(path), "--variables", "salt"), "'salt' is not in"),
         ((str(path), "--profile", "moon"), "profile: 'moon'"),
-        ((str(path), "--apply", str(path)), "is the input"),
-        ((str(path), "--apply", str(short)), "is there already"),
-        ((str(path), "--apply", str(tmp_path / "no" / "out.nc")), "no folder"),
         ((str(path), "--repack", "magic"), "repack: 'magic'; allowed: "),
         (("http://127.0.0.1:9/a.h5?X-Amz-Signature=abcdef12",), "file: http://127.0.0.1:9/a.h5"),
         (("ftp://host/a.h5",), "allowed: "),
     ]
-    if Path("/proc").is_dir():  # where nobody may write, the superuser neither
-        cases += [((str(path), "--apply", "/proc/out.nc"), "/proc cannot be written to")]
     for arguments, said in cases:
         code, _, error = run(*arguments)
         assert code and isinstance(error, UserError), (arguments, error)
@@ -269,99 +338,28 @@ class _Ranges(http.server.SimpleHTTPRequestHandler):
         """Say nothing."""
 
 
-def test_addresses_of_web_servers_and_buckets_are_read(
-    path: Path, bed: Bed, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The same file is advised on over https (here without TLS) and from a bucket."""
+@pytest.fixture
+def web(path: Path) -> Iterator[str]:
+    """Serve the file over http."""
     handler = functools.partial(_Ranges, directory=str(path.parent))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as served:
         threading.Thread(target=served.serve_forever, daemon=True).start()
-        address = f"http://127.0.0.1:{served.server_port}/{path.name}"
-        web = json.loads(run(address, "--json")[1])
+        yield f"http://127.0.0.1:{served.server_port}/{path.name}"
         served.shutdown()
-    obstore.put(bed.near.obstore(), path.name, path)
-    given = {"AWS_ENDPOINT_URL": bed.near.endpoint_url, "AWS_ACCESS_KEY_ID": bed.near.access_key}
-    for name, value in (given | {"AWS_SECRET_ACCESS_KEY": bed.near.secret_key}).items():
+
+
+def test_addresses_of_web_servers_and_buckets_are_read(
+    path: Path, web: str, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same file is advised on over https (here without TLS) and from a bucket."""
+    near = make_location(server, "advice")
+    obstore.put(near.obstore(), path.name, path)
+    given = {"AWS_ENDPOINT_URL": near.endpoint_url, "AWS_ACCESS_KEY_ID": near.access_key}
+    for name, value in (given | {"AWS_SECRET_ACCESS_KEY": near.secret_key}).items():
         monkeypatch.setenv(name, str(value))
-    store = json.loads(run((bed.near / path.name).url, "--json")[1])
-    for found in (web, store):
+    bucket = json.loads(run((near / path.name).url, "--json")[1])
+    served = json.loads(run(web, "--json")[1])
+    for found in (served, bucket):
         assert found["report"]["file_nbytes"] == path.stat().st_size
         assert {*VARIABLES} < {*found["variables"]}
-    assert "fsspec.open(url)" in web["advice"][0]["command"]
-
-
-def test_a_walk_over_links_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file with more links than anyone would walk is named, and not walked."""
-    monkeypatch.setattr(files, "MAX_LINKS", 100)
-    with h5py.File(tmp_path / "many.h5", "w") as file:
-        for number in range(101):
-            file[f"g/{number}"] = h5py.SoftLink("/g")
-    for command in ("advise", "check"):
-        done = CliRunner().invoke(main, ["hdf5", command, str(tmp_path / "many.h5")])
-        assert done.exit_code
-        assert "has more than 100 links" in f"{done.output}{done.exception}"
-
-
-def ask(name: str, reads: list[tuple[int, int]], file_nbytes: int = 950) -> list[tuple[int, int]]:
-    """Give offsets and lengths of what a cache of blocks of 100 bytes asks for."""
-    given = [Read(*span) for span in reads]
-    _, asked = read_through([FileCache(name, 100)], given, file_nbytes)
-    return [(one.offset, one.nbytes) for one in asked]
-
-
-@pytest.mark.parametrize(
-    ("name", "asked"),
-    [
-        ("none", [(0, 10), (150, 60), (20, 10), (940, 10)]),  # clipped to the file
-        ("readahead", [(0, 110), (150, 160), (20, 110), (940, 10)]),
-        ("first", [(0, 100), (150, 60), (940, 10)]),
-        ("blockcache", [(0, 100), (100, 100), (200, 100), (900, 50)]),
-        # the next block comes too, and is there
-        ("background", [(0, 100), (100, 100), (200, 100), (300, 100), (900, 50)]),
-    ],
-)
-def test_fsspec_is_asked_as_it_is(name: str, asked: list[tuple[int, int]]) -> None:
-    """The requests are those of the class of that name in fsspec."""
-    assert ask(name, [(0, 10), (150, 60), (20, 10), (940, 30)]) == asked
-
-
-def test_what_is_read_ahead_is_not_waited_for() -> None:
-    """A block fetched in the background is marked, and starts with the read after it."""
-    _, asked = read_through([FileCache("background", 100)], [Read(0, 10), Read(150, 10)], 1000)
-    assert [one.is_ahead for one in asked] == [False, True, True]
-    assert [step.after for step in order_reads(asked)] == [(), (0,), (0,)]
-    assert [step.is_waited for step in order_reads(asked)] == [True, False, False]
-
-
-def test_the_default_reads_ahead_as_far_as_s3fs_does() -> None:
-    """What is called today's default is what s3fs has."""
-    from s3fs import S3FileSystem
-
-    files = S3FileSystem(anon=True, skip_instance_cache=True)
-    assert (TODAY.cache_type, TODAY.block_nbytes) == (files.default_cache_type, files.default_block_size)  # fmt: skip
-
-
-@pytest.mark.parametrize("n_pages", [1, 2, 3, 5, 200])
-def test_page_buffer_asks_for_what_hdf5_asks_for(n_pages: int, tmp_path: Path) -> None:
-    """Every read of the library behind its page buffer is simulated from those without one."""
-    path, rng = tmp_path / "paged.h5", np.random.default_rng(0)
-    with h5py.File(path, "w", fs_strategy="page", fs_page_size=16384) as file:
-        for number in range(24):
-            made = file.create_dataset(
-                f"g{number % 3}/v{number}", data=rng.normal(size=2500), chunks=(700,), shuffle=True
-            )
-            made.attrs["long_name"] = "x" * 300
-    variables = ["g1/v4", "g2/v5", "g1/v7", "g1/v4"]
-    buffer_nbytes = n_pages * 16384 + 100  # HDF5 rounds down
-    with open_source(str(path)) as file:
-        recording = record_reads(file, "paged", variables)
-        log = LoggedFile(file)
-        with open_hdf5(log, "paged", page_buf_size=buffer_nbytes) as opened:
-            list_tree(opened)
-            for variable in variables:
-                opened[variable][...]
-    reads = [*recording.opened, *recording.read]
-    buffer = PageBuffer(16384, buffer_nbytes, recording.n_first_past)
-    n_first = len(recording.opened)
-    opening, reading = read_through([buffer], reads, recording.file_nbytes, n_first=n_first)
-    assert [(read.offset, read.nbytes) for read in (*opening, *reading)] == log.spans
+    assert f"fsspec.open({web!r})" in served["advice"][0]["command"]

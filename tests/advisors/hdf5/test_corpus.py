@@ -14,7 +14,7 @@ import hdf5plugin
 import netCDF4
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
 
 from advisors.hdf5.cli import hdf5
 from helpers.errors import UserError
@@ -57,13 +57,11 @@ def _fill(group: Any, n: int = 3, **options: Any) -> None:
 
 _HOW: dict[str, dict[str, Any]] = {
     "earliest": {},
-    **{name: {"libver": (name, "latest")} for name in ("v108", "v110", "v112", "v114", "latest")},
-    **{f"space-{name}": {"fs_strategy": name} for name in ("fsm", "page", "aggregate", "none")},
+    "latest": {"libver": ("latest", "latest")},
+    "space-page": {"fs_strategy": "page"},
     "space-kept": {"fs_strategy": "page", "fs_persist": True},
     "pages-4096": {"fs_strategy": "page", "fs_page_size": 4096},
-    "pages-32-mib": {"fs_strategy": "page", "fs_page_size": 32 * 2**20},
     "userblock-512": {"userblock_size": 512},
-    "userblock-4096": {"userblock_size": 4096},
 }
 
 
@@ -75,28 +73,12 @@ def _h5py(path: Path, name: str) -> None:
         _fill(f.create_group("inner"), 9)
 
 
-@_add(ORDINARY, 3, 9, 40)
-def _ordered_groups(path: Path, n: int) -> None:
-    with h5py.File(path, "w", track_order=True) as f:
-        group = f.create_group("zulu", track_order=True).create_group("alpha", track_order=True)
-        for number in reversed(range(n)):
-            group.create_dataset(f"v{number:02}", data=number, track_order=True).attrs.update(
-                {f"a{m}": m for m in reversed(range(min(n, 12)))}
-            )
-
-
 _FILTERS: dict[str, dict[str, Any]] = {
     "lzf": {"compression": "lzf"},
-    "szip": {"compression": "szip"},
-    "checksum": {"fletcher32": True, "shuffle": True},
     "scaleoffset": {"scaleoffset": 3},
     "blosc": dict(hdf5plugin.Blosc()),
-    "blosc2": dict(hdf5plugin.Blosc2()),
     "zstd": dict(hdf5plugin.Zstd()),
-    "lz4": dict(hdf5plugin.LZ4()),
-    "bitshuffle": dict(hdf5plugin.Bitshuffle()),
     "zfp": dict(hdf5plugin.Zfp(rate=16)),
-    "sz3": dict(hdf5plugin.SZ3(absolute=0.1)),
 }
 
 
@@ -359,47 +341,18 @@ QUICK = ("types", "references", "links", "netcdf-types", "filter-blosc", "h5py-u
 """Those that every run of the tests has."""
 
 
-COMMANDS = {
-    "advise": ["advise", "FILE", "--json", "--profile", "wide-area"],
-    "check": ["check", "FILE", "--json"],
-    "apply": ["advise", "FILE", "--apply", "OUT", "--repack", "paged, 4 MiB pages"],
-    "rechunk": ["advise", "FILE", "--apply", "OUT", "--repack", "paged and rechunked, 4 MiB pages"],
-}
-
-
-def run(path: Path, command: str, out: Path) -> Result:
-    """Run a command on a file."""
-    places = {"FILE": str(path), "OUT": str(out)}
-    return CliRunner().invoke(hdf5, [places.get(one, one) for one in COMMANDS[command]])
-
-
 @pytest.mark.parametrize(
     "name",
     [pytest.param(n, marks=[] if n in QUICK else pytest.mark.slow) for n in ALL],
 )
 def test_every_file_ends_in_an_answer_or_a_line(name: str, tmp_path: Path) -> None:
-    """No traceback on any file; an ordinary one is answered and copied, and nothing is left behind."""
-    path = tmp_path / "made.h5"
-    ALL[name](path)
-    for command in COMMANDS:
-        out = tmp_path / f"{command}.h5"
-        done = run(path, command, out)
-        error = done.exception
-        if isinstance(error, UserError):
-            said = str(error)
-            # pages are none behind a user block, and there may be no chunks to enlarge
-            is_none = said.startswith("repack: ")
-            assert is_none or name in HOSTILE, said
-            assert "\n" not in said and "; allowed: " in said
-            assert not out.exists()
-        elif command == "check":
-            assert isinstance(error, SystemExit | None)
-            assert done.exit_code in ((0, 1) if name in ORDINARY else (0, 1, 2))
-            if done.exit_code < 2:
-                assert len(json.loads(done.output)["items"]) == 10
-            else:
-                assert done.output.startswith("error: ") and done.output.count("\n") == 1
-        else:
-            assert error is None, error
-            assert out.exists() == ("OUT" in COMMANDS[command])
-    assert not [left for left in tmp_path.iterdir() if left.name.startswith(".")]
+    """No traceback on any file; an ordinary one is answered."""
+    ALL[name](path := tmp_path / "made.h5")
+    for arguments in (["--json", "--profile", "wide-area"], []):
+        done = CliRunner().invoke(hdf5, ["advise", str(path), *arguments])
+        if isinstance(done.exception, UserError):
+            said = str(done.exception)
+            assert name in HOSTILE and "\n" not in said and "; allowed: " in said
+            continue
+        assert done.exception is None, done.exception
+        assert not arguments or json.loads(done.output)["advice"]
