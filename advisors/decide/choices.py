@@ -23,7 +23,7 @@ from advisors.decide.layouts import (
 )
 from advisors.decide.question import Question
 from advisors.decide.search import best_copies, best_layout, best_of, cheapest_of, make_grid
-from helpers.benchmark.statistics import WORTH
+from helpers.models import WORTH
 from helpers.prices import BILLED_GB_NBYTES, find_price
 
 if TYPE_CHECKING:

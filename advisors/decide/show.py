@@ -11,8 +11,8 @@ from advisors.decide.choices import Action, Answer, Choice
 from advisors.decide.layouts import Layout
 from advisors.decide.question import Question
 from advisors.decide.snippets import write_code
-from helpers.benchmark.statistics import WORTH
 from helpers.errors import cut
+from helpers.models import WORTH
 
 _N_LINES = 10  # of a short answer
 

@@ -36,6 +36,7 @@ from helpers.paths import ROOT, replace_file
 from helpers.redaction import redact, redact_tree
 
 PHASES = ("warm-up", "measured", "calibration")
+_MOST_NBYTES = 200_000_000  # of a record, which has some hundred bytes a row
 
 
 class RecordError(UserError):
@@ -149,7 +150,13 @@ def _run_of(origin: Mapping[str, Any]) -> str:
 
 
 def _read_text(path: Path) -> str:
+    """Read a file that may come from a stranger: of a pipe or a device nobody would see the end."""
     try:
+        if path.exists() and not (path.is_file() and path.stat().st_size <= _MOST_NBYTES):
+            raise RecordError(
+                f"{path.name}: cannot be read as a record; allowed: a regular file of at most"
+                f" {_MOST_NBYTES / 1e6:.0f} MB"
+            )
         return path.read_bytes().decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise RecordError(

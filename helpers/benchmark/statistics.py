@@ -18,6 +18,7 @@ import pandas as pd
 from scipy import stats  # it ships no types
 
 from helpers.errors import UserError
+from helpers.models import WORTH
 
 Floats = np.ndarray[tuple[int], np.dtype[np.float64]]
 
@@ -26,8 +27,6 @@ _AT_ONCE = 1000  # values to resample, some 80 MB
 _quantile_of_t = functools.cache(stats.t.ppf)  # of the many ratios of a record most ask for one
 
 Verdict = Literal["faster", "slower", "indistinguishable", "grows", "falls", "ended", "undecided"]
-WORTH = 1.1
-"""Times as fast, below which a change is not worth it: growth has ended, or another layout is none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -247,7 +247,8 @@ def test_an_altered_origin_is_refused(tmp_path: Path, text: str | None, says: st
 def test_no_file_and_no_text_are_refused(tmp_path: Path) -> None:
     """A missing file, a folder, and bytes that are no text: one line each."""
     (tmp_path / "image.csv").write_bytes(b"\xff\xfe\x00")
-    for name in ("missing.csv", "image.csv", "."):
+    os.mkfifo(tmp_path / "pipe.csv")
+    for name in ("missing.csv", "image.csv", "pipe.csv", "."):
         with pytest.raises(RecordError, match="cannot be read as a record"):
             read_records([tmp_path / name])
     with pytest.raises(RecordError, match="no record given"):
