@@ -346,7 +346,7 @@ def _count_samples(
     bounds = {
         "workers": typed.workers / math.fsum(one.share * one.p50_s for one in reads),
         "requests of the store": network.requests_per_s / n_requests,
-        "link": network.aggregate_nbytes_per_s / nbytes,
+        "link": question.machine_nbytes_per_s / nbytes,
         "cores": typed.cores / max(cpu_s, 1e-12),
     }
     what = min(bounds, key=bounds.__getitem__)

@@ -249,17 +249,19 @@ def is_here(endpoint_url: str | None) -> bool:
 
 
 def make_client_options(endpoint_url: str | None) -> ClientConfig:
-    """Say when a request is given up, and keep out proxies.
+    """Say when a request is given up, keep out proxies, and stay with the host that is named.
 
-    obstore takes those from the environment and has no switch for it.
+    obstore has no switch for either. It takes proxies from the environment, and follows an answer
+    that leads to another host with the token of a session among its headers. So all hosts but this
+    one are sent to a proxy that is not there, unless one of the environment leads out.
     """
     options: ClientConfig = {
         "allow_http": True,
         "connect_timeout": f"{CONNECT_S} seconds",
         "timeout": f"{REQUEST_S} seconds",
     }
-    if is_here(endpoint_url) and getproxies_environment():
-        host = urlsplit(endpoint_url or "").hostname or ""
+    host = urlsplit(endpoint_url or "").hostname or ""
+    if host and (is_here(endpoint_url) or not getproxies_environment()):
         options |= {"proxy_url": "http://127.0.0.1:9", "proxy_excludes": host}
     return options
 
