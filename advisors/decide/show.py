@@ -11,7 +11,7 @@ from advisors.decide.choices import Action, Answer, Choice
 from advisors.decide.layouts import Layout
 from advisors.decide.question import Question
 from advisors.decide.snippets import write_code
-from helpers.errors import cut
+from helpers.errors import cut, write_bytes
 from helpers.models import WORTH
 
 _N_LINES = 10  # of a short answer
@@ -165,20 +165,20 @@ def _write_choice(question: Question, one: Choice) -> Iterator[str]:
     for each in one.reads:
         yield (
             f"{each.access} ({100 * each.share:.3g} %): median {_seconds(each.p50_s)}, 95 % within"
-            f" {_seconds(each.p95_s)}; {_number(each.n_requests)} requests, {_bytes(each.nbytes)};"
+            f" {_seconds(each.p95_s)}; {_number(each.n_requests)} requests, {write_bytes(each.nbytes)};"
             f" {_number(each.over_read)} bytes read for each that is asked"
         )
     bill = ", ".join(f"{name} {_usd(usd)}" for name, usd in one.usd_month.items() if usd)
     yield f"a month: {bill or '0 USD'}{_write_once(question, one)}"
     asked, itemsize = question.asked, question.array.dtype.itemsize
     if one.append_nbytes is not None:
-        yield f"an append rewrites at most {_bytes(one.append_nbytes)} of what is stored of an array"
+        yield f"an append rewrites at most {write_bytes(one.append_nbytes)} of what is stored of an array"
     if asked.batch and one.samples:
         box = max(math.prod(access.extent) for access in asked.accesses) * itemsize
-        held = _bytes(asked.workers * asked.prefetch * asked.batch * box)
+        held = write_bytes(asked.workers * asked.prefetch * asked.batch * box)
         link = one.samples[0] / asked.batch * math.fsum(r.share * r.nbytes for r in one.reads)
         yield (
-            f"{_number(one.samples[0])} samples a second, bounded by the {one.samples[1]}: {_bytes(link)}"
+            f"{_number(one.samples[0])} samples a second, bounded by the {one.samples[1]}: {write_bytes(link)}"
             f" a second over a link of {_number(asked.link_mb_per_s or 0)} MB/s, {asked.cores} cores;"
             f" batches that are ready take {held}"
         )
@@ -193,7 +193,7 @@ def _write_array(question: Question) -> str:
     array, n, ratio = question.array, question.asked.arrays, question.store.compression_ratio
     parts = [
         f"{cut(array.variable)}: {' x '.join(map(str, array.shape))} {cut(str(array.dtype))},"
-        f" {_bytes(question.stored_nbytes)} stored{f' in {n} such arrays' if n > 1 else ''}"
+        f" {write_bytes(question.stored_nbytes)} stored{f' in {n} such arrays' if n > 1 else ''}"
     ]
     if array.layout:
         parts.append(_write_layout(array.layout, array.dtype.itemsize))
@@ -231,7 +231,7 @@ def _write_shapes(one: Choice) -> str:
 
 def _write_layout(layout: Layout, itemsize: int) -> str:
     chunk, shard = (
-        f"{'x'.join(map(str, shape))} ({_bytes(math.prod(shape) * itemsize)})"
+        f"{'x'.join(map(str, shape))} ({write_bytes(math.prod(shape) * itemsize)})"
         for shape in (layout.chunk_shape, layout.object_shape)
     )
     return f"chunks {chunk} in shards {shard}" if layout.shard_shape else f"chunks {chunk}"
@@ -248,7 +248,7 @@ def _write_once(question: Question, one: Choice) -> str:
     moved = question.stored_nbytes * (1 + len(one.layouts))
     hours = moved / question.store.network.aggregate_nbytes_per_s / 3600
     least = f", at least {_number(hours, 2)} hours over one link" if hours > 0.1 else ""
-    return f"; writing it, once: {_usd(one.write_usd)} in requests, {_bytes(moved)} read and written{least}"
+    return f"; writing it, once: {_usd(one.write_usd)} in requests, {write_bytes(moved)} read and written{least}"
 
 
 def _seconds(value: float) -> str:
@@ -268,17 +268,3 @@ def _number(value: float, digits: int = 3) -> str:
 
 def _usd(value: float) -> str:
     return f"{_number(value)} USD"
-
-
-def _bytes(value: float) -> str:
-    """Write bytes in the unit that reads best.
-
-    Examples
-    --------
-    >>> _bytes(1_048_576), _bytes(40)
-    ('1.05 MB', '40 B')
-    """
-    for size, unit in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
-        if value >= size:
-            return f"{_number(value / size)} {unit}"
-    return f"{_number(value)} B"
