@@ -26,6 +26,7 @@ from helpers.benchmark.loop import (
 from helpers.benchmark.provenance import Provenance
 from helpers.benchmark.record import Record, read_records
 from helpers.errors import UserError
+from helpers.objectstore import processes
 
 ORIGIN = Provenance({"n_cores": 2}, {"zarr": "3.1.6"}, {"seed": 1})
 
@@ -301,7 +302,7 @@ def test_a_read_ends_with_what_it_waits_for(
     def fail(*_: object) -> None:
         raise OSError("many\nlines of a client")
 
-    monkeypatch.setattr(loop, "WATCH_S", 0.05)
+    monkeypatch.setattr(processes, "WATCH_S", 0.05)
     for read in (hang, fail):
         waiting = make_contender(read=read)
         monkeypatch.setattr(type(waiting.steps), "find_lost", lambda _self: "the proxy has ended")
