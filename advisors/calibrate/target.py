@@ -18,10 +18,10 @@ from botocore.exceptions import BotoCoreError, ClientError, ReadTimeoutError
 from obstore.exceptions import BaseError
 from obstore.store import GCSStore, LocalStore, S3Store
 
-from helpers.benchmark.loop import deadline
 from helpers.errors import UserError, cut
 from helpers.netem.profiles import get_profile
 from helpers.objectstore.locations import Location, parse_location
+from helpers.objectstore.processes import deadline
 from helpers.objectstore.testbed import open_testbed
 
 if TYPE_CHECKING:
