@@ -142,7 +142,7 @@ def summarise_groups(table: pd.DataFrame) -> pd.DataFrame:
 
     Warm-ups and calibrations are left out, and what a case counted as the same number in all rows.
     """
-    rows = table[~table["phase"].isin(["warm-up", "calibration"])]
+    rows = table[table["phase"] == "measured"]
     is_one = rows.groupby(["source", "quantity"])["value"].transform("nunique") == 1
     rows = rows[~is_one]
     keys = [*_GROUP, "quantity", "unit"]

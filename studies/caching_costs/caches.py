@@ -9,9 +9,9 @@ import math
 import pickle
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal
 
 import cachetools
 import itsdangerous
@@ -25,10 +25,6 @@ from zarr.storage import MemoryStore, ObjectStore
 
 from helpers.errors import UserError
 from studies.caching_costs.datasets import ObjectFile, Origin
-
-CacheName = Literal["as-shipped", "none", "lru", "redis", "lru-etag", "redis-etag", "lru-chunks"]
-CACHES: tuple[CacheName, ...] = get_args(CacheName)
-"""Contenders, what titiler.xarray ships with first."""
 
 Opener = Callable[[Origin], xr.Dataset]
 """Opens a dataset from where it is told to read."""
@@ -303,16 +299,36 @@ class VersionedRedisCache(VersionedCache, RedisCache):
     """Of bytes in a Redis."""
 
 
-def open_cache(
-    name: str, origin: Origin, *, key: bytes, redis_url: str = "", ttl_s: float = 86400
-) -> Cache:
-    """Make a contender, whose entries live for `ttl_s` seconds, but for those of titiler itself."""
-    if name == "none":
-        return Cache(origin)
-    if name == "as-shipped":
-        return ShippedCache(origin)
-    if name.startswith("redis"):
-        kind = VersionedRedisCache if name == "redis-etag" else RedisCache
-        return kind(origin, redis_url, key, ttl_s)
-    where = ChunkOrigin(origin.location) if name == "lru-chunks" else origin
-    return (VersionedLruCache if name == "lru-etag" else LruCache)(where, ttl_s=ttl_s)
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What caches are told."""
+
+    key: bytes  # of the run, which signs what leaves the process
+    redis_url: str = ""
+    ttl_s: float = 86400  # that an entry lives, but for those of titiler itself
+
+
+_MAKERS: Mapping[str, Callable[[Origin, Told], Cache]] = {
+    "as-shipped": lambda origin, _: ShippedCache(origin),
+    "none": lambda origin, _: Cache(origin),
+    "lru": lambda origin, told: LruCache(origin, ttl_s=told.ttl_s),
+    "redis": lambda origin, told: RedisCache(origin, told.redis_url, told.key, told.ttl_s),
+    "lru-etag": lambda origin, told: VersionedLruCache(origin, ttl_s=told.ttl_s),
+    "redis-etag": lambda origin, told: VersionedRedisCache(
+        origin, told.redis_url, told.key, told.ttl_s
+    ),
+    "lru-chunks": lambda origin, told: LruCache(_with_chunks(origin), ttl_s=told.ttl_s),
+    # the chunks of a version live as long as its dataset
+    "lru-etag-chunks": lambda origin, _: VersionedLruCache(_with_chunks(origin)),
+}
+CACHES = tuple(_MAKERS)
+"""Contenders, what titiler.xarray ships with first."""
+
+
+def open_cache(name: str, origin: Origin, told: Told) -> Cache:
+    """Make a contender, empty."""
+    return _MAKERS[name](origin, told)
+
+
+def _with_chunks(origin: Origin) -> ChunkOrigin:
+    return ChunkOrigin(origin.location, version_keys=origin.version_keys)

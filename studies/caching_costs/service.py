@@ -32,7 +32,7 @@ from titiler.xarray.io import Reader
 from helpers.benchmark.provenance import imported
 from helpers.objectstore.locations import Location
 from helpers.objectstore.processes import Child, start_child
-from studies.caching_costs.caches import SHIPPED_ENVIRONMENT, Cache, Counts, open_cache
+from studies.caching_costs.caches import SHIPPED_ENVIRONMENT, Cache, Counts, Told, open_cache
 from studies.caching_costs.datasets import (
     VARIABLE,
     Datasets,
@@ -165,9 +165,7 @@ def main() -> None:
         cache = open_cache(
             settings.cache,
             Origin(settings.location, version_keys=version_keys(settings.specs)),
-            key=settings.key.encode(),
-            redis_url=settings.redis_url,
-            ttl_s=settings.ttl_s,
+            Told(settings.key.encode(), settings.redis_url, settings.ttl_s),
         )
         app = make_app(Library(settings.specs, cache))
         config = uvicorn.Config(app, log_level="warning")
@@ -216,8 +214,8 @@ class Service:
         self.child.wait_until(lambda: _answers(self), timeout_s=_TIMEOUT_S)
 
 
-def tile_path(tile: Tile) -> str:
-    """Return the path of a tile.
+def tile_path(tile: Tile, *, sel: str = "") -> str:
+    """Return the path of a tile, of a day where `sel` says which.
 
     Examples
     --------
@@ -225,7 +223,13 @@ def tile_path(tile: Tile) -> str:
     '/tiles/WebMercatorQuad/1/0/1.png'
     """
     name, zoom, column, row = tile
-    query = urlencode({"url": name, "variable": VARIABLE, "rescale": _RESCALE})
+    given = {
+        "url": name,
+        "variable": VARIABLE,
+        "rescale": _RESCALE,
+        **({"sel": sel} if sel else {}),
+    }
+    query = urlencode(given)
     return f"/tiles/WebMercatorQuad/{zoom}/{column}/{row}.png?{query}"
 
 

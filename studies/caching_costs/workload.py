@@ -226,7 +226,7 @@ def open_loads(
     location = workload.datasets.location.through(testbed.far.endpoint_url)
     planned = replace(workload, datasets=replace(workload.datasets, location=location))
     with contextlib.ExitStack() as stack:
-        if {"redis", "redis-etag"} & {*caches} and not told["redis_url"]:
+        if any(name.startswith("redis") for name in caches) and not told["redis_url"]:
             told["redis_url"] = stack.enter_context(open_valkey()).url
         generator = stack.enter_context(open_generator())
         services = {

@@ -25,6 +25,7 @@ from studies.caching_costs.caches import (
     SHIPPED_ENVIRONMENT,
     Cache,
     Counts,
+    Told,
     dump,
     import_open_zarr,
     open_cache,
@@ -74,7 +75,7 @@ def make(
 
     def make_one(name: str, **settings: Any) -> Cache:
         origin = Origin(datasets.location, version_keys=version_keys(datasets.specs))
-        return open_cache(name, origin, key=KEY, **{"redis_url": valkey.url, **settings})
+        return open_cache(name, origin, Told(KEY, **{"redis_url": valkey.url, **settings}))
 
     return make_one
 
@@ -197,7 +198,7 @@ def test_entries_hold_no_credential(make: Make, datasets: Datasets, client: redi
 def test_a_redis_may_go_and_come_back(datasets: Datasets) -> None:
     """Without its server each look-up costs errors and a miss, never a dataset; with it again, hits."""
     with open_valkey() as first:
-        cache = open_cache("redis", Origin(datasets.location), key=KEY, redis_url=first.url)
+        cache = open_cache("redis", Origin(datasets.location), Told(KEY, first.url))
         get(cache, datasets)
         get(cache, datasets)
         assert cache.counts() == Counts(hits=1, misses=1)
@@ -222,4 +223,4 @@ def test_entries_expire(
 def test_no_redis_is_refused(url: str, datasets: Datasets) -> None:
     """One line names the parameter, and no password."""
     with pytest.raises(UserError, match="redis_url: no a"):
-        open_cache("redis", Origin(datasets.location), key=KEY, redis_url=url)
+        open_cache("redis", Origin(datasets.location), Told(KEY, url))
