@@ -14,7 +14,7 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxRole
 
 from helpers.errors import UserError
-from helpers.findings import Finding, format_finding, read_findings
+from helpers.findings import NOISE, Finding, format_finding, read_findings
 
 NOT_SO = "(not so in these results) "
 
@@ -22,14 +22,15 @@ NOT_SO = "(not so in these results) "
 class _Role(SphinxRole):
     """A role that looks a key up."""
 
-    def find(self) -> tuple[Finding | None, str]:
-        """Return the finding, and how to print it."""
+    def find(self) -> tuple[Finding | None, str, float]:
+        """Return the finding, how to print it, and the noise of its page."""
         where, _, how = self.text.partition("|")
         page, _, key = where.strip().rpartition("::")
         page = f"notebooks/{page}" if page else self.env.docname
         path = Path(self.env.srcdir) / f"{page}.csv"
         self.env.note_dependency(str(path))
-        return read_findings(path).get(key), how.strip()
+        found = read_findings(path)
+        return found.get(key), how.strip(), found.get(NOISE, Finding()).value
 
 
 class Num(_Role):
@@ -38,7 +39,8 @@ class Num(_Role):
     def run(self) -> tuple[list[nodes.Node], list[nodes.system_message]]:
         """Write it as text."""
         try:
-            return [nodes.Text(format_finding(*self.find()))], []
+            found, how, noise = self.find()
+            return [nodes.Text(format_finding(found, how, noise=noise))], []
         except UserError as error:
             return [], [self.inliner.reporter.error(str(error), line=self.lineno)]
 
@@ -48,7 +50,7 @@ class Claim(_Role):
 
     def run(self) -> tuple[list[nodes.Node], list[nodes.system_message]]:
         """Write nothing, or that it is not so."""
-        found, _ = self.find()
+        found, *_ = self.find()
         if found is None or found.value:
             return [nodes.Text("")], []
         return [nodes.inline("", NOT_SO, classes=["not-so"])], []

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -20,9 +21,11 @@ SUFFIX = ".findings.csv"
 NOISE, N_BLOCKS = "noise", "n-blocks"
 """Findings that every page has: the A/A ratio less 1 of what it judges, and its measured blocks."""
 UNSTABLE_ABOVE = 0.08
-"""Noise above which a page is unstable: pages rank contenders that differ by a tenth."""
+"""Noise above which a finding is unstable: pages rank contenders that differ by a tenth."""
 CLAIM = "claim"
 """Unit of a claim, whose value is 1 where it holds and 0 where it does not."""
+QUOTED = "What other pages quote"
+"""Head of the table that ends a notebook."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,32 +38,50 @@ class Finding:
     unit: str = ""  # as in MB/s; empty for a ratio
     n: int = 0  # blocks behind it; 0 where that is not what it rests on
     verdict: str = ""  # what is judged, as in faster, or a name
+    noise: float = math.nan  # A/A ratio less 1 of this quantity; NaN where only the page's is known
+    quantity: str = ""  # what over what, in which column; of a claim, the findings that it judges
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What a sentence says of findings: whether it holds of these rows, and of which it speaks."""
+
+    holds: bool | np.bool_
+    of: str | tuple[str, ...] = ()  # keys of the findings that the claim judges
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The keys, be there one or several."""
+        return (self.of,) if isinstance(self.of, str) else self.of
 
 
 Found = Finding | Interval | Comparison | float
 
 
-def as_finding(found: Found) -> Finding:
-    """Turn what statistics return into a finding."""
+def as_finding(found: Found | Claim) -> Finding:
+    """Turn what statistics return into a finding, which knows its quantity and the noise of that."""
     if isinstance(found, Finding):
         return found
+    if isinstance(found, Claim):
+        return Finding(float(found.holds), unit=CLAIM, quantity=", ".join(found.keys))
     if isinstance(found, Comparison):
-        ratio = found.ratio
-        return Finding(ratio.centre, ratio.low, ratio.high, n=ratio.n, verdict=found.verdict)
+        noise = found.noise - 1
+        return replace(as_finding(found.ratio), verdict=found.verdict, noise=noise)
     if isinstance(found, Interval):
-        return Finding(found.centre, found.low, found.high, n=found.n)
+        ends, told = (found.centre, found.low, found.high), found.quantity
+        return Finding(*ends, n=found.n, noise=found.noise - 1, quantity=told)
     return Finding(float(found))
 
 
 def write_findings(
     record: str | Path,
     findings: Mapping[str, Found],
-    claims: Mapping[str, bool | np.bool_],
+    claims: Mapping[str, bool | np.bool_ | Claim],
     *,
     noise: float,
     n_blocks: int,
-) -> None:
-    """Write the findings of a page next to its record.
+) -> pd.DataFrame:
+    """Write the findings of a page next to its record, and return them as the page shows them.
 
     Parameters
     ----------
@@ -69,21 +90,53 @@ def write_findings(
     findings : mapping
         By the key under which prose quotes them.
     claims : mapping
-        What sentences of the page claim: whether it holds of these rows.
+        What sentences of the page claim: whether it holds of these rows, and of which findings.
     noise : float
         A/A ratio less 1 of the quantity that the page judges; NaN where it is unknown.
     n_blocks : int
         Measured blocks.
+
+    Returns
+    -------
+    DataFrame
+        *What other pages quote*: value, interval, unit and noise, or whether a claim holds.
     """
     common = {NOISE: Finding(noise), N_BLOCKS: Finding(n_blocks)}
-    held = {key: Finding(float(holds), unit=CLAIM) for key, holds in claims.items()}
-    if twice := {*findings, *common} & {*held} | {*findings} & {*common}:
+    named = {key: one if isinstance(one, Claim) else Claim(one) for key, one in claims.items()}
+    if twice := {*findings, *common} & {*named} | {*findings} & {*common}:
         raise UserError(f"findings: {', '.join(sorted(twice))} twice; allowed: each key once")
-    rows = {key: as_finding(found) for key, found in {**findings, **common}.items()} | held
+    for key, one in named.items():
+        if lost := {*one.keys} - {*findings}:
+            raise UserError(
+                f"claims: {key}: of {', '.join(sorted(lost))}; allowed: keys of findings"
+            )
+    rows = {key: as_finding(found) for key, found in {**findings, **common, **named}.items()}
     frame = pd.DataFrame(
         [asdict(found) for found in rows.values()], index=pd.Index(rows, name="key")
     )
     frame.to_csv(Path(record).with_suffix(SUFFIX), lineterminator="\n")
+    lines = [tabulate_finding(found) for found in rows.values()]
+    return pd.DataFrame(lines, index=pd.Index(rows, name=QUOTED))
+
+
+def tabulate_finding(found: Finding) -> dict[str, str]:
+    """Write a finding as a line of the table that ends a notebook.
+
+    Examples
+    --------
+    >>> [*tabulate_finding(Finding(1.523, 1.31, 1.7, noise=0.02)).values()]
+    ['1.5', '1.3 to 1.7', '', '2 %']
+    """
+    line = dict.fromkeys(["value", "95 % interval", "unit", "noise"], "")
+    if found.unit == CLAIM:
+        return line | {"value": "holds" if found.value else "does not hold"}
+    if math.isfinite(found.low):
+        line["95 % interval"] = f"{digits(found.low)} to {digits(found.high)}"
+    if math.isfinite(found.noise):
+        line["noise"] = f"{digits(100 * found.noise)} %"
+    value = digits(found.value) if math.isfinite(found.value) or not found.verdict else ""
+    told = ", ".join(filter(None, (value, found.verdict)))
+    return line | {"value": told, "unit": found.unit}
 
 
 def read_findings(path: Path) -> dict[str, Finding]:
@@ -96,18 +149,25 @@ def read_findings(path: Path) -> dict[str, Finding]:
 def _read(path: Path, _changed_ns: int) -> dict[str, Finding]:
     """Read a file once; it may come from a stranger, so a wrong one is refused in a line."""
     try:
-        frame = pd.read_csv(path, index_col="key", dtype={"unit": str, "verdict": str, "n": int})
-        frame = frame[[*Finding.__slots__]].fillna({"unit": "", "verdict": ""})
-        frame = frame.astype({name: float for name in ("value", "low", "high")})
-    except (ValueError, KeyError, OSError) as error:
+        with path.open(encoding="utf-8", newline="") as file:
+            lines = csv.DictReader(file)
+            if "key" not in (lines.fieldnames or ()):
+                raise KeyError("key")
+            return {line["key"]: _read_line(line) for line in lines}
+    except (ValueError, TypeError, KeyError, OSError, csv.Error) as error:
         told = " ".join(str(error).split())
         raise UserError(f"{path.name}: not the findings of a page: {told}") from error
-    names = Finding.__slots__
-    lines = frame.itertuples(name=None)
-    return {str(key): Finding(**dict(zip(names, line, strict=True))) for key, *line in lines}
 
 
-def format_finding(found: Finding | None, how: str = "") -> str:
+def _read_line(line: Mapping[str, str]) -> Finding:
+    """Read a line; a file of before has neither noise nor quantity."""
+    value, low, high = (float(line[name] or "nan") for name in ("value", "low", "high"))
+    noise, quantity = float(line.get("noise") or "nan"), line.get("quantity") or ""
+    n, unit, verdict = int(line["n"]), line["unit"] or "", line["verdict"] or ""
+    return Finding(value, low, high, unit, n, verdict, noise, quantity)
+
+
+def format_finding(found: Finding | None, how: str = "", *, noise: float = math.nan) -> str:
     """Format a finding for prose.
 
     Parameters
@@ -115,8 +175,10 @@ def format_finding(found: Finding | None, how: str = "") -> str:
     found : Finding or None
         None where a page has not found it.
     how : {"", "range", "verdict", "unstable"}
-        The number alone, with its interval, the verdict in the place of the number, or, of the
-        noise of a page, that it is unstable where it is above what the book trusts.
+        The number alone, with its interval, the verdict in the place of the number, or that it is
+        unstable where the noise of its quantity is above what the book trusts.
+    noise : float
+        Of the page, which counts for a finding without a noise of its own.
 
     Examples
     --------
@@ -124,11 +186,14 @@ def format_finding(found: Finding | None, how: str = "") -> str:
     ('1.5', '1.5 (1.3 to 1.7)')
     >>> format_finding(Finding(verdict="zarr-obstore"), "verdict")
     'zarr-obstore'
+    >>> format_finding(Finding(1.5, noise=0.01), "unstable", noise=0.2)
+    ''
     """
     if how not in ("", "range", "verdict", "unstable"):
         raise UserError(f"num: {how!r}; allowed: nothing, range, verdict, unstable")
     if how == "unstable":
-        return "; unstable" if found is not None and found.value > UNSTABLE_ABOVE else ""
+        own = math.nan if found is None else found.noise
+        return "; unstable" if (noise if math.isnan(own) else own) > UNSTABLE_ABOVE else ""
     if found is None:
         return "not measured here"
     if how == "verdict":

@@ -54,7 +54,7 @@ DEADLINE_S = 60.0
 SOUND = Profile("sound")
 # slow enough that a read is under way when a signal comes
 LATE = Profile("late", first_byte_s=FirstByte(0.4, 0.4))
-RULE: dict[str, Any] = {"seed": 1, "n_warm_ups": 0}
+RULE: dict[str, Any] = {"seed": 1, "n_warm_ups": 0, "dilation": 1}
 
 
 def make_faulty(**rates: float) -> Profile:
@@ -88,7 +88,7 @@ def read_once(testbed: Testbed, stored: StoredArray, reader: Reader) -> Ended:
     start, how, said = time.monotonic(), "right", ""
     try:
         with deadline(DEADLINE_S):
-            array = reads.open_array(stored.seen_from(testbed.far), reader, n_connections=4)
+            array = reads.open_array(stored.seen_from(testbed.far), reader)
             sink = reads.read_into_sink(array, stored.chunk_shape)
             sums = np.asarray(sink.compute(scheduler="threads", num_workers=4))  # type: ignore[no-untyped-call]
         reads.check_values(sums, stored)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import warnings
 from collections.abc import Callable, Mapping
@@ -18,41 +17,11 @@ import zarr
 from s3fs import S3FileSystem
 from virtualizarr.parsers import KerchunkJSONParser
 from xarray.backends.file_manager import FILE_CACHE
-from zarr.abc.store import ByteRequest
-from zarr.core.buffer import Buffer, BufferPrototype
 from zarr.core.sync import sync
-from zarr.storage import ObjectStore, WrapperStore
+from zarr.storage import ObjectStore
 
 from helpers.arrays.writers import Layout, expected_warning, make_registry
 from helpers.objectstore.locations import REQUEST_S, SILENCE_S, Location
-
-
-class LimitedStore(WrapperStore[ObjectStore[Any]]):
-    """A store that keeps at most `n_connections` requests in flight.
-
-    The limit covers the wire alone: chunks that have arrived are decoded
-    while the next ones are fetched, where a thread that fetches and then
-    decodes leaves its connection idle meanwhile.
-    """
-
-    def __init__(self, store: ObjectStore[Any], *, n_connections: int) -> None:
-        super().__init__(store)
-        self._n_connections = n_connections
-        self._slots = asyncio.Semaphore(n_connections)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return partial(LimitedStore, n_connections=self._n_connections), (self._store,)
-
-    def _with_store(self, store: ObjectStore[Any]) -> LimitedStore:
-        return LimitedStore(store, n_connections=self._n_connections)
-
-    async def get(
-        self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
-    ) -> Buffer | None:
-        """Get a value when a slot is free."""
-        async with self._slots:
-            return await self._store.get(key, prototype, byte_range)
-
 
 Chunks = Mapping[str, int] | None
 """Extent of a Dask block in elements, by dimension; empty for the stored chunks, None for no Dask."""
@@ -63,14 +32,12 @@ def _open_zarr(store: Any, **options: Any) -> xr.Dataset:
     return dataset
 
 
-def _open_with_fsspec(
-    location: Location, chunks: Chunks, n_connections: int, **options: Any
-) -> xr.Dataset:
+def _open_with_fsspec(location: Location, chunks: Chunks, **options: Any) -> xr.Dataset:
     told = {**location.fsspec_options(), **options}
     return _open_zarr(location.url, storage_options=told, chunks=chunks)
 
 
-def _open_with_obstore(location: Location, chunks: Chunks, n_connections: int) -> xr.Dataset:
+def _open_with_obstore(location: Location, chunks: Chunks) -> xr.Dataset:
     return _open_zarr(ObjectStore(location.obstore(), read_only=True), chunks=chunks)
 
 
@@ -84,7 +51,7 @@ asked for, which is a finding of its own and not that study's way.
 """
 
 
-def _open_file_object(location: Location, chunks: Chunks, n_connections: int) -> xr.Dataset:
+def _open_file_object(location: Location, chunks: Chunks) -> xr.Dataset:
     path = f"{location.path}/array.nc"
     file = location.fsspec().open(path, block_size=_SCALED_READ_AHEAD_NBYTES)
     return xr.open_dataset(
@@ -92,7 +59,7 @@ def _open_file_object(location: Location, chunks: Chunks, n_connections: int) ->
     )
 
 
-def _open_references(location: Location, chunks: Chunks, n_connections: int) -> xr.Dataset:
+def _open_references(location: Location, chunks: Chunks) -> xr.Dataset:
     with expected_warning("Numcodecs codecs are not in the Zarr version 3"):
         store = KerchunkJSONParser()(f"{location.url}/references.json", make_registry(location))
         return _open_zarr(store, consolidated=False, zarr_format=3, chunks=chunks)
@@ -104,9 +71,7 @@ class Reader:
 
     name: str  # name in parameter files, records and figures
     layout: Layout  # what it reads
-    # from a location, the extent of Dask blocks and a number of connections for each process to a
-    # dataset
-    open: Callable[[Location, Chunks, int], xr.Dataset]
+    open: Callable[[Location, Chunks], xr.Dataset]
     description: str  # one line for readers of the book
     # whether one thread of a process reads at a time, as the HDF5 library's lock has it
     is_serial: bool = False

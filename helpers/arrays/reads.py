@@ -75,11 +75,7 @@ class ArrayRead(Steps):
 
     def open(self) -> da.Array:
         """Open the array and describe its read; the checksums are what it returns."""
-        array = open_array(
-            self.stored.seen_from(self.testbed.far),
-            self.reader,
-            n_connections=self.cluster.threads_per_worker,
-        )
+        array = open_array(self.stored.seen_from(self.testbed.far), self.reader)
         self.testbed.set_tag("read")
         return read_into_sink(array, self.stored.chunk_shape)
 
@@ -246,10 +242,10 @@ def max_in_flight(trace: Sequence[Request]) -> int:
     return max(itertools.accumulate(change for _, change in moments), default=0)
 
 
-def open_array(stored: StoredArray, reader: Reader, *, n_connections: int = 8) -> da.Array:
+def open_array(stored: StoredArray, reader: Reader) -> da.Array:
     """Open a stored array as a Dask array, a stored chunk a block."""
     chunks = dict(zip(stored.dimensions, stored.chunk_shape, strict=True))
-    dataset = reader.open(stored.at(reader.layout), chunks, n_connections)
+    dataset = reader.open(stored.at(reader.layout), chunks)
     corner = tuple(slice(n) for n in stored.shape)
     array: da.Array = dataset[stored.variable].data[corner]
     return array

@@ -105,6 +105,3 @@ class Contender:
     def identity(self) -> tuple[str, str]:
         """Name and point, as text."""
         return self.name, as_json(self.point)
-
-
-contend = Contender  # as notebooks call it whose pages were executed before

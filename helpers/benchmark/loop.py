@@ -137,6 +137,7 @@ def measure_blocks(
     seed: int,
     n_blocks: int,
     budget: Budget,
+    dilation: float | Mapping[str, float],
     n_warm_ups: int = 1,
     phase: Literal["measured", "calibration", "trial"] = "measured",
     enter_group: Callable[[str], None] = lambda _group: None,
@@ -155,6 +156,9 @@ def measure_blocks(
     of those before. The first block always runs, so that a case has a result, and one that is
     continued has more.
 
+    The clock of every row is `dilation`: real seconds in one of the network, 1 where time is real.
+    Where groups are read over networks of several, it is given by group.
+
     A record that holds rows of this phase from an earlier run is warmed up anew, by at least one
     block. `enter_group` is called with the group, untimed, whenever the loop enters one, as to
     scale the cluster, and `progress` with one line after each block. What returns is the whole
@@ -165,11 +169,13 @@ def measure_blocks(
     MeasurementError
         If a contender fails or reads wrong; rows before it are on disk.
     UserError
-        If two contenders are one, or one is the copy of none; nothing is measured then.
+        If two contenders are one, one is the copy of none, or a group has no dilation; nothing is
+        measured then.
     """
     _refuse(contenders)
-    deadline_s = max(LEAST_DEADLINE_S * record.dilation, budget.seconds)
-    loop = _Loop(contenders, record, seed, deadline_s, enter_group, progress)
+    dilations = _by_group(dilation, contenders)
+    deadline_s = max(LEAST_DEADLINE_S * max(dilations.values()), budget.seconds)
+    loop = _Loop(contenders, record, seed, dilations, deadline_s, enter_group, progress)
     n_done, block_s, warm_ups = 0, 0.0, loop.plan_warm_ups(phase, n_warm_ups)
     record.stopped_by = ""
     with _only_new_garbage():
@@ -215,6 +221,19 @@ def _refuse(contenders: Sequence[Contender]) -> None:
             )
 
 
+def _by_group(
+    dilation: float | Mapping[str, float], contenders: Sequence[Contender]
+) -> dict[str, float]:
+    """Give each group the dilation of its network."""
+    groups = dict.fromkeys(contender.group for contender in contenders)
+    given = dilation if isinstance(dilation, Mapping) else dict.fromkeys(groups, dilation)
+    if lacking := [group for group in groups if group not in given]:
+        raise UserError(
+            f"dilation: none of {', '.join(lacking)}; allowed: one of each group of contenders"
+        )
+    return {group: float(given[group]) for group in groups}
+
+
 @dataclass(slots=True)
 class _Loop:
     """What lasts from one block to the next."""
@@ -222,6 +241,7 @@ class _Loop:
     contenders: Sequence[Contender]
     record: Record
     seed: int
+    dilations: Mapping[str, float]
     deadline_s: float
     enter_group: Callable[[str], None]
     progress: Callable[[str], None]
@@ -303,13 +323,19 @@ class _Loop:
 
     def _time(self, contender: Contender, at: tuple[str, str, int]) -> tuple[dict[str, Any], Any]:
         """Time the opening and the reading, and nothing else."""
+        k = self.dilations[contender.group]
         started_utc = datetime.now(UTC).isoformat(timespec="milliseconds")
         with self._step("open", *at), deadline(self.deadline_s):
-            opened, open_s = timed(contender.steps.open, dilation=self.record.dilation)
+            opened, open_s = timed(contender.steps.open, dilation=k)
         with self._step("read", *at), deadline(self.deadline_s):
             read = partial(contender.read or contender.steps.read, opened)
-            result, read_s = timed(read, dilation=self.record.dilation)
-        return {"started_utc": started_utc, "open_s": open_s, "read_s": read_s}, result
+            result, read_s = timed(read, dilation=k)
+        return {
+            "started_utc": started_utc,
+            "open_s": open_s,
+            "read_s": read_s,
+            "dilation": k,
+        }, result
 
     @contextmanager
     def _step(self, step: str, what: str, phase: str, block: int) -> Iterator[None]:
@@ -348,7 +374,6 @@ def _row(contender: Contender, record: Record, trace: dict[str, Any], **measured
         wire_nbytes=float(trace.pop("wire_nbytes", math.nan)),
         n_requests=float(trace.pop("n_requests", math.nan)),
         trace=trace,
-        dilation=record.dilation,
         fingerprint=origin.fingerprint,
         machine=origin.machine,
         parameters=origin.parameters,

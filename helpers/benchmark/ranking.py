@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -16,6 +16,7 @@ from helpers.benchmark.statistics import (
     Comparison,
     Interval,
     judge,
+    name_ratio,
     noise_ratio,
     pool_copies,
     ratio_interval,
@@ -68,7 +69,10 @@ def rank(df: pd.DataFrame, *, control: str, value: str = "read_s") -> Ranking:
         raise UserError(f"contender: no block holds all of {', '.join(map(str, seconds))}")
     best = str(seconds.median().idxmin())
     ratios = _over_best(seconds, best)
-    found = {name: judge(ratio, noise) for name, ratio in ratios.items()}
+    found = {
+        name: judge(replace(ratio, quantity=name_ratio(name, best, value), noise=noise), noise)
+        for name, ratio in ratios.items()
+    }
     others = dict(sorted(found.items(), key=lambda item: item[1].ratio.centre))
     equals = [name for name, one in others.items() if one.verdict != "slower"]
     return Ranking(best, (best, *equals), others)

@@ -269,9 +269,6 @@ class Record:
         self.provenance = provenance
         self.secrets = tuple(secret for secret in secrets if secret)
         self.stopped_by = ""
-        asked = self.provenance.parameters.get("dilation", 1.0)
-        # real seconds in one of the emulated network's; a text where it is chosen while measuring
-        self.dilation = 1.0 if isinstance(asked, str) else float(asked)  # type: ignore[arg-type]
         self._state = self._look()
         self.rows = read_rows(self.path) if self.path.exists() else []
         self._runs = {_run_of(row.origin): row.origin for row in self.rows}

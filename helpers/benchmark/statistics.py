@@ -10,7 +10,7 @@ import functools
 import json
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -39,6 +39,8 @@ class Interval:
     high: float
     n: int  # values or pairs behind it
     note: str = ""  # empty, or why the interval is less than it seems
+    quantity: str = field(default="", repr=False, compare=False)  # what over what, in which column
+    noise: float = field(default=math.nan, repr=False, compare=False)  # A/A ratio of that quantity
 
 
 def median_interval(values: Iterable[float]) -> Interval:
@@ -181,6 +183,11 @@ class Comparison:
     noise: float  # ratio, at least 1, up to which a thing differs from itself here
     reason: str  # why, in a few words
 
+    @property
+    def quantity(self) -> str:
+        """What over what, in which column."""
+        return self.ratio.quantity
+
 
 def log_noise(logs: Floats) -> float:
     """Turn logarithms of A/A ratios into the noise, see `noise_ratio`."""
@@ -302,8 +309,42 @@ def paired_ratio(
     0.5
     >>> paired_ratio(table, 8, 4, by="n_workers").centre
     2.0
+    >>> paired_ratio(table, "a", "b").quantity
+    'a over b, read_s'
     """
-    return ratio_interval(_log_ratios(df, a, b, value, by=by), n_compared=n_compared)
+    found = ratio_interval(_log_ratios(df, a, b, value, by=by), n_compared=n_compared)
+    over, under = (" ".join(map(str, x)) if isinstance(x, tuple) else str(x) for x in (a, b))
+    if by != "contender":
+        over = f"{by} {over}" if isinstance(by, str) else over
+        those: list[str] = [*df["contender"].unique()] if "contender" in df else []
+        over = f"{those[0]}, {over}" if len(those) == 1 else over
+    return replace(found, quantity=name_ratio(over, under, value), noise=_noise_of(df, value))
+
+
+def name_ratio(over: str, under: str, value: str) -> str:
+    """Name a quantity: what over what, in which column.
+
+    Examples
+    --------
+    >>> name_ratio("zarr-obstore", "zarr-s3fs", "read_s")
+    'zarr-obstore over zarr-s3fs, read_s'
+    """
+    return f"{over} over {under}, {value}"
+
+
+def _noise_of(df: pd.DataFrame, value: str) -> float:
+    """Compute the largest A/A ratio of a column over the copies among these rows; NaN without one."""
+    if "control_of" not in df:
+        return math.nan
+    rows, found = measured(df), [math.nan]
+    copies = rows[rows["control_of"].fillna("") != ""]
+    for (_, name), part in copies.groupby(["contender", "control_of"]):
+        original = rows.loc[rows["contender"] == name].set_index("block")[value]
+        again = part.set_index("block")[value]
+        if original.index.is_unique and again.index.is_unique and (again > 0).all():
+            pairs = (original / again).dropna()
+            found.append(log_noise(np.log(pairs.to_numpy(dtype=np.float64))))
+    return float(np.nanmax(found)) if len(found) > 1 else math.nan
 
 
 def _log_ratios(
@@ -389,7 +430,8 @@ def compare(
         ratio = paired_ratio(df, a, b, value=value)
         return Comparison("indistinguishable", ratio, noise, "a reader and its copy")
     logs = _log_ratios(pool_copies(df, value), one, other, value)
-    return judge(ratio_interval(logs, n_compared=n_compared), noise)
+    ratio = ratio_interval(logs, n_compared=n_compared)
+    return judge(replace(ratio, quantity=name_ratio(one, other, value), noise=noise), noise)
 
 
 def _reader_of(df: pd.DataFrame, name: str) -> str:

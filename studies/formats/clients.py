@@ -40,7 +40,7 @@ def _open_netcdf(folder: Location, stored: StoredArray, n_requests: int) -> Read
 
 def _open_shared(folder: Location, stored: StoredArray, n_requests: int, *, reader: str) -> Read:
     """Read as a reader of cluster scaling does, but with no Dask: one call of xarray."""
-    variable = READERS[reader].open(folder, None, n_requests)[stored.variable]
+    variable = READERS[reader].open(folder, None)[stored.variable]
     return lambda box: variable[box].to_numpy()
 
 

@@ -79,6 +79,7 @@ def check_newest(clients: Sequence[str]) -> tuple[pd.DataFrame, list[str]]:
             record,
             seed=settings.seed,
             budget=loop.Budget(settings.time_budget_s),
+            dilation=settings.dilation,
             n_warm_ups=0,
             n_blocks=1,
         )

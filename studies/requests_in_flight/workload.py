@@ -118,7 +118,7 @@ class TunedRead(Steps):
             how: Any = {"chunks": blocks, "mask_and_scale": False, "decode_times": False}
             dataset = xr.open_zarr(self._open_store(place), **how)
         else:
-            dataset = READERS[self.client].open(place, blocks, self.setting.concurrency)
+            dataset = READERS[self.client].open(place, blocks)
         array: da.Array = dataset[self.stored.variable].data[: self.setting.n_threads]
         self.testbed.set_tag("read")
         return read_into_sink(array, self.stored.chunk_shape)

@@ -9,12 +9,12 @@ import pytest
 
 from helpers.benchmark.statistics import Comparison, Interval
 from helpers.errors import UserError
-from helpers.findings import Finding, format_finding, read_findings, write_findings
+from helpers.findings import Claim, Finding, format_finding, read_findings, write_findings
 
 
 def test_what_is_written_is_read_back(tmp_path: Path) -> None:
     """Whatever statistics return, and names, with the noise and the blocks of the page."""
-    ratio = Interval(1.5, 1.25, 1.75, n=7)
+    ratio = Interval(1.5, 1.25, 1.75, n=7, quantity="a over b, read_s", noise=1.5)
     findings = {
         "gain": Comparison("faster", ratio, noise=1.02, reason=""),
         "speed": Finding(81.5, unit="MB/s"),
@@ -26,7 +26,9 @@ def test_what_is_written_is_read_back(tmp_path: Path) -> None:
         tmp_path / "c.csv", findings, {"holds": True, "not": False}, noise=0.02, n_blocks=7
     )
     found = read_findings(tmp_path / "c.csv")
-    assert found["gain"] == Finding(1.5, 1.25, 1.75, n=7, verdict="faster")
+    assert found["gain"].verdict == "faster" and found["gain"].noise == pytest.approx(0.02)
+    assert found["gain"].quantity == found["ratio"].quantity == "a over b, read_s"
+    assert found["ratio"].noise == 0.5 and found["ratio"].high == 1.75
     assert found["speed"].unit == "MB/s" and found["best"].verdict == "zarr-obstore"
     assert math.isnan(found["best"].value) and found["plain"].value == 3
     assert [found[key].value for key in ("holds", "not", "noise", "n-blocks")] == [1, 0, 0.02, 7]
@@ -52,3 +54,42 @@ def test_a_key_stands_once(tmp_path: Path) -> None:
     """A claim is no finding, and none of them is the noise."""
     with pytest.raises(UserError, match="gain twice"):
         write_findings(tmp_path / "c.csv", {"gain": 1.0}, {"gain": True}, noise=0, n_blocks=1)
+
+
+def test_the_table_says_what_other_pages_quote(tmp_path: Path) -> None:
+    """Claims as words, and to what findings each belongs is in the file."""
+    findings = {"gain": Finding(1.523, 1.31, 1.7, noise=0.02)}
+    claims = {"helps": Claim(True, of="gain"), "old": False}
+    shown = write_findings(tmp_path / "c.csv", findings, claims, noise=math.nan, n_blocks=7)
+    assert [*shown.loc["gain"]] == ["1.5", "1.3 to 1.7", "", "2 %"]
+    assert [*shown.loc[["helps", "old"], "value"]] == ["holds", "does not hold"]
+    assert read_findings(tmp_path / "c.csv")["helps"].quantity == "gain"
+
+
+def test_a_claim_is_of_findings_that_are_there(tmp_path: Path) -> None:
+    """Its sentence has something to print."""
+    with pytest.raises(UserError, match="helps: of lost"):
+        write_findings(tmp_path / "c.csv", {}, {"helps": Claim(True, of="lost")}, noise=0, n_blocks=1)  # fmt: skip
+
+
+def test_a_file_of_before_is_read(tmp_path: Path) -> None:
+    """It has neither noise nor quantity of each finding."""
+    (tmp_path / "c.findings.csv").write_text("key,value,low,high,unit,n,verdict\na,1,,,,1,\n")
+    found = read_findings(tmp_path / "c.csv")["a"]
+    assert math.isnan(found.noise) and found.quantity == ""
+
+
+@pytest.mark.parametrize(
+    ("own", "page", "expected"),
+    [
+        (0.2, 0.01, "; unstable"),  # a quiet page has a noisy quantity
+        (0.01, 0.2, ""),  # and a noisy page a quiet one
+        (math.nan, 0.2, "; unstable"),
+        (math.nan, math.nan, ""),
+    ],
+)
+def test_unstable_is_said_of_a_quantity_by_its_own_noise(
+    own: float, page: float, expected: str
+) -> None:
+    """That of the page counts where there is none."""
+    assert format_finding(Finding(1.5, noise=own), "unstable", noise=page) == expected

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import pickle
 from collections.abc import Iterator
 from pathlib import Path
 
-import cloudpickle
 import h5py
 import hypothesis.strategies as st
 import numpy as np
@@ -20,11 +18,11 @@ from zarr.storage import ObjectStore
 
 from helpers.arrays import readers, reads, writers
 from helpers.arrays.fields import FILL
-from helpers.arrays.readers import READERS, LimitedStore
+from helpers.arrays.readers import READERS
 from helpers.arrays.stores import StoredArray
 from helpers.arrays.writers import CODECS, Codec, iterate_blocks
 from helpers.benchmark.contender import CheckError
-from helpers.netem.profiles import FirstByte, Profile, get_profile
+from helpers.netem.profiles import get_profile
 from helpers.netem.proxy import open_proxy
 from helpers.objectstore.locations import Location
 from helpers.objectstore.testbed import Server
@@ -50,7 +48,7 @@ def read(stored: StoredArray, name: str) -> NDArray[np.uint64]:
     """Read by a reader and return checksums."""
     reader = READERS[name]
     readers.forget_clients(reader.zarr_config)
-    array = reads.open_array(stored, reader, n_connections=2)
+    array = reads.open_array(stored, reader)
     sums = reads.read_into_sink(array, stored.chunk_shape)
     return np.asarray(sums.compute(scheduler="threads", num_workers=2))
 
@@ -133,30 +131,6 @@ def test_blocks_cover_each_element_once(pairs: list[tuple[int, int]]) -> None:
     assert (counts == 1).all()
     starts = [tuple(s.start for s in block) for block in iterate_blocks(shape, chunk_shape)]
     assert starts == sorted(starts)
-
-
-@pytest.mark.parametrize(("n_connections", "is_pickled"), [(1, False), (3, False), (3, True)])
-def test_limited_store_keeps_to_its_limit(
-    location: Location, server: Server, n_connections: int, is_pickled: bool
-) -> None:
-    """At most n requests are in flight, and as many are; also after pickling."""
-    stored = make_stored(location)
-    late = Profile(name="late", first_byte_s=FirstByte(0.05, 0.05))
-    with open_proxy(server.endpoint_url, profile=late) as proxy:
-        far = stored.at("zarr").through(proxy.endpoint_url)
-        store = LimitedStore(
-            ObjectStore(far.obstore(), read_only=True), n_connections=n_connections
-        )
-        if is_pickled:
-            store = pickle.loads(cloudpickle.dumps(store))
-        array = zarr.open_array(store, path="temperature", mode="r")
-        proxy.take_trace()
-        assert np.array_equal(array[:], WHOLE)
-        trace = proxy.take_trace()
-    assert len(trace) == 12
-    # until its first byte: its last one may be noted after the client has it and asks again
-    moments = sorted([(r.start_s, 1) for r in trace] + [(r.first_byte_s, -1) for r in trace])
-    assert np.cumsum([change for _, change in moments]).max() == n_connections
 
 
 @pytest.mark.parametrize(

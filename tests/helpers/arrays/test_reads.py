@@ -198,7 +198,7 @@ def test_a_worker_that_dies_leaves_no_row(
             read=read,
             settings={"concurrency": 4},
         )
-        options = {"seed": 1, "n_blocks": 3, "n_warm_ups": 0}
+        options = {"seed": 1, "n_blocks": 3, "n_warm_ups": 0, "dilation": 1}
         measure_blocks(
             [contender],
             record,

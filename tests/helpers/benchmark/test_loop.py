@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import gc
 import json
 import signal
@@ -79,7 +78,7 @@ def make_contender(name: str = "a", *, n_workers: int = 1, **changed: Any) -> Co
 
 def run(contenders: list[Contender], record: Record, **changed: Any) -> pd.DataFrame:
     """Measure two blocks after one warm-up, unless told otherwise."""
-    rule: dict[str, Any] = {"seed": 1, "n_blocks": 2, "time_budget_s": 1e9}
+    rule: dict[str, Any] = {"seed": 1, "n_blocks": 2, "time_budget_s": 1e9, "dilation": 1}
     rule |= changed
     rule.setdefault("budget", Budget(rule.pop("time_budget_s")))
     return measure_blocks(contenders, record, **rule)
@@ -109,14 +108,27 @@ def test_seconds_are_those_of_the_network(tmp_path: Path, clock: Clock) -> None:
 
         return step
 
-    origin = dataclasses.replace(ORIGIN, parameters={"seed": 1, "dilation": 10.0})
-    record = Record(tmp_path / "case.csv", study="s", case="c", provenance=origin)
     one = make_contender(open=takes(5), read=takes(30))
-    found = run([one], record, n_warm_ups=0, n_blocks=9, time_budget_s=71.0)
+    rule: dict[str, Any] = {"n_warm_ups": 0, "n_blocks": 9, "dilation": 10}
+    found = run([one], make_record(tmp_path), time_budget_s=71.0, **rule)
     assert found["open_s"].tolist() == [0.5, 0.5] and found["read_s"].tolist() == [3, 3]
     assert found["real_open_s"].tolist() == [5, 5] and found["real_read_s"].tolist() == [30, 30]
     assert found["dilation"].tolist() == [10, 10]
     assert found.attrs["stopped_by"] == "time_budget"
+
+
+def test_each_group_has_the_clock_of_its_network(tmp_path: Path, clock: Clock) -> None:
+    """Four real seconds are two of a network that is twice slower; a group without one is refused."""
+
+    def read(_: object) -> None:
+        clock.now += 4
+
+    pair = [make_contender(name, group=name, read=read) for name in ("a", "b")]
+    with pytest.raises(UserError, match="dilation: none of b; allowed: one of each group"):
+        run(pair, make_record(tmp_path), dilation={"a": 1})
+    found = run(pair, make_record(tmp_path), n_warm_ups=0, n_blocks=1, dilation={"a": 1, "b": 2})
+    assert dict(zip(found["contender"], found["read_s"], strict=True)) == {"a": 4, "b": 2}
+    assert set(found["read_deadline_s"]) == {1e9}
 
 
 def test_row_carries_what_was_declared_and_traced(tmp_path: Path) -> None:

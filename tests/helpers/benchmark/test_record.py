@@ -83,13 +83,6 @@ def test_what_a_run_has_in_common_is_written_once(tmp_path: Path) -> None:
     assert len(json.loads(runs_path(path).read_text())) == 2
 
 
-def test_a_dilation_left_open_is_none_at_first(tmp_path: Path) -> None:
-    """What a case leaves open is 1 until it is chosen, and what it gives is there at once."""
-    for asked, first in (("auto", 1.0), (10.0, 10.0)):
-        origin = dataclasses.replace(ORIGIN, parameters={"seed": 1, "dilation": asked})
-        assert make_record(tmp_path / "new.csv", origin).dilation == first
-
-
 def test_frame_has_points_and_settings_as_columns(tmp_path: Path) -> None:
     """A figure finds n_workers and codec without parsing JSON; nothing measured is no row."""
     record = make_record(tmp_path / "case.csv")
