@@ -72,8 +72,8 @@ ASKED: Mapping[str, str] = {
     "values": tile_path(("values", 1, 1, 0)),
     "shape": tile_path(("shape", 1, 1, 0)),
     "chunk grid": tile_path(("chunks", 1, 1, 0)),
-    "append, the day": tile_path(("append", 1, 1, 0), sel="time=2000-01-17"),
-    "append, the newest": tile_path(("append", 1, 1, 0), sel="time=nearest::2100-01-01"),
+    "append day": tile_path(("append", 1, 1, 0), sel="time=2000-01-17"),
+    "append newest": tile_path(("append", 1, 1, 0), sel="time=nearest::2100-01-01"),
 }
 """What changed, and the tile that is requested then; of what grew, the new day and the newest day."""
 
