@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 @click.option("--json", "is_json", is_flag=True, help="Print JSON.")
 def costs(price_set: str, region: str, published: bool, is_list: bool, is_json: bool, **given: Any) -> None:  # fmt: skip
     """Price a month of a tile service: computing and memory first, then each place of a cache."""
-    from advisors.costs.assumptions import Assumptions, change
-    from helpers.prices import get_prices
+    from advisors.costs.assumptions import Assumptions, change, describe
+    from helpers.prices import PRICE_UNITS, get_prices
 
     prices = get_prices(price_set, region, overrides=read_numbers("price", given["own"]))
     assumptions = change(Assumptions(), read_pairs("set", given["changes"]))
@@ -41,7 +41,8 @@ def costs(price_set: str, region: str, published: bool, is_list: bool, is_json: 
         ]
     elif is_list:
         found = {"assumptions": asdict(assumptions), "prices": prices}
-        lines = _list_known(assumptions, prices)
+        lines = [f"{one['name']:20} {getattr(assumptions, one['name'])!s:>12}  {one['label']}" for one in describe()]  # fmt: skip
+        lines += ["", *(f"{item:22} {prices[item]:>14.10g}  {unit}" for item, unit in PRICE_UNITS.items())]  # fmt: skip
     else:
         found = price(assumptions, prices)
         head = f"prices: {price_set}, {region}; a month is 30 days; USD, three digits"
@@ -62,16 +63,6 @@ def price(assumptions: Assumptions, prices: Mapping[str, float]) -> dict[str, An
         for name, one in list_levers(assumptions).items()
     }
     return {"assumptions": asdict(assumptions), "levers": levers, "options": options}
-
-
-def _list_known(assumptions: Assumptions, prices: Mapping[str, float]) -> list[str]:
-    """Write every assumption with what it is, and every price with its unit."""
-    from advisors.costs.assumptions import describe
-    from helpers.prices import PRICE_UNITS
-
-    known = [(one["name"], one["label"]) for one in describe()]
-    lines = [f"{name:20} {getattr(assumptions, name)!s:>12}  {label}" for name, label in known]
-    return [*lines, "", *(f"{item:22} {prices[item]:>14.10g}  {unit}" for item, unit in PRICE_UNITS.items())]  # fmt: skip
 
 
 def _render(found: Mapping[str, Any]) -> list[str]:
