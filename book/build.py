@@ -29,7 +29,7 @@ from book.pages import (
     tabulate_records,
     walk_toc,
 )
-from book.studies import find_studies, find_study
+from book.studies import find_parameters, find_studies, find_study
 from helpers.benchmark.record import read_records, schema
 from helpers.errors import UserError
 from helpers.parameters import Parameters, write_table
@@ -126,9 +126,9 @@ def _write_generated(pages: Sequence[Page], into: Path) -> None:
         "citation.md": _render_citation,
         "headline.svg": lambda: _find_cover(pages),
     }
-    for study in find_studies().values():
-        name = f"parameters-{study.name}.md"
-        makers |= {name: partial(_render_parameters, study.parameters), **study.fragments}
+    for name, study in find_studies().items():
+        table = partial(_render_parameters, find_parameters(name))
+        makers |= {f"parameters-{name}.md": table, **study.fragments}
     texts = [path.read_text(encoding="utf-8") for path in into.glob("*.md")]
     for name in {name for text in texts for name in re.findall(r"_generated/([\w.-]+)", text)}:
         if name in makers:

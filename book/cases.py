@@ -15,7 +15,7 @@ import nbformat
 import yaml
 from filelock import FileLock, Timeout
 
-from book.studies import case_schema, find_studies, find_study, write_cell
+from book.studies import case_schema, find_parameters, list_studies, write_cell
 from helpers.errors import UserError, cut, show
 from helpers.findings import SUFFIX
 from helpers.paths import ROOT, check_file, check_name
@@ -130,7 +130,7 @@ def read_parameters(case: Case, budget_s: float = 0.0) -> dict[str, Any]:
         raise UserError(
             f"{where}: record: {show(values['record'])}; allowed: {case.name}.csv, its own"
         )
-    find_study(case.notebook).parameters.check(values, where)
+    find_parameters(case.notebook).check(values, where)
     return values
 
 
@@ -144,7 +144,7 @@ def fingerprint(case: Case, values: Mapping[str, Any]) -> str:
 
 def fingerprint_rows(case: Case, values: Mapping[str, Any]) -> str:
     """Hash what rows are made of: the code of the notebook, and the parameters that are measured."""
-    return _hash(case, values, ("code",), find_study(case.notebook).parameters.not_measured)
+    return _hash(case, values, ("code",), find_parameters(case.notebook).not_measured)
 
 
 def _hash(
@@ -244,12 +244,13 @@ def lock_case(case: Case) -> Iterator[None]:
 def write_derived(root: Path = ROOT) -> list[Path]:
     """Write what is derived from the models: parameter cells and schemas; return what changed."""
     changed = []
-    for study in find_studies().values():
-        schema = json.dumps(case_schema(study.parameters, study.name), indent=2) + "\n"
-        notebook = root / "notebooks" / f"{study.name}.ipynb"
+    for name in list_studies():
+        model = find_parameters(name)
+        schema = json.dumps(case_schema(model, name), indent=2) + "\n"
+        notebook = root / "notebooks" / f"{name}.ipynb"
         texts = {
-            root / "parameters" / f"{study.name}.schema.json": schema,
-            notebook: _with_cell(notebook, write_cell(study.parameters)),
+            root / "parameters" / f"{name}.schema.json": schema,
+            notebook: _with_cell(notebook, write_cell(model)),
         }
         for path, text in texts.items():
             if not path.exists() or path.read_text(encoding="utf-8") != text:

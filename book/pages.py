@@ -14,7 +14,7 @@ import pandas as pd
 import yaml
 
 from book.cases import UNSEALED, Case, find_damage
-from book.studies import find_studies
+from book.studies import list_studies
 from helpers.benchmark.record import read_records
 from helpers.errors import UserError
 from helpers.findings import NOISE, UNSTABLE_ABOVE, Finding, read_findings
@@ -123,8 +123,8 @@ def find_problem(page: Page) -> str:
     """Say why no page can be made of a notebook, if so."""
     try:
         check_name(page.case, "case")
-        if page.notebook not in find_studies():
-            return f"no study is called {page.notebook!r}; allowed: {', '.join(find_studies())}"
+        if page.notebook not in list_studies():
+            return f"no study is called {page.notebook!r}; allowed: {', '.join(list_studies())}"
         if not check_file(page.record).exists():
             return f"its record {page.record.name} is missing"
         cells = read_notebook(page.executed)["cells"]

@@ -17,7 +17,7 @@ from book.pages import NOTEBOOKS, list_cases
 from helpers.benchmark.record import read_published, read_records
 from helpers.benchmark.statistics import Comparison, Interval, measured, ratio_interval
 from helpers.errors import UserError
-from helpers.findings import read_findings
+from helpers.findings import Finding, read_findings
 from helpers.paths import ROOT
 from helpers.plotting.figures import number_axis
 from helpers.plotting.palette import find_style
@@ -67,6 +67,7 @@ class Ours(BaseModel):
 
     case: str
     key: str = ""
+    quantity: str = ""  # of what that finding has to be, as it says itself
     is_counted: bool = False  # so that it decides without an interval
     over: str = ""  # which rows, as `DataFrame.query` takes it
     under: str = ""  # without it the median of `over` is counted
@@ -85,7 +86,8 @@ class Ours(BaseModel):
         if not path.exists():
             return None
         rows = measured(read_records([path]))
-        rows = rows.assign(total_s=rows["open_s"] + rows["read_s"])
+        s_per_mb = rows["read_s"] / rows["array_nbytes"] * 1e6
+        rows = rows.assign(total_s=rows["open_s"] + rows["read_s"], s_per_mb=s_per_mb)
         over = rows.query(self.over, engine="python")
         if not self.under:
             return None if over.empty else exact(over[self.value].median())
@@ -109,6 +111,15 @@ class Claim(BaseModel):
     at_most: float = math.inf
     ours: tuple[Ours, ...] = ()
     decided_by: str = ""  # which case would decide it where none that was measured does
+
+    def find_mismatches(self) -> list[str]:
+        """Find the findings that are of another quantity than the claim, by what they say."""
+        found = []
+        for one in self.ours:
+            told = read_findings(REFERENCE / f"{one.case}.csv").get(one.key, Finding()).quantity
+            if one.key and told not in ("", one.quantity):  # a file of before says nothing
+                found.append(f"{one.case}::{one.key} is of {told!r}, and not of {one.quantity!r}")
+        return found
 
     def answer(self) -> dict[str, Answer]:
         """Read our figures, by case."""

@@ -35,7 +35,7 @@ from book.cases import (
     seal,
 )
 from book.pages import Say
-from book.studies import find_study
+from book.studies import find_parameters, find_study
 from helpers.benchmark.record import read_records
 from helpers.errors import UserError, tell_refusal
 from helpers.findings import (
@@ -105,9 +105,7 @@ def _expect_s(case: Case, say: Say, budget_s: float) -> float:
     except UserError as error:
         say(f"{case.title} will not run: {error}")
         return 0.0
-    return _took_s(case) or float(
-        find_study(case.notebook).parameters.check(values, "")["time_budget_s"]
-    )
+    return _took_s(case) or float(find_parameters(case.notebook).check(values, "")["time_budget_s"])
 
 
 def _took_s(case: Case) -> float:
@@ -366,7 +364,9 @@ def check_expected(
             given = read_parameters(case)
         except UserError:  # it is told when its turn comes
             continue
-        values = study.parameters.check(given | ({"n_blocks": 1} if quick else {}), case.title)
+        values = find_parameters(case.notebook).check(
+            given | ({"n_blocks": 1} if quick else {}), case.title
+        )
         is_free = values["store"] == "embedded" or values["store"].startswith("file:")
         if is_free or (is_done(case, given) and not again):
             continue

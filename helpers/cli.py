@@ -22,7 +22,6 @@ from helpers.redaction import redact
 _COMMANDS = {  # where each is, the extra that brings its packages, and what it does
     "book": ("book.cli", "book", "Build the book from results that are there."),
     "calibrate": ("advisors.calibrate.cli", "calibrate", "Measure a store within caps, as a profile."),
-    "chunks": ("advisors.chunks.cli:chunks_command", "chunks", "Recommend chunk shapes for accesses."),
     "compare": ("book.cli", "book", "Lay a record over another of the same case."),
     "costs": ("advisors.costs.cli", "costs", "Compute what caches of a tile service cost."),
     "decide": ("advisors.decide.cli", "decide", "Stay, set, rechunk or copy: what to do with a dataset."),
@@ -36,6 +35,8 @@ _COMMANDS = {  # where each is, the extra that brings its packages, and what it 
     "server": ("book.cli", "book", "Find the S3 server, or build it once."),
     "simulate": ("advisors.scaling.cli", "scaling", "Simulate reads by many workers."),
 }  # fmt: skip
+
+_MOVED = {"chunks": "wire decide --keep one-copy"}  # what once was a command, and what answers now
 
 
 class _Commands(click.Group):
@@ -52,6 +53,8 @@ class _Commands(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import a command, or refuse one whose packages are not installed."""
+        if cmd_name in _MOVED:
+            raise UserError(f"wire {cmd_name}: it has moved; allowed: {_MOVED[cmd_name]}")
         if cmd_name not in _COMMANDS:
             return None
         module, _, name = _COMMANDS[cmd_name][0].partition(":")

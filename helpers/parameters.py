@@ -215,9 +215,6 @@ def write_table(names: Sequence[str], lines: Iterable[Iterable[object]]) -> str:
     return "".join(f"| {' | '.join(map(str, row))} |\n" for row in rows)
 
 
-_PACKAGE = "studies"
-
-
 @dataclass(frozen=True, slots=True)
 class Expected:
     """What a case asks of its store, and what the provider of that bills."""
@@ -244,13 +241,6 @@ class Study:
     cover: tuple[str, str] | None = None
     # text that pages include, by file name below `_generated/`
     fragments: Mapping[str, Callable[[], str]] = field(default_factory=dict)
-
-    @property
-    def parameters(self) -> type[Parameters]:
-        """The model of its parameters, from its folder."""
-        module = importlib.import_module(f"{_PACKAGE}.{self.name.replace('-', '_')}.parameters")
-        model: type[Parameters] = module.Parameters
-        return model
 
 
 def later(module: str, name: str, *given: Any) -> Callable[..., Any]:

@@ -38,6 +38,9 @@ DEFAULT_SET, DEFAULT_REGION = "current", "us-east-1"
 MOST = 1e6
 """The highest price that is taken for one."""
 
+BILLED_GB_NBYTES = 2**30
+"""Bytes of a GB on a bill: S3 counts storage in 1,073,741,824 bytes, as the examples of its questions and answers do."""
+
 
 class Price(BaseModel):
     """One price, of the items of `PRICE_UNITS`."""

@@ -20,8 +20,9 @@ from markdown_it import MarkdownIt
 from zarr.storage import ObjectStore
 
 from helpers.arrays.writers import expected_warning
+from helpers.models.requests import Request
 from helpers.netem.profiles import get_profile
-from helpers.netem.proxy import Request, open_proxy
+from helpers.netem.proxy import open_proxy
 from helpers.objectstore.locations import Location
 from helpers.objectstore.testbed import Server
 from helpers.paths import ROOT

@@ -1,4 +1,4 @@
-// The page Decide: what `wire decide` answers, by the same formulas (advisors.chunks, advisors.decide); a test holds both equal.
+// The page Decide: what `wire decide` answers, by the same formulas (advisors.decide); a test holds both equal.
 (() => { "use strict";
 const N_CANDIDATES = 150000, MODEL_ERROR = 0.03, WORTH = 1.1, SHARD_WORTH = 1.2, MIN_NBYTES = 1e6, MAX_NBYTES = 1e8;
 const PARTS = [1, 2, 3, 4, 5, 6, 8, 10, 12, 16], ORDER = ["default", "write", "copy"];
@@ -121,7 +121,7 @@ function guessChunks(q) {
 function price(q, action, client, layouts, groups = [q.accesses.map((one, i) => i)]) {
   const layoutOf = (i) => layouts[groups.findIndex((group) => group.includes(i))];
   const reads = q.accesses.map((access, i) => ({ access: access.name, ...ask(q, access, layoutOf(i), client) }));
-  const mean = (name) => dot(reads.map((one) => one[name]), q.shares), stored = (layouts.length * q.arrays * product(q.shape) * q.itemsize) / q.compression / 1e9;
+  const mean = (name) => dot(reads.map((one) => one[name]), q.shares), stored = (layouts.length * q.arrays * product(q.shape) * q.itemsize) / q.compression;
   const seconds = mean("seconds"), bill = stored * q.net.storage + q.reads * (mean("requests") * q.net.get + mean("nbytes") * q.net.out);
   return { action, layouts, groups, reads, seconds, bill, usd: bill + (q.reads * seconds * (q.wait ?? 0)) / 3600 };
 }

@@ -24,7 +24,7 @@ from helpers.arrays.stores import StoredArray, checksum, grid_of
 from helpers.benchmark.contender import CheckError, Steps
 from helpers.benchmark.provenance import Scalar, imported, name_beside
 from helpers.errors import UserError
-from helpers.netem.proxy import Request
+from helpers.models.requests import Request
 from helpers.objectstore.locations import REQUEST_S, Location
 from helpers.objectstore.testbed import Testbed
 
@@ -36,8 +36,6 @@ ON_FILES = "pages dropped on every node; the file system's own caches as they ar
 @dataclass(frozen=True, slots=True)
 class ArrayRead(Steps):
     """A whole array read by one reader on a cluster."""
-
-    palette = "reader"
 
     stored: StoredArray
     reader: Reader

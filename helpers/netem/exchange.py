@@ -10,12 +10,12 @@ import time
 from dataclasses import dataclass, field
 from random import Random
 
+from helpers.models.requests import Request
+from helpers.netem.bodies import BodyTransfer, Pipe
 from helpers.netem.http import (
     BadHead,
-    BodyTransfer,
     Head,
     PeerClosed,
-    Pipe,
     Source,
     has_body,
     parse_response,
@@ -23,89 +23,53 @@ from helpers.netem.http import (
     send,
 )
 from helpers.netem.profiles import Fault, Profile
-from helpers.netem.shaping import (
-    REAL_TIME,
-    Link,
-    VirtualTime,
-    Window,
-    normal_variates,
-)
+from helpers.netem.shaping import Link, VirtualTime, Window, normal_variates
 
 # A server on loopback or in the same site accepts in well under this.
 CONNECT_TIMEOUT_S = 10.0
+
+# Most interim responses before the one that counts.
+MAX_INTERIM = 10
 
 # How long `Trace.take` waits for rows of requests whose last byte is being sent.
 GRACE_S = 0.25
 
 
-@dataclass(slots=True)
-class OpenRequest:
-    """Gather the row of a request while it is served; see `helpers.netem.proxy.Request`."""
-
-    start_s: float  # times are of the trace's clock
-    connection: int
-    is_first: bool = False
-    method: str = ""
-    key: str = ""
-    range_start: int | None = None
-    range_nbytes: int | None = None
-    tag: str = ""
-    worker: int = 0
-    first_byte_s: float | None = None
-    status: int = 0
-    nbytes: int = 0
-    is_ending: bool = False
-    is_cut: bool = False
-
-    def count(self, nbytes: int) -> None:
-        """Add to the bytes of the body handed to the client."""
-        self.nbytes += nbytes
-
-
 class Trace:
     """Collect the rows of many threads."""
 
-    def __init__(self, virtual: VirtualTime = REAL_TIME) -> None:
+    def __init__(self) -> None:
         self._condition = threading.Condition()
-        self._rows: list[tuple[object, ...]] = []
-        self._n_ending = 0
-        self.set_clock(virtual)
+        self._rows = list[Request]()
+        self._ending = set[int]()  # rows of which the last byte is being sent
+        self._epochs_s = dict[VirtualTime, float]()
 
-    def set_clock(self, virtual: VirtualTime) -> None:
-        """Stamp by another clock from now on, between two reads."""
-        self.time = virtual
-        # Epoch of this clock: wall-clock times that do not jump with the clock.
-        self._epoch_s = time.time() - virtual.now_s()
-
-    def ending(self, row: OpenRequest) -> None:
+    def ending(self, row: Request) -> None:
         """Announce that the next send may be the last, so that `take` waits for its row."""
-        if not row.is_ending:
-            row.is_ending = True
-            with self._condition:
-                self._n_ending += 1
-
-    def add(self, row: OpenRequest) -> None:
-        """Write the row of a request that ends now."""
-        times = (row.start_s, row.first_byte_s, self.time.now_s())
-        written = (
-            *(0.0 if at_s is None else round(at_s + self._epoch_s, 6) for at_s in times),
-            *(row.connection, row.method, row.key, row.range_start, row.range_nbytes),
-            *(row.status, row.nbytes, row.tag, row.worker, row.is_cut, row.is_first),
-        )
         with self._condition:
-            self._rows.append(written)
-            if row.is_ending:
-                self._n_ending -= 1
-                self._condition.notify_all()
+            self._ending.add(id(row))
 
-    def take(self) -> list[tuple[object, ...]]:
+    def add(self, row: Request, clock: VirtualTime) -> None:
+        """Take the row of a request that ends now, whose moments are of this clock."""
+        row.end_s = clock.now_s()
+        with self._condition:
+            # wall-clock times that do not jump with the wall's clock
+            epoch_s = self._epochs_s.setdefault(clock, time.time() - clock.now_s())
+            moments = (row.start_s, row.first_byte_s, row.end_s)
+            stamps = (round(at_s + epoch_s, 6) if at_s else 0.0 for at_s in moments)
+            self._ending.discard(id(row))
+            row.start_s, row.first_byte_s, row.end_s = stamps
+            self._rows.append(row)
+            self._condition.notify_all()
+
+    def take(self) -> list[Request]:
         """Return the rows gathered since the last call and forget them.
 
         A client may have the last byte of a response before the thread that
         sent it has written the row; those rows are waited for.
         """
         with self._condition:
-            self._condition.wait_for(lambda: self._n_ending == 0, timeout=GRACE_S)
+            self._condition.wait_for(lambda: not self._ending, timeout=GRACE_S)
             rows, self._rows = self._rows, []
         return rows
 
@@ -143,13 +107,14 @@ class Upstream:
         else:
             body.move(request.length or 0)
         self.passed_s = body.stream.link.time.now_s()
-        while True:
+        for _ in range(MAX_INTERIM):
             raw = source.read_head()
             if not raw:
                 raise PeerClosed("it closed the connection without an answer")
             response = parse_response(raw)
             if response.status >= 200:  # interim ones are for the proxy, which answers them itself
                 return response
+        raise BadHead(f"no answer after {MAX_INTERIM} interim ones")
 
 
 def _is_readable(sock: socket.socket) -> bool:
@@ -169,23 +134,20 @@ class RequestConditions:
     tag: str  # the tag in force
 
 
-class Network:
+class Emulation:
     """Hold what is emulated on all connections; it can be changed at any moment.
 
     Delays and faults are drawn in the order in which requests arrive, each from a
     sequence of the seed, which go on when the profile changes.
     """
 
-    def __init__(
-        self, address: tuple[str, int], *, seed: int, virtual: VirtualTime = REAL_TIME
-    ) -> None:
-        self.address, self.time = address, virtual
-        self.trace = Trace(virtual)
+    def __init__(self, address: tuple[str, int], *, seed: int, dilation: float = 1.0) -> None:
+        self.address, self.trace = address, Trace()
         self._lock = threading.Lock()
         self._delays = Random(f"delays {seed}")
         self._variates = normal_variates(self._delays)
         self._faults = Random(f"faults {seed}")
-        self.link = Link(Profile("loopback"), virtual)
+        self.link = Link(Profile("loopback"), VirtualTime(dilation))
         self._tag = ""
 
     def emulate(self, profile: Profile, dilation: float | None = None) -> None:
@@ -193,12 +155,9 @@ class Network:
 
         A new set of delays begins, so that what follows meets whole sets.
         """
-        if dilation is not None:
-            self.time = VirtualTime(dilation)
-            self.trace.set_clock(self.time)
-        link = Link(profile, self.time)
+        clock = self.link.time if dilation is None else VirtualTime(dilation)
         with self._lock:
-            self.link = link
+            self.link = Link(profile, clock)
             self._variates = normal_variates(self._delays)
 
     def set_tag(self, tag: str) -> None:
@@ -206,11 +165,10 @@ class Network:
         with self._lock:
             self._tag = tag
 
-    def admit(self, now_s: float) -> RequestConditions:
-        """Draw what a request meets that arrives now."""
+    def admit(self, link: Link, now_s: float) -> RequestConditions:
+        """Draw what a request meets that arrives now, over the link that it arrived on."""
         with self._lock:
-            z, u = next(self._variates), self._faults.random()
-            link, tag = self.link, self._tag
+            z, u, tag = next(self._variates), self._faults.random(), self._tag
         profile = link.profile
         delay_s = 0.0 if profile.first_byte_s is None else profile.first_byte_s.delay_s(z)
         fault = profile.faults.pick(u) if link.admits(now_s) else "error_503"
@@ -227,7 +185,14 @@ _ERRORS = {
 
 
 def refuse(
-    client: Source, trace: Trace, row: OpenRequest, status: int, reason: str, is_kept: bool = False
+    client: Source,
+    trace: Trace,
+    row: Request,
+    clock: VirtualTime,
+    *,
+    status: int,
+    reason: str,
+    is_kept: bool = False,
 ) -> bool:
     """Answer with an error of the proxy's own, as S3 words it; tell whether the connection goes on."""
     phrase, code = _ERRORS[status]
@@ -235,10 +200,10 @@ def refuse(
     options = "" if is_kept else "Connection: close\r\n"
     head = f"HTTP/1.1 {status} {phrase}\r\n{options}Content-Type: application/xml\r\nContent-Length: {len(body)}\r\n\r\n"
     sent = b"" if row.method == "HEAD" else body
-    row.status, row.first_byte_s = status, trace.time.now_s()
+    row.status, row.first_byte_s = status, clock.now_s()
     trace.ending(row)
     send(client.sock, head.encode() + sent)
-    row.count(len(sent))
+    row.nbytes += len(sent)
     return is_kept
 
 
@@ -252,7 +217,7 @@ class Exchange:
     request: Head
     met: RequestConditions
     trace: Trace
-    row: OpenRequest
+    row: Request
     window: Window  # what its connection may send in a round trip
     fault: Fault | None = field(init=False)  # still to come
 
@@ -269,7 +234,7 @@ class Exchange:
         is_kept = self.request.keeps_alive(self.request.first[2])
         if self.fault == "error_503":
             self.met.link.sleep_until(self.row.start_s + self.met.delay_s)
-            return refuse(self.client, self.trace, self.row, 503, SLOW_DOWN, is_kept)
+            return self._refuse(503, SLOW_DOWN, is_kept)
         if self.request.expects_continue:
             send(self.client.sock, _CONTINUE)
         try:
@@ -280,8 +245,12 @@ class Exchange:
         except (BadHead, OSError) as error:
             where = "http://{}:{}".format(*self.upstream.address)
             reason = f"the proxy got no answer from {where}: {error}"
-            return refuse(self.client, self.trace, self.row, 502, reason)
+            return self._refuse(502, reason)
         return self._respond(response, source) and is_kept
+
+    def _refuse(self, status: int, reason: str, is_kept: bool = False) -> bool:
+        ends = self.client, self.trace, self.row, self.met.link.time
+        return refuse(*ends, status=status, reason=reason, is_kept=is_kept)
 
     def _respond(self, response: Head, source: Source) -> bool:
         """Pass a response back; tell whether the connection goes on."""
@@ -308,7 +277,7 @@ class Exchange:
             self.client.sock,
             self.pipe,
             self.met.link.open_stream(self.row.worker, self.window),
-            self.row.count,
+            self._count,
             lambda: self.trace.ending(self.row),
         )
         if response.is_chunked:
@@ -319,6 +288,9 @@ class Exchange:
             body.move(None)
             return False
         return True
+
+    def _count(self, nbytes: int) -> None:
+        self.row.nbytes += nbytes
 
     def _stall(self) -> None:
         """Hand on nothing for a while, unless the client gives up before."""

@@ -1,17 +1,13 @@
-"""The little of HTTP/1.1 the proxy must understand, and bodies that pass without being looked at."""
+"""The little of HTTP/1.1 that the proxy must understand: heads, and the framing of bodies."""
 
 from __future__ import annotations
 
-import contextlib
-import os
 import re
+import select
 import socket
-import sys
-from collections.abc import Callable
+import time
 from dataclasses import dataclass
 from urllib.parse import unquote
-
-from helpers.netem.shaping import FREE_QUANTUM_NBYTES, Stream
 
 # Larger heads are refused; S3 allows 8 KB of headers.
 MAX_HEAD_NBYTES = 1 << 16
@@ -19,12 +15,18 @@ MAX_HEAD_NBYTES = 1 << 16
 # Lines of chunked framing: a length, an extension, a trailer.
 MAX_LINE_NBYTES = 1 << 12
 
+# Seconds from the first byte of a head, or of such a line, to its last.
+HEAD_TIMEOUT_S = 10.0
+
 # Bytes read with a head: a body's beginning comes along and is copied, so no
 # more than a small object's worth.
 READ_NBYTES = 1 << 14
 
-_RANGE = re.compile(rb"bytes=(\d*)-(\d*)")
-_CONTENT_RANGE = re.compile(rb"bytes (\d+)-(\d+)/")
+# No object is longer than 18 digits say, and Python refuses to read some thousand.
+_RANGE = re.compile(rb"bytes=(\d{0,18})-(\d{0,18})")
+_CONTENT_RANGE = re.compile(rb"bytes (\d{1,18})-(\d{1,18})/")
+_LENGTH = re.compile(rb"\d{1,18}")
+_CHUNK_LENGTH = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(;.*)?\r\n", re.DOTALL)
 _TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
@@ -86,7 +88,7 @@ def _parse(raw: bytes) -> tuple[list[bytes], dict[bytes, bytes]]:
             raise BadHead("a header field has no name")
         name, value = name.lower(), value.strip()
         fields[name] = fields[name] + b", " + value if name in fields else value
-    if not fields.get(b"content-length", b"0").isdigit():
+    if not _LENGTH.fullmatch(fields.get(b"content-length", b"0")):
         raise BadHead("Content-Length is not one number")
     return first.split(b" ", 2), fields
 
@@ -166,9 +168,13 @@ class Source:
 
     def _read_to(self, mark: bytes, limit_nbytes: int) -> bytes:
         """Read up to and with `mark`; nothing if the sender closed before any byte."""
+        until_s = 0.0
         while (end := self._kept.find(mark)) < 0:
             if len(self._kept) > limit_nbytes:
                 raise BadHead(f"no end within {limit_nbytes} bytes")
+            if self._kept:  # nearly all come whole, so that nobody looks at the time
+                until_s = until_s or time.monotonic() + HEAD_TIMEOUT_S
+                self._wait(until_s - time.monotonic())
             more = self.receive()
             if not more and self._kept:
                 raise PeerClosed("closed in the middle of a head")
@@ -176,6 +182,13 @@ class Source:
                 return b""
             self._kept += more
         return self.take_kept(end + len(mark))
+
+    def _wait(self, seconds: float) -> None:
+        """Wait for more of what has begun."""
+        poller = select.poll()
+        poller.register(self.sock, select.POLLIN)
+        if seconds <= 0 or not poller.poll(1000 * seconds):
+            raise BadHead(f"no end within {HEAD_TIMEOUT_S:g} s")
 
     def read_head(self) -> bytes:
         """Read a head with the empty line that ends it; nothing if the sender closed."""
@@ -191,6 +204,22 @@ class Source:
             raise PeerClosed("closed in the middle of a chunked body")
         return line
 
+    def read_chunk_length(self) -> tuple[bytes, int]:
+        """Read the line before a chunk of a body, and the bytes of that chunk."""
+        line = self.read_line()
+        if found := _CHUNK_LENGTH.fullmatch(line):
+            return line, int(found[1], 16)
+        raise PeerClosed("sent a chunk without a length")
+
+    def read_trailer(self) -> bytes:
+        """Read the lines that end a chunked body, no more than a head may have."""
+        lines = [self.read_line()]
+        while lines[-1] != b"\r\n":
+            lines.append(self.read_line())
+            if sum(map(len, lines)) > MAX_HEAD_NBYTES:
+                raise PeerClosed(f"sent a trailer of more than {MAX_HEAD_NBYTES} bytes")
+        return b"".join(lines)
+
     def read_byte(self) -> int:
         """Read one byte of a body."""
         if data := self.take_kept(1) or self.receive(1):
@@ -201,113 +230,3 @@ class Source:
         """Take at most `limit_nbytes` of what was read too far."""
         taken, self._kept = self._kept[:limit_nbytes], self._kept[limit_nbytes:]
         return taken
-
-
-HAS_SPLICE = hasattr(os, "splice")
-
-
-class Pipe:
-    """Carry bytes between two sockets: through the kernel, or by copying.
-
-    `os.splice` moves pages from one socket to a pipe and on to the other, so a
-    body never enters Python. Where the system has none (macOS), bytes are copied.
-    """
-
-    def __init__(self) -> None:
-        self._ends = os.pipe()
-        self._buffer = memoryview(b"")
-        if sys.platform == "linux":
-            import fcntl
-
-            # over the user's share of pipe pages (64 MiB) it stays at 64 KiB, which costs wake-ups
-            with contextlib.suppress(PermissionError):
-                fcntl.fcntl(self._ends[1], fcntl.F_SETPIPE_SZ, FREE_QUANTUM_NBYTES)
-
-    def close(self) -> None:
-        """Close the pipe; bytes that are still in it are lost."""
-        for end in self._ends:
-            os.close(end)
-
-    def take(self, source: socket.socket, limit_nbytes: int) -> int:
-        """Take what has arrived, at most `limit_nbytes`; 0 means that the sender closed."""
-        try:
-            if sys.platform == "linux" and HAS_SPLICE:
-                return os.splice(source.fileno(), self._ends[1], limit_nbytes)
-            if not self._buffer:
-                self._buffer = memoryview(bytearray(FREE_QUANTUM_NBYTES))
-            return source.recv_into(self._buffer, min(limit_nbytes, FREE_QUANTUM_NBYTES))
-        except OSError as error:
-            raise PeerClosed(str(error)) from error
-
-    def give(self, sink: socket.socket, nbytes: int, count: Callable[[int], None]) -> None:
-        """Hand the `nbytes` taken last to the receiver, and count what it has room for each time."""
-        given = 0
-        while given < nbytes:
-            try:
-                if sys.platform == "linux" and HAS_SPLICE:
-                    n_more = os.splice(self._ends[0], sink.fileno(), nbytes - given)
-                else:
-                    n_more = sink.send(self._buffer[given:nbytes])
-            except OSError as error:
-                raise PeerClosed(str(error)) from error
-            count(n_more)
-            given += n_more
-
-
-@dataclass(frozen=True, slots=True)
-class BodyTransfer:
-    """Move a body from its sender to its receiver, at the pace of a stream."""
-
-    source: Source
-    sink: socket.socket
-    pipe: Pipe  # what carries it
-    stream: Stream  # when its bytes may pass
-    count: Callable[[int], None] = lambda _nbytes: None  # learns what was handed on
-    ending: Callable[[], None] = lambda: None  # learns that the next send may be the last
-
-    def move(self, nbytes: int | None, *, is_last: bool = False) -> None:
-        """Move `nbytes` in paced quanta, or with None all until the sender closes."""
-        if nbytes is None:
-            while self._move_quantum(None, is_last=False):
-                pass
-            return
-        while nbytes > 0:
-            if not (moved := self._move_quantum(nbytes, is_last=is_last)):
-                raise PeerClosed(f"closed {nbytes} bytes before the end of a body")
-            nbytes -= moved
-
-    def _move_quantum(self, left: int | None, *, is_last: bool) -> int:
-        """Move what has arrived, at most a quantum; return its bytes, 0 at the sender's end."""
-        quantum = self.stream.quantum_nbytes
-        limit = quantum if left is None else min(left, quantum)
-        kept = self.source.take_kept(limit)
-        nbytes = len(kept) or self.pipe.take(self.source.sock, limit)
-        if not nbytes:
-            return 0
-        self.stream.wait(nbytes)
-        if is_last and nbytes == left:
-            self.ending()
-        if kept:
-            send(self.sink, kept)
-            self.count(nbytes)
-        else:
-            self.pipe.give(self.sink, nbytes, self.count)
-        return nbytes
-
-    def move_chunked(self, move_payload: Callable[[int], None]) -> None:
-        """Move a chunked body, its framing neither paced nor counted; `move_payload` moves the bytes of one chunk."""
-        while True:
-            line = self.source.read_line()
-            try:
-                nbytes = int(line.partition(b";")[0].strip(), 16)
-            except ValueError as error:
-                raise PeerClosed("sent a chunk without a length") from error
-            if not nbytes:
-                break
-            send(self.sink, line)
-            move_payload(nbytes)
-            send(self.sink, self.source.read_line())
-        while (trailer := self.source.read_line()) != b"\r\n":
-            line += trailer
-        self.ending()
-        send(self.sink, line + trailer)

@@ -9,7 +9,6 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -18,40 +17,12 @@ from urllib.parse import urlsplit
 
 import helpers
 from helpers.errors import UserError
+from helpers.models.requests import Request
 from helpers.netem.profiles import Profile, check_dilation
 from helpers.redaction import redact
 
 # After this long a proxy that was told to stop is killed.
 STOP_TIMEOUT_S = 5.0
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """Hold what the proxy saw of one request; never a header or a query.
-
-    `pandas.DataFrame(proxy.take_trace())` is a table of them, a row a request.
-    """
-
-    # when the head of the request had arrived, after the set-up of its connection if there was one
-    # to emulate, the first byte of the response was handed to the
-    # client and the last one was; seconds since 1970, from a clock that never steps back and, where
-    # time is dilated, goes slower from the start of the proxy on. 0 for a moment never reached
-    start_s: float
-    first_byte_s: float
-    end_s: float
-    connection: int  # number of the client's connection, from 1 in order of acceptance
-    method: str  # HTTP method
-    key: str  # path without query, percent-decoded: `/bucket/object`
-    range_start: int | None  # range asked for, in bytes; None where there was none
-    range_nbytes: int | None
-    status: int  # HTTP status sent to the client; 0 if no response was begun
-    nbytes: int  # bytes of the body handed to the client, without chunked framing
-    tag: str  # tag in force when the request arrived
-    # number of the process that asked, from 1 in order of appearance, where each has a link of its
-    # own; 0 for the owner of the proxy and where none has
-    worker: int = 0
-    is_cut: bool = False  # whether its response ended before its end, on either side
-    is_first: bool = False  # whether it was the first on its connection
 
 
 class Proxy:
@@ -100,7 +71,8 @@ class Proxy:
 
     def take_trace(self) -> list[Request]:
         """Return the rows of the requests that ended since the last call, in that order, and forget them."""
-        return [Request(*row) for row in self._command("take")]
+        rows: list[Request] = self._command("take")
+        return rows
 
 
 def _address(upstream_url: str) -> tuple[str, int]:

@@ -13,14 +13,17 @@ import socket
 import struct
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterable
 from itertools import count
 from multiprocessing.connection import Connection as Commands
 from typing import Any
 
-from helpers.netem.exchange import Exchange, Network, OpenRequest, Upstream, refuse
-from helpers.netem.http import BadHead, PeerClosed, Pipe, Source, key_of, parse_request, range_of
-from helpers.netem.shaping import OWNER, VirtualTime, Window
+from helpers.models.requests import Request
+from helpers.netem.bodies import Pipe
+from helpers.netem.exchange import Emulation, Exchange, Upstream, refuse
+from helpers.netem.http import BadHead, PeerClosed, Source, key_of, parse_request, range_of
+from helpers.netem.shaping import OWNER, Link, Window
 
 UNKNOWN = -1
 """Number of processes that cannot be seen, which share one link."""
@@ -94,16 +97,18 @@ class Connection:
     """Serve one client's connection until either side ends it."""
 
     def __init__(
-        self, network: Network, workers: Workers, sock: socket.socket, number: int
+        self, emulation: Emulation, workers: Workers, sock: socket.socket, number: int
     ) -> None:
-        self._network, self._workers = network, workers
+        self._emulation, self._workers = emulation, workers
         self._client = Source(sock)
         self._number = number  # in the trace
-        self._accepted_s = network.time.now_s()
+        self._accepted_s = (
+            time.perf_counter()
+        )  # real seconds: the clock of later requests may be another
         self._is_new = True  # until its first request
         self._window = Window()
         self._worker: int | None = None  # looked up when first needed
-        self._upstream = Upstream(network.address)
+        self._upstream = Upstream(emulation.address)
         self._pipe = Pipe()
 
     def serve(self) -> None:
@@ -120,20 +125,21 @@ class Connection:
 
     def _serve_one(self) -> bool:
         """Serve one request and write its row; tell whether the connection goes on."""
-        trace, problem, raw = self._network.trace, "", b""
+        trace, problem = self._emulation.trace, ""
         try:
             raw = self._client.read_head()
             if not raw:
                 return False
-            row = self._open_row()
             request = parse_request(raw)
         except BadHead as error:
-            problem, row = str(error), self._open_row()
+            problem = str(error)
+        link = self._emulation.link  # that of this request to its end, whatever is emulated later
+        row = self._open_row(link)
         try:
             if problem:  # the row says nothing else of what is no request
-                return refuse(self._client, trace, row, 400, problem)
-            met = self._network.admit(row.start_s)
-            if met.link.profile.worker_mb_per_s is not None:
+                return refuse(self._client, trace, row, link.time, status=400, reason=problem)
+            met = self._emulation.admit(link, row.start_s)
+            if link.profile.worker_mb_per_s is not None:
                 if self._worker is None:
                     self._worker = self._workers.number_of(self._client.sock)
                 row.worker = self._worker
@@ -143,18 +149,17 @@ class Connection:
             ends = self._client, self._upstream, self._pipe
             return Exchange(*ends, request, met, trace, row, self._window).serve()
         finally:
-            trace.add(row)
+            trace.add(row, link.time)
 
-    def _open_row(self) -> OpenRequest:
+    def _open_row(self, link: Link) -> Request:
         """Begin the row of a request, which has arrived once its connection has been set up.
 
         A client that opened it earlier than it asked has waited for a part of that already.
         """
         is_first, self._is_new = self._is_new, False
         if is_first:
-            link = self._network.link
-            link.sleep_until(self._accepted_s + link.profile.setup_s)
-        return OpenRequest(self._network.time.now_s(), self._number, is_first)
+            link.sleep_until(link.time.of(self._accepted_s) + link.profile.setup_s)
+        return Request(link.time.now_s(), connection=self._number, is_first=is_first)
 
 
 # Bytes that may lie between the proxy and a client that is not reading (the
@@ -182,23 +187,23 @@ def listen() -> socket.socket:
     return listener
 
 
-def accept_all(listener: socket.socket, network: Network, owner_pid: int = 0) -> None:
+def accept_all(listener: socket.socket, emulation: Emulation, owner_pid: int = 0) -> None:
     """Serve each connection in a thread of its own; accepted sockets inherit the listener's options."""
     workers = Workers(owner_pid)
     for number in count(1):
         sock, _ = listener.accept()
-        serve = Connection(network, workers, sock, number).serve
+        serve = Connection(emulation, workers, sock, number).serve
         threading.Thread(target=serve, daemon=True).start()
 
 
 COMMANDS: dict[str, Callable[..., Any]] = {
-    "emulate": Network.emulate,
-    "tag": Network.set_tag,
-    "take": lambda network: network.trace.take(),
+    "emulate": Emulation.emulate,
+    "tag": Emulation.set_tag,
+    "take": lambda emulation: emulation.trace.take(),
 }
 
 
-def obey(commands: Commands, network: Network, owner_pid: int) -> None:
+def obey(commands: Commands, emulation: Emulation, owner_pid: int) -> None:
     """Answer commands until the owner is gone."""
     while os.getppid() == owner_pid:
         if commands.poll(OWNER_CHECK_S):
@@ -206,7 +211,7 @@ def obey(commands: Commands, network: Network, owner_pid: int) -> None:
                 command, *arguments = commands.recv()
             except EOFError:
                 return
-            commands.send(COMMANDS[command](network, *arguments))
+            commands.send(COMMANDS[command](emulation, *arguments))
 
 
 def main(arguments: list[str]) -> None:
@@ -215,10 +220,10 @@ def main(arguments: list[str]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the owner, who then stops us
     threading.stack_size(STACK_NBYTES)
     commands, owner, listener = Commands(int(descriptor)), int(owner_pid), listen()
-    network = Network((host, int(port)), seed=int(seed), virtual=VirtualTime(float(dilation)))
-    threading.Thread(target=accept_all, args=(listener, network, owner), daemon=True).start()
+    emulation = Emulation((host, int(port)), seed=int(seed), dilation=float(dilation))
+    threading.Thread(target=accept_all, args=(listener, emulation, owner), daemon=True).start()
     commands.send(listener.getsockname()[1])
-    obey(commands, network, owner)
+    obey(commands, emulation, owner)
 
 
 if __name__ == "__main__":

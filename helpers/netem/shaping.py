@@ -50,7 +50,11 @@ class VirtualTime:
 
     def now_s(self) -> float:
         """Read the clock."""
-        return time.perf_counter() / self.dilation
+        return self.of(time.perf_counter())
+
+    def of(self, real_s: float) -> float:
+        """Compute what this clock shows at a moment of `time.perf_counter`."""
+        return real_s / self.dilation
 
 
 REAL_TIME = VirtualTime()

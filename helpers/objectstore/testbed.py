@@ -21,8 +21,9 @@ from botocore.credentials import Credentials
 from filelock import FileLock, Timeout
 
 from helpers.errors import UserError
+from helpers.models.requests import Request
 from helpers.netem.profiles import Profile, check_profile
-from helpers.netem.proxy import Proxy, Request, open_proxy
+from helpers.netem.proxy import Proxy, open_proxy
 from helpers.objectstore.locations import Location, parse_location
 from helpers.objectstore.processes import GRACE_S, start_child
 from helpers.objectstore.versitygw import find_or_build_versitygw

@@ -8,7 +8,7 @@ import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -140,8 +140,6 @@ class CacheLoad(Steps):
     workload: Workload
     place: Point
     warmed: set[int] = field(default_factory=set)  # processes of services whose caches are warm
-
-    palette: ClassVar = "cache"
 
     @property
     def plan(self) -> list[list[Tile]]:

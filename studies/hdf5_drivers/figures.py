@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from helpers.netem.proxy import Request
+from helpers.models.requests import Request
 from helpers.plotting.palette import CHUNK, PAGE, REQUEST_STEPS
 from studies.hdf5_drivers.prediction import Recorded
 

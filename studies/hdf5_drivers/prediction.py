@@ -19,9 +19,9 @@ from advisors.hdf5.prediction import (
     order_reads,
     read_through,
 )
+from helpers.models.requests import Request
 from helpers.models.transfer import TYPICAL_COSTS, Replay, replay
 from helpers.netem.profiles import Profile, network_of
-from helpers.netem.proxy import Request
 from helpers.plotting.tables import trace_of
 from studies.hdf5_drivers.drivers import DRIVERS, Driver
 from studies.hdf5_drivers.files import THREE_VARIABLES

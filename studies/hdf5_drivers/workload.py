@@ -10,25 +10,13 @@ from helpers.arrays.readers import forget_clients
 from helpers.arrays.reads import count_requests, max_in_flight
 from helpers.benchmark.contender import CheckError, Contender, Steps
 from helpers.benchmark.provenance import Scalar
-from helpers.netem.proxy import Request
+from helpers.models.requests import Request, count_waits
 from helpers.objectstore.testbed import Testbed
 from studies.hdf5_drivers.drivers import DRIVERS, Driver
 from studies.hdf5_drivers.files import TASKS, StoredFile
 from studies.hdf5_drivers.tasks import VARIABLES, Tree, Values, prove
 
 CONTROL = "control"
-
-
-def critical_path(trace: Sequence[Request]) -> int:
-    """Count the longest chain of requests of which each starts after the one before ended.
-
-    The time is at least so many times the time to first byte, whatever the bandwidth.
-    """
-    depth, free_s = 0, float("-inf")
-    for request in sorted(trace, key=lambda each: each.end_s):
-        if request.start_s >= free_s:
-            depth, free_s = depth + 1, request.end_s
-    return depth
 
 
 def summarise_trace(trace: Sequence[Request], *, needed_nbytes: int) -> dict[str, float]:
@@ -40,7 +28,7 @@ def summarise_trace(trace: Sequence[Request], *, needed_nbytes: int) -> dict[str
         "all_requests": len(trace),
         "all_nbytes": nbytes,
         "all_max_in_flight": max_in_flight(trace),
-        "dependency_depth": critical_path(trace),
+        "dependency_depth": count_waits(trace),
         "over_read": round(nbytes / needed_nbytes, 3),
     }
 
@@ -49,7 +37,6 @@ def summarise_trace(trace: Sequence[Request], *, needed_nbytes: int) -> dict[str
 class FileRead(Steps):
     """Variables read by a driver from a layout, in the steps that a measurement needs."""
 
-    palette = "driver"
     stored: StoredFile
     testbed: Testbed  # the network that it is read over
     driver: Driver

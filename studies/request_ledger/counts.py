@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import bisect
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from helpers.netem.proxy import Request
-
-_TOLERANCE_S = 1e-4  # between the end of an answer and the request that waited for it
+from helpers.models.requests import Request, count_waits
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +40,7 @@ def is_listing(request: Request) -> bool:
 
 
 def count(requests: Sequence[Request]) -> Counts:
-    """Count the requests of one operation.
-
-    A chain of waits is a longest sequence of requests of which each began after the one before
-    had ended: nobody sees from outside what waited for what, but no client can have been quicker
-    than its chain on a network with the same delays.
-    """
+    """Count the requests of one operation."""
     kinds = Counter("LIST" if is_listing(one) else one.method for one in requests)
     named = {kind: kinds.pop(kind, 0) for kind in ("GET", "HEAD", "PUT")}
     return Counts(
@@ -60,7 +52,7 @@ def count(requests: Sequence[Request]) -> Counts:
         wire_nbytes=sum(one.nbytes for one in requests),
         n_connections=len({one.connection for one in requests}),
         n_in_flight=count_in_flight(requests),
-        n_waits=len(find_chain(requests)),
+        n_waits=count_waits(requests),
         n_joined=count_overlaps(requests),
     )
 
@@ -75,19 +67,6 @@ def count_in_flight(requests: Sequence[Request]) -> int:
     return most
 
 
-def find_chain(requests: Sequence[Request]) -> list[Request]:
-    """Find a longest sequence of requests of which each began after the one before had ended.
-
-    Taking whatever ends first is optimal for disjoint intervals.
-    """
-    chain, end_s = list[Request](), float("-inf")
-    for one in sorted(requests, key=lambda request: request.end_s):
-        if one.start_s >= end_s - _TOLERANCE_S:
-            chain.append(one)
-            end_s = one.end_s
-    return chain
-
-
 def count_overlaps(requests: Sequence[Request]) -> int:
     """Count the requests for a range that begins inside the one before it: bytes asked for twice."""
     ranges: dict[str, list[tuple[int, int]]] = {}
@@ -97,24 +76,3 @@ def count_overlaps(requests: Sequence[Request]) -> int:
                 (one.range_start, one.range_start + one.range_nbytes)
             )
     return sum(b[0] < a[1] for found in ranges.values() for a, b in pairwise(sorted(found)))
-
-
-def find_dependencies(requests: Sequence[Request]) -> list[tuple[int, float, int]]:
-    """Order requests by their start, each with how many had ended before it.
-
-    Which of them ended first does not matter: a pool gives a free place to the next request.
-
-    Returns
-    -------
-    list of (int, float, int)
-        For each request -1 less the number that had ended, the seconds between the last of these
-        ends (or the first start) and its own start, and the bytes of its answer. Records of
-        before have the index of the request that had ended last in the place of the number.
-    """
-    ordered = sorted(requests, key=lambda one: one.start_s)
-    ends, found = sorted(one.end_s for one in ordered), list[tuple[int, float, int]]()
-    for one in ordered:
-        n = bisect.bisect(ends, one.start_s + _TOLERANCE_S)
-        since_s = ends[n - 1] if n else ordered[0].start_s
-        found.append((-1 - n, round(max(one.start_s - since_s, 0.0), 4), one.nbytes))
-    return found

@@ -128,7 +128,7 @@ def compare(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
 
 
 def read_steps(numbers: Sequence[float]) -> list[Step]:
-    """Read back the requests of a row, see `counts.find_dependencies`."""
+    """Read back the requests of a row: -1 less the number that had ended, or, in records of before, the index of the last of them."""
     triples = zip(numbers[::3], numbers[1::3], numbers[2::3], strict=True)
     return [
         Step((int(after),) if after >= 0 else int(-1 - after), float(think_s), int(nbytes))

@@ -20,15 +20,15 @@ import obstore
 
 from helpers.benchmark.contender import CheckError, Contender, Steps
 from helpers.errors import UserError
+from helpers.models.requests import Request, find_dependencies
 from helpers.netem.profiles import get_profile
-from helpers.netem.proxy import Request
 from helpers.objectstore.locations import Location
 from helpers.objectstore.testbed import Testbed
 from helpers.paths import ROOT
 from helpers.redaction import redact
 from studies.request_ledger import client_process
 from studies.request_ledger.client_process import GAPS
-from studies.request_ledger.counts import count, find_dependencies
+from studies.request_ledger.counts import count
 from studies.request_ledger.environments import HERE, Environment, make_environment
 from studies.request_ledger.written import GROUPS, Stored
 
@@ -278,7 +278,7 @@ class Operation(Steps):
             "n_requests": len(kept),
             **numbers,
             "span_s": round(span_s, 4),
-            "steps": [value for step in steps for value in step],
+            "steps": [v for one in steps for v in (-1 - one.n_ended, one.think_s, one.nbytes)],
         }
 
     def check(self, answer: dict[str, Any]) -> str:

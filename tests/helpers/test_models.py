@@ -17,6 +17,7 @@ from helpers.models.access import (
     Store,
     access_seconds,
 )
+from helpers.models.requests import Request, count_waits, find_dependencies
 from helpers.models.transfer import Client, Network, Step, fit_client, predict, replay, simulate
 from helpers.netem.profiles import get_profile, network_of
 
@@ -211,6 +212,34 @@ def test_serial_requests_add_up(sent: list[tuple[float, int]]) -> None:
     # with ten times the latency, each request adds 90 ms
     slow = Network(0.1, 0.1, stream_nbytes_per_s=100e6)
     assert replay(steps, slow).seconds == pytest.approx(now + 0.09 * len(sent))
+
+
+spans = st.lists(
+    st.tuples(st.integers(0, 30), st.integers(1, 10)).map(lambda at: (at[0] / 10, sum(at) / 10)),
+    max_size=9,
+)
+
+
+@given(spans)
+def test_waits_are_those_of_the_longest_chain(times: list[tuple[float, float]]) -> None:
+    """Of all sequences in which each began once the one before had ended; tried one by one."""
+
+    def longest(after_s: float) -> int:
+        later = [1 + longest(end_s) for start_s, end_s in times if start_s >= after_s - 1e-9]
+        return max(later, default=0)
+
+    assert count_waits([Request(start_s, 0.0, end_s) for start_s, end_s in times]) == longest(-1)
+
+
+def test_what_waits_is_told_with_one_tolerance() -> None:
+    """A stamp may be late by a tenth of a millisecond; a request waits for no later one, nor itself."""
+    ends = [(0.0, 1.0), (0.99995, 2.0), (1.9, 3.0)]
+    rows = [Request(start_s, 0.0, end_s) for start_s, end_s in ends]
+    assert [one.n_ended for one in find_dependencies(rows)] == [0, 1, 1]
+    assert [one.n_ended for one in find_dependencies(rows, 0.0)] == [0, 0, 1]
+    assert [one.depth for one in find_dependencies(rows, 0.2)] == [1, 2, 3]
+    short = [Request(0.0, 0.0, 0.00001), Request(0.00002, 0.0, 0.00003)]
+    assert [one.n_ended for one in find_dependencies(short)] == [0, 1]
 
 
 def in_flight(n: int, n_connections: int, nbytes: int = 1) -> list[Step]:

@@ -39,8 +39,9 @@ from helpers.benchmark.loop import Budget, MeasurementError, measure_blocks
 from helpers.benchmark.provenance import Provenance
 from helpers.benchmark.record import Record
 from helpers.errors import UserError
+from helpers.models.requests import Request
 from helpers.netem.profiles import FirstByte, Profile, get_profile
-from helpers.netem.proxy import Request, open_proxy
+from helpers.netem.proxy import open_proxy
 from helpers.objectstore.testbed import Server, Testbed, open_testbed
 from tests.stores import CHUNK_SHAPE, make_location, make_sample, make_stored
 

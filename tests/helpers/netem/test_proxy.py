@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import http.client
 import os
@@ -27,12 +28,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from helpers.errors import UserError
+from helpers.models.requests import Request
+from helpers.netem import bodies, shaping
 from helpers.netem import http as wire
-from helpers.netem import shaping
-from helpers.netem.exchange import Network
+from helpers.netem.exchange import Emulation
 from helpers.netem.http import key_of
 from helpers.netem.profiles import FAULTS, Faults, FirstByte, Profile, network_of
-from helpers.netem.proxy import Proxy, Request, open_proxy
+from helpers.netem.proxy import Proxy, open_proxy
 from helpers.netem.proxy_process import accept_all, listen
 from helpers.netem.shaping import Clock, Link, VirtualTime, Window, normal_variates
 from helpers.objectstore.testbed import Server
@@ -225,13 +227,36 @@ def test_dilated_proxy_tells_virtual_seconds(
     assert real_s >= 9.9 * (row.end_s - row.start_s)
 
 
+@pytest.mark.parametrize(("before", "after"), [(1, 10), (10, 1)])
+def test_a_connection_outlives_a_change_of_its_clock(
+    upstream_url: str, before: float, after: float
+) -> None:
+    """One that was opened under another dilation answers within its set-up and its delay."""
+    with open_proxy(upstream_url, profile=FAR, dilation=before) as proxy:
+        connection = connect(proxy)
+        connection.connect()
+        get(proxy, "/no_content")  # so that the proxy has accepted the other one
+        proxy.emulate(FAR, dilation=after)
+        start_s = time.perf_counter()
+        for _ in range(2):
+            connection.request("GET", "/no_content")
+            response = connection.getresponse()
+            assert (response.status, response.read()) == (204, b"")
+        real_s = time.perf_counter() - start_s
+        connection.close()
+        rows = take(proxy, 3)[1:]
+    # a set-up of 80 ms, of which a part has passed, and twice 50 ms
+    assert after * 0.1 <= real_s < after * 0.18 + 2
+    assert all(0.05 <= row.first_byte_s - row.start_s < 1 for row in rows)
+
+
 def test_terms_follow_the_seed() -> None:
     """Delays and faults are the same for the same seed, and independent of each other."""
 
     def terms(seed: int, faults: Faults) -> list[tuple[float, str | None]]:
-        network = Network(("127.0.0.1", 1), seed=seed)
+        network = Emulation(("127.0.0.1", 1), seed=seed)
         network.emulate(Profile("p", FirstByte(0.03, 0.1), faults=faults))
-        drawn = [network.admit(0.0) for _ in range(50)]
+        drawn = [network.admit(network.link, 0.0) for _ in range(50)]
         return [(one.delay_s, one.fault) for one in drawn]
 
     half = Faults(reset=0.5)
@@ -331,6 +356,8 @@ def test_clock_rate(entries: list[tuple[float, int]], mb_per_s: float) -> None:
         b"PUT /a HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
         b"PUT /a HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
         b"PUT /a HTTP/1.1\r\nTransfer-Encoding: gzip\r\n\r\n",
+        # Python refuses to read a number of so many digits
+        b"PUT /a HTTP/1.1\r\nContent-Length: " + 5000 * b"9" + b"\r\n\r\n",
     ],
 )
 def test_malformed_request(raw: bytes, proxy: Proxy) -> None:
@@ -343,6 +370,85 @@ def test_malformed_request(raw: bytes, proxy: Proxy) -> None:
     assert b"<Code>BadRequest</Code>" in answer
     (row,) = take(proxy, 1)
     assert (row.status, row.method, row.key) == (400, "", "")
+
+
+@pytest.fixture
+def hasty(upstream_url: str, monkeypatch: pytest.MonkeyPatch) -> tuple[str, int]:
+    """Stand in threads of this process before BODY, and wait for a tenth of a second for the end of a head."""
+    monkeypatch.setattr(wire, "HEAD_TIMEOUT_S", 0.1)
+    return stand_before(upstream_url)
+
+
+def stand_before(url: str) -> tuple[str, int]:
+    """Proxy in a thread of this process."""
+    emulation = Emulation(("127.0.0.1", urlsplit(url).port or 0), seed=0)
+    listener = listen()
+    threading.Thread(target=accept_all, args=(listener, emulation), daemon=True).start()
+    host, port = listener.getsockname()
+    return host, port
+
+
+def trickle(sock: socket.socket, text: bytes) -> None:
+    """Send byte after byte, as long as somebody takes them."""
+    with contextlib.suppress(OSError):
+        for i in range(len(text)):
+            sock.sendall(text[i : i + 1])
+            time.sleep(0.02)
+
+
+@pytest.mark.parametrize("n_fields", [100, 3000])
+def test_heads_of_many_fields(hasty: tuple[str, int], n_fields: int) -> None:
+    """A hundred are passed on; beyond 64 kB they are refused."""
+    text = b"".join(b"X-%d: %s\r\n" % (i, 20 * b"x") for i in range(n_fields))
+    with socket.create_connection(hasty, timeout=20) as sock:
+        with contextlib.suppress(OSError):
+            sock.sendall(b"GET /last HTTP/1.1\r\nConnection: close\r\n" + text + b"\r\n")
+        answer = sock.recv(4096)
+    # the store of these tests itself allows for fewer, with a status of its own
+    assert answer.startswith(b"HTTP/1.1 400 ") == (n_fields == 3000)
+    assert (b"Server: BaseHTTP" in answer) == (n_fields == 100)
+
+
+def test_a_head_that_trickles_in_is_refused(hasty: tuple[str, int]) -> None:
+    """A client that sends it byte by byte is told so, and one that is idle is not."""
+    with socket.create_connection(hasty, timeout=20) as sock:
+        time.sleep(0.2)  # idle
+        trickle(sock, b"GET /last HTTP/1.1\r\n\r\n")
+        assert sock.recv(4096).startswith(b"HTTP/1.1 400 ")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nlast",
+        b"HTTP/1.1 102 Processing\r\n\r\n" * 20,
+        b"HTTP/1.1 200 OK\r\nContent-Length: " + 5000 * b"9" + b"\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\n" + b"A: b\r\n" * 20_000,
+    ],
+    ids=["byte by byte", "interim ones only", "a length of 5000 digits", "no end"],
+)
+def test_a_store_whose_heads_do_not_end(answer: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client is told 502 by the deadline."""
+    monkeypatch.setattr(wire, "HEAD_TIMEOUT_S", 0.1)
+
+    def serve_one() -> None:
+        sock, _ = store.accept()
+        with sock:
+            sock.recv(4096)
+            if len(answer) < 100:
+                trickle(sock, answer)
+            with contextlib.suppress(OSError):
+                sock.sendall(answer)
+                sock.recv(4096)
+
+    with socket.create_server(("127.0.0.1", 0)) as store:
+        threading.Thread(target=serve_one, daemon=True).start()
+        address = stand_before(f"http://127.0.0.1:{store.getsockname()[1]}")
+        connection = http.client.HTTPConnection(*address, timeout=20)
+        connection.request("GET", "/object")
+        response = connection.getresponse()
+        assert response.status == 502 and b"the proxy got no answer" in response.read()
+        connection.close()
 
 
 @pytest.mark.parametrize(
@@ -366,11 +472,8 @@ def test_bytes_identical(
     upstream_url: str, is_spliced: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Bodies pass unchanged both ways in each framing, spliced or copied."""
-    monkeypatch.setattr(wire, "HAS_SPLICE", is_spliced and wire.HAS_SPLICE)
-    network = Network(("127.0.0.1", urlsplit(upstream_url).port or 0), seed=0)
-    listener = listen()
-    threading.Thread(target=accept_all, args=(listener, network), daemon=True).start()
-    connection = http.client.HTTPConnection("127.0.0.1", listener.getsockname()[1], timeout=20)
+    monkeypatch.setattr(bodies, "HAS_SPLICE", is_spliced and bodies.HAS_SPLICE)
+    connection = http.client.HTTPConnection(*stand_before(upstream_url), timeout=20)
     for path in ("/plain", "/chunked", "/until_close", "/plain"):
         connection.request("GET", path)
         assert connection.getresponse().read() == BODY, path

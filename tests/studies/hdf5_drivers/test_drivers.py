@@ -9,8 +9,8 @@ import pytest
 
 from helpers.arrays.reads import max_in_flight
 from helpers.benchmark.contender import CheckError
+from helpers.models.requests import Request
 from helpers.netem.profiles import Faults, Profile, get_profile
-from helpers.netem.proxy import Request
 from studies.hdf5_drivers.drivers import DRIVERS
 from studies.hdf5_drivers.file_layouts import FILE_LAYOUTS
 from studies.hdf5_drivers.tasks import ONE_VARIABLE, VARIABLES

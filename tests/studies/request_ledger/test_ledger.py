@@ -16,12 +16,12 @@ import pytest
 from click.testing import CliRunner
 
 from helpers.errors import UserError
+from helpers.models.requests import Request
 from helpers.models.transfer import Network, replay
-from helpers.netem.proxy import Request
 from helpers.paths import ROOT
 from studies.request_ledger import client_process, findings
 from studies.request_ledger.cli import ledger
-from studies.request_ledger.counts import count, find_dependencies
+from studies.request_ledger.counts import count
 from studies.request_ledger.environments import Environment, make_environment, read_environments
 from studies.request_ledger.workload import LAYOUTS
 
@@ -56,12 +56,6 @@ def test_overlapping_ranges_are_bytes_asked_for_twice() -> None:
     ranges = [(0, 100), (50, 100), (150, 10)]
     requests = [request(i, i + 1, range_start=a, range_nbytes=n) for i, (a, n) in enumerate(ranges)]
     assert count(requests).n_joined == 1
-
-
-def test_dependencies_count_those_that_had_ended() -> None:
-    """The third waited for both and began half a second after them; the first two for nothing."""
-    found = find_dependencies([request(0, 1), request(0, 2), request(2.5, 3)])
-    assert found == [(-1, 0, 10), (-1, 0, 10), (-3, 0.5, 10)]
 
 
 def lines(**more: object) -> pd.DataFrame:

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from advisors.chunks.forecast import Layout
+from advisors.decide.layouts import Layout
 from helpers.arrays.chunks import Shape
 from helpers.errors import UserError, cut
 
