@@ -26,8 +26,9 @@ def silent_percent(counts: pd.Series[int]) -> Interval:
     """
     n, n_silent = int(counts.sum()), int(counts["n_silent"])
     low, high = stats.binomtest(n_silent, n).proportion_ci(method="wilson")
-    ends = (100 * share for share in (n_silent / n, float(low), float(high)))
-    return Interval(*ends, n, quantity="silent of flipped bytes, %", noise=1.0)  # none in a count
+    centre, low, high = (100 * float(share) for share in (n_silent / n, low, high))
+    # a count has no noise
+    return Interval(centre, low, high, n, quantity="silent of flipped bytes, %", noise=1.0)
 
 
 def tabulate_costs(costs: Mapping[str, Comparison], labels: Mapping[str, str]) -> pd.DataFrame:
