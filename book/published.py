@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -193,7 +194,9 @@ def tabulate_claims(
         cases = (_link(case, one) for case, one in answers.items())
         theirs = "" if claim.theirs is None else digits(claim.theirs.read(), n=3)
         unit = f" ({claim.unit})" * bool(claim.unit)
-        lines.append((claim.says + unit, theirs, ", ".join(cases), judge(claim, answers)))
+        lines.append(
+            (html.escape(claim.says + unit), theirs, ", ".join(cases), judge(claim, answers))
+        )
     return pd.DataFrame(lines, columns=["claim", "published", "ours", "verdict"])
 
 
@@ -205,7 +208,7 @@ def _link(case: str, found: Answer) -> str:
     if "/" not in case:
         return text
     page = f"{NOTEBOOKS}{case}" if f"{NOTEBOOKS}{case}" in list_cases() else "explorer"
-    return f'<a href="{page}.html">{text}</a>'
+    return f'<a href="{html.escape(page)}.html">{text}</a>'
 
 
 def read_stores() -> pd.DataFrame:

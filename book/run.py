@@ -178,13 +178,16 @@ def _set_aside(case: Case, values: Mapping[str, Any], *, anew: bool) -> None:
     note.parent.mkdir(parents=True, exist_ok=True)
     mine = fingerprint_rows(case, values)
     known = note.read_text() if note.exists() else ""
-    is_damaged = executed.exists() and record.exists() and bool(find_damage(executed, record))
+    is_damaged = (
+        executed.exists() and record.exists() and bool(find_damage(executed, record, goes_on=True))
+    )
     if record.exists() and (anew or is_damaged or known != mine):
         stamp = time.strftime(".%Y%m%d-%H%M%S")
         for suffix in SUFFIXES:
             if case.result(suffix).exists():
                 shutil.move(case.result(suffix), case.result(stamp + suffix))
-    note.write_text(mine)
+    if known != mine:
+        note.write_text(mine)
 
 
 def execute(case: Case, values: Mapping[str, Any]) -> str:
@@ -204,9 +207,8 @@ def execute(case: Case, values: Mapping[str, Any]) -> str:
         draft.unlink(missing_ok=True)
         raise
     _clean(draft, {"fingerprint": fingerprint(case, values), "site": case.site})
+    seal(draft, case.result(".csv"))  # before it has its name, for a run may be killed
     os.replace(draft, case.result(".ipynb"))
-    if case.result(".csv").exists():
-        seal(case.result(".ipynb"))
     failed.unlink(missing_ok=True)
     return ""
 
@@ -300,7 +302,7 @@ def render_case(case: Case) -> Path:
         nbformat.write(notebook, page)  # type: ignore[no-untyped-call]
         if aside.result(SUFFIX).exists():
             shutil.copyfile(aside.result(SUFFIX), case.result(SUFFIX, "reference"))
-    seal(page)
+    seal(page, rows)
     return page
 
 

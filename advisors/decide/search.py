@@ -109,7 +109,8 @@ def best_of(grid: Grid) -> Layout:
     if not is_plain.all():
         found += _shard(pattern, _choose(grid))
     if not found:
-        raise UserError(f"max-objects: {pattern.bounds.max_objects}; allowed: more")
+        more = ", or appends of more steps at once" if pattern.bounds.append else ""
+        raise UserError(f"max-objects: {pattern.bounds.max_objects} an array; allowed: more{more}")
     scores = [score(pattern, layout) for layout in found]
     most = _SHARD_WORTH * min(scores)
     return next(one for one, s in zip(found, scores, strict=True) if s <= most)

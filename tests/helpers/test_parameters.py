@@ -42,6 +42,8 @@ class Made(parameters.Parameters):
 
 
 REFUSED: list[tuple[dict[str, Any], list[str]]] = [
+    ({"store": "s3://key:PASSWORD@b/p"}, ["store", "***@b/p", "an address alone"]),
+    ({"store": "https://b.s3.amazonaws.com/x?X-Amz-Signature=abcdef0123"}, ["store", "an address alone"]),
     ({"size": [1]}, ["size: [1]", "no such parameter", "sizes"]),
     ({"sizes": "4"}, ["sizes", "'4'", "a list"]),
     ({"sizes": [1, "2"]}, ["sizes", "'2'", "a whole number"]),

@@ -177,6 +177,8 @@ def draw_form(rng: random.Random, data: Any) -> dict[str, str]:
         rng.choice(["per_second", "reads_per_month"]): rng.choice(["185", "1e6"]),
         "wait_usd_hour": "30",
         "budget_usd_month": rng.choice(["1", "50", "500"]),
+        "append": rng.choice(["time", "0:24", "time:1000"]),
+        "keep": "one-copy",
     }
     return {
         "shape": ",".join(map(str, shape)),
@@ -197,18 +199,23 @@ def spell(form: dict[str, str]) -> dict[str, Any]:
 def test_the_form_answers_as_the_command_does() -> None:
     """Over random questions: the same choices in the same order, to the last digits."""
     rng, data = random.Random(36), json.loads(write_form_data())
-    forms = [draw_form(rng, data) for _ in range(60)]
+    forms = [draw_form(rng, data) for _ in range(120)]
     for form, shown in zip(forms, answer_in_node(forms), strict=True):
+        if isinstance(shown, str):
+            with pytest.raises(UserError, match="max-objects"):
+                find_answer(**spell(form))
+            assert "objects" in shown
+            continue
         found = find_answer(**spell(form))
         told = [
             (one.action, [[one.chunk_shape, one.shard_shape] for one in one.layouts],
-             one.is_on_front, one.is_over_budget, one is found.best)
+             one.is_over_budget, one is found.best, one in found.ties)
             for one in found.choices
         ]  # fmt: skip
         best = shown["choices"].index(shown["best"])
         assert json.loads(json.dumps(told)) == [
             [one["action"], [[part["chunk"], part.get("shard")] for part in one["layouts"]],
-             one["isFront"], one["isOver"], i == best]
+             one["isOver"], i == best, one in shown["ties"]]
             for i, one in enumerate(shown["choices"])
         ]  # fmt: skip
         for one, other in zip(found.choices, shown["choices"], strict=True):
@@ -222,7 +229,7 @@ def test_the_form_answers_as_the_command_does() -> None:
 def test_what_the_command_refuses_the_form_refuses() -> None:
     """Naming the field and the value."""
     asked = {"shape": "10,20", "type": "float32", "access": "series", "profile": "in-region"}
-    for name, value in (("shape", "0"), ("access", "10x30"), ("compression", "0"), ("wait_usd_hour", "-1")):  # fmt: skip
+    for name, value in (("shape", "0"), ("access", "10x30"), ("compression", "0"), ("wait_usd_hour", "-1"), ("append", "9:1")):  # fmt: skip
         text = answer_in_node([{**asked, name: value}])[0]
         assert text.startswith(name.replace("_", "-")) and value in text
         with pytest.raises(UserError):
