@@ -66,33 +66,30 @@ def price(assumptions: Assumptions, prices: Mapping[str, float]) -> dict[str, An
 
 
 def _render(found: Mapping[str, Any]) -> list[str]:
-    """Write what was found as two tables: billing by cache, and each cache in detail."""
+    """Write what was found as two tables: billing by cache, and what each cache is made of."""
+    import pandas as pd
+
     from advisors.costs.assumptions import NAMES
 
-    options = [*found["options"]]
-    lines = [f"{'USD a month':38}" + "".join(f"{option:>10}" for option in options)]
-    for name, usd in found["levers"].items():
-        lines.append(f"{name:38}" + "".join(f"{write_usd(usd[option]):>10}" for option in options))
-    lines += ["", f"billed by {found['assumptions']['billing']}:"]
-    for option, one in found["options"].items():
-        lines.append(f"{option} ({NAMES[option]}): {write_usd(one['usd'])} USD a month")
-        parts = [f"{line} {write_usd(usd)}" for line, usd in one["lines"].items() if usd]
-        lines.append(f"    {', '.join(parts)}")
-        hits = f"datasets found {one['hit_ratio']:.3g}, tiles found in the CDN {one['edge_hit_ratio']:.3g}"
-        lines.append(
-            f"    {hits}, {one['duration_s']:.3g} s a tile, {one['n_instances']} instances"
-        )
-        if one["pays_from_tiles_per_s"] is not None:
-            lines.append(f"    pays from {one['pays_from_tiles_per_s']:.3g} tiles/s on")
-    return lines
+    kept = {"hit_ratio": "datasets found", "edge_hit_ratio": "tiles found in the CDN"}
+    kept |= {"duration_s": "s a tile", "n_instances": "instances"}
+    kept |= {"pays_from_tiles_per_s": "pays from (tiles/s)", "usd": "USD in all"}
+    parts = {
+        option: {**one["lines"], **{label: one[name] for name, label in kept.items()}}
+        for option, one in found["options"].items()
+    }
+    levers, options = pd.DataFrame(found["levers"]).T, pd.DataFrame(parts).astype(float)
+    tables = [table.map(write_usd).to_string() for table in (levers, options)]
+    meant = "; ".join(f"{option}: {label}" for option, label in NAMES.items())
+    return [tables[0], "", meant, f"billed by {found['assumptions']['billing']}:", tables[1]]
 
 
 def write_usd(usd: float) -> str:
-    """Write an amount to three digits.
+    """Write an amount to three digits, and none as a dash.
 
     Examples
     --------
-    >>> write_usd(35432.1), write_usd(3.456)
-    ('35,400', '3.46')
+    >>> write_usd(35432.1), write_usd(3.456), write_usd(0)
+    ('35,400', '3.46', '-')
     """
-    return f"{float(f'{usd:.3g}'):,.10g}"
+    return f"{float(f'{usd:.3g}'):,.10g}" if usd > 0 else "-"  # NaN is not
