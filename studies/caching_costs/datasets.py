@@ -8,7 +8,7 @@ import math
 import tempfile
 import threading
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -192,11 +192,8 @@ class Origin:
     for each request would count connections, not what a cache saves.
     """
 
-    def __init__(
-        self, location: Location, *, version_keys: Mapping[str, str] | None = None
-    ) -> None:
-        self.location = location
-        self.version_keys = version_keys or {}  # the object that changes with each dataset
+    def __init__(self, location: Location, specs: Sequence[DatasetSpec] = ()) -> None:
+        self.location, self.specs = location, specs  # which of them has a version
         self._lock = threading.Lock()
         self._stores: dict[str, Store] = {}
         self._bucket = replace(location, prefix="").obstore()
@@ -229,17 +226,13 @@ class Origin:
 
     def version(self, name: str) -> str:
         """Ask for the ETag of the object that changes with a dataset."""
-        key = f"{(self.location / name).prefix}/{self.version_keys[name]}"
+        (spec,) = (spec for spec in self.specs if spec.name == name)
+        key = f"{(self.location / name).prefix}/{spec.version_key}"
         return str(obstore.head(self._bucket, key)["e_tag"])
 
     def open_file(self, key: str) -> ObjectFile:
         """Open an object as a file."""
         return ObjectFile(self._bucket, key)
-
-
-def version_keys(specs: Sequence[DatasetSpec]) -> dict[str, str]:
-    """List by dataset the object that changes with its metadata."""
-    return {spec.name: spec.version_key for spec in specs}
 
 
 def open_dataset(spec: DatasetSpec, origin: Origin) -> xr.Dataset:

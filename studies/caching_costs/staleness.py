@@ -38,7 +38,6 @@ from studies.caching_costs.datasets import (
     DatasetSpec,
     Origin,
     make_dataset,
-    version_keys,
     write_icechunk,
     write_zarr,
 )
@@ -225,7 +224,7 @@ def _watch(location: Location, told: Told) -> dict[str, dict[str, Outcome]]:
 def _ask_by(cache: str, place: Location, kind: DatasetKind, told: Told) -> Callable[[], list[bytes]]:  # fmt: skip
     """Start a service in this process; what returns asks it for all tiles, of which one that fails is empty."""
     specs = tuple(replace(before, kind=kind) for before, _ in _CHANGED.values())
-    kept = open_cache(cache, Origin(place, version_keys=version_keys(specs)), told)
+    kept = open_cache(cache, Origin(place, specs), told)
     client = TestClient(make_app(Library(specs, kept)), raise_server_exceptions=False)
     return lambda: [a.content * (a.status_code == 200) for a in map(client.get, ASKED.values())]
 

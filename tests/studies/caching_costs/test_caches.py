@@ -24,7 +24,6 @@ from studies.caching_costs.caches import (
     CACHES,
     SHIPPED_ENVIRONMENT,
     Cache,
-    Counts,
     Told,
     dump,
     import_open_zarr,
@@ -38,7 +37,6 @@ from studies.caching_costs.datasets import (
     Origin,
     make_dataset,
     open_dataset,
-    version_keys,
 )
 from studies.caching_costs.valkey import Valkey, open_valkey
 from tests.studies.caching_costs.tiles import WHOLE, make_datasets
@@ -72,18 +70,28 @@ def make(
         monkeypatch.setenv(variable, value)
     import_open_zarr().cache_clear()
     client.flushdb()
+    OPENED.clear()
 
     def make_one(name: str, **settings: Any) -> Cache:
-        origin = Origin(datasets.location, version_keys=version_keys(datasets.specs))
+        origin = Origin(datasets.location, datasets.specs)
         return open_cache(name, origin, Told(KEY, **{"redis_url": valkey.url, **settings}))
 
     return make_one
 
 
+OPENED: list[str] = []
+"""What was opened, one after the other."""
+
+
 def get(cache: Cache, datasets: Datasets, name: str = "single-4mib") -> xr.Dataset:
     """Get a dataset from a cache."""
     spec = next(spec for spec in datasets.specs if spec.name == name)
-    return cache.get(name, lambda origin: open_dataset(spec, origin))
+
+    def open_counted(origin: Origin) -> xr.Dataset:
+        OPENED.append(name)
+        return open_dataset(spec, origin)
+
+    return cache.get(name, open_counted)
 
 
 @pytest.mark.parametrize("dataset_name", WHOLE)
@@ -99,8 +107,10 @@ def test_each_look_up_is_what_was_written(
         np.testing.assert_array_equal(found[VARIABLE], written[VARIABLE])
         np.testing.assert_array_equal(found["lat"], written["lat"])
         assert found["time"].to_numpy() == written["time"].to_numpy()
-    is_kept = name != "none" and (name != "as-shipped" or spec.kind == "zarr")
-    assert cache.counts() == (Counts(hits=2, misses=1) if is_kept else Counts(misses=3))
+    if name == "as-shipped":  # which opens by a function that keeps
+        assert import_open_zarr().cache_info().hits == (2 if spec.kind == "zarr" else 0)
+    else:
+        assert len(OPENED) == (3 if name == "none" else 1)
 
 
 @pytest.mark.parametrize("name", ["lru", "redis"])
@@ -116,7 +126,7 @@ def test_a_dataset_is_opened_once_at_a_time(name: str, make: Make, datasets: Dat
 
     with ThreadPoolExecutor(8) as pool:
         found = [*pool.map(lambda _: cache.get(spec.name, open_slowly), range(8))]
-    assert len(opened) == 1 and cache.counts() == Counts(hits=7, misses=1)
+    assert len(opened) == 1
     assert all(one[VARIABLE].shape == found[0][VARIABLE].shape for one in found)
 
 
@@ -127,7 +137,7 @@ def test_entries_live_for_their_time(name: str, make: Make, datasets: Datasets) 
     get(cache, datasets)
     time.sleep(1.6)
     get(cache, datasets)
-    assert cache.counts() == Counts(misses=2)
+    assert len(OPENED) == 2
 
 
 class Writes:
@@ -140,7 +150,7 @@ class Writes:
         return Path.touch, (self.path,)
 
 
-def test_what_another_wrote_is_counted_and_made_anew(
+def test_what_another_wrote_is_made_anew(
     make: Make, datasets: Datasets, client: redis.Redis, tmp_path: Path
 ) -> None:
     """A bit that was turned, another name, a pickle under another key: no code of others runs."""
@@ -150,9 +160,8 @@ def test_what_another_wrote_is_counted_and_made_anew(
     planted = pickle.dumps(Writes(tmp_path / "ran"))
     for entry in (kept[:-1] + bytes([kept[-1] ^ 1]), planted, Signer(b"other").sign(planted), b""):
         client.set(ENTRY, entry)
-        before = cache.counts()
-        assert get(cache, datasets)[VARIABLE].size
-        assert cache.counts().corrupt == before.corrupt + 1
+        OPENED.clear()
+        assert get(cache, datasets)[VARIABLE].size and OPENED
     assert not (tmp_path / "ran").exists()
 
 
@@ -185,15 +194,13 @@ def test_entries_hold_no_credential(make: Make, datasets: Datasets, client: redi
     )
 
 
-def test_a_redis_may_go_and_come_back(datasets: Datasets) -> None:
-    """Without its server each look-up costs errors and a miss, never a dataset; with it again, hits."""
+def test_a_redis_that_fails_is_no_cache_that_is_slow(datasets: Datasets) -> None:
+    """Without its server a look-up fails, or the store would be measured under the name of Redis."""
     with open_valkey() as first:
         cache = open_cache("redis", Origin(datasets.location), Told(KEY, first.url))
         get(cache, datasets)
+    with pytest.raises(redis.ConnectionError):
         get(cache, datasets)
-        assert cache.counts() == Counts(hits=1, misses=1)
-    assert get(cache, datasets)[VARIABLE].size
-    assert cache.counts() == Counts(hits=1, misses=2, errors=2)
 
 
 def test_a_redis_is_nobody_elses(
