@@ -236,9 +236,9 @@ def _list_written(question: Question, action: Action) -> Iterator[Choice]:
         how: How = ("align", "one copy, boxes drawn on its grid")
         yield _choose(question, how, client, aligned, (best_layout(aligned),))
     copies = best_copies(grid) if question.asked.keep != "one-copy" else None
-    if copies is None or copies.layouts[0] == copies.layouts[1]:
+    if copies is None or copies[0][0] == copies[0][1]:
         return
-    (one, other), serves = copies.layouts, copies.serves
+    (one, other), serves = copies
     both = _choose(question, ("copy", "two copies"), client, pattern, (one, other), serves)
     now = question.array.layout
     pairs = ((now, other), (one, now)) if now and question.array.format == "zarr" else ()

@@ -137,16 +137,8 @@ def cheapest_of(grid: Grid, prices: Prices) -> Layout:
     return Layout(_choose(plain.take(usd <= usd.min() * (1 + MODEL_ERROR))))
 
 
-@dataclass(frozen=True, slots=True)
-class Copies:
-    """Two layouts, and the accesses that read each."""
-
-    layouts: tuple[Layout, Layout]
-    serves: tuple[tuple[int, ...], tuple[int, ...]]  # places of accesses in the pattern
-
-
-def best_copies(grid: Grid) -> Copies | None:
-    """Choose two layouts that share the accesses; None where these cannot be split.
+def best_copies(grid: Grid) -> tuple[tuple[Layout, Layout], tuple[Shape, Shape]] | None:
+    """Choose two layouts, and the places of the accesses that read each; None where these cannot be split.
 
     Each may rewrite half of what an append may.
     """
@@ -170,7 +162,7 @@ def best_copies(grid: Grid) -> Copies | None:
     ]
     ours, theirs = min(splits, key=lambda split: sum(map(total, split)))
     one, two = (_find_best(grid.restrict(group)) for group in (ours, theirs))
-    return Copies((one, two), (ours, theirs)) if one and two else None
+    return ((one, two), (ours, theirs)) if one and two else None
 
 
 def _list_candidates(pattern: AccessPattern) -> Shapes:

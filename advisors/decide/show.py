@@ -28,30 +28,21 @@ _ADVICE: dict[Action, str] = {
 
 def to_mapping(answer: Answer) -> dict[str, Any]:
     """Return plain values, for JSON: seconds, bytes and USD add up to the totals beside them."""
-    question, array, asked = answer.question, answer.question.array, answer.question.asked
-    is_loader = asked.batch is not None
+    question, array, asked = answer.question, answer.question.array, asdict(answer.question.asked)
+    layout = array.layout or Layout(())
     return {
         "array": {
-            "variable": array.variable,
-            "shape": array.shape,
+            **{
+                name: getattr(array, name)
+                for name in ("variable", "shape", "format", "codec", "nbytes")
+            },
             "type": str(array.dtype),
-            "format": array.format,
-            "codec": array.codec,
             "compression": question.store.compression_ratio,
-            "nbytes": array.nbytes,
-            "n_arrays": asked.arrays,
-            "chunk_shape": array.layout.chunk_shape if array.layout else None,
-            "shard_shape": array.layout.shard_shape if array.layout else None,
+            "n_arrays": asked.pop("arrays"),
+            "chunk_shape": layout.chunk_shape or None,
+            "shard_shape": layout.shard_shape,
         },
-        "asked": {
-            "access": dict(zip([a.name for a in asked.accesses], asked.shares, strict=True)),
-            "profile": asked.profile,
-            "reads_per_month": asked.reads_per_month,
-            "loader": {name: getattr(asked, name) for name in ("batch", "workers", "prefetch")}
-            if is_loader
-            else None,
-            "per_second": asked.per_second,
-        },
+        "asked": asked,
         "predicted_on": question.predicted_on(),
         "answer": _choice(answer, answer.best),
         "now": _choice(answer, answer.now),
@@ -61,45 +52,26 @@ def to_mapping(answer: Answer) -> dict[str, Any]:
 
 
 def _choice(answer: Answer, one: Choice) -> dict[str, Any]:
-    shape, itemsize = answer.question.array.shape, answer.question.array.dtype.itemsize
+    array, found = answer.question.array, asdict(one)
+    for layout, place, names in zip(
+        one.layouts, found["layouts"], found.pop("serves"), strict=False
+    ):
+        place["chunk_nbytes"] = math.prod(layout.chunk_shape) * array.dtype.itemsize
+        place |= {"n_objects": layout.count_objects(array.shape), "serves": names}
+    samples = found.pop("samples") or (None, None)
     return {
-        "action": one.action,
-        "label": one.label,
-        "layouts": [
-            {
-                "chunk_shape": layout.chunk_shape,
-                "shard_shape": layout.shard_shape,
-                "chunk_nbytes": math.prod(layout.chunk_shape) * itemsize,
-                "n_objects": layout.count_objects(shape),
-                "serves": names,
-            }
-            for layout, names in zip(one.layouts, one.serves, strict=False)
-        ],
+        **found,
         "client": one.client.name,
-        "in_flight": one.in_flight,
-        "reads": [asdict(each) for each in one.reads],
         "seconds": one.seconds,
-        "usd_month": dict(one.usd_month),
         "usd_month_total": one.usd,
-        "write_usd": one.write_usd,
-        "append_nbytes": one.append_nbytes,
-        "samples_per_s": one.samples[0] if one.samples else None,
-        "samples_bound": one.samples[1] if one.samples else None,
+        "samples_per_s": samples[0],
+        "samples_bound": samples[1],
         "gains": answer.gains(one),
-        "support": one.support,
-        "is_on_front": one.is_on_front,
-        "is_over_budget": one.is_over_budget,
     }
 
 
 def write_short(answer: Answer) -> Iterator[str]:
-    """Write an answer in ten lines.
-
-    Yields
-    ------
-    str
-        A line.
-    """
+    """Write an answer in ten lines."""
     question, best = answer.question, answer.best
     yield _write_array(question)
     over = "Nothing fits the budget; the cheapest: " * best.is_over_budget
@@ -164,13 +136,7 @@ def _pick(answer: Answer, n: int) -> list[Choice]:
 
 
 def write_why(answer: Answer) -> Iterator[str]:
-    """Write every choice with what is expected of it, what it costs and what it rests on.
-
-    Yields
-    ------
-    str
-        A line.
-    """
+    """Write every choice with what is expected of it, what it costs and what it rests on."""
     question = answer.question
     for one in answer.choices:
         yield f"\n{one.action}, {one.label}{' (chosen)' if one is answer.best else ''}"
