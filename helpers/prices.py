@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, Self
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
-from helpers.errors import UserError, show
+from helpers.errors import UserError, explain, show
 
 # Every price that an estimate asks for: its unit, and what it is in words.
 _ITEMS: Mapping[str, tuple[str, str]] = {
@@ -83,9 +83,7 @@ def parse_prices(given: Any) -> dict[str, PriceSet]:
     try:
         return _SETS.validate_python(given)
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"]))
-        raise UserError(f"{PATH.name}: {place}: {first['msg']}") from error
+        raise UserError(f"{PATH.name}: {explain(error)}") from error
 
 
 @cache

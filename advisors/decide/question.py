@@ -92,6 +92,12 @@ class Question:
         """Bytes of the file that holds the arrays."""
         return float(self.array.file_nbytes or self.stored_nbytes)
 
+    @property
+    def machine_nbytes_per_s(self) -> float:
+        """Bytes a second that all processes of the machine receive at most."""
+        network = network_of(get_profile(self.asked.profile))
+        return min(network.aggregate_nbytes_per_s, 1e6 * (self.asked.link_mb_per_s or math.inf))
+
     def pattern(self, *, in_flight: int | None = None) -> AccessPattern:
         """Describe the problem as the search for chunk shapes takes it."""
         asked = self.asked
@@ -214,7 +220,7 @@ def _read_array(address: str | None, told: Mapping[str, Any]) -> ArrayFacts:
             raise UserError(
                 f"{name}: {show(told[own[0]])}; allowed: without DATASET, which tells it"
             )
-        array = read_dataset(address, told.get("variable", ""))
+        array = read_dataset(address, told.get("variable", ""), told.get("together", 1))
     elif "variable" in told:
         raise UserError(f"variable: {show(told['variable'])}; allowed: of a DATASET")
     elif "shape" not in told:
