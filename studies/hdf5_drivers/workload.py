@@ -9,12 +9,13 @@ from functools import partial
 from helpers.arrays.readers import forget_clients
 from helpers.arrays.reads import count_requests, max_in_flight
 from helpers.benchmark.contender import CheckError, Contender, Steps
+from helpers.benchmark.loop import timed
 from helpers.benchmark.provenance import Scalar
 from helpers.models.requests import Request, count_waits
 from helpers.objectstore.testbed import Testbed
 from studies.hdf5_drivers.drivers import DRIVERS, Driver
 from studies.hdf5_drivers.files import TASKS, StoredFile
-from studies.hdf5_drivers.tasks import VARIABLES, Tree, Values, prove
+from studies.hdf5_drivers.tasks import VARIABLES, Tree, Values, prove, read_all
 
 CONTROL = "control"
 
@@ -78,8 +79,8 @@ class FileRead(Steps):
         return self.tree
 
     def read(self, tree: Tree) -> Values:
-        """Read the variables of the task, one after the other, as a program of a scientist does."""
-        return [tree.read(name) for name in TASKS[self.task]]
+        """Read the variables of the task."""
+        return read_all(tree, TASKS[self.task])
 
     def check(self, values: Values) -> str:
         """Compare what was read with what was written, and let it go."""
@@ -143,3 +144,11 @@ def trace_once(way: FileRead) -> list[Request]:
     way.collect()
     way.check(values)
     return way.trace
+
+
+def time_decoding(stored: StoredFile, testbed: Testbed) -> float:
+    """Time reading the variables from memory, once, of the file as it was written."""
+    way = FileRead(stored, testbed, DRIVERS["obstore-whole"], "original")
+    in_memory = way.open()
+    _, seconds = timed(lambda: way.read(in_memory))
+    return seconds

@@ -29,8 +29,8 @@ from helpers.cli import main
 from helpers.errors import UserError
 from helpers.netem.profiles import get_profile, network_of
 from helpers.objectstore.testbed import Server
+from tests.advisors.hdf5.test_apply import needs_tools
 from tests.advisors.hdf5.test_prediction import VARIABLES, make_netcdf
-from tests.advisors.hdf5.tools import needs_tools
 from tests.stores import make_location
 
 IN_REGION = get_profile("in-region")

@@ -13,7 +13,7 @@ from helpers.models.requests import Request
 from helpers.netem.profiles import Faults, Profile, get_profile
 from studies.hdf5_drivers.drivers import DRIVERS
 from studies.hdf5_drivers.file_layouts import FILE_LAYOUTS
-from studies.hdf5_drivers.tasks import ONE_VARIABLE, VARIABLES
+from studies.hdf5_drivers.tasks import ONE_VARIABLE, VARIABLES, read_all
 from studies.hdf5_drivers.workload import (
     FileRead,
     make_contenders,
@@ -107,9 +107,7 @@ def test_the_control_repeats_the_last_read(way: FileRead) -> None:
         VARIABLES: ["fsspec-tuned on original", "obstore-whole on front"],
         ONE_VARIABLE: ["fsspec-tuned on original"],
     }
-    made = make_contenders(
-        asked, way.stored, way.testbed, read=lambda tree, names: [tree.read(one) for one in names]
-    )
+    made = make_contenders(asked, way.stored, way.testbed, read=read_all)
     control = made[-1]
     assert (control.name, control.control_of) == ("control", "obstore-whole")
     assert control.point == {"layout": "front", "task": VARIABLES}

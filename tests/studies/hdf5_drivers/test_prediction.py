@@ -70,9 +70,12 @@ def test_gains_are_over_the_default() -> None:
     """By the time of opening and reading, each task by itself; rows come in the registry's order."""
     rows = make_rows(TIMES)
     gains = findings.compare_all(rows)
-    assert {one: found.ratio.centre for one, found in gains.items()} == pytest.approx(
+    assert {one: found.value for one, found in gains.items()} == pytest.approx(
         {"fsspec-none on original": 0.5, "obstore-whole on original": 4}
     )
+    # the verdict is of the read, not of the default that it is compared with
+    verdicts = [found.verdict for found in gains.values()]
+    assert verdicts == ["slower", "faster"]
     ones = findings.compare_one(rows)
     assert ones["obstore-whole on original"].centre == pytest.approx(4)
     assert findings.measured(rows)["contender"].iloc[0] == "fsspec-readahead"
