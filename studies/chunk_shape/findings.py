@@ -81,7 +81,7 @@ def least(intervals: Iterable[Interval]) -> Interval:
     Examples
     --------
     >>> least([Interval(1.5, 1.2, 1.9, n=5), Interval(1.4, 1.3, 1.6, n=5)])
-    Interval(centre=1.4, low=1.2, high=1.6, n=5, note='')
+    Interval(centre=1.4, low=1.2, high=1.6, n=5)
     """
     each = [*intervals]
     centre, low, high = (min(ends) for ends in zip(*map(_ends, each), strict=True))

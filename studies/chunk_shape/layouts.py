@@ -178,9 +178,9 @@ def drop_pages(path: Path) -> None:
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
-def open_hdf5(path: Path, *, cache_nbytes: int = 0) -> Any:
-    """Open the variable of a file, by default without HDF5's cache of chunks."""
-    return h5py.File(path, "r", rdcc_nbytes=cache_nbytes, rdcc_nslots=10007)["t"]
+def open_hdf5(path: Path) -> Any:
+    """Open the variable of a file without HDF5's cache of chunks."""
+    return h5py.File(path, "r", rdcc_nbytes=0)["t"]
 
 
 def open_zarr(location: Location) -> Any:

@@ -18,7 +18,11 @@ from studies.chunk_shape.layouts import RULES
 
 RULE = RULES[0]
 ACCESSES = ("series", "slice", "box")
-RECORDS = list_records(ROOT / "results" / "reference" / "chunk-shape", "*.csv")
+RECORDS = [
+    path
+    for path in list_records(ROOT / "results" / "reference")
+    if path.parent.name == "chunk-shape"
+]
 
 
 @pytest.mark.parametrize("path", RECORDS, ids=lambda path: path.stem)

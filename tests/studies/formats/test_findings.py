@@ -17,7 +17,9 @@ from helpers.paths import ROOT
 from studies.formats import findings, prediction
 from studies.formats.parameters import Parameters
 
-RECORDS = list_records(ROOT / "results" / "reference" / "formats", "*.csv")
+RECORDS = [
+    path for path in list_records(ROOT / "results" / "reference") if path.parent.name == "formats"
+]
 TIMES = {
     "zarr-obstore": [1.0, 1.1, 1.0, 1.05, 1.0],
     "control": [1.02, 1.08, 1.01, 1.04, 1.0],
