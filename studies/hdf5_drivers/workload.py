@@ -9,7 +9,6 @@ from functools import partial
 from helpers.arrays.readers import forget_clients
 from helpers.arrays.reads import count_requests, max_in_flight
 from helpers.benchmark.contender import CheckError, Contender, Steps
-from helpers.benchmark.loop import timed
 from helpers.benchmark.provenance import Scalar
 from helpers.models.requests import Request, count_waits
 from helpers.objectstore.testbed import Testbed
@@ -144,11 +143,3 @@ def trace_once(way: FileRead) -> list[Request]:
     way.collect()
     way.check(values)
     return way.trace
-
-
-def time_decoding(stored: StoredFile, testbed: Testbed) -> float:
-    """Time reading the variables from memory, once, of the file as it was written."""
-    way = FileRead(stored, testbed, DRIVERS["obstore-whole"], "original")
-    in_memory = way.open()
-    _, seconds = timed(lambda: way.read(in_memory))
-    return seconds
