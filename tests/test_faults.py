@@ -31,13 +31,14 @@ from helpers.arrays.reads import RawRead, count_requests
 from helpers.arrays.stores import StoredArray
 from helpers.benchmark import loop
 from helpers.benchmark.contender import CheckError, Contender
-from helpers.benchmark.loop import Budget, MeasurementError, deadline, measure_blocks
+from helpers.benchmark.loop import Budget, MeasurementError, measure_blocks
 from helpers.benchmark.provenance import Provenance
 from helpers.benchmark.record import Record
 from helpers.models.requests import Request
 from helpers.netem.profiles import FAULTS, Faults, FirstByte, Profile
 from helpers.netem.proxy import open_proxy
 from helpers.objectstore import locations
+from helpers.objectstore.processes import deadline
 from helpers.objectstore.testbed import Server, Testbed, open_server
 from helpers.paths import ROOT
 from tests.stores import make_location, make_stored
@@ -215,8 +216,10 @@ def measure(
 def test_a_kill_in_mid_read_loses_no_row(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, victim: str
 ) -> None:
-    """The read is refused by its deadline, and the next run goes on after the last row."""
-    monkeypatch.setattr(loop, "LEAST_DEADLINE_S", 4.0)
+    """The read is refused, by its deadline or when the proxy ends, and the next run goes on after the last row."""
+    if victim == "server":
+        monkeypatch.setattr(loop, "LEAST_DEADLINE_S", 4.0)
+    why = "the proxy at .* has ended" if victim == "proxy" else ""
     for n_blocks, is_killed in ((1, False), (2, True), (2, False)):
         with ExitStack() as stack:
             server = stack.enter_context(open_server(tmp_path / "store"))
@@ -236,7 +239,7 @@ def test_a_kill_in_mid_read_loses_no_row(
                 return raw.read(location)
 
             if is_killed:
-                with pytest.raises(MeasurementError, match=r"block \d+: ") as caught:
+                with pytest.raises(MeasurementError, match=rf"block \d+: .*{why}") as caught:
                     measure(tmp_path, testbed, stored, n_blocks, read=read)
                 assert "\n" not in str(caught.value)
                 assert len(open_record(tmp_path).rows) == 1
