@@ -11,13 +11,13 @@ from typing import Any
 
 import h5py
 import numpy as np
-import xxhash
 from numpy.typing import NDArray
 
 from advisors.decide.layouts import Access
 from helpers.arrays import chunks
 from helpers.arrays.chunks import Hyperslab, Shape, count_chunks
 from helpers.arrays.reads import count_requests
+from helpers.arrays.stores import checksum
 from helpers.benchmark.contender import CheckError, Contender, Steps
 from helpers.benchmark.loop import timed
 from helpers.models.access import IoCounts
@@ -195,11 +195,6 @@ class HyperslabRead(Steps):
 def leave_first(items: Any) -> Any:
     """Leave out the first of several: the first read after opening stands apart."""
     return items[1:] if len(items) > 1 else items
-
-
-def checksum(values: NDArray[Any]) -> int:
-    """Compute the checksum of values in C order."""
-    return xxhash.xxh3_64_intdigest(np.ascontiguousarray(values).data)
 
 
 def make_reads(
