@@ -24,8 +24,8 @@ from helpers.errors import UserError
 from helpers.findings import Finding, write_findings
 from helpers.objectstore.testbed import Server
 from helpers.paths import ROOT
+from tests.browser import assert_reads_offline, read_pages
 from tests.helpers.test_redaction import ADDRESSES, SIGHTS
-from tests.site import assert_reads_offline, read_pages
 
 STUDY = "cluster-scaling"
 CASES = ("in-region", "other-region", "wide-area")
