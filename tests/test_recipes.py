@@ -176,7 +176,9 @@ def _fetches_ranges(world: World, folder: Path, trace: list[Request]) -> None:
 
 
 def _opens_once(world: World, folder: Path, trace: list[Request]) -> None:
-    assert len([one for one in trace if one.key.endswith("temperature.zarr/zarr.json")]) == 1
+    """The version is requested for each opening, and the metadata once."""
+    asked = [one.method for one in trace if one.key.endswith("temperature.zarr/zarr.json")]
+    assert asked == ["HEAD", "GET", "HEAD"]
 
 
 def _draws_boxes(world: World, folder: Path, trace: list[Request]) -> None:
