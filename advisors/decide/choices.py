@@ -39,6 +39,7 @@ How = tuple[Action, str]
 BLOCK_NBYTES = 8 * 2**20
 """Of a block that is kept, and of a part of a file fetched whole."""
 
+_FILE_IN_FLIGHT = 10  # requests with which files were measured, at most
 _FACTOR = 4.0  # between bytes of a request here and where a client was measured, at most
 # Chunks of a file that are looked at, their bytes, and variables
 _MOST_LISTED, _MOST_LISTED_NBYTES, _MOST_READ = 10_000, 2**28, 64
@@ -306,6 +307,7 @@ def _finish(
             float(rewritten_nbytes(pattern, one.object_shape[append[0]])) for one in layouts
         )
     is_many = bool(question.asked.batch or question.asked.per_second)
+    is_many |= client.is_of_file and pattern.store.n_connections > _FILE_IN_FLIGHT
     return Choice(
         *how,
         layouts,
