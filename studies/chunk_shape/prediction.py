@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, replace
 
@@ -10,19 +11,30 @@ import pandas as pd
 from scipy import stats  # it ships no types
 from scipy.optimize import nnls
 
+from helpers.arrays.chunks import Shape
 from helpers.benchmark.statistics import Interval
 from helpers.models.access import IoCounts, Store, access_seconds
 from helpers.netem.profiles import Profile, network_of
 from helpers.objectstore.testbed import Testbed
 from helpers.plotting import tables
-from studies.chunk_shape.layouts import Medium, make_calibrations
-from studies.chunk_shape.workload import N_CONNECTIONS, HyperslabRead, Plan, leave_first, make_reads
+from studies.chunk_shape import layouts
+from studies.chunk_shape.layouts import Medium
+from studies.chunk_shape.workload import (
+    N_CONNECTIONS,
+    HyperslabRead,
+    Plan,
+    count_object_io,
+    draw_hyperslabs,
+    leave_first,
+    make_reads,
+)  # fmt: skip
 
 PAIR = ["medium", "contender", "access"]
 """What has a time of its own: a layout on a medium, and an access."""
 
 _N_CALIBRATING = 5  # positions: all predictions rest on them
 _SEED, _N_RESAMPLED = 2014, 1000  # of the intervals over layouts
+_N_DRAWN = 200  # boxes of an access whose mean time is predicted
 _BOX_SHARE = 0.3  # of the time of a series: no pattern that is judged has boxes
 
 
@@ -48,7 +60,7 @@ def make_calibrating_reads(
     if "hdf5" not in media:
         return []
     apart = replace(plan, n_boxes=_N_CALIBRATING, n_blocks=1, seed=plan.seed + 1)
-    return make_reads("hdf5", testbed, apart, make_calibrations(plan.values.shape))
+    return make_reads("hdf5", testbed, apart, layouts.make_calibrations(plan.values.shape))
 
 
 def describe_stores(
@@ -144,6 +156,39 @@ def compare(
     predicted = pd.Series(seconds, name="predicted_s").rename_axis(PAIR).reset_index()
     table = predicted.merge(found, on=PAIR)
     return table.assign(relative_error=table["predicted_s"] / table["p50_s"] - 1)
+
+
+def predict_defaults(stores: Mapping[Medium, Store], factors: Sequence[float]) -> pd.DataFrame:
+    """Predict how many times as long an equal mix takes in Dask's default chunks as in ours.
+
+    Returns
+    -------
+    DataFrame
+        Indexed by `array_gb`, a row a factor by which the reanalysis is divided: `ratio`,
+        `default_s` and `ours_s`, means over boxes drawn at random. None without Zarr.
+    """
+    lines = {}
+    for shape in map(layouts.scale_shape, factors if "zarr" in stores else ()):
+        store = stores["zarr"]
+        chosen = {one.name: one for one in layouts.make_layouts("zarr", shape, store)}
+        default_s, ours_s = (
+            _predict_mix(store, shape, chosen[name].chunk_shape or shape)
+            for name in (layouts.DEFAULTS["zarr"], layouts.OURS)
+        )
+        array_gb = 4 * math.prod(shape) / 1e9
+        lines[array_gb] = {"ratio": default_s / ours_s, "default_s": default_s, "ours_s": ours_s}
+    columns = ["ratio", "default_s", "ours_s"]
+    return pd.DataFrame(lines, index=columns).T.rename_axis("array_gb")
+
+
+def _predict_mix(store: Store, shape: Shape, chunk: Shape) -> float:
+    """Predict the mean time of a series and a slice in an object store."""
+    means = []
+    for access in layouts.make_accesses(shape)[:2]:
+        boxes, _ = draw_hyperslabs(shape, access.extent, chunk, n_boxes=_N_DRAWN, seed=_SEED)
+        asked = [astuple(count_object_io(box, chunk, None, shape)) for box in boxes]
+        means.append(float(np.mean(access_seconds(store, IoCounts(*np.asarray(asked).T)))))
+    return sum(means) / len(means)
 
 
 def judge(table: pd.DataFrame) -> tuple[Interval, Interval]:

@@ -56,7 +56,7 @@ def _predict_read(row: Mapping[Any, Any], profile: Profile) -> transfer.Predicti
     return transfer.predict(network, client, n_chunks=n_requests, n_workers=1, n_cores=n_cores())
 
 
-def compare_predictions(rows: pd.DataFrame, expected: pd.DataFrame) -> pd.DataFrame:
+def compare(rows: pd.DataFrame, expected: pd.DataFrame) -> pd.DataFrame:
     """Put predicted next to measured times: `relative_error` is predicted over measured, less 1."""
     found = statistics.summarise(rows, ["contender", "access"], value="total_s")
     table = expected.merge(found, on=["contender", "access"])
