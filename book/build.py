@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 import shutil
@@ -29,7 +30,7 @@ from book.pages import (
     tabulate_records,
     walk_toc,
 )
-from book.studies import find_studies, find_study
+from book.studies import find_parameters, find_studies, find_study
 from helpers.benchmark.record import read_records, schema
 from helpers.errors import UserError
 from helpers.parameters import Parameters, write_table
@@ -84,7 +85,26 @@ def _stage_page(page: Page, into: Path) -> None:
             copy_redacted(source, target.with_suffix(suffix))
     download = into / "_generated" / "records" / f"{page.notebook}-{page.case}.csv"
     download.parent.mkdir(exist_ok=True)
-    shutil.copyfile(target.with_suffix(".csv"), download)
+    with (
+        target.with_suffix(".csv").open(newline="") as rows,
+        download.open("w", newline="") as file,
+    ):
+        lines = ([*map(_as_text, line)] for line in csv.reader(rows))
+        csv.writer(file, lineterminator="\n").writerows(lines)
+
+
+def _as_text(cell: str) -> str:
+    """Quote what a spreadsheet would compute: a record may be a stranger's.
+
+    Examples
+    --------
+    >>> _as_text("=HYPERLINK(1)"), _as_text("-1.5e-3"), _as_text("zarr")
+    ("'=HYPERLINK(1)", '-1.5e-3', 'zarr')
+    """
+    is_number = re.fullmatch(r"[-+]?[\d.]+(e[-+]?\d+)?", cell)
+    return (
+        f"'{cell}" if cell.startswith(("=", "+", "-", "@", "\t", "\r")) and not is_number else cell
+    )
 
 
 def _stage_gap(name: str, into: Path) -> None:
@@ -126,9 +146,9 @@ def _write_generated(pages: Sequence[Page], into: Path) -> None:
         "citation.md": _render_citation,
         "headline.svg": lambda: _find_cover(pages),
     }
-    for study in find_studies().values():
-        name = f"parameters-{study.name}.md"
-        makers |= {name: partial(_render_parameters, study.parameters), **study.fragments}
+    for name, study in find_studies().items():
+        table = partial(_render_parameters, find_parameters(name))
+        makers |= {f"parameters-{name}.md": table, **study.fragments}
     texts = [path.read_text(encoding="utf-8") for path in into.glob("*.md")]
     for name in {name for text in texts for name in re.findall(r"_generated/([\w.-]+)", text)}:
         if name in makers:
@@ -263,7 +283,7 @@ def publish(site: str, root: Path = ROOT, *, titles: Sequence[str] = ()) -> list
                 target = case.result(suffix, "reference")
                 target.parent.mkdir(parents=True, exist_ok=True)
                 copied.append(copy_redacted(source, target))
-        seal(case.result(".ipynb", "reference"))
+        seal(*(case.result(suffix, "reference") for suffix in (".ipynb", ".csv")))
     return [*copied, *_publish_cover(root, {case.title for case in cases})]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,18 +11,17 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
-import yaml
 from filelock import FileLock, Timeout
 
-from book.studies import case_schema, find_studies, find_study, write_cell
-from helpers.errors import UserError, cut, show
+from book.studies import case_schema, find_parameters, list_studies, write_cell
+from helpers.errors import UserError, show
 from helpers.findings import SUFFIX
-from helpers.paths import ROOT, check_file, check_name
+from helpers.paths import ROOT, check_file, check_name, read_yaml
 from helpers.redaction import redact_tree
 
-UNSEALED = (
-    "it has no digests of its rows, outputs and findings: nobody knows whether they were measured"
-)
+UNSEALED = "it has no digest of what it is made of: nobody knows whether that was measured"
+SEAL = "seal"
+"""Of an executed notebook, in what it says of its case: the digest of all that its page is made of."""
 
 SUFFIXES = (".ipynb", ".csv", SUFFIX, ".runs.json")
 """Of the files of a result: executed notebook, record, its findings, and the origin of its rows."""
@@ -78,50 +76,10 @@ def find_case(title: str, site: str, root: Path = ROOT) -> Case:
     return cases[title]
 
 
-_INT, _FLOAT = "tag:yaml.org,2002:int", "tag:yaml.org,2002:float"
-
-
-class _Loader(yaml.SafeLoader):
-    """Reads numbers as people write them, and each name once.
-
-    1:30, 010 and 0x1F_ are no numbers, though YAML 1.1 has values for them.
-    """
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        names = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
-        if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
-            raise yaml.YAMLError(f"{twice[0]} stands twice")
-        return super().construct_mapping(node, deep)
-
-
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in pairs if tag not in (_INT, _FLOAT)]
-    for first, pairs in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
-_Loader.add_implicit_resolver(_INT, re.compile(r"[-+]?(?:0|[1-9][0-9]*)\Z"), [*"-+0123456789"])
-_Loader.add_implicit_resolver(
-    _FLOAT,
-    re.compile(
-        r"[-+]?(?:(?:\d+\.\d*|\.\d+)(?:e[-+]?\d+)?|\d+e[-+]?\d+|\.inf)\Z|\.nan\Z",
-        re.ASCII | re.IGNORECASE,
-    ),
-    [*"-+.0123456789"],
-)
-
-
 def read_parameters(case: Case, budget_s: float = 0.0) -> dict[str, Any]:
     """Read and check the parameters of a case, with a time budget of the caller's if it is not 0."""
     where = f"parameters/{case.site}/{case.title}.yaml"
-    try:
-        text = check_file(case.parameter_file).read_bytes()
-        overrides = yaml.load(text, _Loader) or {}  # noqa: S506  # a safe one
-    except UserError:
-        raise
-    except Exception as error:  # a tag fails with whatever its text makes Python say
-        told = " ".join(f"{type(error).__name__}: {error}".split())
-        raise UserError(f"{where}: is no YAML: {cut(told)}") from error
-    if not isinstance(overrides, dict):
-        raise UserError(f"{where}: {show(overrides)}; allowed: NAME: VALUE on each line")
+    overrides = read_yaml(case.parameter_file, where)
     if not case.source.exists():
         raise UserError(f"{where}: there is no notebooks/{case.notebook}.ipynb")
     values = {"record": f"{case.name}.csv", **overrides}
@@ -130,7 +88,7 @@ def read_parameters(case: Case, budget_s: float = 0.0) -> dict[str, Any]:
         raise UserError(
             f"{where}: record: {show(values['record'])}; allowed: {case.name}.csv, its own"
         )
-    find_study(case.notebook).parameters.check(values, where)
+    find_parameters(case.notebook).check(values, where)
     return values
 
 
@@ -144,7 +102,7 @@ def fingerprint(case: Case, values: Mapping[str, Any]) -> str:
 
 def fingerprint_rows(case: Case, values: Mapping[str, Any]) -> str:
     """Hash what rows are made of: the code of the notebook, and the parameters that are measured."""
-    return _hash(case, values, ("code",), find_study(case.notebook).parameters.not_measured)
+    return _hash(case, values, ("code",), find_parameters(case.notebook).not_measured)
 
 
 def _hash(
@@ -162,60 +120,56 @@ def is_done(case: Case, values: Mapping[str, Any]) -> bool:
     executed, record = case.result(".ipynb"), case.result(".csv")
     if not (executed.exists() and record.exists()) or find_damage(executed, record):
         return False
-    return bool(_read_case(executed).get("fingerprint") == fingerprint(case, values))
+    return bool(
+        read_metadata(executed).get("case", {}).get("fingerprint") == fingerprint(case, values)
+    )
 
 
-def seal(executed: Path) -> None:
-    """Write into an executed notebook the digests of its outputs, and of record and findings next to it."""
-    notebook = nbformat.read(executed, as_version=4)  # type: ignore[no-untyped-call]
-    notebook.metadata["case"] = {
-        **notebook.metadata.get("case", {}),
-        "rows": _digest_rows(executed.with_suffix(".csv")),
-        "outputs": _digest_outputs(notebook),
-        "findings": _digest_findings(executed),
+def seal(executed: Path, record: Path) -> None:
+    """Write into an executed notebook the digest of all that its page is made of."""
+    notebook = json.loads(executed.read_bytes())
+    n_bytes = record.stat().st_size if record.exists() else 0
+    digest = _digest(notebook, record, n_bytes)
+    case = {
+        **notebook["metadata"].get("case", {}),
+        SEAL: {"rows_nbytes": n_bytes, "sha256": digest},
     }
-    nbformat.write(notebook, executed)  # type: ignore[no-untyped-call]
+    notebook["metadata"]["case"] = case
+    executed.write_text(json.dumps(notebook, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def find_damage(executed: Path, record: Path) -> str:
-    """Say in what an executed notebook or its record is not as the runner left it; empty if it is.
+def find_damage(executed: Path, record: Path, *, goes_on: bool = False) -> str:
+    """Say that an executed notebook, its rows or findings are not as the runner left them, if so.
 
-    Rows may have been appended since, by a run that goes on or was interrupted.
+    A run that `goes_on` may find rows that one before it has appended, and was interrupted.
     """
-    known = _read_case(executed)
-    rows, outputs, findings = (known.get(name) for name in ("rows", "outputs", "findings"))
-    nbytes = rows.get("nbytes") if isinstance(rows, dict) else None
-    if not isinstance(nbytes, int) or not outputs or findings is None:
-        return UNSEALED
-    notebook = nbformat.read(executed, as_version=4)  # type: ignore[no-untyped-call]
-    if _digest_outputs(notebook) != outputs:
-        return f"{executed.name}: its outputs are not those of the run that made it"
-    if _digest_findings(executed) != findings:
-        return f"{executed.stem}{SUFFIX}: its findings are not those of the run that made them"
-    if _digest_rows(record, max(0, nbytes)) != rows:
-        return f"{record.name}: its rows are not those that {executed.name} was executed with"
+    try:
+        notebook = json.loads(check_file(executed).read_bytes())
+        known = notebook["metadata"].get("case", {}).get(SEAL, {})
+        n_bytes = known.get("rows_nbytes")
+        if not isinstance(n_bytes, int) or not known.get("sha256"):
+            return UNSEALED
+        if _digest(notebook, record, n_bytes) != known["sha256"]:
+            return f"{executed.name}: it, its rows or its findings are not as the run left them"
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return f"{executed.name}: not a whole notebook"
+    if record.stat().st_size > n_bytes and not goes_on:
+        return f"{record.name}: it has rows that {executed.name} was not executed with; run the case again"
     return ""
 
 
-def _digest_rows(record: Path, nbytes: int | None = None) -> dict[str, Any]:
-    content = check_file(record).read_bytes()[:nbytes]
-    return {"nbytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+def _digest(notebook: Mapping[str, Any], record: Path, n_bytes: int) -> str:
+    """Hash a notebook with metadata and outputs, its findings, and the first bytes of its rows.
 
-
-def _digest_findings(executed: Path) -> str:
-    found = check_file(executed.with_suffix(SUFFIX))
-    return hashlib.sha256(found.read_bytes()).hexdigest() if found.exists() else ""
-
-
-def _digest_outputs(notebook: Any) -> str:
-    cells = [[cell["source"], cell.get("outputs", [])] for cell in notebook["cells"]]
-    return hashlib.sha256(json.dumps(cells, sort_keys=True).encode()).hexdigest()
-
-
-def _read_case(executed: Path) -> dict[str, Any]:
-    """Read what an executed notebook says of its case; nothing if it does not."""
-    told = read_metadata(executed).get("case")
-    return told if isinstance(told, dict) else {}
+    Each row names its run by a hash of where it comes from, so that file needs none of its own.
+    """
+    about = {key: one for key, one in notebook["metadata"].items() if key != "case"}
+    told = {key: one for key, one in notebook["metadata"].get("case", {}).items() if key != SEAL}
+    text = json.dumps([notebook["cells"], about, told], sort_keys=True)
+    parts = [text.encode()]
+    for path, end in ((record, max(0, n_bytes)), (record.with_suffix(SUFFIX), None)):
+        parts.append(check_file(path).read_bytes()[:end] if path.exists() else b"")
+    return hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()
 
 
 def read_metadata(path: Path) -> dict[str, Any]:
@@ -244,12 +198,13 @@ def lock_case(case: Case) -> Iterator[None]:
 def write_derived(root: Path = ROOT) -> list[Path]:
     """Write what is derived from the models: parameter cells and schemas; return what changed."""
     changed = []
-    for study in find_studies().values():
-        schema = json.dumps(case_schema(study.parameters, study.name), indent=2) + "\n"
-        notebook = root / "notebooks" / f"{study.name}.ipynb"
+    for name in list_studies():
+        model = find_parameters(name)
+        schema = json.dumps(case_schema(model, name), indent=2) + "\n"
+        notebook = root / "notebooks" / f"{name}.ipynb"
         texts = {
-            root / "parameters" / f"{study.name}.schema.json": schema,
-            notebook: _with_cell(notebook, write_cell(study.parameters)),
+            root / "parameters" / f"{name}.schema.json": schema,
+            notebook: _with_cell(notebook, write_cell(model)),
         }
         for path, text in texts.items():
             if not path.exists() or path.read_text(encoding="utf-8") != text:

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from helpers.errors import UserError
+from helpers.errors import UserError, say
 
 _site = partial(click.option, "--site", default="laptop", show_default=True)
 
@@ -44,7 +44,7 @@ def run_all(site: str, is_all: bool, **how: Any) -> None:
     found = pages.in_book_order(cases.find_cases(site))
     chosen = [one for one in found if is_all or (one.notebook, one.name) not in by_name]
     failures = _run(chosen, **how)
-    click.echo(f"the book: open {_short(build.build(site, say=click.echo))}")
+    say(f"the book: open {_short(build.build(site, say=say))}")
     _end(failures)
 
 
@@ -68,7 +68,7 @@ def run(case: str, site: str, render: bool, **how: Any) -> None:
         raise UserError("--render: with an option to measure; allowed: alone")
     from book.run import render_case
 
-    click.echo(_short(render_case(found)))
+    say(_short(render_case(found)))
 
 
 def _run(cases: list[Any], **how: Any) -> list[str]:
@@ -83,15 +83,15 @@ def _run(cases: list[Any], **how: Any) -> list[str]:
     if how["quick"] and (how["anew"] or how["more"]):
         raise UserError("--quick: together with --anew or --more; allowed: without them")
     if python_build() in ("not optimised", "debug"):
-        click.echo(f"this Python was compiled {python_build()}: what it computes takes longer")
+        say(f"this Python was compiled {python_build()}: what it computes takes longer")
     if max_usd is not None and not max_usd >= 0:
         raise UserError(f"--max-usd: {max_usd:g}; allowed: from 0 on")
     bound = {"max_usd": max_usd, "in_region": in_region, "quick": how["quick"]}
     bound["again"] = how["anew"] or how["more"]
-    runs.check_expected(cases, click.echo, **bound)
+    runs.check_expected(cases, say, **bound)
     find_or_build_versitygw()
-    outcomes = runs.run_cases(cases, click.echo, **how, budget_s=60 * (minutes or 0.0))
-    click.echo(f"\n{runs.summarise(outcomes)}\n")
+    outcomes = runs.run_cases(cases, say, **how, budget_s=60 * (minutes or 0.0))
+    say(f"\n{runs.summarise(outcomes)}\n")
     return runs.explain_failures(outcomes)
 
 
@@ -101,7 +101,7 @@ def book(site: str) -> None:
     """Build the book from results that are there; nothing is measured."""
     from book import build
 
-    click.echo(f"open {_short(build.build(site, say=click.echo))}")
+    say(f"open {_short(build.build(site, say=say))}")
 
 
 @click.command()
@@ -118,7 +118,7 @@ def compare(records: tuple[str, ...], site: str, value: str, is_json: bool) -> N
     a, b = comparison.find_records(records, site)
     found = comparison.compare_records(a, b, value=value)
     lines = comparison.render_comparison(found, *map(Path, map(_short, (a, b))))
-    click.echo(json.dumps(found, indent=2) if is_json else "\n".join(lines))
+    say(json.dumps(found, indent=2) if is_json else "\n".join(lines))
 
 
 @click.command()
@@ -129,7 +129,7 @@ def publish(cases: tuple[str, ...], site: str) -> None:
     from book import build
 
     for path in build.publish(site, titles=cases):
-        click.echo(_short(path))
+        say(_short(path))
 
 
 @click.command()
@@ -137,7 +137,7 @@ def server() -> None:
     """Find the S3 server, or build it once."""
     from helpers.objectstore.versitygw import find_or_build_versitygw
 
-    click.echo(f"S3 server: {find_or_build_versitygw().name} is there")
+    say(f"S3 server: {find_or_build_versitygw().name} is there")
 
 
 @click.command()
@@ -146,13 +146,14 @@ def derive() -> None:
     from book.cases import write_derived
 
     for path in write_derived():
-        click.echo(_short(path))
+        say(_short(path))
 
 
 def _end(failures: list[str]) -> None:
     """Exit with the failures as the last lines, if there are any."""
     if failures:
-        sys.exit("\n".join(failures))
+        say("\n".join(failures), err=True)
+        sys.exit(1)
 
 
 def _short(path: Path) -> str:

@@ -14,7 +14,7 @@ import pandas as pd
 import yaml
 
 from book.cases import UNSEALED, Case, find_damage
-from book.studies import find_studies
+from book.studies import list_studies
 from helpers.benchmark.record import read_records
 from helpers.errors import UserError
 from helpers.findings import NOISE, UNSTABLE_ABOVE, Finding, read_findings
@@ -123,8 +123,8 @@ def find_problem(page: Page) -> str:
     """Say why no page can be made of a notebook, if so."""
     try:
         check_name(page.case, "case")
-        if page.notebook not in find_studies():
-            return f"no study is called {page.notebook!r}; allowed: {', '.join(find_studies())}"
+        if page.notebook not in list_studies():
+            return f"no study is called {page.notebook!r}; allowed: {', '.join(list_studies())}"
         if not check_file(page.record).exists():
             return f"its record {page.record.name} is missing"
         cells = read_notebook(page.executed)["cells"]
@@ -161,7 +161,7 @@ def is_finished(cells: Cells) -> bool:
 
 
 def render_page(page: Page) -> dict[str, Any]:
-    """Make the page of a case: its question, whose results, what was found, then how, code folded."""
+    """Make the page of a case, in the order of its notebook: its question, whose results, code folded."""
     notebook = read_notebook(page.executed)
     cells = notebook["cells"]
     _suffix_labels(cells, f"{page.notebook}-{page.case}")
@@ -179,7 +179,7 @@ def render_page(page: Page) -> dict[str, Any]:
         heading = "" if background.startswith("#") else "## Background\n\n"
         text = {"cell_type": "markdown", "id": "background", "metadata": {}}
         cells.insert(1, text | {"source": f"{heading}{background}\n"})
-    notebook["cells"] = arrange(cells, f"measured-{page.notebook}-{page.case}")
+    notebook["cells"] = fold(cells)
     return notebook
 
 
@@ -241,6 +241,20 @@ def escape(text: object) -> str:
     return re.sub(r"[\\`*_{}\[\]<>&|$~#!:]", r"\\\g<0>", " ".join(str(text).split()))
 
 
+def _without_tags(text: object) -> str:
+    r"""Escape what would be a tag in the caption of a figure, which may hold roles.
+
+    Examples
+    --------
+    >>> print(_without_tags("{ref}`below <fig-x>` <script>"))
+    {ref}`below <fig-x>` \<script>
+    """
+    parts = re.split(r"(`[^`]*`)", " ".join(str(text).split()))
+    return "".join(
+        part if part.startswith("`") else re.sub(r"[<&]", r"\\\g<0>", part) for part in parts
+    )
+
+
 _LABELS = re.compile(
     r"^\((?P<target>[\w-]+)\)=\s*$|^:(?:name|label):\s*(?P<name>[\w-]+)\s*$", re.MULTILINE
 )
@@ -253,6 +267,8 @@ def _suffix_labels(cells: Cells, page: str) -> None:
     labels = {figure["name"] for figure in figures if "name" in figure}
     for cell in texts:
         labels |= {one["target"] or one["name"] for one in _LABELS.finditer(cell["source"])}
+    for figure in figures:
+        figure |= {key: _without_tags(one) for key, one in figure.items()}
     if not labels:
         return
     # Only where Markdown names a label, for a label may be a word of the text too.
@@ -267,17 +283,16 @@ def _suffix_labels(cells: Cells, page: str) -> None:
         cell["source"] = mention.sub(rf"\g<0>-{page}", cell["source"])
 
 
-# Before a heading and its label, but not between the two.
-_BEFORE_HEADING = re.compile(r"^(?<!\)=\n)(?=(?:\([\w-]+\)=\n)?#{2,3} )", re.MULTILINE)
-_HEADING = re.compile(r"^(?:\([\w-]+\)=\n)?(?P<level>#{2,3}) (?P<text>.*)")
+_HEADING = re.compile(r"^(?:\([\w-]+\)=\n)?(?P<level>#{2,3}) ")
 
 
-def arrange(cells: Cells, label: str) -> Cells:
-    """Put the findings first and fold the code; `label` is that of the part which says how."""
+def fold(cells: Cells) -> Cells:
+    """Fold the code of a page, and leave out what its case does not measure."""
     sections: list[Cells] = [[]]
     for cell in cells:
-        is_text = cell["cell_type"] == "markdown"
-        if not is_text:
+        if cell["cell_type"] == "markdown" and _HEADING.match(cell["source"]):
+            sections.append([])
+        elif cell["cell_type"] == "code":
             tags = cell["metadata"].setdefault("tags", [])
             # a cell whose output alone was folded would be the only code in sight
             tags[:] = ["hide-cell" if tag == "hide-output" else tag for tag in tags]
@@ -286,26 +301,8 @@ def arrange(cells: Cells, label: str) -> Cells:
             if "figure" in cell["metadata"].get("mystnb", {}):  # not what its last line returns
                 drawn = [one for one in cell["outputs"] if "image/svg+xml" in one.get("data", {})]
                 cell["outputs"] = drawn or cell["outputs"]
-        parts = _BEFORE_HEADING.split(cell["source"]) if is_text else [cell["source"]]
-        for i, part in enumerate(part for part in parts if part.strip() or not is_text):
-            is_first_code = not is_text and len(sections) == 1
-            if (is_text and _HEADING.match(part)) or is_first_code:
-                sections.append([])
-            named = {"id": f"{cell['id']}-{i}"} if i and "id" in cell else {}
-            sections[-1].append({**cell, **named, "source": part})
-    sections = [section for section in map(_drop_silent, sections) if section]
-    headings = [_HEADING.match(section[0]["source"]) for section in sections]
-    found = next((i for i, one in enumerate(headings) if one and "inding" in one["text"]), 0)
-    if found > 1:
-        title, *before = sections[:found]
-        title[-1]["source"] += (
-            f"\n\nWhat was found comes first; {{ref}}`how it was measured <{label}>` follows,"
-            " in the order in which the cells ran.\n"
-        )
-        text = f"({label})=\n## How it was measured\n"
-        bridge = {"cell_type": "markdown", "id": "how", "metadata": {}, "source": text}
-        sections = [title, *sections[found:], [bridge], *before]
-    return [cell for section in sections for cell in section]
+        sections[-1].append(cell)
+    return [cell for section in sections if section for cell in _drop_silent(section)]
 
 
 def _drop_silent(section: Cells) -> Cells:
@@ -339,7 +336,7 @@ def tabulate_records(pages: Sequence[Page]) -> pd.DataFrame:
             {
                 "case": f"[{title}](/{page.name})" if page.is_shown else title,
                 "noise (%)": "unknown" if noise != noise else f"{100 * noise:.2g}",
-                "measured": escape(str(rows["started_utc"].max())[:10].replace("-", "\u2011")),
+                "measured": escape(str(rows["started_utc"].max())[:10]).replace("-", "\u2011"),
                 "commit": escape(str(rows["commit"].iloc[-1])[:7]),
                 "rows": f"{{download}}`CSV </_generated/records/{page.notebook}-{page.case}.csv>`",
             }

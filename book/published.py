@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,7 +18,7 @@ from book.pages import NOTEBOOKS, list_cases
 from helpers.benchmark.record import read_published, read_records
 from helpers.benchmark.statistics import Comparison, Interval, measured, ratio_interval
 from helpers.errors import UserError
-from helpers.findings import read_findings
+from helpers.findings import Finding, read_findings
 from helpers.paths import ROOT
 from helpers.plotting.figures import number_axis
 from helpers.plotting.palette import find_style
@@ -67,6 +68,7 @@ class Ours(BaseModel):
 
     case: str
     key: str = ""
+    quantity: str = ""  # of what that finding has to be, as it says itself
     is_counted: bool = False  # so that it decides without an interval
     over: str = ""  # which rows, as `DataFrame.query` takes it
     under: str = ""  # without it the median of `over` is counted
@@ -85,7 +87,8 @@ class Ours(BaseModel):
         if not path.exists():
             return None
         rows = measured(read_records([path]))
-        rows = rows.assign(total_s=rows["open_s"] + rows["read_s"])
+        s_per_mb = rows["read_s"] / rows["array_nbytes"] * 1e6
+        rows = rows.assign(total_s=rows["open_s"] + rows["read_s"], s_per_mb=s_per_mb)
         over = rows.query(self.over, engine="python")
         if not self.under:
             return None if over.empty else exact(over[self.value].median())
@@ -109,6 +112,15 @@ class Claim(BaseModel):
     at_most: float = math.inf
     ours: tuple[Ours, ...] = ()
     decided_by: str = ""  # which case would decide it where none that was measured does
+
+    def find_mismatches(self) -> list[str]:
+        """Find the findings that are of another quantity than the claim, by what they say."""
+        found = []
+        for one in self.ours:
+            told = read_findings(REFERENCE / f"{one.case}.csv").get(one.key, Finding()).quantity
+            if one.key and told not in ("", one.quantity):  # a file of before says nothing
+                found.append(f"{one.case}::{one.key} is of {told!r}, and not of {one.quantity!r}")
+        return found
 
     def answer(self) -> dict[str, Answer]:
         """Read our figures, by case."""
@@ -182,7 +194,9 @@ def tabulate_claims(
         cases = (_link(case, one) for case, one in answers.items())
         theirs = "" if claim.theirs is None else digits(claim.theirs.read(), n=3)
         unit = f" ({claim.unit})" * bool(claim.unit)
-        lines.append((claim.says + unit, theirs, ", ".join(cases), judge(claim, answers)))
+        lines.append(
+            (html.escape(claim.says + unit), theirs, ", ".join(cases), judge(claim, answers))
+        )
     return pd.DataFrame(lines, columns=["claim", "published", "ours", "verdict"])
 
 
@@ -194,7 +208,7 @@ def _link(case: str, found: Answer) -> str:
     if "/" not in case:
         return text
     page = f"{NOTEBOOKS}{case}" if f"{NOTEBOOKS}{case}" in list_cases() else "explorer"
-    return f'<a href="{page}.html">{text}</a>'
+    return f'<a href="{html.escape(page)}.html">{text}</a>'
 
 
 def read_stores() -> pd.DataFrame:

@@ -35,7 +35,7 @@ from book.cases import (
     seal,
 )
 from book.pages import Say
-from book.studies import find_study
+from book.studies import find_parameters, find_study
 from helpers.benchmark.record import read_records
 from helpers.errors import UserError, tell_refusal
 from helpers.findings import (
@@ -105,9 +105,7 @@ def _expect_s(case: Case, say: Say, budget_s: float) -> float:
     except UserError as error:
         say(f"{case.title} will not run: {error}")
         return 0.0
-    return _took_s(case) or float(
-        find_study(case.notebook).parameters.check(values, "")["time_budget_s"]
-    )
+    return _took_s(case) or float(find_parameters(case.notebook).check(values, "")["time_budget_s"])
 
 
 def _took_s(case: Case) -> float:
@@ -180,13 +178,16 @@ def _set_aside(case: Case, values: Mapping[str, Any], *, anew: bool) -> None:
     note.parent.mkdir(parents=True, exist_ok=True)
     mine = fingerprint_rows(case, values)
     known = note.read_text() if note.exists() else ""
-    is_damaged = executed.exists() and record.exists() and bool(find_damage(executed, record))
+    is_damaged = (
+        executed.exists() and record.exists() and bool(find_damage(executed, record, goes_on=True))
+    )
     if record.exists() and (anew or is_damaged or known != mine):
         stamp = time.strftime(".%Y%m%d-%H%M%S")
         for suffix in SUFFIXES:
             if case.result(suffix).exists():
                 shutil.move(case.result(suffix), case.result(stamp + suffix))
-    note.write_text(mine)
+    if known != mine:
+        note.write_text(mine)
 
 
 def execute(case: Case, values: Mapping[str, Any]) -> str:
@@ -206,9 +207,8 @@ def execute(case: Case, values: Mapping[str, Any]) -> str:
         draft.unlink(missing_ok=True)
         raise
     _clean(draft, {"fingerprint": fingerprint(case, values), "site": case.site})
+    seal(draft, case.result(".csv"))  # before it has its name, for a run may be killed
     os.replace(draft, case.result(".ipynb"))
-    if case.result(".csv").exists():
-        seal(case.result(".ipynb"))
     failed.unlink(missing_ok=True)
     return ""
 
@@ -302,7 +302,7 @@ def render_case(case: Case) -> Path:
         nbformat.write(notebook, page)  # type: ignore[no-untyped-call]
         if aside.result(SUFFIX).exists():
             shutil.copyfile(aside.result(SUFFIX), case.result(SUFFIX, "reference"))
-    seal(page)
+    seal(page, rows)
     return page
 
 
@@ -366,7 +366,9 @@ def check_expected(
             given = read_parameters(case)
         except UserError:  # it is told when its turn comes
             continue
-        values = study.parameters.check(given | ({"n_blocks": 1} if quick else {}), case.title)
+        values = find_parameters(case.notebook).check(
+            given | ({"n_blocks": 1} if quick else {}), case.title
+        )
         is_free = values["store"] == "embedded" or values["store"].startswith("file:")
         if is_free or (is_done(case, given) and not again):
             continue

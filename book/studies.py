@@ -62,20 +62,31 @@ def case_schema(model: type[Parameters], study: str) -> dict[str, Any]:
     }
 
 
-def find_studies() -> dict[str, Study]:
-    """Find every folder of studies that declares one, by the name of its notebook."""
+def list_studies() -> list[str]:
+    """List the names of the studies, which are those of their folders; none is imported."""
     package = importlib.import_module(_PACKAGE)
-    modules = [
-        importlib.import_module(f"{_PACKAGE}.{found.name}")
-        for found in pkgutil.iter_modules(package.__path__)
-        if found.ispkg
-    ]
-    return {module.STUDY.name: module.STUDY for module in modules}
+    folders = [found.name for found in pkgutil.iter_modules(package.__path__) if found.ispkg]
+    return [name.replace("_", "-") for name in folders]
+
+
+def find_studies() -> dict[str, Study]:
+    """Find all studies, by name."""
+    return {name: find_study(name) for name in list_studies()}
 
 
 def find_study(name: str) -> Study:
-    """Find the study of a notebook, or say which there are."""
-    studies = find_studies()
-    if name not in studies:
-        raise UserError(f"study: {name!r}; allowed: {', '.join(studies)}")
-    return studies[name]
+    """Find the study of a notebook without the others, or say which there are."""
+    study: Study = _import(name, "").STUDY
+    return study
+
+
+def find_parameters(name: str) -> type[Parameters]:
+    """Find the model of the parameters of a study."""
+    model: type[Parameters] = _import(name, ".parameters").Parameters
+    return model
+
+
+def _import(name: str, module: str) -> Any:
+    if name not in (names := list_studies()):
+        raise UserError(f"study: {name!r}; allowed: {', '.join(names)}")
+    return importlib.import_module(f"{_PACKAGE}.{name.replace('-', '_')}{module}")

@@ -9,26 +9,26 @@ import logging
 import os
 import signal
 import sys
+import time
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
-from helpers.errors import UserError, tell_refusal
+from helpers.errors import UserError, printable, say, tell_refusal
 from helpers.redaction import redact
 
 _COMMANDS = {  # where each is, the extra that brings its packages, and what it does
     "book": ("book.cli", "book", "Build the book from results that are there."),
     "calibrate": ("advisors.calibrate.cli", "calibrate", "Measure a store within caps, as a profile."),
-    "chunks": ("advisors.chunks.cli:chunks_command", "chunks", "Recommend chunk shapes for accesses."),
     "compare": ("book.cli", "book", "Lay a record over another of the same case."),
     "costs": ("advisors.costs.cli", "costs", "Compute what caches of a tile service cost."),
     "decide": ("advisors.decide.cli", "decide", "Stay, set, rechunk or copy: what to do with a dataset."),
     "derive": ("book.cli", "book", "Write parameter cells and schemas of case files."),
     "fit": ("advisors.scaling.cli", "scaling", "Say from a few sizes how far workers help."),
-    "hdf5": ("advisors.hdf5.cli", "hdf5", "Advise on an HDF5 file, and repack it."),
+    "hdf5": ("advisors.hdf5.cli", "hdf5", "Say what is wrong with an HDF5 file, and what gains."),
     "ledger": ("studies.request_ledger.cli", "book", "Check what clients ask of the store."),
     "publish": ("book.cli", "book", "Promote results to the reference."),
     "run": ("book.cli", "book", "Run one case of a study."),
@@ -36,6 +36,8 @@ _COMMANDS = {  # where each is, the extra that brings its packages, and what it 
     "server": ("book.cli", "book", "Find the S3 server, or build it once."),
     "simulate": ("advisors.scaling.cli", "scaling", "Simulate reads by many workers."),
 }  # fmt: skip
+
+_MOVED = {"chunks": "wire decide --keep one-copy"}  # what once was a command, and what answers now
 
 
 class _Commands(click.Group):
@@ -52,6 +54,8 @@ class _Commands(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import a command, or refuse one whose packages are not installed."""
+        if cmd_name in _MOVED:
+            raise UserError(f"wire {cmd_name}: it has moved; allowed: {_MOVED[cmd_name]}")
         if cmd_name not in _COMMANDS:
             return None
         module, _, name = _COMMANDS[cmd_name][0].partition(":")
@@ -97,30 +101,43 @@ def end_well() -> Iterator[None]:
             _end_with_parent()
         yield
     except UserError as error:
-        sys.exit(f"error: {error}")
+        _end(f"error: {error}")
     except click.ClickException as error:
-        error.show()
+        say(error.format_message(), err=True)
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         logging.getLogger("asyncio").disabled = True  # of tasks that this ends, which say so
-        sys.exit("interrupted; what was measured is kept, and the same command goes on from there")
+        _end("interrupted; what was measured is kept, and the same command goes on from there")
     except ModuleNotFoundError as error:
-        sys.exit(f"error: {needs(' '.join(sys.argv[1:2]), str(error.name))}")
+        _end(f"error: {needs(' '.join(sys.argv[1:2]), str(error.name))}")
     except Exception as error:
         if isinstance(error, OSError) and error.errno in _NOT_WRITTEN:
-            sys.exit(redact(f"error: {tell_refusal(error)}"))
-        # of a defect: the whole traceback, but no credential of an address
-        sys.exit(redact(traceback.format_exc().rstrip()))
+            _end(f"error: {tell_refusal(error)}")
+        _end(traceback.format_exc().rstrip())  # of a defect: the whole
+
+
+def _end(text: str) -> NoReturn:
+    """End with what is said last."""
+    sys.exit(printable(redact(text)))
 
 
 # of a disk that is full, or of a checkout that may only be read
 _NOT_WRITTEN = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM}
 
 
+_interrupted_s = dict[int, float]()  # when each signal last interrupted
+_GRACE_S = 5.0  # in which what it interrupted ends in order
+
+
 def _interrupt(number: int, _frame: Any) -> None:
-    """Do what Ctrl-C does, once."""
-    signal.signal(number, signal.SIG_IGN)
-    raise KeyboardInterrupt
+    """Do what Ctrl-C does; once within some seconds, for make and its group send it twice.
+
+    The handler stays: a signal that is ignored would be ignored by the children too.
+    """
+    now_s = time.monotonic()
+    if now_s - _interrupted_s.get(number, -_GRACE_S) >= _GRACE_S:
+        _interrupted_s[number] = now_s
+        raise KeyboardInterrupt
 
 
 def _end_with_parent() -> None:

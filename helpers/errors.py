@@ -1,8 +1,9 @@
-"""The one error that is shown to users as a single line."""
+"""What a terminal is told: the one error that users see as a line, and the one function that prints."""
 
 from __future__ import annotations
 
 import reprlib
+import sys
 
 from helpers.redaction import redact
 
@@ -17,7 +18,26 @@ class UserError(ValueError):
     """
 
     def __init__(self, message: str) -> None:
-        super().__init__(redact(message))
+        super().__init__(printable(redact(message)))
+
+
+def say(text: object = "", *, err: bool = False) -> None:
+    """Print to the terminal, without credentials and without what would steer it.
+
+    Names of files and fields of records may come from a stranger.
+    """
+    print(printable(redact(str(text))), file=sys.stderr if err else sys.stdout, flush=True)
+
+
+def printable(text: str) -> str:
+    r"""Escape what is not printed, but for the ends of lines.
+
+    Examples
+    --------
+    >>> print(printable("a" + chr(27) + "[31mb"))
+    a\x1b[31mb
+    """
+    return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
 
 
 def tell_refusal(error: OSError) -> str:
@@ -55,5 +75,5 @@ def cut(text: str) -> str:
     two\nlines
     """
     text = text[: 2 * _SHOWN_LENGTH]
-    escaped = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+    escaped = printable(text).replace("\n", r"\n")
     return escaped if len(escaped) <= _SHOWN_LENGTH else escaped[: _SHOWN_LENGTH - 3] + "..."

@@ -71,6 +71,13 @@ def _known_profile(value: str) -> str:
         raise ValueError(f"{allowed}; {error}") from error
 
 
+def _without_credentials(value: str) -> str:
+    """Refuse an address with a password or a signature, before anything says where data lie."""
+    if "@" in value or "?" in value or "%40" in value:
+        raise ValueError("embedded, or an address alone: credentials are read where AWS keeps them")
+    return value
+
+
 _LEAST_ELEMENTS = 10_000  # 40 kB: less takes the time of its requests alone
 _MOST_ELEMENTS = 10**12  # 4 TB
 
@@ -130,7 +137,9 @@ class Parameters(BaseModel):
         json_schema_extra={"unit": "s"},
     )
     seed: Seed = Field(0, description="of values, order and network delays")
-    store: str = Field("embedded", description="embedded, or the address of a bucket of your own")
+    store: Annotated[str, AfterValidator(_without_credentials)] = Field(
+        "embedded", description="embedded, or the address of a bucket of your own"
+    )
     record: RecordName = Field("record.csv", description=RECORD)
 
     @model_validator(mode="after")
@@ -215,9 +224,6 @@ def write_table(names: Sequence[str], lines: Iterable[Iterable[object]]) -> str:
     return "".join(f"| {' | '.join(map(str, row))} |\n" for row in rows)
 
 
-_PACKAGE = "studies"
-
-
 @dataclass(frozen=True, slots=True)
 class Expected:
     """What a case asks of its store, and what the provider of that bills."""
@@ -244,13 +250,6 @@ class Study:
     cover: tuple[str, str] | None = None
     # text that pages include, by file name below `_generated/`
     fragments: Mapping[str, Callable[[], str]] = field(default_factory=dict)
-
-    @property
-    def parameters(self) -> type[Parameters]:
-        """The model of its parameters, from its folder."""
-        module = importlib.import_module(f"{_PACKAGE}.{self.name.replace('-', '_')}.parameters")
-        model: type[Parameters] = module.Parameters
-        return model
 
 
 def later(module: str, name: str, *given: Any) -> Callable[..., Any]:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
+from typing import Any
 
-from helpers.errors import UserError, cut
+import yaml
+
+from helpers.errors import UserError, cut, show
 
 ROOT = Path(__file__).resolve().parents[1]
 """The checkout."""
@@ -51,6 +54,49 @@ def check_file(path: Path) -> Path:
     if path.exists() and not path.is_file():
         raise UserError(f"{cut(str(path))}: no file; allowed: a regular file")
     return path
+
+
+_MOST_NBYTES, _MOST_DEEP = 200_000, 20  # of a YAML file that a person writes
+_NO_NUMBER = re.compile(r"[-+]?(0\d[\d_]*|\d[\d_]*(:[0-5]?\d)+)(\.\d*)?")
+
+
+def read_yaml(path: Path, where: str) -> dict[str, Any]:
+    """Read a YAML file of names and values that may come from a stranger; refuse it in one line.
+
+    Refused are a file without an end, aliases, which can hold more than memory does, a name that
+    stands twice, and 010 and 1:30, which are 8 and 90 in YAML. Messages begin with `where`.
+    """
+    if check_file(path).stat().st_size > _MOST_NBYTES:
+        raise UserError(f"{where}: {path.stat().st_size} bytes; allowed: at most {_MOST_NBYTES}")
+    try:
+        text = path.read_bytes()
+        _check_yaml(text)
+        found = yaml.safe_load(text) or {}
+    except Exception as error:  # a tag fails with whatever its text makes Python say
+        told = " ".join(f"{type(error).__name__}: {error}".split())
+        raise UserError(f"{where}: is no YAML: {cut(told)}") from error
+    if not isinstance(found, dict):
+        raise UserError(f"{where}: {show(found)}; allowed: NAME: VALUE on each line")
+    return found
+
+
+def _check_yaml(text: bytes) -> None:
+    """Refuse what is valid and nobody means, before anything is built of it."""
+    depth = 0
+    for event in yaml.parse(text, yaml.SafeLoader):
+        if isinstance(event, yaml.AliasEvent):
+            raise yaml.YAMLError("an alias")
+        if isinstance(event, yaml.CollectionStartEvent | yaml.CollectionEndEvent):
+            depth += 1 if isinstance(event, yaml.CollectionStartEvent) else -1
+        if depth > _MOST_DEEP:
+            raise yaml.YAMLError(f"nested more than {_MOST_DEEP} deep")
+        plain = event.value if isinstance(event, yaml.ScalarEvent) and event.implicit[0] else ""
+        if _NO_NUMBER.fullmatch(plain):
+            raise yaml.YAMLError(f"{plain}: YAML reads another number")
+    root = yaml.compose(text, yaml.SafeLoader)
+    names = [key.value for key, _ in root.value] if isinstance(root, yaml.MappingNode) else []
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise yaml.YAMLError(f"{twice[0]} stands twice")
 
 
 def replace_file(path: Path, text: str) -> None:

@@ -37,6 +37,9 @@ PRICE_LABELS: Mapping[str, str] = {item: label for item, (_, label) in _ITEMS.it
 PATH = Path(__file__).with_name("prices.yaml")
 DEFAULT_SET, DEFAULT_REGION = "current", "us-east-1"
 
+BILLED_GB_NBYTES = 2**30
+"""Bytes of a GB on a bill: S3 counts storage in 1,073,741,824 bytes, as the examples of its questions and answers do."""
+
 
 class Price(BaseModel):
     """One price, of the items of `PRICE_UNITS`."""

@@ -8,7 +8,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ import pytest
 
 from book import build, pages
 from helpers.benchmark.record import COLUMNS
-from helpers.findings import read_findings
+from helpers.findings import Finding, read_findings
 from helpers.netem.profiles import profile_names
 from helpers.paths import ROOT
 from tests.browser import Tab, open_browser, serve
@@ -136,6 +136,55 @@ def test_what_a_page_quotes_is_found_and_holds(path: Path) -> None:
         assert role == "num" or found[key.strip()].value == 1, (case, key)
 
 
+SENTENCES = [*ROOT.glob("*.md"), *(ROOT / "notebooks").glob("*.ipynb")]
+ROLE = re.compile(r"\{(num|claim)\}`(?:([^`:|]+)::)?([^`|\\]+)")
+
+
+def find_unguarded(line: str, findings: Callable[[str], list[dict[str, Finding]]]) -> list[str]:
+    """Find the claims of a sentence that judge none of the numbers of their page that it prints."""
+    quoted = [(page, key.strip()) for role, page, key in ROLE.findall(line) if role == "num"]
+    found = []
+    for role, page, key in ROLE.findall(line):
+        mine = {one for at, one in quoted if at == page}
+        for known in findings(page) if role == "claim" and mine else ():
+            judged = {*known.get(key.strip(), Finding()).quantity.split(", ")} - {""}
+            found += [f"{page}::{key}: of {judged}, printed {mine}"] * bool(
+                judged and not judged & mine
+            )
+    return found
+
+
+@pytest.mark.parametrize("path", SENTENCES, ids=lambda path: path.name)
+def test_a_claim_guards_a_number_of_its_sentence(path: Path) -> None:
+    """A sentence with a claim prints, if it prints findings of that page at all, one that the claim judges."""
+
+    def read(page: str) -> list[dict[str, Finding]]:
+        files = [REFERENCE / f"{page}.csv"] if page else (REFERENCE / path.stem).glob("*.csv")
+        return [*map(read_findings, files)]
+
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".ipynb":
+        text = "\n".join(
+            cell.source
+            for cell in nbformat.reads(text, as_version=4).cells
+            if cell.cell_type == "markdown"
+        )
+    assert [one for line in text.splitlines() for one in find_unguarded(line, read)] == []
+
+
+@pytest.mark.parametrize(("line", "n"), [
+    ("{claim}`a/b::asks-twice` It is {num}`a/b::one-request|range` times.", 0),
+    ("{claim}`a/b::asks-twice` It is {num}`a/b::lead-falls` times.", 1),
+    ("{claim}`a/b::asks-twice` It is so.", 0),  # prints nothing
+    ("{claim}`a/b::asks-twice` It is {num}`c/d::lead-falls` times.", 0),  # of another page
+    ("{claim}`asks-twice` It is {num}`lead-falls` times.", 1),  # on its own page
+])  # fmt: skip
+def test_a_number_next_to_a_claim_of_another_is_found(line: str, n: int) -> None:
+    """As a claim of the lead was next to a number of something else."""
+    known = {"asks-twice": Finding(1, unit="claim", quantity="one-request, wait"), "lead-falls": Finding(5)}  # fmt: skip
+    assert len(find_unguarded(line, lambda _page: [known])) == n
+
+
 # The built files.
 
 
@@ -193,11 +242,9 @@ def test_no_page_writes_exponents_or_names_of_the_code(site: Path) -> None:
 
 
 @pytest.mark.parametrize("name", case_pages())
-def test_findings_come_first(site: Path, name: str) -> None:
-    """Findings stand before how it was measured, code is folded, pictures have alt text, and what ran is offered."""
+def test_code_is_folded_and_what_ran_is_offered(site: Path, name: str) -> None:
+    """A reader sees text and results; pictures have alt text, and the notebook is there as it ran."""
     text = article((site / name).read_text())
-    headings = re.findall(r"<h2>(.*?)<a", text)
-    assert "inding" in headings[0] and "How it was measured" in headings, headings
     shown = re.findall(r'<div class="cell [^"]*docutils container">\s*<div class="(\w+)', text)
     assert "cell_input" not in shown
     pictures = read_pages(site)[name].pictures

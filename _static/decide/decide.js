@@ -1,9 +1,10 @@
-// The page Decide: what `wire decide` answers, by the same formulas (advisors.chunks, advisors.decide); a test holds both equal.
+// The page Decide: what `wire decide` answers, by the same formulas (advisors.decide); a test holds both equal.
 (() => { "use strict";
-const N_CANDIDATES = 150000, MODEL_ERROR = 0.03, WORTH = 1.1, SHARD_WORTH = 1.2, MIN_NBYTES = 1e6, MAX_NBYTES = 1e8;
+const N_CANDIDATES = 150000, MODEL_ERROR = 0.03, WORTH = 1.1, SHARD_WORTH = 1.2, MIN_NBYTES = 1e6, MAX_NBYTES = 1e8, APPEND_NBYTES = 1e9;
 const PARTS = [1, 2, 3, 4, 5, 6, 8, 10, 12, 16], ORDER = ["default", "write", "copy"];
 const sum = (xs) => xs.reduce((a, b) => a + b, 0), product = (xs) => xs.reduce((a, b) => a * b, 1);
 const cross = (grids) => grids.reduce((kept, grid) => kept.flatMap((some) => grid.map((e) => [...some, e])), [[]]);
+const gcd = (a, b) => (b ? gcd(b, a % b) : a);
 const dot = (xs, ys) => sum(xs.map((x, i) => x * ys[i]));
 const least = (xs, key) => xs.reduce((best, x) => (key(x) < key(best) ? x : best));
 // Median time to the first byte of one of n requests; rank 1 is the longest of them.
@@ -33,7 +34,7 @@ function predict(net, n, stored, cpu, inFlight, inTurn) {
 function touched(access, chunk, n, column) {
   const extent = access.extent[column], c = chunk[column];
   if (access.aligned) {
-    const gcd = (a, b) => (b ? gcd(b, a % b) : a), ranges = Math.floor(n / extent), last = ranges * extent - 1;
+    const ranges = Math.floor(n / extent), last = ranges * extent - 1;
     return 1 + (Math.floor(last / c) - Math.floor(last / ((extent / gcd(extent, c)) * c))) / ranges;
   }
   const floors = (stop) => { const whole = Math.floor(stop / c); return (c * whole * (whole - 1)) / 2 + (stop - whole * c) * whole; };
@@ -41,6 +42,9 @@ function touched(access, chunk, n, column) {
 }
 const countTouched = (q, access, chunk) => product(q.shape.map((n, i) => touched(access, chunk, n, i)));
 const countObjects = (q, shape) => product(q.shape.map((n, i) => Math.ceil(n / shape[i])));
+// Stored bytes that an append rewrites at most, of objects so long along its axis.
+const rewritten = (q, extent) => (q.append ? ((product(q.shape) * q.itemsize) / q.shape[q.append.axis] / q.compression) * (extent - gcd(extent, q.append.steps)) : 0);
+const grows = (q, column) => q.append && q.append.axis === column;
 // What one access asks of a layout: requests, bytes and seconds; a service opens the array for each.
 function ask(q, access, { chunk, shard }, { inFlight, inTurn, opening: [opened, waits] } = q.clients.tuned) {
   const nbytes = product(chunk) * q.itemsize, n = countTouched(q, access, chunk), cpu = q.net.chunk + nbytes * q.net.decode;
@@ -49,16 +53,21 @@ function ask(q, access, { chunk, shard }, { inFlight, inTurn, opening: [opened, 
   const indices = countTouched(q, access, shard), size = (16 * product(shard)) / product(chunk);
   return { seconds: seconds + predict(q.net, indices, size, 0, inFlight, 1), requests: n * inTurn + indices, nbytes: stored + indices * size };
 }
-function listExtents(n, own, step) {
-  const found = new Set([n, ...own]), base = Math.max(2, step);
+function listExtents(q, column, step) {
+  const n = q.shape[column], own = new Set(q.accesses.map((one) => one.extent[column])), base = Math.max(2, step);
+  if (grows(q, column)) {
+    const { steps } = q.append, most = 1 + Math.floor(APPEND_NBYTES / Math.max(1, rewritten(q, 2 * steps)));
+    own.add(Math.min(steps, n)).add(Math.min(steps * most, n));
+  }
+  const found = new Set([n, ...own]);
   for (let power = 1; power <= n; power *= base) found.add(power).add(step === 1 ? 3 * power : power);
   if (step === 1) for (const part of [...PARTS.map((k) => n / k), ...[...own].flatMap((e) => [e / 2, e / 4])]) found.add(Math.ceil(part));
-  return [...found].filter((e) => e <= n).sort((a, b) => a - b);
+  return [...found].filter((e) => e <= n && (!grows(q, column) || rewritten(q, e) <= APPEND_NBYTES)).sort((a, b) => a - b);
 }
 function listCandidates(q) {
-  const list = (step) => q.shape.map((n, i) => listExtents(n, new Set(q.accesses.map((one) => one.extent[i])), step));
+  const list = (step) => q.shape.map((n, i) => listExtents(q, i, step));
   const grids = [1, 2, 4, 16, 256].map(list).find((some) => product(some.map((grid) => grid.length)) <= N_CANDIDATES);
-  const low = Math.min(MIN_NBYTES, product(q.shape) * q.itemsize), size = (shape) => product(shape) * q.itemsize;
+  const low = Math.min(MIN_NBYTES, product(grids.map((grid) => grid[grid.length - 1])) * q.itemsize), size = (shape) => product(shape) * q.itemsize;
   return cross(grids).filter((shape) => size(shape) >= low && size(shape) <= MAX_NBYTES).map((chunk) => {
     const reads = q.accesses.map((access) => ask(q, access, { chunk }));
     return { chunk, reads, score: dot(reads.map((one) => one.seconds), q.weights), objects: countObjects(q, chunk) };
@@ -78,7 +87,8 @@ function choose(q, candidates) {
 function listShards(q, chunk) {
   const grids = q.shape.map((n, i) => {
     const most = n / chunk[i], times = new Set([...Array(27).keys()].map((k) => 2 ** k).concat(Number.isInteger(most) ? most : 1));
-    return [...times].filter((k) => k <= most).sort((a, b) => a - b).map((k) => k * chunk[i]);
+    return [...times].filter((k) => k <= most).sort((a, b) => a - b).map((k) => k * chunk[i])
+      .filter((e) => e === chunk[i] || !grows(q, i) || (e < n && rewritten(q, e) <= APPEND_NBYTES));
   });
   const within = (low, high) => cross(grids).map((shard) => ({ shard, nbytes: product(shard) * q.itemsize }))
     .filter(({ shard, nbytes }) => nbytes >= low && nbytes <= high && countObjects(q, shard) <= q.maxObjects)
@@ -107,8 +117,12 @@ function bestCopies(q, candidates) {
   if (all.length < 2 || all.length > 6) return null;
   const fastest = (group) => candidates.reduce((low, one) => Math.min(low, sum(group.map((i) => one.reads[i].seconds * q.weights[i]))), Infinity);
   const groups = least(splits, ([ours, theirs]) => fastest(ours) + fastest(theirs));
-  const alone = (group) => ({ ...q, accesses: group.map((i) => q.accesses[i]), weights: group.map((i) => q.weights[i]) });
-  return { groups, layouts: groups.map((group) => bestLayout(alone(group))) };
+  const alone = (group) => {
+    const part = { ...q, accesses: group.map((i) => q.accesses[i]), weights: group.map((i) => q.weights[i]) };
+    const restrict = (one) => { const reads = group.map((i) => one.reads[i]); return { ...one, reads, score: dot(reads.map((read) => read.seconds), part.weights) }; };
+    return bestLayout(part, candidates.map(restrict));
+  };
+  return { groups, layouts: groups.map(alone) };
 }
 // Zarr's own chunks: axes halved in turn (zarr.core.chunk_grids).
 function guessChunks(q) {
@@ -121,12 +135,13 @@ function guessChunks(q) {
 function price(q, action, client, layouts, groups = [q.accesses.map((one, i) => i)]) {
   const layoutOf = (i) => layouts[groups.findIndex((group) => group.includes(i))];
   const reads = q.accesses.map((access, i) => ({ access: access.name, ...ask(q, access, layoutOf(i), client) }));
-  const mean = (name) => dot(reads.map((one) => one[name]), q.shares), stored = (layouts.length * q.arrays * product(q.shape) * q.itemsize) / q.compression / 1e9;
+  const mean = (name) => dot(reads.map((one) => one[name]), q.shares), stored = (layouts.length * q.arrays * product(q.shape) * q.itemsize) / q.compression;
   const seconds = mean("seconds"), bill = stored * q.net.storage + q.reads * (mean("requests") * q.net.get + mean("nbytes") * q.net.out);
-  return { action, layouts, groups, reads, seconds, bill, usd: bill + (q.reads * seconds * (q.wait ?? 0)) / 3600 };
+  const again = q.append ? sum(layouts.map(({ chunk, shard }) => rewritten(q, (shard || chunk)[q.append.axis]))) : 0;
+  return { action, layouts, groups, reads, seconds, again, bill, usd: bill + (q.reads * seconds * (q.wait ?? 0)) / 3600 };
 }
 function listChoices(q) {
-  const { plain, tuned } = q.clients, candidates = listCandidates(q), copies = bestCopies(q, candidates);
+  const { plain, tuned } = q.clients, candidates = listCandidates(q), copies = q.keep === "one-copy" ? null : bestCopies(q, candidates);
   const now = price(q, "default", plain, [{ chunk: guessChunks(q) }]), text = (one) => JSON.stringify(one.layouts || one);
   const found = [bestLayout(q, candidates), cheapestLayout(q, candidates)].map((one) => price(q, "write", tuned, [one]));
   if (copies && text(copies.layouts[0]) !== text(copies.layouts[1])) found.push(price(q, "copy", tuned, copies.layouts, copies.groups));
@@ -149,43 +164,58 @@ function read(form, data) {
   const shares = accesses.map((one) => one.share / sum(accesses.map((other) => other.share)));
   const weights = shares.map((s) => (s >= 0.05 ? Math.floor(20 * s + 0.5) / 20 : Number(s.toExponential(0))));
   const clients = number("per_second", 0) ? data.clients : { tuned: data.clients.tuned, plain: { ...data.clients.plain, opening: [0, 0] } };
+  const [along, steps = "1"] = (form.append || "").split(":"), axis = along === "time" ? 0 : Number(along || "none");
+  if (form.append && !(axis < n && Number.isInteger(axis) && axis >= 0 && isWhole(Number(steps), 1e15))) refuse("append");
+  const append = form.append ? { axis, steps: Number(steps) } : null;
   const net = data.networks[form.profile], perSecond = number("per_second", 0), arrays = number("arrays", 1);
-  return { shape, itemsize: data.types[form.type], accesses, shares, weights, net, arrays, clients,
+  return { shape, itemsize: data.types[form.type], accesses, shares, weights, net, arrays, clients, append, keep: form.keep,
     compression: number("compression", 1) || refuse("compression"), maxObjects: Math.max(1, Math.floor(1e5 / arrays)),
     reads: perSecond ? perSecond * 2592000 : number("reads_per_month", 10000), budget: number("budget_usd_month", null), wait: number("wait_usd_hour", null) };
 }
-// The front of seconds and dollars, its knee, and what is recommended.
+// The least of seconds times dollars, or what costs least where waiting has a price; what changes least of those about as good.
 function decide(form, data) {
   const q = read(form, data), choices = listChoices(q), ordered = [...choices].sort((a, b) => a.bill - b.bill || a.seconds - b.seconds);
-  const weigh = (one) => one.seconds * Math.max(one.bill, 1), knee = least(ordered, weigh);
-  ordered.forEach((one, i) => Object.assign(one, { isKnee: one === knee, isOver: one.bill > (q.budget ?? Infinity),
-    isFront: ordered.slice(0, i).every((other) => one.seconds < other.seconds) }));
-  const recommend = (pool, key) => {
+  for (const one of ordered) one.isOver = one.bill > (q.budget ?? Infinity);
+  const key = q.wait === null ? (one) => one.seconds * Math.max(one.bill, 1) : (one) => one.usd;
+  const recommend = (pool) => {
     const best = least(pool, key), near = pool.filter((one) => key(one) <= WORTH * key(best) && one.seconds <= WORTH * best.seconds);
-    return near.sort((a, b) => ORDER.indexOf(a.action) - ORDER.indexOf(b.action) || key(a) - key(b))[0];
+    return near.sort((a, b) => ORDER.indexOf(a.action) - ORDER.indexOf(b.action) || key(a) - key(b));
   };
-  const key = q.wait === null ? weigh : (one) => one.usd, within = ordered.filter((one) => !one.isOver), first = recommend(ordered, key);
-  const best = first.isOver ? recommend(within.length ? within : ordered.slice(0, 1), key) : first;
-  return { best, now: choices[0], choices: ordered };
+  const few = ordered.filter((one) => one.again <= APPEND_NBYTES), small = few.length ? few : ordered;
+  let near = recommend(small);
+  const within = small.filter((one) => !one.isOver);
+  if (near[0].isOver) near = recommend(within.length ? within : small.slice(0, 1));
+  return { best: near[0], ties: near.slice(1), now: choices[0], choices: ordered, net: q.net };
 }
 const show = (x, n = 3) => Number(x.toPrecision(n)).toLocaleString("en-US", { maximumFractionDigits: 12 });
 const time = (s) => (s < 0.0995 ? `${show(1000 * s, 2)} ms` : `${show(s, 2)} s`);
 const line = (tag, texts) => `<tr>${texts.map((text) => `<${tag}>${String(text).replace(/[<&]/g, "")}</${tag}>`).join("")}</tr>`;
+const WORDS = { default: "Zarr's own chunks", write: "one copy", copy: "two copies" };
+const gainsOf = (now, one) => now.reads.map((read, i) => [read.access, read.seconds / one.reads[i].seconds]);
+const range = (gains) => [...new Set([Math.min(...gains), Math.max(...gains)].map((gain) => show(gain, 2)))].join(" to ");
+// Names each access that loses next to what the others gain.
+function tell({ best, now, ties }) {
+  const all = gainsOf(now, best), slower = all.filter(([, gain]) => gain * WORTH < 1), faster = all.filter(([, gain]) => gain * WORTH >= 1);
+  const which = slower.length ? `${faster.map(([name]) => name).join(" and ")} ` : "", but = slower.map(([name, gain]) => `, but ${name} ${show(1 / gain, 2)} times slower`).join("");
+  const gain = best === now ? `${time(best.seconds)} a read` : `${which}${range(faster.map(([, one]) => one))} times as fast as by default${but}`;
+  const advice = { default: "Keep the defaults", write: "Write one copy", copy: "Keep two copies" }[best.action], over = best.isOver ? "Nothing fits the budget; the cheapest: " : "";
+  const tie = ties.length ? ` A tie: ${[...new Set(ties.map((one) => WORDS[one.action]))].join(" or ")} (below) would do as well, but changes more.` : "";
+  return `${over}${advice}: ${gain}, for ${show(best.bill)} USD a month.${tie}`;
+}
 function draw(form, data, event) {
   const given = Object.fromEntries([...new FormData(form)].filter(([, value]) => value)), note = document.getElementById("decide-note");
   if (event) history.replaceState(null, "", `#${new URLSearchParams(given)}`);
   const options = Object.entries(given).map(([name, value]) => ` --${name.replaceAll("_", "-")} ${value}`);
   document.getElementById("decide-command").textContent = `wire decide${options.join("")}`;
   try {
-    const { best, now, choices } = decide(given, data), more = best.bill - now.bill;
-    const gain = `${show(now.seconds / best.seconds, 2)} times as fast as by default, for ${show(Math.abs(more))} USD a month ${more < 0 ? "less" : "more"}`;
-    const words = { default: "Keep the defaults", write: "Write one copy", copy: "Keep two copies" }, over = best.isOver ? "Nothing fits the budget; the cheapest: " : "";
-    note.textContent = `${over}${words[best.action]}: ${best === now ? `${time(best.seconds)} a read` : gain}.`;
-    const marks = (one) => [one === best && "chosen", one.isFront && "front", one.isKnee && "knee", one.isOver && "over budget"].filter(Boolean).join(", ");
+    const found = decide(given, data), { best, now, choices, net } = found, rate = (x) => (x < 1e15 ? `${show(x / 1e6)} MB/s` : "any rate");
+    note.textContent = tell(found);
     const chunks = ({ chunk, shard }) => chunk.join("x") + (shard ? ` in shards ${shard.join("x")}` : "");
-    const row = (one) => [marks(one), one.action, one.layouts.map(chunks).join(", "), ...one.reads.map((read) => time(read.seconds)), show(one.usd), show(now.seconds / one.seconds, 2)];
-    const head = line("th", ["", "", "chunks", ...best.reads.map((one) => one.access), "USD a month", "gain"]);
+    const name = (one) => `${one === best ? "chosen: " : ""}${WORDS[one.action]}${one.isOver ? " (over budget)" : ""}`;
+    const row = (one) => [name(one), ...one.reads.map((read) => time(read.seconds)), show(one.usd), range(gainsOf(now, one).map(([, gain]) => gain)), one.layouts.map(chunks).join(", ")];
+    const head = line("th", ["", ...best.reads.map((one) => one.access), "USD a month", "gain", "chunks"]);
     document.getElementById("decide-table").innerHTML = head + choices.map((one) => line("td", row(one))).join("");
+    document.getElementById("decide-basis").textContent = `Predicted, not measured: first byte ${time(net.p50)}, ${rate(net.stream)} a connection, ${rate(net.link)} a reader. A GB is billed as 2^30 bytes, before discounts.`;
   } catch (error) { note.textContent = error.message; }
 }
 function start() {

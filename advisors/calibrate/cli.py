@@ -210,4 +210,4 @@ def render(draft: Draft) -> str:
     measured = draft.told["measurement"]
     shown = {k: v for k, v in measured.items() if k not in ("seen", "machine", "versions")}
     text = _as_yaml({**draft.told, "measurement": shown})
-    return f"\n{text}\n{draft.path} is {measured['state']}; try: wire chunks --profile {draft.path} ..."
+    return f"\n{text}\n{draft.path} is {measured['state']}; try: wire decide --profile {draft.path} ..."

@@ -7,14 +7,16 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-from advisors.chunks.forecast import Layout
-from advisors.chunks.question import Question
-from advisors.decide.choices import Choice
-from advisors.decide.rank import Answer
+from advisors.decide.choices import Action, Answer, Choice
+from advisors.decide.layouts import Layout
+from advisors.decide.question import Question
+from advisors.decide.search import WORTH
+from advisors.decide.snippets import write_code
+from helpers.errors import cut
 
 _N_LINES = 10  # of a short answer
 
-_ADVICE = {
+_ADVICE: dict[Action, str] = {
     "default": "Keep the defaults",
     "stay": "Stay, for nothing gains 10 %",
     "set": "Set, and keep the bytes",
@@ -26,7 +28,8 @@ _ADVICE = {
 
 def to_mapping(answer: Answer) -> dict[str, Any]:
     """Return plain values, for JSON: seconds, bytes and USD add up to the totals beside them."""
-    question, array = answer.question, answer.question.array
+    question, array, asked = answer.question, answer.question.array, answer.question.asked
+    is_loader = asked.batch is not None
     return {
         "array": {
             "variable": array.variable,
@@ -34,22 +37,26 @@ def to_mapping(answer: Answer) -> dict[str, Any]:
             "type": str(array.dtype),
             "format": array.format,
             "codec": array.codec,
-            "compression": question.compression,
+            "compression": question.store.compression_ratio,
             "nbytes": array.nbytes,
-            "n_arrays": question.n_arrays,
+            "n_arrays": asked.arrays,
             "chunk_shape": array.layout.chunk_shape if array.layout else None,
             "shard_shape": array.layout.shard_shape if array.layout else None,
         },
         "asked": {
-            "access": dict(zip([a.name for a in question.accesses], question.shares, strict=True)),
-            "profile": question.profile,
-            "reads_per_month": question.reads_per_month,
-            "loader": asdict(question.loader) if question.loader else None,
-            "per_second": question.per_second,
+            "access": dict(zip([a.name for a in asked.accesses], asked.shares, strict=True)),
+            "profile": asked.profile,
+            "reads_per_month": asked.reads_per_month,
+            "loader": {name: getattr(asked, name) for name in ("batch", "workers", "prefetch")}
+            if is_loader
+            else None,
+            "per_second": asked.per_second,
         },
+        "predicted_on": question.predicted_on(),
         "answer": _choice(answer, answer.best),
         "now": _choice(answer, answer.now),
         "choices": [_choice(answer, one) for one in answer.choices],
+        "ties": [one.label for one in answer.ties],
     }
 
 
@@ -76,11 +83,11 @@ def _choice(answer: Answer, one: Choice) -> dict[str, Any]:
         "usd_month_total": one.usd,
         "write_usd": one.write_usd,
         "append_nbytes": one.append_nbytes,
-        "samples_per_s": one.samples_per_s,
-        "gain": answer.gain(one),
+        "samples_per_s": one.samples[0] if one.samples else None,
+        "samples_bound": one.samples[1] if one.samples else None,
+        "gains": answer.gains(one),
         "support": one.support,
         "is_on_front": one.is_on_front,
-        "is_knee": one.is_knee,
         "is_over_budget": one.is_over_budget,
     }
 
@@ -93,41 +100,66 @@ def write_short(answer: Answer) -> Iterator[str]:
     str
         A line.
     """
-    question, best, now = answer.question, answer.best, answer.now
+    question, best = answer.question, answer.best
     yield _write_array(question)
     over = "Nothing fits the budget; the cheapest: " * best.is_over_budget
     is_whole = [one.chunk_shape for one in best.layouts] == [question.array.shape]
     is_new = best.action in ("write", "rechunk")
     advice = "Store one chunk" if is_whole and is_new else _ADVICE[best.action]
-    than, dearer = "today" if now.action == "stay" else "by default", best.bill - now.bill
-    gain = (
-        f"{_number(answer.gain(best), 2)} times as fast as {than}, for {_usd(abs(dearer))} a month"
-    )
-    if best is now:
-        gain = f"{_seconds(best.seconds)} a read, {_usd(best.bill)} a month"
-    else:
-        gain += " more" if dearer >= 0 else " less"
-    yield f"{over}{advice}: {gain}."
+    yield f"{over}{advice}: {_write_headline(answer)}."
     layouts = _write_layouts(question, best)
     yield from (f"  {line}" for line in layouts)
-    rows = [["", "* chosen, k knee", *(one.access for one in best.reads), "USD/month", "gain"]]
-    for one in _pick(answer, _N_LINES - 4 - len(layouts)):
-        mark = ("*" if one is best else "") + ("k" if one.is_knee else "")
+    samples = ["samples/s"] if best.samples else []
+    rows = [["", "* chosen", *(one.access for one in best.reads), *samples, "USD/month", "gain"]]
+    for one in _pick(answer, _N_LINES - 4 - len(layouts) - bool(answer.ties)):
         label = f"{one.action}: {_write_shapes(one)}{', over budget' * one.is_over_budget}"
         times = [_seconds(each.p50_s) for each in one.reads]
-        rows.append([mark, label, *times, _number(one.usd), _number(answer.gain(one), 2)])
+        rate = [_number(one.samples[0])] if one.samples else []
+        told = [*times, *rate, _number(one.usd), _range(answer.gains(one).values())]
+        rows.append(["*" * (one is best), label, *told])
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         cells = [cell.rjust(width) for cell, width in zip(row[2:], widths[2:], strict=True)]
         yield "  ".join([row[0].ljust(widths[0]), row[1].ljust(widths[1]), *cells])
+    if answer.ties:
+        others = " or ".join(f"{one.action} ({_write_shapes(one)})" for one in answer.ties[:2])
+        yield f"A tie: {others} would do as well, within {WORTH - 1:.0%}, but changes more."
     yield f"Read by {_write_client(best)}; {best.support}. More with --why."
 
 
+def _write_headline(answer: Answer) -> str:
+    """Say how fast, and what it costs: beside what is there, never beside what nobody runs."""
+    best, now = answer.best, answer.now
+    bill = f"{_usd(best.bill)} a month"
+    if best is now:
+        return f"{_seconds(best.seconds)} a read, {bill}"
+    gains = answer.gains(best)
+    faster = {name: gain for name, gain in gains.items() if gain * WORTH >= 1}
+    slower = {name: gain for name, gain in gains.items() if gain * WORTH < 1}
+    than = "today" if now.action == "stay" else "by default"
+    which = f"{' and '.join(faster)} " if slower else ""
+    told = f"{which}{_range(faster.values())} times as fast as {than}"
+    if slower:
+        told += ", but " + ", ".join(f"{k} {_number(1 / v, 2)} times slower" for k, v in slower.items())  # fmt: skip
+    if now.action == "stay":
+        dearer = best.bill - now.bill
+        bill = f"{_usd(abs(dearer))} a month {'more' if dearer >= 0 else 'less'}"
+    return f"{told}, for {bill}"
+
+
+def _range(gains: Any) -> str:
+    """Write the least and the most of some gains; the one number where these are alike."""
+    told = dict.fromkeys(_number(gain, 2) for gain in (min(gains), max(gains)))
+    return " to ".join(told)
+
+
 def _pick(answer: Answer, n: int) -> list[Choice]:
-    """Keep what is there, what is chosen, and the cheapest others of the front, `n` in all."""
+    """Keep what is there, what is chosen, settings and aligned boxes, and the cheapest others that nothing beats."""
     needed = [one for one in answer.choices if one in (answer.now, answer.best)]
-    others = [one for one in answer.choices if one.is_on_front and one not in needed]
-    kept = [*needed, *others[: n - len(needed)]]
+    others = [one for one in answer.choices if one not in needed]
+    is_loader = answer.question.asked.batch is not None
+    first = [one for one in others if is_loader and one.action in ("set", "align")]
+    kept = [*needed, *first, *(one for one in others if one.is_on_front and one not in first)][:n]
     return [one for one in answer.choices if one in kept]
 
 
@@ -139,22 +171,19 @@ def write_why(answer: Answer) -> Iterator[str]:
     str
         A line.
     """
-    from advisors.decide.snippets import write_code
-
     question = answer.question
     for one in answer.choices:
-        marks = "chosen" * (one is answer.best), "knee" * one.is_knee, "front" * one.is_on_front
-        told = ", ".join(mark for mark in marks if mark)
-        yield f"\n{one.action}, {one.label}{f' ({told})' if told else ''}"
+        yield f"\n{one.action}, {one.label}{' (chosen)' if one is answer.best else ''}"
         yield from (f"  {line}" for line in _write_choice(question, one))
     on = question.predicted_on()
     yield (
         f"\nPredicted over {on['profile']}: first byte {1000 * on['first_byte_median_s']:.3g} ms,"
         f" {on['stream_mb_per_s'] or math.inf:.3g} MB/s a connection and"
         f" {on['aggregate_mb_per_s'] or math.inf:.3g} a reader, decoding {on['decode_mb_per_s']:g} MB/s;"
-        f" {_number(question.reads_per_month)} reads a month of an array that is open."
+        f" {_number(question.asked.reads_per_month)} reads a month of an array that is open."
+        f" A GB is billed as 2^30 bytes, before discounts for volume."
     )
-    if question.per_second:
+    if question.asked.per_second:
         yield "Caches of tiles and of opened datasets, and their bills: wire costs."
     if question.array.format == "hdf5":
         yield "What its metadata cost, and how to repack it: wire hdf5 advise."
@@ -164,7 +193,7 @@ def write_why(answer: Answer) -> Iterator[str]:
 def _write_choice(question: Question, one: Choice) -> Iterator[str]:
     yield _write_client(one)
     for layout, text in zip(one.layouts, _write_layouts(question, one), strict=False):
-        n = layout.count_objects(question.array.shape) * question.n_arrays
+        n = layout.count_objects(question.array.shape) * question.asked.arrays
         yield text if one.client.is_of_file else f"{text}, {n:,} objects"
     for each in one.reads:
         yield (
@@ -173,36 +202,41 @@ def _write_choice(question: Question, one: Choice) -> Iterator[str]:
             f" {_number(each.over_read)} bytes read for each that is asked"
         )
     bill = ", ".join(f"{name} {_usd(usd)}" for name, usd in one.usd_month.items() if usd)
-    yield f"a month: {bill or '0 USD'}{_write_once(one)}"
+    yield f"a month: {bill or '0 USD'}{_write_once(question, one)}"
+    asked, itemsize = question.asked, question.array.dtype.itemsize
     if one.append_nbytes is not None:
-        yield f"an append rewrites {_bytes(one.append_nbytes)} of the array"
-    if question.loader and one.samples_per_s:
-        loader, itemsize = question.loader, question.array.dtype.itemsize
-        box = max(math.prod(access.extent) for access in question.accesses) * itemsize
-        held = loader.workers * loader.prefetch * loader.batch * box
-        yield f"{_number(one.samples_per_s)} samples a second; batches that are ready take {_bytes(held)}"
-    if question.per_second:
-        n_requests = question.per_second * math.fsum(r.share * r.n_requests for r in one.reads)
-        at_once = _number(question.per_second * one.seconds)
+        yield f"an append rewrites at most {_bytes(one.append_nbytes)} of what is stored of an array"
+    if asked.batch and one.samples:
+        box = max(math.prod(access.extent) for access in asked.accesses) * itemsize
+        held = _bytes(asked.workers * asked.prefetch * asked.batch * box)
+        link = one.samples[0] / asked.batch * math.fsum(r.share * r.nbytes for r in one.reads)
+        yield (
+            f"{_number(one.samples[0])} samples a second, bounded by the {one.samples[1]}: {_bytes(link)}"
+            f" a second over a link of {_number(asked.link_mb_per_s or 0)} MB/s, {asked.cores} cores;"
+            f" batches that are ready take {held}"
+        )
+    if asked.per_second:
+        n_requests = asked.per_second * math.fsum(r.share * r.n_requests for r in one.reads)
+        at_once = _number(asked.per_second * one.seconds)
         yield f"{at_once} reads at once, {_number(n_requests)} requests a second"
     yield one.support
 
 
 def _write_array(question: Question) -> str:
-    array, n = question.array, question.n_arrays
-    stored = _bytes(array.nbytes * n / question.compression)
+    array, n, ratio = question.array, question.asked.arrays, question.store.compression_ratio
     parts = [
-        f"{array.variable}: {' x '.join(map(str, array.shape))} {array.dtype}, {stored} stored"
+        f"{cut(array.variable)}: {' x '.join(map(str, array.shape))} {cut(str(array.dtype))},"
+        f" {_bytes(question.stored_nbytes)} stored{f' in {n} such arrays' if n > 1 else ''}"
     ]
-    parts[0] += f" in {n} such arrays" if n > 1 else ""
     if array.layout:
         parts.append(_write_layout(array.layout, array.dtype.itemsize))
     if array.codec:
-        parts.append(f"codec {array.codec}")
-    if question.compression != 1:
-        parts.append(f"compressed {question.compression:.3g} times")
+        parts.append(f"codec {cut(array.codec)}")
+    if ratio != 1:
+        parts.append(f"compressed {ratio:.3g} times")
     if len(array.names) > 1 and array.variable == array.names[0]:
-        parts.append(f"largest of {len(array.names)} arrays, before {', '.join(array.names[1:4])}")
+        others = cut(", ".join(array.names[1:4]))
+        parts.append(f"largest of {len(array.names)} arrays, before {others}")
     return "; ".join(parts)
 
 
@@ -240,10 +274,14 @@ def _write_client(one: Choice) -> str:
     return f"{one.client.text}, {one.in_flight} in flight"
 
 
-def _write_once(one: Choice) -> str:
-    if one.write_usd < 0.01:
+def _write_once(question: Question, one: Choice) -> str:
+    """Say what writing takes: requests, and the bytes that one reader moves at the least."""
+    if one.action not in ("write", "rechunk", "align", "copy"):
         return ""
-    return f"; writing it is {_usd(one.write_usd)} in requests, once"
+    moved = question.stored_nbytes * (1 + len(one.layouts))
+    hours = moved / question.store.network.aggregate_nbytes_per_s / 3600
+    least = f", at least {_number(hours, 2)} hours over one link" if hours > 0.1 else ""
+    return f"; writing it, once: {_usd(one.write_usd)} in requests, {_bytes(moved)} read and written{least}"
 
 
 def _seconds(value: float) -> str:

@@ -1,68 +1,70 @@
-"""Lines of code to paste: what writes and reads a choice."""
+"""Lines of code to paste: what writes and reads a choice. Whatever comes from a dataset stands in `repr`."""
 
 from __future__ import annotations
 
-import json
-
-from advisors.chunks.question import Question
 from advisors.decide.choices import BLOCK_NBYTES, Choice
+from advisors.decide.layouts import Access
+from advisors.decide.question import Question
 from helpers.arrays.chunks import Shape
 
 BUCKET, ARRAY, FILE = "s3://BUCKET", "array.zarr", "granule.h5"
-"""What stands for the reader's own dataset where there is none."""
+"""What stands for the reader's own dataset where it lies in no bucket."""
 
 
 def write_code(question: Question, choice: Choice) -> str:
     """Write the lines for a choice, in the address of the dataset where it lies in a bucket."""
-    code = (_of_file if choice.client.is_of_file else _of_zarr)(question, choice)
-    if question.address.startswith("s3://"):
-        bucket, _, name = question.address.rstrip("/").rpartition("/")
-        code = code.replace(BUCKET, bucket)
-        code = code.replace(FILE if choice.client.is_of_file else ARRAY, name)
-    return code
+    bucket, name = BUCKET, FILE if choice.client.is_of_file else ARRAY
+    if question.asked.address.startswith("s3://"):
+        whole = question.asked.address.rstrip("/")
+        folder, _, last = whole.removeprefix("s3://").rpartition("/")
+        bucket, name = (f"s3://{folder}", last) if folder else (whole, "")
+    write = _of_file if choice.client.is_of_file else _of_zarr
+    return write(question, choice, bucket, name)
 
 
-def _of_zarr(question: Question, choice: Choice) -> str:
+def _of_zarr(question: Question, choice: Choice, bucket: str, there: str) -> str:
     """Write the lines that make new copies and read the access that happens most."""
-    shape, is_copy = question.array.shape, len(choice.layouts) > 1
-    usual = max(zip(question.shares, question.accesses, strict=True), key=lambda pair: pair[0])[1]
-    parts, read = [], ARRAY
+    asked, array = question.asked, question.array
+    usual = max(zip(asked.shares, asked.accesses, strict=True), key=lambda pair: pair[0])[1]
+    parts, read, is_copy = list[str](), there, len(choice.layouts) > 1
     for i, (layout, names) in enumerate(zip(choice.layouts, choice.serves, strict=True), start=1):
-        name = ARRAY
-        if layout != question.array.layout and choice.action != "default":
+        name = there
+        if layout != array.layout and choice.action not in ("default", "set"):
             name = f"copy-{i}.zarr" if is_copy else "new.zarr"
+            dimensions = list(array.dimensions) or [f"d{j}" for j in range(len(array.shape))]
             parts.append(f"""\
 import zarr
 from obstore.store import from_url
 from zarr.storage import ObjectStore
 
-store = ObjectStore(from_url("{BUCKET}/{name}"))
+store = ObjectStore(from_url({f"{bucket}/{name}"!r}))
 array = zarr.open_group(store, zarr_format=3).create_array(
-    "{_name(question)}", shape={shape}, dtype="{question.array.dtype}",
+    {_name(question)!r}, shape={array.shape}, dtype={str(array.dtype)!r},
     chunks={layout.chunk_shape}, shards={layout.shard_shape},
-    dimension_names={json.dumps(question.array.dimensions or [f"d{j}" for j in range(len(shape))])},
+    dimension_names={dimensions!r},
 )""")
         read = name if usual.name in names else read
-    settings = f'\nzarr.config.set({{"async.concurrency": {choice.in_flight}}})'
-    store = f'ObjectStore(from_url("{BUCKET}/{read}"), read_only=True)'
-    imports = "\nfrom obstore.store import from_url\nfrom zarr.storage import ObjectStore\n"
+    address = f"{bucket}/{read}".rstrip("/")
     if choice.client.in_turn > 1:
-        settings, store, imports = "", f'"{BUCKET}/{read}"', ""
+        settings, store, imports = "", repr(address), ""
+    else:
+        settings = f'\nzarr.config.set({{"async.concurrency": {choice.in_flight}}})'
+        store = f"ObjectStore(from_url({address!r}), read_only=True)"
+        imports = "\nfrom obstore.store import from_url\nfrom zarr.storage import ObjectStore\n"
     parts.append(f"""\
 import zarr{imports}{settings}
-array = zarr.open_array({store}, path="{_name(question)}", mode="r")
-values = array{select(usual.extent, shape)}""")
-    if question.loader:
-        loader = question.loader
-        parts.append(draw_boxes(usual.extent, loader.batch, loader.workers, loader.prefetch))
+array = zarr.open_array({store}, path={_name(question)!r}, mode="r")
+values = array{select(usual.extent, array.shape)}""")
+    if asked.batch:
+        parts.append(draw_boxes(usual, asked.batch, asked.workers, asked.prefetch))
     return "\n\n".join(parts)
 
 
 def _name(question: Question) -> str:
     """Name the array in its group; one that is given by its own address has no name there."""
-    if not question.address:
+    if not question.asked.address:
         return "field"
-    is_alone = question.address.rstrip("/").endswith(f"/{question.array.variable}")
+    is_alone = question.asked.address.rstrip("/").endswith(f"/{question.array.variable}")
     return "" if is_alone else question.array.variable
 
 
@@ -81,8 +83,11 @@ def select(extent: Shape, shape: Shape) -> str:
     return f"[{', '.join(parts)}]"
 
 
-def draw_boxes(extent: Shape, batch: int, workers: int, prefetch: int) -> str:
+def draw_boxes(access: Access, batch: int, workers: int, prefetch: int) -> str:
     """Write the lines that draw random boxes of an open array for PyTorch, a batch side by side."""
+    start = "rng.integers(0, np.subtract(array.shape, self.box) + 1)"
+    if access.is_aligned:
+        start = "self.box * rng.integers(0, np.floor_divide(array.shape, self.box))"
     return f"""\
 from concurrent.futures import ThreadPoolExecutor
 
@@ -91,7 +96,7 @@ import torch
 
 
 class RandomBoxes(torch.utils.data.Dataset):
-    def __init__(self, n, box={extent}, seed=0):
+    def __init__(self, n, box={access.extent}, seed=0):
         self.n, self.box, self.seed = n, box, seed
 
     def __len__(self):
@@ -99,7 +104,7 @@ class RandomBoxes(torch.utils.data.Dataset):
 
     def __getitem__(self, i):
         rng = np.random.default_rng((self.seed, i))
-        start = rng.integers(0, np.subtract(array.shape, self.box) + 1)
+        start = {start}
         return array[tuple(slice(a, a + b) for a, b in zip(start, self.box))]
 
     def __getitems__(self, indices):  # what a loader calls for a batch
@@ -113,29 +118,11 @@ loader = torch.utils.data.DataLoader(
 )"""
 
 
-def _of_file(question: Question, choice: Choice) -> str:
+def _of_file(question: Question, choice: Choice, bucket: str, name: str) -> str:
     """Write the lines that read a file of HDF5, and that repack it first where the choice does."""
-    lines = {
-        "fsspec-readahead": _READ.replace("HOW", ""),
-        "fsspec-tuned": _READ.replace("HOW", f', cache_type="blockcache", block_size={BLOCK_NBYTES}'),
-        "obstore-whole": _FETCH.replace("PART", f"{BLOCK_NBYTES}").replace("N_AT_ONCE", f"{choice.in_flight}"),
-        "references": _REFER,
-    }[choice.client.name]  # fmt: skip
-    if choice.action != "rechunk":
-        return lines
-    name = question.array.variable if question.address else "field"
-    repack = _REPACK.replace("NAME", name).replace("CHUNKS", f"{choice.layouts[0].chunk_shape}")
-    return f"{repack}\n\n{lines}"
-
-
-_READ = f"""\
-import h5py
-import s3fs
-
-file = s3fs.S3FileSystem().open("{BUCKET}/{FILE}"HOW)
-granule = h5py.File(file, "r")  # or xarray.open_dataset(file, engine="h5netcdf")"""
-
-_FETCH = f"""\
+    client, address = choice.client.name, f"{bucket}/{name}"
+    if client == "obstore-whole":
+        lines = f"""\
 import io
 from concurrent.futures import ThreadPoolExecutor
 
@@ -143,34 +130,51 @@ import h5py
 import obstore
 from obstore.store import from_url
 
-store, name, part = from_url("{BUCKET}"), "{FILE}", PART
+store, name, part = from_url({bucket!r}), {name!r}, {BLOCK_NBYTES}
 nbytes = obstore.head(store, name)["size"]
+whole = io.BytesIO()
 
 
 def fetch(start):
     return obstore.get_range(store, name, start=start, end=min(start + part, nbytes))
 
 
-with ThreadPoolExecutor(N_AT_ONCE) as pool:
-    parts = pool.map(fetch, range(0, nbytes, part))
-    granule = h5py.File(io.BytesIO(b"".join(parts)), "r")"""
-
-_REFER = f"""\
+with ThreadPoolExecutor({choice.in_flight}) as pool:
+    for part_of_it in pool.map(fetch, range(0, nbytes, part)):
+        whole.write(part_of_it)
+granule = h5py.File(whole, "r")"""
+    elif client == "references":
+        lines = f"""\
 import xarray as xr
+import zarr
 from obspec_utils.registry import ObjectStoreRegistry
 from obstore.store import from_url
 from virtualizarr.parsers import HDFParser
 
-registry = ObjectStoreRegistry({{"{BUCKET}": from_url("{BUCKET}")}})
-store = HDFParser()("{BUCKET}/{FILE}", registry)
+zarr.config.set({{"async.concurrency": {choice.in_flight}}})
+registry = ObjectStoreRegistry({{{bucket!r}: from_url({bucket!r})}})
+store = HDFParser()({address!r}, registry)
 dataset = xr.open_zarr(store, consolidated=False, zarr_format=3, chunks=None)"""
+    else:
+        how = f', cache_type="blockcache", block_size={BLOCK_NBYTES}'
+        lines = f"""\
+import h5py
+import s3fs
 
-_REPACK = f"""\
+file = s3fs.S3FileSystem().open({address!r}{how if client == "fsspec-tuned" else ""})
+granule = h5py.File(file, "r")  # or xarray.open_dataset(file, engine="h5netcdf")"""
+    if choice.action != "rechunk":
+        return lines
+    variable = question.array.variable if question.asked.address else "field"
+    return f"""\
 import h5py
 
-with h5py.File("{FILE}") as old, h5py.File(
+with h5py.File({name!r}) as old, h5py.File(
     "new.h5", "w", fs_strategy="page", fs_page_size={BLOCK_NBYTES}
 ) as new:
     new.create_dataset(
-        "NAME", data=old["NAME"], chunks=CHUNKS, shuffle=True, compression="gzip"
-    )"""
+        {variable!r}, data=old[{variable!r}], chunks={choice.layouts[0].chunk_shape},
+        shuffle=True, compression="gzip",
+    )
+
+{lines}"""

@@ -1,4 +1,4 @@
-"""The checklist of the cloud-optimised HDF5 guide: each item passed, failed or not applicable, and why.
+"""What is wrong with a file for readers in object storage, by the checklist of the cloud-optimised guide.
 
 Only metadata are read. Places in the file that lie closer together than the bytes that a
 network delivers while it waits for another first byte count as one: a reader gains nothing
@@ -10,21 +10,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
-import h5py
-
-from advisors.hdf5.files import Source, iterate_chunks, name_source, open_hdf5, open_source
-from advisors.hdf5.inspection import (
-    FileReport,
-    Recording,
-    Variable,
-    inspect_file,
-    merge_spans,
-)
-from advisors.hdf5.prediction import TUNED
+from advisors.hdf5.inspection import FileLayout, FileReport, Variable, merge_spans
 from helpers.errors import cut
-from helpers.netem.profiles import Profile, network_of
+from helpers.models.transfer import Network
 
 GUIDE = "https://guide.cloudnativegeo.org/cloud-optimized-netcdf4-hdf5/"
 """The Cloud-Optimized HDF/NetCDF guide, whose checklist this is."""
@@ -32,60 +21,31 @@ GUIDE = "https://guide.cloudnativegeo.org/cloud-optimized-netcdf4-hdf5/"
 CHUNK_NBYTES = 100_000, 16_000_000
 """Bytes of a chunk in memory, at least and at most, as the guide's checklist has them."""
 
+CHUNK_CACHE_NBYTES = 8 * 2**20
+"""Bytes that HDF5 2.0 keeps of the chunks of a dataset, where nothing is set; before it was 1 MiB."""
+
+_TOGETHER_NBYTES = 8 * 2**20  # of metadata that one block of a block cache has
 _SMALL_NBYTES = 65_536  # of a dataset up to which HDF5 can keep its values in its header
 _PORTABLE = {1, 2, 3}  # deflate, shuffle, fletcher32: filters that every reader has
-_N_SHOWN = 3  # datasets that an item names
-
-Status = Literal["passed", "failed", "not applicable"]
+_N_SHOWN = 3  # datasets that a problem names
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
-    """One item of the list."""
+class Problem:
+    """An item of the list that fails."""
 
     name: str
-    status: Status
     text: str  # what is so, and what to do about it
-    value: float | None = None  # what was counted; None where there is nothing to count
-    bound: str = ""  # what is asked of the value
+    value: float  # what was counted
+    bound: str  # what is asked of it
 
 
-@dataclass(frozen=True, slots=True)
-class Checklist:
-    """All items, of one file and for readers over one network."""
-
-    file: str
-    profile: str
-    hdf5_version: str  # of the library that reads
-    items: tuple[Item, ...]
-
-    @property
-    def is_passed(self) -> bool:
-        """Whether no item failed."""
-        return all(item.status != "failed" for item in self.items)
-
-
-def check_file(source: Source, profile: Profile) -> Checklist:
-    """Go through the checklist for a file at a path or an address, read over a network as it is.
-
-    Raises
-    ------
-    UserError
-        If the file cannot be read, or is none of HDF5.
-    """
-    name, network = name_source(source), network_of(profile)
-    with open_source(source) as file:
-        report, recording = inspect_file(file, name)
-        with open_hdf5(file, name) as opened:
-            cache_nbytes = int(opened.id.get_access_plist().get_cache()[2])
-            plain = [opened[v.name] for v in report.variables if not v.chunk_shape]
-            found = [(at, n) for dataset in plain for _, at, n in iterate_chunks(dataset)]
-    small = [(at, at + nbytes) for at, nbytes in found if nbytes <= _SMALL_NBYTES]
+def list_problems(report: FileReport, layout: FileLayout, network: Network) -> list[Problem]:
+    """List what is wrong with a file whose metadata were read, for readers over a network."""
     gap = network.first_byte_median_s * network.stream_nbytes_per_s
     gap_nbytes = round(gap) if 0 < gap < math.inf else 0
-    layout = _check_layout(report, recording, small, gap_nbytes)
-    items = (*layout, *_check_variables(report.variables, cache_nbytes))
-    return Checklist(name, profile.name, h5py.version.hdf5_version, items)
+    found = (*_check_layout(report, layout, gap_nbytes), *_check_variables(report.variables))
+    return [one for one in found if one is not None]
 
 
 def _count_places(spans: Sequence[tuple[int, int]], gap_nbytes: int) -> int:
@@ -93,95 +53,72 @@ def _count_places(spans: Sequence[tuple[int, int]], gap_nbytes: int) -> int:
     return len(merge_spans((start, stop + gap_nbytes) for start, stop in spans))
 
 
-def _judge(
-    name: str, passed: bool | None, value: float, bound: str, good: str, bad: str = ""
-) -> Item:
-    """Make an item; of what is not applicable, `passed` is None and `good` says why."""
-    if passed is None:
-        return Item(name, "not applicable", good)
-    return Item(name, "passed" if passed else "failed", good if passed else bad, value, bound)
+def _bound(name: str, value: float, most: float, text: str) -> Problem | None:
+    return Problem(name, text, value, f"at most {most:g}") if value > most else None
 
 
 def _check_layout(
-    report: FileReport, recording: Recording, small: Sequence[tuple[int, int]], gap_nbytes: int
-) -> Iterator[Item]:
-    """Check what a rewrite mends without touching any dataset.
-
-    `small` are contiguous datasets of few bytes; `gap_nbytes` are better read than skipped.
-    """
-    page, metadata = report.page_nbytes, report.metadata_nbytes
-    yield _judge(
-        "paged-file-space", page > 0, page, "bytes of a page, above 0",
-        f"the file has pages of {_size(page)}",
-        "the file has no pages; `wire hdf5 advise --apply` makes them",
-    )  # fmt: skip
-    yield _judge(
-        "page-size", page >= metadata if page else None, page, f"at least {metadata}",
-        "all metadata fit in one page" if page else "the file has no pages",
-        f"metadata take {_size(metadata)}, more than a page of {_size(page)}; make pages larger",
-    )  # fmt: skip
-    most = 1 + metadata // max(page, TUNED.block_nbytes)
-    n_places = _count_places(recording.metadata, gap_nbytes)
-    yield _judge(
-        "consolidated-metadata", n_places <= most, n_places, f"at most {most}",
-        "metadata lie together",
-        f"metadata are scattered over {n_places} places; consolidate them",
-    )  # fmt: skip
-    heaps = [(at, at + nbytes) for at, nbytes in recording.heaps]
-    n_away = _count_places((*recording.metadata, *heaps), gap_nbytes) - n_places
-    yield _judge(
-        "global-heaps", n_away <= 1 if heaps else None, n_away, "at most 1",
-        "texts in attributes lie together" if heaps else "no attribute is of variable length",
+    report: FileReport, layout: FileLayout, gap_nbytes: int
+) -> Iterator[Problem | None]:
+    """Check what a rewrite mends without touching any dataset."""
+    page, nbytes, metadata = report.page_nbytes, report.metadata_nbytes, layout.metadata
+    if not page:
+        text = "the file has no pages"
+        yield Problem("paged-file-space", text, 0, "bytes of a page, above 0")
+    elif page < nbytes:
+        text = (
+            f"metadata take {_size(nbytes)}, more than a page of {_size(page)}; make pages larger"
+        )
+        yield Problem("page-size", text, page, f"at least {nbytes}")
+    n_places = _count_places(metadata, gap_nbytes)
+    text = f"metadata are scattered over {n_places} places; consolidate them"
+    most = 1 + nbytes // max(page, _TOGETHER_NBYTES)
+    yield _bound("consolidated-metadata", n_places, most, text)
+    heaps = [(at, at + n) for at, n in layout.heaps]
+    n_away = _count_places((*metadata, *heaps), gap_nbytes) - n_places
+    text = (
         f"texts of variable length in attributes are scattered over {n_away} places;"
-        " rewrite the file, or store them with a fixed length",
-    )  # fmt: skip
-    n_away = _count_places((*recording.metadata, *small), gap_nbytes) - n_places
-    yield _judge(
-        "small-datasets", n_away <= 1 if small else None, n_away, "at most 1",
-        "small datasets lie together" if small else "no contiguous dataset is small",
-        f"small datasets are scattered over {n_away} places, a request each; make them compact",
-    )  # fmt: skip
+        " rewrite the file, or store them with a fixed length"
+    )
+    yield _bound("global-heaps", n_away, 1, text)
+    small = [
+        (one.offset, one.stop)
+        for variable, reads in zip(report.variables, layout.read, strict=False)
+        if not variable.chunk_shape
+        for one in reads
+        if not one.is_metadata and one.nbytes <= _SMALL_NBYTES
+    ]
+    n_away = _count_places((*metadata, *small), gap_nbytes) - n_places
+    text = f"small datasets are scattered over {n_away} places, a request each; make them compact"
+    yield _bound("small-datasets", n_away, 1, text)
     n_user = report.userblock_nbytes
-    yield _judge(
-        "user-block", not n_user, n_user, "at most 0", "there is no user block",
-        f"a user block of {_size(n_user)} stands before the file, so that it cannot have pages",
-    )  # fmt: skip
+    text = f"a user block of {_size(n_user)} stands before the file, so that it cannot have pages"
+    yield _bound("user-block", n_user, 0, text)
 
 
-def _check_variables(variables: Sequence[Variable], kept: int) -> Iterator[Item]:
-    """Check chunks, which HDF5 keeps up to so many bytes, types and filters of the datasets."""
+def _check_variables(variables: Sequence[Variable]) -> Iterator[Problem | None]:
+    """Check chunks, types and filters of the datasets."""
     least, most = CHUNK_NBYTES
     chunked = [v for v in variables if v.chunk_shape and v.n_chunks]
     small = [v for v in chunked if v.n_chunks > 1 and v.chunk_nbytes < least]
     large = [v for v in chunked if v.chunk_nbytes > most]
     told = [f"{_count(small)} chunks below {_size(least)}: {_name(small)}"] * bool(small)
     told += [f"{_count(large)} chunks above {_size(most)}: {_name(large)}"] * bool(large)
-    why_not = "no dataset is chunked"
-    yield _judge(
-        "chunk-bytes", not told if chunked else None, len(small) + len(large), "at most 0",
-        f"chunks have {_size(least)} to {_size(most)}" if chunked else why_not, "; ".join(told),
-    )  # fmt: skip
+    yield _bound("chunk-bytes", len(small) + len(large), 0, "; ".join(told))
     largest = max(chunked, key=lambda v: v.chunk_nbytes, default=None)
-    nbytes = largest.chunk_nbytes if largest else 0
-    yield _judge(
-        "chunk-cache", nbytes <= kept if largest else None, nbytes, f"at most {kept}",
-        f"every chunk fits in the {_size(kept)} that HDF5 keeps" if largest else why_not,
-        f"chunks of {cut(largest.name if largest else '')} have {_size(nbytes)}, more than the"
-        f" {_size(kept)} that HDF5 keeps; set rdcc_nbytes or make them smaller",
-    )  # fmt: skip
+    if largest is not None:
+        text = (
+            f"chunks of {cut(largest.name)} have {_size(largest.chunk_nbytes)}, more than the"
+            f" {_size(CHUNK_CACHE_NBYTES)} that HDF5 keeps; set rdcc_nbytes or make them smaller"
+        )
+        yield _bound("chunk-cache", largest.chunk_nbytes, CHUNK_CACHE_NBYTES, text)
     loose = [v for v in variables if v.is_variable_length]
-    yield _judge(
-        "variable-length", not loose, len(loose), "at most 0", "all values have a fixed length",
-        f"{_count(loose)} values of variable length, which lie apart: {_name(loose)}",
-    )  # fmt: skip
-    is_filtered = any(v.filters for v in variables)
+    text = f"{_count(loose)} values of variable length, which lie apart: {_name(loose)}"
+    yield _bound("variable-length", len(loose), 0, text)
     rare = [v for v in variables if not {*v.filter_numbers} <= _PORTABLE]
     names = cut(", ".join(sorted({name for v in rare for name in v.filters})))
-    yield _judge(
-        "filters", not rare if is_filtered else None, len(rare), "at most 0",
-        "every reader has the filters" if is_filtered else "nothing is compressed",
-        f"{_count(rare)} filters that need a plugin ({names}): {_name(rare)}",
-    )  # fmt: skip
+    text = f"{_count(rare)} filters that need a plugin ({names}): {_name(rare)}"
+    yield _bound("filters", len(rare), 0, text)
 
 
 def _count(variables: Sequence[Variable]) -> str:

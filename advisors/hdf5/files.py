@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Iterable, Iterator, Sequence
+import os
+import stat
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 import aiohttp
@@ -16,13 +17,12 @@ import hdf5plugin  # noqa: F401  # teaches h5py to read Blosc and its kin
 from botocore.exceptions import BotoCoreError, ClientError
 from fsspec.spec import AbstractBufferedFile
 
-from helpers.errors import UserError, cut
+from helpers.errors import UserError, cut, show
 from helpers.objectstore.locations import Location, parse_location
 from helpers.redaction import redact
 
 _BLOCK_NBYTES = 8 * 2**20
-MAX_LINKS = 200_000
-"""Links of a file up to which it is walked; each costs a step, and each object more."""
+_FOR_A_MESSAGE_S = 2.0  # of looking for names that a message lists
 
 Source = str | Location
 """A path on disk, an address (s3, gs, https), or a place in a store with its credentials."""
@@ -49,11 +49,7 @@ def open_source(source: Source) -> Iterator[BinaryIO]:
 
 def _open_bytes(source: Source) -> BinaryIO:
     if isinstance(source, str) and is_near(source):
-        path = Path(source)
-        if path.exists() and not path.is_file():
-            what = "a folder" if path.is_dir() else "no regular file but a pipe or a device"
-            raise UserError(f"file: {source} is {what}; allowed: an HDF5 file")
-        return path.open("rb")
+        return _open_regular(source)
     how: dict[str, Any] = {"block_size": _BLOCK_NBYTES, "cache_type": "blockcache"}
     if isinstance(source, str) and source.startswith(("http://", "https://")):
         file = fsspec.filesystem("https", skip_instance_cache=True).open(source, **how)
@@ -65,6 +61,17 @@ def _open_bytes(source: Source) -> BinaryIO:
         return cast(BinaryIO, file)
     location = source if isinstance(source, Location) else parse_location(source)
     return cast(BinaryIO, location.fsspec(skip_instance_cache=True).open(location.path, **how))
+
+
+def _open_regular(path: str) -> BinaryIO:
+    """Open a file on disk; a pipe or a device would be waited for, or never end."""
+    mode = os.stat(path).st_mode
+    if not stat.S_ISREG(mode):
+        what = "a folder" if stat.S_ISDIR(mode) else "no regular file but a pipe or a device"
+        raise UserError(f"file: {cut(path)} is {what}; allowed: an HDF5 file")
+    if not os.path.getsize(path):
+        raise UserError(f"file: {cut(path)} is empty; allowed: an HDF5 file")
+    return open(path, "rb")  # `open_source` closes it
 
 
 @contextmanager
@@ -111,25 +118,52 @@ def shorten_error(error: BaseException) -> str:
     return cut(" ".join(str(error).split()).strip("'\"")) or type(error).__name__
 
 
-def check_links(file: h5py.File, name: str) -> None:
-    """Refuse a file with more links than anyone would walk for an answer."""
-    counted = itertools.count(1)
+class Deadline:
+    """A time at which looking at a file ends, and what was left out because of it."""
 
-    def stop(_: str) -> bool | None:  # any value ends the visit
-        return True if next(counted) > MAX_LINKS else None
+    def __init__(self, seconds: float = math.inf) -> None:
+        self._end_s = time.monotonic() + seconds
+        self.n_left_out = 0
+        """Objects, and chunks, that were there and not looked at; at least so many."""
 
-    if file.id.links.visit(stop):
-        raise UserError(
-            f"file: {name} has more than {MAX_LINKS:,} links, and is not walked further;"
-            " allowed: a file with fewer"
-        )
+    @property
+    def is_over(self) -> bool:
+        """Whether it has passed."""
+        return time.monotonic() >= self._end_s
 
 
-def list_datasets(file: h5py.File) -> list[str]:
+def walk(file: h5py.File, deadline: Deadline | None = None) -> Iterator[tuple[str, Any]]:
+    """Give path and handle of each object that hard links lead to, each once, groups before what is in them.
+
+    Without recursion, for groups may be nested a thousand deep; each is opened from the one above.
+    """
+    deadline, seen = deadline or Deadline(), set[int]()
+    stack: list[tuple[str, Any, bytes]] = [
+        ("", file.id, b"/")
+    ]  # path, what it lies in, and its name
+    while stack:
+        path, parent, name = stack.pop()
+        if deadline.is_over:
+            deadline.n_left_out += 1 + len(stack)
+            return
+        if name != b"/" and parent.links.get_info(name).type != h5py.h5l.TYPE_HARD:
+            continue
+        found = h5py.h5o.open(parent, name)
+        if (address := int(h5py.h5o.get_info(found).addr)) in seen:
+            continue
+        seen.add(address)
+        yield path, found
+        if isinstance(found, h5py.h5g.GroupID):
+            under = (
+                (f"{path}/{one.decode(errors='surrogateescape')}", found, one) for one in found
+            )
+            stack += reversed([*under])
+
+
+def list_datasets(file: h5py.File, deadline: Deadline | None = None) -> list[str]:
     """Return the paths of every dataset, each once."""
-    names: list[str] = []
-    file.visititems(lambda key, item: names.append(key) if isinstance(item, h5py.Dataset) else None)
-    return names
+    found = walk(file, deadline)
+    return [path.strip("/") for path, one in found if isinstance(one, h5py.h5d.DatasetID)]
 
 
 def find_dataset(file: h5py.File, variable: str, name: str) -> h5py.Dataset:
@@ -137,9 +171,11 @@ def find_dataset(file: h5py.File, variable: str, name: str) -> h5py.Dataset:
     found = file.get(variable)
     if isinstance(found, h5py.Dataset):
         return found
-    names = list_datasets(file)
-    shown = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
-    raise UserError(f"variables: {variable!r} is not in {name}; allowed: {shown or 'none'}")
+    names = list_datasets(file, Deadline(_FOR_A_MESSAGE_S))
+    shown = ", ".join(map(cut, names[:8])) + (
+        f" and {len(names) - 8} more" if len(names) > 8 else ""
+    )
+    raise UserError(f"variables: {show(variable)} is not in {name}; allowed: {shown or 'none'}")
 
 
 def get_page_nbytes(file: h5py.File) -> int:
@@ -178,62 +214,22 @@ def has_readable_heaps(dataset: h5py.Dataset) -> bool:
     return 0 < dataset.size <= MAX_IN_HEAPS and is_readable
 
 
-def iterate_chunks(dataset: h5py.Dataset) -> Iterator[tuple[tuple[int, ...], int, int]]:
+Chunk = tuple[tuple[int, ...], int, int]
+"""Corner, in elements, then offset and bytes in the file."""
+
+
+def iterate_chunks(dataset: h5py.Dataset) -> Iterator[Chunk]:
     """Give the corner, the offset and the bytes of each stored chunk."""
-    if dataset.chunks is None:
-        offset = dataset.id.get_offset()
-        nbytes = dataset.id.get_storage_size()
-        if offset is not None and nbytes:
-            yield (0,) * dataset.ndim, offset, nbytes
-        return
-    found: list[tuple[tuple[int, ...], int, int]] = []
-    dataset.id.chunk_iter(
-        lambda info: found.append((info.chunk_offset, info.byte_offset, info.size))
-    )
+    found: list[Chunk] = []
+    visit_chunks(dataset, found.append)
     yield from sorted(found)
 
 
-_BLOCK_OF_VALUES_NBYTES = 64 * 2**20  # of values that are held at once
-_MAX_BLOCKS = 10**6
-
-
-def iterate_blocks(dataset: h5py.Dataset, *others: h5py.Dataset) -> Iterator[tuple[slice, ...]]:
-    """Give blocks of some tens of MB that together hold every stored value of datasets of one shape.
-
-    They are whole chunks of the first. An extent costs nothing where nothing is stored,
-    for arrays may be declared that no disk would hold.
-    """
-    held = (one.is_virtual or one.id.get_storage_size() for one in (dataset, *others))
-    if dataset.chunks is None and not any(held):
+def visit_chunks(dataset: h5py.Dataset, see: Callable[[Chunk], bool | None]) -> None:
+    """Show each stored chunk as the index comes to it, until one is answered by True."""
+    if dataset.chunks is None:
+        offset, nbytes = dataset.id.get_offset(), dataset.id.get_storage_size()
+        if offset is not None and nbytes:
+            see(((0,) * dataset.ndim, offset, nbytes))
         return
-    shape, base = dataset.shape, dataset.chunks or (1,) * dataset.ndim
-    block = list(base)
-    for axis in reversed(range(dataset.ndim)):
-        room = _BLOCK_OF_VALUES_NBYTES // max(1, math.prod(block) * dataset.dtype.itemsize)
-        n_chunks = -(-shape[axis] // base[axis])
-        block[axis] *= max(1, min(room, n_chunks))
-    if dataset.chunks is None or any(other.chunks is None for other in others):
-        counts = [-(-n // b) for n, b in zip(shape, block, strict=True)]
-        if math.prod(counts) > _MAX_BLOCKS:
-            raise UserError(
-                f"file: {dataset.file.filename}: {dataset.name!r} has {math.prod(shape):.3g} elements, too many to copy and"
-                f" compare; allowed: at most {_MAX_BLOCKS:,} blocks of 64 MiB"
-            )
-        places: Iterable[tuple[int, ...]] = itertools.product(*map(range, counts))
-    else:
-        places = sorted(set().union(*(_find_touched(one, block) for one in (dataset, *others))))
-    for place in places:
-        starts = [at * b for at, b in zip(place, block, strict=True)]
-        yield tuple(
-            slice(at, min(at + b, n)) for at, b, n in zip(starts, block, shape, strict=True)
-        )
-
-
-def _find_touched(dataset: h5py.Dataset, block: Sequence[int]) -> set[tuple[int, ...]]:
-    """Return the places, in blocks, that stored chunks of a dataset touch."""
-    found = set[tuple[int, ...]]()
-    for corner, *_ in iterate_chunks(dataset):
-        stops = map(min, map(sum, zip(corner, dataset.chunks, strict=True)), dataset.shape)
-        parts = zip(corner, stops, block, strict=True)
-        found.update(itertools.product(*(range(at // b, -(-end // b)) for at, end, b in parts)))
-    return found
+    dataset.id.chunk_iter(lambda info: see((info.chunk_offset, info.byte_offset, info.size)))

@@ -11,20 +11,22 @@ import math
 from bisect import bisect_right
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, BinaryIO, cast
 
 import h5py
 
 from advisors.hdf5.files import (
-    check_links,
+    Chunk,
+    Deadline,
     find_dataset,
     get_filters,
     get_page_nbytes,
     has_readable_heaps,
     is_variable_length,
-    iterate_chunks,
-    list_datasets,
     open_hdf5,
+    visit_chunks,
+    walk,
 )
 from helpers.errors import UserError
 
@@ -92,22 +94,33 @@ class LoggedFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Recording:
-    """What the library asks for, without a page buffer; heaps count as raw data, as in HDF5."""
+class FileLayout:
+    """What the library asks for of a file, in order and without a page buffer.
 
-    opened: tuple[Read, ...]  # to open and list the file, in order; then to read the variables
-    read: tuple[Read, ...]
-    heaps: tuple[Span, ...]  # of those that open it: heaps, of attributes of variable length
+    `inspect_file` finds it in a file, `descriptions.describe_layout` makes one of a few numbers.
+    Heaps count as raw data, as in HDF5.
+    """
+
+    opened: tuple[Read, ...]  # to open and list the file
+    read: tuple[tuple[Read, ...], ...]  # then to read the variables, one after the other
     file_nbytes: int  # length of the file
-    page_nbytes: int  # bytes of a page; 0 where file space is not paged
-    n_first_past: int  # reads at the beginning that a page buffer does not see
-    n_listed: int  # objects and attributes that the tree has
+    page_nbytes: int = 0  # bytes of a page; 0 where file space is not paged
+    n_first_past: int = 0  # reads at the beginning that a page buffer does not see
+    n_listed: int = 0  # objects and attributes that the tree has
+    heaps: tuple[Span, ...] = ()  # of those that open it: heaps, of attributes of variable length
+    references_nbytes: int = 0  # of a file of references to all chunks
+    decode_s: float = 0.0  # processor time of decoding what is read
 
     @property
     def metadata(self) -> list[Span]:
         """Offset and end of all metadata, in order."""
-        reads = (*self.opened, *self.read)
+        reads = chain(self.opened, *self.read)
         return merge_spans((read.offset, read.stop) for read in reads if read.is_metadata)
+
+    @property
+    def chunks(self) -> list[list[Read]]:
+        """What is read of each variable but for metadata."""
+        return [[one for one in reads if not one.is_metadata] for reads in self.read]
 
 
 def list_tree(file: h5py.File, groups: Collection[str] | None = None) -> int:
@@ -116,57 +129,78 @@ def list_tree(file: h5py.File, groups: Collection[str] | None = None) -> int:
     They are those of the whole tree, as of programs that look for something, or some groups with
     what is directly in them, as xarray opens a group.
     """
-    n_listed = 0
-
-    def visit(_: str, found: Any) -> None:  # any value returned would end the visit
-        nonlocal n_listed
-        n_listed += 1 + len(list(found.attrs.values()))
-
     if groups is None:
-        visit("/", file)
-        file.visititems(visit)
-        return n_listed
+        return sum(_list_object(found) for _, found in walk(file))
+    n_listed = 0
     for name in groups:
-        visit(name, group := file[name or "/"])
+        n_listed += _list_object((group := file[name or "/"]).id)
         for found in map(group.get, group):
             if found is not None:  # a link may lead nowhere
-                visit("", found)
+                n_listed += _list_object(found.id)
     return n_listed
 
 
-def record_reads(
-    file: BinaryIO,
-    name: str,
-    variables: Sequence[str],
-    *,
-    groups: Collection[str] | None = None,
-) -> Recording:
-    """Note what the library asks for to open a file, to list it and to read variables.
+def _list_object(found: Any) -> int:
+    n_attributes = int(h5py.h5a.get_num_attrs(found))
+    if n_attributes:
+        list(h5py.AttributeManager(_Holder(found)).values())
+    return 1 + n_attributes
 
-    It is listed as `list_tree` does. Values are read of datasets alone that have them in heaps, for nothing else says where.
-    """
+
+@dataclass(frozen=True, slots=True)
+class _Holder:
+    """What h5py's attributes want of their object."""
+
+    id: Any
+
+
+MAX_CHUNKS = 200_000
+"""Reads beyond which the other variables of a file are left out, and chunks of one that are looked at."""
+
+
+def record_reads(
+    file: BinaryIO, name: str, variables: Sequence[str], *, groups: Collection[str] | None = None
+) -> FileLayout:
+    """Note what the library asks for to open a file, to list it as `list_tree` does, and to read variables."""
     log = LoggedFile(file)
     with open_hdf5(log, name) as opened:
-        page_nbytes = get_page_nbytes(opened)
-        n_open = len(log.spans)
-        n_listed = list_tree(opened, groups)
-        found = [find_dataset(opened, variable, name) for variable in variables]
-        n_before = len(log.spans)
-        opening, reads = _classify(log, 0), list[Read]()
+        n_open, n_listed = len(log.spans), list_tree(opened, groups)
+        listing, reads = _classify(log, 0), list[tuple[Read, ...]]()
         heaps = tuple(span for span in log.spans if span[0] in log.heaps)
-        for dataset in found:
-            raw = [(at, nbytes) for _, at, nbytes in iterate_chunks(dataset)]
-            is_read = has_readable_heaps(dataset)
-            if is_read:
-                dataset[()]
-            reads += _classify(log, n_before, raw)
-            reads += [] if is_read else [Read(*span, is_metadata=False) for span in raw]
+        for variable in variables:
             n_before = len(log.spans)
-    n_first_past = _count_first_past(file, name, page_nbytes, log.spans[:n_open])
+            dataset = find_dataset(opened, variable, name)
+            reads.append(tuple(_record_dataset(log, dataset, n_before)))
+        page_nbytes = get_page_nbytes(opened)
+    n_past = _count_first_past(file, name, page_nbytes, log.spans[:n_open])
     nbytes = file.seek(0, 2)
-    return Recording(
-        tuple(opening), tuple(reads), heaps, nbytes, page_nbytes, n_first_past, n_listed
-    )
+    return FileLayout(tuple(listing), tuple(reads), nbytes, page_nbytes, n_past, n_listed, heaps)
+
+
+def _record_dataset(log: LoggedFile, dataset: h5py.Dataset, n_before: int) -> list[Read]:
+    """Note what reading a dataset asks for, from a place of the log on: chunks in the order of their places in the array.
+
+    Of their index the library reads each part where it needs it, between chunks. Values are read
+    of datasets alone that have them in heaps, for nothing else says where.
+    """
+    found = list[tuple[Chunk, int]]()
+
+    def see(chunk: Chunk) -> bool | None:  # True ends it
+        found.append((chunk, len(log.spans)))
+        return True if len(found) >= MAX_CHUNKS else None
+
+    visit_chunks(dataset, see)
+    raw = [(at, nbytes) for (_, at, nbytes), _ in found]
+    if has_readable_heaps(dataset):
+        dataset[()]
+        return _classify(log, n_before, raw)
+    index, reads = _classify(log, n_before), list[Read]()
+    for (_, at, nbytes), n_spans in sorted(found):
+        n_index = max(0, n_spans - n_before)
+        reads += index[:n_index]
+        index, n_before = index[n_index:], n_before + n_index
+        reads.append(Read(at, nbytes, is_metadata=False))
+    return reads + index
 
 
 def _classify(log: LoggedFile, start: int, raw: Sequence[Span] = ()) -> list[Read]:
@@ -256,6 +290,7 @@ class FileReport:
     n_metadata_spans: int
     n_listed: int  # objects and attributes
     variables: tuple[Variable, ...]  # every dataset
+    n_left_out: int = 0  # objects and chunks that were not looked at, because time was over
 
     def variable(self, name: str) -> Variable:
         """Return a variable by its name."""
@@ -266,42 +301,69 @@ class FileReport:
 _LOSSLESS = {1, 2, 3, 4, 5, 32000, 32001, 32004, 32015, 32026}
 
 
-def inspect_file(file: BinaryIO, name: str) -> tuple[FileReport, Recording]:
+def inspect_file(
+    file: BinaryIO, name: str, deadline: Deadline | None = None
+) -> tuple[FileReport, FileLayout]:
     """Read how an HDF5 file lies from its metadata alone, and what reading all of it asks for."""
-    with open_hdf5(file, name) as opened:
-        check_links(opened, name)
+    deadline, log, n_listed, n_chunks = deadline or Deadline(), LoggedFile(file), 0, 0
+    variables, reads, opening, heaps = (
+        list[Variable](),
+        list[tuple[Read, ...]](),
+        list[Read](),
+        list[Span](),
+    )
+    with open_hdf5(log, name) as opened:
+        n_open, n_seen = len(log.spans), 0
         page_nbytes, userblock_nbytes = get_page_nbytes(opened), opened.userblock_size
-        names = list_datasets(opened)
-        variables = tuple(inspect_variable(find_dataset(opened, v, name)) for v in names)
-    recording = record_reads(file, name, names)
-    metadata = recording.metadata
+        for path, found in walk(opened, deadline):
+            n_listed += _list_object(found)
+            opening += _classify(log, n_seen)
+            heaps += [span for span in log.spans[n_seen:] if span[0] in log.heaps]
+            if isinstance(found, h5py.h5d.DatasetID):
+                if n_chunks >= MAX_CHUNKS:
+                    deadline.n_left_out += 1
+                    continue
+                dataset = h5py.Dataset(found)
+                reads.append(tuple(_record_dataset(log, dataset, len(log.spans))))
+                n_chunks += len(reads[-1])
+                variables.append(inspect_variable(dataset, path.strip("/")))
+            n_seen = len(log.spans)
+    n_past = _count_first_past(file, name, page_nbytes, log.spans[:n_open])
+    nbytes = file.seek(0, 2)
+    layout = FileLayout(
+        tuple(opening), tuple(reads), nbytes, page_nbytes, n_past, n_listed, tuple(heaps)
+    )
+    metadata = layout.metadata
     report = FileReport(
         name,
-        recording.file_nbytes,
+        nbytes,
         userblock_nbytes,
         page_nbytes,
         sum(stop - start for start, stop in metadata),
         len(metadata),
-        recording.n_listed,
-        variables,
+        n_listed,
+        tuple(variables),
+        deadline.n_left_out,
     )
-    return report, recording
+    return report, layout
 
 
-def inspect_variable(dataset: h5py.Dataset) -> Variable:
+def inspect_variable(dataset: h5py.Dataset, name: str) -> Variable:
     """Read how one dataset lies in its file."""
-    stored = [nbytes for *_, nbytes in iterate_chunks(dataset)]
+    n_chunks = (
+        dataset.id.get_num_chunks() if dataset.chunks else int(dataset.id.get_offset() is not None)
+    )
     filters = [
         (number, text.decode(errors="replace") or "unnamed")
         for number, *_, text in get_filters(dataset)
     ]
     return Variable(
-        dataset.name.strip("/"),
+        name,
         dataset.shape or (),
         str(dataset.dtype),
         dataset.chunks or (),
-        len(stored),
-        sum(stored),
+        n_chunks,
+        dataset.id.get_storage_size(),
         math.prod(dataset.shape or (0,)) * dataset.dtype.itemsize,
         tuple(name for _, name in filters),
         tuple(f"{name} (number {n})" for n, name in filters if not h5py.h5z.filter_avail(n)),

@@ -1,4 +1,8 @@
-"""What opening and reading an HDF5 file takes: recorded reads through caches, over a network.
+"""What each way to open and read an HDF5 file takes over a network: the one engine of such answers.
+
+`predict_ways` takes the layout of a file, or one that `advisors.hdf5.descriptions` makes of a few
+numbers. What the library asks for goes through the caches of a way and then over a simulated
+network.
 
 The caches of fsspec are its own classes, driven with a fetcher that notes what it is asked for and
 brings zeros. The page buffer of HDF5 is a model, which tests hold against the library.
@@ -6,23 +10,20 @@ brings zeros. The page buffer of HDF5 is a model, which tests hold against the l
 
 from __future__ import annotations
 
-import io
 import math
-import tempfile
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from itertools import chain
+from typing import Any, Literal, Protocol
 
-import numpy as np
 from fsspec.caching import caches
 
-from advisors.hdf5.copying import MIB, Repack, copy_file
-from advisors.hdf5.files import open_hdf5
-from advisors.hdf5.inspection import FileReport, Read, Recording, Variable, record_reads
-from helpers.models.transfer import ClientCosts, Network, Step, replay
+from advisors.hdf5.inspection import FileLayout, Read, Variable
+from helpers.models.transfer import Network, Step, replay
+
+MIB = 2**20
 
 
 class Cache(Protocol):
@@ -63,22 +64,31 @@ def read_through(
     return first, others
 
 
-def order_reads(reads: Sequence[Read], *, n_connections: int = 1) -> tuple[Step, ...]:
-    """Order reads as a client does that keeps so many requests in flight.
+def order_reads(parts: Sequence[Sequence[Read]], *, in_flight: int = 1) -> tuple[Step, ...]:
+    """Order reads as a client does that keeps so many of a part in flight, and ends it before the next.
 
-    A read in the background starts with the one that follows it, and nobody waits for it.
+    A read in the background starts with the one that follows it, and nobody waits for it; it is
+    there where one request is in flight alone.
 
     Examples
     --------
-    >>> [step.after for step in order_reads([Read(0, 1), Read(1, 1), Read(2, 1)])]
+    >>> [step.after for step in order_reads([[Read(0, 1), Read(1, 1), Read(2, 1)]])]
     [(), (0,), (1,)]
+
+    Two in flight, of two parts: each waits until so many have ended.
+
+    >>> [step.after for step in order_reads([[Read(0, 1)] * 3, [Read(0, 1)]], in_flight=2)]
+    [0, 0, 1, 3]
     """
     steps, waited = list[Step](), list[int]()
-    for number, read in enumerate(reads):
-        after = tuple(waited[-n_connections:][:1]) if len(waited) >= n_connections else ()
-        steps.append(Step(after, 0.0, read.nbytes, not read.is_ahead))
-        if not read.is_ahead:
-            waited.append(number)
+    for part in parts:
+        n_before = len(steps)
+        for read in part:
+            n_ended = max(n_before, len(steps) - in_flight + 1)
+            after = n_ended if in_flight > 1 else tuple(waited[-1:])
+            steps.append(Step(after, 0.0, read.nbytes, not read.is_ahead))
+            if not read.is_ahead:
+                waited.append(len(steps) - 1)
     return tuple(steps)
 
 
@@ -103,7 +113,8 @@ _zeros = lru_cache(maxsize=4)(bytes)  # blocks of one length are one object
 class FileCache:
     """A cache of fsspec, by its name there, with blocks of so many bytes.
 
-    What is fetched in the background has arrived before the next read.
+    What is fetched in the background is waited for where the very next request would have been for it,
+    as of a file that is read from one end to the other; else it has arrived by then.
     """
 
     name: str  # as in `cache_type`
@@ -123,12 +134,19 @@ class FileCache:
         if hasattr(cache, "_thread_executor"):
             cache._thread_executor.shutdown()
             cache._thread_executor = background
-        answers = []
+        answers, ahead = list[list[Read]](), list[tuple[int, int]]()  # places of the latest
         for read in reads:
             asked.clear()
             if read.nbytes:
                 cache._fetch(read.offset, read.stop)
+            for i, k in ahead:
+                one = answers[i][k]
+                if one.offset < read.stop and read.offset < one.stop:
+                    answers[i][k] = replace(one, is_ahead=False)
             answers.append([replace(one, is_metadata=read.is_metadata) for one in asked])
+            if asked:
+                last = len(answers) - 1
+                ahead = [(last, k) for k, one in enumerate(asked) if one.is_ahead]
         return answers
 
 
@@ -195,17 +213,17 @@ def iterate_parts(nbytes: int, part_nbytes: int) -> Iterator[Read]:
         yield Read(start, min(part_nbytes, nbytes - start))
 
 
-N_CONNECTIONS = 10
-"""Requests that a download in parallel, or a reader of references, keeps in flight."""
-
-
 @dataclass(frozen=True, slots=True)
-class Settings:
-    """How h5py reads through a file object of fsspec."""
+class Way:
+    """A way to open a file and to read variables of it."""
 
+    name: str  # as people call it
+    # through a file object of fsspec, the whole file at once, or by references to its chunks
+    kind: Literal["file object", "whole", "references"] = "file object"
     cache_type: str = "blockcache"  # cache of the file object, as fsspec names it
-    block_nbytes: int = 8 * MIB  # bytes of its blocks, or that it reads ahead
-    page_buffer_nbytes: int = 16 * MIB  # HDF5's, at least a page, where file space is paged
+    block_nbytes: int = 8 * MIB  # bytes of its blocks, or that it reads ahead; of a range, if whole
+    page_buffer_nbytes: int = 0  # HDF5's, at least a page, where file space is paged
+    in_flight: int = 1  # requests that it keeps in flight
 
     def file_options(self) -> dict[str, Any]:
         """Give the options with which fsspec opens the file so."""
@@ -213,37 +231,80 @@ class Settings:
 
     def choose_page_buffer(self, page_nbytes: int) -> int:
         """Choose the page buffer for pages of a file: it holds one at least."""
-        return (
-            max(self.page_buffer_nbytes, page_nbytes)
-            if self.page_buffer_nbytes * page_nbytes
-            else 0
-        )
+        wanted = self.page_buffer_nbytes
+        return max(wanted, page_nbytes) if wanted * page_nbytes else 0
 
-    def caches(self, recording: Recording) -> list[Cache]:
-        """Give the caches between the library and the network, for a recorded file."""
-        page_nbytes, n_first = recording.page_nbytes, recording.n_first_past
+    def caches(self, layout: FileLayout) -> list[Cache]:
+        """Give the caches between the library and the network, for a file."""
         found: list[Cache] = [FileCache(self.cache_type, self.block_nbytes)]
-        if buffer_nbytes := self.choose_page_buffer(page_nbytes):
-            found.insert(0, PageBuffer(page_nbytes, buffer_nbytes, n_first_past=n_first))
+        if buffer_nbytes := self.choose_page_buffer(layout.page_nbytes):
+            found.insert(0, PageBuffer(layout.page_nbytes, buffer_nbytes, layout.n_first_past))
         return found
 
 
-TODAY = Settings("readahead", 50 * MIB, 0)
-"""What `s3fs.open(path)` returns, with which xarray's engine reads: 50 MiB ahead, no page buffer."""
+DEFAULT = Way("s3fs.open", cache_type="readahead", block_nbytes=50 * MIB)
+"""What `s3fs.open(path)` returns since s3fs 2024.10: it reads 50 MiB ahead (s3fs #901)."""
 
-TODAY_HTTPS = Settings("bytes", 5 * MIB, 0)
+DEFAULT_HTTPS = Way("fsspec.open", cache_type="bytes", block_nbytes=5 * MIB)
 """What `fsspec.open("https://…")` returns."""
 
-TUNED = Settings()
-"""Blocks of 8 MiB and a page buffer of 16 MiB, as published advice has them."""
+XARRAY = Way("xarray, address", block_nbytes=4 * MIB)
+"""What h5netcdf's engine of xarray makes of an address: 32 blocks of 4 MiB (xarray #11216)."""
 
-# What the library takes on one processor, whatever the network; nothing of it is measured here.
+BLOCKS = Way("blocks of 8 MiB", page_buffer_nbytes=16 * MIB)
+"""Blocks and a page buffer, as published advice has them."""
+
+
+def choose_earthaccess(file_nbytes: int) -> Way:
+    """Give what `earthaccess.open` returns for a file of so many bytes, as of earthaccess 0.19.
+
+    Blocks of 4 MiB below 100 MiB, of 8 MiB below 1 GiB, else of 16 MiB, and the next one is
+    fetched in the background: `cache_type="background"` in `earthaccess/store.py`, where the
+    documentation of `open` has `blockcache`.
+
+    Examples
+    --------
+    >>> [choose_earthaccess(n * MIB).block_nbytes // MIB for n in (99, 100, 1024)]
+    [4, 8, 16]
+    """
+    large = 8 if file_nbytes < 1024 * MIB else 16
+    n_mib = 4 if file_nbytes < 100 * MIB else large
+    return Way("earthaccess.open", cache_type="background", block_nbytes=n_mib * MIB)
+
+
+def list_ways(layout: FileLayout, *, in_flight: int = 10, is_web: bool = False) -> list[Way]:
+    """List the ways to read a file as it is, the default first.
+
+    `in_flight` is what a download, and references with nothing set, keep in flight; references
+    with 64 are listed next to those.
+    """
+    references = Way("references", "references", in_flight=in_flight)
+    more = replace(references, name="references, 64 in flight", in_flight=64)
+    return [
+        DEFAULT_HTTPS if is_web else DEFAULT,
+        XARRAY,
+        choose_earthaccess(layout.file_nbytes),
+        BLOCKS,
+        Way("whole", "whole", in_flight=in_flight),
+        references,
+        *([more] if in_flight != more.in_flight else []),
+    ]
+
+
+REQUEST_S, START_S = 0.004, 0.05
+"""What client and server take for a request next to the network, and a new client to start.
+
+With these the seconds of the committed records are met within 15 %, as a test holds.
+"""
+
+# What the library takes on one processor, whatever the network. Decoding is that of the records'
+# whole files, which are read from memory.
 _OBJECT_S = 1e-4  # to list an object or an attribute
-_NBYTE_S = 5e-10  # for a byte of values, next to its filters
+_NBYTE_S = 4e-10  # for a byte of values, next to its filters
 _IN_HEAP_S = 1e-6  # for a value of variable length
 # Values that a filter decodes in a second, in MB. deflate, shuffle, fletcher32, szip, nbit,
 # scaleoffset; LZF, Blosc, LZ4, bitshuffle, Zstd, Blosc2
-_MB_PER_S = {1: 250.0, 2: 1500.0, 3: 1500.0, 4: 150.0, 5: 400.0, 6: 300.0, 32000: 400.0,
+_MB_PER_S = {1: 600.0, 2: 3000.0, 3: 1500.0, 4: 150.0, 5: 400.0, 6: 300.0, 32000: 400.0,
              32001: 1000.0, 32004: 1500.0, 32008: 1500.0, 32015: 500.0, 32026: 1000.0}  # fmt: skip
 _OTHER_MB_PER_S = 200.0
 
@@ -256,18 +317,24 @@ def decode_s(variable: Variable) -> float:
     >>> one = Variable("x", (10**6,), "f4", (10**5,), 10, 10**6, 4 * 10**6, (), (), False, (),
     ...     filter_numbers=(2, 1))
     >>> round(1e3 * decode_s(one), 1)
-    20.7
+    9.6
     """
     nbytes = min(variable.nbytes, variable.n_chunks * variable.chunk_nbytes)
-    rates = (_MB_PER_S.get(number, _OTHER_MB_PER_S) for number in variable.filter_numbers)
     in_heaps = math.prod(variable.shape) if variable.is_variable_length else 0
-    return in_heaps * _IN_HEAP_S + nbytes * (_NBYTE_S + sum(1e-6 / rate for rate in rates))
+    return in_heaps * _IN_HEAP_S + nbytes * decode_nbyte_s(variable.filter_numbers)
+
+
+def decode_nbyte_s(filter_numbers: Sequence[int]) -> float:
+    """Estimate the time of decoding a byte of values, by its filters as HDF5 numbers them."""
+    rates = (_MB_PER_S.get(number, _OTHER_MB_PER_S) for number in filter_numbers)
+    return _NBYTE_S + sum(1e-6 / rate for rate in rates)
 
 
 @dataclass(frozen=True, slots=True)
-class ReadPrediction:
+class Predicted:
     """What to expect of opening a file, with the listing of its tree, and of reading variables."""
 
+    way: Way
     open_s: float
     read_s: float
     n_open_requests: int  # of those to open
@@ -275,100 +342,77 @@ class ReadPrediction:
     nbytes: int
 
     @property
+    def name(self) -> str:
+        """Name of the way."""
+        return self.way.name
+
+    @property
     def seconds(self) -> float:
         """Time of both."""
         return self.open_s + self.read_s
 
 
-@dataclass(frozen=True, slots=True)
-class Forecaster:
-    """What is the same for all ways to read variables of a file."""
+def predict_ways(
+    layout: FileLayout, network: Network, *, in_flight: int = 10, is_web: bool = False
+) -> list[Predicted]:
+    """Predict every way to read a file as it is, the default first.
 
-    report: FileReport
-    variables: Sequence[str]
-    network: Network
-    costs: ClientCosts  # what the client takes next to the network
-
-    def read(self, recording: Recording, settings: Settings) -> ReadPrediction:
-        """Predict opening and reading through a file object."""
-        reads, n_first = (*recording.opened, *recording.read), len(recording.opened)
-        between = settings.caches(recording)
-        opened, read = read_through(between, reads, recording.file_nbytes, n_first=n_first)
-        return self._replay([Read(0, 0), *opened], read, recording.n_listed)
-
-    def download(self, recording: Recording) -> ReadPrediction:
-        """Predict fetching the file whole, in parts at once, and reading it from memory."""
-        parts = iterate_parts(self.report.file_nbytes, TUNED.block_nbytes)
-        fetched = [Read(0, 0), *parts]
-        return self._replay(fetched, [], recording.n_listed, n_connections=N_CONNECTIONS)
-
-    def references(self, recording: Recording, nbytes: int) -> ReadPrediction:
-        """Predict a reader that has the places of all chunks in one object of so many bytes."""
-        chunks = [read for read in recording.read if not read.is_metadata]
-        return self._replay([Read(0, nbytes)], chunks, 0, n_connections=N_CONNECTIONS)
-
-    def _replay(
-        self, opened: Sequence[Read], read: Sequence[Read], n_listed: int, n_connections: int = 1
-    ) -> ReadPrediction:
-        parts = [order_reads(part, n_connections=n_connections) for part in (opened, read)]
-        # more simulations where few requests leave the median to chance
-        n_draws = [max(9, min(201, 2_000 // max(1, len(steps)))) for steps in parts]
-        opening, reading = (
-            replay(steps, self.network, request_s=self.costs.request_s, n_draws=n)
-            for steps, n in zip(parts, n_draws, strict=True)
-        )
-        decoding_s = sum(decode_s(self.report.variable(name)) for name in self.variables)
-        return ReadPrediction(
-            opening.seconds + self.costs.start_s + _OBJECT_S * n_listed,
-            reading.seconds + decoding_s,
-            opening.n_requests,
-            opening.n_requests + reading.n_requests,
-            opening.nbytes + reading.nbytes,
-        )
-
-
-_HOLE_NBYTES = 4096
-
-
-class SparseFile(io.FileIO):
-    """A new file that leaves holes where zeros are written at its end."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(path, "w+")
-        self._nbytes = 0
-
-    def write(self, data: Any) -> int:
-        """Write bytes, or a hole."""
-        values, at = np.frombuffer(data, np.uint8), self.tell()
-        if values.size < _HOLE_NBYTES or at < self._nbytes or values.any():
-            super().write(data)
-        else:
-            super().truncate(at + values.size)
-            self.seek(at + values.size)
-        self._nbytes = max(self._nbytes, at + values.size)
-        return int(values.size)
-
-    def truncate(self, nbytes: int | None = None) -> int:
-        """Cut or lengthen the file."""
-        self._nbytes = super().truncate(nbytes)
-        return self._nbytes
-
-
-def record_repacked(
-    file: BinaryIO,
-    name: str,
-    repack: Repack,
-    variables: Sequence[str],
-    *,
-    groups: Collection[str] | None = None,
-) -> Recording:
-    """Note what the library will ask for to open a repacked file, list it, and read variables.
-
-    It is asked of a model of the repacked file: its layout by the library, without its values.
+    Parameters
+    ----------
+    layout : FileLayout
+        Of a file, by `inspection.record_reads`, or of a description, by
+        `descriptions.describe_layout`.
+    network : Network
+        As `network_of(profile)` gives it.
+    in_flight : int
+        Requests that a download, and references with nothing set, keep in flight.
+    is_web : bool
+        Whether the file is at a web server and not in a bucket.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "model.h5"
-        with open_hdf5(file, name) as source, SparseFile(path) as target:
-            copy_file(source, target, repack, is_model=True)
-        with path.open("rb") as model:
-            return record_reads(model, name, variables, groups=groups)
+    ways = list_ways(layout, in_flight=in_flight, is_web=is_web)
+    return [predict(way, layout, network) for way in ways]
+
+
+def predict(way: Way, layout: FileLayout, network: Network, *, dilation: float = 1.0) -> Predicted:
+    """Predict one way; `dilation` is that of the network, so processors count for as much less."""
+    if way.kind == "whole":
+        opened, parts = [*iterate_parts(layout.file_nbytes, way.block_nbytes)], list[list[Read]]()
+    elif way.kind == "references":
+        opened, parts = [Read(0, layout.references_nbytes)], layout.chunks
+    else:
+        reads, n_first = [*layout.opened, *chain(*layout.read)], len(layout.opened)
+        opened, rest = read_through(way.caches(layout), reads, layout.file_nbytes, n_first=n_first)
+        parts = [rest]
+    # the file's length is asked for before it is opened, but not that of references
+    opened = opened if way.kind == "references" else [Read(0, 0), *opened]
+    n_listed = 0 if way.kind == "references" else layout.n_listed
+    open_s, read_s = (
+        _simulate_s(each, way.in_flight, network, REQUEST_S / dilation)
+        for each in ([opened], parts)
+    )
+    asked = [*opened, *chain(*parts)]
+    return Predicted(
+        way,
+        open_s + (START_S + _OBJECT_S * n_listed) / dilation,
+        read_s + layout.decode_s / dilation,
+        len(opened),
+        len(asked),
+        sum(one.nbytes for one in asked),
+    )
+
+
+MAX_SIMULATED = 10_000
+"""Requests that are simulated; where there are more, the time goes on as they went."""
+
+
+def _simulate_s(
+    parts: Sequence[Sequence[Read]], in_flight: int, network: Network, request_s: float
+) -> float:
+    """Simulate requests, so many in flight: the median of their times; more draws for few of them."""
+    steps = order_reads(parts, in_flight=in_flight)
+    if not steps:
+        return 0.0
+    some = steps[:MAX_SIMULATED]
+    n_draws = max(3, min(51, 5_000 // len(some)))
+    found_s = replay(some, network, request_s=request_s, n_draws=n_draws).seconds
+    return found_s * len(steps) / len(some)

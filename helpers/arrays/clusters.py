@@ -7,14 +7,14 @@ import importlib
 import json
 import logging
 import os
+import re
 import shutil
 import ssl
 import sys
 import time
 import warnings
-import zipfile
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -29,15 +29,8 @@ from helpers.errors import UserError, show
 
 KINDS = ("local", "gateway", "slurm", "address")
 
-SLURM_OPTIONS = {
-    "queue": "partition that jobs go to",
-    "account": "what their time is charged to",
-    "walltime": "that each may take, HH:MM:SS",
-    "memory": "of each, such as 4GB",
-    "interface": "network between workers and scheduler, such as ib0",
-}
-"""What may be asked of Slurm, and what each says."""
-
+# Partition, what is charged, time and memory of each job, network between workers and scheduler.
+SLURM_OPTIONS = ("queue", "account", "walltime", "memory", "interface")
 _SLURM_DEFAULTS = {"walltime": "00:30:00", "memory": "4GB"}
 _ANSWER_S = 5.0  # a gateway or a scheduler that has not answered by then is taken as not there
 _AT_ONCE = 8  # processes that start together on one machine
@@ -87,18 +80,24 @@ class Cluster:
             few = range(kept + _AT_ONCE, n_workers, _AT_ONCE) if self.kind == "local" else ()
             for n_asked in (*few, max(n_workers, kept)):
                 self.ask(n_asked)
-                self._wait_for(n_asked)
-        self._wait_for(n_workers)
+                self._wait(n_asked)
+        self._wait(n_workers)
         if self.kind != "gateway":
             self.client.run(_set_paused, [*self._all_workers()][n_workers:])
-        self._wait(lambda: len(self.workers()) == n_workers, n_workers)
-        self._check_threads()
+        self._wait(n_workers, of_running=True)
+        threads = [int(worker["nthreads"]) for worker in self.workers().values()]
+        if {*threads} != {self.threads_per_worker}:  # a ceiling would not be given the same
+            raise UserError(
+                f"threads_per_worker: {self.threads_per_worker}; allowed:"
+                f" {' or '.join(map(str, sorted({*threads})))}, as the workers of this"
+                f" {self.kind} cluster have"
+            )
         if self.kind == "local":
-            self.client.run(_import_readers)
-        versions: Any = self.client.get_versions()
-        check_versions(versions)
+            # imports are not timed with the first read
+            self.client.run(importlib.import_module, "helpers.arrays.readers")
+        check_versions(self.client)
         self.n_workers = n_workers
-        return self.n_threads()
+        return sum(threads)
 
     def pin_workers(self) -> None:
         """Note which processes take tasks before a read; refuse another number than was asked."""
@@ -125,10 +124,9 @@ class Cluster:
 
     def release(self) -> None:
         """Let every worker take tasks again, and close the clients that it kept."""
-        if self.client.status != "running":  # its scheduler is gone, and the workers with it
-            return
-        self.client.run(_set_paused, [])
-        self.client.run(_forget_clients)
+        if self.client.status == "running":  # else its scheduler is gone, and the workers with it
+            self.client.run(_set_paused, [])
+            self.client.run(_forget_clients)
 
     def workers(self) -> dict[str, Any]:
         """Describe the workers that take tasks, by address."""
@@ -143,19 +141,16 @@ class Cluster:
         client: Any = self.client
         return dict(client.sync(client.scheduler.identity, n_workers=-1)["workers"])
 
-    def _wait_for(self, n_workers: int) -> None:
-        self._wait(lambda: len(self._all_workers()) >= n_workers, n_workers)
-
-    def _wait(self, is_done: Callable[[], bool], n_workers: int) -> None:
+    def _wait(self, n_workers: int, *, of_running: bool = False) -> None:
+        """Wait for so many workers or more, or for exactly so many that take tasks."""
         # a process takes seconds to start, and on a loaded machine they take turns
         deadline_s = self.deadline_s * max(1.0, n_workers / 8)
-        until = time.monotonic() + deadline_s
-        cause: OSError | None = None
+        until, cause = time.monotonic() + deadline_s, None
         try:
-            while not is_done() and time.monotonic() < until:
+            while time.monotonic() < until:
+                if len(self.workers()) == n_workers if of_running else len(self._all_workers()) >= n_workers:  # fmt: skip
+                    return
                 time.sleep(0.1)
-            if is_done():
-                return
             found = f"has {len(self._all_workers())}"
         except OSError as error:
             found, cause = f"is not reached ({_first_line(error)})", error
@@ -165,16 +160,6 @@ class Cluster:
             f" {ssl.OPENSSL_VERSION}; allowed: fewer, or once more when its machines have less to do"
         ) from cause
 
-    def _check_threads(self) -> None:
-        """Refuse workers of another width: contenders and ceiling would not be given the same."""
-        found = sorted({int(worker["nthreads"]) for worker in self.workers().values()})
-        if found != [self.threads_per_worker]:
-            raise UserError(
-                f"threads_per_worker: {self.threads_per_worker};"
-                f" allowed: {' or '.join(map(str, found))}, as the workers of this"
-                f" {self.kind} cluster have"
-            )
-
 
 def _set_paused(addresses: list[str], dask_worker: distributed.Worker) -> None:
     is_paused = dask_worker.address in addresses
@@ -183,11 +168,6 @@ def _set_paused(addresses: list[str], dask_worker: distributed.Worker) -> None:
         False if is_paused else dask.config.get("distributed.worker.memory.pause")
     )
     dask_worker.status = distributed.Status.paused if is_paused else distributed.Status.running
-
-
-def _import_readers() -> None:
-    """Import what a worker needs, so that its first read is not timed with its imports."""
-    importlib.import_module("helpers.arrays.readers")
 
 
 def _forget_clients() -> None:
@@ -201,27 +181,22 @@ def _first_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {lines[0][:200]}"
 
 
-# Packages whose tasks cross from one process to another, and how many numbers of a version count.
-_SAME = {"python": 2, "dask": 3, "distributed": 3, "numpy": 1, "cloudpickle": 1}
+def check_versions(client: distributed.Client) -> None:
+    """Refuse other software on scheduler or workers than here, before a task fails midway.
 
-
-def check_versions(found: Mapping[str, Any]) -> None:
-    """Refuse a scheduler or worker that runs other software than the client, before it fails midway.
-
-    `found` is what `distributed.Client.get_versions` returns. What else differs stands in each
-    row, which names the versions of the workers.
+    Dask compares the packages whose objects cross from one process to another. What else differs
+    stands in each row, which names the versions of the workers.
     """
-    own = found["client"]["packages"]
-    for where, other in {"the scheduler": found["scheduler"], **found["workers"]}.items():
-        theirs = (other or {}).get("packages", {})
-        for name, n in _SAME.items():
-            versions = [str(packages.get(name)) for packages in (own, theirs)]
-            if versions[0].split(".")[:n] != versions[1].split(".")[:n]:
-                place = where if where == "the scheduler" else "a worker"
-                raise UserError(
-                    f"cluster: {name} {versions[0]} here, {versions[1]} on {place};"
-                    " allowed: the same on client, scheduler and workers, as environment.yml has it"
-                )
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", "Mismatched versions")
+        try:
+            client.get_versions(check=True)
+        except UserWarning as table:
+            told = " ".join(re.sub(r"\+[-+]+|\|", " ", str(table)).split())
+            raise UserError(
+                f"cluster: {told}; allowed: the same on client, scheduler and workers, as"
+                " environment.yml has it"
+            ) from table
 
 
 def check_reach(store: str, *, kind: str, address: str) -> None:
@@ -243,7 +218,7 @@ def check_options(kind: str, options: Sequence[str]) -> None:
         raise UserError(
             f"cluster_options: {show([*options])}; allowed: none but with slurm and gateway"
         )
-    parse_options(options, None if kind == "gateway" else tuple(SLURM_OPTIONS))
+    parse_options(options, None if kind == "gateway" else SLURM_OPTIONS)
 
 
 def parse_options(given: Sequence[str], allowed: Collection[str] | None) -> dict[str, str]:
@@ -356,19 +331,35 @@ def _open_local(n_threads: int, deadline_s: float) -> Iterator[Cluster]:
 
 
 @contextmanager
+def _refused(what: str, allowed: str) -> Iterator[None]:
+    """Turn whatever a service or its client answers, or does not, into one line."""
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:
+        raise UserError(f"{what} ({_first_line(error)}); allowed: {allowed}") from error
+
+
+def _import(package: str, extra: str, kind: str) -> Any:
+    """Import what only hubs and high-performance centres need."""
+    try:
+        return importlib.import_module(package)
+    except ImportError as error:
+        raise UserError(
+            f"cluster_kind: {kind}; the package {package.partition('.')[0].replace('_', '-')} is not"
+            f" installed; allowed: after `pip install '.[{extra}]'`"
+        ) from error
+
+
+@contextmanager
 def _open_slurm(n_threads: int, deadline_s: float, given: Sequence[str]) -> Iterator[Cluster]:
     """Start a scheduler here, whose workers will be jobs of Slurm; all end with the context.
 
     dask-jobqueue writes the certificate to a folder below the working folder, which only its owner
     reads and which all nodes have to see.
     """
-    try:
-        from dask_jobqueue import slurm  # only high-performance centres need it
-    except ImportError as error:
-        raise UserError(
-            "cluster_kind: slurm; the package dask-jobqueue is not installed;"
-            " allowed: after `pip install '.[hpc]'`"
-        ) from error
+    slurm = _import("dask_jobqueue.slurm", "hpc", "slurm")
     if not shutil.which("sbatch"):
         raise UserError(
             "cluster_kind: slurm; there is no sbatch here; allowed: on a node from which jobs"
@@ -379,7 +370,9 @@ def _open_slurm(n_threads: int, deadline_s: float, given: Sequence[str]) -> Iter
         dask.config.set(_NO_PAGES),
         TemporaryDirectory(prefix=".slurm-", dir=Path.cwd()) as shared,
     ):
-        try:
+        with _refused(
+            f"cluster_options: {', '.join(given) or 'none'};", "what this cluster offers"
+        ):
             backend = slurm.SLURMCluster(
                 cores=n_threads,
                 processes=1,
@@ -391,11 +384,6 @@ def _open_slurm(n_threads: int, deadline_s: float, given: Sequence[str]) -> Iter
                 scheduler_options={"dashboard": False, "dashboard_address": ":0"},  # else port 8787
                 **options,
             )
-        except (ValueError, RuntimeError, OSError) as error:
-            raise UserError(
-                f"cluster_options: {', '.join(given) or 'none'}; {_first_line(error)};"
-                " allowed: what this cluster offers"
-            ) from error
         with backend, distributed.Client(backend) as client:  # type: ignore[no-untyped-call]
             waits_s = _QUEUE_S if deadline_s == _DEADLINE_S else deadline_s
             yield Cluster("slurm", client, n_threads, backend.scale, waits_s)
@@ -405,22 +393,17 @@ def _open_slurm(n_threads: int, deadline_s: float, given: Sequence[str]) -> Iter
 
 @contextmanager
 def _open_running(n_threads: int, address: str | None, deadline_s: float) -> Iterator[Cluster]:
-    refused = UserError(
-        f"cluster_kind: address, cluster_address: {address or ''!r}; no scheduler answers;"
-        " allowed: that of a running one, such as tcp://HOST:8786"
-    )
-    if not address:  # without an address, Dask would start a cluster of its own
-        raise refused
-    # a client that does not start would make itself Dask's default, and again once it is collected
-    asked: dict[str, Any] = {"timeout": _ANSWER_S, "set_as_default": False}
-    try:
+    where = f"cluster_kind: address, cluster_address: {address or ''!r}; no scheduler answers"
+    with _refused(where, "that of a running one, such as tcp://HOST:8786"):
+        if not address:  # Dask would start a cluster of its own
+            raise ValueError("no address")
+        # a client that does not start would make itself Dask's default, and again once it is collected
+        asked: dict[str, Any] = {"timeout": _ANSWER_S, "set_as_default": False}
         distributed.Client(address, **asked).close()  # type: ignore[no-untyped-call]
-    except (OSError, ValueError) as error:
-        raise refused from error
     with distributed.Client(address, timeout=_ANSWER_S) as client:  # type: ignore[no-untyped-call]
         found = client.run(eval, _HAS_HELPERS)
         if not (found and all(found.values())):  # an image with the packages, without the checkout
-            send_helpers(client)
+            _send_helpers(client)
         yield Cluster("address", client, n_threads, None, deadline_s)
 
 
@@ -433,33 +416,35 @@ def _open_gateway(
     The gateway also stops it when this process exits without coming here; after ``kill -9`` the
     idle timeout of the gateway has to.
     """
-    gateway, options = _connect_gateway(address)
-    name, backend = "", None
-    try:
+    dask_gateway = _import("dask_gateway", "hub", "gateway")
+    where = f"cluster_kind: gateway, cluster_address: {repr(address) if address else 'the configured one'};"
+    allowed = "the address of a running Dask Gateway, such as https://HUB/services/dask-gateway"
+    with ExitStack() as closing:
+        with _refused(f"{where} no Dask Gateway answers", allowed), deadline(_ANSWER_S):
+            gateway = dask_gateway.Gateway(address)
+            closing.callback(_close_gateway, gateway)
+            options = gateway.cluster_options()
         _set_options(options, given, n_threads)
-        try:
-            with deadline(deadline_s):
-                name = str(gateway.submit(options))
-                backend = gateway.connect(name, shutdown_on_close=True)
-        except Exception as error:  # for its own reasons, such as a quota
-            reason = f"it starts no cluster ({_first_line(error)})"
-            raise _refuse_gateway(address, reason) from error
-        with backend.get_client() as client:
-            send_helpers(client)
-            scale = functools.partial(_scale_gateway, backend)
-            yield Cluster("gateway", client, n_threads, scale, deadline_s)
+        with _refused(f"{where} it starts no cluster", allowed), deadline(deadline_s):
+            name = str(gateway.submit(options))
+            closing.enter_context(_stopping(gateway, name, f"{where} it went away", allowed))
+            backend = gateway.connect(name, shutdown_on_close=True)
+        closing.callback(_close_gateway, backend.gateway)
+        closing.callback(backend.close, shutdown=False)
+        client = closing.enter_context(backend.get_client())
+        _send_helpers(client)
+        scale = functools.partial(_scale_gateway, backend, dask_gateway.client.GatewayWarning)
+        yield Cluster("gateway", client, n_threads, scale, deadline_s)
+
+
+@contextmanager
+def _stopping(gateway: Any, name: str, gone: str, allowed: str) -> Iterator[None]:
+    """Stop a cluster of a gateway at the end; where it is gone, what it runs ends when it is idle."""
+    try:
+        yield
     finally:
-        try:
-            if name:
-                gateway.stop_cluster(name)
-        except Exception as error:  # whatever its client makes of a server that is gone
-            reason = f"it went away ({_first_line(error)}), and what it runs ends when it is idle"
-            raise _refuse_gateway(address, reason) from error
-        finally:
-            if backend is not None:
-                backend.close(shutdown=False)
-                _close_gateway(backend.gateway)
-            _close_gateway(gateway)
+        with _refused(f"{gone}, and what it runs ends when it is idle", allowed):
+            gateway.stop_cluster(name)
 
 
 def _close_gateway(gateway: Any) -> None:
@@ -468,81 +453,39 @@ def _close_gateway(gateway: Any) -> None:
     gateway.close = lambda: None
 
 
-def _connect_gateway(address: str | None) -> tuple[Any, Any]:
-    """Return a gateway that has answered, and the options it offers."""
-    try:
-        import dask_gateway  # only hubs need it
-    except ImportError as error:
-        raise UserError(
-            "cluster_kind: gateway; the package dask-gateway is not installed;"
-            " allowed: after `pip install '.[hub]'`"
-        ) from error
-    gateway = None
-    try:
-        with deadline(_ANSWER_S):
-            gateway = dask_gateway.Gateway(address)
-            return gateway, gateway.cluster_options()
-    except Exception as error:  # whatever else may listen there answers in its own way
-        if gateway is not None:
-            _close_gateway(gateway)
-        reason = f"no Dask Gateway answers ({_first_line(error)})"
-        raise _refuse_gateway(address, reason) from error
-
-
-def _refuse_gateway(address: str | None, reason: str) -> UserError:
-    where = repr(address) if address else "the configured one"
-    return UserError(
-        f"cluster_kind: gateway, cluster_address: {where}; {reason};"
-        " allowed: the address of a running Dask Gateway, such as https://HUB/services/dask-gateway"
-    )
-
-
 def _set_options(options: Any, given: Sequence[str], n_threads: int) -> None:
     """Set options of a gateway, each to the type that it has there."""
-    wanted: dict[str, Any] = {}
-    offered = [name for name in options if name != "worker_cores"]
-    for name, text in parse_options(given, offered).items():
-        try:
-            wanted[name] = text if isinstance(options[name], str) else json.loads(text)
-        except ValueError as error:
-            raise UserError(
-                f"cluster_options: {show(f'{name}={text}')}; allowed: what the gateway offers ({error})"
-            ) from error
+    wanted: dict[str, Any] = parse_options(given, [one for one in options if one != "worker_cores"])
     wanted |= {"worker_cores": n_threads} if "worker_cores" in options else {}
     for name, value in wanted.items():
+        is_text = isinstance(value, str) and not isinstance(options[name], str)
         try:
-            options[name] = value
+            options[name] = json.loads(value) if is_text else value
         except (TypeError, ValueError) as error:
-            parameter = (
-                "threads_per_worker" if name == "worker_cores" else f"cluster_options: {name}"
-            )
+            ours = name == "worker_cores"
+            parameter = "threads_per_worker" if ours else f"cluster_options: {name}"
             raise UserError(
                 f"{parameter}: {show(value)}; allowed: what the gateway offers ({error})"
             ) from error
 
 
-def _scale_gateway(cluster: Any, n_workers: int) -> None:
-    from dask_gateway.client import GatewayWarning  # only hubs need it
-
+def _scale_gateway(cluster: Any, warned: type[Warning], n_workers: int) -> None:
     with warnings.catch_warnings():
-        warnings.simplefilter("error", GatewayWarning)
+        warnings.simplefilter("error", warned)
         try:
             cluster.scale(n_workers)
-        except GatewayWarning as error:
+        except warned as error:
             raise UserError(
                 f"n_workers: {n_workers}; allowed: what the gateway grants ({error})"
             ) from error
 
 
-def send_helpers(client: distributed.Client) -> None:
+def _send_helpers(client: distributed.Client) -> None:
     """Send this package to the scheduler and to every worker, those to come included.
 
-    Workers of a gateway run in an image that has the packages of the
-    environment, but not the checkout that the notebook runs from.
+    Their image has the packages of the environment, but not the checkout that the notebook runs
+    from. `distributed.UploadDirectory` would need a nanny on each worker and forgets the scheduler.
     """
     with TemporaryDirectory() as folder:
-        path = Path(folder) / "helpers.zip"
-        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-            for source in sorted(_PACKAGE.rglob("*.py")):
-                archive.write(source, source.relative_to(_PACKAGE.parent))
-        client.upload_file(str(path))
+        package = str(Path(folder) / _PACKAGE.name)
+        client.upload_file(shutil.make_archive(package, "zip", _PACKAGE.parent, _PACKAGE.name))

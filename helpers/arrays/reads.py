@@ -37,8 +37,6 @@ ON_FILES = "pages dropped on every node; the file system's own caches as they ar
 class ArrayRead(Steps):
     """A whole array read by one reader on a cluster."""
 
-    palette = "reader"
-
     stored: StoredArray
     reader: Reader
     testbed: Testbed  # the network that it is read over

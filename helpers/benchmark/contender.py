@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 from helpers.benchmark.provenance import Scalar, as_json
 from helpers.errors import UserError
-from helpers.plotting.palette import check_styles
 
 Number = int | float
 Traced = Number | Sequence[Number]
@@ -25,9 +24,6 @@ class Steps:
     """
 
     __slots__ = ()
-
-    palette: ClassVar[str] = ""
-    """Kind of contender whose colours it takes, see `palette.Kind`; empty where none is drawn."""
 
     def settings(self) -> Mapping[str, Scalar]:
         """Return what a comparison has to hold equal, or declare: `cache_state` is required."""
@@ -72,7 +68,6 @@ class Contender:
 
     `name` and `point` together identify it: the same format at four worker
     counts is four contenders of one name, with points {"n_workers": 1} and so on.
-    One without a colour is refused here, before an hour of measuring and not after it.
     """
 
     name: str  # on the page, one colour across the book
@@ -90,8 +85,6 @@ class Contender:
     nbytes: tuple[int, int] = field(init=False)  # decoded and encoded
 
     def __post_init__(self) -> None:
-        if self.steps.palette:
-            check_styles([self.control_of or self.name], self.steps.palette)
         self.settings = {**self.steps.settings(), **(self.settings or {})}
         if "cache_state" not in self.settings:
             raise UserError(

@@ -13,10 +13,8 @@ import random
 import statistics
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
-
-from helpers.errors import UserError
 
 _NORMAL_P95 = 1.6448536269514722  # standard deviations
 
@@ -439,35 +437,3 @@ def read_client(
     )
     measured_s = [(n, statistics.median(values)) for n, values in times_s.items()]
     return fit_client(client, measured_s, n_chunks=n_chunks, n_cores=n_cores)
-
-
-@dataclass(frozen=True, slots=True)
-class ClientCosts:
-    """What the client and the server take beside the network."""
-
-    request_s: float = 0.0  # seconds for a request
-    start_s: float = 0.0  # seconds for a new client, its connection and the library's own work
-    is_assumed: bool = field(default=False, repr=False)  # whether nothing was measured
-
-
-TYPICAL_COSTS = ClientCosts(request_s=0.004, start_s=0.05, is_assumed=True)
-"""Costs where none were fitted: an assumption, not a measurement; `fit_costs` finds those of a machine.
-
-Without them a file object that makes thousands of requests looks too fast, and a repack that
-leaves a handful looks better than it is.
-"""
-
-
-def fit_costs(measured: Sequence[tuple[int, float]]) -> ClientCosts:
-    """Fit the client's costs to reads over a network that emulates nothing.
-
-    Examples
-    --------
-    >>> fit_costs([(2, 0.25), (102, 0.75)])
-    ClientCosts(request_s=0.005, start_s=0.24)
-    """
-    (few, few_s), (many, many_s) = min(measured), max(measured)
-    if few == many:
-        raise UserError(f"measured: {list(measured)}; allowed: reads of few and of many requests")
-    request_s = max(0.0, (many_s - few_s) / (many - few))
-    return ClientCosts(request_s, max(0.0, few_s - few * request_s))

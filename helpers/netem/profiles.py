@@ -245,6 +245,7 @@ def profile_names() -> tuple[str, ...]:
     return tuple(_known_profiles())
 
 
+_FILE_NBYTES = 100_000  # of a profile's file at most
 _FILE = re.compile(r"(?P<path>.+\.ya?ml)(?:@(?P<digest>[0-9a-f]{8}))?")
 
 # What a network cannot be predicted without.
@@ -321,8 +322,15 @@ def read_profile_file(path: Path) -> ProfileFile:
     import yaml
 
     try:
-        figures = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, yaml.YAMLError) as error:
+        if path.stat().st_size > _FILE_NBYTES:
+            raise UserError(f"profile {path.name!r}: too long; allowed: {_FILE_NBYTES:,} bytes")
+        text = path.read_text(encoding="utf-8")
+        if any(isinstance(one, yaml.AliasEvent) for one in yaml.parse(text, yaml.SafeLoader)):
+            raise UserError(f"profile {path.name!r}: it has aliases; allowed: without them")
+        figures = yaml.safe_load(text)
+    except UserError:
+        raise
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         reason = getattr(error, "strerror", None) or "it is no YAML"
         raise UserError(f"profile {path.name!r} cannot be read: {reason}") from error
     if not isinstance(figures, dict) or not isinstance(figures.get("measurement", {}), dict):

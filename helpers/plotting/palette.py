@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -14,18 +14,16 @@ from helpers.errors import UserError
 
 # Every colour of the book is in this table: hues by name, then what has a role of its own.
 BLUE, GREEN, RED, PLUM, BROWN = "#0073b1", "#006b42", "#841900", "#953a7e", "#8a6000"
-INDIGO, VIOLET, PURPLE, TEAL, RUST = "#0047b0", "#5b3fa0", "#450066", "#00636b", "#b34700"
-BLACK, CHARCOAL, SLATE = "#101010", "#333333", "#444444"
+INDIGO, VIOLET, PURPLE, RUST = "#0047b0", "#5b3fa0", "#450066", "#b34700"
+BLACK, CHARCOAL = "#101010", "#333333"
 
 CEILING_GREY = "#767676"
 """The raw ceiling, and lines that stand for what is predicted or equal."""
 TEXT, AXIS, GRID, PAPER = CHARCOAL, "#666666", "#e5e5e5", "#ffffff"
-BAND, RULE = "#e8e8e8", "#999999"
-"""What is tolerated; a line to compare with."""
-OURS, THEIRS_GREY = BLUE, "#777777"
-"""What is measured here, and what others published."""
-OPENING, MAKING = BLUE, "#b0b0b0"
-"""The parts of a tile's time; the second is too pale to write in."""
+RULE = "#999999"
+"""A line to compare with."""
+OURS = BLUE
+"""What is measured here, next to what others published."""
 PAGE, CHUNK = "#bbbbbb", "#222222"
 """Where pages and chunks of a file begin."""
 REQUEST_STEPS = ("#7a0177", "#c51b8a", "#41ab5d", "#0868ac")
@@ -47,15 +45,7 @@ STYLE = (
 )
 """Sizes and fonts from the file, colours from here; for `matplotlib.style.use`."""
 
-Kind = Literal[
-    "reader",
-    "cache",
-    "option",
-    "driver",
-    "access",
-    "medium",
-    "store",
-]
+Kind = Literal["reader", "cache", "option", "driver", "access", "medium", "store"]
 """What is compared: readers of arrays, caches of a service, options of a bill, and so on."""
 
 
@@ -66,12 +56,6 @@ class Style:
     label: str  # what a reader would say, as in "s3fs, default"
     color: str  # hexadecimal colour
     marker: str  # matplotlib marker, for those who see no colours
-    is_hollow: bool = False  # whether marks are filled with paper, as those of untuned settings are
-
-    @property
-    def face(self) -> str:
-        """Colour inside a mark."""
-        return PAPER if self.is_hollow else self.color
 
 
 _STYLES: Mapping[str, Mapping[str, Style]] = MappingProxyType(
@@ -100,14 +84,14 @@ _STYLES: Mapping[str, Mapping[str, Style]] = MappingProxyType(
             "cdn": Style("CDN and process", PURPLE, "p"),
             "process": Style("in the process, as shipped", VIOLET, "s"),
         },
-        # A colour for each library, a mark for each of its caches, filled where it is tuned.
+        # A colour for each library, a mark for each of its caches.
         "driver": {
-            "fsspec-none": Style("s3fs, no cache", BLUE, "o", is_hollow=True),
-            "fsspec-readahead": Style("s3fs, default", BLUE, ">", is_hollow=True),
+            "fsspec-none": Style("s3fs, no cache", BLUE, "d"),
+            "fsspec-readahead": Style("s3fs, default", BLUE, ">"),
             "fsspec-tuned": Style("s3fs, 8 MiB blocks", BLUE, "o"),
-            "xarray": Style("xarray, default", PURPLE, "v", is_hollow=True),
+            "xarray": Style("xarray, default", PURPLE, "v"),
             "obstore-whole": Style("downloaded whole", GREEN, "*"),
-            "references": Style("references", INDIGO, "h", is_hollow=True),
+            "references": Style("references", INDIGO, "h"),
         },
         "access": {
             "series": Style("series", BLUE, "o"),
@@ -149,17 +133,11 @@ def markers(kind: Kind) -> dict[str, str]:
     return {style.label: style.marker for style in _STYLES[kind].values()}
 
 
-def check_styles(names: Iterable[str], kind: str) -> None:
-    """Refuse, before anything is measured, what no figure could show."""
-    known = _STYLES[kind]
-    if unknown := [name for name in dict.fromkeys(names) if name not in known]:
-        raise UserError(
-            f"{kind}: no colour and marker for {', '.join(unknown)};"
-            f" allowed: {', '.join(known)}, or a line in {Path(__file__).name}"
-        )
-
-
 def find_style(name: str, kind: Kind) -> Style:
     """Return the style of one contender, or refuse it by its name."""
-    check_styles([name], kind)
-    return _STYLES[kind][name]
+    if name not in (known := _STYLES[kind]):
+        raise UserError(
+            f"{kind}: no colour and marker for {name}; allowed: {', '.join(known)}, or a line in"
+            f" {Path(__file__).name}"
+        )
+    return known[name]

@@ -8,7 +8,7 @@ import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -141,8 +141,6 @@ class CacheLoad(Steps):
     place: Point
     warmed: set[int] = field(default_factory=set)  # processes of services whose caches are warm
     last: Load | None = None
-
-    palette: ClassVar = "cache"
 
     @property
     def plan(self) -> list[list[Tile]]:

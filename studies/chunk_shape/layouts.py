@@ -19,8 +19,8 @@ import zarr
 from numpy.typing import NDArray
 from zarr.storage import ObjectStore
 
-from advisors.chunks.forecast import Access, AccessPattern, Bounds
-from advisors.chunks.search import best_layout
+from advisors.decide.layouts import Access, AccessPattern, Bounds
+from advisors.decide.search import best_layout
 from helpers.arrays import chunks, fields, prepared
 from helpers.arrays.chunks import Shape
 from helpers.arrays.fields import FILL, SampleArray

@@ -14,7 +14,7 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from advisors.chunks.forecast import Access
+from advisors.decide.layouts import Access
 from helpers.arrays import chunks
 from helpers.arrays.chunks import Hyperslab, Shape, count_chunks
 from helpers.arrays.reads import count_requests

@@ -15,7 +15,7 @@ import xarray
 import zarr
 from virtualizarr.parsers import KerchunkJSONParser
 
-from advisors.hdf5.copying import MIB
+from advisors.hdf5.prediction import BLOCKS, DEFAULT, MIB, XARRAY, Way
 from helpers.arrays.writers import expected_warning, make_registry
 from helpers.objectstore.locations import Location
 from studies.hdf5_drivers.tasks import Tree
@@ -48,21 +48,25 @@ def open_with_xarray(location: Location, settings: Settings) -> Tree:
 def open_whole(location: Location, settings: Settings) -> Tree:
     """Fetch the file by obstore in ranges, several at once, and open it in memory by h5py."""
     content = fetch_whole(location, int(settings["part_nbytes"]), int(settings["max_workers"]))
-    return Tree(h5py.File(io.BytesIO(content), "r"))
+    return Tree(h5py.File(content, "r"))
 
 
-def fetch_whole(location: Location, part_nbytes: int, max_workers: int) -> bytes:
-    """Fetch a whole object in ranges, so many at once."""
+def fetch_whole(location: Location, part_nbytes: int, max_workers: int) -> io.BytesIO:
+    """Fetch a whole object in ranges, so many at once, each to its place in one buffer."""
     prefix, _, key = location.prefix.rpartition("/")
     store = replace(location, prefix=prefix).obstore()
     nbytes = int(obstore.head(store, key)["size"])
+    content = io.BytesIO()
+    content.seek(nbytes - 1)
+    content.write(b"\0")  # all of its memory, once
 
-    def fetch(start: int) -> Any:
+    def fetch(start: int) -> None:
         stop = min(start + part_nbytes, nbytes)
-        return obstore.get_range(store, key, start=start, end=stop)
+        buffer[start:stop] = obstore.get_range(store, key, start=start, end=stop)
 
-    with ThreadPoolExecutor(max_workers) as pool:  # `get_ranges` would join what is adjacent
-        return b"".join(pool.map(fetch, range(0, nbytes, part_nbytes)))
+    with content.getbuffer() as buffer, ThreadPoolExecutor(max_workers) as pool:
+        list(pool.map(fetch, range(0, nbytes, part_nbytes)))  # `get_ranges` joins what is adjacent
+    return content
 
 
 def open_references(location: Location, _settings: Settings) -> Tree:
@@ -80,26 +84,38 @@ class Driver:
     name: str  # in parameter files, records and figures
     open: Callable[[Location, Settings], Tree]  # from the place of the file
     description: str  # one line for readers of the book
+    way: Way  # what it is to the model, which says what comes between library and network
     # settings of the client and of the library above it; what is not named is at its default
     settings: Settings = field(default_factory=dict)
-    in_flight: int = 1  # requests that its settings or defaults let it have in flight
+
+    @property
+    def in_flight(self) -> int:
+        """Requests that its settings or defaults let it have in flight."""
+        return self.way.in_flight
 
 
 DRIVERS: Mapping[str, Driver] = {
     driver.name: driver
     for driver in (
-        Driver("fsspec-readahead", open_with_fsspec, "h5py over `s3fs.open(path)`, nothing set"),
-        Driver("xarray", open_with_xarray, "`xarray.open_dataset(address)`, nothing set"),
+        Driver(
+            "fsspec-readahead",
+            open_with_fsspec,
+            "h5py over `s3fs.open(path)`, nothing set",
+            DEFAULT,
+        ),
+        Driver("xarray", open_with_xarray, "`xarray.open_dataset(address)`, nothing set", XARRAY),
         Driver(
             "fsspec-none",
             open_with_fsspec,
             "h5py over an s3fs file object without a cache: published as the default",
+            Way("no cache", cache_type="none"),
             {"cache_type": "none"},
         ),
         Driver(
             "fsspec-tuned",
             open_with_fsspec,
             "h5py over blocks of 8 MiB, with page buffer and chunk cache: published as tuned",
+            BLOCKS,
             {
                 "cache_type": "blockcache",
                 "block_size": 8 * MIB,
@@ -111,15 +127,15 @@ DRIVERS: Mapping[str, Driver] = {
             "obstore-whole",
             open_whole,
             "h5py in memory, after obstore fetched the file in ranges of 8 MiB, ten at once",
+            Way("whole", "whole", in_flight=10),
             {"part_nbytes": 8 * MIB, "max_workers": 10},
-            in_flight=10,
         ),
         Driver(
             "references",
             open_references,
             "virtual references to the chunks of the file, read as Zarr through obstore",
-            in_flight=10,
+            Way("references", "references", in_flight=10),
         ),
     )
 }
-"""Every driver of the book in its settings, by name."""
+"""Every driver of the book in its settings, by name; another is a line here and what opens it."""

@@ -8,14 +8,14 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
+from advisors.hdf5.inspection import FileLayout
 from helpers.models.requests import Request
 from helpers.plotting.palette import CHUNK, PAGE, REQUEST_STEPS
-from studies.hdf5_drivers.prediction import Recorded
 
 _STEPS = ((1e3, "under 1 kB"), (1e4, "to 10 kB"), (1e5, "to 100 kB"), (np.inf, "above"))
 
 
-def draw_ranges(ax: Axes, traces: Mapping[str, Sequence[Request]], recorded: Recorded) -> None:
+def draw_ranges(ax: Axes, traces: Mapping[str, Sequence[Request]], recorded: FileLayout) -> None:
     """Draw the byte ranges of each trace along the file, coloured by the bytes of a request.
 
     Thin lines are page boundaries, where the file has pages; the marks of the lowest line are
@@ -33,7 +33,7 @@ def draw_ranges(ax: Axes, traces: Mapping[str, Sequence[Request]], recorded: Rec
     if page_nbytes:
         for start in range(0, file_nbytes, page_nbytes):
             ax.axvline(start / 1e6, color=PAGE, linewidth=0.4, zorder=0)
-    starts = [offset / 1e6 for offset in recorded.chunk_offsets]
+    starts = [chunk.offset / 1e6 for chunks in recorded.chunks for chunk in chunks]
     ax.plot(starts, [len(traces)] * len(starts), "|", color=CHUNK, markersize=8)
     ax.set_yticks(range(len(traces) + 1), [*traces, "chunks begin"])
     ax.invert_yaxis()

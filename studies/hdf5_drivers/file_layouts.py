@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import h5py
 import obstore
 import virtualizarr
 from virtualizarr.parsers import HDFParser
 
-from advisors.hdf5.copying import MIB, Repack, copy_file
-from advisors.hdf5.files import get_page_nbytes, list_datasets, open_hdf5
+from advisors.hdf5.files import get_page_nbytes, list_datasets
+from advisors.hdf5.prediction import MIB
 from helpers.arrays.writers import expected_warning, make_registry
 from helpers.objectstore.locations import Location
 from studies.hdf5_drivers.drivers import CONVERTED
@@ -45,25 +46,32 @@ RECHUNKED = 100_000  # elements of a chunk, as the field's guidance for photon d
 _SMALL = 50_000  # elements up to which a variable keeps its chunks when rechunked
 
 
-FILE_LAYOUTS: Mapping[str, Repack] = {
-    "original": Repack(),  # as the producer writes it: metadata between the data
-    "front": Repack(metadata_block_nbytes=8 * MIB),  # all metadata in one block
-    "paged-8mib": Repack(8 * MIB),
-    "rechunked-8mib": Repack(8 * MIB),
+FILE_LAYOUTS: Mapping[str, Mapping[str, Any]] = {
+    "original": {},  # as the producer writes it: metadata between the data
+    "front": {"meta_block_size": 8 * MIB},  # all metadata in one block
+    "paged-8mib": {"fs_strategy": "page", "fs_page_size": 8 * MIB},
+    "rechunked-8mib": {"fs_strategy": "page", "fs_page_size": 8 * MIB},
 }
-"""Arrangements of one HDF5 file, by name; in the rechunked ones long variables get longer chunks."""
+"""Arrangements of one HDF5 file, and how h5py makes each; in the rechunked ones long variables get longer chunks."""
 
 
 def arrange(source: Path, target: Path, layout: str) -> None:
-    """Write a file anew in another layout."""
-    with open_hdf5(source, source.name) as file:
-        variables = {name: file[name] for name in list_datasets(file)}
-        chunk_shapes = tuple(
-            (name, (min(RECHUNKED, each.shape[0]), *each.shape[1:]))
-            for name, each in variables.items()
-            if layout.startswith("rechunked") and each.chunks and each.shape[0] > _SMALL
-        )
-        copy_file(file, target, replace(FILE_LAYOUTS[layout], chunk_shapes=chunk_shapes))
+    """Write a file anew in another layout: group by group, variable by variable."""
+    with h5py.File(source) as old, h5py.File(target, "w", **FILE_LAYOUTS[layout]) as new:
+        new.attrs.update(old.attrs)
+
+        def copy(name: str, found: h5py.Group | h5py.Dataset) -> None:
+            is_short = not isinstance(found, h5py.Dataset) or found.size <= _SMALL
+            if isinstance(found, h5py.Group):
+                new.create_group(name).attrs.update(found.attrs)
+            elif is_short or not found.chunks or not layout.startswith("rechunked"):
+                old.copy(found, new, name)  # chunks as they are stored
+            else:
+                chunks = (min(RECHUNKED, found.shape[0]), *found.shape[1:])
+                new.create_dataset_like(name, found, chunks=chunks)[...] = found[...]
+                new[name].attrs.update(found.attrs)
+
+        old.visititems(copy)
 
 
 def write_references(target: Location, layout: str) -> None:

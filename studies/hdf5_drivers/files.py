@@ -202,7 +202,7 @@ def _append(dataset: h5py.Dataset, values: NDArray[Any]) -> None:
 
 _PART_NBYTES = 16 * 2**20  # of an upload
 _N_PARTS = 2  # in memory at a time
-_LAYOUT_GENERATION = 5  # raise it when the same arguments make other layouts
+_LAYOUT_GENERATION = 6  # raise it when the same arguments make other layouts
 
 TASKS: Mapping[str, tuple[str, ...]] = {
     VARIABLES: THREE_VARIABLES,

@@ -37,7 +37,6 @@ def summarise_trace(trace: Sequence[Request], *, needed_nbytes: int) -> dict[str
 class FileRead(Steps):
     """Variables read by a driver from a layout, in the steps that a measurement needs."""
 
-    palette = "driver"
     stored: StoredFile
     testbed: Testbed  # the network that it is read over
     driver: Driver

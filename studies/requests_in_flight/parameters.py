@@ -42,7 +42,7 @@ class Parameters(parameters.Parameters):
         [2, 8], description="async.concurrency of zarr, for each thread"
     )
     n_steps: Annotated[int, Field(ge=0)] = Field(
-        0, description="steps that each setting reads, as many for all; 0: one for each thread"
+        0, description="steps that each setting reads; 0: one for each thread"
     )
     clients: list[Annotated[str, OneOf(CLIENTS)]] = Field(
         [*CLIENTS[:3]],

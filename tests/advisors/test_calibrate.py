@@ -283,7 +283,7 @@ def test_every_request_is_counted(proxy: Proxy, server: Server, tmp_path: Path) 
     assert len(trace) <= 60 and spent["nbytes"] <= 21_000_000
     assert told["spent_usd"] == pytest.approx(0.09 * spent["nbytes"] / 1e9, rel=1e-3)
     assert told["object"] == "folder/b/large", "the largest of those that are there"
-    assert told["location"] == URL and "is complete; try: wire chunks --profile" in text
+    assert told["location"] == URL and "is complete; try: wire decide --profile" in text
     written = out.read_text()
     assert not {server.access_key, server.secret_key} & {*re.split(r"\W+", text + written)}
     assert "\n  stream_mb_per_s: median of 3 bodies" in written, "a source a line"

@@ -83,7 +83,7 @@ def make_results(
     record.append([replace(first, **(row or {}))])
     write_findings(path.with_suffix(".csv"), FINDINGS, {"holds": site == "reference"}, noise=noise, n_blocks=1)  # fmt: skip
     nbformat.write(make_notebook(has_failed=has_failed), path)
-    cases.seal(path)
+    cases.seal(path, path.with_suffix(".csv"))
     return path
 
 
@@ -136,10 +136,13 @@ def test_reference_is_shown(project: Path) -> None:
         assert part in first
     folder = project / "_build" / "stage" / "notebooks" / STUDY
     assert (folder / "wide-area.findings.csv").exists()
-    # what a study's pages quote comes first, the code is folded, and labels are those of one page
+    # in the order of its notebook, the code is folded, and labels are those of one page
     cells = nbformat.read(folder / "in-region.ipynb", as_version=4).cells
-    heads = [cell.source.splitlines()[-1 if "(fig" not in cell.source else 1] for cell in cells if cell.cell_type == "markdown"]  # fmt: skip
-    assert [head for head in heads if head.startswith("##")] == ["## Findings", "## How it was measured", "## Background"] or "## Findings" in heads  # fmt: skip
+    texts = [cell.source for cell in cells if cell.cell_type == "markdown"]
+    assert [re.search(r"^## (.*)", text, re.M)[1] for text in texts[1:]] == [
+        "Background",
+        "Findings",
+    ]
     (figure,) = [cell.metadata["mystnb"]["figure"] for cell in cells if "mystnb" in cell.metadata]
     assert figure["name"] == "fig-x-cluster-scaling-in-region"
     assert figure["caption"] == "Throughput ({numref}`fig-x-cluster-scaling-in-region`), fig-x."
@@ -181,6 +184,19 @@ def edit_findings(path: Path) -> None:
     findings.write_text(findings.read_text().replace("1.523", "15.23"))
 
 
+def edit_caption(path: Path) -> None:
+    """Say something else below a figure, with a script."""
+    notebook = nbformat.read(path, as_version=4)
+    notebook.cells[1].metadata["mystnb"]["figure"]["caption"] += " <script>alert(1)</script>"
+    nbformat.write(notebook, path)
+
+
+def append_row(path: Path) -> None:
+    """Add a row that nobody measured, of the same run."""
+    record = path.with_suffix(".csv")
+    record.write_text(record.read_text() + record.read_text().splitlines()[-1].replace("measured,0,0", "measured,1,0") + "\n")  # fmt: skip
+
+
 def unseal(path: Path) -> None:
     """Take the digests away, and change what they would have told."""
     notebook = nbformat.read(path, as_version=4)
@@ -202,10 +218,12 @@ def write(suffix: str, text: str) -> Callable[[Path], Any]:
 
 
 DAMAGES = [
-    (edit_rows, "its rows are not those that in-region.ipynb was executed with"),
-    (edit_outputs, "its outputs are not those of the run that made it"),
-    (unseal, "it has no digests of its rows"),
-    (edit_findings, "its findings are not those of the run that made them"),
+    (edit_rows, "it, its rows or its findings are not as the run left them"),
+    (edit_outputs, "it, its rows or its findings are not as the run left them"),
+    (unseal, "it has no digest of what it is made of"),
+    (edit_findings, "it, its rows or its findings are not as the run left them"),
+    (edit_caption, "it, its rows or its findings are not as the run left them"),
+    (append_row, "rows that in-region.ipynb was not executed with"),
     (stop, "did not run to its end"),
     (write(".ipynb", "{"), "not a whole notebook"),
     (write(".ipynb", '{"cells": 7}'), "not a whole notebook"),
@@ -237,8 +255,8 @@ def test_a_damaged_reference_ends_the_build(project: Path) -> None:
     path = project / "results" / "reference" / STUDY / "in-region.ipynb"
     unseal(path)
     build.stage("laptop", root=project)
-    assert "Not known to be measured: it has no digests" in staged(project, "in-region")
-    for damage, told in [DAMAGES[i] for i in (0, 1, 3, 5, 8, 10)]:
+    assert "Not known to be measured: it has no digest" in staged(project, "in-region")
+    for damage, told in [DAMAGES[i] for i in (0, 1, 3, 4, 5, 7, 10, 12)]:
         make_results(project, "reference", "in-region")
         damage(path)
         with pytest.raises(UserError, match=f"results/reference: .*{told}") as caught:
@@ -287,7 +305,7 @@ def test_older_results_are_staged_without_passwords(project: Path) -> None:
     nbformat.write(notebook, path)
     record = path.with_suffix(".csv")
     record.write_text(record.read_text().replace("checksum", f"checksum at {ADDRESSES[1]}"))
-    cases.seal(path)
+    cases.seal(path, path.with_suffix(".csv"))
     assert any(page.site == "laptop" for page in build.stage("laptop", root=project))
     files = [one for one in (project / "_build").rglob("*") if one.is_file()]
     assert not [one for one in files if SIGHTS.search(one.read_text("utf-8", "replace"))]
@@ -331,11 +349,15 @@ def built(tmp_path_factory: pytest.TempPathFactory, small: Path) -> Path:
         "wide-area",
         machine=f"My CPU {TAG} {{raw}}`x` ```{{raw}} html\n{TAG}\n```",
         version=f"3 {TAG}",
-        row={"contender": TAG, "commit": TAG, "check": TAG},
+        row={"contender": TAG, "commit": TAG, "check": f"=HYPERLINK({TAG})"},
     )
+    notebook = nbformat.read(path, as_version=4)
+    notebook.cells[1].metadata["mystnb"]["figure"]["caption"] += TAG
+    notebook.cells[1].metadata["mystnb"]["image"]["alt"] += TAG
+    nbformat.write(notebook, path)
     told = {"gain": Finding(verdict=TAG), "rate": Finding(1.0, unit=TAG)}
     write_findings(path.with_suffix(".csv"), told, {"holds": False}, noise=0.01, n_blocks=1)
-    cases.seal(path)
+    cases.seal(path, path.with_suffix(".csv"))
     said: list[str] = []
     html = build.build("laptop", root=root, say=said.append).parent
     assert "3 cases: 1 of site laptop, 2 of the reference" in said
@@ -355,6 +377,11 @@ def test_what_a_stranger_planted_is_text(built: Path) -> None:
         assert not re.search(r"<script>document|<img src=x|title='planted'</script>", path.read_text()), path  # fmt: skip
     text = (built / "notebooks" / STUDY / "wide-area.html").read_text()
     assert "My CPU &lt;script&gt;document.title=" in text
+    assert "fig-x.&lt;script&gt;" in text
+    download = (
+        built.parent / "stage" / "_generated" / "records" / f"{STUDY}-wide-area.csv"
+    ).read_text()
+    assert "'=HYPERLINK(" in download, "no spreadsheet computes it"
 
 
 def test_pages_say_whose_results_and_offer_them_by_name(built: Path) -> None:

@@ -280,7 +280,7 @@ def test_figures_of_ours_are_read_or_absent(
     write_findings(record, {"gain": YES, "mb": 3.0}, {}, noise=0.01, n_blocks=5)
     monkeypatch.setattr(published, "REFERENCE", tmp_path)
     rows = pd.DataFrame({"contender": [*"aabb"], "block": [0, 1] * 2, "phase": "measured",
-                         "open_s": 0.0, "read_s": [4.0, 6.0, 2.0, 3.0]})  # fmt: skip
+                         "open_s": 0.0, "read_s": [4.0, 6.0, 2.0, 3.0], "array_nbytes": 1e6})  # fmt: skip
     monkeypatch.setattr(published, "read_records", lambda _paths: rows)
 
     def read(**more: Any) -> Any:
@@ -291,6 +291,37 @@ def test_figures_of_ours_are_read_or_absent(
     assert read(over="contender == 'a'") == published.exact(5)
     nothing = read(key="lost"), read(case="no/such", over="block == 0"), read(over="block > 1")
     assert nothing == (None, None, None)
+
+
+@pytest.mark.parametrize("name", CLAIMS)
+def test_a_claim_and_its_finding_are_of_one_quantity(name: str) -> None:
+    """What over what, in which column: two numbers that look alike are not taken for each other."""
+    assert CLAIMS[name].find_mismatches() == []
+    assert all(one.quantity for one in CLAIMS[name].ours if one.key)
+
+
+def test_claims_that_share_a_finding_are_of_its_unit() -> None:
+    """A lead that falls is no size to choose, though both are above one."""
+    units: dict[tuple[str, str], set[tuple[str, str]]] = {}
+    for claim in CLAIMS.values():
+        for one in claim.ours:
+            if one.key:
+                units.setdefault((one.case, one.key), set()).add((claim.unit, one.quantity))
+    assert [key for key, both in units.items() if len(both) > 1] == []
+
+
+def test_a_finding_of_another_quantity_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As that of the falling lead was, where byte ranges were judged."""
+    (tmp_path / "study").mkdir()
+    told = Interval(5, 3, 6, 5, quantity="lead over lead, read_s")
+    write_findings(tmp_path / "study" / "c.csv", {"x": told}, {}, noise=0, n_blocks=5)
+    monkeypatch.setattr(published, "REFERENCE", tmp_path)
+    one = {"case": "study/c", "key": "x", "quantity": "12 MB over 3 MB, s_per_mb"}
+    assert len(make_claim(ours=[one]).find_mismatches()) == 1
+    right = one | {"quantity": told.quantity}
+    assert make_claim(ours=[right]).find_mismatches() == []
 
 
 # What the table of the source itself contradicts, as its README says.

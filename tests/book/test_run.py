@@ -105,8 +105,6 @@ def test_a_case_leaves_notebook_and_record_and_is_not_run_again(make_case: MakeC
     assert case.result(".csv").read_text() == "once"
     assert list_files(case) == {"one.csv", "one.fingerprint", "one.ipynb"}
     assert run.run_case(case).state == "done before"
-    case.result(".csv").write_text("once and more")  # of a run that went on and was interrupted
-    assert run.run_case(case).state == "done before"
     assert run.run_case(case, anew=True).state == "done"
     case.parameter_file.write_text("seed: 3\n")
     assert run.run_case(case).state == "done"
@@ -152,19 +150,42 @@ def edit_output(notebook: Any) -> None:
     notebook["cells"][-1]["outputs"][0]["data"]["text/plain"] = "9"
 
 
+def edit_caption(notebook: Any) -> None:
+    """Say something else below a figure."""
+    notebook["cells"][-1]["metadata"]["mystnb"] = {"figure": {"caption": "<script>"}}
+
+
 def edit_digest(notebook: Any) -> None:
-    """Take the digests away."""
-    del notebook["metadata"]["case"]["rows"]
+    """Take the digest away."""
+    del notebook["metadata"]["case"]["seal"]
 
 
-@pytest.mark.parametrize("edit", [edit_output, edit_digest, lambda text: text + "1"])
+OF_THE_PAGE = (edit_output, edit_caption, edit_digest)
+
+
+def test_rows_that_a_run_appended_are_kept_and_those_of_others_not_shown(
+    make_case: MakeCase,
+) -> None:
+    """A run goes on with them; until then no page is made of a notebook that has not seen them."""
+    case = make_case(code=SOURCE)
+    run.run_case(case)
+    page, rows = case.result(".ipynb"), case.result(".csv")
+    rows.write_text("once and more")
+    assert "rows that one.ipynb was not executed with" in cases.find_damage(page, rows)
+    assert cases.find_damage(page, rows, goes_on=True) == ""
+    assert run.run_case(case).state == "done"
+    assert rows.read_text() == "once and moreagain"
+    assert cases.find_damage(page, rows) == ""
+
+
+@pytest.mark.parametrize("edit", [*OF_THE_PAGE, lambda text: text + "1"])
 def test_edited_results_are_kept_and_measured_anew(
     make_case: MakeCase, edit: Callable[[Any], Any]
 ) -> None:
-    """Changed numbers of a page or a record are recognised, and so is one that has no digest."""
+    """Numbers, captions and rows that somebody changed are recognised, and a page without digest."""
     case = make_case(code=SOURCE + "3 + 4")
     run.run_case(case)
-    edited = case.result(".ipynb" if edit in (edit_output, edit_digest) else ".csv")
+    edited = case.result(".ipynb" if edit in OF_THE_PAGE else ".csv")
     if edited.suffix == ".ipynb":
         notebook = json.loads(edited.read_text())
         edit(notebook)
@@ -244,9 +265,10 @@ BAD_FILES = [
     ("? [seed]\n: 1\n", "is no YAML"),  # a name that is a list
     ("1: 2\n", "1: 2; no such parameter"),
     ('seed: "a\\nb\\e[31m"\n', r"seed: 'a\nb\x1b[31m'; allowed"),  # control characters
-    ("&a {seed: *a}\n", "seed: {'seed': {'seed': "),  # holds itself
-    ("seed: 1:30\n", "seed: '1:30'; allowed"),  # numbers of YAML 1.1 that nobody means
-    ("seed: 010\n", "seed: '010'; allowed"),
+    ("&a {seed: *a}\n", "is no YAML: YAMLError: an alias"),  # holds itself
+    ("seed: 1:30\n", "1:30: YAML reads another number"),  # numbers that nobody means
+    ("seed: 010\n", "010: YAML reads another number"),
+    ("seed: [" + "1," * 110_000 + "]\n", "220009 bytes; allowed: at most 200000"),
     ("record: other.csv\n", "record: 'other.csv'; allowed: one.csv"),  # of another case
     (f"n_blocks: '{ADDRESSES[2]}'\n", "n_blocks: 'redis://***@host'; allowed"),
 ]
@@ -597,10 +619,3 @@ def test_what_would_measure_or_fails_leaves_the_page(
     assert [path.read_bytes() for path in paths] == before
     with pytest.raises(UserError, match="study/two is not in the reference"):
         run.render_case(Case("laptop", "study", "two", case.root))
-
-
-def test_numbers_are_read_as_written(make_case: MakeCase) -> None:
-    """A number that is decimal is one, with an exponent too."""
-    for text in ("1e3", "1.5E+2", "+2.5", ".5", "7"):
-        case = make_case(text=f"time_budget_s: {text}\n")
-        assert cases.read_parameters(case)["time_budget_s"] == float(text)

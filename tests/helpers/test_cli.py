@@ -16,7 +16,7 @@ import pytest
 
 from book import build, cases
 from helpers.cli import end_well, main
-from helpers.errors import UserError
+from helpers.errors import UserError, say
 from helpers.paths import ROOT, check_file, check_name, replace_file
 
 BLOCK = re.compile(r"^ *```(?:sh|console|bash)\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
@@ -76,6 +76,7 @@ def test_help_imports_no_command() -> None:
     ("error", "line"),
     [
         (UserError("seed: 2"), "error: seed: 2"),
+        (UserError("a\x1b[31mb"), r"error: a\\x1b\[31mb"),
         (KeyboardInterrupt(), "interrupted; what was measured is kept"),
         (OSError(errno.ENOSPC, "No space left", "a\x1b[31mb"), r"error: a\\x1b\[31mb: No space left; allowed"),
         (ModuleNotFoundError("no", name="zarr"), r"error: wire .*: zarr is not installed; allowed: after pip"),
@@ -92,6 +93,25 @@ def test_every_failure_ends_with_a_line(
         raise error
     assert re.match(line, str(ended.value))
     assert str(ended.value).startswith("Traceback") or "\n" not in str(ended.value)
+
+
+def test_an_interrupt_that_was_swallowed_is_not_the_last() -> None:
+    """A library may lose what a handler raises; a later signal ends the command all the same."""
+    script = (
+        "import os, signal, time; from helpers import cli\ncli._GRACE_S = 0.2\n"
+        "with cli.end_well():\n"
+        "    try:\n        os.kill(os.getpid(), signal.SIGTERM); time.sleep(9)\n"
+        "    except KeyboardInterrupt:\n        time.sleep(0.4)\n"
+        "    os.kill(os.getpid(), signal.SIGTERM); time.sleep(9); print('published')"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False)  # fmt: skip
+    assert done.returncode == 1 and done.stdout == "" and done.stderr.startswith("interrupted")
+
+
+def test_what_is_printed_steers_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    """Neither escape codes of a name nor a password of an address reach it."""
+    say("one\x1b]0;title\x07\ntwo at s3://key:PASSWORD@bucket")
+    assert capsys.readouterr().out == "one\\x1b]0;title\\x07\ntwo at s3://***@bucket\n"
 
 
 def test_what_an_interrupt_ends_says_nothing_of_it() -> None:

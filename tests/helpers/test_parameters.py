@@ -19,13 +19,13 @@ from pydantic import Field
 from pydantic.fields import FieldInfo
 
 from book import cases
-from book.studies import find_studies
+from book.studies import find_parameters, find_studies, list_studies
 from helpers import parameters
 from helpers.errors import UserError
 from helpers.parameters import ArrayShape, Contains, DilationOrAuto, OneOf
 from helpers.paths import ROOT
 
-STUDIES = find_studies()
+MODELS = {name: find_parameters(name) for name in list_studies()}
 CASES = sorted((ROOT / "parameters").glob("*/*/*.yaml"))
 WHERE = "parameters/laptop/study/mine.yaml"
 
@@ -42,6 +42,8 @@ class Made(parameters.Parameters):
 
 
 REFUSED: list[tuple[dict[str, Any], list[str]]] = [
+    ({"store": "s3://key:PASSWORD@b/p"}, ["store", "***@b/p", "an address alone"]),
+    ({"store": "https://b.s3.amazonaws.com/x?X-Amz-Signature=abcdef0123"}, ["store", "an address alone"]),
     ({"size": [1]}, ["size: [1]", "no such parameter", "sizes"]),
     ({"sizes": "4"}, ["sizes", "'4'", "a list"]),
     ({"sizes": [1, "2"]}, ["sizes", "'2'", "a whole number"]),
@@ -105,13 +107,13 @@ def bad_values(annotation: Any, metadata: list[Any]) -> list[Any]:
     return [True, "7", [7], *ends, 2.5 if annotation is int else math.nan]
 
 
-FIELDS = [(study, name) for study in STUDIES for name in STUDIES[study].parameters.model_fields]
+FIELDS = [(study, name) for study in MODELS for name in MODELS[study].model_fields]
 
 
 @pytest.mark.parametrize(("study", "name"), FIELDS, ids=str)
 def test_every_field_of_a_study_is_described_and_bound(study: str, name: str) -> None:
     """It refuses what is out of its type or bounds, and says what it means, seconds with their unit."""
-    model = STUDIES[study].parameters
+    model = MODELS[study]
     one: FieldInfo = model.model_fields[name]
     for value in [None, {}, *bad_values(one.annotation, one.metadata)]:
         with pytest.raises(UserError, match=f"^{WHERE}: {name}: "):
@@ -121,10 +123,10 @@ def test_every_field_of_a_study_is_described_and_bound(study: str, name: str) ->
     assert not name.endswith("_s") or (isinstance(extra, dict) and extra["unit"] == "s")
 
 
-@pytest.mark.parametrize("study", STUDIES)
+@pytest.mark.parametrize("study", MODELS)
 def test_what_is_made_of_a_model_is_in_step(study: str) -> None:
     """The cell of its notebook, papermill's help, the schema of its cases, and its defaults."""
-    model = STUDIES[study].parameters
+    model = MODELS[study]
     defaults = model().model_dump()
     assert model.read({**defaults, "pandas": object()}) == defaults
     source = ROOT / "notebooks" / f"{study}.ipynb"
@@ -151,11 +153,11 @@ def test_what_is_made_of_a_model_is_in_step(study: str) -> None:
 def test_nothing_is_left_to_derive(tmp_path: Path) -> None:
     """The committed cells and schemas are what `wire derive` writes, and it mends what is not."""
     (tmp_path / "notebooks").mkdir()
-    for study in STUDIES:
+    for study in MODELS:
         source = ROOT / "notebooks" / f"{study}.ipynb"
         (tmp_path / "notebooks" / source.name).write_bytes(source.read_bytes())
     changed = cases.write_derived(tmp_path)
-    assert {path.name for path in changed} == {f"{study}.schema.json" for study in STUDIES}
+    assert {path.name for path in changed} == {f"{study}.schema.json" for study in MODELS}
     for path in changed:
         assert path.read_bytes() == (ROOT / "parameters" / path.name).read_bytes()
     assert cases.write_derived(tmp_path) == []
@@ -174,6 +176,8 @@ def test_cases_are_what_their_study_can_run_with(path: Path) -> None:
 def test_a_run_of_all_has_at_most_twelve_cases() -> None:
     """They fit in half an hour; what a study leaves out of it is one of its cases."""
     known = {path.parts[-2:] for path in CASES if path.parts[-3] == "laptop"}
-    by_name = {(name, f"{one}.yaml") for name, study in STUDIES.items() for one in study.by_name}
+    by_name = {
+        (name, f"{one}.yaml") for name, study in find_studies().items() for one in study.by_name
+    }
     assert by_name <= known
     assert len(known - by_name) <= 12

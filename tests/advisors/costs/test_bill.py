@@ -32,7 +32,7 @@ from advisors.costs.bill import (
 )
 from advisors.costs.cli import write_usd
 from advisors.costs.page_tables import TABLE, compare_published, count_run, find_runs, render_runs
-from book.studies import find_studies, find_study
+from book.studies import find_parameters, find_studies, find_study
 from helpers.cli import main
 from helpers.errors import UserError
 from helpers.prices import (
@@ -381,7 +381,7 @@ def test_every_study_says_what_it_requests(name: str) -> None:
     """A case on a store of one's own has its price first; nearly twice that for twice the blocks."""
     study = find_study(name)
     assert study.expect is not None
-    given = study.parameters().model_dump() | {"store": "s3://b/p"}
+    given = find_parameters(name)().model_dump() | {"store": "s3://b/p"}
     one, two = (study.expect(given | {"n_blocks": n}) for n in (5, 10))
     if one.n_requests:  # chunk shapes are read from a disk by default
         assert 1.5 < two.n_requests / one.n_requests < 2.01

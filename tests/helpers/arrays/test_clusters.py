@@ -20,6 +20,7 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import dask
 import distributed
@@ -29,15 +30,8 @@ import pytest
 import helpers
 from helpers.arrays import clusters
 from helpers.arrays.clusters import Cluster, Security, check_options, open_cluster
-from helpers.arrays.fields import SampleArray
-from helpers.arrays.readers import READERS
-from helpers.arrays.reads import ArrayRead
-from helpers.arrays.stores import prepare_array
 from helpers.errors import UserError
-from helpers.netem.profiles import get_profile
 from helpers.objectstore.processes import start_child
-from helpers.objectstore.testbed import open_testbed
-from helpers.paths import ROOT
 from tests.conftest import Gateway
 from tests.stores import becomes
 
@@ -206,76 +200,37 @@ def _get(url: str) -> int:
 # a scheduler that runs already
 
 
-@pytest.fixture(scope="module")
-def foreign(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Run a cluster of others: two workers of two threads."""
-    folder = tmp_path_factory.mktemp("scheduler")
-    with running_scheduler(folder, n_workers=2, n_threads=2) as address:
-        yield address
-
-
 @pytest.mark.slow
-def test_running_cluster_is_scaled_by_pausing(foreign: str) -> None:
+def test_running_cluster_is_scaled_by_pausing(tmp_path: Path) -> None:
     """A worker stays paused although its memory is far from its limit, and works on afterwards."""
-    with open_cluster("address", threads_per_worker=2, address=foreign) as cluster:
-        assert cluster.scale(1) == 2
-        time.sleep(0.5)  # Dask looks at the memory of a worker every 0.1 s
-        assert len(cluster.workers()) == 1
-        assert workers_used(cluster) == set(cluster.workers())
-    with open_cluster("address", threads_per_worker=2, address=foreign) as cluster:
-        assert becomes(lambda: len(cluster.workers()) == 2)  # before any scaling
-        found = cluster.client.run(
-            lambda dask_worker: dask_worker.memory_manager.memory_pause_fraction
-        )
-        assert set(found.values()) == {dask.config.get("distributed.worker.memory.pause")}
-
-
-@pytest.mark.slow
-def test_workers_of_another_width_are_refused(foreign: str) -> None:
-    """Workers with other threads than asked for are not compared with a ceiling: one line."""
-    with (
-        pytest.raises(
-            UserError, match=r"^threads_per_worker: 1; allowed: 2, as the workers of this"
-        ),
-        open_cluster("address", threads_per_worker=1, address=foreign) as cluster,
-    ):
-        cluster.scale(1)
+    with running_scheduler(tmp_path, n_workers=2, n_threads=2) as address:
+        with open_cluster("address", threads_per_worker=2, address=address) as cluster:
+            assert cluster.scale(1) == 2
+            time.sleep(0.5)  # Dask looks at the memory of a worker every 0.1 s
+            assert len(cluster.workers()) == 1
+            assert workers_used(cluster) == set(cluster.workers())
+        with open_cluster("address", threads_per_worker=2, address=address) as cluster:
+            assert becomes(lambda: len(cluster.workers()) == 2)  # before any scaling
+            found = cluster.client.run(
+                lambda dask_worker: dask_worker.memory_manager.memory_pause_fraction
+            )
+            assert set(found.values()) == {dask.config.get("distributed.worker.memory.pause")}
 
 
 # a gateway
 
 
 @pytest.mark.slow
-def test_gateway_gives_real_workers_that_read(
-    gateway: Gateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Workers of a gateway read over the emulated network what was written; nothing is left."""
-    monkeypatch.setenv("ARRAYS_CACHE", str(tmp_path / "cache"))
-    with (
-        open_testbed("embedded", get_profile("loopback")) as testbed,
-        open_cluster(
-            "gateway", threads_per_worker=2, address=gateway.url, options=["worker_memory=1 G"]
-        ) as cluster,
-    ):
+def test_gateway_gives_real_workers(gateway: Gateway) -> None:
+    """As many as asked for, with the sources of here; nothing is left. The study reads with them."""
+    with open_cluster(
+        "gateway", threads_per_worker=2, address=gateway.url, options=["worker_memory=1 G"]
+    ) as cluster:
         assert cluster.scale(2) == 4
         assert [worker["nthreads"] for worker in cluster.workers().values()] == [2, 2]
         assert {"scheduler", "worker"} <= started(gateway)
         origins = [str(path) for path in cluster.client.run(lambda: helpers.__file__).values()]
         assert all("helpers.zip" in path for path in origins), origins
-        stored = prepare_array(
-            SampleArray(ROOT / "data" / "ocean-temperature.nc", "temperature", (2, 10, 90, 180)),
-            testbed.near,
-            chunk_shape=(1, 5, 90, 180),
-            codec="blosc-zstd",
-            layouts=["zarr", "netcdf"],
-        )
-        for name in ("zarr-obstore", "zarr-s3fs", "netcdf-fsspec"):
-            read = ArrayRead(stored, READERS[name], testbed, cluster)
-            read.prepare()
-            assert read.check(read.open().compute()) == "xxh3 of 4 chunks"
-            counts = read.collect()
-            assert counts["n_threads"] == 4
-            assert counts["n_requests"] >= 4
         kill_one_in_mid_read(cluster)
         assert cluster.scale(1) == 2
         assert len(workers_used(cluster)) == 1
@@ -395,33 +350,34 @@ def test_server_that_never_answers(monkeypatch: pytest.MonkeyPatch) -> None:
             pass
 
 
-def _packages(**other: str) -> dict[str, Any]:
-    same = {"python": "3.11.7.final.0", "dask": "2026.8.0", "distributed": "2026.8.0"}
-    return {"packages": {**same, "numpy": "2.3.1", "cloudpickle": "3.1.1", **other}}
+def test_other_software_on_a_worker_is_refused(local: Cluster, tmp_path: Path) -> None:
+    """One line names the package and both versions; the worker really finds another one."""
+    local.scale(1)
+    metadata = tmp_path / "cloudpickle-0.0.1.dist-info" / "METADATA"
+    metadata.parent.mkdir()
+    metadata.write_text("Metadata-Version: 2.1\nName: cloudpickle\nVersion: 0.0.1\n")
+
+    def look(folder: str, *, is_there: bool) -> None:
+        sys.path[:] = [folder] * is_there + [path for path in sys.path if path != folder]
+        distributed.versions._version_cached.cache_clear()
+
+    local.client.run(look, str(tmp_path), is_there=True)
+    try:
+        with pytest.raises(
+            UserError, match=r"^cluster: .* cloudpickle .*0\.0\.1.*; allowed"
+        ) as told:
+            local.scale(1)
+        assert "\n" not in str(told.value)
+    finally:
+        local.client.run(look, str(tmp_path), is_there=False)
+    assert local.scale(1) == 2
 
 
-@pytest.mark.parametrize(
-    ("where", "other", "told"),
-    [
-        ("scheduler", {"distributed": "2026.7.1"}, "distributed 2026.8.0 here, 2026.7.1 on the s"),
-        (
-            "workers",
-            {"python": "3.12.1.final.0"},
-            "python 3.11.7.final.0 here, 3.12.1.final.0 on a",
-        ),
-        ("workers", {"numpy": "1.26.4"}, "numpy 2.3.1 here, 1.26.4 on a worker; allowed: the same"),
-    ],
-)
-def test_other_software_on_the_cluster_is_refused(
-    local: Cluster, monkeypatch: pytest.MonkeyPatch, where: str, other: dict[str, str], told: str
-) -> None:
-    """One line names the package, both versions and the place, before anything is measured."""
-    found = {"client": _packages(), "scheduler": _packages(), "workers": {"tcp://w": _packages()}}
-    found[where] = _packages(**other) if where == "scheduler" else {"tcp://w": _packages(**other)}
-    monkeypatch.setattr(local.client, "get_versions", lambda: found)
-    with pytest.raises(UserError) as caught:
-        local.scale(1)
-    assert told in str(caught.value) and "\n" not in str(caught.value)
+def test_workers_of_another_width_are_refused(local: Cluster) -> None:
+    """Workers with other threads than asked for are not compared with a ceiling."""
+    narrow = Cluster("local", local.client, 1, local.ask)
+    with pytest.raises(UserError, match="^threads_per_worker: 1; allowed: 2, as the workers of"):
+        narrow.scale(1)
 
 
 # jobs of Slurm
@@ -493,52 +449,20 @@ def test_without_slurm_one_line_says_so(monkeypatch: pytest.MonkeyPatch) -> None
 # connections under TLS
 
 
-@contextlib.contextmanager
-def connect() -> Iterator[list[Any]]:
-    """Connect a client with a server that never waits, both in this thread."""
-    security = pickle.loads(pickle.dumps(Security.temporary()))  # as a worker's process gets them
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        plain = [socket.create_connection(listening.getsockname()), listening.accept()[0]]
-    contexts = [security.get_connection_args("worker"), security.get_listen_args("scheduler")]
-    ends = []
-    for at_server, (one, arguments) in enumerate(zip(plain, contexts, strict=True)):
-        one.setblocking(False)
-        wrap = arguments["ssl_context"].wrap_socket
-        ends.append(wrap(one, server_side=bool(at_server), do_handshake_on_connect=False))
-    waiting = list(ends)
-    while waiting:
-        for one in [*waiting]:
-            with contextlib.suppress(ssl.SSLWantReadError):
-                one.do_handshake()
-                waiting.remove(one)
-    with contextlib.ExitStack() as stack:
-        for one in ends:
-            stack.enter_context(one)
-        with contextlib.suppress(ssl.SSLWantReadError):
-            ends[0].recv(1)  # what the server sends after the handshake
-        yield ends
-
-
 def test_an_error_of_the_system_empties_the_queue(monkeypatch: pytest.MonkeyPatch) -> None:
     """A new TLS object is made where Python leaves OpenSSL's errors, whichever OpenSSL is there."""
+    security = pickle.loads(pickle.dumps(Security.temporary()))  # as a worker's process gets them
+    context = security.get_connection_args("worker")["ssl_context"]
     made: list[bool] = []
-    with connect() as (_, server):
-
-        def fail(*_: Any) -> bytes:
-            raise BrokenPipeError
-
-        wrap = ssl.SSLContext.wrap_bio
-
-        def count(context: Any, *ends: ssl.MemoryBIO, server_side: bool) -> ssl.SSLObject:
-            made.append(server_side)
-            return wrap(context, ends[0], ends[1], server_side=server_side)
-
-        monkeypatch.setattr(ssl.SSLContext, "wrap_bio", count)
-        with pytest.raises(ssl.SSLWantReadError):
-            server.recv(10)
-        assert made == []
-        for name, call in {"read": server.recv, "send": server.send}.items():
-            monkeypatch.setattr(ssl.SSLSocket, name, fail)
-            with pytest.raises(BrokenPipeError):
-                call(1)
-    assert made == [True, True]
+    monkeypatch.setattr(
+        ssl.SSLContext, "wrap_bio", lambda *_, server_side: made.append(server_side)
+    )
+    one, other = socket.socketpair()
+    with other, context.wrap_socket(one, do_handshake_on_connect=False) as connection:
+        for name, call in {"read": connection.recv, "send": connection.send}.items():
+            for error, n_made in ((ssl.SSLWantReadError, 0), (BrokenPipeError, 1)):
+                made.clear()
+                monkeypatch.setattr(ssl.SSLSocket, name, Mock(side_effect=error))
+                with pytest.raises(error):
+                    call(1)
+                assert len(made) == n_made

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from book.studies import find_studies
+from book.studies import find_parameters, list_studies
 from helpers.benchmark.provenance import machine
 from helpers.errors import UserError
 from helpers.netem import profiles
@@ -187,7 +187,7 @@ def test_calibrations_say_whose_they_are(
 def test_a_case_takes_a_file(checkout: Path) -> None:
     """It is named with its digest in the record; nothing is emulated before a store of one's own."""
     write(checkout / "mine.yml")
-    model = next(iter(find_studies().values())).parameters
+    model = find_parameters(list_studies()[0])
     found = model.check({"profile": "mine.yml"}, "case.yaml")["profile"]
     assert found.startswith("mine.yml@")
     with pytest.raises(UserError, match="allowed: loopback, because nothing is emulated"):

@@ -7,8 +7,8 @@ from pathlib import Path
 import h5py
 import pytest
 
-from advisors.hdf5.copying import MIB
 from advisors.hdf5.files import list_datasets
+from advisors.hdf5.prediction import MIB
 from helpers.objectstore.testbed import Server
 from studies.hdf5_drivers import files
 from studies.hdf5_drivers.file_layouts import (
@@ -61,16 +61,18 @@ def test_layouts_are_what_they_say(layout: str, original: Path, tmp_path: Path) 
     arrange(original, path, layout)
     with h5py.File(path) as new, h5py.File(original) as old:
         found, before = read_properties(new), read_properties(old)
-        assert found.page_nbytes == asked.page_nbytes
+        assert found.page_nbytes == asked.get("fs_page_size", 0)
         n_elements = RECHUNKED if "rechunked" in layout else PHOTON_CHUNK
         expected = min(n_elements, new[LONG].shape[0])
         assert found.chunk_shapes[LONG] == (expected,)
         assert set(found.stored_nbytes) == set(before.stored_nbytes)
         for name in files.THREE_VARIABLES:
             assert (Tree(new).read(name) == Tree(old).read(name)).all(), name
-        if asked.metadata_block_nbytes:
+        assert dict(new["gt1l"].attrs) == dict(old["gt1l"].attrs)
+        assert {*new[LONG].attrs} == {*old[LONG].attrs}
+        if "meta_block_size" in asked:
             places = [h5py.h5o.get_info(new[name].id).addr for name in list_datasets(new)]
-            assert max(places) < asked.metadata_block_nbytes
+            assert max(places) < asked["meta_block_size"]
 
 
 def test_files_are_stored_once(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:

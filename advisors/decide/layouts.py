@@ -1,25 +1,29 @@
-"""The problem, an array and how it is read, and what is expected of a layout: requests, bytes, time, price."""
+"""An array, how it is read, and what is expected of a layout: requests, bytes, time, and what an append rewrites."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from helpers.arrays.chunks import Shape, count_chunks, expected_touched
 from helpers.models.access import IoCounts, Store, access_seconds
+from helpers.prices import BILLED_GB_NBYTES
 
 Floats = NDArray[np.float64]
 Shapes = NDArray[np.int64]
 """Candidates: one shape a row."""
 
-Criterion = Literal["mean", "worst"]
+APPEND_NBYTES = 1_000_000_000
+"""Stored bytes of an array that one append may rewrite at most."""
 
 _LARGEST = 2**31 - 1  # bytes of a chunk that codecs take
+_LONG = 2**31  # elements of a dimension whose square is beyond 64 bits
+_INDEX_NBYTES = 16  # of a shard's index, for each of its chunks
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +61,8 @@ class Bounds:
     max_chunk_nbytes: int = 100_000_000
     max_objects: int = 1_000_000  # of the array; with more chunks than that it is sharded
     memory_nbytes: int = 8_000_000_000  # for the chunks that are decoded at once
-    # elements of an object along each dimension at most, so that an append rewrites little
-    longest: Shape | None = None
+    # axis along which the array grows, and by how many elements at once
+    append: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +75,6 @@ class AccessPattern:
     weights: Sequence[float]  # how often each happens, in any unit; their sum is above 0
     store: Store  # what an access meets
     bounds: Bounds = field(default_factory=Bounds)
-    # whether the weighted mean is to be least, or the slowest access that happens
-    criterion: Criterion = "mean"
     together: int = 1  # boxes that a program asks for at once: a batch, or variables of a file
 
     @property
@@ -80,12 +82,6 @@ class AccessPattern:
         """Weights, scaled so that their sum is 1."""
         weights = np.asarray(self.weights, np.float64)
         return np.asarray(weights / weights.sum())
-
-    def score(self, seconds: Floats) -> Floats:
-        """Weigh times by how often each access happens, or take the slowest that does."""
-        if self.criterion == "worst":
-            return np.asarray(seconds[..., self.shares > 0].max(axis=-1))
-        return np.asarray(seconds @ self.shares)
 
     @property
     def nbytes(self) -> int:
@@ -104,27 +100,24 @@ class AccessPattern:
         return min(self.bounds.min_chunk_nbytes, self.max_nbytes // 2, self.nbytes)
 
 
-_LONG = 2**31  # elements of a dimension whose square is beyond 64 bits
-_INDEX_NBYTES = 16  # of a shard's index, for each of its chunks
-
-
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """What storing and reading costs, in USD."""
+    """What storing and reading costs, in USD; a GB is billed as 2^30 bytes."""
 
-    storage_per_gb_month: float  # of keeping 1 GB, 1e9 bytes, for a month
+    storage_per_gb_month: float  # of keeping a GB for a month
     get_per_1000: float = 0.0  # of a thousand requests
-    egress_per_gb: float = 0.0  # of reading 1 GB out of the region
+    egress_per_gb: float = 0.0  # of reading a GB out of the region
 
     def of_read(self, n_requests: Any, nbytes: Any) -> Any:
         """Price reads: the one price of a read.
 
         Examples
         --------
-        >>> round(Prices(0.023, get_per_1000=0.4, egress_per_gb=0.09).of_read(1000, 1e9), 2)
+        >>> round(Prices(0.023, get_per_1000=0.4, egress_per_gb=0.09).of_read(1000, 2**30), 2)
         0.49
         """
-        return n_requests * (self.get_per_1000 / 1000) + nbytes * (self.egress_per_gb / 1e9)
+        per_nbyte = self.egress_per_gb / BILLED_GB_NBYTES
+        return n_requests * (self.get_per_1000 / 1000) + nbytes * per_nbyte
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,35 +204,29 @@ def forecast(pattern: AccessPattern, access: Access, share: float, asked: Asked)
     )
 
 
-def forecast_layout(pattern: AccessPattern, layout: Layout) -> tuple[Forecast, ...]:
-    """Predict every access to a layout."""
-    pairs = zip(pattern.accesses, pattern.shares, strict=True)
-    return tuple(
-        forecast(pattern, each, share, ask_layout(pattern, each, layout)) for each, share in pairs
-    )
-
-
-def predict_seconds(pattern: AccessPattern, shapes: Shapes) -> Floats:
-    """Predict the median time of each access for many shapes whose chunks are objects."""
-    nbytes, many, columns = chunk_nbytes(pattern, shapes), pattern.together, []
-    for access in pattern.accesses:
-        n_chunks = many * touched_chunks(pattern, access, shapes)
-        is_file = pattern.store.is_file
-        n_jobs = many * touched_runs(pattern, access, shapes) if is_file else 0.0
-        columns.append(access_seconds(pattern.store, IoCounts(n_chunks, nbytes, n_jobs)))
-    return np.stack(columns, axis=1)
-
-
-def predict_requests(pattern: AccessPattern, shapes: Shapes) -> tuple[Floats, Floats]:
-    """Expect requests and stored bytes of each access for many shapes whose chunks are objects."""
-    counts = [touched_chunks(pattern, access, shapes) for access in pattern.accesses]
-    n = pattern.together * np.stack(counts, axis=1)
-    return n, n * (chunk_nbytes(pattern, shapes) / pattern.store.compression_ratio)[:, None]
-
-
 def chunk_nbytes(pattern: AccessPattern, shapes: Shapes) -> Floats:
     """Compute the bytes of a chunk in the array, of each shape."""
     return np.asarray(np.prod(shapes.astype(np.float64), axis=-1) * pattern.itemsize)
+
+
+def rewritten_nbytes(pattern: AccessPattern, extents: Any) -> Any:
+    """Compute the stored bytes that an append rewrites at most, of objects so long along its axis.
+
+    What was there stops within an object, short of its end by a multiple of what an append and an
+    object have in common.
+
+    Examples
+    --------
+    >>> bounds = Bounds(append=(0, 24))
+    >>> pattern = AccessPattern((100, 5), 1, [], [], Store(), bounds)
+    >>> [int(rewritten_nbytes(pattern, extent)) for extent in (1, 24, 48, 30)]
+    [0, 0, 120, 120]
+    """
+    if pattern.bounds.append is None:
+        return np.zeros(np.shape(extents))
+    axis, steps = pattern.bounds.append
+    slab_nbytes = pattern.nbytes / pattern.shape[axis] / pattern.store.compression_ratio
+    return slab_nbytes * (extents - np.gcd(extents, steps))
 
 
 def touched_chunks(pattern: AccessPattern, access: Access, shapes: Shapes) -> Floats:

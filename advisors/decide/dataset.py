@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
 import math
 import re
+import stat
+import sys
+import threading
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -14,9 +18,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from advisors.chunks.forecast import Layout
+from advisors.decide.layouts import Layout
 from helpers.arrays.chunks import Shape
-from helpers.errors import UserError, cut
+from helpers.errors import UserError, cut, show
+from helpers.redaction import redact
 
 Format = Literal["none", "zarr", "hdf5"]
 
@@ -25,6 +30,9 @@ _OTHERS = re.compile(r"\.(tiff?|grib2?|grb2?|parquet|csv|zip|tar|gz|jp2|json|yam
 _METADATA = ("zarr.json", ".zmetadata", ".zgroup", ".zarray")
 _BLOCK_NBYTES = 2**20  # of a file far away, whose metadata are read
 _N_LISTED = 5  # arrays that a message names
+_N_MOST = 20_000  # datasets of a file that are looked at
+_METADATA_NBYTES = 8 * 2**20  # of an object of metadata at most: some thirty thousand arrays
+_DISK_S, _FAR_S = 10, 60  # that metadata may take, on disk and elsewhere
 _ALLOWED = "a Zarr store, or an HDF5 or netCDF-4 file, on disk, under s3:// or https://"
 # What libraries say, and what to do.
 _REASONS: Sequence[tuple[str, str]] = (
@@ -68,52 +76,97 @@ class ArrayFacts:
 
 
 def read_dataset(address: str, variable: str = "") -> ArrayFacts:
-    """Read the metadata of an array, the largest unless it is named, and how well it compresses."""
+    """Read the metadata of an array, the largest unless it is named, and how well it compresses.
+
+    What never ends, or is larger than metadata are, is given up.
+    """
     try:
-        with warnings.catch_warnings(action="ignore"):  # the store is another's, as it is
-            return _read(address, variable.strip("/"))
+        is_far = "://" in address
+        seconds = _FAR_S if is_far else _DISK_S
+        return _within(seconds, lambda: _read(address, variable.strip("/"), is_far=is_far))
     except UserError:
         raise
     except Exception as error:  # whatever its library makes of a store that is damaged or away
-        text = " ".join(str(error).split()) or type(error).__name__
+        text = " ".join(redact(str(error)).split()) or type(error).__name__
         reason = f"it is not read ({cut(text)}); allowed: {_ALLOWED}"
         for pattern, told in _REASONS:
             if re.search(pattern, f"{type(error).__name__} {text}", re.IGNORECASE):
                 reason = told
                 break
-        raise UserError(f"dataset: {address!r}: {reason}") from error
+        raise UserError(f"dataset: {cut(repr(redact(address)))}: {reason}") from error
 
 
-def _read(address: str, variable: str) -> ArrayFacts:
-    if "://" not in address and not Path(address).exists():
-        raise FileNotFoundError(address)
+def _within(seconds: float, read: Callable[[], ArrayFacts]) -> ArrayFacts:
+    """Wait no longer than that for what another thread reads; it ends with the process."""
+    found: list[ArrayFacts | BaseException] = []
+
+    def run() -> None:
+        try:
+            with warnings.catch_warnings(action="ignore"):  # the store is another's, as it is
+                found.append(read())
+        except BaseException as error:
+            found.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if not found:
+        if "zarr" in sys.modules:  # whose loop still runs, and would complain of its end
+            from zarr.core.sync import cleanup_resources
+
+            atexit.unregister(cleanup_resources)
+        raise UserError(f"dataset: its metadata take more than {seconds} s; allowed: less")
+    if isinstance(found[0], BaseException):
+        raise found[0]
+    return found[0]
+
+
+def _read(address: str, variable: str, *, is_far: bool) -> ArrayFacts:
     if _OTHERS.search(address.rstrip("/")):
         raise UserError(f"dataset: {address!r}: its format is not read; allowed: {_ALLOWED}")
-    is_file = Path(address).is_file() or address.lower().endswith(_FILES)
-    if not is_file:
-        return _read_zarr(address, variable)
-    if "://" not in address:
-        with Path(address).open("rb") as file:
-            if file.read(3) == b"CDF":
-                raise UserError(
-                    f"dataset: {address!r} is netCDF-3, which has no chunks; allowed: {_ALLOWED}"
-                )
-    return _read_hdf5(address, variable)
+    if not is_far:
+        is_file = _check_on_disk(Path(address), variable)
+    else:
+        is_file = address.lower().partition("?")[0].endswith(_FILES)
+    return (_read_hdf5 if is_file else _read_zarr)(address, variable)
+
+
+def _check_on_disk(path: Path, variable: str) -> bool:
+    """Refuse what ends nowhere or is no array, before it is opened; tell a file from a folder."""
+    shown, mode = cut(repr(str(path))), path.stat().st_mode
+    if stat.S_ISDIR(mode):
+        for name in (*_METADATA, *(f"{variable}/{one}" for one in (*_METADATA, ".zattrs"))):
+            one = path / name
+            if one.exists() and not (one.is_file() and one.stat().st_size <= _METADATA_NBYTES):
+                allowed = f"a file of {_METADATA_NBYTES // 2**20} MiB at most"
+                raise UserError(f"dataset: {shown}: {name} is none to read; allowed: {allowed}")
+        return False
+    if not stat.S_ISREG(mode):
+        raise UserError(f"dataset: {shown} is neither a file nor a folder; allowed: {_ALLOWED}")
+    if not path.stat().st_size:
+        raise UserError(f"dataset: {shown} is empty; allowed: {_ALLOWED}")
+    with path.open("rb") as file:
+        if file.read(3) == b"CDF":
+            raise UserError(
+                f"dataset: {shown} is netCDF-3, which has no chunks; allowed: {_ALLOWED}"
+            )
+    return True
 
 
 def _choose(arrays: Iterable[ArrayFacts], variable: str) -> ArrayFacts:
     """Take the array that is named, or the largest whose elements have a size."""
     ordered = sorted(arrays, key=lambda one: -one.nbytes)
     names = tuple(one.variable for one in ordered)
-    listed = f"{len(names)} arrays, the largest first: {', '.join(names[:_N_LISTED])}"
+    largest = cut(", ".join(names[:_N_LISTED]))
+    listed = f"{len(names)} arrays, the largest first: {largest}"
     if variable:
         ordered = [one for one in ordered if one.variable == variable]
         if not ordered:
-            raise UserError(f"variable: {variable!r}; allowed: of {listed}")
+            raise UserError(f"variable: {show(variable)}; allowed: of {listed}")
     usable = [one for one in ordered if one.shape and one.nbytes and not one.dtype.hasobject]
     if not usable:
         raise UserError(
-            f"variable: {variable or listed}; allowed: an array with elements, of a type of fixed size"
+            f"variable: {cut(variable) or listed}; allowed: an array with elements, of a type of fixed size"
         )
     first = usable[0]
     alike = [one for one in arrays if (one.shape, one.dtype) == (first.shape, first.dtype)]
@@ -129,7 +182,7 @@ def _read_zarr(address: str, variable: str) -> ArrayFacts:
     version: Literal[2, 3] = 3 if _find_metadata(store) == "zarr.json" else 2
     node = zarr.open(ObjectStore(store, read_only=True), mode="r", zarr_format=version)
     if isinstance(node, zarr.Array):
-        found = {address.rstrip("/").rpartition("/")[2]: node}
+        found = {redact(address).rstrip("/").rpartition("/")[2]: node}
         variable = ""
     elif variable and isinstance(one := node.get(variable), zarr.Array):
         found = {variable: one}  # the others may be of types that zarr cannot read
@@ -173,12 +226,15 @@ def _find_metadata(store: Any) -> str:
     error: Exception = FileNotFoundError("no Zarr")
     for name in _METADATA:
         try:
-            obstore.head(store, name)
+            size = obstore.head(store, name)["size"]
         except FileNotFoundError:
             continue
         except Exception as refused:  # a bucket that may not be listed refuses what is not there
             error = refused
             continue
+        if size > _METADATA_NBYTES:
+            told = f"{name} has {size:,} bytes; allowed: {_METADATA_NBYTES:,}"
+            raise UserError(f"dataset: {told}")
         return name
     raise error
 
@@ -213,11 +269,11 @@ def _read_hdf5(address: str, variable: str) -> ArrayFacts:
     how = {"cache_type": "blockcache", "block_size": _BLOCK_NBYTES} if "://" in address else {}
     found: list[ArrayFacts] = []
 
-    def visit(name: str, node: Any) -> None:
-        if not isinstance(node, h5py.Dataset) or not node.shape:
-            return
-        with suppress(TypeError):  # of a type that numpy lacks
-            found.append(_describe_hdf5(name, node))
+    def visit(name: str, node: Any) -> bool | None:
+        if isinstance(node, h5py.Dataset) and node.shape:
+            with suppress(TypeError):  # of a type that numpy lacks
+                found.append(_describe_hdf5(name, node))
+        return len(found) >= _N_MOST or None  # which ends the visit
 
     with files.open(path, "rb", **how) as file, h5py.File(file) as root:
         root.visititems(visit)

@@ -1,1 +1,0 @@
-"""Which chunk shape reads an access pattern in the least time."""

@@ -1,0 +1,154 @@
+"""A repacked copy, made by `h5repack`, which appears where `h5diff` finds it equal to the file."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import h5py
+import hdf5plugin
+
+from advisors.hdf5.files import Source, is_near, name_source, open_hdf5, open_source, walk
+from advisors.hdf5.inspection import list_external, list_sources
+from advisors.hdf5.repacked import Repack
+from helpers.errors import UserError, cut, show
+
+TOOLS = "Debian: apt install hdf5-tools; elsewhere: conda install -c conda-forge hdf5"
+"""Where `h5repack` and `h5diff` are had."""
+
+_END_S = 5.0  # after which a child that was asked to end is killed
+
+
+def apply_repack(source: Source, repack: Repack, out: Path) -> str:
+    """Write a repacked copy, and compare it with the file; the copy appears where it is equal.
+
+    Whatever ends this early, a signal too, ends the tool that runs and leaves nothing.
+    """
+    check_out(source, out)
+    name = name_source(source)
+    with (
+        open_source(source) as file,
+        tempfile.TemporaryDirectory(dir=out.parent, prefix=".repack-") as folder,
+    ):
+        path = Path(name)
+        if not is_near(source):
+            path = Path(folder) / "source.h5"
+            with path.open("wb") as fetched:
+                shutil.copyfileobj(file, fetched, 8 * 2**20)
+        check_others(path, name, Path(name).parent if is_near(source) else None, out.parent)
+        made = Path(folder) / "made.h5"
+        code, said = _run(["h5repack", *repack.list_arguments(), str(path), str(made)])
+        if code or not made.exists():
+            raise UserError(
+                f"apply: h5repack refuses {name} ({cut(said)}); allowed: what it copies"
+            )
+        code, said = _run(["h5diff", "-c", str(path), str(made)])
+        differing = [one for one in said.splitlines() if one and not one.endswith(_EMPTY)]
+        if code or differing:
+            told = cut(" ".join(differing))
+            raise UserError(f"apply: h5diff finds a difference ({told}); allowed: an equal copy")
+        publish(made, out)
+    return f"{out}: h5diff finds it equal"
+
+
+_EMPTY = "is an empty dataset"  # of which h5diff says that nothing can be compared
+
+
+def find_tools() -> None:
+    """Refuse to go on where `h5repack` or `h5diff` is not on the path."""
+    for tool in ("h5repack", "h5diff"):
+        if shutil.which(tool) is None:
+            raise UserError(
+                f"apply: {tool} is not on the path; allowed: after its install ({TOOLS})"
+            )
+
+
+def _run(command: Sequence[str]) -> tuple[int, str]:
+    """Run a tool to its end; it does not outlive whatever interrupts this."""
+    plugins = os.pathsep.join([os.environ.get("HDF5_PLUGIN_PATH", ""), hdf5plugin.PLUGIN_PATH])
+    child = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        env={**os.environ, "HDF5_PLUGIN_PATH": plugins.strip(os.pathsep)},
+    )
+    try:
+        said, _ = child.communicate()
+    except BaseException:
+        child.terminate()
+        try:
+            child.wait(_END_S)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait()
+        raise
+    return child.returncode, said
+
+
+def publish(made: Path, out: Path) -> None:
+    """Give a file its name, unless another has it by now."""
+    try:
+        out.hardlink_to(made)
+    except FileExistsError as error:
+        raise UserError(f"apply: {out} is there by now; allowed: a file that is not") from error
+    except OSError:  # a system of files without hard links
+        made.rename(out)
+
+
+def check_out(source: Source, out: Path) -> None:
+    """Refuse an output that is the input, or is there, or has no folder that can be written to."""
+    if is_near(source) and out.resolve() == Path(name_source(source)).resolve():
+        raise UserError(
+            f"apply: {out} is the input; allowed: another file, the input is not touched"
+        )
+    if out.exists() or out.is_symlink():
+        raise UserError(f"apply: {out} is there already; allowed: a file that is not")
+    if not out.parent.is_dir():
+        raise UserError(f"apply: no folder {out.parent}; allowed: a file in a folder that is there")
+    find_tools()
+    try:  # permissions alone do not tell: a system of files may be read-only, or no such system
+        tempfile.TemporaryDirectory(dir=out.parent, prefix=".repack-").cleanup()
+    except OSError as error:
+        raise UserError(
+            f"apply: {out.parent} cannot be written to ({error.strerror}); allowed: a folder that can"
+        ) from error
+
+
+def check_others(path: Path, name: str, folder: Path | None, out_folder: Path) -> None:
+    """Refuse a file that leads to others by relative names, unless the copy lies in its folder.
+
+    From another folder they lead nowhere, or to another file, and h5diff compares but the names.
+    A dataset whose values lie in another file is refused everywhere: a copy would write to it.
+    `folder` is where the file is, None where it is far away.
+    """
+    asked = list[tuple[str, str]]()  # what leads to another file, and its name
+    with open_hdf5(path, name) as file:
+        for at, found in walk(file):
+            if isinstance(found, h5py.h5g.GroupID):
+                links = ((key, found.links.get_info(key)) for key in found)
+                external = [key for key, link in links if link.type == h5py.h5l.TYPE_EXTERNAL]
+                asked += [(at, os.fsdecode(found.links.get_val(key)[0])) for key in external]
+            elif isinstance(found, h5py.h5d.DatasetID):
+                dataset = h5py.Dataset(found)
+                if outside := list_external(dataset):
+                    raise UserError(
+                        f"file: {name}: {show(at)} has its values in another file,"
+                        f" {show(outside[0])}, which a copy would write to; allowed: a file that"
+                        " holds its values itself"
+                    )
+                asked += [(at, other) for other, _ in list_sources(dataset)]
+    home = out_folder.resolve()
+    is_home = folder is not None and {folder.resolve(), (folder / Path(name).name).resolve().parent} == {home}  # fmt: skip
+    for at, other in asked:
+        if not Path(other).is_absolute() and not is_home:
+            raise UserError(
+                f"file: {name}: {show(at or '/')} leads to {show(other)}, which a copy in another"
+                " folder would not find; allowed: a copy in the folder of the file"
+            )

@@ -1,0 +1,209 @@
+"""Layouts that `h5repack` could give a file, and where everything would lie in it, by formula."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import shlex
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from advisors.hdf5.inspection import FileLayout, FileReport, Read, Variable, merge_spans
+from advisors.hdf5.prediction import MIB
+
+Shape = tuple[int, ...]
+
+PAGES_NBYTES = (4 * MIB, 8 * MIB)
+"""Page sizes that are considered, as published comparisons have them."""
+
+CHUNK_TARGET_NBYTES = 4 * MIB
+"""Bytes in memory that a new chunk comes near to; HDF5's chunk cache holds two."""
+
+MOST_RECHUNKED = 12
+"""Variables that get other chunks, so that the command stays one that people copy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Repack:
+    """Another layout for the same content."""
+
+    page_nbytes: int = 0  # bytes of a page; 0 for file space that is not paged
+    chunk_shapes: tuple[tuple[str, Shape], ...] = ()  # datasets that get other chunks, and which
+
+    @property
+    def label(self) -> str:
+        """What it does, in a few words.
+
+        Examples
+        --------
+        >>> Repack(8 * MIB).label, Repack(4 * MIB, (("x", (9,)),)).label
+        ('paged, 8 MiB pages', 'paged and rechunked, 4 MiB pages')
+        """
+        what = ["paged"] * (self.page_nbytes > 0) + ["rechunked"] * bool(self.chunk_shapes)
+        pages = f", {self.page_nbytes / MIB:g} MiB pages" if self.page_nbytes else ""
+        return " and ".join(what) + pages
+
+    def list_arguments(self) -> list[str]:
+        """Give the options of `h5repack`.
+
+        Examples
+        --------
+        >>> Repack(8 * MIB, (("x", (9, 2)), ("y", (9, 2)))).list_arguments()
+        ['-S', 'PAGE', '-G', '8388608', '-l', 'x,y:CHUNK=9x2']
+        """
+        paged = ["-S", "PAGE", "-G", str(self.page_nbytes)] if self.page_nbytes else []
+        names: dict[Shape, list[str]] = {}
+        for name, shape in self.chunk_shapes:
+            names.setdefault(shape, []).append(name)
+        layouts = (f"{','.join(n)}:CHUNK={'x'.join(map(str, c))}" for c, n in names.items())
+        return [*paged, *(one for layout in layouts for one in ("-l", layout))]
+
+
+def quote(text: str) -> str:
+    r"""Quote a text for a shell, so that it neither runs nor moves the cursor of a terminal.
+
+    Examples
+    --------
+    >>> print(quote("a b"), quote("red" + chr(27) + "[31m"))
+    'a b' $'red\x1b[31m'
+    """
+    if text.isprintable():
+        return shlex.quote(text)
+    plain = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"$'{''.join(map(_escape, plain))}'"
+
+
+def _escape(character: str) -> str:
+    if character.isprintable():
+        return character
+    return "".join(f"\\x{byte:02x}" for byte in character.encode(errors="surrogateescape"))
+
+
+def list_repacks(report: FileReport, variables: Sequence[Variable]) -> list[Repack]:
+    """List the repacks that could make a file faster of which these variables are read.
+
+    Chunks grow of those that have the most. HDF5 refuses pages behind a user block.
+    """
+    pages = (0,) if report.userblock_nbytes else PAGES_NBYTES
+    most = sorted(variables, key=lambda one: -one.n_chunks)[:MOST_RECHUNKED]
+    chunk_shapes = tuple(
+        (variable.name, shape)
+        for variable in most
+        if (shape := choose_chunk_shape(variable)) != variable.chunk_shape
+    )
+    plain = [Repack(page_nbytes) for page_nbytes in pages if page_nbytes]
+    return plain + [Repack(page_nbytes, chunk_shapes) for page_nbytes in pages if chunk_shapes]
+
+
+def choose_chunk_shape(variable: Variable) -> Shape:
+    """Choose larger chunks, where those of a variable are small and many.
+
+    Extents are doubled, that of the dimension first in which a chunk covers the
+    smallest share, so that chunks keep their form. The options of `h5repack` cannot name a
+    variable with a comma or a colon in its name.
+    """
+    is_kept = variable.is_variable_length or not variable.is_lossless
+    if variable.n_chunks < 2 or is_kept or {*",:"} & {*variable.name}:
+        return variable.chunk_shape
+    item_nbytes = variable.nbytes // max(1, math.prod(variable.shape))
+    chunk_shape = [min(c, n) for c, n in zip(variable.chunk_shape, variable.shape, strict=True)]
+    while 2 * math.prod(chunk_shape) * item_nbytes <= CHUNK_TARGET_NBYTES:
+        shares = [c / n for c, n in zip(chunk_shape, variable.shape, strict=True)]
+        dimension = min(range(len(shares)), key=shares.__getitem__)
+        if shares[dimension] >= 1:
+            break
+        chunk_shape[dimension] = min(2 * chunk_shape[dimension], variable.shape[dimension])
+    is_larger = math.prod(chunk_shape) > math.prod(variable.chunk_shape)
+    return tuple(chunk_shape) if is_larger else variable.chunk_shape
+
+
+def lay_out(report: FileReport, whole: FileLayout, read: FileLayout, repack: Repack) -> FileLayout:
+    """Say where a repacked file would have what is read of it.
+
+    Metadata come first, together, then variable after variable, none of their chunks across two
+    pages. A compressed chunk has as many bytes for an element as the variable has now.
+
+    Parameters
+    ----------
+    report : FileReport
+        Of the file as it is.
+    whole, read : FileLayout
+        What reading all of it asks for, in the order of its variables, and what is predicted.
+    repack : Repack
+        The other layout.
+    """
+    opened = [(one.offset, one.stop) for one in (*whole.opened, *read.opened)]
+    spans = merge_spans([*opened, *whole.metadata, *read.metadata])
+    starts = [start for start, _ in spans]
+    sizes = [stop - start for start, stop in spans]
+    places = [*itertools.accumulate(sizes, initial=0)]
+    page, end = repack.page_nbytes, places[-1]
+
+    def move(one: Read) -> Read:
+        at = bisect_right(starts, one.offset) - 1
+        return replace(one, offset=places[at] + one.offset - starts[at])
+
+    def place(nbytes: int) -> int:
+        nonlocal end
+        if page and (nbytes >= page or end % page + nbytes > page):
+            end = -(-end // page) * page
+        end += nbytes
+        return end - nbytes
+
+    end = -(-end // page) * page if page else end
+    moved, shapes = dict[int, Read](), dict(repack.chunk_shapes)
+    longer = dict[int, list[Read]]()  # by where the first of the old chunks was
+    for variable, reads in zip(report.variables, whole.read, strict=False):
+        chunks = [one for one in reads if not one.is_metadata]
+        if variable.name in shapes and chunks:
+            sizes = count_rechunked(variable, shapes[variable.name])
+            new = [Read(place(nbytes), nbytes, is_metadata=False) for nbytes in sizes]
+            longer[chunks[0].offset] = new
+        else:
+            moved |= {one.offset: replace(one, offset=place(one.nbytes)) for one in chunks}
+    found = []
+    for reads in read.read:
+        index = [move(one) for one in reads if one.is_metadata]
+        chunks = [one for one in reads if not one.is_metadata]
+        if chunks and chunks[0].offset in longer:
+            new = longer[chunks[0].offset]
+            kept = index[: max(1, len(index) * len(new) // len(chunks))]
+            found.append((*kept, *new))
+        else:
+            both = (move(one) if one.is_metadata else moved.get(one.offset, one) for one in reads)
+            found.append(tuple(both))
+    end = -(-end // page) * page if page else end
+    return replace(
+        read,
+        opened=tuple(map(move, read.opened)),
+        read=tuple(found),
+        file_nbytes=end,
+        page_nbytes=page,
+        n_first_past=_N_FIRST_PAST if page else 0,
+    )
+
+
+_N_FIRST_PAST = 2  # reads of a superblock, which come before a page buffer
+
+
+def count_rechunked(variable: Variable, chunk_shape: Shape) -> list[int]:
+    """Count the bytes of each chunk that a variable would have, in their order.
+
+    Examples
+    --------
+    Of 100 elements in 400 bytes, chunks of 40: the last has 20.
+
+    >>> one = Variable("x", (100,), "f8", (10,), 10, 400, 800, ("deflate",), (), False, ())
+    >>> count_rechunked(one, (40,))
+    [160, 160, 80]
+    """
+    if not variable.filters:
+        n = math.prod(-(-n // c) for n, c in zip(variable.shape, chunk_shape, strict=True))
+        return [variable.nbytes * math.prod(chunk_shape) // max(1, math.prod(variable.shape))] * n
+    ratio = variable.stored_nbytes / max(1, math.prod(variable.shape))
+    extents = (
+        [min(c, n - at) for at in range(0, n, c)]
+        for n, c in zip(variable.shape, chunk_shape, strict=True)
+    )
+    return [max(1, round(ratio * math.prod(one))) for one in itertools.product(*extents)]

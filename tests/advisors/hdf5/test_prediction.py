@@ -1,0 +1,278 @@
+"""What the engine predicts is what the proxy counts, and what the committed records took."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import h5py
+import netCDF4
+import numpy as np
+import obstore
+import pandas as pd
+import pytest
+
+from advisors.hdf5.descriptions import describe_layout
+from advisors.hdf5.files import open_hdf5, open_source
+from advisors.hdf5.inspection import FileLayout, LoggedFile, Read, list_tree, record_reads
+from advisors.hdf5.prediction import (
+    BLOCKS,
+    DEFAULT,
+    MIB,
+    XARRAY,
+    FileCache,
+    PageBuffer,
+    Way,
+    choose_earthaccess,
+    order_reads,
+    predict,
+    predict_ways,
+    read_through,
+)
+from helpers.netem.profiles import get_profile, network_of, of_one_process
+from helpers.netem.proxy import Proxy, open_proxy
+from helpers.objectstore.locations import Location
+from helpers.objectstore.testbed import Server
+from tests.stores import make_location
+
+IN_REGION = network_of(of_one_process(get_profile("in-region")))
+REFERENCE = Path(__file__).parents[3] / "results/reference/hdf5-drivers"
+WAYS = {
+    "fsspec-none": Way("no cache", cache_type="none"),
+    "fsspec-readahead": DEFAULT,
+    "xarray": XARRAY,
+    "fsspec-tuned": BLOCKS,
+    "obstore-whole": Way("whole", "whole", in_flight=10),
+    "references": Way("references", "references", in_flight=10),
+}
+
+
+def read_layouts() -> dict[tuple[str, str], FileLayout]:
+    """Read where the records' files have what was read of them, made by the study with h5py."""
+    found = {}
+    for one in json.loads(Path(__file__).with_name("layouts.json").read_text("utf-8")):
+        opened, *read = (
+            tuple(Read(at, n, is_metadata=bool(is_metadata)) for at, n, is_metadata in reads)
+            for reads in (one["opened"], *one["read"])
+        )
+        found[one["case"], one["layout"]] = FileLayout(
+            opened,
+            tuple(read),
+            one["file_nbytes"],
+            one["page_nbytes"],
+            one["n_first_past"],
+            references_nbytes=80 * sum(not each.is_metadata for reads in read for each in reads),
+            decode_s=sum(one["decode_s"]),
+        )
+    return found
+
+
+@pytest.mark.parametrize("case", ["granule", "layouts"])
+def test_committed_records_are_met(case: str) -> None:
+    """Every way on every layout, of three variables and of one: 15 % in seconds, 5 % in bytes."""
+    layouts = read_layouts()
+    rows = pd.read_csv(REFERENCE / f"{case}.csv", keep_default_na=False)
+    rows = rows[(rows["phase"] == "measured") & (rows["control_of"] == "")]
+    assert len(rows.groupby(["contender", "point"])) >= 10
+    for (name, point), part in rows.groupby(["contender", "point"]):
+        at = json.loads(point)
+        layout = layouts[case, at["layout"]]
+        if at["task"] == "one variable":
+            layout = replace(layout, read=layout.read[:1], decode_s=layout.decode_s / 5)
+        dilation = float(part["dilation"].iloc[0])
+        found = predict(WAYS[name], layout, IN_REGION, dilation=dilation)
+        traces = [json.loads(trace) for trace in part["trace"]]
+        measured_s = (part["open_s"] + part["read_s"]).median()
+        nbytes = statistics.median(trace["all_nbytes"] for trace in traces)
+        assert found.seconds == pytest.approx(measured_s, rel=0.15), (name, at)
+        assert found.nbytes == pytest.approx(nbytes, rel=0.05), (name, at)
+
+
+def test_a_granule_is_described_by_a_few_numbers() -> None:
+    """Without the file, 21 variables alike stand for it: ways keep their order and their size."""
+    described = describe_layout(
+        n_chunks=363, chunk_nbytes=37_200, n_variables=21, n_read=3, value_nbytes=24.2e6
+    )
+    layout = read_layouts()["granule", "original"]
+    for way in WAYS.values():
+        found, real = (predict(way, one, IN_REGION) for one in (described, layout))
+        assert found.seconds == pytest.approx(real.seconds, rel=0.35), way
+        assert found.nbytes == pytest.approx(real.nbytes, rel=0.35), way
+    together = replace_scattered(n_chunks=363, chunk_nbytes=37_200, n_variables=21, n_read=3)
+    assert predict(DEFAULT, together, IN_REGION).nbytes < 0.1 * layout.file_nbytes * 5
+
+
+def replace_scattered(**numbers: Any) -> FileLayout:
+    """Describe a file whose variables lie in one piece each."""
+    return describe_layout(**numbers, is_scattered=False)
+
+
+def test_ways_are_listed_with_three_defaults() -> None:
+    """The default comes first; a program in a bucket and one at a web server have others."""
+    layout = describe_layout(n_chunks=10, chunk_nbytes=1e6)
+    names = [one.name for one in predict_ways(layout, IN_REGION, in_flight=10)]
+    assert names[:3] == ["s3fs.open", "xarray, address", "earthaccess.open"]
+    assert {"references", "references, 64 in flight", "whole"} < {*names}
+    assert predict_ways(layout, IN_REGION, is_web=True)[0].name == "fsspec.open"
+    at_64 = [one.name for one in predict_ways(layout, IN_REGION, in_flight=64)]
+    assert "references, 64 in flight" not in at_64
+
+
+def test_defaults_are_those_of_the_libraries() -> None:
+    """Of s3fs and earthaccess, as they are installed."""
+    from earthaccess import store
+    from s3fs import S3FileSystem
+
+    files = S3FileSystem(anon=True, skip_instance_cache=True)
+    assert (DEFAULT.cache_type, DEFAULT.block_nbytes) == (files.default_cache_type, files.default_block_size)  # fmt: skip
+    for nbytes in (MIB, 100 * MIB, 2048 * MIB):
+        expected = store._optimal_fsspec_block_size(nbytes)
+        assert choose_earthaccess(nbytes).block_nbytes == expected
+
+
+def test_one_request_after_the_other_on_a_network_of_no_delay() -> None:
+    """More requests than are simulated take as many times longer."""
+    few, many = (describe_layout(n_chunks=n, chunk_nbytes=40_000) for n in (9_000, 90_000))
+    way = Way("no cache", cache_type="none")
+    found = [predict(way, one, IN_REGION) for one in (few, many)]
+    assert found[1].read_s == pytest.approx(10 * found[0].read_s, rel=0.05)
+
+
+# the caches, and the proxy
+
+VARIABLES = ("ocean/b", "ice/c")
+
+
+def make_netcdf(path: Path) -> Path:
+    """Make a file with netCDF4-python: groups, an unlimited dimension, noise that compresses badly."""
+    rng = np.random.default_rng(1)
+    with netCDF4.Dataset(path, "w") as made:
+        made.title = "made by netCDF4-python"
+        for name, length in (("time", None), ("y", 120), ("x", 160)):
+            made.createDimension(name, length)
+        for group in ("ocean", "ice"):
+            for name in ("a", "b", "c"):
+                where, how = made.createGroup(group), {"zlib": True, "chunksizes": (2, 60, 80)}
+                new = where.createVariable(name, "f4", ("time", "y", "x"), **how)
+                new.units = "K"
+                new[:] = rng.normal(size=(10, 120, 160))
+    return path
+
+
+class Bed(NamedTuple):
+    """A bucket behind the proxy."""
+
+    near: Location
+    far: Location
+    proxy: Proxy
+
+    def count(self, path: Path, way: Way) -> tuple[int, int]:
+        """Store a file, read it over the network, and count requests and bytes."""
+        obstore.put(self.near.obstore(), path.name, path)
+        with open_source(self.near / path.name) as file:
+            page_nbytes = record_reads(file, path.name, ()).page_nbytes
+        self.proxy.take_trace()
+        place, how = self.far / path.name, {"page_buf_size": way.choose_page_buffer(page_nbytes)}
+        client = place.fsspec(skip_instance_cache=True)
+        with (
+            client.open(place.path, **way.file_options()) as file,
+            open_hdf5(file, path.name, **how) as found,
+        ):
+            list_tree(found)
+            for variable in VARIABLES:
+                found[variable][...]
+        rows = self.proxy.take_trace()
+        return len(rows), sum(row.nbytes for row in rows)
+
+
+@pytest.fixture(scope="module")
+def bed(server: Server) -> Iterator[Bed]:
+    """Put a proxy before a bucket; what is counted does not depend on the network."""
+    near = make_location(server, "advisor")
+    with open_proxy(server.endpoint_url, profile=get_profile("loopback")) as proxy:
+        yield Bed(near, near.through(proxy.endpoint_url), proxy)
+
+
+@pytest.mark.parametrize(
+    "way",
+    [WAYS["fsspec-none"], DEFAULT, Way("small blocks", block_nbytes=MIB)],
+    ids=lambda way: way.name,
+)
+def test_reads_of_a_file_are_foretold_exactly(bed: Bed, way: Way, tmp_path: Path) -> None:
+    """Requests and bytes are those that the proxy counts."""
+    path = make_netcdf(tmp_path / "made.nc")
+    with open_source(str(path)) as file:
+        layout = record_reads(file, path.name, VARIABLES)
+    found = predict(way, layout, IN_REGION)
+    assert (found.n_requests, found.nbytes) == bed.count(path, way)
+
+
+def ask(name: str, reads: list[tuple[int, int]], file_nbytes: int = 950) -> list[tuple[int, int]]:
+    """Give offsets and lengths of what a cache of blocks of 100 bytes asks for."""
+    given = [Read(*span) for span in reads]
+    _, asked = read_through([FileCache(name, 100)], given, file_nbytes)
+    return [(one.offset, one.nbytes) for one in asked]
+
+
+@pytest.mark.parametrize(
+    ("name", "asked"),
+    [
+        ("none", [(0, 10), (150, 60), (20, 10), (940, 10)]),  # clipped to the file
+        ("readahead", [(0, 110), (150, 160), (20, 110), (940, 10)]),
+        ("first", [(0, 100), (150, 60), (940, 10)]),
+        ("blockcache", [(0, 100), (100, 100), (200, 100), (900, 50)]),
+        # the next block comes too, and is there
+        ("background", [(0, 100), (100, 100), (200, 100), (300, 100), (900, 50)]),
+    ],
+)
+def test_fsspec_is_asked_as_it_is(name: str, asked: list[tuple[int, int]]) -> None:
+    """The requests are those of the class of that name in fsspec."""
+    assert ask(name, [(0, 10), (150, 60), (20, 10), (940, 30)]) == asked
+
+
+@pytest.mark.parametrize(
+    ("reads", "ahead"),
+    [
+        # the block that was fetched in the background is the very next to be read: it is waited for
+        ([(0, 10), (100, 10), (200, 10)], [False, False, False, True]),
+        # it is not: nobody waits
+        ([(0, 10), (500, 10)], [False, True, False, True]),
+    ],
+)
+def test_what_is_read_ahead_is_waited_for_where_it_is_next(
+    reads: list[tuple[int, int]], ahead: list[bool]
+) -> None:
+    """Of a file that is read from one end to the other, fetching ahead saves no wait."""
+    given = [Read(*span) for span in reads]
+    _, asked = read_through([FileCache("background", 100)], given, 1000)
+    assert [one.is_ahead for one in asked] == ahead
+    assert [step.is_waited for step in order_reads([asked])] == [not one for one in ahead]
+
+
+@pytest.mark.parametrize("n_pages", [1, 3, 200])
+def test_page_buffer_asks_for_what_hdf5_asks_for(n_pages: int, tmp_path: Path) -> None:
+    """Every read of the library behind its page buffer is simulated from those without one."""
+    path, rng = tmp_path / "paged.h5", np.random.default_rng(0)
+    with h5py.File(path, "w", fs_strategy="page", fs_page_size=16384) as file:
+        for number in range(24):
+            made = file.create_dataset(
+                f"g{number % 3}/v{number}", data=rng.normal(size=2500), chunks=(700,), shuffle=True
+            )
+            made.attrs["long_name"] = "x" * 300
+    variables = ["g1/v4", "g2/v5", "g1/v7", "g1/v4"]
+    buffer_nbytes = n_pages * 16384 + 100  # HDF5 rounds down
+    with open_source(str(path)) as file:
+        layout = record_reads(file, "paged", variables)
+        log = LoggedFile(file)
+        with open_hdf5(log, "paged", page_buf_size=buffer_nbytes) as opened:
+            list_tree(opened)
+            for variable in variables:
+                opened[variable][...]
+    reads = [*layout.opened, *(one for reads in layout.read for one in reads)]
+    buffer = PageBuffer(16384, buffer_nbytes, layout.n_first_past)
+    _, asked = read_through([buffer], reads, layout.file_nbytes)
+    assert [(read.offset, read.nbytes) for read in asked] == log.spans
