@@ -100,17 +100,19 @@ def contrast(part: pd.DataFrame, over: Mapping[str, Interval]) -> dict[str, Inte
     """Compute what bytes and proportions gain on one medium, each with the other held.
 
     `part` are the blocks of the medium, `over` its layouts over ours. *Bytes* is the rule at its
-    largest size over its best, *proportions* the rule at its best size over ours, and *bad
-    proportions* the better of the chunks for one access over the rule at the same bytes.
+    worst size over its best, *bad proportions* the best chunks for one access over the rule at
+    about the same bytes. *Proportions* is the rule at its best size over ours, whose bytes are
+    near.
     """
-    rules = {one: over[one] for one in RULES if one in over}
-    best = min(rules, key=lambda one: rules[one].centre)
-    gains = {"proportions": least(rules.values())}
+    rules = sorted((one for one in RULES if one in over), key=lambda one: over[one].centre)
+    gains = {"proportions": least(over[one] for one in rules)}
     if len(rules) > 1:
-        gains["bytes"] = statistics.paired_ratio(part, next(iter(rules)), best, value=MIX)
-    if {*FOR_ONE_ACCESS} <= {*over}:
-        each = (statistics.paired_ratio(part, one, RULES[1], value=MIX) for one in FOR_ONE_ACCESS)
-        gains["bad proportions"] = least(each)
+        gains["bytes"] = statistics.paired_ratio(part, rules[-1], rules[0], value=MIX)
+    pairs = [pair for pair in FOR_ONE_ACCESS.items() if {*pair} <= {*over}]
+    if pairs:
+        gains["bad proportions"] = least(
+            statistics.paired_ratio(part, *pair, value=MIX) for pair in pairs
+        )
     return gains
 
 

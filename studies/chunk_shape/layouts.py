@@ -55,8 +55,12 @@ RULES = tuple(f"balanced {nbytes // 1024} KiB" for nbytes in PUBLISHED_NBYTES)
 OURS = "ours"
 """The layout that the advisor chooses for as many series as slices."""
 
-FOR_ONE_ACCESS = "whole series", "whole slices"
-"""As long and as flat as chunks of the rule's second size can be."""
+FOR_ONE_ACCESS: Mapping[str, str] = {
+    "whole series": RULES[1],
+    "whole slices": RULES[1],
+    "a time step": RULES[2],
+}
+"""Layouts as long or as flat as can be, by the balance rule of about as many bytes a chunk."""
 
 DEFAULTS: Mapping[str, str] = {
     "hdf5": "netcdf-4 default",
@@ -111,10 +115,9 @@ def make_sample(shape: Shape, seed: int) -> NDArray[np.float32]:
 
     def write(draft: Path) -> dict[str, Any]:
         starts = range(0, shape[0], _BLOCK_TIMES)
-        ends = [min(start + _BLOCK_TIMES, shape[0]) for start in starts]
+        ends = [(min(start + _BLOCK_TIMES, shape[0]), 1, *shape[1:]) for start in starts]
         parts = [
-            sample.block((start, 0, 0, 0), (end, 1, *shape[1:]))
-            for start, end in zip(starts, ends, strict=True)
+            sample.block((start, 0, 0, 0), end) for start, end in zip(starts, ends, strict=True)
         ]
         np.save(draft / "values.npy", np.concatenate(parts)[:, 0])
         return {}
@@ -228,7 +231,7 @@ def make_layouts(medium: Medium, shape: Shape, store: Store) -> list[ChunkLayout
         side_y = max(1, round(math.sqrt(n_columns * y / x)))
         column = (t, side_y, max(1, min(x, round(n_columns / side_y))))
         flat = (max(1, PUBLISHED_NBYTES[1] // (4 * y * x)), y, x)
-        named |= dict(zip(FOR_ONE_ACCESS, (column, flat), strict=True))
+        named |= {"whole series": column, "whole slices": flat}
     bounds = Bounds(max_chunk_nbytes=PUBLISHED_NBYTES[0])
     pattern = AccessPattern(shape, 4, make_accesses(shape)[:2], (1, 1), store, bounds)
     named[OURS] = best_layout(pattern).chunk_shape

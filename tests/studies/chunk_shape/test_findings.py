@@ -61,6 +61,10 @@ def test_bytes_and_proportions_are_judged_with_the_other_held() -> None:
     expected = {"bytes": 1.1, "proportions": 2 / 1.5, "bad proportions": 5 / 2}
     assert {name: gain.centre for name, gain in gains.items()} == pytest.approx(expected, rel=0.03)
     assert gains["bytes"].quantity == f"{RULE} over {RULES[1]}, {findings.MIX}"
+    times[RULE] = (1.6, 1.6)  # the largest is the best now, and is not compared with itself
+    blocks = findings.time_blocks(make_rows(times))
+    over = {name: one for (_, name), one in findings.compare_layouts(blocks).items()}
+    assert findings.contrast(blocks, over)["bytes"].centre == pytest.approx(2 / 1.6, rel=0.03)
 
 
 def test_two_copies_take_the_best_of_each_access() -> None:
