@@ -1,7 +1,4 @@
-"""Point the edit and launch buttons of a case's page at the notebook it was made of.
-
-What a reader can download is the notebook as it ran, named by notebook and case.
-"""
+"""Leave scripts to their page, and point the buttons of a case's page at the notebook it was made of."""
 
 from __future__ import annotations
 
@@ -49,8 +46,19 @@ def offer_executed(app: Sphinx, exception: Exception | None) -> None:
             shutil.copy(path, Path(app.outdir) / "_sources" / f"{name_download(page)}.ipynb")
 
 
+def choose_files(
+    app: Sphinx, pagename: str, template: str, context: dict[str, Any], doctree: object
+) -> None:
+    """Load what lies in the folder of a page on that page alone."""
+    for kind in ("script_files", "css_files"):
+        owners = [(file, Path(str(getattr(file, "filename", "") or "")).parent.name) for file in context[kind]]  # fmt: skip
+        kept = [file for file, owner in owners if owner == pagename or owner not in app.env.all_docs]  # fmt: skip
+        context[kind] = kept
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     """Run after the theme."""
     app.connect("html-page-context", relink, priority=900)  # the theme adds buttons at up to 501
+    app.connect("html-page-context", choose_files, priority=900)
     app.connect("build-finished", offer_executed)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

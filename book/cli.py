@@ -112,7 +112,7 @@ def book(site: str) -> None:
 )
 @click.option("--json", "is_json", is_flag=True, help="Print JSON.")
 def compare(records: tuple[str, ...], site: str, value: str, is_json: bool) -> None:
-    """Lay a record over another of the same case: ratios, noise of both, and what differs in origin."""
+    """Lay a record over another of the same case: ratios, intervals, and what differs in origin."""
     from book import comparison
 
     a, b = comparison.find_records(records, site)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,9 +14,10 @@ import nbformat
 import pandas as pd
 import yaml
 
-from book.cases import UNSEALED, Case, find_damage
+from book.cases import UNSEALED, Case, find_damage, read_metadata
 from book.studies import list_studies
 from helpers.benchmark.record import read_records
+from helpers.benchmark.statistics import measured
 from helpers.errors import UserError
 from helpers.findings import NOISE, UNSTABLE_ABOVE, Finding, read_findings
 from helpers.paths import ROOT, check_file, check_name
@@ -218,16 +220,36 @@ def _render_origin(page: Page) -> str:
         * bool(page.failed_site),
         f"{'Measured' if is_sealed else f'Not known to be measured: {UNSEALED}. Said to be'} {dates} on {cpu}, {n_cores} cores, {memory} GB of memory, {system};"
         f" commit {commits}{changed}.",
+        _write_versions(rows),
         f"For your own, run `make run CASE={page.notebook}/{page.case}`." * is_reference,
-        f"{{download}}`The record as CSV </_generated/records/{page.notebook}-{page.case}.csv>`;"
-        f' <a href="../../explorer.html#source={page.notebook}/{page.case}&amp;log=1">its points</a>.',
+        f"{{download}}`The record as CSV </_generated/records/{page.notebook}-{page.case}.csv>`.",
     ]
-    named = {name: v for text in rows["versions"].unique() for name, v in json.loads(text).items()}
-    versions = ", ".join(escape(f"{name} {version}") for name, version in sorted(named.items()))
-    return (
-        f":::{{admonition}} {heading}\n:class: note origin\n{chr(10).join(filter(None, lines))}\n:::\n\n"
-        f":::{{admonition}} Versions of {len(named)} packages and libraries\n:class: dropdown\n{versions}.\n:::\n"
-    )
+    return f":::{{admonition}} {heading}\n:class: note origin\n{chr(10).join(filter(None, lines))}\n:::\n"
+
+
+# Versions that a page names of those that the record does.
+_NAMED = (
+    "python",
+    "zarr",
+    "obstore",
+    "s3fs",
+    "fsspec",
+    "h5py",
+    "netCDF4",
+    "xarray",
+    "dask",
+    "numcodecs",
+)
+
+
+def _write_versions(rows: pd.DataFrame) -> str:
+    """Write the ten versions that matter most, and how many more the record names."""
+    found: dict[str, str] = {}
+    for text in rows["versions"].unique():
+        found |= json.loads(text)
+    told = ", ".join(escape(f"{name} {found[name]}") for name in _NAMED if name in found)
+    n_more = len(found.keys() - {*_NAMED})
+    return f"Versions: {told}" + f"; {n_more} more are in the record" * bool(n_more) + "."
 
 
 def escape(text: object) -> str:
@@ -332,16 +354,38 @@ def tabulate_records(pages: Sequence[Page]) -> pd.DataFrame:
     for page in pages:
         rows, title = read_records([page.record]), f"{page.notebook}/{page.case}"
         noise = read_findings(page.record).get(NOISE, Finding()).value
+        asked = json.loads(rows["parameters"].iloc[-1]).get("profile", "")
+        named = {json.loads(point).get("profile", asked) for point in rows["point"].unique()}
+        networks = sorted(Path(str(name).partition("@")[0]).stem for name in named)
+        ran_s = read_metadata(page.executed).get("papermill", {}).get("duration") or math.nan
         lines.append(
             {
                 "case": f"[{title}](/{page.name})" if page.is_shown else title,
-                "noise (%)": "unknown" if noise != noise else f"{100 * noise:.2g}",
+                "network": escape(", ".join(networks)),
+                "noise (%)": _write(100 * noise, "unknown"),
+                "processors (%)": _write(100 * find_busiest(rows), "unknown"),
                 "measured": escape(str(rows["started_utc"].max())[:10]).replace("-", "\u2011"),
+                "minutes": _write(ran_s / 60, "unknown"),
                 "commit": escape(str(rows["commit"].iloc[-1])[:7]),
-                "rows": f"{{download}}`CSV </_generated/records/{page.notebook}-{page.case}.csv>`",
+                "rows": f"{{download}}`{len(rows)} </_generated/records/{page.notebook}-{page.case}.csv>`",
             }
         )
     return pd.DataFrame(lines).sort_values("case", key=lambda names: names.str.strip("["))
+
+
+def _write(value: float, otherwise: str) -> str:
+    return f"{value:.2g}" if math.isfinite(value) else otherwise
+
+
+def find_busiest(rows: pd.DataFrame) -> float:
+    """Compute what share of all processors' time the busiest contender had in use, NaN if nobody counted."""
+    kept = measured(rows)
+    busy_s = pd.Series(
+        [json.loads(text).get("busy_s", math.nan) for text in kept["trace"]], kept.index
+    )
+    n_cores = json.loads(rows["machine"].iloc[-1]).get("n_cores", 1)
+    share = busy_s / (kept["real_open_s"] + kept["real_read_s"]) / n_cores
+    return float(share.groupby([kept["contender"], kept["point"]]).median().max())
 
 
 _FAULTS = {
@@ -353,9 +397,9 @@ _FAULTS = {
 }
 
 
-def tabulate_faults(path: Path = ROOT / "results" / "reference" / "faults.csv") -> pd.DataFrame:
+def tabulate_faults() -> pd.DataFrame:
     """Tabulate what became of reads from a store that fails: reads by end, for reader and fault."""
-    table = pd.read_csv(path)
+    table = pd.read_csv(ROOT / "results" / "reference" / "faults.csv")
     ends = {"n_right": "right", "n_refused": "refused", "n_found_wrong": "found wrong"}
     table["fault"] = table["fault"].map(_FAULTS)
     counted = table.groupby(["reader", "fault"], sort=False)[[*ends, "n_retries"]].sum()

@@ -150,23 +150,24 @@ def run_case(
 def _describe(case: Case, state: State, seconds: float) -> Outcome:
     """Put together what became of a case whose executed notebook is there."""
     found = read_findings(case.result(SUFFIX))
-    headline = found.get(find_study(case.notebook).headline, Finding())
-    return Outcome(case, state, seconds, "", found, format_headline(headline))
+    key = find_study(case.notebook).headline
+    return Outcome(case, state, seconds, "", found, format_headline(key, found.get(key)))
 
 
-def format_headline(found: Finding) -> str:
-    """Format a finding with its unit and what was judged of it.
+def format_headline(key: str, found: Finding | None) -> str:
+    """Format a finding with its name and unit, and what was judged of it.
 
     Examples
     --------
-    >>> format_headline(Finding(1.523, 1.31, 1.7, n=5, verdict="faster"))
-    '1.5 (1.3 to 1.7), faster'
-    >>> format_headline(Finding(verdict="zarr-obstore"))
-    'zarr-obstore'
+    >>> format_headline("gain-at-8", Finding(1.523, 1.31, 1.7, n=5, verdict="faster"))
+    'gain at 8: 1.5 (1.3 to 1.7) times, faster'
+    >>> format_headline("best", Finding(verdict="zarr-obstore"))
+    'best: zarr-obstore'
     """
-    number = f"{format_finding(found, 'range')} {found.unit}".rstrip()
-    parts = [number] if math.isfinite(found.value) else []
-    return ", ".join([*parts, *([found.verdict] if found.verdict else [])])
+    found = found or Finding(verdict="not found")
+    number = f"{format_finding(found, 'range')} {found.unit or 'times'}"
+    parts = ([number] if math.isfinite(found.value) else []) + [found.verdict]
+    return f"{key.replace('-', ' ')}: {', '.join(filter(None, parts))}"
 
 
 def _set_aside(case: Case, values: Mapping[str, Any], *, anew: bool) -> None:
@@ -322,7 +323,7 @@ def summarise(outcomes: Sequence[Outcome]) -> str:
             "minutes": f"{one.seconds / 60:.1f}",
             "blocks": f"{one.found[N_BLOCKS].value:.0f}" if N_BLOCKS in one.found else "",
             "noise": "" if math.isnan(one.noise) else f"{100 * one.noise:.2g} %",
-            "headline": one.headline if len(one.headline) <= 60 else f"{one.headline[:57]}...",
+            "headline": one.headline,
         }
         for one in outcomes
     ]

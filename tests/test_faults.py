@@ -197,7 +197,7 @@ def test_requests_that_failed_are_counted(
 
 def open_record(folder: Path) -> Record:
     """Open the record of these tests."""
-    return Record(folder / "r.csv", study="s", case="c", provenance=Provenance({}, {}, {}))
+    return Record(folder / "r.csv", study="s", provenance=Provenance({}, {}, {}))
 
 
 def measure(

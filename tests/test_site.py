@@ -259,7 +259,7 @@ def test_code_is_folded_and_what_ran_is_offered(site: Path, name: str) -> None:
 
 
 def test_scripts_of_a_page_are_loaded_there_alone(site: Path) -> None:
-    """The explorer's data weigh what ten pages do."""
+    """The forms of three pages, and the table of records."""
     loads = {name: page.loads for name, page in read_pages(site).items()}
     for name, found in loads.items():
         assert any("explorer" in one for one in found) == (name == "explorer.html"), name
@@ -373,47 +373,21 @@ def test_search_finds(address: str, tab: Tab, word: str) -> None:
 
 
 @pytest.mark.slow
-def test_the_explorer_by_keyboard_alone(site: Path, address: str, tab: Tab) -> None:
-    """Choices, points and rows are reached with Tab; what is chosen is kept in the address."""
+def test_records_are_sorted_and_found_by_keyboard(address: str, tab: Tab) -> None:
+    """Heads are reached with Tab and sort both ways, words narrow the table, without a script it is whole."""
+    rows = "[...document.querySelectorAll('article tbody tr')].filter((e) => e.getClientRects().length)"
     tab.open(f"{address}/explorer.html", width=1280)
-    tab.wait_until("document.querySelector('#explorer-place tbody tr')")
-    assert tab.evaluate("document.querySelectorAll('#explorer-place select').length") == 12
-    start = tab.evaluate("document.querySelector('#explorer-place').textContent")
-    assert (
-        "several marks" not in start
-        and "access=" not in start
-        and "The same in all rows: " in start
-    )
-    for name in ("quantity", "rows", "network"):
-        tab.press_until(f"document.activeElement.name === '{name}'")
-        tab.press("ArrowDown")
-        tab.wait_until(f"location.hash.includes('{name}=')")
-    told = tab.evaluate("document.querySelector('#explorer-place .told').textContent")
-    link = tab.evaluate("location.href")
-    tab.press_until("document.activeElement.tagName === 'CANVAS'")
-    tab.press("ArrowRight")
-    point = tab.evaluate("document.querySelector('#explorer-place .detail').textContent")
-    for fact in ("n ", "95 % interval", "machine: ", "commit: "):
-        assert fact in point, point
-    tab.press_until("document.activeElement.className === 'rows'")
-    tab.open(link, width=390)
-    tab.wait_until("document.querySelector('#explorer-place tbody tr')")
-    assert tab.evaluate("document.querySelector('#explorer-place .told').textContent") == told
-    assert tab.faults() == []
-    # as the page of a case links to it
-    for case in ("hdf5-drivers/granule", "cluster-scaling/in-region"):
-        text = (site / f"notebooks/{case}.html").read_text()
-        (link,) = re.findall(rf'href="\.\./\.\./(explorer\.html#source={case}[^"]*)"', text)
-        tab.open(f"{address}/{html.unescape(link)}", width=1280)
-        tab.wait_until("document.querySelector('#explorer-place tbody tr')")
-        assert tab.evaluate("document.querySelector('#explorer-place [name=source]').value") == case
-    # all there is, and more of it than one page of rows
-    tab.open(f"{address}/explorer.html#quantity=throughput_mb_per_s", width=1280)
-    tab.wait_until("document.querySelectorAll('#explorer-place tbody tr').length === 50")
-    tab.press_until("document.activeElement.textContent.startsWith('Show more rows')")
+    tab.wait_until("document.querySelector('article thead button')")
+    assert tab.evaluate(f"{rows}.length") == len([*REFERENCE.glob("*/*.ipynb")])
+    tab.press_until("document.activeElement.textContent.startsWith('noise')")
+    first = f"{rows}[0].textContent"
     tab.press("Enter")
-    tab.wait_until("document.querySelectorAll('#explorer-place tbody tr').length === 100")
-    assert (site / "_static" / "explorer" / "all-rows.csv.gz").stat().st_size > 100_000
+    least = tab.evaluate(first)
+    tab.press("Enter")
+    assert tab.evaluate(first) != least
+    tab.evaluate("(() => { const f = document.querySelector('article input'); f.value = 'formats tables'; f.oninput(); })()")  # fmt: skip
+    assert tab.evaluate(f"{rows}.length") == 1
+    assert tab.faults() == []
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@
   const SECONDS_PER_MONTH = HOURS_PER_MONTH * 3600;
   const [TARGET_UTILISATION, LIFETIME_S, N_EDGES] = [0.7, 7200, 10];
   const [REDIS_GB, REDIS_MB_PER_S] = [1.1, 16];
-  const [WORTH, LEAST_RATE, N_ROUNDS] = [0.05, 0.01, 50];
+  const [LEAST_SAVING, LEAST_RATE, N_ROUNDS] = [0.05, 0.01, 50];
   const OPTIONS = ["process", "none", "redis", "cdn"];
 
   const sum = (values) => values.reduce((total, value) => total + value, 0);
@@ -116,7 +116,7 @@
   function findBreakEven(a, p, option) {
     const saves = (rate) => {
       const [mine, shipped] = [option, OPTIONS[0]].map((one) => priceOption({ ...a, requests_per_s: rate }, p, one).usd);
-      return mine <= (1 - WORTH) * shipped;
+      return mine <= (1 - LEAST_SAVING) * shipped;
     };
     const rates = Array.from({ length: 25 }, (_, step) => LEAST_RATE * 10 ** (step / 4));
     const last = rates.map(saves).lastIndexOf(false);

@@ -199,7 +199,7 @@ function tell({ best, now, ties }) {
   const which = slower.length ? `${faster.map(([name]) => name).join(" and ")} ` : "", but = slower.map(([name, gain]) => `, but ${name} ${show(1 / gain, 2)} times slower`).join("");
   const gain = best === now ? `${time(best.seconds)} a read` : `${which}${range(faster.map(([, one]) => one))} times as fast as by default${but}`;
   const advice = { default: "Keep the defaults", write: "Write one copy", copy: "Keep two copies" }[best.action], over = best.isOver ? "Nothing fits the budget; the cheapest: " : "";
-  const tie = ties.length ? ` A tie: ${[...new Set(ties.map((one) => WORDS[one.action]))].join(" or ")} (below) would do as well, but changes more.` : "";
+  const tie = ties.length ? ` A tie: ${[...new Set(ties.map((one) => WORDS[one.action]))].join(" or ")} (below) would do as well, within 10 %.` : "";
   return `${over}${advice}: ${gain}, for ${show(best.bill)} USD a month.${tie}`;
 }
 function draw(form, data, event) {

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from helpers.errors import UserError
+from helpers.models import WORTH
 
 SMALL_NBYTES = 4096
 """Bytes of the ranges that latency and request rate are measured with."""
@@ -24,7 +25,6 @@ N_PIECES = 2  # requests of a connection in one look at the bandwidth: objects m
 LEAST_REQUESTS = 60
 LEAST_NBYTES = 20_000_000
 
-WORTH = 1.1  # less than this from twice the connections, and growth has ended
 _ENOUGH = 0.8  # share of the planned delays from which their step is complete
 _LEAST_ACCEPTED = 8  # below this a rate is a guess
 

@@ -33,7 +33,7 @@ N_EDGES = 10  # places of a CDN that share the requests
 REDIS_GB = 1.1  # usable memory of a cache.t3.small
 # 128 Mb/s is what a t3.small sends for long, by gist.github.com/DingGGu, EC2 network bandwidth
 REDIS_MB_PER_S = 16.0
-WORTH = 0.05  # of a bill: a smaller saving is none
+LEAST_SAVING = 0.05  # of a bill: a smaller one is none
 LEAST_RATE = 0.01  # tiles/s
 N_ROUNDS = 50  # in which hit ratio and number of processes settle; ten are usual
 
@@ -185,14 +185,14 @@ def find_break_even(
 ) -> float | None:
     """Find the rate (tiles/s) from which on, to 10,000, an option saves what it is worth.
 
-    None where it never does, and `LEAST_RATE` where it always does. Less than `WORTH` of the bill of
+    None where it never does, and `LEAST_RATE` where it always does. Less than `LEAST_SAVING` of the bill of
     the service as shipped is within the errors of any estimate.
     """
 
     def saves(rate: float) -> bool:
         at = change(assumptions, {"requests_per_s": rate})
         usd, shipped = (price_option(at, prices, option=one).usd for one in (option, OPTIONS[0]))
-        return usd <= (1 - WORTH) * shipped
+        return usd <= (1 - LEAST_SAVING) * shipped
 
     rates = [LEAST_RATE * 10 ** (step / 4) for step in range(25)]
     worth = [saves(rate) for rate in rates]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -14,17 +15,20 @@ from advisors.decide.layouts import (
     APPEND_NBYTES,
     Access,
     AccessPattern,
-    Asked,
     Forecast,
     Layout,
     ask_layout,
     forecast,
     rewritten_nbytes,
-    touched_runs,
 )
 from advisors.decide.question import Question
-from advisors.decide.search import WORTH, best_copies, best_layout, best_of, cheapest_of, make_grid
+from advisors.decide.search import best_copies, best_layout, best_of, cheapest_of, make_grid
+from helpers.models import WORTH
 from helpers.prices import BILLED_GB_NBYTES, find_price
+
+if TYPE_CHECKING:
+    from advisors.hdf5.inspection import FileLayout
+    from advisors.hdf5.prediction import Way
 
 Action = Literal["stay", "default", "set", "write", "rechunk", "align", "copy"]
 _ORDER: tuple[Action, ...] = ("stay", "default", "set", "write", "rechunk", "copy")
@@ -32,13 +36,11 @@ _ORDER: tuple[Action, ...] = ("stay", "default", "set", "write", "rechunk", "cop
 How = tuple[Action, str]
 """What to do, and what that leaves."""
 
-READAHEAD_NBYTES = 50 * 2**20
-"""What ``s3fs.open`` reads ahead by default."""
-
 BLOCK_NBYTES = 8 * 2**20
 """Of a block that is kept, and of a part of a file fetched whole."""
 
 _FACTOR = 4.0  # between bytes of a request here and where a client was measured, at most
+_MOST_LISTED, _MOST_READ = 10_000, 64  # chunks of a file that are looked at, and variables
 _LEAST_USD = 1.0  # a month, below which nobody weighs it
 
 
@@ -80,13 +82,13 @@ CLIENTS: Mapping[str, Client] = {
         # twice, mostly in turn (ledger of requests: zarr 3.4, s3fs 2026.9)
         Client("zarr-s3fs", "zarr over s3fs, as it comes", (5e5, 2.4e6), _FORMATS, 10, 2, (14, 8)),
         Client("zarr-obstore", "zarr over obstore", (9e4, 2.4e7), _FORMATS),
-        Client("fsspec-readahead", "h5py over s3fs.open, as it comes", (2.5e7, 5.2e7), _GRANULE, 1,
+        Client("fsspec-readahead", "h5py over s3fs.open, as it comes", (2.1e7, 5.2e7), _GRANULE, 1,
                is_of_file=True),
         Client("obstore-whole", "h5py in memory, the file fetched whole by obstore", (8.0e6, 8.4e6),
                _GRANULE, is_of_file=True),
         Client("fsspec-tuned", "h5py over s3fs, 8 MiB blocks kept", (1.7e6, 8.4e6), _GRANULE, 1,
                is_of_file=True),
-        Client("references", "virtual references, zarr over obstore", (4e4, 2.4e6), _GRANULE,
+        Client("references", "virtual references, zarr over obstore", (3.7e4, 2.4e6), _GRANULE,
                is_of_file=True),
     )
 }  # fmt: skip
@@ -256,40 +258,40 @@ def _choose(
     layouts: tuple[Layout, ...],
     serves: Sequence[Sequence[int]] = (),
 ) -> Choice:
-    """Predict and price chunks of Zarr, or those of a file that are read as these are."""
-    served = serves or [range(len(pattern.accesses))]
+    """Predict and price chunks of Zarr."""
+    served, store = serves or [range(len(pattern.accesses))], pattern.store
     layout_of = {i: layout for layout, group in zip(layouts, served, strict=True) for i in group}
-    asked = [
-        replace(ask_layout(pattern, access, layout_of[i]), in_turn=client.in_turn)
-        for i, access in enumerate(pattern.accesses)
-    ]
-    return _predict(question, how, client, pattern, asked, layouts, served)
-
-
-def _predict(
-    question: Question,
-    how: How,
-    client: Client,
-    pattern: AccessPattern,
-    asked: Sequence[Asked],
-    layouts: tuple[Layout, ...],
-    served: Sequence[Sequence[int]],
-) -> Choice:
-    triples = list(zip(pattern.accesses, question.asked.shares, asked, strict=True))
-    reads = tuple(forecast(pattern, access, share, one) for access, share, one in triples)
-    is_service = question.asked.per_second is not None
-    if is_service:  # it opens the dataset for each read
-        n_requests, n_waits = client.opening
-        waited_s = n_waits * pattern.store.network.first_byte_median_s
-        reads = tuple(
+    one_core_s = store.decode_s_per_nbyte * max(1, question.asked.cores // question.asked.workers)
+    opened, n_waits = client.opening if question.asked.per_second else (0, 0)
+    waited_s = n_waits * store.network.first_byte_median_s  # of a service, which opens it for each
+    reads, cpu_s = list[Forecast](), 0.0
+    pairs = zip(pattern.accesses, question.asked.shares, strict=True)
+    for i, (access, share) in enumerate(pairs):
+        asked = replace(ask_layout(pattern, access, layout_of[i]), in_turn=client.in_turn)
+        one = forecast(pattern, access, share, asked)
+        cpu_s += share * asked.n_chunks * (store.chunk_s + asked.chunk_nbytes * one_core_s)
+        reads.append(
             replace(
                 one,
                 p50_s=one.p50_s + waited_s,
                 p95_s=one.p95_s + waited_s,
-                n_requests=one.n_requests + n_requests,
+                n_requests=one.n_requests + opened,
             )
-            for one in reads
         )
+    return _finish(question, how, client, pattern, reads, cpu_s, layouts, served)
+
+
+def _finish(
+    question: Question,
+    how: How,
+    client: Client,
+    pattern: AccessPattern,
+    reads: Sequence[Forecast],
+    cpu_s: float,
+    layouts: tuple[Layout, ...],
+    served: Sequence[Sequence[int]],
+) -> Choice:
+    """Price what is expected of reads, which take so much of one processor in the mean."""
     written = [one for one in layouts if how[0] != "set" and one != question.array.layout]
     n_puts = question.asked.arrays * sum(one.count_objects(pattern.shape) for one in written)
     request_nbytes = math.fsum(one.share * one.nbytes / one.n_requests for one in reads)
@@ -298,18 +300,18 @@ def _predict(
         rewritten = math.fsum(
             float(rewritten_nbytes(pattern, one.object_shape[append[0]])) for one in layouts
         )
-    is_many = bool(question.asked.batch) or is_service
+    is_many = bool(question.asked.batch or question.asked.per_second)
     return Choice(
         *how,
         layouts,
         tuple(tuple(pattern.accesses[i].name for i in group) for group in served),
         client,
         pattern.store.n_connections,
-        reads,
+        tuple(reads),
         _price(question, reads, max(1, len(layouts))),
         n_puts * (find_price("store_lists_1e3").value or 0.0) / 1000,
         rewritten,
-        _count_samples(question, pattern, reads, asked) if question.asked.batch else None,
+        _count_samples(question, reads, cpu_s) if question.asked.batch else None,
         client.support(question.asked.profile, request_nbytes, is_many=is_many),
     )
 
@@ -332,88 +334,115 @@ def _price(question: Question, reads: Sequence[Forecast], n_copies: int) -> dict
 
 
 def _count_samples(
-    question: Question,
-    pattern: AccessPattern,
-    reads: Sequence[Forecast],
-    asked: Sequence[Asked],
+    question: Question, reads: Sequence[Forecast], cpu_s: float
 ) -> tuple[float, str]:
     """Predict the samples a second of all workers of a loader, and say what bounds them.
 
     A worker takes a batch after the other; they share the store, the machine's link and its cores.
     """
-    typed, store = question.asked, pattern.store
-    one_core_s = store.decode_s_per_nbyte * max(1, typed.cores // typed.workers)
-    cpu_s = math.fsum(
-        read.share * one.n_chunks * (store.chunk_s + one.chunk_nbytes * one_core_s)
-        for read, one in zip(reads, asked, strict=True)
-    )
+    typed, network = question.asked, question.store.network
     n_requests = math.fsum(one.share * one.n_requests for one in reads)
     nbytes = math.fsum(one.share * one.nbytes for one in reads)
     bounds = {
         "workers": typed.workers / math.fsum(one.share * one.p50_s for one in reads),
-        "requests of the store": store.network.requests_per_s / n_requests,
-        "link": store.network.aggregate_nbytes_per_s / nbytes,
-        "cores": typed.cores / cpu_s,
+        "requests of the store": network.requests_per_s / n_requests,
+        "link": network.aggregate_nbytes_per_s / nbytes,
+        "cores": typed.cores / max(cpu_s, 1e-12),
     }
     what = min(bounds, key=bounds.__getitem__)
     return (typed.batch or 1) * bounds[what], what
 
 
 def _list_file(question: Question) -> Iterator[Choice]:
-    """List how an HDF5 file is read as it is, and what it may become."""
-    layout, clients = question.array.layout, CLIENTS
-    there, pattern, alone = (layout,) if layout else (), question.pattern(), question.pattern(in_flight=1)  # fmt: skip
-    every = [range(len(pattern.accesses))]
-    asked = [_ask_readahead(question, alone, access) for access in alone.accesses]
-    client = clients["fsspec-readahead"]
-    yield _predict(question, ("stay", "as it is"), client, alone, asked, there, every)
+    """List how an HDF5 file is read as it is, and what it may become; the engine is that of `advisors.hdf5`."""
+    from advisors.hdf5.prediction import BLOCKS, DEFAULT, Way  # here, as Zarr needs none of it
+
+    n, layout = question.asked.in_flight, question.array.layout
+    whole, references = (
+        Way("whole", "whole", in_flight=n),
+        Way("references", "references", in_flight=n),
+    )
     how: How = ("set", "as it is")
+    yield _read_file(question, ("stay", "as it is"), "fsspec-readahead", DEFAULT, layout)
     if question.file_nbytes <= question.asked.memory * 1e9 / 2:
-        asked = [_ask_blocks(question, pattern, one, is_whole=True) for one in pattern.accesses]
-        client = clients["obstore-whole"]
-        yield _predict(question, how, client, pattern, asked, there, every)
-    asked = [_ask_blocks(question, alone, access, is_whole=False) for access in alone.accesses]
-    yield _predict(question, how, clients["fsspec-tuned"], alone, asked, there, every)
+        yield _read_file(question, how, "obstore-whole", whole, layout)
+    yield _read_file(question, how, "fsspec-tuned", BLOCKS, layout)
     if layout:
-        yield _choose(question, how, clients["references"], pattern, there)
+        yield _read_file(question, how, "references", references, layout)
     if question.asked.keep == "format":
+        pattern = question.pattern()  # chunks of a file are no objects
         plain = replace(pattern, bounds=replace(pattern.bounds, max_objects=10**15))
-        best = best_layout(plain)  # chunks of a file are no objects
-        how = ("rechunk", "repacked")
-        yield _choose(question, how, clients["references"], pattern, (best,))
+        best = best_layout(plain)
+        yield _read_file(question, ("rechunk", "repacked"), "references", references, best)
     elif question.asked.keep in ("nothing", "one-copy"):
         yield from _list_written(question, "rechunk")
 
 
-def _ask_readahead(question: Question, pattern: AccessPattern, access: Access) -> Asked:
-    """Expect what ``s3fs.open`` asks: each jump in the file reads ahead, and forgets what was read."""
-    asked, runs = _ask_chunks(question, pattern, access)
-    if question.file_nbytes <= READAHEAD_NBYTES:  # then the first request brings it whole
-        return _in_requests(asked, 1.0, question.file_nbytes)
-    each = asked.nbytes / runs
-    n = runs * max(1.0, math.ceil(each / READAHEAD_NBYTES))
-    return _in_requests(asked, n, runs * min(question.file_nbytes, each + READAHEAD_NBYTES))
+def _read_file(
+    question: Question, how: How, client: str, way: Way, layout: Layout | None
+) -> Choice:
+    """Predict and price a file of such chunks; each read opens it first."""
+    from advisors.hdf5.prediction import predict
+
+    pattern, network = question.pattern(in_flight=way.in_flight), question.store.network
+    reads, cpu_s = list[Forecast](), 0.0
+    for access, share in zip(pattern.accesses, question.asked.shares, strict=True):
+        described, times = _describe_file(question, pattern, access, layout)
+        one = predict(way, described, network)
+        n_more = (one.n_requests - one.n_open_requests) * (times - 1)
+        nbytes = one.nbytes * (1 if way.kind == "whole" else times)
+        p50_s = one.open_s + one.read_s * times
+        wanted = pattern.together * math.prod(access.extent) * pattern.itemsize
+        p95_s = p50_s + network.first_byte_p95_s - network.first_byte_median_s
+        over_read = nbytes * question.store.compression_ratio / wanted
+        reads.append(
+            Forecast(access.name, share, p50_s, p95_s, one.n_requests + n_more, nbytes, over_read)
+        )
+        cpu_s += share * described.decode_s * times
+    every = [range(len(pattern.accesses))]
+    there = (layout,) if layout else ()
+    return _finish(question, how, CLIENTS[client], pattern, reads, cpu_s, there, every)
 
 
-def _ask_blocks(
-    question: Question, pattern: AccessPattern, access: Access, *, is_whole: bool
-) -> Asked:
-    """Expect the blocks of a file that are read once each: all of them, or those of the chunks."""
-    asked, runs = _ask_chunks(question, pattern, access)
-    most, needed = question.file_nbytes, asked.nbytes + runs * BLOCK_NBYTES
-    fetched = most if is_whole else min(most, needed)
-    return _in_requests(asked, max(1.0, math.ceil(fetched / BLOCK_NBYTES)), fetched)
+def _describe_file(
+    question: Question, pattern: AccessPattern, access: Access, layout: Layout | None
+) -> tuple[FileLayout, float]:
+    """Describe the file of an access in the middle of the array, and how many times as much is read.
+
+    Of chunks that are too many to list, some stand for all.
+    """
+    from advisors.hdf5.descriptions import describe_layout
+
+    shape, ratio, asked = pattern.shape, question.store.compression_ratio, question.asked
+    chunk = layout.chunk_shape if layout else access.extent[-1:]
+    if not layout:  # what has no chunks is read in runs of neighbours
+        is_whole = access.extent == shape
+        chunk = shape if is_whole else (1,) * (len(shape) - 1) + shape[-1:]
+    grid = [-(-n // c) for n, c in zip(shape, chunk, strict=True)]
+    pairs = zip(shape, chunk, access.extent, grid, strict=True)
+    mean = [min(n, 1 + (e - 1) / c) if e < size else n for size, c, e, n in pairs]
+    ranges = [
+        range((n - k) // 2, (n + k) // 2) for n, k in zip(grid, map(_round, mean), strict=True)
+    ]
+    n_read = min(pattern.together, asked.arrays, _MOST_READ)
+    most = max(1, _MOST_LISTED // n_read)
+    places = itertools.islice(itertools.product(*ranges), most)
+    touched = [int(np.ravel_multi_index(place, grid)) for place in places]
+    nbytes = math.prod(chunk) * pattern.itemsize
+    n_variables = asked.arrays
+    if question.array.file_nbytes:
+        n_variables = max(1, round(question.file_nbytes * ratio / question.array.nbytes))
+    described = describe_layout(
+        n_chunks=math.prod(grid),
+        chunk_nbytes=nbytes / ratio,
+        n_variables=min(n_variables, _MOST_LISTED),
+        n_read=n_read,
+        is_scattered=asked.is_scattered,
+        touched=touched,
+        value_nbytes=len(touched) * nbytes if ratio != 1 else 0.0,
+    )
+    return described, math.prod(mean) / len(touched) * pattern.together / n_read
 
 
-def _ask_chunks(question: Question, pattern: AccessPattern, access: Access) -> tuple[Asked, float]:
-    """Expect the chunks that an access touches in a file, and the runs in which these follow one another."""
-    row = Layout((1,) * (len(pattern.shape) - 1) + pattern.shape[-1:])  # of what has no chunks
-    layout = question.array.layout or row
-    runs = touched_runs(pattern, access, np.asarray([layout.chunk_shape]))
-    return ask_layout(pattern, access, layout), pattern.together * float(runs[0])
-
-
-def _in_requests(asked: Asked, n: float, nbytes: float) -> Asked:
-    """Put the chunks that are decoded into so many requests."""
-    decoded = asked.n_chunks * asked.chunk_nbytes
-    return replace(asked, n_chunks=n, chunk_nbytes=decoded / n, n_fetches=n, fetched_nbytes=nbytes)
+def _round(n: float) -> int:
+    return max(1, math.floor(n + 0.5))

@@ -32,6 +32,12 @@ _TYPES = ("float32", "float64", "int8", "uint8", "int16", "uint16", "int32", "in
 @click.option("--compression", type=float, metavar="X", help="Array bytes over stored bytes.")
 @click.option("--arrays", type=int, metavar="N", help="Arrays of this shape [1].")
 @click.option("--together", type=int, metavar="N", help="Arrays of a file read at once [1].")
+@click.option(
+    "--scattered/--in-one-piece",
+    "is_scattered",
+    default=None,
+    help="How a file's variables lie: as appended in turn, or each alone.",
+)
 @click.option("--max-objects", type=int, metavar="N", help="Of all arrays [100000].")
 @click.option("--in-flight", type=int, metavar="N", help="Requests at once [64].")
 @click.option("--memory", type=float, metavar="GB", help="Of the reader [8].")

@@ -30,6 +30,7 @@ _OTHERS = re.compile(r"\.(tiff?|grib2?|grb2?|parquet|csv|zip|tar|gz|jp2|json|yam
 _METADATA = ("zarr.json", ".zmetadata", ".zgroup", ".zarray")
 _BLOCK_NBYTES = 2**20  # of a file far away, whose metadata are read
 _N_LISTED = 5  # arrays that a message names
+_FAR_APART = 1.5  # times as long as its chunks, from which a variable lies among others
 _N_MOST = 20_000  # datasets of a file that are looked at
 _METADATA_NBYTES = 8 * 2**20  # of an object of metadata at most: some thirty thousand arrays
 _DISK_S, _FAR_S = 10, 60  # that metadata may take, on disk and elsewhere
@@ -68,6 +69,7 @@ class ArrayFacts:
     names: tuple[str, ...] = ()  # all arrays of the dataset, the largest first
     n_alike: int = 1  # arrays of this shape and type
     file_nbytes: int | None = None  # of the file that holds it, if one does
+    is_scattered: bool | None = None  # whether its chunks in a file lie far apart; None if unknown
 
     @property
     def nbytes(self) -> int:
@@ -277,8 +279,19 @@ def _read_hdf5(address: str, variable: str) -> ArrayFacts:
 
     with files.open(path, "rb", **how) as file, h5py.File(file) as root:
         root.visititems(visit)
+        chosen = _choose(found, variable)
+        is_scattered = _is_scattered(root[chosen.variable])
         size = file.seek(0, 2)
-    return replace(_choose(found, variable), file_nbytes=size)
+    return replace(chosen, file_nbytes=size, is_scattered=is_scattered)
+
+
+def _is_scattered(node: Any) -> bool:
+    """Tell from the first chunk and the last whether others lie between those of a dataset."""
+    n = node.id.get_num_chunks() if node.chunks else 0
+    if n < 2:
+        return False
+    ends = [node.id.get_chunk_info(i).byte_offset for i in (0, n - 1)]
+    return bool(max(ends) - min(ends) > _FAR_APART * node.id.get_storage_size())
 
 
 def _describe_hdf5(name: str, node: Any) -> ArrayFacts:

@@ -64,7 +64,7 @@ class Asked:
     max_objects: int = 100_000  # of all arrays
     append: tuple[int, int] | None = None  # axis, and steps of an append
     keep: str = "nothing"
-    scattered: bool = True  # whether chunks of a file's variables lie among one another
+    is_scattered: bool = False  # whether the chunks of a file's variables lie among one another
     reads_per_month: float = 10_000.0  # of all kinds
     per_second: float | None = None  # reads of a service
     wait_usd_hour: float | None = None
@@ -175,7 +175,9 @@ def ask(address: str | None = None, options: Mapping[str, Any] | None = None) ->
     read = {"accesses": accesses, "shares": shares, "address": address or "", "append": append}
     known = {each.name for each in fields(Asked)}
     given = {name: value for name, value in told.items() if name in known} | read
-    asked = Asked(**{"arrays": array.n_alike, **given})
+    arrays = told.get("arrays", array.n_alike)
+    is_scattered = array.is_scattered if array.is_scattered is not None else arrays > 1
+    asked = Asked(**{"arrays": arrays, "is_scattered": is_scattered, **given})
     least_gb = asked.in_flight * array.dtype.itemsize / 1e9
     if asked.memory < least_gb:
         raise UserError(f"memory: {asked.memory:g}; allowed: at least {least_gb:g} GB")

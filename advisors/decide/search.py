@@ -31,9 +31,6 @@ from helpers.models.access import IoCounts, access_seconds
 MODEL_ERROR = 0.03
 """How far predicted times of near shapes err beside one another, relative."""
 
-WORTH = 1.1
-"""Times as fast, below which another layout than the one that is there is not worth it."""
-
 _N_CANDIDATES = 150_000  # at most; some 0.2 s
 _PARTS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16)  # into which an axis is cut evenly
 _SHARD_NBYTES = 1e8, 1e9  # of a shard in the array, about

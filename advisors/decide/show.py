@@ -10,9 +10,9 @@ from typing import Any
 from advisors.decide.choices import Action, Answer, Choice
 from advisors.decide.layouts import Layout
 from advisors.decide.question import Question
-from advisors.decide.search import WORTH
 from advisors.decide.snippets import write_code
 from helpers.errors import cut
+from helpers.models import WORTH
 
 _N_LINES = 10  # of a short answer
 
@@ -123,7 +123,7 @@ def write_short(answer: Answer) -> Iterator[str]:
         yield "  ".join([row[0].ljust(widths[0]), row[1].ljust(widths[1]), *cells])
     if answer.ties:
         others = " or ".join(f"{one.action} ({_write_shapes(one)})" for one in answer.ties[:2])
-        yield f"A tie: {others} would do as well, within {WORTH - 1:.0%}, but changes more."
+        yield f"A tie: {others} would do as well, within 10 %."
     yield f"Read by {_write_client(best)}; {best.support}. More with --why."
 
 
@@ -180,7 +180,8 @@ def write_why(answer: Answer) -> Iterator[str]:
         f"\nPredicted over {on['profile']}: first byte {1000 * on['first_byte_median_s']:.3g} ms,"
         f" {on['stream_mb_per_s'] or math.inf:.3g} MB/s a connection and"
         f" {on['aggregate_mb_per_s'] or math.inf:.3g} a reader, decoding {on['decode_mb_per_s']:g} MB/s;"
-        f" {_number(question.asked.reads_per_month)} reads a month of an array that is open."
+        f" {_number(question.asked.reads_per_month)} reads a month of"
+        f" {'a file that each opens first' if question.array.format == 'hdf5' else 'an array that is open'}."
         f" A GB is billed as 2^30 bytes, before discounts for volume."
     )
     if question.asked.per_second:

@@ -10,9 +10,14 @@ from advisors.hdf5.prediction import decode_nbyte_s
 REFERENCE_NBYTES = 80
 """Bytes of one reference in a JSON file: key, address, offset and length."""
 
-# Of an index (B-tree, version 1) that grew by appending: chunks of a node once it was split
-_NODE_CHUNKS, _NODE_NBYTES = 32, 2096
+# Of an index (B-tree, version 1): chunks of a node that is full, and those that stay in it where it
+# is split because chunks were appended (H5Pset_btree_ratios: nine tenths)
+_MOST_CHUNKS, _NODE_CHUNKS, _NODE_NBYTES = 64, 57, 2096
 _HEADER_NBYTES = 512  # that HDF5 reads of an object to find out about it
+_LATE_NBYTES = 104  # of attributes that were added to a variable when the file was closed
+# Of chunks that grew as they were filled, and so moved, the last lies in a gap that another left:
+# as a share of the file, where the records' granule has it
+_GAP = 0.9
 _DEFLATED = (2, 1)  # shuffle, deflate
 
 
@@ -63,16 +68,22 @@ def describe_layout(
     file_nbytes = front + n_variables * piece
 
     def locate(variable: int, chunk: int) -> int:
+        if is_scattered and chunk == n_chunks - 1 > _MOST_CHUNKS:
+            chunk = int(_GAP * n_chunks)
         return min(front + variable * apart + chunk * step, file_nbytes)
 
     def read_variable(variable: int) -> Iterator[Read]:
         root = front + variable * apart  # of the index, made with the variable
+        yield Read(2048 + _HEADER_NBYTES * variable, _HEADER_NBYTES)
+        yield Read(2048 - _HEADER_NBYTES, _HEADER_NBYTES)  # of its group
+        if is_scattered:
+            yield Read(file_nbytes - _LATE_NBYTES, _LATE_NBYTES)
         yield Read(root, _NODE_NBYTES)
         node = -1  # a full node is split when the chunk comes for which it has no room
         for chunk in touched or range(n_chunks):
-            if n_chunks > 2 * _NODE_CHUNKS and chunk // _NODE_CHUNKS != node:
+            if n_chunks > _MOST_CHUNKS and chunk // _NODE_CHUNKS != node:
                 node = chunk // _NODE_CHUNKS
-                made = min((max(node, 1) + 1) * _NODE_CHUNKS, n_chunks - 1)
+                made = min(_MOST_CHUNKS + _NODE_CHUNKS * (max(node, 1) - 1), n_chunks - 1)
                 yield Read(locate(variable, made), _NODE_NBYTES)
             yield Read(locate(variable, chunk), nbytes, is_metadata=False)
 

@@ -301,6 +301,7 @@ With these the seconds of the committed records are met within 15 %, as a test h
 # whole files, which are read from memory.
 _OBJECT_S = 1e-4  # to list an object or an attribute
 _NBYTE_S = 4e-10  # for a byte of values, next to its filters
+_COPY_S = 2.5e-10  # for a byte of a file that is put together in memory
 _IN_HEAP_S = 1e-6  # for a value of variable length
 # Values that a filter decodes in a second, in MB. deflate, shuffle, fletcher32, szip, nbit,
 # scaleoffset; LZF, Blosc, LZ4, bitshuffle, Zstd, Blosc2
@@ -386,6 +387,7 @@ def predict(way: Way, layout: FileLayout, network: Network, *, dilation: float =
     # the file's length is asked for before it is opened, but not that of references
     opened = opened if way.kind == "references" else [Read(0, 0), *opened]
     n_listed = 0 if way.kind == "references" else layout.n_listed
+    copied_s = _COPY_S * layout.file_nbytes if way.kind == "whole" else 0.0
     open_s, read_s = (
         _simulate_s(each, way.in_flight, network, REQUEST_S / dilation)
         for each in ([opened], parts)
@@ -393,7 +395,7 @@ def predict(way: Way, layout: FileLayout, network: Network, *, dilation: float =
     asked = [*opened, *chain(*parts)]
     return Predicted(
         way,
-        open_s + (START_S + _OBJECT_S * n_listed) / dilation,
+        open_s + (START_S + _OBJECT_S * n_listed + copied_s) / dilation,
         read_s + layout.decode_s / dilation,
         len(opened),
         len(asked),

@@ -23,7 +23,7 @@ from helpers.arrays.fields import SampleArray
 from helpers.arrays.writers import Block, Codec, Layout
 from helpers.errors import UserError
 from helpers.objectstore.locations import Location, parse_location
-from helpers.paths import CATALOG
+from helpers.paths import CATALOG, check_file
 
 _GENERATION = 2  # raise it when the same arguments make other bytes
 
@@ -153,7 +153,7 @@ def prepare_array(
 
 def open_entry(name: str, path: Path = CATALOG) -> Any:
     """Open an entry of the catalogue as an Intake reader."""
-    catalog = intake.open_catalog(str(path))
+    catalog = intake.open_catalog(str(check_file(path)))
     if name not in catalog.entries:
         raise UserError(f"dataset: {name!r}; allowed: {', '.join(catalog.entries)}")
     return catalog[name]

@@ -10,7 +10,7 @@ from helpers.benchmark.provenance import Scalar, as_json
 from helpers.errors import UserError
 
 Number = int | float
-Traced = Number | Sequence[Number]
+Traced = Number | str | Sequence[Number]
 
 
 class CheckError(Exception):
@@ -51,7 +51,7 @@ class Steps:
         raise NotImplementedError
 
     def collect(self) -> Mapping[str, Traced]:
-        """Return the numbers of the trace, `n_requests` and `wire_nbytes` among them.
+        """Return the numbers and names of the trace, `n_requests` and `wire_nbytes` among them.
 
         It runs before the check, whose own requests are not counted.
         """

@@ -350,11 +350,11 @@ class _Loop:
 
 
 def _numbers(collected: Mapping[str, Traced]) -> dict[str, Any]:
-    """Copy what a trace says, refusing what is neither a number nor a list of numbers."""
+    """Copy what a trace says, refusing what is no number, no list of numbers and no text."""
     for name, value in collected.items():
         numbers = value if isinstance(value, list) else [value]
-        if not all(isinstance(number, Real) for number in numbers):
-            raise TypeError(f"{name} is {value!r}; allowed: a number, or a list of numbers")
+        if not (isinstance(value, str) or all(isinstance(number, Real) for number in numbers)):
+            raise TypeError(f"{name} is {value!r}; allowed: a number, a list of numbers, or text")
     return dict(collected)
 
 

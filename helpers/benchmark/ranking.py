@@ -34,11 +34,6 @@ class Ranking:
     # each other contender over `best`, with simultaneous intervals, by their ratio
     others: Mapping[str, Comparison]
 
-    def tell(self, names: Mapping[str, str] | None = None) -> str:
-        """Name the fastest, or say which are among the fastest, each in the words of `names`."""
-        told = [(names or {}).get(name, name) for name in self.fastest]
-        return told[0] if len(told) == 1 else f"among the fastest: {', '.join(told)}"
-
     def to_frame(self, what: str = "time") -> pd.DataFrame:
         """Tabulate the others: `what` was compared over that of the best, interval, noise and verdict."""
         return tabulate_comparisons(self.others, ratio=f"{what} over {self.best}")

@@ -36,6 +36,7 @@ from helpers.paths import ROOT, replace_file
 from helpers.redaction import redact, redact_tree
 
 PHASES = ("warm-up", "measured", "calibration")
+_MOST_NBYTES = 200_000_000  # of a record, which has some hundred bytes a row
 
 
 class RecordError(UserError):
@@ -149,7 +150,13 @@ def _run_of(origin: Mapping[str, Any]) -> str:
 
 
 def _read_text(path: Path) -> str:
+    """Read a file that may come from a stranger: of a pipe or a device nobody would see the end."""
     try:
+        if path.exists() and not (path.is_file() and path.stat().st_size <= _MOST_NBYTES):
+            raise RecordError(
+                f"{path.name}: cannot be read as a record; allowed: a regular file of at most"
+                f" {_MOST_NBYTES / 1e6:.0f} MB"
+            )
         return path.read_bytes().decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise RecordError(
@@ -250,7 +257,7 @@ class Record:
 
     Refused is a file that is not a whole record, or was made on another machine, with other
     versions or with other parameters than `provenance` says; it stays as it is. The case is that
-    of the file unless given, and `secrets`, as access keys, must never reach the file.
+    of the file, and `secrets`, as access keys, must never reach the file.
     """
 
     def __init__(
@@ -259,11 +266,10 @@ class Record:
         *,
         study: str,
         provenance: Provenance,
-        case: str = "",
         secrets: Sequence[str] = (),
     ) -> None:
         self.path, self.study = Path(path), study
-        self.case = case or self.path.stem
+        self.case = self.path.stem
         self.provenance = provenance
         self.secrets = tuple(secret for secret in secrets if secret)
         self.stopped_by = ""
@@ -385,9 +391,9 @@ def _append(path: Path, text: str) -> None:
             raise
 
 
-def list_records(folder: Path, pattern: str = "*/*.csv") -> list[Path]:
+def list_records(folder: Path) -> list[Path]:
     """List the records of a folder of results, without the findings that lie next to them."""
-    return sorted(path for path in folder.glob(pattern) if not path.name.endswith(".findings.csv"))
+    return sorted(one for one in folder.glob("*/*.csv") if not one.name.endswith(".findings.csv"))
 
 
 def read_records(paths: Sequence[Path]) -> pd.DataFrame:

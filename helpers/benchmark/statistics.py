@@ -18,6 +18,7 @@ import pandas as pd
 from scipy import stats  # it ships no types
 
 from helpers.errors import UserError
+from helpers.models import WORTH
 
 Floats = np.ndarray[tuple[int], np.dtype[np.float64]]
 
@@ -26,8 +27,6 @@ _AT_ONCE = 1000  # values to resample, some 80 MB
 _quantile_of_t = functools.cache(stats.t.ppf)  # of the many ratios of a record most ask for one
 
 Verdict = Literal["faster", "slower", "indistinguishable", "grows", "falls", "ended", "undecided"]
-WORTH = 1.1
-"""Gain below which growth is said to have ended: a step that costs more and brings less than this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +37,6 @@ class Interval:
     low: float  # NaN, as is `high`, where one value gives no interval
     high: float
     n: int  # values or pairs behind it
-    note: str = ""  # empty, or why the interval is less than it seems
     quantity: str = field(default="", repr=False, compare=False)  # what over what, in which column
     noise: float = field(default=math.nan, repr=False, compare=False)  # A/A ratio of that quantity
 
@@ -48,7 +46,7 @@ def median_interval(values: Iterable[float]) -> Interval:
 
     A percentile bootstrap with a fixed seed. With five values it spans them
     all and covers the true median in 94 % of cases (1 - 2 / 2**5); with fewer
-    it covers less, and the note says so. No value, or one that is not finite, is refused.
+    it covers less, three in 75 %. No value, or one that is not finite, is refused.
 
     Examples
     --------
@@ -68,21 +66,20 @@ def median_intervals(samples: Sequence[Iterable[float]]) -> list[Interval]:
     [2.0, 4.0, 5.5]
     """
     given = [finite(values, "values") for values in samples]
-    found = [Interval(float(np.median(one)), np.nan, np.nan, len(one), "one value, no interval") for one in given]  # fmt: skip
+    found = [Interval(float(np.median(one)), np.nan, np.nan, len(one)) for one in given]
     for n in {*map(len, given)} - {1}:
-        note = "" if n >= 5 else f"{n} values: the interval covers {1 - 2 / 2**n:.0%}, not 95 %"
         places = [place for place, one in enumerate(given) if len(one) == n]
         for first in range(0, len(places), size := math.ceil(_AT_ONCE / n)):
             some = places[first : first + size]
-            low, high = stats.bootstrap(
+            ends = stats.bootstrap(
                 (np.stack([given[place] for place in some]),),
                 _median,
                 axis=-1,
                 method="percentile",
                 rng=np.random.default_rng(_SEED),  # each sample is resampled as it is alone
             ).confidence_interval
-            for place, one, other in zip(some, low.tolist(), high.tolist(), strict=True):
-                found[place] = Interval(found[place].centre, one, other, n, note)
+            for place, low, high in zip(some, ends.low.tolist(), ends.high.tolist(), strict=True):
+                found[place] = replace(found[place], low=low, high=high)
     return found
 
 
@@ -108,7 +105,7 @@ def ratio_interval(logs: Floats, *, n_compared: int = 1) -> Interval:
     """
     n, centre = len(logs), float(np.exp(np.median(logs)))
     if n == 1:
-        return Interval(centre, np.nan, np.nan, n, "one pair, no interval")
+        return Interval(centre, np.nan, np.nan, n)
     half = _quantile_of_t(1 - 0.025 / n_compared, n - 1) * logs.std(ddof=1) / math.sqrt(n)
     low, high = np.exp([logs.mean() - half, logs.mean() + half])
     return Interval(centre, float(low), float(high), n)
@@ -127,47 +124,15 @@ def unpaired_ratio(over: Iterable[float], under: Iterable[float]) -> Interval:
     >>> round(found.centre, 6), found.n
     (2.0, 3)
     """
-    logs = []
-    for name, values in (("over", over), ("under", under)):
-        sample = finite(values, name)
-        if not (sample > 0).all():
-            raise UserError(f"{name}: {sample.tolist()}; allowed: durations above 0")
-        logs.append(np.log(sample))
-    one, other = logs
-    n, centre = min(map(len, logs)), float(np.exp(np.median(one) - np.median(other)))
+    sides = [finite(values, name) for name, values in (("over", over), ("under", under))]
+    if min(map(min, sides)) <= 0:
+        raise UserError("over, under: a duration of 0 or less; allowed: above 0")
+    one, other = map(np.log, sides)
+    n, centre = min(len(one), len(other)), float(np.exp(np.median(one) - np.median(other)))
     if n == 1:
-        return Interval(centre, np.nan, np.nan, n, "one value on a side, no interval")
-    squares = np.array([each.var(ddof=1) / len(each) for each in logs])
-    n_free = squares.sum() ** 2 / max((squares**2 / [len(one) - 1, len(other) - 1]).sum(), 1e-300)
-    half = stats.t.ppf(0.975, max(n_free, 1)) * np.sqrt(squares.sum())
-    low, high = np.exp(one.mean() - other.mean() + np.array([-half, half]))
+        return Interval(centre, np.nan, np.nan, n)
+    low, high = np.exp(stats.ttest_ind(one, other, equal_var=False).confidence_interval())
     return Interval(centre, float(low), float(high), n)
-
-
-def instability(values: Iterable[float]) -> str:
-    """Say why repeated timings are not to be trusted, if so.
-
-    The limits are those of pyperf: a standard deviation above 10 % of the mean,
-    a value more than 50 % off the mean, or fewer than five values.
-
-    Examples
-    --------
-    >>> instability([1.0, 1.01, 0.99, 1.0, 1.02])
-    ''
-    >>> instability([1.0, 1.0, 1.0, 1.0, 2.0])
-    'standard deviation is 37 % of the mean; largest is 67 % above the mean'
-    """
-    sample = finite(values, "values")
-    mean, told = sample.mean(), []
-    if len(sample) < 5:
-        told.append(f"only {len(sample)} of at least 5 blocks")
-    if len(sample) > 1 and sample.std(ddof=1) > 0.1 * mean:
-        told.append(f"standard deviation is {100 * sample.std(ddof=1) / mean:.0f} % of the mean")
-    if sample.max() > 1.5 * mean:
-        told.append(f"largest is {100 * (sample.max() / mean - 1):.0f} % above the mean")
-    if sample.min() < 0.5 * mean:
-        told.append(f"smallest is {100 * (1 - sample.min() / mean):.0f} % below the mean")
-    return "; ".join(told)
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,18 +209,13 @@ def measured(df: pd.DataFrame) -> pd.DataFrame:
 def summarise(
     df: pd.DataFrame, by: Sequence[str] = ("contender", "point"), *, value: str = "read_s"
 ) -> pd.DataFrame:
-    """Summarise a column of a record: median, interval, number, and whether to trust it.
-
-    The columns are `by`, then `median`, `low`, `high`, `n`, `note` and
-    `unstable`, which is empty or says why the result is not to be trusted.
-    """
-    lines = []
-    for key, part in measured(df).groupby([*by], sort=False):
-        found = median_interval(part[value])
-        facts = (found.centre, found.low, found.high, found.n, found.note)
-        lines.append((*key, *facts, instability(part[value])))
-    names = ["median", "low", "high", "n", "note", "unstable"]
-    return pd.DataFrame(lines, columns=[*by, *names])
+    """Summarise a column of a record by `by`: `median`, its interval `low` to `high`, and `n`."""
+    parts = dict(iter(measured(df).groupby([*by], sort=False)[value]))
+    found = median_intervals([*parts.values()])
+    lines = [
+        (*key, one.centre, one.low, one.high, one.n) for key, one in zip(parts, found, strict=True)
+    ]
+    return pd.DataFrame(lines, columns=[*by, "median", "low", "high", "n"])
 
 
 def add_throughputs(df: pd.DataFrame) -> pd.DataFrame:

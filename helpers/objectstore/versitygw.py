@@ -40,7 +40,7 @@ def find_or_build_versitygw() -> Path:
             problem = f"version {found}" if path.exists() else "no such file"
             raise UserError(f"ARRAYS_VERSITYGW {path}: {problem}; allowed: versitygw {VERSION}")
         return path
-    target = cache_folder() / f"versitygw-{VERSION}-{sysconfig.get_platform()}"
+    target = _build_folder() / f"versitygw-{VERSION}-{sysconfig.get_platform()}"
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         if not is_built_from_source(target):
@@ -50,7 +50,7 @@ def find_or_build_versitygw() -> Path:
     return target
 
 
-def cache_folder() -> Path:
+def _build_folder() -> Path:
     """Return the folder for what is built once for this user."""
     base = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
     return Path(base).absolute() / "arrays-over-the-wire"

@@ -6,7 +6,6 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from types import MappingProxyType
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -33,6 +32,7 @@ def set_style() -> None:
     plt.style.use(palette.STYLE)
     set_matplotlib_formats("svg")  # type: ignore[no-untyped-call]
     pd.set_option("display.max_colwidth", None)
+    pd.set_option("display.max_rows", None)  # what a reader looks for may be in the middle
     if "inline" in plt.get_backend():  # it draws what it shows: not once more before that
         plt.switch_backend(plt.get_backend())
         plt.uninstall_repl_displayhook()
@@ -52,8 +52,8 @@ _UNITS = {
 }
 
 
-def show(frame: pd.DataFrame, *, kind: palette.Kind | None = None, n: int = 3) -> pd.DataFrame:
-    """Write a table as a page shows it: heads in words with units, `n` significant digits.
+def show(frame: pd.DataFrame, *, kind: palette.Kind | None = None) -> pd.DataFrame:
+    """Write a table as a page shows it: heads in words with units, three significant digits.
 
     Parameters
     ----------
@@ -62,8 +62,6 @@ def show(frame: pd.DataFrame, *, kind: palette.Kind | None = None, n: int = 3) -
     kind : str, optional
         Of the contenders in it: their names, in the index, in heads or in a column of that
         name, become labels.
-    n : int
-        Significant digits.
 
     Examples
     --------
@@ -72,8 +70,8 @@ def show(frame: pd.DataFrame, *, kind: palette.Kind | None = None, n: int = 3) -
     a     1.23   12,345
     """
     spelt = palette.labels(kind) if kind else {}
-    out = frame.map(lambda value: write_value(value, n=n, names=spelt))
-    out = out.rename(index=lambda name: _spell_row(name, n=n, names=spelt))
+    out = frame.map(lambda value: _write_value(value, spelt))
+    out = out.rename(index=lambda name: _spell_row(name, spelt))
     out = out.rename(columns=lambda name: spelt.get(name, spell(str(name))))
     out.index.names = [spell(str(name)) if name is not None else None for name in frame.index.names]
     out.columns.names = [None] * out.columns.nlevels
@@ -83,26 +81,24 @@ def show(frame: pd.DataFrame, *, kind: palette.Kind | None = None, n: int = 3) -
 _CODE = re.compile(r"[a-z][a-z0-9]*(?:_[a-z0-9]+)+")
 
 
-def _spell_row(name: object, *, n: int, names: Mapping[str, str]) -> str:
+def _spell_row(name: object, names: Mapping[str, str]) -> str:
     """Write the name of a row; that of a quantity in words."""
-    text = write_value(name, n=n, names=names)
+    text = _write_value(name, names)
     return spell(text) if _CODE.fullmatch(text) else text
 
 
-def write_value(
-    value: object, *, n: int = 3, names: Mapping[str, str] = MappingProxyType({})
-) -> str:
-    """Write a cell: a number to `n` digits, truth as yes and no, what is missing as a dash."""
+def _write_value(value: object, names: Mapping[str, str]) -> str:
+    """Write a cell: a number to three digits, truth as yes and no, what is missing as a dash."""
     if isinstance(value, tuple):
-        return ", ".join(write_value(one, n=n, names=names) for one in value)
+        return ", ".join(_write_value(one, names) for one in value)
     if isinstance(value, bool | np.bool_):
         return "yes" if value else "no"
     if isinstance(value, int | float | np.number):
         number = float(value)
         if not math.isfinite(number):
             return _MISSING if math.isnan(number) else "without end"
-        whole = isinstance(value, int | np.integer) or abs(number) >= 10 ** (n - 1)
-        return f"{number:,.0f}" if whole else digits(number, n=n)
+        whole = isinstance(value, int | np.integer) or abs(number) >= 100
+        return f"{number:,.0f}" if whole else digits(number, n=3)
     return _MISSING if value is None or value is pd.NA else names.get(str(value), str(value))
 
 

@@ -79,7 +79,7 @@ def least(intervals: Iterable[Interval]) -> Interval:
     Examples
     --------
     >>> least([Interval(1.5, 1.2, 1.9, n=5), Interval(1.4, 1.3, 1.6, n=5)])
-    Interval(centre=1.4, low=1.2, high=1.6, n=5, note='')
+    Interval(centre=1.4, low=1.2, high=1.6, n=5)
     """
     each = [*intervals]
     found = min(each, key=lambda one: one.centre)
@@ -187,6 +187,6 @@ def list_biases(biases: pd.DataFrame, media: Sequence[str]) -> dict[str, Finding
     for key, at in wanted.items():
         if at in biases.index:
             bias, low, high = (float(biases.loc[at, name]) for name in ("bias", "low", "high"))
-            told = f"slower access over faster, {at[1]}"
+            told = f"slower over faster of series and slice, {at[1].split(',')[0]}"
             found[key] = Finding(bias, low, high, verdict=str(at[1]), quantity=told)
     return found

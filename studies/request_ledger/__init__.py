@@ -5,7 +5,7 @@ from helpers.parameters import Study, later
 STUDY = Study(
     name="request-ledger",
     headline="requests-of-today",
-    by_name=("networks", "versions"),
+    by_name=("versions",),
     least_blocks=2,
     fragments={"ledger-data.md": later("studies.request_ledger.findings", "write_data")},
 )

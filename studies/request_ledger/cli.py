@@ -73,18 +73,18 @@ def check_newest(clients: Sequence[str]) -> tuple[pd.DataFrame, list[str]]:
         session = stack.enter_context(Session({one.name: one for one in environments}))
         origin = provenance.describe(settings.model_dump(), but=Parameters.not_measured)
         record = Record(folder / "newest.csv", study="request-ledger", provenance=origin)
-        contenders = contend_all(listed, session, testbed, stored)
+        contenders = contend_all(listed, session, testbed, stored, read=lambda client: client.go())
         rows = loop.measure_blocks(
             contenders,
             record,
             seed=settings.seed,
             budget=loop.Budget(settings.time_budget_s),
-            dilation=settings.dilation,
+            dilation=1.0,
             n_warm_ups=0,
             n_blocks=1,
         )
     table = findings.tabulate(rows)
-    reasons = table.loc[table["reason"] != "", ["client", "reason"]].drop_duplicates()
+    reasons = table.loc[table["absent"] != "", ["client", "absent"]].drop_duplicates()
     absent = [f"{client}: {reason}" for client, reason in reasons.itertuples(index=False)]
     after = last_measured(findings.merge_runs(table))
     return findings.compare(before, after), absent

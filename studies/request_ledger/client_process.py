@@ -5,7 +5,7 @@ and nothing else: no connection, loop or cache of an earlier job. A child says `
 for a line, does the operation and says what it read.
 """
 
-# ruff: noqa: D102, UP031, B905, RUF012
+# ruff: noqa: UP031, B905
 # It runs on Python 3.8 as well.
 
 from __future__ import annotations
@@ -17,6 +17,15 @@ import os
 import sys
 import traceback
 import zlib
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    Where = Mapping[str, str]  # address, bucket, region and keys of the store
+    Selection = tuple[slice, ...]
 
 ARRAY = "temperature"
 STEPS = 8  # of time in a chunk
@@ -34,7 +43,7 @@ def scatter(n: int = 48) -> tuple[list[int], list[int]]:
     return starts, [start + RANGE_NBYTES for start in starts]
 
 
-def selections(shape, chunks):
+def selections(shape: Sequence[int], chunks: Sequence[int]) -> dict[str, Selection]:
     """Map each operation on the array to what it selects."""
     t, y, x = chunks
     return {
@@ -42,531 +51,446 @@ def selections(shape, chunks):
         "series": (slice(None), slice(3, 4), slice(5, 6)),
         "map": (slice(1, 2), slice(None), slice(None)),
         "box": (slice(t // 2, t + t // 2), slice(y // 2, y + y // 2), slice(x // 2, x + x // 2)),
-        "whole": (slice(None),) * 3,
+        "whole": (slice(None),) * len(shape),
     }
 
 
+def use(name: str) -> Any:
+    """Import a library, of which no type is known: it is of many years."""
+    return importlib.import_module(name)
+
+
+def is_zarr_2() -> bool:
+    """Tell whether the zarr of this environment is older than version 3."""
+    return int(use("zarr").__version__.split(".")[0]) < 3
+
+
+# How a client reaches the store.
+
+
+def s3_options(where: Where) -> dict[str, Any]:
+    """Give the options of s3fs."""
+    kwargs = {"endpoint_url": where["endpoint_url"], "region_name": where["region"]}
+    return {"key": where["key"], "secret": where["secret"], "client_kwargs": kwargs}
+
+
+def filesystem(where: Where) -> Any:
+    """Make a file system of s3fs."""
+    return use("s3fs").S3FileSystem(**s3_options(where))
+
+
+def url(where: Where, path: str) -> str:
+    """Give the address of a path."""
+    return "s3://%s/%s" % (where["bucket"], path)
+
+
+def http_url(where: Where, path: str) -> str:
+    """Give the address of an object behind HTTP."""
+    return "%s/%s/%s" % (where["endpoint_url"], where["bucket"], path)
+
+
+def obstore(where: Where, **more: str) -> Any:
+    """Make a store of obstore."""
+    return use("obstore.store").S3Store(
+        where["bucket"],
+        endpoint=where["endpoint_url"],
+        access_key_id=where["key"],
+        secret_access_key=where["secret"],
+        region=where["region"],
+        client_options={"allow_http": True},
+        **more,
+    )
+
+
+# Arrays of zarr, through s3fs, through obstore, and with the codec pipeline of zarrs.
+
+
+def zarr_s3fs(where: Where, path: str, mode: str = "r") -> Any:
+    """Open a group of zarr through s3fs."""
+    zarr = use("zarr")
+    if not is_zarr_2():
+        options = {"use_consolidated": True, "storage_options": s3_options(where)}
+        return zarr.open_group(url(where, path), mode=mode, **options)
+    store = filesystem(where).get_mapper(url(where, path))
+    return zarr.open_consolidated(store, mode="r") if mode == "r" else zarr.open_group(store, mode=mode)  # fmt: skip
+
+
+def zarr_obstore(where: Where, path: str, mode: str = "r") -> Any:
+    """Open a group of zarr through obstore."""
+    store = use("zarr.storage").ObjectStore(obstore(where, prefix=path), read_only=mode == "r")
+    return use("zarr").open_group(store, mode=mode, use_consolidated=True)
+
+
+def zarr_zarrs(where: Where, path: str, mode: str = "r") -> Any:
+    """Open a group of zarr through obstore, with the codec pipeline of zarrs."""
+    use("zarr").config.set({"codec_pipeline.path": "zarrs.ZarrsCodecPipeline"})
+    return zarr_obstore(where, path, mode)
+
+
+def list_arrays(group: Any) -> list[str]:
+    """List the arrays of a group, with their metadata."""
+    return sorted(name for name, _ in group.arrays())
+
+
+def zeros(array: Any, dtype: Any = None) -> Any:
+    """Make a chunk of time for an array."""
+    return use("numpy").zeros((STEPS, *array.shape[1:]), dtype or array.dtype)
+
+
+def select(opened: Any, selection: Any) -> Any:
+    """Read a selection of the array."""
+    return opened[selection]
+
+
+def select_by_name(opened: Any, selection: Selection) -> Any:
+    """Read a selection of a variable of xarray."""
+    return opened.isel(dict(zip(opened.dims, selection))).values
+
+
+# xarray.
+
+
+def xarray_zarr(where: Where, path: str, **options: Any) -> Any:
+    """Open a dataset of Zarr through s3fs."""
+    if is_zarr_2():
+        mapper = filesystem(where).get_mapper(url(where, path))
+        return use("xarray").open_zarr(mapper, **options)
+    return use("xarray").open_zarr(url(where, path), storage_options=s3_options(where), **options)
+
+
+def append_xarray(where: Where, path: str, opened: Any) -> None:
+    """Append a chunk of time to a variable of a dataset."""
+    more = opened.isel(time=slice(0, STEPS)).load().to_dataset(name=ARRAY)
+    more = more.drop_vars([name for name in more.coords if name not in more.dims])
+    options: dict[str, Any] = {"append_dim": "time", "consolidated": True}
+    if is_zarr_2():
+        more.to_zarr(filesystem(where).get_mapper(url(where, path)), **options)
+    else:
+        more.to_zarr(url(where, path), storage_options=s3_options(where), **options)
+
+
+def xarray_h5netcdf(where: Where, path: str) -> Any:
+    """Open a netCDF file by the engine h5netcdf over a file object of s3fs."""
+    file = filesystem(where).open(url(where, path))
+    return use("xarray").open_dataset(file, engine="h5netcdf")
+
+
+def xarray_kerchunk(where: Where, path: str) -> Any:
+    """Open references of kerchunk through fsspec."""
+    options, is_old, zarr = s3_options(where), is_zarr_2(), use("zarr")
+    fs = use("fsspec").filesystem(
+        "reference", fo=url(where, path), remote_protocol="s3", target_protocol="s3", target_options=options,
+        remote_options=dict(options, asynchronous=not is_old), skip_instance_cache=True,
+        **({} if is_old else {"asynchronous": True}),
+    )  # fmt: skip
+    if is_old:
+        return use("xarray").open_zarr(fs.get_mapper(""), consolidated=False, chunks=None)
+    store = zarr.storage.FsspecStore(fs, read_only=True, path="")
+    return use("xarray").open_zarr(store, consolidated=False, zarr_format=2, chunks=None)
+
+
+def xarray_virtualizarr(where: Where, path: str) -> Any:
+    """Open a manifest that VirtualiZarr makes of a file."""
+    try:
+        registry = use("obspec_utils.registry")
+    except ImportError:
+        registry = use("virtualizarr.registry")
+    stores = registry.ObjectStoreRegistry({"s3://%s" % where["bucket"]: obstore(where)})
+    manifest = use("virtualizarr.parsers").HDFParser()(url(where, path), registry=stores)
+    return use("xarray").open_zarr(manifest, consolidated=False, zarr_format=3, chunks=None)
+
+
+# Files of HDF5 without xarray.
+
+
+def h5py_s3fs(where: Where, path: str) -> Any:
+    """Open a file by h5py over a file object of s3fs."""
+    return use("h5py").File(filesystem(where).open(url(where, path)), "r")
+
+
+def h5py_ros3(where: Where, path: str) -> Any:
+    """Open a file by h5py with HDF5's own driver for S3."""
+    h5py = use("h5py")
+    if "ros3" not in h5py.registered_drivers():
+        raise LookupError("the HDF5 of this wheel has no ROS3 driver")
+    named = {"aws_region": "region", "secret_id": "key", "secret_key": "secret"}
+    options = {name: where[key].encode() for name, key in named.items()}
+    return h5py.File(http_url(where, path), "r", driver="ros3", **options)
+
+
+def netcdf4(where: Where, path: str) -> Any:
+    """Open a file by the netCDF C library, by byte ranges."""
+    return use("netCDF4").Dataset(http_url(where, path) + "#mode=bytes")
+
+
+def list_maps(named: Mapping[str, Any]) -> list[str]:
+    """List the variables of two dimensions."""
+    return sorted(name for name, one in named.items() if one.ndim == 2)
+
+
+# Scattered ranges of a file.
+
+
+def ranges_obstore(opened: tuple[Any, str], gap: int) -> bytes:
+    """Read them by obstore, which joins them."""
+    (store, path), (starts, ends) = opened, scatter()
+    parts = use("obstore").get_ranges(store, path, starts=starts, ends=ends, coalesce=gap)
+    return b"".join(bytes(one) for one in parts)
+
+
+def ranges_fsspec(opened: tuple[Any, str], gap: int) -> bytes:
+    """Read them by fsspec, joined as its references do it."""
+    (fs, where), (starts, ends) = opened, scatter()
+    joined = use("fsspec.utils").merge_offset_ranges(
+        [where] * len(starts), starts[:], ends, max_gap=gap, sort=False
+    )
+    found = dict(zip(joined[1], fs.cat_ranges(*joined)))
+    parts = [(found[at], n - at) for n in starts for at in [max(a for a in found if a <= n)]]
+    return b"".join(block[n : n + RANGE_NBYTES] for block, n in parts)
+
+
+# Icechunk, TensorStore, GDAL, TileDB.
+
+
+def icechunk(where: Where, path: str, how: str = "open") -> Any:
+    """Open or create a repository."""
+    storage = use("icechunk").s3_storage(
+        bucket=where["bucket"], prefix=path, region=where["region"], endpoint_url=where["endpoint_url"],
+        allow_http=True, force_path_style=True, access_key_id=where["key"], secret_access_key=where["secret"],
+    )  # fmt: skip
+    return getattr(use("icechunk").Repository, how)(storage)
+
+
+def icechunk_group(where: Where, path: str) -> Any:
+    """Open the group of a repository."""
+    store = icechunk(where, path).readonly_session("main").store
+    return use("zarr").open_group(store, mode="r")
+
+
+def write_icechunk(where: Where, path: str, arrays: Mapping[str, Any], chunks: Any) -> None:
+    """Write arrays and commit them."""
+    session = icechunk(where, path, "create").writable_session("main")
+    group = use("zarr").create_group(session.store, overwrite=True)
+    for name, values in arrays.items():
+        shape = chunks if values.ndim == 3 else values.shape
+        made = group.create_array(name, shape=values.shape, chunks=shape, dtype=values.dtype)
+        made[:] = values
+    session.commit("written")
+
+
+def open_icechunk_to_append(where: Where, path: str) -> Any:
+    """Open the array in a session that writes."""
+    session = icechunk(where, path).writable_session("main")
+    return use("zarr").open_group(session.store, mode="r+")[ARRAY], session
+
+
+def append_icechunk(_where: Where, _path: str, opened: tuple[Any, Any]) -> None:
+    """Append a chunk of time and commit it."""
+    array, session = opened
+    array.append(zeros(array))
+    session.commit("appended")
+
+
+def open_tensorstore(where: Where, path: str) -> Any:
+    """Open the array."""
+    kvstore = {
+        "driver": "s3", "bucket": where["bucket"], "path": "%s/%s/" % (path, ARRAY),
+        "endpoint": where["endpoint_url"], "aws_region": where["region"],
+    }  # fmt: skip
+    spec = {"driver": "zarr3" if "v3" in path else "zarr", "kvstore": kvstore}
+    return use("tensorstore").open(spec, open=True).result()
+
+
+def append_tensorstore(_where: Where, _path: str, opened: Any) -> None:
+    """Append a chunk of time."""
+    n = opened.shape[0]
+    larger = opened.resize(exclusive_max=[n + STEPS, *opened.shape[1:]]).result()
+    larger[n:].write(zeros(opened, opened.dtype.numpy_dtype)).result()
+
+
+def open_gdal(where: Where, path: str) -> Any:
+    """Open a GeoTIFF through rasterio, in an environment that lasts as long."""
+    env = use("rasterio").Env(
+        AWS_S3_ENDPOINT=where["endpoint_url"].split("//")[1], AWS_HTTPS="NO",
+        AWS_VIRTUAL_HOSTING="FALSE", GDAL_DISABLE_READDIR_ON_OPEN="EMPTY_DIR",
+    )  # fmt: skip
+    env.__enter__()
+    return use("rasterio").open("/vsis3/%s/%s" % (where["bucket"], path)), env
+
+
+def read_gdal(opened: tuple[Any, Any], selection: Selection) -> Any:
+    """Read bands and a window of each."""
+    file, _ = opened
+    bounds = [one.indices(n) for one, n in zip(selection, (file.count, *file.shape))]
+    (b, b_end, _), (y, y_end, _), (x, x_end, _) = bounds
+    window = use("rasterio.windows").Window(x, y, x_end - x, y_end - y)
+    return file.read([n + 1 for n in range(b, b_end)], window=window)
+
+
+def tiledb_context(where: Where) -> Any:
+    """Tell TileDB where the store is."""
+    return use("tiledb").Ctx({
+        "vfs.s3.endpoint_override": where["endpoint_url"].split("//")[1], "vfs.s3.scheme": "http",
+        "vfs.s3.use_virtual_addressing": "false", "vfs.s3.region": where["region"],
+        "vfs.s3.aws_access_key_id": where["key"], "vfs.s3.aws_secret_access_key": where["secret"],
+    })  # fmt: skip
+
+
+def open_tiledb(where: Where, path: str) -> Any:
+    """Open the array."""
+    return use("tiledb").open(url(where, path), ctx=tiledb_context(where))
+
+
+def write_tiledb(where: Where, path: str, arrays: Mapping[str, Any], chunks: Any) -> None:
+    """Write the array."""
+    values, ctx, tiledb = arrays[ARRAY], tiledb_context(where), use("tiledb")
+    dims = [
+        tiledb.Dim(name, domain=(0, n - 1), tile=tile, dtype=use("numpy").int32, ctx=ctx)
+        for name, n, tile in zip(("time", "y", "x"), values.shape, chunks)
+    ]
+    zlib_filter = tiledb.FilterList([tiledb.GzipFilter(level=1)])
+    attr = tiledb.Attr(dtype=values.dtype, filters=zlib_filter, ctx=ctx)
+    schema = tiledb.ArraySchema(tiledb.Domain(*dims, ctx=ctx), attrs=[attr], ctx=ctx)
+    tiledb.Array.create(url(where, path), schema, ctx=ctx)
+    with tiledb.open(url(where, path), "w", ctx=ctx) as array:
+        array[:] = values
+
+
+@dataclass(frozen=True)
 class Client:
-    """What a client of the ledger does; `module` is imported before the first job."""
-
-    modules: tuple[str, ...] = ()
-    forks = True  # whether a child of a process that has imported it can use it
-
-    def __init__(self, where):
-        self.where = where
-
-    def open(self, path):
-        """Open the array, or all variables of a group."""
-        raise NotImplementedError
-
-    def read(self, opened, selection):
-        """Read a selection of the array."""
-        return opened[selection]
-
-    def append(self, opened, path):
-        """Append a chunk of time."""
-        raise NotImplementedError
-
-    def s3(self):
-        import s3fs
-
-        where = self.where
-        kwargs = {"endpoint_url": where["endpoint_url"], "region_name": where["region"]}
-        return {"key": where["key"], "secret": where["secret"], "client_kwargs": kwargs}, s3fs
-
-    def filesystem(self):
-        options, s3fs = self.s3()
-        return s3fs.S3FileSystem(**options)
-
-    def url(self, path):
-        return "s3://%s/%s" % (self.where["bucket"], path)
-
-    def obstore(self):
-        from obstore.store import S3Store
-
-        where = self.where
-        return S3Store, {
-            "endpoint": where["endpoint_url"],
-            "access_key_id": where["key"],
-            "secret_access_key": where["secret"],
-            "region": where["region"],
-            "client_options": {"allow_http": True},
-        }
-
-
-class Zarr(Client):
-    """Read by zarr through s3fs."""
-
-    modules = ("zarr", "s3fs", "numcodecs")
-    is_consolidated = True
-
-    def group(self, path, mode="r"):
-        import zarr
-
-        if int(zarr.__version__.split(".")[0]) < 3:
-            store = self.filesystem().get_mapper(self.url(path))
-            if self.is_consolidated and mode == "r":
-                return zarr.open_consolidated(store, mode="r")
-            return zarr.open_group(store, mode=mode)
-        return zarr.open_group(
-            self.url(path),
-            mode=mode,
-            use_consolidated=self.is_consolidated,
-            storage_options=self.s3()[0],
-        )
-
-    def open(self, path):
-        return self.group(path)[ARRAY]
-
-    def list(self, path):
-        return sorted(name for name, _ in self.group(path).arrays())
-
-    def open_to_append(self, path):
-        return self.group(path, mode="r+")[ARRAY]
-
-    def append(self, opened, path):
-        import numpy as np
-
-        opened.append(np.zeros((STEPS, *opened.shape[1:]), opened.dtype))
-
-
-class ZarrObstore(Zarr):
-    """Read by zarr through obstore."""
-
-    modules = ("zarr", "obstore.store", "numcodecs")
-
-    def group(self, path, mode="r"):
-        import zarr
-        from zarr.storage import ObjectStore
-
-        store, options = self.obstore()
-        opened = ObjectStore(
-            store(self.where["bucket"], prefix=path, **options), read_only=mode == "r"
-        )
-        return zarr.open_group(opened, mode=mode, use_consolidated=self.is_consolidated)
-
-
-class Zarrs(ZarrObstore):
-    """Read by zarr through obstore, with the codec pipeline of zarrs."""
-
-    modules = ("zarr", "zarrs", "obstore.store")
-
-    def group(self, path, mode="r"):
-        import zarr
-
-        zarr.config.set({"codec_pipeline.path": "zarrs.ZarrsCodecPipeline"})
-        return super().group(path, mode)
-
-
-class Xarray(Client):
-    """Read by xarray's engine for Zarr, through s3fs."""
-
-    modules = ("xarray", "zarr", "s3fs", "dask.array", "numcodecs")
-    chunks = None
-    is_consolidated = True
-
-    def dataset(self, path):
-        import xarray
-        import zarr
-
-        options = {"consolidated": self.is_consolidated, "chunks": self.chunks}
-        if int(zarr.__version__.split(".")[0]) < 3:
-            return xarray.open_zarr(self.filesystem().get_mapper(self.url(path)), **options)
-        return xarray.open_zarr(self.url(path), storage_options=self.s3()[0], **options)
-
-    def open(self, path):
-        return self.dataset(path)[ARRAY]
-
-    def list(self, path):
-        return sorted(self.dataset(path).data_vars)
-
-    def read(self, opened, selection):
-        return opened.isel(dict(zip(opened.dims, selection))).values
-
-    def append(self, opened, path):
-        import zarr
-
-        more = opened.isel(time=slice(0, STEPS)).load().to_dataset(name=ARRAY)
-        more = more.drop_vars([name for name in more.coords if name not in more.dims])
-        if int(zarr.__version__.split(".")[0]) < 3:
-            store, more_options = self.filesystem().get_mapper(self.url(path)), {}
-        else:
-            store, more_options = self.url(path), {"storage_options": self.s3()[0]}
-        more.to_zarr(store, append_dim="time", consolidated=self.is_consolidated, **more_options)
-
-
-class XarrayDask(Xarray):
-    """The same with chunks={}."""
-
-    chunks = {}
-
-
-class XarrayPlain(Xarray):
-    """The same without consolidated metadata."""
-
-    is_consolidated = False
-
-
-class H5netcdf(Client):
-    """Read by xarray's engine h5netcdf over a file object of s3fs."""
-
-    modules = ("xarray", "h5netcdf", "s3fs")
-
-    def dataset(self, path):
-        import xarray
-
-        return xarray.open_dataset(self.filesystem().open(self.url(path)), engine="h5netcdf")
-
-    open, read, list = Xarray.open, Xarray.read, Xarray.list
-
-
-class H5py(Client):
-    """Read by h5py over a file object of s3fs."""
-
-    modules = ("h5py", "s3fs")
-
-    def open(self, path):
-        import h5py
-
-        return h5py.File(self.filesystem().open(self.url(path)), "r")[ARRAY]
-
-    def list(self, path):
-        import h5py
-
-        with h5py.File(self.filesystem().open(self.url(path)), "r") as file:
-            return sorted(name for name, one in file.items() if one.ndim == 2)
-
-
-class Ros3(Client):
-    """Read by h5py with HDF5's own driver for S3."""
-
-    modules = ("h5py",)
-
-    def open(self, path):
-        import h5py
-
-        if "ros3" not in h5py.registered_drivers():
-            raise LookupError("the HDF5 of this wheel has no ROS3 driver")
-        where = self.where
-        named = {
-            "aws_region": where["region"],
-            "secret_id": where["key"],
-            "secret_key": where["secret"],
-        }
-        url = "%s/%s/%s" % (where["endpoint_url"], where["bucket"], path)
-        return h5py.File(url, "r", driver="ros3", **{k: v.encode() for k, v in named.items()})[
-            ARRAY
-        ]
-
-
-class NetCDF4(Client):
-    """The netCDF C library, by byte ranges."""
-
-    modules = ("netCDF4",)
-
-    def open(self, path):
-        import netCDF4
-
-        where = self.where
-        url = "%s/%s/%s#mode=bytes" % (where["endpoint_url"], where["bucket"], path)
-        return netCDF4.Dataset(url)[ARRAY]
-
-    def list(self, path):
-        import netCDF4
-
-        where = self.where
-        url = "%s/%s/%s#mode=bytes" % (where["endpoint_url"], where["bucket"], path)
-        return sorted(name for name, one in netCDF4.Dataset(url).variables.items() if one.ndim == 2)
-
-
-class Kerchunk(Client):
-    """Read by xarray over references of kerchunk, through fsspec."""
-
-    modules = ("xarray", "zarr", "s3fs", "fsspec.implementations.reference", "numcodecs")
-
-    def dataset(self, path):
-        import fsspec
-        import xarray
-        import zarr
-
-        options = self.s3()[0]
-        new = int(zarr.__version__.split(".")[0]) >= 3
-        fs = fsspec.filesystem(
-            "reference", fo=self.url(path), remote_protocol="s3", remote_options=dict(options, asynchronous=new),
-            target_options=options, target_protocol="s3", skip_instance_cache=True, **({"asynchronous": True} if new else {})
-        )  # fmt: skip
-        if not new:
-            return xarray.open_zarr(fs.get_mapper(""), consolidated=False, chunks=None)
-        store = zarr.storage.FsspecStore(fs, read_only=True, path="")
-        return xarray.open_zarr(store, consolidated=False, zarr_format=2, chunks=None)
-
-    open, read, list = Xarray.open, Xarray.read, Xarray.list
-
-
-class VirtualiZarr(Client):
-    """Read by xarray over a manifest that VirtualiZarr makes of a file when it opens it."""
-
-    modules = ("virtualizarr", "xarray", "zarr", "obstore.store")
-
-    def dataset(self, path):
-        import xarray
-        from virtualizarr.parsers import HDFParser
-
-        try:
-            from obspec_utils.registry import ObjectStoreRegistry
-        except ImportError:
-            from virtualizarr.registry import ObjectStoreRegistry
-        store, options = self.obstore()
-        bucket = "s3://%s" % self.where["bucket"]
-        registry = ObjectStoreRegistry({bucket: store(self.where["bucket"], **options)})
-        manifest = HDFParser()(self.url(path), registry=registry)
-        return xarray.open_zarr(manifest, consolidated=False, zarr_format=3, chunks=None)
-
-    open, read, list = Xarray.open, Xarray.read, Xarray.list
-
-
-class RangesObstore(Client):
-    """Scattered ranges of a file by obstore, which joins them."""
-
-    modules = ("obstore.store",)
-
-    def open(self, path):
-        store, options = self.obstore()
-        return store(self.where["bucket"], **options), path
-
-    def read(self, opened, gap):
-        import obstore
-
-        starts, ends = scatter()
-        parts = obstore.get_ranges(*opened, starts=starts, ends=ends, coalesce=gap)
-        return b"".join(bytes(one) for one in parts)
-
-
-class RangesFsspec(Client):
-    """The same by fsspec, joined as its references do it."""
-
-    modules = ("s3fs", "fsspec.utils")
-
-    def open(self, path):
-        return self.filesystem(), self.url(path)
-
-    def read(self, opened, gap):
-        from fsspec.utils import merge_offset_ranges
-
-        (fs, url), (starts, ends) = opened, scatter()
-        joined = merge_offset_ranges([url] * len(starts), starts[:], ends, max_gap=gap, sort=False)
-        found = dict(zip(joined[1], fs.cat_ranges(*joined)))
-        parts = [(found[at], n - at) for n in starts for at in [max(a for a in found if a <= n)]]
-        return b"".join(block[n : n + RANGE_NBYTES] for block, n in parts)
-
-
-class Icechunk(Client):
-    """Read by zarr over a repository of Icechunk."""
-
-    modules = ("icechunk", "zarr", "numcodecs")
-    forks = False  # its threads start when it is imported
-
-    def repository(self, path, how="open"):
-        import icechunk
-
-        where = self.where
-        storage = icechunk.s3_storage(
-            bucket=where["bucket"], prefix=path, region=where["region"], endpoint_url=where["endpoint_url"],
-            allow_http=True, force_path_style=True, access_key_id=where["key"], secret_access_key=where["secret"],
-        )  # fmt: skip
-        return getattr(icechunk.Repository, how)(storage)
-
-    def group(self, path):
-        import zarr
-
-        store = self.repository(path).readonly_session("main").store
-        return zarr.open_group(store, mode="r")
-
-    def open(self, path):
-        return self.group(path)[ARRAY]
-
-    def list(self, path):
-        return sorted(name for name, _ in self.group(path).arrays())
-
-    def write(self, path, arrays, chunks):
-        import zarr
-
-        session = self.repository(path, "create").writable_session("main")
-        group = zarr.create_group(session.store, overwrite=True)
-        for name, values in arrays.items():
-            shape = chunks if values.ndim == 3 else values.shape
-            group.create_array(name, shape=values.shape, chunks=shape, dtype=values.dtype)[:] = (
-                values
-            )
-        session.commit("written")
-
-    def open_to_append(self, path):
-        import zarr
-
-        self.session = self.repository(path).writable_session("main")
-        return zarr.open_group(self.session.store, mode="r+")[ARRAY]
-
-    def append(self, opened, path):
-        import numpy as np
-
-        opened.append(np.zeros((STEPS, *opened.shape[1:]), opened.dtype))
-        self.session.commit("appended")
-
-
-class TensorStore(Client):
-    """TensorStore."""
-
-    modules = ("tensorstore",)
-
-    def open(self, path):
-        import tensorstore
-
-        where, driver = self.where, "zarr3" if "v3" in path else "zarr"
-        kvstore = {
-            "driver": "s3", "bucket": where["bucket"], "path": "%s/%s/" % (path, ARRAY),
-            "endpoint": where["endpoint_url"], "aws_region": where["region"],
-        }  # fmt: skip
-        return tensorstore.open({"driver": driver, "kvstore": kvstore}, open=True).result()
-
-    open_to_append = open
-
-    def read(self, opened, selection):
-        return opened[selection].read().result()
-
-    def append(self, opened, path):
-        import numpy as np
-
-        n = opened.shape[0]
-        larger = opened.resize(exclusive_max=[n + STEPS, *opened.shape[1:]]).result()
-        larger[n:].write(np.zeros((STEPS, *opened.shape[1:]), opened.dtype.numpy_dtype)).result()
-
-
-class Gdal(Client):
-    """GDAL, through rasterio, on a tiled GeoTIFF."""
-
-    modules = ("rasterio",)
-
-    def open(self, path):
-        import rasterio
-
-        self.env = rasterio.Env(
-            AWS_S3_ENDPOINT=self.where["endpoint_url"].split("//")[1], AWS_HTTPS="NO",
-            AWS_VIRTUAL_HOSTING="FALSE", GDAL_DISABLE_READDIR_ON_OPEN="EMPTY_DIR",
-        )  # fmt: skip
-        self.env.__enter__()
-        return rasterio.open("/vsis3/%s/%s" % (self.where["bucket"], path))
-
-    def read(self, opened, selection):
-        from rasterio.windows import Window
-
-        counts = [one.indices(n) for one, n in zip(selection, (opened.count, *opened.shape))]
-        (b, b_end, _), (y, y_end, _), (x, x_end, _) = counts
-        window = Window(x, y, x_end - x, y_end - y)
-        return opened.read([n + 1 for n in range(b, b_end)], window=window)
-
-
-class TileDB(Client):
-    """TileDB."""
-
-    modules = ("tiledb",)
-
-    def context(self):
-        import tiledb
-
-        where = self.where
-        return tiledb.Ctx({
-            "vfs.s3.endpoint_override": where["endpoint_url"].split("//")[1], "vfs.s3.scheme": "http",
-            "vfs.s3.use_virtual_addressing": "false", "vfs.s3.region": where["region"],
-            "vfs.s3.aws_access_key_id": where["key"], "vfs.s3.aws_secret_access_key": where["secret"],
-        })  # fmt: skip
-
-    def open(self, path):
-        import tiledb
-
-        return tiledb.open(self.url(path), ctx=self.context())
-
-    def write(self, path, arrays, chunks):
-        import numpy as np
-        import tiledb
-
-        values, ctx = arrays[ARRAY], self.context()
-        dims = [
-            tiledb.Dim(name, domain=(0, n - 1), tile=tile, dtype=np.int32, ctx=ctx)
-            for name, n, tile in zip(("time", "y", "x"), values.shape, chunks)
-        ]
-        zlib_filter = tiledb.FilterList([tiledb.GzipFilter(level=1)])
-        attr = tiledb.Attr(dtype=values.dtype, filters=zlib_filter, ctx=ctx)
-        schema = tiledb.ArraySchema(tiledb.Domain(*dims, ctx=ctx), attrs=[attr], ctx=ctx)
-        tiledb.Array.create(self.url(path), schema, ctx=ctx)
-        with tiledb.open(self.url(path), "w", ctx=ctx) as array:
-            array[:] = values
-
-
+    """What a client does for each operation; what it lacks is None."""
+
+    modules: tuple[str, ...]  # imported before the first job
+    open: Callable[[Where, str], Any]
+    read: Callable[[Any, Any], Any] = select
+    list: Callable[[Where, str], Sequence[str]] | None = None  # of a group, with its metadata
+    open_to_append: Callable[[Where, str], Any] | None = None  # else as to read
+    append: Callable[[Where, str, Any], None] | None = None
+    write: Callable[[Where, str, Mapping[str, Any], Any], None] | None = None
+    forks: bool = True  # whether a child of a process that has imported it can use it
+
+
+def of_zarr(group: Callable[..., Any], *modules: str) -> Client:
+    """Make a client that reads groups of zarr."""
+    return Client(
+        ("zarr", *modules),
+        open=lambda where, path: group(where, path)[ARRAY],
+        list=lambda where, path: list_arrays(group(where, path)),
+        open_to_append=lambda where, path: group(where, path, mode="r+")[ARRAY],
+        append=lambda _where, _path, opened: opened.append(zeros(opened)),
+    )
+
+
+def of_xarray(dataset: Callable[..., Any], *modules: str, append: Any = None) -> Client:
+    """Make a client that reads datasets of xarray."""
+    return Client(
+        ("xarray", *modules),
+        open=lambda where, path: dataset(where, path)[ARRAY],
+        read=select_by_name,
+        list=lambda where, path: sorted(dataset(where, path).data_vars),
+        append=append,
+    )
+
+
+XARRAY_ZARR = ("zarr", "s3fs", "dask.array", "numcodecs")
 CLIENTS = {
-    "zarr-s3fs": Zarr,
-    "zarr-obstore": ZarrObstore,
-    "zarr-zarrs": Zarrs,
-    "xarray-zarr": Xarray,
-    "xarray-zarr-dask": XarrayDask,
-    "xarray-zarr-unconsolidated": XarrayPlain,
-    "h5netcdf": H5netcdf,
-    "h5py-s3fs": H5py,
-    "ros3": Ros3,
-    "netcdf4-bytes": NetCDF4,
-    "kerchunk": Kerchunk,
-    "virtualizarr": VirtualiZarr,
-    "ranges-obstore": RangesObstore,
-    "ranges-fsspec": RangesFsspec,
-    "icechunk": Icechunk,
-    "tensorstore": TensorStore,
-    "gdal": Gdal,
-    "tiledb": TileDB,
+    "zarr-s3fs": of_zarr(zarr_s3fs, "s3fs", "numcodecs"),
+    "zarr-obstore": of_zarr(zarr_obstore, "obstore.store", "numcodecs"),
+    "zarr-zarrs": of_zarr(zarr_zarrs, "zarrs", "obstore.store"),
+    "xarray-zarr": of_xarray(
+        partial(xarray_zarr, consolidated=True, chunks=None), *XARRAY_ZARR, append=append_xarray
+    ),
+    "xarray-zarr-dask": of_xarray(partial(xarray_zarr, consolidated=True, chunks={}), *XARRAY_ZARR),
+    "xarray-zarr-unconsolidated": of_xarray(
+        partial(xarray_zarr, consolidated=False, chunks=None), *XARRAY_ZARR
+    ),
+    "h5netcdf": of_xarray(xarray_h5netcdf, "h5netcdf", "s3fs"),
+    "h5py-s3fs": Client(
+        ("h5py", "s3fs"),
+        open=lambda where, path: h5py_s3fs(where, path)[ARRAY],
+        list=lambda where, path: list_maps(h5py_s3fs(where, path)),
+    ),
+    "ros3": Client(("h5py",), open=lambda where, path: h5py_ros3(where, path)[ARRAY]),
+    "netcdf4-bytes": Client(
+        ("netCDF4",),
+        open=lambda where, path: netcdf4(where, path)[ARRAY],
+        list=lambda where, path: list_maps(netcdf4(where, path).variables),
+    ),
+    "kerchunk": of_xarray(
+        xarray_kerchunk, "zarr", "s3fs", "fsspec.implementations.reference", "numcodecs"
+    ),
+    "virtualizarr": Client(
+        ("virtualizarr", "xarray", "zarr", "obstore.store"),
+        open=lambda where, path: xarray_virtualizarr(where, path)[ARRAY],
+        read=select_by_name,
+        list=lambda where, path: sorted(xarray_virtualizarr(where, path).data_vars),
+    ),
+    "ranges-obstore": Client(
+        ("obstore.store",), open=lambda where, path: (obstore(where), path), read=ranges_obstore
+    ),
+    "ranges-fsspec": Client(
+        ("s3fs", "fsspec.utils"),
+        open=lambda where, path: (filesystem(where), url(where, path)),
+        read=ranges_fsspec,
+    ),
+    "icechunk": Client(
+        ("icechunk", "zarr", "numcodecs"),
+        open=lambda where, path: icechunk_group(where, path)[ARRAY],
+        list=lambda where, path: list_arrays(icechunk_group(where, path)),
+        open_to_append=open_icechunk_to_append,
+        append=append_icechunk,
+        write=write_icechunk,
+        forks=False,  # its threads start when it is imported
+    ),
+    "tensorstore": Client(
+        ("tensorstore",),
+        open=open_tensorstore,
+        read=lambda opened, selection: opened[selection].read().result(),
+        append=append_tensorstore,
+    ),
+    "gdal": Client(("rasterio",), open=open_gdal, read=read_gdal),
+    "tiledb": Client(("tiledb",), open=open_tiledb, write=write_tiledb),
 }
 
 
-def digest(values):
+def digest(values: Any) -> int:
     """Compute a checksum of what was read, whatever holds it."""
-    import numpy as np
-
     if isinstance(values, bytes):
         return zlib.crc32(values)
+    np = use("numpy")
     values = np.squeeze(np.ascontiguousarray(np.asarray(values, "<f4")))
     return zlib.crc32(np.ascontiguousarray(values).tobytes())
 
 
-def work(job):
+def work(job: Mapping[str, Any]) -> dict[str, Any]:
     """Do a job, in a child."""
-    client = CLIENTS[job["client"]](job["where"])
-    operation, path, where = job["operation"], job["path"], job["where"]
+    client, operation = CLIENTS[job["client"]], job["operation"]
+    path, where = job["path"], job["where"]
     os.environ.update(AWS_ACCESS_KEY_ID=where["key"], AWS_SECRET_ACCESS_KEY=where["secret"])
-    if operation == "write":
-        import numpy as np
-
-        arrays = dict(np.load(job["arrays"]))
-        client.write(path, arrays, tuple(job["chunks"]))
+    lacks = {"write": client.write, "append": client.append, "metadata": client.list}
+    if lacks.get(operation.partition(" ")[0], client.open) is None:
+        return {"failed": ""}
+    if operation == "write" and client.write:
+        client.write(where, path, dict(use("numpy").load(job["arrays"])), tuple(job["chunks"]))
         return {"done": True}
-    if operation.startswith("metadata"):
-        return {"done": True, "names": len(client.list(path))}
-    opener = (
-        getattr(client, "open_to_append", client.open) if operation == "append" else client.open
-    )
-    opened = opener(path)
+    if operation.startswith("metadata") and client.list:
+        return {"done": True, "names": len(client.list(where, path))}
+    is_append = operation == "append"
+    opened = ((is_append and client.open_to_append) or client.open)(where, path)
     say({"opened": True})
     if read_line() == "end":
         return {"done": True}
-    if operation == "append":
-        client.append(opened, path)
+    if is_append and client.append:
+        client.append(where, path, opened)
         return {"done": True}
     selection = {**selections(job["shape"], job["chunks"]), **GAPS}[operation]
     return {"done": True, "crc": digest(client.read(opened, selection))}
 
 
-def answer(line):
+def answer(line: str) -> None:
     """Do a job, say what came of it, and end."""
     try:
         say(work(json.loads(line)))
-    except NotImplementedError:
-        say({"failed": ""})
     except BaseException as error:
         if os.environ.get("LEDGER_TRACEBACK"):
             traceback.print_exc()
@@ -574,12 +498,12 @@ def answer(line):
     os._exit(0)
 
 
-def say(message):
+def say(message: Mapping[str, Any]) -> None:
     """Write a line of JSON."""
     os.write(ANSWERS, (json.dumps(message) + "\n").encode())
 
 
-def read_line():
+def read_line() -> str:
     """Read a line, one byte after the other, so that none is taken from who reads next."""
     line = b""
     while True:
@@ -589,22 +513,23 @@ def read_line():
         line += byte
 
 
-def explain(error):
+def explain(error: BaseException) -> str:
     """Say in a line what went wrong."""
-    text = " ".join(str(error).split())[:200]
-    return "%s: %s" % (type(error).__name__, text)
+    return "%s: %s" % (type(error).__name__, " ".join(str(error).split())[:200])
 
 
-def main():
+def main() -> None:
     """Import what a client needs, then do jobs, each in a child."""
+    from importlib.metadata import version
+
     first = json.loads(read_line())
-    versions, name = {}, ""
+    client, versions, name = CLIENTS[first["client"]], {}, ""
     try:
-        for name in CLIENTS[first["client"]].modules:
-            importlib.import_module(name)
+        for name in client.modules:
+            use(name)
         for name in first["versions"]:
             with contextlib.suppress(Exception):
-                versions[name] = version_of(name)
+                versions[name] = version(name)
     except Exception as error:
         say({"failed": "%s cannot be imported: %s" % (name, explain(error))})
         return
@@ -615,20 +540,13 @@ def main():
             return
         child = os.fork()
         if not child:
-            if CLIENTS[first["client"]].forks:
+            if client.forks:
                 answer(line)
             os.dup2(ANSWERS, 1)
             os.execv(sys.executable, [sys.executable, __file__, line])  # noqa: S606
         _, status = os.waitpid(child, 0)
         if status:
             say({"failed": "ended by signal or exit status %d" % status})
-
-
-def version_of(name):
-    """Return the version of an installed distribution."""
-    from importlib.metadata import version
-
-    return version(name)
 
 
 if __name__ == "__main__":

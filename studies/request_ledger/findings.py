@@ -1,25 +1,18 @@
-"""Rows of the ledger as a table of counts, what changed between versions, and what counts take elsewhere."""
+"""Rows of the ledger as a table of counts, and what changed between versions."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
-from itertools import permutations
-from statistics import median
 
-import numpy as np
 import pandas as pd
 
-from helpers.benchmark.record import read_published, read_records
-from helpers.benchmark.statistics import Interval, log_noise, ratio_interval
+from helpers.benchmark.record import read_records
 from helpers.findings import Finding
-from helpers.models.transfer import Network, Step, replay
 from helpers.netem.profiles import get_profile, network_of
 from helpers.paths import ROOT
 from helpers.plotting.tables import trace_of
 from helpers.prices import find_price
-from studies.request_ledger.client_process import GAPS, scatter
 from studies.request_ledger.environments import read_environments
 
 COMMITTED = ROOT / "results" / "reference" / "request-ledger" / "versions.csv"
@@ -42,46 +35,38 @@ def tabulate(rows: pd.DataFrame) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        Columns of `KEY`, `block`, the counts, `n_requests`, `n_waits`, `needed_nbytes` (stored
-        bytes of the chunks that the operation touches), `versions`, and `reason`, which says why
-        an operation is absent and is empty where it is not.
+        Columns of `KEY`, `network`, `control_of`, `phase`, `block`, the counts, `n_requests`,
+        `n_waits`, `needed_nbytes` (stored bytes of the chunks that the operation touches),
+        `versions`, and `absent`, which says why there is nothing to count and else is empty.
     """
-    rows = rows[rows["control_of"] == ""]
-    traces = pd.json_normalize([json.loads(text) for text in rows["trace"]]).set_index(rows.index)
-    table = rows[["environment", "layout", "operation", "block", "n_requests", "wire_nbytes"]].join(
-        traces
-    )
-    table.insert(0, "client", rows["contender"])
-    table["network"] = rows.get("network", "")
-    table["needed_nbytes"] = rows["stored_nbytes"]
-    is_absent = rows["check"].str.startswith("absent: ")
-    table["versions"] = rows["check"].str.partition("; ")[2].where(~is_absent, "")
-    table["reason"] = rows["check"].where(is_absent, "").str.removeprefix("absent: ")
-    return table.reset_index(drop=True)
+    names = {"contender": "client", "stored_nbytes": "needed_nbytes"}
+    counted = ["n_requests", "wire_nbytes"]
+    kept = [*KEY, "network", "control_of", "phase", "block", "needed_nbytes", *counted]
+    table = rows.rename(columns=names).reindex(columns=kept)
+    return table.join(trace_of(rows)).reset_index(drop=True)
 
 
 def merge_runs(table: pd.DataFrame) -> pd.DataFrame:
-    """Make one line of the runs of each operation: the median, and whether all counts are the same."""
-    there = table[table["reason"] == ""]
+    """Make one line of the measured runs of each operation: the medians, and the versions."""
+    there = table[(table["absent"] == "") & (table["phase"] == "measured")]
     groups = there.groupby(KEY, sort=False)
-    numbers = [
-        *COUNTS,
-        "n_requests",
-        "n_waits",
-        "n_in_flight",
-        "n_connections",
-        "n_joined",
-        "span_s",
-    ]
-    merged = groups[[*numbers, "needed_nbytes"]].median()
-    spread = groups[COUNTS].max() - groups[COUNTS].min()
-    merged["is_identical"] = (spread == 0).all(axis=1)
-    merged["n_runs"] = groups.size()
+    chains = ["n_waits", "n_in_flight", "n_connections", "n_joined"]
+    merged = groups[[*COUNTS, "n_requests", *chains, "span_s", "needed_nbytes"]].median()
     merged["least_waits"], merged["most_waits"] = groups["n_waits"].min(), groups["n_waits"].max()
     merged["versions"] = groups["versions"].first()
     merged = merged.reset_index()
     order = {one.name: place for place, one in enumerate(read_environments())}
     return merged.sort_values("environment", key=lambda names: names.map(order), kind="stable")
+
+
+def compare_repeats(table: pd.DataFrame) -> pd.Series[bool]:
+    """Tell of each operation that ran more than once, warm-ups included, whether all counts agree.
+
+    A warm-up serves here: each run has a process of its own, which nothing before has warmed.
+    """
+    groups = table[table["absent"] == ""].groupby(KEY, sort=False)
+    spread = groups[COUNTS].max() - groups[COUNTS].min()
+    return (spread == 0).all(axis=1)[groups.size() > 1]
 
 
 def choose_years(merged: pd.DataFrame) -> pd.DataFrame:
@@ -127,139 +112,6 @@ def compare(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
     return pd.concat(found, ignore_index=True)
 
 
-def read_steps(numbers: Sequence[float]) -> list[Step]:
-    """Read back the requests of a row: -1 less the number that had ended, or, in records of before, the index of the last of them."""
-    triples = zip(numbers[::3], numbers[1::3], numbers[2::3], strict=True)
-    return [
-        Step((int(after),) if after >= 0 else int(-1 - after), float(think_s), int(nbytes))
-        for after, think_s, nbytes in triples
-    ]
-
-
-def replay_all(table: pd.DataFrame, networks: Mapping[str, Network]) -> pd.DataFrame:
-    """Replay what each client asked on one network over each other one.
-
-    Returns
-    -------
-    DataFrame
-        A line for each operation and pair of networks: `KEY`, `seen_on`, `network`, `measured_s`
-        and `predicted_s`, medians of the runs, and `error`, by which these differ.
-    """
-    table = table[(table["reason"] == "") & (table["n_requests"] > 0)]
-    lines = []
-    for key, part in table.groupby(KEY, sort=False):
-        by_network = {str(name): one for name, one in part.groupby("network", sort=False)}
-        for seen_on, on in permutations(by_network, 2):
-            runs = [read_steps(one) for one in by_network[seen_on]["steps"]]
-            predicted_s = median(replay(one, networks[on], n_draws=5).seconds for one in runs)
-            lines.append((*key, seen_on, on, by_network[on]["span_s"].median(), predicted_s))
-    columns = [*KEY, "seen_on", "network", "measured_s", "predicted_s"]
-    found = pd.DataFrame(lines, columns=columns)
-    return found.assign(error=100 * (found["predicted_s"] / found["measured_s"] - 1))
-
-
-def compare_gaps(table: pd.DataFrame, networks: Mapping[str, Network]) -> pd.DataFrame:
-    """Compare the seconds to read scattered ranges, joined over each gap, with those predicted.
-
-    Returns
-    -------
-    DataFrame
-        `measured_s`, the median of the runs, and `predicted_s`, by client, network and gap.
-    """
-    gaps = table[table["operation"].isin([*GAPS])]
-    gaps = gaps.assign(gap_kib=[GAPS[one] // 1024 for one in gaps["operation"]])
-    found = gaps.groupby(["client", "network", "gap_kib"])["span_s"].median()
-    predicted_s = [
-        predict_gap(1024 * gap_kib, networks[network], IN_FLIGHT[client])
-        for client, network, gap_kib in found.index
-    ]
-    return found.to_frame("measured_s").assign(predicted_s=predicted_s)
-
-
-IN_FLIGHT = {"ranges-obstore": 10, "ranges-fsspec": 128}
-"""Requests that each client keeps in flight, by the defaults of object_store and fsspec."""
-
-
-def predict_gap(gap_nbytes: int, network: Network, n_in_flight: int) -> float:
-    """Predict the seconds to read the scattered ranges, joined over a gap."""
-    joined = list[list[int]]()
-    for start, end in zip(*scatter(), strict=True):
-        if joined and start - joined[-1][1] <= gap_nbytes:
-            joined[-1][1] = end
-        else:
-            joined.append([start, end])
-    steps = [Step(max(0, i + 1 - n_in_flight), 0.0, b - a) for i, (a, b) in enumerate(joined)]
-    return replay(steps, network).seconds
-
-
-def gap_worth_joining(network: Network) -> float:
-    """Compute the bytes that a connection receives in the time of a first byte.
-
-    To read so many that nobody wants takes as long as another request on that connection.
-
-    Examples
-    --------
-    >>> gap_worth_joining(Network(0.026, 0.045, stream_nbytes_per_s=86e6))
-    2236000.0
-    """
-    return network.first_byte_median_s * network.stream_nbytes_per_s
-
-
-def list_transfer(
-    replayed: pd.DataFrame, table: pd.DataFrame, gaps: pd.DataFrame, networks: Mapping[str, Network]
-) -> dict[str, Finding | Interval]:
-    """List how far off replayed reads are, and what the gaps of obstore come to on each network."""
-    errors = replayed["error"].abs()
-    off = 100 * (gaps["predicted_s"] / gaps["measured_s"] - 1).abs()
-    found: dict[str, Finding | Interval] = {
-        "replay-error": Finding(float(errors.median()), unit="%", n=len(errors)),
-        "replay-p90": Finding(float(errors.quantile(0.9)), unit="%", n=len(errors)),
-        "gap-error": Finding(float(off.median()), unit="%", n=len(off)),
-    }
-    for name, network in networks.items():
-        found[f"gap-worth-{name}"] = Finding(gap_worth_joining(network) / 1e6, unit="MB")
-        is_here = (table["client"] == "ranges-obstore") & (table["network"] == name)
-        by_gap = table[is_here].pivot(index="block", columns="operation", values="span_s")
-        for of, gap in (("none", "gap 0 KiB"), ("large", "gap 8192 KiB"), ("small", "gap 64 KiB")):
-            if {gap, DEFAULT_GAP} <= {*by_gap}:
-                logs = np.log((by_gap[gap] / by_gap[DEFAULT_GAP]).to_numpy())
-                found[f"gap-{of}-{name}"] = ratio_interval(logs)
-    return found
-
-
-DEFAULT_GAP = "gap 1024 KiB"
-"""What obstore, and zarr inside a shard, join by default."""
-
-
-def find_noise(rows: pd.DataFrame) -> float:
-    """Find by what ratio less 1 the copy of a gap differs from it; 0 where only counts are judged."""
-    rows = rows.assign(span_s=trace_of(rows)["span_s"])
-    copies = rows[rows["control_of"] != ""]
-    if copies.empty:
-        return 0.0
-    at = ["block", "network", "operation"]
-    pairs = copies.merge(
-        rows, left_on=["control_of", *at], right_on=["contender", *at], suffixes=("", "_of")
-    )
-    return log_noise(np.log((pairs["span_s"] / pairs["span_s_of"]).to_numpy())) - 1
-
-
-def compare_predictions() -> pd.DataFrame:
-    """Compare what was predicted of a published experiment with what was measured there.
-
-    Returns
-    -------
-    DataFrame
-        A line for each layout, query and quantity that both have: `value`, `low` and `high` as
-        predicted, `measured`, and `is_inside`, whether the interval holds it.
-    """
-    predicted = pd.read_csv(ROOT / "results" / "predictions" / "wxtco.csv")
-    measured = read_published("wxtco_results").rename(columns={"value": "measured"})
-    key = ["layout", "query", "quantity"]
-    both = predicted.merge(measured[[*key, "measured"]], on=key)
-    return both.assign(is_inside=both["measured"].between(both["low"], both["high"]))
-
-
 def list_counts(merged: pd.DataFrame, n_chunks: int) -> dict[str, Finding]:
     """List the counts that prose quotes; those of what was not asked are NaN."""
     today = "2026" if "2026" in set(merged["environment"]) else "here"
@@ -281,20 +133,6 @@ def list_counts(merged: pd.DataFrame, n_chunks: int) -> dict[str, Finding]:
     return {key: Finding(value) for key, value in numbers.items()}
 
 
-def list_foretold(held_out: pd.DataFrame) -> dict[str, Finding]:
-    """List the shares of intervals of seconds that hold, of array layouts and files and of others."""
-    seconds = held_out[held_out["quantity"] == "seconds"]
-    is_array = seconds["layout"].isin(["native_ts", "native_dl", "virtual", "download"])
-    parts = {"foretold-arrays": seconds[is_array], "foretold-others": seconds[~is_array]}
-    shares = {
-        key: Finding(100 * part["is_inside"].mean(), unit="%", n=len(part))
-        for key, part in parts.items()
-    }
-    totals = held_out[held_out["quantity"] == "total"].set_index("layout")
-    value, measured = totals.loc["native_ts", ["value", "measured"]].to_numpy(dtype=float)
-    return shares | {"foretold-bill": Finding(value / measured)}
-
-
 def choose_newest(table: pd.DataFrame) -> pd.DataFrame:
     """Choose the last environment of each client, in the order of their list."""
     order = {one.name: i for i, one in enumerate(read_environments())}
@@ -307,7 +145,8 @@ def write_data() -> str:
     rows = []
     if COMMITTED.exists():
         table = tabulate(read_records([COMMITTED]))
-        there = (table["reason"] == "") & (table["n_requests"] > 0) & (table["block"] == 0)
+        is_measured = (table["phase"] == "measured") & (table["block"] == 0)
+        there = (table["absent"] == "") & (table["n_requests"] > 0) & is_measured
         for line in choose_newest(table[there]).to_dict("records"):
             gets = line["n_get"] + line["n_head"]
             kept = ("client", "environment", "layout", "operation", "n_requests", "n_waits")

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from helpers import parameters
-from helpers.parameters import RECORD, Count, Dilation, OneOf, Profile, RecordName, Seed
+from helpers.parameters import RECORD, Count, OneOf, RecordName, Seed
 from studies.request_ledger.environments import HERE, read_environments
 from studies.request_ledger.workload import LAYOUTS, OPERATIONS
 
@@ -29,11 +29,5 @@ class Parameters(parameters.Parameters):
     )
     array_shape: Shape = Field([64, 256, 256], description="elements: time, y, x")
     chunk_shape: Shape = Field([8, 128, 128], description="elements of a stored chunk")
-    networks: list[Profile] = Field(
-        [], description="networks to emulate in turn; none: that of profile alone"
-    )
-    dilation: Dilation = Field(
-        1.0, description="factor by which the network and its time are slowed down"
-    )
     seed: Seed = Field(2020, description="of values, order and network delays")
     record: RecordName = Field("request-ledger.csv", description=RECORD)

@@ -11,16 +11,19 @@ import signal
 import subprocess
 import tempfile
 import zlib
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import pairwise
 from typing import IO, Any
 
 import numpy as np
 import obstore
 
+from helpers.arrays.reads import max_in_flight
 from helpers.benchmark.contender import CheckError, Contender, Steps
 from helpers.errors import UserError
-from helpers.models.requests import Request, find_dependencies
+from helpers.models.requests import Request, count_waits, find_dependencies
 from helpers.netem.profiles import get_profile
 from helpers.objectstore.locations import Location
 from helpers.objectstore.testbed import Testbed
@@ -28,7 +31,6 @@ from helpers.paths import ROOT
 from helpers.redaction import redact
 from studies.request_ledger import client_process
 from studies.request_ledger.client_process import GAPS
-from studies.request_ledger.counts import count
 from studies.request_ledger.environments import HERE, Environment, make_environment
 from studies.request_ledger.written import GROUPS, Stored
 
@@ -101,7 +103,7 @@ class Session:
             env=_environment(),
             start_new_session=True,
         )
-        modules: tuple[str, ...] = client_process.CLIENTS[client].modules
+        modules = client_process.CLIENTS[client].modules
         packages = dict.fromkeys(name.partition(".")[0] for name in modules)
         answer = self.ask({"client": client, "versions": [*packages]})
         self.versions, self.failure = answer.get("versions", {}), answer.get("failed", "")
@@ -164,6 +166,56 @@ def _environment() -> dict[str, str]:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """The requests of one operation."""
+
+    n_get: int
+    n_head: int
+    n_put: int
+    n_other: int  # POST, DELETE, and LIST, which is a GET of a bucket
+    n_failed: int  # answered with a status of 400 or more
+    wire_nbytes: int  # of all bodies that were sent
+    n_connections: int
+    n_in_flight: int  # most at one moment
+    n_waits: int  # longest chain of requests each of which began after the one before had ended
+    n_joined: int  # ranges of an object that one request spans although others began inside
+
+
+def is_listing(request: Request) -> bool:
+    """Tell whether a request lists keys: a GET of a bucket, whose key is its name alone."""
+    return request.method == "GET" and "/" not in request.key.strip("/")
+
+
+def count(requests: Sequence[Request]) -> Counts:
+    """Count the requests of one operation."""
+    kinds = Counter("LIST" if is_listing(one) else one.method for one in requests)
+    named = {kind: kinds.pop(kind, 0) for kind in ("GET", "HEAD", "PUT")}
+    return Counts(
+        n_get=named["GET"],
+        n_head=named["HEAD"],
+        n_put=named["PUT"],
+        n_other=sum(kinds.values()),
+        n_failed=sum(one.status >= 400 for one in requests),
+        wire_nbytes=sum(one.nbytes for one in requests),
+        n_connections=len({one.connection for one in requests}),
+        n_in_flight=max_in_flight(requests),
+        n_waits=count_waits(requests),
+        n_joined=count_overlaps(requests),
+    )
+
+
+def count_overlaps(requests: Sequence[Request]) -> int:
+    """Count the requests for a range that begins inside the one before it: bytes asked for twice."""
+    ranges: dict[str, list[tuple[int, int]]] = {}
+    for one in requests:
+        if one.range_start is not None and one.range_nbytes:
+            ranges.setdefault(one.key, []).append(
+                (one.range_start, one.range_start + one.range_nbytes)
+            )
+    return sum(b[0] < a[1] for found in ranges.values() for a, b in pairwise(sorted(found)))
+
+
 @dataclass(slots=True)
 class Operation(Steps):
     """One operation of one client on one layout."""
@@ -178,7 +230,8 @@ class Operation(Steps):
     network: str = ""  # to emulate for it, unless it is that of the testbed
     is_open: bool = field(default=False, init=False)
     failure: str = field(default="", init=False)
-    requests: list[Request] = field(default_factory=list, init=False)
+    answer: dict[str, Any] = field(default_factory=dict, init=False)  # of the client
+    absent: str = field(default="", init=False)  # why there is nothing to count
 
     @property
     def path(self) -> str:
@@ -249,44 +302,45 @@ class Operation(Steps):
             "where": where_of(self.testbed.far),
         }
 
-    def open(self) -> dict[str, Any]:
+    def open(self) -> Operation:
         """Open, or read all metadata."""
-        if self.failure:
-            return {"failed": self.failure}
-        answer = self.session.ask(self.job())
+        answer = {"failed": self.failure} if self.failure else self.session.ask(self.job())
         self.is_open = "opened" in answer
-        return answer
+        self.answer = answer
+        return self
 
-    def read(self, opened: dict[str, Any]) -> dict[str, Any]:
-        """Do the rest of the operation."""
+    def go(self) -> dict[str, Any]:
+        """Let the client do the rest of the operation, and return what it says of it."""
         self.testbed.set_tag("read")
-        if not self.is_open:
-            return opened
-        return self.session.ask("end" if self.name == "open" else "go")
+        if self.is_open:
+            self.answer = self.session.ask("end" if self.name == "open" else "go")
+        return self.answer
 
     def collect(self) -> Mapping[str, Any]:
-        """Count the requests, those of opening apart."""
-        self.requests = self.testbed.take_trace()
-        parts = {tag: [one for one in self.requests if one.tag == tag] for tag in ("open", "read")}
+        """Count the requests, those of opening apart, with the versions of who made them."""
+        requests = self.testbed.take_trace()
+        parts = {tag: [one for one in requests if one.tag == tag] for tag in ("open", "read")}
         kept = parts["open"] if self.name == "open" or self.name in METADATA else parts["read"]
-        found = asdict(count(kept))
-        numbers = {name: value for name, value in found.items() if name != "wire_nbytes"}
         steps = find_dependencies(kept) if len(kept) <= _STEPS_KEPT else []
         span_s = max((r.end_s for r in kept), default=0) - min((r.start_s for r in kept), default=0)
+        self.absent = ""
+        if "failed" in self.answer:
+            told = self.answer["failed"] or "the client has no such operation"
+            self.absent = redact(told, self.testbed.far.secrets).replace(str(ROOT), ".")
+        named = (f"{name} {version}" for name, version in self.session.versions.items())
         return {
-            "wire_nbytes": found["wire_nbytes"],
+            **asdict(count(kept)),
             "n_requests": len(kept),
-            **numbers,
             "span_s": round(span_s, 4),
             "steps": [v for one in steps for v in (-1 - one.n_ended, one.think_s, one.nbytes)],
+            "absent": self.absent,
+            "versions": "" if self.absent else ", ".join(named),
         }
 
     def check(self, answer: dict[str, Any]) -> str:
         """Compare what was read with what was written; an operation that a client lacks is no error."""
-        if "failed" in answer:
-            told = answer["failed"] or "the client has no such operation"
-            shown = redact(told, self.testbed.far.secrets).replace(str(ROOT), ".")
-            return f"absent: {shown}"
+        if self.absent:
+            return "absent"
         is_read = self.name in SELECTING or self.name in GAPS
         if is_read and answer.get("crc") != self.expected():
             raise CheckError(
@@ -296,8 +350,7 @@ class Operation(Steps):
             raise CheckError(
                 f"{self.client} in {self.environment}: {answer.get('names')} variables"
             )
-        versions = " ".join(f"{name}={version}" for name, version in self.session.versions.items())
-        return f"{'crc32 equal' if is_read else 'opened or counted'}; {versions}"
+        return "crc32 equal" if is_read else "opened or counted"
 
     def expected(self) -> int:
         """Compute the checksum of what it has to read."""
@@ -307,10 +360,6 @@ class Operation(Steps):
         store = self.testbed.near.obstore()
         parts = obstore.get_ranges(store, self.path, starts=starts, ends=ends)
         return zlib.crc32(b"".join(map(bytes, parts)))
-
-    def versions(self) -> Mapping[str, str]:
-        """Return nothing: versions differ from row to row, and are in the settings of the environment."""
-        return {}
 
 
 def where_of(location: Location) -> dict[str, str]:
@@ -382,6 +431,8 @@ def contend_all(
     session: Session,
     testbed: Testbed,
     stored: Stored,
+    *,
+    read: Callable[[Operation], dict[str, Any]],
     networks: Sequence[str] = (),
 ) -> list[Contender]:
     """Make a contender of each operation, over each of several networks; the first gap has a copy."""
@@ -389,12 +440,20 @@ def contend_all(
     for network, place in itertools.product(networks or [""], listed):
         environment, client, layout, name = place
         point = {"environment": environment, "layout": layout, "operation": name}
-        how: dict[str, Any] = {
-            "point": point | ({"network": network} if network else {}),
-            "group": f"{environment}, {client}",
-        }
-        steps = Operation(session, testbed, stored, *place, network)
-        found.append(Contender(client, steps, **how))
+        point |= {"network": network} if network else {}
+        names: list[tuple[str, str | None]] = [(client, None)]
         if network and name == next(iter(GAPS)) and client == "ranges-obstore":
-            found.append(Contender(CONTROL, steps, control_of=client, **how))
+            names.append((CONTROL, client))
+        steps = Operation(session, testbed, stored, *place, network)
+        found += [
+            Contender(
+                one,
+                steps,
+                read=read,
+                point=point,
+                group=f"{environment}, {client}",
+                control_of=control_of,
+            )
+            for one, control_of in names
+        ]
     return found

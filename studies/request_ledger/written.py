@@ -35,7 +35,7 @@ class Stored:
 
     def selection(self, operation: str) -> tuple[slice, ...]:
         """Return what an operation on the array selects."""
-        return tuple(selections(self.shape, self.chunk_shape)[operation])  # type: ignore[no-untyped-call]
+        return tuple(selections(self.shape, self.chunk_shape)[operation])
 
     def crc(self, operation: str) -> int:
         """Compute the checksum of what an operation has to read."""

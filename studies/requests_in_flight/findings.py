@@ -133,7 +133,7 @@ def compare_ends(
     times = statistics.measured(rows).pivot_table("read_s", ["block", "chunk_mb"], "contender")
     logs = (times[client] / times[first]).map(np.log).unstack().dropna()
     found = statistics.ratio_interval((logs.iloc[:, 0] - logs.iloc[:, -1]).to_numpy())
-    told = f"lead of {first} over {client}, smallest over largest chunks"
+    told = "lead at the smallest chunks over that at the largest, read_s"
     noise = max(one.noise for (name, _), one in leads.items() if name == client)
     return replace(found, quantity=told, noise=noise)
 

@@ -72,7 +72,7 @@ def make_results(
     path.with_suffix(".csv").unlink(missing_ok=True)
     facts = {"cpu": machine, "n_cores": 2, "memory_gb": 8, "system": "Linux"}
     origin = Provenance(facts, {"python": "3.12.1", "zarr": version}, {})
-    record = Record(path.with_suffix(".csv"), study=STUDY, case=case, provenance=origin)
+    record = Record(path.with_suffix(".csv"), study=STUDY, provenance=origin)
     first = Row(
         study=STUDY, case=case, contender="zarr", point={"n_workers": 1}, settings={"cache_state": "cold"},
         cache_state="cold", is_ceiling=False, control_of="", seed=1, phase="measured", block=0, order=0,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,7 @@ def test_a_record_with_itself(tmp_path: Path) -> None:
     for one in (path, ROOT / "results" / "reference" / "cluster-scaling" / "in-region.csv"):
         found = comparison.compare_records(one, one)
         assert {row["ratio"] for row in found["rows"]} == {1.0}
-        assert found["origin"] == {} and found["only_in_a"] == found["only_in_b"] == []
+        assert found["origin"] == {}
     assert "nothing differs in origin" in run(str(path), str(path))
 
 
@@ -56,11 +57,10 @@ def test_what_takes_twice_as_long(tmp_path: Path) -> None:
     assert [row["contender"] for row in found] == ["zarr-s3fs", "other"] * 2
     for row in found[1::2]:
         assert row["ratio"] == pytest.approx(2.0) and row["low"] < 2.0 < row["high"]
-        assert (row["verdict"], row["n_a"], row["n_b"]) == ("slower", 5, 5)
-        assert 1 <= row["noise_a"] < 1.05 and 1 <= row["noise_b"] < 1.05
-    assert {row["verdict"] for row in found[::2]} == {"indistinguishable"}
+        assert (row["n_a"], row["n_b"]) == (5, 5)
+    assert {row["ratio"] for row in found[::2]} == {1.0}
     text = run(str(a), str(b))
-    assert text.count("A is slower") == 2 and "unpaired" in text and "Compared: 4." in text
+    assert "unpaired" in text and re.search(r"other +n_workers 1 +2 +1\.\d+ to 2\.\d+ +5, 5", text)
 
 
 def test_what_differs_in_origin(tmp_path: Path) -> None:
@@ -74,23 +74,21 @@ def test_what_differs_in_origin(tmp_path: Path) -> None:
         "commit": "b" * 40,
     }
     origin = json.loads(run(str(a), str(write(tmp_path / "b.csv", **there)), "--json"))["origin"]
-    assert origin["machine"] == {"cpu": ["One", "Two"]}
-    assert origin["versions"] == {"zarr": ["3.1.6", "3.2.0"]}
-    assert origin["parameters"] == {"seed": [1, 7]}
-    assert {*map(tuple, origin["settings"].values())} == {("zstd", "none")}
-    assert origin["commit"] == {"commit": ["a" * 8, "b" * 8]}
+    assert origin["machine: cpu"] == ["One", "Two"]
+    assert origin["versions: zarr"] == ["3.1.6", "3.2.0"]
+    assert origin["parameters: seed"] == [1, 7]
+    assert origin["settings of other: codec"] == ["zstd", "none"]
+    assert origin["commit"] == ["a" * 8, "b" * 8]
+    assert "versions: dask" not in origin, "what one side did not import"
 
 
-def test_one_block_shows_no_noise(tmp_path: Path) -> None:
-    """A record of one block has ratios, and neither intervals nor a verdict."""
+def test_one_block_has_no_interval(tmp_path: Path) -> None:
+    """A record of one block has ratios alone."""
     a = write(tmp_path / "a.csv", times=2.0)
     rows = [make_row(point={"n_workers": 1}), make_row(point={"n_workers": 1}, contender="other")]
     found = comparison.compare_records(a, b := write_record(tmp_path / "b.csv", rows))
-    row = found["rows"][0]
-    assert row["low"] is row["high"] is row["noise_b"] is None
-    assert row["verdict"] == "indistinguishable"
-    assert {*found["only_in_a"]} == {'other at {"n_workers": 2}', 'zarr-s3fs at {"n_workers": 2}'}
-    assert "noise unknown" in run(str(a), str(b))
+    assert found["rows"][0]["low"] is found["rows"][0]["high"] is None
+    assert "one value" in run(str(a), str(b))
 
 
 @pytest.mark.parametrize(
@@ -127,6 +125,6 @@ def test_a_case_is_its_record_and_the_reference(
         run(case.title)
     write(case.result(".csv"), times=2.0)
     write(case.result(".csv", "reference"))
-    assert run(case.title).count("A is slower") == 2
+    assert run(case.title).startswith(f"{case.title}, read_s: A is ")
     with pytest.raises(UserError, match=r"allowed: A\.csv B\.csv, or CASE"):
         run("a.csv")

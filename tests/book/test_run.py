@@ -50,7 +50,7 @@ import sys, time; sys.path.insert(0, {str(ROOT)!r})
 from pathlib import Path
 from helpers.benchmark.record import Record
 from tests.rows import ORIGIN, make_row
-rows = Record(Path(record), study="study", case=Path(record).stem, provenance=ORIGIN)
+rows = Record(Path(record), study="study", provenance=ORIGIN)
 for block in range(len(rows.rows), n_blocks):
     rows.append([make_row(study="study", case=Path(record).stem, block=block)])
 """
@@ -576,7 +576,7 @@ def in_reference(make_case: MakeCase) -> Case:
     case = make_case(text="n_blocks: 5\n", code=SHOW)
     page, rows = (case.result(suffix, "reference") for suffix in (".ipynb", ".csv"))
     page.parent.mkdir(parents=True)
-    record = Record(rows, study="study", case="one", provenance=ORIGIN)
+    record = Record(rows, study="study", provenance=ORIGIN)
     for point, n in ((1, 5), (2, 3)):
         record.append([make_row(study="study", case="one", point={"x": point}, block=b) for b in range(n)])  # fmt: skip
     told = {"metadata": {"case": {"fingerprint": "of then"}, "papermill": {"duration": 278.9}}}

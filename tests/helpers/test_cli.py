@@ -162,6 +162,21 @@ def test_an_interrupt_reaches_what_a_shell_has_put_behind_itself() -> None:
     assert said.startswith("interrupted")
 
 
+def test_a_child_that_starts_after_a_signal_hears_it_too() -> None:
+    """Whatever clears up may start children, and the next signal still means something to them."""
+    ask = "import signal; print(signal.getsignal(signal.SIGTERM).name)"
+    script = (
+        "import os, signal, subprocess, sys; from helpers.cli import end_well\n"
+        "with end_well():\n"
+        "    for _ in range(2):\n"  # make and its group send it twice: once is enough
+        "        try: os.kill(os.getpid(), signal.SIGTERM); print('went on', flush=True)\n"
+        "        except KeyboardInterrupt: print('interrupted', flush=True)\n"
+        f"    subprocess.run([sys.executable, '-c', {ask!r}])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)  # fmt: skip
+    assert done.stdout.split("\n")[:3] == ["interrupted", "went on", "SIG_DFL"]
+
+
 OUT = ["..", "../laptop", "laptop/../laptop", "/tmp", "", ".", "laptop/", ".hidden", "a b", "a\nb", "<b>", "\x1b[31m"]  # fmt: skip
 
 

@@ -10,6 +10,7 @@ import subprocess
 import warnings
 from typing import Any
 
+import pandas as pd
 import pytest
 from click.testing import CliRunner
 
@@ -105,6 +106,52 @@ def test_a_granule_that_must_stay_is_read_by_other_means() -> None:
     assert found["gains"]["whole"] > 5 and found["write_usd"] == 0
     assert found["now"]["client"] == "fsspec-readahead" and found["now"]["reads"][0]["nbytes"] > 2e8
     assert "obstore-whole" in {one["client"] for one in found["choices"]}
+
+
+RECORDS = ROOT / "results" / "reference"
+THE_GRANULE = ("--shape", "3630000", "--chunks", "10000", "--arrays", "21", "--compression", "1.075",
+               "--access", "whole")  # fmt: skip
+LAYOUTS = ("--shape", "540000", *THE_GRANULE[2:])
+PLAIN = ("--shape", "8,40,320,400", "--chunks", "1,4,320,400", "--compression", "2.154")
+FILES = [
+    ("hdf5-drivers/granule", "variables", (*THE_GRANULE, "--together", "3")),
+    ("hdf5-drivers/granule", "one variable", THE_GRANULE),
+    ("hdf5-drivers/layouts", "variables", (*LAYOUTS, "--together", "3")),
+    ("formats/in-region", "whole", (*PLAIN, "--access", "whole")),
+    ("formats/in-region", "series", (*PLAIN, "--access", "series")),
+]
+
+
+@pytest.mark.parametrize(("case", "task", "asked"), FILES)
+def test_a_file_is_foretold_as_it_was_measured(
+    case: str, task: str, asked: tuple[str, ...]
+) -> None:
+    """Of a file in numbers: seconds within 15 % of the committed record, bytes within 5 %."""
+    found = answer("--format", "hdf5", *asked, "--in-flight", "10", "--keep", "bytes")
+    told = {one["client"]: one["reads"][0] for one in found["choices"]}
+    rows = pd.read_csv(RECORDS / f"{case}.csv", keep_default_na=False)
+    points = rows["point"].map(json.loads)
+    is_asked = points.map(lambda one: task in (one.get("task"), one.get("access")))
+    is_original = points.map(lambda one: one.get("layout", "original") == "original")
+    rows = rows[is_asked & is_original & (rows["phase"] == "measured") & (rows["control_of"] == "")]
+    rows = rows.assign(contender=rows["contender"].replace("netcdf-s3fs", "fsspec-readahead"))
+    measured = {name: part for name, part in rows.groupby("contender") if name in told}
+    assert "fsspec-readahead" in measured and len(measured) >= (1 if "formats" in case else 2)
+    for name, part in measured.items():
+        seconds = (part["open_s"] + part["read_s"]).median()
+        nbytes = [json.loads(one).get("all_nbytes") for one in part["trace"]]
+        nbytes = part["wire_nbytes"].astype(float) if None in nbytes else pd.Series(nbytes)
+        assert told[name]["p50_s"] == pytest.approx(seconds, rel=0.15), name
+        assert told[name]["nbytes"] == pytest.approx(nbytes.median(), rel=0.05), name
+
+
+def test_a_file_in_one_piece_takes_less_than_a_scattered_one() -> None:
+    """What is not known of a file can be told, and by default it was appended to."""
+    ways = [(), ("--scattered",), ("--in-one-piece",)]
+    default, scattered, alone = (
+        answer(*GRANULE, "--keep", "bytes", *way)["now"]["seconds"] for way in ways
+    )
+    assert default == scattered > 1.3 * alone
 
 
 def test_a_granule_that_may_be_repacked_gets_larger_chunks() -> None:

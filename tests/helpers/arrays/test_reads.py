@@ -176,7 +176,7 @@ def test_a_worker_that_dies_leaves_no_row(
 ) -> None:
     """A read of which a part was done with fewer workers than its point says is no measurement."""
     way = ArrayRead(stored, READERS["zarr-obstore"], testbed, cluster)
-    record = Record(tmp_path / "r.csv", study="s", case="c", provenance=Provenance({}, {}, {}))
+    record = Record(tmp_path / "r.csv", study="s", provenance=Provenance({}, {}, {}))
     killed: list[int] = []
 
     def read(sink: da.Array) -> Any:

@@ -59,7 +59,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 def make_record(folder: Path, **changed: Any) -> Record:
     """Open the record of a case."""
-    return Record(folder / "case.csv", study="s", case="c", provenance=ORIGIN, **changed)
+    return Record(folder / "case.csv", study="s", provenance=ORIGIN, **changed)
 
 
 def make_contender(name: str = "a", *, n_workers: int = 1, **changed: Any) -> Contender:

@@ -37,8 +37,7 @@ from tests.rows import ORIGIN, make_row, write_record
 
 def make_record(path: Path, origin: Provenance = ORIGIN, **changed: Any) -> Record:
     """Open a record of the usual origin."""
-    names: dict[str, Any] = {"study": "cluster-scaling", "case": "in-region"} | changed
-    return Record(path, provenance=origin, **names)
+    return Record(path, study="cluster-scaling", provenance=origin, **changed)
 
 
 def other_origin(**changed: Any) -> Provenance:
@@ -55,7 +54,7 @@ def test_any_text_and_time_come_back(
     tmp_path_factory: pytest.TempPathFactory, check: str, seconds: float
 ) -> None:
     """Text is kept but for white space, which becomes single blanks."""
-    path = tmp_path_factory.mktemp("record") / "case.csv"
+    path = tmp_path_factory.mktemp("record") / "in-region.csv"
     row = make_row(check=check, read_s=seconds, wire_nbytes=math.nan, dilation=10.0)
     make_record(path).append([row])
     (found,) = read_rows(path)
@@ -85,7 +84,7 @@ def test_what_a_run_has_in_common_is_written_once(tmp_path: Path) -> None:
 
 def test_frame_has_points_and_settings_as_columns(tmp_path: Path) -> None:
     """A figure finds n_workers and codec without parsing JSON; nothing measured is no row."""
-    record = make_record(tmp_path / "case.csv")
+    record = make_record(tmp_path / "in-region.csv")
     assert list(record.to_frame().columns) == list(COLUMNS) and record.to_frame().empty
     record.append([make_row(), make_row(phase="warm-up")])
     record.stopped_by = "n_blocks"
@@ -128,7 +127,7 @@ def test_impossible_rows_are_refused(changed: dict[str, Any], says: str) -> None
 
 def test_a_row_is_recorded_once(tmp_path: Path) -> None:
     """The same contender, point, phase and block twice is a mistake, on disk or in one append."""
-    record = make_record(tmp_path / "case.csv")
+    record = make_record(tmp_path / "in-region.csv")
     with pytest.raises(RecordError, match="there already"):
         record.append([make_row(), make_row()])
     assert not record.path.exists()
@@ -145,7 +144,7 @@ from pathlib import Path
 from helpers.benchmark.record import Record
 from tests.rows import ORIGIN, make_row
 
-record = Record(Path(sys.argv[1]), study="cluster-scaling", case="in-region", provenance=ORIGIN)
+record = Record(Path(sys.argv[1]), study="cluster-scaling", provenance=ORIGIN)
 record.append([make_row(block=1)])
 os.fsync = lambda _file: os.kill(os.getpid(), signal.SIGKILL)
 record.append([make_row(block=2)])
@@ -154,7 +153,7 @@ record.append([make_row(block=2)])
 
 def test_a_record_goes_on_after_a_kill(tmp_path: Path) -> None:
     """A child killed (-9) before the disk has answered leaves whole rows, and we can go on."""
-    record = make_record(tmp_path / "case.csv")
+    record = make_record(tmp_path / "in-region.csv")
     record.append([make_row(block=0)])
     command = [sys.executable, "-c", KILLED_CHILD, str(record.path)]
     child = subprocess.run(command, check=False, cwd=ROOT)
@@ -163,14 +162,14 @@ def test_a_record_goes_on_after_a_kill(tmp_path: Path) -> None:
     assert [row.block for row in again.rows] == [0, 1, 2]
     again.append([make_row(block=3)])
     assert [row.block for row in read_rows(record.path)] == [0, 1, 2, 3]
-    assert {path.name for path in tmp_path.iterdir()} == {"case.csv", "case.runs.json"}
+    assert {path.name for path in tmp_path.iterdir()} == {"in-region.csv", "in-region.runs.json"}
 
 
 def test_an_append_that_fails_is_taken_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A full disk, or an interrupt, leaves the rows of before, and the next append works."""
-    record = make_record(tmp_path / "case.csv")
+    record = make_record(tmp_path / "in-region.csv")
     record.append([make_row()])
     before = record.path.read_bytes()
 
@@ -188,7 +187,7 @@ def test_an_append_that_fails_is_taken_back(
 
 def test_two_writers_do_not_overwrite_each_other(tmp_path: Path) -> None:
     """The second writer is refused, and the rows of the first stay."""
-    one, other = make_record(tmp_path / "case.csv"), make_record(tmp_path / "case.csv")
+    one, other = make_record(tmp_path / "in-region.csv"), make_record(tmp_path / "in-region.csv")
     one.append([make_row(block=0)])
     with pytest.raises(RecordError, match="another process"):
         other.append([make_row(block=1)])
@@ -206,17 +205,17 @@ def test_two_writers_do_not_overwrite_each_other(tmp_path: Path) -> None:
         (",2.5,", ",inf,", "line 2: not a row of this schema: read_s: inf"),
         (r"\n(.*\n)$", r"\n\1\1", "line 3: the measurement of line 2 once more"),
         (r"(?s)^.*$", "\n", "not a record of this schema"),
-        (r"\w+\n$", "0123\n", "line 2: run '0123' is not in case.runs.json"),
+        (r"\w+\n$", "0123\n", "line 2: run '0123' is not in in-region.runs.json"),
     ],
 )
 def test_damaged_files_are_refused_and_left_alone(
     tmp_path: Path, old: str, new: str, says: str
 ) -> None:
     """One line names file and damage; the file stays for its owner to mend."""
-    path = write_record(tmp_path / "case.csv", [make_row()])
+    path = write_record(tmp_path / "in-region.csv", [make_row()])
     path.write_text(damaged := re.sub(old, new, path.read_text(), count=1))
     for read in (make_record, read_rows):
-        with pytest.raises(RecordError, match=f"case.csv: {says}") as caught:
+        with pytest.raises(RecordError, match=f"in-region.csv: {says}") as caught:
             read(path)
         assert "\n" not in str(caught.value) and str(tmp_path) not in str(caught.value)
     assert path.read_text() == damaged
@@ -234,21 +233,22 @@ def test_damaged_files_are_refused_and_left_alone(
 )
 def test_an_altered_origin_is_refused(tmp_path: Path, text: str | None, says: str) -> None:
     """Rows cannot be given another machine, version or parameter by hand."""
-    path = write_record(tmp_path / "case.csv", [make_row()])
+    path = write_record(tmp_path / "in-region.csv", [make_row()])
     whole = runs_path(path).read_text()
     runs_path(path).unlink()
     if text is not None:
         is_swap = text.startswith("zarr")
         runs_path(path).write_text(whole.replace("3.1.6", "3.2.0") if is_swap else text)
     for read in (make_record, read_rows):
-        with pytest.raises(RecordError, match=f"^case.runs.json: {says}"):
+        with pytest.raises(RecordError, match=f"^in-region.runs.json: {says}"):
             read(path)
 
 
 def test_no_file_and_no_text_are_refused(tmp_path: Path) -> None:
     """A missing file, a folder, and bytes that are no text: one line each."""
     (tmp_path / "image.csv").write_bytes(b"\xff\xfe\x00")
-    for name in ("missing.csv", "image.csv", "."):
+    os.mkfifo(tmp_path / "pipe.csv")
+    for name in ("missing.csv", "image.csv", "pipe.csv", "."):
         with pytest.raises(RecordError, match="cannot be read as a record"):
             read_records([tmp_path / name])
     with pytest.raises(RecordError, match="no record given"):
@@ -271,20 +271,22 @@ def test_record_of_another_origin_is_not_continued(
     tmp_path: Path, changed: dict[str, Any], says: str
 ) -> None:
     """The line names what differs, and the rows stay."""
-    path = write_record(tmp_path / "case.csv", [make_row()])
+    path = write_record(tmp_path / "in-region.csv", [make_row()])
     before = path.read_bytes()
-    with pytest.raises(RecordError, match=f"case.csv: cannot continue.*{says}"):
+    with pytest.raises(RecordError, match=f"in-region.csv: cannot continue.*{says}"):
         make_record(path, other_origin(**changed))
     with pytest.raises(RecordError, match="case wide-area here, in-region there"):
-        make_record(path, case="wide-area")
-    assert path.read_bytes() == before
+        for one in (path, runs_path(path)):
+            one.rename(one.with_name(one.name.replace("in-region", "wide-area")))
+        make_record(path.with_stem("wide-area"))
+    assert path.with_stem("wide-area").read_bytes() == before
 
 
 def test_a_page_is_rendered_from_rows_of_another_machine_and_other_versions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """But not from those of other parameters."""
-    path = write_record(tmp_path / "case.csv", [make_row()])
+    path = write_record(tmp_path / "in-region.csv", [make_row()])
     monkeypatch.setenv(RENDERED, '{"zarr": "3.1.6"}')
     elsewhere = {"machine": {"cpu": "Two", "n_cores": 2}, "versions": {"zarr": "3.4.2"}}
     assert len(make_record(path, other_origin(**elsewhere)).rows) == 1
@@ -329,7 +331,7 @@ SECRET = 'p"ss\\word-9'
 )
 def test_no_secret_reaches_the_files(tmp_path: Path, column: str, changed: dict[str, Any]) -> None:
     """Known secrets and what looks like one are refused, naming the column only."""
-    path = tmp_path / "case.csv"
+    path = tmp_path / "in-region.csv"
     record = make_record(path, secrets=("", SECRET))
     record.append([make_row()])
     before = [file.read_bytes() for file in (path, runs_path(path))]
@@ -343,7 +345,7 @@ def test_no_secret_reaches_the_files(tmp_path: Path, column: str, changed: dict[
 
 def test_a_version_that_is_found_late_is_refused(tmp_path: Path) -> None:
     """What another process imports is known only when it has measured."""
-    record = make_record(tmp_path / "case.csv")
+    record = make_record(tmp_path / "in-region.csv")
     record.append([make_row(versions={**ORIGIN.versions, "HDF5 of h5py in drivers": "2.2"})])
     other = {**ORIGIN.versions, "HDF5 of h5py in drivers": "2.3"}
     before = record.path.read_bytes()

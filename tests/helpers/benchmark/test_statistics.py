@@ -18,7 +18,6 @@ from helpers.benchmark.statistics import (
     Interval,
     add_throughputs,
     compare,
-    instability,
     judge,
     judge_gain,
     log_noise,
@@ -64,10 +63,9 @@ def make_table(**seconds: list[float]) -> pd.DataFrame:
     ],
 )
 def test_median_interval(values: list[float], centre: float, low: float, high: float) -> None:
-    """Small samples have intervals one can work out by hand; fewer than five say they cover less."""
+    """Small samples have intervals one can work out by hand."""
     found = median_interval(values)
     assert (found.centre, found.low, found.high, found.n) == (centre, low, high, len(values))
-    assert bool(found.note) == (len(values) < 5)
 
 
 @pytest.mark.parametrize("values", [[], [1.0, math.nan], [math.inf]])
@@ -95,24 +93,7 @@ def test_summary_has_a_line_for_each_contender_and_point() -> None:
     assert found["contender"].tolist() == ["b", "b", "a", "a"]
     assert found["n"].tolist() == [2, 1, 2, 1]
     assert found["median"].tolist() == [1.5, 3.0, 4.0, 4.0]
-    assert found["note"].iloc[1] == "one value, no interval"
-    assert (found["unstable"] != "").all()
-
-
-@pytest.mark.parametrize(
-    ("values", "told"),
-    [
-        ([10.0, 10.1, 9.9, 10.0, 10.2], ""),
-        ([10.0, 10.1, 9.9, 10.0], "only 4 of at least 5 blocks"),
-        ([10.0, 12.0, 8.0, 11.5, 8.5], "standard deviation is 18 %"),
-        ([1.0] * 20 + [1.6], "largest is 56 % above"),  # one outlier, small deviation
-        ([1.0] * 30 + [0.4], "smallest is 59 % below"),
-    ],
-)
-def test_unstable_results_say_so(values: list[float], told: str) -> None:
-    """Each reason is named; a stable result is silent."""
-    assert told in instability(values)
-    assert bool(instability(values)) == bool(told)
+    assert found["low"].isna().tolist() == [False, True, False, True]
 
 
 def test_paired_ratio_cancels_the_block() -> None:
@@ -390,6 +371,4 @@ def test_unpaired_ratio_is_that_of_medians() -> None:
     """Sides of different length have a ratio; its interval holds it, and one value has none."""
     found = unpaired_ratio([2.0, 2.1, 1.9, 2.0], [1.0, 1.1, 0.9])
     assert found.centre == pytest.approx(2.0) and found.low < 2.0 < found.high and found.n == 3
-    alone = unpaired_ratio([2.0, 2.1], [1.0])
-    assert math.isnan(alone.low) and alone.note == "one value on a side, no interval"
-    assert unpaired_ratio([2.0, 2.0], [1.0, 1.0]).low == pytest.approx(2.0)
+    assert math.isnan(unpaired_ratio([2.0, 2.1], [1.0]).low)

@@ -1,0 +1,225 @@
+"""What counted requests take on another network, which gap is worth joining, and what was predicted."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import permutations
+from statistics import median
+
+import numpy as np
+import pandas as pd
+
+from helpers.benchmark.record import read_published
+from helpers.benchmark.statistics import Interval, log_noise, ratio_interval
+from helpers.findings import Finding, read_findings
+from helpers.models.transfer import Network, Step, replay
+from helpers.netem.profiles import get_profile, network_of
+from helpers.paths import ROOT
+from studies.request_ledger.client_process import GAPS, scatter
+from studies.request_ledger.findings import KEY
+
+FORMATS = ROOT / "results" / "reference" / "formats"
+PREDICTED = ROOT / "results" / "predictions" / "wxtco.csv"
+IN_FLIGHT = 10
+"""Requests in flight of either client: ten in obstore, and in s3fs the ten connections of botocore."""
+DEFAULT_GAP = "gap 1024 KiB"
+"""What obstore, and zarr inside a shard, join by default."""
+FILES_AND_ARRAYS = ("native_ts", "native_dl", "virtual", "download")
+"""Layouts of the experiment on real S3 that are arrays, and whole files; the others are a mount and a table."""
+
+
+def read_steps(numbers: Sequence[float]) -> list[Step]:
+    """Read back the requests of a row: -1 less the number that had ended, or, in records of before, the index of the last of them."""
+    triples = zip(numbers[::3], numbers[1::3], numbers[2::3], strict=True)
+    return [
+        Step((int(after),) if after >= 0 else int(-1 - after), float(think_s), int(nbytes))
+        for after, think_s, nbytes in triples
+    ]
+
+
+def replay_all(table: pd.DataFrame, networks: Mapping[str, Network]) -> pd.DataFrame:
+    """Replay what each client asked on one network over each other one.
+
+    Returns
+    -------
+    DataFrame
+        A line for each operation and pair of networks: `KEY`, `seen_on`, `network`, `measured_s`
+        and `predicted_s`, medians of the runs, and `error_percent`, by which these differ.
+    """
+    table = table[(table["absent"] == "") & (table["n_requests"] > 0)]
+    lines = []
+    for key, part in table.groupby(KEY, sort=False):
+        by_network = {str(name): one for name, one in part.groupby("network", sort=False)}
+        for seen_on, on in permutations(by_network, 2):
+            runs = [read_steps(one) for one in by_network[seen_on]["steps"]]
+            predicted_s = median(replay(one, networks[on], n_draws=5).seconds for one in runs)
+            lines.append((*key, seen_on, on, by_network[on]["span_s"].median(), predicted_s))
+    columns = [*KEY, "seen_on", "network", "measured_s", "predicted_s"]
+    found = pd.DataFrame(lines, columns=columns)
+    off = found["predicted_s"] / found["measured_s"] - 1
+    return found.assign(error_percent=100 * off.abs())
+
+
+def compare_gaps(table: pd.DataFrame, networks: Mapping[str, Network]) -> pd.DataFrame:
+    """Compare the seconds to read scattered ranges, joined over each gap, with those predicted.
+
+    Returns
+    -------
+    DataFrame
+        `measured_s`, the median of the runs, and `predicted_s`, by client, network and gap.
+    """
+    gaps = table[table["operation"].isin([*GAPS]) & (table["control_of"] == "")]
+    gaps = gaps.assign(gap_kib=[GAPS[one] // 1024 for one in gaps["operation"]])
+    found = gaps.groupby(["client", "network", "gap_kib"])["span_s"].median()
+    predicted_s = [
+        predict_gap(1024 * gap_kib, networks[network]) for _, network, gap_kib in found.index
+    ]
+    return found.to_frame("measured_s").assign(predicted_s=predicted_s)
+
+
+def predict_gap(gap_nbytes: int, network: Network, n_in_flight: int = IN_FLIGHT) -> float:
+    """Predict the seconds to read the scattered ranges, joined over a gap."""
+    joined = list[list[int]]()
+    for start, end in zip(*scatter(), strict=True):
+        if joined and start - joined[-1][1] <= gap_nbytes:
+            joined[-1][1] = end
+        else:
+            joined.append([start, end])
+    steps = [Step(max(0, i + 1 - n_in_flight), 0.0, b - a) for i, (a, b) in enumerate(joined)]
+    return replay(steps, network).seconds
+
+
+def gap_worth_joining(network: Network) -> float:
+    """Compute the bytes that a connection receives in the time of a first byte.
+
+    To read so many that nobody wants takes as long as another request on that connection.
+
+    Examples
+    --------
+    >>> gap_worth_joining(Network(0.026, 0.045, stream_nbytes_per_s=86e6))
+    2236000.0
+    """
+    return network.first_byte_median_s * network.stream_nbytes_per_s
+
+
+def compare_joined(table: pd.DataFrame, network: str) -> dict[str, Interval]:
+    """Compare, through obstore, the seconds of each gap with those of the default."""
+    is_here = (table["client"] == "ranges-obstore") & (table["network"] == network)
+    by_gap = table[is_here].pivot(index="block", columns="operation", values="span_s")
+    names = {"none": "gap 0 KiB", "large": "gap 8192 KiB"}
+    noise = 1 + find_noise(table[table["network"] == network])
+    return {
+        f"gap-{of}-{network}": replace(
+            ratio_interval(np.log((by_gap[gap] / by_gap[DEFAULT_GAP]).to_numpy())),
+            quantity=f"{gap} over {DEFAULT_GAP}, span_s",
+            noise=noise,
+        )
+        for of, gap in names.items()
+        if {gap, DEFAULT_GAP} <= {*by_gap}
+    }
+
+
+def find_noise(table: pd.DataFrame) -> float:
+    """Find by what ratio less 1 the copy of a gap differs from it; NaN where there is none."""
+    copies = table[table["control_of"] != ""]
+    at = ["block", "network", "operation"]
+    pairs = copies.merge(
+        table, left_on=["control_of", *at], right_on=["client", *at], suffixes=("", "_of")
+    )
+    if pairs.empty:
+        return math.nan
+    return log_noise(np.log((pairs["span_s"] / pairs["span_s_of"]).to_numpy())) - 1
+
+
+def predict_asking_twice(network: Network, chunk_nbytes: float, n_chunks: float) -> float:
+    """Predict how many times as long chunks take that are asked for twice, one after the other.
+
+    Each connection reads `n_chunks` of them, and is set up and goes through slow start once.
+
+    Examples
+    --------
+    A first byte of 100 ms and a body of 100 ms; the second first byte makes it half as long again:
+
+    >>> predict_asking_twice(Network(0.1, 0.1, stream_nbytes_per_s=1e6), 1e5, 8)
+    1.5
+    """
+    body_s = chunk_nbytes / network.stream_nbytes_per_s
+    body_s += network.new_connection_s(chunk_nbytes) / n_chunks
+    first_s = network.first_byte_median_s
+    return (2 * first_s + body_s) / (first_s + body_s)
+
+
+def compare_asking_twice() -> pd.DataFrame:
+    """Compare what asking twice costs by formula, without and with new connections, with what it cost.
+
+    Read were 80 chunks of 0.95 MB over ten connections (`formats`): eight on each.
+    """
+    lines = {}
+    for name in ("in-region", "other-region"):
+        network = network_of(get_profile(name))
+        found = read_findings(FORMATS / f"{name}.csv").get("today-over-one-get", Finding())
+        lines[name] = {
+            "by formula, without w": predict_asking_twice(network, 0.95e6, math.inf),
+            "by formula": predict_asking_twice(network, 0.95e6, 8),
+            "measured": found.value,
+            "low": found.low,
+            "high": found.high,
+        }
+    return pd.DataFrame.from_dict(lines, orient="index")
+
+
+def compare_predictions() -> pd.DataFrame:
+    """Compare what was predicted of a published experiment with what was measured there.
+
+    Returns
+    -------
+    DataFrame
+        A line for each layout, query and quantity that both have: `value`, `low` and `high` as
+        predicted, `measured`, `is_inside`, whether the interval holds it, `is_array`, whether the
+        layout is of arrays or whole files, and `of`: seconds, requests, bytes or bill.
+    """
+    measured = read_published("wxtco_results").rename(columns={"value": "measured"})
+    key = ["layout", "query", "quantity"]
+    both = pd.read_csv(PREDICTED).merge(measured[[*key, "measured"]], on=key)
+    of = both["quantity"].replace({"get": "requests", "list": "requests", "wire": "bytes"})
+    return both.assign(
+        is_inside=both["measured"].between(both["low"], both["high"]),
+        is_array=both["layout"].isin(FILES_AND_ARRAYS),
+        of=of.where(both["query"] != "bill", "bill"),
+    )
+
+
+def summarise_predictions(held_out: pd.DataFrame) -> pd.DataFrame:
+    """Count the intervals that hold, of arrays and files and of the other layouts.
+
+    Returns
+    -------
+    DataFrame
+        By `is_array` and `of`: `n`, `n_inside`, `factor`, the median by which a point is off in
+        either direction, `n_near`, the points that are off by at most 1.5, and `width`, the median
+        of the upper end of an interval over its lower end.
+    """
+    ratio = held_out["value"] / held_out["measured"]
+    off = ratio.where(ratio > 1, 1 / ratio)
+    parts = held_out.assign(
+        factor=off, is_near=off <= 1.5, width=held_out["high"] / held_out["low"]
+    ).groupby(["is_array", "of"])
+    return parts.agg(
+        n=("is_inside", "size"),
+        n_inside=("is_inside", "sum"),
+        factor=("factor", "median"),
+        n_near=("is_near", "sum"),
+        width=("width", "median"),
+    )
+
+
+def list_predicted(summary: pd.DataFrame) -> dict[str, Finding]:
+    """List how many intervals there are and hold, by quantity, and by how much the points are off."""
+    found: dict[str, Finding] = {}
+    for line in summary.reset_index().to_dict("records"):
+        of = line["of"] if line["is_array"] else f"{line['of']}-others"
+        named = {"predicted": line["n"], "foretold": line["n_inside"], "off": line["factor"]}
+        found |= {f"{name}-{of}": Finding(float(value)) for name, value in named.items()}
+    return found

@@ -1,0 +1,365 @@
+"""What is wrong with a file, what each way would take, and what is refused in one line."""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import json
+import os
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import h5py
+import hdf5plugin
+import numpy as np
+import obstore
+import pytest
+from click.testing import CliRunner
+
+from advisors.hdf5.advice import MOST_GROWTH, advise
+from advisors.hdf5.files import open_source
+from advisors.hdf5.inspection import Variable, inspect_file, record_reads
+from advisors.hdf5.prediction import BLOCKS, MIB, predict
+from advisors.hdf5.repacked import Repack, choose_chunk_shape, lay_out, list_repacks
+from helpers.cli import main
+from helpers.errors import UserError
+from helpers.netem.profiles import get_profile, network_of
+from helpers.objectstore.testbed import Server
+from tests.advisors.hdf5.test_prediction import VARIABLES, make_netcdf
+from tests.advisors.hdf5.tools import needs_tools
+from tests.stores import make_location
+
+IN_REGION = get_profile("in-region")
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Make a file once."""
+    return make_netcdf(tmp_path_factory.mktemp("made") / "made.nc")
+
+
+def run(*arguments: str) -> tuple[int, str, BaseException | None]:
+    """Run the command line."""
+    done = CliRunner().invoke(main, ["hdf5", "advise", *arguments])
+    return done.exit_code, done.output, done.exception
+
+
+# what each way would take
+
+
+def make_long(path: Path, names: Sequence[str] = "abcd") -> Path:
+    """Make a file of 120 MB whose chunks are of four variables between one another."""
+    with h5py.File(path, "w") as file:
+        how: dict[str, Any] = {"shape": (60 * MIB,), "dtype": "u1", "chunks": (MIB // 2,)}
+        made = [file.create_dataset(name, **how) for name in names]
+        for at in range(0, 30 * MIB, MIB // 2):
+            for dataset in made:
+                dataset.id.write_direct_chunk((at,), bytes(MIB // 2))
+    return path
+
+
+def test_every_way_is_held_against_the_default(tmp_path: Path) -> None:
+    """It comes first; ways that need no rewrite are all there, repacks where they are faster."""
+    advised = advise(str(make_long(tmp_path / "long.h5")), IN_REGION, variables=["b", "/c"])
+    assert advised.variables == ("b", "c")
+    today, *others = advised.advice
+    assert (today.label, today.gain) == ("s3fs.open", 1)
+    kept = {one.label for one in others if one.repack is None}
+    assert kept == {"xarray, address", "earthaccess.open", "blocks of 8 MiB", "whole",
+                    "references", "references, 64 in flight"}  # fmt: skip
+    gains = [one.gain for one in others]
+    assert gains == sorted(gains, reverse=True)
+    assert all(one.gain > 1 for one in others if one.repack is not None)
+    for one in advised.advice:
+        assert one.gain == pytest.approx(today.prediction.seconds / one.prediction.seconds)
+    assert advised.find_repack() in {one.repack for one in others}
+
+
+def test_some_variables_open_their_groups_alone(path: Path) -> None:
+    """If you ask for a variable of a group, you do not wait for the headers of the others."""
+    one, every = (advise(str(path), IN_REGION, variables=v) for v in (["ice/c"], []))
+    with open_source(str(path)) as file:
+        some, whole = (record_reads(file, "x", ["ice/c"], groups=g) for g in (["ice"], None))
+    assert 4 <= some.n_listed < whole.n_listed and len(some.opened) < len(whole.opened)
+    assert one.advice[0].prediction.open_s < every.advice[0].prediction.open_s
+
+
+def test_a_repack_that_is_too_long_is_not_advised(tmp_path: Path) -> None:
+    """A file of some kB would be pages of many MiB."""
+    with h5py.File(tmp_path / "small.h5", "w") as file:
+        file.create_dataset("x", data=np.arange(900.0), chunks=(30,), compression=1)
+    found = advise(str(tmp_path / "small.h5"), IN_REGION)
+    assert not any(one.repack for one in found.advice) and MOST_GROWTH == 2
+    with pytest.raises(UserError, match="^repack: none would be faster; allowed: paged, 4 MiB"):
+        found.find_repack()
+    assert found.find_repack("paged, 4 MiB pages") == Repack(4 * MIB)
+
+
+@needs_tools
+@pytest.mark.parametrize("number", range(4))
+def test_every_repack_is_foretold(tmp_path: Path, number: int) -> None:
+    """By formula; made by h5repack, it needs as many requests, and about as many bytes."""
+    path, out = tmp_path / "made.h5", tmp_path / "out.h5"
+    rng = np.random.default_rng(0)
+    with h5py.File(path, "w") as file:
+        how: dict[str, Any] = {"chunks": (10, 200), "compression": "gzip"}
+        for n in range(6):
+            made = file.create_dataset(f"g{n % 2}/v{n}", data=rng.normal(size=(2000, 300)), **how)
+            made.attrs["units"] = "m"
+    names, network = ["g1/v3", "g0/v0"], network_of(IN_REGION)
+    with open_source(str(path)) as file:
+        report, whole = inspect_file(file, "x")
+        layout = record_reads(file, "x", names, groups=["g0", "g1"])
+    repack = list_repacks(report, report.variables)[number]
+    subprocess.run(["h5repack", *repack.list_arguments(), path, out], check=True)
+    with open_source(str(out)) as file:
+        real = record_reads(file, "x", names, groups=["g0", "g1"])
+    found, counted = (
+        predict(BLOCKS, one, network) for one in (lay_out(report, whole, layout, repack), real)
+    )
+    assert found.n_requests == pytest.approx(counted.n_requests, abs=1), repack.label
+    page_nbytes = max(repack.page_nbytes, 8 * MIB)  # of small files a page more or less
+    assert found.nbytes == pytest.approx(counted.nbytes, abs=page_nbytes), repack.label
+
+
+def test_only_what_h5repack_can_name_gets_other_chunks() -> None:
+    """Its options have commas between names and a colon after them."""
+    how = ((10**6,), "f4", (1000,), 1000, 4 * 10**6, 4 * 10**6, (), (), False, ())
+    names = [Variable(name, *how) for name in ("a,b", "a:b", "a b")]  # type: ignore[arg-type]
+    assert [choose_chunk_shape(one) != (1000,) for one in names] == [False, False, True]
+
+
+# what is wrong
+
+
+def make_sound(path: Path, **how: Any) -> h5py.File:
+    """Make a file in pages with a chunked dataset."""
+    file = h5py.File(path, "w", fs_strategy="page", fs_page_size=MIB)
+    values = np.random.default_rng(0).normal(size=(4, 200, 200))
+    options = {"chunks": (1, 200, 200), "compression": "gzip", **how}
+    file.create_dataset("x", data=values, **options)
+    return file
+
+
+def _sound(path: Path) -> None:
+    make_sound(path).close()
+
+
+def _unpaged(path: Path) -> None:
+    with h5py.File(path, "w") as file:
+        file.create_dataset("x", data=np.zeros((4, 200, 200)), chunks=(1, 200, 200), compression=1)
+
+
+def _small_pages(path: Path) -> None:
+    with h5py.File(path, "w", fs_strategy="page", fs_page_size=4096) as file:
+        for number in range(300):
+            file[f"v{number}"] = number
+
+
+def _scattered(path: Path) -> None:
+    """Put objects and their metadata between data of some MB."""
+    with h5py.File(path, "w") as file:
+        for number in range(4):
+            values = np.random.default_rng(number).normal(size=(8, 100_000))
+            new = file.create_dataset(f"g{number}/x", data=values, chunks=(1, 100_000))
+            new.attrs["note"] = "text of variable length " * 3
+            file.flush()
+
+
+def _tiny_chunks(path: Path) -> None:
+    make_sound(path, chunks=(1, 10, 10)).close()
+
+
+def _huge_chunks(path: Path) -> None:
+    with make_sound(path) as file:
+        file.create_dataset("y", (3000, 1000), "f8", chunks=(3000, 1000), compression=1)[0, 0] = 1
+
+
+def _texts(path: Path) -> None:
+    with make_sound(path) as file:
+        file["names"] = ["a", "bb"]
+
+
+def _user_block(path: Path) -> None:
+    with h5py.File(path, "w", userblock_size=512) as file:
+        file.create_dataset("x", data=np.zeros((4, 200, 200)), chunks=(1, 200, 200), compression=1)
+
+
+def _blosc(path: Path) -> None:
+    options = dict(hdf5plugin.Blosc())
+    make_sound(path, compression=options.pop("compression"), **options).close()
+
+
+def _small_datasets(path: Path) -> None:
+    with h5py.File(path, "w") as file:
+        for number in range(4):
+            file[f"small{number}"] = np.arange(900.0)
+            file[f"large{number}"] = np.random.default_rng(number).normal(size=700_000)
+
+
+CASES: list[tuple[Callable[[Path], None], set[str], str]] = [
+    (_sound, set(), "nothing is wrong"),
+    (_unpaged, {"paged-file-space"}, "the file has no pages"),
+    (_small_pages, {"page-size"}, "more than a page of 4.1 kB"),
+    (_scattered, {"paged-file-space", "consolidated-metadata"}, "metadata are scattered over"),
+    (_tiny_chunks, {"chunk-bytes"}, "1 dataset has chunks below 100 kB: x"),
+    (_huge_chunks, {"chunk-bytes", "chunk-cache"}, "1 dataset has chunks above 16 MB: y"),
+    (_texts, {"variable-length"}, "1 dataset has values of variable length"),
+    (_user_block, {"paged-file-space", "user-block"}, "a user block of 512 bytes"),
+    (_blosc, {"filters"}, "filters that need a plugin (blosc): x"),
+    (_small_datasets, {"paged-file-space", "consolidated-metadata", "small-datasets"}, "small datasets are scattered"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("make", "failed", "told"), CASES, ids=[one[0].__name__ for one in CASES])
+def test_each_fault_is_said(
+    tmp_path: Path, make: Callable[[Path], None], failed: set[str], told: str
+) -> None:
+    """What is wrong with a file comes before what can be gained, a line each."""
+    make(path := tmp_path / "made.h5")
+    found = json.loads(run(str(path), "--json")[1])
+    assert {one["name"] for one in found["problems"]} == failed
+    _, text, _ = run(str(path))
+    assert told in text and text.count("wrong: ") == len(failed)
+    assert text.index("gain") > text.index("by https://guide.cloudnativegeo.org")
+
+
+# what ends, and is safe to print
+
+
+def _make_many(path: Path) -> None:
+    with h5py.File(path, "w") as file:
+        for number in range(40_000):
+            file.create_dataset(f"g{number % 40}/v{number}", data=np.int8(0))
+
+
+def _make_deep(path: Path) -> None:
+    with h5py.File(path, "w") as file:
+        group = file
+        for _ in range(3000):
+            group = group.create_group("g")
+        group["x"] = 1
+
+
+@pytest.mark.parametrize(
+    "make",
+    [_make_deep, pytest.param(_make_many, marks=pytest.mark.slow)],
+    ids=["3,000 nested groups", "40,000 datasets"],
+)
+def test_looking_ends(make: Callable[[Path], None], tmp_path: Path) -> None:
+    """After the time that is allowed there is an answer, which says what was left out."""
+    make(path := tmp_path / "made.h5")
+    began_s = time.process_time()
+    found = json.loads(run(str(path), "--json")[1])
+    assert time.process_time() - began_s < 20  # without a bound: above 200
+    assert found["report"]["n_left_out"] or found["report"]["n_listed"] >= 3000
+
+
+def test_what_was_left_out_is_said(tmp_path: Path) -> None:
+    """Of a file that is too large for the time, the others are counted, and the rest is answered."""
+    with h5py.File(tmp_path / "made.h5", "w") as file:
+        for number in range(20_000):
+            file.create_group(f"g{number}")
+    code, text, _ = run(str(tmp_path / "made.h5"), "--seconds", "1")
+    assert not code and "left out, because time was over" in text and "gain" in text
+
+
+def test_names_are_neither_run_nor_drawn(tmp_path: Path) -> None:
+    """A dataset's name in a line to copy is quoted, and no code of a terminal is printed raw."""
+    names = ['q"); __import__("os").system("id")#', "red\x1b[31m", "$(id)", "new\nline"]
+    path = str(make_long(tmp_path / "a$(id)\x1b[31m.h5", names))
+    code, text, _ = run(path, *(one for name in names[:2] for one in ("--variables", name)))
+    assert not code and "\x1b" not in text
+    commands = [line for line in text.splitlines() if "h5repack" in line]
+    assert len(commands) == 4
+    for line in commands:
+        stand_in = "h5repack() { printf '%s\\0' \"$@\"; }; h5diff() { :; }; "
+        shell = ["bash", "-c", stand_in + line[line.index("h5repack") :]]
+        said = subprocess.run(shell, capture_output=True, check=True).stdout.decode().split("\0")
+        assert said[-3] == path
+        layouts = [one for one in said if ":CHUNK" in one]
+        assert not layouts or layouts[0].startswith(f"{names[0]},{names[1]}:CHUNK=")
+
+
+# what is refused
+
+
+def test_command_refuses_in_one_line(path: Path, tmp_path: Path) -> None:
+    """What cannot be advised on is named in one line."""
+    text, short, empty = (tmp_path / name for name in ("text.txt", "short.nc", "empty.nc"))
+    os.mkfifo(tmp_path / "pipe")
+    text.write_text("no HDF5 at all" * 200)
+    short.write_bytes(path.read_bytes()[:-100_000])
+    empty.touch()
+    cases = [
+        ((str(tmp_path / "absent.nc"),), "is not there"),
+        ((str(text),), "is not HDF5"),
+        ((str(short),), "is truncated"),
+        ((str(empty),), "is empty"),
+        ((str(tmp_path),), "is a folder"),
+        ((str(tmp_path / "pipe"),), "no regular file but a pipe"),  # which would be waited for
+        (("/dev/zero",), "no regular file but a pipe or a device"),  # which never ends
+        ((str(path), "--variables", "salt"), "'salt' is not in"),
+        ((str(path), "--profile", "moon"), "profile: 'moon'"),
+        ((str(path), "--repack", "magic"), "repack: 'magic'; allowed: "),
+        (("http://127.0.0.1:9/a.h5?X-Amz-Signature=abcdef12",), "file: http://127.0.0.1:9/a.h5"),
+        (("ftp://host/a.h5",), "allowed: "),
+    ]
+    for arguments, said in cases:
+        code, _, error = run(*arguments)
+        assert code and isinstance(error, UserError), (arguments, error)
+        assert said in str(error) and "\n" not in str(error) and "abcdef12" not in str(error)
+
+
+class _Ranges(http.server.SimpleHTTPRequestHandler):
+    """Serves files by ranges, as web servers do."""
+
+    def do_GET(self) -> None:
+        """Send the bytes that are asked for."""
+        content, asked = Path(self.translate_path(self.path)).read_bytes(), self.headers["Range"]
+        first, _, last = asked.removeprefix("bytes=").partition("-")
+        part = content[int(first) : int(last) + 1]
+        self.send_response(206)
+        self.send_header("Content-Range", f"bytes {first}-{last}/{len(content)}")
+        self.send_header("Content-Length", str(len(part)))
+        self.end_headers()
+        self.wfile.write(part)
+
+    def end_headers(self) -> None:
+        """Say that ranges are served."""
+        self.send_header("Accept-Ranges", "bytes")
+        super().end_headers()
+
+    def log_message(self, *_: Any) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def web(path: Path) -> Iterator[str]:
+    """Serve the file over http."""
+    handler = functools.partial(_Ranges, directory=str(path.parent))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as served:
+        threading.Thread(target=served.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{served.server_port}/{path.name}"
+        served.shutdown()
+
+
+def test_addresses_of_web_servers_and_buckets_are_read(
+    path: Path, web: str, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same file is advised on over https (here without TLS) and from a bucket."""
+    near = make_location(server, "advice")
+    obstore.put(near.obstore(), path.name, path)
+    given = {"AWS_ENDPOINT_URL": near.endpoint_url, "AWS_ACCESS_KEY_ID": near.access_key}
+    for name, value in (given | {"AWS_SECRET_ACCESS_KEY": near.secret_key}).items():
+        monkeypatch.setenv(name, str(value))
+    bucket = json.loads(run((near / path.name).url, "--json")[1])
+    served = json.loads(run(web, "--json")[1])
+    for found in (served, bucket):
+        assert found["report"]["file_nbytes"] == path.stat().st_size
+        assert {*VARIABLES} < {*found["variables"]}
+    assert f"fsspec.open({web!r})" in served["advice"][0]["command"]
