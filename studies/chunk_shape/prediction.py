@@ -12,6 +12,7 @@ from scipy import stats  # it ships no types
 from scipy.optimize import nnls
 
 from helpers.arrays.chunks import Shape
+from helpers.benchmark import statistics
 from helpers.benchmark.statistics import Interval
 from helpers.models.access import IoCounts, Store, access_seconds
 from helpers.netem.profiles import Profile, network_of
@@ -33,8 +34,7 @@ PAIR = ["medium", "contender", "access"]
 """What has a time of its own: a layout on a medium, and an access."""
 
 _N_CALIBRATING = 5  # positions: all predictions rest on them
-_SEED, _N_RESAMPLED = 2014, 1000  # of the intervals over layouts
-_N_DRAWN = 200  # boxes of an access whose mean time is predicted
+_SEED, _N_DRAWN = 2014, 200  # of the boxes of an access whose mean time is predicted
 _BOX_SHARE = 0.3  # of the time of a series: no pattern that is judged has boxes
 
 
@@ -191,28 +191,12 @@ def _predict_mix(store: Store, shape: Shape, chunk: Shape) -> float:
     return sum(means) / len(means)
 
 
-def judge(table: pd.DataFrame) -> tuple[Interval, Interval]:
-    """Compute the median error of the predictions of a medium, and their rank correlation.
+def judge(table: pd.DataFrame) -> tuple[Interval, float]:
+    """Compute the error of the predictions of a medium, and their rank correlation.
 
-    The 95 % intervals are those of resampled layouts, whose accesses share an error.
+    The error is the median over layouts of a layout's own, whose accesses share an error.
     """
     part = table.dropna(subset="predicted_s")
-    values = part[["relative_error", "predicted_s", "p50_s"]].to_numpy(float).T
-    lines = [*part.groupby("contender").indices.values()]
-    rng = np.random.default_rng(_SEED)
-    drawn = rng.integers(0, len(lines), (_N_RESAMPLED, len(lines)))
-    resampled = [_targets(values[:, np.concatenate([lines[i] for i in each])]) for each in drawn]
-    low, high = np.nanquantile(resampled, [0.025, 0.975], axis=0)
-    error, rank = (
-        Interval(centre, float(low[i]), float(high[i]), n=len(lines))
-        for i, centre in enumerate(_targets(values))
-    )
-    return error, rank
-
-
-def _targets(values: np.ndarray[tuple[int, int], np.dtype[np.float64]]) -> tuple[float, float]:
-    """Compute both from relative errors, predicted and measured seconds."""
-    ranks = stats.rankdata(values[1:], axis=1)
-    is_one = np.ptp(ranks, axis=1).min() == 0  # one layout drawn again and again has no order
-    rank = np.nan if is_one else float(np.corrcoef(ranks)[0, 1])
-    return float(np.median(abs(values[0]))), rank
+    errors = part["relative_error"].abs().groupby(part["contender"]).median()
+    rank = stats.spearmanr(part["predicted_s"], part["p50_s"]).statistic
+    return statistics.median_interval(errors), float(rank)
