@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from book.pages import NOTEBOOKS, list_cases
 from helpers.benchmark.record import read_published, read_records
 from helpers.benchmark.statistics import Comparison, Interval, measured, ratio_interval
-from helpers.errors import UserError
+from helpers.errors import UserError, explain
 from helpers.findings import Finding, read_findings
 from helpers.paths import ROOT
 from helpers.plotting.figures import number_axis
@@ -135,9 +135,7 @@ def read_claims(path: Path = FOLDER / "claims.yaml") -> dict[str, Claim]:
         try:
             claims[name] = Claim.model_validate(one)
         except ValidationError as error:
-            first = error.errors()[0]
-            place = ".".join(map(str, (name, *first["loc"])))
-            raise UserError(f"{path.name}: {place}: {first['msg']}") from error
+            raise UserError(f"{path.name}: {name}: {explain(error)}") from error
     return claims
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import reprlib
 import sys
+from typing import Any
 
 from helpers.redaction import redact
 
@@ -45,6 +46,53 @@ def tell_refusal(error: OSError) -> str:
     where = f"{cut(str(error.filename))}: " if error.filename else ""
     told = error.strerror or " ".join(str(error).split())
     return f"{where}{told}; allowed: a folder that can be written and has room"
+
+
+def explain(error: Any, *, depth: int | None = None) -> str:
+    """Say in one line what pydantic says in four: the first field, its value and what is allowed.
+
+    A field is named by its whole place, or by the first `depth` parts of it.
+    """
+    first = error.errors(include_url=False)[0]
+    context = first.get("ctx", {})
+    if not first["loc"]:  # of several parameters together, in their own words
+        return str(context.get("error", first["msg"]))
+    where, words = ".".join(map(str, first["loc"][:depth])), _WORDS.get(first["type"])
+    if first["type"] in ("missing", "extra_forbidden"):
+        return f"{where}: {first['msg']}"
+    words = words or ("{error}" if "error" in context else first["msg"])
+    return f"{where}: {show(first['input'])}; allowed: {words.format(**context)}"
+
+
+_WORDS = {
+    "literal_error": "{expected}",
+    "greater_than_equal": "at least {ge}",
+    "greater_than": "above {gt}",
+    "less_than_equal": "at most {le}",
+    "less_than": "below {lt}",
+    "too_short": "at least {min_length} in the list",
+    "too_long": "at most {max_length} in the list",
+    "string_pattern_mismatch": "text like {pattern}",
+    "finite_number": "a finite number",
+    "int_type": "a whole number",
+    "float_type": "a number",
+    "string_type": "text",
+    "list_type": "a list",
+}
+
+
+def write_bytes(value: float) -> str:
+    """Write bytes in the unit that reads best.
+
+    Examples
+    --------
+    >>> write_bytes(1_048_576), write_bytes(40)
+    ('1.05 MB', '40 bytes')
+    """
+    for size, unit in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if value >= size:
+            return f"{float(f'{value / size:.3g}'):,.15g} {unit}"
+    return f"{value:.0f} bytes"
 
 
 def show(value: object) -> str:

@@ -21,7 +21,7 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, core_schema
 
-from helpers.errors import UserError, cut, show
+from helpers.errors import UserError, cut, explain, show
 from helpers.netem.profiles import check_profile, pin_profile, profile_names
 
 
@@ -182,40 +182,13 @@ class Parameters(BaseModel):
         try:
             return cls.model_validate(dict(overrides)).model_dump()
         except ValidationError as error:
-            raise UserError(f"{where}: {_explain(error)}") from error
+            raise UserError(f"{where}: {explain(error, depth=1)}") from error
 
 
 def _find_twice(value: list[Any]) -> Any:
     """Find what stands twice in a list; None where nothing does."""
     known = [one for one in value if isinstance(one, str | int | float)]
     return next((one for one in known if known.count(one) > 1), None)
-
-
-def _explain(error: ValidationError) -> str:
-    """Say in one line what pydantic says in four."""
-    first = error.errors(include_url=False)[0]
-    context = first.get("ctx", {})
-    if not first["loc"]:  # of several parameters together, in their own words
-        return str(context.get("error", first["msg"]))
-    words = _WORDS.get(first["type"], "{error}" if "error" in context else first["msg"])
-    return f"{first['loc'][0]}: {show(first['input'])}; allowed: {words.format(**context)}"
-
-
-_WORDS = {
-    "literal_error": "{expected}",
-    "greater_than_equal": "at least {ge}",
-    "greater_than": "above {gt}",
-    "less_than_equal": "at most {le}",
-    "less_than": "below {lt}",
-    "too_short": "at least {min_length} in the list",
-    "too_long": "at most {max_length} in the list",
-    "string_pattern_mismatch": "text like {pattern}",
-    "finite_number": "a finite number",
-    "int_type": "a whole number",
-    "float_type": "a number",
-    "string_type": "text",
-    "list_type": "a list",
-}
 
 
 def write_table(names: Sequence[str], lines: Iterable[Iterable[object]]) -> str:

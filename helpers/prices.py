@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from helpers.errors import UserError
+from helpers.errors import UserError, explain
 
 # Every price that an estimate asks for: its unit, and what it is in words.
 _ITEMS: Mapping[str, tuple[str, str]] = {
@@ -74,9 +74,7 @@ def parse_prices(given: Any) -> dict[str, PriceSet]:
         try:
             found[name] = PriceSet.model_validate(one)
         except ValidationError as error:
-            first = error.errors()[0]
-            place = ".".join(str(part) for part in first["loc"])
-            raise UserError(f"{PATH.name}: {name}: {place}: {first['msg']}") from error
+            raise UserError(f"{PATH.name}: {name}: {explain(error)}") from error
         for price in found[name].prices:
             if PRICE_UNITS.get(price.item) != price.unit:
                 allowed = PRICE_UNITS.get(price.item, "an item that is known")

@@ -31,13 +31,14 @@ from helpers.arrays.reads import RawRead, count_requests
 from helpers.arrays.stores import StoredArray
 from helpers.benchmark import loop
 from helpers.benchmark.contender import CheckError, Contender
-from helpers.benchmark.loop import Budget, MeasurementError, deadline, measure_blocks
+from helpers.benchmark.loop import Budget, MeasurementError, measure_blocks
 from helpers.benchmark.provenance import Provenance
 from helpers.benchmark.record import Record
 from helpers.models.requests import Request
 from helpers.netem.profiles import FAULTS, Faults, FirstByte, Profile
 from helpers.netem.proxy import open_proxy
 from helpers.objectstore import locations
+from helpers.objectstore.processes import deadline
 from helpers.objectstore.testbed import Server, Testbed, open_server
 from helpers.paths import ROOT
 from tests.stores import make_location, make_stored

@@ -56,13 +56,13 @@ function ask(q, access, { chunk, shard }, { inFlight, inTurn, opening: [opened, 
 function listExtents(q, column, step) {
   const n = q.shape[column], own = new Set(q.accesses.map((one) => one.extent[column])), base = Math.max(2, step);
   if (grows(q, column)) {
-    const { steps } = q.append, most = 1 + Math.floor(APPEND_NBYTES / Math.max(1, rewritten(q, 2 * steps)));
+    const { steps } = q.append, most = 1 + Math.floor(q.append.most / Math.max(1, rewritten(q, 2 * steps)));
     own.add(Math.min(steps, n)).add(Math.min(steps * most, n));
   }
   const found = new Set([n, ...own]);
   for (let power = 1; power <= n; power *= base) found.add(power).add(step === 1 ? 3 * power : power);
   if (step === 1) for (const part of [...PARTS.map((k) => n / k), ...[...own].flatMap((e) => [e / 2, e / 4])]) found.add(Math.ceil(part));
-  return [...found].filter((e) => e <= n && (!grows(q, column) || rewritten(q, e) <= APPEND_NBYTES)).sort((a, b) => a - b);
+  return [...found].filter((e) => e <= n && (!grows(q, column) || rewritten(q, e) <= q.append.most)).sort((a, b) => a - b);
 }
 function listCandidates(q) {
   const list = (step) => q.shape.map((n, i) => listExtents(q, i, step));
@@ -88,7 +88,7 @@ function listShards(q, chunk) {
   const grids = q.shape.map((n, i) => {
     const most = n / chunk[i], times = new Set([...Array(27).keys()].map((k) => 2 ** k).concat(Number.isInteger(most) ? most : 1));
     return [...times].filter((k) => k <= most).sort((a, b) => a - b).map((k) => k * chunk[i])
-      .filter((e) => e === chunk[i] || !grows(q, i) || (e < n && rewritten(q, e) <= APPEND_NBYTES));
+      .filter((e) => e === chunk[i] || !grows(q, i) || (e < n && rewritten(q, e) <= q.append.most));
   });
   const within = (low, high) => cross(grids).map((shard) => ({ shard, nbytes: product(shard) * q.itemsize }))
     .filter(({ shard, nbytes }) => nbytes >= low && nbytes <= high && countObjects(q, shard) <= q.maxObjects)
@@ -111,7 +111,10 @@ function cheapestLayout(q, candidates) {
   const low = usd(least(plain, usd));
   return { chunk: choose(q, plain.filter((one) => usd(one) <= low * (1 + MODEL_ERROR))) };
 }
-function bestCopies(q, candidates) {
+function bestCopies(whole, some) {
+  // each copy may rewrite half of what an append may
+  const q = whole.append ? { ...whole, append: { ...whole.append, most: whole.append.most / 2 } } : whole;
+  const candidates = some.filter((one) => !q.append || rewritten(q, one.chunk[q.append.axis]) <= q.append.most);
   const all = q.accesses.map((one, i) => i), splits = [...Array(2 ** (all.length - 1)).keys()].slice(1)
     .map((bits) => [0, 1].map((side) => all.filter((i) => ((bits >> i) & 1) === side)));
   if (all.length < 2 || all.length > 6) return null;
@@ -122,7 +125,7 @@ function bestCopies(q, candidates) {
     const restrict = (one) => { const reads = group.map((i) => one.reads[i]); return { ...one, reads, score: dot(reads.map((read) => read.seconds), part.weights) }; };
     return bestLayout(part, candidates.map(restrict));
   };
-  return { groups, layouts: groups.map(alone) };
+  try { return { groups, layouts: groups.map(alone) }; } catch { return null; } // a copy has too many objects
 }
 // Zarr's own chunks: axes halved in turn (zarr.core.chunk_grids).
 function guessChunks(q) {
@@ -166,7 +169,7 @@ function read(form, data) {
   const clients = number("per_second", 0) ? data.clients : { tuned: data.clients.tuned, plain: { ...data.clients.plain, opening: [0, 0] } };
   const [along, steps = "1"] = (form.append || "").split(":"), axis = along === "time" ? 0 : Number(along || "none");
   if (form.append && !(axis < n && Number.isInteger(axis) && axis >= 0 && isWhole(Number(steps), 1e15))) refuse("append");
-  const append = form.append ? { axis, steps: Number(steps) } : null;
+  const append = form.append ? { axis, steps: Number(steps), most: APPEND_NBYTES } : null;
   const net = data.networks[form.profile], perSecond = number("per_second", 0), arrays = number("arrays", 1);
   return { shape, itemsize: data.types[form.type], accesses, shares, weights, net, arrays, clients, append, keep: form.keep,
     compression: number("compression", 1) || refuse("compression"), maxObjects: Math.max(1, Math.floor(1e5 / arrays)),

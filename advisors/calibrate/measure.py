@@ -21,7 +21,6 @@ from advisors.calibrate.plan import (
     Caps,
     Lane,
     Seen,
-    Spent,
     Step,
     accepted_per_s,
     lane_nbytes,
@@ -51,16 +50,22 @@ class CapReachedError(Exception):
 
 @dataclass(slots=True)
 class Purse:
-    """What may be spent, and what was."""
+    """What may be asked for, and what was."""
 
     caps: Caps
-    spent: Spent = field(default_factory=Spent)
+    n_requests: int = 0
+    nbytes: int = 0  # sent by the store
 
-    def spend(self, more: Spent) -> None:
-        """Count requests and bytes, or refuse them."""
-        if not self.caps.allow(self.spent + more):
+    def spend(self, n_requests: int, nbytes: int = 0) -> None:
+        """Count requests and bytes that are about to be asked for, or refuse them."""
+        if not self.allows(n_requests, nbytes):
             raise CapReachedError
-        self.spent += more
+        self.n_requests, self.nbytes = self.n_requests + n_requests, self.nbytes + nbytes
+
+    def allows(self, n_requests: int, nbytes: int) -> bool:
+        """Tell whether so much more is within the caps."""
+        n, n_bytes = self.n_requests + n_requests, self.nbytes + nbytes
+        return n <= self.caps.max_requests and n_bytes <= self.caps.max_nbytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +105,7 @@ class Client:
         asked_s = time.perf_counter()
         if self.is_gone:
             return Transfer(asked_s, problem=self.reason)
-        self.purse.spend(Spent(n_gets=1, nbytes=nbytes))
+        self.purse.spend(1, nbytes)
         try:
             async with asyncio.timeout(PATIENCE_S):
                 lane = await self._receive(
@@ -192,10 +197,9 @@ class Client:
 
 @dataclass(slots=True)
 class Session:
-    """A calibration under way; what is seen is kept after each piece of work."""
+    """A calibration under way."""
 
     client: Client
-    keep: Callable[[Spent], None]  # writes what was seen, and what may have been spent by then
 
     @property
     def seen(self) -> Seen:
@@ -203,46 +207,36 @@ class Session:
         return self.client.seen
 
     def run(self, steps: Sequence[Step]) -> str:
-        """Take the steps that are not taken yet; say why some could not be, if so."""
+        """Take the steps; say why some could not be taken, if so."""
         works = {"delays": self._delays, "stream": self._stream, "together": self._together,
                  "requests": self._requests}  # fmt: skip
-        if self.seen.decode_mb_per_s is None:
-            self.seen.decode_mb_per_s = measure_decoding()
-        if self.seen.chunk_ms is None:
-            self.seen.chunk_ms = measure_chunk_ms()
-        for step in (step for step in steps if not self.seen.has(step)):
+        self.seen.decode_mb_per_s, self.seen.chunk_ms = measure_decoding(), measure_chunk_ms()
+        for step in (step for step in steps if step.kind != "find"):
             try:
                 works[step.kind](step)
             except CapReachedError:
                 return f"the caps left too little for: {step.title}"
-            self.keep(self.client.purse.spent)
             if self.client.is_gone:
                 return f"it fails too often ({self.client.reason})"
-        lacking = ", ".join(self.seen.lacks(steps))
+        lacking = ", ".join(step.title for step in steps if not self.seen.has(step))
         return f"too few answers for: {lacking} ({self.client.reason})" if lacking else ""
 
     def _do(
         self, n: int, nbytes: int, work: Callable[..., Coroutine[Any, Any, T]], *given: Any
     ) -> T:
-        """Do a piece of work; what it may cost is on disk before, so that a kill hides nothing.
-
-        Requests are small where no bytes are named.
-        """
-        most = self.client.purse.spent + Spent(n_gets=n, nbytes=nbytes or n * SMALL_NBYTES)
-        if not self.client.purse.caps.allow(most):
+        """Do a piece of work, unless what it may ask for is more than is left."""
+        if not self.client.purse.allows(n, nbytes or n * SMALL_NBYTES):
             raise CapReachedError
-        self.keep(most)
         done: T = fsspec.asyn.sync(fsspec.asyn.get_loop(), work, *given)
         return done
 
     def _delays(self, step: Step) -> None:
         """Measure in batches; the first requests open connections and are not used."""
         self._do(N_LANES, 0, self.client.delays, N_LANES)
-        n_left = step.n_requests - N_LANES - len(self.seen.delays_s)
+        n_left = step.n_requests - N_LANES
         while n_left > 0 and not self.client.is_gone:
             n = min(BATCH, n_left)
             self.seen.delays_s += self._do(n, 0, self.client.delays, n)
-            self.keep(self.client.purse.spent)
             n_left -= n
 
     def _stream(self, step: Step) -> None:

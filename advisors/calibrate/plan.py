@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import NormalDist, median
 from typing import Any, Literal
@@ -23,6 +23,7 @@ MOST_CONNECTIONS = 256
 N_PIECES = 2  # requests of a connection in one look at the bandwidth: objects may be small
 
 LEAST_REQUESTS = 60
+MOST_REQUESTS = 100_000
 LEAST_NBYTES = 20_000_000
 
 _ENOUGH = 0.8  # share of the planned delays from which their step is complete
@@ -30,80 +31,22 @@ _LEAST_ACCEPTED = 8  # below this a rate is a guess
 
 
 @dataclass(frozen=True, slots=True)
-class Spent:
-    """Requests and bytes, of which a store makes a bill."""
-
-    n_gets: int = 0
-    n_lists: int = 0  # listings, and what is written, which has their price
-    nbytes: int = 0  # sent by the store
-
-    def __add__(self, other: Spent) -> Spent:
-        """Spend both."""
-        gets, lists = self.n_gets + other.n_gets, self.n_lists + other.n_lists
-        return Spent(gets, lists, self.nbytes + other.nbytes)
-
-    @property
-    def n_requests(self) -> int:
-        """All requests."""
-        return self.n_gets + self.n_lists
-
-    def usd(self, prices: Mapping[str, float]) -> float:
-        """Price it."""
-        return (
-            self.n_gets / 1e3 * prices["store_gets_1e3"]
-            + self.n_lists / 1e3 * prices["store_lists_1e3"]
-            + self.nbytes / 1e9 * prices["data_out_gb"]
-        )
-
-
-@dataclass(frozen=True, slots=True)
 class Caps:
-    """What may be spent in all, however often a calibration is continued."""
+    """What a calibration may ask a store for in all."""
 
     max_requests: int
-    max_usd: float
     max_nbytes: int
-    prices: Mapping[str, float]  # USD by item of the price table, see `Spent.usd`
 
     def __post_init__(self) -> None:
-        """Refuse caps within which nothing can be measured."""
-        n, least_mb = self.max_requests, self.least_nbytes / 1e6
-        if n < LEAST_REQUESTS:
-            raise UserError(f"max-requests: {n}; allowed: at least {LEAST_REQUESTS}")
-        if self.max_nbytes < self.least_nbytes:
-            raise UserError(f"max-mb: {self.max_nbytes / 1e6:g}; allowed: at least {least_mb:g}")
-        for item, usd in self.prices.items():
-            if not 0 <= usd < math.inf:
-                raise UserError(f"price {item}: {usd:g}; allowed: a number from 0 on")
-        # without which these requests would bring too few bytes
-        least = Spent(n - 2, 2, self.least_nbytes).usd(self.prices)
-        if not least <= self.max_usd < math.inf:
+        """Refuse caps within which nothing can be measured, and those without an end."""
+        if not LEAST_REQUESTS <= self.max_requests <= MOST_REQUESTS:
             raise UserError(
-                f"max-usd: {self.max_usd:g}; allowed: at least {math.ceil(1e5 * least) / 1e5:g}"
-                f" for {n} requests and {least_mb:g} MB"
+                f"max-requests: {self.max_requests}; allowed: {LEAST_REQUESTS} to {MOST_REQUESTS}"
             )
-
-    @property
-    def least_nbytes(self) -> int:
-        """Bytes of which enough are left for bandwidth when all requests are small ones."""
-        return LEAST_NBYTES + SMALL_NBYTES * self.max_requests
-
-    @property
-    def most_nbytes(self) -> int:
-        """Bytes that can be paid beside all requests."""
-        requests_usd = Spent(self.max_requests - 2, 2).usd(self.prices)
-        if not (per_gb := self.prices["data_out_gb"]):
-            return self.max_nbytes
-        # a byte less, for rounding
-        return min(self.max_nbytes, int((self.max_usd - requests_usd) / per_gb * 1e9) - 1)
-
-    def allow(self, spent: Spent) -> bool:
-        """Tell whether all that is within the caps."""
-        return (
-            spent.n_requests <= self.max_requests
-            and spent.nbytes <= self.max_nbytes
-            and spent.usd(self.prices) <= self.max_usd
-        )
+        # enough is left for bandwidth when all requests are small ones
+        least = LEAST_NBYTES + SMALL_NBYTES * self.max_requests
+        if self.max_nbytes < least:
+            raise UserError(f"max-mb: {self.max_nbytes / 1e6:g}; allowed: at least {least / 1e6:g}")
 
 
 Kind = Literal["find", "delays", "stream", "together", "requests"]
@@ -147,7 +90,7 @@ def plan_steps(caps: Caps) -> tuple[Step, ...]:
     ):
         sizes.append(2 ** (len(sizes) + 1))
     n_rate = left - N_PIECES * sum(sizes)
-    nbytes = caps.most_nbytes - SMALL_NBYTES * (n_delays + n_rate)
+    nbytes = caps.max_nbytes - SMALL_NBYTES * (n_delays + n_rate)
     weights = [min(n, 8) for n in sizes]
     return (
         Step("find", n_find, 0),
@@ -163,7 +106,7 @@ def plan_steps(caps: Caps) -> tuple[Step, ...]:
 
 @dataclass(slots=True)
 class Seen:
-    """What was measured so far, as it lies in the file: plain numbers."""
+    """What was measured: plain numbers."""
 
     delays_s: list[float] = field(default_factory=list)  # to the first byte of small ranges
     streams_mb_per_s: list[float] = field(default_factory=list)  # of bodies on one connection
@@ -186,10 +129,6 @@ class Seen:
         if not self.streams_mb_per_s:
             return []
         return [(1, median(self.streams_mb_per_s)), *sorted(self.together_mb_per_s.items())]
-
-    def lacks(self, steps: Sequence[Step]) -> list[str]:
-        """Name the planned steps that have not told what they were to tell."""
-        return [step.title for step in steps if not self.has(step)]
 
     def has(self, step: Step) -> bool:
         """Tell whether a step has told what it was to tell."""

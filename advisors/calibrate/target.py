@@ -6,52 +6,52 @@ import contextlib
 import os
 import re
 import secrets
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from http.client import HTTPException
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 import obstore
 from botocore.exceptions import BotoCoreError, ClientError, ReadTimeoutError
 from obstore.exceptions import BaseError
-from obstore.store import GCSStore, HTTPStore, LocalStore, S3Store
+from obstore.store import GCSStore, LocalStore, S3Store
 
-from advisors.calibrate.plan import Spent
 from helpers.errors import UserError, cut
 from helpers.netem.profiles import get_profile
-from helpers.objectstore.locations import Location, make_client_options, parse_location
+from helpers.objectstore.locations import Location, parse_location
+from helpers.objectstore.processes import deadline
 from helpers.objectstore.testbed import open_testbed
 
 if TYPE_CHECKING:
     from obstore.store import RetryConfig
 
-# of obstore and botocore; a time-out is an OSError
-FAILURES = (BaseError, BotoCoreError, ClientError, OSError, ValueError)
+# of obstore, botocore and the client of HTTP below it; a time-out is an OSError
+FAILURES = (BaseError, BotoCoreError, ClientError, HTTPException, OSError, ValueError)
 PATIENCE_S = 20.0  # for one request
 LEAST_OBJECT_NBYTES = 1_000_000
+_WRITING_S = 120.0
 _WRITTEN_NBYTES = 32_000_000
 _N_LISTED = 100  # objects among which the largest is chosen: surely in the first page of a listing
 _ONCE: RetryConfig = {"max_retries": 0}  # a hidden second try would break the caps
 
-Spend = Callable[[Spent], None]
-"""Counts what is about to be asked for, or refuses it."""
+Spend = Callable[[int], None]
+"""Counts requests that are about to be made, or refuses them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
     """The object that is read, and the client that reads it."""
 
-    client: S3Store | GCSStore | HTTPStore | LocalStore
+    client: S3Store | GCSStore | LocalStore
     key: str
     nbytes: int
 
 
 @contextmanager
 def open_target(address: str, spend: Spend, *, prefix: str, emulated: str) -> Iterator[Target]:
-    """Reach a store: one of S3 or Google, an object behind HTTP, or the embedded one over a network."""
+    """Reach a store: one of S3 or Google, or the embedded one over a network."""
     scheme = urlsplit(address).scheme
     if emulated != "loopback" and address != "embedded":
         raise UserError(f"emulate: {emulated!r}; allowed: with embedded alone")
@@ -65,8 +65,6 @@ def open_target(address: str, spend: Spend, *, prefix: str, emulated: str) -> It
     elif prefix:
         with write_object(parse_location(address) / prefix.strip("/"), spend) as target:
             yield target
-    elif scheme in ("http", "https"):
-        yield find_page(address, spend)
     else:
         yield find_object(parse_location(address), spend)
 
@@ -76,12 +74,12 @@ def find_object(location: Location, spend: Spend) -> Target:
     client, best = replace(location, prefix="").obstore(_ONCE), 0
     with _telling(location.url):
         if location.prefix:
-            spend(Spent(n_gets=1))
+            spend(1)
             with contextlib.suppress(FileNotFoundError):
                 best = obstore.head(client, location.prefix)["size"]
         if best >= LEAST_OBJECT_NBYTES:
             return Target(client, location.prefix, best)
-        spend(Spent(n_lists=1))
+        spend(1)
         sizes = _list_once(location)
     key = max(sizes, key=lambda path: sizes[path], default="")
     _refuse_small(location.url, max(best, sizes.get(key, 0)))
@@ -94,12 +92,16 @@ def _list_once(location: Location) -> dict[str, int]:
         client = replace(location, prefix="").obstore(_ONCE)
         pages = obstore.list(client, prefix=location.prefix or None, chunk_size=_N_LISTED)
         return {item["path"]: item["size"] for item in next(iter(pages), [])}
-    patience = {"read_timeout": PATIENCE_S, "retries": {"total_max_attempts": 1}}
+    client = location.botocore(read_timeout=PATIENCE_S, retries={"total_max_attempts": 1})
+    client.meta.events.register("before-call.s3", _stay)
     prefix = f"{location.prefix}/" if location.prefix else ""
-    page = location.botocore(**patience).list_objects_v2(
-        Bucket=location.bucket, Prefix=prefix, MaxKeys=_N_LISTED
-    )
+    page = client.list_objects_v2(Bucket=location.bucket, Prefix=prefix, MaxKeys=_N_LISTED)
     return {item["Key"]: item["Size"] for item in page.get("Contents", [])}
+
+
+def _stay(params: dict[str, Any], **_: Any) -> None:
+    """Let botocore take an answer that leads elsewhere for the error that it is here."""
+    params["context"].setdefault("s3_redirect", {})["redirected"] = True
 
 
 def _refuse_small(url: str, nbytes: int) -> None:
@@ -111,36 +113,13 @@ def _refuse_small(url: str, nbytes: int) -> None:
         )
 
 
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Follow no redirection: each would be a request more for each that is counted."""
-
-    def redirect_request(self, *_given: Any) -> None:
-        """Let the answer be the error that it is."""
-
-
-def find_page(url: str, spend: Spend) -> Target:
-    """Look at an object that plain HTTP serves."""
-    parts = urlsplit(url)
-    if parts.query or "@" in parts.netloc or not parts.path.strip("/"):
-        raise UserError(f"store: {url}; allowed: an object's address, without user and query")
-    spend(Spent(n_gets=1))
-    opener = urllib.request.build_opener(_NoRedirect)
-    head = urllib.request.Request(url, method="HEAD")  # noqa: S310  # open_target knows the scheme
-    with _telling(url), opener.open(head, timeout=PATIENCE_S) as answer:
-        nbytes = int(answer.headers.get("Content-Length") or 0)
-    _refuse_small(url, nbytes)
-    base = f"{parts.scheme}://{parts.netloc}"
-    client = HTTPStore(base, client_options=make_client_options(base), retry_config=_ONCE)
-    return Target(client, unquote(parts.path).lstrip("/"), nbytes)
-
-
 @contextmanager
 def write_object(folder: Location, spend: Spend) -> Iterator[Target]:
     """Write an object of 32 MB into a folder, and remove it in the end."""
-    spend(Spent(n_lists=2))  # the removal too, which is a POST: no cap may prevent it
+    spend(2)  # the removal too, which is a POST: no cap may prevent it
     place = folder / f"wire-calibrate-{secrets.token_hex(4)}"
     client = replace(folder, prefix="").obstore(_ONCE)
-    with _telling(place.url):
+    with _telling(place.url, _WRITING_S):
         obstore.put(client, place.prefix, os.urandom(_WRITTEN_NBYTES), use_multipart=False)
     try:
         yield Target(client, place.prefix, _WRITTEN_NBYTES)
@@ -150,15 +129,14 @@ def write_object(folder: Location, spend: Spend) -> Iterator[Target]:
 
 
 @contextmanager
-def _telling(url: str) -> Iterator[None]:
-    """Say in one line what a store refuses."""
+def _telling(url: str, patience_s: float = 0) -> Iterator[None]:
+    """Say in one line what a store refuses, and wait for it no longer than this."""
     try:
-        yield
+        with deadline(patience_s or PATIENCE_S):
+            yield
     except UserError:
         raise
     except FAILURES as error:
-        if isinstance(error, urllib.error.HTTPError):
-            error.close()
         raise UserError(
             f"store: {url}: {tell_failure(error)}; allowed: a store that answers,"
             " and credentials that it takes"
@@ -181,10 +159,10 @@ def tell_failure(error: Exception) -> str:
     if isinstance(error, ClientError):
         status = error.response["ResponseMetadata"]["HTTPStatusCode"]
         return f"it answers {status} {error.response['Error']['Code']}"
-    if status := re.search(r"(?:status code: |HTTP Error )(\d{3})[: ]*([\w ]*)", text):
+    if status := re.search(r"status code: (\d{3})[: ]*([\w ]*)", text):
         return f"it answers {status[1]} {status[2]}".rstrip()
     if re.search(
-        r"error sending request|urlopen error|\(Connect\)|[Cc]ould not connect|[Cc]onnection was closed",
+        r"error sending request|\(Connect\)|[Cc]ould not connect|[Cc]onnection was closed",
         text,
     ):
         return "it does not answer"

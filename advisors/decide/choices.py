@@ -236,9 +236,9 @@ def _list_written(question: Question, action: Action) -> Iterator[Choice]:
         how: How = ("align", "one copy, boxes drawn on its grid")
         yield _choose(question, how, client, aligned, (best_layout(aligned),))
     copies = best_copies(grid) if question.asked.keep != "one-copy" else None
-    if copies is None or copies.layouts[0] == copies.layouts[1]:
+    if copies is None or copies[0][0] == copies[0][1]:
         return
-    (one, other), serves = copies.layouts, copies.serves
+    (one, other), serves = copies
     both = _choose(question, ("copy", "two copies"), client, pattern, (one, other), serves)
     now = question.array.layout
     pairs = ((now, other), (one, now)) if now and question.array.format == "zarr" else ()
@@ -346,7 +346,7 @@ def _count_samples(
     bounds = {
         "workers": typed.workers / math.fsum(one.share * one.p50_s for one in reads),
         "requests of the store": network.requests_per_s / n_requests,
-        "link": network.aggregate_nbytes_per_s / nbytes,
+        "link": question.machine_nbytes_per_s / nbytes,
         "cores": typed.cores / max(cpu_s, 1e-12),
     }
     what = min(bounds, key=bounds.__getitem__)

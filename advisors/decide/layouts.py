@@ -63,6 +63,7 @@ class Bounds:
     memory_nbytes: int = 8_000_000_000  # for the chunks that are decoded at once
     # axis along which the array grows, and by how many elements at once
     append: tuple[int, int] | None = None
+    max_rewritten_nbytes: float = APPEND_NBYTES  # stored, by an append
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,6 +92,12 @@ class Question:
         """Bytes of the file that holds the arrays."""
         return float(self.array.file_nbytes or self.stored_nbytes)
 
+    @property
+    def machine_nbytes_per_s(self) -> float:
+        """Bytes a second that all processes of the machine receive at most."""
+        network = network_of(get_profile(self.asked.profile))
+        return min(network.aggregate_nbytes_per_s, 1e6 * (self.asked.link_mb_per_s or math.inf))
+
     def pattern(self, *, in_flight: int | None = None) -> AccessPattern:
         """Describe the problem as the search for chunk shapes takes it."""
         asked = self.asked

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisors.decide.layouts import (
-    APPEND_NBYTES,
     AccessPattern,
     Floats,
     Layout,
@@ -100,17 +99,23 @@ def best_layout(pattern: AccessPattern) -> Layout:
 
 def best_of(grid: Grid) -> Layout:
     """Choose the layout of a grid as `best_layout` does."""
+    if (found := _find_best(grid)) is None:
+        more = ", or appends of more steps at once" if grid.pattern.bounds.append else ""
+        most = grid.pattern.bounds.max_objects
+        raise UserError(f"max-objects: {most} an array; allowed: more{more}")
+    return found
+
+
+def _find_best(grid: Grid) -> Layout | None:
+    """Choose a layout; None where all have too many objects."""
     pattern, is_plain, found = grid.pattern, grid.is_plain, list[Layout]()
     if is_plain.any():
         found.append(Layout(_choose(grid.take(is_plain))))
     if not is_plain.all():
         found += _shard(pattern, _choose(grid))
-    if not found:
-        more = ", or appends of more steps at once" if pattern.bounds.append else ""
-        raise UserError(f"max-objects: {pattern.bounds.max_objects} an array; allowed: more{more}")
     scores = [score(pattern, layout) for layout in found]
-    most = _SHARD_WORTH * min(scores)
-    return next(one for one, s in zip(found, scores, strict=True) if s <= most)
+    most = _SHARD_WORTH * min(scores, default=0.0)
+    return next((one for one, s in zip(found, scores, strict=True) if s <= most), None)
 
 
 def score(pattern: AccessPattern, layout: Layout) -> float:
@@ -132,19 +137,20 @@ def cheapest_of(grid: Grid, prices: Prices) -> Layout:
     return Layout(_choose(plain.take(usd <= usd.min() * (1 + MODEL_ERROR))))
 
 
-@dataclass(frozen=True, slots=True)
-class Copies:
-    """Two layouts, and the accesses that read each."""
+def best_copies(grid: Grid) -> tuple[tuple[Layout, Layout], tuple[Shape, Shape]] | None:
+    """Choose two layouts, and the places of the accesses that read each; None where these cannot be split.
 
-    layouts: tuple[Layout, Layout]
-    serves: tuple[tuple[int, ...], tuple[int, ...]]  # places of accesses in the pattern
-
-
-def best_copies(grid: Grid) -> Copies | None:
-    """Choose two layouts that share the accesses; None where these cannot be split."""
-    n = len(grid.pattern.accesses)
+    Each may rewrite half of what an append may.
+    """
+    n, bounds = len(grid.pattern.accesses), grid.pattern.bounds
     if not 2 <= n <= _MOST_SPLIT:
         return None
+    if bounds.append:
+        most = bounds.max_rewritten_nbytes / 2
+        extents = grid.shapes[:, bounds.append[0]]
+        grid = grid.take(rewritten_nbytes(grid.pattern, extents) <= most)
+        pattern = replace(grid.pattern, bounds=replace(bounds, max_rewritten_nbytes=most))
+        grid = replace(grid, pattern=pattern)
     seconds = grid.seconds * grid.pattern.shares
 
     def total(group: Sequence[int]) -> float:
@@ -155,8 +161,8 @@ def best_copies(grid: Grid) -> Copies | None:
         for bits in range(1, 2 ** (n - 1))
     ]
     ours, theirs = min(splits, key=lambda split: sum(map(total, split)))
-    one, two = (best_of(grid.restrict(group)) for group in (ours, theirs))
-    return Copies((one, two), (ours, theirs))
+    one, two = (_find_best(grid.restrict(group)) for group in (ours, theirs))
+    return ((one, two), (ours, theirs)) if one and two else None
 
 
 def _list_candidates(pattern: AccessPattern) -> Shapes:
@@ -190,7 +196,8 @@ def _list_extents(pattern: AccessPattern, column: int, step: int) -> list[int]:
         append and append[0] == column
     ):  # an append's own, and the most whole ones that it may rewrite
         steps = append[1]
-        most = 1 + int(APPEND_NBYTES // max(1.0, float(rewritten_nbytes(pattern, 2 * steps))))
+        most = pattern.bounds.max_rewritten_nbytes
+        most = 1 + int(most // max(1.0, float(rewritten_nbytes(pattern, 2 * steps))))
         own |= {min(steps, n), min(steps * most, n)}
     found = {n} | own
     if step == 1:
@@ -201,7 +208,11 @@ def _list_extents(pattern: AccessPattern, column: int, step: int) -> list[int]:
     powers = range(math.ceil(math.log(n, base)) + 1)
     found |= {f * base**k for k in powers for f in factors if f * base**k <= n}
     if append and append[0] == column:
-        found = {e for e in found if float(rewritten_nbytes(pattern, e)) <= APPEND_NBYTES}
+        found = {
+            e
+            for e in found
+            if float(rewritten_nbytes(pattern, e)) <= pattern.bounds.max_rewritten_nbytes
+        }
     return sorted(found)
 
 
@@ -243,7 +254,11 @@ def _shard(pattern: AccessPattern, chunk: Shape) -> list[Layout]:
             extents = [
                 e
                 for e in extents
-                if e == c or (e < n and float(rewritten_nbytes(pattern, e)) <= APPEND_NBYTES)
+                if e == c
+                or (
+                    e < n
+                    and float(rewritten_nbytes(pattern, e)) <= pattern.bounds.max_rewritten_nbytes
+                )
             ]
         grids.append(extents)
     shards = np.asarray([*itertools.product(*grids)], np.int64)

@@ -11,7 +11,7 @@ from advisors.decide.choices import Action, Answer, Choice
 from advisors.decide.layouts import Layout
 from advisors.decide.question import Question
 from advisors.decide.snippets import write_code
-from helpers.errors import cut
+from helpers.errors import cut, write_bytes
 from helpers.models import WORTH
 
 _N_LINES = 10  # of a short answer
@@ -28,30 +28,21 @@ _ADVICE: dict[Action, str] = {
 
 def to_mapping(answer: Answer) -> dict[str, Any]:
     """Return plain values, for JSON: seconds, bytes and USD add up to the totals beside them."""
-    question, array, asked = answer.question, answer.question.array, answer.question.asked
-    is_loader = asked.batch is not None
+    question, array, asked = answer.question, answer.question.array, asdict(answer.question.asked)
+    layout = array.layout or Layout(())
     return {
         "array": {
-            "variable": array.variable,
-            "shape": array.shape,
+            **{
+                name: getattr(array, name)
+                for name in ("variable", "shape", "format", "codec", "nbytes")
+            },
             "type": str(array.dtype),
-            "format": array.format,
-            "codec": array.codec,
             "compression": question.store.compression_ratio,
-            "nbytes": array.nbytes,
-            "n_arrays": asked.arrays,
-            "chunk_shape": array.layout.chunk_shape if array.layout else None,
-            "shard_shape": array.layout.shard_shape if array.layout else None,
+            "n_arrays": asked.pop("arrays"),
+            "chunk_shape": layout.chunk_shape or None,
+            "shard_shape": layout.shard_shape,
         },
-        "asked": {
-            "access": dict(zip([a.name for a in asked.accesses], asked.shares, strict=True)),
-            "profile": asked.profile,
-            "reads_per_month": asked.reads_per_month,
-            "loader": {name: getattr(asked, name) for name in ("batch", "workers", "prefetch")}
-            if is_loader
-            else None,
-            "per_second": asked.per_second,
-        },
+        "asked": asked,
         "predicted_on": question.predicted_on(),
         "answer": _choice(answer, answer.best),
         "now": _choice(answer, answer.now),
@@ -61,45 +52,26 @@ def to_mapping(answer: Answer) -> dict[str, Any]:
 
 
 def _choice(answer: Answer, one: Choice) -> dict[str, Any]:
-    shape, itemsize = answer.question.array.shape, answer.question.array.dtype.itemsize
+    array, found = answer.question.array, asdict(one)
+    for layout, place, names in zip(
+        one.layouts, found["layouts"], found.pop("serves"), strict=False
+    ):
+        place["chunk_nbytes"] = math.prod(layout.chunk_shape) * array.dtype.itemsize
+        place |= {"n_objects": layout.count_objects(array.shape), "serves": names}
+    samples = found.pop("samples") or (None, None)
     return {
-        "action": one.action,
-        "label": one.label,
-        "layouts": [
-            {
-                "chunk_shape": layout.chunk_shape,
-                "shard_shape": layout.shard_shape,
-                "chunk_nbytes": math.prod(layout.chunk_shape) * itemsize,
-                "n_objects": layout.count_objects(shape),
-                "serves": names,
-            }
-            for layout, names in zip(one.layouts, one.serves, strict=False)
-        ],
+        **found,
         "client": one.client.name,
-        "in_flight": one.in_flight,
-        "reads": [asdict(each) for each in one.reads],
         "seconds": one.seconds,
-        "usd_month": dict(one.usd_month),
         "usd_month_total": one.usd,
-        "write_usd": one.write_usd,
-        "append_nbytes": one.append_nbytes,
-        "samples_per_s": one.samples[0] if one.samples else None,
-        "samples_bound": one.samples[1] if one.samples else None,
+        "samples_per_s": samples[0],
+        "samples_bound": samples[1],
         "gains": answer.gains(one),
-        "support": one.support,
-        "is_on_front": one.is_on_front,
-        "is_over_budget": one.is_over_budget,
     }
 
 
 def write_short(answer: Answer) -> Iterator[str]:
-    """Write an answer in ten lines.
-
-    Yields
-    ------
-    str
-        A line.
-    """
+    """Write an answer in ten lines."""
     question, best = answer.question, answer.best
     yield _write_array(question)
     over = "Nothing fits the budget; the cheapest: " * best.is_over_budget
@@ -164,13 +136,7 @@ def _pick(answer: Answer, n: int) -> list[Choice]:
 
 
 def write_why(answer: Answer) -> Iterator[str]:
-    """Write every choice with what is expected of it, what it costs and what it rests on.
-
-    Yields
-    ------
-    str
-        A line.
-    """
+    """Write every choice with what is expected of it, what it costs and what it rests on."""
     question = answer.question
     for one in answer.choices:
         yield f"\n{one.action}, {one.label}{' (chosen)' if one is answer.best else ''}"
@@ -199,20 +165,20 @@ def _write_choice(question: Question, one: Choice) -> Iterator[str]:
     for each in one.reads:
         yield (
             f"{each.access} ({100 * each.share:.3g} %): median {_seconds(each.p50_s)}, 95 % within"
-            f" {_seconds(each.p95_s)}; {_number(each.n_requests)} requests, {_bytes(each.nbytes)};"
+            f" {_seconds(each.p95_s)}; {_number(each.n_requests)} requests, {write_bytes(each.nbytes)};"
             f" {_number(each.over_read)} bytes read for each that is asked"
         )
     bill = ", ".join(f"{name} {_usd(usd)}" for name, usd in one.usd_month.items() if usd)
     yield f"a month: {bill or '0 USD'}{_write_once(question, one)}"
     asked, itemsize = question.asked, question.array.dtype.itemsize
     if one.append_nbytes is not None:
-        yield f"an append rewrites at most {_bytes(one.append_nbytes)} of what is stored of an array"
+        yield f"an append rewrites at most {write_bytes(one.append_nbytes)} of what is stored of an array"
     if asked.batch and one.samples:
         box = max(math.prod(access.extent) for access in asked.accesses) * itemsize
-        held = _bytes(asked.workers * asked.prefetch * asked.batch * box)
+        held = write_bytes(asked.workers * asked.prefetch * asked.batch * box)
         link = one.samples[0] / asked.batch * math.fsum(r.share * r.nbytes for r in one.reads)
         yield (
-            f"{_number(one.samples[0])} samples a second, bounded by the {one.samples[1]}: {_bytes(link)}"
+            f"{_number(one.samples[0])} samples a second, bounded by the {one.samples[1]}: {write_bytes(link)}"
             f" a second over a link of {_number(asked.link_mb_per_s or 0)} MB/s, {asked.cores} cores;"
             f" batches that are ready take {held}"
         )
@@ -227,7 +193,7 @@ def _write_array(question: Question) -> str:
     array, n, ratio = question.array, question.asked.arrays, question.store.compression_ratio
     parts = [
         f"{cut(array.variable)}: {' x '.join(map(str, array.shape))} {cut(str(array.dtype))},"
-        f" {_bytes(question.stored_nbytes)} stored{f' in {n} such arrays' if n > 1 else ''}"
+        f" {write_bytes(question.stored_nbytes)} stored{f' in {n} such arrays' if n > 1 else ''}"
     ]
     if array.layout:
         parts.append(_write_layout(array.layout, array.dtype.itemsize))
@@ -265,7 +231,7 @@ def _write_shapes(one: Choice) -> str:
 
 def _write_layout(layout: Layout, itemsize: int) -> str:
     chunk, shard = (
-        f"{'x'.join(map(str, shape))} ({_bytes(math.prod(shape) * itemsize)})"
+        f"{'x'.join(map(str, shape))} ({write_bytes(math.prod(shape) * itemsize)})"
         for shape in (layout.chunk_shape, layout.object_shape)
     )
     return f"chunks {chunk} in shards {shard}" if layout.shard_shape else f"chunks {chunk}"
@@ -282,7 +248,7 @@ def _write_once(question: Question, one: Choice) -> str:
     moved = question.stored_nbytes * (1 + len(one.layouts))
     hours = moved / question.store.network.aggregate_nbytes_per_s / 3600
     least = f", at least {_number(hours, 2)} hours over one link" if hours > 0.1 else ""
-    return f"; writing it, once: {_usd(one.write_usd)} in requests, {_bytes(moved)} read and written{least}"
+    return f"; writing it, once: {_usd(one.write_usd)} in requests, {write_bytes(moved)} read and written{least}"
 
 
 def _seconds(value: float) -> str:
@@ -302,17 +268,3 @@ def _number(value: float, digits: int = 3) -> str:
 
 def _usd(value: float) -> str:
     return f"{_number(value)} USD"
-
-
-def _bytes(value: float) -> str:
-    """Write bytes in the unit that reads best.
-
-    Examples
-    --------
-    >>> _bytes(1_048_576), _bytes(40)
-    ('1.05 MB', '40 B')
-    """
-    for size, unit in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
-        if value >= size:
-            return f"{_number(value / size)} {unit}"
-    return f"{_number(value)} B"

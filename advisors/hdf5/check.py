@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from advisors.hdf5.inspection import FileLayout, FileReport, Variable, merge_spans
-from helpers.errors import cut
+from helpers.errors import cut, write_bytes
 from helpers.models.transfer import Network
 
 GUIDE = "https://guide.cloudnativegeo.org/cloud-optimized-netcdf4-hdf5/"
@@ -66,9 +66,7 @@ def _check_layout(
         text = "the file has no pages"
         yield Problem("paged-file-space", text, 0, "bytes of a page, above 0")
     elif page < nbytes:
-        text = (
-            f"metadata take {_size(nbytes)}, more than a page of {_size(page)}; make pages larger"
-        )
+        text = f"metadata take {write_bytes(nbytes)}, more than a page of {write_bytes(page)}; make pages larger"
         yield Problem("page-size", text, page, f"at least {nbytes}")
     n_places = _count_places(metadata, gap_nbytes)
     text = f"metadata are scattered over {n_places} places; consolidate them"
@@ -92,7 +90,7 @@ def _check_layout(
     text = f"small datasets are scattered over {n_away} places, a request each; make them compact"
     yield _bound("small-datasets", n_away, 1, text)
     n_user = report.userblock_nbytes
-    text = f"a user block of {_size(n_user)} stands before the file, so that it cannot have pages"
+    text = f"a user block of {write_bytes(n_user)} stands before the file, so that it cannot have pages"
     yield _bound("user-block", n_user, 0, text)
 
 
@@ -102,14 +100,14 @@ def _check_variables(variables: Sequence[Variable]) -> Iterator[Problem | None]:
     chunked = [v for v in variables if v.chunk_shape and v.n_chunks]
     small = [v for v in chunked if v.n_chunks > 1 and v.chunk_nbytes < least]
     large = [v for v in chunked if v.chunk_nbytes > most]
-    told = [f"{_count(small)} chunks below {_size(least)}: {_name(small)}"] * bool(small)
-    told += [f"{_count(large)} chunks above {_size(most)}: {_name(large)}"] * bool(large)
+    told = [f"{_count(small)} chunks below {write_bytes(least)}: {_name(small)}"] * bool(small)
+    told += [f"{_count(large)} chunks above {write_bytes(most)}: {_name(large)}"] * bool(large)
     yield _bound("chunk-bytes", len(small) + len(large), 0, "; ".join(told))
     largest = max(chunked, key=lambda v: v.chunk_nbytes, default=None)
     if largest is not None:
         text = (
-            f"chunks of {cut(largest.name)} have {_size(largest.chunk_nbytes)}, more than the"
-            f" {_size(CHUNK_CACHE_NBYTES)} that HDF5 keeps; set rdcc_nbytes or make them smaller"
+            f"chunks of {cut(largest.name)} have {write_bytes(largest.chunk_nbytes)}, more than the"
+            f" {write_bytes(CHUNK_CACHE_NBYTES)} that HDF5 keeps; set rdcc_nbytes or make them smaller"
         )
         yield _bound("chunk-cache", largest.chunk_nbytes, CHUNK_CACHE_NBYTES, text)
     loose = [v for v in variables if v.is_variable_length]
@@ -129,16 +127,3 @@ def _name(variables: Sequence[Variable]) -> str:
     shown = ", ".join(cut(variable.name) for variable in variables[:_N_SHOWN])
     more = len(variables) - _N_SHOWN
     return f"{shown} and {more} more" if more > 0 else shown
-
-
-def _size(nbytes: float) -> str:
-    """Write bytes as people say them.
-
-    Examples
-    --------
-    >>> _size(512), _size(100_000), _size(16e6)
-    ('512 bytes', '100 kB', '16 MB')
-    """
-    if nbytes < 1000:
-        return f"{nbytes:.0f} bytes"
-    return f"{nbytes / 1e3:.3g} kB" if nbytes < 1e6 else f"{nbytes / 1e6:.3g} MB"

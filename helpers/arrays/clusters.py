@@ -24,8 +24,8 @@ from urllib.parse import urlsplit
 import dask
 import distributed
 
-from helpers.benchmark.loop import deadline
 from helpers.errors import UserError, show
+from helpers.objectstore.processes import deadline
 
 KINDS = ("local", "gateway", "slurm", "address")
 

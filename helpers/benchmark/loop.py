@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import gc
 import math
-import signal
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -23,6 +21,7 @@ from helpers.benchmark.contender import CheckError, Contender, Traced
 from helpers.benchmark.provenance import imported
 from helpers.benchmark.record import PHASES, Record, Row
 from helpers.errors import UserError
+from helpers.objectstore.processes import deadline
 
 
 def timed[T](do: Callable[[], T], *, dilation: float = 1.0) -> tuple[T, float]:
@@ -47,45 +46,6 @@ LEAST_S, LEAST_REQUESTS = 1.0, 20
 
 LEAST_DEADLINE_S = 120.0
 """Seconds of the network that any step may take, however small the budget of its case."""
-
-
-class _OverdueError(BaseException):
-    """Nothing between an alarm and `deadline` may take it for an error of its own, and try again."""
-
-
-@contextmanager
-def deadline(seconds: float) -> Iterator[None]:
-    """End what takes longer than so many real seconds, wherever it waits.
-
-    A library may wait for a stalled store for ever, or repeat its request as long; and it may wait
-    again while it tidies up, so the alarm comes again each second until it has ended. It is one of the main thread, where notebooks run; elsewhere, and where the system has none, nothing
-    is ended.
-    """
-    is_main = threading.current_thread() is threading.main_thread()
-    if not is_main or not hasattr(signal, "setitimer"):
-        yield
-        return
-
-    is_under_way = True
-
-    def end(_number: int, _frame: object) -> None:
-        if is_under_way:
-            raise _OverdueError
-
-    before = signal.signal(signal.SIGALRM, end)
-    signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)
-    try:
-        yield
-        is_under_way = False
-    except _OverdueError:
-        is_under_way = False
-        raise TimeoutError(
-            f"not done in {seconds:g} s, its deadline; allowed: a store that answers by then,"
-            " or a larger time_budget_s"
-        ) from None
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
 
 
 class Budget:

@@ -20,7 +20,7 @@ from annotated_types import Ge, Gt, Le
 
 from helpers.errors import UserError, show
 from helpers.models.transfer import Network
-from helpers.paths import ROOT
+from helpers.paths import ROOT, read_yaml
 
 MB = 1_000_000
 """Bytes in a decimal megabyte."""
@@ -245,7 +245,6 @@ def profile_names() -> tuple[str, ...]:
     return tuple(_known_profiles())
 
 
-_FILE_NBYTES = 100_000  # of a profile's file at most
 _FILE = re.compile(r"(?P<path>.+\.ya?ml)(?:@(?P<digest>[0-9a-f]{8}))?")
 
 # What a network cannot be predicted without.
@@ -319,21 +318,8 @@ def _find_file(name: str) -> ProfileFile:
 
 def read_profile_file(path: Path) -> ProfileFile:
     """Read a profile from a YAML file; refuse what is none in one line."""
-    import yaml
-
-    try:
-        if path.stat().st_size > _FILE_NBYTES:
-            raise UserError(f"profile {path.name!r}: too long; allowed: {_FILE_NBYTES:,} bytes")
-        text = path.read_text(encoding="utf-8")
-        if any(isinstance(one, yaml.AliasEvent) for one in yaml.parse(text, yaml.SafeLoader)):
-            raise UserError(f"profile {path.name!r}: it has aliases; allowed: without them")
-        figures = yaml.safe_load(text)
-    except UserError:
-        raise
-    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
-        reason = getattr(error, "strerror", None) or "it is no YAML"
-        raise UserError(f"profile {path.name!r} cannot be read: {reason}") from error
-    if not isinstance(figures, dict) or not isinstance(figures.get("measurement", {}), dict):
+    figures = read_yaml(path, f"profile {path.name!r}")
+    if not isinstance(figures.get("measurement", {}), dict):
         raise UserError(f"profile {path.name!r}: {show(figures)}; allowed: a mapping")
     measurement = figures.pop("measurement", {})
     figures.pop("scale", None)  # always 1 in the files of earlier calibrations

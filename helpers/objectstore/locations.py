@@ -18,6 +18,7 @@ import obstore.store
 from fsspec import AbstractFileSystem, filesystem
 
 from helpers.errors import UserError
+from helpers.objectstore.processes import deadline
 from helpers.redaction import find_secrets, redact
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 CONNECT_S = 5
 SILENCE_S = 15  # without a byte: s3fs
 REQUEST_S = 30  # for the whole request: obstore
+_ANSWER_S = 30.0  # for the first answer of a store, which may come a byte at a time
 
 CREDENTIALS = (
     "AWS_ACCESS_KEY_ID",
@@ -190,7 +192,7 @@ class Location:
             proxies={} if is_here(self.endpoint_url) else None,
             **settings,
         )
-        return botocore.session.get_session().create_client(
+        client = botocore.session.get_session().create_client(
             "s3",
             endpoint_url=self.endpoint_url,
             region_name=self.region,
@@ -199,6 +201,9 @@ class Location:
             aws_session_token=self.session_token,
             config=config,
         )
+        if self.endpoint_url:  # a store that is not Amazon's leads nowhere else
+            client.meta.events.register_last("before-parameter-build.s3", _lead_nowhere)
+        return client
 
     def check(self) -> None:
         """Ask the server for the bucket, and say in one line what is wrong if it is."""
@@ -213,21 +218,29 @@ class Location:
         patience = {"connect_timeout": 5, "read_timeout": 10, "retries": {"total_max_attempts": 2}}
         try:
             # not HEAD: its answer has no body, so a wrong key can look like a missing bucket
-            self.botocore(**patience).list_objects_v2(Bucket=self.bucket, MaxKeys=1)
+            with deadline(_ANSWER_S):
+                self.botocore(**patience).list_objects_v2(Bucket=self.bucket, MaxKeys=1)
         except botocore.exceptions.ClientError as error:
             code = error.response["Error"]["Code"]
             told = f"refused ({code}); allowed: credentials that may read the bucket"
             told += " (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY)"
             if code == "NoSuchBucket":
                 told = f"no bucket {self.bucket!r} there; allowed: a bucket that exists"
+            if 300 <= error.response["ResponseMetadata"]["HTTPStatusCode"] < 400:
+                told = "leads elsewhere, where keys would go too; allowed: the store's own address"
             raise UserError(f"store: {self.url}: {told}") from error
         except botocore.exceptions.ParamValidationError as error:
             raise UserError(f"store: {self.url}; allowed: a bucket name as S3 has them") from error
-        except (botocore.exceptions.BotoCoreError, ValueError) as error:  # nobody, or no address
+        except (botocore.exceptions.BotoCoreError, ValueError, TimeoutError) as error:
             raise UserError(
                 f"store: endpoint {self.endpoint_url or 'of AWS'} does not answer for {self.url};"
                 " allowed: the address of a running S3 server (AWS_ENDPOINT_URL)"
             ) from error
+
+
+def _lead_nowhere(context: dict[str, Any], **_: object) -> None:
+    """Let botocore follow no redirect: it would ask for the region, and be led elsewhere, for ever."""
+    context["s3_redirect"]["redirected"] = True
 
 
 def is_here(endpoint_url: str | None) -> bool:
@@ -236,17 +249,19 @@ def is_here(endpoint_url: str | None) -> bool:
 
 
 def make_client_options(endpoint_url: str | None) -> ClientConfig:
-    """Say when a request is given up, and keep out proxies.
+    """Say when a request is given up, keep out proxies, and stay with the host that is named.
 
-    obstore takes those from the environment and has no switch for it.
+    obstore has no switch for either. It takes proxies from the environment, and follows an answer
+    that leads to another host with the token of a session among its headers. So all hosts but this
+    one are sent to a proxy that is not there, unless one of the environment leads out.
     """
     options: ClientConfig = {
         "allow_http": True,
         "connect_timeout": f"{CONNECT_S} seconds",
         "timeout": f"{REQUEST_S} seconds",
     }
-    if is_here(endpoint_url) and getproxies_environment():
-        host = urlsplit(endpoint_url or "").hostname or ""
+    host = urlsplit(endpoint_url or "").hostname or ""
+    if host and (is_here(endpoint_url) or not getproxies_environment()):
         options |= {"proxy_url": "http://127.0.0.1:9", "proxy_excludes": host}
     return options
 

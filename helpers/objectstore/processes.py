@@ -1,4 +1,4 @@
-"""Child processes that end when their owner ends, however it ends.
+"""What ends in time: child processes with their owner, however it ends, and waits at a deadline.
 
 A server left behind by a killed notebook holds a port and memory until someone
 notices. So each child runs under a small supervisor (`supervise`, below)
@@ -17,8 +17,10 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Self
 
@@ -30,6 +32,45 @@ _PACKAGE_ROOT = Path(__file__).resolve().parents[2]
 
 # A child that was asked to end (SIGTERM) and has not is killed after this.
 GRACE_S = 5.0
+
+
+class _OverdueError(BaseException):
+    """Nothing between an alarm and `deadline` may take it for an error of its own, and try again."""
+
+
+@contextmanager
+def deadline(seconds: float) -> Iterator[None]:
+    """End what takes longer than so many real seconds, wherever it waits.
+
+    A library may wait for a stalled store for ever, or repeat its request as long; and it may wait
+    again while it tidies up, so the alarm comes again each second until it has ended. It is one of
+    the main thread, where notebooks run; elsewhere, and where the system has none, nothing is ended.
+    """
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or not hasattr(signal, "setitimer"):
+        yield
+        return
+
+    is_under_way = True
+
+    def end(_number: int, _frame: object) -> None:
+        if is_under_way:
+            raise _OverdueError
+
+    before = signal.signal(signal.SIGALRM, end)
+    signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)
+    try:
+        yield
+        is_under_way = False
+    except _OverdueError:
+        is_under_way = False
+        raise TimeoutError(
+            f"not done in {seconds:g} s, its deadline; allowed: a store that answers by then,"
+            " or a larger time_budget_s"
+        ) from None
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def peak_nbytes(pid: int) -> int:

@@ -85,7 +85,7 @@ def test_published_prices_are_those_of_the_study() -> None:
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (lambda price: price.update(value=-1), "prices.0.value: .*greater than or equal to 0"),
+        (lambda price: price.update(value=-1), "prices.0.value: -1; allowed: at least 0"),
         (lambda price: price.update(value=math.inf), "prices.0.value: .*finite"),
         (lambda price: price.pop("source"), "prices.0.source: Field required"),
         (lambda price: price.update(vat=0.2), "prices.0.vat: Extra inputs"),

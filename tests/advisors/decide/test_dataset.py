@@ -18,7 +18,7 @@ import zarr
 from scipy.io import netcdf_file
 from zarr.storage import ObjectStore
 
-from advisors.decide.dataset import ArrayFacts, read_dataset
+from advisors.decide.dataset import read_dataset
 from helpers.errors import UserError
 from helpers.objectstore.testbed import Server
 from tests.stores import client_environment, make_location
@@ -157,16 +157,6 @@ def test_arrays_that_are_alike_are_counted(folder: Path) -> None:
         for name in "abc":
             file.create_dataset(name, data=np.zeros((5, 5)))
     assert read_dataset(str(folder / "alike.h5")).n_alike == 3
-
-
-def test_a_large_group_names_its_largest_arrays() -> None:
-    """Of 300 arrays the five largest are named."""
-    from advisors.decide.dataset import _choose
-
-    arrays = [ArrayFacts(f"v{i}", (i + 1,), np.dtype("f4")) for i in range(300)]
-    assert _choose(arrays, "").variable == "v299"
-    with pytest.raises(UserError, match="300 arrays, the largest first: v299, v298"):
-        _choose(arrays, "nothing")
 
 
 @pytest.mark.parametrize(

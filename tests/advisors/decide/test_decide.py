@@ -20,12 +20,14 @@ from zarr.errors import ZarrUserWarning
 
 from advisors.decide.choices import CLIENTS, rank
 from advisors.decide.cli import find_answer
+from advisors.decide.dataset import read_dataset
 from advisors.decide.layouts import Access
 from advisors.decide.snippets import BUCKET as PLACEHOLDER
 from advisors.decide.snippets import draw_boxes, write_code
 from helpers.netem.profiles import get_profile
 from helpers.objectstore.testbed import Server
 from helpers.paths import ROOT
+from helpers.prices import find_price
 from tests.advisors.decide.test_questions import answer, run
 from tests.stores import client_environment, make_location
 
@@ -234,3 +236,76 @@ def test_the_lines_for_torch_draw_boxes_at_random(monkeypatch: pytest.MonkeyPatc
 def test_odd_questions_are_answered(options: tuple[str, ...]) -> None:
     """Without a warning, a traceback or an infinity."""
     assert answer(*options)["answer"]["seconds"] >= 0
+
+
+RADAR = ("--shape", "525600,3500,7000", "--type", "uint8", "--access", "series:0.5,map:0.5")
+
+
+def test_what_an_answer_makes_slower_is_named_in_its_first_line() -> None:
+    """No sum of seconds hides it, in words, in the table or in JSON; dollars stand beside no default."""
+    asked = (*RADAR, "--append", "time:1")
+    found, lines = answer(*asked), run(*asked).splitlines()
+    assert found["gains"]["series"] < 0.5 and found["gains"]["map"] > 10
+    slower = f"{float(f'{1 / found["gains"]["series"]:.2g}'):g}"
+    assert f"but series {slower} times slower" in lines[1] and "map " in lines[1]
+    assert "a month less" not in lines[1] and "a month more" not in lines[1]
+    assert next(line for line in lines if line.startswith("*  ")).split()[-3].startswith("0.")
+
+
+@pytest.mark.parametrize("steps", [1, 288])
+def test_an_array_that_grows_has_no_shard_over_all_of_time(steps: int) -> None:
+    """What an append rewrites is stored bytes, below 1 GB in all copies; whole objects cost nothing."""
+    found = answer(*RADAR, "--append", f"time:{steps}", "--compression", "2")
+    assert found["append_nbytes"] <= 1e9
+    for layout in found["layouts"]:
+        extent = (layout["shard_shape"] or layout["chunk_shape"])[0]
+        assert extent < 525600
+    assert found["append_nbytes"] == 0 or steps == 1
+    free = answer(*RADAR)
+    assert max((one["shard_shape"] or one["chunk_shape"])[0] for one in free["layouts"]) == 525600
+
+
+LOADER = ("--shape", "87600,721,1440", "--access", "8x128x128", "--batch", "32", "--workers", "8")
+
+
+def test_a_loader_is_bounded_by_its_machine_and_sees_all_it_can_do() -> None:
+    """Settings, boxes on the grid and a rechunk are all shown; none gives more than link and cores carry."""
+    found, text = answer(*LOADER), run(*LOADER)
+    assert {"default", "set", "write", "align"} <= {one["action"] for one in found["choices"]}
+    assert all(f" {action}: " in text for action in ("default", "set", "write", "align"))
+    for one in found["choices"]:
+        batches = one["samples_per_s"] / 32
+        assert batches * one["reads"][0]["nbytes"] <= 1250e6 * (1 + 1e-9)
+    rates = {one["label"]: one["samples_per_s"] for one in found["choices"]}
+    assert rates["one copy, boxes drawn on its grid"] > 3 * rates["one copy"]
+    assert found["action"] != "align"  # it changes what is seen
+    slow = answer(*LOADER, "--link-mb-per-s", "100")
+    assert slow["samples_bound"] == "link" and slow["samples_per_s"] < found["samples_per_s"]
+    assert answer(*LOADER, "--cores", "2")["samples_per_s"] < found["samples_per_s"]
+
+
+def test_a_bill_counts_in_the_unit_that_is_billed() -> None:
+    """Of 2^40 bytes: 1,024 times the price of a GB."""
+    found = answer("--shape", "1024,1024,1024,1024", "--type", "uint8", "--access", "whole")
+    price = find_price("store_gb_month").value
+    assert found["usd_month"]["storage"] == pytest.approx(1024 * (price or 0.0))
+
+
+def test_a_tie_is_said() -> None:
+    """Another choice that is as good, within 10 %."""
+    asked = ("--format", "hdf5", "--shape", "8,40,320,400", "--chunks", "1,4,320,400", "--compression",
+             "2.154", "--access", "series:0.5,whole:0.5", "--in-flight", "10", "--keep", "bytes")  # fmt: skip
+    assert answer(*asked)["ties"] and "A tie: " in run(*asked)
+    assert not answer(*SMALL)["ties"] and "A tie: " not in run(*SMALL)
+
+
+def test_a_file_tells_how_its_variables_lie(tmp_path: Path) -> None:
+    """Appended to in turn, or written one after the other."""
+    for name, is_scattered in (("scattered", True), ("alone", False)):
+        with h5py.File(tmp_path / f"{name}.h5", "w", rdcc_nbytes=0) as file:
+            made = [file.create_dataset(one, shape=(4000, 100), chunks=(100, 100), dtype="f4") for one in "abc"]  # fmt: skip
+            parts = [(one, i) for i in range(0, 4000, 100) for one in made]
+            for one, i in parts if is_scattered else sorted(parts, key=lambda part: part[0].name):
+                one[i : i + 100] = 1.0
+        assert read_dataset(str(tmp_path / f"{name}.h5"), "b").is_scattered == is_scattered
+        assert find_answer(str(tmp_path / f"{name}.h5")).question.asked.is_scattered == is_scattered

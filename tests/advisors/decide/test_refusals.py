@@ -156,7 +156,7 @@ def test_a_profile_of_aliases_or_of_megabytes_is_refused(tmp_path: Path) -> None
     levels = [
         f"{b}: &{b} [{', '.join([f'*{a}'] * 9)}]" for a, b in itertools.pairwise("abcdefghij")
     ]
-    for text, told in (("\n".join(["a: &a [1]", *levels]), "aliases"), ("x" * 200_000, "too long"), ("[" * 5000, "YAML")):  # fmt: skip
+    for text, told in (("\n".join(["a: &a [1]", *levels]), "alias"), ("x" * 300_000, "300000 bytes"), ("[" * 5000, "deep")):  # fmt: skip
         path.write_text(text)
         with pytest.raises(UserError, match=told):
             CliRunner().invoke(decide, ["--shape", "10", "--profile", str(path)], catch_exceptions=False)  # fmt: skip

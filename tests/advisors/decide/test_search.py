@@ -75,19 +75,6 @@ def test_near_shares_have_one_layout_of_round_extents(shape: Shape) -> None:
         assert extent in parts or (extent & (extent - 1)) == 0 or math.log2(extent / 3) % 1 == 0
 
 
-def test_series_are_long_and_maps_are_flat() -> None:
-    """Alone, each is one request; together, two copies serve them as well."""
-    copies = search.best_copies(search.make_grid(pair(ERA5, 0.8, max_objects=100_000)))
-    assert copies is not None
-    flat, long = sorted(copies.layouts, key=lambda one: one.chunk_shape[0])
-    assert flat.chunk_shape == (1, 721, 1440) and long.chunk_shape[0] == 87600
-    for layout, group in zip(copies.layouts, copies.serves, strict=True):
-        (place,) = group
-        pattern = pair(ERA5, 0.8)
-        asked = ask_layout(pattern, pattern.accesses[place], layout)
-        assert asked.n_requests == pytest.approx(1, abs=1)
-
-
 def test_many_objects_come_in_shards_within_the_array() -> None:
     """Shards hold whole chunks, reach no further than the array, and are few enough."""
     for most in (18_000, 1_800):
@@ -109,13 +96,6 @@ def test_an_append_rewrites_no_more_than_is_allowed(most: int, steps: int) -> No
     found = [n % extent * stored for n in range(0, 40 * extent * steps, steps)]
     assert max(found) == layouts.rewritten_nbytes(bound, extent) <= layouts.APPEND_NBYTES
     assert extent < ERA5[0]
-
-
-def test_a_small_array_is_one_chunk_and_one_element_is_enough() -> None:
-    """What is below the least bytes of a chunk is stored whole."""
-    for shape in ((10,), (1, 1, 1), (3, 5)):
-        pattern = make(shape, ((1,) * len(shape), 1))
-        assert search.best_layout(pattern) == Layout(shape)
 
 
 def test_the_cheapest_asks_least() -> None:

@@ -126,8 +126,8 @@ def test_a_file_is_a_profile(checkout: Path) -> None:
     ("text", "says"),
     [
         ("stream_mb_per_s: -1", "profile 'bad.yml': stream_mb_per_s: -1; allowed: greater than 0"),
-        ("- 1", "allowed: a mapping"),
-        ("{", "cannot be read: it is no YAML"),
+        ("- 1", "allowed: NAME: VALUE on each line"),
+        ("{", "is no YAML"),
         ("measurement: 3", "allowed: a mapping"),
     ],
 )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import pickle
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import ClassVar
@@ -13,6 +15,7 @@ import obstore
 import pytest
 
 from helpers.errors import UserError
+from helpers.objectstore import locations
 from helpers.objectstore.locations import Location, parse_location
 from helpers.objectstore.testbed import Server
 from tests.stores import Handler, make_location, serve
@@ -234,3 +237,42 @@ def test_a_token_of_the_location_is_kept(monkeypatch: pytest.MonkeyPatch) -> Non
     """Credentials that expire take their own token, whatever else is set."""
     monkeypatch.setenv("AWS_SESSION_TOKEN", "another")
     assert SECRET.obstore().config["session_token"] == "TOKEN-7"
+
+
+class Hostile(Handler):
+    """A store that leads elsewhere, sends a byte now and then, or more headers than anyone reads."""
+
+    led: ClassVar[list[str]] = []
+    elsewhere: ClassVar[str] = ""
+
+    def do_GET(self) -> None:
+        """Answer as the bucket is called."""
+        bucket = self.path.split("?")[0].strip("/")
+        if bucket == "leads":
+            self.answer(302, Location=f"{self.elsewhere}/there", Content_Length="0")
+        elif bucket == "drips":
+            with contextlib.suppress(OSError):
+                for byte in b"HTTP/1.1 200 OK\r\nX: " + 50 * b"a":
+                    self.wfile.write(bytes([byte]))
+                    time.sleep(0.05)
+        elif bucket == "tells":
+            self.answer(200, **{f"X_{i}": "a" for i in range(120)}, Content_Length="0")
+        else:
+            self.led.append(self.path)
+            self.answer(200, Content_Length="0")
+
+
+@pytest.mark.parametrize(
+    ("bucket", "told"),
+    [("leads", "leads elsewhere"), ("drips", "does not answer"), ("tells", "does not answer")],
+)
+def test_a_hostile_store_is_refused_in_one_line(
+    bucket: str, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No redirect is followed, which would bring the session token to another host, and none waits for ever."""
+    monkeypatch.setattr(locations, "_ANSWER_S", 1.0)
+    with serve(Hostile) as url, serve(Hostile) as other:
+        monkeypatch.setattr(Hostile, "elsewhere", other.replace("127.0.0.1", "localhost"))
+        with pytest.raises(UserError, match=f"^store: .*{told}.*; allowed: ") as refusal:
+            Location("s3", bucket, "", url, "k", "secret", session_token="token").check()
+    assert "\n" not in str(refusal.value) and not Hostile.led
