@@ -27,7 +27,7 @@ from helpers.models import WORTH
 from helpers.prices import BILLED_GB_NBYTES, find_price
 
 if TYPE_CHECKING:
-    from advisors.hdf5.inspection import FileLayout
+    from advisors.hdf5.inspection import FileLayout, Read
     from advisors.hdf5.prediction import Way
 
 Action = Literal["stay", "default", "set", "write", "rechunk", "align", "copy"]
@@ -441,7 +441,30 @@ def _describe_file(
         touched=touched,
         value_nbytes=len(touched) * nbytes if ratio != 1 else 0.0,
     )
+    lies, is_there = question.array.lies, layout == question.array.layout
+    if lies and is_there and [len(one) for one in lies.chunks] == [math.prod(grid)] * n_read:
+        described = replace(
+            lies,
+            read=tuple(_pick_reads(one, set(touched)) for one in lies.read),
+            references_nbytes=described.references_nbytes,
+            decode_s=described.decode_s,
+        )
     return described, math.prod(mean) / len(touched) * pattern.together / n_read
+
+
+def _pick_reads(reads: Sequence[Read], touched: set[int]) -> tuple[Read, ...]:
+    """Keep the reads of some chunks of a variable, of its header, and of the index before each of them."""
+    found: list[Read] = []
+    index: list[Read] = []
+    n, was_chunk = -1, False
+    for one in reads:
+        if one.is_metadata:
+            index = [*([] if was_chunk else index), one]
+        elif (n := n + 1) in touched or n == 0:
+            found += [*index, one] if n in touched else index
+            index = []
+        was_chunk = not one.is_metadata
+    return tuple(found)
 
 
 def _round(n: float) -> int:

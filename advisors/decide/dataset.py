@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -22,6 +22,9 @@ from advisors.decide.layouts import Layout
 from helpers.arrays.chunks import Shape
 from helpers.errors import UserError, cut, show
 from helpers.redaction import redact
+
+if TYPE_CHECKING:
+    from advisors.hdf5.inspection import FileLayout
 
 Format = Literal["none", "zarr", "hdf5"]
 
@@ -70,6 +73,7 @@ class ArrayFacts:
     n_alike: int = 1  # arrays of this shape and type
     file_nbytes: int | None = None  # of the file that holds it, if one does
     is_scattered: bool | None = None  # whether its chunks in a file lie far apart; None if unknown
+    lies: FileLayout | None = None  # where it lies in its file, and others that are read with it
 
     @property
     def nbytes(self) -> int:
@@ -77,15 +81,17 @@ class ArrayFacts:
         return math.prod(self.shape) * self.dtype.itemsize
 
 
-def read_dataset(address: str, variable: str = "") -> ArrayFacts:
+def read_dataset(address: str, variable: str = "", together: int = 1) -> ArrayFacts:
     """Read the metadata of an array, the largest unless it is named, and how well it compresses.
+
+    Of a file, also where it lies, with as many others of its shape as are read together.
 
     What never ends, or is larger than metadata are, is given up.
     """
     try:
         is_far = "://" in address
         seconds = _FAR_S if is_far else _DISK_S
-        return _within(seconds, lambda: _read(address, variable.strip("/"), is_far=is_far))
+        return _within(seconds, lambda: _read(address, variable.strip("/"), together))
     except UserError:
         raise
     except Exception as error:  # whatever its library makes of a store that is damaged or away
@@ -123,14 +129,14 @@ def _within(seconds: float, read: Callable[[], ArrayFacts]) -> ArrayFacts:
     return found[0]
 
 
-def _read(address: str, variable: str, *, is_far: bool) -> ArrayFacts:
+def _read(address: str, variable: str, together: int) -> ArrayFacts:
     if _OTHERS.search(address.rstrip("/")):
         raise UserError(f"dataset: {address!r}: its format is not read; allowed: {_ALLOWED}")
-    if not is_far:
+    if "://" not in address:
         is_file = _check_on_disk(Path(address), variable)
     else:
         is_file = address.lower().partition("?")[0].endswith(_FILES)
-    return (_read_hdf5 if is_file else _read_zarr)(address, variable)
+    return _read_hdf5(address, variable, together) if is_file else _read_zarr(address, variable)
 
 
 def _check_on_disk(path: Path, variable: str) -> bool:
@@ -258,9 +264,11 @@ def _describe(name: str, array: Any) -> ArrayFacts:
     )
 
 
-def _read_hdf5(address: str, variable: str) -> ArrayFacts:
+def _read_hdf5(address: str, variable: str, together: int) -> ArrayFacts:
     import h5py
     from fsspec.core import url_to_fs
+
+    from advisors.hdf5.inspection import record_reads
 
     options: Mapping[str, Any] = {}
     if address.startswith(("s3://", "gs://")):
@@ -277,12 +285,18 @@ def _read_hdf5(address: str, variable: str) -> ArrayFacts:
                 found.append(_describe_hdf5(name, node))
         return len(found) >= _N_MOST or None  # which ends the visit
 
-    with files.open(path, "rb", **how) as file, h5py.File(file) as root:
-        root.visititems(visit)
-        chosen = _choose(found, variable)
-        is_scattered = _is_scattered(root[chosen.variable])
-        size = file.seek(0, 2)
-    return replace(chosen, file_nbytes=size, is_scattered=is_scattered)
+    with files.open(path, "rb", **how) as file:
+        with h5py.File(file) as root:
+            root.visititems(visit)
+            chosen = _choose(found, variable)
+            is_scattered = _is_scattered(root[chosen.variable])
+        alike = [
+            one.variable for one in found if (one.shape, one.dtype) == (chosen.shape, chosen.dtype)
+        ]
+        names = [chosen.variable, *(one for one in alike if one != chosen.variable)][:together]
+        groups = {one.rpartition("/")[0] for one in names}
+        lies = record_reads(file, cut(redact(address)), names, groups=groups)
+    return replace(chosen, file_nbytes=lies.file_nbytes, is_scattered=is_scattered, lies=lies)
 
 
 def _is_scattered(node: Any) -> bool:

@@ -220,7 +220,7 @@ def _read_array(address: str | None, told: Mapping[str, Any]) -> ArrayFacts:
             raise UserError(
                 f"{name}: {show(told[own[0]])}; allowed: without DATASET, which tells it"
             )
-        array = read_dataset(address, told.get("variable", ""))
+        array = read_dataset(address, told.get("variable", ""), told.get("together", 1))
     elif "variable" in told:
         raise UserError(f"variable: {show(told['variable'])}; allowed: of a DATASET")
     elif "shape" not in told:

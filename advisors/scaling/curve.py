@@ -21,6 +21,16 @@ LawName = Literal["transfer", "amdahl", "usl"]
 LAWS: tuple[LawName, ...] = get_args(LawName)
 LEVEL = 90  # percent of runs that lie in an interval
 
+# What each number of a run may be: clusters and reads that somebody could have.
+BOUNDS = {
+    "n_workers": (1.0, 1e6),
+    "seconds": (1e-6, 1e9),
+    "n_chunks": (1.0, 1e12),
+    "cores_per_worker": (1e-3, 1e4),
+    "nbytes": (1.0, 1e18),
+    "link": (1.0, 1e15),
+}
+
 _CORNER = 4  # exponent of the law: with 2 the published curves bend too early
 # Of the logarithm of seconds: scatter of a run, and degrees of freedom of Student's distribution.
 _SCATTER, _FREEDOM = 0.05, 2.0
@@ -30,7 +40,9 @@ _REACH, _N_KNEES = 10, 60  # a knee is sought up to so many times the largest cl
 # abernathey2020_figure_digitised, green2022_figures_digitised and green2022_throughput_tables.
 _WIDTH, _WIDTH_PER_DOUBLING = 0.12, 0.10
 _SMALLER = 0.8  # times the largest cluster: what is nearer says nothing of growth
-_CUT = 1.353  # of the log likelihood for 90 %: half of chi-squared, one degree of freedom
+# Waves of some run over those of another below which the scatter of runs hides which part of their
+# time is a start: it would have to be told from a tenth of the cycles.
+_LEAST_SPREAD = 1.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +60,9 @@ class CurveFit:
 
     cycle_s: float  # seconds that a slot takes for a chunk, while nothing else limits it
     start_s: float  # seconds that no worker shortens
-    # chunks per second that no cluster exceeds, and the workers that come up to them; where no knee
-    # was seen, `value` and `high` are infinite and `low` is the largest that was measured
-    ceiling: Estimate
-    knee_workers: Estimate
-    is_knee_seen: bool  # whether the runs show a ceiling within the clusters that were measured
     is_slower: bool  # whether the largest cluster was not faster than a smaller one
     largest: float  # workers of the largest measured cluster
     largest_s: float  # median seconds of its runs
-    most_per_s: float  # chunks per second, the largest measured
     n_chunks: float  # of a measured read, the median
     has_chunks: bool  # whether chunks were counted; without, the whole read is one, cut at will
     cores: float  # chunks that a worker has in the making at once
@@ -73,9 +79,16 @@ class CurveFit:
         was not faster any more, no law of growth has its time: the interval holds that time too.
         """
         sizes, chunks = _check("n_workers", n_workers), self._count_chunks(n_chunks)
+        waves = _count_waves(sizes, chunks, self.cores, self.has_chunks)
+        cycle_s, start_s, least_s = self.curves.T[:, :, None]
+        seconds = np.log(start_s + _round_corner(cycle_s * waves, chunks * least_s))
         found = []
-        for n, column in zip(sizes, np.log(self._list_seconds(sizes, chunks)).T, strict=True):
-            low, high = self._find_quantiles(column)
+        for n, column in zip(sizes, seconds.T, strict=True):
+            order = np.argsort(column)
+            reached = np.cumsum(self.weights[order])
+            low, high = column[order][
+                np.searchsorted(reached, [0.05, 0.95]).clip(max=len(order) - 1)
+            ]
             value = float(self.weights @ column)
             if self.is_slower and n >= self.largest:
                 last = math.log(self.largest_s * chunks / self.n_chunks)
@@ -91,35 +104,12 @@ class CurveFit:
         sizes, chunks = _check("n_workers", n_workers), self._count_chunks(n_chunks)
         return list(chunks * (_list_columns(law, sizes) @ self.others[law]))
 
-    def double(self) -> Estimate | None:
-        """Predict how many times as fast twice the largest cluster is; None where growth is over."""
-        if self.is_slower:
-            return None
-        sizes = np.array([self.largest, 2 * self.largest])
-        few, many = np.log(self._list_seconds(sizes, self.n_chunks)).T
-        low, high = self._find_quantiles(few - many)
-        ends = low - _WIDTH_PER_DOUBLING, min(high + _WIDTH_PER_DOUBLING, math.log(2))
-        return Estimate(*(math.exp(x) for x in (float(self.weights @ (few - many)), *ends)))
-
     def _count_chunks(self, n_chunks: float | None) -> float:
         if n_chunks is None:
             return self.n_chunks
         if not self.has_chunks:
             raise UserError(f"n_chunks: {show(n_chunks)}; allowed: only after a fit with n_chunks")
         return float(_check("n_chunks", [n_chunks])[0])
-
-    def _list_seconds(self, sizes: Floats, n_chunks: float) -> Floats:
-        """Compute the seconds of each curve (rows) at each size (columns)."""
-        waves = _count_waves(sizes, n_chunks, self.cores, self.has_chunks)
-        cycle_s, start_s, least_s = self.curves.T[:, :, None]
-        return np.asarray(start_s + _round_corner(cycle_s * waves, n_chunks * least_s))
-
-    def _find_quantiles(self, values: Floats) -> tuple[float, float]:
-        order = np.argsort(values)
-        reached = np.cumsum(self.weights[order])
-        at = np.searchsorted(reached, [0.05, 0.95]).clip(max=len(values) - 1)
-        low, high = values[order][at]
-        return float(low), float(high)
 
 
 def _count_waves(sizes: Floats, n_chunks: Floats | float, cores: float, has_chunks: bool) -> Floats:
@@ -182,33 +172,31 @@ def fit_curve(
     Raises
     ------
     UserError
-        Of fewer than two cluster sizes, of a value that is not positive and finite, or of a link
-        that is slower than a measured read.
+        Of fewer than two cluster sizes, of runs that have as many waves of chunks each, of a value
+        out of `BOUNDS`, or of a link that is slower than a measured read.
 
     Examples
     --------
     A hundred chunks of 2 s and a second of start, without a ceiling:
 
     >>> fit = fit_curve([1, 2, 4, 8], [201, 101, 51, 26], 100)
-    >>> round(fit.cycle_s, 1), fit.is_knee_seen
-    (2.0, False)
+    >>> round(fit.cycle_s, 1)
+    2.0
     """
-    sizes, times = _check("n_workers", n_workers), _check("seconds", seconds, least=0)
+    sizes, times = _check("n_workers", n_workers), _check("seconds", seconds)
     cores, has_chunks = (
         float(_check("cores_per_worker", [cores_per_worker])[0]),
         n_chunks is not None,
     )
-    given = (
-        n_chunks
-        if isinstance(n_chunks, Sequence | np.ndarray)
-        else [1 if n_chunks is None else n_chunks] * len(sizes)
-    )
-    chunks = _check("n_chunks", given)
+    is_each = isinstance(n_chunks, Sequence | np.ndarray)
+    chunks = _check("n_chunks", n_chunks if is_each else [n_chunks or 1.0] * len(sizes))  # type: ignore[arg-type, list-item]
     for name, values in (("seconds", times), ("n_chunks", chunks)):
         if len(values) != len(sizes):
             raise UserError(f"{name}: {len(values)} values; allowed: {len(sizes)}, as n_workers")
     if len(np.unique(sizes)) < 2:
         raise UserError(f"n_workers: {show(sorted({*n_workers}))}; allowed: two or more sizes")
+    waves = _count_waves(sizes, chunks, cores, has_chunks)
+    _check_waves(sizes, chunks, cores, waves, has_chunks=has_chunks)
 
     usual, largest, most_per_s = (
         float(np.median(chunks)),
@@ -217,12 +205,10 @@ def fit_curve(
     )
     least_s = _find_least_s(link, nbytes, usual, most_per_s)
     knees = np.append(np.geomspace(sizes.min(), _REACH * largest, _N_KNEES), math.inf)
-    waves, found = _count_waves(sizes, chunks, cores, has_chunks), []
+    found = []
     for knee in knees:
         cap = 1 / (knee * cores)  # of a cycle
-        for _ in range(
-            4 if least_s else 1
-        ):  # the link is in seconds, and the cycle is not known yet
+        for _ in range(4 if least_s else 1):  # the link is in seconds, the cycle not known yet
             columns = np.stack([_round_corner(waves, chunks * cap), np.ones_like(sizes)], axis=1)
             (cycle_s, start_s), fit = _solve(columns, times)
             cap = max(1 / (knee * cores), least_s / max(cycle_s, 1e-300))
@@ -230,21 +216,14 @@ def fit_curve(
     curves, fits = np.array(found)[:, :3], np.array(found)[:, 3]
     weights = np.exp(fits - fits.max())
     weights /= weights.sum()
-
-    likely = (fits >= fits.max() - _CUT) & (curves[:, 0] > 0)
-    is_seen = bool(likely.any() and knees[likely].max() <= largest)
     each_s = {n: float(np.median((times / chunks)[sizes == n])) for n in np.unique(sizes)}
     before_s = [one for n, one in each_s.items() if n <= _SMALLER * largest]
     return CurveFit(
         cycle_s=float(weights @ curves[:, 0]),
         start_s=float(weights @ curves[:, 1]),
-        ceiling=_estimate(1 / np.maximum(curves[:, 2], 1e-300), weights, likely, is_seen, most_per_s),
-        knee_workers=_estimate(knees, weights, likely, is_seen, float(largest)),
-        is_knee_seen=is_seen,
         is_slower=bool(before_s and each_s[largest] >= min(before_s)),
         largest=float(largest),
         largest_s=each_s[largest] * usual,
-        most_per_s=most_per_s,
         n_chunks=usual,
         has_chunks=has_chunks,
         cores=cores,
@@ -254,15 +233,26 @@ def fit_curve(
     )  # fmt: skip
 
 
-def _estimate(
-    values: Floats, weights: Floats, likely: Any, is_seen: bool, least: float
-) -> Estimate:
-    """Weigh values by likelihood; the interval holds the likely ones and the scatter of a run."""
-    if not is_seen:
-        return Estimate(math.inf, least, math.inf)
-    value = math.exp(float(weights[likely] @ np.log(values[likely]) / weights[likely].sum()))
-    ends = values[likely].min() * math.exp(-_WIDTH), values[likely].max() * math.exp(_WIDTH)
-    return Estimate(value, float(ends[0]), float(ends[1]))
+def _check_waves(
+    sizes: Floats, chunks: Floats, cores: float, waves: Floats, *, has_chunks: bool
+) -> None:
+    """Refuse runs of one number of waves, in which a start looks like a longer cycle."""
+    least, most = waves.min(), waves.max()
+    if most >= _LEAST_SPREAD * least:
+        return
+    cannot = (
+        "so that a start cannot be told from a longer cycle; allowed: runs that differ, such as"
+    )
+    if not has_chunks:
+        ends = f"{sizes.min():g} to {sizes.max():g}"
+        raise UserError(f"n_workers: {ends}, {cannot} one of {3 * sizes.max():g} workers")
+    n, wanted = sizes.max(), chunks[sizes.argmin()]
+    if wanted * _LEAST_SPREAD > chunks[sizes.argmax()]:
+        n, wanted = sizes.min(), float(f"{3 * most * cores * sizes.min():.2g}")
+    raise UserError(
+        f"n_chunks: {least:.3g} to {most:.3g} chunks in turn for a slot in every run, {cannot}"
+        f" one of {n:g} workers with {wanted:g} chunks"
+    )
 
 
 def _find_least_s(
@@ -273,8 +263,8 @@ def _find_least_s(
         return 0.0
     if nbytes is None:
         raise UserError(f"link: {show(link)}; allowed: only with nbytes, the bytes that cross it")
-    chunk_nbytes = float(_check("nbytes", [nbytes], least=0)[0]) / n_chunks
-    rate = float(_check("link", [link], least=0)[0])
+    chunk_nbytes = float(_check("nbytes", [nbytes])[0]) / n_chunks
+    rate = float(_check("link", [link])[0])
     if rate < 0.999 * chunk_nbytes * most_per_s:
         raise UserError(
             f"link: {rate / 1e6:g} MB/s, of which {chunk_nbytes * most_per_s / 1e6:.4g} were read;"
@@ -283,11 +273,11 @@ def _find_least_s(
     return chunk_nbytes / rate
 
 
-def _check(name: str, values: Sequence[float] | Floats, least: float = 1) -> Floats:
-    """Take numbers, or name the first that is too small, infinite or none."""
+def _check(name: str, values: Sequence[float] | Floats) -> Floats:
+    """Take numbers, or name the first that nobody could have."""
+    least, most = BOUNDS[name]
     for value in values:
         is_number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
-        if not (is_number and value >= least and 0 < value < math.inf):
-            what = f"at least {least:g}" if least else "above 0"
-            raise UserError(f"{name}: {show(value)}; allowed: numbers, {what} and finite")
+        if not (is_number and least <= value <= most):
+            raise UserError(f"{name}: {show(value)}; allowed: numbers from {least:g} to {most:g}")
     return np.asarray(values, dtype=float)

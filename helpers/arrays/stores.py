@@ -75,7 +75,7 @@ def check_chunk_shape(shape: Sequence[int], chunk_shape: Sequence[int]) -> None:
         )
 
 
-def checksum(values: NDArray[np.float32]) -> int:
+def checksum(values: NDArray[Any]) -> int:
     """Compute the 64-bit XXH3 of an array's bytes in C order.
 
     It runs at the speed of memory, so that it can stay inside the clock.

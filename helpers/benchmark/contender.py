@@ -57,6 +57,11 @@ class Steps:
         """
         return {}
 
+    def find_lost(self) -> str:
+        """Say in a line what has ended that a read waits for, such as the proxy; nothing while all is there."""
+        testbed = getattr(self, "testbed", None)
+        return str(testbed.find_lost()) if testbed is not None else ""
+
     def versions(self) -> Mapping[str, str]:
         """Return what processes beside this one have imported, see `provenance.name_beside`."""
         return {}

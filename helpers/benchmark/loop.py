@@ -285,9 +285,10 @@ class _Loop:
         """Time the opening and the reading, and nothing else."""
         k = self.dilations[contender.group]
         started_utc = datetime.now(UTC).isoformat(timespec="milliseconds")
-        with self._step("open", *at), deadline(self.deadline_s):
+        until = self.deadline_s, contender.steps.find_lost
+        with self._step("open", *at), deadline(*until):
             opened, open_s = timed(contender.steps.open, dilation=k)
-        with self._step("read", *at), deadline(self.deadline_s):
+        with self._step("read", *at), deadline(*until):
             read = partial(contender.read or contender.steps.read, opened)
             result, read_s = timed(read, dilation=k)
         return {

@@ -22,6 +22,7 @@ from helpers.benchmark.statistics import (
     ratio_interval,
 )
 from helpers.errors import UserError
+from helpers.models import WORTH
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +106,13 @@ def tabulate_comparisons(
     ratio: str = "time ratio",
     names: tuple[str, ...] = ("contender",),
 ) -> pd.DataFrame:
-    """Tabulate comparisons by what was compared: ratio, interval, noise and verdict."""
+    """Tabulate comparisons by what was compared: ratio, interval, noise and verdict.
+
+    Alike are two of which the whole interval lies below what is worth a choice; otherwise a
+    difference that was not found is not decided.
+    """
     lines = [
-        (one.ratio.centre, one.ratio.low, one.ratio.high, one.noise, one.verdict)
+        (one.ratio.centre, one.ratio.low, one.ratio.high, one.noise, _tell(one))
         for one in found.values()
     ]
     keys = [key if isinstance(key, tuple) else (key,) for key in found]
@@ -115,3 +120,10 @@ def tabulate_comparisons(
     if index is None:
         index = pd.Index([key[0] for key in keys], name=names[0])
     return pd.DataFrame(lines, index, [ratio, "low", "high", "A/A noise", "verdict"])
+
+
+def _tell(found: Comparison) -> str:
+    if found.verdict not in ("indistinguishable", "undecided"):
+        return found.verdict
+    is_alike = found.ratio.low > 1 / WORTH and found.ratio.high < WORTH
+    return "alike" if is_alike else "not decided"

@@ -391,11 +391,6 @@ def _append(path: Path, text: str) -> None:
             raise
 
 
-def list_records(folder: Path) -> list[Path]:
-    """List the records of a folder of results, without the findings that lie next to them."""
-    return sorted(one for one in folder.glob("*/*.csv") if not one.name.endswith(".findings.csv"))
-
-
 def read_records(paths: Sequence[Path]) -> pd.DataFrame:
     """Read records of several cases, made on one machine with the same versions, into one table."""
     if not paths:

@@ -58,13 +58,7 @@ def median_interval(values: Iterable[float]) -> Interval:
 
 
 def median_intervals(samples: Sequence[Iterable[float]]) -> list[Interval]:
-    """Compute the median and its interval of each sample, as `median_interval` does, but sooner.
-
-    Examples
-    --------
-    >>> [found.centre for found in median_intervals([[1.0, 2.0, 3.0], [4.0], [5.0, 6.0]])]
-    [2.0, 4.0, 5.5]
-    """
+    """Compute the median and its interval of each sample, as `median_interval` does, but sooner."""
     given = [finite(values, "values") for values in samples]
     found = [Interval(float(np.median(one)), np.nan, np.nan, len(one)) for one in given]
     for n in {*map(len, given)} - {1}:
@@ -182,17 +176,7 @@ def judge(ratio: Interval, noise: float) -> Comparison:
 
 
 def judge_gain(ratio: Interval, noise: float) -> Comparison:
-    """Give the verdict on a gain: that growth ended has to be shown, and is no lack of proof.
-
-    Examples
-    --------
-    >>> judge_gain(Interval(1.17, 1.13, 1.19, n=5), noise=1.05).verdict
-    'grows'
-    >>> judge_gain(Interval(1.01, 0.97, 1.05, n=5), noise=1.05).verdict
-    'ended'
-    >>> judge_gain(Interval(1.08, 0.95, 1.23, n=5), noise=1.05).verdict
-    'undecided'
-    """
+    """Give the verdict on a gain: that growth ended has to be shown, and is no lack of proof."""
     found = judge(ratio, noise)
     if found.verdict != "indistinguishable":
         return replace(found, verdict="falls" if ratio.centre < 1 else "grows")

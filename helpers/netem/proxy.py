@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -42,17 +42,23 @@ class Proxy:
         """Process id of the proxy."""
         return self._process.pid
 
+    def find_lost(self) -> str:
+        """Say in a line that the proxy has ended, if it has."""
+        code = self._process.poll()
+        return (
+            "" if code is None else f"the proxy at {self.endpoint_url} has ended (exit code {code})"
+        )
+
     def _command(self, *words: object) -> Any:
         """Give a command and return its answer, which comes when it has been obeyed."""
         with self._lock:
             try:
                 self._pipe.send(words)
                 return self._pipe.recv()
-            except (EOFError, OSError) as error:
-                code = self._process.poll()
-                raise RuntimeError(
-                    f"the proxy at {self.endpoint_url} has ended (exit code {code})"
-                ) from error
+            except (EOFError, OSError):
+                with suppress(subprocess.TimeoutExpired):
+                    self._process.wait(STOP_TIMEOUT_S)
+                raise UserError(self.find_lost() or "the proxy does not answer") from None
 
     def emulate(self, profile: Profile, *, dilation: float | None = None) -> None:
         """Emulate a network on the requests that arrive from now on, maybe at another dilation."""

@@ -196,6 +196,10 @@ class Testbed:
                 obstore.put(store, key, bytes(_PROBE_NBYTES))
         return self.far / key
 
+    def find_lost(self) -> str:
+        """Say that the proxy has ended, if it has."""
+        return "" if self.proxy is None else self.proxy.find_lost()
+
     def take_trace(self) -> list[Request]:
         """Return the requests since the last call; none where nothing traces."""
         return [] if self.proxy is None else self.proxy.take_trace()

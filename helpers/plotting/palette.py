@@ -62,7 +62,7 @@ _STYLES: Mapping[str, Mapping[str, Style]] = MappingProxyType(
     {
         "reader": {
             "zarr-s3fs": Style("s3fs, default", BLUE, "o"),
-            "zarr-s3fs-one-get": Style("s3fs, one request", BLUE, "p"),
+            "zarr-s3fs-one-get": Style("s3fs, one request", RED, "p"),
             "zarr-obstore": Style("obstore", GREEN, "s"),
             "zarr-zarrs": Style("zarrs pipeline", PLUM, "^"),
             "netcdf-fsspec": Style("netCDF, s3fs", BROWN, "v"),

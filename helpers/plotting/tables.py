@@ -31,7 +31,8 @@ def set_style() -> None:
     """Set the look of figures and tables: one for the book."""
     plt.style.use(palette.STYLE)
     set_matplotlib_formats("svg")  # type: ignore[no-untyped-call]
-    pd.set_option("display.max_colwidth", None)
+    for name in ("max_colwidth", "max_rows", "max_columns"):  # a page shows its tables whole
+        pd.set_option(f"display.{name}", None)
     pd.set_option("display.max_rows", None)  # what a reader looks for may be in the middle
     if "inline" in plt.get_backend():  # it draws what it shows: not once more before that
         plt.switch_backend(plt.get_backend())

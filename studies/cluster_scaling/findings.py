@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
+from advisors.scaling.curve import fit_curve
 from helpers.arrays.stores import StoredArray
 from helpers.benchmark import statistics
 from helpers.benchmark.record import read_published
@@ -70,6 +73,56 @@ def find_knee(gains: Mapping[tuple[str, int, int], Comparison], contender: str) 
             break
         knee = low
     return knee
+
+
+BUSY_ABOVE = 50.0
+"""Percent of this machine's processors above which a point shows them as well as the network."""
+
+
+def measure_busy(rows: pd.DataFrame) -> pd.Series:
+    """Compute the percent of this machine's processors that were busy, by contender and workers.
+
+    Medians of the seconds that all processors were busy, over their number and the real seconds of
+    opening and reading; server and proxy are among what keeps them busy. NaN where it was not counted.
+    """
+    rows = statistics.measured(rows)
+    real_s = rows["real_open_s"] + rows["real_read_s"]
+    cores = [json.loads(machine)["n_cores"] for machine in rows["machine"]]
+    share = 100 * trace_of(rows).get("busy_s", np.nan) / (real_s * cores)
+    return (
+        share.groupby([rows["contender"], rows["n_workers"]]).median().rename("processors busy (%)")
+    )
+
+
+def compare_gain(rows: pd.DataFrame, name: str, *, control: str) -> Comparison:
+    """Judge how many times as fast a reader is as s3fs at its defaults of today.
+
+    The ratio is the time of the defaults over that of the reader; the verdict is the reader's.
+    """
+    found = statistics.compare(rows, TODAY, name, control=control, value="s_per_gb")
+    turned: dict[str, statistics.Verdict] = {"slower": "faster", "faster": "slower"}
+    return dataclasses.replace(found, verdict=turned.get(found.verdict, found.verdict))
+
+
+def tabulate_fit(
+    rows: pd.DataFrame, n_chunks: Mapping[int, int], *, slots: int, sizes: list[int]
+) -> pd.DataFrame:
+    """Fit a law to the reads of one contender, and tabulate its seconds at some sizes of cluster.
+
+    The only column says why where the runs of the record tell no law.
+    """
+    given = rows["n_workers"].tolist(), rows["read_s"].tolist()
+    chunks = [n_chunks[n] for n in rows["n_workers"]]
+    try:
+        fit = fit_curve(*given, chunks, slots)
+    except UserError as refusal:
+        return pd.DataFrame({"no law can be told": [str(refusal)]}, index=["why"])
+    table = pd.DataFrame(fit.predict(sizes), index=pd.Index(sizes, name="n_workers"))
+    others = {law: fit.predict_by(law, sizes) for law in ("amdahl", "usl")}
+    heads = {"value": "middle (s)", "low": "90 % of runs from (s)", "high": "to (s)"}
+    return table.rename(columns=heads).assign(
+        **{"Amdahl (s)": others["amdahl"], "USL (s)": others["usl"]}
+    )
 
 
 def tabulate_requests(rows: pd.DataFrame, *, n_chunks: int) -> pd.DataFrame:

@@ -59,12 +59,6 @@ class ChunkedRead(Steps):
         self.testbed.set_tag("read")
         return reads.read_into_sink(array, self.stored.chunk_shape)
 
-    def read(self, opened: da.Array) -> NDArray[np.uint64]:
-        """Read every chunk into the sink, and keep nothing but checksums."""
-        how = {"scheduler": "threads", "num_workers": n_cores()}
-        checksums: NDArray[np.uint64] = opened.compute(**how)  # type: ignore[no-untyped-call]
-        return checksums
-
     def check(self, checksums: NDArray[np.uint64]) -> str:
         """Compare what was read with what was written."""
         return reads.check_values(checksums, self.stored)

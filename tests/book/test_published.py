@@ -357,7 +357,10 @@ def test_claims_are_those_of_every_source() -> None:
     [
         ("a: {study: b}", "claims.yaml: a: says: Field required"),
         ("a: {study: b, says: c, more: 1}", "claims.yaml: a: more: Extra inputs"),
-        ("a: {study: b, says: c, at_least: many}", "claims.yaml: a: at_least: 'many'; allowed: Input should be"),
+        (
+            "a: {study: b, says: c, at_least: many}",
+            "claims.yaml: a: at_least: 'many'; allowed: Input should be",
+        ),
     ],
 )
 def test_a_claim_that_is_none_is_refused(tmp_path: Path, text: str, message: str) -> None:

@@ -24,6 +24,7 @@ from advisors.decide.dataset import read_dataset
 from advisors.decide.layouts import Access
 from advisors.decide.snippets import BUCKET as PLACEHOLDER
 from advisors.decide.snippets import draw_boxes, write_code
+from advisors.hdf5.advice import advise
 from helpers.netem.profiles import get_profile
 from helpers.objectstore.testbed import Server
 from helpers.paths import ROOT
@@ -309,3 +310,23 @@ def test_a_file_tells_how_its_variables_lie(tmp_path: Path) -> None:
                 one[i : i + 100] = 1.0
         assert read_dataset(str(tmp_path / f"{name}.h5"), "b").is_scattered == is_scattered
         assert find_answer(str(tmp_path / f"{name}.h5")).question.asked.is_scattered == is_scattered
+
+
+def test_a_file_takes_what_the_advice_on_it_says(tmp_path: Path) -> None:
+    """One engine: of a whole variable both say the same, and of one chunk far less."""
+    with h5py.File(tmp_path / "a.h5", "w", rdcc_nbytes=0) as file:
+        made = [file.create_dataset(one, shape=(40_000, 100), chunks=(400, 100), dtype="f8") for one in "abcd"]  # fmt: skip
+        for i in range(0, 40_000, 400):
+            for one in made:
+                one[i : i + 400] = np.random.default_rng(i).normal(size=(400, 100))
+    path = str(tmp_path / "a.h5")
+    for variables in (["a"], ["a", "b", "c"]):
+        advised = advise(path, get_profile("in-region"), variables=variables)
+        found = find_answer(path, variable="a", together=len(variables), access="whole", in_flight=10, keep="bytes")  # fmt: skip
+        told = {one.client.name: one.reads[0] for one in found.choices}
+        said = {one.label: one.prediction for one in advised.advice}
+        for client, name in (("fsspec-readahead", "s3fs.open"), ("fsspec-tuned", "blocks of 8 MiB"), ("obstore-whole", "whole")):  # fmt: skip
+            assert told[client].p50_s == pytest.approx(said[name].seconds, rel=0.02), client
+            assert told[client].nbytes == pytest.approx(said[name].nbytes, rel=0.02), client
+    part = find_answer(path, variable="a", access="400x100", keep="bytes").now.reads[0]
+    assert part.nbytes < 0.8 * told["fsspec-readahead"].nbytes

@@ -87,25 +87,6 @@ def test_local_cluster_has_as_many_workers_as_asked(local: Cluster) -> None:
     assert processes[0] == processes[1] == processes[2]  # none is started anew
 
 
-def test_a_cluster_that_is_left_keeps_no_client_of_readers(local: Cluster) -> None:
-    """What a worker kept of its reads is closed."""
-
-    def read() -> int:  # inside, as below, so that workers need not import the tests
-        from helpers.arrays.readers import S3FileSystem
-
-        S3FileSystem(anon=True)
-        return len(S3FileSystem._cache)
-
-    def count() -> int:
-        return len(sys.modules["helpers.arrays.readers"].S3FileSystem._cache)
-
-    local.scale(2)
-    one, other = local.workers()
-    assert local.client.run(read, workers=[one]) == {one: 1}
-    local.release()
-    assert local.client.run(count) == {one: 0, other: 0}
-
-
 @pytest.mark.slow
 def test_closing_a_local_cluster_leaves_nothing(caplog: pytest.LogCaptureFixture) -> None:
     """Paused workers end when asked to: no process is left and none has to be killed."""

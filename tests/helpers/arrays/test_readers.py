@@ -22,8 +22,6 @@ from helpers.arrays.readers import READERS
 from helpers.arrays.stores import StoredArray
 from helpers.arrays.writers import CODECS, Codec, iterate_blocks
 from helpers.benchmark.contender import CheckError
-from helpers.netem.profiles import get_profile
-from helpers.netem.proxy import open_proxy
 from helpers.objectstore.locations import Location
 from helpers.objectstore.testbed import Server
 from tests.stores import CHUNK_SHAPE, SHAPE, make_location, make_sample, make_stored
@@ -131,33 +129,3 @@ def test_blocks_cover_each_element_once(pairs: list[tuple[int, int]]) -> None:
     assert (counts == 1).all()
     starts = [tuple(s.start for s in block) for block in iterate_blocks(shape, chunk_shape)]
     assert starts == sorted(starts)
-
-
-@pytest.mark.parametrize(
-    ("name", "open_requests", "methods"),
-    [
-        # s3fs asks for the size before it gets; a listing follows each miss
-        ("zarr-s3fs", 8, {"HEAD", "GET"}),
-        ("zarr-s3fs-one-get", 4, {"GET"}),
-        ("zarr-obstore", 4, {"GET"}),
-        # zarrs asks for the size too
-        ("zarr-zarrs", 4, {"HEAD", "GET"}),
-        ("references", 1, {"GET"}),
-    ],
-)
-def test_requests_of_readers(
-    location: Location, server: Server, name: str, open_requests: int, methods: set[str]
-) -> None:
-    """What a reader asks for to open and to read, a request of each method a chunk."""
-    stored, reader = make_stored(location), READERS[name]
-    readers.forget_clients(reader.zarr_config)
-    with open_proxy(server.endpoint_url, profile=get_profile("loopback")) as proxy:
-        far = stored.seen_from(stored.location.through(proxy.endpoint_url))
-        array = reads.open_array(far, reader)
-        opened = proxy.take_trace()
-        reads.read_into_sink(array, CHUNK_SHAPE).compute(scheduler="synchronous")
-        done = proxy.take_trace()
-    assert len(opened) == open_requests
-    assert {r.method for r in done} == methods
-    assert len(done) == 12 * len(methods)
-    assert all(200 <= r.status < 300 for r in done)

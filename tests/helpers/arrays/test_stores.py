@@ -14,14 +14,12 @@ import hypothesis.strategies as st
 import numpy as np
 import obstore
 import pytest
-from hypothesis import given, settings
 from numcodecs import Blosc
 
 from helpers.arrays import stores
 from helpers.arrays.fields import FILL
 from helpers.arrays.prepared import Entry, prepare
-from helpers.arrays.stores import checksum, prepare_array
-from helpers.arrays.writers import LAYOUTS
+from helpers.arrays.stores import prepare_array
 from helpers.errors import UserError
 from helpers.objectstore.locations import Location
 from helpers.objectstore.testbed import Server
@@ -45,15 +43,6 @@ def blocks(draw: st.DrawFn) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Draw half-open bounds inside `SMALL`."""
     starts = tuple(draw(st.integers(0, n - 1)) for n in SMALL)
     return starts, tuple(draw(st.integers(i + 1, n)) for i, n in zip(starts, SMALL, strict=True))
-
-
-@settings(deadline=None)
-@given(blocks())
-def test_block_has_the_numbers_of_the_whole(bounds: tuple[tuple[int, ...], ...]) -> None:
-    """Any block is bit for bit the part of the whole array that it covers."""
-    start, stop = bounds
-    part = SMALL_WHOLE[tuple(slice(i, j) for i, j in zip(start, stop, strict=True))]
-    assert np.array_equal(make_sample(SMALL).block(start, stop), part)
 
 
 def test_large_planes_do_not_depend_on_the_block() -> None:
@@ -103,32 +92,6 @@ def location(server: Server) -> Location:
     return make_location(server, "stores")
 
 
-def list_objects(location: Location) -> dict[str, tuple[Any, Any]]:
-    """Map objects to what changes when they are written again."""
-    found = obstore.list(location.obstore()).collect()
-    return {item["path"]: (item["e_tag"], item["last_modified"]) for item in found}
-
-
-def test_second_preparation_writes_nothing(location: Location) -> None:
-    """An array that is there is described, not written: no object changes."""
-    told: list[str] = []
-    first = make_stored(location / "cached")
-    before = list_objects(location / "cached")
-    sample = make_sample()
-    again = prepare_array(
-        sample,
-        location / "cached",
-        chunk_shape=CHUNK_SHAPE,
-        codec="blosc-zstd",
-        layouts=LAYOUTS,
-        progress=told.append,
-    )
-    assert list_objects(location / "cached") == before
-    assert told == []
-    assert np.array_equal(again.checksums, first.checksums)
-    assert (again.location, again.stored_nbytes) == (first.location, first.stored_nbytes)
-
-
 def test_what_decides_the_bytes_decides_the_folder(
     location: Location, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -146,16 +109,6 @@ def test_what_decides_the_bytes_decides_the_folder(
     assert len({each.prefix for each in (*folders, folder())}) == 6
 
 
-def test_checksums_are_of_the_sample(location: Location) -> None:
-    """Each checksum is that of the chunk of the sample array at its place in the grid."""
-    stored, sample = make_stored(location / "cached"), make_sample()
-    assert stored.checksums.shape == (3, 2, 1, 2)
-    assert stored.n_chunks == 12
-    assert stored.nbytes == sample.nbytes == 230_400
-    assert stored.checksums[2, 1, 0, 1] == checksum(sample.block((2, 4, 0, 50), (3, 6, 40, 80)))
-    assert len(np.unique(stored.checksums)) == 12
-
-
 def test_stored_nbytes_are_those_of_the_objects(location: Location) -> None:
     """Bytes in the store are what the store lists, and compression shows in them."""
     stored = make_stored(location / "cached")
@@ -165,16 +118,6 @@ def test_stored_nbytes_are_those_of_the_objects(location: Location) -> None:
     raw = make_stored(location / "cached", codec="none", layouts=["zarr", "netcdf"])
     for layout in ("zarr", "netcdf"):
         assert stored.stored_nbytes[layout] < 0.8 * raw.stored_nbytes[layout]
-
-
-def test_secrets_are_not_shown(location: Location) -> None:
-    """Neither a stored array nor what lies in the store shows credentials."""
-    stored = make_stored(location / "cached")
-    texts = [repr(stored), str(stored)]
-    client = stored.location.obstore()
-    for name in ("references/references.json", "zarr/zarr.json", "zarr.json", "netcdf.json"):
-        texts.append(bytes(obstore.get(client, name).bytes()).decode())
-    assert not any(secret in text for secret in location.secrets for text in texts)
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ from helpers.benchmark.loop import (
 from helpers.benchmark.provenance import Provenance
 from helpers.benchmark.record import Record, read_records
 from helpers.errors import UserError
+from helpers.objectstore import processes
 
 ORIGIN = Provenance({"n_cores": 2}, {"zarr": "3.1.6"}, {"seed": 1})
 
@@ -286,6 +287,30 @@ def test_what_hangs_ends_by_the_deadline(tmp_path: Path, monkeypatch: pytest.Mon
             run([hanging], make_record(tmp_path), time_budget_s=0.1)
     assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
     assert signal.getsignal(signal.SIGALRM) == signal.SIG_DFL
+
+
+def test_a_read_ends_with_what_it_waits_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Long before its deadline and in one line, whether it hangs or fails of its own."""
+
+    def hang(*_: object) -> None:
+        while True:
+            with contextlib.suppress(Exception):
+                time.sleep(60)
+
+    def fail(*_: object) -> None:
+        raise OSError("many\nlines of a client")
+
+    monkeypatch.setattr(processes, "WATCH_S", 0.05)
+    for read in (hang, fail):
+        waiting = make_contender(read=read)
+        monkeypatch.setattr(type(waiting.steps), "find_lost", lambda _self: "the proxy has ended")
+        with pytest.raises(
+            MeasurementError, match="read failed: ConnectionError: the proxy has ended$"
+        ):
+            run([waiting], make_record(tmp_path))
+    assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
 
 
 def phases(found: pd.DataFrame) -> list[tuple[str, int]]:

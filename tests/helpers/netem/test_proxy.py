@@ -862,7 +862,7 @@ def test_stop(upstream_url: str) -> None:
         connection.request("GET", "/slow")
     assert becomes(lambda: is_gone(proxy.pid, urlsplit(proxy.endpoint_url).port or 0))
     connection.close()
-    with pytest.raises(RuntimeError, match="has ended"):
+    with pytest.raises(UserError, match="has ended"):
         proxy.take_trace()
 
 

@@ -15,7 +15,6 @@ from helpers.errors import UserError
 from helpers.netem.profiles import get_profile
 from helpers.objectstore import testbed as servers
 from helpers.objectstore.testbed import (
-    MARKER_NAME,
     Server,
     Testbed,
     claim_folder,
@@ -79,15 +78,6 @@ def claim(folder: Path, needed_nbytes: int = 0) -> None:
     """Claim a folder and let it go."""
     with claim_folder(folder, needed_nbytes=needed_nbytes):
         pass
-
-
-def test_an_absent_folder_is_made(tmp_path: Path) -> None:
-    """Folder, marker and the place of the buckets are there afterwards, and again."""
-    folder = tmp_path / "with space" / "new"
-    for _ in range(2):
-        claim(folder)
-        assert {MARKER_NAME, "buckets"} <= {path.name for path in folder.iterdir()}
-    assert folder.stat().st_mode & 0o777 == 0o700
 
 
 def test_a_folder_that_others_could_fill_is_refused(

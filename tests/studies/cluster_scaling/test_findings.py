@@ -100,3 +100,39 @@ def test_a_cluster_reads_its_part_of_an_array() -> None:
     assert findings.take_steps(whole, 16).n_chunks == 16
     table = findings.describe_array(whole)
     assert table.loc["zarr", "n_chunks"] == 16 and table.loc["zarr", "ratio"] == 4
+
+
+def test_busy_processors_are_a_share_of_all() -> None:
+    """Three seconds of two processors in two real ones are three quarters of what there was."""
+    rows = make_rows().assign(
+        machine=json.dumps({"n_cores": 2}), real_open_s=0.5, real_read_s=1.5,
+        trace=json.dumps({"busy_s": 3.0}),
+    )  # fmt: skip
+    busy = findings.measure_busy(rows)
+    assert busy[findings.NETCDF, 2] == pytest.approx(75) and len(busy) == 4
+    assert findings.measure_busy(rows.assign(trace="{}")).isna().all()
+
+
+def test_a_reader_is_judged_by_its_own_gain() -> None:
+    """One that takes half as long as the defaults gains twice, and is faster."""
+    lines = [
+        {"contender": name, "control_of": of, "block": block, "phase": "measured", "s_per_gb": seconds}
+        for block in range(4)
+        for name, of, seconds in (
+            (findings.TODAY, "", 2.0 + block / 100),
+            ("control", findings.TODAY, 2.0),
+            (findings.OBSTORE, "", 1.0),
+        )
+    ]  # fmt: skip
+    found = findings.compare_gain(pd.DataFrame(lines), findings.OBSTORE, control="control")
+    assert found.ratio.centre == pytest.approx(2, rel=0.02) and found.verdict == "faster"
+
+
+def test_a_law_is_tabulated_or_refused() -> None:
+    """Seconds of both laws with a head and a unit; arrays that grow with the cluster say which run helps."""
+    rows = pd.DataFrame({"n_workers": [1, 2, 4], "read_s": [41.0, 21.0, 11.0]})
+    table = findings.tabulate_fit(rows, {1: 20, 2: 20, 4: 20}, slots=1, sizes=[8])
+    assert table.loc[8, "90 % of runs from (s)"] <= 6 <= table.loc[8, "to (s)"]
+    assert {"Amdahl (s)", "USL (s)"} < {*table}
+    grown = findings.tabulate_fit(rows, {1: 20, 2: 40, 4: 80}, slots=1, sizes=[8])
+    assert "one of 4 workers with 20 chunks" in grown.loc["why"].iloc[0]
