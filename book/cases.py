@@ -151,7 +151,7 @@ def find_damage(executed: Path, record: Path, *, goes_on: bool = False) -> str:
             return UNSEALED
         if _digest(notebook, record, n_bytes) != known["sha256"]:
             return f"{executed.name}: it, its rows or its findings are not as the run left them"
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return f"{executed.name}: not a whole notebook"
     if record.stat().st_size > n_bytes and not goes_on:
         return f"{record.name}: it has rows that {executed.name} was not executed with; run the case again"
@@ -176,7 +176,7 @@ def read_metadata(path: Path) -> dict[str, Any]:
     """Read what an executed notebook says of its run; nothing if it is no whole notebook."""
     try:
         return dict(json.loads(check_file(path).read_text(encoding="utf-8"))["metadata"])
-    except (OSError, ValueError, TypeError, KeyError):
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return {}
 
 

@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
@@ -22,7 +23,7 @@ from pydantic import (
 from pydantic_core import CoreSchema, core_schema
 
 from helpers.errors import UserError, cut, explain, show
-from helpers.netem.profiles import check_profile, pin_profile, profile_names
+from helpers.netem.profiles import check_profile, get_profile, profile_names
 
 
 @dataclass(frozen=True)
@@ -55,20 +56,23 @@ class Contains:
         return value
 
 
-_FILES = r"\.ya?ml(@[0-9a-f]{8})?$"  # a profile's file, see `pin_profile`
+_FILES = r"\.ya?ml(@[0-9a-f]{8})?$"  # a profile's file; those of before named its digest
 
 
 def _known_profile(value: str) -> str:
-    """Take the name of a profile that ships, or pin the file of one."""
+    """Take the name of a profile that ships, or of a file of one: records are published, so not by an absolute path."""
     if value in profile_names():
         return value
     allowed = f"{', '.join(profile_names())}, or a profile's file"
     if not re.search(_FILES, value):
         raise ValueError(allowed)
+    if Path(value).is_absolute():
+        raise ValueError("a path that begins at the checkout")
     try:
-        return pin_profile(value)
+        get_profile(value)
     except UserError as error:
         raise ValueError(f"{allowed}; {error}") from error
+    return value
 
 
 def _without_credentials(value: str) -> str:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
-from helpers.errors import UserError, explain
+from helpers.errors import UserError, explain, show
 
 # Every price that an estimate asks for: its unit, and what it is in words.
 _ITEMS: Mapping[str, tuple[str, str]] = {
@@ -36,6 +35,8 @@ PRICE_LABELS: Mapping[str, str] = {item: label for item, (_, label) in _ITEMS.it
 
 PATH = Path(__file__).with_name("prices.yaml")
 DEFAULT_SET, DEFAULT_REGION = "current", "us-east-1"
+MOST = 1e6
+"""The highest price that is taken for one."""
 
 BILLED_GB_NBYTES = 2**30
 """Bytes of a GB on a bill: S3 counts storage in 1,073,741,824 bytes, as the examples of its questions and answers do."""
@@ -48,13 +49,20 @@ class Price(BaseModel):
 
     item: str
     unit: str
-    value: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None  # None where it is unknown
+    value: Annotated[float, Field(ge=0, le=MOST)] | None  # None where it is unknown
     currency: Literal["USD"]
     region: str  # where it holds
     date: str  # when it stood in its source
     source: str
     # how far it can be trusted, as the head of prices.yaml says
     status: Literal["published", "found", "taken-over", "unknown"]
+
+    @model_validator(mode="after")
+    def _check_unit(self) -> Self:
+        if PRICE_UNITS.get(self.item) != self.unit:
+            allowed = PRICE_UNITS.get(self.item, "an item that is known")
+            raise ValueError(f"{self.item} in {self.unit!r}; allowed: {allowed}")
+        return self
 
 
 class PriceSet(BaseModel):
@@ -67,19 +75,15 @@ class PriceSet(BaseModel):
     prices: tuple[Price, ...]  # at most one for each item and region
 
 
+_SETS = TypeAdapter(dict[str, PriceSet])
+
+
 def parse_prices(given: Any) -> dict[str, PriceSet]:
     """Check price sets that come from YAML."""
-    found = {}
-    for name, one in given.items():
-        try:
-            found[name] = PriceSet.model_validate(one)
-        except ValidationError as error:
-            raise UserError(f"{PATH.name}: {name}: {explain(error)}") from error
-        for price in found[name].prices:
-            if PRICE_UNITS.get(price.item) != price.unit:
-                allowed = PRICE_UNITS.get(price.item, "an item that is known")
-                raise UserError(f"{PATH.name}: {name}: {price.item} in {price.unit!r}; allowed: {allowed}")  # fmt: skip
-    return found
+    try:
+        return _SETS.validate_python(given)
+    except ValidationError as error:
+        raise UserError(f"{PATH.name}: {explain(error)}") from error
 
 
 @cache
@@ -113,31 +117,35 @@ def get_prices(
     """
     sets = read_prices()
     if name not in sets:
-        raise UserError(f"price set is {name!r}; allowed are {', '.join(sets)}")
+        raise UserError(f"price set is {show(name)}; allowed are {', '.join(sets)}")
     regions = sorted({price.region for price in sets[name].prices})
     if region not in regions:
-        raise UserError(f"region is {region!r}; allowed for {name} are {', '.join(regions)}")
+        raise UserError(f"region is {show(region)}; allowed for {name} are {', '.join(regions)}")
     known = {one.item: one.value for one in sets[name].prices if one.region == region}
     chosen = {**known, **(overrides or {})}
     if strange := [item for item in chosen if item not in PRICE_UNITS]:
-        raise UserError(f"price {strange[0]}: no such item; allowed: {', '.join(PRICE_UNITS)}")
+        raise UserError(
+            f"price {show(strange[0])}: no such item; allowed: {', '.join(PRICE_UNITS)}"
+        )
     for item, unit in PRICE_UNITS.items():
         value = chosen.get(item)
-        if value is None or not 0 <= value < math.inf:
+        if value is None or not 0 <= value <= MOST:
             told = "unknown" if value is None else f"{value:g}"
-            raise UserError(f"price {item} is {told}; allowed is a number from 0 on, in {unit}")
+            raise UserError(
+                f"price {item} is {told}; allowed is a number from 0 to {MOST:g}, in {unit}"
+            )
     return {item: value for item, value in chosen.items() if value is not None}
 
 
-def find_price(item: str, name: str = DEFAULT_SET, *, region: str = DEFAULT_REGION) -> Price:
-    """Find one price that ships with the project, with its date and source.
+def find_price(item: str) -> Price:
+    """Look up one price that ships with the project, with its date and source.
 
     Examples
     --------
     >>> find_price("store_gb_month").unit
     'USD/GB-month'
     """
-    prices = {one.item: one for one in read_prices()[name].prices if one.region == region}
+    prices = {one.item: one for one in read_prices()[DEFAULT_SET].prices if one.region == DEFAULT_REGION}  # fmt: skip
     if item not in prices:
-        raise UserError(f"price {item}; allowed for {name} in {region}: {', '.join(prices)}")
+        raise UserError(f"price {show(item)}; allowed: {', '.join(prices)}")
     return prices[item]

@@ -22,8 +22,7 @@ from helpers.benchmark.record import COLUMNS
 from helpers.findings import Finding, read_findings
 from helpers.netem.profiles import profile_names
 from helpers.paths import ROOT
-from tests.browser import Tab, open_browser, serve
-from tests.site import assert_reads_offline, read_pages
+from tests.browser import Tab, assert_reads_offline, open_browser, read_pages, serve
 
 WIDTHS = (390, 1280)  # frames that scroll get their tab stop when a page is loaded, so narrow first
 HEIGHTS = {1280: 800, 390: 844}

@@ -38,8 +38,10 @@ def calibrate(
     advisors as --profile.
     """
     from advisors.calibrate.plan import Caps
+    from advisors.calibrate.target import check_address
     from helpers.paths import replace_file
 
+    check_address(location, prefix=prefix, emulated=emulated)
     check_out(out, anew=anew)
     if not 0 < max_mb <= _MOST_MB:
         raise UserError(f"max-mb: {max_mb:g}; allowed: above 0, at most {_MOST_MB:g}")

@@ -49,9 +49,8 @@ class Target:
     nbytes: int
 
 
-@contextmanager
-def open_target(address: str, spend: Spend, *, prefix: str, emulated: str) -> Iterator[Target]:
-    """Reach a store: one of S3 or Google, or the embedded one over a network."""
+def check_address(address: str, *, prefix: str, emulated: str) -> None:
+    """Refuse an address that is none, before a line shows it: it may hold a password."""
     scheme = urlsplit(address).scheme
     if emulated != "loopback" and address != "embedded":
         raise UserError(f"emulate: {emulated!r}; allowed: with embedded alone")
@@ -59,6 +58,13 @@ def open_target(address: str, spend: Spend, *, prefix: str, emulated: str) -> It
         raise UserError(f"store: {address!r}; allowed: a store that answers requests")
     if prefix and scheme != "s3":
         raise UserError(f"write: {prefix!r}; allowed: with s3://BUCKET/PREFIX alone")
+    if address != "embedded":
+        parse_location(address)
+
+
+@contextmanager
+def open_target(address: str, spend: Spend, *, prefix: str, emulated: str) -> Iterator[Target]:
+    """Reach a store: one of S3 or Google, or the embedded one over a network."""
     if address == "embedded":
         with open_testbed("embedded", get_profile(emulated)) as testbed:
             yield find_object(testbed.make_probe(), spend)

@@ -75,8 +75,10 @@ def price_option(assumptions: Assumptions, prices: Mapping[str, float], *, optio
     >>> cost.lines["computing"] == 5 * 2_592_000
     True
     """
-    a, rate = assumptions, assumptions.requests_per_s
-    edge = _find_edge_hits(a) if option == "cdn" else 0.0
+    a, rate, edge = assumptions, assumptions.requests_per_s, 0.0
+    if option == "cdn":  # its bytes are never short
+        tiles = zipf(round(a.n_datasets) * round(a.tiles_per_dataset), a.zipf)
+        edge = hit_ratio(tiles, rate, Cache(ttl_s=a.ttl_s, n_replicas=N_EDGES))
     made_per_s = rate * (1 - edge)
     hit, n_instances = _settle(a, option, made_per_s)
     duration_s = _duration_s(a, option, hit)
@@ -84,7 +86,9 @@ def price_option(assumptions: Assumptions, prices: Mapping[str, float], *, optio
     store_gets = made * (a.tile_gets + (1 - hit) * a.open_gets)
     sent_gb, is_cdn, is_redis = requests * a.tile_nbytes / GB, option == "cdn", option == "redis"
     if a.billing == "instance":
-        computing = {"computing": n_instances * _price_instance(a, prices)}
+        cpus, memory = prices["instance_vcpu_hour"], prices["instance_gb_hour"]
+        hour = a.instance_vcpus * cpus + a.instance_gb * memory
+        computing = {"computing": n_instances * HOURS_PER_MONTH * hour}
     else:
         computing = {
             "computing": made * duration_s * a.memory_gb * prices["invocation_gb_s"],
@@ -118,21 +122,9 @@ def count_redis_nodes(assumptions: Assumptions) -> int:
     return max(1, math.ceil(max(mb_per_s / REDIS_MB_PER_S, held_gb / REDIS_GB) - 1e-9))
 
 
-def _price_instance(a: Assumptions, prices: Mapping[str, float]) -> float:
-    """Price a month of an instance."""
-    cpus, memory = prices["instance_vcpu_hour"], prices["instance_gb_hour"]
-    return HOURS_PER_MONTH * (a.instance_vcpus * cpus + a.instance_gb * memory)
-
-
 def _duration_s(a: Assumptions, option: Option, hit: float) -> float:
     """Compute the mean time to make a tile; a miss looks in the cache first, and opens then."""
     return a.make_s + (a.fetch_s if option == "redis" else 0.0) + (1 - hit) * a.open_s
-
-
-def _find_edge_hits(a: Assumptions) -> float:
-    """Predict the share of the tiles that the CDN holds; its bytes are never short."""
-    tiles = zipf(round(a.n_datasets) * round(a.tiles_per_dataset), a.zipf)
-    return hit_ratio(tiles, a.requests_per_s, Cache(ttl_s=a.ttl_s, n_replicas=N_EDGES))
 
 
 def _settle(a: Assumptions, option: Option, made_per_s: float) -> tuple[float, int]:
@@ -166,8 +158,7 @@ def _settle(a: Assumptions, option: Option, made_per_s: float) -> tuple[float, i
 def list_levers(assumptions: Assumptions) -> dict[str, Assumptions]:
     """List the ways of billing that change a bill more than a cache does, by what readers call them.
 
-    Instances; functions with the memory of one processor, or what the process and its datasets need; and functions
-    of 10 GB, as in the published study.
+    Instances, functions as large as the process needs, and functions of 10 GB, as in the published study.
     """
     a = assumptions
     needed_gb = a.service_gb + a.n_datasets * a.metadata_nbytes / GB

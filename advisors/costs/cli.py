@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 @click.option("--json", "is_json", is_flag=True, help="Print JSON.")
 def costs(price_set: str, region: str, published: bool, is_list: bool, is_json: bool, **given: Any) -> None:  # fmt: skip
     """Price a month of a tile service: computing and memory first, then each place of a cache."""
-    from advisors.costs.assumptions import Assumptions, change
-    from helpers.prices import get_prices
+    from advisors.costs.assumptions import Assumptions, change, describe
+    from helpers.prices import PRICE_UNITS, get_prices
 
     prices = get_prices(price_set, region, overrides=read_numbers("price", given["own"]))
     assumptions = change(Assumptions(), read_pairs("set", given["changes"]))
@@ -41,7 +41,8 @@ def costs(price_set: str, region: str, published: bool, is_list: bool, is_json: 
         ]
     elif is_list:
         found = {"assumptions": asdict(assumptions), "prices": prices}
-        lines = _list_known(assumptions, prices)
+        lines = [f"{one['name']:20} {getattr(assumptions, one['name'])!s:>12}  {one['label']}" for one in describe()]  # fmt: skip
+        lines += ["", *(f"{item:22} {prices[item]:>14.10g}  {unit}" for item, unit in PRICE_UNITS.items())]  # fmt: skip
     else:
         found = price(assumptions, prices)
         head = f"prices: {price_set}, {region}; a month is 30 days; USD, three digits"
@@ -64,44 +65,31 @@ def price(assumptions: Assumptions, prices: Mapping[str, float]) -> dict[str, An
     return {"assumptions": asdict(assumptions), "levers": levers, "options": options}
 
 
-def _list_known(assumptions: Assumptions, prices: Mapping[str, float]) -> list[str]:
-    """Write every assumption with what it is, and every price with its unit."""
-    from advisors.costs.assumptions import describe
-    from helpers.prices import PRICE_UNITS
-
-    known = [(one["name"], one["label"]) for one in describe()]
-    lines = [f"{name:20} {getattr(assumptions, name)!s:>12}  {label}" for name, label in known]
-    return [*lines, "", *(f"{item:22} {prices[item]:>14.10g}  {unit}" for item, unit in PRICE_UNITS.items())]  # fmt: skip
-
-
 def _render(found: Mapping[str, Any]) -> list[str]:
-    """Write what was found as two tables: billing by cache, and each cache in detail."""
+    """Write what was found as two tables: billing by cache, and what each cache is made of."""
+    import pandas as pd
+
     from advisors.costs.assumptions import NAMES
 
-    options = [*found["options"]]
-    lines = [f"{'USD a month':38}" + "".join(f"{option:>10}" for option in options)]
-    for name, usd in found["levers"].items():
-        lines.append(f"{name:38}" + "".join(f"{write_usd(usd[option]):>10}" for option in options))
-    lines += ["", f"billed by {found['assumptions']['billing']}:"]
-    for option, one in found["options"].items():
-        lines.append(f"{option} ({NAMES[option]}): {write_usd(one['usd'])} USD a month")
-        parts = [f"{line} {write_usd(usd)}" for line, usd in one["lines"].items() if usd]
-        lines.append(f"    {', '.join(parts)}")
-        hits = f"datasets found {one['hit_ratio']:.3g}, tiles found in the CDN {one['edge_hit_ratio']:.3g}"
-        lines.append(
-            f"    {hits}, {one['duration_s']:.3g} s a tile, {one['n_instances']} instances"
-        )
-        if one["pays_from_tiles_per_s"] is not None:
-            lines.append(f"    pays from {one['pays_from_tiles_per_s']:.3g} tiles/s on")
-    return lines
+    kept = {"hit_ratio": "datasets found", "edge_hit_ratio": "tiles found in the CDN"}
+    kept |= {"duration_s": "s a tile", "n_instances": "instances"}
+    kept |= {"pays_from_tiles_per_s": "pays from (tiles/s)", "usd": "USD in all"}
+    parts = {
+        option: {**one["lines"], **{label: one[name] for name, label in kept.items()}}
+        for option, one in found["options"].items()
+    }
+    levers, options = pd.DataFrame(found["levers"]).T, pd.DataFrame(parts).astype(float)
+    tables = [table.map(write_usd).to_string() for table in (levers, options)]
+    meant = "; ".join(f"{option}: {label}" for option, label in NAMES.items())
+    return [tables[0], "", meant, f"billed by {found['assumptions']['billing']}:", tables[1]]
 
 
 def write_usd(usd: float) -> str:
-    """Write an amount to three digits.
+    """Write an amount to three digits, and none as a dash.
 
     Examples
     --------
-    >>> write_usd(35432.1), write_usd(3.456)
-    ('35,400', '3.46')
+    >>> write_usd(35432.1), write_usd(3.456), write_usd(0)
+    ('35,400', '3.46', '-')
     """
-    return f"{float(f'{usd:.3g}'):,.10g}"
+    return f"{float(f'{usd:.3g}'):,.10g}" if usd > 0 else "-"  # NaN is not

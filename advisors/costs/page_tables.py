@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pandas as pd
@@ -86,52 +85,35 @@ def expect_like(
     )
 
 
-def find_runs() -> list[Path]:
-    """Find the published records of cases: those that have an executed notebook beside them."""
-    return [path.with_suffix(".csv") for path in REFERENCE.glob("*/*.ipynb")]
-
-
-def render_runs(paths: Iterable[Path] | None = None) -> str:
+def render_runs() -> str:
     """Write a line for each published case that asks a store for anything."""
-    prices = get_prices()
-    lines = []
-    for path in sorted(paths or find_runs()):
-        found = count_run(read_records([path]))
-        if not found["requests"]:
-            continue
-        asked = found["requests"] / 1e3 * prices["store_gets_1e3"]
-        sent = found["gb"] * prices["data_out_gb"]
-        lines.append(
-            (
-                f"{path.parent.name}/{path.stem}",
-                f"{found['reads']:,.0f}",
-                f"{found['requests']:,.0f}",
-                f"{found['gb']:.1f}",
-                f"{found['minutes']:.0f}",
-                f"{asked:.2f}",
-                f"{asked + sent:.2f}",
-            )
-        )
+    prices, lines = get_prices(), []
+    for page in sorted(REFERENCE.glob("*/*.ipynb")):
+        found = count_run(read_records([page.with_suffix(".csv")]))
+        if found["requests"]:
+            counts = [f"{found[name]:,.{n}f}" for name, n in (("reads", 0), ("requests", 0), ("gb", 1), ("minutes", 0))]  # fmt: skip
+            asked = found["requests"] / 1e3 * prices["store_gets_1e3"]
+            sent = found["gb"] * prices["data_out_gb"]
+            usd = f"{asked:.2f}", f"{asked + sent:.2f}"
+            lines.append((f"{page.parent.name}/{page.stem}", *counts, *usd))
     names = ["case", "reads", "requests", "GB", "minutes", "USD in the region", "USD outside"]
     return write_table(names, lines)
 
 
 def list_calculator_data() -> dict[str, Any]:
     """Gather what the calculator's script needs."""
-    sets = {
-        name: {"date": one.date, "region": DEFAULT_REGION, "values": get_prices(name)}
-        for name, one in read_prices().items()
-    }
-    items = [
-        {"item": item, "label": PRICE_LABELS[item], "unit": unit}
-        for item, unit in PRICE_UNITS.items()
-    ]
     return {
         "assumptions": describe(),
         "names": dict(NAMES),
         "one_processor_gb": ONE_PROCESSOR_GB,
-        "items": items,
-        "sets": sets,
+        "items": [
+            {"item": item, "label": PRICE_LABELS[item], "unit": unit}
+            for item, unit in PRICE_UNITS.items()
+        ],
+        "sets": {
+            name: {"date": one.date, "region": DEFAULT_REGION, "values": get_prices(name)}
+            for name, one in read_prices().items()
+        },
         "set": DEFAULT_SET,
     }
 

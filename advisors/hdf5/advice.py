@@ -99,6 +99,8 @@ def advise(
     for variable in read:
         variable.check_filters()
     n_chunks = sum(variable.n_chunks for variable in report.variables)
+    n_missing = sum(variable.n_chunks for variable in read) - sum(map(len, layout.chunks))
+    report = replace(report, n_left_out=report.n_left_out + max(0, n_missing))
     layout = replace(
         layout,
         decode_s=sum(map(decode_s, read)),

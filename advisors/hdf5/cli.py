@@ -83,7 +83,7 @@ def render(advised: Advised) -> Iterator[str]:
     yield f"{cut(report.name)}: {report.file_nbytes / 1e6:.3g} MB, {pages}, metadata of"
     yield f"    {report.metadata_nbytes / 1e3:.3g} kB in {report.n_metadata_spans} places"
     if report.n_left_out:
-        yield f"    left out, because time was over: {report.n_left_out:,} objects or more (--seconds)"
+        yield f"    left out, for it would take long: {report.n_left_out:,} objects and chunks or more"
     yield from (f"wrong: {one.text}" for one in advised.problems)
     yield f"nothing is wrong by {GUIDE}" if not advised.problems else f"    by {GUIDE}"
     yield f"read {len(advised.variables)} of {len(report.variables)} datasets over {advised.profile}, predicted;"

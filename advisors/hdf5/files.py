@@ -218,13 +218,6 @@ Chunk = tuple[tuple[int, ...], int, int]
 """Corner, in elements, then offset and bytes in the file."""
 
 
-def iterate_chunks(dataset: h5py.Dataset) -> Iterator[Chunk]:
-    """Give the corner, the offset and the bytes of each stored chunk."""
-    found: list[Chunk] = []
-    visit_chunks(dataset, found.append)
-    yield from sorted(found)
-
-
 def visit_chunks(dataset: h5py.Dataset, see: Callable[[Chunk], bool | None]) -> None:
     """Show each stored chunk as the index comes to it, until one is answered by True."""
     if dataset.chunks is None:

@@ -154,8 +154,8 @@ class _Holder:
     id: Any
 
 
-MAX_CHUNKS = 200_000
-"""Reads beyond which the other variables of a file are left out, and chunks of one that are looked at."""
+MAX_CHUNKS = 100_000
+"""Chunks of a file that are looked at, those of its first variables first; the others are left out."""
 
 
 def record_reads(
@@ -170,14 +170,16 @@ def record_reads(
         for variable in variables:
             n_before = len(log.spans)
             dataset = find_dataset(opened, variable, name)
-            reads.append(tuple(_record_dataset(log, dataset, n_before)))
+            reads.append(_record_dataset(log, dataset, n_before, MAX_CHUNKS - sum(map(len, reads))))
         page_nbytes = get_page_nbytes(opened)
     n_past = _count_first_past(file, name, page_nbytes, log.spans[:n_open])
-    nbytes = file.seek(0, 2)
-    return FileLayout(tuple(listing), tuple(reads), nbytes, page_nbytes, n_past, n_listed, heaps)
+    n = file.seek(0, 2)
+    return FileLayout(tuple(listing), tuple(reads), n, page_nbytes, n_past, n_listed, heaps)
 
 
-def _record_dataset(log: LoggedFile, dataset: h5py.Dataset, n_before: int) -> list[Read]:
+def _record_dataset(
+    log: LoggedFile, dataset: h5py.Dataset, n_before: int, n_most: int
+) -> tuple[Read, ...]:
     """Note what reading a dataset asks for, from a place of the log on: chunks in the order of their places in the array.
 
     Of their index the library reads each part where it needs it, between chunks. Values are read
@@ -186,21 +188,22 @@ def _record_dataset(log: LoggedFile, dataset: h5py.Dataset, n_before: int) -> li
     found = list[tuple[Chunk, int]]()
 
     def see(chunk: Chunk) -> bool | None:  # True ends it
-        found.append((chunk, len(log.spans)))
-        return True if len(found) >= MAX_CHUNKS else None
+        if len(found) < n_most:
+            found.append((chunk, len(log.spans)))
+        return True if len(found) >= n_most else None
 
     visit_chunks(dataset, see)
     raw = [(at, nbytes) for (_, at, nbytes), _ in found]
     if has_readable_heaps(dataset):
         dataset[()]
-        return _classify(log, n_before, raw)
+        return tuple(_classify(log, n_before, raw))
     index, reads = _classify(log, n_before), list[Read]()
     for (_, at, nbytes), n_spans in sorted(found):
         n_index = max(0, n_spans - n_before)
         reads += index[:n_index]
         index, n_before = index[n_index:], n_before + n_index
         reads.append(Read(at, nbytes, is_metadata=False))
-    return reads + index
+    return (*reads, *index)
 
 
 def _classify(log: LoggedFile, start: int, raw: Sequence[Span] = ()) -> list[Read]:
@@ -292,10 +295,6 @@ class FileReport:
     variables: tuple[Variable, ...]  # every dataset
     n_left_out: int = 0  # objects and chunks that were not looked at, because time was over
 
-    def variable(self, name: str) -> Variable:
-        """Return a variable by its name."""
-        return next(v for v in self.variables if v.name == name.strip("/"))
-
 
 # deflate, shuffle, fletcher32, szip, nbit; LZF, Blosc, LZ4, Zstd, Blosc2
 _LOSSLESS = {1, 2, 3, 4, 5, 32000, 32001, 32004, 32015, 32026}
@@ -305,45 +304,32 @@ def inspect_file(
     file: BinaryIO, name: str, deadline: Deadline | None = None
 ) -> tuple[FileReport, FileLayout]:
     """Read how an HDF5 file lies from its metadata alone, and what reading all of it asks for."""
-    deadline, log, n_listed, n_chunks = deadline or Deadline(), LoggedFile(file), 0, 0
-    variables, reads, opening, heaps = (
-        list[Variable](),
-        list[tuple[Read, ...]](),
-        list[Read](),
-        list[Span](),
-    )
+    deadline, log, n_listed, n_reads = deadline or Deadline(), LoggedFile(file), 0, 0
+    variables, reads = list[Variable](), list[tuple[Read, ...]]()
+    listing, heaps = list[Read](), list[Span]()
     with open_hdf5(log, name) as opened:
         n_open, n_seen = len(log.spans), 0
         page_nbytes, userblock_nbytes = get_page_nbytes(opened), opened.userblock_size
         for path, found in walk(opened, deadline):
             n_listed += _list_object(found)
-            opening += _classify(log, n_seen)
+            listing += _classify(log, n_seen)
             heaps += [span for span in log.spans[n_seen:] if span[0] in log.heaps]
             if isinstance(found, h5py.h5d.DatasetID):
-                if n_chunks >= MAX_CHUNKS:
-                    deadline.n_left_out += 1
-                    continue
                 dataset = h5py.Dataset(found)
-                reads.append(tuple(_record_dataset(log, dataset, len(log.spans))))
-                n_chunks += len(reads[-1])
+                reads.append(_record_dataset(log, dataset, len(log.spans), MAX_CHUNKS - n_reads))
+                n_reads += len(reads[-1])
                 variables.append(inspect_variable(dataset, path.strip("/")))
             n_seen = len(log.spans)
     n_past = _count_first_past(file, name, page_nbytes, log.spans[:n_open])
-    nbytes = file.seek(0, 2)
+    n = file.seek(0, 2)
     layout = FileLayout(
-        tuple(opening), tuple(reads), nbytes, page_nbytes, n_past, n_listed, tuple(heaps)
+        tuple(listing), tuple(reads), n, page_nbytes, n_past, n_listed, tuple(heaps)
     )
-    metadata = layout.metadata
+    spans = layout.metadata
+    metadata_nbytes = sum(stop - start for start, stop in spans)
+    places = (metadata_nbytes, len(spans), n_listed)
     report = FileReport(
-        name,
-        nbytes,
-        userblock_nbytes,
-        page_nbytes,
-        sum(stop - start for start, stop in metadata),
-        len(metadata),
-        n_listed,
-        tuple(variables),
-        deadline.n_left_out,
+        name, n, userblock_nbytes, page_nbytes, *places, tuple(variables), deadline.n_left_out
     )
     return report, layout
 

@@ -416,5 +416,5 @@ def _simulate_s(
         return 0.0
     some = steps[:MAX_SIMULATED]
     n_draws = max(3, min(51, 5_000 // len(some)))
-    found_s = replay(some, network, request_s=request_s, n_draws=n_draws).seconds
+    found_s = replay(some, network, request_s=request_s, n_draws=n_draws)
     return found_s * len(steps) / len(some)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import json
@@ -262,12 +263,19 @@ def open_cluster(
         "slurm": lambda: _open_slurm(threads_per_worker, deadline_s, options),
         "address": lambda: _open_running(threads_per_worker, address, deadline_s),
     }
-    with openers[kind]() as cluster:
+    with contextlib.ExitStack() as stack:
+        cluster = stack.enter_context(openers[kind]())
         try:
             yield cluster
         finally:
-            if kind != "gateway":  # there they end; else paused ones do not end when asked
-                cluster.release()
+            try:
+                if kind != "gateway":  # there they end; else paused ones do not end when asked
+                    with deadline(_ANSWER_S):
+                        cluster.release()
+            except TimeoutError:
+                # a scheduler that waits for a store that is gone answers no more, nor does it close
+                with contextlib.suppress(TimeoutError), deadline(_ANSWER_S):
+                    stack.close()
 
 
 class _Connection(ssl.SSLSocket):

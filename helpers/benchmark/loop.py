@@ -99,7 +99,7 @@ def measure_blocks(
     budget: Budget,
     dilation: float | Mapping[str, float],
     n_warm_ups: int = 1,
-    phase: Literal["measured", "calibration"] = "measured",
+    phase: Literal["measured", "calibration", "trial"] = "measured",
     enter_group: Callable[[str], None] = lambda _group: None,
     progress: Callable[[str], None] = lambda _line: None,
 ) -> pd.DataFrame:

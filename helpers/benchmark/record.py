@@ -35,7 +35,7 @@ from helpers.errors import UserError
 from helpers.paths import ROOT, replace_file
 from helpers.redaction import redact, redact_tree
 
-PHASES = ("warm-up", "measured", "calibration")
+PHASES = ("warm-up", "measured", "calibration", "trial")
 _MOST_NBYTES = 200_000_000  # of a record, which has some hundred bytes a row
 
 
@@ -60,7 +60,9 @@ class Row:
     control_of: Annotated[str, "", "contender of which this is a second copy, for A/A"]
     seed: Annotated[int, "1", "seed of the order"]
     phase: Annotated[
-        str, "", "'warm-up', never used; 'calibration', for predictions; or 'measured'"
+        str,
+        "",
+        "'warm-up', never used; 'calibration', for predictions; 'trial', untimed; or 'measured'",
     ]
     block: Annotated[int, "1", "repetition, from 0 in each phase"]
     order: Annotated[int, "1", "place in the block, from 0"]

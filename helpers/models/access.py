@@ -67,7 +67,7 @@ def access_seconds(store: Store, counts: IoCounts, *, quantile: float = 0.5) -> 
     share, and has its chunk decoded by one processor, in turn. As many chunks, or runs of them, as
     there are connections go at once, and end when the last of them does; each further one takes
     the mean time between two that come in once all are under way. Quantiles differ by the last first
-    byte of those, and by the tail of a network that has one, where some request is likely to meet it.
+    byte of those.
 
     Examples
     --------
@@ -95,9 +95,6 @@ def access_seconds(store: Store, counts: IoCounts, *, quantile: float = 0.5) -> 
     )
     wave_s = np.maximum(job.wave_s(abreast, 0.5), job.wave_s(abreast, quantile))
     found = wave_s + (n_jobs - abreast) * job.apart_s(abreast)
-    if quantile != 0.5 and network.tail_share:
-        meets_tail = 1 - (1 - network.tail_share) ** n_requests >= 1 - quantile
-        found = found + np.where(meets_tail, network.tail_s, 0.0)
     return np.asarray(store.start_s + found, np.float64)
 
 

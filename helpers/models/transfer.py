@@ -30,9 +30,6 @@ class Network:
     stream_nbytes_per_s: float = math.inf
     aggregate_nbytes_per_s: float = math.inf
     requests_per_s: float = math.inf  # ceiling on requests per second
-    # share of the requests whose first byte comes later, and by how many seconds
-    tail_share: float = 0.0
-    tail_s: float = 0.0
     # seconds until a new connection can carry a request, those of a round trip, and the bytes of a
     # body in the first of them, doubled in each after that
     setup_s: float = 0.0
@@ -41,10 +38,9 @@ class Network:
 
     def draw_first_byte_s(self, rng: random.Random) -> float:
         """Draw one time to first byte."""
-        late_s = self.tail_s if self.tail_share and rng.random() < self.tail_share else 0.0
         if self.first_byte_median_s == 0:
-            return late_s
-        return late_s + self.first_byte_median_s * math.exp(rng.gauss(0, self.first_byte_sigma))
+            return 0.0
+        return self.first_byte_median_s * math.exp(rng.gauss(0, self.first_byte_sigma))
 
     @property
     def first_byte_sigma(self) -> float:
@@ -56,8 +52,7 @@ class Network:
     @property
     def first_byte_mean_s(self) -> float:
         """Mean of the time to first byte."""
-        body_s = self.first_byte_median_s * math.exp(self.first_byte_sigma**2 / 2)
-        return body_s + self.tail_share * self.tail_s
+        return self.first_byte_median_s * math.exp(self.first_byte_sigma**2 / 2)
 
     def new_connection_s(self, nbytes: float) -> float:
         """Compute by how much longer a body takes that is the first on a new connection.
@@ -214,29 +209,18 @@ class Step:
     is_waited: bool = True  # whether the call does not end before it
 
 
-@dataclass(frozen=True, slots=True)
-class Replay:
-    """What to expect of a sequence of requests."""
-
-    seconds: float  # median over simulated draws of the times to first byte
-    n_requests: int  # requests, and the bytes that they bring
-    nbytes: int
-
-
 def replay(
     steps: Sequence[Step],
     network: Network,
     *,
     request_s: float = 0.0,
-    rest_s: float = 0.0,
     n_draws: int = 9,
     rng: random.Random | None = None,
-) -> Replay:
-    """Predict how long requests take over a network.
+) -> float:
+    """Predict how many seconds requests take over a network, the median over draws of first bytes.
 
-    Client and server need `request_s` for a request beside it; `rest_s` lies between
-    the last answer and the end. Each of `n_draws` simulations has its own times to
-    first byte; with `rng` there is one, with draws from it.
+    Client and server need `request_s` for a request beside it. Each of `n_draws` simulations has
+    its own times to first byte; with `rng` there is one, with draws from it.
 
     Examples
     --------
@@ -244,13 +228,11 @@ def replay(
 
     >>> steps = [Step((n - 1,) if n else (), 0.0, 1_000_000) for n in range(10)]
     >>> network = Network(0.01, 0.01, stream_nbytes_per_s=100e6)
-    >>> round(replay(steps, network).seconds, 6)
+    >>> round(replay(steps, network), 6)
     0.2
     """
     rngs = [rng] if rng is not None else [random.Random(seed) for seed in range(n_draws)]
-    times_s = [_Run(steps, network, request_s, one).run() for one in rngs]
-    nbytes = sum(step.nbytes for step in steps)
-    return Replay(statistics.median(times_s) + rest_s, len(steps), nbytes)
+    return statistics.median(_Run(steps, network, request_s, one).run() for one in rngs)
 
 
 class _Run:
@@ -320,7 +302,7 @@ class _Run:
                 self.ask(following)
 
 
-_NO_LATENCY = dict.fromkeys(("first_byte_median_s", "tail_share", "setup_s", "round_trip_s"), 0.0)
+_NO_LATENCY = dict.fromkeys(("first_byte_median_s", "setup_s", "round_trip_s"), 0.0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,8 @@ import json
 import re
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
-from hashlib import sha256
 from math import exp, inf, log
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
@@ -27,7 +26,6 @@ MB = 1_000_000
 
 Fault = Literal["error_503", "reset", "truncate", "stall", "corrupt"]
 FAULTS: tuple[Fault, ...] = ("error_503", "reset", "truncate", "stall", "corrupt")
-RATES = ("stream_mb_per_s", "worker_mb_per_s", "aggregate_mb_per_s", "requests_per_s")
 
 # the 95th and the 99th percentile of a standard normal variate
 _Z95, _Z99 = 1.6448536269514722, 2.3263478740408408
@@ -63,11 +61,6 @@ class FirstByte:
         if self.p99_s is not None and z > _Z95:
             return self.p95_s * exp((z - _Z95) * log(self.p99_s / self.p95_s) / (_Z99 - _Z95))
         return self.median_s * exp(z * log(self.p95_s / self.median_s) / _Z95)
-
-    def slowed_down(self, factor: float) -> FirstByte:
-        """Return the same distribution, that many times later."""
-        p99_s = None if self.p99_s is None else self.p99_s * factor
-        return FirstByte(self.median_s * factor, self.p95_s * factor, p99_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,24 +110,6 @@ class Profile:
     def setup_s(self) -> float:
         """Seconds from opening a connection to the moment at which it can carry a request."""
         return (self.round_trip_s or 0.0) * (self.setup_round_trips or 0.0)
-
-    def slowed_down(self, dilation: float) -> Profile:
-        """Return what this network is in real time when it is emulated `dilation` times slower.
-
-        Examples
-        --------
-        >>> Profile("example", stream_mb_per_s=90).slowed_down(10).stream_mb_per_s
-        9.0
-        """
-        rates: dict[str, Any] = {
-            name: rate / dilation for name in RATES if (rate := getattr(self, name)) is not None
-        }
-        return replace(
-            self,
-            **rates,
-            first_byte_s=self.first_byte_s and self.first_byte_s.slowed_down(dilation),
-            round_trip_s=self.round_trip_s and self.round_trip_s * dilation,
-        )
 
 
 def of_one_process(profile: Profile) -> Profile:
@@ -245,7 +220,8 @@ def profile_names() -> tuple[str, ...]:
     return tuple(_known_profiles())
 
 
-_FILE = re.compile(r"(?P<path>.+\.ya?ml)(?:@(?P<digest>[0-9a-f]{8}))?")
+# The path of a profile's file; records of before have a digest of its figures behind it.
+_FILE = re.compile(r"(?P<path>.+\.ya?ml)(?:@[0-9a-f]{8})?")
 
 # What a network cannot be predicted without.
 _NEEDED = ("first_byte_s", "stream_mb_per_s", "aggregate_mb_per_s")
@@ -258,19 +234,13 @@ class ProfileFile:
     profile: Profile
     measurement: Mapping[str, Any]  # as `wire calibrate` writes it; empty where none is stated
 
-    @property
-    def digest(self) -> str:
-        """Hash of the figures, in eight digits."""
-        figures = {k: v for k, v in asdict(self.profile).items() if k not in ("name", "sources")}
-        return sha256(json.dumps(figures, sort_keys=True).encode()).hexdigest()[:8]
-
 
 def get_profile(name: str) -> Profile:
     """Return a profile that ships with the package, or that of a file, such as `wire calibrate` writes.
 
     A file is sought from the current folder and from the checkout. Its fields are those of
-    `Profile` but the name, which is that of the file. ``FILE@DIGEST``, see `pin_profile`, is
-    refused once its figures have changed; so is a calibration that lacks latency or bandwidth.
+    `Profile` but the name, which is that of the file. A calibration that lacks latency or bandwidth
+    is refused.
     A line on standard error warns of one that is not whole, or was made on another machine.
 
     Examples
@@ -281,29 +251,13 @@ def get_profile(name: str) -> Profile:
     if name in _known_profiles():
         return _known_profiles()[name]
     found = _find_file(name)
-    if name.endswith("@" + found.digest) or "@" not in name:
-        _check_measurement(found)
-        return found.profile
-    raise UserError(f"profile: {name!r}; allowed: the file as it was, its figures have changed")
+    _check_measurement(found)
+    return found.profile
 
 
 def get_measurement(name: str) -> Mapping[str, Any]:
     """Return how the profile of a file was measured; nothing for any other."""
     return {} if name in _known_profiles() else _find_file(name).measurement
-
-
-def pin_profile(name: str) -> str:
-    """Name a profile so that its figures cannot change unnoticed: a file with a digest of them.
-
-    Records are published, so a file is named from the checkout, and not by an absolute path.
-    """
-    if name in _known_profiles():
-        return name
-    get_profile(name)
-    path = name.partition("@")[0]
-    if Path(path).is_absolute():
-        raise UserError(f"profile: {name!r}; allowed: a path that begins at the checkout")
-    return f"{path}@{_find_file(name).digest}"
 
 
 def _find_file(name: str) -> ProfileFile:

@@ -77,6 +77,8 @@ _STYLES: Mapping[str, Mapping[str, Style]] = MappingProxyType(
             "lru-etag": Style("datasets by version", VIOLET, "P"),
             "redis-etag": Style("Redis by version", RUST, "*"),
             "lru-chunks": Style("chunks in the process", VIOLET, "X"),
+            "lru-etag-chunks": Style("chunks by version", VIOLET, "D"),
+            "lru-icechunk": Style("Icechunk in the process", VIOLET, "d"),
         },
         "option": {
             "none": Style("no cache", CHARCOAL, "o"),

@@ -9,15 +9,13 @@ import math
 import pickle
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar
 
 import cachetools
 import itsdangerous
 import redis
-import redis.backoff
-import redis.retry
 import xarray as xr
 from zarr.abc.store import Store
 from zarr.experimental.cache_store import CacheStore
@@ -26,24 +24,8 @@ from zarr.storage import MemoryStore, ObjectStore
 from helpers.errors import UserError
 from studies.caching_costs.datasets import ObjectFile, Origin
 
-CacheName = Literal["as-shipped", "none", "lru", "redis", "lru-etag", "redis-etag", "lru-chunks"]
-CACHES: tuple[CacheName, ...] = get_args(CacheName)
-"""Contenders, what titiler.xarray ships with first."""
-
 Opener = Callable[[Origin], xr.Dataset]
 """Opens a dataset from where it is told to read."""
-
-Event = Literal["hits", "misses", "errors", "corrupt"]
-
-
-@dataclass(frozen=True, slots=True)
-class Counts:
-    """Events of a cache."""
-
-    hits: int = 0  # entries found, and entries that had to be made
-    misses: int = 0
-    errors: int = 0  # times that the cache failed and the store was read instead
-    corrupt: int = 0  # entries that were not as this run wrote them, and were made anew
 
 
 class Cache:
@@ -53,23 +35,11 @@ class Cache:
     """Whether requests share one dataset, which none of them may close."""
 
     def __init__(self, origin: Origin) -> None:
-        self._origin, self._counting = origin, threading.Lock()
-        self._counts: collections.Counter[str] = collections.Counter()
+        self._origin = origin
 
     def get(self, name: str, open_dataset: Opener) -> xr.Dataset:
         """Return an opened dataset, from the cache if it is there."""
-        self.count("misses")
         return open_dataset(self._origin)
-
-    def count(self, event: Event) -> None:
-        """Count one event of one of many threads."""
-        with self._counting:
-            self._counts[event] += 1
-
-    def counts(self) -> Counts:
-        """Return what happened so far."""
-        with self._counting:
-            return Counts(**self._counts)
 
 
 SHIPPED_ENVIRONMENT = {"AWS_ALLOW_HTTP": "true"}
@@ -108,11 +78,6 @@ class ShippedCache(Cache):
     def __init__(self, origin: Origin) -> None:
         super().__init__(ShippedOrigin(origin.location))
 
-    def counts(self) -> Counts:
-        """Return what happened so far, as titiler's function counts it."""
-        hits = import_open_zarr().cache_info().hits
-        return Counts(hits=hits, misses=super().counts().misses - hits)
-
 
 class KeepingCache(Cache):
     """Keep what was opened; a request that comes while another opens the same dataset waits for it."""
@@ -134,12 +99,10 @@ class KeepingCache(Cache):
             try:
                 kept = None if is_alone else self._load(name)
                 if kept is None:
-                    dataset = super().get(name, open_dataset)
-                    self._keep(name, dataset)
-                    return dataset
+                    kept = super().get(name, open_dataset)
+                    self._keep(name, kept)
             finally:
                 opening.release()
-        self.count("hits")
         return kept
 
     def _load(self, name: str) -> xr.Dataset | None:
@@ -241,15 +204,15 @@ def dump(dataset: xr.Dataset) -> bytes:
 
 
 _PREFIX = "arrays-over-the-wire:"
-_PATIENCE_S = 0.5
+_PATIENCE_S = 5.0
 
 
 class RedisCache(KeepingCache):
     """Keep opened datasets as authenticated bytes in a Redis or Valkey server.
 
-    A server that fails or hangs costs one opening and half a second, never a request: nothing is
-    tried twice, the failure is counted, and the store is read instead. The address is
-    ``redis://[:PASSWORD@]HOST:PORT/NUMBER`` or ``rediss://…``; one that does not answer is refused.
+    A server that fails fails the tile, and with it the measurement: it would be one without a
+    cache. The address is ``redis://[:PASSWORD@]HOST:PORT/NUMBER`` or ``rediss://…``; one that does
+    not answer is refused.
     """
 
     def __init__(self, origin: Origin, url: str, key: bytes, ttl_s: float) -> None:
@@ -257,12 +220,8 @@ class RedisCache(KeepingCache):
         self._key, self._ttl_ms = key, max(1, round(1000 * ttl_s))
         refusal = "redis_url: {}; allowed: redis://HOST:PORT of a server that answers"
         try:
-            self._client = redis.Redis.from_url(
-                url,
-                socket_timeout=_PATIENCE_S,
-                socket_connect_timeout=_PATIENCE_S,
-                retry=redis.retry.Retry(redis.backoff.NoBackoff(), 0),
-            )
+            patience = {"socket_timeout": _PATIENCE_S, "socket_connect_timeout": _PATIENCE_S}
+            self._client = redis.Redis.from_url(url, **patience)
             self._client.ping()
         except ValueError as error:
             raise UserError(refusal.format("no address of a Redis server")) from error
@@ -270,21 +229,14 @@ class RedisCache(KeepingCache):
             raise UserError(refusal.format(f"no answer ({type(error).__name__})")) from error
 
     def _keep(self, name: str, dataset: xr.Dataset) -> None:
-        try:
-            sealed = seal(name, self._key, dataset)
-            self._client.set(_PREFIX + name, sealed, px=self._ttl_ms)
-        except redis.RedisError:
-            self.count("errors")
+        self._client.set(_PREFIX + name, seal(name, self._key, dataset), px=self._ttl_ms)
 
     def _load(self, name: str) -> xr.Dataset | None:
+        sealed: Any = self._client.get(_PREFIX + name)
         try:
-            sealed: Any = self._client.get(_PREFIX + name)
             return None if sealed is None else unseal(name, self._key, sealed, self._origin)
-        except itsdangerous.BadSignature:
-            self.count("corrupt")
-        except redis.RedisError:
-            self.count("errors")
-        return None
+        except itsdangerous.BadSignature:  # of another run
+            return None
 
 
 class VersionedCache(KeepingCache):
@@ -303,16 +255,36 @@ class VersionedRedisCache(VersionedCache, RedisCache):
     """Of bytes in a Redis."""
 
 
-def open_cache(
-    name: str, origin: Origin, *, key: bytes, redis_url: str = "", ttl_s: float = 86400
-) -> Cache:
-    """Make a contender, whose entries live for `ttl_s` seconds, but for those of titiler itself."""
-    if name == "none":
-        return Cache(origin)
-    if name == "as-shipped":
-        return ShippedCache(origin)
-    if name.startswith("redis"):
-        kind = VersionedRedisCache if name == "redis-etag" else RedisCache
-        return kind(origin, redis_url, key, ttl_s)
-    where = ChunkOrigin(origin.location) if name == "lru-chunks" else origin
-    return (VersionedLruCache if name == "lru-etag" else LruCache)(where, ttl_s=ttl_s)
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What caches are told."""
+
+    key: bytes  # of the run, which signs what leaves the process
+    redis_url: str = ""
+    ttl_s: float = 86400  # that an entry lives, but for those of titiler itself
+
+
+_MAKERS: Mapping[str, Callable[[Origin, Told], Cache]] = {
+    "as-shipped": lambda origin, _: ShippedCache(origin),
+    "none": lambda origin, _: Cache(origin),
+    "lru": lambda origin, told: LruCache(origin, ttl_s=told.ttl_s),
+    "redis": lambda origin, told: RedisCache(origin, told.redis_url, told.key, told.ttl_s),
+    "lru-etag": lambda origin, told: VersionedLruCache(origin, ttl_s=told.ttl_s),
+    "redis-etag": lambda origin, told: VersionedRedisCache(
+        origin, told.redis_url, told.key, told.ttl_s
+    ),
+    "lru-chunks": lambda origin, told: LruCache(_with_chunks(origin), ttl_s=told.ttl_s),
+    # the chunks of a version live as long as its dataset
+    "lru-etag-chunks": lambda origin, _: VersionedLruCache(_with_chunks(origin)),
+}
+CACHES = tuple(_MAKERS)
+"""Contenders, what titiler.xarray ships with first."""
+
+
+def open_cache(name: str, origin: Origin, told: Told) -> Cache:
+    """Make a contender, empty."""
+    return _MAKERS[name](origin, told)
+
+
+def _with_chunks(origin: Origin) -> ChunkOrigin:
+    return ChunkOrigin(origin.location, origin.specs)

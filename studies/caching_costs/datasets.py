@@ -8,7 +8,7 @@ import math
 import tempfile
 import threading
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -76,7 +76,7 @@ _GENERATION = 4  # raise it when the same arguments make other bytes
 
 
 def make_dataset(spec: DatasetSpec, *, seed: int) -> xr.Dataset:
-    """Make the values and coordinates of a dataset.
+    """Make the values and coordinates of a dataset of one day.
 
     Real sea surface temperature, enlarged; land is missing. The field is
     turned so that it begins at the date line, to within a cell.
@@ -115,12 +115,20 @@ def prepare_datasets(location: Location, specs: Sequence[DatasetSpec], *, seed: 
     return Datasets(target, tuple(specs), sizes)
 
 
-def write_zarr(location: Location, dataset: xr.Dataset, spec: DatasetSpec) -> None:
-    """Write a Zarr v3 group with the codec of the published study."""
-    _fill(ObjectStore(location.obstore()), dataset, spec)
+def write_zarr(
+    location: Location, dataset: xr.Dataset, spec: DatasetSpec, *, is_more: bool = False
+) -> None:
+    """Write a Zarr v3 group with the codec of the published study, or append days to it."""
+    _fill(ObjectStore(location.obstore()), dataset, spec, is_more=is_more)
 
 
-def _fill(store: Any, dataset: xr.Dataset, spec: DatasetSpec, **options: Any) -> None:
+def _fill(
+    store: Any, dataset: xr.Dataset, spec: DatasetSpec, *, is_more: bool, **options: Any
+) -> None:
+    if is_more:
+        with expected_warning("Consolidated metadata is currently not part"):
+            dataset.to_zarr(store, append_dim="time", zarr_format=3, **options)
+        return
     codec = zarr.codecs.BloscCodec(cname="lz4", clevel=5, shuffle="shuffle", typesize=8)
     encoding: dict[str, Any] = {
         VARIABLE: {"chunks": (1, *spec.chunk_shape), "compressors": codec, "fill_value": np.nan}
@@ -132,13 +140,15 @@ def _fill(store: Any, dataset: xr.Dataset, spec: DatasetSpec, **options: Any) ->
         dataset.to_zarr(store, mode="w", encoding=encoding, zarr_format=3, **options)
 
 
-def write_icechunk(location: Location, dataset: xr.Dataset, spec: DatasetSpec) -> None:
+def write_icechunk(
+    location: Location, dataset: xr.Dataset, spec: DatasetSpec, *, is_more: bool = False
+) -> None:
     """Write the same as a commit of an Icechunk repository, the first one or one more."""
     import icechunk  # an extra that not everyone has
 
     repository = icechunk.Repository.open_or_create(location.icechunk_storage())
     session = repository.writable_session("main")
-    _fill(session.store, dataset, spec, consolidated=False)
+    _fill(session.store, dataset, spec, is_more=is_more, consolidated=False)
     session.commit("the dataset")
 
 
@@ -182,11 +192,8 @@ class Origin:
     for each request would count connections, not what a cache saves.
     """
 
-    def __init__(
-        self, location: Location, *, version_keys: Mapping[str, str] | None = None
-    ) -> None:
-        self.location = location
-        self._version_keys = version_keys or {}  # the object that changes with each dataset
+    def __init__(self, location: Location, specs: Sequence[DatasetSpec] = ()) -> None:
+        self.location, self.specs = location, specs  # which of them has a version
         self._lock = threading.Lock()
         self._stores: dict[str, Store] = {}
         self._bucket = replace(location, prefix="").obstore()
@@ -219,17 +226,13 @@ class Origin:
 
     def version(self, name: str) -> str:
         """Ask for the ETag of the object that changes with a dataset."""
-        key = f"{(self.location / name).prefix}/{self._version_keys[name]}"
+        (spec,) = (spec for spec in self.specs if spec.name == name)
+        key = f"{(self.location / name).prefix}/{spec.version_key}"
         return str(obstore.head(self._bucket, key)["e_tag"])
 
     def open_file(self, key: str) -> ObjectFile:
         """Open an object as a file."""
         return ObjectFile(self._bucket, key)
-
-
-def version_keys(specs: Sequence[DatasetSpec]) -> dict[str, str]:
-    """List by dataset the object that changes with its metadata."""
-    return {spec.name: spec.version_key for spec in specs}
 
 
 def open_dataset(spec: DatasetSpec, origin: Origin) -> xr.Dataset:

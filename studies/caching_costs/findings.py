@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 
+import numpy as np
 import pandas as pd
 
 from advisors.costs.assumptions import Assumptions, change
@@ -74,18 +76,19 @@ def tabulate(loads: pd.DataFrame) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        ``load`` in words, ``contender``, ``typical_s``, ``p50_s``, ``p95_s``,
-        ``tiles_per_s``, ``requests_a_tile``, ``over_shipped`` and ``over_none``.
+        ``load`` in words, ``contender``, ``over_none``, ``over_shipped``, ``typical_s``, ``p95_s``,
+        ``p50_s``, ``requests_a_tile`` and ``tiles_per_s``.
     """
     part = loads.assign(requests_a_tile=loads["n_requests"] / loads["n_tiles"])
     part = part[part["contender"] != "control"]
-    names = ["typical_s", "p50_s", "p95_s", "tiles_per_s", "requests_a_tile"]
+    names = ["typical_s", "p95_s", "p50_s", "requests_a_tile", "tiles_per_s"]
     table = part.groupby([*_AXES, "contender"])[names].median()
     for name, base in (("over_shipped", SHIPPED), ("over_none", BARE)):
-        table[name] = [
+        gains = [
             measure_gain(part[(part[_AXES] == [*place]).all(axis=1)], str(contender), base).centre
             for *place, contender in table.index
         ]
+        table.insert(0, name, gains)
     table = table.reset_index().sort_values([*_AXES, "typical_s"])
     places = zip(table.pop("n_users"), table.pop("rate_per_s"), strict=True)
     loads_in_words = [
@@ -120,6 +123,38 @@ def measure_savings(alone: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(lines, columns=["dataset", "contender", "times"])
 
 
+def foretell_versions(alone: pd.DataFrame) -> Interval:
+    """Foretell how many times as fast as no cache datasets by version in the process are.
+
+    What a version costs is taken from Redis, with it and without, for each dataset in each block.
+    """
+    columns = [name for name in map(str, alone) if name.endswith("|latency_s")]
+    sides = alone.set_index(["contender", "block"])[columns].dropna(axis=1)
+    each = sides.loc["lru"] + sides.loc["redis-etag"] - sides.loc["redis"]
+    foretold = pd.DataFrame({"typical_s": np.exp(np.log(each).mean(axis=1))}).reset_index()
+    foretold = foretold.assign(contender="lru-etag", phase="measured", control_of="")
+    return measure_gain(pd.concat([alone, foretold]), "lru-etag", BARE)
+
+
+def list_gains(gains: Mapping[str, Interval]) -> pd.DataFrame:
+    """List gains with their intervals, a line a contender."""
+    lines = {name: (one.centre, one.low, one.high) for name, one in gains.items()}
+    return pd.DataFrame.from_dict(lines, orient="index", columns=["centre", "low", "high"])
+
+
+def count_processors(requests: pd.DataFrame) -> pd.DataFrame:
+    """Count what a tile takes of a processor, by contender, in the mean over datasets.
+
+    Returns
+    -------
+    DataFrame
+        ``cpu_ms``, and its ``share`` of the time of a tile.
+    """
+    means = requests.groupby("contender", sort=False)[["cpu_s", "latency_s"]].mean()
+    share = means["cpu_s"] / means["latency_s"]
+    return pd.DataFrame({"cpu_ms": 1000 * means["cpu_s"], "share": share})
+
+
 def published_savings() -> pd.Series[float]:
     """Read what Redis gained in the published study over no cache, by our name of the dataset."""
     wide = read_published("tile_caching_locust").pivot(
@@ -131,14 +166,14 @@ def published_savings() -> pd.Series[float]:
     return gains.rename("published")
 
 
-def learn_assumptions(loads: pd.DataFrame, entry_nbytes: pd.Series[int]) -> Assumptions:
+def learn_assumptions(alone: pd.DataFrame, entry_nbytes: float, *, but: str = "") -> Assumptions:
     """Put what tiles of one user took, to two digits, in the place of defaults: means over datasets.
 
-    `entry_nbytes` are the bytes of each opened dataset. What a cache of datasets in the process
-    leaves stands for a tile where nothing is opened.
+    `entry_nbytes` are the bytes of an opened dataset, and `but` is a dataset whose time does not
+    count. What a cache of datasets in the process leaves stands for a tile where nothing is opened.
     """
-    alone = select_alone(loads)
-    means = list_requests(alone).groupby("contender")[["make_s", "open_s", "cpu_s"]].mean()
+    requests = list_requests(alone).query("dataset != @but")
+    means = requests.groupby("contender")[["make_s", "open_s", "cpu_s"]].mean()
     numbers = alone.groupby("contender")[["n_requests", "n_tiles", "tile_nbytes", "peak_nbytes"]]
     medians = numbers.median()
     gets = medians["n_requests"] / medians["n_tiles"]
@@ -146,7 +181,7 @@ def learn_assumptions(loads: pd.DataFrame, entry_nbytes: pd.Series[int]) -> Assu
     found: dict[str, float] = {
         "service_gb": float(medians["peak_nbytes"][BARE]) / 1e9,
         "tile_nbytes": float(medians["tile_nbytes"][BARE]),
-        "metadata_nbytes": float(entry_nbytes.mean()),
+        "metadata_nbytes": entry_nbytes,
         "make_s": means["make_s"][BARE],
         "open_s": means["open_s"][BARE],
         "make_cpu_s": means["cpu_s"][kept],

@@ -59,11 +59,12 @@ class Load:
         return found
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Generator:
     """A load generator that runs."""
 
     lines: TextIO  # orders out, results in
+    last: Load | None = None  # what the last load found
 
     def run(
         self, service: Service, plans: Sequence[Sequence[Tile]], *, due_s: Sequence[float] = ()
@@ -81,7 +82,8 @@ class Generator:
             "plans": steps,
             "lead_s": _LEAD_S if due_s else 0.0,
         }
-        return _read_load(self._tell(order))
+        self.last = _read_load(self._tell(order))
+        return self.last
 
     def versions(self) -> dict[str, str]:
         """Ask what it has imported."""

@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from contextvars import ContextVar
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar
 from urllib.parse import urlencode
 
@@ -32,14 +32,13 @@ from titiler.xarray.io import Reader
 from helpers.benchmark.provenance import imported
 from helpers.objectstore.locations import Location
 from helpers.objectstore.processes import Child, start_child
-from studies.caching_costs.caches import SHIPPED_ENVIRONMENT, Cache, Counts, open_cache
+from studies.caching_costs.caches import SHIPPED_ENVIRONMENT, Cache, Told, open_cache
 from studies.caching_costs.datasets import (
     VARIABLE,
     Datasets,
     DatasetSpec,
     Origin,
     open_dataset,
-    version_keys,
 )
 from studies.caching_costs.valkey import HOST
 
@@ -112,7 +111,7 @@ class Timed:
 
 
 def make_app(library: Library) -> FastAPI:
-    """Make the application: titiler's tiles, and the counts of the cache."""
+    """Make the application: titiler's tiles, and who serves them."""
 
     class DatasetReader(Reader):
         def __attrs_post_init__(self) -> None:
@@ -132,7 +131,6 @@ def make_app(library: Library) -> FastAPI:
     app.include_router(tiler.router)
     add_exception_handlers(app, DEFAULT_STATUS_CODES)
     app.add_middleware(Timed)
-    app.get("/cache")(lambda: asdict(library.cache.counts()))
     app.get("/versions")(imported)
     return app
 
@@ -164,10 +162,8 @@ def main() -> None:
     with listen() as listening:
         cache = open_cache(
             settings.cache,
-            Origin(settings.location, version_keys=version_keys(settings.specs)),
-            key=settings.key.encode(),
-            redis_url=settings.redis_url,
-            ttl_s=settings.ttl_s,
+            Origin(settings.location, settings.specs),
+            Told(settings.key.encode(), settings.redis_url, settings.ttl_s),
         )
         app = make_app(Library(settings.specs, cache))
         config = uvicorn.Config(app, log_level="warning")
@@ -203,10 +199,6 @@ class Service:
         with urllib3.PoolManager(retries=False, timeout=_TIMEOUT_S) as pool:
             return pool.request("GET", url)
 
-    def counts(self) -> Counts:
-        """Ask what the cache did so far."""
-        return Counts(**self.ask("/cache").json())
-
     def versions(self) -> dict[str, str]:
         """Ask what it has imported."""
         return dict(self.ask("/versions").json())
@@ -216,8 +208,8 @@ class Service:
         self.child.wait_until(lambda: _answers(self), timeout_s=_TIMEOUT_S)
 
 
-def tile_path(tile: Tile) -> str:
-    """Return the path of a tile.
+def tile_path(tile: Tile, *, sel: str = "") -> str:
+    """Return the path of a tile, of a day where `sel` says which.
 
     Examples
     --------
@@ -225,7 +217,13 @@ def tile_path(tile: Tile) -> str:
     '/tiles/WebMercatorQuad/1/0/1.png'
     """
     name, zoom, column, row = tile
-    query = urlencode({"url": name, "variable": VARIABLE, "rescale": _RESCALE})
+    given = {
+        "url": name,
+        "variable": VARIABLE,
+        "rescale": _RESCALE,
+        **({"sel": sel} if sel else {}),
+    }
+    query = urlencode(given)
     return f"/tiles/WebMercatorQuad/{zoom}/{column}/{row}.png?{query}"
 
 
@@ -254,7 +252,7 @@ def open_service(
 
 def _answers(service: Service) -> bool:
     try:
-        return service.ask("/cache").status == 200
+        return service.ask("/versions").status == 200
     except (OSError, psutil.Error, urllib3.exceptions.HTTPError):  # not serving yet
         return False
 

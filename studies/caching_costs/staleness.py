@@ -1,35 +1,86 @@
-"""What is served of data that were rewritten while they were kept: the tiles of data that are no more."""
+"""What is served of data that changed while they were kept: tiles of data that are no more."""
 
 from __future__ import annotations
 
 import functools
+import json
 import multiprocessing
 import os
 import secrets
 import signal
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
 
+import numpy as np
 import pandas as pd
 from starlette.testclient import TestClient
 
+from helpers.benchmark.contender import Contender, Steps
+from helpers.benchmark.record import Record
+from helpers.errors import UserError
 from helpers.objectstore.locations import Location
-from studies.caching_costs.caches import CACHES, SHIPPED_ENVIRONMENT, open_cache
+from helpers.paths import RENDERED
+from studies.caching_costs.caches import (
+    CACHES,
+    SHIPPED_ENVIRONMENT,
+    Told,
+    import_open_zarr,
+    open_cache,
+)
 from studies.caching_costs.datasets import (
     DatasetKind,
     DatasetSpec,
     Origin,
     make_dataset,
-    version_keys,
     write_icechunk,
     write_zarr,
 )
 from studies.caching_costs.service import Library, make_app, tile_path
 from studies.caching_costs.valkey import open_valkey
+
+PHASE: Literal["trial"] = "trial"
+N_TRIALS = 3
+TTL_S = 5.0
+"""Seconds that an entry lives here, longer than a change and the asking after it may take."""
+
+Outcome = Literal["new", "error", "old picture", "wrong picture"]
+OUTCOMES: tuple[Outcome, ...] = ("new", "error", "old picture", "wrong picture")
+"""What a tile is after a change, the worst last: neither the old nor the new one, with status 200."""
+
+_BEFORE = DatasetSpec("values", "zarr", (90, 180), (45, 90))
+_GROWN = replace(_BEFORE, name="append")
+_CHANGED: Mapping[str, tuple[DatasetSpec, DatasetSpec]] = {
+    "values": (_BEFORE, _BEFORE),
+    "shape": (replace(_BEFORE, name="shape"), replace(_BEFORE, name="shape", shape=(120, 240))),
+    "chunks": (
+        replace(_BEFORE, name="chunks"),
+        replace(_BEFORE, name="chunks", chunk_shape=(30, 60)),
+    ),
+    "append": (_GROWN, _GROWN),
+}
+"""By name a dataset as it is kept, and as it is then; values change in each, and one grows by a day."""
+
+_DAY, _NEXT_DAY = (np.datetime64(day, "ns") for day in ("2000-01-16", "2000-01-17"))
+ASKED: Mapping[str, str] = {
+    "values": tile_path(("values", 1, 1, 0)),
+    "shape": tile_path(("shape", 1, 1, 0)),
+    "chunk grid": tile_path(("chunks", 1, 1, 0)),
+    "append day": tile_path(("append", 1, 1, 0), sel="time=2000-01-17"),
+    "append newest": tile_path(("append", 1, 1, 0), sel="time=nearest::2100-01-01"),
+}
+"""What changed, and the tile that is requested then; of what grew, the new day and the newest day."""
+
+WATCHED: Mapping[str, tuple[str, DatasetKind]] = {
+    **{name: (name, "zarr") for name in CACHES},
+    "lru-icechunk": ("lru", "icechunk"),  # a snapshot cannot mix with later data
+}
+"""Contenders: the cache of each, and the layout."""
 
 
 @functools.cache
@@ -44,82 +95,150 @@ def _set_environment() -> None:
     warnings.simplefilter("ignore")  # of libraries, which would show on the page
 
 
-_BEFORE = DatasetSpec("values", "zarr", (90, 180), (45, 90))
-_REWRITTEN: Mapping[str, tuple[DatasetSpec, DatasetSpec]] = {
-    "values": (_BEFORE, _BEFORE),
-    "shape": (replace(_BEFORE, name="shape"), replace(_BEFORE, name="shape", shape=(120, 240))),
-    "chunk grid": (
-        replace(_BEFORE, name="chunks"),
-        replace(_BEFORE, name="chunks", chunk_shape=(30, 60)),
-    ),
-}
-"""What is rewritten: a dataset as it is kept, and as it is then; values change in each."""
+@dataclass(slots=True)
+class Trials:
+    """Trials of all contenders side by side below `location`, one a block: they share one wait."""
+
+    location: Location
+    redis_url: str = ""
+    ttl_s: float = TTL_S
+    _found: dict[int, dict[str, dict[str, Outcome]]] = field(default_factory=dict, init=False)
+
+    def watch(self, block: int) -> dict[str, dict[str, Outcome]]:
+        """Return by contender what each tile is right after its change, and ``later`` the worst of them."""
+        if block not in self._found:
+            with ExitStack() as stack:
+                url = self.redis_url or stack.enter_context(open_valkey()).url
+                told = Told(secrets.token_bytes(32), url, self.ttl_s)
+                self._found[block] = _start_apart().submit(_watch, self.location, told).result()
+        return self._found[block]
 
 
-def measure_staleness(
-    location: Location, *, caches: Sequence[str] = CACHES, ttl_s: float = 5.0, redis_url: str = ""
-) -> pd.DataFrame:
-    """Measure what each contender serves of small datasets that are rewritten while it keeps them.
+@dataclass(slots=True)
+class Change(Steps):
+    """A contender that keeps datasets while they change: outcomes are counted, and nothing is timed."""
 
-    They are written below `location`; entries live for `ttl_s`, longer than writing and asking take.
+    name: str
+    trials: Trials
+    _block: int = field(default=0, init=False)
+
+    def settings(self) -> dict[str, Any]:
+        """Tell for how long entries live."""
+        return {"cache_state": "every tile requested once before the change", "ttl_s": self.trials.ttl_s}  # fmt: skip
+
+    def nbytes(self) -> tuple[int, int]:
+        """Count the values of the datasets as they are kept."""
+        n = sum(before.nbytes for before, _ in _CHANGED.values())
+        return n, n
+
+    def enter_block(self, block: int) -> None:
+        """Give each block a trial of its own."""
+        self._block = block
+
+    def prepare(self) -> None:
+        """Try, before the clock."""
+        self.trials.watch(self._block)
+
+    def read(self, _opened: None) -> Mapping[str, Outcome]:
+        """Look up what this contender showed."""
+        return self.trials.watch(self._block)[self.name]
+
+    def collect(self) -> dict[str, int]:
+        """Count each outcome that there was."""
+        return {f"{change}|{it}": 1 for change, it in self.read(None).items()}
+
+    def check(self, found: Mapping[str, Outcome], /) -> str:
+        """Say what tiles were compared with."""
+        return f"{len(found) - 1} tiles compared with uncached ones"
+
+
+def contend_trials(trials: Trials) -> list[Contender]:
+    """Make each cache a contender of the trials."""
+    return [Contender(name, Change(name, trials)) for name in WATCHED]
+
+
+def find_record(file: Record, folder: Path) -> tuple[Record, str]:
+    """Find the record that trials belong to, and what a page has to say of them.
+
+    A page that is rendered over rows without trials repeats them for itself, in `folder`: a record
+    gets no rows by that.
+    """
+    is_there = any(row.phase == PHASE for row in file.rows)
+    if is_there or RENDERED not in os.environ:
+        return file, "rows of this record"
+    apart = Record(folder / file.path.name, study=file.study, provenance=file.provenance)
+    return apart, "tried when this page was made: this record has no trials yet, append among them"
+
+
+def tabulate_outcomes(rows: pd.DataFrame) -> pd.DataFrame:
+    """Tabulate by contender what was shown after each change.
 
     Returns
     -------
     DataFrame
-        By contender what a tile was right after the rewriting, a column each for other values,
-        another shape and another chunk grid: ``new``, ``error``, ``old picture`` or, the worst,
-        ``wrong picture``, which is neither the old nor the new one, with status 200. The column
-        ``new data`` says from when on all are new.
+        An outcome for each of `ASKED`, with the number of trials where they differ, and from when
+        on all tiles are new: ``at once``, after entries have ended, or ``after a restart``.
     """
-    with ExitStack() as stack:
-        url = redis_url or stack.enter_context(open_valkey()).url
-        watch = _start_apart().submit(_watch_all, location, [*caches], ttl_s, url)
-        lines = watch.result()
-    return pd.DataFrame.from_dict(lines, orient="index").rename_axis("contender")
+    lines: dict[str, dict[str, str]] = {}
+    for name, part in rows[rows["phase"] == PHASE].groupby("contender", sort=False):
+        counts = pd.DataFrame([json.loads(trace) for trace in part["trace"]]).sum()
+        shown = {change: _name_outcomes(counts, change) for change in (*ASKED, "later")}
+        ended = f"after {part['ttl_s'].iloc[0]:g} s" if shown.pop("later") == "new" else "after a restart"  # fmt: skip
+        all_new = "at once" if {*shown.values()} == {"new"} else ended
+        lines[str(name)] = {**shown, "new data": all_new}
+    order = [name for name in WATCHED if name in lines]
+    return pd.DataFrame.from_dict(lines, orient="index").loc[order].rename_axis("contender")
 
 
-def _watch_all(
-    location: Location, caches: Sequence[str], ttl_s: float, redis_url: str
-) -> dict[str, dict[str, str]]:
-    def ask_by(cache: str, place: Location, kind: DatasetKind) -> Callable[[], list[bytes]]:
-        specs = tuple(replace(before, kind=kind) for before, _ in _REWRITTEN.values())
-        origin = Origin(place, version_keys=version_keys(specs))
-        key = secrets.token_bytes(32)
-        kept = open_cache(cache, origin, key=key, redis_url=redis_url, ttl_s=ttl_s)
-        client = TestClient(make_app(Library(specs, kept)), raise_server_exceptions=False)
-        paths = [tile_path((spec.name, 1, 1, 0)) for spec in specs]
-        # a tile that fails is none
-        return lambda: [a.content * (a.status_code == 200) for a in map(client.get, paths)]
+def _name_outcomes(counts: pd.Series[float], change: str) -> str:
+    seen = {it: int(counts[key]) for it in OUTCOMES if (key := f"{change}|{it}") in counts}
+    return ", ".join(it if len(seen) == 1 else f"{it} ({n})" for it, n in seen.items())
 
-    _write(location / "rewritten", "zarr", is_after=True)
-    truth = ask_by("none", location / "rewritten", "zarr")()
-    found: dict[str, dict[str, str]] = {}
+
+def _watch(location: Location, told: Told) -> dict[str, dict[str, Outcome]]:
+    """Let each contender keep datasets, change them, and ask; then wait until entries have ended."""
+    import_open_zarr().cache_clear()  # of trials before this one
+    _write(location / "truth", "zarr", is_after=False)
+    _write(location / "truth", "zarr", is_after=True)
+    truth = _ask_by("none", location / "truth", "zarr", told)()
+    found: dict[str, dict[str, Outcome]] = {}
     again: dict[str, Callable[[], list[bytes]]] = {}
-    watched: list[tuple[str, str, DatasetKind]] = [(name, name, "zarr") for name in caches]
-    watched.append(("lru on Icechunk", "lru", "icechunk"))  # a snapshot cannot mix with later data
-    for name, cache, kind in watched:
-        place = location / f"rewritten-{name.replace(' ', '-').lower()}"
+    before: dict[str, list[bytes]] = {}
+    for name, (cache, kind) in WATCHED.items():
+        place = location / name
         _write(place, kind, is_after=False)
-        again[name] = ask_by(cache, place, kind)
-        before = again[name]()
+        again[name] = _ask_by(cache, place, kind, told)
+        start, before[name] = time.monotonic(), again[name]()
         _write(place, kind, is_after=True)
-        judged = map(_judge, again[name](), before, truth)
-        found[name] = dict(zip(_REWRITTEN, judged, strict=True))
-    time.sleep(ttl_s)
+        judged = map(_judge, again[name](), before[name], truth)
+        found[name] = dict(zip(ASKED, judged, strict=True))
+        if (took_s := time.monotonic() - start) > told.ttl_s:
+            raise UserError(f"staleness: {name} took {took_s:.1f} s, in which entries end; allowed: {told.ttl_s:g} s")  # fmt: skip
+    time.sleep(told.ttl_s)
     for name, line in found.items():
-        later = f"after {ttl_s:g} s" if again[name]() == truth else "after a restart"
-        line["new data"] = "at once" if {*line.values()} == {"new"} else later
+        outcomes = map(_judge, again[name](), before[name], truth)
+        line["later"] = max(outcomes, key=OUTCOMES.index)
     return found
+
+
+def _ask_by(cache: str, place: Location, kind: DatasetKind, told: Told) -> Callable[[], list[bytes]]:  # fmt: skip
+    """Start a service in this process; what returns asks it for all tiles, of which one that fails is empty."""
+    specs = tuple(replace(before, kind=kind) for before, _ in _CHANGED.values())
+    kept = open_cache(cache, Origin(place, specs), told)
+    client = TestClient(make_app(Library(specs, kept)), raise_server_exceptions=False)
+    return lambda: [a.content * (a.status_code == 200) for a in map(client.get, ASKED.values())]
 
 
 def _write(place: Location, kind: DatasetKind, *, is_after: bool) -> None:
     write = write_icechunk if kind == "icechunk" else write_zarr
-    for specs in _REWRITTEN.values():
-        spec = specs[is_after]
-        write(place / spec.name, make_dataset(spec, seed=1) + 5 * is_after, spec)
+    for name, specs in _CHANGED.items():
+        spec, is_more = specs[is_after], is_after and name == "append"
+        dataset = make_dataset(spec, seed=1) + 5 * is_after
+        dataset = dataset.assign_coords(time=[_NEXT_DAY if is_more else _DAY])
+        write(place / spec.name, dataset, spec, is_more=is_more)
 
 
-def _judge(tile: bytes, before: bytes, truth: bytes) -> str:
+def _judge(tile: bytes, before: bytes, truth: bytes) -> Outcome:
     if tile == truth:
         return "new"
     return "error" if not tile else "old picture" if tile == before else "wrong picture"

@@ -140,12 +140,16 @@ class CacheLoad(Steps):
     workload: Workload
     place: Point
     warmed: set[int] = field(default_factory=set)  # processes of services whose caches are warm
-    last: Load | None = None
 
     @property
     def plan(self) -> list[list[Tile]]:
         """Tiles of each user, or of each arrival."""
         return self.place.plan(self.workload.tiles)
+
+    @property
+    def due_s(self) -> list[float]:
+        """When each arrival is due; none where users wait for answers."""
+        return self.place.due_s(self.workload.seed, len(self.plan))
 
     @property
     def point(self) -> dict[str, Any]:
@@ -177,24 +181,18 @@ class CacheLoad(Steps):
         """Open nothing: requests of users do."""
         return self
 
-    def ask(self, plan: Sequence[Sequence[Tile]]) -> Load:
-        """Let users request the tiles of a plan, or everybody who is due arrive."""
-        due_s = self.place.due_s(self.workload.seed, len(plan))
-        self.last = self.generator.run(self.service, plan, due_s=due_s)
-        return self.last
-
     def check(self, load: Load, /) -> str:
         """Compare each tile with the one made without a cache."""
         return f"xxh3 of {self.workload.check(load)} tiles"
 
     def collect(self) -> dict[str, float]:
         """Count what users and store saw."""
-        assert self.last is not None
+        assert self.generator.last is not None
         return {
             "n_requests": 0,  # of a cache that keeps everything
             **count_requests(self.testbed.take_trace(), self.place.n_users),
             "peak_nbytes": peak_nbytes(self.service.child.pid),
-            **self.last.numbers(is_alone=self.place.is_alone),
+            **self.generator.last.numbers(is_alone=self.place.is_alone),
         }
 
     def versions(self) -> dict[str, str]:
@@ -224,7 +222,7 @@ def open_loads(
     location = workload.datasets.location.through(testbed.far.endpoint_url)
     planned = replace(workload, datasets=replace(workload.datasets, location=location))
     with contextlib.ExitStack() as stack:
-        if {"redis", "redis-etag"} & {*caches} and not told["redis_url"]:
+        if any(name.startswith("redis") for name in caches) and not told["redis_url"]:
             told["redis_url"] = stack.enter_context(open_valkey()).url
         generator = stack.enter_context(open_generator())
         services = {

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pandas as pd
 from scipy import stats  # it ships no types
 
-from helpers.benchmark.statistics import Interval
+from helpers.benchmark.statistics import Comparison, Interval
 from helpers.plotting.tables import trace_of
+from studies.flipped_bytes.protection import PAIRS
 from studies.flipped_bytes.workload import ENDED
 
 
@@ -23,4 +26,24 @@ def silent_percent(counts: pd.Series[int]) -> Interval:
     """
     n, n_silent = int(counts.sum()), int(counts["n_silent"])
     low, high = stats.binomtest(n_silent, n).proportion_ci(method="wilson")
-    return Interval(100 * n_silent / n, 100 * float(low), 100 * float(high), n)
+    centre, low, high = (100 * float(share) for share in (n_silent / n, low, high))
+    # a count has no noise
+    return Interval(centre, low, high, n, quantity="silent of flipped bytes, %", noise=1.0)
+
+
+def tabulate_costs(costs: Mapping[str, Comparison], labels: Mapping[str, str]) -> pd.DataFrame:
+    """Tabulate what a checksum costs in time, by format: over what, how many times, and the verdict."""
+    lines = {
+        labels[name]: (
+            labels[PAIRS[name]],
+            one.ratio.centre,
+            one.ratio.low,
+            one.ratio.high,
+            one.verdict,
+        )
+        for name, one in costs.items()
+    }
+    columns = ["over", "times", "low", "high", "verdict"]
+    return pd.DataFrame.from_dict(lines, orient="index", columns=columns).rename_axis(
+        "with its checksum"
+    )

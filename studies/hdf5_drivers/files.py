@@ -34,7 +34,7 @@ from studies.hdf5_drivers.file_layouts import (
     read_properties,
     write_references,
 )
-from studies.hdf5_drivers.tasks import ONE_VARIABLE, VARIABLES, Answer, Tree, prove
+from studies.hdf5_drivers.tasks import ONE_VARIABLE, VARIABLES, Answer, Tree, prove, read_all
 
 _CONTENT_GENERATION = 2  # raise it when the same arguments make other bytes
 
@@ -243,8 +243,7 @@ class Maker:
 
 def _read(path: Path) -> dict[str, Answer]:
     with h5py.File(path) as file:
-        read = {name: Tree(file).read(name) for name in THREE_VARIABLES}
-    return {task: prove([read[name] for name in names]) for task, names in TASKS.items()}
+        return {task: prove(read_all(Tree(file), names)) for task, names in TASKS.items()}
 
 
 @dataclass(frozen=True, slots=True)

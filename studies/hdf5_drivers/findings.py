@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 import pandas as pd
 from fsspec.caching import BlockCache
 
 from helpers.benchmark import statistics
-from helpers.findings import Finding
+from helpers.findings import Claim, Finding, as_finding
 from helpers.plotting.tables import trace_of
 from studies.hdf5_drivers.drivers import DRIVERS
 from studies.hdf5_drivers.files import StoredFile
 from studies.hdf5_drivers.tasks import ONE_VARIABLE, VARIABLES
 
 DEFAULT = "fsspec-readahead on original"
+READ_AHEAD_MB = DRIVERS["fsspec-readahead"].way.block_nbytes / 1e6
 
 KEYS: Mapping[str, str] = {
     "xarray on original": "xarray",
@@ -33,6 +35,11 @@ KEYS: Mapping[str, str] = {
 def key_of(read: str) -> str:
     """Name a read as pages quote it."""
     return KEYS.get(read, read.replace(" ", "-"))
+
+
+def list_layouts(reads: Iterable[str]) -> list[str]:
+    """Name the layouts of each "driver on layout" once, the file as it was written first."""
+    return list(dict.fromkeys(["original", *(one.partition(" on ")[2] for one in reads)]))
 
 
 def describe_drivers(reads: Sequence[str]) -> pd.DataFrame:
@@ -79,15 +86,23 @@ def select_reads(rows: pd.DataFrame, task: str = VARIABLES) -> pd.DataFrame:
     )
 
 
-def compare_all(rows: pd.DataFrame) -> dict[str, statistics.Comparison]:
-    """Compare the default on the file as written with each other read of three variables."""
+_OF_THE_OTHER = {"slower": "faster", "faster": "slower"}
+
+
+def compare_all(rows: pd.DataFrame) -> dict[str, Finding]:
+    """Compare each other read of three variables with the default on the file as written.
+
+    The number is how many times as fast it is, the verdict is of it.
+    """
     reads = select_reads(rows)
     others = dict.fromkeys(reads.loc[reads["control_of"] == "", "contender"].sort_values())
     others.pop(DEFAULT)
-    return {
-        one: statistics.compare(reads, DEFAULT, one, control="control", value="total_s")
-        for one in others
-    }
+    found = {}
+    for one in others:
+        of_default = statistics.compare(reads, DEFAULT, one, control="control", value="total_s")
+        verdict = _OF_THE_OTHER.get(of_default.verdict, of_default.verdict)
+        found[one] = replace(as_finding(of_default), verdict=verdict)
+    return found
 
 
 def compare_one(rows: pd.DataFrame) -> dict[str, statistics.Interval]:
@@ -124,17 +139,13 @@ def tabulate_traces(rows: pd.DataFrame, stored: StoredFile) -> pd.DataFrame:
 
 
 def tabulate_gains(
-    gains: Mapping[str, statistics.Comparison], ones: Mapping[str, statistics.Interval]
+    gains: Mapping[str, Finding], ones: Mapping[str, statistics.Interval]
 ) -> pd.DataFrame:
     """Tabulate over the default: of three variables, with verdicts, then of one."""
-    words = {"slower": "default is slower", "faster": "default is faster"}
-    lines = {
-        (VARIABLES, *name.split(" on ")): (one.ratio, words.get(one.verdict, one.verdict))
-        for name, one in gains.items()
-    }
-    lines |= {(ONE_VARIABLE, *name.split(" on ")): (one, "") for name, one in ones.items()}
+    lines = {(VARIABLES, *name.split(" on ")): one for name, one in gains.items()}
+    lines |= {(ONE_VARIABLE, *name.split(" on ")): as_finding(one) for name, one in ones.items()}
     names = ["task", "driver", "layout"]
-    cells = [(one.centre, one.low, one.high, verdict) for one, verdict in lines.values()]
+    cells = [(one.value, one.low, one.high, one.verdict) for one in lines.values()]
     columns = ["times as fast as the default", "low", "high", "verdict"]
     return pd.DataFrame(cells, pd.MultiIndex.from_tuples(lines, names=names), columns)
 
@@ -169,6 +180,44 @@ def find_larger(larger: pd.DataFrame) -> dict[str, Finding]:
             gain = default["predicted_s"] / float(seconds)
             found[f"larger-{n}-gain-{key_of(str(read))}"] = Finding(gain)
     return found
+
+
+def find_others(others: pd.DataFrame) -> dict[str, Finding]:
+    """Find what is predicted of ways that are not measured."""
+    keys = {"earthaccess.open": "earthaccess", "references, 64 in flight": "references-64"}
+    return {
+        f"predicted-{key}-s": Finding(others["predicted_s"][way], unit="s")
+        for way, key in keys.items()
+    }
+
+
+_NO_SLOWER = {  # what a sentence of each may quote
+    "whole": ("gain-whole", "whole-s"),
+    "both": ("gain-both",),
+    "references": ("gain-references-rechunked", "references-rechunked-s"),
+}
+
+
+def judge_claims(findings: Mapping[str, Any], traced: pd.DataFrame) -> dict[str, Claim]:
+    """Judge what pages say, as far as the reads that it is about are there."""
+    claims = {
+        f"{key}-no-slower": Claim(findings[of[0]].verdict != "slower", of=of)
+        for key, of in _NO_SLOWER.items()
+        if of[0] in findings
+    }
+    if (settings := findings.get("gain-settings")) is not None:
+        is_large = findings["file-over-cache"] > 1
+        holds = is_large or settings.verdict != "faster"
+        claims["settings-gain-above-the-cache"] = Claim(holds, of="gain-settings")
+    moved_mb = traced.loc[(VARIABLES, *DEFAULT.split(" on ")), "MB moved"]
+    file_mb = findings["file-mb"].value
+    is_small = file_mb < READ_AHEAD_MB
+    claims["moves-more-than-the-file"] = Claim(
+        is_small or moved_mb > 2 * file_mb, of=("default-mb", "default-s", "file-mb")
+    )
+    error = findings["replay-error-time"].value
+    claims["predicted"] = Claim(error <= 25, of=("replay-error-time", "replay-error-requests"))
+    return claims
 
 
 def block_cache_nbytes() -> int:

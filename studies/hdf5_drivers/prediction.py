@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pandas as pd
 
-from advisors.hdf5.files import open_source
-from advisors.hdf5.inspection import FileLayout, record_reads
-from advisors.hdf5.prediction import predict
+from advisors.hdf5.files import open_hdf5, open_source
+from advisors.hdf5.inspection import FileLayout, inspect_variable, record_reads
+from advisors.hdf5.prediction import decode_s, predict, predict_ways
 from helpers.netem.profiles import Profile, network_of
 from helpers.plotting.tables import trace_of
 from studies.hdf5_drivers.drivers import DRIVERS
@@ -18,15 +18,17 @@ from studies.hdf5_drivers.findings import measured
 from studies.hdf5_drivers.tasks import VARIABLES
 
 
-def record_library(stored: StoredFile, layout: str, *, decode_s: float) -> FileLayout:
+def record_library(stored: StoredFile, layout: str) -> FileLayout:
     """Note what the library asks for to open a layout and read the variables, nothing in between.
 
-    `decode_s` is the time of reading them from memory.
+    What decoding takes is estimated from their filters, as for any file.
     """
     with open_source(stored.at(layout)) as file:
         found = record_reads(file, layout, THREE_VARIABLES, groups=())
+        with open_hdf5(file, layout) as opened:
+            variables = [inspect_variable(opened[name], name) for name in THREE_VARIABLES]
     nbytes = stored.references_nbytes[layout]
-    return replace(found, references_nbytes=nbytes, decode_s=decode_s)
+    return replace(found, references_nbytes=nbytes, decode_s=sum(map(decode_s, variables)))
 
 
 def enlarge(recorded: FileLayout, n: int) -> FileLayout:
@@ -75,6 +77,15 @@ def predict_all(
         lines.append((driver, at, gb, found.seconds, found.n_requests, mb))
     columns = ["driver", "layout", "file_gb", "predicted_s", "requests_predicted", "predicted_mb"]
     return pd.DataFrame(lines, columns=columns)
+
+
+def predict_others(recorded: FileLayout, profile: Profile) -> pd.DataFrame:
+    """Predict the ways that are not measured: a third default, and references with more in flight."""
+    names = ("earthaccess.open", "references, 64 in flight")
+    ways = [one for one in predict_ways(recorded, network_of(profile)) if one.name in names]
+    lines = [(one.name, one.seconds, one.n_requests, one.nbytes / 1e6) for one in ways]
+    columns = ["way", "predicted_s", "requests_predicted", "predicted_mb"]
+    return pd.DataFrame(lines, columns=columns).set_index("way")
 
 
 def predict_larger(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,15 +26,20 @@ class Tree:
     ) -> None:
         self.root, self._close, self._prefix = root, close, f"{stands_for}/" if stands_for else ""
 
-    def read(self, name: str) -> NDArray[Any]:
-        """Read a variable whole."""
-        return np.asarray(self.root[name.removeprefix(self._prefix)][:])
+    def __getitem__(self, name: str) -> Any:
+        """Return a variable, of which `[:]` reads everything."""
+        return self.root[name.removeprefix(self._prefix)]
 
     def close(self) -> None:
         """Close the file, then what lies below."""
         if hasattr(self.root, "close"):
             self.root.close()
         self._close()
+
+
+def read_all(tree: Tree, names: Sequence[str]) -> Values:
+    """Read variables whole, one after the other, as a program of a scientist does."""
+    return [np.asarray(tree[name][:]) for name in names]
 
 
 @dataclass(frozen=True, slots=True)

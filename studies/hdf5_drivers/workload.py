@@ -14,7 +14,7 @@ from helpers.models.requests import Request, count_waits
 from helpers.objectstore.testbed import Testbed
 from studies.hdf5_drivers.drivers import DRIVERS, Driver
 from studies.hdf5_drivers.files import TASKS, StoredFile
-from studies.hdf5_drivers.tasks import VARIABLES, Tree, Values, prove
+from studies.hdf5_drivers.tasks import VARIABLES, Tree, Values, prove, read_all
 
 CONTROL = "control"
 
@@ -78,8 +78,8 @@ class FileRead(Steps):
         return self.tree
 
     def read(self, tree: Tree) -> Values:
-        """Read the variables of the task, one after the other, as a program of a scientist does."""
-        return [tree.read(name) for name in TASKS[self.task]]
+        """Read the variables of the task."""
+        return read_all(tree, TASKS[self.task])
 
     def check(self, values: Values) -> str:
         """Compare what was read with what was written, and let it go."""

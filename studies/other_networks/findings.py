@@ -54,7 +54,7 @@ def replay_all(table: pd.DataFrame, networks: Mapping[str, Network]) -> pd.DataF
         by_network = {str(name): one for name, one in part.groupby("network", sort=False)}
         for seen_on, on in permutations(by_network, 2):
             runs = [read_steps(one) for one in by_network[seen_on]["steps"]]
-            predicted_s = median(replay(one, networks[on], n_draws=5).seconds for one in runs)
+            predicted_s = median(replay(one, networks[on], n_draws=5) for one in runs)
             lines.append((*key, seen_on, on, by_network[on]["span_s"].median(), predicted_s))
     columns = [*KEY, "seen_on", "network", "measured_s", "predicted_s"]
     found = pd.DataFrame(lines, columns=columns)
@@ -88,7 +88,7 @@ def predict_gap(gap_nbytes: int, network: Network, n_in_flight: int = IN_FLIGHT)
         else:
             joined.append([start, end])
     steps = [Step(max(0, i + 1 - n_in_flight), 0.0, b - a) for i, (a, b) in enumerate(joined)]
-    return replay(steps, network).seconds
+    return replay(steps, network)
 
 
 def gap_worth_joining(network: Network) -> float:

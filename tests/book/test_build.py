@@ -24,8 +24,8 @@ from helpers.errors import UserError
 from helpers.findings import Finding, write_findings
 from helpers.objectstore.testbed import Server
 from helpers.paths import ROOT
+from tests.browser import assert_reads_offline, read_pages
 from tests.helpers.test_redaction import ADDRESSES, SIGHTS
-from tests.site import assert_reads_offline, read_pages
 
 STUDY = "cluster-scaling"
 CASES = ("in-region", "other-region", "wide-area")
@@ -227,6 +227,7 @@ DAMAGES = [
     (stop, "did not run to its end"),
     (write(".ipynb", "{"), "not a whole notebook"),
     (write(".ipynb", '{"cells": 7}'), "not a whole notebook"),
+    (write(".ipynb", "[" * 200_000), "not a whole notebook"),
     (
         write(".ipynb", '{"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": []}'),
         "without cells",
@@ -256,7 +257,7 @@ def test_a_damaged_reference_ends_the_build(project: Path) -> None:
     unseal(path)
     build.stage("laptop", root=project)
     assert "Not known to be measured: it has no digest" in staged(project, "in-region")
-    for damage, told in [DAMAGES[i] for i in (0, 1, 3, 4, 5, 7, 10, 12)]:
+    for damage, told in [DAMAGES[i] for i in (0, 1, 3, 4, 5, 7, 11, 13)]:
         make_results(project, "reference", "in-region")
         damage(path)
         with pytest.raises(UserError, match=f"results/reference: .*{told}") as caught:

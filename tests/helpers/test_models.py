@@ -197,10 +197,7 @@ STEADY = Network(0.01, 0.01, stream_nbytes_per_s=100e6, aggregate_nbytes_per_s=1
 )
 def test_replay_takes_what_arithmetic_says(steps: list[Step], seconds: float) -> None:
     """Latency, ceilings and waiting add up."""
-    found = replay(steps, STEADY)
-    assert found.seconds == pytest.approx(seconds)
-    assert found.n_requests == len(steps)
-    assert replay(steps, STEADY, rest_s=1.0).seconds == pytest.approx(seconds + 1.0)
+    assert replay(steps, STEADY) == pytest.approx(seconds)
 
 
 @given(st.lists(st.tuples(st.floats(0, 0.1), st.integers(0, 10**6)), min_size=1, max_size=12))
@@ -208,10 +205,10 @@ def test_serial_requests_add_up(sent: list[tuple[float, int]]) -> None:
     """One request after the other takes its thinking, its latency and its bytes."""
     steps = [Step((n - 1,) if n else (), *one) for n, one in enumerate(sent)]
     now = sum(think_s + 0.01 + nbytes / 100e6 for think_s, nbytes in sent)
-    assert replay(steps, STEADY).seconds == pytest.approx(now)
+    assert replay(steps, STEADY) == pytest.approx(now)
     # with ten times the latency, each request adds 90 ms
     slow = Network(0.1, 0.1, stream_nbytes_per_s=100e6)
-    assert replay(steps, slow).seconds == pytest.approx(now + 0.09 * len(sent))
+    assert replay(steps, slow) == pytest.approx(now + 0.09 * len(sent))
 
 
 spans = st.lists(
@@ -252,15 +249,15 @@ def in_flight(n: int, n_connections: int, nbytes: int = 1) -> list[Step]:
 def test_more_connections_are_faster_up_to_the_link() -> None:
     """Eight reads at once take an eighth of the latencies, and no less than the link allows."""
     latency, link = Network(0.01, 0.01), Network(0.01, 0.01, aggregate_nbytes_per_s=1e6)
-    assert replay(in_flight(64, 1), latency).seconds == pytest.approx(0.64)
-    assert replay(in_flight(64, 8), latency).seconds == pytest.approx(0.08)
-    assert replay(in_flight(64, 64, 10_000), link).seconds == pytest.approx(0.65)
+    assert replay(in_flight(64, 1), latency) == pytest.approx(0.64)
+    assert replay(in_flight(64, 8), latency) == pytest.approx(0.08)
+    assert replay(in_flight(64, 64, 10_000), link) == pytest.approx(0.65)
 
 
 def test_what_nobody_waits_for_costs_no_time() -> None:
     """A block fetched in the background, say."""
     steps = [Step((), 0.0, 10), Step((0,), 0.0, 10, is_waited=False)]
-    assert replay(steps, Network(0.01, 0.01)).seconds == pytest.approx(0.01)
+    assert replay(steps, Network(0.01, 0.01)) == pytest.approx(0.01)
 
 
 IN_REGION = Network(0.03, 0.1, 36e6, 200e6, 2200)

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from helpers.benchmark import statistics
 from studies.flipped_bytes import findings, workload
 from studies.flipped_bytes.protection import FORMATS
 
@@ -20,7 +21,7 @@ CHUNK = (1, 1, 32, 48)
 def test_sound_copies_come_back_and_checksums_refuse(name: str, tmp_path: Path) -> None:
     """What has a checksum returns no wrong values; what has none and no codec returns nearly all."""
     steps = workload.FlippedRead(name, tmp_path / "a", ARRAY, CHUNK, workload.Trial())
-    assert steps.check(steps.read(None)) == "sha256 of all 3072 values"
+    assert steps.check(FORMATS[name].read(steps.folder)) == "sha256 of all 3072 values"
     before = [path.read_bytes() for path in workload.list_files(steps.folder)]
     ended = []
     for seed in range(12):
@@ -61,3 +62,11 @@ def test_shares_have_wilsons_interval() -> None:
     assert (found.centre, found.low, found.n) == (0, 0, 20) and found.high == pytest.approx(
         16.1, 0.01
     )
+
+
+def test_costs_are_told_of_the_format_with_its_checksum() -> None:
+    """A format that is slower with a checksum is told to be slower, next to what it is without."""
+    cost = statistics.judge(statistics.Interval(2.0, 1.8, 2.2, 5), 1.1)
+    labels = {name: one.label for name, one in FORMATS.items()}
+    line = findings.tabulate_costs({"zarr-crc32c": cost}, labels).loc["Zarr, Zstandard, crc32c"]
+    assert [*line] == ["Zarr, Zstandard (default)", 2.0, 1.8, 2.2, "slower"]

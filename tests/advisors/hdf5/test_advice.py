@@ -15,11 +15,13 @@ from typing import Any
 
 import h5py
 import hdf5plugin
+import netCDF4
 import numpy as np
 import obstore
 import pytest
 from click.testing import CliRunner
 
+from advisors.hdf5 import inspection
 from advisors.hdf5.advice import MOST_GROWTH, advise
 from advisors.hdf5.files import open_source
 from advisors.hdf5.inspection import Variable, inspect_file, record_reads
@@ -29,11 +31,27 @@ from helpers.cli import main
 from helpers.errors import UserError
 from helpers.netem.profiles import get_profile, network_of
 from helpers.objectstore.testbed import Server
-from tests.advisors.hdf5.test_prediction import VARIABLES, make_netcdf
-from tests.advisors.hdf5.tools import needs_tools
+from tests.advisors.hdf5.test_apply import needs_tools
 from tests.stores import make_location
 
 IN_REGION = get_profile("in-region")
+VARIABLES = ("ocean/b", "ice/c")
+
+
+def make_netcdf(path: Path) -> Path:
+    """Make a file with netCDF4-python: groups, an unlimited dimension, noise that compresses badly."""
+    rng = np.random.default_rng(1)
+    with netCDF4.Dataset(path, "w") as made:
+        made.title = "made by netCDF4-python"
+        for name, length in (("time", None), ("y", 120), ("x", 160)):
+            made.createDimension(name, length)
+        for group in ("ocean", "ice"):
+            for name in ("a", "b", "c"):
+                where, how = made.createGroup(group), {"zlib": True, "chunksizes": (2, 60, 80)}
+                new = where.createVariable(name, "f4", ("time", "y", "x"), **how)
+                new.units = "K"
+                new[:] = rng.normal(size=(10, 120, 160))
+    return path
 
 
 @pytest.fixture(scope="module")
@@ -265,7 +283,21 @@ def test_what_was_left_out_is_said(tmp_path: Path) -> None:
         for number in range(20_000):
             file.create_group(f"g{number}")
     code, text, _ = run(str(tmp_path / "made.h5"), "--seconds", "1")
-    assert not code and "left out, because time was over" in text and "gain" in text
+    assert not code and "left out, for it would take long" in text and "gain" in text
+
+
+def test_chunks_beyond_a_bound_are_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a file with more chunks than are looked at, the answer says how many it does not have."""
+    monkeypatch.setattr(inspection, "MAX_CHUNKS", 100)
+    make_long(tmp_path / "long.h5")
+    for variables in ([], ["a"], ["a", "d"]):
+        found = advise(str(tmp_path / "long.h5"), IN_REGION, variables=variables)
+        n_there = 60 * (len(variables) or 4)
+        n_seen = found.advice[-1].prediction.n_requests
+        n_left_out = max(0, n_there - 100)  # an index has a few reads too
+        assert found.report.n_left_out == pytest.approx(n_left_out, abs=5) and n_seen <= 105
 
 
 def test_names_are_neither_run_nor_drawn(tmp_path: Path) -> None:

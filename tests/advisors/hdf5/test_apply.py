@@ -19,16 +19,21 @@ import pytest
 from click.testing import CliRunner
 
 from advisors.hdf5 import apply
-from advisors.hdf5.apply import apply_repack
+from advisors.hdf5.apply import TOOLS, apply_repack
 from advisors.hdf5.prediction import MIB
 from advisors.hdf5.repacked import Repack
 from helpers.cli import main
 from helpers.errors import UserError
 from helpers.objectstore.testbed import Server
-from tests.advisors.hdf5.tools import needs_tools
 from tests.stores import make_location
 
 PAGED = Repack(65536)
+
+needs_tools = pytest.mark.skipif(
+    not (shutil.which("h5repack") and shutil.which("h5diff")),
+    reason=f"h5repack and h5diff are not on the path ({TOOLS})",
+)
+"""Skips a test where a tool is missing."""
 
 
 def make(path: Path, **others: Any) -> Path:

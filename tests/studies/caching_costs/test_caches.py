@@ -24,7 +24,7 @@ from studies.caching_costs.caches import (
     CACHES,
     SHIPPED_ENVIRONMENT,
     Cache,
-    Counts,
+    Told,
     dump,
     import_open_zarr,
     open_cache,
@@ -37,7 +37,6 @@ from studies.caching_costs.datasets import (
     Origin,
     make_dataset,
     open_dataset,
-    version_keys,
 )
 from studies.caching_costs.valkey import Valkey, open_valkey
 from tests.studies.caching_costs.tiles import WHOLE, make_datasets
@@ -71,45 +70,47 @@ def make(
         monkeypatch.setenv(variable, value)
     import_open_zarr().cache_clear()
     client.flushdb()
+    OPENED.clear()
 
     def make_one(name: str, **settings: Any) -> Cache:
-        origin = Origin(datasets.location, version_keys=version_keys(datasets.specs))
-        return open_cache(name, origin, key=KEY, **{"redis_url": valkey.url, **settings})
+        origin = Origin(datasets.location, datasets.specs)
+        return open_cache(name, origin, Told(KEY, **{"redis_url": valkey.url, **settings}))
 
     return make_one
+
+
+OPENED: list[str] = []
+"""What was opened, one after the other."""
 
 
 def get(cache: Cache, datasets: Datasets, name: str = "single-4mib") -> xr.Dataset:
     """Get a dataset from a cache."""
     spec = next(spec for spec in datasets.specs if spec.name == name)
-    return cache.get(name, lambda origin: open_dataset(spec, origin))
+
+    def open_counted(origin: Origin) -> xr.Dataset:
+        OPENED.append(name)
+        return open_dataset(spec, origin)
+
+    return cache.get(name, open_counted)
 
 
 @pytest.mark.parametrize("dataset_name", WHOLE)
-@pytest.mark.parametrize("name", [n for n in CACHES if not (n.startswith("redis"))] + ["redis"])
-def test_first_and_second_read_are_what_was_written(
+@pytest.mark.parametrize("name", CACHES)
+def test_each_look_up_is_what_was_written(
     name: str, dataset_name: str, make: Make, datasets: Datasets
 ) -> None:
-    """A dataset from a cache has the values and coordinates that were stored."""
+    """A dataset from a cache has the values and coordinates that were stored, and is opened once."""
     spec = next(spec for spec in datasets.specs if spec.name == dataset_name)
     written, cache = make_dataset(spec, seed=1), make(name)
-    for _ in range(2):
+    for _ in range(3):
         found = get(cache, datasets, dataset_name)
         np.testing.assert_array_equal(found[VARIABLE], written[VARIABLE])
         np.testing.assert_array_equal(found["lat"], written["lat"])
         assert found["time"].to_numpy() == written["time"].to_numpy()
-
-
-@pytest.mark.parametrize(
-    ("name", "hits"),
-    [("none", 0), ("as-shipped", 2), ("lru", 2), ("redis", 2), ("lru-etag", 2), ("redis-etag", 2)],
-)
-def test_hits_and_misses_are_counted(name: str, hits: int, make: Make, datasets: Datasets) -> None:
-    """Three look-ups of one dataset."""
-    cache = make(name)
-    for _ in range(3):
-        get(cache, datasets)
-    assert cache.counts() == Counts(hits=hits, misses=3 - hits)
+    if name == "as-shipped":  # which opens by a function that keeps
+        assert import_open_zarr().cache_info().hits == (2 if spec.kind == "zarr" else 0)
+    else:
+        assert len(OPENED) == (3 if name == "none" else 1)
 
 
 @pytest.mark.parametrize("name", ["lru", "redis"])
@@ -125,7 +126,7 @@ def test_a_dataset_is_opened_once_at_a_time(name: str, make: Make, datasets: Dat
 
     with ThreadPoolExecutor(8) as pool:
         found = [*pool.map(lambda _: cache.get(spec.name, open_slowly), range(8))]
-    assert len(opened) == 1 and cache.counts() == Counts(hits=7, misses=1)
+    assert len(opened) == 1
     assert all(one[VARIABLE].shape == found[0][VARIABLE].shape for one in found)
 
 
@@ -136,7 +137,7 @@ def test_entries_live_for_their_time(name: str, make: Make, datasets: Datasets) 
     get(cache, datasets)
     time.sleep(1.6)
     get(cache, datasets)
-    assert cache.counts() == Counts(misses=2)
+    assert len(OPENED) == 2
 
 
 class Writes:
@@ -149,7 +150,7 @@ class Writes:
         return Path.touch, (self.path,)
 
 
-def test_what_another_wrote_is_counted_and_made_anew(
+def test_what_another_wrote_is_made_anew(
     make: Make, datasets: Datasets, client: redis.Redis, tmp_path: Path
 ) -> None:
     """A bit that was turned, another name, a pickle under another key: no code of others runs."""
@@ -159,9 +160,8 @@ def test_what_another_wrote_is_counted_and_made_anew(
     planted = pickle.dumps(Writes(tmp_path / "ran"))
     for entry in (kept[:-1] + bytes([kept[-1] ^ 1]), planted, Signer(b"other").sign(planted), b""):
         client.set(ENTRY, entry)
-        before = cache.counts()
-        assert get(cache, datasets)[VARIABLE].size
-        assert cache.counts().corrupt == before.corrupt + 1
+        OPENED.clear()
+        assert get(cache, datasets)[VARIABLE].size and OPENED
     assert not (tmp_path / "ran").exists()
 
 
@@ -194,23 +194,20 @@ def test_entries_hold_no_credential(make: Make, datasets: Datasets, client: redi
     )
 
 
-def test_a_redis_may_go_and_come_back(datasets: Datasets) -> None:
-    """Without its server each look-up costs errors and a miss, never a dataset; with it again, hits."""
+def test_a_redis_that_fails_is_no_cache_that_is_slow(datasets: Datasets) -> None:
+    """Without its server a look-up fails, or the store would be measured under the name of Redis."""
     with open_valkey() as first:
-        cache = open_cache("redis", Origin(datasets.location), key=KEY, redis_url=first.url)
+        cache = open_cache("redis", Origin(datasets.location), Told(KEY, first.url))
         get(cache, datasets)
+    with pytest.raises(redis.ConnectionError):
         get(cache, datasets)
-        assert cache.counts() == Counts(hits=1, misses=1)
-    assert get(cache, datasets)[VARIABLE].size
-    assert cache.counts() == Counts(hits=1, misses=2, errors=2)
 
 
-def test_entries_expire(
+def test_a_redis_is_nobody_elses(
     make: Make, datasets: Datasets, client: redis.Redis, valkey: Valkey
 ) -> None:
-    """What is left in somebody's Redis says whose it is, and goes by itself."""
-    cache = make("redis", ttl_s=60)
-    get(cache, datasets)
+    """What is left in somebody's Redis says whose it is, and goes by itself; ours has a password."""
+    get(make("redis", ttl_s=60), datasets)
     assert 0 < client.ttl(ENTRY) <= 60  # type: ignore[operator]
     stranger = redis.Redis(port=valkey.port)
     with contextlib.closing(stranger), pytest.raises(redis.AuthenticationError):
@@ -222,4 +219,4 @@ def test_entries_expire(
 def test_no_redis_is_refused(url: str, datasets: Datasets) -> None:
     """One line names the parameter, and no password."""
     with pytest.raises(UserError, match="redis_url: no a"):
-        open_cache("redis", Origin(datasets.location), key=KEY, redis_url=url)
+        open_cache("redis", Origin(datasets.location), Told(KEY, url))

@@ -28,7 +28,7 @@ from tests.studies.caching_costs.tiles import NAMES, make_datasets
 TILE = ("single-4mib", 1, 1, 0)
 # requests to the store of a tile that is warm; None for as many as of a cold one
 WARM = {"none": None, "as-shipped": 1, "lru": 1, "redis": 1, "lru-etag": 2, "redis-etag": 2}
-WARM |= {"lru-chunks": 0}
+WARM |= {"lru-chunks": 0, "lru-etag-chunks": 1}
 
 
 @pytest.fixture(scope="module")

@@ -1,40 +1,78 @@
-"""What is rewritten is served old, wrong or not at all."""
+"""What changes is served old, wrong or not at all, and outcomes are rows."""
 
 from __future__ import annotations
 
 import os
 import signal
 from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
 
+import pandas as pd
 import pytest
 
+from helpers.benchmark import loop
+from helpers.benchmark.provenance import Provenance
+from helpers.benchmark.record import Record
 from helpers.objectstore.testbed import Server
-from studies.caching_costs.caches import CACHES
-from studies.caching_costs.staleness import _start_apart, measure_staleness
+from helpers.paths import RENDERED
+from studies.caching_costs import staleness
+from studies.caching_costs.staleness import ASKED, WATCHED, Trials, _start_apart
 from tests.stores import make_location
 
+NEW, ERROR, OLD, WRONG = staleness.OUTCOMES
+# after other values, another shape, another chunk grid, and a day more: that day, and the newest
+KEPT_METADATA = [NEW, WRONG, ERROR, ERROR, OLD]
+SHOWN = {
+    "as-shipped": (KEPT_METADATA, "after a restart"),
+    "none": ([NEW] * 5, "at once"),
+    "lru": (KEPT_METADATA, "after 20 s"),
+    "redis": (KEPT_METADATA, "after 20 s"),
+    "lru-etag": ([NEW] * 5, "at once"),
+    "redis-etag": ([NEW] * 5, "at once"),
+    "lru-chunks": ([OLD, OLD, OLD, ERROR, OLD], "after 20 s"),
+    # new values leave the metadata as they are, and with them the version
+    "lru-etag-chunks": ([OLD, NEW, NEW, NEW, NEW], "after a restart"),
+    "lru-icechunk": ([OLD, OLD, OLD, ERROR, OLD], "after 20 s"),
+}
 
-def test_what_is_rewritten(server: Server) -> None:
+
+@pytest.fixture(scope="module")
+def rows(server: Server, tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
+    """A record of one trial."""
+    origin = Provenance({"name": "a"}, {}, {"n_blocks": 1}, "abc", False)
+    file = Record(tmp_path_factory.mktemp("rows") / "a.csv", study="s", provenance=origin)
+    trials = staleness.contend_trials(Trials(make_location(server, "changed"), ttl_s=20.0))
+    return loop.measure_blocks(
+        trials, file, seed=1, n_blocks=1, budget=loop.Budget(600.0), dilation=1, n_warm_ups=0,
+        phase=staleness.PHASE,
+    )  # fmt: skip
+
+
+def test_what_each_cache_shows_after_each_change(rows: pd.DataFrame) -> None:
     """Ours serve new data after their time to live, titiler's never, one that knows versions at once."""
-    found = measure_staleness(make_location(server, "rewritten"), ttl_s=8.0)
-    assert [*found.index] == [*CACHES, "lru on Icechunk"]
-    assert found["new data"].to_dict() == {
-        "as-shipped": "after a restart",
-        "none": "at once",
-        "lru": "after 8 s",
-        "redis": "after 8 s",
-        "lru-etag": "at once",
-        "redis-etag": "at once",
-        "lru-chunks": "after 8 s",
-        "lru on Icechunk": "after 8 s",
-    }
-    lines = {str(name): line[:3] for name, *line in found.itertuples()}
-    assert lines["none"] == lines["lru-etag"] == lines["redis-etag"] == ["new"] * 3
-    # chunks are read anew, but where they lie and what they mean is remembered
-    assert lines["as-shipped"] == lines["lru"] == lines["redis"]
-    assert lines["lru"][:2] == ["new", "wrong picture"]
-    for name in ("lru-chunks", "lru on Icechunk"):
-        assert lines[name] == ["old picture"] * 3
+    table = staleness.tabulate_outcomes(rows)
+    assert [*table.columns] == [*ASKED, "new data"] and [*table.index] == [*WATCHED]
+    assert {name: ([*line[:-1]], line[-1]) for name, *line in table.itertuples()} == SHOWN
+
+
+def test_trials_that_differ_say_how_often(rows: pd.DataFrame) -> None:
+    """A cache that is wrong once in two trials is not told as if it were right."""
+    other = rows.assign(block=1, trace=rows["trace"].str.replace("values|new", "values|wrong picture"))  # fmt: skip
+    table = staleness.tabulate_outcomes(pd.concat([rows, other]))
+    assert table.loc["none", "values"] == "new (1), wrong picture (1)"
+    assert table.loc["none", "new data"] != "at once"
+
+
+def test_a_page_over_rows_without_trials_repeats_them_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A record gets no rows from being rendered; one that has trials, or is measured, is used itself."""
+    origin = Provenance({"name": "a"}, {}, {}, "abc", False)
+    file = Record(tmp_path / "a.csv", study="s", provenance=origin)
+    assert staleness.find_record(file, tmp_path / "apart") == (file, "rows of this record")
+    monkeypatch.setenv(RENDERED, "1")
+    apart, told = staleness.find_record(file, tmp_path / "apart")
+    assert apart.path == tmp_path / "apart" / "a.csv" and "no trials yet, append" in told
 
 
 def test_the_process_apart_ends_without_a_word(capfd: pytest.CaptureFixture[str]) -> None:

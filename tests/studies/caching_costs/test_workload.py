@@ -6,27 +6,21 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pytest
 
 from advisors.costs.assumptions import Assumptions
-from advisors.costs.bill import Cache, hit_ratio, zipf
 from helpers.benchmark.contender import CheckError
 from helpers.objectstore.locations import Location
 from studies.caching_costs import findings
-from studies.caching_costs.caches import LruCache
 from studies.caching_costs.datasets import (
     Datasets,
-    Origin,
     dataset_names,
     make_specs,
     published_specs,
 )
 from studies.caching_costs.load import Load
 from studies.caching_costs.workload import Point, Workload
-
-TILES = [("a", 1, 0, 0), ("a", 1, 1, 0)]
 
 
 def test_datasets_have_the_published_geometry() -> None:
@@ -42,26 +36,10 @@ def test_datasets_have_the_published_geometry() -> None:
         assert spec.nbytes == pytest.approx(whole.nbytes / 16, rel=0.05)
 
 
-def test_real_cache_hits_as_often_as_predicted() -> None:
-    """Che's approximation is within two percentage points of the cache of the service."""
-    cache = LruCache(Origin(Location("s3", "nothing-is-read")), n_entries=25)
-    weights = 1 / np.arange(1.0, 101)
-    asked = np.random.default_rng(1).choice(100, 22_000, p=weights / weights.sum())
-    empty: Any = object()
-    for name in map(str, asked):
-        cache.get(name, lambda _: empty)
-    measured = cache.counts().hits / 22_000
-    assert hit_ratio(zipf(100, 1.0), 1.0, Cache(25)) == pytest.approx(measured, abs=0.02)
-
-
-def test_loads_are_dealt() -> None:
-    """All tiles, to one user; again from the first where there are too few; arrivals in order."""
-    assert Point(1, 0.0).plan(TILES * 2) == [TILES * 2]
-    assert Point(2, 0.0).plan(TILES) == [TILES[:1] * 3, TILES[1:] * 3]
-    arrivals = Point(0, 5.0)
-    assert [len(plan) for plan in arrivals.plan(TILES)] == [1] * 10
-    due_s = arrivals.due_s(1, 10)
-    assert due_s == sorted(due_s) == arrivals.due_s(1, 10)
+def test_arrivals_are_due_at_their_rate() -> None:
+    """In order, the same for a seed, and within the time that they take; users are never due."""
+    due_s = Point(0, 5.0).due_s(1, 10)
+    assert due_s == sorted(due_s) == Point(0, 5.0).due_s(1, 10)
     assert 0 <= min(due_s) < max(due_s) <= 2 and Point(1, 0.0).due_s(1, 10) == []
 
 
@@ -107,6 +85,7 @@ LOADS = findings.select_loads(
             make_row("as-shipped", 1, 0.1, 0.1, n_requests=4),
             make_row("lru", 1, 0.0, 0.1, n_requests=4),
             make_row("redis", 1, 0.01, 0.1, n_requests=4),
+            make_row("redis-etag", 1, 0.03, 0.1, n_requests=6),
             make_row("none", 40, 0.3, 4.0),
             make_row("as-shipped", 40, 0.0, 4.0),
         ]
@@ -115,17 +94,28 @@ LOADS = findings.select_loads(
 
 
 def test_assumptions_are_those_measured() -> None:
-    """The model gets what was measured, and the rest stays as it is."""
-    found = findings.learn_assumptions(LOADS, pd.Series({"a": 5000}))
+    """The model gets what was measured, to two digits, and the rest stays as it is."""
+    alone = findings.select_alone(LOADS)
     measured = {"make_s": 0.1, "open_s": 0.3, "fetch_s": 0.01, "metadata_nbytes": 5000}
     measured |= {"open_gets": 6.0, "tile_gets": 2.0, "tile_nbytes": 5200.0, "service_gb": 0.6}
     measured |= {"make_cpu_s": 0.1, "open_cpu_s": 0.05}
+    found = findings.learn_assumptions(alone, 5001.0)
     assert asdict(found) == pytest.approx({**asdict(Assumptions()), **measured})
+
+
+def test_what_a_tile_takes_and_gains() -> None:
+    """Of one user, by dataset and by contender."""
     alone = findings.select_alone(LOADS)
-    opening = findings.measure_opening(findings.list_requests(alone)).loc["a"]
+    requests = findings.list_requests(alone)
+    opening = findings.measure_opening(requests).loc["a"]
     assert opening.to_dict() == pytest.approx({"open_s": 0.3, "make_s": 0.1, "bound": 4})
     savings = findings.measure_savings(alone).set_index("contender")["times"]
-    assert savings.to_dict() == pytest.approx({"as-shipped": 2, "lru": 4, "redis": 0.4 / 0.11})
+    expected = {"as-shipped": 2, "lru": 4, "redis": 0.4 / 0.11, "redis-etag": 0.4 / 0.13}
+    assert savings.to_dict() == pytest.approx(expected)
+    processors = findings.count_processors(requests).loc["none"]
+    assert processors.to_dict() == pytest.approx({"cpu_ms": 150, "share": 0.375})
+    # 0.1 s with datasets in the process, and 0.02 s for a version as in Redis
+    assert findings.foretell_versions(alone).centre == pytest.approx(0.4 / 0.12)
 
 
 def test_contenders_are_compared_at_each_load() -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import weakref
 from dataclasses import replace
+from typing import Any
 
+import h5py
 import obstore
 import pytest
 
@@ -11,9 +14,10 @@ from helpers.arrays.reads import max_in_flight
 from helpers.benchmark.contender import CheckError
 from helpers.models.requests import Request
 from helpers.netem.profiles import Faults, Profile, get_profile
-from studies.hdf5_drivers.drivers import DRIVERS
+from studies.hdf5_drivers.drivers import DRIVERS, fetch_whole
 from studies.hdf5_drivers.file_layouts import FILE_LAYOUTS
-from studies.hdf5_drivers.tasks import ONE_VARIABLE, VARIABLES
+from studies.hdf5_drivers.files import THREE_VARIABLES
+from studies.hdf5_drivers.tasks import ONE_VARIABLE, VARIABLES, Tree, prove, read_all
 from studies.hdf5_drivers.workload import (
     FileRead,
     make_contenders,
@@ -39,6 +43,30 @@ def test_the_default_is_what_s3fs_opens(way: FileRead) -> None:
     assert not DRIVERS["fsspec-readahead"].settings and not DRIVERS["xarray"].settings
     trace = trace_once(way)
     assert max(each.nbytes for each in trace) > 0.9 * way.stored.properties["original"].file_nbytes
+
+
+def test_a_whole_file_is_held_once(way: FileRead, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A range goes to its place and is let go, so that memory holds the file and a range a thread."""
+    fetch, alive, most = obstore.get_range, weakref.WeakSet[Any](), [0]
+
+    class Part(bytearray):
+        """Bytes of a range that can be watched."""
+
+        __hash__ = object.__hash__
+
+    def watch(*where: Any, **span: int) -> Part:
+        part = Part(fetch(*where, **span))
+        alive.add(part)
+        most.append(len(alive))
+        return part
+
+    monkeypatch.setattr(obstore, "get_range", watch)
+    found = fetch_whole(way.stored.at("original"), 50_000, 3)
+    monkeypatch.undo()
+    nbytes = way.stored.properties["original"].file_nbytes
+    assert nbytes == len(found.getvalue()) > 20 * 50_000 and max(most) <= 4
+    with h5py.File(found) as file:
+        assert prove(read_all(Tree(file), THREE_VARIABLES)) == way.stored.answers[VARIABLES]
 
 
 @pytest.mark.parametrize("is_torn", [False, True], ids=["another format", "torn"])
@@ -107,9 +135,7 @@ def test_the_control_repeats_the_last_read(way: FileRead) -> None:
         VARIABLES: ["fsspec-tuned on original", "obstore-whole on front"],
         ONE_VARIABLE: ["fsspec-tuned on original"],
     }
-    made = make_contenders(
-        asked, way.stored, way.testbed, read=lambda tree, names: [tree.read(one) for one in names]
-    )
+    made = make_contenders(asked, way.stored, way.testbed, read=read_all)
     control = made[-1]
     assert (control.name, control.control_of) == ("control", "obstore-whole")
     assert control.point == {"layout": "front", "task": VARIABLES}

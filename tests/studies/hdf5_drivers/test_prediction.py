@@ -19,7 +19,7 @@ from studies.hdf5_drivers.workload import FileRead, trace_once
 @pytest.mark.parametrize("layout", ["original", "rechunked-8mib"])
 def test_requests_are_predicted_exactly(layout: str, way: FileRead) -> None:
     """From what the library asks for follow the requests and bytes that the proxy counts, by each driver."""
-    recorded = prediction.record_library(way.stored, layout, decode_s=0)
+    recorded = prediction.record_library(way.stored, layout)
     names = ("fsspec-none", "fsspec-readahead", "xarray", "fsspec-tuned", "obstore-whole")
     for name in names:
         trace = trace_once(replace(way, layout=layout, driver=DRIVERS[name]))
@@ -30,7 +30,7 @@ def test_requests_are_predicted_exactly(layout: str, way: FileRead) -> None:
 
 def test_a_longer_file_is_as_long_as_one_that_is_written(way: FileRead) -> None:
     """Chunks grow with the file, and a download with both."""
-    recorded = {"original": prediction.record_library(way.stored, "original", decode_s=0)}
+    recorded = {"original": prediction.record_library(way.stored, "original")}
     longer = prediction.enlarge(recorded["original"], 3)
     for chunks, before in zip(longer.chunks, recorded["original"].chunks, strict=True):
         assert len(chunks) == 3 * len(before) and chunks[-1].stop < longer.file_nbytes
@@ -70,9 +70,12 @@ def test_gains_are_over_the_default() -> None:
     """By the time of opening and reading, each task by itself; rows come in the registry's order."""
     rows = make_rows(TIMES)
     gains = findings.compare_all(rows)
-    assert {one: found.ratio.centre for one, found in gains.items()} == pytest.approx(
+    assert {one: found.value for one, found in gains.items()} == pytest.approx(
         {"fsspec-none on original": 0.5, "obstore-whole on original": 4}
     )
+    # the verdict is of the read, not of the default that it is compared with
+    verdicts = [found.verdict for found in gains.values()]
+    assert verdicts == ["slower", "faster"]
     ones = findings.compare_one(rows)
     assert ones["obstore-whole on original"].centre == pytest.approx(4)
     assert findings.measured(rows)["contender"].iloc[0] == "fsspec-readahead"
