@@ -86,7 +86,6 @@ def test_defaults_make_a_whole_record(executed: Path) -> None:
 
 MEASURED = {
     "caching-costs": {"titiler-core", "titiler-xarray", "redis", "locust", "uvicorn"},
-    # no cubed: the defaults rewrite nothing, see the tests of rewriting
     "chunk-shape": {"netCDF4", "dask", "HDF5 of netCDF4", "zarr"},
     "cluster-scaling": {"zarrs", "obstore", "s3fs", "distributed", "virtualizarr", "h5netcdf"},
     "hdf5-drivers": {"virtualizarr", "h5netcdf", "obstore", "s3fs", "zarr"},
