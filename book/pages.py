@@ -14,8 +14,7 @@ import nbformat
 import pandas as pd
 import yaml
 
-from book.cases import UNSEALED, Case, find_damage, read_metadata
-from book.studies import list_studies
+from book.cases import UNSEALED, Case, find_damage, list_studies, read_metadata
 from helpers.benchmark.record import read_records
 from helpers.benchmark.statistics import measured
 from helpers.errors import UserError
