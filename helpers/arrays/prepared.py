@@ -1,34 +1,26 @@
-"""What is made once and kept: named by what makes it, written aside, checked whenever it is found.
+"""What is made once and kept: named by what makes it, checked whenever it is found.
 
 A place is a folder on local disk or a prefix in an object store. Its entry is
-written last and lists every file with its size and checksum. A place without
+written last and lists every object with its size and ETag. A place without
 an entry, or with one that no longer holds, is made anew, so that neither a
 kill, nor a full disk, nor another codec leaves bytes that would be measured.
 """
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
-import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import obstore
-import xxhash
-from filelock import FileLock, Timeout
+from filelock import FileLock
 
 from helpers.objectstore.locations import Location
-from helpers.paths import cache_folder
-
-_ENTRY = "entry.json"
-_DRAFT = ".part"
-_READ_NBYTES = 2**22  # of a file in memory at a time
+from helpers.paths import cache_folder, make_private
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +28,7 @@ class Entry:
     """What lies at a place."""
 
     made_by: Any  # everything that decides the bytes, as JSON has it
-    # size in bytes, and XXH3 or the store's ETag, of each file or object
-    files: dict[str, list[Any]]
+    files: dict[str, list[Any]]  # size in bytes, and the store's ETag, of each object
     facts: dict[str, Any]  # what its maker tells of it
 
     @property
@@ -63,146 +54,48 @@ def prepare[Place: (Path, Location)](
     write: Callable[[Place], Mapping[str, Any]],
     *,
     name: str = "entry",
-    under: Sequence[str] = (),
+    under: Sequence[str] = ("",),
 ) -> Entry:
     """Make what is wanted at a place, unless it is there and whole.
 
-    One process writes at a time; the others wait and find it made. A folder is
-    written beside its place and renamed. Objects cannot be renamed, so they
-    count as there only once the entry is.
+    One process writes at a time; the others wait and find it made. What lies there `under` these
+    prefixes counts only once the entry does, which is put when all is on the disk.
     """
-    kept: _Folder | _Prefix
+    location = place
     if isinstance(place, Path):
-        kept = _Folder(place)
-        lock = kept.lock()
-    else:
-        kept = _Prefix(place, f"{name}.json", tuple(under))
-        lock = _lock(f"{place.endpoint_url} {place.url} {name}")
-    known = json.loads(json.dumps(made_by))
-    with lock:
-        found = kept.read()
-        if found and found.made_by == known and found.files == kept.list_files():
-            return found
-        with kept.draft() as target:
-            facts = write(target)
-            return kept.finish(Entry(known, kept.list_files(), dict(facts)))
+        location = Location("file", "", str(place.absolute()).strip("/"))
+    client, entry, known = location.obstore(), f"{name}.json", json.loads(json.dumps(made_by))
 
-
-def _lock(text: str, *, timeout_s: float = -1) -> FileLock:
-    """Make the lock of a place, which ends with the process that holds it; below 0 one waits."""
-    folder = cache_folder() / "locks"
-    cache_folder().mkdir(mode=0o700, parents=True, exist_ok=True)
-    folder.mkdir(mode=0o700, exist_ok=True)
-    return FileLock(folder / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.lock", timeout_s)
-
-
-def _parse(text: bytes) -> Entry | None:
-    """Read an entry; one of another form is as good as none."""
-    try:
-        found = json.loads(text)
-        return Entry(found["made_by"], found["files"], found["facts"])
-    except (ValueError, KeyError, TypeError):
-        return None
-
-
-class _Folder:
-    """A folder on local disk, which is renamed when it is whole."""
-
-    def __init__(self, path: Path) -> None:
-        self.path, self.aside = path, path.with_name(path.name + _DRAFT)
-        self.current = path
-
-    def lock(self, *, timeout_s: float = -1) -> FileLock:
-        return _lock(str(self.path.absolute()), timeout_s=timeout_s)
-
-    def read(self) -> Entry | None:
-        entry = self.path / _ENTRY
-        return _parse(entry.read_bytes()) if entry.is_file() else None
-
-    def list_files(self) -> dict[str, list[Any]]:
-        paths = sorted(path for path in self.current.rglob("*") if path.is_file())
-        files = {path.relative_to(self.current).as_posix(): path for path in paths}
-        return {
-            name: [path.stat().st_size, _hash_file(path)]
-            for name, path in files.items()
-            if name != _ENTRY
-        }
-
-    @contextmanager
-    def draft(self) -> Iterator[Path]:
-        """Offer an empty folder beside the place, and remove it if writing fails.
-
-        What writers that were killed have left goes too, but nothing that is being written.
-        """
-        shutil.rmtree(self.aside, ignore_errors=True)
-        for left in self.path.parent.glob(f"*{_DRAFT}"):
-            other = _Folder(left.with_name(left.name.removesuffix(_DRAFT)))
-            with contextlib.suppress(Timeout), other.lock(timeout_s=0):
-                shutil.rmtree(left, ignore_errors=True)
-        self.aside.mkdir(parents=True)
-        self.current = self.aside
-        try:
-            yield self.aside
-        finally:
-            shutil.rmtree(self.aside, ignore_errors=True)
-
-    def finish(self, entry: Entry) -> Entry:
-        """Write the entry, and put the whole in its place."""
-        for path in (self.aside / name for name in entry.files):
-            _sync(path)
-        (self.aside / _ENTRY).write_text(json.dumps(asdict(entry)))
-        _sync(self.aside / _ENTRY)
-        if self.path.exists():  # what no longer holds
-            shutil.rmtree(self.path)
-        self.aside.rename(self.path)
-        return entry
-
-
-def _sync(path: Path) -> None:
-    """Bring a file to the disk: a rename must not come before it, and clean pages alone can be dropped."""
-    with path.open("rb") as written:
-        os.fsync(written.fileno())
-
-
-def _hash_file(path: Path) -> str:
-    digest = xxhash.xxh3_128()
-    with path.open("rb") as file:
-        while part := file.read(_READ_NBYTES):
-            digest.update(part)
-    return digest.hexdigest()
-
-
-class _Prefix:
-    """Objects below a prefix, which count once their entry is there."""
-
-    def __init__(self, location: Location, entry: str, under: tuple[str, ...]) -> None:
-        self.location, self.entry, self.under = location, entry, under
-        self.client = location.obstore()
-
-    def read(self) -> Entry | None:
-        try:
-            return _parse(bytes(obstore.get(self.client, self.entry).bytes()))
-        except FileNotFoundError:
-            return None
-
-    def list_files(self) -> dict[str, list[Any]]:
-        items = [item for page in obstore.list(self.client) for item in page]
+    def list_files() -> dict[str, list[Any]]:
+        items = [item for page in obstore.list(client) for item in page]
         return {
             item["path"]: [item["size"], item["e_tag"]]
             for item in sorted(items, key=lambda item: item["path"])
-            if item["path"].startswith(self.under)
+            if item["path"].startswith(tuple(under)) and item["path"] != entry
         }
 
-    @contextmanager
-    def draft(self) -> Iterator[Location]:
-        """Offer the prefix without an entry and without what lay there."""
-        if self.read() or self.list_files():
-            obstore.delete(self.client, [self.entry])
-            obstore.delete(self.client, [*self.list_files()])
-        with self.location.writing():
-            yield self.location
+    cache_folder().mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private(locks := cache_folder() / "locks")
+    with FileLock(locks / f"{name_of([location.endpoint_url, location.url, name])}.lock"):
+        found, there = _find_entry(client, entry), list_files()
+        if found and found.made_by == known and found.files == there:
+            return found
+        if found or there:
+            obstore.put(client, entry, b"")  # before what it lists goes
+            obstore.delete(client, [*there])
+        with location.writing():
+            facts = write(place)
+            if location.scheme == "file":
+                os.sync()  # clean pages alone can be dropped
+            made = Entry(known, list_files(), dict(facts))
+            obstore.put(client, entry, json.dumps(asdict(made)).encode())
+        return made
 
-    def finish(self, entry: Entry) -> Entry:
-        """Put the entry, which makes the objects count."""
-        obstore.put(self.client, self.entry, json.dumps(asdict(entry)).encode())
-        return entry
+
+def _find_entry(client: Any, entry: str) -> Entry | None:
+    """Look up an entry; one of another form is as good as none."""
+    try:
+        found = json.loads(bytes(obstore.get(client, entry).bytes()))
+        return Entry(found["made_by"], found["files"], found["facts"])
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return None

@@ -29,6 +29,8 @@ from helpers.redaction import redact_tree
 Scalar = str | int | float | bool | None
 
 _PROJECT = Path(__file__).resolve().parents[2]
+_BUILD = "build of python"  # a name with spaces is no distribution
+_OURS = {"advisors", "book", "helpers", "studies", "tests"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,30 +87,28 @@ def n_cores() -> int:
 def _cpu_model() -> str:
     """Name the processor, for `platform.processor` is empty on most Linuxes."""
     facts = Path("/proc/cpuinfo")
-    lines = facts.read_text().splitlines() if facts.exists() else []
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
+    found = re.search(r"^model name\s*: (.*)$", facts.read_text() if facts.exists() else "", re.M)
+    return found[1].strip() if found else platform.processor() or platform.machine()
 
 
 def imported() -> dict[str, str]:
     """Look up the versions of all that this process has imported so far.
 
-    Nothing is a list that somebody has to keep: modules are mapped to the
-    distributions that installed them. This project is not among them, for its
-    commit says more; nor is what lies outside the folder of its distribution.
+    Nothing is a list that somebody has to keep: modules are mapped to the distributions that
+    installed them. This project is not among them, for its commit says more.
     """
-    python = {"python": platform.python_version(), _BUILD: python_build()}
-    return dict(sorted({**python, **_imported(frozenset([*sys.modules]))}.items()))
+    python = {name: _installed(name) for name in ("python", _BUILD)}
+    tops = frozenset(name.partition(".")[0] for name in [*sys.modules])
+    return dict(sorted({**python, **_imported(tops - _OURS)}.items()))
 
 
 @functools.lru_cache(maxsize=1)  # asked after each read, and seldom is there anything new
-def _imported(names: frozenset[str]) -> dict[str, str]:
-    # modules without a file are namespaces
-    files = {name: getattr(sys.modules.get(name), "__file__", None) or "" for name in names}
-    return {**distributions(files), **_libraries()}
+def _imported(tops: frozenset[str]) -> dict[str, str]:
+    names_of = _names_of()
+    return installed(name for top in tops for name in names_of.get(top, ())) | _libraries()
 
 
-_BUILD = "build of python"  # a name with spaces is no distribution
+_names_of = functools.cache(metadata.packages_distributions)
 
 
 def python_build() -> str:
@@ -121,56 +121,6 @@ def python_build() -> str:
     if "--enable-optimizations" not in options:
         return "not optimised"
     return "optimised, LTO" if re.search(r"--with-lto(?!=no)", options) else "optimised"
-
-
-def distributions(files: Mapping[str, str]) -> dict[str, str]:
-    """Find the distributions that installed modules, with their versions."""
-    by_top: dict[str, list[str]] = {}
-    for name, file in files.items():
-        by_top.setdefault(name.partition(".")[0], []).append(file)
-    names_of = _distribution_names()
-    owners_of = {top: [*map(_find_owner, names_of[top])] for top in by_top.keys() & names_of}
-    return {
-        owner.name: owner.version
-        for top, owners in owners_of.items()
-        for owner in owners
-        if owner.folder != os.path.join(_PROJECT, "")  # this one, read from its checkout
-        and any(owner.holds(file, is_only=len(owners) == 1) for file in by_top[top])
-    }
-
-
-@dataclass(frozen=True, slots=True)
-class _Owner:
-    """A distribution that installed a package."""
-
-    name: str
-    version: str
-    folder: str
-
-    def holds(self, file: str, *, is_only: bool) -> bool:
-        """Tell whether a file is of it; packages that share a name have to list it."""
-        if not file.startswith(self.folder):
-            return False
-        return is_only or file.removeprefix(self.folder) in _listed(self.name)
-
-
-@functools.cache
-def _distribution_names() -> Mapping[str, list[str]]:
-    """List who installed each package."""
-    found = metadata.packages_distributions()
-    return {top: [*dict.fromkeys(names)] for top, names in found.items()}
-
-
-@functools.cache
-def _find_owner(name: str) -> _Owner:
-    found = metadata.distribution(name)
-    return _Owner(name, found.version, os.path.join(str(found.locate_file("")), ""))
-
-
-@functools.cache
-def _listed(name: str) -> frozenset[str]:
-    """List the files of a distribution."""
-    return frozenset(map(os.fspath, metadata.files(name) or ()))
 
 
 def _libraries() -> dict[str, str]:
@@ -192,10 +142,8 @@ def installed(names: Iterable[str]) -> dict[str, str]:
 @functools.cache
 def _installed(name: str) -> str:
     """Look up the version of one distribution; empty where it is not here."""
-    if name == "python":
-        return platform.python_version()
-    if name == _BUILD:
-        return python_build()
+    if name in ("python", _BUILD):
+        return platform.python_version() if name == "python" else python_build()
     with contextlib.suppress(metadata.PackageNotFoundError, ValueError):
         return metadata.version(name)
     return ""
@@ -206,8 +154,7 @@ def name_beside(process: str, answers: Iterable[Mapping[str, str]]) -> dict[str,
 
     A distribution of the version that is installed here has its plain name.
     Another version, and a library that was loaded there, has the process in
-    its name, so that neither hides the other. What has been imported here does
-    not matter: the names are the same whenever they are made.
+    its name, so that neither hides the other.
 
     Examples
     --------
@@ -222,10 +169,9 @@ def name_beside(process: str, answers: Iterable[Mapping[str, str]]) -> dict[str,
 
 
 def commit() -> tuple[str, bool]:
-    """Find the commit of the project."""
-    top = _git("rev-parse", "--show-toplevel")
-    name = _git("rev-parse", "--verify", "HEAD")
-    if not top or not name or Path(top).resolve() != _PROJECT:
+    """Find the commit of the project, and whether the sources differ from it."""
+    top, _, name = (_git("rev-parse", "--show-toplevel", "HEAD") or "").partition("\n")
+    if not name or Path(top).resolve() != _PROJECT:
         return "unknown", True
     return name, _git("status", "--porcelain", "--", ".", ":!results") != ""
 
