@@ -61,23 +61,13 @@ def prepare[Place: (Path, Location)](
     One process writes at a time; the others wait and find it made. What lies there `under` these
     prefixes counts only once the entry does, which is put when all is on the disk.
     """
-    location = place
-    if isinstance(place, Path):
-        location = Location("file", "", str(place.absolute()).strip("/"))
+    location = _locate(place)
     client, entry, known = location.obstore(), f"{name}.json", json.loads(json.dumps(made_by))
-
-    def list_files() -> dict[str, list[Any]]:
-        items = [item for page in obstore.list(client) for item in page]
-        return {
-            item["path"]: [item["size"], item["e_tag"]]
-            for item in sorted(items, key=lambda item: item["path"])
-            if item["path"].startswith(tuple(under)) and item["path"] != entry
-        }
-
     cache_folder().mkdir(mode=0o700, parents=True, exist_ok=True)
     make_private(locks := cache_folder() / "locks")
     with FileLock(locks / f"{name_of([location.endpoint_url, location.url, name])}.lock"):
-        found, there = _find_entry(client, entry), list_files()
+        found = _find_entry(client, entry)
+        there: dict[str, list[Any]] = _list_files(client, tuple(under), but=entry)
         if found and found.made_by == known and found.files == there:
             return found
         if found or there:
@@ -87,9 +77,24 @@ def prepare[Place: (Path, Location)](
             facts = write(place)
             if location.scheme == "file":
                 os.sync()  # clean pages alone can be dropped
-            made = Entry(known, list_files(), dict(facts))
+            made = Entry(known, _list_files(client, tuple(under), but=entry), dict(facts))
             obstore.put(client, entry, json.dumps(asdict(made)).encode())
         return made
+
+
+def _locate(place: Path | Location) -> Location:
+    if isinstance(place, Location):
+        return place
+    return Location("file", "", str(place.absolute()).strip("/"))
+
+
+def _list_files(client: Any, under: tuple[str, ...], *, but: str) -> dict[str, list[Any]]:
+    items = [item for page in obstore.list(client) for item in page]
+    return {
+        item["path"]: [item["size"], item["e_tag"]]
+        for item in sorted(items, key=lambda item: item["path"])
+        if item["path"].startswith(under) and item["path"] != but
+    }
 
 
 def _find_entry(client: Any, entry: str) -> Entry | None:

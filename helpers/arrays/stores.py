@@ -13,7 +13,6 @@ from urllib.request import url2pathname
 
 import intake
 import numpy as np
-import xarray as xr
 import xxhash
 from intake.readers import datatypes
 from numpy.typing import NDArray
@@ -102,10 +101,8 @@ def prepare_array(
 ) -> StoredArray:
     """Store a sample array below `location` in each layout, unless it is there already.
 
-    The folder is named by a hash of everything that decides its bytes; a
-    layout counts as there once its entry, written last, lies beside it. The
-    array is made chunk by chunk, so memory holds a few chunks.
-    ``"references"`` brings ``"netcdf"`` with it.
+    The array is made chunk by chunk, so memory holds a few chunks. ``"references"`` brings
+    ``"netcdf"`` with it.
     """
     source = hashlib.sha256(sample.source.read_bytes()).hexdigest()
     made_by = [_GENERATION, source, sample.variable, sample.shape, sample.seed, chunk_shape, codec]
@@ -207,10 +204,22 @@ def _describe_existing(
     shape: tuple[int, ...],
     chunk_shape: tuple[int, ...],
 ) -> StoredArray:
-    """Describe an array of others; a first read by Intake's own way gives its checksums."""
+    """Describe an array of others, not as what it is not; a first read by Intake gives its checksums."""
     # undecoded, as the readers of the book read it: a mask would put other numbers in
     variable = entry.read(mask_and_scale=False, decode_times=False)[entry.metadata["variable"]]
-    _check_existing(dataset, variable, shape, chunk_shape)
+    own_chunk_shape = tuple(extents[0] for extents in variable.chunks or ())
+    if variable.dtype != np.float32:
+        raise UserError(f"dataset: {dataset!r} holds {variable.dtype}; allowed: float32")
+    if len(shape) != variable.ndim or any(
+        n > m for n, m in zip(shape, variable.shape, strict=True)
+    ):
+        raise UserError(
+            f"array_shape: {list(shape)}; allowed: at most {list(variable.shape)}, that of {dataset!r}"
+        )
+    if chunk_shape != own_chunk_shape:
+        raise UserError(
+            f"chunk_shape: {list(chunk_shape)}; allowed: {list(own_chunk_shape)}, that of {dataset!r}"
+        )
     blocks = writers.iterate_blocks(shape, chunk_shape)
     sums = (checksum(variable[block].to_numpy()) for block in blocks)
     return StoredArray(
@@ -242,22 +251,3 @@ def _locate(dataset: str, entry: Any, layouts: Sequence[Layout]) -> Location:
     if location.scheme == "s3" and options.get("anon"):
         location = replace(location, access_key=None, secret_key=None, session_token=None)
     return location.through(options.get("endpoint_url", location.endpoint_url))
-
-
-def _check_existing(
-    dataset: str, variable: xr.DataArray, shape: tuple[int, ...], chunk_shape: tuple[int, ...]
-) -> None:
-    """Refuse to read an array of others as what it is not."""
-    own_shape = variable.shape
-    own_chunk_shape = tuple(extents[0] for extents in variable.chunks or ())
-    if variable.dtype != np.float32:
-        raise UserError(f"dataset: {dataset!r} holds {variable.dtype}; allowed: float32")
-    if len(shape) != len(own_shape) or any(n > m for n, m in zip(shape, own_shape, strict=True)):
-        raise UserError(
-            f"array_shape: {list(shape)}; allowed: at most {list(own_shape)}, that of {dataset!r}"
-        )
-    if chunk_shape != own_chunk_shape:
-        raise UserError(
-            f"chunk_shape: {list(chunk_shape)}; allowed: {list(own_chunk_shape)},"
-            f" that of {dataset!r}"
-        )
