@@ -86,7 +86,6 @@ def test_defaults_make_a_whole_record(executed: Path) -> None:
 
 MEASURED = {
     "caching-costs": {"titiler-core", "titiler-xarray", "redis", "locust", "uvicorn"},
-    # no cubed: the defaults rewrite nothing, see the tests of rewriting
     "chunk-shape": {"netCDF4", "dask", "HDF5 of netCDF4", "zarr"},
     "cluster-scaling": {"zarrs", "obstore", "s3fs", "distributed", "virtualizarr", "h5netcdf"},
     "hdf5-drivers": {"virtualizarr", "h5netcdf", "obstore", "s3fs", "zarr"},
@@ -136,12 +135,6 @@ def test_sources_hold_no_outputs(path: Path) -> None:
         assert cell.get("execution_count") is None
 
 
-# Notebooks that are being rewritten, until they are: a name goes when its notebook passes.
-UNDER_WAY = {path.stem for path in NOTEBOOKS} - {
-    "caching-costs", "cluster-scaling", "flipped-bytes", "harness", "other-networks", "request-ledger",
-}  # fmt: skip
-
-
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 @pytest.mark.parametrize("find", [find_long, find_splatted, find_untimed])
 def test_what_a_sceptic_must_see_is_in_cells(
@@ -154,6 +147,4 @@ def test_what_a_sceptic_must_see_is_in_cells(
         for cell in cells
         if cell.cell_type == "code" and "parameters" not in cell.metadata.get("tags", [])
     ]
-    if (wrong := find(code)) and path.stem in UNDER_WAY:
-        pytest.xfail(wrong[0])
-    assert not wrong
+    assert not find(code)

@@ -39,8 +39,14 @@ How = tuple[Action, str]
 BLOCK_NBYTES = 8 * 2**20
 """Of a block that is kept, and of a part of a file fetched whole."""
 
+_FILE_IN_FLIGHT = 10  # requests with which files were measured, at most
 _FACTOR = 4.0  # between bytes of a request here and where a client was measured, at most
-_MOST_LISTED, _MOST_READ = 10_000, 64  # chunks of a file that are looked at, and variables
+# Chunks of a file that are looked at, their bytes, and variables
+_MOST_LISTED, _MOST_LISTED_NBYTES, _MOST_READ = 10_000, 2**28, 64
+_MOST_NBYTES, _MOST_WHOLE_NBYTES = (
+    2**26,
+    1e11,
+)  # of what is read at once, and of a file fetched whole
 _LEAST_USD = 1.0  # a month, below which nobody weighs it
 
 
@@ -301,6 +307,7 @@ def _finish(
             float(rewritten_nbytes(pattern, one.object_shape[append[0]])) for one in layouts
         )
     is_many = bool(question.asked.batch or question.asked.per_second)
+    is_many |= client.is_of_file and pattern.store.n_connections > _FILE_IN_FLIGHT
     return Choice(
         *how,
         layouts,
@@ -364,7 +371,7 @@ def _list_file(question: Question) -> Iterator[Choice]:
     )
     how: How = ("set", "as it is")
     yield _read_file(question, ("stay", "as it is"), "fsspec-readahead", DEFAULT, layout)
-    if question.file_nbytes <= question.asked.memory * 1e9 / 2:
+    if question.file_nbytes <= min(question.asked.memory * 1e9 / 2, _MOST_WHOLE_NBYTES):
         yield _read_file(question, how, "obstore-whole", whole, layout)
     yield _read_file(question, how, "fsspec-tuned", BLOCKS, layout)
     if layout:
@@ -425,15 +432,20 @@ def _describe_file(
         range((n - k) // 2, (n + k) // 2) for n, k in zip(grid, map(_round, mean), strict=True)
     ]
     n_read = min(pattern.together, asked.arrays, _MOST_READ)
-    most = max(1, _MOST_LISTED // n_read)
+    nbytes = float(math.prod(chunk) * pattern.itemsize)
+    n_parts = max(
+        1, math.ceil(nbytes / ratio / _MOST_NBYTES)
+    )  # of a chunk that is too large to hold
+    nbytes /= n_parts
+    most = max(1, int(min(_MOST_LISTED, _MOST_LISTED_NBYTES * ratio / nbytes) / n_read))
     places = itertools.islice(itertools.product(*ranges), most)
-    touched = [int(np.ravel_multi_index(place, grid)) for place in places]
-    nbytes = math.prod(chunk) * pattern.itemsize
+    chunks = [int(np.ravel_multi_index(place, grid)) for place in places]
+    touched = [n * n_parts + i for n in chunks for i in range(min(n_parts, most))][:most]
     n_variables = asked.arrays
     if question.array.file_nbytes:
         n_variables = max(1, round(question.file_nbytes * ratio / question.array.nbytes))
     described = describe_layout(
-        n_chunks=math.prod(grid),
+        n_chunks=math.prod(grid) * n_parts,
         chunk_nbytes=nbytes / ratio,
         n_variables=min(n_variables, _MOST_LISTED),
         n_read=n_read,
@@ -442,14 +454,19 @@ def _describe_file(
         value_nbytes=len(touched) * nbytes if ratio != 1 else 0.0,
     )
     lies, is_there = question.array.lies, layout == question.array.layout
-    if lies and is_there and [len(one) for one in lies.chunks] == [math.prod(grid)] * n_read:
+    if (
+        lies
+        and is_there
+        and n_parts == 1
+        and [len(one) for one in lies.chunks] == [math.prod(grid)] * n_read
+    ):
         described = replace(
             lies,
             read=tuple(_pick_reads(one, set(touched)) for one in lies.read),
             references_nbytes=described.references_nbytes,
             decode_s=described.decode_s,
         )
-    return described, math.prod(mean) / len(touched) * pattern.together / n_read
+    return described, math.prod(mean) * n_parts / len(touched) * pattern.together / n_read
 
 
 def _pick_reads(reads: Sequence[Read], touched: set[int]) -> tuple[Read, ...]:

@@ -71,7 +71,13 @@ def _choice(answer: Answer, one: Choice) -> dict[str, Any]:
 
 
 def write_short(answer: Answer) -> Iterator[str]:
-    """Write an answer in ten lines."""
+    """Write an answer in ten lines.
+
+    Yields
+    ------
+    str
+        A line.
+    """
     question, best = answer.question, answer.best
     yield _write_array(question)
     over = "Nothing fits the budget; the cheapest: " * best.is_over_budget
@@ -136,7 +142,13 @@ def _pick(answer: Answer, n: int) -> list[Choice]:
 
 
 def write_why(answer: Answer) -> Iterator[str]:
-    """Write every choice with what is expected of it, what it costs and what it rests on."""
+    """Write every choice with what is expected of it, what it costs and what it rests on.
+
+    Yields
+    ------
+    str
+        A line.
+    """
     question = answer.question
     for one in answer.choices:
         yield f"\n{one.action}, {one.label}{' (chosen)' if one is answer.best else ''}"

@@ -13,7 +13,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -248,12 +248,19 @@ def open_cluster(
         "slurm": lambda: _open_slurm(threads_per_worker, deadline_s, options),
         "address": lambda: _open_running(threads_per_worker, address, deadline_s),
     }
-    with openers[kind]() as cluster:
+    with ExitStack() as stack:
+        cluster = stack.enter_context(openers[kind]())
         try:
             yield cluster
         finally:
-            if kind != "gateway":  # there they end; else paused ones do not end when asked
-                cluster.release()
+            try:
+                if kind != "gateway":  # there they end; else paused ones do not end when asked
+                    with deadline(_ANSWER_S):
+                        cluster.release()
+            except TimeoutError:
+                # a scheduler that waits for a store that is gone answers no more, nor does it close
+                with suppress(TimeoutError), deadline(_ANSWER_S):
+                    stack.close()
 
 
 class _Connection(ssl.SSLSocket):

@@ -13,7 +13,7 @@ import tempfile
 import zlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import IO, Any
 
@@ -166,43 +166,29 @@ def _environment() -> dict[str, str]:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Counts:
-    """The requests of one operation."""
-
-    n_get: int
-    n_head: int
-    n_put: int
-    n_other: int  # POST, DELETE, and LIST, which is a GET of a bucket
-    n_failed: int  # answered with a status of 400 or more
-    wire_nbytes: int  # of all bodies that were sent
-    n_connections: int
-    n_in_flight: int  # most at one moment
-    n_waits: int  # longest chain of requests each of which began after the one before had ended
-    n_joined: int  # ranges of an object that one request spans although others began inside
-
-
 def is_listing(request: Request) -> bool:
     """Tell whether a request lists keys: a GET of a bucket, whose key is its name alone."""
     return request.method == "GET" and "/" not in request.key.strip("/")
 
 
-def count(requests: Sequence[Request]) -> Counts:
-    """Count the requests of one operation."""
+def count(requests: Sequence[Request]) -> dict[str, int]:
+    """Count the requests of one operation, by kind, with what they brought and how they waited.
+
+    Other kinds are POST, DELETE and LIST; `n_failed` were answered with a status of 400 or more,
+    `n_in_flight` is the most at one moment, `n_waits` the longest chain of requests each of which
+    began after the one before had ended, and `n_joined` are ranges asked for twice.
+    """
     kinds = Counter("LIST" if is_listing(one) else one.method for one in requests)
-    named = {kind: kinds.pop(kind, 0) for kind in ("GET", "HEAD", "PUT")}
-    return Counts(
-        n_get=named["GET"],
-        n_head=named["HEAD"],
-        n_put=named["PUT"],
-        n_other=sum(kinds.values()),
-        n_failed=sum(one.status >= 400 for one in requests),
-        wire_nbytes=sum(one.nbytes for one in requests),
-        n_connections=len({one.connection for one in requests}),
-        n_in_flight=max_in_flight(requests),
-        n_waits=count_waits(requests),
-        n_joined=count_overlaps(requests),
-    )
+    named = {f"n_{kind.lower()}": kinds.pop(kind, 0) for kind in ("GET", "HEAD", "PUT")}
+    return named | {
+        "n_other": sum(kinds.values()),
+        "n_failed": sum(one.status >= 400 for one in requests),
+        "wire_nbytes": sum(one.nbytes for one in requests),
+        "n_connections": len({one.connection for one in requests}),
+        "n_in_flight": max_in_flight(requests),
+        "n_waits": count_waits(requests),
+        "n_joined": count_overlaps(requests),
+    }
 
 
 def count_overlaps(requests: Sequence[Request]) -> int:
@@ -329,7 +315,7 @@ class Operation(Steps):
             self.absent = redact(told, self.testbed.far.secrets).replace(str(ROOT), ".")
         named = (f"{name} {version}" for name, version in self.session.versions.items())
         return {
-            **asdict(count(kept)),
+            **count(kept),
             "n_requests": len(kept),
             "span_s": round(span_s, 4),
             "steps": [v for one in steps for v in (-1 - one.n_ended, one.think_s, one.nbytes)],

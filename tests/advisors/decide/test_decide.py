@@ -142,6 +142,10 @@ def test_labels_say_what_was_measured() -> None:
         ("mine.yml", 1.0, "unknown: run formats/in-region with profile mine.yml"),
     ):
         assert zarr_client.support(profile, nbytes) == told
+    granule = {"format": "hdf5", "shape": "3630000", "chunks": "10000", "arrays": 21, "access": "whole", "keep": "bytes"}  # fmt: skip
+    for n, told in ((10, "predicted, client"), (64, "extrapolated")):
+        whole = next(one for one in find_answer(**granule, in_flight=n).choices if one.client.name == "obstore-whole")  # fmt: skip
+        assert whole.support.startswith(told)
     for client in CLIENTS.values():
         for case in client.cases.values():
             record = ROOT / "results" / "reference" / f"{case}.csv"

@@ -127,6 +127,17 @@ def test_what_is_meant_to_harm_is_one_line(options: tuple[str, ...]) -> None:
     assert text.isprintable() and "allowed" in text and "PASSWORD" not in text and len(text) < 500
 
 
+@pytest.mark.parametrize("options", [
+    ("--shape", "7,881918,30,6,10,1,2191,662", "--chunks", "5,441891,15,1,9,1,717,45"),
+    ("--shape", "151442096837821", "--chunks", "19263977511874", "--access", "whole", "--memory", "1e9"),
+    ("--shape", "1000000,1000000", "--chunks", "1,1", "--arrays", "1000000", "--together", "1000000"),
+])  # fmt: skip
+def test_files_beyond_measure_are_foretold_from_a_part(options: tuple[str, ...]) -> None:
+    """Chunks of terabytes, and as many as there are, take neither memory nor time."""
+    asked = ["--format", "hdf5", "--keep", "bytes", *options]
+    assert CliRunner().invoke(decide, asked, catch_exceptions=False).exit_code == 0
+
+
 def test_files_that_never_end_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pipes, devices, metadata beyond measure and what takes too long; an empty file is called so."""
     os.mkfifo(tmp_path / "pipe.h5")
