@@ -30,7 +30,7 @@ Scalar = str | int | float | bool | None
 
 _PROJECT = Path(__file__).resolve().parents[2]
 _BUILD = "build of python"  # a name with spaces is no distribution
-_OURS = {"advisors", "book", "helpers", "studies", "tests"}
+_OURS = "arrays-over-the-wire"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,13 +99,14 @@ def imported() -> dict[str, str]:
     """
     python = {name: _installed(name) for name in ("python", _BUILD)}
     tops = frozenset(name.partition(".")[0] for name in [*sys.modules])
-    return dict(sorted({**python, **_imported(tops - _OURS)}.items()))
+    return dict(sorted({**python, **_imported(tops)}.items()))
 
 
 @functools.lru_cache(maxsize=1)  # asked after each read, and seldom is there anything new
 def _imported(tops: frozenset[str]) -> dict[str, str]:
     names_of = _names_of()
-    return installed(name for top in tops for name in names_of.get(top, ())) | _libraries()
+    names = {name for top in tops for name in names_of.get(top, ())}
+    return installed(names - {_OURS}) | _libraries()
 
 
 _names_of = functools.cache(metadata.packages_distributions)

@@ -18,8 +18,7 @@ from numcodecs import Blosc
 
 from helpers.arrays import stores
 from helpers.arrays.fields import FILL
-from helpers.arrays.prepared import Entry, prepare
-from helpers.arrays.stores import prepare_array
+from helpers.arrays.stores import Entry, prepare, prepare_array
 from helpers.errors import UserError
 from helpers.objectstore.locations import Location
 from helpers.objectstore.testbed import Server
@@ -287,7 +286,7 @@ def test_a_failed_writing_leaves_no_entry(place: Any) -> None:
 _PREPARE = """
 import sys, time
 from pathlib import Path
-from helpers.arrays.prepared import prepare
+from helpers.arrays.stores import prepare
 
 def write(draft):
     with Path(sys.argv[2]).open("a") as log:
