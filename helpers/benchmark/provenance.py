@@ -29,8 +29,6 @@ from helpers.redaction import redact_tree
 Scalar = str | int | float | bool | None
 
 _PROJECT = Path(__file__).resolve().parents[2]
-_BUILD = "build of python"  # a name with spaces is no distribution
-_OURS = "arrays-over-the-wire"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,29 +85,39 @@ def n_cores() -> int:
 def _cpu_model() -> str:
     """Name the processor, for `platform.processor` is empty on most Linuxes."""
     facts = Path("/proc/cpuinfo")
-    found = re.search(r"^model name\s*: (.*)$", facts.read_text() if facts.exists() else "", re.M)
-    return found[1].strip() if found else platform.processor() or platform.machine()
+    lines = facts.read_text().splitlines() if facts.exists() else []
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
 
 
 def imported() -> dict[str, str]:
     """Look up the versions of all that this process has imported so far.
 
-    Nothing is a list that somebody has to keep: modules are mapped to the distributions that
+    Nothing is a list that somebody has to keep: packages are mapped to the distributions that
     installed them. This project is not among them, for its commit says more.
     """
-    python = {name: _installed(name) for name in ("python", _BUILD)}
-    tops = frozenset(name.partition(".")[0] for name in [*sys.modules])
-    return dict(sorted({**python, **_imported(tops)}.items()))
+    python = {"python": platform.python_version(), _BUILD: python_build()}
+    return dict(sorted({**python, **_imported(frozenset([*sys.modules]))}.items()))
 
 
 @functools.lru_cache(maxsize=1)  # asked after each read, and seldom is there anything new
-def _imported(tops: frozenset[str]) -> dict[str, str]:
-    names_of = _names_of()
-    names = {name for top in tops for name in names_of.get(top, ())}
-    return installed(names - {_OURS}) | _libraries()
+def _imported(names: frozenset[str]) -> dict[str, str]:
+    # modules without a file are namespaces, of which nothing may have been imported
+    loaded = {
+        name.partition(".")[0] for name in names if getattr(sys.modules.get(name), "__file__", "")
+    }
+    owners = (name for package in loaded for name in _distribution_names().get(package, ()))
+    return {**{name: _installed(name) for name in owners if name != _NAME}, **_libraries()}
 
 
-_names_of = functools.cache(metadata.packages_distributions)
+@functools.cache
+def _distribution_names() -> Mapping[str, list[str]]:
+    """List who installed each package."""
+    return metadata.packages_distributions()
+
+
+_NAME = "arrays-over-the-wire"
+_BUILD = "build of python"  # a name with spaces is no distribution
 
 
 def python_build() -> str:
@@ -143,8 +151,10 @@ def installed(names: Iterable[str]) -> dict[str, str]:
 @functools.cache
 def _installed(name: str) -> str:
     """Look up the version of one distribution; empty where it is not here."""
-    if name in ("python", _BUILD):
-        return platform.python_version() if name == "python" else python_build()
+    if name == "python":
+        return platform.python_version()
+    if name == _BUILD:
+        return python_build()
     with contextlib.suppress(metadata.PackageNotFoundError, ValueError):
         return metadata.version(name)
     return ""
@@ -155,7 +165,8 @@ def name_beside(process: str, answers: Iterable[Mapping[str, str]]) -> dict[str,
 
     A distribution of the version that is installed here has its plain name.
     Another version, and a library that was loaded there, has the process in
-    its name, so that neither hides the other.
+    its name, so that neither hides the other. What has been imported here does
+    not matter: the names are the same whenever they are made.
 
     Examples
     --------
@@ -170,7 +181,7 @@ def name_beside(process: str, answers: Iterable[Mapping[str, str]]) -> dict[str,
 
 
 def commit() -> tuple[str, bool]:
-    """Find the commit of the project, and whether the sources differ from it."""
+    """Find the commit of the project."""
     top, _, name = (_git("rev-parse", "--show-toplevel", "HEAD") or "").partition("\n")
     if not name or Path(top).resolve() != _PROJECT:
         return "unknown", True

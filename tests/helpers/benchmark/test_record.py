@@ -365,6 +365,14 @@ def test_nothing_names_host_user_or_path() -> None:
         assert private not in text
 
 
+def test_what_was_imported_has_its_version() -> None:
+    """And nothing else: neither what is merely installed, nor this project, whose commit says more."""
+    script = "import yaml; from helpers.benchmark import provenance; print(*provenance.imported())"
+    told = subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=True, capture_output=True, text=True)  # fmt: skip
+    assert {"python", "PyYAML", "psutil"} <= {*told.stdout.split()}
+    assert not {"dask", "sphinxcontrib-bibtex", "arrays-over-the-wire"} & {*told.stdout.split()}
+
+
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
