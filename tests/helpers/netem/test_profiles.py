@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from book.studies import find_parameters, list_studies
+from book.cases import find_parameters, list_studies
 from helpers.benchmark.provenance import machine
 from helpers.errors import UserError
 from helpers.netem import profiles
