@@ -12,7 +12,7 @@ import nbformat
 import pytest
 
 from book import run
-from book.studies import find_parameters, find_study
+from book.cases import find_parameters, find_study
 from helpers.benchmark import record
 from helpers.findings import N_BLOCKS, NOISE, read_findings
 from helpers.paths import ROOT
