@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
@@ -17,7 +16,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge, Gt, Le
 
-from helpers.errors import UserError, show
+from helpers.errors import UserError, say, show
 from helpers.models.transfer import Network
 from helpers.paths import ROOT, read_yaml
 
@@ -301,7 +300,7 @@ def _check_measurement(found: ProfileFile) -> None:
 @cache
 def _warn(text: str) -> None:
     """Say something in a line of its own, once."""
-    print(f"warning: {text}", file=sys.stderr)
+    say(f"warning: {' '.join(text.split())}", err=True)
 
 
 def network_of(profile: Profile, *, streams_per_worker: int = 1) -> Network:
