@@ -26,6 +26,8 @@ from book.cases import (
     SUFFIXES,
     Case,
     find_damage,
+    find_parameters,
+    find_study,
     fingerprint,
     fingerprint_rows,
     is_done,
@@ -35,7 +37,6 @@ from book.cases import (
     seal,
 )
 from book.pages import Say
-from book.studies import find_parameters, find_study
 from helpers.benchmark.record import read_records
 from helpers.errors import UserError, tell_refusal
 from helpers.findings import (

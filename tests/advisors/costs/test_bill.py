@@ -32,7 +32,7 @@ from advisors.costs.bill import (
 )
 from advisors.costs.cli import write_usd
 from advisors.costs.page_tables import REFERENCE, TABLE, compare_published, count_run, render_runs
-from book.studies import find_parameters, find_studies, find_study
+from book.cases import find_parameters, find_studies, find_study
 from helpers.benchmark.record import read_records
 from helpers.cli import main
 from helpers.errors import UserError
