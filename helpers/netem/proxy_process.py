@@ -20,9 +20,8 @@ from multiprocessing.connection import Connection as Commands
 from typing import Any
 
 from helpers.models.requests import Request
-from helpers.netem.bodies import Pipe
-from helpers.netem.exchange import Emulation, Exchange, Upstream, refuse
-from helpers.netem.http import BadHead, PeerClosed, Source, key_of, parse_request, range_of
+from helpers.netem.exchange import Emulation, Exchange, Pipe, Upstream, refuse
+from helpers.netem.http import BadHead, Source, key_of, parse_request, range_of
 from helpers.netem.shaping import OWNER, Link, Window
 
 UNKNOWN = -1
@@ -116,8 +115,8 @@ class Connection:
         try:
             while self._serve_one():
                 pass
-        except PeerClosed:
-            pass  # how connections end: the row of a request under way is written by now
+        except OSError:
+            pass  # how connections end, on either side: the row of a request under way is written by now
         finally:
             self._upstream.close()
             self._client.sock.close()

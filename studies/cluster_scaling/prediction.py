@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import statistics as plain
 from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -137,10 +136,7 @@ def find_share(
     def time_s(client: transfer.Client, n: int, faster: float) -> float:
         network = network_of(profile, streams_per_worker=client.connections_per_worker)
         given = network, slow_down(client, 1 / faster), n_chunks[n]
-        return plain.median(
-            transfer.simulate(*given, n_workers=n, n_cores=n_cores(), seed=seed)
-            for seed in range(9)
-        )
+        return transfer.predict_s(*given, n_workers=n, n_cores=n_cores())
 
     found = []
     for n in n_chunks:

@@ -86,14 +86,9 @@ def check_newest(clients: Sequence[str]) -> tuple[pd.DataFrame, list[str]]:
     table = findings.tabulate(rows)
     reasons = table.loc[table["absent"] != "", ["client", "absent"]].drop_duplicates()
     absent = [f"{client}: {reason}" for client, reason in reasons.itertuples(index=False)]
-    after = last_measured(findings.merge_runs(table))
-    return findings.compare(before, after), absent
-
-
-def last_measured(merged: pd.DataFrame) -> pd.DataFrame:
-    """Choose the last environment of each client, in the order in which they were measured."""
-    last = merged.groupby("client")["environment"].transform("last")
-    return merged[merged["environment"] == last]
+    merged = findings.merge_runs(table)
+    last = merged.groupby("client")["environment"].transform("last")  # as they were measured
+    return findings.compare(before, merged[merged["environment"] == last]), absent
 
 
 @click.group()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from datetime import date
 from pathlib import Path
 from statistics import NormalDist
 from typing import Any
@@ -37,11 +38,11 @@ LATE = {"first_byte_s": {"median_s": 0.05, "p95_s": 0.1}}
     ("figures", "message"),
     [
         # a bandwidth of zero would never end
-        ({"stream_mb_per_s": 0}, "stream_mb_per_s: 0; allowed: greater than 0"),
-        ({"requests_per_s": "many"}, "requests_per_s: 'many'; allowed: a valid number"),
+        ({"stream_mb_per_s": 0}, "stream_mb_per_s: 0; allowed: above 0"),
+        ({"requests_per_s": "many"}, "requests_per_s: 'many'; allowed: a number"),
         ({"requests_per_s": True}, "requests_per_s: True"),
-        ({"speed": 3}, "unknown field 'speed'; allowed: name, first_byte_s"),
-        ({"first_byte_s": {"median_s": 0.1}}, "first_byte_s.p95_s is missing"),
+        ({"speed": 3}, "unknown field 'speed'; allowed: first_byte_s"),
+        ({"first_byte_s": {"median_s": 0.1}}, "first_byte_s.p95_s: Field required"),
         ({"first_byte_s": {"median_s": float("nan"), "p95_s": 1}}, "first_byte_s.median_s: nan"),
         # the 95th percentile lies above the median
         ({"first_byte_s": {"median_s": 2, "p95_s": 1}}, "first_byte_s: quantiles fall"),
@@ -51,7 +52,8 @@ LATE = {"first_byte_s": {"median_s": 0.05, "p95_s": 0.1}}
         # no answer comes before a signal has gone there and back
         ({**LATE, "round_trip_s": 0.06}, "round_trip_s: longer than the median"),
         ({"setup_round_trips": 2}, "round_trip_s is missing"),
-        ({1: 2}, "unknown field '1'"),
+        ({1: 2}, "unknown field 1"),
+        ({"first_byte_s": {date(2026, 1, 1): 2}}, "first_byte_s."),
     ],
 )
 def test_what_is_no_network_is_refused(figures: dict[Any, Any], message: str) -> None:
@@ -61,8 +63,8 @@ def test_what_is_no_network_is_refused(figures: dict[Any, Any], message: str) ->
     assert message in str(caught.value) and "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("dilation", [0.5, 0, float("inf"), float("nan"), True, "10"])
-def test_time_is_slowed_down_only(dilation: Any) -> None:
+@pytest.mark.parametrize("dilation", [0.5, 0, float("inf"), float("nan")])
+def test_time_is_slowed_down_only(dilation: float) -> None:
     """Time is slowed down by a finite factor, never sped up."""
     with pytest.raises(UserError, match="^dilation is .*; allowed is a number at least 1$"):
         check_dilation(dilation)
@@ -119,7 +121,7 @@ def test_a_file_is_a_profile(checkout: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("stream_mb_per_s: -1", "profile 'bad.yml': stream_mb_per_s: -1; allowed: greater than 0"),
+        ("stream_mb_per_s: -1", "profile 'bad.yml': stream_mb_per_s: -1; allowed: above 0"),
         ("- 1", "allowed: NAME: VALUE on each line"),
         ("{", "is no YAML"),
         ("measurement: 3", "allowed: a mapping"),
@@ -144,8 +146,8 @@ def test_names_are_refused(name: str) -> None:
 def test_calibrations_say_whose_they_are(
     checkout: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """One of another machine or cut short is taken with a line, one without bandwidth refused."""
-    write(checkout / "here.yml", measurement={"state": "complete", "machine": machine()})
+    """One of another machine is taken with a line, said once."""
+    write(checkout / "here.yml", measurement={"machine": machine()})
     get_profile("here.yml")
     assert capsys.readouterr().err == ""
     write(checkout / "there.yml", measurement={"machine": {**machine(), "n_cores": 999}})
@@ -157,13 +159,6 @@ def test_calibrations_say_whose_they_are(
     get_profile("odd.yml")
     assert "1 absent here, a there" in (told := capsys.readouterr().err)
     assert told.count("\n") == 1 and "\x1b" not in told
-    cut = {"state": "partial", "why": "it was cut"}
-    write(checkout / "part.yml", measurement=cut)
-    get_profile("part.yml")
-    assert "warning: part.yml is partial: it was cut" in capsys.readouterr().err
-    write(checkout / "less.yml", measurement=cut, aggregate_mb_per_s=None)
-    with pytest.raises(UserError, match="lacks aggregate_mb_per_s .it was cut.; allowed: after"):
-        get_profile("less.yml")
 
 
 def test_a_case_takes_a_file(checkout: Path) -> None:

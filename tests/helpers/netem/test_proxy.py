@@ -29,7 +29,7 @@ from hypothesis import strategies as st
 
 from helpers.errors import UserError
 from helpers.models.requests import Request
-from helpers.netem import bodies, shaping
+from helpers.netem import exchange, shaping
 from helpers.netem import http as wire
 from helpers.netem.exchange import Emulation
 from helpers.netem.http import key_of
@@ -472,7 +472,7 @@ def test_bytes_identical(
     upstream_url: str, is_spliced: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Bodies pass unchanged both ways in each framing, spliced or copied."""
-    monkeypatch.setattr(bodies, "HAS_SPLICE", is_spliced and bodies.HAS_SPLICE)
+    monkeypatch.setattr(exchange, "HAS_SPLICE", is_spliced and exchange.HAS_SPLICE)
     connection = http.client.HTTPConnection(*stand_before(upstream_url), timeout=20)
     for path in ("/plain", "/chunked", "/until_close", "/plain"):
         connection.request("GET", path)
