@@ -14,7 +14,7 @@ from advisors.decide.layouts import Access, AccessPattern, Bounds, Layout, Price
 from helpers.arrays.chunks import Shape
 from helpers.errors import UserError, show
 from helpers.models.access import Store
-from helpers.netem.profiles import get_measurement, get_profile, network_of
+from helpers.netem.profiles import get_profile, network_of
 from helpers.prices import find_price
 
 CHUNK_MS, DECODE_MB_PER_S = 0.5, 500.0
@@ -193,7 +193,8 @@ def ask(address: str | None = None, options: Mapping[str, Any] | None = None) ->
 
 def _make_store(asked: Asked, compression: float) -> Store:
     """Describe the network and one reader, whose link is no wider than a worker's or the machine's."""
-    profile, told = get_profile(asked.profile), get_measurement(asked.profile)
+    profile = get_profile(asked.profile)
+    told = profile.measurement
     for name in ("decode_mb_per_s", "chunk_ms"):
         value = told.get(name, 1)
         if not isinstance(value, int | float) or not 1e-9 <= value <= 1e9:
