@@ -23,7 +23,7 @@ from obspec_utils.readers import BlockStoreReader
 from zarr.abc.store import Store
 from zarr.storage import ObjectStore
 
-from helpers.arrays import prepared
+from helpers.arrays import stores
 from helpers.arrays.fields import FILL, SampleArray
 from helpers.arrays.writers import expected_warning
 from helpers.objectstore.locations import Location
@@ -105,9 +105,9 @@ def prepare_datasets(location: Location, specs: Sequence[DatasetSpec], *, seed: 
             _WRITERS[spec.kind](place / spec.name, make_dataset(spec, seed=seed), spec)
         return {}
 
-    target = location / f"maps-{prepared.name_of(made_by)}"
+    target = location / f"maps-{stores.name_of(made_by)}"
     under = [f"{name}/" for name in names]
-    files = prepared.prepare(target, made_by, write, name="maps", under=under).files
+    files = stores.prepare(target, made_by, write, name="maps", under=under).files
     sizes = {
         name: sum(size for key, (size, _) in files.items() if key.startswith(f"{name}/"))
         for name in names
