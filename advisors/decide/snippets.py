@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from advisors.decide.choices import BLOCK_NBYTES, Choice
+from advisors.decide.choices import Choice
 from advisors.decide.layouts import Access
 from advisors.decide.question import Question
 from helpers.arrays.chunks import Shape
 
+_BLOCK_NBYTES = 8 * 2**20  # of a block that is kept, and of a part of a file fetched whole
 BUCKET, ARRAY, FILE = "s3://BUCKET", "array.zarr", "granule.h5"
 """What stands for the reader's own dataset where it lies in no bucket."""
 
@@ -130,7 +131,7 @@ import h5py
 import obstore
 from obstore.store import from_url
 
-store, name, part = from_url({bucket!r}), {name!r}, {BLOCK_NBYTES}
+store, name, part = from_url({bucket!r}), {name!r}, {_BLOCK_NBYTES}
 nbytes = obstore.head(store, name)["size"]
 whole = io.BytesIO()
 
@@ -156,7 +157,7 @@ registry = ObjectStoreRegistry({{{bucket!r}: from_url({bucket!r})}})
 store = HDFParser()({address!r}, registry)
 dataset = xr.open_zarr(store, consolidated=False, zarr_format=3, chunks=None)"""
     else:
-        how = f', cache_type="blockcache", block_size={BLOCK_NBYTES}'
+        how = f', cache_type="blockcache", block_size={_BLOCK_NBYTES}'
         lines = f"""\
 import h5py
 import s3fs
@@ -170,7 +171,7 @@ granule = h5py.File(file, "r")  # or xarray.open_dataset(file, engine="h5netcdf"
 import h5py
 
 with h5py.File({name!r}) as old, h5py.File(
-    "new.h5", "w", fs_strategy="page", fs_page_size={BLOCK_NBYTES}
+    "new.h5", "w", fs_strategy="page", fs_page_size={_BLOCK_NBYTES}
 ) as new:
     new.create_dataset(
         {variable!r}, data=old[{variable!r}], chunks={choice.layouts[0].chunk_shape},
