@@ -6,7 +6,6 @@ A profile is checked where it is read; one that code makes is trusted.
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
@@ -16,7 +15,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge, Gt, Le
 
-from helpers.errors import UserError, explain, show
+from helpers.errors import UserError, explain, say, show
 from helpers.models.transfer import Network
 from helpers.paths import ROOT, read_yaml
 
@@ -259,7 +258,7 @@ def read_profile_file(path: Path) -> ProfileFile:
 @cache
 def _warn(text: str) -> None:
     """Say something in a line of its own, once."""
-    print(f"warning: {text}", file=sys.stderr)
+    say(f"warning: {' '.join(text.split())}", err=True)
 
 
 def network_of(profile: Profile, *, streams_per_worker: int = 1) -> Network:

@@ -155,6 +155,10 @@ def test_calibrations_say_whose_they_are(
         get_profile("there.yml")
     [line] = capsys.readouterr().err.splitlines()
     assert line.startswith("warning: there.yml was measured on another machine: n_cores")
+    write(checkout / "odd.yml", measurement={"machine": {1: "a", "b": "\x1b[31m\nc"}})
+    get_profile("odd.yml")
+    assert "1 absent here, a there" in (told := capsys.readouterr().err)
+    assert told.count("\n") == 1 and "\x1b" not in told
 
 
 def test_a_case_takes_a_file(checkout: Path) -> None:
