@@ -19,9 +19,8 @@ import zarr
 from numpy.typing import NDArray
 from zarr.storage import ObjectStore
 
-from advisors.decide.layouts import Access, AccessPattern, Bounds
-from advisors.decide.search import best_layout
-from helpers.arrays import chunks, fields, prepared
+from advisors.decide.layouts import Access, AccessPattern, Bounds, best_layout
+from helpers.arrays import chunks, fields, stores
 from helpers.arrays.chunks import Shape
 from helpers.arrays.fields import FILL, SampleArray
 from helpers.benchmark.provenance import installed
@@ -122,8 +121,8 @@ def make_sample(shape: Shape, seed: int) -> NDArray[np.float32]:
         np.save(draft / "values.npy", np.concatenate(parts)[:, 0])
         return {}
 
-    place = cache_folder() / "chunkings" / f"values-{prepared.name_of(made_by)}"
-    prepared.prepare(place, made_by, write)
+    place = cache_folder() / "chunkings" / f"values-{stores.name_of(made_by)}"
+    stores.prepare(place, made_by, write)
     return np.asarray(np.load(place / "values.npy"), np.float32)
 
 
@@ -150,8 +149,8 @@ def prepare_hdf5(values: NDArray[np.float32], chunk_layout: ChunkLayout) -> Path
             file.create_dataset("t", data=values.transpose(chunk_layout.axes), **how)
         return {}
 
-    place = cache_folder() / "chunkings" / f"hdf5-{prepared.name_of(made_by)}"
-    prepared.prepare(place, made_by, write)
+    place = cache_folder() / "chunkings" / f"hdf5-{stores.name_of(made_by)}"
+    stores.prepare(place, made_by, write)
     return place / "array.h5"
 
 
@@ -169,8 +168,8 @@ def prepare_zarr(
         array[...] = values
         return {}
 
-    name = f"chunkings-{prepared.name_of(made_by)}"
-    prepared.prepare(location / name, made_by, write, name="array", under=["array/"])
+    name = f"chunkings-{stores.name_of(made_by)}"
+    stores.prepare(location / name, made_by, write, name="array", under=["array/"])
     return f"{name}/array"
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
+import pandas as pd
 import pytest
 import yaml
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
@@ -305,6 +306,17 @@ def test_older_results_are_staged_without_passwords(project: Path) -> None:
     assert any(page.site == "laptop" for page in build.stage("laptop", root=project))
     files = [one for one in (project / "_build").rglob("*") if one.is_file()]
     assert not [one for one in files if SIGHTS.search(one.read_text("utf-8", "replace"))]
+
+
+def test_every_reader_of_a_failing_store_has_a_name_and_ends() -> None:
+    """A row for each reader by its label; each cell counts all reads of that reader and fault."""
+    table = pages.tabulate_faults()
+    rows = pd.read_csv(ROOT / "results" / "reference" / "faults.csv")
+    assert len(table) == rows["reader"].nunique() and not {*table["reader"]} & {*rows["reader"]}
+    assert table.notna().all(axis=None)
+    told = table.drop(columns=["reader", "retries"]).to_numpy().ravel()
+    counts = [int(number) for cell in told for number in re.findall(r"\d+", cell)]
+    assert sum(counts) == rows["n_reads"].sum()
 
 
 @pytest.mark.parametrize(("log", "message"), [
