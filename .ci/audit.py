@@ -19,7 +19,6 @@ REPORT = ROOT / "_build" / "audit.json"
 COPYLEFT = re.compile(r"(?<![A-Za-z])A?GPL|GNU (?:Affero )?General Public")
 # Packages under such a licence that stay, and why.
 ACCEPTED = {
-    "aiostream": "cubed imports it, which rewrites chunks in one comparison; neither is passed on with this project",
     "codespell": "a tool for those who write here; nothing imports it",
     "docutils": "public domain and BSD, but for a mode of Emacs that lies beside it",
 }

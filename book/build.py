@@ -16,7 +16,18 @@ import pandas as pd
 import yaml
 from filelock import FileLock, Timeout
 
-from book.cases import SUFFIXES, Case, find_case, find_cases, is_done, read_parameters, seal
+from book.cases import (
+    SUFFIXES,
+    Case,
+    find_case,
+    find_cases,
+    find_parameters,
+    find_studies,
+    find_study,
+    is_done,
+    read_parameters,
+    seal,
+)
 from book.pages import (
     NOTEBOOKS,
     Page,
@@ -30,7 +41,6 @@ from book.pages import (
     tabulate_records,
     walk_toc,
 )
-from book.studies import find_parameters, find_studies, find_study
 from helpers.benchmark.record import read_records, schema
 from helpers.errors import UserError
 from helpers.parameters import Parameters, write_table

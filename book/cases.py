@@ -1,21 +1,24 @@
-"""What a case is, what its parameters are, whether its results are those, and what they say."""
+"""Studies, found in their folders and listed nowhere; their cases, and whether results are those of a case."""
 
 from __future__ import annotations
 
 import hashlib
+import importlib
 import json
+import pkgutil
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Annotated, Any, Union, get_args, get_origin
 
 import nbformat
 from filelock import FileLock, Timeout
 
-from book.studies import case_schema, find_parameters, list_studies, write_cell
 from helpers.errors import UserError, show
 from helpers.findings import SUFFIX
+from helpers.parameters import Parameters, Study
 from helpers.paths import ROOT, check_file, check_name, read_yaml
 from helpers.redaction import redact_tree
 
@@ -25,6 +28,36 @@ SEAL = "seal"
 
 SUFFIXES = (".ipynb", ".csv", SUFFIX, ".runs.json")
 """Of the files of a result: executed notebook, record, its findings, and the origin of its rows."""
+
+
+def list_studies() -> list[str]:
+    """List the names of the studies, which are those of their folders; none is imported."""
+    package = importlib.import_module("studies")
+    folders = [found.name for found in pkgutil.iter_modules(package.__path__) if found.ispkg]
+    return [name.replace("_", "-") for name in folders]
+
+
+def find_studies() -> dict[str, Study]:
+    """Find all studies, by name."""
+    return {name: find_study(name) for name in list_studies()}
+
+
+def find_study(name: str) -> Study:
+    """Find the study of a notebook without the others, or say which there are."""
+    study: Study = _import(name, "").STUDY
+    return study
+
+
+def find_parameters(name: str) -> type[Parameters]:
+    """Find the model of the parameters of a study."""
+    model: type[Parameters] = _import(name, ".parameters").Parameters
+    return model
+
+
+def _import(name: str, module: str) -> Any:
+    if name not in (names := list_studies()):
+        raise UserError(f"study: {name!r}; allowed: {', '.join(names)}")
+    return importlib.import_module(f"studies.{name.replace('-', '_')}{module}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,16 +228,65 @@ def lock_case(case: Case) -> Iterator[None]:
         ) from error
 
 
+_PAGE = 88  # characters of a code line that a page shows without scrolling
+
+
+def _write_cell(model: type[Parameters]) -> str:
+    """Write the parameter cell of a notebook; papermill reads its help text from the comments."""
+    common = Parameters.model_fields  # a study's own stand before them
+    own = {name: one for name, one in model.model_fields.items() if name not in common}
+    lines = []
+    for name, one in (own | {name: model.model_fields[name] for name in common}).items():
+        extra = one.json_schema_extra
+        unit = f" ({extra['unit']})" if isinstance(extra, dict) and "unit" in extra else ""
+        start = f"{name}: {_type_name(one.annotation)} = "
+        line = f"{start}{_write(one.default)}  # {one.description}{unit}"
+        if len(line) > _PAGE and isinstance(one.default, list):
+            items = "".join(f"    {_write(item)},\n" for item in one.default)
+            line = f"{start}[\n{items}]  # {one.description}{unit}"
+        lines.append(line)
+    return "\n".join(lines)
+
+
+def _write(value: Any) -> str:
+    """Write a default as Python does, with the quotes of its formatter."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _type_name(annotation: Any) -> str:
+    """Write a type as plain Python, without its bounds."""
+    while get_origin(annotation) is Annotated:
+        annotation = get_args(annotation)[0]
+    if get_origin(annotation) is list:
+        return f"list[{_type_name(get_args(annotation)[0])}]"
+    if get_origin(annotation) in (Union, UnionType):
+        return _type_name(get_args(annotation)[0])  # papermill reads no more than one
+    return str(annotation.__name__)
+
+
+def _make_schema(model: type[Parameters], study: str) -> dict[str, Any]:
+    """Make the JSON Schema of a case file: every parameter may be left out, no other may stand."""
+    schema = model.model_json_schema()
+    schema.pop("description", None)
+    for one in schema["properties"].values():
+        one.pop("title", None)
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **schema,
+        "title": f"a case of {study}",
+    }
+
+
 def write_derived(root: Path = ROOT) -> list[Path]:
     """Write what is derived from the models: parameter cells and schemas; return what changed."""
     changed = []
     for name in list_studies():
         model = find_parameters(name)
-        schema = json.dumps(case_schema(model, name), indent=2) + "\n"
+        schema = json.dumps(_make_schema(model, name), indent=2) + "\n"
         notebook = root / "notebooks" / f"{name}.ipynb"
         texts = {
             root / "parameters" / f"{name}.schema.json": schema,
-            notebook: _with_cell(notebook, write_cell(model)),
+            notebook: _with_cell(notebook, _write_cell(model)),
         }
         for path, text in texts.items():
             if not path.exists() or path.read_text(encoding="utf-8") != text:

@@ -38,7 +38,7 @@ def _how(command: Any) -> Any:
 def run_all(site: str, is_all: bool, **how: Any) -> None:
     """Run every case of a site, print a table and build the book."""
     from book import build, cases, pages
-    from book.studies import find_studies
+    from book.cases import find_studies
 
     by_name = {(study.name, case) for study in find_studies().values() for case in study.by_name}
     found = pages.in_book_order(cases.find_cases(site))

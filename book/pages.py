@@ -14,13 +14,13 @@ import nbformat
 import pandas as pd
 import yaml
 
-from book.cases import UNSEALED, Case, find_damage, read_metadata
-from book.studies import list_studies
+from book.cases import UNSEALED, Case, find_damage, list_studies, read_metadata
 from helpers.benchmark.record import read_records
 from helpers.benchmark.statistics import measured
 from helpers.errors import UserError
 from helpers.findings import NOISE, UNSTABLE_ABOVE, Finding, read_findings
 from helpers.paths import ROOT, check_file, check_name
+from helpers.plotting.palette import labels
 
 Say = Callable[[str], None]
 Cells = list[dict[str, Any]]
@@ -395,15 +395,23 @@ _FAULTS = {
     "stall": "stalled",
     "corrupt": "a byte changed",
 }
+_MORE_READERS = {  # that no study reads with any more
+    "zarr-obstore-batched": "obstore, many chunks a task",
+    "netcdf-fsspec-5mib": "netCDF, s3fs, 5 MiB ahead",
+    "netcdf-fsspec-50mib": "netCDF, s3fs, 50 MiB ahead",
+}
 
 
 def tabulate_faults() -> pd.DataFrame:
-    """Tabulate what became of reads from a store that fails: reads by end, for reader and fault."""
+    """Tabulate what became of reads from a store that fails: a row a reader, a column a fault."""
     table = pd.read_csv(ROOT / "results" / "reference" / "faults.csv")
-    ends = {"n_right": "right", "n_refused": "refused", "n_found_wrong": "found wrong"}
+    table["reader"] = table["reader"].map({**labels("reader"), **_MORE_READERS})
     table["fault"] = table["fault"].map(_FAULTS)
-    counted = table.groupby(["reader", "fault"], sort=False)[[*ends, "n_retries"]].sum()
-    return counted.rename(columns={**ends, "n_retries": "retries"}).reset_index()
+    ends = {"n_right": "right", "n_refused": "refused", "n_found_wrong": "found wrong"}
+    counted = table.groupby(["reader", "fault"], sort=False)[[*ends]].sum().rename(columns=ends)
+    told = [", ".join(f"{n} {end}" for end, n in one.items() if n) for _, one in counted.iterrows()]
+    wide = pd.Series(told, counted.index).unstack(sort=False)
+    return wide.assign(retries=table.groupby("reader")["n_retries"].sum()).reset_index()
 
 
 def tabulate_profiles(profiles: Mapping[str, Any]) -> pd.DataFrame:

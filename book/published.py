@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,9 +16,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from book.pages import NOTEBOOKS, list_cases
 from helpers.benchmark.record import read_published, read_records
-from helpers.benchmark.statistics import Comparison, Interval, measured, ratio_interval
+from helpers.benchmark.statistics import measured, ratio_interval
 from helpers.errors import UserError, explain
-from helpers.findings import Finding, read_findings
+from helpers.findings import Finding, as_finding, read_findings
 from helpers.paths import ROOT
 from helpers.plotting.figures import number_axis
 from helpers.plotting.palette import find_style
@@ -29,8 +29,6 @@ REFERENCE = ROOT / "results" / "reference"
 
 CaseVerdict = Literal["holds", "does not hold", "undecided"]
 Verdict = Literal["holds", "holds under conditions", "does not hold", "cannot be decided here"]
-Answer = Interval | Comparison
-"""A figure of ours, with its interval; a comparison knows the noise of its record too."""
 
 
 class Figure(BaseModel):
@@ -74,16 +72,12 @@ class Ours(BaseModel):
     under: str = ""  # without it the median of `over` is counted
     value: str = "read_s"
 
-    def read(self) -> Answer | None:
+    def read(self) -> Finding | None:
         """Read it; None where the case has not found it by now."""
         path = REFERENCE / f"{self.case}.csv"
         if self.key:
             found = read_findings(path).get(self.key)
-            if found is None or self.is_counted:
-                return exact(found.value) if found else None
-            ratio = Interval(found.value, found.low, found.high, found.n)
-            is_noise = found.verdict == "indistinguishable"
-            return Comparison("indistinguishable", ratio, math.nan, "") if is_noise else ratio
+            return exact(found.value) if found and self.is_counted else found
         if not path.exists():
             return None
         rows = measured(read_records([path]))
@@ -95,7 +89,7 @@ class Ours(BaseModel):
         under = rows.query(self.under, engine="python")
         blocks, divided = (part.groupby("block")[self.value].mean() for part in (over, under))
         ratios = (blocks / divided).dropna()
-        return None if ratios.empty else ratio_interval(np.log(ratios.to_numpy()))
+        return None if ratios.empty else as_finding(ratio_interval(np.log(ratios.to_numpy())))
 
 
 class Claim(BaseModel):
@@ -105,13 +99,11 @@ class Claim(BaseModel):
 
     study: str  # key of the bibliography
     says: str
-    tested_as: str = ""  # what we took for a number where the source has none
     unit: str = ""
     theirs: Figure | None = None  # None where the source gives no figure
     at_least: float = -math.inf
     at_most: float = math.inf
     ours: tuple[Ours, ...] = ()
-    decided_by: str = ""  # which case would decide it where none that was measured does
 
     def find_mismatches(self) -> list[str]:
         """Find the findings that are of another quantity than the claim, by what they say."""
@@ -122,7 +114,7 @@ class Claim(BaseModel):
                 found.append(f"{one.case}::{one.key} is of {told!r}, and not of {one.quantity!r}")
         return found
 
-    def answer(self) -> dict[str, Answer]:
+    def answer(self) -> dict[str, Finding]:
         """Read our figures, by case."""
         read = ((one.case, one.read()) for one in self.ours)
         return {case: found for case, found in read if found is not None}
@@ -139,12 +131,12 @@ def read_claims(path: Path = FOLDER / "claims.yaml") -> dict[str, Claim]:
     return claims
 
 
-def exact(value: float) -> Interval:
+def exact(value: float) -> Finding:
     """Take what was counted or computed, and not measured: its interval is itself."""
-    return Interval(float(value), float(value), float(value), 0)
+    return Finding(float(value), float(value), float(value))
 
 
-def judge_case(claim: Claim, found: Answer) -> CaseVerdict:
+def judge_case(claim: Claim, found: Finding) -> CaseVerdict:
     """Judge a claim in one case: by its whole interval, or not at all.
 
     A claim that one is faster than another, so with a bound of 1, is undecided inside the noise
@@ -153,23 +145,21 @@ def judge_case(claim: Claim, found: Answer) -> CaseVerdict:
     Examples
     --------
     >>> tenfold = Claim(study="a", says="ten times as fast", at_least=5, at_most=20)
-    >>> judge_case(tenfold, Interval(1.5, 1.4, 1.6, n=5))
+    >>> judge_case(tenfold, Finding(1.5, 1.4, 1.6))
     'does not hold'
-    >>> judge_case(tenfold, Interval(6.0, 4.0, 9.0, n=5))
+    >>> judge_case(tenfold, Finding(6.0, 4.0, 9.0))
     'undecided'
     """
-    ratio = found.ratio if isinstance(found, Comparison) else found
-    is_noise = isinstance(found, Comparison) and found.verdict == "indistinguishable"
-    if is_noise and 1 in (claim.at_least, claim.at_most):
+    if found.verdict == "indistinguishable" and 1 in (claim.at_least, claim.at_most):
         return "undecided"
-    if claim.at_least <= ratio.low and ratio.high <= claim.at_most:
+    if claim.at_least <= found.low and found.high <= claim.at_most:
         return "holds"
-    if ratio.high < claim.at_least or ratio.low > claim.at_most:
+    if found.high < claim.at_least or found.low > claim.at_most:
         return "does not hold"
     return "undecided"
 
 
-def judge(claim: Claim, found: Mapping[str, Answer]) -> Verdict:
+def judge(claim: Claim, found: Mapping[str, Finding]) -> Verdict:
     """Judge a claim over all cases that speak to it, by their names.
 
     It holds where it does in each, and under conditions where it does in some.
@@ -183,7 +173,7 @@ def judge(claim: Claim, found: Mapping[str, Answer]) -> Verdict:
 
 
 def tabulate_claims(
-    claims: Mapping[str, Claim], found: Mapping[str, Mapping[str, Answer]]
+    claims: Mapping[str, Claim], found: Mapping[str, Mapping[str, Finding]]
 ) -> pd.DataFrame:
     """Tabulate claims: what a source says, its figure, ours in each case with its page, the verdict."""
     lines = []
@@ -198,11 +188,10 @@ def tabulate_claims(
     return pd.DataFrame(lines, columns=["claim", "published", "ours", "verdict"])
 
 
-def _link(case: str, found: Answer) -> str:
+def _link(case: str, found: Finding) -> str:
     """Write a figure and, where it has one, its interval; it leads to the page of its case, or to all records."""
-    ratio = found.ratio if isinstance(found, Comparison) else found
-    ends = f" ({digits(ratio.low, n=2)} to {digits(ratio.high, n=2)})"
-    text = digits(ratio.centre, n=2) + ends * (ratio.low < ratio.high)
+    ends = f" ({digits(found.low, n=2)} to {digits(found.high, n=2)})"
+    text = digits(found.value, n=2) + ends * (found.low < found.high)
     if "/" not in case:
         return text
     page = f"{NOTEBOOKS}{case}" if f"{NOTEBOOKS}{case}" in list_cases() else "explorer"
@@ -232,11 +221,6 @@ def read_stores() -> pd.DataFrame:
     }
     found = pd.concat([pd.DataFrame(digitised), pd.DataFrame(table)], ignore_index=True)
     return found.astype({"n_workers": int})
-
-
-def make_curve(sizes: Sequence[float], seconds: Sequence[Any], mb: float) -> pd.DataFrame:
-    """Turn predicted seconds into throughput of so many MB over workers."""
-    return pd.DataFrame({"n_workers": sizes, "mb_per_s": [mb / one.value for one in seconds]})
 
 
 def draw_stores(ax: Axes, points: pd.DataFrame, curves: Mapping[str, pd.DataFrame]) -> None:

@@ -18,7 +18,6 @@ from typing import Any, Literal
 import nbformat
 import pandas as pd
 import papermill
-import psutil
 from papermill.exceptions import PapermillExecutionError
 from traitlets.config import Config
 
@@ -26,6 +25,8 @@ from book.cases import (
     SUFFIXES,
     Case,
     find_damage,
+    find_parameters,
+    find_study,
     fingerprint,
     fingerprint_rows,
     is_done,
@@ -35,7 +36,6 @@ from book.cases import (
     seal,
 )
 from book.pages import Say
-from book.studies import find_parameters, find_study
 from helpers.benchmark.record import read_records
 from helpers.errors import UserError, tell_refusal
 from helpers.findings import (
@@ -47,6 +47,7 @@ from helpers.findings import (
     format_finding,
     read_findings,
 )
+from helpers.objectstore.processes import remove_left
 from helpers.paths import RENDERED, ROOT
 from helpers.redaction import find_secrets, redact, redact_tree
 
@@ -217,10 +218,7 @@ def execute(case: Case, values: Mapping[str, Any]) -> str:
 def execute_notebook(source: Path, target: Path, values: Mapping[str, Any]) -> None:
     """Execute a notebook in the folder of its target, and on Linux speak to its kernel without TCP."""
     os.environ["JUPYTER_PREFER_ENV_PATH"] = "1"  # the kernel of this environment
-    for left in Path(tempfile.gettempdir()).glob("arrays-*-*"):  # of runs that were killed
-        pid = left.name.split("-")[1]
-        if pid.isdigit() and not psutil.pid_exists(int(pid)):
-            shutil.rmtree(left, ignore_errors=True)
+    remove_left(Path(tempfile.gettempdir()), "arrays-")
     with tempfile.TemporaryDirectory(prefix=f"arrays-{os.getpid()}-") as folder:
         manager: dict[str, Any] = {"connection_file": f"{folder}/kernel.json"}
         if sys.platform == "linux" and len(folder) < _LONGEST:

@@ -58,7 +58,7 @@ def explain(error: Any, *, depth: int | None = None) -> str:
     if not first["loc"]:  # of several parameters together, in their own words
         return str(context.get("error", first["msg"]))
     where, words = ".".join(map(str, first["loc"][:depth])), _WORDS.get(first["type"])
-    if first["type"] in ("missing", "extra_forbidden"):
+    if first["type"] in ("missing", "extra_forbidden", "unexpected_keyword_argument"):
         return f"{where}: {first['msg']}"
     words = words or ("{error}" if "error" in context else first["msg"])
     return f"{where}: {show(first['input'])}; allowed: {words.format(**context)}"

@@ -12,7 +12,7 @@ import nbformat
 import pytest
 
 from book import run
-from book.studies import find_parameters, find_study
+from book.cases import find_parameters, find_study
 from helpers.benchmark import record
 from helpers.findings import N_BLOCKS, NOISE, read_findings
 from helpers.paths import ROOT
@@ -86,7 +86,6 @@ def test_defaults_make_a_whole_record(executed: Path) -> None:
 
 MEASURED = {
     "caching-costs": {"titiler-core", "titiler-xarray", "redis", "locust", "uvicorn"},
-    # no cubed: the defaults rewrite nothing, see the tests of rewriting
     "chunk-shape": {"netCDF4", "dask", "HDF5 of netCDF4", "zarr"},
     "cluster-scaling": {"zarrs", "obstore", "s3fs", "distributed", "virtualizarr", "h5netcdf"},
     "hdf5-drivers": {"virtualizarr", "h5netcdf", "obstore", "s3fs", "zarr"},
@@ -136,10 +135,6 @@ def test_sources_hold_no_outputs(path: Path) -> None:
         assert cell.get("execution_count") is None
 
 
-# Notebooks that are being rewritten, until they are: a name goes when its notebook passes.
-UNDER_WAY = {"chunk-shape", "formats", "requests-in-flight"}
-
-
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 @pytest.mark.parametrize("find", [find_long, find_splatted, find_untimed])
 def test_what_a_sceptic_must_see_is_in_cells(
@@ -152,6 +147,4 @@ def test_what_a_sceptic_must_see_is_in_cells(
         for cell in cells
         if cell.cell_type == "code" and "parameters" not in cell.metadata.get("tags", [])
     ]
-    if (wrong := find(code)) and path.stem in UNDER_WAY:
-        pytest.xfail(wrong[0])
-    assert not wrong
+    assert not find(code)

@@ -23,18 +23,12 @@ Shape = tuple[int, ...]
 
 
 def balanced_extents(shape: Sequence[int], itemsize: int, chunk_nbytes: int) -> tuple[float, ...]:
-    """Compute the balanced chunk extents before they are rounded.
+    """Compute the balanced chunk extents before they are rounded, by Rew's rule of 2013.
 
     With N chunks in all, a line along the first dimension and the hyperplane across it
     touch equally many, the square root of N; the other dimensions share the
     hyperplane's equally. Where that would cut a dimension finer than its
     elements, the dimension is cut into elements and the others share the rest.
-    The rule is that of Rew (2013), for any number of dimensions.
-
-    Examples
-    --------
-    >>> [round(extent, 2) for extent in balanced_extents((98128, 277, 349), 4, 2**22)]
-    [1031.68, 28.4, 35.78]
     """
     n_chunks = max(1.0, math.prod(shape) * itemsize / chunk_nbytes)
     n, *others = shape

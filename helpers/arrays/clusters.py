@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import functools
 import importlib
 import json
 import logging
@@ -15,7 +13,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -81,24 +79,24 @@ class Cluster:
             few = range(kept + _AT_ONCE, n_workers, _AT_ONCE) if self.kind == "local" else ()
             for n_asked in (*few, max(n_workers, kept)):
                 self.ask(n_asked)
-                self._wait(n_asked)
-        self._wait(n_workers)
+                self._wait(n_asked, lambda n: len(self._all_workers()) >= n)
+        self._wait(n_workers, lambda n: len(self._all_workers()) >= n)
         if self.kind != "gateway":
             self.client.run(_set_paused, [*self._all_workers()][n_workers:])
-        self._wait(n_workers, of_running=True)
-        threads = [int(worker["nthreads"]) for worker in self.workers().values()]
-        if {*threads} != {self.threads_per_worker}:  # a ceiling would not be given the same
+        self._wait(n_workers, lambda n: len(self.workers()) == n)
+        threads = {int(worker["nthreads"]) for worker in self.workers().values()}
+        if threads != {self.threads_per_worker}:  # a ceiling would not be given the same
             raise UserError(
                 f"threads_per_worker: {self.threads_per_worker}; allowed:"
-                f" {' or '.join(map(str, sorted({*threads})))}, as the workers of this"
-                f" {self.kind} cluster have"
+                f" {' or '.join(map(str, sorted(threads)))}, as the workers of this {self.kind} cluster"
+                " have"
             )
         if self.kind == "local":
             # imports are not timed with the first read
             self.client.run(importlib.import_module, "helpers.arrays.readers")
         check_versions(self.client)
         self.n_workers = n_workers
-        return sum(threads)
+        return self.n_threads()
 
     def pin_workers(self) -> None:
         """Note which processes take tasks before a read; refuse another number than was asked."""
@@ -108,8 +106,7 @@ class Cluster:
 
     def check_workers(self) -> None:
         """Refuse a read during which a worker ended, also if another took its place."""
-        found = self._find_processes()
-        if found != self._pinned:
+        if (found := self._find_processes()) != self._pinned:
             raise self._lost(len(self._pinned), len(found.items() & self._pinned.items()))
 
     def _find_processes(self) -> dict[str, int]:
@@ -118,9 +115,9 @@ class Cluster:
 
     def _lost(self, n_workers: int, n_found: int) -> UserError:
         return UserError(
-            f"n_workers: {n_workers}; the {self.kind} cluster has {n_found}"
-            " of these, so the read is not kept; allowed: the same workers from its beginning to"
-            " its end (run it again, it goes on from the last row)"
+            f"n_workers: {n_workers}; the {self.kind} cluster has {n_found} of these, so the read is"
+            " not kept; allowed: the same workers from its beginning to its end (run it again, it"
+            " goes on from the last row)"
         )
 
     def release(self) -> None:
@@ -142,24 +139,19 @@ class Cluster:
         client: Any = self.client
         return dict(client.sync(client.scheduler.identity, n_workers=-1)["workers"])
 
-    def _wait(self, n_workers: int, *, of_running: bool = False) -> None:
-        """Wait for so many workers or more, or for exactly so many that take tasks."""
+    def _wait(self, n_workers: int, are_there: Callable[[int], bool]) -> None:
+        """Wait for so many workers."""
         # a process takes seconds to start, and on a loaded machine they take turns
         deadline_s = self.deadline_s * max(1.0, n_workers / 8)
-        until, cause = time.monotonic() + deadline_s, None
-        try:
-            while time.monotonic() < until:
-                if len(self.workers()) == n_workers if of_running else len(self._all_workers()) >= n_workers:  # fmt: skip
-                    return
-                time.sleep(0.1)
-            found = f"has {len(self._all_workers())}"
-        except OSError as error:
-            found, cause = f"is not reached ({_first_line(error)})", error
-        raise UserError(
-            f"n_workers: {n_workers}; the {self.kind} cluster {found} after {deadline_s:g} s of"
-            f" waiting for its workers, with Python {sys.version.split()[0]} and"
-            f" {ssl.OPENSSL_VERSION}; allowed: fewer, or once more when its machines have less to do"
-        ) from cause
+        until = time.monotonic() + deadline_s
+        while not are_there(n_workers):
+            if time.monotonic() > until:
+                raise UserError(
+                    f"n_workers: {n_workers}; the {self.kind} cluster has {len(self._all_workers())}"
+                    f" after {deadline_s:g} s of waiting for its workers; allowed: fewer, or once more"
+                    " when its machines have less to do"
+                )
+            time.sleep(0.1)
 
 
 def _set_paused(addresses: list[str], dask_worker: distributed.Worker) -> None:
@@ -219,17 +211,11 @@ def check_options(kind: str, options: Sequence[str]) -> None:
         raise UserError(
             f"cluster_options: {show([*options])}; allowed: none but with slurm and gateway"
         )
-    parse_options(options, None if kind == "gateway" else SLURM_OPTIONS)
+    _parse_options(options, None if kind == "gateway" else SLURM_OPTIONS)
 
 
-def parse_options(given: Sequence[str], allowed: Collection[str] | None) -> dict[str, str]:
-    """Read options that are written as NAME=VALUE; any name where `allowed` is None.
-
-    Examples
-    --------
-    >>> parse_options(["queue=compute", "walltime=01:00:00"], SLURM_OPTIONS)
-    {'queue': 'compute', 'walltime': '01:00:00'}
-    """
+def _parse_options(given: Sequence[str], allowed: Collection[str] | None) -> dict[str, str]:
+    """Read options that are written as NAME=VALUE; any name where `allowed` is None."""
     found = {}
     for one in given:
         name, sign, value = one.partition("=")
@@ -249,12 +235,11 @@ def open_cluster(
     deadline_s: float = _DEADLINE_S,
     options: Sequence[str] = (),
 ) -> Iterator[Cluster]:
-    """Open a Dask cluster and close it afterwards.
+    """Open a Dask cluster, one of `KINDS`, and close it afterwards.
 
-    Its `kind`, of `KINDS`, is processes on this machine, a Dask Gateway, jobs of Slurm, or a
-    scheduler that runs. One that is started has no workers before it is scaled; one that ran
-    before goes on afterwards, with all its workers at work. The `address` is that of the Gateway,
-    else Dask's own configuration says it, or of the scheduler. What to ask of Slurm, see
+    One that is started has no workers before it is scaled; one that ran before goes on
+    afterwards, with all its workers at work. The `address` is that of the scheduler, or of the
+    Gateway, where Dask's configuration does not say it. What to ask of Slurm, see
     `SLURM_OPTIONS`, or of a Gateway stands in `options` as ``NAME=VALUE``.
     """
     openers = {
@@ -263,7 +248,7 @@ def open_cluster(
         "slurm": lambda: _open_slurm(threads_per_worker, deadline_s, options),
         "address": lambda: _open_running(threads_per_worker, address, deadline_s),
     }
-    with contextlib.ExitStack() as stack:
+    with ExitStack() as stack:
         cluster = stack.enter_context(openers[kind]())
         try:
             yield cluster
@@ -274,7 +259,7 @@ def open_cluster(
                         cluster.release()
             except TimeoutError:
                 # a scheduler that waits for a store that is gone answers no more, nor does it close
-                with contextlib.suppress(TimeoutError), deadline(_ANSWER_S):
+                with suppress(TimeoutError), deadline(_ANSWER_S):
                     stack.close()
 
 
@@ -373,7 +358,7 @@ def _open_slurm(n_threads: int, deadline_s: float, given: Sequence[str]) -> Iter
             "cluster_kind: slurm; there is no sbatch here; allowed: on a node from which jobs"
             " can be submitted"
         )
-    options: dict[str, Any] = _SLURM_DEFAULTS | parse_options(given, SLURM_OPTIONS)
+    options: dict[str, Any] = _SLURM_DEFAULTS | _parse_options(given, SLURM_OPTIONS)
     with (
         dask.config.set(_NO_PAGES),
         TemporaryDirectory(prefix=".slurm-", dir=Path.cwd()) as shared,
@@ -441,7 +426,15 @@ def _open_gateway(
         closing.callback(backend.close, shutdown=False)
         client = closing.enter_context(backend.get_client())
         _send_helpers(client)
-        scale = functools.partial(_scale_gateway, backend, dask_gateway.client.GatewayWarning)
+
+        def scale(n_workers: int) -> None:
+            with (
+                warnings.catch_warnings(),
+                _refused(f"n_workers: {n_workers}", "what the gateway grants"),
+            ):
+                warnings.simplefilter("error", dask_gateway.client.GatewayWarning)
+                backend.scale(n_workers)
+
         yield Cluster("gateway", client, n_threads, scale, deadline_s)
 
 
@@ -463,29 +456,15 @@ def _close_gateway(gateway: Any) -> None:
 
 def _set_options(options: Any, given: Sequence[str], n_threads: int) -> None:
     """Set options of a gateway, each to the type that it has there."""
-    wanted: dict[str, Any] = parse_options(given, [one for one in options if one != "worker_cores"])
-    wanted |= {"worker_cores": n_threads} if "worker_cores" in options else {}
+    wanted: dict[str, Any] = _parse_options(
+        given, [one for one in options if one != "worker_cores"]
+    )
+    if "worker_cores" in options:
+        wanted["worker_cores"] = str(n_threads)
     for name, value in wanted.items():
-        is_text = isinstance(value, str) and not isinstance(options[name], str)
-        try:
-            options[name] = json.loads(value) if is_text else value
-        except (TypeError, ValueError) as error:
-            ours = name == "worker_cores"
-            parameter = "threads_per_worker" if ours else f"cluster_options: {name}"
-            raise UserError(
-                f"{parameter}: {show(value)}; allowed: what the gateway offers ({error})"
-            ) from error
-
-
-def _scale_gateway(cluster: Any, warned: type[Warning], n_workers: int) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", warned)
-        try:
-            cluster.scale(n_workers)
-        except warned as error:
-            raise UserError(
-                f"n_workers: {n_workers}; allowed: what the gateway grants ({error})"
-            ) from error
+        ours = "threads_per_worker" if name == "worker_cores" else f"cluster_options: {name}"
+        with _refused(f"{ours}: {show(value)}", "what the gateway offers"):
+            options[name] = value if isinstance(options[name], str) else json.loads(value)
 
 
 def _send_helpers(client: distributed.Client) -> None:

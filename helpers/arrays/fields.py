@@ -66,10 +66,12 @@ class SampleArray:
         self, field: _Source, at: tuple[int, int], start: tuple[int, ...], stop: tuple[int, ...]
     ) -> Float32:
         values, ocean = field.level(at[0] * 12 / self.shape[0], at[1] / self.shape[1])
-        rows = _Line.to(self.shape[2], values.shape[0]).part(start[0], stop[0])
-        columns = _Line.to(self.shape[3], values.shape[1]).part(start[1], stop[1])
-        smooth = columns.interpolate(rows.interpolate(values).T).T
-        wet = columns.interpolate(rows.interpolate(ocean).T).T > 0.5
+
+        def enlarge(level: Float32) -> Float32:
+            part = _stretch(level, self.shape[2], start[0], stop[0])
+            return _stretch(part.T, self.shape[3], start[1], stop[1]).T
+
+        smooth, wet = enlarge(values), enlarge(ocean) > 0.5
         rounded = np.round(smooth + self._noise(at, start, stop), _DECIMALS)
         return np.where(wet, rounded, FILL)
 
@@ -92,11 +94,12 @@ class _Source:
         n_times, n_levels = self.values.shape[:2]
         t, z = month * n_times / 12, relative_depth * (n_levels - 1)
         t0, z0 = int(t), int(z)
-        weights = [(t0 % n_times, z0, (1 - t % 1) * (1 - z % 1))]
-        weights += [((t0 + 1) % n_times, z0, (t % 1) * (1 - z % 1))]
-        weights += [(t0 % n_times, min(z0 + 1, n_levels - 1), (1 - t % 1) * (z % 1))]
-        weights += [((t0 + 1) % n_times, min(z0 + 1, n_levels - 1), (t % 1) * (z % 1))]
-        values = sum(np.float32(w) * self.values[i, k] for i, k, w in weights)
+        corners = [
+            ((t0 + later) % n_times, min(z0 + deeper, n_levels - 1), in_time * in_depth)
+            for deeper, in_depth in ((0, 1 - z % 1), (1, z % 1))
+            for later, in_time in ((0, 1 - t % 1), (1, t % 1))
+        ]
+        values = sum(np.float32(weight) * self.values[i, k] for i, k, weight in corners)
         return np.asarray(values, np.float32), self.ocean[t0 % n_times, z0]
 
 
@@ -118,33 +121,18 @@ def _read_source(path: Path, variable: str) -> _Source:
     return _Source(filled, (~land).astype(np.float32))
 
 
-@dataclass(frozen=True, slots=True)
-class _Line:
-    """Linear interpolation along one dimension, the same to the last bit in any block.
+def _stretch(values: Float32, n_target: int, start: int, stop: int) -> Float32:
+    """Interpolate linearly along the first of two dimensions, cell centres on cell centres.
 
-    Element by element: a matrix product would round as its shape, and the
-    processor's, decide.
+    Computed are the elements from `start` to `stop` of `n_target`, the same to the last bit in any
+    block. Element by element: a matrix product would round as its shape, and the processor's, decide.
     """
-
-    low: NDArray[np.int64]  # source index below each target
-    weight: Float32  # of the source index above it
-
-    @staticmethod
-    def to(n_target: int, n_source: int) -> _Line:
-        """Stretch `n_source` elements over `n_target`, cell centres on cell centres."""
-        position = np.clip((np.arange(n_target) + 0.5) * n_source / n_target - 0.5, 0, n_source - 1)
-        low = np.clip(position.astype(np.int64), 0, max(n_source - 2, 0))
-        return _Line(low, (position - low).astype(np.float32))
-
-    def part(self, start: int, stop: int) -> _Line:
-        """Keep the targets from `start` to `stop`."""
-        return _Line(self.low[start:stop], self.weight[start:stop])
-
-    def interpolate(self, values: Float32) -> Float32:
-        """Interpolate along the first of two dimensions."""
-        weight = self.weight[:, None]
-        above = np.minimum(self.low + 1, len(values) - 1)
-        return values[self.low] * (1 - weight) + values[above] * weight
+    n_source = len(values)
+    position = np.clip((np.arange(start, stop) + 0.5) * n_source / n_target - 0.5, 0, n_source - 1)
+    low = np.clip(position.astype(np.int64), 0, max(n_source - 2, 0))
+    weight = (position - low).astype(np.float32)[:, None]
+    above = np.minimum(low + 1, n_source - 1)
+    return values[low] * (1 - weight) + values[above] * weight
 
 
 @functools.lru_cache(maxsize=2)

@@ -100,58 +100,42 @@ class ArrayRead(Steps):
         return {**counts, "n_workers_obtained": len(self.cluster.workers())}
 
 
+@dataclass(frozen=True, slots=True)
 class RawRead(Steps):
-    """Objects read raw: no array, no decoding, no scheduler.
+    """The objects that hold the chunks of an array in Zarr, read raw: no decoding, no scheduler.
 
     The ceiling of every comparison: one process keeps as many requests in flight
-    as the readers may, with obstore, the fastest client we know. Objects are named by
-    their paths in a folder, which is seen without the network; `array_nbytes` and
-    `stored_nbytes` are what they hold decoded and encoded.
+    as the readers may, with obstore, the fastest client we know.
     """
 
-    def __init__(
-        self,
-        near: Location,
-        keys: Sequence[str],
-        testbed: Testbed,
-        *,
-        n_connections: int,
-        array_nbytes: int,
-        stored_nbytes: int,
-        settings: Mapping[str, Scalar],
-    ) -> None:
-        self.near, self.keys, self.testbed = near, keys, testbed
-        self.n_connections, self._settings = n_connections, settings
-        self._nbytes = array_nbytes, stored_nbytes
-        self.expected = _read_all(near, keys, n_connections)
+    stored: StoredArray
+    testbed: Testbed
+    n_connections: int
+    n_times: int  # that each object is read
+    keys: list[str]
+    expected: list[int]  # checksums of the objects, read without the network
 
     @classmethod
     def of_array(
         cls, stored: StoredArray, testbed: Testbed, *, n_connections: int, n_times: int = 1
     ) -> Self:
         """Read the objects that hold the chunks of an array in Zarr, all of them so many times."""
-        return cls(
-            stored.at("zarr"),
-            n_times * list_chunks(stored),
-            testbed,
-            n_connections=n_connections,
-            array_nbytes=n_times * stored.nbytes,
-            stored_nbytes=n_times * stored.stored_nbytes["zarr"],
-            settings={
-                "codec": stored.codec,
-                "layout": "zarr",
-                "cache_state": CACHE_STATE,
-                "request_timeout_s": REQUEST_S,
-            },
-        )
+        keys = n_times * list_chunks(stored)
+        expected = _read_all(stored.at("zarr"), keys, n_connections)
+        return cls(stored, testbed, n_connections, n_times, keys, expected)
 
     def settings(self) -> Mapping[str, Scalar]:
         """Tell what a comparison has to hold equal, or declare."""
-        return self._settings
+        return {
+            "codec": self.stored.codec,
+            "layout": "zarr",
+            "cache_state": CACHE_STATE,
+            "request_timeout_s": REQUEST_S,
+        }
 
     def nbytes(self) -> tuple[int, int]:
         """Count the bytes that the objects hold."""
-        return self._nbytes
+        return self.n_times * self.stored.nbytes, self.n_times * self.stored.stored_nbytes["zarr"]
 
     def prepare(self) -> None:
         """Empty the trace."""
@@ -161,7 +145,7 @@ class RawRead(Steps):
     def open(self) -> Location:
         """Return where the objects are; there is nothing to open."""
         self.testbed.set_tag("read")
-        return self.near.through(self.testbed.far.endpoint_url)
+        return self.stored.at("zarr").through(self.testbed.far.endpoint_url)
 
     def read(self, location: Location) -> list[int]:
         """Read every object and keep nothing but checksums."""

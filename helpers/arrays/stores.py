@@ -1,11 +1,19 @@
-"""Stored arrays: made once, named by what made them, with their checksums."""
+"""Stored arrays, and whatever else is made once, named by what makes it and checked when it is found.
+
+A place is a folder on local disk or a prefix in an object store. Its entry is
+written last and lists every object with its size and ETag. A place without
+an entry, or with one that no longer holds, is made anew, so that neither a
+kill, nor a full disk, nor another codec leaves bytes that would be measured.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -13,21 +21,105 @@ from urllib.request import url2pathname
 
 import intake
 import numpy as np
-import xarray as xr
+import obstore
 import xxhash
+from filelock import FileLock
 from intake.readers import datatypes
 from numpy.typing import NDArray
 
-from helpers.arrays import prepared, readers, writers
+from helpers.arrays import readers, writers
 from helpers.arrays.fields import SampleArray
 from helpers.arrays.writers import Block, Codec, Layout
 from helpers.errors import UserError
 from helpers.objectstore.locations import Location, parse_location
-from helpers.paths import CATALOG, check_file
+from helpers.paths import CATALOG, cache_folder, check_file, make_private
 
 _GENERATION = 2  # raise it when the same arguments make other bytes
 
 Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What lies at a place."""
+
+    made_by: Any  # everything that decides the bytes, as JSON has it
+    files: dict[str, list[Any]]  # size in bytes, and the store's ETag, of each object
+    facts: dict[str, Any]  # what its maker tells of it
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all files."""
+        return sum(int(size) for size, _ in self.files.values())
+
+
+def name_of(made_by: object) -> str:
+    """Name a place by a hash of everything that decides its bytes.
+
+    Examples
+    --------
+    >>> name_of({"codec": "gzip", "level": 1}) == name_of({"codec": "gzip", "level": 2})
+    False
+    """
+    return hashlib.sha256(json.dumps(made_by).encode()).hexdigest()[:16]
+
+
+def prepare[Place: (Path, Location)](
+    place: Place,
+    made_by: object,
+    write: Callable[[Place], Mapping[str, Any]],
+    *,
+    name: str = "entry",
+    under: Sequence[str] = ("",),
+) -> Entry:
+    """Make what is wanted at a place, unless it is there and whole.
+
+    One process writes at a time; the others wait and find it made. What lies there `under` these
+    prefixes counts only once the entry does, which is put when all is on the disk.
+    """
+    location = _as_location(place)
+    client, entry, known = location.obstore(), f"{name}.json", json.loads(json.dumps(made_by))
+    cache_folder().mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private(locks := cache_folder() / "locks")
+    with FileLock(locks / f"{name_of([location.endpoint_url, location.url, name])}.lock"):
+        found = _find_entry(client, entry)
+        there: dict[str, list[Any]] = _list_files(client, tuple(under), but=entry)
+        if found and found.made_by == known and found.files == there:
+            return found
+        if found or there:
+            obstore.put(client, entry, b"")  # before what it lists goes
+            obstore.delete(client, [*there])
+        with location.writing():
+            facts = write(place)
+            if location.scheme == "file":
+                os.sync()  # clean pages alone can be dropped
+            made = Entry(known, _list_files(client, tuple(under), but=entry), dict(facts))
+            obstore.put(client, entry, json.dumps(asdict(made)).encode())
+        return made
+
+
+def _as_location(place: Path | Location) -> Location:
+    if isinstance(place, Location):
+        return place
+    return Location("file", "", str(place.absolute()).strip("/"))
+
+
+def _list_files(client: Any, under: tuple[str, ...], *, but: str) -> dict[str, list[Any]]:
+    items = [item for page in obstore.list(client) for item in page]
+    return {
+        item["path"]: [item["size"], item["e_tag"]]
+        for item in sorted(items, key=lambda item: item["path"])
+        if item["path"].startswith(under) and item["path"] != but
+    }
+
+
+def _find_entry(client: Any, entry: str) -> Entry | None:
+    """Look up an entry; one of another form is as good as none."""
+    try:
+        found = json.loads(bytes(obstore.get(client, entry).bytes()))
+        return Entry(found["made_by"], found["files"], found["facts"])
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,18 +194,16 @@ def prepare_array(
 ) -> StoredArray:
     """Store a sample array below `location` in each layout, unless it is there already.
 
-    The folder is named by a hash of everything that decides its bytes; a
-    layout counts as there once its entry, written last, lies beside it. The
-    array is made chunk by chunk, so memory holds a few chunks.
-    ``"references"`` brings ``"netcdf"`` with it.
+    The array is made chunk by chunk, so memory holds a few chunks. ``"references"`` brings
+    ``"netcdf"`` with it.
     """
     source = hashlib.sha256(sample.source.read_bytes()).hexdigest()
     made_by = [_GENERATION, source, sample.variable, sample.shape, sample.seed, chunk_shape, codec]
-    target = location / prepared.name_of(made_by)
+    target = location / name_of(made_by)
     wanted = sorted(
         {"netcdf", *layouts} if "references" in layouts else {*layouts}, key=writers.LAYOUTS.index
     )
-    entries: dict[str, prepared.Entry] = {}
+    entries: dict[str, Entry] = {}
     for layout in wanted:
         # references hold places in the file, and go with it
         of = entries["netcdf"].files if layout == "references" else None
@@ -136,9 +226,7 @@ def prepare_array(
                 writers.WRITERS[layout](place / layout, blocks, variable=sample.variable, **how)
             return {"checksums": checksums}
 
-        entries[layout] = prepared.prepare(
-            target, [made_by, of], write, name=layout, under=[f"{layout}/"]
-        )
+        entries[layout] = prepare(target, [made_by, of], write, name=layout, under=[f"{layout}/"])
     checksums = next(found for one in entries.values() if (found := one.facts["checksums"]))
     return StoredArray(
         target,
@@ -207,10 +295,22 @@ def _describe_existing(
     shape: tuple[int, ...],
     chunk_shape: tuple[int, ...],
 ) -> StoredArray:
-    """Describe an array of others; a first read by Intake's own way gives its checksums."""
+    """Describe an array of others, not as what it is not; a first read by Intake gives its checksums."""
     # undecoded, as the readers of the book read it: a mask would put other numbers in
     variable = entry.read(mask_and_scale=False, decode_times=False)[entry.metadata["variable"]]
-    _check_existing(dataset, variable, shape, chunk_shape)
+    own_chunk_shape = tuple(extents[0] for extents in variable.chunks or ())
+    if variable.dtype != np.float32:
+        raise UserError(f"dataset: {dataset!r} holds {variable.dtype}; allowed: float32")
+    if len(shape) != variable.ndim or any(
+        n > m for n, m in zip(shape, variable.shape, strict=True)
+    ):
+        raise UserError(
+            f"array_shape: {list(shape)}; allowed: at most {list(variable.shape)}, that of {dataset!r}"
+        )
+    if chunk_shape != own_chunk_shape:
+        raise UserError(
+            f"chunk_shape: {list(chunk_shape)}; allowed: {list(own_chunk_shape)}, that of {dataset!r}"
+        )
     blocks = writers.iterate_blocks(shape, chunk_shape)
     sums = (checksum(variable[block].to_numpy()) for block in blocks)
     return StoredArray(
@@ -242,22 +342,3 @@ def _locate(dataset: str, entry: Any, layouts: Sequence[Layout]) -> Location:
     if location.scheme == "s3" and options.get("anon"):
         location = replace(location, access_key=None, secret_key=None, session_token=None)
     return location.through(options.get("endpoint_url", location.endpoint_url))
-
-
-def _check_existing(
-    dataset: str, variable: xr.DataArray, shape: tuple[int, ...], chunk_shape: tuple[int, ...]
-) -> None:
-    """Refuse to read an array of others as what it is not."""
-    own_shape = variable.shape
-    own_chunk_shape = tuple(extents[0] for extents in variable.chunks or ())
-    if variable.dtype != np.float32:
-        raise UserError(f"dataset: {dataset!r} holds {variable.dtype}; allowed: float32")
-    if len(shape) != len(own_shape) or any(n > m for n, m in zip(shape, own_shape, strict=True)):
-        raise UserError(
-            f"array_shape: {list(shape)}; allowed: at most {list(own_shape)}, that of {dataset!r}"
-        )
-    if chunk_shape != own_chunk_shape:
-        raise UserError(
-            f"chunk_shape: {list(chunk_shape)}; allowed: {list(own_chunk_shape)},"
-            f" that of {dataset!r}"
-        )

@@ -81,6 +81,10 @@ def write_zarr(
 
     Whatever an interrupted write has left there is deleted first.
     """
+    compressor, name = None, codec.removeprefix("blosc-")
+    if codec != "none":
+        how: Any = {"cname": name, "clevel": _BLOSC_LEVEL, "shuffle": "shuffle", "typesize": 4}
+        compressor = zarr.codecs.BloscCodec(**how)
     store = ObjectStore(location.obstore())
     group = zarr.create_group(store, overwrite=True, zarr_format=3)
     array = group.create_array(
@@ -88,7 +92,7 @@ def write_zarr(
         shape=shape,
         chunks=chunk_shape,
         dtype="float32",
-        compressors=_zarr_compressor(codec),
+        compressors=compressor,
         fill_value=float(FILL),
         dimension_names=DIMENSIONS,
         config={"write_empty_chunks": True},
@@ -97,24 +101,6 @@ def write_zarr(
         array[block] = values
     with expected_warning("Consolidated metadata is currently not part"):
         zarr.consolidate_metadata(store)
-
-
-def _zarr_compressor(codec: Codec) -> zarr.codecs.BloscCodec | None:
-    if codec == "none":
-        return None
-    name: Literal["lz4", "zstd"] = "lz4" if codec == "blosc-lz4" else "zstd"
-    return zarr.codecs.BloscCodec(cname=name, clevel=_BLOSC_LEVEL, shuffle="shuffle", typesize=4)
-
-
-def _netcdf_filter(codec: Codec) -> dict[str, Any]:
-    """Give the same codec as `_zarr_compressor`, as netCDF-4 takes it."""
-    if codec == "none":
-        return {}
-    return {
-        "compression": codec.replace("-", "_"),
-        "complevel": _BLOSC_LEVEL,
-        "blosc_shuffle": _BLOSC_BYTE_SHUFFLE,
-    }
 
 
 def write_netcdf(
@@ -132,6 +118,9 @@ def write_netcdf(
     by the netCDF library: with h5py, Blosc fails to write in a process that
     has imported netCDF4 before, which brings an HDF5 of its own.
     """
+    how: dict[str, Any] = {"complevel": _BLOSC_LEVEL, "blosc_shuffle": _BLOSC_BYTE_SHUFFLE}
+    if codec != "none":
+        how["compression"] = codec.replace("-", "_")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "array.nc"
         with netCDF4.Dataset(path, "w") as file:
@@ -143,7 +132,7 @@ def write_netcdf(
                 DIMENSIONS,
                 chunksizes=chunk_shape,
                 fill_value=FILL,
-                **_netcdf_filter(codec),
+                **how,
             )
             for block, values in blocks():
                 target[block] = values

@@ -134,7 +134,7 @@ def measure_blocks(
     """
     _refuse(contenders)
     dilations = _by_group(dilation, contenders)
-    deadline_s = max(LEAST_DEADLINE_S * max(dilations.values()), budget.seconds)
+    deadline_s = max(LEAST_DEADLINE_S * max(dilations.values(), default=1.0), budget.seconds)
     loop = _Loop(contenders, record, seed, dilations, deadline_s, enter_group, progress)
     n_done, block_s, warm_ups = 0, 0.0, loop.plan_warm_ups(phase, n_warm_ups)
     record.stopped_by = ""

@@ -93,9 +93,8 @@ def _cpu_model() -> str:
 def imported() -> dict[str, str]:
     """Look up the versions of all that this process has imported so far.
 
-    Nothing is a list that somebody has to keep: modules are mapped to the
-    distributions that installed them. This project is not among them, for its
-    commit says more; nor is what lies outside the folder of its distribution.
+    Nothing is a list that somebody has to keep: packages are mapped to the distributions that
+    installed them. This project is not among them, for its commit says more.
     """
     python = {"python": platform.python_version(), _BUILD: python_build()}
     return dict(sorted({**python, **_imported(frozenset([*sys.modules]))}.items()))
@@ -103,11 +102,21 @@ def imported() -> dict[str, str]:
 
 @functools.lru_cache(maxsize=1)  # asked after each read, and seldom is there anything new
 def _imported(names: frozenset[str]) -> dict[str, str]:
-    # modules without a file are namespaces
-    files = {name: getattr(sys.modules.get(name), "__file__", None) or "" for name in names}
-    return {**distributions(files), **_libraries()}
+    # modules without a file are namespaces, of which nothing may have been imported
+    loaded = {
+        name.partition(".")[0] for name in names if getattr(sys.modules.get(name), "__file__", "")
+    }
+    owners = (name for package in loaded for name in _distribution_names().get(package, ()))
+    return {**{name: _installed(name) for name in owners if name != _NAME}, **_libraries()}
 
 
+@functools.cache
+def _distribution_names() -> Mapping[str, list[str]]:
+    """List who installed each package."""
+    return metadata.packages_distributions()
+
+
+_NAME = "arrays-over-the-wire"
 _BUILD = "build of python"  # a name with spaces is no distribution
 
 
@@ -121,56 +130,6 @@ def python_build() -> str:
     if "--enable-optimizations" not in options:
         return "not optimised"
     return "optimised, LTO" if re.search(r"--with-lto(?!=no)", options) else "optimised"
-
-
-def distributions(files: Mapping[str, str]) -> dict[str, str]:
-    """Find the distributions that installed modules, with their versions."""
-    by_top: dict[str, list[str]] = {}
-    for name, file in files.items():
-        by_top.setdefault(name.partition(".")[0], []).append(file)
-    names_of = _distribution_names()
-    owners_of = {top: [*map(_find_owner, names_of[top])] for top in by_top.keys() & names_of}
-    return {
-        owner.name: owner.version
-        for top, owners in owners_of.items()
-        for owner in owners
-        if owner.folder != os.path.join(_PROJECT, "")  # this one, read from its checkout
-        and any(owner.holds(file, is_only=len(owners) == 1) for file in by_top[top])
-    }
-
-
-@dataclass(frozen=True, slots=True)
-class _Owner:
-    """A distribution that installed a package."""
-
-    name: str
-    version: str
-    folder: str
-
-    def holds(self, file: str, *, is_only: bool) -> bool:
-        """Tell whether a file is of it; packages that share a name have to list it."""
-        if not file.startswith(self.folder):
-            return False
-        return is_only or file.removeprefix(self.folder) in _listed(self.name)
-
-
-@functools.cache
-def _distribution_names() -> Mapping[str, list[str]]:
-    """List who installed each package."""
-    found = metadata.packages_distributions()
-    return {top: [*dict.fromkeys(names)] for top, names in found.items()}
-
-
-@functools.cache
-def _find_owner(name: str) -> _Owner:
-    found = metadata.distribution(name)
-    return _Owner(name, found.version, os.path.join(str(found.locate_file("")), ""))
-
-
-@functools.cache
-def _listed(name: str) -> frozenset[str]:
-    """List the files of a distribution."""
-    return frozenset(map(os.fspath, metadata.files(name) or ()))
 
 
 def _libraries() -> dict[str, str]:
@@ -223,9 +182,8 @@ def name_beside(process: str, answers: Iterable[Mapping[str, str]]) -> dict[str,
 
 def commit() -> tuple[str, bool]:
     """Find the commit of the project."""
-    top = _git("rev-parse", "--show-toplevel")
-    name = _git("rev-parse", "--verify", "HEAD")
-    if not top or not name or Path(top).resolve() != _PROJECT:
+    top, _, name = (_git("rev-parse", "--show-toplevel", "HEAD") or "").partition("\n")
+    if not name or Path(top).resolve() != _PROJECT:
         return "unknown", True
     return name, _git("status", "--porcelain", "--", ".", ":!results") != ""
 
@@ -275,7 +233,7 @@ def differences(here: Mapping[str, object], there: Mapping[str, object]) -> Iter
     >>> list(differences({"zarr": "3.1.6"}, {"zarr": "3.4.2"}))
     ['zarr 3.1.6 here, 3.4.2 there']
     """
-    for key in sorted({*here, *there}):
+    for key in sorted({*here, *there}, key=str):
         mine, other = here.get(key, "absent"), there.get(key, "absent")
         if mine != other:
             yield f"{key} {mine} here, {other} there"

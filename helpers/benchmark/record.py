@@ -298,9 +298,10 @@ class Record:
         here = self._versions_here()
         for row in self.rows:
             if RENDERED in os.environ:  # nothing is measured: only what is asked for counts,
-                # and of the contenders that were measured a page may show fewer
-                asked = {**parameters, "contenders": row.parameters.get("contenders")}
-                told = [*differences(asked, {name: row.parameters.get(name) for name in asked})]
+                # of the contenders that were measured a page may show fewer, and a parameter that
+                # is younger than the rows says nothing of them
+                one = {"contenders": parameters.get("contenders")}
+                told = [*clashes(parameters, {**row.parameters, **one})]
             else:
                 named = {"study": row.study, "case": row.case}
                 parts = (differences(names, named), differences(machine, row.machine))

@@ -288,7 +288,7 @@ def _noise_of(df: pd.DataFrame, value: str) -> float:
         if original.index.is_unique and again.index.is_unique and (again > 0).all():
             pairs = (original / again).dropna()
             found.append(log_noise(np.log(pairs.to_numpy(dtype=np.float64))))
-    return float(np.nanmax(found)) if len(found) > 1 else math.nan
+    return float(pd.Series(found).max())  # NaN where one block shows no noise
 
 
 def _log_ratios(

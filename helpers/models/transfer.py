@@ -1,8 +1,8 @@
 """A read as a transfer: requests wait, receive and decode until none is left.
 
-Each waits for its first byte and receives at the rate of its stream or its share of the link.
-`simulate` has connections that take chunk after chunk, which processors decode at the rate of
-their share; `replay` has requests of which some wait for others, as those of one file do.
+Each waits for its first byte and receives at the rate of its stream or its share of the link; then
+processors decode it at the rate of their share. In `simulate` connections take chunk after chunk; in
+`replay` some requests wait for others, as those of one file do.
 """
 
 from __future__ import annotations
@@ -90,123 +90,30 @@ class Client:
     is_overlapped: bool = False
 
 
-def simulate(
-    network: Network, client: Client, n_chunks: int, *, n_workers: int, n_cores: float, seed: int
-) -> float:
-    """Simulate one read, on processors that decoding shares; times to first byte have a seed."""
-    read = _Read(network, client, n_cores, random.Random(seed))
-    n_connections = min(n_workers * client.connections_per_worker, n_chunks)
-    return read.run(n_chunks, n_connections)
-
-
-class Shared:
-    """Jobs that share a capacity equally: each has what it still needs.
-
-    All jobs progress at one rate, so one running total and a heap of the
-    totals at which jobs end are enough: an event costs the logarithm of their
-    number.
-    """
-
-    def __init__(self, each: float, together: float) -> None:
-        self.each, self.together = each, together
-        self.total, self.ends = 0.0, list[float]()
-
-    def rate(self) -> float:
-        """Return the rate at which each job progresses."""
-        return min(self.each, self.together / len(self.ends)) if self.ends else 0.0
-
-    def add(self, amount: float) -> None:
-        """Add a job that needs so much."""
-        heapq.heappush(self.ends, self.total + amount)
-
-    def next_s(self) -> float:
-        """Return the seconds until the next job ends."""
-        if not self.ends:
-            return math.inf
-        rest = self.ends[0] - self.total
-        return 0.0 if rest <= 0 or math.isinf(self.rate()) else rest / self.rate()
-
-    def advance(self, seconds: float) -> None:
-        """Let all jobs progress for so long."""
-        if not self.ends:
-            return
-        rate = self.rate()
-        self.total = self.ends[0] if math.isinf(rate) else self.total + seconds * rate
-
-    def take_finished(self) -> int:
-        """Remove the jobs that have ended, and count them."""
-        n_before = len(self.ends)
-        while self.ends and self.ends[0] - self.total <= 1e-9 * max(1.0, self.total):
-            heapq.heappop(self.ends)
-        return n_before - len(self.ends)
-
-
-class _Read:
-    """One simulated read: connections wait, receive and decode until no chunk is left."""
-
-    def __init__(
-        self, network: Network, client: Client, n_cores: float, rng: random.Random
-    ) -> None:
-        self.network, self.client, self.rng = network, client, rng
-        self.link = Shared(network.stream_nbytes_per_s, network.aggregate_nbytes_per_s)
-        self.processors = Shared(1.0, n_cores)
-        self.waiting: list[float] = []
-        self.now, self.n_started, self.next_request_s = 0.0, 0, 0.0
-
-    def run(self, n_chunks: int, n_connections: int) -> float:
-        self.n_chunks = n_chunks
-        new_s = self.network.new_connection_s(self.client.chunk_nbytes)
-        for _ in range(n_connections):
-            self.start_chunk(opening_s=self.client.new_connections * new_s)
-        while self.waiting or self.link.ends or self.processors.ends:
-            self.step()
-        return self.now
-
-    def start_chunk(self, opening_s: float = 0.0) -> None:
-        """Let a free connection ask for the next chunk."""
-        if self.n_started == self.n_chunks:
-            return
-        asked_s = max(self.now, self.next_request_s)
-        self.next_request_s = asked_s + self.client.requests_per_chunk / self.network.requests_per_s
-        self.n_started += 1
-        heapq.heappush(self.waiting, asked_s + opening_s + self.draw_wait_s())
-
-    def draw_wait_s(self) -> float:
-        whole, part = divmod(self.client.requests_per_chunk, 1)
-        draws = [self.network.draw_first_byte_s(self.rng) for _ in range(int(whole))]
-        if part:
-            draws.append(part * self.network.draw_first_byte_s(self.rng))
-        return sum(draws) + self.client.wait_s_per_chunk
-
-    def step(self) -> None:
-        """Go to the next event and let what ends there go on."""
-        until_first_byte = self.waiting[0] - self.now if self.waiting else math.inf
-        seconds = min(until_first_byte, self.link.next_s(), self.processors.next_s())
-        for shared in (self.link, self.processors):
-            shared.advance(seconds)
-        self.now += seconds
-        while self.waiting and self.waiting[0] <= self.now + 1e-12:
-            heapq.heappop(self.waiting)
-            self.link.add(self.client.chunk_nbytes)
-        for _ in range(self.link.take_finished()):
-            self.processors.add(self.client.cpu_s_per_chunk)
-            if self.client.is_overlapped:
-                self.start_chunk()
-        for _ in range(self.processors.take_finished()):
-            if not self.client.is_overlapped:
-                self.start_chunk()
-
-
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A request that waits for others."""
+    """A request that waits for others, or a chunk with all that is asked for it."""
 
     # indices of the steps that must have ended, or how many of any: so a queue goes on, whichever
     # of its requests ends first
     after: tuple[int, ...] | int
     think_s: float  # seconds from the last of them to the request
-    nbytes: int  # bytes of the answer
+    nbytes: float  # bytes of the answer
     is_waited: bool = True  # whether the call does not end before it
+    opening_s: float = 0.0  # seconds in which its connection is set up, once it has been asked for
+
+
+def simulate(
+    network: Network, client: Client, n_chunks: int, *, n_workers: int, n_cores: float, seed: int
+) -> float:
+    """Simulate one read, on processors that decoding shares; times to first byte have a seed."""
+    n_connections = min(n_workers * client.connections_per_worker, n_chunks)
+    opening_s = client.new_connections * network.new_connection_s(client.chunk_nbytes)
+    steps = [Step(0, 0.0, client.chunk_nbytes, opening_s=opening_s)] * n_connections
+    # each further one once a connection is free
+    n_further = n_chunks - n_connections
+    steps += [Step(1 + n, 0.0, client.chunk_nbytes) for n in range(n_further)]
+    return _Simulation(steps, network, client, random.Random(seed), n_cores=n_cores).run()
 
 
 def replay(
@@ -231,78 +138,145 @@ def replay(
     >>> round(replay(steps, network), 6)
     0.2
     """
+    client = Client(math.nan)  # whose work is in the steps
     rngs = [rng] if rng is not None else [random.Random(seed) for seed in range(n_draws)]
-    return statistics.median(_Run(steps, network, request_s, one).run() for one in rngs)
+    return statistics.median(
+        _Simulation(steps, network, client, one, request_s=request_s).run() for one in rngs
+    )
 
 
-class _Run:
-    """One simulated replay."""
+class Shared:
+    """Jobs that share a capacity equally: each has what it still needs.
+
+    All jobs progress at one rate, so one running total and a heap of the
+    totals at which jobs end are enough: an event costs the logarithm of their
+    number.
+    """
+
+    def __init__(self, each: float, together: float) -> None:
+        self.each, self.together = each, together
+        self.total, self.n_added = 0.0, 0
+        # the total at which each job ends, and its number; of two at once the first added
+        self.ends = list[tuple[float, int, int]]()
+
+    def rate(self) -> float:
+        """Return the rate at which each job progresses."""
+        return min(self.each, self.together / len(self.ends)) if self.ends else 0.0
+
+    def add(self, amount: float, number: int) -> None:
+        """Add a job that needs so much."""
+        self.n_added += 1
+        heapq.heappush(self.ends, (self.total + amount, self.n_added, number))
+
+    def next_s(self) -> float:
+        """Return the seconds until the next job ends."""
+        if not self.ends:
+            return math.inf
+        rest = self.ends[0][0] - self.total
+        return 0.0 if rest <= 0 or math.isinf(self.rate()) else rest / self.rate()
+
+    def advance(self, seconds: float) -> None:
+        """Let all jobs progress for so long."""
+        if not self.ends:
+            return
+        rate = self.rate()
+        self.total = self.ends[0][0] if math.isinf(rate) else self.total + seconds * rate
+
+    def take_finished(self) -> list[int]:
+        """Remove the jobs that have ended, and return their numbers."""
+        finished = list[int]()
+        while self.ends and self.ends[0][0] - self.total <= 1e-9 * max(1.0, self.total):
+            finished.append(heapq.heappop(self.ends)[2])
+        return finished
+
+
+class _Simulation:
+    """One simulated read: its steps wait, receive and are decoded until none is left."""
 
     def __init__(
-        self, steps: Sequence[Step], network: Network, request_s: float, rng: random.Random
+        self,
+        steps: Sequence[Step],
+        network: Network,
+        client: Client,
+        rng: random.Random,
+        *,
+        n_cores: float = math.inf,
+        request_s: float = 0.0,
     ) -> None:
-        self.steps, self.network, self.request_s, self.rng = steps, network, request_s, rng
+        self.steps, self.network, self.client, self.rng = steps, network, client, rng
+        self.request_s = request_s
         self.link = Shared(network.stream_nbytes_per_s, network.aggregate_nbytes_per_s)
-        self.waiting: list[tuple[float, int]] = []
-        self.received: list[tuple[float, int]] = []
-        self.n_ended, self.queued = 0, list[tuple[int, int]]()
+        self.processors = Shared(1.0, n_cores)
+        self.waiting, self.queued = list[tuple[float, int]](), list[tuple[int, int]]()
+        self.n_ended = 0
         self.n_missing = [0] * len(steps)
         self.following: list[list[int]] = [[] for _ in steps]
-        for number, step in enumerate(steps):
+        self.now, self.next_request_s, self.end_s = 0.0, 0.0, 0.0
+
+    def run(self) -> float:
+        for number, step in enumerate(self.steps):
             if isinstance(step.after, int):
                 heapq.heappush(self.queued, (step.after, number))
                 continue
             self.n_missing[number] = len(step.after)
             for before in step.after:
                 self.following[before].append(number)
-        self.now, self.next_request_s, self.end_s = 0.0, 0.0, 0.0
-
-    def run(self) -> float:
-        for number, step in enumerate(self.steps):
-            if step.after == ():
+            if not step.after:
                 self.ask(number)
         self.ask_queued()
-        while self.waiting or self.link.ends:
-            self.step()
+        while self.waiting or self.link.ends or self.processors.ends:
+            self.go_on()
         return self.end_s
 
     def ask(self, number: int) -> None:
-        asked_s = self.now + self.steps[number].think_s
+        """Ask for what may be asked for now, as the ceiling on requests allows."""
+        step, asked_s = self.steps[number], self.now + self.steps[number].think_s
         if math.isfinite(self.network.requests_per_s):
             asked_s = max(asked_s, self.next_request_s)
-            self.next_request_s = asked_s + 1 / self.network.requests_per_s
-        first_byte_s = asked_s + self.request_s + self.network.draw_first_byte_s(self.rng)
+            gap_s = self.client.requests_per_chunk / self.network.requests_per_s
+            self.next_request_s = asked_s + gap_s
+        first_byte_s = asked_s + (self.request_s + step.opening_s) + self.draw_wait_s()
         heapq.heappush(self.waiting, (first_byte_s, number))
 
-    def step(self) -> None:
-        """Go to the next event and let what waits for it go on."""
-        until_first_byte = self.waiting[0][0] - self.now if self.waiting else math.inf
-        seconds = min(until_first_byte, self.link.next_s())
-        self.link.advance(seconds)
-        self.now += seconds
-        while self.waiting and self.waiting[0][0] <= self.now + 1e-12:
-            number = heapq.heappop(self.waiting)[1]
-            self.link.add(self.steps[number].nbytes)
-            heapq.heappush(self.received, (self.link.total + self.steps[number].nbytes, number))
-        for _ in range(self.link.take_finished()):
-            self.end(heapq.heappop(self.received)[1])
+    def draw_wait_s(self) -> float:
+        whole, part = divmod(self.client.requests_per_chunk, 1)
+        draws = [self.network.draw_first_byte_s(self.rng) for _ in range(int(whole))]
+        if part:
+            draws.append(part * self.network.draw_first_byte_s(self.rng))
+        return sum(draws) + self.client.wait_s_per_chunk
 
     def ask_queued(self) -> None:
         while self.queued and self.queued[0][0] <= self.n_ended:
             self.ask(heapq.heappop(self.queued)[1])
 
+    def go_on(self) -> None:
+        """Go to the next event and let what waits for it go on."""
+        until_first_byte = self.waiting[0][0] - self.now if self.waiting else math.inf
+        seconds = min(until_first_byte, self.link.next_s(), self.processors.next_s())
+        for shared in (self.link, self.processors):
+            shared.advance(seconds)
+        self.now += seconds
+        while self.waiting and self.waiting[0][0] <= self.now + 1e-12:
+            number = heapq.heappop(self.waiting)[1]
+            self.link.add(self.steps[number].nbytes, number)
+        for number in self.link.take_finished():
+            self.processors.add(self.client.cpu_s_per_chunk, number)
+            if self.client.is_overlapped:
+                self.end(number)
+        for number in self.processors.take_finished():
+            if self.steps[number].is_waited:
+                self.end_s = self.now
+            if not self.client.is_overlapped:
+                self.end(number)
+
     def end(self, number: int) -> None:
+        """Let what waited for a step be asked for."""
         self.n_ended += 1
         self.ask_queued()
-        if self.steps[number].is_waited:
-            self.end_s = self.now
         for following in self.following[number]:
             self.n_missing[following] -= 1
             if not self.n_missing[following]:
                 self.ask(following)
-
-
-_NO_LATENCY = dict.fromkeys(("first_byte_median_s", "setup_s", "round_trip_s"), 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,6 +287,22 @@ class Prediction:
     # without which the read would be shortest: "latency", "stream", "shared link", "request rate"
     # or "processors"
     limit: str
+
+
+def predict_s(
+    network: Network,
+    client: Client,
+    n_chunks: int,
+    *,
+    n_workers: int,
+    n_cores: float,
+    n_draws: int = 9,
+) -> float:
+    """Predict the seconds of a read: the median over simulations, each with its own first bytes."""
+    return statistics.median(
+        simulate(network, client, n_chunks, n_workers=n_workers, n_cores=n_cores, seed=seed)
+        for seed in range(n_draws)
+    )
 
 
 def predict(
@@ -326,8 +316,7 @@ def predict(
 ) -> Prediction:
     """Predict the time of a read and name its bottleneck.
 
-    The processors are those that client and server share; each of `n_draws` simulated
-    reads has its own times to first byte.
+    The processors are those that client and server share.
 
     Examples
     --------
@@ -338,22 +327,20 @@ def predict(
     >>> round(prediction.seconds, 6), prediction.limit
     (0.2, 'latency')
     """
-
-    def median_s(network: Network, client: Client) -> float:
-        return statistics.median(
-            simulate(network, client, n_chunks, n_workers=n_workers, n_cores=n_cores, seed=seed)
-            for seed in range(n_draws)
-        )
-
+    counts: dict[str, Any] = {"n_workers": n_workers, "n_cores": n_cores, "n_draws": n_draws}
     free = {
-        "latency": (replace(network, **_NO_LATENCY), client),
+        "latency": (
+            replace(network, first_byte_median_s=0.0, setup_s=0.0, round_trip_s=0.0),
+            client,
+        ),
         "stream": (replace(network, stream_nbytes_per_s=math.inf), client),
         "shared link": (replace(network, aggregate_nbytes_per_s=math.inf), client),
         "request rate": (replace(network, requests_per_s=math.inf), client),
         "processors": (network, replace(client, cpu_s_per_chunk=0.0, wait_s_per_chunk=0.0)),
     }
-    times_s = {limit: median_s(*without) for limit, without in free.items()}
-    return Prediction(median_s(network, client), min(times_s, key=times_s.__getitem__))
+    times_s = {limit: predict_s(*one, n_chunks, **counts) for limit, one in free.items()}
+    seconds = predict_s(network, client, n_chunks, **counts)
+    return Prediction(seconds, min(times_s, key=times_s.__getitem__))
 
 
 def fit_client(
@@ -366,27 +353,23 @@ def fit_client(
     that explains is time in which connections wait. `measured_s` are numbers of workers, and
     seconds of a read.
     """
-    (few, few_s), (many, many_s) = min(measured_s), max(measured_s)
+    from scipy.optimize import brentq  # a second, which those pay who fit
 
     def fit(client: Client, name: str, n_workers: int, target_s: float) -> Client:
-        def put(value: float) -> Client:
-            costs: dict[str, Any] = {name: value}
-            return replace(client, **costs)
-
         def excess_s(value: float) -> float:
-            n_cpus: dict[str, Any] = {"n_workers": n_workers, "n_cores": n_cores}
-            return simulate(Network(), put(value), n_chunks, **n_cpus, seed=0) - target_s
+            slower = replace(client, **{name: value})  # type: ignore[arg-type]
+            counts: dict[str, Any] = {"n_workers": n_workers, "n_cores": n_cores}
+            return simulate(Network(), slower, n_chunks, **counts, seed=0) - target_s
 
         if excess_s(0.0) >= 0:
-            return put(0.0)
-        from scipy.optimize import brentq  # a second, which those pay who fit
-
+            return client
         high = target_s * (n_workers * client.connections_per_worker + 1)
-        return put(float(brentq(excess_s, 0.0, high, rtol=1e-6)))
+        cost_s = float(brentq(excess_s, 0.0, high, rtol=1e-6))
+        return replace(client, **{name: cost_s})  # type: ignore[arg-type]
 
     client = replace(client, cpu_s_per_chunk=0.0, wait_s_per_chunk=0.0)
-    client = fit(client, "cpu_s_per_chunk", many, many_s)
-    return fit(client, "wait_s_per_chunk", few, few_s)
+    client = fit(client, "cpu_s_per_chunk", *max(measured_s))
+    return fit(client, "wait_s_per_chunk", *min(measured_s))
 
 
 def read_client(

@@ -1,29 +1,42 @@
-"""One request and its response, passed on to the server under the conditions of its arrival, and its row."""
+"""One request and its response, passed on to the server under the conditions of its arrival, and its row.
+
+Bodies pass from one socket to the other without being looked at, at the pace of a stream.
+"""
 
 from __future__ import annotations
 
-import select
+import contextlib
+import os
 import socket
 import struct
+import sys
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from math import inf
 from random import Random
 
 from helpers.models.requests import Request
-from helpers.netem.bodies import BodyTransfer, Pipe
 from helpers.netem.http import (
     BadHead,
     Head,
     PeerClosed,
     Source,
     has_body,
+    is_readable,
     parse_response,
     range_of,
-    send,
 )
 from helpers.netem.profiles import Fault, Profile
-from helpers.netem.shaping import Link, VirtualTime, Window, normal_variates
+from helpers.netem.shaping import (
+    FREE_QUANTUM_NBYTES,
+    Link,
+    Stream,
+    VirtualTime,
+    Window,
+    normal_variates,
+)
 
 # A server on loopback or in the same site accepts in well under this.
 CONNECT_TIMEOUT_S = 10.0
@@ -33,6 +46,9 @@ MAX_INTERIM = 10
 
 # How long `Trace.take` waits for rows of requests whose last byte is being sent.
 GRACE_S = 0.25
+
+
+HAS_SPLICE = hasattr(os, "splice")
 
 
 class Trace:
@@ -74,6 +90,93 @@ class Trace:
         return rows
 
 
+class Pipe:
+    """Carry bytes between two sockets: through the kernel, or by copying.
+
+    `os.splice` moves pages from one socket to a pipe and on to the other, so a
+    body never enters Python. Where the system has none (macOS), bytes are copied.
+    """
+
+    def __init__(self) -> None:
+        self._ends = os.pipe()
+        self._buffer = memoryview(b"")
+        if sys.platform == "linux":
+            import fcntl
+
+            # over the user's share of pipe pages (64 MiB) it stays at 64 KiB, which costs wake-ups
+            with contextlib.suppress(PermissionError):
+                fcntl.fcntl(self._ends[1], fcntl.F_SETPIPE_SZ, FREE_QUANTUM_NBYTES)
+
+    def close(self) -> None:
+        """Close the pipe; bytes that are still in it are lost."""
+        for end in self._ends:
+            os.close(end)
+
+    def take(self, source: socket.socket, limit_nbytes: int) -> int:
+        """Take what has arrived, at most `limit_nbytes`; 0 means that the sender closed."""
+        if sys.platform == "linux" and HAS_SPLICE:
+            return os.splice(source.fileno(), self._ends[1], limit_nbytes)
+        if not self._buffer:
+            self._buffer = memoryview(bytearray(FREE_QUANTUM_NBYTES))
+        return source.recv_into(self._buffer, min(limit_nbytes, FREE_QUANTUM_NBYTES))
+
+    def give(self, sink: socket.socket, nbytes: int, count: Callable[[int], None]) -> None:
+        """Hand the `nbytes` taken last to the receiver, and count what it has room for each time."""
+        given = 0
+        while given < nbytes:
+            if sys.platform == "linux" and HAS_SPLICE:
+                n_more = os.splice(self._ends[0], sink.fileno(), nbytes - given)
+            else:
+                n_more = sink.send(self._buffer[given:nbytes])
+            count(n_more)
+            given += n_more
+
+
+@dataclass(frozen=True, slots=True)
+class BodyTransfer:
+    """Move a body from its sender to its receiver, at the pace of a stream."""
+
+    source: Source
+    sink: socket.socket
+    pipe: Pipe  # what carries it
+    stream: Stream  # when its bytes may pass
+    count: Callable[[int], None] = lambda _nbytes: None  # learns what was handed on
+    ending: Callable[[], None] = lambda: None  # learns that the next send may be the last
+
+    def move(self, nbytes: float, *, is_last: bool = False) -> None:
+        """Move `nbytes` in paced quanta, or where they are infinite all until the sender closes."""
+        while nbytes > 0:
+            limit = int(min(nbytes, self.stream.quantum_nbytes))
+            kept = self.source.take_kept(limit)
+            moved = len(kept) or self.pipe.take(self.source.sock, limit)
+            if not moved and nbytes == inf:
+                return
+            if not moved:
+                raise PeerClosed(f"closed {nbytes} bytes before the end of a body")
+            self.stream.wait(moved)
+            if is_last and moved == nbytes:
+                self.ending()
+            if kept:
+                self.sink.sendall(kept)
+                self.count(moved)
+            else:
+                self.pipe.give(self.sink, moved, self.count)
+            nbytes -= moved
+
+    def move_chunked(self, move_payload: Callable[[int], None]) -> None:
+        """Move a chunked body, its framing neither paced nor counted; `move_payload` moves the bytes of one chunk."""
+        while True:
+            line, nbytes = self.source.read_chunk_length()
+            if not nbytes:
+                break
+            self.sink.sendall(line)
+            move_payload(nbytes)
+            self.sink.sendall(self.source.read_line())
+        trailer = self.source.read_trailer()
+        self.ending()
+        self.sink.sendall(line + trailer)
+
+
 class Upstream:
     """Hold one connection to the server, opened when first needed."""
 
@@ -90,7 +193,7 @@ class Upstream:
 
     def open(self) -> Source:
         """Return a connection that is open as far as can be told without using it."""
-        if self._source is not None and _is_readable(self._source.sock):
+        if self._source is not None and is_readable(self._source.sock):
             self.close()  # an idle connection that has something to say says that it is closed
         if self._source is None:
             sock = socket.create_connection(self.address, CONNECT_TIMEOUT_S)
@@ -101,7 +204,7 @@ class Upstream:
 
     def ask(self, request: Head, body: BodyTransfer, source: Source) -> Head:
         """Pass a request on with its body, and return the head of its final response."""
-        send(source.sock, request.raw)
+        source.sock.sendall(request.raw)
         if request.is_chunked:
             body.move_chunked(body.move)
         else:
@@ -115,13 +218,6 @@ class Upstream:
             if response.status >= 200:  # interim ones are for the proxy, which answers them itself
                 return response
         raise BadHead(f"no answer after {MAX_INTERIM} interim ones")
-
-
-def _is_readable(sock: socket.socket) -> bool:
-    """Tell whether reading would return at once."""
-    poller = select.poll()
-    poller.register(sock, select.POLLIN)
-    return bool(poller.poll(0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +298,7 @@ def refuse(
     sent = b"" if row.method == "HEAD" else body
     row.status, row.first_byte_s = status, clock.now_s()
     trace.ending(row)
-    send(client.sock, head.encode() + sent)
+    client.sock.sendall(head.encode() + sent)
     row.nbytes += len(sent)
     return is_kept
 
@@ -236,7 +332,7 @@ class Exchange:
             self.met.link.sleep_until(self.row.start_s + self.met.delay_s)
             return self._refuse(503, SLOW_DOWN, is_kept)
         if self.request.expects_continue:
-            send(self.client.sock, _CONTINUE)
+            self.client.sock.sendall(_CONTINUE)
         try:
             source = self.upstream.open()
             stream = self.met.link.open_stream(self.row.worker)
@@ -264,7 +360,7 @@ class Exchange:
             self.trace.ending(row)
         row.status = response.status
         row.first_byte_s = self.met.link.time.now_s()
-        send(self.client.sock, response.raw)
+        self.client.sock.sendall(response.raw)
         row.is_cut = not is_empty  # until all of it has passed
         is_delimited = is_empty or self._pass_body(response, source)
         row.is_cut = False
@@ -285,7 +381,7 @@ class Exchange:
         elif response.length is not None:
             self._move(body, response.length, is_last=True)
         else:
-            body.move(None)
+            body.move(inf)
             return False
         return True
 
@@ -298,7 +394,7 @@ class Exchange:
         until_s = link.time.now_s() + link.profile.faults.stall_s
         while (now_s := link.time.now_s()) < until_s:
             link.sleep_until(min(until_s, now_s + 0.05))
-            if _is_readable(self.client.sock):
+            if is_readable(self.client.sock):
                 raise PeerClosed("the client gave up while the body stalled")
 
     def _move(self, body: BodyTransfer, nbytes: int, *, is_last: bool) -> None:
@@ -313,7 +409,7 @@ class Exchange:
             self._stall()
         if fault == "corrupt":
             body.ending()
-            send(body.sink, bytes([body.source.read_byte() ^ 0xFF]))
+            body.sink.sendall(bytes([body.source.read_byte() ^ 0xFF]))
             body.count(1)
             nbytes -= 1
         body.move(nbytes, is_last=is_last)

@@ -117,8 +117,8 @@ def parse_response(raw: bytes) -> Head:
 
 
 def has_body(method: bytes, status: int) -> bool:
-    """Tell whether a response to `method` with `status` has a body at all."""
-    return method != b"HEAD" and status >= 200 and status not in (204, 304)
+    """Tell whether a final response to `method` with `status` has a body at all."""
+    return method != b"HEAD" and status not in (204, 304)
 
 
 def key_of(target: bytes) -> str:
@@ -144,12 +144,11 @@ def range_of(request: Head, response: Head | None) -> tuple[int | None, int | No
     return int(asked[1]), int(asked[2]) - int(asked[1]) + 1 if asked[2] else None
 
 
-def send(sink: socket.socket, data: bytes | memoryview) -> None:
-    """Send all of `data`; raise `PeerClosed` if the receiver is gone."""
-    try:
-        sink.sendall(data)
-    except OSError as error:
-        raise PeerClosed(str(error)) from error
+def is_readable(sock: socket.socket, seconds: float = 0) -> bool:
+    """Tell whether reading returns within so long."""
+    poller = select.poll()
+    poller.register(sock, select.POLLIN)
+    return bool(poller.poll(1000 * seconds))
 
 
 class Source:
@@ -159,13 +158,6 @@ class Source:
         self.sock = sock
         self._kept = b""
 
-    def receive(self, limit_nbytes: int = READ_NBYTES) -> bytes:
-        """Return what has arrived, at least one byte, or nothing at its end."""
-        try:
-            return self.sock.recv(limit_nbytes)
-        except OSError as error:
-            raise PeerClosed(str(error)) from error
-
     def _read_to(self, mark: bytes, limit_nbytes: int) -> bytes:
         """Read up to and with `mark`; nothing if the sender closed before any byte."""
         until_s = 0.0
@@ -174,21 +166,16 @@ class Source:
                 raise BadHead(f"no end within {limit_nbytes} bytes")
             if self._kept:  # nearly all come whole, so that nobody looks at the time
                 until_s = until_s or time.monotonic() + HEAD_TIMEOUT_S
-                self._wait(until_s - time.monotonic())
-            more = self.receive()
+                left_s = until_s - time.monotonic()
+                if left_s <= 0 or not is_readable(self.sock, left_s):
+                    raise BadHead(f"no end within {HEAD_TIMEOUT_S:g} s")
+            more = self.sock.recv(READ_NBYTES)
             if not more and self._kept:
                 raise PeerClosed("closed in the middle of a head")
             if not more:
                 return b""
             self._kept += more
         return self.take_kept(end + len(mark))
-
-    def _wait(self, seconds: float) -> None:
-        """Wait for more of what has begun."""
-        poller = select.poll()
-        poller.register(self.sock, select.POLLIN)
-        if seconds <= 0 or not poller.poll(1000 * seconds):
-            raise BadHead(f"no end within {HEAD_TIMEOUT_S:g} s")
 
     def read_head(self) -> bytes:
         """Read a head with the empty line that ends it; nothing if the sender closed."""
@@ -222,7 +209,7 @@ class Source:
 
     def read_byte(self) -> int:
         """Read one byte of a body."""
-        if data := self.take_kept(1) or self.receive(1):
+        if data := self.take_kept(1) or self.sock.recv(1):
             return data[0]
         raise PeerClosed("closed in the middle of a body")
 

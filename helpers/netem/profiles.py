@@ -5,9 +5,7 @@ A profile is checked where it is read; one that code makes is trusted.
 
 from __future__ import annotations
 
-import json
 import re
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
@@ -17,7 +15,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge, Gt, Le
 
-from helpers.errors import UserError, show
+from helpers.errors import UserError, explain, say, show
 from helpers.models.transfer import Network
 from helpers.paths import ROOT, read_yaml
 
@@ -105,6 +103,8 @@ class Profile:
     round_trip_s: Amount | None = None
     setup_round_trips: Amount | None = None
     initial_window_nbytes: Annotated[int, Gt(0)] | None = None
+    # how `wire calibrate` measured it, as its file says
+    measurement: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     @property
     def setup_s(self) -> float:
@@ -131,32 +131,20 @@ def of_one_process(profile: Profile) -> Profile:
 def make_profile(name: str, figures: Mapping[Any, Any]) -> Profile:
     """Make a profile from plain values, as they come from YAML, and refuse what is no network."""
     from pydantic import TypeAdapter, ValidationError
+    from pydantic_core import to_json
 
+    known = [each.name for each in fields(Profile) if each.name not in ("name", "measurement")]
+    if unknown := [each for each in figures if each not in known]:
+        told = f"unknown field {show(unknown[0])}; allowed: {', '.join(known)}"
+        raise UserError(f"profile {name!r}: {told}")
     try:
         # of JSON, in which a mapping may be a dataclass and a text is never a number
-        text = json.dumps({**figures, "name": name}, default=str)
+        text = to_json({**figures, "name": name}, inf_nan_mode="constants", fallback=str)
         profile = TypeAdapter(Profile).validate_json(text)
-    except (ValidationError, ValueError, TypeError) as error:
-        raise UserError(f"profile {name!r}: {_explain(error)}") from error
+    except ValidationError as error:
+        raise UserError(f"profile {name!r}: {explain(error)}") from error
     _check_together(profile)
     return profile
-
-
-def _explain(error: Exception) -> str:
-    """Name the first field that is wrong, its value and what is allowed."""
-    from pydantic import ValidationError
-
-    if not isinstance(error, ValidationError):
-        return "is no mapping of names to plain values"
-    first = error.errors()[0]
-    where = ".".join(str(part) for part in first["loc"])
-    allowed = first["msg"].removeprefix("Input should be ")
-    if first["type"] == "unexpected_keyword_argument":
-        known = ", ".join(each.name for each in fields(Profile))
-        return f"unknown field {where!r}; allowed: {known}"
-    if first["type"] == "missing":
-        return f"{where} is missing"
-    return f"{where}: {show(first['input'])}; allowed: {allowed}"
 
 
 def _check_together(profile: Profile) -> None:
@@ -180,39 +168,28 @@ def _check_together(profile: Profile) -> None:
 
 def check_dilation(dilation: float) -> None:
     """Refuse a factor of time dilation that would speed time up, or stop it."""
-    is_number = isinstance(dilation, int | float) and not isinstance(dilation, bool)
-    if not is_number or not 1 <= dilation < inf:
+    if not 1 <= dilation < inf:
         raise UserError(f"dilation is {dilation!r}; allowed is a number at least 1")
 
 
 def check_profile(store: str, name: str, dilation: float | str = 1.0) -> None:
     """Refuse to emulate a network, or its time, on a store that has its own."""
-    if not isinstance(dilation, str):  # one that is chosen later is checked then
-        check_dilation(dilation)
-    if store == "embedded":
-        return
     where = "on a store of your own"
-    if name != "loopback":
+    if store != "embedded" and name != "loopback":
         raise UserError(
             f"profile: {name!r}; allowed: loopback, because nothing is emulated {where}"
         )
-    if dilation != 1:
-        shown = dilation if isinstance(dilation, str) else f"{dilation:g}"
-        raise UserError(f"dilation: {shown}; allowed: 1, because time is real {where}")
+    if store != "embedded" and dilation != 1:
+        raise UserError(f"dilation: {dilation}; allowed: 1, because time is real {where}")
 
 
 @cache
-def _read_profiles(path: Path) -> dict[str, Profile]:
-    """Read a file of several profiles."""
+def _known_profiles() -> dict[str, Profile]:
+    """Read the profiles that ship."""
     import yaml  # here, because the proxy's process needs no YAML and starts faster without
 
-    figures = yaml.safe_load(path.read_text(encoding="utf-8"))
-    return {name: make_profile(name, each) for name, each in figures.items()}
-
-
-def _known_profiles() -> dict[str, Profile]:
-    """Find the profiles that ship."""
-    return _read_profiles(Path(__file__).with_name("profiles.yaml"))
+    text = Path(__file__).with_name("profiles.yaml").read_text(encoding="utf-8")
+    return {name: make_profile(name, each) for name, each in yaml.safe_load(text).items()}
 
 
 def profile_names() -> tuple[str, ...]:
@@ -223,25 +200,13 @@ def profile_names() -> tuple[str, ...]:
 # The path of a profile's file; records of before have a digest of its figures behind it.
 _FILE = re.compile(r"(?P<path>.+\.ya?ml)(?:@[0-9a-f]{8})?")
 
-# What a network cannot be predicted without.
-_NEEDED = ("first_byte_s", "stream_mb_per_s", "aggregate_mb_per_s")
-
-
-@dataclass(frozen=True, slots=True)
-class ProfileFile:
-    """A profile from a file of a user's own, and how it was measured."""
-
-    profile: Profile
-    measurement: Mapping[str, Any]  # as `wire calibrate` writes it; empty where none is stated
-
 
 def get_profile(name: str) -> Profile:
     """Return a profile that ships with the package, or that of a file, such as `wire calibrate` writes.
 
     A file is sought from the current folder and from the checkout. Its fields are those of
-    `Profile` but the name, which is that of the file. A calibration that lacks latency or bandwidth
-    is refused.
-    A line on standard error warns of one that is not whole, or was made on another machine.
+    `Profile` but the name, which is that of the file. A line on standard error warns of one that
+    was measured on another machine.
 
     Examples
     --------
@@ -250,58 +215,36 @@ def get_profile(name: str) -> Profile:
     """
     if name in _known_profiles():
         return _known_profiles()[name]
-    found = _find_file(name)
-    _check_measurement(found)
-    return found.profile
-
-
-def get_measurement(name: str) -> Mapping[str, Any]:
-    """Return how the profile of a file was measured; nothing for any other."""
-    return {} if name in _known_profiles() else _find_file(name).measurement
-
-
-def _find_file(name: str) -> ProfileFile:
-    """Find and read the file that a name means."""
     match = _FILE.fullmatch(name)
-    for place in [Path(match["path"]), ROOT / match["path"]] if match else []:
-        if place.is_file():
-            return read_profile_file(place)
-    allowed = f"{', '.join(profile_names())}, or the path of a YAML file that is there"
-    raise UserError(f"profile: {name!r}; allowed: {allowed}")
-
-
-def read_profile_file(path: Path) -> ProfileFile:
-    """Read a profile from a YAML file; refuse what is none in one line."""
-    figures = read_yaml(path, f"profile {path.name!r}")
-    if not isinstance(figures.get("measurement", {}), dict):
-        raise UserError(f"profile {path.name!r}: {show(figures)}; allowed: a mapping")
-    measurement = figures.pop("measurement", {})
-    figures.pop("scale", None)  # always 1 in the files of earlier calibrations
-    return ProfileFile(make_profile(path.name, figures), measurement)
-
-
-def _check_measurement(found: ProfileFile) -> None:
-    """Refuse a calibration that says too little; warn of one that is partial or not of this machine."""
-    measurement, name = found.measurement, found.profile.name
-    if measurement.get("state") == "partial":
-        why = measurement.get("why") or "it was interrupted"
-        if missing := [each for each in _NEEDED if getattr(found.profile, each) is None]:
-            raise UserError(
-                f"profile {name!r}: its calibration lacks {', '.join(missing)} ({why});"
-                " allowed: after the same wire calibrate has measured the rest"
-            )
-        _warn(f"{name} is partial: {why}")
-    if isinstance(measurement.get("machine"), Mapping):
+    places = [Path(match["path"]), ROOT / match["path"]] if match else []
+    path = next(filter(Path.is_file, places), None)
+    if path is None:
+        allowed = f"{', '.join(profile_names())}, or the path of a YAML file that is there"
+        raise UserError(f"profile: {name!r}; allowed: {allowed}")
+    found = read_profile_file(path)
+    if isinstance(measured_on := found.measurement.get("machine"), Mapping):
         from helpers.benchmark.provenance import differences, machine
 
-        if others := "; ".join(differences(machine(), measurement["machine"])):
-            _warn(f"{name} was measured on another machine: {others}")
+        if others := "; ".join(differences(machine(), measured_on)):
+            _warn(f"{found.name} was measured on another machine: {others}")
+    return found
+
+
+def read_profile_file(path: Path) -> Profile:
+    """Read a profile from a YAML file; refuse what is none in one line."""
+    figures = read_yaml(path, f"profile {path.name!r}")
+    measurement = figures.pop("measurement", {})
+    if not isinstance(measurement, dict):
+        told = f"measurement: {show(measurement)}; allowed: a mapping"
+        raise UserError(f"profile {path.name!r}: {told}")
+    figures.pop("scale", None)  # always 1 in the files of earlier calibrations
+    return replace(make_profile(path.name, figures), measurement=measurement)
 
 
 @cache
 def _warn(text: str) -> None:
     """Say something in a line of its own, once."""
-    print(f"warning: {text}", file=sys.stderr)
+    say(f"warning: {' '.join(text.split())}", err=True)
 
 
 def network_of(profile: Profile, *, streams_per_worker: int = 1) -> Network:

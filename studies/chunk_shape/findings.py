@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from helpers.benchmark import statistics
 from helpers.benchmark.statistics import Interval
 from helpers.findings import Finding
 from helpers.plotting import tables
-from studies.chunk_shape.layouts import RULES
+from studies.chunk_shape.layouts import FOR_ONE_ACCESS, OURS, RULES
 from studies.chunk_shape.workload import leave_first
 
 MIX = "equal mix"
@@ -36,10 +37,9 @@ def time_blocks(rows: pd.DataFrame) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        A row a medium, layout and block; in seconds a column an access, ``"equal mix"``
-        and ``"worst access"``; ``"bias"`` without dimension. Which of series and slice
-        is slower is said of the layout, by its medians over blocks: the slower one of each block
-        would be chosen after its noise.
+        A row a medium, layout and block; in seconds a column an access and ``"equal mix"``;
+        ``"bias"`` without dimension. Which of series and slice is slower is said of the layout, by
+        its medians: the slower one of each block would be chosen after its noise.
     """
     part = rows[rows["phase"] == "measured"]
     box_s = tables.trace_of(part).reindex(columns=["box_s"])["box_s"].dropna()
@@ -48,12 +48,10 @@ def time_blocks(rows: pd.DataFrame) -> pd.DataFrame:
     table = part.loc[mean_s.index, [*keys, "access"]].assign(mean_s=mean_s)
     wide = table.pivot(index=keys, columns="access", values="mean_s")
     wide = wide.dropna(subset=["series", "slice"]).reset_index()
-    each_s = wide.groupby(["medium", "contender"])
-    series, slice_ = wide["series"], wide["slice"]
-    is_series = each_s["series"].transform("median") >= each_s["slice"].transform("median")
-    worst = series.where(is_series, slice_)
-    both = {MIX: (series + slice_) / 2, "worst access": worst}
-    return wide.assign(**both, bias=worst / slice_.where(is_series, series))
+    medians = wide.groupby(["medium", "contender"])[["series", "slice"]].transform("median")
+    bias = wide["series"] / wide["slice"]
+    bias = bias.where(medians["series"] >= medians["slice"], 1 / bias)
+    return wide.assign(**{MIX: wide[["series", "slice"]].mean(axis=1)}, bias=bias)
 
 
 def add_two_copies(blocks: pd.DataFrame) -> pd.DataFrame:
@@ -84,18 +82,50 @@ def least(intervals: Iterable[Interval]) -> Interval:
     Interval(centre=1.4, low=1.2, high=1.6, n=5)
     """
     each = [*intervals]
-    centre, low, high = (min(ends) for ends in zip(*map(_ends, each), strict=True))
-    return Interval(centre, low, high, n=each[0].n)
+    found = min(each, key=lambda one: one.centre)
+    return replace(found, low=min(x.low for x in each), high=min(x.high for x in each))
 
 
-def _ends(found: Interval) -> tuple[float, float, float]:
-    return found.centre, found.low, found.high
+def compare_layouts(blocks: pd.DataFrame) -> dict[tuple[str, str], Interval]:
+    """Compute the time of an equal mix in each layout, and in two copies, over that in ours."""
+    return {
+        (medium, name): statistics.paired_ratio(both, name, OURS, value=MIX)
+        for medium in blocks["medium"].unique()
+        for both in [add_two_copies(blocks[blocks["medium"] == medium])]
+        for name in both.loc[both["control_of"] == "", "contender"].unique()
+    }
+
+
+def contrast(part: pd.DataFrame, over: Mapping[str, Interval]) -> dict[str, Interval]:
+    """Compute what bytes and proportions gain on one medium, each with the other held.
+
+    `part` are the blocks of the medium, `over` its layouts over ours. *Bytes* is the rule at its
+    worst size over its best, *bad proportions* the best chunks for one access over the rule at
+    about the same bytes. *Proportions* is the rule at its best size over ours, whose bytes are
+    near.
+    """
+    rules = sorted((one for one in RULES if one in over), key=lambda one: over[one].centre)
+    gains = {"proportions": least(over[one] for one in rules)}
+    if len(rules) > 1:
+        gains["bytes"] = statistics.paired_ratio(part, rules[-1], rules[0], value=MIX)
+    pairs = [pair for pair in FOR_ONE_ACCESS.items() if {*pair} <= {*over}]
+    if pairs:
+        gains["bad proportions"] = least(
+            statistics.paired_ratio(part, *pair, value=MIX) for pair in pairs
+        )
+    return gains
+
+
+def gain_two_copies(part: pd.DataFrame, best: str) -> Interval:
+    """Compute the time of an equal mix in the best single layout over that in two copies."""
+    return statistics.paired_ratio(add_two_copies(part), best, TWO_COPIES, value=MIX)
 
 
 def tabulate(intervals: Mapping[Any, Interval]) -> pd.DataFrame:
     """Tabulate intervals, a row each."""
     columns = ["median", "low", "high"]
-    return pd.DataFrame({key: _ends(one) for key, one in intervals.items()}, index=columns).T
+    ends = {key: (one.centre, one.low, one.high) for key, one in intervals.items()}
+    return pd.DataFrame(ends, index=columns).T
 
 
 def tabulate_bias(blocks: pd.DataFrame, pooled: pd.DataFrame) -> pd.DataFrame:
@@ -157,5 +187,6 @@ def list_biases(biases: pd.DataFrame, media: Sequence[str]) -> dict[str, Finding
     for key, at in wanted.items():
         if at in biases.index:
             bias, low, high = (float(biases.loc[at, name]) for name in ("bias", "low", "high"))
-            found[key] = Finding(bias, low, high, verdict=str(at[1]))
+            told = f"slower over faster of series and slice, {at[1].split(',')[0]}"
+            found[key] = Finding(bias, low, high, verdict=str(at[1]), quantity=told)
     return found

@@ -19,9 +19,8 @@ import zarr
 from numpy.typing import NDArray
 from zarr.storage import ObjectStore
 
-from advisors.decide.layouts import Access, AccessPattern, Bounds
-from advisors.decide.search import best_layout
-from helpers.arrays import chunks, fields, prepared
+from advisors.decide.layouts import Access, AccessPattern, Bounds, best_layout
+from helpers.arrays import chunks, fields, stores
 from helpers.arrays.chunks import Shape
 from helpers.arrays.fields import FILL, SampleArray
 from helpers.benchmark.provenance import installed
@@ -54,6 +53,13 @@ RULES = tuple(f"balanced {nbytes // 1024} KiB" for nbytes in PUBLISHED_NBYTES)
 
 OURS = "ours"
 """The layout that the advisor chooses for as many series as slices."""
+
+FOR_ONE_ACCESS: Mapping[str, str] = {
+    "whole series": RULES[1],
+    "whole slices": RULES[1],
+    "a time step": RULES[2],
+}
+"""Layouts as long or as flat as can be, by the balance rule of about as many bytes a chunk."""
 
 DEFAULTS: Mapping[str, str] = {
     "hdf5": "netcdf-4 default",
@@ -108,16 +114,15 @@ def make_sample(shape: Shape, seed: int) -> NDArray[np.float32]:
 
     def write(draft: Path) -> dict[str, Any]:
         starts = range(0, shape[0], _BLOCK_TIMES)
-        ends = [min(start + _BLOCK_TIMES, shape[0]) for start in starts]
+        ends = [(min(start + _BLOCK_TIMES, shape[0]), 1, *shape[1:]) for start in starts]
         parts = [
-            sample.block((start, 0, 0, 0), (end, 1, *shape[1:]))
-            for start, end in zip(starts, ends, strict=True)
+            sample.block((start, 0, 0, 0), end) for start, end in zip(starts, ends, strict=True)
         ]
         np.save(draft / "values.npy", np.concatenate(parts)[:, 0])
         return {}
 
-    place = cache_folder() / "chunkings" / f"values-{prepared.name_of(made_by)}"
-    prepared.prepare(place, made_by, write)
+    place = cache_folder() / "chunkings" / f"values-{stores.name_of(made_by)}"
+    stores.prepare(place, made_by, write)
     return np.asarray(np.load(place / "values.npy"), np.float32)
 
 
@@ -144,8 +149,8 @@ def prepare_hdf5(values: NDArray[np.float32], chunk_layout: ChunkLayout) -> Path
             file.create_dataset("t", data=values.transpose(chunk_layout.axes), **how)
         return {}
 
-    place = cache_folder() / "chunkings" / f"hdf5-{prepared.name_of(made_by)}"
-    prepared.prepare(place, made_by, write)
+    place = cache_folder() / "chunkings" / f"hdf5-{stores.name_of(made_by)}"
+    stores.prepare(place, made_by, write)
     return place / "array.h5"
 
 
@@ -163,8 +168,8 @@ def prepare_zarr(
         array[...] = values
         return {}
 
-    name = f"chunkings-{prepared.name_of(made_by)}"
-    prepared.prepare(location / name, made_by, write, name="array", under=["array/"])
+    name = f"chunkings-{stores.name_of(made_by)}"
+    stores.prepare(location / name, made_by, write, name="array", under=["array/"])
     return f"{name}/array"
 
 
@@ -204,8 +209,8 @@ def make_layouts(medium: Medium, shape: Shape, store: Store) -> list[ChunkLayout
     named: dict[str, Shape] = {k: chunks.balanced_chunk_shape(shape, 4, n) for k, n in rules}
     first: list[ChunkLayout] = []
     if medium == "hdf5":
-        flat = {"contiguous, time slowest": (0, 1, 2), "contiguous, time fastest": (1, 2, 0)}
-        first = [ChunkLayout(name, None, axes) for name, axes in flat.items()]
+        first = [ChunkLayout("contiguous, time slowest", None)]
+        first += [ChunkLayout("contiguous, time fastest", None, (1, 2, 0))]
         side = round((PUBLISHED_NBYTES[1] / 4) ** (1 / 3))
         named |= {
             DEFAULTS[medium]: _choose_by_netcdf(shape),
@@ -223,8 +228,9 @@ def make_layouts(medium: Medium, shape: Shape, store: Store) -> list[ChunkLayout
         t, y, x = shape
         n_columns = max(1.0, PUBLISHED_NBYTES[1] / (4 * t))
         side_y = max(1, round(math.sqrt(n_columns * y / x)))
-        named["whole series"] = (t, side_y, max(1, min(x, round(n_columns / side_y))))
-        named["whole slices"] = (max(1, PUBLISHED_NBYTES[1] // (4 * y * x)), y, x)
+        column = (t, side_y, max(1, min(x, round(n_columns / side_y))))
+        flat = (max(1, PUBLISHED_NBYTES[1] // (4 * y * x)), y, x)
+        named |= {"whole series": column, "whole slices": flat}
     bounds = Bounds(max_chunk_nbytes=PUBLISHED_NBYTES[0])
     pattern = AccessPattern(shape, 4, make_accesses(shape)[:2], (1, 1), store, bounds)
     named[OURS] = best_layout(pattern).chunk_shape
@@ -268,16 +274,12 @@ def shard_of(medium: Medium, shape: Shape, chunk_shape: Shape) -> Shape | None:
 
 def describe(shape: Shape, layouts: Mapping[Medium, Sequence[ChunkLayout]]) -> pd.DataFrame:
     """Tabulate layouts: medium, chunk shape, bytes, count."""
-    lines = [
-        (
-            medium,
-            one.name,
-            " x ".join(map(str, one.chunk_shape)) if one.chunk_shape else "none",
-            4 * math.prod(one.chunk_shape) / 1000 if one.chunk_shape else math.nan,
-            chunks.count_chunks(shape, one.chunk_shape) if one.chunk_shape else 1,
-        )
-        for medium, chosen in layouts.items()
-        for one in chosen
-    ]
+    lines = []
+    for medium, one in ((medium, one) for medium, some in layouts.items() for one in some):
+        told: tuple[Any, ...] = ("none", math.nan, 1)
+        if chunk := one.chunk_shape:
+            spelt, kb = " x ".join(map(str, chunk)), 4 * math.prod(chunk) / 1000
+            told = spelt, kb, chunks.count_chunks(shape, chunk)
+        lines.append((medium, one.name, *told))
     names = ["medium", "contender", "chunk shape", "kB", "chunks"]
     return pd.DataFrame(lines, columns=names).set_index(names[:2])

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import h5py
 import numpy as np
@@ -57,12 +57,6 @@ class Plan:
     seed: int  # of the positions
     read: Read  # what is timed
     dilation: float = 1.0  # real seconds in one of the network
-
-    def holds(self, medium: Medium, one: ChunkLayout) -> bool:
-        """Tell whether a medium holds a layout: objects have chunks, and more than one of them."""
-        if medium == "hdf5" or one.chunk_shape is None:
-            return medium == "hdf5"
-        return count_chunks(self.values.shape, one.chunk_shape) > 1
 
     def draw(self, one: ChunkLayout, access: Access) -> Hyperslabs:
         """Draw the boxes of an access and compute what they must give."""
@@ -200,33 +194,33 @@ def leave_first(items: Any) -> Any:
 def make_reads(
     medium: Medium, testbed: Testbed, plan: Plan, chosen: Sequence[ChunkLayout]
 ) -> list[HyperslabRead]:
-    """Write each layout that a medium holds, and make the reads of its accesses."""
-    held = [one for one in chosen if plan.holds(medium, one)]
-    return [read for one in held for read in _make_reads(medium, testbed, plan, one)]
+    """Write each layout that a medium holds, and make the reads of its accesses.
 
-
-def _make_reads(
-    medium: Medium, testbed: Testbed, plan: Plan, one: ChunkLayout
-) -> Iterator[HyperslabRead]:
-    shape, chunk = plan.values.shape, one.chunk_shape
-    count: Callable[[Hyperslab], IoCounts]
-    how: dict[str, Any]
-    if medium == "hdf5":
-        path = layouts.prepare_hdf5(plan.values, one)
-        count = partial(count_file_io, chunk_shape=chunk, index=read_index(path))
-        opener, forget = (partial(do, path) for do in (layouts.open_hdf5, layouts.drop_pages))
-        how = {"opener": opener, "forget": forget}
-    else:
-        assert chunk is not None  # as objects have it, see `Plan.holds`
-        shard = shard_of(medium, shape, chunk)
-        count = partial(count_object_io, chunk=chunk, shard_shape=shard, shape=shape)
-        place = testbed.far / layouts.prepare_zarr(testbed.near, plan.values, chunk, shard)
-        how = {"opener": partial(layouts.open_zarr, place), "testbed": testbed}
-        how["dilation"] = plan.dilation
-    for access in make_accesses(shape):
-        boxes = plan.draw(one, access)
-        loads = [count(box) for box in boxes.places]
-        yield HyperslabRead(medium, one, access, boxes, loads, select=plan.read, **how)
+    Objects have chunks, and more than one of them.
+    """
+    shape, reads = plan.values.shape, []
+    for one in chosen:
+        count: Callable[[Hyperslab], IoCounts]
+        how: dict[str, Any]
+        chunk = one.chunk_shape
+        if medium == "hdf5":
+            path = layouts.prepare_hdf5(plan.values, one)
+            count = partial(count_file_io, chunk_shape=chunk, index=read_index(path))
+            opener = partial(layouts.open_hdf5, path)
+            how = {"forget": partial(layouts.drop_pages, path)}
+        elif chunk is None or count_chunks(shape, chunk) == 1:
+            continue
+        else:
+            shard = shard_of(medium, shape, chunk)
+            count = partial(count_object_io, chunk=chunk, shard_shape=shard, shape=shape)
+            place = testbed.far / layouts.prepare_zarr(testbed.near, plan.values, chunk, shard)
+            opener = partial(layouts.open_zarr, place)
+            how = {"testbed": testbed, "dilation": plan.dilation}
+        for access in make_accesses(shape):
+            boxes = plan.draw(one, access)
+            loads = [count(box) for box in boxes.places]
+            reads += [HyperslabRead(medium, one, access, boxes, loads, opener, plan.read, **how)]
+    return reads
 
 
 def contend_read(read: HyperslabRead, name: str = "", control_of: str | None = None) -> Contender:
@@ -242,15 +236,12 @@ def contend_read(read: HyperslabRead, name: str = "", control_of: str | None = N
 
 def contend_all(reads: Sequence[HyperslabRead]) -> list[Contender]:
     """Make a contender of each read, and for noise a second one of what we chose on each medium."""
-    copied = [replace(read) for read in reads if read.layout.name == layouts.OURS]
-    return [
-        *map(contend_read, reads),
-        *(contend_read(read, "control", layouts.OURS) for read in copied),
-    ]
+    ours = [replace(read) for read in reads if read.layout.name == layouts.OURS]
+    copies = [contend_read(read, "control", layouts.OURS) for read in ours]
+    return [*map(contend_read, reads), *copies]
 
 
-@dataclass(frozen=True, slots=True)
-class ChunkIndex:
+class ChunkIndex(NamedTuple):
     """Where the chunks of a file lie, and how many bytes each has there."""
 
     starts: NDArray[np.int64]  # address and stored bytes, of the shape of the grid of chunks
@@ -297,24 +288,11 @@ def count_file_io(box: Hyperslab, chunk_shape: Shape | None, index: ChunkIndex |
     touched = tuple(
         slice(s.start // c, (s.stop - 1) // c + 1) for s, c in zip(box, chunk_shape, strict=True)
     )
-    starts, nbytes = index.starts[touched].ravel(), index.nbytes[touched].ravel()
-    return IoCounts(len(starts), 4 * math.prod(chunk_shape), count_seeks(starts, nbytes))
-
-
-def count_seeks(starts: NDArray[np.int64], nbytes: NDArray[np.int64]) -> int:
-    """Count the runs of pages that follow one another, of pieces of a file.
-
-    The kernel reads ahead where a read goes on in the same page or in the next.
-
-    Examples
-    --------
-    >>> count_seeks(np.asarray([0, 100, 9000]), np.asarray([100, 100, 100]))
-    2
-    """
+    starts, nbytes = (each[touched].ravel() for each in index)
     order = np.argsort(starts)
-    first = starts[order] // _PAGE_NBYTES
-    last = (starts + nbytes - 1)[order] // _PAGE_NBYTES
-    return 1 + int((first[1:] - last[:-1] > 1).sum())
+    first, last = starts[order] // _PAGE_NBYTES, (starts + nbytes - 1)[order] // _PAGE_NBYTES
+    n_runs = 1 + int((first[1:] - last[:-1] > 1).sum())  # the kernel reads on in the next page
+    return IoCounts(len(starts), 4 * math.prod(chunk_shape), n_runs)
 
 
 def count_object_io(

@@ -111,9 +111,8 @@ def _shared(reader: str) -> Open:
     return partial(_open_shared, reader=reader)
 
 
-_FILE_BY_FILE, _IN_THREADS = (
-    partial(rasters.open_rasters, is_parallel=one) for one in (False, True)
-)
+_FILE_BY_FILE = partial(rasters.open_rasters, is_parallel=False)
+_IN_THREADS = partial(rasters.open_rasters, is_parallel=True)
 
 # A table, a row each.
 # fmt: off

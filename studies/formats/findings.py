@@ -19,6 +19,8 @@ PAIRS: Mapping[str, tuple[str, str]] = {
     "netcdf-over-references-parquet": ("netcdf-s3fs", "references-parquet-obstore"),
     "today-over-one-get": ("zarr-s3fs", "zarr-s3fs-one-get"),
     "s3fs-over-obstore": ("zarr-s3fs", "zarr-obstore"),
+    "one-get-over-obstore": ("zarr-s3fs-one-get", "zarr-obstore"),
+    "references-over-obstore": ("references-obstore", "zarr-obstore"),
     "obstore-over-told": ("zarr-obstore", "zarr-obstore-told"),
     "obstore-over-tensorstore": ("zarr-obstore", "zarr-tensorstore"),
     "icechunk-over-obstore": ("icechunk", "zarr-obstore"),
@@ -56,12 +58,11 @@ def tabulate(rows: pd.DataFrame) -> pd.DataFrame:
         "open_requests": trace["n_open_requests"].fillna(0),
         "n_requests": rows["n_requests"],
         "wire_mb": rows["wire_nbytes"] / 1e6,
-        "cpu_s_per_gb": trace["busy_s"] / rows["array_nbytes"] * 1e9,
-        "share_of_raw_reads": rows["share_of_ceiling"],
+        "processors (s/GB)": trace["busy_s"] / rows["array_nbytes"] * 1e9,
+        "rate over raw reads": rows["share_of_ceiling"],
     }
-    is_first = rows["control_of"] == ""
-    table = pd.DataFrame(columns)[is_first].assign(**rows[is_first][["access", "contender"]])
-    medians = table.groupby(["access", "contender"], sort=False).median()
+    keys = [rows["access"], rows["contender"]]
+    medians = pd.DataFrame(columns)[rows["control_of"] == ""].groupby(keys, sort=False).median()
     return medians.sort_values("total_s").sort_index(
         level="access", kind="stable", sort_remaining=False, ascending=False
     )

@@ -11,7 +11,7 @@ import obstore
 import zarr
 from zarr.storage import ObjectStore
 
-from helpers.arrays import prepared, stores, writers
+from helpers.arrays import stores, writers
 from helpers.arrays.fields import FILL
 from helpers.arrays.stores import StoredArray
 from helpers.benchmark.provenance import installed
@@ -172,7 +172,7 @@ def make_formats(stored: StoredArray, names: Sequence[str]) -> Kept:
             return {}
 
         name = form.name
-        entry = prepared.prepare(folder, made_by, make, name=name, under=[f"{name}/"])
+        entry = stores.prepare(folder, made_by, make, name=name, under=[f"{name}/"])
         nbytes[name] = entry.nbytes
     digests = {access: digest(source.values[choose(access, stored)]) for access in ACCESSES}
     return Kept(stored, folder, nbytes, digests)

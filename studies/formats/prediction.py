@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any
 
 import pandas as pd
 
@@ -29,34 +27,24 @@ def predict(calibrated: pd.DataFrame, profile: Profile) -> pd.DataFrame:
     rows = calibrated[calibrated["phase"].eq("calibration") & calibrated["access"].isin(ACCESSES)]
     for _, row in rows.iterrows():
         n_open = json.loads(row["trace"]).get("n_open_requests", 0)
-        found = _predict_read(row.to_dict(), profile)
+        n_requests, n_connections = max(1, int(row["n_requests"])), int(row["concurrency"])
+        known = CLIENTS.get(str(row["contender"]))  # the raw reads are none of them
+        client = transfer.read_client(
+            [{**row[["read_s", "wire_nbytes"]], "n_workers": 1, "n_requests": n_requests}],
+            n_chunks=n_requests,
+            n_cores=n_cores(),
+            connections_per_worker=n_connections,
+            is_overlapped=known is None or known.is_overlapped,
+        )
+        network = network_of(profile, streams_per_worker=n_connections)
+        sizes = {"n_chunks": n_requests, "n_workers": 1, "n_cores": n_cores()}
+        found = transfer.predict(network, client, **sizes)
         total_s = row["open_s"] + n_open * first_s + found.seconds
         lines.append((row["contender"], row["access"], total_s, found.limit))
     return pd.DataFrame(lines, columns=["contender", "access", "total_s", "limit"])
 
 
-def _predict_read(row: Mapping[Any, Any], profile: Profile) -> transfer.Prediction:
-    """Predict the part after opening."""
-    n_requests, n_connections = max(1, int(row["n_requests"])), int(row["concurrency"])
-    known = CLIENTS.get(str(row["contender"]))  # the ceiling is none of them
-    measured = {
-        "n_workers": 1,
-        "read_s": row["read_s"],
-        "n_requests": n_requests,
-        "wire_nbytes": row["wire_nbytes"],
-    }
-    client = transfer.read_client(
-        [measured],
-        n_chunks=n_requests,
-        n_cores=n_cores(),
-        connections_per_worker=n_connections,
-        is_overlapped=known is None or known.is_overlapped,
-    )
-    network = network_of(profile, streams_per_worker=n_connections)
-    return transfer.predict(network, client, n_chunks=n_requests, n_workers=1, n_cores=n_cores())
-
-
-def compare_predictions(rows: pd.DataFrame, expected: pd.DataFrame) -> pd.DataFrame:
+def compare(rows: pd.DataFrame, expected: pd.DataFrame) -> pd.DataFrame:
     """Put predicted next to measured times: `relative_error` is predicted over measured, less 1."""
     found = statistics.summarise(rows, ["contender", "access"], value="total_s")
     table = expected.merge(found, on=["contender", "access"])

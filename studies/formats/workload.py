@@ -10,7 +10,7 @@ from typing import Any
 
 from helpers.arrays import readers, stores
 from helpers.arrays.reads import count_requests
-from helpers.benchmark.contender import CheckError, Steps
+from helpers.benchmark.contender import CheckError, Contender, Steps
 from helpers.errors import UserError
 from helpers.objectstore.locations import Location
 from helpers.objectstore.testbed import Testbed
@@ -146,10 +146,12 @@ def make_formats(names: Sequence[str], location: Location, settings: Mapping[str
     return formats.make_formats(stored, needed)
 
 
-def list_writes(names: Sequence[str], kept: Kept) -> list[FormatWrite]:
-    """List the writes of the formats that contenders read."""
+def contend_writes(names: Sequence[str], kept: Kept) -> list[Contender]:
+    """Make a contender of the write of each format that contenders read."""
     source = formats.make_source(kept.stored)
-    return [FormatWrite(one, source, kept) for one in list_formats(names)]
+    writes = [FormatWrite(one, source, kept) for one in list_formats(names)]
+    at: dict[str, Any] = {"point": {"access": "write"}, "group": "write"}
+    return [Contender(one.name, one, **at) for one in writes]
 
 
 def list_missing(names: Sequence[str]) -> dict[str, str]:

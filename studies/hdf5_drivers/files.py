@@ -24,7 +24,7 @@ import obstore
 import yaml
 from numpy.typing import NDArray
 
-from helpers.arrays import prepared
+from helpers.arrays import stores
 from helpers.errors import UserError
 from helpers.objectstore.locations import Location
 from studies.hdf5_drivers.file_layouts import (
@@ -277,7 +277,7 @@ def prepare_granule(granule: Granule, location: Location, *, layouts: Sequence[s
     folder of their own below `location`.
     """
     made_by = [_LAYOUT_GENERATION, _CONTENT_GENERATION, asdict(granule)]
-    target = location / f"granule-{prepared.name_of(made_by)}"
+    target = location / f"granule-{stores.name_of(made_by)}"
     facts: dict[str, Mapping[str, Any]] = {}
     with tempfile.TemporaryDirectory() as folder:
         start = functools.cache(lambda: Maker(granule, target, Path(folder)))
@@ -287,7 +287,7 @@ def prepare_granule(granule: Granule, location: Location, *, layouts: Sequence[s
                 return start().make(name)
 
             under = [f"{name}.h5", f"{name}.json"]
-            facts[name] = prepared.prepare(
+            facts[name] = stores.prepare(
                 target, made_by, write, name=f"{name}.entry", under=under
             ).facts
     answers = facts["original"]["answers"]

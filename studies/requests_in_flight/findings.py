@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 
 from helpers.benchmark import ranking, statistics
 from helpers.benchmark.record import read_published
+from helpers.benchmark.statistics import Interval
 from helpers.errors import UserError
 from helpers.findings import read_findings
 from helpers.netem.profiles import Profile
@@ -42,10 +44,16 @@ def add_rates(rows: pd.DataFrame, profile: Profile) -> pd.DataFrame:
     return out.assign(share=out["mb_per_s"] / link)
 
 
-def find_safe(rows: pd.DataFrame, settings: Sequence[Setting]) -> list[Setting]:
-    """List the settings of which no request was refused, in any block."""
+def find_safe(
+    rows: pd.DataFrame, expected: pd.DataFrame, settings: Sequence[Setting]
+) -> list[Setting]:
+    """List the settings that were refused nothing, and that a long read lets ask no faster than allowed.
+
+    A short read may fit the burst that the store allows, so that nothing is refused of it.
+    """
     worst = statistics.measured(rows).groupby("contender")["refused"].max()
-    return [one for one in settings if worst[one.name] == 0]
+    is_over = expected.set_index("contender")["is_over_rate"]
+    return [one for one in settings if worst[one.name] == 0 and not is_over[one.name]]
 
 
 def choose(
@@ -73,7 +81,7 @@ def choose(
 def tabulate(
     rows: pd.DataFrame, expected: pd.DataFrame, settings: Sequence[Setting]
 ) -> pd.DataFrame:
-    """Tabulate each setting: what it read, what was predicted, how often it asked and was refused."""
+    """Tabulate each setting: what it read and asked, and what was refused, measured and predicted."""
     measured = statistics.measured(rows).groupby("contender")
     table = pd.DataFrame(
         [(one.name, one.n_threads, one.concurrency) for one in settings],
@@ -82,6 +90,63 @@ def tabulate(
     table = table.join(measured[["mb_per_s", "share", "asked_per_s"]].median())
     table = table.join(measured["refused"].mean()).join(expected.set_index("contender"))
     return table.assign(share=100 * table["share"], refused=100 * table["refused"])
+
+
+HEADS = {
+    "mb_per_s": "read (MB/s)",
+    "predicted_mb_per_s": "read, predicted (MB/s)",
+    "share": "share of the link (%)",
+    "asked_per_s": "requests (a second)",
+    "asks_per_s": "requests, predicted (a second)",
+    "refused": "refused, measured (% of requests)",
+    "is_refused": "refused, predicted",
+    "is_over_rate": "refused in a long read, predicted",
+    "fits_burst": "cannot be refused",
+}
+"""What a page calls the columns of `tabulate`."""
+
+
+def compare_clients(
+    rows: pd.DataFrame, clients: Sequence[str]
+) -> dict[tuple[str, float], Interval]:
+    """Compute the lead of the first client over each other one: their times, paired, by megabytes of a chunk.
+
+    The noise is that of the first client's second copy, or where it has none its own spread over
+    blocks, which is rather more than that of a ratio of medians.
+    """
+    leads = {}
+    for mb in sorted(rows["chunk_mb"].unique()) if "chunk_mb" in rows else ():
+        part = rows[rows["chunk_mb"] == mb]
+        seconds = statistics.measured(part[part["contender"] == clients[0]])["read_s"]
+        spread = float(np.exp(np.log(seconds).std(ddof=1)))
+        for name in [name for name in clients[1:] if name != "control"]:
+            lead = statistics.paired_ratio(part, name, clients[0])
+            noise = spread if np.isnan(lead.noise) else lead.noise
+            leads[name, float(mb)] = replace(lead, noise=noise)
+    return leads
+
+
+def compare_ends(
+    rows: pd.DataFrame, client: str, first: str, leads: Mapping[tuple[str, float], Interval]
+) -> Interval:
+    """Compute by how much the lead of the first client falls from the smallest chunks to the largest."""
+    times = statistics.measured(rows).pivot_table("read_s", ["block", "chunk_mb"], "contender")
+    logs = (times[client] / times[first]).map(np.log).unstack().dropna()
+    found = statistics.ratio_interval((logs.iloc[:, 0] - logs.iloc[:, -1]).to_numpy())
+    told = "lead at the smallest chunks over that at the largest, read_s"
+    noise = max(one.noise for (name, _), one in leads.items() if name == client)
+    return replace(found, quantity=told, noise=noise)
+
+
+def tabulate_flight(rows: pd.DataFrame, most: int) -> pd.DataFrame:
+    """Tabulate what each client did by chunk: throughput, requests in flight, and waves of `most`."""
+    if "chunk_mb" not in rows:
+        return pd.DataFrame()
+    read = statistics.measured(rows[rows["control_of"] == ""])
+    n_chunks = (read["array_nbytes"] / read["chunk_mb"] / 1e6).round()
+    named = read.assign(waves=np.ceil(n_chunks / most), read_mb_per_s=read["mb_per_s"])
+    by = named.groupby(["contender", "chunk_mb"])
+    return by[["read_mb_per_s", "in_flight", "waves"]].median()
 
 
 PUBLISHED = "s3fs on S3, 2025"

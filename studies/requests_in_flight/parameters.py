@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Self
 
 from pydantic import Field, model_validator
@@ -21,7 +22,8 @@ from helpers.parameters import (
     Shape,
 )
 
-CLIENTS = ("zarr-obstore", "zarr-s3fs", "zarr-s3fs-one-get")
+CLIENTS = ("zarr-obstore", "zarr-s3fs", "zarr-s3fs-one-get", "control")
+_LEAST_WAVES = 8  # of requests, or the start and the burst of the store decide
 _MOST_IN_FLIGHT = 4096  # connections of one process, each a file that is open
 
 
@@ -39,8 +41,12 @@ class Parameters(parameters.Parameters):
     concurrency: Annotated[list[Annotated[int, Field(ge=1, le=1024)]], Field(min_length=1)] = Field(
         [2, 8], description="async.concurrency of zarr, for each thread"
     )
+    n_steps: Annotated[int, Field(ge=0)] = Field(
+        0, description="steps that each setting reads; 0: one for each thread"
+    )
     clients: list[Annotated[str, OneOf(CLIENTS)]] = Field(
-        [*CLIENTS], description="clients to compare, one thread each, by bytes of a chunk"
+        [*CLIENTS[:3]],
+        description="clients to compare, one thread each; control: the first once more",
     )
     client_chunk_shapes: list[Shape] = Field(
         [[1, 4, 60, 80]], description="elements of a chunk of that comparison; none: no comparison"
@@ -71,6 +77,15 @@ class Parameters(parameters.Parameters):
         if most > self.array_shape[0]:
             raise UserError(
                 f"n_threads: {most}; allowed: at most {self.array_shape[0]}, a step of time for each"
+            )
+        n_each = math.prod(
+            -(-n // c) for n, c in zip(self.array_shape[1:], self.chunk_shape[1:], strict=True)
+        )
+        least = max(most, -(-_LEAST_WAVES * most * max(self.concurrency) // n_each))
+        if self.n_steps and not least <= self.n_steps <= self.array_shape[0]:
+            raise UserError(
+                f"n_steps: {self.n_steps}; allowed: 0, or from {least}, {_LEAST_WAVES} waves of"
+                f" requests for each setting, to {self.array_shape[0]}, all of array_shape"
             )
         if most * max(self.concurrency) > _MOST_IN_FLIGHT:
             raise UserError(

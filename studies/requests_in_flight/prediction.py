@@ -10,28 +10,39 @@ import pandas as pd
 from helpers.benchmark.provenance import n_cores
 from helpers.models import transfer
 from helpers.netem.profiles import Profile, network_of
+from helpers.netem.shaping import BURST_S
 from studies.requests_in_flight.workload import Setting
 
 
 def predict(
-    calibrated: pd.DataFrame, settings: Sequence[Setting], profile: Profile, *, n_chunks: int
+    calibrated: pd.DataFrame,
+    settings: Sequence[Setting],
+    profile: Profile,
+    *,
+    n_chunks: int,
+    n_steps: int = 0,
 ) -> pd.DataFrame:
     """Predict what each setting reads a second, and whether the store will refuse some of it.
 
-    A step of time has `n_chunks`. The model asks no faster than the store allows and is never
-    refused, so it says what a client would read that kept the rate. `asks_per_s` is how often
-    the setting would ask without that bound, after the time of a request and the rate of the link.
+    A step of time has `n_chunks`, and a setting reads `n_steps`, or where that is 0 as many as it
+    has threads. The model asks no faster than the store allows and is never refused, so it says
+    what a client would read that kept the rate. `asks_per_s` is how often the setting would ask
+    without that bound, after the time of a request and the rate of the link.
+
+    The store allows a burst of `BURST_S` at its rate. Refused is a setting that sends more than
+    that at once, or whose requests exceed the rate by more than that before its read is over.
 
     Returns
     -------
     DataFrame
-        `contender`, `predicted_mb_per_s` over the wire, `limit`, `asks_per_s` and `is_refused`.
+        `contender`, `predicted_mb_per_s` over the wire, `limit`, `asks_per_s`; `is_refused` in this
+        read, `is_over_rate`, as a longer one would be, and `fits_burst`, where nothing can be.
     """
     rows = calibrated[calibrated["phase"] == "calibration"]
     seen: dict[str, Any] = rows.set_index("contender").to_dict("index")  # type: ignore[assignment]
     lines = []
     for one in settings:
-        row, n_all = {**seen[one.name], "n_workers": 1}, one.n_threads * n_chunks
+        row, n_all = {**seen[one.name], "n_workers": 1}, one.count_steps(n_steps) * n_chunks
         wire_nbytes = row["wire_nbytes"] / n_all
         network = network_of(profile, streams_per_worker=one.in_flight)
         client = transfer.read_client(
@@ -40,11 +51,20 @@ def predict(
             n_cores=n_cores(),
             connections_per_worker=one.in_flight,
         )
-        sizes = {"n_chunks": n_all, "n_workers": 1, "n_cores": n_cores()}
-        found = transfer.predict(network, client, **sizes)
-        mb_per_s = row["wire_nbytes"] / found.seconds / 1e6
+        found = transfer.predict(network, client, n_chunks=n_all, n_workers=1, n_cores=n_cores())
         request_s = network.first_byte_mean_s + wire_nbytes / network.stream_nbytes_per_s
         asks = min(one.in_flight / request_s, network.aggregate_nbytes_per_s / wire_nbytes)
-        lines.append((one.name, mb_per_s, found.limit, asks, asks > network.requests_per_s))
-    columns = ["contender", "predicted_mb_per_s", "limit", "asks_per_s", "is_refused"]
-    return pd.DataFrame(lines, columns=columns)
+        rate, burst = network.requests_per_s, BURST_S * network.requests_per_s
+        excess = max(min(one.in_flight, n_all), n_all * (1 - rate / asks))
+        lines.append(
+            {
+                "contender": one.name,
+                "predicted_mb_per_s": row["wire_nbytes"] / found.seconds / 1e6,
+                "limit": found.limit,
+                "asks_per_s": asks,
+                "is_refused": excess > burst,
+                "is_over_rate": asks > rate,
+                "fits_burst": n_all <= burst,
+            }
+        )
+    return pd.DataFrame(lines)

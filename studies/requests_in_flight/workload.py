@@ -46,6 +46,10 @@ class Setting:
         """Count the requests in flight at most."""
         return self.n_threads * self.concurrency
 
+    def count_steps(self, n_steps: int) -> int:
+        """Count the steps that it reads: those of all settings, or where that is 0 one a thread."""
+        return n_steps or self.n_threads
+
 
 def list_settings(n_threads: Sequence[int], concurrency: Sequence[int]) -> list[Setting]:
     """List every combination."""
@@ -77,18 +81,14 @@ def share_profile(profile: Profile, n_processes: int, link_mb_per_s: float = 0.0
 
 @dataclass(frozen=True, slots=True)
 class TunedRead(Steps):
-    """As many steps of an array as there are threads, a step each."""
+    """Steps of an array, each by one thread, which asks for its chunks by one call of zarr."""
 
     setting: Setting
     stored: StoredArray
     testbed: Testbed
     dilation: float = 1.0  # of the network, which the waits of a client that is refused have too
     client: str = OBSTORE  # name of a reader
-
-    @property
-    def threads(self) -> dict[str, Any]:
-        """The threads of Dask that read."""
-        return {"scheduler": "threads", "num_workers": self.setting.n_threads}
+    n_steps: int = 0  # the same for all settings; 0: one for each thread
 
     def settings(self) -> dict[str, Any]:
         """Tell what a comparison has to hold equal, or declare."""
@@ -99,7 +99,7 @@ class TunedRead(Steps):
 
     def nbytes(self) -> tuple[int, int]:
         """Count the bytes of the steps that are read, and their share of those stored."""
-        share = self.setting.n_threads / self.stored.shape[0]
+        share = self.setting.count_steps(self.n_steps) / self.stored.shape[0]
         stored_nbytes = int(share * self.stored.stored_nbytes["zarr"])
         return int(share * self.stored.nbytes), max(1, stored_nbytes)
 
@@ -119,7 +119,8 @@ class TunedRead(Steps):
             dataset = xr.open_zarr(self._open_store(place), **how)
         else:
             dataset = READERS[self.client].open(place, blocks)
-        array: da.Array = dataset[self.stored.variable].data[: self.setting.n_threads]
+        n_steps = self.setting.count_steps(self.n_steps)
+        array: da.Array = dataset[self.stored.variable].data[:n_steps]
         self.testbed.set_tag("read")
         return read_into_sink(array, self.stored.chunk_shape)
 
@@ -129,11 +130,6 @@ class TunedRead(Steps):
         backoff: Any = {name: self.dilation * wait for name, wait in waits.items()} | {"base": 2}
         retries: Any = {"max_retries": _MOST_RETRIES, "retry_timeout": self.dilation * _RETRYING}
         return ObjectStore(place.obstore(retries | {"backoff": backoff}), read_only=True)
-
-    def read(self, sink: da.Array) -> NDArray[np.uint64]:
-        """Read every chunk into the sink, and keep nothing but checksums."""
-        checksums: NDArray[np.uint64] = sink.compute(**self.threads)  # type: ignore[no-untyped-call]
-        return checksums
 
     def check(self, checksums: NDArray[np.uint64]) -> str:
         """Compare what was read with what was written."""

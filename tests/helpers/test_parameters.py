@@ -19,7 +19,7 @@ from pydantic import Field
 from pydantic.fields import FieldInfo
 
 from book import cases
-from book.studies import find_parameters, find_studies, list_studies
+from book.cases import find_parameters, find_studies, list_studies
 from helpers import parameters
 from helpers.errors import UserError
 from helpers.parameters import ArrayShape, Contains, DilationOrAuto, OneOf

@@ -9,7 +9,6 @@ import logging
 import os
 import pickle
 import shutil
-import signal
 import socket
 import ssl
 import subprocess
@@ -19,7 +18,6 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 from unittest.mock import Mock
 
 import dask
@@ -102,11 +100,7 @@ def test_workers_that_do_not_come_are_one_line() -> None:
     """When the deadline has passed, one line says what there is, and what was starting ends."""
     before = set(psutil.Process().children(recursive=True))
     with (
-        pytest.raises(
-            UserError,
-            match=r"^n_workers: 2; the local cluster has 0 after 0\.05 s of waiting for its workers,"
-            r" with Python 3\.[\d.]+ and OpenSSL .*; allowed: fewer, or once more",
-        ),
+        pytest.raises(UserError, match=r"^n_workers: 2; .* has 0 after 0\.05 s .*; allowed: fewer"),
         open_cluster("local", threads_per_worker=1, deadline_s=0.05) as cluster,
     ):
         cluster.scale(2)
@@ -140,24 +134,17 @@ def test_a_client_without_the_certificate_is_refused(local: Cluster, scheme: str
     """Who may run code on the workers has the owner's files and keys: nobody else may."""
     local.scale(1)
     address = str(local.client.scheduler.address).partition("://")[2]
-    with local_logs_silenced():
+    logging.disable(logging.CRITICAL)  # refusals are what is wanted
+    try:
         assert _try_client(f"{scheme}://{address}") == "refused"
         stranger = distributed.Security.temporary()  # a certificate, but not that of the cluster
         with pytest.raises(OSError):
             distributed.Client(
                 f"tls://{address}", security=stranger, timeout=3, set_as_default=False
             )
-    assert local.client.submit(os.getpid).result(timeout=30)
-
-
-@contextlib.contextmanager
-def local_logs_silenced() -> Iterator[None]:
-    """Keep refusals out of the log, where they are what is wanted."""
-    logging.disable(logging.CRITICAL)
-    try:
-        yield
     finally:
         logging.disable(logging.NOTSET)
+    assert local.client.submit(os.getpid).result(timeout=30)
 
 
 def test_no_port_of_a_local_cluster_answers_the_web(local: Cluster) -> None:
@@ -211,27 +198,11 @@ def test_gateway_gives_real_workers(gateway: Gateway) -> None:
         assert {"scheduler", "worker"} <= started(gateway)
         origins = [str(path) for path in cluster.client.run(lambda: helpers.__file__).values()]
         assert all("helpers.zip" in path for path in origins), origins
-        kill_one_in_mid_read(cluster)
         assert cluster.scale(1) == 2
         assert len(workers_used(cluster)) == 1
-        with pytest.raises(UserError, match=r"^n_workers: 3; allowed: what the gateway grants"):
+        with pytest.raises(UserError, match="^n_workers: 3 .*; allowed: what the gateway grants"):
             cluster.scale(3)
-        # whoever lets the gateway decide how many there are gets no row
-        cluster.n_workers = 2
-        with pytest.raises(UserError, match="^n_workers: 2; the gateway cluster has 1 of these"):
-            cluster.pin_workers()
     assert becomes(lambda: not started(gateway))
-
-
-def kill_one_in_mid_read(cluster: Cluster) -> None:
-    """Kill a worker while all compute: what they computed is refused, though all of it came."""
-    cluster.pin_workers()
-    reads = cluster.client.map(time.sleep, [1.0] * 8, pure=False)
-    victim, *_ = cluster.client.run(os.getpid).values()
-    os.kill(victim, signal.SIGKILL)
-    distributed.wait(reads, timeout=60)
-    with pytest.raises(UserError, match="^n_workers: 2; .*the read is not kept"):
-        cluster.check_workers()
 
 
 def started(gateway: Gateway) -> set[str]:
@@ -246,7 +217,8 @@ def test_gateway_that_does_not_offer_so_many_threads(gateway: Gateway) -> None:
     """Threads beyond what the gateway offers are refused before a cluster starts."""
     with (
         pytest.raises(
-            UserError, match=r"^threads_per_worker: 8; allowed: .*worker_cores must be <="
+            UserError,
+            match=r"^threads_per_worker: '8' .*worker_cores must be <=.*; allowed: what the",
         ),
         open_cluster("gateway", threads_per_worker=8, address=gateway.url),
     ):
@@ -280,54 +252,42 @@ def test_opens_where_an_event_loop_runs(gateway: Gateway, kind: str) -> None:
 # what is not there
 
 
-REFUSED = [
-    # without an address, Dask would start a cluster of its own
-    ({"kind": "address"}, "^cluster_kind: address, cluster_address: ''; no scheduler answers"),
-    # nothing listens there
-    ({"kind": "address", "address": "tcp://127.0.0.1:9"}, "cluster_address: 'tcp://127.0.0.1:9'"),
-    # nothing listens there
-    (
-        {"kind": "gateway", "address": "http://127.0.0.1:9"},
-        "^cluster_kind: gateway, cluster_address: 'http://127.0.0.1:9'; no Dask Gateway answers"
-        ".*; allowed: the address of a running Dask Gateway",
-    ),
-    # neither given nor configured
-    (
-        {"kind": "gateway"},
-        "cluster_address: the configured one; no Dask Gateway answers .ValueError",
-    ),
-]
+@pytest.fixture(scope="module")
+def silent() -> Iterator[str]:
+    """Accept connections and say nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
 
 
-@pytest.mark.parametrize(("arguments", "message"), REFUSED)
-def test_refusals_are_one_line(
-    monkeypatch: pytest.MonkeyPatch, arguments: dict[str, Any], message: str
+@pytest.mark.parametrize(
+    ("kind", "address", "message"),
+    [
+        # without an address, Dask would start a cluster of its own
+        ("address", None, "cluster_address: ''; no scheduler answers"),
+        ("address", "tcp://127.0.0.1:9", "cluster_address: 'tcp://127.0.0.1:9'; no scheduler"),
+        # nothing listens there
+        ("gateway", "http://127.0.0.1:9", "no Dask Gateway answers.*; allowed: the address of a"),
+        # neither given nor configured
+        ("gateway", None, "the configured one; no Dask Gateway answers .ValueError"),
+        ("gateway", "silent", r"no Dask Gateway answers \(TimeoutError: not done in 0\.5 s"),
+        ("slurm", None, "there is no sbatch here"),
+    ],
+)
+def test_what_is_not_there_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, silent: str, kind: str, address: str | None, message: str
 ) -> None:
-    """What cannot be opened is refused in one line that names parameter, value and allowed."""
+    """What cannot be opened is refused at once in one line that names parameter, value and allowed."""
+    pytest.importorskip("dask_jobqueue" if kind == "slurm" else "dask")
     monkeypatch.setattr(clusters, "_ANSWER_S", 0.5)
-    kind = arguments["kind"]
-    started_s = time.monotonic()
+    monkeypatch.setenv("PATH", "/nowhere")
+    where, started_s = silent if address == "silent" else address, time.monotonic()
     with (
-        pytest.raises(UserError, match=message) as caught,
-        open_cluster(kind, threads_per_worker=1, address=arguments.get("address")),
+        pytest.raises(UserError, match=f"^cluster_kind: {kind}.*{message}") as caught,
+        open_cluster(kind, threads_per_worker=1, address=where),
     ):
         pass
     assert "\n" not in str(caught.value)
     assert time.monotonic() - started_s < 10  # a person is waiting
-
-
-def test_server_that_never_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An address that accepts and says nothing is given up after a few seconds."""
-    monkeypatch.setattr(clusters, "_ANSWER_S", 0.3)
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        address = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        with (
-            pytest.raises(
-                UserError, match=r"no Dask Gateway answers \(TimeoutError: not done in 0\.3 s"
-            ),
-            open_cluster("gateway", threads_per_worker=1, address=address),
-        ):
-            pass
 
 
 def test_other_software_on_a_worker_is_refused(local: Cluster, tmp_path: Path) -> None:
@@ -415,15 +375,6 @@ def test_other_options_are_refused(kind: str, given: str, says: str) -> None:
     """One line names what may be asked."""
     with pytest.raises(UserError, match=says):
         check_options(kind, [given])
-
-
-def test_without_slurm_one_line_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before a scheduler is started."""
-    pytest.importorskip("dask_jobqueue", reason="dask-jobqueue is not installed")
-    monkeypatch.setenv("PATH", "/nowhere")
-    with pytest.raises(UserError, match="there is no sbatch here"):  # noqa: SIM117
-        with open_cluster("slurm", threads_per_worker=1):
-            pass
 
 
 # connections under TLS

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from datetime import date
 from pathlib import Path
 from statistics import NormalDist
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from book.studies import find_parameters, list_studies
+from book.cases import find_parameters, list_studies
 from helpers.benchmark.provenance import machine
 from helpers.errors import UserError
 from helpers.netem import profiles
@@ -19,7 +20,6 @@ from helpers.netem.profiles import (
     FirstByte,
     Profile,
     check_dilation,
-    get_measurement,
     get_profile,
     make_profile,
     profile_names,
@@ -37,11 +37,11 @@ LATE = {"first_byte_s": {"median_s": 0.05, "p95_s": 0.1}}
     ("figures", "message"),
     [
         # a bandwidth of zero would never end
-        ({"stream_mb_per_s": 0}, "stream_mb_per_s: 0; allowed: greater than 0"),
-        ({"requests_per_s": "many"}, "requests_per_s: 'many'; allowed: a valid number"),
+        ({"stream_mb_per_s": 0}, "stream_mb_per_s: 0; allowed: above 0"),
+        ({"requests_per_s": "many"}, "requests_per_s: 'many'; allowed: a number"),
         ({"requests_per_s": True}, "requests_per_s: True"),
-        ({"speed": 3}, "unknown field 'speed'; allowed: name, first_byte_s"),
-        ({"first_byte_s": {"median_s": 0.1}}, "first_byte_s.p95_s is missing"),
+        ({"speed": 3}, "unknown field 'speed'; allowed: first_byte_s"),
+        ({"first_byte_s": {"median_s": 0.1}}, "first_byte_s.p95_s: Field required"),
         ({"first_byte_s": {"median_s": float("nan"), "p95_s": 1}}, "first_byte_s.median_s: nan"),
         # the 95th percentile lies above the median
         ({"first_byte_s": {"median_s": 2, "p95_s": 1}}, "first_byte_s: quantiles fall"),
@@ -51,7 +51,8 @@ LATE = {"first_byte_s": {"median_s": 0.05, "p95_s": 0.1}}
         # no answer comes before a signal has gone there and back
         ({**LATE, "round_trip_s": 0.06}, "round_trip_s: longer than the median"),
         ({"setup_round_trips": 2}, "round_trip_s is missing"),
-        ({1: 2}, "unknown field '1'"),
+        ({1: 2}, "unknown field 1"),
+        ({"first_byte_s": {date(2026, 1, 1): 2}}, "first_byte_s."),
     ],
 )
 def test_what_is_no_network_is_refused(figures: dict[Any, Any], message: str) -> None:
@@ -61,8 +62,8 @@ def test_what_is_no_network_is_refused(figures: dict[Any, Any], message: str) ->
     assert message in str(caught.value) and "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("dilation", [0.5, 0, float("inf"), float("nan"), True, "10"])
-def test_time_is_slowed_down_only(dilation: Any) -> None:
+@pytest.mark.parametrize("dilation", [0.5, 0, float("inf"), float("nan")])
+def test_time_is_slowed_down_only(dilation: float) -> None:
     """Time is slowed down by a finite factor, never sped up."""
     with pytest.raises(UserError, match="^dilation is .*; allowed is a number at least 1$"):
         check_dilation(dilation)
@@ -71,7 +72,7 @@ def test_time_is_slowed_down_only(dilation: Any) -> None:
 def test_each_figure_that_ships_has_its_source() -> None:
     """And none is divided by a factor: what is slow here would be slow there."""
     assert profile_names()[0] == "loopback"
-    names = {each.name for each in fields(Profile)} - {"name", "sources", "faults"}
+    names = {each.name for each in fields(Profile)} - {"name", "sources", "faults", "measurement"}
     for profile in map(get_profile, profile_names()):
         stated = {name for name in names if getattr(profile, name) is not None}
         assert set(profile.sources) == stated
@@ -109,7 +110,6 @@ def test_a_file_is_a_profile(checkout: Path) -> None:
     for name in ("mine.yml", "../mine.yml", path):
         found = get_profile(name)
         assert found.name == "mine.yml" and found.first_byte_s == FirstByte(0.02, 0.05)
-    assert get_measurement("mine.yml") == {} == get_measurement("in-region")
     write(checkout / "elsewhere" / "mine.yml", stream_mb_per_s=7)
     assert get_profile("mine.yml").stream_mb_per_s == 7, "the current folder comes first"
     write(checkout / "elsewhere" / "in-region", stream_mb_per_s=7)
@@ -119,7 +119,7 @@ def test_a_file_is_a_profile(checkout: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("stream_mb_per_s: -1", "profile 'bad.yml': stream_mb_per_s: -1; allowed: greater than 0"),
+        ("stream_mb_per_s: -1", "profile 'bad.yml': stream_mb_per_s: -1; allowed: above 0"),
         ("- 1", "allowed: NAME: VALUE on each line"),
         ("{", "is no YAML"),
         ("measurement: 3", "allowed: a mapping"),
@@ -136,7 +136,7 @@ def test_files_are_refused(checkout: Path, text: str, says: str) -> None:
 @pytest.mark.parametrize("name", ["moon", "absent.yml", "mine.txt", "", "a\nb.yml"])
 def test_names_are_refused(name: str) -> None:
     """What is neither a profile nor a file is refused with the names there are."""
-    with pytest.raises(UserError, match="allowed: loopback, in-region.* or the path") as caught:
+    with pytest.raises(UserError, match="allowed: loopback, .*in-region.* or the path") as caught:
         get_profile(name)
     assert "\n" not in str(caught.value)
 
@@ -144,8 +144,8 @@ def test_names_are_refused(name: str) -> None:
 def test_calibrations_say_whose_they_are(
     checkout: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """One of another machine or cut short is taken with a line, one without bandwidth refused."""
-    write(checkout / "here.yml", measurement={"state": "complete", "machine": machine()})
+    """One of another machine is taken with a line, said once."""
+    write(checkout / "here.yml", measurement={"machine": machine()})
     get_profile("here.yml")
     assert capsys.readouterr().err == ""
     write(checkout / "there.yml", measurement={"machine": {**machine(), "n_cores": 999}})
@@ -153,13 +153,10 @@ def test_calibrations_say_whose_they_are(
         get_profile("there.yml")
     [line] = capsys.readouterr().err.splitlines()
     assert line.startswith("warning: there.yml was measured on another machine: n_cores")
-    cut = {"state": "partial", "why": "it was cut"}
-    write(checkout / "part.yml", measurement=cut)
-    get_profile("part.yml")
-    assert "warning: part.yml is partial: it was cut" in capsys.readouterr().err
-    write(checkout / "less.yml", measurement=cut, aggregate_mb_per_s=None)
-    with pytest.raises(UserError, match="lacks aggregate_mb_per_s .it was cut.; allowed: after"):
-        get_profile("less.yml")
+    write(checkout / "odd.yml", measurement={"machine": {1: "a", "b": "\x1b[31m\nc"}})
+    get_profile("odd.yml")
+    assert "1 absent here, a there" in (told := capsys.readouterr().err)
+    assert told.count("\n") == 1 and "\x1b" not in told
 
 
 def test_a_case_takes_a_file(checkout: Path) -> None:

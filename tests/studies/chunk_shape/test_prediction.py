@@ -10,8 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers.models.access import IoCounts, Store
+from helpers.netem.profiles import get_profile, of_one_process
 from studies.chunk_shape.layouts import ChunkLayout, make_accesses
-from studies.chunk_shape.prediction import fit_disk, predict_median
+from studies.chunk_shape.prediction import (
+    describe_stores,
+    fit_disk,
+    predict_defaults,
+    predict_median,
+)
 from studies.chunk_shape.workload import HyperslabRead, Hyperslabs
 
 POINTS = [
@@ -56,3 +62,14 @@ def test_the_median_is_over_accesses_without_the_first() -> None:
     """Of what is left the middle one counts."""
     loads = [IoCounts(n, 10, 1) for n in (99, 1, 2, 9)]
     assert predict_median(Store(chunk_s=1.0), make_read(loads, n_each=4)) == 2
+
+
+def test_the_price_of_defaults_depends_on_the_array() -> None:
+    """Two padded chunks of 134 MB by one stream each, over a wave of ten; of the reanalysis more."""
+    profile = of_one_process(get_profile("in-region"))
+    stores = describe_stores(["zarr"], pd.DataFrame(), [], profile)
+    small, large = predict_defaults(stores, [6, 1]).itertuples()
+    assert small.default_s == pytest.approx(134.2 / 86 + 0.026, rel=0.02)
+    assert small.ours_s == pytest.approx(0.026 + 18.1 / 500, rel=0.1)
+    assert large.Index > 200 * small.Index and large.ratio > 2 * small.ratio
+    assert predict_defaults({}, [6]).empty

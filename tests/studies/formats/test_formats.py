@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
+import tempfile
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import obstore
@@ -16,9 +17,10 @@ from helpers.errors import UserError
 from helpers.netem.profiles import get_profile
 from helpers.netem.proxy import open_proxy
 from helpers.objectstore import locations
+from helpers.objectstore.locations import Location
 from helpers.objectstore.testbed import Server, Testbed
-from studies.formats import formats, tiles, workload
-from studies.formats.clients import CLIENTS, LABELS, list_formats
+from studies.formats import formats, workload
+from studies.formats.clients import CLIENTS, list_formats
 from studies.formats.formats import FORMATS, Kept, make_formats
 from studies.formats.source import ACCESSES, choose
 from studies.formats.workload import FormatRead
@@ -72,7 +74,7 @@ def test_what_is_written_again_is_read_back(kept: Kept) -> None:
     """Other values are refused, and nothing stays."""
     names = ["zarr-obstore", "netcdf-s3fs", "references-obstore", "csv-pandas"]
     with locations.credentials(kept.stored.location):
-        writes = {way.name: way for way in workload.list_writes(names, kept)}
+        writes = {one.name: one.steps for one in workload.contend_writes(names, kept)}
         for way in writes.values():
             way.prepare()
             way.read(None)
@@ -91,23 +93,26 @@ def test_the_code_that_is_shown_is_that_which_opens() -> None:
     assert "reader='zarr-obstore'" in code and code.count("def ") == 2
 
 
-def test_every_contender_has_a_label_of_its_own() -> None:
-    """What a figure shows is what a reader would say."""
-    assert len({*LABELS.values()}) == len(CLIENTS)
-
-
 @pytest.mark.skipif("tiledb" not in HERE, reason="tiledb is not installed")
-def test_another_compression_of_tiledb_is_refused(
-    server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As published benchmarks had it: asked for, and not set."""
+def test_tiles_are_compressed_as_asked(kept: Kept, testbed: Testbed) -> None:
+    """Shuffle and Zstandard are in what lies in the store, and it is smaller than its values."""
     import tiledb
 
-    source = formats.make_source(make_stored(make_location(server, "tiles"), seed=4))
-    keep = tiledb.Attr
-    monkeypatch.setattr(tiledb, "Attr", lambda name, dtype, filters: keep(name, dtype=dtype))
-    with pytest.raises(UserError, match="^format: tiledb is stored with .*, as asked$"):
-        tiles.write_tiles(make_location(server, "tiles") / "wrong", source)
+    with tempfile.TemporaryDirectory() as at:
+        place = f"{at}/tiles"
+        fetch_folder(kept.at("tiledb") / "array", Path(place))
+        filters = tiledb.ArraySchema.load(place).attr(0).filters
+        assert [type(one).__name__ for one in filters] == ["ByteShuffleFilter", "ZstdFilter"]
+    assert kept.nbytes["tiledb"] < kept.stored.nbytes
+
+
+def fetch_folder(source: Location, folder: Path) -> None:
+    """Fetch the objects under a prefix."""
+    client = source.obstore()
+    for one in obstore.list(client).collect():
+        path = folder / one["path"]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(obstore.get(client, one["path"]).bytes())
 
 
 def test_wrong_values_are_no_row(kept: Kept, testbed: Testbed) -> None:
@@ -138,13 +143,10 @@ def test_spoilt_values_are_not_made_into_formats(server: Server) -> None:
 
 def test_a_contender_without_its_package_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is named with how to get it, and the others go on."""
-    find = importlib.util.find_spec
-    monkeypatch.setattr(
-        "importlib.util.find_spec",
-        lambda name, *more: None if name == "tensorstore" else find(name, *more),
-    )
-    missing = workload.list_missing(["zarr-obstore", "zarr-tensorstore"])
-    assert missing == {"zarr-tensorstore": "pip install tensorstore"}
+    lacking = replace(CLIENTS["zarr-obstore"], packages=("no-such-package", "zarr"))
+    monkeypatch.setitem(CLIENTS, "lacking", lacking)  # type: ignore[arg-type]
+    found = workload.list_missing(["zarr-obstore", "lacking"])
+    assert found == {"lacking": "pip install no-such-package"}
 
 
 def test_every_format_has_a_client_and_every_client_a_format() -> None:

@@ -67,39 +67,76 @@ def test_requests_in_flight_are_the_product() -> None:
 
 
 def test_the_fewest_requests_of_the_quickest_safe_ones_are_chosen() -> None:
-    """Not the quickest, where it was refused requests once; none, where all were."""
+    """Not the quickest, where it was refused requests once, or would be in a longer read."""
     names = [one.name for one in SETTINGS]
     seconds = dict(zip(names, [4.0, 1.0, 1.0, 0.5], strict=True))
     rows = findings.add_rates(make_rows(seconds, {names[3]: 10}), PART)
-    safe = findings.find_safe(rows, SETTINGS)
+    expected = pd.DataFrame({"contender": names, "is_over_rate": False})
+    safe = findings.find_safe(rows, expected, SETTINGS)
     assert safe == SETTINGS[:3]
     chosen, ranking = findings.choose(rows, safe, control="control")
     assert chosen == Setting(4, 4) and ranking is not None
-    expected = pd.DataFrame({"contender": names, "is_refused": [False, True, False, True]})
     table = findings.tabulate(rows, expected, SETTINGS)
     assert [*table["refused"]] == [0, 0, 0, 10] and [*table["threads"]] == [1, 1, 4, 4]
     assert table.loc["4 x 4", "share"] == pytest.approx(100, rel=0.02)
-    all_refused = findings.add_rates(make_rows(seconds, dict.fromkeys(names, 1)), PART)
-    assert findings.choose(all_refused, [], control="control") == (None, None)
-    refused_control = findings.add_rates(make_rows(seconds, {names[0]: 1}), PART)
+    too_fast = expected.assign(is_over_rate=[False, True, False, True])
+    assert findings.find_safe(rows, too_fast, SETTINGS) == [Setting(1, 4), Setting(4, 4)]
+    assert findings.choose(rows, [], control="control") == (None, None)
     with pytest.raises(UserError, match="control: of 1 x 4, which was refused"):
-        findings.choose(refused_control, SETTINGS[1:], control="control")
+        findings.choose(rows, SETTINGS[1:], control="control")
 
 
-def test_the_model_says_what_asks_too_often() -> None:
+RATE = 687.5  # requests a second, of which a burst of 68.75 passes
+
+
+@pytest.mark.parametrize(
+    ("setting", "n_steps", "is_refused", "is_over_rate", "fits_burst"),
+    [
+        (Setting(1, 4), 0, False, False, True),
+        (Setting(1, 64), 0, False, True, True),  # 64 requests in all
+        (Setting(1, 64), 8, True, True, False),  # eight waves of the same
+        (Setting(2, 64), 0, True, True, False),  # 128 at once
+        (Setting(4, 4), 0, False, False, False),
+    ],
+)
+def test_a_burst_passes_and_a_longer_read_is_refused(
+    setting: Setting, n_steps: int, is_refused: bool, is_over_rate: bool, fits_burst: bool
+) -> None:
     """64 in flight of 26 ms and their bytes are some 2000 a second, four some 140."""
-    rows = pd.DataFrame(
-        [
-            {"phase": "calibration", "contender": one.name, "read_s": 0.1}
-            | {"n_requests": 64.0 * one.n_threads, "wire_nbytes": 64 * one.n_threads * 1e5}
-            for one in SETTINGS
-        ]
-    )
+    n_all = 64 * setting.count_steps(n_steps)
+    row = {"phase": "calibration", "contender": setting.name, "read_s": 0.1}
+    rows = pd.DataFrame([row | {"n_requests": 1.0 * n_all, "wire_nbytes": n_all * 1e5}])
     part = workload.share_profile(get_profile("in-region"), 8)
-    found = prediction.predict(rows, SETTINGS, part, n_chunks=64).set_index("contender")
-    assert [*found["is_refused"]] == [False, True, False, True]
-    assert found.loc["1 x 4", "asks_per_s"] == pytest.approx(140, rel=0.2)
-    assert (found["predicted_mb_per_s"] <= 1.01 * 687.5 * 0.1).all()
+    assert part.requests_per_s == RATE
+    found = prediction.predict(rows, [setting], part, n_chunks=64, n_steps=n_steps).iloc[0]
+    told = tuple(found[["is_refused", "is_over_rate", "fits_burst"]])
+    assert told == (is_refused, is_over_rate, fits_burst)
+    if setting == Setting(1, 4):
+        assert found["asks_per_s"] == pytest.approx(140, rel=0.2)
+    assert found["predicted_mb_per_s"] <= 1.01 * RATE * 0.1
+
+
+@pytest.mark.parametrize("has_copy", [False, True])
+def test_the_noise_of_a_lead_is_that_of_the_first_client(has_copy: bool) -> None:
+    """That of its second copy, or its spread; the noise of the settings is another quantity."""
+    seconds = {"zarr-obstore": [1.0, 1.5, 1.0, 1.5], "zarr-s3fs": [5.0] * 4}
+    seconds |= {"control": [1.0, 1.5, 1.0, 1.5]} if has_copy else {}
+    lines = [
+        {"phase": "measured", "block": block, "contender": name, "read_s": s * mb}
+        | {"control_of": "zarr-obstore" if name == "control" else "", "chunk_mb": mb}
+        for name, times in seconds.items()
+        for mb in (1.0, 4.0)
+        for block, s in enumerate(times)
+    ]
+    rows = pd.DataFrame(lines)
+    clients = [*seconds]
+    leads = findings.compare_clients(rows, clients)
+    assert [*leads] == [("zarr-s3fs", 1.0), ("zarr-s3fs", 4.0)]
+    lead = leads["zarr-s3fs", 1.0]
+    assert lead.noise == pytest.approx(1.0 if has_copy else 1.26, rel=0.01)
+    assert lead.quantity == "zarr-s3fs over zarr-obstore, read_s"
+    falls = findings.compare_ends(rows, "zarr-s3fs", "zarr-obstore", leads)
+    assert falls.centre == pytest.approx(1) and falls.noise == lead.noise
 
 
 def test_a_store_that_refuses_is_read_all_the_same(server: Server) -> None:
@@ -113,7 +150,8 @@ def test_a_store_that_refuses_is_read_all_the_same(server: Server) -> None:
         for one, client in [*plans, (Setting(1, 8), "zarr-s3fs-one-get")]:
             read = TunedRead(one, stored, testbed, client=client)
             read.prepare()
-            sums = read.read(read.open())
+            threads = {"scheduler": "threads", "num_workers": one.n_threads}
+            sums = read.open().compute(**threads)
             counts.append(read.collect())
             assert read.check(sums) == f"xxh3 of {sums.size} chunks"
             with pytest.raises(CheckError, match="1 of"):
@@ -132,6 +170,10 @@ def test_a_store_that_refuses_is_read_all_the_same(server: Server) -> None:
         ({"concurrency": [0]}, "concurrency: .*; allowed: "),
         ({"clients": ["curl"]}, "clients: .*; allowed: .*zarr-obstore"),
         ({"client_chunk_shapes": []}, "client_n_chunks: 1 numbers; allowed: 0, one for each"),
+        (
+            {"n_steps": 2, "array_shape": [4, 16, 60, 80]},
+            "n_steps: 2; allowed: 0, or from 8, 8 waves of requests for each setting, to 4",
+        ),
         ({"n_processes": 0}, "n_processes: 0; allowed: at least 1"),
         (
             {"n_threads": [8], "concurrency": [1024], "array_shape": [8, 16, 60, 80]},
