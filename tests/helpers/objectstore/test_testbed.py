@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 from urllib.parse import urlsplit
 
 import obstore
@@ -64,13 +66,11 @@ def test_settings_of_the_user_do_not_reach_it(
         "VGW_READ_ONLY": "true",
         "VGW_PORT": "0.0.0.0:1",
         "ROOT_ACCESS_KEY_ID": "other",
-        "AWS_PROFILE": "none such",
         "http_proxy": "http://127.0.0.1:9",
         "HTTP_PROXY": "http://127.0.0.1:9",
     }.items():
         monkeypatch.setenv(name, value)
     with open_server(tmp_path / "store") as server:
-        monkeypatch.delenv("AWS_PROFILE")
         make_location(server, "written").check()
 
 
@@ -132,15 +132,14 @@ def test_a_folder_in_use_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_attributes_or_files_beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Attributes are used where the file system has them; a choice made stays."""
-    keeps = "helpers.objectstore.testbed._keeps_attributes"
     for name in ("with", "without"):
         claim(tmp_path / name)
-    monkeypatch.setattr(keeps, lambda _: True)
+    monkeypatch.setattr(os, "setxattr", lambda *_: None)
     assert metadata_arguments(tmp_path / "with") == []
-    monkeypatch.setattr(keeps, lambda _: False)
+    monkeypatch.setattr(os, "setxattr", Mock(side_effect=OSError(errno.ENOTSUP, "no attributes")))
     beside = ["--sidecar", os.fspath(tmp_path / "without" / "sidecar")]
     assert metadata_arguments(tmp_path / "without") == beside
-    monkeypatch.setattr(keeps, lambda _: True)  # moved to another file system
+    monkeypatch.setattr(os, "setxattr", lambda *_: None)  # moved to another file system
     assert metadata_arguments(tmp_path / "without") == beside
 
 
