@@ -18,7 +18,6 @@ from typing import Any, Literal
 import nbformat
 import pandas as pd
 import papermill
-import psutil
 from papermill.exceptions import PapermillExecutionError
 from traitlets.config import Config
 
@@ -48,6 +47,7 @@ from helpers.findings import (
     format_finding,
     read_findings,
 )
+from helpers.objectstore.processes import remove_left
 from helpers.paths import RENDERED, ROOT
 from helpers.redaction import find_secrets, redact, redact_tree
 
@@ -218,10 +218,7 @@ def execute(case: Case, values: Mapping[str, Any]) -> str:
 def execute_notebook(source: Path, target: Path, values: Mapping[str, Any]) -> None:
     """Execute a notebook in the folder of its target, and on Linux speak to its kernel without TCP."""
     os.environ["JUPYTER_PREFER_ENV_PATH"] = "1"  # the kernel of this environment
-    for left in Path(tempfile.gettempdir()).glob("arrays-*-*"):  # of runs that were killed
-        pid = left.name.split("-")[1]
-        if pid.isdigit() and not psutil.pid_exists(int(pid)):
-            shutil.rmtree(left, ignore_errors=True)
+    remove_left(Path(tempfile.gettempdir()), "arrays-")
     with tempfile.TemporaryDirectory(prefix=f"arrays-{os.getpid()}-") as folder:
         manager: dict[str, Any] = {"connection_file": f"{folder}/kernel.json"}
         if sys.platform == "linux" and len(folder) < _LONGEST:

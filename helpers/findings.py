@@ -184,6 +184,8 @@ def format_finding(found: Finding | None, how: str = "", *, noise: float = math.
     --------
     >>> format_finding(Finding(1.523, 1.31, 1.7, n=5)), format_finding(Finding(1.523, 1.31, 1.7, n=5), "range")
     ('1.5', '1.5 (1.3 to 1.7)')
+    >>> format_finding(Finding(1.183, 1.176, 1.188), "range")
+    '1.18 (1.18 to 1.19)'
     >>> format_finding(Finding(verdict="zarr-obstore"), "verdict")
     'zarr-obstore'
     >>> format_finding(Finding(1.5, noise=0.01), "unstable", noise=0.2)
@@ -198,5 +200,8 @@ def format_finding(found: Finding | None, how: str = "", *, noise: float = math.
         return "not measured here"
     if how == "verdict":
         return found.verdict
-    ends = how == "range" and math.isfinite(found.low)
-    return digits(found.value) + (f" ({digits(found.low)} to {digits(found.high)})" * ends)
+    if how != "range" or not math.isfinite(found.low):
+        return digits(found.value)
+    n = 2 if digits(found.low) != digits(found.high) else 3  # no interval without a width
+    value, low, high = (digits(one, n=n) for one in (found.value, found.low, found.high))
+    return f"{value} ({low} to {high})"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,7 @@ def make_private(folder: Path) -> None:
 
 def check_name(name: str, what: str = "SITE") -> str:
     """Return a name that becomes a folder, a file and an address: no path, and no mark-up."""
-    if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", name, re.ASCII):
+    if not re.fullmatch(r"[A-Za-z0-9][\w.-]{,99}", name, re.ASCII):
         raise UserError(
             f"{what}: '{cut(name)}'; allowed: a name of letters, digits, '-', '_' and '.'"
         )
@@ -51,7 +52,7 @@ def check_name(name: str, what: str = "SITE") -> str:
 
 def check_file(path: Path) -> Path:
     """Return a path that leads to a file: of a pipe nobody would see the end."""
-    if path.exists() and not path.is_file():
+    if os.path.exists(path) and not path.is_file():
         raise UserError(f"{cut(str(path))}: no file; allowed: a regular file")
     return path
 
@@ -95,7 +96,7 @@ def _check_yaml(text: bytes) -> None:
             raise yaml.YAMLError(f"{plain}: YAML reads another number")
     root = yaml.compose(text, yaml.SafeLoader)
     names = [key.value for key, _ in root.value] if isinstance(root, yaml.MappingNode) else []
-    if twice := [name for name in names if names.count(name) > 1]:
+    if twice := [name for name, n in Counter(map(str, names)).items() if n > 1]:
         raise yaml.YAMLError(f"{twice[0]} stands twice")
 
 

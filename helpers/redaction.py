@@ -38,7 +38,7 @@ _VALUE = rf"(?!\*\*\*|(?:true|false|none|null|auto)\b|{_CODE})[^\s\"',;&\\{{}}()
 _SIGHTS = [
     re.compile(pattern, re.IGNORECASE)
     for pattern in (
-        rf"(?P<before>://|%3A%2F%2F){_USER}(?P<after>@|%40)",
+        rf"(?P<before>:/{{1,2}}(?!/)|%3A(?:%2F){{1,2}}(?!%2F)){_USER}(?P<after>@|%40)",
         rf"(?P<before>(?:[?&;]|%3F|%26)(?:{_FIELD})(?:=|%3D))(?:(?!%26|%23)[^&;#\s\"'<>])+",
         rf"(?P<before>\bauthorization{_QUOTE}\s*[:=]\s*{_QUOTE})[^\"'\r\n\\]+",
         # name=value, "name": "value", and password: value

@@ -171,6 +171,20 @@ def test_a_claim_guards_a_number_of_its_sentence(path: Path) -> None:
     assert [one for line in text.splitlines() for one in find_unguarded(line, read)] == []
 
 
+@pytest.mark.parametrize("path", sorted((ROOT / "_static").rglob("*.css")), ids=lambda path: path.name)  # fmt: skip
+def test_styles_close_what_they_open(path: Path) -> None:
+    """A block that stays open takes the rest of the file with it, without a word from a browser."""
+    text = path.read_text(encoding="utf-8")
+    assert text.count("{") == text.count("}")
+
+
+@pytest.mark.parametrize("path", SENTENCES, ids=lambda path: path.name)
+def test_no_cell_of_a_table_ends_within_a_role(path: Path) -> None:
+    """In a row of a table a bar within a role is escaped, or the row is cut there."""
+    text = path.read_text(encoding="utf-8")
+    assert re.findall(r'(?m)^\s*"?\|.*\{num\}`[^`|\\]*\|\w+`', text) == []
+
+
 @pytest.mark.parametrize(("line", "n"), [
     ("{claim}`a/b::asks-twice` It is {num}`a/b::one-request|range` times.", 0),
     ("{claim}`a/b::asks-twice` It is {num}`a/b::lead-falls` times.", 1),

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from helpers.errors import UserError
+from helpers.errors import UserError, say
 
 
 @click.command()
@@ -48,13 +48,13 @@ def calibrate(
     caps = Caps(max_requests, int(max_mb * 1e6))
     plan = f"at most {caps.max_requests} requests and {caps.max_nbytes / 1e6:g} MB of {location}"
     if is_plan:
-        click.echo(plan)
+        say(plan)
         return
-    click.echo(plan, err=True)
+    say(plan, err=True)
     told = measure_store(location, caps, prefix=prefix, emulated=emulated)
     text = as_yaml(told)
     replace_file(out, f"# A profile as measured by `wire calibrate`.\n{text}")
-    click.echo(json.dumps(told, indent=2) if is_json else f"{text}\nwritten: {out}; try: wire decide --profile {out} ...")  # fmt: skip
+    say(json.dumps(told, indent=2) if is_json else f"{text}\nwritten: {out}; try: wire decide --profile {out} ...")  # fmt: skip
 
 
 _MOST_MB = 1e9

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from helpers.cli import read_numbers, read_pairs
+from helpers.errors import say
 
 if TYPE_CHECKING:
     from advisors.costs.assumptions import Assumptions
@@ -47,7 +48,7 @@ def costs(price_set: str, region: str, published: bool, is_list: bool, is_json: 
         found = price(assumptions, prices)
         head = f"prices: {price_set}, {region}; a month is 30 days; USD, three digits"
         lines = [head, "", *_render(found)]
-    click.echo(json.dumps(found, indent=2) if is_json else "\n".join(lines))
+    say(json.dumps(found, indent=2) if is_json else "\n".join(lines))
 
 
 def price(assumptions: Assumptions, prices: Mapping[str, float]) -> dict[str, Any]:

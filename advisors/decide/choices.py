@@ -7,7 +7,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -15,15 +15,18 @@ from advisors.decide.layouts import (
     APPEND_NBYTES,
     Access,
     AccessPattern,
-    Forecast,
     Layout,
     ask_layout,
-    forecast,
+    best_copies,
+    best_layout,
+    best_of,
+    cheapest_of,
+    make_grid,
     rewritten_nbytes,
 )
 from advisors.decide.question import Question
-from advisors.decide.search import best_copies, best_layout, best_of, cheapest_of, make_grid
 from helpers.models import WORTH
+from helpers.netem.profiles import get_profile, network_of
 from helpers.prices import BILLED_GB_NBYTES, find_price
 
 if TYPE_CHECKING:
@@ -36,17 +39,12 @@ _ORDER: tuple[Action, ...] = ("stay", "default", "set", "write", "rechunk", "cop
 How = tuple[Action, str]
 """What to do, and what that leaves."""
 
-BLOCK_NBYTES = 8 * 2**20
-"""Of a block that is kept, and of a part of a file fetched whole."""
-
 _FILE_IN_FLIGHT = 10  # requests with which files were measured, at most
 _FACTOR = 4.0  # between bytes of a request here and where a client was measured, at most
 # Chunks of a file that are looked at, their bytes, and variables
 _MOST_LISTED, _MOST_LISTED_NBYTES, _MOST_READ = 10_000, 2**28, 64
-_MOST_NBYTES, _MOST_WHOLE_NBYTES = (
-    2**26,
-    1e11,
-)  # of what is read at once, and of a file fetched whole
+_MOST_NBYTES = 2**26  # of what is read at once
+_MOST_WHOLE_NBYTES = 1e11  # of a file fetched whole
 _LEAST_USD = 1.0  # a month, below which nobody weighs it
 
 
@@ -56,31 +54,36 @@ class Client:
 
     name: str
     text: str  # how an answer calls it
-    request_nbytes: tuple[
-        float, float
-    ]  # of the requests with which it was measured, least and most
-    cases: Mapping[str, str]  # that measured it, by network
+    request_nbytes: tuple[float, float]  # of requests with which it was measured, least and most
+    case: str = ""  # that measured it, in the region; empty where none did
     in_flight: int | None = None  # requests at once, where these are no setting
     in_turn: float = 1.0  # requests for a chunk, one after the other
     opening: tuple[int, int] = (0, 0)  # requests and waits that a dataset takes to open
-    is_of_file: bool = False  # whether it reads a file of HDF5
+    # what it asks for: chunks of Zarr, or what of a file of HDF5
+    kind: Literal["chunks", "file object", "whole", "references"] = "chunks"
+
+    @property
+    def is_of_file(self) -> bool:
+        """Whether it reads a file of HDF5."""
+        return self.kind != "chunks"
 
     def support(self, profile: str, request_nbytes: float, *, is_many: bool = False) -> str:
         """Say what a prediction rests on: where the client was measured, and how alike that is.
 
         `is_many` tells of many processes or users at once, which no case has.
         """
+        if not self.case:
+            return "unknown: no case has measured it"
         low, high = self.request_nbytes
-        case = self.cases.get(profile, next(iter(self.cases.values())))
-        if profile in self.cases and low <= request_nbytes <= high and not is_many:
-            return f"predicted, client measured in {case}"
-        is_alike = low / _FACTOR <= request_nbytes <= high * _FACTOR
-        if profile in self.cases or is_alike:
-            return f"extrapolated from {case}"
-        return f"unknown: run {case} with profile {profile}"
+        if profile == _MEASURED and low <= request_nbytes <= high and not is_many:
+            return f"predicted, client measured in {self.case}"
+        if profile == _MEASURED or low / _FACTOR <= request_nbytes <= high * _FACTOR:
+            return f"extrapolated from {self.case}"
+        return f"unknown: run {self.case} with profile {profile}"
 
 
-_FORMATS, _GRANULE = {"in-region": "formats/in-region"}, {"in-region": "hdf5-drivers/granule"}
+_MEASURED = "in-region"  # profile under which clients were measured
+_FORMATS, _GRANULE = "formats/in-region", "hdf5-drivers/granule"
 CLIENTS: Mapping[str, Client] = {
     one.name: one
     for one in (
@@ -89,15 +92,30 @@ CLIENTS: Mapping[str, Client] = {
         Client("zarr-s3fs", "zarr over s3fs, as it comes", (5e5, 2.4e6), _FORMATS, 10, 2, (14, 8)),
         Client("zarr-obstore", "zarr over obstore", (9e4, 2.4e7), _FORMATS),
         Client("fsspec-readahead", "h5py over s3fs.open, as it comes", (2.1e7, 5.2e7), _GRANULE, 1,
-               is_of_file=True),
+               kind="file object"),
+        Client("fsspec-https", "h5py over fsspec.open, as it comes", (0, 0), in_flight=1,
+               kind="file object"),
         Client("obstore-whole", "h5py in memory, the file fetched whole by obstore", (8.0e6, 8.4e6),
-               _GRANULE, is_of_file=True),
+               _GRANULE, kind="whole"),
         Client("fsspec-tuned", "h5py over s3fs, 8 MiB blocks kept", (1.7e6, 8.4e6), _GRANULE, 1,
-               is_of_file=True),
+               kind="file object"),
         Client("references", "virtual references, zarr over obstore", (3.7e4, 2.4e6), _GRANULE,
-               is_of_file=True),
+               kind="references"),
     )
 }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """What to expect of one access: of an array that is open, or of a file that is not."""
+
+    access: str
+    share: float  # of all accesses
+    p50_s: float
+    p95_s: float
+    n_requests: float
+    nbytes: float  # over the wire
+    over_read: float  # bytes that are decoded for each byte that is asked
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,15 +153,14 @@ class Choice:
         return self.usd - self.usd_month.get("waiting", 0.0)
 
     @property
-    def is_free(self) -> bool:
-        """Whether it may be recommended: in the budget, the same reads, appends as allowed."""
-        is_small = (self.append_nbytes or 0.0) <= APPEND_NBYTES
-        return not self.is_over_budget and self.action != "align" and is_small
+    def is_small(self) -> bool:
+        """Whether an append rewrites no more than it may."""
+        return (self.append_nbytes or 0.0) <= APPEND_NBYTES
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The choice that is recommended, and what it stands beside."""
+    """The choice that is recommended, and what it stands next to."""
 
     question: Question
     best: Choice
@@ -164,38 +181,35 @@ def rank(question: Question, choices: Sequence[Choice]) -> Answer:
     as one. Of choices within `WORTH` of that the one that changes least is taken. A budget only
     takes choices away, so it never raises a bill.
     """
-    ordered = sorted(choices, key=lambda one: (one.bill, one.seconds))
     least, marked, most = math.inf, list[Choice](), question.asked.budget_usd_month or math.inf
-    for one in ordered:
+    for one in sorted(choices, key=lambda one: (one.bill, one.seconds)):
         is_on_front = one.action != "align" and one.seconds < least
         marked.append(replace(one, is_on_front=is_on_front, is_over_budget=one.bill > most))
-        least = min(least, one.seconds) if one.action != "align" else least
-    is_priced = question.asked.wait_usd_hour is not None
-    key = (lambda one: one.usd) if is_priced else _weigh
+        least = one.seconds if is_on_front else least
+
+    def weigh(choice: Choice) -> float:
+        is_priced = question.asked.wait_usd_hour is not None
+        return choice.usd if is_priced else choice.seconds * max(choice.bill, _LEAST_USD)
+
     same = [one for one in marked if one.action != "align"]
-    small = [one for one in same if (one.append_nbytes or 0.0) <= APPEND_NBYTES] or same
-    best, ties = _recommend(small, key)
+    small = [one for one in same if one.is_small] or same
+    best, *ties = _recommend(small, weigh)
     if best.is_over_budget:
-        best, ties = _recommend([one for one in small if not one.is_over_budget] or small[:1], key)
+        within = [one for one in small if not one.is_over_budget]
+        best, *ties = _recommend(within or small[:1], weigh)
     now = next(one for one in marked if one.action in ("stay", "default"))
     return Answer(question, best, now, tuple(marked), tuple(ties))
 
 
-def _recommend(
-    pool: Sequence[Choice], key: Callable[[Choice], float]
-) -> tuple[Choice, list[Choice]]:
-    """Take the least, or of those about as good and as fast what changes least."""
-    best = min(pool, key=key)
+def _recommend(pool: Sequence[Choice], weigh: Callable[[Choice], float]) -> list[Choice]:
+    """List the choices that weigh about as little as the least and are about as fast, what changes least first."""
+    best = min(pool, key=weigh)
     near = [
-        one for one in pool if key(one) <= WORTH * key(best) and one.seconds <= WORTH * best.seconds
+        one
+        for one in pool
+        if weigh(one) <= WORTH * weigh(best) and one.seconds <= WORTH * best.seconds
     ]
-    near.sort(key=lambda one: (_ORDER.index(one.action), key(one)))
-    return near[0], near[1:]
-
-
-def _weigh(choice: Choice) -> float:
-    """Multiply seconds by dollars."""
-    return choice.seconds * max(choice.bill, _LEAST_USD)
+    return sorted(near, key=lambda one: (_ORDER.index(one.action), weigh(one)))
 
 
 def list_choices(question: Question) -> list[Choice]:
@@ -208,13 +222,13 @@ def list_choices(question: Question) -> list[Choice]:
 
 
 def _list_zarr(question: Question) -> Iterator[Choice]:
-    now, default = question.array.layout, CLIENTS["zarr-s3fs"]
+    now = question.array.layout
     how: How = ("stay", "as it is") if now else ("default", "Zarr's own chunks")
     there = now or Layout(_guess_chunks(question))
-    yield _choose(question, how, default, question.pattern(in_flight=default.in_flight), (there,))
+    yield _choose(question, how, "zarr-s3fs", (there,))
     if now or question.asked.batch:
         how = ("set", "chunks as they are" if now else "Zarr's own chunks")
-        yield _choose(question, how, CLIENTS["zarr-obstore"], question.pattern(), (there,))
+        yield _choose(question, how, "zarr-obstore", (there,))
     if question.asked.keep != "bytes":
         yield from _list_written(question, "rechunk" if now else "write")
 
@@ -229,84 +243,82 @@ def _guess_chunks(question: Question) -> tuple[int, ...]:
     return tuple(int(c) for c in array.chunks)
 
 
+def _list_file(question: Question) -> Iterator[Choice]:
+    """List how an HDF5 file is read as it is, and what it may become."""
+    asked, layout = question.asked, question.array.layout
+    there = (layout,) if layout else ()
+    how: How = ("set", "as it is")
+    is_web = asked.address.startswith(("http://", "https://"))
+    now = "fsspec-https" if is_web else "fsspec-readahead"
+    yield _choose(question, ("stay", "as it is"), now, there)
+    if _file_nbytes(question) <= min(asked.memory * 1e9 / 2, _MOST_WHOLE_NBYTES):
+        yield _choose(question, how, "obstore-whole", there)
+    yield _choose(question, how, "fsspec-tuned", there)
+    if layout:
+        yield _choose(question, how, "references", there)
+    if asked.keep == "format":
+        pattern = question.pattern()  # chunks of a file are no objects
+        plain = replace(pattern, bounds=replace(pattern.bounds, max_objects=10**15))
+        yield _choose(question, ("rechunk", "repacked"), "references", (best_layout(plain),))
+    elif asked.keep != "bytes":
+        yield from _list_written(question, "rechunk")
+
+
+def _file_nbytes(question: Question) -> float:
+    lies = question.array.lies
+    return float(lies.file_nbytes) if lies else question.stored_nbytes
+
+
 def _list_written(question: Question, action: Action) -> Iterator[Choice]:
     """List what may be written anew: one copy, the one that is cheapest to read, and two."""
-    client, pattern = CLIENTS["zarr-obstore"], question.pattern()
+    client, pattern = "zarr-obstore", question.pattern()
     grid = make_grid(pattern)
-    yield _choose(question, (action, "one copy"), client, pattern, (best_of(grid),))
+    yield _choose(question, (action, "one copy"), client, (best_of(grid),))
     cheap = cheapest_of(grid, question.prices())
-    yield _choose(question, (action, "one copy, cheapest to read"), client, pattern, (cheap,))
+    yield _choose(question, (action, "one copy, cheapest to read"), client, (cheap,))
     if question.asked.batch and not all(one.is_aligned for one in pattern.accesses):
-        boxes = [replace(one, is_aligned=True) for one in pattern.accesses]
-        aligned = replace(pattern, accesses=boxes)
+        boxes = tuple(replace(one, is_aligned=True) for one in pattern.accesses)
+        drawn = replace(question, asked=replace(question.asked, accesses=boxes))
         how: How = ("align", "one copy, boxes drawn on its grid")
-        yield _choose(question, how, client, aligned, (best_layout(aligned),))
+        yield _choose(drawn, how, client, (best_layout(drawn.pattern()),))
     copies = best_copies(grid) if question.asked.keep != "one-copy" else None
     if copies is None or copies[0][0] == copies[0][1]:
         return
     (one, other), serves = copies
-    both = _choose(question, ("copy", "two copies"), client, pattern, (one, other), serves)
-    now = question.array.layout
+    both = _choose(question, ("copy", "two copies"), client, (one, other), serves)
+    now, how = question.array.layout, ("copy", "as it is, and a copy")
     pairs = ((now, other), (one, now)) if now and question.array.format == "zarr" else ()
-    kept = [
-        _choose(question, ("copy", "as it is, and a copy"), client, pattern, pair, serves)
-        for pair in pairs
-    ]
+    kept = [_choose(question, how, client, pair, serves) for pair in pairs]
     least = min(kept, key=lambda choice: choice.seconds, default=both)
-    yield least if least.seconds <= WORTH * both.seconds and least.is_free else both
+    yield least if least.seconds <= WORTH * both.seconds and least.is_small else both
 
 
 def _choose(
     question: Question,
     how: How,
-    client: Client,
-    pattern: AccessPattern,
+    name: str,
     layouts: tuple[Layout, ...],
     serves: Sequence[Sequence[int]] = (),
 ) -> Choice:
-    """Predict and price chunks of Zarr."""
-    served, store = serves or [range(len(pattern.accesses))], pattern.store
-    layout_of = {i: layout for layout, group in zip(layouts, served, strict=True) for i in group}
-    one_core_s = store.decode_s_per_nbyte * max(1, question.asked.cores // question.asked.workers)
-    opened, n_waits = client.opening if question.asked.per_second else (0, 0)
-    waited_s = n_waits * store.network.first_byte_median_s  # of a service, which opens it for each
+    """Predict and price layouts that a client reads, each for the accesses at some places."""
+    asked, array, client = question.asked, question.array, CLIENTS[name]
+    pattern = question.pattern(in_flight=client.in_flight)
+    expect: Any = _expect_file if client.is_of_file else _expect_chunks
+    groups = zip(layouts or (None,), served := serves or [range(len(pattern.accesses))], strict=True)  # fmt: skip
+    layout_of = {i: layout for layout, group in groups for i in group}
     reads, cpu_s = list[Forecast](), 0.0
-    pairs = zip(pattern.accesses, question.asked.shares, strict=True)
-    for i, (access, share) in enumerate(pairs):
-        asked = replace(ask_layout(pattern, access, layout_of[i]), in_turn=client.in_turn)
-        one = forecast(pattern, access, share, asked)
-        cpu_s += share * asked.n_chunks * (store.chunk_s + asked.chunk_nbytes * one_core_s)
-        reads.append(
-            replace(
-                one,
-                p50_s=one.p50_s + waited_s,
-                p95_s=one.p95_s + waited_s,
-                n_requests=one.n_requests + opened,
-            )
-        )
-    return _finish(question, how, client, pattern, reads, cpu_s, layouts, served)
-
-
-def _finish(
-    question: Question,
-    how: How,
-    client: Client,
-    pattern: AccessPattern,
-    reads: Sequence[Forecast],
-    cpu_s: float,
-    layouts: tuple[Layout, ...],
-    served: Sequence[Sequence[int]],
-) -> Choice:
-    """Price what is expected of reads, which take so much of one processor in the mean."""
-    written = [one for one in layouts if how[0] != "set" and one != question.array.layout]
-    n_puts = question.asked.arrays * sum(one.count_objects(pattern.shape) for one in written)
+    for i, (access, share) in enumerate(zip(pattern.accesses, asked.shares, strict=True)):
+        one, busy_s = expect(question, pattern, client, access, layout_of[i])
+        reads.append(replace(one, share=share))
+        cpu_s += share * busy_s
+    written = [one for one in layouts if how[0] != "set" and one != array.layout]
+    n_puts = asked.arrays * sum(one.count_objects(array.shape) for one in written)
+    rewritten = None
+    if asked.append is not None:
+        extents = [one.object_shape[asked.append[0]] for one in layouts]
+        rewritten = math.fsum(float(rewritten_nbytes(pattern, extent)) for extent in extents)
     request_nbytes = math.fsum(one.share * one.nbytes / one.n_requests for one in reads)
-    append, rewritten = question.asked.append, None
-    if append is not None:
-        rewritten = math.fsum(
-            float(rewritten_nbytes(pattern, one.object_shape[append[0]])) for one in layouts
-        )
-    is_many = bool(question.asked.batch or question.asked.per_second)
+    is_many = bool(asked.batch or asked.per_second)
     is_many |= client.is_of_file and pattern.store.n_connections > _FILE_IN_FLIGHT
     return Choice(
         *how,
@@ -318,9 +330,36 @@ def _finish(
         _price(question, reads, max(1, len(layouts))),
         n_puts * (find_price("store_lists_1e3").value or 0.0) / 1000,
         rewritten,
-        _count_samples(question, reads, cpu_s) if question.asked.batch else None,
-        client.support(question.asked.profile, request_nbytes, is_many=is_many),
+        _count_samples(question, reads, cpu_s) if asked.batch else None,
+        client.support(asked.profile, request_nbytes, is_many=is_many),
     )
+
+
+def _expect_chunks(
+    question: Question, pattern: AccessPattern, client: Client, access: Access, layout: Layout
+) -> tuple[Forecast, float]:
+    """Predict an access to chunks of Zarr, and the time that it takes of one processor."""
+    asked, store = question.asked, pattern.store
+    # a service opens the array for each read
+    opened, n_waits = client.opening if asked.per_second else (0, 0)
+    waited_s = n_waits * store.network.first_byte_median_s
+    found = ask_layout(pattern, access, layout, in_turn=client.in_turn)
+    one_core_s = store.decode_s_per_nbyte * max(1, asked.cores // asked.workers)
+    decoded_nbytes = found.n_chunks * found.chunk_nbytes
+    expected = Forecast(
+        access.name,
+        1.0,
+        found.seconds(store) + waited_s,
+        found.seconds(store, 0.95) + waited_s,
+        found.n_requests + opened,
+        found.nbytes,
+        max(decoded_nbytes, found.nbytes) / _wanted_nbytes(pattern, access),
+    )
+    return expected, found.n_chunks * (store.chunk_s + found.chunk_nbytes * one_core_s)
+
+
+def _wanted_nbytes(pattern: AccessPattern, access: Access) -> int:
+    return pattern.together * math.prod(access.extent) * pattern.itemsize
 
 
 def _price(question: Question, reads: Sequence[Forecast], n_copies: int) -> dict[str, float]:
@@ -347,68 +386,55 @@ def _count_samples(
 
     A worker takes a batch after the other; they share the store, the machine's link and its cores.
     """
-    typed, network = question.asked, question.store.network
+    asked, network = question.asked, network_of(get_profile(question.asked.profile))
     n_requests = math.fsum(one.share * one.n_requests for one in reads)
     nbytes = math.fsum(one.share * one.nbytes for one in reads)
+    link_nbytes_per_s = 1e6 * (asked.link_mb_per_s or math.inf)
     bounds = {
-        "workers": typed.workers / math.fsum(one.share * one.p50_s for one in reads),
+        "workers": asked.workers / math.fsum(one.share * one.p50_s for one in reads),
         "requests of the store": network.requests_per_s / n_requests,
-        "link": question.machine_nbytes_per_s / nbytes,
-        "cores": typed.cores / max(cpu_s, 1e-12),
+        "link": min(network.aggregate_nbytes_per_s, link_nbytes_per_s) / nbytes,
+        "cores": asked.cores / max(cpu_s, 1e-12),
     }
     what = min(bounds, key=bounds.__getitem__)
-    return (typed.batch or 1) * bounds[what], what
+    return (asked.batch or 1) * bounds[what], what
 
 
-def _list_file(question: Question) -> Iterator[Choice]:
-    """List how an HDF5 file is read as it is, and what it may become; the engine is that of `advisors.hdf5`."""
-    from advisors.hdf5.prediction import BLOCKS, DEFAULT, Way  # here, as Zarr needs none of it
+def _expect_file(
+    question: Question,
+    pattern: AccessPattern,
+    client: Client,
+    access: Access,
+    layout: Layout | None,
+) -> tuple[Forecast, float]:
+    """Predict an access to a file, which it opens first, by the engine of `advisors.hdf5`; and the time of one processor."""
+    from advisors.hdf5.prediction import predict  # here, as Zarr needs none of it
 
-    n, layout = question.asked.in_flight, question.array.layout
-    whole, references = (
-        Way("whole", "whole", in_flight=n),
-        Way("references", "references", in_flight=n),
+    network, way = pattern.store.network, _find_way(client, pattern.store.n_connections)
+    described, times = _describe_file(question, pattern, access, layout)
+    one = predict(way, described, network)
+    n_more = (one.n_requests - one.n_open_requests) * (times - 1)
+    nbytes = one.nbytes * (1 if way.kind == "whole" else times)
+    p50_s = one.open_s + one.read_s * times
+    expected = Forecast(
+        access.name,
+        1.0,
+        p50_s,
+        p50_s + network.first_byte_p95_s - network.first_byte_median_s,
+        one.n_requests + n_more,
+        nbytes,
+        nbytes * question.store.compression_ratio / _wanted_nbytes(pattern, access),
     )
-    how: How = ("set", "as it is")
-    yield _read_file(question, ("stay", "as it is"), "fsspec-readahead", DEFAULT, layout)
-    if question.file_nbytes <= min(question.asked.memory * 1e9 / 2, _MOST_WHOLE_NBYTES):
-        yield _read_file(question, how, "obstore-whole", whole, layout)
-    yield _read_file(question, how, "fsspec-tuned", BLOCKS, layout)
-    if layout:
-        yield _read_file(question, how, "references", references, layout)
-    if question.asked.keep == "format":
-        pattern = question.pattern()  # chunks of a file are no objects
-        plain = replace(pattern, bounds=replace(pattern.bounds, max_objects=10**15))
-        best = best_layout(plain)
-        yield _read_file(question, ("rechunk", "repacked"), "references", references, best)
-    elif question.asked.keep in ("nothing", "one-copy"):
-        yield from _list_written(question, "rechunk")
+    return expected, described.decode_s * times
 
 
-def _read_file(
-    question: Question, how: How, client: str, way: Way, layout: Layout | None
-) -> Choice:
-    """Predict and price a file of such chunks; each read opens it first."""
-    from advisors.hdf5.prediction import predict
+def _find_way(client: Client, in_flight: int) -> Way:
+    from advisors.hdf5.prediction import BLOCKS, DEFAULT, DEFAULT_HTTPS, Way
 
-    pattern, network = question.pattern(in_flight=way.in_flight), question.store.network
-    reads, cpu_s = list[Forecast](), 0.0
-    for access, share in zip(pattern.accesses, question.asked.shares, strict=True):
-        described, times = _describe_file(question, pattern, access, layout)
-        one = predict(way, described, network)
-        n_more = (one.n_requests - one.n_open_requests) * (times - 1)
-        nbytes = one.nbytes * (1 if way.kind == "whole" else times)
-        p50_s = one.open_s + one.read_s * times
-        wanted = pattern.together * math.prod(access.extent) * pattern.itemsize
-        p95_s = p50_s + network.first_byte_p95_s - network.first_byte_median_s
-        over_read = nbytes * question.store.compression_ratio / wanted
-        reads.append(
-            Forecast(access.name, share, p50_s, p95_s, one.n_requests + n_more, nbytes, over_read)
-        )
-        cpu_s += share * described.decode_s * times
-    every = [range(len(pattern.accesses))]
-    there = (layout,) if layout else ()
-    return _finish(question, how, CLIENTS[client], pattern, reads, cpu_s, there, every)
+    if client.kind in ("whole", "references"):
+        return Way(client.name, client.kind, in_flight=in_flight)
+    known = {"fsspec-readahead": DEFAULT, "fsspec-https": DEFAULT_HTTPS, "fsspec-tuned": BLOCKS}
+    return known[client.name]
 
 
 def _describe_file(
@@ -416,34 +442,30 @@ def _describe_file(
 ) -> tuple[FileLayout, float]:
     """Describe the file of an access in the middle of the array, and how many times as much is read.
 
-    Of chunks that are too many to list, some stand for all.
+    Of chunks that are too many to list, some stand for all; one that is too large to hold is read
+    in parts. What has no chunks is read in runs of neighbours.
     """
     from advisors.hdf5.descriptions import describe_layout
 
-    shape, ratio, asked = pattern.shape, question.store.compression_ratio, question.asked
-    chunk = layout.chunk_shape if layout else access.extent[-1:]
-    if not layout:  # what has no chunks is read in runs of neighbours
-        is_whole = access.extent == shape
-        chunk = shape if is_whole else (1,) * (len(shape) - 1) + shape[-1:]
+    array, asked, ratio = question.array, question.asked, question.store.compression_ratio
+    shape, lies = pattern.shape, array.lies
+    is_whole = access.extent == shape
+    runs = shape if is_whole else (1,) * (len(shape) - 1) + shape[-1:]
+    chunk = layout.chunk_shape if layout else runs
     grid = [-(-n // c) for n, c in zip(shape, chunk, strict=True)]
     pairs = zip(shape, chunk, access.extent, grid, strict=True)
     mean = [min(n, 1 + (e - 1) / c) if e < size else n for size, c, e, n in pairs]
-    ranges = [
-        range((n - k) // 2, (n + k) // 2) for n, k in zip(grid, map(_round, mean), strict=True)
-    ]
+    counts = [math.floor(n + 0.5) for n in mean]
+    ranges = [range((n - k) // 2, (n + k) // 2) for n, k in zip(grid, counts, strict=True)]
     n_read = min(pattern.together, asked.arrays, _MOST_READ)
     nbytes = float(math.prod(chunk) * pattern.itemsize)
-    n_parts = max(
-        1, math.ceil(nbytes / ratio / _MOST_NBYTES)
-    )  # of a chunk that is too large to hold
+    n_parts = max(1, math.ceil(nbytes / ratio / _MOST_NBYTES))
     nbytes /= n_parts
     most = max(1, int(min(_MOST_LISTED, _MOST_LISTED_NBYTES * ratio / nbytes) / n_read))
     places = itertools.islice(itertools.product(*ranges), most)
     chunks = [int(np.ravel_multi_index(place, grid)) for place in places]
     touched = [n * n_parts + i for n in chunks for i in range(min(n_parts, most))][:most]
-    n_variables = asked.arrays
-    if question.array.file_nbytes:
-        n_variables = max(1, round(question.file_nbytes * ratio / question.array.nbytes))
+    n_variables = max(1, round(lies.file_nbytes * ratio / array.nbytes)) if lies else asked.arrays
     described = describe_layout(
         n_chunks=math.prod(grid) * n_parts,
         chunk_nbytes=nbytes / ratio,
@@ -453,13 +475,8 @@ def _describe_file(
         touched=touched,
         value_nbytes=len(touched) * nbytes if ratio != 1 else 0.0,
     )
-    lies, is_there = question.array.lies, layout == question.array.layout
-    if (
-        lies
-        and is_there
-        and n_parts == 1
-        and [len(one) for one in lies.chunks] == [math.prod(grid)] * n_read
-    ):
+    is_known = lies and layout == array.layout and n_parts == 1
+    if lies and is_known and [len(one) for one in lies.chunks] == [math.prod(grid)] * n_read:
         described = replace(
             lies,
             read=tuple(_pick_reads(one, set(touched)) for one in lies.read),
@@ -482,7 +499,3 @@ def _pick_reads(reads: Sequence[Read], touched: set[int]) -> tuple[Read, ...]:
             index = []
         was_chunk = not one.is_metadata
     return tuple(found)
-
-
-def _round(n: float) -> int:
-    return max(1, math.floor(n + 0.5))

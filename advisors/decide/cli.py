@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from helpers.errors import say
+
 if TYPE_CHECKING:
     from advisors.decide.choices import Answer
 
@@ -58,9 +60,9 @@ def decide(dataset: str | None, *, why: bool, is_json: bool, **options: Any) -> 
 
     answer = find_answer(dataset, **options)
     if is_json:
-        click.echo(json.dumps(to_mapping(answer), indent=2, allow_nan=False))
+        say(json.dumps(to_mapping(answer), indent=2, allow_nan=False))
         return
-    click.echo("\n".join([*write_short(answer), *(write_why(answer) if why else ())]))
+    say("\n".join([*write_short(answer), *(write_why(answer) if why else ())]))
 
 
 def find_answer(dataset: str | None = None, **options: Any) -> Answer:

@@ -9,24 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from advisors.decide.dataset import ArrayFacts, Format, read_dataset
-from advisors.decide.layouts import Access, AccessPattern, Bounds, Layout, Prices
+from advisors.decide.layouts import Access, AccessPattern, ArrayFacts, Bounds, Layout, Prices
 from helpers.arrays.chunks import Shape
 from helpers.errors import UserError, show
 from helpers.models.access import Store
-from helpers.netem.profiles import get_measurement, get_profile, network_of
+from helpers.netem.profiles import get_profile, network_of
 from helpers.prices import find_price
+from helpers.redaction import redact
 
-CHUNK_MS, DECODE_MB_PER_S = 0.5, 500.0
-"""What a chunk and its bytes cost a processor where no calibration tells."""
-
-MIN_CHUNK_NBYTES = 1_000_000
-"""Fewest bytes of a chunk in the array, as Zarr's guide advises."""
-
-LINK_MB_PER_S = 1250.0
-"""Link of a machine that trains, where nobody says: 10 Gbit/s."""
-
-SECONDS_A_MONTH = 30 * 24 * 3600
+_CHUNK_MS, _DECODE_MB_PER_S = 0.5, 500.0  # of a processor, where no calibration tells
+_MIN_CHUNK_NBYTES = 1_000_000  # of a chunk in the array, as Zarr's guide advises
+_LINK_MB_PER_S = 1250.0  # of a machine that trains, where nobody says: 10 Gbit/s
+_SECONDS_A_MONTH = 30 * 24 * 3600
 _MOST_LONG, _MOST = 8, 32  # dimensions of more than one element, and in all
 _LONGEST = 2**53  # elements of a dimension up to which floats count without error
 _LARGEST = 2**62  # bytes of an array up to which whole numbers of 64 bits count
@@ -45,6 +39,7 @@ _WITHIN = {
 }
 _LEAST_SHARE, _MOST_SHARE = 1e-9, 1e9
 _OUTSIDE = ("other-region", "wide-area")  # profiles under which bytes leave the region
+_NAMES = {"dtype": "type"}  # of options that Python calls otherwise
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,22 +82,11 @@ class Question:
         """Bytes stored of all arrays, once."""
         return self.asked.arrays * self.array.nbytes / self.store.compression_ratio
 
-    @property
-    def file_nbytes(self) -> float:
-        """Bytes of the file that holds the arrays."""
-        return float(self.array.file_nbytes or self.stored_nbytes)
-
-    @property
-    def machine_nbytes_per_s(self) -> float:
-        """Bytes a second that all processes of the machine receive at most."""
-        network = network_of(get_profile(self.asked.profile))
-        return min(network.aggregate_nbytes_per_s, 1e6 * (self.asked.link_mb_per_s or math.inf))
-
     def pattern(self, *, in_flight: int | None = None) -> AccessPattern:
         """Describe the problem as the search for chunk shapes takes it."""
         asked = self.asked
         bounds = Bounds(
-            MIN_CHUNK_NBYTES,
+            _MIN_CHUNK_NBYTES,
             max_objects=max(1, asked.max_objects // asked.arrays),
             memory_nbytes=int(asked.memory * 1e9),
             append=asked.append,
@@ -117,29 +101,10 @@ class Question:
             together=asked.batch or asked.together,
         )
 
-    def predicted_on(self) -> dict[str, Any]:
-        """Tell the network, at full scale, and the reader that times are predicted on."""
-        network, rates = self.store.network, {}
-        for name in ("stream", "aggregate"):
-            rate = getattr(network, f"{name}_nbytes_per_s") / 1e6
-            rates[f"{name}_mb_per_s"] = rate if rate < math.inf else None
-        return {
-            "profile": self.asked.profile,
-            "first_byte_median_s": network.first_byte_median_s,
-            "first_byte_p95_s": network.first_byte_p95_s,
-            **rates,
-            "in_flight": self.asked.in_flight,
-            "decode_mb_per_s": round(1e-6 / self.store.decode_s_per_nbyte, 6),
-            "chunk_ms": 1000 * self.store.chunk_s,
-            "compression": self.store.compression_ratio,
-        }
-
     def prices(self) -> Prices:
         """Look up what storing and reading costs over this network."""
-        storage, get, out = (
-            float(find_price(item).value or 0.0)
-            for item in ("store_gb_month", "store_gets_1e3", "data_out_gb")
-        )
+        items = ("store_gb_month", "store_gets_1e3", "data_out_gb")
+        storage, get, out = (float(find_price(item).value or 0.0) for item in items)
         return Prices(storage, get, out if self.asked.profile.startswith(_OUTSIDE) else 0.0)
 
 
@@ -154,144 +119,140 @@ def _round_shares(shares: Sequence[float]) -> tuple[float, ...]:
     return tuple(math.floor(20 * s + 0.5) / 20 if s >= 0.05 else float(f"{s:.0e}") for s in shares)
 
 
+def _refuse(name: str, value: object, allowed: object) -> UserError:
+    """Say of an option what it was and what is allowed."""
+    option = _NAMES.get(name, name).replace("_", "-")
+    return UserError(f"{option}: {value}; allowed: {allowed}")
+
+
 def ask(address: str | None = None, options: Mapping[str, Any] | None = None) -> Question:
     """Read a question from a command's options; what is None is not told."""
     told = {name: value for name, value in (options or {}).items() if value is not None}
-    profile = told.get("profile", "in-region")
-    get_profile(profile)
+    get_profile(told.get("profile", "in-region"))
     for name, (least, most) in _WITHIN.items():
         if name in told and not least <= told[name] <= most:
-            allowed = f"{least:g} to {most:g}"
-            raise UserError(f"{name.replace('_', '-')}: {told[name]:g}; allowed: {allowed}")
+            raise _refuse(name, f"{told[name]:g}", f"{least:g} to {most:g}")
     array = _read_array(address, told)
     if told.get("keep") in ("format", "bytes") and array.format == "none":
-        raise UserError(f"keep: {told['keep']}; allowed: of a DATASET, or with --chunks")
+        raise _refuse("keep", told["keep"], "of a DATASET, or with --chunks")
     if "batch" not in told and (alone := {"workers", "prefetch"} & told.keys()):
-        name = min(alone)
-        raise UserError(f"{name}: {told[name]}; allowed: with --batch")
+        raise _refuse(name := min(alone), told[name], "with --batch")
     if "per_second" in told:
         if "reads_per_month" in told:
-            reads = told["reads_per_month"]
-            raise UserError(f"reads-per-month: {reads:g}; allowed: without --per-second")
-        told["reads_per_month"] = told["per_second"] * SECONDS_A_MONTH
+            raise _refuse("reads-per-month", f"{told['reads_per_month']:g}", "without --per-second")
+        told["reads_per_month"] = told["per_second"] * _SECONDS_A_MONTH
     if "batch" in told:  # a machine that trains has a core for each process, and one link
-        told = {"cores": told.get("workers", 1), "link_mb_per_s": LINK_MB_PER_S, **told}
-    accesses, shares = read_accesses(told.get("access", "series:0.5,map:0.5"), array)
-    append = _read_append(told.get("append"), array)
-    read = {"accesses": accesses, "shares": shares, "address": address or "", "append": append}
+        told = {"cores": told.get("workers", 1), "link_mb_per_s": _LINK_MB_PER_S, **told}
+    accesses, shares = _read_accesses(told.pop("access", "series:0.5,map:0.5"), array)
+    told = {"arrays": array.n_alike, **told, "address": redact(address or "")}
+    is_scattered = array.is_scattered if array.is_scattered is not None else told["arrays"] > 1
+    told.setdefault("is_scattered", is_scattered)
+    told["append"] = _read_append(told["append"], array) if "append" in told else None
     known = {each.name for each in fields(Asked)}
-    given = {name: value for name, value in told.items() if name in known} | read
-    arrays = told.get("arrays", array.n_alike)
-    is_scattered = array.is_scattered if array.is_scattered is not None else arrays > 1
-    asked = Asked(**{"arrays": arrays, "is_scattered": is_scattered, **given})
+    asked = Asked(accesses, shares, **{name: told[name] for name in told.keys() & known})
     least_gb = asked.in_flight * array.dtype.itemsize / 1e9
     if asked.memory < least_gb:
-        raise UserError(f"memory: {asked.memory:g}; allowed: at least {least_gb:g} GB")
-    compression = told.get("compression", array.compression or 1.0)
-    return Question(asked, array, _make_store(asked, compression))
+        raise _refuse("memory", f"{asked.memory:g}", f"at least {least_gb:g} GB")
+    return Question(asked, array, _make_store(asked, told.get("compression", array.compression or 1.0)))  # fmt: skip
 
 
 def _make_store(asked: Asked, compression: float) -> Store:
     """Describe the network and one reader, whose link is no wider than a worker's or the machine's."""
-    profile, told = get_profile(asked.profile), get_measurement(asked.profile)
-    for name in ("decode_mb_per_s", "chunk_ms"):
-        value = told.get(name, 1)
-        if not isinstance(value, int | float) or not 1e-9 <= value <= 1e9:
-            raise UserError(f"{name} of {asked.profile}: {show(value)}; allowed: 1e-9 to 1e9")
+    profile = get_profile(asked.profile)
+    told = profile.measurement
     network = network_of(profile)
     links = (profile.worker_mb_per_s, asked.link_mb_per_s)
     link = min(network.aggregate_nbytes_per_s, *(1e6 * (one or math.inf) for one in links))
     cores = max(1, asked.cores // asked.workers)
+    for name in ("decode_mb_per_s", "chunk_ms"):
+        value = told.get(name, 1)
+        if not isinstance(value, int | float) or not 1e-9 <= value <= 1e9:
+            raise _refuse(f"{name} of {asked.profile}", show(value), "1e-9 to 1e9")
     return Store(
         replace(network, aggregate_nbytes_per_s=link),
         asked.in_flight,
-        chunk_s=float(told.get("chunk_ms", CHUNK_MS)) / 1000,
-        decode_s_per_nbyte=1e-6 / (cores * float(told.get("decode_mb_per_s", DECODE_MB_PER_S))),
+        chunk_s=float(told.get("chunk_ms", _CHUNK_MS)) / 1000,
+        decode_s_per_nbyte=1e-6 / (cores * float(told.get("decode_mb_per_s", _DECODE_MB_PER_S))),
         compression_ratio=compression,
     )
 
 
 def _read_array(address: str | None, told: Mapping[str, Any]) -> ArrayFacts:
     """Read the array of a dataset, or take it from numbers."""
-    own = [name for name in ("shape", "dtype", "format", "chunks", "shards") if name in told]
     if address:
-        if own:
-            name = "type" if own[0] == "dtype" else own[0]
-            raise UserError(
-                f"{name}: {show(told[own[0]])}; allowed: without DATASET, which tells it"
-            )
+        for name in ("shape", "dtype", "format", "chunks", "shards"):
+            if name in told:
+                raise _refuse(name, show(told[name]), "without DATASET, which tells it")
+        from advisors.decide.dataset import read_dataset  # here, as numbers need none of it
+
         array = read_dataset(address, told.get("variable", ""), told.get("together", 1))
     elif "variable" in told:
-        raise UserError(f"variable: {show(told['variable'])}; allowed: of a DATASET")
+        raise _refuse("variable", show(told["variable"]), "of a DATASET")
     elif "shape" not in told:
-        raise UserError(
-            "shape: none; allowed: --shape 87600,721,1440, or a DATASET to read it from"
-        )
+        raise _refuse("shape", "none", "--shape 87600,721,1440, or a DATASET to read it from")
     else:
-        shape = check_within("shape", read_extents(told["shape"], ",", "shape"))
-        array = ArrayFacts("array", shape, read_type(told.get("dtype", "float32")))
+        shape = _read_extents("shape", told["shape"])
+        array = ArrayFacts("array", shape, _read_type(told.get("dtype", "float32")))
     is_long = sum(n > 1 for n in array.shape) > _MOST_LONG or len(array.shape) > _MOST
     if is_long or max(array.shape) > _LONGEST or array.nbytes > _LARGEST:
-        raise UserError(
-            f"shape: {show(list(array.shape))}; allowed: at most {_MOST_LONG} dimensions of more than"
-            f" one element and {_MOST} in all, of {_LONGEST} elements and {_LARGEST} bytes at most"
+        raise _refuse(
+            "shape",
+            show(list(array.shape)),
+            f"at most {_MOST_LONG} dimensions of more than one element and {_MOST} in all,"
+            f" of {_LONGEST} elements and {_LARGEST} bytes at most",
         )
     return array if address else _take_layout(array, told)
 
 
 def _take_layout(array: ArrayFacts, told: Mapping[str, Any]) -> ArrayFacts:
     """Take the chunks that are there from numbers."""
-    there: Format = told.get("format", "zarr" if "chunks" in told else "none")
     if "chunks" not in told:
-        if there != "none" or "shards" in told:
-            raise UserError("chunks: none; allowed with --format or --shards: those that are there")
+        if {"format", "shards"} & told.keys():
+            raise _refuse("chunks", "none", "with --format or --shards: those that are there")
         return array
-    chunk = check_within("chunks", read_extents(told["chunks"], ",", "chunks"), array.shape)
-    shard = read_extents(told["shards"], ",", "shards") if "shards" in told else None
-    if shard is not None:
-        is_multiple = len(shard) == len(chunk) and not any(
-            s < c or s % c or s >= n + c for s, c, n in zip(shard, chunk, array.shape, strict=True)
-        )
-        if not is_multiple:
-            allowed = f"multiples of the chunks, {list(chunk)}, that the array fills"
-            raise UserError(f"shards: {show(list(shard))}; allowed: {allowed}")
-    return replace(array, layout=Layout(chunk, shard), format=there)
+    chunk, shard = _read_extents("chunks", told["chunks"], array.shape), None
+    if "shards" in told:
+        shard = _read_extents("shards", told["shards"])
+        allowed = f"multiples of the chunks, {list(chunk)}, that the array fills"
+        if len(shard) != len(chunk) or any(
+            s % c or s >= n + c for s, c, n in zip(shard, chunk, array.shape, strict=True)
+        ):
+            raise _refuse("shards", show(list(shard)), allowed)
+    return replace(array, layout=Layout(chunk, shard), format=told.get("format", "zarr"))
 
 
-def read_type(name: str) -> np.dtype[Any]:
+def _read_type(name: str) -> np.dtype[Any]:
     """Look up the type of an element; one without a fixed size is refused."""
     try:
         found = np.dtype(name)
     except (TypeError, ValueError, SyntaxError) as error:
-        raise UserError(f"type: {show(name)}; allowed: a numpy type such as float32") from error
+        raise _refuse("type", show(name), "a numpy type such as float32") from error
     if found.hasobject or not 0 < found.itemsize <= 2**20:
-        raise UserError(f"type: {show(name)}; allowed: a type of fixed size, such as float32")
+        raise _refuse("type", show(name), "a type of fixed size, such as float32")
     return found
 
 
-def read_extents(text: str, between: str, option: str) -> Shape:
-    """Read whole numbers with a mark between them."""
+def _read_extents(name: str, text: str, shape: Shape | None = None) -> Shape:
+    """Read whole numbers above 0 with a mark between them, as many and no larger than an array has."""
+    between = "x" if name == "access" else ","
     try:
-        return tuple(int(part) for part in text.split(between))
+        part = tuple(map(int, text.split(between)))
     except ValueError as error:
-        example = between.join(("365", "10", "10"))
-        also = "series, map, whole, or a box such as " if option == "access" else ""
-        raise UserError(f"{option}: {show(text)}; allowed: {also}{example}") from error
-
-
-def check_within(name: str, part: Shape, shape: Shape | None = None) -> Shape:
-    """Refuse extents below 1, or such as an array has not."""
-    told = f"{name}: {show(list(part))}"
+        also = "series, map, whole, or a box such as " if name == "access" else ""
+        raise _refuse(name, show(text), also + between.join(("365", "10", "10"))) from error
+    allowed = ""
     if shape and len(part) != len(shape):
-        raise UserError(f"{told}; allowed: {len(shape)} extents, as the array has")
-    if min(part) < 1:
-        raise UserError(f"{told}; allowed: one or more extents, each a whole number above 0")
-    if shape and any(p > n for p, n in zip(part, shape, strict=True)):
-        raise UserError(f"{told}; allowed: at most the array's, {show(list(shape))}")
+        allowed = f"{len(shape)} extents, as the array has"
+    elif min(part) < 1:
+        allowed = "one or more extents, each a whole number above 0"
+    elif shape and any(p > n for p, n in zip(part, shape, strict=True)):
+        allowed = f"at most the array's, {show(list(shape))}"
+    if allowed:
+        raise _refuse(name, show(list(part)), allowed)
     return part
 
 
-def read_accesses(text: str, array: ArrayFacts) -> tuple[tuple[Access, ...], tuple[float, ...]]:
+def _read_accesses(text: str, array: ArrayFacts) -> tuple[tuple[Access, ...], tuple[float, ...]]:
     """Read ``series:0.8,map:0.2``: accesses, and the share of each."""
     found: dict[str, tuple[Access, float]] = {}
     for part in text.split(","):
@@ -302,16 +263,15 @@ def read_accesses(text: str, array: ArrayFacts) -> tuple[tuple[Access, ...], tup
         except ValueError:
             share = math.nan
         if not (share == 0 or _LEAST_SHARE <= share <= _MOST_SHARE) or (at and how != "aligned"):
-            raise UserError(
-                f"access: {show(part)}; allowed: WHAT:SHARE, or BOX@aligned:SHARE, with shares of"
-                f" 0 or {_LEAST_SHARE:g} to {_MOST_SHARE:g}"
-            )
+            shares = f"0 or {_LEAST_SHARE:g} to {_MOST_SHARE:g}"
+            allowed = f"WHAT:SHARE, or BOX@aligned:SHARE, with shares of {shares}"
+            raise _refuse("access", show(part), allowed)
         if what in found:
             raise UserError(f"access: {show(what)} is there twice; allowed: each once")
         found[what] = Access(what, _read_box(box, array), is_aligned=bool(at)), share
     kept = [(access, share) for access, share in found.values() if share]
     if not kept:
-        raise UserError(f"access: {show(text)}; allowed: one with a share above 0")
+        raise _refuse("access", show(text), "one with a share above 0")
     total = math.fsum(share for _, share in kept)
     return tuple(access for access, _ in kept), tuple(share / total for _, share in kept)
 
@@ -319,17 +279,17 @@ def read_accesses(text: str, array: ArrayFacts) -> tuple[tuple[Access, ...], tup
 def _read_box(what: str, array: ArrayFacts) -> Shape:
     """Turn a name, or a box such as 365x10x10, into elements for each dimension."""
     shape, n = array.shape, len(array.shape)
-    time = find_axis("time", array) or 0
-    plane = range(1, n) if n < 3 else (n - 2, n - 1)
     named = {
-        "series": tuple(extent if i == time else 1 for i, extent in enumerate(shape)),
-        "map": tuple(extent if i in plane else 1 for i, extent in enumerate(shape)),
-        "whole": shape,
+        "series": {_find_axis("time", array) or 0},
+        "map": set(range(1, n) if n < 3 else (n - 2, n - 1)),
+        "whole": set(range(n)),
     }
-    return named.get(what) or check_within("access", read_extents(what, "x", "access"), shape)
+    if what not in named:
+        return _read_extents("access", what, shape)
+    return tuple(extent if i in named[what] else 1 for i, extent in enumerate(shape))
 
 
-def find_axis(name: str, array: ArrayFacts) -> int | None:
+def _find_axis(name: str, array: ArrayFacts) -> int | None:
     """Find a dimension by its name, or by its place; without names, time comes first."""
     for i, own in enumerate(array.dimensions):
         if own == name or (name == "time" and own in ("t", "valid_time", "Time")):
@@ -339,18 +299,13 @@ def find_axis(name: str, array: ArrayFacts) -> int | None:
     return 0 if name == "time" and not any(array.dimensions) else None
 
 
-def _read_append(text: str | None, array: ArrayFacts) -> tuple[int, int] | None:
+def _read_append(text: str, array: ArrayFacts) -> tuple[int, int]:
     """Read ``time`` or ``time:24``: the axis along which the array grows, and by how much at once."""
-    if text is None:
-        return None
     name, _, steps = text.partition(":")
-    axis = find_axis(name, array)
+    axis = _find_axis(name, array)
     is_number = steps.isascii() and steps.isdecimal() and len(steps) < 16 and int(steps) > 0
     if axis is None or (steps and not is_number):
-        names = (
-            show(", ".join(array.dimensions))
-            if array.dimensions
-            else f"time, or 0 to {len(array.shape) - 1}"
-        )
-        raise UserError(f"append: {show(text)}; allowed: AXIS or AXIS:STEPS, of {names}")
+        own = show(", ".join(array.dimensions))
+        names = own if array.dimensions else f"time, or 0 to {len(array.shape) - 1}"
+        raise _refuse("append", show(text), f"AXIS or AXIS:STEPS, of {names}")
     return axis, int(steps or 1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from typing import Any
 
@@ -15,7 +15,6 @@ from helpers.errors import cut, write_bytes
 from helpers.models import WORTH
 
 _N_LINES = 10  # of a short answer
-
 _ADVICE: dict[Action, str] = {
     "default": "Keep the defaults",
     "stay": "Stay, for nothing gains 10 %",
@@ -27,46 +26,69 @@ _ADVICE: dict[Action, str] = {
 
 
 def to_mapping(answer: Answer) -> dict[str, Any]:
-    """Return plain values, for JSON: seconds, bytes and USD add up to the totals beside them."""
+    """Return plain values, for JSON: seconds, bytes and USD add up to the totals next to them."""
     question, array, asked = answer.question, answer.question.array, asdict(answer.question.asked)
-    layout = array.layout or Layout(())
+    told = ("variable", "shape", "format", "codec", "nbytes")
     return {
         "array": {
-            **{
-                name: getattr(array, name)
-                for name in ("variable", "shape", "format", "codec", "nbytes")
-            },
+            **{name: getattr(array, name) for name in told},
             "type": str(array.dtype),
             "compression": question.store.compression_ratio,
             "n_arrays": asked.pop("arrays"),
-            "chunk_shape": layout.chunk_shape or None,
-            "shard_shape": layout.shard_shape,
+            "chunk_shape": array.layout and array.layout.chunk_shape,
+            "shard_shape": array.layout and array.layout.shard_shape,
         },
         "asked": asked,
-        "predicted_on": question.predicted_on(),
-        "answer": _choice(answer, answer.best),
-        "now": _choice(answer, answer.now),
-        "choices": [_choice(answer, one) for one in answer.choices],
+        "predicted_on": _list_basis(question),
+        "answer": _list_values(answer, answer.best),
+        "now": _list_values(answer, answer.now),
+        "choices": [_list_values(answer, one) for one in answer.choices],
         "ties": [one.label for one in answer.ties],
     }
 
 
-def _choice(answer: Answer, one: Choice) -> dict[str, Any]:
+def _list_values(answer: Answer, one: Choice) -> dict[str, Any]:
     array, found = answer.question.array, asdict(one)
-    for layout, place, names in zip(
-        one.layouts, found["layouts"], found.pop("serves"), strict=False
-    ):
-        place["chunk_nbytes"] = math.prod(layout.chunk_shape) * array.dtype.itemsize
-        place |= {"n_objects": layout.count_objects(array.shape), "serves": names}
-    samples = found.pop("samples") or (None, None)
+    serves, samples = found.pop("serves"), found.pop("samples") or (None, None)
+    layouts = [
+        {
+            **asdict(layout),
+            "chunk_nbytes": math.prod(layout.chunk_shape) * array.dtype.itemsize,
+            "n_objects": layout.count_objects(array.shape),
+            "serves": names,
+        }
+        for layout, names in zip(one.layouts, serves, strict=False)  # a file may have none
+    ]
     return {
         **found,
+        "layouts": layouts,
         "client": one.client.name,
         "seconds": one.seconds,
         "usd_month_total": one.usd,
         "samples_per_s": samples[0],
         "samples_bound": samples[1],
         "gains": answer.gains(one),
+    }
+
+
+def _list_basis(question: Question) -> dict[str, Any]:
+    """List the network, at full scale, and the reader that times are predicted on."""
+    store, network = question.store, question.store.network
+    rates = {
+        f"{name}_mb_per_s": rate / 1e6
+        if (rate := getattr(network, f"{name}_nbytes_per_s")) < math.inf
+        else None
+        for name in ("stream", "aggregate")
+    }
+    return {
+        "profile": question.asked.profile,
+        "first_byte_median_s": network.first_byte_median_s,
+        "first_byte_p95_s": network.first_byte_p95_s,
+        **rates,
+        "in_flight": question.asked.in_flight,
+        "decode_mb_per_s": round(1e-6 / store.decode_s_per_nbyte, 6),
+        "chunk_ms": 1000 * store.chunk_s,
+        "compression": store.compression_ratio,
     }
 
 
@@ -97,47 +119,50 @@ def write_short(answer: Answer) -> Iterator[str]:
         rows.append(["*" * (one is best), label, *told])
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
-        cells = [cell.rjust(width) for cell, width in zip(row[2:], widths[2:], strict=True)]
-        yield "  ".join([row[0].ljust(widths[0]), row[1].ljust(widths[1]), *cells])
+        cells = [cell.rjust(width) for cell, width in zip(row, widths, strict=True)]
+        yield "  ".join([row[0].ljust(widths[0]), row[1].ljust(widths[1]), *cells[2:]])
     if answer.ties:
         others = " or ".join(f"{one.action} ({_write_shapes(one)})" for one in answer.ties[:2])
         yield f"A tie: {others} would do as well, within 10 %."
-    yield f"Read by {_write_client(best)}; {best.support}. More with --why."
+    yield f"Read by {best.client.text}, {best.in_flight} in flight; {best.support}. More with --why."
 
 
 def _write_headline(answer: Answer) -> str:
-    """Say how fast, and what it costs: beside what is there, never beside what nobody runs."""
+    """Say how fast, and what it costs: next to what is there, never next to what nobody runs."""
     best, now = answer.best, answer.now
-    bill = f"{_usd(best.bill)} a month"
+    bill, is_there = f"{_number(best.bill)} USD a month", now.action == "stay"
     if best is now:
         return f"{_seconds(best.seconds)} a read, {bill}"
     gains = answer.gains(best)
-    faster = {name: gain for name, gain in gains.items() if gain * WORTH >= 1}
     slower = {name: gain for name, gain in gains.items() if gain * WORTH < 1}
-    than = "today" if now.action == "stay" else "by default"
+    faster = {name: gain for name, gain in gains.items() if name not in slower}
     which = f"{' and '.join(faster)} " if slower else ""
-    told = f"{which}{_range(faster.values())} times as fast as {than}"
+    told = (
+        f"{which}{_range(faster.values())} times as fast as {'today' if is_there else 'by default'}"
+    )
     if slower:
         told += ", but " + ", ".join(f"{k} {_number(1 / v, 2)} times slower" for k, v in slower.items())  # fmt: skip
-    if now.action == "stay":
+    if is_there:
         dearer = best.bill - now.bill
-        bill = f"{_usd(abs(dearer))} a month {'more' if dearer >= 0 else 'less'}"
+        bill = f"{_number(abs(dearer))} USD a month {'more' if dearer >= 0 else 'less'}"
     return f"{told}, for {bill}"
 
 
-def _range(gains: Any) -> str:
+def _range(gains: Iterable[float]) -> str:
     """Write the least and the most of some gains; the one number where these are alike."""
-    told = dict.fromkeys(_number(gain, 2) for gain in (min(gains), max(gains)))
-    return " to ".join(told)
+    ordered = sorted(gains)
+    return " to ".join(dict.fromkeys(_number(gain, 2) for gain in (ordered[0], ordered[-1])))
 
 
 def _pick(answer: Answer, n: int) -> list[Choice]:
     """Keep what is there, what is chosen, settings and aligned boxes, and the cheapest others that nothing beats."""
-    needed = [one for one in answer.choices if one in (answer.now, answer.best)]
-    others = [one for one in answer.choices if one not in needed]
     is_loader = answer.question.asked.batch is not None
-    first = [one for one in others if is_loader and one.action in ("set", "align")]
-    kept = [*needed, *first, *(one for one in others if one.is_on_front and one not in first)][:n]
+    ranked = [
+        [one for one in answer.choices if one in (answer.now, answer.best)],
+        [one for one in answer.choices if is_loader and one.action in ("set", "align")],
+        [one for one in answer.choices if one.is_on_front],
+    ]
+    kept = [*{id(one): one for group in ranked for one in group}.values()][:n]
     return [one for one in answer.choices if one in kept]
 
 
@@ -153,7 +178,7 @@ def write_why(answer: Answer) -> Iterator[str]:
     for one in answer.choices:
         yield f"\n{one.action}, {one.label}{' (chosen)' if one is answer.best else ''}"
         yield from (f"  {line}" for line in _write_choice(question, one))
-    on = question.predicted_on()
+    on = _list_basis(question)
     yield (
         f"\nPredicted over {on['profile']}: first byte {1000 * on['first_byte_median_s']:.3g} ms,"
         f" {on['stream_mb_per_s'] or math.inf:.3g} MB/s a connection and"
@@ -170,7 +195,7 @@ def write_why(answer: Answer) -> Iterator[str]:
 
 
 def _write_choice(question: Question, one: Choice) -> Iterator[str]:
-    yield _write_client(one)
+    yield f"{one.client.text}, {one.in_flight} in flight"
     for layout, text in zip(one.layouts, _write_layouts(question, one), strict=False):
         n = layout.count_objects(question.array.shape) * question.asked.arrays
         yield text if one.client.is_of_file else f"{text}, {n:,} objects"
@@ -180,7 +205,7 @@ def _write_choice(question: Question, one: Choice) -> Iterator[str]:
             f" {_seconds(each.p95_s)}; {_number(each.n_requests)} requests, {write_bytes(each.nbytes)};"
             f" {_number(each.over_read)} bytes read for each that is asked"
         )
-    bill = ", ".join(f"{name} {_usd(usd)}" for name, usd in one.usd_month.items() if usd)
+    bill = ", ".join(f"{name} {_number(usd)} USD" for name, usd in one.usd_month.items() if usd)
     yield f"a month: {bill or '0 USD'}{_write_once(question, one)}"
     asked, itemsize = question.asked, question.array.dtype.itemsize
     if one.append_nbytes is not None:
@@ -249,10 +274,6 @@ def _write_layout(layout: Layout, itemsize: int) -> str:
     return f"chunks {chunk} in shards {shard}" if layout.shard_shape else f"chunks {chunk}"
 
 
-def _write_client(one: Choice) -> str:
-    return f"{one.client.text}, {one.in_flight} in flight"
-
-
 def _write_once(question: Question, one: Choice) -> str:
     """Say what writing takes: requests, and the bytes that one reader moves at the least."""
     if one.action not in ("write", "rechunk", "align", "copy"):
@@ -260,7 +281,7 @@ def _write_once(question: Question, one: Choice) -> str:
     moved = question.stored_nbytes * (1 + len(one.layouts))
     hours = moved / question.store.network.aggregate_nbytes_per_s / 3600
     least = f", at least {_number(hours, 2)} hours over one link" if hours > 0.1 else ""
-    return f"; writing it, once: {_usd(one.write_usd)} in requests, {write_bytes(moved)} read and written{least}"
+    return f"; writing it, once: {_number(one.write_usd)} USD in requests, {write_bytes(moved)} read and written{least}"
 
 
 def _seconds(value: float) -> str:
@@ -276,7 +297,3 @@ def _number(value: float, digits: int = 3) -> str:
     '1,230'
     """
     return f"{float(f'{value:.{digits}g}'):,.15g}"
-
-
-def _usd(value: float) -> str:
-    return f"{_number(value)} USD"

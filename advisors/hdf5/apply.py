@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
+import socket
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,11 +16,16 @@ from advisors.hdf5.files import Source, is_near, name_source, open_hdf5, open_so
 from advisors.hdf5.inspection import list_external, list_sources
 from advisors.hdf5.repacked import Repack
 from helpers.errors import UserError, cut, show
+from helpers.objectstore.processes import remove_left, start_child
 
 TOOLS = "Debian: apt install hdf5-tools; elsewhere: conda install -c conda-forge hdf5"
 """Where `h5repack` and `h5diff` are had."""
 
-_END_S = 5.0  # after which a child that was asked to end is killed
+_MINE = (
+    f".repack-{socket.gethostname()}-"  # names of what is made, before the number of its process
+)
+
+_MOST_S = 1e6  # of a tool
 
 
 def apply_repack(source: Source, repack: Repack, out: Path) -> str:
@@ -32,7 +37,7 @@ def apply_repack(source: Source, repack: Repack, out: Path) -> str:
     name = name_source(source)
     with (
         open_source(source) as file,
-        tempfile.TemporaryDirectory(dir=out.parent, prefix=".repack-") as folder,
+        tempfile.TemporaryDirectory(dir=out.parent, prefix=f"{_MINE}{os.getpid()}-") as folder,
     ):
         path = Path(name)
         if not is_near(source):
@@ -42,7 +47,7 @@ def apply_repack(source: Source, repack: Repack, out: Path) -> str:
         check_others(path, name, Path(name).parent if is_near(source) else None, out.parent)
         made = Path(f"{folder}.h5")  # what it leads to is found from where it lies
         try:
-            _make_equal(path, name, repack, made)
+            _make_equal(path, name, repack, made, Path(folder) / "said")
             publish(made, out)
         finally:
             made.unlink(missing_ok=True)
@@ -53,11 +58,11 @@ def apply_repack(source: Source, repack: Repack, out: Path) -> str:
 _HARMLESS = ("is an empty dataset", "is a virtual dataset")
 
 
-def _make_equal(path: Path, name: str, repack: Repack, made: Path) -> None:
-    code, said = _run(["h5repack", *repack.list_arguments(), str(path), str(made)])
+def _make_equal(path: Path, name: str, repack: Repack, made: Path, log: Path) -> None:
+    code, said = _run(["h5repack", *repack.list_arguments(), str(path), str(made)], log)
     if code or not made.exists():
         raise UserError(f"apply: h5repack refuses {name} ({cut(said)}); allowed: what it copies")
-    code, said = _run(["h5diff", "-c", str(path), str(made)])
+    code, said = _run(["h5diff", "-c", str(path), str(made)], log)
     differing = [one for one in said.splitlines() if one and not one.endswith(_HARMLESS)]
     if code or differing:
         told = cut(" ".join(differing))
@@ -73,29 +78,13 @@ def find_tools() -> None:
             )
 
 
-def _run(command: Sequence[str]) -> tuple[int, str]:
-    """Run a tool to its end; it does not outlive whatever interrupts this."""
+def _run(command: Sequence[str], log: Path) -> tuple[int, str]:
+    """Run a tool to its end; it does not outlive whatever ends this, a kill too."""
     plugins = os.pathsep.join([os.environ.get("HDF5_PLUGIN_PATH", ""), hdf5plugin.PLUGIN_PATH])
-    child = subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        env={**os.environ, "HDF5_PLUGIN_PATH": plugins.strip(os.pathsep)},
-    )
-    try:
-        said, _ = child.communicate()
-    except BaseException:
-        child.terminate()
-        try:
-            child.wait(_END_S)
-        except subprocess.TimeoutExpired:
-            child.kill()
-            child.wait()
-        raise
-    return child.returncode, said
+    env = {**os.environ, "HDF5_PLUGIN_PATH": plugins.strip(os.pathsep)}
+    with start_child(command, env=env, log=log) as child:
+        code = child.wait(timeout_s=_MOST_S)
+    return code, log.read_text(errors="replace")
 
 
 def publish(made: Path, out: Path) -> None:
@@ -120,6 +109,7 @@ def check_out(source: Source, out: Path) -> None:
         raise UserError(f"apply: no folder {out.parent}; allowed: a file in a folder that is there")
     find_tools()
     try:  # permissions alone do not tell: a system of files may be read-only, or no such system
+        remove_left(out.parent, _MINE)
         tempfile.TemporaryDirectory(dir=out.parent, prefix=".repack-").cleanup()
     except OSError as error:
         raise UserError(

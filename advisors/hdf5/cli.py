@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from helpers.errors import cut
+from helpers.errors import cut, say
 
 if TYPE_CHECKING:
     from advisors.hdf5.advice import Advised
@@ -58,11 +58,11 @@ def advise(
     advised = find_advice(source, get_profile(profile), variables=variables, seconds=seconds)
     chosen = advised.find_repack(label) if out is not None or label else None
     told = json.dumps(asdict(advised), indent=2) if is_json else "\n".join(render(advised))
-    click.echo(told)
+    say(told)
     if out is None or chosen is None:
         return
     try:
-        click.echo(f"{chosen.label}: {apply_repack(source, chosen, out)}", err=is_json)
+        say(f"{chosen.label}: {apply_repack(source, chosen, out)}", err=is_json)
     except KeyboardInterrupt:
         sys.exit("interrupted; nothing was written")
 

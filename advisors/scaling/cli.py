@@ -14,11 +14,11 @@ from typing import Any
 import click
 
 from advisors.scaling.curve import LAWS, LEVEL, CurveFit, fit_curve
-from helpers.errors import UserError, cut, show
+from helpers.errors import UserError, cut, say, show
 
 _THROUGHPUTS = {"throughput_mb_per_s": 1e6, "throughput_gb_per_s": 1e9}  # bytes per second
 _COLUMNS = ("n_workers", "seconds", *_THROUGHPUTS, "n_chunks", "nbytes")
-_MOST_NBYTES = 10_000_000  # of a file: a hundred thousand runs
+_MOST_NBYTES, _MOST_RUNS = 10_000_000, 10_000  # of a file
 
 
 @click.command()
@@ -46,7 +46,7 @@ def fit(
     of_link = None if link is None else link * 1e6
     given = (runs["n_workers"], runs["seconds"], runs.get("n_chunks"))
     found = describe(fit_curve(*given, cores, of_link, nbytes), sizes, chunks)
-    click.echo(json.dumps(found, indent=2) if is_json else "\n".join(_format(found)))
+    say(json.dumps(found, indent=2) if is_json else "\n".join(_format(found)))
 
 
 def read_runs(path: str) -> dict[str, list[float]]:
@@ -55,11 +55,14 @@ def read_runs(path: str) -> dict[str, list[float]]:
     try:
         if not file.is_file():
             reason = "it is no file"
+        elif not file.stat().st_size:  # nor has what the kernel never ends
+            reason = "it is empty"
         elif file.stat().st_size > _MOST_NBYTES:
             reason = f"it has more than {_MOST_NBYTES / 1e6:g} MB"
         else:
             reader = csv.DictReader(io.StringIO(file.read_text(encoding="utf-8-sig")), strict=True)
             header, lines = [*(reader.fieldnames or ())], [*reader]
+            reason = f"it has more than {_MOST_RUNS} runs" * (len(lines) > _MOST_RUNS)
     except (OSError, ValueError, csv.Error) as error:
         reason = getattr(error, "strerror", None) or "it is no CSV in UTF-8"
     if reason:

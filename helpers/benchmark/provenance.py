@@ -233,7 +233,7 @@ def differences(here: Mapping[str, object], there: Mapping[str, object]) -> Iter
     >>> list(differences({"zarr": "3.1.6"}, {"zarr": "3.4.2"}))
     ['zarr 3.1.6 here, 3.4.2 there']
     """
-    for key in sorted({*here, *there}):
+    for key in sorted({*here, *there}, key=str):
         mine, other = here.get(key, "absent"), there.get(key, "absent")
         if mine != other:
             yield f"{key} {mine} here, {other} there"

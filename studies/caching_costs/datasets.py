@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import ast
 import hashlib
-import math
+import re
 import tempfile
 import threading
 import warnings
@@ -32,6 +31,9 @@ from helpers.paths import ROOT
 VARIABLE = "temperature"
 """The variable of every dataset."""
 
+HOST = "127.0.0.1"
+"""Where the service, its users and Redis are."""
+
 DatasetKind = Literal["zarr", "icechunk", "netcdf", "broken"]
 
 
@@ -49,11 +51,6 @@ class DatasetSpec:
     def nbytes(self) -> int:
         """Bytes of the values in memory."""
         return 8 * self.shape[0] * self.shape[1]
-
-    @property
-    def version_key(self) -> str:
-        """Object that changes with the metadata."""
-        return "zarr.json" if self.kind == "zarr" else "array.nc"
 
     @property
     def is_whole(self) -> bool:
@@ -192,8 +189,8 @@ class Origin:
     for each request would count connections, not what a cache saves.
     """
 
-    def __init__(self, location: Location, specs: Sequence[DatasetSpec] = ()) -> None:
-        self.location, self.specs = location, specs  # which of them has a version
+    def __init__(self, location: Location) -> None:
+        self.location = location
         self._lock = threading.Lock()
         self._stores: dict[str, Store] = {}
         self._bucket = replace(location, prefix="").obstore()
@@ -224,70 +221,73 @@ class Origin:
         repository = icechunk.Repository.open((self.location / name).icechunk_storage())
         return repository.readonly_session(branch="main").store
 
-    def version(self, name: str) -> str:
-        """Ask for the ETag of the object that changes with a dataset."""
-        (spec,) = (spec for spec in self.specs if spec.name == name)
-        key = f"{(self.location / name).prefix}/{spec.version_key}"
-        return str(obstore.head(self._bucket, key)["e_tag"])
+    def version(self, spec: DatasetSpec) -> str:
+        """Ask for the ETag of the object that changes with the metadata of a dataset."""
+        key = "zarr.json" if spec.kind == "zarr" else "array.nc"
+        return str(
+            obstore.head(self._bucket, f"{(self.location / spec.name).prefix}/{key}")["e_tag"]
+        )
 
     def open_file(self, key: str) -> ObjectFile:
         """Open an object as a file."""
         return ObjectFile(self._bucket, key)
 
-
-def open_dataset(spec: DatasetSpec, origin: Origin) -> xr.Dataset:
-    """Open a dataset, with the options of titiler.xarray's own openers and no others."""
-    folder = (origin.location / spec.name).prefix
-    options: dict[str, Any] = {"decode_coords": "all", "decode_times": True}
-    if spec.kind in ("netcdf", "broken"):
-        file: Any = origin.open_file(f"{folder}/array.nc")
+    def open(self, spec: DatasetSpec) -> xr.Dataset:
+        """Open a dataset, with the options of titiler.xarray's own openers and no others."""
+        options: dict[str, Any] = {"decode_coords": "all", "decode_times": True}
+        if spec.kind == "zarr":
+            return self.open_zarr(spec.name, **options)
+        if spec.kind == "icechunk":
+            store: Any = self.snapshot(spec.name)
+            options |= {"consolidated": False, "zarr_format": 3}
+            return xr.open_dataset(store, engine="zarr", **options)
+        file: Any = self.open_file(f"{(self.location / spec.name).prefix}/array.nc")
         return xr.open_dataset(file, engine="h5netcdf", **options)
-    if spec.kind == "icechunk":
-        store: Any = origin.snapshot(spec.name)
-        return xr.open_dataset(store, engine="zarr", consolidated=False, zarr_format=3, **options)
-    return origin.open_zarr(spec.name, **options)
 
 
 _TABLE = ROOT / "results" / "published" / "tile_caching_dataset_specs.csv"
-
-_Grid = tuple[int, int]
-_GRIDS: dict[str, tuple[DatasetKind, _Grid, _Grid]] = {
-    "netcdf": ("netcdf", (600, 1440), (600, 1440)),  # of the published precipitation
-    "broken": ("broken", (600, 1440), (600, 1440)),
-}
-"""A stand-in for a real dataset of the study, and one that must fail: kind, grid and chunks."""
+_EXTENTS = re.compile(r"'lat': (\d+), 'lon': (\d+)")
 
 
-def published_specs() -> dict[str, tuple[str, _Grid, _Grid]]:
-    """Read the geometry of the published synthetic datasets.
+def published_specs() -> dict[str, DatasetSpec]:
+    """Read the geometry of the published datasets, by their published names.
 
-    The corrected columns are used: those of the report take time for latitude.
-    The smallest of its chunked stores, of 32 MiB, has a single chunk too.
+    The corrected columns are used: those of the report take time for latitude. The smallest of its
+    chunked stores, of 32 MiB, has a single chunk too. The netCDF file stands in for a real dataset,
+    of precipitation; the last one must fail.
 
     Examples
     --------
-    >>> published_specs()["single-4mib"]
-    ('single_chunk_store_lat512_lon1024.zarr', (512, 1024), (512, 1024))
+    >>> published_specs()["single_chunk_store_lat512_lon1024.zarr"].name
+    'single-4mib'
     """
-    columns = ["shape_from_tile_tests", "chunks_from_tile_tests"]
-    table = pd.read_csv(_TABLE, converters=dict.fromkeys(columns, _read_extents))
-    found: dict[str, tuple[str, _Grid, _Grid]] = {}
-    for name, shape, chunks in table[["dataset", *columns]].itertuples(index=False):
-        if "_store_" in name:
-            kind = "single" if name.startswith("single") else "chunked"
-            found[f"{kind}-{round(8 * math.prod(shape) / 2**20)}mib"] = (name, shape, chunks)
-    order = sorted(found, key=lambda name: (name.startswith("chunked"), found[name][1]))
-    return {name: found[name] for name in order}
+    table = pd.read_csv(_TABLE)
+    specs = dict[str, DatasetSpec]()
+    columns = ["dataset", "shape_from_tile_tests", "chunks_from_tile_tests"]
+    for published, *texts in table[columns].dropna().itertuples(index=False):
+        (n_lat, n_lon), chunk_shape = (_read_extents(text) for text in texts)
+        kind = "single" if published.startswith("single") else "chunked"
+        name = f"{kind}-{round(8 * n_lat * n_lon / 2**20)}mib"
+        specs[published] = DatasetSpec(name, "zarr", (n_lat, n_lon), chunk_shape)
+    ordered = sorted(
+        specs.items(), key=lambda one: (one[1].name.startswith("chunked"), one[1].shape)
+    )
+    whole = DatasetSpec("netcdf", "netcdf", (600, 1440), (600, 1440))
+    others = {
+        "pr_day_ACCESS-CM2_historical_r1i1p1f1_gn_1950.nc": whole,
+        "none": replace(whole, name="broken", kind="broken"),
+    }
+    return dict(ordered) | others
 
 
-def _read_extents(text: str) -> _Grid | None:
-    extents = ast.literal_eval(text) if text else {}
-    return (int(extents["lat"]), int(extents["lon"])) if "lat" in extents else None
+def _read_extents(text: str) -> tuple[int, int]:
+    ((n_lat, n_lon),) = _EXTENTS.findall(text)
+    return int(n_lat), int(n_lon)
 
 
 def dataset_names() -> tuple[str, ...]:
     """List all datasets: published synthetic ones, the netCDF file, the broken one."""
-    return (*published_specs(), *_GRIDS)
+    return tuple(spec.name for spec in published_specs().values())
 
 
 def make_specs(names: Sequence[str], *, scale: float) -> tuple[DatasetSpec, ...]:
@@ -301,10 +301,12 @@ def make_specs(names: Sequence[str], *, scale: float) -> tuple[DatasetSpec, ...]
     >>> make_specs(["chunked-64mib"], scale=0.5)[0].chunk_shape
     (724, 1448)
     """
-    return tuple(_make_spec(name, scale) for name in names)
+    known = {spec.name: spec for spec in published_specs().values()}
 
+    def scaled(grid: tuple[int, int]) -> tuple[int, int]:
+        return max(8, round(grid[0] * scale)), max(8, round(grid[1] * scale))
 
-def _make_spec(name: str, scale: float) -> DatasetSpec:
-    kind, *grids = _GRIDS.get(name) or ("zarr", *published_specs()[name][1:])
-    (n_lat, n_lon), chunks = ([max(8, round(n * scale)) for n in grid] for grid in grids)
-    return DatasetSpec(name, kind, (n_lat, n_lon), (chunks[0], chunks[1]))
+    return tuple(
+        replace(one, shape=scaled(one.shape), chunk_shape=scaled(one.chunk_shape))
+        for one in (known[name] for name in names)
+    )

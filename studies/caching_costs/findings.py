@@ -160,8 +160,7 @@ def published_savings() -> pd.Series[float]:
     wide = read_published("tile_caching_locust").pivot(
         index="dataset", columns="environment", values="p50_ms"
     )
-    names = {found[0]: name for name, found in published_specs().items()}
-    names["pr_day_ACCESS-CM2_historical_r1i1p1f1_gn_1950.nc"] = "netcdf"
+    names = {published: spec.name for published, spec in published_specs().items()}
     gains = (wide["dev"] / wide["feature3"]).rename(index=names)
     return gains.rename("published")
 

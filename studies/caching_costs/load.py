@@ -1,29 +1,59 @@
-"""Load on a tile service: plans in, timed requests out."""
+"""Load on a tile service: plans in, timed requests out.
+
+The load generator is Locust without its web page, in a process of its own that takes orders: it
+connects to its owner, each line is an order, and each line back its result. Starting Locust takes
+a second, which therefore lies outside every measurement.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import re
+import select
 import socket
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
+from urllib.parse import urlencode
 
 import numpy as np
 import pandas as pd
+import xxhash
 
+from helpers.benchmark.provenance import imported
 from helpers.errors import UserError
 from helpers.objectstore.processes import start_child
-from studies.caching_costs.service import Service, Tile, tile_path
-from studies.caching_costs.valkey import HOST, find_port
+from studies.caching_costs.datasets import HOST, VARIABLE
 
+if TYPE_CHECKING:
+    from studies.caching_costs.service import Service
+
+Tile = tuple[str, int, int, int]
+"""Name of a dataset, zoom, column and row."""
+
+_RESCALE = "-2,32"  # degrees Celsius over the colours of a tile
 _TIMEOUT_S = 240.0
 _LEAD_S = 1.0  # in which all who arrive are made ready
 # Locust comes first: it patches the sockets of a process, which has to be before one is made.
-_SWARM = "import sys, locust, studies.caching_costs.swarm as it; it.main(int(sys.argv[1]))"
+_SERVE = "import sys, locust, studies.caching_costs.load as it; it.take_orders(int(sys.argv[1]))"
 _TIMING = re.compile(r"(\w+);dur=([\d.]+)")
+
+
+def tile_path(tile: Tile, *, sel: str = "") -> str:
+    """Return the path of a tile, of a day where `sel` says which.
+
+    Examples
+    --------
+    >>> tile_path(("netcdf", 1, 0, 1)).split("?")[0]
+    '/tiles/WebMercatorQuad/1/0/1.png'
+    """
+    name, zoom, column, row = tile
+    given = {"url": name, "variable": VARIABLE, "rescale": _RESCALE}
+    query = urlencode(given | ({"sel": sel} if sel else {}))
+    return f"/tiles/WebMercatorQuad/{zoom}/{column}/{row}.png?{query}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,51 +107,106 @@ class Generator:
         steps: Any = [[(tile[0], tile_path(tile)) for tile in plan] for plan in plans]
         if due_s:
             steps = [[(*plan[0], due)] for plan, due in zip(steps, due_s, strict=True)]
-        order = {
-            "host": f"http://{service.address}",
-            "plans": steps,
-            "lead_s": _LEAD_S if due_s else 0.0,
-        }
-        self.last = _read_load(self._tell(order))
+        lead_s = _LEAD_S if due_s else 0.0
+        found = self._tell({"host": f"http://{service.address}", "plans": steps, "lead_s": lead_s})
+        spent = [dict(_TIMING.findall(one.pop("timing"))) for one in found]
+        requests = pd.DataFrame(found)
+        for name in ("open", "cpu"):
+            requests[f"{name}_s"] = [float(part.get(name, "nan")) / 1000 for part in spent]
+        self.last = Load(requests)
         return self.last
 
     def versions(self) -> dict[str, str]:
         """Ask what it has imported."""
-        return dict(json.loads(self._tell({})))
+        return dict(self._tell({}))
 
-    def _tell(self, order: dict[str, Any]) -> str:
+    def _tell(self, order: dict[str, Any]) -> Any:
         """Send an order and wait for the line that answers it."""
         self.lines.write(json.dumps(order) + "\n")
         self.lines.flush()
         if not (line := self.lines.readline()):
             raise UserError("load generator: it ended; allowed: one that runs")
-        return line
-
-
-def _read_load(line: str) -> Load:
-    columns = ["dataset", "path", "start_s", "latency_s", "status", "checksum", "timing", "nbytes"]
-    requests = pd.DataFrame(json.loads(line), columns=columns)
-    spent = [dict(_TIMING.findall(text)) for text in requests.pop("timing")]
-    for name in ("open", "cpu"):
-        requests[f"{name}_s"] = [float(part.get(name, "nan")) / 1000 for part in spent]
-    return Load(requests)
+        return json.loads(line)
 
 
 @contextlib.contextmanager
 def open_generator() -> Iterator[Generator]:
     """Start Locust as a child process and wait until it takes orders."""
-    port = find_port()
-    with start_child([sys.executable, "-c", _SWARM, str(port)]) as child:
-        found: list[socket.socket] = []
-        child.wait_until(lambda: _connect(port, found), timeout_s=60)
-        found[0].settimeout(_TIMEOUT_S)
-        with found[0], found[0].makefile("rw", encoding="utf-8") as lines:
-            yield Generator(lines)
+    with socket.create_server((HOST, 0)) as listener:
+        command = [sys.executable, "-c", _SERVE, str(listener.getsockname()[1])]
+        with start_child(command) as child:
+            child.wait_until(lambda: bool(select.select([listener], [], [], 0)[0]), timeout_s=60)
+            connection, _ = listener.accept()
+            connection.settimeout(_TIMEOUT_S)
+            with connection, connection.makefile("rw", encoding="utf-8") as lines:
+                yield Generator(lines)
 
 
-def _connect(port: int, found: list[socket.socket]) -> bool:
-    try:
-        found.append(socket.create_connection((HOST, port), timeout=1))
-    except OSError:  # not listening yet
-        return False
-    return True
+def take_orders(port: int) -> None:
+    """Take orders in the process of Locust, until the owner hangs up."""
+    connection = socket.create_connection((HOST, port))
+    with connection, connection.makefile("rw", encoding="utf-8") as lines:
+        for line in lines:
+            order = json.loads(line)  # an empty one asks what is there
+            lines.write(json.dumps(_run(order) if order else imported()) + "\n")
+            lines.flush()
+
+
+def _run(order: dict[str, Any]) -> list[dict[str, Any]]:
+    """Let each user ask for its tiles, one after the other, and time each.
+
+    A step is a dataset, a path, and for arrivals when it is due, in seconds from the beginning: its
+    time counts from then on, however late it is sent.
+    """
+    import gevent  # which patches this process
+    from locust import task
+    from locust.contrib.fasthttp import FastHttpUser
+    from locust.env import Environment
+    from locust.exception import StopUser
+
+    plans, done = iter(order["plans"]), list[object]()
+    requests: list[dict[str, Any]] = []
+    begin_s = time.perf_counter() + order["lead_s"]
+
+    class TileUser(FastHttpUser):
+        def on_start(self) -> None:
+            self.left = iter(next(plans))
+
+        def on_stop(self) -> None:
+            done.append(self)
+
+        @task
+        def ask(self) -> None:
+            step = next(self.left, None)
+            if step is None:
+                raise StopUser
+            name, path, *due = step
+            start_s = time.perf_counter()
+            if due:
+                gevent.sleep(max(0.0, begin_s + due[0] - start_s))
+                start_s = begin_s + due[0]
+            answer = self.client.get(path, name=name)
+            latency_s = time.perf_counter() - start_s
+            content = answer.content or b""
+            headers: Any = answer.headers or {}
+            requests.append(
+                {
+                    "dataset": name,
+                    "path": path,
+                    "start_s": start_s,
+                    "latency_s": latency_s,
+                    "status": answer.status_code,
+                    "checksum": xxhash.xxh3_64_hexdigest(content),
+                    "nbytes": len(content),
+                    "timing": headers.get("server-timing", ""),
+                }
+            )
+
+    environment = Environment(user_classes=[TileUser], host=order["host"], catch_exceptions=False)
+    runner = environment.create_local_runner()
+    n_users = len(order["plans"])
+    runner.start(n_users, spawn_rate=n_users)
+    while len(done) < n_users:
+        gevent.sleep(0.005)
+    runner.quit()
+    return requests

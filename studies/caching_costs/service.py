@@ -12,11 +12,10 @@ import secrets
 import socket
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
-from urllib.parse import urlencode
 
 import hdf5plugin  # noqa: F401  # teaches h5py to read Blosc
 import psutil
@@ -33,14 +32,7 @@ from helpers.benchmark.provenance import imported
 from helpers.objectstore.locations import Location
 from helpers.objectstore.processes import Child, start_child
 from studies.caching_costs.caches import SHIPPED_ENVIRONMENT, Cache, Told, open_cache
-from studies.caching_costs.datasets import (
-    VARIABLE,
-    Datasets,
-    DatasetSpec,
-    Origin,
-    open_dataset,
-)
-from studies.caching_costs.valkey import HOST
+from studies.caching_costs.datasets import HOST, Datasets, DatasetSpec
 
 SETTINGS = "ARRAYS_TILES"
 """Variable of the environment that holds the settings, secrets included."""
@@ -58,30 +50,12 @@ class Settings:
     cache: str  # contender
     location: Location  # folder of the datasets, over the emulated network
     specs: tuple[DatasetSpec, ...]  # what lies there
-    key: str = field(repr=False)  # key of the run
-    redis_url: str = ""  # address of a Redis; empty if the contender needs none
-    ttl_s: float = 86400  # that an entry lives
+    told: Told  # to the cache
 
     __pydantic_config__: ClassVar = {"hide_input_in_errors": True}  # for secrets are in it
 
 
 _AS_JSON = TypeAdapter(Settings)
-
-
-class Library:
-    """Datasets by name, opened through a cache, with the time that each request spends on it."""
-
-    def __init__(self, specs: tuple[DatasetSpec, ...], cache: Cache) -> None:
-        self.specs = {spec.name: spec for spec in specs}
-        self.cache = cache
-
-    def open(self, name: str, **_: Any) -> xr.Dataset:
-        """Open a dataset, and add the time to the request's own."""
-        start = time.perf_counter()
-        try:
-            return self.cache.get(name, lambda origin: open_dataset(self.specs[name], origin))
-        finally:
-            _opening_s.get([]).append(time.perf_counter() - start)
 
 
 class Timed:
@@ -110,38 +84,42 @@ class Timed:
         await self.app(scope, receive, send_timed)
 
 
-def make_app(library: Library) -> FastAPI:
-    """Make the application: titiler's tiles, and who serves them."""
+def make_app(specs: Sequence[DatasetSpec], cache: Cache) -> FastAPI:
+    """Make the application: titiler's tiles of datasets, opened through a cache, and what is imported."""
+    known = {spec.name: spec for spec in specs}
+
+    def open_timed(name: str, **_: Any) -> xr.Dataset:
+        """Open a dataset, and add the time to the request's own."""
+        start = time.perf_counter()
+        try:
+            return cache.get(known[name])
+        finally:
+            _opening_s.get([]).append(time.perf_counter() - start)
 
     class DatasetReader(Reader):
         def __attrs_post_init__(self) -> None:
-            self.opener = library.open
+            self.opener = open_timed
             super().__attrs_post_init__()  # type: ignore[no-untyped-call]
 
         def close(self) -> None:
-            if not library.cache.is_shared:
+            if not cache.is_shared:
                 super().close()  # type: ignore[no-untyped-call]
 
     class TilesOnly(TilerFactory):
         def register_routes(self) -> None:
             self.tile()  # type: ignore[no-untyped-call]
 
+    def find_name(url: Annotated[str, Query(description="name of a dataset")]) -> str:
+        if url not in known:
+            raise HTTPException(404, f"url: {url!r}; allowed: {', '.join(known)}")
+        return url
+
     app = FastAPI(openapi_url=None)
-    tiler = TilesOnly(reader=DatasetReader, path_dependency=_name_checker(library))
-    app.include_router(tiler.router)
+    app.include_router(TilesOnly(reader=DatasetReader, path_dependency=find_name).router)
     add_exception_handlers(app, DEFAULT_STATUS_CODES)
     app.add_middleware(Timed)
     app.get("/versions")(imported)
     return app
-
-
-def _name_checker(library: Library) -> Callable[[str], str]:
-    def find_name(url: Annotated[str, Query(description="name of a dataset")]) -> str:
-        if url not in library.specs:
-            raise HTTPException(404, f"url: {url!r}; allowed: {', '.join(library.specs)}")
-        return url
-
-    return find_name
 
 
 def listen() -> socket.socket:
@@ -159,38 +137,33 @@ def listen() -> socket.socket:
 def main() -> None:
     """Serve on a port that the system chooses."""
     settings = _AS_JSON.validate_json(os.environ.pop(SETTINGS))
-    with listen() as listening:
-        cache = open_cache(
-            settings.cache,
-            Origin(settings.location, settings.specs),
-            Told(settings.key.encode(), settings.redis_url, settings.ttl_s),
-        )
-        app = make_app(Library(settings.specs, cache))
-        config = uvicorn.Config(app, log_level="warning")
-        uvicorn.Server(config).run(sockets=[listening])
+    cache = open_cache(settings.cache, settings.location, settings.told)
+    app = make_app(settings.specs, cache)
+    with listen() as listening:  # last, for whoever waits for it to listen
+        uvicorn.Server(uvicorn.Config(app, log_level="warning")).run(sockets=[listening])
 
 
-_RESCALE = "-2,32"  # degrees Celsius over the colours of a tile
 _TIMEOUT_S = 60.0
-
-Tile = tuple[str, int, int, int]
-"""Name of a dataset, zoom, column and row."""
 
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """A tile service that runs."""
+    """A tile service that runs, or starts."""
 
-    cache: str  # its contender
     child: Child  # its process
 
     @property
     def address(self) -> str:
         """Host and port at which its process listens, so that no other is measured instead."""
-        sockets = psutil.Process(self.child.pid).net_connections()
-        ports = [one.laddr.port for one in sockets if one.status == psutil.CONN_LISTEN]
-        if not ports:
-            raise ConnectionError("it does not listen yet")
+        ports = list[int]()
+
+        def listens() -> bool:
+            with contextlib.suppress(psutil.Error):
+                sockets = psutil.Process(self.child.pid).net_connections()
+                ports.extend(one.laddr.port for one in sockets if one.status == psutil.CONN_LISTEN)
+            return bool(ports)
+
+        self.child.wait_until(listens, timeout_s=_TIMEOUT_S)
         return f"{HOST}:{ports[0]}"
 
     def ask(self, path: str) -> urllib3.BaseHTTPResponse:
@@ -203,37 +176,14 @@ class Service:
         """Ask what it has imported."""
         return dict(self.ask("/versions").json())
 
-    def wait(self) -> None:
-        """Wait until it answers."""
-        self.child.wait_until(lambda: _answers(self), timeout_s=_TIMEOUT_S)
-
-
-def tile_path(tile: Tile, *, sel: str = "") -> str:
-    """Return the path of a tile, of a day where `sel` says which.
-
-    Examples
-    --------
-    >>> tile_path(("netcdf", 1, 0, 1)).split("?")[0]
-    '/tiles/WebMercatorQuad/1/0/1.png'
-    """
-    name, zoom, column, row = tile
-    given = {
-        "url": name,
-        "variable": VARIABLE,
-        "rescale": _RESCALE,
-        **({"sel": sel} if sel else {}),
-    }
-    query = urlencode(given)
-    return f"/tiles/WebMercatorQuad/{zoom}/{column}/{row}.png?{query}"
-
 
 @contextlib.contextmanager
 def open_service(
-    cache: str, datasets: Datasets, *, is_awaited: bool = True, **told: Any
+    cache: str, datasets: Datasets, *, redis_url: str = "", ttl_s: float = 86400
 ) -> Iterator[Service]:
-    """Serve tiles of datasets as long as the context lasts; `told` are more of its `Settings`."""
-    key = secrets.token_hex(32)
-    settings = Settings(cache, datasets.location, datasets.specs, key, **told)
+    """Serve tiles of datasets as long as the context lasts; the first request waits for the start."""
+    told = Told(secrets.token_hex(32).encode(), redis_url, ttl_s)
+    settings = Settings(cache, datasets.location, datasets.specs, told)
     command = [sys.executable, "-m", "studies.caching_costs.service"]
     environment = {
         **os.environ,
@@ -244,17 +194,7 @@ def open_service(
         SETTINGS: _AS_JSON.dump_json(settings).decode(),
     }
     with start_child(command, env=environment) as child:
-        service = Service(cache, child)
-        if is_awaited:
-            service.wait()
-        yield service
-
-
-def _answers(service: Service) -> bool:
-    try:
-        return service.ask("/versions").status == 200
-    except (OSError, psutil.Error, urllib3.exceptions.HTTPError):  # not serving yet
-        return False
+        yield Service(child)
 
 
 if __name__ == "__main__":

@@ -32,17 +32,17 @@ from studies.caching_costs.caches import (
     Told,
     import_open_zarr,
     open_cache,
+    open_valkey,
 )
 from studies.caching_costs.datasets import (
     DatasetKind,
     DatasetSpec,
-    Origin,
     make_dataset,
     write_icechunk,
     write_zarr,
 )
-from studies.caching_costs.service import Library, make_app, tile_path
-from studies.caching_costs.valkey import open_valkey
+from studies.caching_costs.load import tile_path
+from studies.caching_costs.service import make_app
 
 PHASE: Literal["trial"] = "trial"
 N_TRIALS = 3
@@ -108,7 +108,7 @@ class Trials:
         """Return by contender what each tile is right after its change, and ``later`` the worst of them."""
         if block not in self._found:
             with ExitStack() as stack:
-                url = self.redis_url or stack.enter_context(open_valkey()).url
+                url = self.redis_url or stack.enter_context(open_valkey())
                 told = Told(secrets.token_bytes(32), url, self.ttl_s)
                 self._found[block] = _start_apart().submit(_watch, self.location, told).result()
         return self._found[block]
@@ -224,8 +224,8 @@ def _watch(location: Location, told: Told) -> dict[str, dict[str, Outcome]]:
 def _ask_by(cache: str, place: Location, kind: DatasetKind, told: Told) -> Callable[[], list[bytes]]:  # fmt: skip
     """Start a service in this process; what returns asks it for all tiles, of which one that fails is empty."""
     specs = tuple(replace(before, kind=kind) for before, _ in _CHANGED.values())
-    kept = open_cache(cache, Origin(place, specs), told)
-    client = TestClient(make_app(Library(specs, kept)), raise_server_exceptions=False)
+    kept = open_cache(cache, place, told)
+    client = TestClient(make_app(specs, kept), raise_server_exceptions=False)
     return lambda: [a.content * (a.status_code == 200) for a in map(client.get, ASKED.values())]
 
 

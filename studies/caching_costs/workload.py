@@ -21,11 +21,10 @@ from helpers.benchmark.provenance import name_beside
 from helpers.netem.profiles import Profile
 from helpers.objectstore.processes import peak_nbytes
 from helpers.objectstore.testbed import Testbed
-from studies.caching_costs.caches import Cache, dump
-from studies.caching_costs.datasets import Datasets, Origin, open_dataset
-from studies.caching_costs.load import Generator, Load, open_generator
-from studies.caching_costs.service import Library, Service, Tile, make_app, open_service, tile_path
-from studies.caching_costs.valkey import open_valkey
+from studies.caching_costs.caches import Cache, Told, dump, open_valkey
+from studies.caching_costs.datasets import Datasets, DatasetSpec, Origin
+from studies.caching_costs.load import Generator, Load, Tile, open_generator, tile_path
+from studies.caching_costs.service import Service, make_app, open_service
 
 _LEAST_TILES, _LEAST_S = 3, 2.0  # of a user, and of arrivals
 
@@ -101,20 +100,18 @@ def plan_workload(datasets: Datasets, *, n_tiles: int, seed: int) -> Workload:
     chosen = np.random.default_rng(seed).permutation(len(places))[:n_tiles]
     whole = [spec.name for spec in datasets.specs if spec.is_whole]
     tiles: list[Tile] = [(name, *places[k]) for k in chosen for name in whole]
-    return Workload(datasets, tiles, _make_tiles(datasets, tiles), seed)
+    paths = [*map(tile_path, tiles)]
+    made = map(
+        xxhash.xxh3_64_hexdigest, make_tiles(datasets.specs, Origin(datasets.location), paths)
+    )
+    return Workload(datasets, tiles, dict(zip(paths, made, strict=True)), seed)
 
 
-def _make_tiles(datasets: Datasets, tiles: Sequence[Tile]) -> dict[str, str]:
+def make_tiles(specs: Sequence[DatasetSpec], origin: Origin, paths: Sequence[str]) -> list[bytes]:
     """Make tiles without a cache, by the application of the services in this process."""
-    library = Library(datasets.specs, Cache(Origin(datasets.location)))
-    return {
-        path: xxhash.xxh3_64_hexdigest(_make_tile(library, path)) for path in map(tile_path, tiles)
-    }
-
-
-def _make_tile(library: Library, path: str) -> bytes:
+    client = TestClient(make_app(specs, Cache(origin, Told(b""))))
     with warnings.catch_warnings(action="ignore"):  # of libraries, which would show on the page
-        return TestClient(make_app(library)).get(path).content
+        return [client.get(path).content for path in paths]
 
 
 def measure_entries(datasets: Datasets) -> pd.Series[int]:
@@ -124,7 +121,7 @@ def measure_entries(datasets: Datasets) -> pd.Series[int]:
     """
     origin = Origin(datasets.location)
     whole = [spec for spec in datasets.specs if spec.is_whole]
-    return pd.Series({spec.name: len(dump(open_dataset(spec, origin))) for spec in whole})
+    return pd.Series({spec.name: len(dump(origin.open(spec))) for spec in whole})
 
 
 _TILE_NBYTES = 256 * 256 * 8  # of values that are made into one tile
@@ -211,28 +208,28 @@ def open_loads(
     *,
     users: Sequence[int],
     rates: Sequence[float],
-    **told: Any,
+    redis_url: str,
+    ttl_s: float,
 ) -> Iterator[list[tuple[str, CacheLoad]]]:
     """Run a service for each contender, and make it a contender at each load.
 
     The first load is one user. The control, a second service of the first cache, meets that and
-    the load of most users. `told` are `redis_url` and `ttl_s` of services; with an empty address a
-    Redis of our own runs next to them.
+    the load of most users. With an empty `redis_url` a Redis of our own runs next to them.
     """
     location = workload.datasets.location.through(testbed.far.endpoint_url)
     planned = replace(workload, datasets=replace(workload.datasets, location=location))
     with contextlib.ExitStack() as stack:
-        if any(name.startswith("redis") for name in caches) and not told["redis_url"]:
-            told["redis_url"] = stack.enter_context(open_valkey()).url
+        if any(name.startswith("redis") for name in caches) and not redis_url:
+            redis_url = stack.enter_context(open_valkey())
         generator = stack.enter_context(open_generator())
         services = {
             name: stack.enter_context(
-                open_service(cache, planned.datasets, is_awaited=False, **told)
+                open_service(cache, planned.datasets, redis_url=redis_url, ttl_s=ttl_s)
             )
             for name, cache in zip((*caches, "control"), (*caches, caches[0]), strict=True)
         }
-        for service in services.values():  # they start side by side
-            service.wait()
+        for service in services.values():  # which start side by side
+            service.versions()
         points = [Point(n, 0.0) for n in (1, *users)] + [Point(0, rate) for rate in rates]
         controlled = {Point(n, 0.0) for n in (1, max(users, default=1))}
         warmed = set[int]()
@@ -257,21 +254,17 @@ def predict_tiles(workload: Workload, testbed: Testbed, network: Profile) -> pd.
         ``predicted_bound``, how many times as fast a cache of datasets is at most.
     """
     location = workload.datasets.location.through(testbed.far.endpoint_url)
-    origin, first_s = (
-        Origin(location),
-        network.first_byte_s.median_s if network.first_byte_s else 0.0,
-    )
-    stream, all_streams = (
-        1e6 * (rate or math.inf) for rate in (network.stream_mb_per_s, network.worker_mb_per_s)
-    )
-    library = Library(workload.datasets.specs, Cache(origin))
-    lines = {}
-    for spec in (spec for spec in workload.datasets.specs if spec.is_whole):
+    origin = Origin(location)
+    first_s = network.first_byte_s.median_s if network.first_byte_s else 0.0
+    stream = 1e6 * (network.stream_mb_per_s or math.inf)
+    all_streams = 1e6 * (network.worker_mb_per_s or math.inf)
+    specs, lines = workload.datasets.specs, {}
+    for spec in (spec for spec in specs if spec.is_whole):
         testbed.take_trace()
-        open_dataset(spec, origin)
+        origin.open(spec)
         opening = [one.nbytes for one in testbed.take_trace()]
         tile = next(tile for tile in workload.tiles if tile[0] == spec.name)
-        _make_tile(library, tile_path(tile))
+        make_tiles(specs, origin, [tile_path(tile)])
         chunks = [one.nbytes for one in testbed.take_trace()][len(opening) :] or [0]
         open_s = len(opening) * first_s + sum(opening) / stream
         make_s = first_s + max(max(chunks) / stream, sum(chunks) / all_streams)

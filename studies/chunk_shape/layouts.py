@@ -19,8 +19,7 @@ import zarr
 from numpy.typing import NDArray
 from zarr.storage import ObjectStore
 
-from advisors.decide.layouts import Access, AccessPattern, Bounds
-from advisors.decide.search import best_layout
+from advisors.decide.layouts import Access, AccessPattern, Bounds, best_layout
 from helpers.arrays import chunks, fields, stores
 from helpers.arrays.chunks import Shape
 from helpers.arrays.fields import FILL, SampleArray

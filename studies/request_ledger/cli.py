@@ -15,7 +15,7 @@ import pandas as pd
 
 from helpers.benchmark import loop, provenance
 from helpers.benchmark.record import Record, read_records
-from helpers.errors import UserError
+from helpers.errors import UserError, say
 from helpers.netem.profiles import get_profile
 from helpers.objectstore.testbed import open_testbed
 from studies.request_ledger import findings
@@ -86,14 +86,9 @@ def check_newest(clients: Sequence[str]) -> tuple[pd.DataFrame, list[str]]:
     table = findings.tabulate(rows)
     reasons = table.loc[table["absent"] != "", ["client", "absent"]].drop_duplicates()
     absent = [f"{client}: {reason}" for client, reason in reasons.itertuples(index=False)]
-    after = last_measured(findings.merge_runs(table))
-    return findings.compare(before, after), absent
-
-
-def last_measured(merged: pd.DataFrame) -> pd.DataFrame:
-    """Choose the last environment of each client, in the order in which they were measured."""
-    last = merged.groupby("client")["environment"].transform("last")
-    return merged[merged["environment"] == last]
+    merged = findings.merge_runs(table)
+    last = merged.groupby("client")["environment"].transform("last")  # as they were measured
+    return findings.compare(before, merged[merged["environment"] == last]), absent
 
 
 @click.group()
@@ -117,17 +112,17 @@ def check(clients: tuple[str, ...], is_json: bool) -> None:
     for line in lines:
         line["is_more"] = line["after"] > line["before"]
     if is_json:
-        click.echo(json.dumps({"differences": lines, "absent": absent}, indent=2))
+        say(json.dumps({"differences": lines, "absent": absent}, indent=2))
     else:
         for line in lines:
             word = "more" if line["is_more"] else "less"
             what = {"n_requests": "requests", "wire_nbytes": "bytes", "n_waits": "waits in a chain"}
-            click.echo(
+            say(
                 f"{line['client']}, {line['operation']} of {line['layout']}: {word} {what[line['count']]},"
                 f" {line['before']:.0f} before and {line['after']:.0f} now"
             )
         for reason in absent:
-            click.echo(f"not checked: {reason}")
+            say(f"not checked: {reason}")
         if not lines:
-            click.echo("all newest versions ask for what the record has")
+            say("all newest versions ask for what the record has")
     sys.exit(any(line["is_more"] for line in lines))

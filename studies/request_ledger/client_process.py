@@ -15,10 +15,10 @@ import importlib
 import json
 import os
 import sys
-import traceback
 import zlib
 from dataclasses import dataclass
 from functools import partial
+from operator import getitem
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -137,9 +137,9 @@ def zeros(array: Any, dtype: Any = None) -> Any:
     return use("numpy").zeros((STEPS, *array.shape[1:]), dtype or array.dtype)
 
 
-def select(opened: Any, selection: Any) -> Any:
-    """Read a selection of the array."""
-    return opened[selection]
+def append_zarr(_where: Where, _path: str, opened: Any) -> None:
+    """Append a chunk of time."""
+    opened.append(zeros(opened))
 
 
 def select_by_name(opened: Any, selection: Selection) -> Any:
@@ -177,26 +177,20 @@ def xarray_h5netcdf(where: Where, path: str) -> Any:
 
 def xarray_kerchunk(where: Where, path: str) -> Any:
     """Open references of kerchunk through fsspec."""
-    options, is_old, zarr = s3_options(where), is_zarr_2(), use("zarr")
+    options = s3_options(where)
     fs = use("fsspec").filesystem(
         "reference", fo=url(where, path), remote_protocol="s3", target_protocol="s3", target_options=options,
-        remote_options=dict(options, asynchronous=not is_old), skip_instance_cache=True,
-        **({} if is_old else {"asynchronous": True}),
+        remote_options=dict(options, asynchronous=True), skip_instance_cache=True, asynchronous=True,
     )  # fmt: skip
-    if is_old:
-        return use("xarray").open_zarr(fs.get_mapper(""), consolidated=False, chunks=None)
-    store = zarr.storage.FsspecStore(fs, read_only=True, path="")
+    store = use("zarr.storage").FsspecStore(fs, read_only=True, path="")
     return use("xarray").open_zarr(store, consolidated=False, zarr_format=2, chunks=None)
 
 
 def xarray_virtualizarr(where: Where, path: str) -> Any:
     """Open a manifest that VirtualiZarr makes of a file."""
-    try:
-        registry = use("obspec_utils.registry")
-    except ImportError:
-        registry = use("virtualizarr.registry")
-    stores = registry.ObjectStoreRegistry({"s3://%s" % where["bucket"]: obstore(where)})
-    manifest = use("virtualizarr.parsers").HDFParser()(url(where, path), registry=stores)
+    stores = {"s3://%s" % where["bucket"]: obstore(where)}
+    registry = use("obspec_utils.registry").ObjectStoreRegistry(stores)
+    manifest = use("virtualizarr.parsers").HDFParser()(url(where, path), registry=registry)
     return use("xarray").open_zarr(manifest, consolidated=False, zarr_format=3, chunks=None)
 
 
@@ -336,11 +330,6 @@ def tiledb_context(where: Where) -> Any:
     })  # fmt: skip
 
 
-def open_tiledb(where: Where, path: str) -> Any:
-    """Open the array."""
-    return use("tiledb").open(url(where, path), ctx=tiledb_context(where))
-
-
 def write_tiledb(where: Where, path: str, arrays: Mapping[str, Any], chunks: Any) -> None:
     """Write the array."""
     values, ctx, tiledb = arrays[ARRAY], tiledb_context(where), use("tiledb")
@@ -358,85 +347,107 @@ def write_tiledb(where: Where, path: str, arrays: Mapping[str, Any], chunks: Any
 
 @dataclass(frozen=True)
 class Client:
-    """What a client does for each operation; what it lacks is None."""
+    """What a client reads, and does for each operation; what it lacks is None."""
 
     modules: tuple[str, ...]  # imported before the first job
+    layouts: tuple[str, ...]  # that it is asked for
     open: Callable[[Where, str], Any]
-    read: Callable[[Any, Any], Any] = select
-    list: Callable[[Where, str], Sequence[str]] | None = None  # of a group, with its metadata
+    is_group: bool = True  # whether the array is one of those in what is opened
+    read: Callable[[Any, Any], Any] = getitem
+    list: Callable[[Any], Sequence[str]] | None = None  # of a group, with its metadata
     open_to_append: Callable[[Where, str], Any] | None = None  # else as to read
     append: Callable[[Where, str, Any], None] | None = None
     write: Callable[[Where, str, Mapping[str, Any], Any], None] | None = None
     forks: bool = True  # whether a child of a process that has imported it can use it
 
 
-def of_zarr(group: Callable[..., Any], *modules: str) -> Client:
+def of_zarr(
+    layouts: tuple[str, ...], group: Callable[..., Any], *modules: str, append: Any = None
+) -> Client:
     """Make a client that reads groups of zarr."""
     return Client(
         ("zarr", *modules),
-        open=lambda where, path: group(where, path)[ARRAY],
-        list=lambda where, path: list_arrays(group(where, path)),
+        layouts,
+        group,
+        list=list_arrays,
         open_to_append=lambda where, path: group(where, path, mode="r+")[ARRAY],
-        append=lambda _where, _path, opened: opened.append(zeros(opened)),
-    )
-
-
-def of_xarray(dataset: Callable[..., Any], *modules: str, append: Any = None) -> Client:
-    """Make a client that reads datasets of xarray."""
-    return Client(
-        ("xarray", *modules),
-        open=lambda where, path: dataset(where, path)[ARRAY],
-        read=select_by_name,
-        list=lambda where, path: sorted(dataset(where, path).data_vars),
         append=append,
     )
 
 
+def of_xarray(
+    layouts: tuple[str, ...], dataset: Callable[..., Any], *modules: str, append: Any = None
+) -> Client:
+    """Make a client that reads datasets of xarray."""
+    return Client(
+        ("xarray", *modules),
+        layouts,
+        dataset,
+        read=select_by_name,
+        list=lambda opened: sorted(opened.data_vars),
+        append=append,
+    )
+
+
+NETCDF = ("netcdf", "netcdf-large")
+ALL_ZARR = ("zarr-v2", "zarr-v3", "zarr-v3-sharded")
 XARRAY_ZARR = ("zarr", "s3fs", "dask.array", "numcodecs")
 CLIENTS = {
-    "zarr-s3fs": of_zarr(zarr_s3fs, "s3fs", "numcodecs"),
-    "zarr-obstore": of_zarr(zarr_obstore, "obstore.store", "numcodecs"),
-    "zarr-zarrs": of_zarr(zarr_zarrs, "zarrs", "obstore.store"),
+    "zarr-s3fs": of_zarr(ALL_ZARR, zarr_s3fs, "s3fs", "numcodecs", append=append_zarr),
+    "zarr-obstore": of_zarr(
+        ALL_ZARR, zarr_obstore, "obstore.store", "numcodecs", append=append_zarr
+    ),
+    "zarr-zarrs": of_zarr(ALL_ZARR[1:], zarr_zarrs, "zarrs", "obstore.store"),
     "xarray-zarr": of_xarray(
-        partial(xarray_zarr, consolidated=True, chunks=None), *XARRAY_ZARR, append=append_xarray
+        ("zarr-v2",),
+        partial(xarray_zarr, consolidated=True, chunks=None),
+        *XARRAY_ZARR,
+        append=append_xarray,
     ),
-    "xarray-zarr-dask": of_xarray(partial(xarray_zarr, consolidated=True, chunks={}), *XARRAY_ZARR),
+    "xarray-zarr-dask": of_xarray(
+        ("zarr-v2",), partial(xarray_zarr, consolidated=True, chunks={}), *XARRAY_ZARR
+    ),
     "xarray-zarr-unconsolidated": of_xarray(
-        partial(xarray_zarr, consolidated=False, chunks=None), *XARRAY_ZARR
+        ("zarr-v2-unconsolidated",),
+        partial(xarray_zarr, consolidated=False, chunks=None),
+        *XARRAY_ZARR,
     ),
-    "h5netcdf": of_xarray(xarray_h5netcdf, "h5netcdf", "s3fs"),
-    "h5py-s3fs": Client(
-        ("h5py", "s3fs"),
-        open=lambda where, path: h5py_s3fs(where, path)[ARRAY],
-        list=lambda where, path: list_maps(h5py_s3fs(where, path)),
-    ),
-    "ros3": Client(("h5py",), open=lambda where, path: h5py_ros3(where, path)[ARRAY]),
+    "h5netcdf": of_xarray(NETCDF, xarray_h5netcdf, "h5netcdf", "s3fs"),
+    "h5py-s3fs": Client(("h5py", "s3fs"), NETCDF, h5py_s3fs, list=list_maps),
+    "ros3": Client(("h5py",), NETCDF, h5py_ros3),
     "netcdf4-bytes": Client(
-        ("netCDF4",),
-        open=lambda where, path: netcdf4(where, path)[ARRAY],
-        list=lambda where, path: list_maps(netcdf4(where, path).variables),
+        ("netCDF4",), ("netcdf",), netcdf4, list=lambda file: list_maps(file.variables)
     ),
     "kerchunk": of_xarray(
-        xarray_kerchunk, "zarr", "s3fs", "fsspec.implementations.reference", "numcodecs"
+        ("references",),
+        xarray_kerchunk,
+        "zarr",
+        "s3fs",
+        "fsspec.implementations.reference",
+        "numcodecs",
     ),
-    "virtualizarr": Client(
-        ("virtualizarr", "xarray", "zarr", "obstore.store"),
-        open=lambda where, path: xarray_virtualizarr(where, path)[ARRAY],
-        read=select_by_name,
-        list=lambda where, path: sorted(xarray_virtualizarr(where, path).data_vars),
+    "virtualizarr": of_xarray(
+        ("netcdf",), xarray_virtualizarr, "virtualizarr", "zarr", "obstore.store"
     ),
     "ranges-obstore": Client(
-        ("obstore.store",), open=lambda where, path: (obstore(where), path), read=ranges_obstore
+        ("obstore.store",),
+        ("netcdf-large",),
+        lambda where, path: (obstore(where), path),
+        is_group=False,
+        read=ranges_obstore,
     ),
     "ranges-fsspec": Client(
         ("s3fs", "fsspec.utils"),
-        open=lambda where, path: (filesystem(where), url(where, path)),
+        ("netcdf-large",),
+        lambda where, path: (filesystem(where), url(where, path)),
+        is_group=False,
         read=ranges_fsspec,
     ),
     "icechunk": Client(
         ("icechunk", "zarr", "numcodecs"),
-        open=lambda where, path: icechunk_group(where, path)[ARRAY],
-        list=lambda where, path: list_arrays(icechunk_group(where, path)),
+        ("icechunk",),
+        icechunk_group,
+        list=list_arrays,
         open_to_append=open_icechunk_to_append,
         append=append_icechunk,
         write=write_icechunk,
@@ -444,13 +455,22 @@ CLIENTS = {
     ),
     "tensorstore": Client(
         ("tensorstore",),
-        open=open_tensorstore,
+        ALL_ZARR,
+        open_tensorstore,
+        is_group=False,
         read=lambda opened, selection: opened[selection].read().result(),
         append=append_tensorstore,
     ),
-    "gdal": Client(("rasterio",), open=open_gdal, read=read_gdal),
-    "tiledb": Client(("tiledb",), open=open_tiledb, write=write_tiledb),
+    "gdal": Client(("rasterio",), ("geotiff",), open_gdal, is_group=False, read=read_gdal),
+    "tiledb": Client(
+        ("tiledb",),
+        ("tiledb",),
+        lambda where, path: use("tiledb").open(url(where, path), ctx=tiledb_context(where)),
+        is_group=False,
+        write=write_tiledb,
+    ),
 }
+"""Each client of the ledger; another one is one more line."""
 
 
 def digest(values: Any) -> int:
@@ -467,20 +487,20 @@ def work(job: Mapping[str, Any]) -> dict[str, Any]:
     client, operation = CLIENTS[job["client"]], job["operation"]
     path, where = job["path"], job["where"]
     os.environ.update(AWS_ACCESS_KEY_ID=where["key"], AWS_SECRET_ACCESS_KEY=where["secret"])
-    lacks = {"write": client.write, "append": client.append, "metadata": client.list}
-    if lacks.get(operation.partition(" ")[0], client.open) is None:
-        return {"failed": ""}
     if operation == "write" and client.write:
         client.write(where, path, dict(use("numpy").load(job["arrays"])), tuple(job["chunks"]))
         return {"done": True}
     if operation.startswith("metadata") and client.list:
-        return {"done": True, "names": len(client.list(where, path))}
-    is_append = operation == "append"
-    opened = ((is_append and client.open_to_append) or client.open)(where, path)
+        return {"done": True, "names": len(client.list(client.open(where, path)))}
+    if operation == "append" and client.open_to_append:
+        opened = client.open_to_append(where, path)
+    else:
+        opened = client.open(where, path)
+        opened = opened[ARRAY] if client.is_group else opened
     say({"opened": True})
     if read_line() == "end":
         return {"done": True}
-    if is_append and client.append:
+    if operation == "append" and client.append:
         client.append(where, path, opened)
         return {"done": True}
     selection = {**selections(job["shape"], job["chunks"]), **GAPS}[operation]
@@ -492,8 +512,6 @@ def answer(line: str) -> None:
     try:
         say(work(json.loads(line)))
     except BaseException as error:
-        if os.environ.get("LEDGER_TRACEBACK"):
-            traceback.print_exc()
         say({"failed": explain(error)})
     os._exit(0)
 
@@ -522,14 +540,13 @@ def main() -> None:
     """Import what a client needs, then do jobs, each in a child."""
     from importlib.metadata import version
 
-    first = json.loads(read_line())
-    client, versions, name = CLIENTS[first["client"]], {}, ""
+    client, versions, name = CLIENTS[read_line()], {}, ""
     try:
         for name in client.modules:
             use(name)
-        for name in first["versions"]:
+            package = name.partition(".")[0]
             with contextlib.suppress(Exception):
-                versions[name] = version(name)
+                versions[package] = version(package)
     except Exception as error:
         say({"failed": "%s cannot be imported: %s" % (name, explain(error))})
         return

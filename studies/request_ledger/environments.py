@@ -6,18 +6,17 @@ import hashlib
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import date
 from functools import cache
 from pathlib import Path
 from typing import Annotated
 
-import yaml
 from filelock import FileLock
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from helpers.errors import UserError
-from helpers.paths import cache_folder
+from helpers.errors import UserError, explain
+from helpers.paths import cache_folder, read_yaml
 
 LISTED = Path(__file__).with_name("environments.yaml")
 HERE = "here"
@@ -48,35 +47,33 @@ class Environment:
 _Text = Annotated[str, Field(pattern=r"^[\w.\[\]<>=!-]+$")]
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+class _Asked(BaseModel):
+    """Packages, and the clients and layouts that are asked for with them."""
+
+    model_config = ConfigDict(extra="forbid")
+    packages: list[_Text]
+    clients: list[_Text]
+    layouts: list[_Text] = []
+    versions: list[_Text] = []  # of the package that changes
 
 
-class _Day(_Model):
-    until: str = Field(pattern=r"^\d{4}-\d\d-\d\d$")
+class _Day(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    until: date
     python: _Text
     layouts: list[_Text] = []
 
 
-class _Stacks(_Model):
-    packages: list[_Text]
-    clients: list[_Text]
+class _Stacks(_Asked):
     days: dict[str, _Day]
 
 
-class _Change(_Model):
-    packages: list[_Text]
-    clients: list[_Text]
-    layouts: list[_Text] = []
-    versions: list[_Text]
-
-
-class _Listed(_Model):
-    old: list[_Text]  # named by others of the list
-    today: str = Field(pattern=r"^\d{4}-\d\d-\d\d$")
+class _Listed(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    today: date
     python: _Text
     stacks: _Stacks
-    changes: dict[str, _Change]
+    changes: dict[str, _Asked]
 
 
 def read_environments(path: Path = LISTED) -> list[Environment]:
@@ -88,25 +85,22 @@ def read_environments(path: Path = LISTED) -> list[Environment]:
         If the file is not such a list.
     """
     try:
-        text = yaml.load(path.read_bytes(), yaml.BaseLoader)  # noqa: S506  # it makes texts alone
-        listed = _Listed.model_validate(text)
-    except (OSError, ValidationError, yaml.YAMLError) as error:
-        raise UserError(f"{path.name}: {' '.join(str(error).split())[:300]}") from error
-    return [Environment(HERE, ()), *_list(listed)]
-
-
-def _list(listed: _Listed) -> Iterator[Environment]:
+        listed = _Listed.model_validate(read_yaml(path, path.name))
+    except ValidationError as error:
+        raise UserError(f"{path.name}: {explain(error)}") from error
+    found = [Environment(HERE, ())]
     stacks = listed.stacks
     for name, day in stacks.days.items():
-        given = tuple(stacks.clients), tuple(stacks.packages)
-        layouts = tuple(day.layouts)
-        yield Environment(name, *given, day.until, day.python, layouts, is_stack=True)
-    for package, change in listed.changes.items():
-        for version in change.versions:
-            packages = (f"{package}=={version}", *change.packages)
-            given = tuple(change.clients), packages
-            name, layouts = f"{package} {version}", tuple(change.layouts)
-            yield Environment(name, *given, listed.today, listed.python, layouts)
+        packages, until = tuple(stacks.packages), day.until.isoformat()
+        given = tuple(stacks.clients), packages, until, day.python, tuple(day.layouts)
+        found.append(Environment(name, *given, is_stack=True))
+    until = listed.today.isoformat()
+    for package, asked in listed.changes.items():
+        for version in asked.versions:
+            packages = (f"{package}=={version}", *asked.packages)
+            given = tuple(asked.clients), packages, until, listed.python, tuple(asked.layouts)
+            found.append(Environment(f"{package} {version}", *given))
+    return found
 
 
 def make_environment(environment: Environment) -> Path:

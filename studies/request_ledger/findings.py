@@ -54,9 +54,12 @@ def merge_runs(table: pd.DataFrame) -> pd.DataFrame:
     merged = groups[[*COUNTS, "n_requests", *chains, "span_s", "needed_nbytes"]].median()
     merged["least_waits"], merged["most_waits"] = groups["n_waits"].min(), groups["n_waits"].max()
     merged["versions"] = groups["versions"].first()
-    merged = merged.reset_index()
-    order = {one.name: place for place, one in enumerate(read_environments())}
-    return merged.sort_values("environment", key=lambda names: names.map(order), kind="stable")
+    return merged.reset_index().sort_values("environment", key=_rank, kind="stable")
+
+
+def _rank(environments: pd.Series[str]) -> pd.Series[float]:
+    """Give the place of each environment in their list."""
+    return environments.map({one.name: i for i, one in enumerate(read_environments())})
 
 
 def compare_repeats(table: pd.DataFrame) -> pd.Series[bool]:
@@ -72,12 +75,6 @@ def compare_repeats(table: pd.DataFrame) -> pd.Series[bool]:
 def choose_years(merged: pd.DataFrame) -> pd.DataFrame:
     """Choose the stacks of a day, in their order."""
     return merged[merged["environment"].str.fullmatch(r"\d{4}(-\d\d)?")]
-
-
-def pick(merged: pd.DataFrame, value: str, *place: str) -> float:
-    """Return a number of one line, by client, environment, layout and operation; NaN if it is not there."""
-    found = merged.set_index(KEY)[value]
-    return float(found.get(place, math.nan))
 
 
 def compare(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
@@ -115,11 +112,11 @@ def compare(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
 def list_counts(merged: pd.DataFrame, n_chunks: int) -> dict[str, Finding]:
     """List the counts that prose quotes; those of what was not asked are NaN."""
     today = "2026" if "2026" in set(merged["environment"]) else "here"
+    lines, many = merged.set_index(KEY), "metadata of 100"
 
     def number(value: str, client: str, layout: str, operation: str, when: str = today) -> float:
-        return pick(merged, value, client, when, layout, operation)
+        return float(lines[value].get((client, when, layout, operation), math.nan))
 
-    many = "metadata of 100"
     plain = number("n_requests", "xarray-zarr-unconsolidated", "zarr-v2-unconsolidated", many)
     numbers = {
         "requests-of-today": number("n_requests", "zarr-s3fs", "zarr-v2", "whole") / n_chunks,
@@ -135,8 +132,7 @@ def list_counts(merged: pd.DataFrame, n_chunks: int) -> dict[str, Finding]:
 
 def choose_newest(table: pd.DataFrame) -> pd.DataFrame:
     """Choose the last environment of each client, in the order of their list."""
-    order = {one.name: i for i, one in enumerate(read_environments())}
-    ranks = table["environment"].map(order)
+    ranks = _rank(table["environment"])
     return table[ranks == ranks.groupby(table["client"]).transform("max")]
 
 
@@ -149,10 +145,10 @@ def write_data() -> str:
         there = (table["absent"] == "") & (table["n_requests"] > 0) & is_measured
         for line in choose_newest(table[there]).to_dict("records"):
             gets = line["n_get"] + line["n_head"]
-            kept = ("client", "environment", "layout", "operation", "n_requests", "n_waits")
-            puts = line["n_requests"] - gets
-            rows.append({**{name: line[name] for name in kept}, "gets": gets, "puts": puts}
-                        | {"mb": round(line["wire_nbytes"] / 1e6, 3), "steps": list(line["steps"])})  # fmt: skip
+            kept = {name: line[name] for name in (*KEY, "n_requests", "n_waits")}
+            kept |= {"gets": gets, "puts": line["n_requests"] - gets}
+            kept |= {"mb": round(line["wire_nbytes"] / 1e6, 3), "steps": list(line["steps"])}
+            rows.append(kept)
     presets = {}
     for name in PRESETS:
         network = network_of(get_profile(name))

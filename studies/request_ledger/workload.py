@@ -15,7 +15,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import IO, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import obstore
@@ -30,32 +31,13 @@ from helpers.objectstore.testbed import Testbed
 from helpers.paths import ROOT
 from helpers.redaction import redact
 from studies.request_ledger import client_process
-from studies.request_ledger.client_process import GAPS
+from studies.request_ledger.client_process import CLIENTS, GAPS
 from studies.request_ledger.environments import HERE, Environment, make_environment
 from studies.request_ledger.written import GROUPS, Stored
 
-LAYOUTS: Mapping[str, tuple[str, ...]] = {
-    "zarr-s3fs": ("zarr-v2", "zarr-v3", "zarr-v3-sharded"),
-    "zarr-obstore": ("zarr-v2", "zarr-v3", "zarr-v3-sharded"),
-    "zarr-zarrs": ("zarr-v3", "zarr-v3-sharded"),
-    "xarray-zarr": ("zarr-v2",),
-    "xarray-zarr-dask": ("zarr-v2",),
-    "xarray-zarr-unconsolidated": ("zarr-v2-unconsolidated",),
-    "h5netcdf": ("netcdf", "netcdf-large"),
-    "h5py-s3fs": ("netcdf", "netcdf-large"),
-    "ros3": ("netcdf", "netcdf-large"),
-    "netcdf4-bytes": ("netcdf",),
-    "kerchunk": ("references",),
-    "virtualizarr": ("netcdf",),
-    "ranges-obstore": ("netcdf-large",),
-    "ranges-fsspec": ("netcdf-large",),
-    "icechunk": ("icechunk",),
-    "tensorstore": ("zarr-v2", "zarr-v3", "zarr-v3-sharded"),
-    "gdal": ("geotiff",),
-    "tiledb": ("tiledb",),
-}
+LAYOUTS = {name: client.layouts for name, client in CLIENTS.items()}
 """What each client reads."""
-OWN_LAYOUTS = ("icechunk", "tiledb")
+OWN_LAYOUTS = {one for client in CLIENTS.values() if client.write for one in client.layouts}
 """Layouts that the library in each environment writes itself."""
 SELECTING = ("one chunk", "series", "map", "box", "whole")
 METADATA = tuple(f"metadata of {n}" for n in GROUPS)
@@ -63,8 +45,6 @@ OPERATIONS = ("open", *METADATA, *SELECTING, "append", *GAPS)
 CONTROL = "control"
 GROUP_KINDS = {"zarr-v2-unconsolidated": "zarr-v2", "icechunk": "icechunk"}
 """Groups of variables by the layout of the array, where these are not called the same."""
-APPENDING = {"zarr-s3fs", "zarr-obstore", "xarray-zarr", "icechunk", "tensorstore"}
-NO_GROUPS = {"gdal", "tiledb", "tensorstore", "ros3"}
 _DEADLINE_S = 45.0  # for one operation
 _STEPS_KEPT = 200  # requests whose dependencies go into the record
 
@@ -78,7 +58,7 @@ class Session:
         self.versions: dict[str, str] = {}
         self.failure = ""
         self._process: subprocess.Popen[bytes] | None = None
-        self._missing: dict[str, str] = {}
+        self._pythons: dict[str, Path | UserError] = {}  # or why there is none
         self.written: set[str] = set()  # layouts that libraries wrote themselves
 
     def enter(self, environment: str, client: str) -> None:
@@ -87,37 +67,44 @@ class Session:
             return
         self.leave()
         self.key, self.versions, self.failure = (environment, client), {}, ""
-        if environment in self._missing:
-            self.failure = self._missing[environment]
-            return
-        try:
-            python = make_environment(self.environments[environment])
-        except UserError as error:
-            self.failure = self._missing[environment] = str(error)
+        if environment not in self._pythons:
+            try:
+                self._pythons[environment] = make_environment(self.environments[environment])
+            except UserError as error:
+                self._pythons[environment] = error
+        python = self._pythons[environment]
+        if isinstance(python, UserError):
+            self.failure = str(python)
             return
         self._process = subprocess.Popen(
             [python, client_process.__file__],
+            bufsize=0,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=None if "LEDGER_TRACEBACK" in os.environ else subprocess.DEVNULL,
-            env=_environment(),
+            stderr=subprocess.DEVNULL,
+            env={
+                # nothing that would change what a client asks for
+                **{name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ},
+                "AWS_ALLOW_HTTP": "true",
+                "AWS_EC2_METADATA_DISABLED": "true",
+                "AWS_REGION": "us-east-1",
+                "NO_PROXY": "127.0.0.1",
+                "OMP_NUM_THREADS": "2",
+                "PYTHONWARNINGS": "ignore",
+            },
             start_new_session=True,
         )
-        modules = client_process.CLIENTS[client].modules
-        packages = dict.fromkeys(name.partition(".")[0] for name in modules)
-        answer = self.ask({"client": client, "versions": [*packages]})
+        answer = self.ask(client)
         self.versions, self.failure = answer.get("versions", {}), answer.get("failed", "")
 
     def ask(self, message: Mapping[str, Any] | str) -> dict[str, Any]:
         """Send a line to the process and wait for its answer."""
         process, text = self._process, message if isinstance(message, str) else json.dumps(message)
-        if process is None or process.stdin is None or process.stdout is None:
+        if process is None:
             return {"failed": self.failure or "its process ended"}
-        try:
+        assert process.stdin is not None and process.stdout is not None
+        with contextlib.suppress(BrokenPipeError):  # there will be no answer
             process.stdin.write(f"{text}\n".encode())
-            process.stdin.flush()
-        except OSError as error:
-            return {"failed": f"its process ended: {error.strerror}"}
         if not select.select([process.stdout], [], [], _DEADLINE_S)[0]:
             self.leave()
             return {"failed": f"no answer within {_DEADLINE_S:g} s"}
@@ -129,10 +116,8 @@ class Session:
         if self._process is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
-            for pipe in (self._process.stdin, self._process.stdout):
-                with contextlib.suppress(OSError):
-                    _close(pipe)
-            self._process.wait()
+            with self._process:
+                pass
         self._process, self.key = None, None
 
     def __enter__(self) -> Session:
@@ -144,41 +129,24 @@ class Session:
         self.leave()
 
 
-def _close(pipe: IO[bytes] | None) -> None:
-    if pipe is not None:
-        pipe.close()
-
-
-def _environment() -> dict[str, str]:
-    """Let through what a client needs, and nothing that would change what it asks for."""
-    kept = {
-        name: os.environ[name]
-        for name in ("PATH", "HOME", "LEDGER_TRACEBACK")
-        if name in os.environ
-    }
-    fixed = {
-        "AWS_EC2_METADATA_DISABLED": "true",
-        "NO_PROXY": "127.0.0.1",
-        "PYTHONWARNINGS": "ignore",
-    }
-    return (
-        kept | fixed | {"OMP_NUM_THREADS": "2", "AWS_ALLOW_HTTP": "true", "AWS_REGION": "us-east-1"}
-    )
-
-
-def is_listing(request: Request) -> bool:
-    """Tell whether a request lists keys: a GET of a bucket, whose key is its name alone."""
-    return request.method == "GET" and "/" not in request.key.strip("/")
-
-
 def count(requests: Sequence[Request]) -> dict[str, int]:
     """Count the requests of one operation, by kind, with what they brought and how they waited.
 
     Other kinds are POST, DELETE and LIST; `n_failed` were answered with a status of 400 or more,
     `n_in_flight` is the most at one moment, `n_waits` the longest chain of requests each of which
-    began after the one before had ended, and `n_joined` are ranges asked for twice.
+    began after the one before had ended, and `n_joined` are ranges that begin inside the one before: bytes asked
+    for twice.
     """
-    kinds = Counter("LIST" if is_listing(one) else one.method for one in requests)
+    # a GET of a bucket, whose key is its name alone, lists
+    kinds = Counter(
+        "LIST" if one.method == "GET" and "/" not in one.key.strip("/") else one.method
+        for one in requests
+    )
+    ranges = [
+        (one.key, one.range_start, one.range_nbytes)
+        for one in requests
+        if one.range_start is not None and one.range_nbytes
+    ]
     named = {f"n_{kind.lower()}": kinds.pop(kind, 0) for kind in ("GET", "HEAD", "PUT")}
     return named | {
         "n_other": sum(kinds.values()),
@@ -187,19 +155,8 @@ def count(requests: Sequence[Request]) -> dict[str, int]:
         "n_connections": len({one.connection for one in requests}),
         "n_in_flight": max_in_flight(requests),
         "n_waits": count_waits(requests),
-        "n_joined": count_overlaps(requests),
+        "n_joined": sum(a[0] == b[0] and b[1] < a[1] + a[2] for a, b in pairwise(sorted(ranges))),
     }
-
-
-def count_overlaps(requests: Sequence[Request]) -> int:
-    """Count the requests for a range that begins inside the one before it: bytes asked for twice."""
-    ranges: dict[str, list[tuple[int, int]]] = {}
-    for one in requests:
-        if one.range_start is not None and one.range_nbytes:
-            ranges.setdefault(one.key, []).append(
-                (one.range_start, one.range_start + one.range_nbytes)
-            )
-    return sum(b[0] < a[1] for found in ranges.values() for a, b in pairwise(sorted(found)))
 
 
 @dataclass(slots=True)
@@ -214,8 +171,6 @@ class Operation(Steps):
     layout: str
     name: str
     network: str = ""  # to emulate for it, unless it is that of the testbed
-    is_open: bool = field(default=False, init=False)
-    failure: str = field(default="", init=False)
     answer: dict[str, Any] = field(default_factory=dict, init=False)  # of the client
     absent: str = field(default="", init=False)  # why there is nothing to count
 
@@ -248,13 +203,14 @@ class Operation(Steps):
     def prepare(self) -> None:
         """Start the client's process, write what it is to write into, and forget the trace."""
         self.session.enter(self.environment, self.client)
-        self.failure, self.is_open = self.session.failure, False
-        if not self.failure and self.layout in OWN_LAYOUTS:
-            self.failure = self.write_own()
-        elif not self.failure and self.name == "append":
+        failure = self.session.failure
+        if not failure and self.layout in OWN_LAYOUTS:
+            failure = self.write_own()
+        elif not failure and self.name == "append":
             copy_layout(self.testbed, f"{self.stored.prefix}/{self.layout}", self.path)
         if self.network:
             self.testbed.emulate(get_profile(self.network))
+        self.answer = {"failed": failure} if failure else {}
         self.testbed.take_trace()
         self.testbed.set_tag("open")
 
@@ -290,15 +246,13 @@ class Operation(Steps):
 
     def open(self) -> Operation:
         """Open, or read all metadata."""
-        answer = {"failed": self.failure} if self.failure else self.session.ask(self.job())
-        self.is_open = "opened" in answer
-        self.answer = answer
+        self.answer = self.answer or self.session.ask(self.job())
         return self
 
     def go(self) -> dict[str, Any]:
         """Let the client do the rest of the operation, and return what it says of it."""
         self.testbed.set_tag("read")
-        if self.is_open:
+        if "opened" in self.answer:
             self.answer = self.session.ask("end" if self.name == "open" else "go")
         return self.answer
 
@@ -311,8 +265,8 @@ class Operation(Steps):
         span_s = max((r.end_s for r in kept), default=0) - min((r.start_s for r in kept), default=0)
         self.absent = ""
         if "failed" in self.answer:
-            told = self.answer["failed"] or "the client has no such operation"
-            self.absent = redact(told, self.testbed.far.secrets).replace(str(ROOT), ".")
+            told = redact(self.answer["failed"], self.testbed.far.secrets)
+            self.absent = told.replace(str(ROOT), ".")
         named = (f"{name} {version}" for name, version in self.session.versions.items())
         return {
             **count(kept),
@@ -327,15 +281,12 @@ class Operation(Steps):
         """Compare what was read with what was written; an operation that a client lacks is no error."""
         if self.absent:
             return "absent"
+        who = f"{self.client} in {self.environment}"
         is_read = self.name in SELECTING or self.name in GAPS
         if is_read and answer.get("crc") != self.expected():
-            raise CheckError(
-                f"{self.client} in {self.environment}: {self.name} of {self.layout} is wrong"
-            )
+            raise CheckError(f"{who}: {self.name} of {self.layout} is wrong")
         if self.name in METADATA and answer.get("names") != int(self.name.rpartition(" ")[2]):
-            raise CheckError(
-                f"{self.client} in {self.environment}: {answer.get('names')} variables"
-            )
+            raise CheckError(f"{who}: {answer.get('names')} variables")
         return "crc32 equal" if is_read else "opened or counted"
 
     def expected(self) -> int:
@@ -406,10 +357,12 @@ def _has(environment: Environment, client: str, layout: str, operation: str) -> 
         return operation in GAPS and client.startswith("ranges-")
     if operation in METADATA:  # few variables only in the stacks of a day
         is_asked = operation == METADATA[-1] or environment.is_stack
-        return is_asked and client not in NO_GROUPS and layout in (LAYOUTS[client][0], "zarr-v3")
+        has_groups = CLIENTS[client].list is not None
+        return is_asked and has_groups and layout in (LAYOUTS[client][0], "zarr-v3")
     if layout == "netcdf-large" and operation != "open":
         return False  # each would open the large file once more
-    return operation != "append" or (client in APPENDING and "sharded" not in layout)
+    is_append = operation == "append"
+    return not is_append or (CLIENTS[client].append is not None and "sharded" not in layout)
 
 
 def contend_all(

@@ -6,7 +6,8 @@ import json
 import tempfile
 import warnings
 import zlib
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil, prod
 from pathlib import Path
@@ -31,7 +32,7 @@ class Stored:
     shape: tuple[int, ...]
     chunk_shape: tuple[int, ...]
     values: np.ndarray[Any, np.dtype[np.float32]]
-    nbytes: dict[str, int]  # stored bytes, by layout
+    nbytes: Mapping[str, int]  # stored bytes, by layout
 
     def selection(self, operation: str) -> tuple[slice, ...]:
         """Return what an operation on the array selects."""
@@ -67,18 +68,16 @@ def write_layouts(
     values = make_values(shape, seed)
     prefix = "ledger"
     store = near.obstore()
-    nbytes: dict[str, int] = {}
+    nbytes = Counter[str]()
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         # that consolidated metadata are no part of Zarr v3, and that the GeoTIFF has no place
         warnings.filterwarnings("ignore", "Consolidated metadata|Dataset has no geotransform")
-        for name in _write_files(
-            Path(folder), values, chunk_shape, bucket=near.bucket, prefix=prefix
-        ):
-            for path in sorted((Path(folder) / name).rglob("*")) or [Path(folder) / name]:
-                if path.is_file():
-                    key = f"{prefix}/{path.relative_to(folder).as_posix()}"
-                    obstore.put(store, key, path.read_bytes())
-                    nbytes[name] = nbytes.get(name, 0) + path.stat().st_size
+        _write_files(Path(folder), values, chunk_shape, url=f"s3://{near.bucket}/{prefix}")
+        for path in sorted(Path(folder).rglob("*")):
+            if path.is_file():
+                name = path.relative_to(folder)
+                obstore.put(store, f"{prefix}/{name.as_posix()}", path.read_bytes())
+                nbytes[name.parts[0]] += path.stat().st_size
     _publish(near, f"{prefix}/*netcdf*")
     return Stored(prefix, shape, chunk_shape, values, nbytes)
 
@@ -91,58 +90,49 @@ def _publish(near: Location, keys: str) -> None:
     near.botocore().put_bucket_policy(Bucket=near.bucket, Policy=policy)
 
 
-def _write_files(
-    folder: Path, values: Any, chunk_shape: tuple[int, ...], *, bucket: str, prefix: str
-) -> Iterator[str]:
-    """Write each layout below a folder, and give its name."""
+def _write_files(folder: Path, values: Any, chunk_shape: tuple[int, ...], *, url: str) -> None:
+    """Write each layout below a folder, under its name; `url` is where references find the files."""
     dims = ("time", "y", "x")
     coords: dict[str, Any] = {
         name: (name, np.arange(n, dtype="f8")) for name, n in zip(dims, values.shape, strict=True)
     }
     array = xr.Dataset({ARRAY: (dims, values)}, {**coords, "depth": ((), 5.0)})
-    yield from _write_zarr(folder, array, chunk_shape)
-    yield from _write_netcdf(folder, array, chunk_shape)
+    _write_zarr(folder, array, chunk_shape)
+    _write_netcdf(folder, array, chunk_shape)
     for n in GROUPS:
         small = {f"v{i:03d}": (("y", "x"), values[i % len(values), :32, :32]) for i in range(n)}
         group = xr.Dataset(small)
         group.to_zarr(folder / f"group-{n}-zarr-v2", zarr_format=2, consolidated=True)
         group.to_zarr(folder / f"group-{n}-zarr-v3", zarr_format=3, consolidated=True)
         group.to_netcdf(folder / f"group-{n}-netcdf", engine="h5netcdf")
-        yield from (f"group-{n}-{kind}" for kind in ("zarr-v2", "zarr-v3", "netcdf"))
     for name in ("netcdf", *(f"group-{n}-netcdf" for n in GROUPS)):
         target = f"{name.removesuffix('netcdf')}references"
-        _write_references(folder / name, folder / target, f"s3://{bucket}/{prefix}/{name}")
-        yield target
+        _write_references(folder / name, folder / target, f"{url}/{name}")
     _write_geotiff(folder / "geotiff", values, chunk_shape)
-    yield "geotiff"
 
 
-def _write_zarr(folder: Path, array: xr.Dataset, chunk_shape: tuple[int, ...]) -> Iterator[str]:
+def _write_zarr(folder: Path, array: xr.Dataset, chunk_shape: tuple[int, ...]) -> None:
     import zarr.codecs
     from numcodecs import Zlib
 
     old = {ARRAY: {"chunks": chunk_shape, "compressors": [Zlib(1)]}}
     for name, is_consolidated in (("zarr-v2", True), ("zarr-v2-unconsolidated", False)):
         array.to_zarr(folder / name, zarr_format=2, encoding=old, consolidated=is_consolidated)
-        yield name
     new: dict[str, Any] = {"chunks": chunk_shape, "compressors": [zarr.codecs.GzipCodec(level=1)]}
     shards = {"shards": (2 * chunk_shape[0], array.sizes["y"], array.sizes["x"])}
     for name, encoding in (("zarr-v3", new), ("zarr-v3-sharded", new | shards)):
         array.to_zarr(folder / name, zarr_format=3, encoding={ARRAY: encoding}, consolidated=True)
-        yield name
 
 
-def _write_netcdf(folder: Path, array: xr.Dataset, chunk_shape: tuple[int, ...]) -> Iterator[str]:
+def _write_netcdf(folder: Path, array: xr.Dataset, chunk_shape: tuple[int, ...]) -> None:
     how = {"chunksizes": tuple(chunk_shape), "compression": "gzip", "compression_opts": 1}
     array.to_netcdf(folder / "netcdf", engine="h5netcdf", encoding={ARRAY: how})
-    yield "netcdf"
     # larger than any read-ahead: the array is the fourth of seven
     others = {f"other{i}": array[ARRAY] + i for i in range(6)}
     names = [*others]
     many = array.assign(others)[[*names[:3], ARRAY, *names[3:]]]
     encoding = dict.fromkeys(many.data_vars, how)
     many.to_netcdf(folder / "netcdf-large", engine="h5netcdf", encoding=encoding)
-    yield "netcdf-large"
 
 
 def _write_references(source: Path, target: Path, url: str) -> None:

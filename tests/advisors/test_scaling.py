@@ -286,7 +286,7 @@ def test_a_throughput_is_seconds(tmp_path: Path, column: str, factor: float) -> 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "columns"),  # empty
+        ("\n", "columns"),  # no names
         ("workers,seconds\n1,2\n2,1\n", "columns"),  # another name
         ("n_workers,throughput\n1,2\n2,1\n", "columns"),  # a throughput of no unit
         ("n_workers,seconds,throughput_mb_per_s\n1,2,3\n", "columns"),  # two times
@@ -318,6 +318,8 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "bytes.csv").write_bytes(b"\xff\xfe\x00n_workers")
     (tmp_path / "long.csv").write_bytes(b"1" * 10_000_001)
     os.mkfifo(tmp_path / "fifo.csv")  # to read it would wait for ever
-    for name in ("none.csv", ".", "bytes.csv", "long.csv", "fifo.csv"):
+    (tmp_path / "empty.csv").touch()
+    (tmp_path / "runs.csv").write_text(HEAD + "1,2\n" * 10_001)
+    for name in ("none.csv", ".", "bytes.csv", "long.csv", "fifo.csv", "empty.csv", "runs.csv"):
         with pytest.raises(UserError, match="not read: .*; allowed: a CSV file"):
             CliRunner().invoke(fit, [str(tmp_path / name)], catch_exceptions=False)

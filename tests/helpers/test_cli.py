@@ -112,6 +112,8 @@ def test_what_is_printed_steers_no_terminal(capsys: pytest.CaptureFixture[str]) 
     """Neither escape codes of a name nor a password of an address reach it."""
     say("one\x1b]0;title\x07\ntwo at s3://key:PASSWORD@bucket")
     assert capsys.readouterr().out == "one\\x1b]0;title\\x07\ntwo at s3://***@bucket\n"
+    others = [path for name in ("advisors", "book", "helpers", "studies") for path in (ROOT / name).rglob("*.py")]  # fmt: skip
+    assert not [path for path in others if "click.echo" in path.read_text()], "all print by `say`"
 
 
 def test_what_an_interrupt_ends_says_nothing_of_it() -> None:
@@ -177,7 +179,7 @@ def test_a_child_that_starts_after_a_signal_hears_it_too() -> None:
     assert done.stdout.split("\n")[:3] == ["interrupted", "went on", "SIG_DFL"]
 
 
-OUT = ["..", "../laptop", "laptop/../laptop", "/tmp", "", ".", "laptop/", ".hidden", "a b", "a\nb", "<b>", "\x1b[31m"]  # fmt: skip
+OUT = ["..", "../laptop", "laptop/../laptop", "/tmp", "", ".", "laptop/", ".hidden", "a b", "a\nb", "<b>", "\x1b[31m", "a" * 300]  # fmt: skip
 
 
 @pytest.mark.parametrize("site", OUT)
@@ -209,7 +211,7 @@ def test_a_pipe_is_no_file(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(UserError, match="no file; allowed: a regular file"):
         check_file(tmp_path / "pipe")
-    assert check_file(tmp_path / "nothing yet")
+    assert check_file(tmp_path / "nothing yet") and check_file(tmp_path / ("a" * 300))
 
 
 def test_a_file_is_replaced_whole(tmp_path: Path) -> None:

@@ -147,6 +147,7 @@ def test_folders_of_a_shell_are_no_secrets(monkeypatch: pytest.MonkeyPatch) -> N
         monkeypatch.setenv(name, "/data/arrays")
     assert redact("file: /data/arrays/era5.zarr is not there").endswith("era5.zarr is not there")
     assert "***" not in redact("file: /data/arrays/era5.zarr")
+    assert redact("s3:/key:PASSWORD@bucket") == "s3:/***@bucket", "as a path writes it"
 
 
 def test_errors_and_locations_show_none(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -134,7 +134,7 @@ def test_published_load_needs_more_than_one_function() -> None:
         ("redis", "Redis", {}, 720),  # one node for 720 hours
         ("redis", "NAT gateway", {}, 720),  # of the private network
         ("process", "NAT gateway", {}, 0),
-        ("none", "data out", {}, 1400e-9 * MONTH_S),
+        ("none", "data out", {}, 1e9 / 2**30 * 1400e-9 * MONTH_S),
         ("cdn", "CDN requests", {}, 259.2),  # each request, held or not
         # one instance of 2 processors and 8 GB carries a fifteenth of one at work
         ("none", "computing", {"billing": "instance"}, 7200),

@@ -166,7 +166,7 @@ def test_arrays_that_are_alike_are_counted(folder: Path) -> None:
         ("disk", "empty.zarr", "", "an array with elements"),
         ("disk", "image.tif", "", "its format is not read"),
         ("disk", "old.nc", "", "netCDF-3, which has no chunks"),
-        ("disk", "broken.h5", "", "it is not read"),
+        ("disk", "broken.h5", "", "a sound file"),
         ("disk", "three.zarr", "lorem", "4 arrays, the largest first: large"),
         ("disk", "file.h5", "words", "an array with elements"),
         ("bucket", "gone.zarr", "", "nothing is there"),

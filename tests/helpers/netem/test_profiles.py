@@ -20,7 +20,6 @@ from helpers.netem.profiles import (
     FirstByte,
     Profile,
     check_dilation,
-    get_measurement,
     get_profile,
     make_profile,
     profile_names,
@@ -73,7 +72,7 @@ def test_time_is_slowed_down_only(dilation: float) -> None:
 def test_each_figure_that_ships_has_its_source() -> None:
     """And none is divided by a factor: what is slow here would be slow there."""
     assert profile_names()[0] == "loopback"
-    names = {each.name for each in fields(Profile)} - {"name", "sources", "faults"}
+    names = {each.name for each in fields(Profile)} - {"name", "sources", "faults", "measurement"}
     for profile in map(get_profile, profile_names()):
         stated = {name for name in names if getattr(profile, name) is not None}
         assert set(profile.sources) == stated
@@ -111,7 +110,6 @@ def test_a_file_is_a_profile(checkout: Path) -> None:
     for name in ("mine.yml", "../mine.yml", path):
         found = get_profile(name)
         assert found.name == "mine.yml" and found.first_byte_s == FirstByte(0.02, 0.05)
-    assert get_measurement("mine.yml") == {} == get_measurement("in-region")
     write(checkout / "elsewhere" / "mine.yml", stream_mb_per_s=7)
     assert get_profile("mine.yml").stream_mb_per_s == 7, "the current folder comes first"
     write(checkout / "elsewhere" / "in-region", stream_mb_per_s=7)
@@ -155,6 +153,10 @@ def test_calibrations_say_whose_they_are(
         get_profile("there.yml")
     [line] = capsys.readouterr().err.splitlines()
     assert line.startswith("warning: there.yml was measured on another machine: n_cores")
+    write(checkout / "odd.yml", measurement={"machine": {1: "a", "b": "\x1b[31m\nc"}})
+    get_profile("odd.yml")
+    assert "1 absent here, a there" in (told := capsys.readouterr().err)
+    assert told.count("\n") == 1 and "\x1b" not in told
 
 
 def test_a_case_takes_a_file(checkout: Path) -> None:

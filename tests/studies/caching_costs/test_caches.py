@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
@@ -19,7 +20,6 @@ from hypothesis import strategies as st
 from itsdangerous import BadSignature, Signer
 
 from helpers.errors import UserError
-from helpers.objectstore.testbed import Server
 from studies.caching_costs.caches import (
     CACHES,
     SHIPPED_ENVIRONMENT,
@@ -28,116 +28,92 @@ from studies.caching_costs.caches import (
     dump,
     import_open_zarr,
     open_cache,
+    open_valkey,
     seal,
     unseal,
 )
-from studies.caching_costs.datasets import (
-    VARIABLE,
-    Datasets,
-    Origin,
-    make_dataset,
-    open_dataset,
-)
-from studies.caching_costs.valkey import Valkey, open_valkey
-from tests.studies.caching_costs.tiles import WHOLE, make_datasets
+from studies.caching_costs.datasets import VARIABLE, Datasets, DatasetSpec, Origin, make_dataset
 
 KEY = b"0123456789abcdef0123456789abcdef"
 ENTRY = "arrays-over-the-wire:single-4mib"
-
-
-@pytest.fixture(scope="module")
-def datasets(server: Server) -> Datasets:
-    """Datasets in the store of the tests."""
-    return make_datasets(server)
-
-
-@pytest.fixture
-def client(valkey: Valkey) -> Iterator[redis.Redis]:
-    """Look into that Redis."""
-    with contextlib.closing(redis.Redis.from_url(valkey.url)) as made:
-        yield made
-
-
 Make = Callable[..., Cache]
 
 
 @pytest.fixture
+def client(redis_url: str) -> Iterator[redis.Redis]:
+    """Look into that Redis, empty at first."""
+    with contextlib.closing(redis.Redis.from_url(redis_url)) as made:
+        made.flushdb()
+        yield made
+
+
+@pytest.fixture
+def spec(datasets: Datasets) -> DatasetSpec:
+    """Choose the smallest dataset."""
+    return datasets.specs[0]
+
+
+@pytest.fixture
 def make(
-    datasets: Datasets, valkey: Valkey, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+    datasets: Datasets, redis_url: str, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> Make:
     """Make contenders, empty."""
     for variable, value in SHIPPED_ENVIRONMENT.items():
         monkeypatch.setenv(variable, value)
     import_open_zarr().cache_clear()
-    client.flushdb()
-    OPENED.clear()
 
     def make_one(name: str, **settings: Any) -> Cache:
-        origin = Origin(datasets.location, datasets.specs)
-        return open_cache(name, origin, Told(KEY, **{"redis_url": valkey.url, **settings}))
+        return open_cache(name, datasets.location, Told(KEY, redis_url, **settings))
 
     return make_one
 
 
-OPENED: list[str] = []
-"""What was opened, one after the other."""
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """List what is opened, one after the other, and slowly."""
+    names, open_dataset = list[str](), Origin.open
+
+    def open_listed(origin: Origin, spec: DatasetSpec) -> xr.Dataset:
+        names.append(spec.name)
+        time.sleep(0.1)
+        return open_dataset(origin, spec)
+
+    monkeypatch.setattr(Origin, "open", open_listed)
+    return names
 
 
-def get(cache: Cache, datasets: Datasets, name: str = "single-4mib") -> xr.Dataset:
-    """Get a dataset from a cache."""
-    spec = next(spec for spec in datasets.specs if spec.name == name)
-
-    def open_counted(origin: Origin) -> xr.Dataset:
-        OPENED.append(name)
-        return open_dataset(spec, origin)
-
-    return cache.get(name, open_counted)
-
-
-@pytest.mark.parametrize("dataset_name", WHOLE)
+@pytest.mark.parametrize("nth", range(3))
 @pytest.mark.parametrize("name", CACHES)
 def test_each_look_up_is_what_was_written(
-    name: str, dataset_name: str, make: Make, datasets: Datasets
+    name: str, nth: int, make: Make, datasets: Datasets, opened: list[str]
 ) -> None:
     """A dataset from a cache has the values and coordinates that were stored, and is opened once."""
-    spec = next(spec for spec in datasets.specs if spec.name == dataset_name)
+    spec = datasets.specs[nth]
     written, cache = make_dataset(spec, seed=1), make(name)
     for _ in range(3):
-        found = get(cache, datasets, dataset_name)
+        found = cache.get(spec)
         np.testing.assert_array_equal(found[VARIABLE], written[VARIABLE])
         np.testing.assert_array_equal(found["lat"], written["lat"])
         assert found["time"].to_numpy() == written["time"].to_numpy()
     if name == "as-shipped":  # which opens by a function that keeps
         assert import_open_zarr().cache_info().hits == (2 if spec.kind == "zarr" else 0)
     else:
-        assert len(OPENED) == (3 if name == "none" else 1)
+        assert len(opened) == (3 if name == "none" else 1)
 
 
 @pytest.mark.parametrize("name", ["lru", "redis"])
-def test_a_dataset_is_opened_once_at_a_time(name: str, make: Make, datasets: Datasets) -> None:
-    """Of eight requests that come while nothing is kept one opens, and the others wait for it."""
-    cache, opened = make(name), []
-    spec = next(spec for spec in datasets.specs if spec.name == "single-4mib")
-
-    def open_slowly(origin: Origin) -> xr.Dataset:
-        opened.append(origin)
-        time.sleep(0.2)
-        return open_dataset(spec, origin)
-
+def test_a_dataset_is_opened_once_at_a_time_and_lives_for_its_time(
+    name: str, make: Make, spec: DatasetSpec, opened: list[str]
+) -> None:
+    """Of eight requests while nothing is kept one opens, and others wait; after its time it is anew."""
+    cache = make(name, ttl_s=1.5)
     with ThreadPoolExecutor(8) as pool:
-        found = [*pool.map(lambda _: cache.get(spec.name, open_slowly), range(8))]
+        found = [*pool.map(cache.get, [spec] * 8)]
     assert len(opened) == 1
     assert all(one[VARIABLE].shape == found[0][VARIABLE].shape for one in found)
-
-
-@pytest.mark.parametrize("name", ["lru", "redis"])
-def test_entries_live_for_their_time(name: str, make: Make, datasets: Datasets) -> None:
-    """After its time an entry is made anew, which is a miss and nothing else."""
-    cache = make(name, ttl_s=1.5)
-    get(cache, datasets)
     time.sleep(1.6)
-    get(cache, datasets)
-    assert len(OPENED) == 2
+    cache.get(spec)
+    assert len(opened) == 2
 
 
 class Writes:
@@ -151,17 +127,17 @@ class Writes:
 
 
 def test_what_another_wrote_is_made_anew(
-    make: Make, datasets: Datasets, client: redis.Redis, tmp_path: Path
+    make: Make, spec: DatasetSpec, client: redis.Redis, opened: list[str], tmp_path: Path
 ) -> None:
     """A bit that was turned, another name, a pickle under another key: no code of others runs."""
     cache = make("redis")
-    get(cache, datasets)
+    cache.get(spec)
     kept: Any = client.get(ENTRY)
     planted = pickle.dumps(Writes(tmp_path / "ran"))
     for entry in (kept[:-1] + bytes([kept[-1] ^ 1]), planted, Signer(b"other").sign(planted), b""):
         client.set(ENTRY, entry)
-        OPENED.clear()
-        assert get(cache, datasets)[VARIABLE].size and OPENED
+        opened.clear()
+        assert cache.get(spec)[VARIABLE].size and opened
     assert not (tmp_path / "ran").exists()
 
 
@@ -180,43 +156,36 @@ def test_a_seal_holds_for_its_name_and_no_bit_more(
             unseal(where, KEY, wrong, origin)
 
 
-def test_entries_hold_no_credential(make: Make, datasets: Datasets, client: redis.Redis) -> None:
+def test_entries_hold_no_credential(datasets: Datasets) -> None:
     """A plain pickle of the same dataset holds the secret key; what is kept does not."""
-    cache = make("redis")
-    dataset = get(cache, datasets)
-    secret = datasets.location.secret_key.encode()
-    kept: Any = client.get(ENTRY)
-    assert secret in pickle.dumps(dataset) and secret not in kept
-    assert all(
-        secret not in dump(open_dataset(spec, Origin(datasets.location)))
-        for spec in datasets.specs
-        if spec.kind == "netcdf"
-    )
+    secret, origin = str(datasets.location.secret_key).encode(), Origin(datasets.location)
+    assert secret in pickle.dumps(origin.open(datasets.specs[0]))
+    assert all(secret not in dump(origin.open(spec)) for spec in datasets.specs[:3])
 
 
 def test_a_redis_that_fails_is_no_cache_that_is_slow(datasets: Datasets) -> None:
     """Without its server a look-up fails, or the store would be measured under the name of Redis."""
-    with open_valkey() as first:
-        cache = open_cache("redis", Origin(datasets.location), Told(KEY, first.url))
-        get(cache, datasets)
+    with open_valkey() as url:
+        cache = open_cache("redis", datasets.location, Told(KEY, url))
+        cache.get(datasets.specs[0])
     with pytest.raises(redis.ConnectionError):
-        get(cache, datasets)
+        cache.get(datasets.specs[0])
 
 
 def test_a_redis_is_nobody_elses(
-    make: Make, datasets: Datasets, client: redis.Redis, valkey: Valkey
+    make: Make, spec: DatasetSpec, client: redis.Redis, redis_url: str
 ) -> None:
     """What is left in somebody's Redis says whose it is, and goes by itself; ours has a password."""
-    get(make("redis", ttl_s=60), datasets)
-    assert 0 < client.ttl(ENTRY) <= 60  # type: ignore[operator]
-    stranger = redis.Redis(port=valkey.port)
+    make("redis", ttl_s=60).get(spec)
+    assert 0 < client.ttl(ENTRY) <= 60
+    stranger = redis.Redis(port=urlsplit(redis_url).port or 0)
     with contextlib.closing(stranger), pytest.raises(redis.AuthenticationError):
         stranger.set("a", "b")
-    assert valkey.password not in repr(valkey)
+    assert redis_url not in repr(Told(KEY, redis_url))
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1", "redis://127.0.0.1:1/0"])
 def test_no_redis_is_refused(url: str, datasets: Datasets) -> None:
     """One line names the parameter, and no password."""
     with pytest.raises(UserError, match="redis_url: no a"):
-        open_cache("redis", Origin(datasets.location), Told(KEY, url))
+        open_cache("redis", datasets.location, Told(KEY, url))

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +21,8 @@ from helpers.netem.proxy import Proxy, open_proxy
 from helpers.objectstore.testbed import Server
 from studies.caching_costs.caches import CACHES
 from studies.caching_costs.datasets import Datasets
-from studies.caching_costs.load import Generator, Load, open_generator
-from studies.caching_costs.service import Service, open_service, tile_path
-from studies.caching_costs.valkey import Valkey
-from tests.studies.caching_costs.tiles import NAMES, make_datasets
+from studies.caching_costs.load import Generator, Load, open_generator, tile_path
+from studies.caching_costs.service import Service, open_service
 
 TILE = ("single-4mib", 1, 1, 0)
 # requests to the store of a tile that is warm; None for as many as of a cold one
@@ -39,16 +38,15 @@ def proxy(server: Server) -> Iterator[Proxy]:
 
 
 @pytest.fixture(scope="module")
-def datasets(server: Server, proxy: Proxy) -> Datasets:
+def proxied(datasets: Datasets, proxy: Proxy) -> Datasets:
     """Datasets seen through the proxy."""
-    made = make_datasets(server)
-    return Datasets(made.location.through(proxy.endpoint_url), made.specs, made.stored_nbytes)
+    return replace(datasets, location=datasets.location.through(proxy.endpoint_url))
 
 
 @pytest.fixture(scope="module")
-def uncached(datasets: Datasets) -> Iterator[Service]:
+def uncached(proxied: Datasets) -> Iterator[Service]:
     """Run the service without a cache."""
-    with open_service("none", datasets) as running:
+    with open_service("none", proxied) as running:
         yield running
 
 
@@ -62,11 +60,11 @@ def generator() -> Iterator[Generator]:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CACHES)
 def test_tiles_with_each_cache(
-    name: str, datasets: Datasets, valkey: Valkey, proxy: Proxy, uncached: Service
+    name: str, proxied: Datasets, redis_url: str, proxy: Proxy, uncached: Service
 ) -> None:
     """Cold and warm, each tile is byte for byte the uncached one, and a warm one costs fewer requests."""
-    with open_service(name, datasets, redis_url=valkey.url) as service:
-        for spec in datasets.specs:
+    with open_service(name, proxied, redis_url=redis_url) as service:
+        for spec in proxied.specs:
             path = tile_path((spec.name, 1, 1, 0))
             truth = uncached.ask(path)
             for _ in range(2):
@@ -104,11 +102,14 @@ def test_only_tiles_are_served(uncached: Service, path: str, status: int) -> Non
     assert uncached.ask(path).status == status
 
 
-def test_load_finds_what_the_service_did(generator: Generator, uncached: Service) -> None:
+def test_load_finds_what_the_service_did(
+    generator: Generator, uncached: Service, datasets: Datasets
+) -> None:
     """Every planned request is there once, with the failure that had to be, and the same bytes each time."""
-    load = generator.run(uncached, [[(name, 1, 1, 0)] for name in NAMES])
+    names = [spec.name for spec in datasets.specs]
+    load = generator.run(uncached, [[(name, 1, 1, 0)] for name in names])
     requests = load.requests.set_index("dataset")
-    assert sorted(requests.index) == sorted(NAMES)
+    assert sorted(requests.index) == sorted(names)
     assert requests["status"].drop("broken").eq(200).all() and requests["status"]["broken"] == 500
     for path, checksum in zip(load.requests["path"], load.requests["checksum"], strict=True):
         assert "broken" in path or checksum == xxhash.xxh3_64_hexdigest(uncached.ask(path).data)
@@ -138,12 +139,12 @@ from contextlib import ExitStack
 from studies.caching_costs.datasets import Datasets
 from studies.caching_costs.load import open_generator
 from studies.caching_costs.service import open_service
-from studies.caching_costs.valkey import open_valkey
+from studies.caching_costs.caches import open_valkey
 from helpers.objectstore.locations import Location
 with ExitStack() as stack:
     stack.enter_context(open_valkey())
     stack.enter_context(open_generator())
-    stack.enter_context(open_service("lru", Datasets(Location("s3", "none"), (), {})))
+    stack.enter_context(open_service("lru", Datasets(Location("s3", "none"), (), {}))).versions()
     print("ready", flush=True)
     time.sleep(60)
 """

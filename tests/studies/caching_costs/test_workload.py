@@ -26,12 +26,13 @@ from studies.caching_costs.workload import Point, Workload
 def test_datasets_have_the_published_geometry() -> None:
     """Single chunks are single, and bytes are those of the names."""
     made = published_specs()
-    assert len(made) == 12
-    for name, (published, shape, chunks) in made.items():
-        kind, size = name.split("-")
-        assert 8 * shape[0] * shape[1] / 2**20 == pytest.approx(float(size[:-3]), rel=0.02)
-        assert f"lat{shape[0]}_lon{shape[1]}" in published
-        assert (shape == chunks) == (kind == "single" or name == "chunked-32mib")
+    assert len(made) == 14
+    for published, spec in [*made.items()][:12]:
+        kind, size = spec.name.split("-")
+        assert spec.nbytes / 2**20 == pytest.approx(float(size[:-3]), rel=0.02)
+        assert f"lat{spec.shape[0]}_lon{spec.shape[1]}" in published
+        is_single = kind == "single" or spec.name == "chunked-32mib"
+        assert (spec.shape == spec.chunk_shape) == is_single
     for spec, whole in zip(*(make_specs(dataset_names(), scale=s) for s in (0.25, 1)), strict=True):
         assert spec.nbytes == pytest.approx(whole.nbytes / 16, rel=0.05)
 
