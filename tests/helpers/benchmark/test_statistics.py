@@ -113,21 +113,20 @@ def test_processors_share_is_that_of_the_slowest() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ratio", "noise", "verdict", "reason"),
+    ("ratio", "noise", "verdict"),
     [
-        (Interval(0.5, 0.4, 0.6, 5), 1.1, "faster", "outside"),
-        (Interval(2.0, 1.8, 2.2, 5), 1.1, "slower", "outside"),
-        (Interval(1.3, 0.9, 1.9, 5), 1.0, "indistinguishable", "includes 1"),
-        (Interval(1.08, 1.06, 1.10, 5), 1.1, "indistinguishable", "inside the A/A noise"),
-        (Interval(0.92, 0.91, 0.94, 5), 1.1, "indistinguishable", "inside the A/A noise"),
-        (Interval(0.5, math.nan, math.nan, 1), 1.1, "indistinguishable", "one block"),
-        (Interval(0.5, 0.4, 0.6, 5), math.nan, "indistinguishable", "one block"),
+        (Interval(0.5, 0.4, 0.6, 5), 1.1, "faster"),
+        (Interval(2.0, 1.8, 2.2, 5), 1.1, "slower"),
+        (Interval(1.3, 0.9, 1.9, 5), 1.0, "indistinguishable"),
+        (Interval(1.08, 1.06, 1.10, 5), 1.1, "indistinguishable"),
+        (Interval(0.92, 0.91, 0.94, 5), 1.1, "indistinguishable"),
+        (Interval(0.5, math.nan, math.nan, 1), 1.1, "indistinguishable"),
+        (Interval(0.5, 0.4, 0.6, 5), math.nan, "indistinguishable"),
     ],
 )
-def test_verdicts(ratio: Interval, noise: float, verdict: str, reason: str) -> None:
+def test_verdicts(ratio: Interval, noise: float, verdict: str) -> None:
     """Different needs both: an interval that excludes 1 and a ratio outside the noise."""
-    found = judge(ratio, noise)
-    assert found.verdict == verdict and reason in found.reason
+    assert judge(ratio, noise).verdict == verdict
 
 
 def gaussian(rng: np.random.Generator, n: int) -> Floats:
@@ -282,7 +281,6 @@ def test_gains_are_paired_within_blocks() -> None:
     ours = table[table["contender"] == "a"]
     found = paired_ratio(ours, 1, 2, by="n_workers")
     assert (found.centre, found.low, found.high, found.n) == pytest.approx((2, 2, 2, 5))
-    assert paired_ratio(table, ("a", 1), ("a", 2), by=["contender", "n_workers"]) == found
     with pytest.raises(UserError, match="n_workers: 4 was not measured; allowed: 1, 2"):
         paired_ratio(ours, 1, 4, by="n_workers")
 
