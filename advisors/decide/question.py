@@ -13,7 +13,7 @@ from advisors.decide.layouts import Access, AccessPattern, ArrayFacts, Bounds, L
 from helpers.arrays.chunks import Shape
 from helpers.errors import UserError, show
 from helpers.models.access import Store
-from helpers.netem.profiles import get_measurement, get_profile, network_of
+from helpers.netem.profiles import get_profile, network_of
 from helpers.prices import find_price
 from helpers.redaction import redact
 
@@ -158,7 +158,8 @@ def ask(address: str | None = None, options: Mapping[str, Any] | None = None) ->
 
 def _make_store(asked: Asked, compression: float) -> Store:
     """Describe the network and one reader, whose link is no wider than a worker's or the machine's."""
-    profile, told = get_profile(asked.profile), get_measurement(asked.profile)
+    profile = get_profile(asked.profile)
+    told = profile.measurement
     network = network_of(profile)
     links = (profile.worker_mb_per_s, asked.link_mb_per_s)
     link = min(network.aggregate_nbytes_per_s, *(1e6 * (one or math.inf) for one in links))
