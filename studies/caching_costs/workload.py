@@ -7,7 +7,7 @@ import itertools
 import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -35,11 +35,6 @@ class Point:
 
     n_users: int  # users at once, each waiting for an answer; 0 for arrivals
     rate_per_s: float  # arrivals, whether answered or not; 0 for users
-
-    @property
-    def is_alone(self) -> bool:
-        """Whether one user requests one tile after the other."""
-        return self.n_users == 1
 
     def plan(self, tiles: Sequence[Tile]) -> list[list[Tile]]:
         """Deal all tiles to users, or one to each arrival, again from the first if there are too few.
@@ -136,7 +131,6 @@ class CacheLoad(Steps):
     generator: Generator
     workload: Workload
     place: Point
-    warmed: set[int] = field(default_factory=set)  # processes of services whose caches are warm
 
     @property
     def plan(self) -> list[list[Tile]]:
@@ -168,9 +162,9 @@ class CacheLoad(Steps):
 
     def prepare(self) -> None:
         """Warm the cache by every tile, and a dataset that must fail, once; empty the trace."""
-        if self.service.child.pid not in self.warmed:
+        if not self.service.is_warm:
             self.workload.check(self.generator.run(self.service, [self.workload.first]))
-            self.warmed.add(self.service.child.pid)
+            self.service.is_warm = True
         self.testbed.take_trace()
         self.testbed.set_tag("read")
 
@@ -189,7 +183,7 @@ class CacheLoad(Steps):
             "n_requests": 0,  # of a cache that keeps everything
             **count_requests(self.testbed.take_trace(), self.place.n_users),
             "peak_nbytes": peak_nbytes(self.service.child.pid),
-            **self.generator.last.numbers(is_alone=self.place.is_alone),
+            **self.generator.last.numbers(is_alone=self.place.n_users == 1),
         }
 
     def versions(self) -> dict[str, str]:
@@ -232,9 +226,8 @@ def open_loads(
             service.versions()
         points = [Point(n, 0.0) for n in (1, *users)] + [Point(0, rate) for rate in rates]
         controlled = {Point(n, 0.0) for n in (1, max(users, default=1))}
-        warmed = set[int]()
         yield [
-            (name, CacheLoad(service, testbed, generator, planned, place, warmed))
+            (name, CacheLoad(service, testbed, generator, planned, place))
             for place in points
             for name, service in services.items()
             if name != "control" or place in controlled
