@@ -23,7 +23,7 @@ from helpers.objectstore.processes import peak_nbytes
 from helpers.objectstore.testbed import Testbed
 from studies.caching_costs.caches import Cache, Told, dump, open_valkey
 from studies.caching_costs.datasets import Datasets, DatasetSpec, Origin
-from studies.caching_costs.load import Generator, Load, Tile, open_generator, tile_path
+from studies.caching_costs.load import Generator, Tile, open_generator, summarise, tile_path
 from studies.caching_costs.service import Service, make_app, open_service
 
 _LEAST_TILES, _LEAST_S = 3, 2.0  # of a user, and of arrivals
@@ -75,9 +75,8 @@ class Workload:
         broken = [(spec.name, 1, 1, 0) for spec in self.datasets.specs if not spec.is_whole]
         return [*broken, *self.tiles]
 
-    def check(self, load: Load) -> int:
+    def check(self, requests: pd.DataFrame) -> int:
         """Compare each tile with the one made without a cache, and count them; one that fails is none."""
-        requests = load.requests
         expected = requests["path"].map(self.checksums)
         is_good = (requests["checksum"] == expected) & (requests["status"] == 200)
         is_good |= expected.isna() & (requests["status"] == 500)
@@ -158,7 +157,7 @@ class CacheLoad(Steps):
     def nbytes(self) -> tuple[int, int]:
         """Count the values behind the tiles, and the bytes of the datasets in the store."""
         n_tiles = sum(map(len, self.plan))
-        return n_tiles * _TILE_NBYTES, sum(self.workload.datasets.stored_nbytes.values())
+        return n_tiles * _TILE_NBYTES, self.workload.datasets.stored_nbytes
 
     def prepare(self) -> None:
         """Warm the cache by every tile, and a dataset that must fail, once; empty the trace."""
@@ -172,9 +171,9 @@ class CacheLoad(Steps):
         """Open nothing: requests of users do."""
         return self
 
-    def check(self, load: Load, /) -> str:
+    def check(self, requests: pd.DataFrame, /) -> str:
         """Compare each tile with the one made without a cache."""
-        return f"xxh3 of {self.workload.check(load)} tiles"
+        return f"xxh3 of {self.workload.check(requests)} tiles"
 
     def collect(self) -> dict[str, float]:
         """Count what users and store saw."""
@@ -183,7 +182,7 @@ class CacheLoad(Steps):
             "n_requests": 0,  # of a cache that keeps everything
             **count_requests(self.testbed.take_trace(), self.place.n_users),
             "peak_nbytes": peak_nbytes(self.service.child.pid),
-            **self.generator.last.numbers(is_alone=self.place.n_users == 1),
+            **summarise(self.generator.last, is_alone=self.place.n_users == 1),
         }
 
     def versions(self) -> dict[str, str]:
