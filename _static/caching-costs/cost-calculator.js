@@ -97,7 +97,7 @@
       ...computing,
       Redis: isRedis * countRedisNodes(a) * HOURS_PER_MONTH * p.redis_node_hour,
       "NAT gateway": isRedis * HOURS_PER_MONTH * p.nat_hour,
-      "data out": ((requests * a.tile_nbytes) / 1e9) * (isCdn ? p.cdn_gb : p.data_out_gb),
+      "data out": ((requests * a.tile_nbytes) / 2 ** 30) * (isCdn ? p.cdn_gb : p.data_out_gb),
       "CDN requests": ((isCdn * requests) / 1e4) * p.cdn_requests_1e4,
       "store requests": (storeGets / 1e3) * p.store_gets_1e3,
     };

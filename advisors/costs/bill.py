@@ -22,8 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisors.costs.assumptions import ONE_PROCESSOR_GB, OPTIONS, Assumptions, Option, change
+from helpers.prices import BILLED_GB_NBYTES
 
-GB = 1e9
+_GB = 1e9  # of memory
 HOURS_PER_MONTH = 720.0
 SECONDS_PER_MONTH = HOURS_PER_MONTH * 3600
 
@@ -84,7 +85,11 @@ def price_option(assumptions: Assumptions, prices: Mapping[str, float], *, optio
     duration_s = _duration_s(a, option, hit)
     requests, made = (SECONDS_PER_MONTH * each for each in (rate, made_per_s))
     store_gets = made * (a.tile_gets + (1 - hit) * a.open_gets)
-    sent_gb, is_cdn, is_redis = requests * a.tile_nbytes / GB, option == "cdn", option == "redis"
+    sent_gb, is_cdn, is_redis = (
+        requests * a.tile_nbytes / BILLED_GB_NBYTES,
+        option == "cdn",
+        option == "redis",
+    )
     if a.billing == "instance":
         cpus, memory = prices["instance_vcpu_hour"], prices["instance_gb_hour"]
         hour = a.instance_vcpus * cpus + a.instance_gb * memory
@@ -118,7 +123,7 @@ def count_redis_nodes(assumptions: Assumptions) -> int:
     """
     a = assumptions
     mb_per_s = a.requests_per_s * a.peak_ratio * a.metadata_nbytes / 1e6
-    held_gb = a.n_datasets * a.metadata_nbytes / GB
+    held_gb = a.n_datasets * a.metadata_nbytes / _GB
     return max(1, math.ceil(max(mb_per_s / REDIS_MB_PER_S, held_gb / REDIS_GB) - 1e-9))
 
 
@@ -136,7 +141,7 @@ def _settle(a: Assumptions, option: Option, made_per_s: float) -> tuple[float, i
     is_instance = a.billing == "instance"
     datasets = zipf(round(a.n_datasets), a.zipf)
     memory_gb = a.instance_gb / a.instance_vcpus if is_instance else a.memory_gb
-    room = max(0.0, memory_gb - a.service_gb) * GB / a.metadata_nbytes
+    room = max(0.0, memory_gb - a.service_gb) * _GB / a.metadata_nbytes
     usable = a.instance_vcpus * TARGET_UTILISATION
     hit, n_instances = 0.0, 0
     for _ in range(N_ROUNDS):
@@ -161,7 +166,7 @@ def list_levers(assumptions: Assumptions) -> dict[str, Assumptions]:
     Instances, functions as large as the process needs, and functions of 10 GB, as in the published study.
     """
     a = assumptions
-    needed_gb = a.service_gb + a.n_datasets * a.metadata_nbytes / GB
+    needed_gb = a.service_gb + a.n_datasets * a.metadata_nbytes / _GB
     fitting = max(ONE_PROCESSOR_GB, math.ceil(10 * needed_gb - 1e-9) / 10)
     sizes = {fitting, 10.0, *([a.memory_gb] if a.billing == "function" else [])}
     machine = f"instances of {a.instance_vcpus:g} processors and {a.instance_gb:g} GB"

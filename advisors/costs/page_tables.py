@@ -30,7 +30,7 @@ TABLE = ROOT / "results" / "published" / "tile_caching_costs.csv"
 
 REQUESTS_PER_DAY = 16e6  # tiles; a month is 30 days
 FUNCTION_GB, DISK_GB = 10, 10  # of the one function
-TILE_GB = 1.4e-6  # of a response
+TILE_GB = 1.4e-6  # of a response of 1.4 kB: the study counts a GB as 1e9 bytes, bills as 2^30
 SHARED_READ_GB = 0.001  # largest read from the shared file system for a request
 SHARED_MB_PER_S_PER_GB = 0.15  # reads that a bursting file system sustains for each GB it holds
 MONTH_S, MONTH_H = 2_592_000, 720

@@ -13,8 +13,9 @@ from advisors.decide.layouts import Access, AccessPattern, ArrayFacts, Bounds, L
 from helpers.arrays.chunks import Shape
 from helpers.errors import UserError, show
 from helpers.models.access import Store
-from helpers.netem.profiles import get_measurement, get_profile, network_of
+from helpers.netem.profiles import get_profile, network_of
 from helpers.prices import find_price
+from helpers.redaction import redact
 
 _CHUNK_MS, _DECODE_MB_PER_S = 0.5, 500.0  # of a processor, where no calibration tells
 _MIN_CHUNK_NBYTES = 1_000_000  # of a chunk in the array, as Zarr's guide advises
@@ -143,7 +144,7 @@ def ask(address: str | None = None, options: Mapping[str, Any] | None = None) ->
     if "batch" in told:  # a machine that trains has a core for each process, and one link
         told = {"cores": told.get("workers", 1), "link_mb_per_s": _LINK_MB_PER_S, **told}
     accesses, shares = _read_accesses(told.pop("access", "series:0.5,map:0.5"), array)
-    told = {"arrays": array.n_alike, **told, "address": address or ""}
+    told = {"arrays": array.n_alike, **told, "address": redact(address) if address else ""}
     is_scattered = array.is_scattered if array.is_scattered is not None else told["arrays"] > 1
     told.setdefault("is_scattered", is_scattered)
     told["append"] = _read_append(told["append"], array) if "append" in told else None
@@ -157,7 +158,8 @@ def ask(address: str | None = None, options: Mapping[str, Any] | None = None) ->
 
 def _make_store(asked: Asked, compression: float) -> Store:
     """Describe the network and one reader, whose link is no wider than a worker's or the machine's."""
-    profile, told = get_profile(asked.profile), get_measurement(asked.profile)
+    profile = get_profile(asked.profile)
+    told = profile.measurement
     network = network_of(profile)
     links = (profile.worker_mb_per_s, asked.link_mb_per_s)
     link = min(network.aggregate_nbytes_per_s, *(1e6 * (one or math.inf) for one in links))

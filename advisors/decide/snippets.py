@@ -13,12 +13,12 @@ BUCKET, ARRAY, FILE = "s3://BUCKET", "array.zarr", "granule.h5"
 
 
 def write_code(question: Question, choice: Choice) -> str:
-    """Write the lines for a choice, in the address of the dataset where it lies in a bucket."""
+    """Write the lines for a choice, in the address of the dataset where it lies in a bucket or on the web."""
+    scheme, _, place = question.asked.address.rstrip("/").partition("://")
     bucket, name = BUCKET, FILE if choice.client.is_of_file else ARRAY
-    if question.asked.address.startswith("s3://"):
-        whole = question.asked.address.rstrip("/")
-        folder, _, last = whole.removeprefix("s3://").rpartition("/")
-        bucket, name = (f"s3://{folder}", last) if folder else (whole, "")
+    if place and scheme in ("s3", "http", "https"):
+        folder, _, last = place.rpartition("/")
+        bucket, name = (f"{scheme}://{folder}", last) if folder else (f"{scheme}://{place}", "")
     write = _of_file if choice.client.is_of_file else _of_zarr
     return write(question, choice, bucket, name)
 
@@ -27,11 +27,14 @@ def _of_zarr(question: Question, choice: Choice, bucket: str, there: str) -> str
     """Write the lines that make new copies and read the access that happens most."""
     asked, array = question.asked, question.array
     usual = max(zip(asked.shares, asked.accesses, strict=True), key=lambda pair: pair[0])[1]
-    parts, read, is_copy = list[str](), there, len(choice.layouts) > 1
+    parts, read, variable = list[str](), there, "field"
+    if asked.address:  # one that is given by its own address has no name in a group
+        is_alone = asked.address.rstrip("/").endswith(f"/{array.variable}")
+        variable = "" if is_alone else array.variable
     for i, (layout, names) in enumerate(zip(choice.layouts, choice.serves, strict=True), start=1):
         name = there
         if layout != array.layout and choice.action not in ("default", "set"):
-            name = f"copy-{i}.zarr" if is_copy else "new.zarr"
+            name = f"copy-{i}.zarr" if len(choice.layouts) > 1 else "new.zarr"
             dimensions = list(array.dimensions) or [f"d{j}" for j in range(len(array.shape))]
             parts.append(f"""\
 import zarr
@@ -40,41 +43,32 @@ from zarr.storage import ObjectStore
 
 store = ObjectStore(from_url({f"{bucket}/{name}"!r}))
 array = zarr.open_group(store, zarr_format=3).create_array(
-    {_name(question)!r}, shape={array.shape}, dtype={str(array.dtype)!r},
+    {variable!r}, shape={array.shape}, dtype={str(array.dtype)!r},
     chunks={layout.chunk_shape}, shards={layout.shard_shape},
     dimension_names={dimensions!r},
 )""")
         read = name if usual.name in names else read
     address = f"{bucket}/{read}".rstrip("/")
-    if choice.client.in_turn > 1:
-        settings, store, imports = "", repr(address), ""
-    else:
+    settings, store, imports = "", repr(address), ""
+    if choice.client.in_turn == 1:
         settings = f'\nzarr.config.set({{"async.concurrency": {choice.in_flight}}})'
         store = f"ObjectStore(from_url({address!r}), read_only=True)"
         imports = "\nfrom obstore.store import from_url\nfrom zarr.storage import ObjectStore\n"
     parts.append(f"""\
 import zarr{imports}{settings}
-array = zarr.open_array({store}, path={_name(question)!r}, mode="r")
-values = array{select(usual.extent, array.shape)}""")
+array = zarr.open_array({store}, path={variable!r}, mode="r")
+values = array{_select(usual.extent, array.shape)}""")
     if asked.batch:
         parts.append(draw_boxes(usual, asked.batch, asked.workers, asked.prefetch))
     return "\n\n".join(parts)
 
 
-def _name(question: Question) -> str:
-    """Name the array in its group; one that is given by its own address has no name there."""
-    if not question.asked.address:
-        return "field"
-    is_alone = question.asked.address.rstrip("/").endswith(f"/{question.array.variable}")
-    return "" if is_alone else question.array.variable
-
-
-def select(extent: Shape, shape: Shape) -> str:
+def _select(extent: Shape, shape: Shape) -> str:
     """Write a selection of that extent, at the beginning of the array.
 
     Examples
     --------
-    >>> select((10, 1, 4), (10, 20, 20))
+    >>> _select((10, 1, 4), (10, 20, 20))
     '[:, 0, 0:4]'
     """
     parts = (
@@ -158,11 +152,13 @@ store = HDFParser()({address!r}, registry)
 dataset = xr.open_zarr(store, consolidated=False, zarr_format=3, chunks=None)"""
     else:
         how = f', cache_type="blockcache", block_size={_BLOCK_NBYTES}'
+        is_web = bucket.startswith("http")
+        files = ("fsspec.open", ").open()") if is_web else ("s3fs.S3FileSystem().open", ")")
         lines = f"""\
 import h5py
-import s3fs
+import {files[0].partition(".")[0]}
 
-file = s3fs.S3FileSystem().open({address!r}{how if client == "fsspec-tuned" else ""})
+file = {files[0]}({address!r}{how if client == "fsspec-tuned" else ""}{files[1]}
 granule = h5py.File(file, "r")  # or xarray.open_dataset(file, engine="h5netcdf")"""
     if choice.action != "rechunk":
         return lines

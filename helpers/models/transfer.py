@@ -11,7 +11,7 @@ import heapq
 import math
 import random
 import statistics
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -109,11 +109,10 @@ def simulate(
     """Simulate one read, on processors that decoding shares; times to first byte have a seed."""
     n_connections = min(n_workers * client.connections_per_worker, n_chunks)
     opening_s = client.new_connections * network.new_connection_s(client.chunk_nbytes)
-    first = [Step(0, 0.0, client.chunk_nbytes, opening_s=opening_s)] * n_connections
-    further = range(
-        1, n_chunks - n_connections + 1
-    )  # each once another has made its connection free
-    steps = first + [Step(n, 0.0, client.chunk_nbytes) for n in further]
+    steps = [Step(0, 0.0, client.chunk_nbytes, opening_s=opening_s)] * n_connections
+    # each further one once a connection is free
+    n_further = n_chunks - n_connections
+    steps += [Step(1 + n, 0.0, client.chunk_nbytes) for n in range(n_further)]
     return _Simulation(steps, network, client, random.Random(seed), n_cores=n_cores).run()
 
 
@@ -156,21 +155,24 @@ class Shared:
 
     def __init__(self, each: float, together: float) -> None:
         self.each, self.together = each, together
-        self.total, self.ends = 0.0, list[float]()
+        self.total, self.n_added = 0.0, 0
+        # the total at which each job ends, and its number; of two at once the first added
+        self.ends = list[tuple[float, int, int]]()
 
     def rate(self) -> float:
         """Return the rate at which each job progresses."""
         return min(self.each, self.together / len(self.ends)) if self.ends else 0.0
 
-    def add(self, amount: float) -> None:
+    def add(self, amount: float, number: int) -> None:
         """Add a job that needs so much."""
-        heapq.heappush(self.ends, self.total + amount)
+        self.n_added += 1
+        heapq.heappush(self.ends, (self.total + amount, self.n_added, number))
 
     def next_s(self) -> float:
         """Return the seconds until the next job ends."""
         if not self.ends:
             return math.inf
-        rest = self.ends[0] - self.total
+        rest = self.ends[0][0] - self.total
         return 0.0 if rest <= 0 or math.isinf(self.rate()) else rest / self.rate()
 
     def advance(self, seconds: float) -> None:
@@ -178,14 +180,14 @@ class Shared:
         if not self.ends:
             return
         rate = self.rate()
-        self.total = self.ends[0] if math.isinf(rate) else self.total + seconds * rate
+        self.total = self.ends[0][0] if math.isinf(rate) else self.total + seconds * rate
 
-    def take_finished(self) -> int:
-        """Remove the jobs that have ended, and count them."""
-        n_before = len(self.ends)
-        while self.ends and self.ends[0] - self.total <= 1e-9 * max(1.0, self.total):
-            heapq.heappop(self.ends)
-        return n_before - len(self.ends)
+    def take_finished(self) -> list[int]:
+        """Remove the jobs that have ended, and return their numbers."""
+        finished = list[int]()
+        while self.ends and self.ends[0][0] - self.total <= 1e-9 * max(1.0, self.total):
+            finished.append(heapq.heappop(self.ends)[2])
+        return finished
 
 
 class _Simulation:
@@ -205,9 +207,8 @@ class _Simulation:
         self.request_s = request_s
         self.link = Shared(network.stream_nbytes_per_s, network.aggregate_nbytes_per_s)
         self.processors = Shared(1.0, n_cores)
-        self.waiting, self.receiving = list[tuple[float, int]](), list[tuple[float, int]]()
-        self.decoding = deque[int]()  # each takes as long, so that they end in order
-        self.n_ended, self.queued = 0, list[tuple[int, int]]()
+        self.waiting, self.queued = list[tuple[float, int]](), list[tuple[int, int]]()
+        self.n_ended = 0
         self.n_missing = [0] * len(steps)
         self.following: list[list[int]] = [[] for _ in steps]
         self.now, self.next_request_s, self.end_s = 0.0, 0.0, 0.0
@@ -239,10 +240,9 @@ class _Simulation:
 
     def draw_wait_s(self) -> float:
         whole, part = divmod(self.client.requests_per_chunk, 1)
-        draws = [self.network.draw_first_byte_s(self.rng) for _ in range(int(whole))]
-        if part:
-            draws.append(part * self.network.draw_first_byte_s(self.rng))
-        return sum(draws) + self.client.wait_s_per_chunk
+        shares = [1.0] * int(whole) + [part] * bool(part)
+        draws_s = (share * self.network.draw_first_byte_s(self.rng) for share in shares)
+        return sum(draws_s) + self.client.wait_s_per_chunk
 
     def ask_queued(self) -> None:
         while self.queued and self.queued[0][0] <= self.n_ended:
@@ -257,16 +257,12 @@ class _Simulation:
         self.now += seconds
         while self.waiting and self.waiting[0][0] <= self.now + 1e-12:
             number = heapq.heappop(self.waiting)[1]
-            self.link.add(self.steps[number].nbytes)
-            heapq.heappush(self.receiving, (self.link.total + self.steps[number].nbytes, number))
-        for _ in range(self.link.take_finished()):
-            number = heapq.heappop(self.receiving)[1]
-            self.processors.add(self.client.cpu_s_per_chunk)
-            self.decoding.append(number)
+            self.link.add(self.steps[number].nbytes, number)
+        for number in self.link.take_finished():
+            self.processors.add(self.client.cpu_s_per_chunk, number)
             if self.client.is_overlapped:
                 self.end(number)
-        for _ in range(self.processors.take_finished()):
-            number = self.decoding.popleft()
+        for number in self.processors.take_finished():
             if self.steps[number].is_waited:
                 self.end_s = self.now
             if not self.client.is_overlapped:

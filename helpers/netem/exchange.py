@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from math import inf
 from random import Random
 
 from helpers.models.requests import Request
@@ -45,7 +46,6 @@ MAX_INTERIM = 10
 
 # How long `Trace.take` waits for rows of requests whose last byte is being sent.
 GRACE_S = 0.25
-
 
 HAS_SPLICE = hasattr(os, "splice")
 
@@ -142,34 +142,25 @@ class BodyTransfer:
     count: Callable[[int], None] = lambda _nbytes: None  # learns what was handed on
     ending: Callable[[], None] = lambda: None  # learns that the next send may be the last
 
-    def move(self, nbytes: int | None, *, is_last: bool = False) -> None:
-        """Move `nbytes` in paced quanta, or with None all until the sender closes."""
-        if nbytes is None:
-            while self._move_quantum(None, is_last=False):
-                pass
-            return
+    def move(self, nbytes: float, *, is_last: bool = False) -> None:
+        """Move `nbytes` in paced quanta, or where they are infinite all until the sender closes."""
         while nbytes > 0:
-            if not (moved := self._move_quantum(nbytes, is_last=is_last)):
+            limit = int(min(nbytes, self.stream.quantum_nbytes))
+            kept = self.source.take_kept(limit)
+            moved = len(kept) or self.pipe.take(self.source.sock, limit)
+            if not moved and nbytes == inf:
+                return
+            if not moved:
                 raise PeerClosed(f"closed {nbytes} bytes before the end of a body")
+            self.stream.wait(moved)
+            if is_last and moved == nbytes:
+                self.ending()
+            if kept:
+                self.sink.sendall(kept)
+                self.count(moved)
+            else:
+                self.pipe.give(self.sink, moved, self.count)
             nbytes -= moved
-
-    def _move_quantum(self, left: int | None, *, is_last: bool) -> int:
-        """Move what has arrived, at most a quantum; return its bytes, 0 at the sender's end."""
-        quantum = self.stream.quantum_nbytes
-        limit = quantum if left is None else min(left, quantum)
-        kept = self.source.take_kept(limit)
-        nbytes = len(kept) or self.pipe.take(self.source.sock, limit)
-        if not nbytes:
-            return 0
-        self.stream.wait(nbytes)
-        if is_last and nbytes == left:
-            self.ending()
-        if kept:
-            self.sink.sendall(kept)
-            self.count(nbytes)
-        else:
-            self.pipe.give(self.sink, nbytes, self.count)
-        return nbytes
 
     def move_chunked(self, move_payload: Callable[[int], None]) -> None:
         """Move a chunked body, its framing neither paced nor counted; `move_payload` moves the bytes of one chunk."""
@@ -252,7 +243,7 @@ class Emulation:
         self._variates = normal_variates(self._delays)
         self._faults = Random(f"faults {seed}")
         self.link = Link(Profile("loopback"), VirtualTime(dilation))
-        self._tag = ""
+        self.tag = ""  # of the requests that arrive from now on
 
     def emulate(self, profile: Profile, dilation: float | None = None) -> None:
         """Emulate a profile on the requests that arrive from now on, maybe at another dilation.
@@ -264,15 +255,10 @@ class Emulation:
             self.link = Link(profile, clock)
             self._variates = normal_variates(self._delays)
 
-    def set_tag(self, tag: str) -> None:
-        """Tag the requests that arrive from now on."""
-        with self._lock:
-            self._tag = tag
-
     def admit(self, link: Link, now_s: float) -> RequestConditions:
         """Draw what a request meets that arrives now, over the link that it arrived on."""
         with self._lock:
-            z, u, tag = next(self._variates), self._faults.random(), self._tag
+            z, u, tag = next(self._variates), self._faults.random(), self.tag
         profile = link.profile
         delay_s = 0.0 if profile.first_byte_s is None else profile.first_byte_s.delay_s(z)
         fault = profile.faults.pick(u) if link.admits(now_s) else "error_503"
@@ -389,7 +375,7 @@ class Exchange:
         elif response.length is not None:
             self._move(body, response.length, is_last=True)
         else:
-            body.move(None)
+            body.move(inf)
             return False
         return True
 

@@ -103,6 +103,8 @@ class Profile:
     round_trip_s: Amount | None = None
     setup_round_trips: Amount | None = None
     initial_window_nbytes: Annotated[int, Gt(0)] | None = None
+    # how `wire calibrate` measured it, as its file says
+    measurement: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     @property
     def setup_s(self) -> float:
@@ -131,7 +133,7 @@ def make_profile(name: str, figures: Mapping[Any, Any]) -> Profile:
     from pydantic import TypeAdapter, ValidationError
     from pydantic_core import to_json
 
-    known = [each.name for each in fields(Profile) if each.name != "name"]
+    known = [each.name for each in fields(Profile) if each.name not in ("name", "measurement")]
     if unknown := [each for each in figures if each not in known]:
         told = f"unknown field {show(unknown[0])}; allowed: {', '.join(known)}"
         raise UserError(f"profile {name!r}: {told}")
@@ -199,14 +201,6 @@ def profile_names() -> tuple[str, ...]:
 _FILE = re.compile(r"(?P<path>.+\.ya?ml)(?:@[0-9a-f]{8})?")
 
 
-@dataclass(frozen=True, slots=True)
-class ProfileFile:
-    """A profile from a file of a user's own, and how it was measured."""
-
-    profile: Profile
-    measurement: Mapping[str, Any]  # as `wire calibrate` writes it; empty where none is stated
-
-
 def get_profile(name: str) -> Profile:
     """Return a profile that ships with the package, or that of a file, such as `wire calibrate` writes.
 
@@ -221,38 +215,30 @@ def get_profile(name: str) -> Profile:
     """
     if name in _known_profiles():
         return _known_profiles()[name]
-    found = _find_file(name)
+    match = _FILE.fullmatch(name)
+    places = [Path(match["path"]), ROOT / match["path"]] if match else []
+    path = next(filter(Path.is_file, places), None)
+    if path is None:
+        allowed = f"{', '.join(profile_names())}, or the path of a YAML file that is there"
+        raise UserError(f"profile: {name!r}; allowed: {allowed}")
+    found = read_profile_file(path)
     if isinstance(measured_on := found.measurement.get("machine"), Mapping):
         from helpers.benchmark.provenance import differences, machine
 
         if others := "; ".join(differences(machine(), measured_on)):
-            _warn(f"{found.profile.name} was measured on another machine: {others}")
-    return found.profile
+            _warn(f"{found.name} was measured on another machine: {others}")
+    return found
 
 
-def get_measurement(name: str) -> Mapping[str, Any]:
-    """Return how the profile of a file was measured; nothing for any other."""
-    return {} if name in _known_profiles() else _find_file(name).measurement
-
-
-def _find_file(name: str) -> ProfileFile:
-    """Find and read the file that a name means."""
-    match = _FILE.fullmatch(name)
-    for place in [Path(match["path"]), ROOT / match["path"]] if match else []:
-        if place.is_file():
-            return read_profile_file(place)
-    allowed = f"{', '.join(profile_names())}, or the path of a YAML file that is there"
-    raise UserError(f"profile: {name!r}; allowed: {allowed}")
-
-
-def read_profile_file(path: Path) -> ProfileFile:
+def read_profile_file(path: Path) -> Profile:
     """Read a profile from a YAML file; refuse what is none in one line."""
     figures = read_yaml(path, f"profile {path.name!r}")
-    if not isinstance(figures.get("measurement", {}), dict):
-        raise UserError(f"profile {path.name!r}: {show(figures)}; allowed: a mapping")
     measurement = figures.pop("measurement", {})
+    if not isinstance(measurement, dict):
+        told = f"measurement: {show(measurement)}; allowed: a mapping"
+        raise UserError(f"profile {path.name!r}: {told}")
     figures.pop("scale", None)  # always 1 in the files of earlier calibrations
-    return ProfileFile(make_profile(path.name, figures), measurement)
+    return replace(make_profile(path.name, figures), measurement=measurement)
 
 
 @cache

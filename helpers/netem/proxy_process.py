@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from itertools import count
 from multiprocessing.connection import Connection as Commands
 from typing import Any
@@ -70,26 +71,16 @@ def find_inode(there: tuple[str, int], here: tuple[str, int]) -> int:
 
 
 def _find_holder(inode: int, pids: Iterable[int]) -> int | None:
-    """Find the process that has a socket open."""
-    return next((pid for pid in pids if inode and _holds(pid, f"socket:[{inode}]")), None)
-
-
-def _holds(pid: int, name: str) -> bool:
-    """Tell whether a process has a file open, as far as it may be asked."""
-    folder = f"/proc/{pid}/fd"
-    try:
-        files = os.listdir(folder)
-    except OSError:  # it has ended, or belongs to somebody else
-        return False
-    return any(_read_link(f"{folder}/{file}") == name for file in reversed(files))
-
-
-def _read_link(path: str) -> str:
-    """Read a link; empty if its file was closed meanwhile."""
-    try:
-        return os.readlink(path)
-    except OSError:
-        return ""
+    """Find the process that has a socket open, among those that may be asked."""
+    wanted = f"socket:[{inode}]"
+    for pid in pids if inode else ():
+        folder = f"/proc/{pid}/fd"
+        with suppress(OSError):  # it has ended, or belongs to somebody else
+            for file in reversed(os.listdir(folder)):
+                with suppress(OSError):  # it was closed meanwhile
+                    if os.readlink(f"{folder}/{file}") == wanted:
+                        return pid
+    return None
 
 
 class Connection:
@@ -101,9 +92,8 @@ class Connection:
         self._emulation, self._workers = emulation, workers
         self._client = Source(sock)
         self._number = number  # in the trace
-        self._accepted_s = (
-            time.perf_counter()
-        )  # real seconds: the clock of later requests may be another
+        # real seconds: the clock of later requests may be another
+        self._accepted_s = time.perf_counter()
         self._is_new = True  # until its first request
         self._window = Window()
         self._worker: int | None = None  # looked up when first needed
@@ -115,7 +105,7 @@ class Connection:
         try:
             while self._serve_one():
                 pass
-        except OSError:
+        except (OSError, BadHead):
             pass  # how connections end, on either side: the row of a request under way is written by now
         finally:
             self._upstream.close()
@@ -197,7 +187,7 @@ def accept_all(listener: socket.socket, emulation: Emulation, owner_pid: int = 0
 
 COMMANDS: dict[str, Callable[..., Any]] = {
     "emulate": Emulation.emulate,
-    "tag": Emulation.set_tag,
+    "tag": lambda emulation, tag: setattr(emulation, "tag", tag),
     "take": lambda emulation: emulation.trace.take(),
 }
 

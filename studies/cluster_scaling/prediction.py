@@ -6,7 +6,7 @@ import json
 import math
 from bisect import bisect_left
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pandas as pd
 
@@ -108,16 +108,6 @@ MOST_SHARE = 0.2
 _MOST_DILATION = 10_000  # as a case may have at most
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessorShare:
-    """What processors have of the slowest reader's time, at the size of a cluster where it is most."""
-
-    dilation: float
-    contender: str
-    n_workers: int
-    share: float
-
-
 def slow_down(client: transfer.Client, factor: float) -> transfer.Client:
     """Make a client's own work take so many times as long."""
     cpu_s, wait_s = factor * client.cpu_s_per_chunk, factor * client.wait_s_per_chunk
@@ -126,11 +116,12 @@ def slow_down(client: transfer.Client, factor: float) -> transfer.Client:
 
 def find_share(
     clients: Clients, profile: Profile, n_chunks: Mapping[int, int], *, dilation: float
-) -> ProcessorShare:
-    """Find the processors' share at a dilation, for clients whose costs are in real seconds.
+) -> tuple[float, str]:
+    """Find the processors' share of the slowest reader's time, and who that is, for costs in real seconds.
 
     It is the part of the predicted time that would be saved if processing and its waiting took
-    none. `n_chunks` are what a cluster reads, by its number of workers.
+    none, at the size of a cluster where that is most. `n_chunks` are what a cluster reads, by its
+    number of workers.
     """
 
     def time_s(client: transfer.Client, n: int, faster: float) -> float:
@@ -142,9 +133,8 @@ def find_share(
     for n in n_chunks:
         times_s = {name: time_s(client, n, dilation) for name, client in clients.items()}
         slowest = max(times_s, key=times_s.__getitem__)
-        saved = 1 - time_s(clients[slowest], n, math.inf) / times_s[slowest]
-        found.append(ProcessorShare(dilation, slowest, n, saved))
-    return max(found, key=lambda one: one.share)
+        found.append((1 - time_s(clients[slowest], n, math.inf) / times_s[slowest], slowest))
+    return max(found)
 
 
 def choose_dilation(
@@ -153,23 +143,22 @@ def choose_dilation(
     n_chunks: Mapping[int, int],
     *,
     most_share: float = MOST_SHARE,
-) -> ProcessorShare:
+) -> int:
     """Choose the smallest whole dilation at which processors have at most a share of the time."""
 
-    def find(k: int) -> ProcessorShare:
-        return find_share(clients, profile, n_chunks, dilation=k)
+    def is_enough(k: int) -> bool:
+        return find_share(clients, profile, n_chunks, dilation=k)[0] <= most_share
 
-    low, high = 0, 1
-    while (found := find(high)).share > most_share:
-        low, high = high, 2 * high
-        if high > _MOST_DILATION:
+    high = 1
+    while not is_enough(high):
+        if 2 * high > _MOST_DILATION:
+            share, slowest = find_share(clients, profile, n_chunks, dilation=high)
             raise UserError(
-                f"dilation: auto; processors have {found.share:.0%} of the time of"
-                f" {found.contender} even at {low}; allowed: a network that is slower"
+                f"dilation: auto; processors have {share:.0%} of the time of {slowest}"
+                f" even at {high}; allowed: a network that is slower"
             )
-    # of those between, the first with so little
-    found_at = bisect_left(range(high), True, lo=low + 1, key=lambda k: find(k).share <= most_share)
-    return find(found_at)
+        high *= 2
+    return bisect_left(range(high), True, lo=high // 2 + 1, key=is_enough)
 
 
 def settle_dilation(
@@ -181,5 +170,5 @@ def settle_dilation(
     """
     if asked != AUTO:
         return float(asked), clients
-    k = choose_dilation(clients, profile, n_chunks).dilation
+    k = choose_dilation(clients, profile, n_chunks)
     return k, {name: slow_down(one, 1 / k) for name, one in clients.items()}

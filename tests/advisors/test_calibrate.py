@@ -38,7 +38,6 @@ from helpers.netem.profiles import (
     Faults,
     FirstByte,
     Profile,
-    get_measurement,
     get_profile,
     make_profile,
 )
@@ -204,7 +203,7 @@ def test_an_unknown_network_is_recovered(proxy: Proxy, tmp_path: Path) -> None:
     # refused at first
     proxy.emulate(Profile("unknown", FirstByte(0.2, 0.5), 4.0, 14.0, 70.0))
     run(out := tmp_path / "mine.yml", "--max-mb", "400")
-    found, told = get_profile(str(out)), get_measurement(str(out))
+    found, told = get_profile(str(out)), get_profile(str(out)).measurement
     assert found.name == "mine.yml"
     assert found.first_byte_s is not None
     assert found.first_byte_s.median_s == pytest.approx(0.2, rel=0.1)
@@ -221,7 +220,7 @@ def test_every_request_is_counted(proxy: Proxy, server: Server, tmp_path: Path) 
     """What the file says was asked for is what the network saw, within the caps, and read only."""
     out = tmp_path / "mine.yml"
     text = run(out, *SMALL)
-    trace, told = proxy.take_trace(), get_measurement(str(out))
+    trace, told = proxy.take_trace(), get_profile(str(out)).measurement
     assert (told["n_requests"], told["nbytes"]) == count(trace)
     assert {row.method for row in trace} == {"GET", "HEAD"}
     assert len(trace) <= 60 and told["nbytes"] <= 21_000_000
@@ -256,7 +255,7 @@ def test_nothing_is_written_but_what_is_asked_for(
     """With a prefix an object is written, read, and gone afterwards; what it took is counted."""
     out = tmp_path / "mine.yml"
     run(out, "--write", "trial", *SMALL)
-    trace, told = proxy.take_trace(), get_measurement(str(out))
+    trace, told = proxy.take_trace(), get_profile(str(out)).measurement
     assert (told["n_requests"], told["nbytes"]) == count(trace)
     written = [row.key for row in trace if row.method == "PUT"]
     assert len(written) == 1 and written[0].startswith(f"/{BUCKET}/folder/trial/wire-calibrate-")
@@ -382,6 +381,6 @@ def test_the_embedded_store_over_a_network(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setenv("ARRAYS_CACHE", str(tmp_path / "cache"))
     out = tmp_path / "tried.yml"
     run(out, *SMALL, "--emulate", "express", url="embedded")
-    told = get_measurement(str(out))
+    told = get_profile(str(out)).measurement
     assert (told["location"], told["object"]) == ("embedded over express", "probe")
     assert get_profile(str(out)).first_byte_s
