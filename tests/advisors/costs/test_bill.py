@@ -62,7 +62,7 @@ SAME = {
 
 def test_every_set_has_every_item_with_its_source() -> None:
     """Each set prices every item once, says where from and how sure, and the first has the study's."""
-    assert list(read_prices()) == ["published-2023", "current"]
+    assert {"published-2023", "current"} <= {*read_prices()}
     for name, one in read_prices().items():
         assert {*get_prices(name)} == {*PRICE_UNITS} and len(one.prices) == len(PRICE_UNITS)
         assert all(price.source and price.date for price in one.prices), name
@@ -330,7 +330,7 @@ def test_command_prints_the_model_and_what_is_known() -> None:
         (("--price", "cdn_gb=1e300"), "price cdn_gb is 1e+300; allowed is a number from 0"),
         (("--price", "g\x1b[31mold=1"), r"price 'g\x1b[31mold': no such item; allowed: instance_"),
         (("--region", "mars"), "region is 'mars'; allowed for current are us-east-1"),
-        (("--price-set", "1999"), "price set is '1999'; allowed are published-2023, current"),
+        (("--price-set", "1999"), "price set is '1999'; allowed are published-2023"),
     ],
 )
 def test_command_refuses(arguments: tuple[str, ...], message: str) -> None:
