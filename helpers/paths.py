@@ -10,6 +10,7 @@ from typing import Any
 
 import yaml
 
+from helpers.cli import check_interrupt
 from helpers.errors import UserError, cut, show
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -101,13 +102,14 @@ def _check_yaml(text: bytes) -> None:
 
 
 def replace_file(path: Path, text: str) -> None:
-    """Write a file so that at every instant it is whole, old or new."""
+    """Write a file so that at every instant it is whole, old or new; not after an interrupt that was lost."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.draft")
     with draft.open("w", encoding="utf-8", newline="") as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
+    check_interrupt()
     os.replace(draft, path)
     folder = os.open(path.parent, os.O_RDONLY)
     try:

@@ -96,7 +96,7 @@ def _number(row: int, name: str, text: str | None) -> float:
 def describe(fitted: CurveFit, sizes: Sequence[float], n_chunks: float | None) -> dict[str, Any]:
     """Gather what a fit says, as plain numbers."""
     sizes = sizes or (fitted.largest, 2 * fitted.largest, 4 * fitted.largest)
-    others = {law: fitted.predict_by(law, sizes, n_chunks=n_chunks) for law in LAWS[1:]}
+    others = {law: fitted.predict_by(law, sizes, n_chunks=n_chunks) for law in LAWS}
     seconds = fitted.predict(sizes, n_chunks=n_chunks)
     return {
         "level": LEVEL,

@@ -17,7 +17,7 @@ from scipy.optimize import nnls  # it ships no types
 from helpers.errors import UserError, show
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
-LawName = Literal["transfer", "amdahl", "usl"]
+LawName = Literal["amdahl", "usl"]
 LAWS: tuple[LawName, ...] = get_args(LawName)
 LEVEL = 90  # percent of runs that lie in an interval
 
@@ -229,7 +229,7 @@ def fit_curve(
         cores=cores,
         curves=curves,
         weights=weights,
-        others={law: _solve(chunks[:, None] * _list_columns(law, sizes), times)[0] for law in LAWS[1:]},
+        others={law: _solve(chunks[:, None] * _list_columns(law, sizes), times)[0] for law in LAWS},
     )  # fmt: skip
 
 

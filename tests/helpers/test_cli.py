@@ -107,12 +107,18 @@ with cli.end_well():
 """
 
 
+PUBLISHED = "from pathlib import Path; from helpers.paths import replace_file; replace_file(Path('out.txt'), '')"
+
+
 @pytest.mark.parametrize("first", ["SIGINT", "SIGTERM"])
-@pytest.mark.parametrize("then", ["cli.check_interrupt()", "os.kill(os.getpid(), signal.SIGTERM)"])
-def test_an_interrupt_that_was_swallowed_is_not_lost(first: str, then: str) -> None:
-    """What asks for it ends, and another signal ends the command at once."""
+@pytest.mark.parametrize(
+    "then", ["cli.check_interrupt()", "os.kill(os.getpid(), signal.SIGTERM)", PUBLISHED]
+)
+def test_an_interrupt_that_was_swallowed_is_not_lost(first: str, then: str, tmp_path: Path) -> None:
+    """What asks for it ends, and another signal ends the command at once; no file is published."""
     script = SWALLOWED.format(first=first, then=then)
-    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False)  # fmt: skip
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)  # fmt: skip
+    assert not (tmp_path / "out.txt").exists()
     assert done.returncode == 1 and done.stdout == "went on\n"
     assert done.stderr.splitlines()[-1] == "interrupted"
 
