@@ -13,7 +13,8 @@ import time
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
+from weakref import ReferenceType, ref
 
 import click
 
@@ -90,8 +91,9 @@ def run() -> None:
 @contextmanager
 def end_well() -> Iterator[None]:
     """End with a line instead of a traceback, and on a signal only after the children have."""
-    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # of a shell that starts it behind itself
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    # a shell that starts it behind itself has it ignore Ctrl-C
+    if signal.getsignal(signal.SIGINT) in (signal.default_int_handler, signal.SIG_IGN):
+        signal.signal(signal.SIGINT, _interrupt)
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) == signal.SIG_DFL:  # else nohup, or another's
             signal.signal(number, _interrupt)
@@ -106,7 +108,8 @@ def end_well() -> Iterator[None]:
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         logging.getLogger("asyncio").disabled = True  # of tasks that this ends, which say so
-        _end("interrupted; what was measured is kept, and the same command goes on from there")
+        kept = "; what was measured is kept, and the same command goes on from there"
+        _end("interrupted" + kept * (sys.argv[1:2] in (["run"], ["run-all"])))
     except ModuleNotFoundError as error:
         _end(f"error: {needs(' '.join(sys.argv[1:2]), str(error.name))}")
     except Exception as error:
@@ -124,19 +127,38 @@ def _end(text: str) -> NoReturn:
 _NOT_WRITTEN = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM}
 
 
-_interrupted_s = dict[int, float]()  # when each signal last interrupted
-_GRACE_S = 5.0  # in which what it interrupted ends in order
+class Interrupt(KeyboardInterrupt):
+    """What a signal raises. As long as it is alive, what it interrupted is ending in order."""
+
+    latest: ClassVar[tuple[ReferenceType[Interrupt], float] | None] = None  # and when it was raised
+
+    def __init__(self) -> None:
+        super().__init__()
+        Interrupt.latest = ref(self), time.monotonic()
 
 
-def _interrupt(number: int, _frame: Any) -> None:
-    """Do what Ctrl-C does; once within some seconds, for make and its group send it twice.
+_GRACE_S = (
+    5.0  # in which what was interrupted ends in order; a signal after that interrupts its end
+)
+
+
+def _interrupt(_number: int, _frame: Any) -> None:
+    """Do what Ctrl-C does, but once: make and its group send it twice.
 
     The handler stays: a signal that is ignored would be ignored by the children too.
     """
-    now_s = time.monotonic()
-    if now_s - _interrupted_s.get(number, -_GRACE_S) >= _GRACE_S:
-        _interrupted_s[number] = now_s
-        raise KeyboardInterrupt
+    latest = Interrupt.latest
+    if latest is None or latest[0]() is None or time.monotonic() - latest[1] > _GRACE_S:
+        raise Interrupt
+
+
+def check_interrupt() -> None:
+    """Raise again what a library has swallowed, as h5py does in a callback.
+
+    Loops over objects of a file ask for it, and whatever is about to publish something.
+    """
+    if Interrupt.latest is not None and Interrupt.latest[0]() is None:
+        raise Interrupt
 
 
 def _end_with_parent() -> None:

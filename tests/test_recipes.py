@@ -26,7 +26,7 @@ from helpers.netem.proxy import open_proxy
 from helpers.objectstore.locations import Location
 from helpers.objectstore.testbed import Server
 from helpers.paths import ROOT
-from tests.nursery import Nursery, open_nursery
+from tests.nursery import run_program
 from tests.stores import client_environment, make_location
 
 PAGE = (ROOT / "recipes.md").read_text(encoding="utf-8")
@@ -74,7 +74,6 @@ class World:
     endpoint_url: str
     environment: dict[str, str]
     granule: Path
-    nursery: Nursery
     take_trace: Callable[[], list[Request]]
 
     def run(self, language: str, block: str, folder: Path) -> subprocess.CompletedProcess[str]:
@@ -88,7 +87,7 @@ class World:
         environment = {**self.environment, **address, "HOME": str(folder)}
         if language == "python":
             (folder / "recipe.py").write_text(f"{code}{_KEEP}")
-            return self.nursery.run(folder / "recipe.py", environment)
+            return run_program(folder / "recipe.py", environment)
         return subprocess.run(
             ["bash", "-euo", "pipefail", "-c", code],
             cwd=folder,
@@ -105,17 +104,14 @@ def world(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     location, folder = make_location(server, "bucket"), tmp_path_factory.mktemp("written")
     _write_fields(location, folder)
     granule = _write_granule(location, folder)
-    with (
-        open_proxy(server.endpoint_url, profile=get_profile("loopback")) as proxy,
-        open_nursery() as nursery,
-    ):
+    with open_proxy(server.endpoint_url, profile=get_profile("loopback")) as proxy:
         environment = {
             **client_environment(server),
             "AWS_ALLOW_HTTP": "true",
             "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
         }
         del environment["AWS_ENDPOINT_URL"]
-        yield World(location, proxy.endpoint_url, environment, granule, nursery, proxy.take_trace)
+        yield World(location, proxy.endpoint_url, environment, granule, proxy.take_trace)
 
 
 def _write_fields(location: Location, folder: Path) -> None:

@@ -144,7 +144,7 @@ def ask(address: str | None = None, options: Mapping[str, Any] | None = None) ->
     if "batch" in told:  # a machine that trains has a core for each process, and one link
         told = {"cores": told.get("workers", 1), "link_mb_per_s": _LINK_MB_PER_S, **told}
     accesses, shares = _read_accesses(told.pop("access", "series:0.5,map:0.5"), array)
-    told = {"arrays": array.n_alike, **told, "address": redact(address or "")}
+    told = {"arrays": array.n_alike, **told, "address": redact(address) if address else ""}
     is_scattered = array.is_scattered if array.is_scattered is not None else told["arrays"] > 1
     told.setdefault("is_scattered", is_scattered)
     told["append"] = _read_append(told["append"], array) if "append" in told else None

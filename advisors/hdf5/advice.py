@@ -5,14 +5,15 @@ Only metadata are read. Everything is predicted, and held against what people ha
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from advisors.hdf5.check import Problem, list_problems
 from advisors.hdf5.descriptions import REFERENCE_NBYTES
 from advisors.hdf5.files import Deadline, Source, is_near, name_source, open_source
 from advisors.hdf5.inspection import FileLayout, FileReport, inspect_file, record_reads
-from advisors.hdf5.prediction import BLOCKS, Predicted, decode_s, predict, predict_ways
+from advisors.hdf5.prediction import BLOCKS, Predicted, Way, list_ways, predict
 from advisors.hdf5.repacked import Repack, lay_out, list_repacks, quote
 from helpers.errors import UserError, show
 from helpers.models.transfer import Network
@@ -22,9 +23,9 @@ MOST_GROWTH = 2.0
 """Times its present length that a repacked file may have."""
 
 SECONDS = 10.0
-"""Time after which no more of a file is looked at."""
+"""Time after which nothing more of a file is looked at, or predicted."""
 
-_LOOKING = 0.5  # share of it for looking; the rest is for predicting, and for closing what is open
+_LOOKING, _LISTING = 0.35, 0.15  # shares of it: of the whole file, then of what is read of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,7 @@ class Advised:
     profile: str  # over which network
     advice: tuple[Advice, ...]
     repacks: tuple[Repack, ...]  # all that can be made, also those that are not advised
+    not_predicted: tuple[str, ...] = ()  # what there was no time for
 
     def find_repack(self, label: str = "") -> Repack:
         """Return the repack of a label; the best that is advised where it is empty."""
@@ -77,87 +79,98 @@ def advise(
     variables : sequence of str
         Datasets that are read; all by default.
     seconds : float
-        Time after which no more of the file is looked at; `report.n_left_out` counts what was not.
+        Time for all of it; `report.n_left_out` counts what was not looked at, and
+        `not_predicted` names what there was no time for.
 
     Raises
     ------
     UserError
         If the file cannot be read, or a variable is missing or cannot be decoded.
     """
-    network = network_of(of_one_process(profile))
+    deadline, network = Deadline(seconds), network_of(of_one_process(profile))
     with open_source(source) as file:
-        name = name_source(source)
-        report, whole = inspect_file(file, name, Deadline(_LOOKING * seconds))
-        layout, chosen = whole, tuple(one.name for one in report.variables)
+        name, looking = name_source(source), Deadline(_LOOKING * seconds)
+        report, whole = inspect_file(file, name, looking)
+        layout = whole
         if variables:
-            chosen = tuple(dict.fromkeys(one.strip("/") for one in variables))
+            listing = Deadline(_LISTING * seconds)
+            chosen = [*dict.fromkeys(one.strip("/") for one in variables)]
             # as of xarray, their groups are opened; for all, the whole tree
             groups = {variable.rpartition("/")[0] for variable in chosen}
-            layout = record_reads(file, name, chosen, groups=groups)
-    asked = set(chosen)
-    read = [one for one in report.variables if one.name in asked]
-    for variable in read:
+            layout = record_reads(file, name, chosen, groups=groups, deadline=listing)
+            report = replace(report, n_left_out=report.n_left_out + listing.n_left_out)
+    for variable in layout.variables:
         variable.check_filters()
     n_chunks = sum(variable.n_chunks for variable in report.variables)
-    n_missing = sum(variable.n_chunks for variable in read) - sum(map(len, layout.chunks))
+    n_missing = sum(one.n_chunks for one in layout.variables) - sum(map(len, layout.chunks))
     report = replace(report, n_left_out=report.n_left_out + max(0, n_missing))
-    layout = replace(
-        layout,
-        decode_s=sum(map(decode_s, read)),
-        references_nbytes=REFERENCE_NBYTES * n_chunks + report.metadata_nbytes,
-    )
-    repacks = list_repacks(report, read)
-    found = [*_read_as_it_is(report, layout, network, is_far=not is_near(source))]
-    found += _read_repacked(report, whole, layout, network, repacks)
+    references_nbytes = REFERENCE_NBYTES * n_chunks + report.metadata_nbytes
+    layout = replace(layout, references_nbytes=references_nbytes)
+    repacks = list_repacks(report, layout.variables)
+    is_web = report.name.startswith(("http://", "https://"))
+    address = "address" if is_near(source) else repr(report.name)
+    candidates: dict[str, Callable[[], Advice | None]] = {
+        way.name: partial(_read_as_it_is, report, layout, network, way, address)
+        for way in list_ways(layout, is_web=is_web)
+    }
+    candidates |= {
+        repack.label: partial(_read_repacked, report, whole, layout, network, repack)
+        for repack in repacks
+    }
+    found, left_out = list[Advice](), list[str]()
+    for label, advise_on in candidates.items():
+        if found and deadline.is_over:
+            left_out.append(label)
+        elif (one := advise_on()) is not None:
+            found.append(one)
     today_s = found[0].prediction.seconds
     rated = [replace(one, gain=today_s / max(one.prediction.seconds, 1e-9)) for one in found]
     kept = [one for one in rated[1:] if one.repack is None or one.gain > 1]
     advice = (rated[0], *sorted(kept, key=lambda one: -one.gain))
     problems = tuple(list_problems(report, whole, network))
-    return Advised(report, problems, chosen, profile.name, advice, tuple(repacks))
+    names = tuple(one.name for one in layout.variables)
+    return Advised(report, problems, names, profile.name, advice, tuple(repacks), tuple(left_out))
+
+
+_REFER = "virtualizarr.open_virtual_dataset(…) writes them"
+
+# What doing so costs and how it is done, by the name of a way
+_HOW = {
+    "s3fs.open": ("nothing", "h5py.File(s3fs.S3FileSystem().open({address}))"),
+    "fsspec.open": ("nothing", "h5py.File(fsspec.open({address}).open())"),
+    "xarray, address": ("nothing", 'xarray.open_dataset({address}, engine="h5netcdf")'),
+    "earthaccess.open": ("nothing", "earthaccess.open(granules)"),
+    "blocks of 8 MiB": ("nothing is rewritten", "s3fs.S3FileSystem().open({address}, {options})"),
+    "whole": ("{mb:.3g} MB in memory", "obstore.get_range(…) by ten threads"),
+    "references": ("one object; readers must know it", _REFER),
+    "references, 64 in flight": (
+        "one object; readers must know it",
+        f'{_REFER}; zarr.config.set({{{{"async.concurrency": 64}}}})',
+    ),
+}
 
 
 def _read_as_it_is(
-    report: FileReport, layout: FileLayout, network: Network, *, is_far: bool
-) -> Iterator[Advice]:
-    """Give the defaults of libraries, other settings, a download and references."""
-    is_web = report.name.startswith(("http://", "https://"))
-    address = repr(report.name) if is_far else "address"
-    options = ", ".join(f"{key}={value!r}" for key, value in BLOCKS.file_options().items())
-    refer = "virtualizarr.open_virtual_dataset(…) writes them"
-    how = {
-        "s3fs.open": ("nothing", f"h5py.File(s3fs.S3FileSystem().open({address}))"),
-        "fsspec.open": ("nothing", f"h5py.File(fsspec.open({address}).open())"),
-        "xarray, address": ("nothing", f'xarray.open_dataset({address}, engine="h5netcdf")'),
-        "earthaccess.open": ("nothing", "earthaccess.open(granules)"),
-        "blocks of 8 MiB": ("nothing is rewritten", f"s3fs.S3FileSystem().open({address}, {options})"),
-        "whole": (f"{report.file_nbytes / 1e6:.3g} MB in memory", "obstore.get_range(…) by ten threads"),
-        "references": ("one object; readers must know it", refer),
-        "references, 64 in flight": (
-            "one object; readers must know it",
-            f'{refer}; zarr.config.set({{"async.concurrency": 64}})',
-        ),
-    }  # fmt: skip
-    for found in predict_ways(layout, network, is_web=is_web):
-        yield Advice(found.name, found, *how[found.name])
+    report: FileReport, layout: FileLayout, network: Network, way: Way, address: str
+) -> Advice:
+    """Predict a default of a library, another setting, a download or references."""
+    options = ", ".join(f"{key}={value!r}" for key, value in way.file_options().items())
+    cost, command = _HOW[way.name]
+    given = {"address": address, "options": options, "mb": report.file_nbytes / 1e6}
+    found = predict(way, layout, network)
+    return Advice(way.name, found, cost.format(**given), command.format(**given))
 
 
 def _read_repacked(
-    report: FileReport,
-    whole: FileLayout,
-    layout: FileLayout,
-    network: Network,
-    repacks: Sequence[Repack],
-) -> Iterator[Advice]:
-    """Give repacks, read by blocks and a page buffer, that do not make the file much longer."""
+    report: FileReport, whole: FileLayout, layout: FileLayout, network: Network, repack: Repack
+) -> Advice | None:
+    """Predict a repack, read by blocks and a page buffer; none if it makes the file much longer."""
+    repacked = lay_out(report, whole, layout, repack)
+    if repacked.file_nbytes > MOST_GROWTH * report.file_nbytes:
+        return None
     name = report.name.rpartition("/")[2] if "://" in report.name else report.name
-    for repack in repacks:
-        repacked = lay_out(report, whole, layout, repack)
-        if repacked.file_nbytes > MOST_GROWTH * report.file_nbytes:
-            continue
-        cost = f"rewrites {report.file_nbytes / 1e6:.3g} MB as {repacked.file_nbytes / 1e6:.3g} MB"
-        arguments = " ".join(map(quote, repack.list_arguments()))
-        path = quote(f"./{name}" if name.startswith("-") else name)
-        command = f"h5repack {arguments} {path} repacked.h5 && h5diff {path} repacked.h5"
-        found = predict(BLOCKS, repacked, network)
-        yield Advice(repack.label, found, cost, command, repack)
+    cost = f"rewrites {report.file_nbytes / 1e6:.3g} MB as {repacked.file_nbytes / 1e6:.3g} MB"
+    arguments = " ".join(map(quote, repack.list_arguments()))
+    path = quote(f"./{name}" if name.startswith("-") else name)
+    command = f"h5repack {arguments} {path} repacked.h5 && h5diff {path} repacked.h5"
+    return Advice(repack.label, predict(BLOCKS, repacked, network), cost, command, repack)

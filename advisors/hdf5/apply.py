@@ -15,6 +15,7 @@ import hdf5plugin
 from advisors.hdf5.files import Source, is_near, name_source, open_hdf5, open_source, walk
 from advisors.hdf5.inspection import list_external, list_sources
 from advisors.hdf5.repacked import Repack
+from helpers.cli import check_interrupt
 from helpers.errors import UserError, cut, show
 from helpers.objectstore.processes import remove_left, start_child
 
@@ -88,7 +89,8 @@ def _run(command: Sequence[str], log: Path) -> tuple[int, str]:
 
 
 def publish(made: Path, out: Path) -> None:
-    """Give a file its name, unless another has it by now."""
+    """Give a file its name, unless another has it by now, or an interrupt was lost."""
+    check_interrupt()
     try:
         out.hardlink_to(made)
     except FileExistsError as error:
@@ -139,7 +141,7 @@ def check_others(path: Path, name: str, folder: Path | None, out_folder: Path) -
                         f" {show(outside[0])}, which a copy would write to; allowed: a file that"
                         " holds its values itself"
                     )
-                asked += [(at, other) for other, _ in list_sources(dataset)]
+                asked += [(at, other) for other in list_sources(dataset)]
     home = out_folder.resolve()
     is_home = folder is not None and {folder.resolve(), (folder / Path(name).name).resolve().parent} == {home}  # fmt: skip
     for at, other in asked:

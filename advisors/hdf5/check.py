@@ -36,8 +36,6 @@ class Problem:
 
     name: str
     text: str  # what is so, and what to do about it
-    value: float  # what was counted
-    bound: str  # what is asked of it
 
 
 def list_problems(report: FileReport, layout: FileLayout, network: Network) -> list[Problem]:
@@ -54,7 +52,7 @@ def _count_places(spans: Sequence[tuple[int, int]], gap_nbytes: int) -> int:
 
 
 def _bound(name: str, value: float, most: float, text: str) -> Problem | None:
-    return Problem(name, text, value, f"at most {most:g}") if value > most else None
+    return Problem(name, text) if value > most else None
 
 
 def _check_layout(
@@ -64,15 +62,15 @@ def _check_layout(
     page, nbytes, metadata = report.page_nbytes, report.metadata_nbytes, layout.metadata
     if not page:
         text = "the file has no pages"
-        yield Problem("paged-file-space", text, 0, "bytes of a page, above 0")
+        yield Problem("paged-file-space", text)
     elif page < nbytes:
         text = f"metadata take {write_bytes(nbytes)}, more than a page of {write_bytes(page)}; make pages larger"
-        yield Problem("page-size", text, page, f"at least {nbytes}")
+        yield Problem("page-size", text)
     n_places = _count_places(metadata, gap_nbytes)
     text = f"metadata are scattered over {n_places} places; consolidate them"
     most = 1 + nbytes // max(page, _TOGETHER_NBYTES)
     yield _bound("consolidated-metadata", n_places, most, text)
-    heaps = [(at, at + n) for at, n in layout.heaps]
+    heaps = [(one.offset, one.stop) for one in layout.opened if not one.is_metadata]
     n_away = _count_places((*metadata, *heaps), gap_nbytes) - n_places
     text = (
         f"texts of variable length in attributes are scattered over {n_away} places;"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -29,7 +28,7 @@ def hdf5() -> None:
 @click.option("--profile", default="in-region", show_default=True, metavar="NAME|FILE",
               help="Network it is read over, or a file of `wire calibrate`.")  # fmt: skip
 @click.option("--seconds", type=click.FloatRange(min=1), default=10.0, show_default=True,
-              help="Time after which no more of the file is looked at.")  # fmt: skip
+              help="Time for looking at the file, and for predicting.")  # fmt: skip
 @click.option("--json", "is_json", is_flag=True, help="Print JSON.")
 @click.option("--apply", "out", type=click.Path(path_type=Path),
               help="Write a repack to this file, by h5repack, and compare it, by h5diff.")  # fmt: skip
@@ -61,10 +60,7 @@ def advise(
     say(told)
     if out is None or chosen is None:
         return
-    try:
-        say(f"{chosen.label}: {apply_repack(source, chosen, out)}", err=is_json)
-    except KeyboardInterrupt:
-        sys.exit("interrupted; nothing was written")
+    say(f"{chosen.label}: {apply_repack(source, chosen, out)}", err=is_json)
 
 
 def render(advised: Advised) -> Iterator[str]:
@@ -84,6 +80,8 @@ def render(advised: Advised) -> Iterator[str]:
     yield f"    {report.metadata_nbytes / 1e3:.3g} kB in {report.n_metadata_spans} places"
     if report.n_left_out:
         yield f"    left out, for it would take long: {report.n_left_out:,} objects and chunks or more"
+    if advised.not_predicted:
+        yield f"    not predicted, for it would take long: {'; '.join(advised.not_predicted)}"
     yield from (f"wrong: {one.text}" for one in advised.problems)
     yield f"nothing is wrong by {GUIDE}" if not advised.problems else f"    by {GUIDE}"
     yield f"read {len(advised.variables)} of {len(report.variables)} datasets over {advised.profile}, predicted;"
@@ -104,8 +102,8 @@ def render(advised: Advised) -> Iterator[str]:
     notes = {
         "filters that are not here": {f for v in report.variables for f in v.missing_filters},
         "values in other files, not predicted": {v.name for v in report.variables if v.other_files},
-        "of variable length, too many to predict their heaps": {
-            v.name for v in report.variables if v.is_variable_length and not v.has_known_heaps
+        "of variable length, in heaps that are not predicted": {
+            v.name for v in report.variables if v.is_variable_length
         },
     }
     for what, names in notes.items():

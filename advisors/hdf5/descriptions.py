@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from advisors.hdf5.inspection import FileLayout, Read
-from advisors.hdf5.prediction import decode_nbyte_s
+from advisors.hdf5.inspection import FileLayout, Read, decode_nbyte_s
 
 REFERENCE_NBYTES = 80
 """Bytes of one reference in a JSON file: key, address, offset and length."""

@@ -17,6 +17,7 @@ import hdf5plugin  # noqa: F401  # teaches h5py to read Blosc and its kin
 from botocore.exceptions import BotoCoreError, ClientError
 from fsspec.spec import AbstractBufferedFile
 
+from helpers.cli import check_interrupt
 from helpers.errors import UserError, cut, show
 from helpers.objectstore.locations import Location, parse_location
 from helpers.redaction import redact
@@ -119,16 +120,17 @@ def shorten_error(error: BaseException) -> str:
 
 
 class Deadline:
-    """A time at which looking at a file ends, and what was left out because of it."""
+    """A time at which work on a file ends, and what was left out because of it."""
 
     def __init__(self, seconds: float = math.inf) -> None:
         self._end_s = time.monotonic() + seconds
         self.n_left_out = 0
-        """Objects, and chunks, that were there and not looked at; at least so many."""
+        """Objects that were there and not looked at; at least so many."""
 
     @property
     def is_over(self) -> bool:
-        """Whether it has passed."""
+        """Whether it has passed; an interrupt that h5py swallowed is raised here."""
+        check_interrupt()
         return time.monotonic() >= self._end_s
 
 
@@ -200,18 +202,6 @@ def is_variable_length(dtype: Any) -> bool:
     return h5py.check_vlen_dtype(dtype) is not None or (
         (info := h5py.check_string_dtype(dtype)) is not None and info.length is None
     )
-
-
-MAX_IN_HEAPS = 200_000
-"""Values of variable length of a dataset up to which they are read, so that their heaps are known."""
-
-
-def has_readable_heaps(dataset: h5py.Dataset) -> bool:
-    """Tell whether values of a dataset lie in heaps, and are few enough to be read for that."""
-    if not is_variable_length(dataset.dtype) or not dataset.id.get_storage_size():
-        return False
-    is_readable = all(h5py.h5z.filter_avail(number) for number, *_ in get_filters(dataset))
-    return 0 < dataset.size <= MAX_IN_HEAPS and is_readable
 
 
 Chunk = tuple[tuple[int, ...], int, int]

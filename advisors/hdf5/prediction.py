@@ -10,8 +10,8 @@ brings zeros. The page buffer of HDF5 is a model, which tests hold against the l
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -20,7 +20,7 @@ from typing import Any, Literal, Protocol
 
 from fsspec.caching import caches
 
-from advisors.hdf5.inspection import FileLayout, Read, Variable
+from advisors.hdf5.inspection import FileLayout, Read
 from helpers.models.transfer import Network, Step, replay
 
 MIB = 2**20
@@ -54,7 +54,7 @@ def read_through(
     ([100], [50])
     """
     asked = [
-        [replace(one, nbytes=max(0, min(one.stop, file_nbytes) - one.offset))] for one in reads
+        [one._replace(nbytes=max(0, min(one.stop, file_nbytes) - one.offset))] for one in reads
     ]
     for cache in between:
         found = iter(cache.answer([one for part in asked for one in part], file_nbytes))
@@ -142,8 +142,8 @@ class FileCache:
             for i, k in ahead:
                 one = answers[i][k]
                 if one.offset < read.stop and read.offset < one.stop:
-                    answers[i][k] = replace(one, is_ahead=False)
-            answers.append([replace(one, is_metadata=read.is_metadata) for one in asked])
+                    answers[i][k] = one._replace(is_ahead=False)
+            answers.append([one._replace(is_metadata=read.is_metadata) for one in asked])
             if asked:
                 last = len(answers) - 1
                 ahead = [(last, k) for k, one in enumerate(asked) if one.is_ahead]
@@ -160,57 +160,31 @@ class PageBuffer:
 
     page_nbytes: int  # bytes of a page, as the file has it
     buffer_nbytes: int  # bytes of the buffer, at least a page; rounded down to whole pages
-    # reads at the beginning that go past it: the library makes its page buffer only after it has
-    # read the superblock
-    n_first_past: int = 0
 
     def answer(self, reads: Sequence[Read], file_nbytes: int) -> list[list[Read]]:
         """Answer each read from pages, as the library does."""
-        pages = Recent(self.buffer_nbytes // self.page_nbytes)
-        n_past, answers = 0, []
-        for read in reads:
-            if n_past < self.n_first_past or read.nbytes >= self.page_nbytes:
-                n_past += 1
+        page, n_most = self.page_nbytes, self.buffer_nbytes // self.page_nbytes
+        kept, answers = OrderedDict[int, None](), list[list[Read]]()
+        for n, read in enumerate(reads):
+            if n < _N_FIRST_PAST or read.nbytes >= page:
                 answers.append([read])
                 continue
-            missing = [number for number in self.touched(read) if not pages.use(number)]
-            answers.append([self.page(n, read, file_nbytes) for n in missing])
+            answers.append([])
+            first = read.offset // page  # metadata never lies across two
+            last = first if read.is_metadata else max(read.stop - 1, read.offset) // page
+            for number in range(first, last + 1) if read.nbytes else ():
+                if number not in kept:
+                    nbytes = min(page, file_nbytes - number * page)
+                    answers[-1].append(read._replace(offset=number * page, nbytes=nbytes))
+                kept[number] = None
+                kept.move_to_end(number)
+                if len(kept) > n_most:
+                    kept.popitem(last=False)
         return answers
 
-    def touched(self, read: Read) -> range:
-        """Return the pages that a read looks up; metadata never lies across two."""
-        if not read.nbytes:
-            return range(0)
-        first = read.offset // self.page_nbytes
-        last = first if read.is_metadata else (read.stop - 1) // self.page_nbytes
-        return range(first, last + 1)
 
-    def page(self, number: int, read: Read, file_nbytes: int) -> Read:
-        """Ask for a page, as far as the file has it."""
-        start = number * self.page_nbytes
-        return replace(read, offset=start, nbytes=min(self.page_nbytes, file_nbytes - start))
-
-
-class Recent:
-    """Numbers of blocks that are kept; the least recently used one leaves where there is no room."""
-
-    def __init__(self, n_most: int) -> None:
-        self._n_most, self._numbers = n_most, dict[int, None]()
-
-    def use(self, number: int) -> bool:
-        """Put a block in front, and tell whether it was there."""
-        was_there = number in self._numbers
-        self._numbers.pop(number, None)
-        self._numbers[number] = None
-        if len(self._numbers) > self._n_most:
-            del self._numbers[next(iter(self._numbers))]
-        return was_there
-
-
-def iterate_parts(nbytes: int, part_nbytes: int) -> Iterator[Read]:
-    """Give the ranges in which a file is fetched whole."""
-    for start in range(0, nbytes, part_nbytes):
-        yield Read(start, min(part_nbytes, nbytes - start))
+_N_FIRST_PAST = 3
+"""Reads of a superblock, which the library makes before it has its page buffer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,16 +203,11 @@ class Way:
         """Give the options with which fsspec opens the file so."""
         return {"cache_type": self.cache_type, "block_size": self.block_nbytes}
 
-    def choose_page_buffer(self, page_nbytes: int) -> int:
-        """Choose the page buffer for pages of a file: it holds one at least."""
-        wanted = self.page_buffer_nbytes
-        return max(wanted, page_nbytes) if wanted * page_nbytes else 0
-
     def caches(self, layout: FileLayout) -> list[Cache]:
         """Give the caches between the library and the network, for a file."""
         found: list[Cache] = [FileCache(self.cache_type, self.block_nbytes)]
-        if buffer_nbytes := self.choose_page_buffer(layout.page_nbytes):
-            found.insert(0, PageBuffer(layout.page_nbytes, buffer_nbytes, layout.n_first_past))
+        if (page := layout.page_nbytes) and self.page_buffer_nbytes:  # it holds a page at least
+            found.insert(0, PageBuffer(page, max(self.page_buffer_nbytes, page)))
         return found
 
 
@@ -297,38 +266,9 @@ REQUEST_S, START_S = 0.004, 0.05
 With these the seconds of the committed records are met within 15 %, as a test holds.
 """
 
-# What the library takes on one processor, whatever the network. Decoding is that of the records'
-# whole files, which are read from memory.
+# What the library takes on one processor next to decoding, whatever the network.
 _OBJECT_S = 1e-4  # to list an object or an attribute
-_NBYTE_S = 4e-10  # for a byte of values, next to its filters
 _COPY_S = 2.5e-10  # for a byte of a file that is put together in memory
-_IN_HEAP_S = 1e-6  # for a value of variable length
-# Values that a filter decodes in a second, in MB. deflate, shuffle, fletcher32, szip, nbit,
-# scaleoffset; LZF, Blosc, LZ4, bitshuffle, Zstd, Blosc2
-_MB_PER_S = {1: 600.0, 2: 3000.0, 3: 1500.0, 4: 150.0, 5: 400.0, 6: 300.0, 32000: 400.0,
-             32001: 1000.0, 32004: 1500.0, 32008: 1500.0, 32015: 500.0, 32026: 1000.0}  # fmt: skip
-_OTHER_MB_PER_S = 200.0
-
-
-def decode_s(variable: Variable) -> float:
-    """Estimate the time of decoding a variable.
-
-    Examples
-    --------
-    >>> one = Variable("x", (10**6,), "f4", (10**5,), 10, 10**6, 4 * 10**6, (), (), False, (),
-    ...     filter_numbers=(2, 1))
-    >>> round(1e3 * decode_s(one), 1)
-    9.6
-    """
-    nbytes = min(variable.nbytes, variable.n_chunks * variable.chunk_nbytes)
-    in_heaps = math.prod(variable.shape) if variable.is_variable_length else 0
-    return in_heaps * _IN_HEAP_S + nbytes * decode_nbyte_s(variable.filter_numbers)
-
-
-def decode_nbyte_s(filter_numbers: Sequence[int]) -> float:
-    """Estimate the time of decoding a byte of values, by its filters as HDF5 numbers them."""
-    rates = (_MB_PER_S.get(number, _OTHER_MB_PER_S) for number in filter_numbers)
-    return _NBYTE_S + sum(1e-6 / rate for rate in rates)
 
 
 @dataclass(frozen=True, slots=True)
@@ -377,7 +317,9 @@ def predict_ways(
 def predict(way: Way, layout: FileLayout, network: Network, *, dilation: float = 1.0) -> Predicted:
     """Predict one way; `dilation` is that of the network, so processors count for as much less."""
     if way.kind == "whole":
-        opened, parts = [*iterate_parts(layout.file_nbytes, way.block_nbytes)], list[list[Read]]()
+        n, step = layout.file_nbytes, way.block_nbytes
+        opened = [Read(start, min(step, n - start)) for start in range(0, n, step)]
+        parts = list[list[Read]]()
     elif way.kind == "references":
         opened, parts = [Read(0, layout.references_nbytes)], layout.chunks
     else:

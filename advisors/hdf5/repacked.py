@@ -142,7 +142,7 @@ def lay_out(report: FileReport, whole: FileLayout, read: FileLayout, repack: Rep
 
     def move(one: Read) -> Read:
         at = bisect_right(starts, one.offset) - 1
-        return replace(one, offset=places[at] + one.offset - starts[at])
+        return one._replace(offset=places[at] + one.offset - starts[at])
 
     def place(nbytes: int) -> int:
         nonlocal end
@@ -161,7 +161,7 @@ def lay_out(report: FileReport, whole: FileLayout, read: FileLayout, repack: Rep
             new = [Read(place(nbytes), nbytes, is_metadata=False) for nbytes in sizes]
             longer[chunks[0].offset] = new
         else:
-            moved |= {one.offset: replace(one, offset=place(one.nbytes)) for one in chunks}
+            moved |= {one.offset: one._replace(offset=place(one.nbytes)) for one in chunks}
     found = []
     for reads in read.read:
         index = [move(one) for one in reads if one.is_metadata]
@@ -180,11 +180,7 @@ def lay_out(report: FileReport, whole: FileLayout, read: FileLayout, repack: Rep
         read=tuple(found),
         file_nbytes=end,
         page_nbytes=page,
-        n_first_past=_N_FIRST_PAST if page else 0,
     )
-
-
-_N_FIRST_PAST = 2  # reads of a superblock, which come before a page buffer
 
 
 def count_rechunked(variable: Variable, chunk_shape: Shape) -> list[int]:
@@ -194,7 +190,7 @@ def count_rechunked(variable: Variable, chunk_shape: Shape) -> list[int]:
     --------
     Of 100 elements in 400 bytes, chunks of 40: the last has 20.
 
-    >>> one = Variable("x", (100,), "f8", (10,), 10, 400, 800, ("deflate",), (), False, ())
+    >>> one = Variable("x", (100,), "f8", (10,), 10, 400, 800, ("deflate",))
     >>> count_rechunked(one, (40,))
     [160, 160, 80]
     """

@@ -96,8 +96,6 @@ class Contender:
                 f"settings: {self.name} states no cache_state; allowed: text, as in 'cold'"
             )
         self.nbytes = self.steps.nbytes()
-        if min(self.nbytes) < 1:
-            raise UserError(f"nbytes: {self.nbytes} of {self.name}; allowed: at least 1 each")
 
     @property
     def identity(self) -> tuple[str, str]:

@@ -10,14 +10,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
-from numbers import Real
 from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 import psutil
 
-from helpers.benchmark.contender import CheckError, Contender, Traced
+from helpers.benchmark.contender import CheckError, Contender
 from helpers.benchmark.provenance import imported
 from helpers.benchmark.record import PHASES, Record, Row
 from helpers.errors import UserError
@@ -252,51 +251,62 @@ class _Loop:
             )
 
     def _measure(self, contender: Contender, *, phase: str, block: int, order: int) -> None:
-        """Measure one contender once and put its row on disk."""
+        """Measure one contender once, timing its opening and reading alone, and put its row on disk."""
         at = (" ".join(contender.identity), phase, block)
+        steps, origin, k = contender.steps, self.record.provenance, self.dilations[contender.group]
         with self._step("prepare", *at):
-            contender.steps.enter_block(block)
-            contender.steps.prepare()
+            steps.enter_block(block)
+            steps.prepare()
             # Garbage of the contender before is not paid for by this one.
             gc.collect()
-        where = {"seed": self.seed, "phase": phase, "block": block, "order": order}
+        started_utc = datetime.now(UTC).isoformat(timespec="milliseconds")
         before_s = busy_s()
-        times, result = self._time(contender, at)
-        busy = {"busy_s": busy_s() - before_s}
+        with self._step("open", *at), deadline(self.deadline_s, steps.find_lost):
+            opened, open_s = timed(steps.open, dilation=k)
+        with self._step("read", *at), deadline(self.deadline_s, steps.find_lost):
+            read = partial(contender.read or steps.read, opened)
+            result, read_s = timed(read, dilation=k)
+        trace: dict[str, Any] = {"busy_s": busy_s() - before_s}
         with self._step("collect", *at):
-            trace = busy | _numbers(contender.steps.collect())
+            trace |= steps.collect()
         with self._step("check", *at):
-            check = contender.steps.check(result)
-            if not check:
+            if not (check := steps.check(result)):
                 raise CheckError("it does not say what it checked")
         with self._step("versions", *at):
             # those at the opening of the record win: nothing is imported twice
-            versions = {
-                **imported(),
-                **contender.steps.versions(),
-                **self.record.provenance.versions,
-            }
+            versions = {**imported(), **steps.versions(), **origin.versions}
         settings = {**(contender.settings or {}), "read_deadline_s": self.deadline_s}
-        measured = {**where, **times, "check": check, "versions": versions, "settings": settings}
-        row = _row(contender, self.record, trace, **measured)
+        row = Row(
+            study=self.record.study,
+            case=self.record.case,
+            contender=contender.name,
+            point=contender.point,
+            settings=settings,
+            cache_state=str(settings["cache_state"]),
+            is_ceiling=contender.is_ceiling,
+            control_of=contender.control_of or "",
+            seed=self.seed,
+            phase=phase,
+            block=block,
+            order=order,
+            started_utc=started_utc,
+            open_s=open_s,
+            read_s=read_s,
+            dilation=k,
+            array_nbytes=contender.nbytes[0],
+            stored_nbytes=contender.nbytes[1],
+            wire_nbytes=float(trace.pop("wire_nbytes", math.nan)),
+            n_requests=float(trace.pop("n_requests", math.nan)),
+            trace=trace,
+            check=check,
+            fingerprint=origin.fingerprint,
+            machine=origin.machine,
+            versions=versions,
+            parameters=origin.parameters,
+            commit=origin.commit,
+            is_dirty=origin.is_dirty,
+        )
         self.record.append([row])
-
-    def _time(self, contender: Contender, at: tuple[str, str, int]) -> tuple[dict[str, Any], Any]:
-        """Time the opening and the reading, and nothing else."""
-        k = self.dilations[contender.group]
-        started_utc = datetime.now(UTC).isoformat(timespec="milliseconds")
-        until = self.deadline_s, contender.steps.find_lost
-        with self._step("open", *at), deadline(*until):
-            opened, open_s = timed(contender.steps.open, dilation=k)
-        with self._step("read", *at), deadline(*until):
-            read = partial(contender.read or contender.steps.read, opened)
-            result, read_s = timed(read, dilation=k)
-        return {
-            "started_utc": started_utc,
-            "open_s": open_s,
-            "read_s": read_s,
-            "dilation": k,
-        }, result
 
     @contextmanager
     def _step(self, step: str, what: str, phase: str, block: int) -> Iterator[None]:
@@ -308,37 +318,3 @@ class _Loop:
             raise MeasurementError(
                 f"{what}, {phase} block {block}: {step} failed: {cause[:300]}"
             ) from error
-
-
-def _numbers(collected: Mapping[str, Traced]) -> dict[str, Any]:
-    """Copy what a trace says, refusing what is no number, no list of numbers and no text."""
-    for name, value in collected.items():
-        numbers = value if isinstance(value, list) else [value]
-        if not (isinstance(value, str) or all(isinstance(number, Real) for number in numbers)):
-            raise TypeError(f"{name} is {value!r}; allowed: a number, a list of numbers, or text")
-    return dict(collected)
-
-
-def _row(contender: Contender, record: Record, trace: dict[str, Any], **measured: Any) -> Row:
-    """Put together what the contender declares, the run is and the clock says."""
-    origin = record.provenance
-    return Row(
-        study=record.study,
-        case=record.case,
-        contender=contender.name,
-        point=contender.point,
-        cache_state=str(measured["settings"]["cache_state"]),
-        is_ceiling=contender.is_ceiling,
-        control_of=contender.control_of or "",
-        array_nbytes=contender.nbytes[0],
-        stored_nbytes=contender.nbytes[1],
-        wire_nbytes=float(trace.pop("wire_nbytes", math.nan)),
-        n_requests=float(trace.pop("n_requests", math.nan)),
-        trace=trace,
-        fingerprint=origin.fingerprint,
-        machine=origin.machine,
-        parameters=origin.parameters,
-        commit=origin.commit,
-        is_dirty=origin.is_dirty,
-        **measured,
-    )

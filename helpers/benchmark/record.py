@@ -10,7 +10,6 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
-import itertools
 import json
 import math
 import os
@@ -186,11 +185,6 @@ def _write_line(cells: Sequence[str]) -> str:
     return buffer.getvalue()
 
 
-def _write_row(row: Row) -> str:
-    """Write one line of CSV."""
-    return _write_line([*(_cell(getattr(row, name)) for name in WRITTEN[:-1]), _run_of(row.origin)])
-
-
 def _cell(value: object) -> str:
     """Turn one value into text that `_value` turns back; NaN becomes empty."""
     if isinstance(value, Mapping):
@@ -225,7 +219,10 @@ def read_rows(path: Path) -> list[Row]:
             f"{path.name}: torn, its last line is not whole; restore it or move it away"
         )
     runs = _read_runs(path) if len(lines) > 1 else {}
-    hashes = {run: _fingerprint(origin) for run, origin in runs.items()}
+    hashes = {
+        run: fingerprint(origin["parameters"], machine=origin["machine"])
+        for run, origin in runs.items()
+    }
     rows: list[Row] = []
     there: dict[tuple[object, ...], int] = {}
     for i, cells in enumerate(lines[1:], start=2):
@@ -248,10 +245,6 @@ def read_rows(path: Path) -> list[Row]:
             raise RecordError(f"{where}: the measurement of line {first} once more")
         rows.append(row)
     return rows
-
-
-def _fingerprint(origin: Mapping[str, Any]) -> str:
-    return fingerprint(origin["parameters"], machine=origin["machine"])
 
 
 class Record:
@@ -290,36 +283,27 @@ class Record:
 
     def _refuse_others(self) -> None:
         """Refuse to go on with rows of another origin, naming what differs."""
-        names = {"study": self.study, "case": self.case}
-        machine, parameters = (
-            json.loads(as_json(one))
-            for one in (self.provenance.machine, self.provenance.parameters)
-        )
-        here = self._versions_here()
+        origin, case = self.provenance, {"study": self.study, "case": self.case}
+        machine, parameters = json.loads(as_json([origin.machine, origin.parameters]))
+        # a name with a space in it is no distribution: `append` compares those
+        named = {name for row in self.rows for name in row.versions if " " not in name}
+        unknown = named - origin.versions.keys()
+        versions = dict.fromkeys(unknown, "absent") | installed(unknown) | {**origin.versions}
         for row in self.rows:
             if RENDERED in os.environ:  # nothing is measured: only what is asked for counts,
-                # of the contenders that were measured a page may show fewer, and a parameter that
-                # is younger than the rows says nothing of them
-                one = {"contenders": parameters.get("contenders")}
-                told = [*clashes(parameters, {**row.parameters, **one})]
+                # and of the contenders that were measured a page may show fewer
+                asked = {**parameters, "contenders": row.parameters.get("contenders")}
+                told = [*differences(asked, {name: row.parameters.get(name) for name in asked})]
             else:
-                named = {"study": row.study, "case": row.case}
-                parts = (differences(names, named), differences(machine, row.machine))
-                told = [*itertools.chain(*parts), *differences(parameters, row.parameters)]
-                told += clashes(here, row.versions)
+                told = [*differences(case, {"study": row.study, "case": row.case})]
+                told += differences(machine, row.machine)
+                told += differences(parameters, row.parameters)
+                told += clashes(versions, row.versions)
             if told:
                 raise RecordError(
                     f"{self.path.name}: cannot continue a record of another origin: "
                     f"{self.redact('; '.join(told))}; move it away to measure anew"
                 )
-
-    def _versions_here(self) -> dict[str, str]:
-        """Find here whatever the rows name, imported already or not."""
-        known = self.provenance.versions
-        # a name with a space in it is no distribution: `append` compares those
-        named = {name for row in self.rows for name in row.versions if " " not in name}
-        unknown = named - known.keys()
-        return {**dict.fromkeys(unknown, "absent"), **installed(unknown), **known}
 
     def append(self, rows: Sequence[Row]) -> None:
         """Add rows, all of them or, when it fails, none; they are on disk when this returns."""
@@ -341,8 +325,13 @@ class Record:
             )
         runs = self._runs | {_run_of(row.origin): row.origin for row in rows}
         if runs.keys() != self._runs.keys():
-            replace_file(runs_path(self.path), _write_runs(runs))
-        text = "".join(map(_write_row, rows))
+            lines = [f'"{run}": {as_json(origin)}' for run, origin in runs.items()]
+            replace_file(runs_path(self.path), "{\n" + ",\n".join(lines) + "\n}\n")
+        cells = (
+            [*(_cell(getattr(row, name)) for name in WRITTEN[:-1]), _run_of(row.origin)]
+            for row in rows
+        )
+        text = "".join(map(_write_line, cells))
         if self.rows:
             _append(self.path, text)
         else:
@@ -372,12 +361,6 @@ class Record:
         frame = _frame(self.rows)
         frame.attrs["stopped_by"] = self.stopped_by
         return frame
-
-
-def _write_runs(runs: Mapping[str, Mapping[str, Any]]) -> str:
-    """Write origins as JSON, one to a line."""
-    lines = [f'"{run}": {as_json(origin)}' for run, origin in runs.items()]
-    return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
 def _append(path: Path, text: str) -> None:

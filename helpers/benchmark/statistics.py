@@ -140,7 +140,6 @@ class Comparison:
     verdict: Verdict  # said of the first
     ratio: Interval  # time of the first over time of the second, paired within blocks
     noise: float  # ratio, at least 1, up to which a thing differs from itself here
-    reason: str  # why, in a few words
 
     @property
     def quantity(self) -> str:
@@ -165,14 +164,11 @@ def judge(ratio: Interval, noise: float) -> Comparison:
     >>> judge(Interval(0.97, 0.95, 0.99, n=5), noise=1.05).verdict
     'indistinguishable'
     """
-    if ratio.n == 1 or math.isnan(noise):
-        return Comparison("indistinguishable", ratio, noise, "one block shows no noise")
-    if ratio.low <= 1 <= ratio.high:
-        return Comparison("indistinguishable", ratio, noise, "the interval includes 1")
-    if 1 / noise <= ratio.centre <= noise:
-        return Comparison("indistinguishable", ratio, noise, "inside the A/A noise")
-    verdict: Verdict = "faster" if ratio.centre < 1 else "slower"
-    return Comparison(verdict, ratio, noise, "outside the A/A noise, and the interval excludes 1")
+    # one block shows no noise, and NaN lies on no side
+    is_shown = not ratio.low <= 1 <= ratio.high and not 1 / noise <= ratio.centre <= noise
+    if ratio.n == 1 or math.isnan(noise) or not is_shown:
+        return Comparison("indistinguishable", ratio, noise)
+    return Comparison("faster" if ratio.centre < 1 else "slower", ratio, noise)
 
 
 def judge_gain(ratio: Interval, noise: float) -> Comparison:
@@ -181,7 +177,7 @@ def judge_gain(ratio: Interval, noise: float) -> Comparison:
     if found.verdict != "indistinguishable":
         return replace(found, verdict="falls" if ratio.centre < 1 else "grows")
     if ratio.high < WORTH and not math.isnan(noise):
-        return replace(found, verdict="ended", reason=f"whole interval below {WORTH:g} times")
+        return replace(found, verdict="ended")
     return replace(found, verdict="undecided")
 
 
@@ -227,7 +223,7 @@ def paired_ratio(
     a: Any,
     b: Any,
     *,
-    by: str | Sequence[str] = "contender",
+    by: str = "contender",
     value: str = "read_s",
     n_compared: int = 1,
 ) -> Interval:
@@ -239,7 +235,7 @@ def paired_ratio(
     is due and knows no heavier tail than theirs; over simulated comparisons of
     a thing with itself its 95 % interval misses 1 in 16 %, t's in 5 %.
 
-    `a` and `b` are values of the column or columns `by`, each measured at most once a block: at
+    `a` and `b` are values of the column `by`, each measured at most once a block: at
     one point of the x-axis where contenders are compared, of one contender where points are. Of
     `n_compared` ratios that were, or may have been, looked at before this one was chosen all
     intervals hold at once in 95 % (Bonferroni). One that was not measured, or twice in a block, or
@@ -257,12 +253,11 @@ def paired_ratio(
     'a over b, read_s'
     """
     found = ratio_interval(_log_ratios(df, a, b, value, by=by), n_compared=n_compared)
-    over, under = (" ".join(map(str, x)) if isinstance(x, tuple) else str(x) for x in (a, b))
+    over = str(a)
     if by != "contender":
-        over = f"{by} {over}" if isinstance(by, str) else over
         those: list[str] = [*df["contender"].unique()] if "contender" in df else []
-        over = f"{those[0]}, {over}" if len(those) == 1 else over
-    return replace(found, quantity=name_ratio(over, under, value), noise=_noise_of(df, value))
+        over = ", ".join([*those, f"{by} {a}"] if len(those) == 1 else [f"{by} {a}"])
+    return replace(found, quantity=name_ratio(over, str(b), value), noise=_noise_of(df, value))
 
 
 def name_ratio(over: str, under: str, value: str) -> str:
@@ -291,19 +286,14 @@ def _noise_of(df: pd.DataFrame, value: str) -> float:
     return float(pd.Series(found).max())  # NaN where one block shows no noise
 
 
-def _log_ratios(
-    df: pd.DataFrame, a: Any, b: Any, value: str, *, by: str | Sequence[str] = "contender"
-) -> Floats:
+def _log_ratios(df: pd.DataFrame, a: Any, b: Any, value: str, *, by: str = "contender") -> Floats:
     """Pair two contenders or points within blocks."""
     rows = measured(df)
-    columns = [by] if isinstance(by, str) else [*by]
-    keys = [*zip(*(rows[column] for column in columns), strict=True)]
-    keys = keys if len(columns) > 1 else [key for (key,) in keys]
     for name in (a, b):
-        if name not in (known := {*keys}):
+        if name not in (known := {*rows[by]}):
             allowed = ", ".join(sorted(map(str, known))) or "none"
-            raise UserError(f"{'/'.join(columns)}: {name!r} was not measured; allowed: {allowed}")
-    sides = [rows.loc[[key == name for key in keys], ["block", value]] for name in (a, b)]
+            raise UserError(f"{by}: {name!r} was not measured; allowed: {allowed}")
+    sides = [rows.loc[rows[by] == name, ["block", value]] for name in (a, b)]
     for side, name in zip(sides, (a, b), strict=True):
         if side["block"].duplicated().any():
             raise UserError(f"{name}: measured more than once a block; select one point first")
@@ -372,7 +362,7 @@ def compare(
     one, other = _reader_of(df, a), _reader_of(df, b)
     if one == other:
         ratio = paired_ratio(df, a, b, value=value)
-        return Comparison("indistinguishable", ratio, noise, "a reader and its copy")
+        return Comparison("indistinguishable", ratio, noise)
     logs = _log_ratios(pool_copies(df, value), one, other, value)
     ratio = ratio_interval(logs, n_compared=n_compared)
     return judge(replace(ratio, quantity=name_ratio(one, other, value), noise=noise), noise)

@@ -84,7 +84,9 @@ def access_seconds(store: Store, counts: IoCounts, *, quantile: float = 0.5) -> 
     has_shards, has_requests = np.any(counts.n_shards), np.any(counts.n_requests)
     n_jobs = np.minimum(np.asarray(counts.n_shards, np.float64), n) if has_shards else n
     n_requests = counts.n_requests if has_requests else n + (n_jobs if has_shards else 0.0)
-    cpu_s = _cpu_s_each(store, counts, stored_nbytes)
+    # what a chunk costs: its call, its bytes in the array, and its bytes in the store
+    decode_s = store.decode_s_per_nbyte * np.asarray(counts.chunk_nbytes, np.float64)
+    cpu_s = store.chunk_s + decode_s + store.stored_s_per_nbyte * stored_nbytes
     network, abreast = store.network, np.minimum(store.n_connections, n_jobs)
     job = _Job(
         network=network,
@@ -150,12 +152,6 @@ class _Job:
             apart_s = np.maximum(least_s, (wait_s + receive_s + decode_s) / n)
             receiving, decoding = receive_s / apart_s, decode_s / apart_s
         return np.asarray(apart_s, np.float64)
-
-
-def _cpu_s_each(store: Store, counts: IoCounts, stored_nbytes: Floats) -> Floats:
-    """Add up what a chunk costs: its call, its bytes in the array, and its bytes in the store."""
-    decode_s = store.decode_s_per_nbyte * np.asarray(counts.chunk_nbytes, np.float64)
-    return np.asarray(store.chunk_s + decode_s + store.stored_s_per_nbyte * stored_nbytes)
 
 
 def _delay_s(

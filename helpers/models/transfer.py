@@ -240,10 +240,9 @@ class _Simulation:
 
     def draw_wait_s(self) -> float:
         whole, part = divmod(self.client.requests_per_chunk, 1)
-        draws = [self.network.draw_first_byte_s(self.rng) for _ in range(int(whole))]
-        if part:
-            draws.append(part * self.network.draw_first_byte_s(self.rng))
-        return sum(draws) + self.client.wait_s_per_chunk
+        shares = [1.0] * int(whole) + [part] * bool(part)
+        draws_s = (share * self.network.draw_first_byte_s(self.rng) for share in shares)
+        return sum(draws_s) + self.client.wait_s_per_chunk
 
     def ask_queued(self) -> None:
         while self.queued and self.queued[0][0] <= self.n_ended:

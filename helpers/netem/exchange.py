@@ -47,7 +47,6 @@ MAX_INTERIM = 10
 # How long `Trace.take` waits for rows of requests whose last byte is being sent.
 GRACE_S = 0.25
 
-
 HAS_SPLICE = hasattr(os, "splice")
 
 
@@ -244,7 +243,7 @@ class Emulation:
         self._variates = normal_variates(self._delays)
         self._faults = Random(f"faults {seed}")
         self.link = Link(Profile("loopback"), VirtualTime(dilation))
-        self._tag = ""
+        self.tag = ""  # of the requests that arrive from now on
 
     def emulate(self, profile: Profile, dilation: float | None = None) -> None:
         """Emulate a profile on the requests that arrive from now on, maybe at another dilation.
@@ -256,15 +255,10 @@ class Emulation:
             self.link = Link(profile, clock)
             self._variates = normal_variates(self._delays)
 
-    def set_tag(self, tag: str) -> None:
-        """Tag the requests that arrive from now on."""
-        with self._lock:
-            self._tag = tag
-
     def admit(self, link: Link, now_s: float) -> RequestConditions:
         """Draw what a request meets that arrives now, over the link that it arrived on."""
         with self._lock:
-            z, u, tag = next(self._variates), self._faults.random(), self._tag
+            z, u, tag = next(self._variates), self._faults.random(), self.tag
         profile = link.profile
         delay_s = 0.0 if profile.first_byte_s is None else profile.first_byte_s.delay_s(z)
         fault = profile.faults.pick(u) if link.admits(now_s) else "error_503"

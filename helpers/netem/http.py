@@ -31,7 +31,7 @@ _TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
 class BadHead(ValueError):
-    """What arrived is no head of an HTTP/1.1 message."""
+    """What arrived is no head of an HTTP/1.1 message, or no line between its chunks."""
 
 
 class PeerClosed(ConnectionError):
@@ -183,13 +183,9 @@ class Source:
 
     def read_line(self) -> bytes:
         """Read a line of a chunked body with its end."""
-        try:
-            line = self._read_to(b"\r\n", MAX_LINE_NBYTES)
-        except BadHead as error:
-            raise PeerClosed(str(error)) from error
-        if not line:
-            raise PeerClosed("closed in the middle of a chunked body")
-        return line
+        if line := self._read_to(b"\r\n", MAX_LINE_NBYTES):
+            return line
+        raise PeerClosed("closed in the middle of a chunked body")
 
     def read_chunk_length(self) -> tuple[bytes, int]:
         """Read the line before a chunk of a body, and the bytes of that chunk."""

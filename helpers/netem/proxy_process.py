@@ -105,7 +105,7 @@ class Connection:
         try:
             while self._serve_one():
                 pass
-        except OSError:
+        except (OSError, BadHead):
             pass  # how connections end, on either side: the row of a request under way is written by now
         finally:
             self._upstream.close()
@@ -187,7 +187,7 @@ def accept_all(listener: socket.socket, emulation: Emulation, owner_pid: int = 0
 
 COMMANDS: dict[str, Callable[..., Any]] = {
     "emulate": Emulation.emulate,
-    "tag": Emulation.set_tag,
+    "tag": lambda emulation, tag: setattr(emulation, "tag", tag),
     "take": lambda emulation: emulation.trace.take(),
 }
 

@@ -126,10 +126,27 @@ class Location:
             prefix=self.prefix or None,
             region=self.region,
             skip_signature=self.access_key is None,
-            client_options=make_client_options(self.endpoint_url),
+            client_options=self._client_options(),
             retry_config=retry_config,
             **{name: value for name, value in options.items() if value is not None},  # type: ignore[arg-type]
         )
+
+    def _client_options(self) -> ClientConfig:
+        """Say when obstore gives a request up, keep out proxies, and stay with the host that is named.
+
+        It has no switch for either: it takes proxies from the environment, and follows an answer
+        that leads to another host with the token of a session. So all hosts but this one are sent
+        to a proxy that is not there, unless one of the environment leads out.
+        """
+        options: ClientConfig = {
+            "allow_http": True,
+            "connect_timeout": f"{CONNECT_S} seconds",
+            "timeout": f"{REQUEST_S} seconds",
+        }
+        host = urlsplit(self.endpoint_url or "").hostname or ""
+        if host and (is_here(self.endpoint_url) or not getproxies_environment()):
+            options |= {"proxy_url": "http://127.0.0.1:9", "proxy_excludes": host}
+        return options
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
@@ -246,24 +263,6 @@ def _lead_nowhere(context: dict[str, Any], **_: object) -> None:
 def is_here(endpoint_url: str | None) -> bool:
     """Tell whether an address is of this machine, to which no proxy leads."""
     return urlsplit(endpoint_url or "").hostname in ("localhost", "127.0.0.1", "::1")
-
-
-def make_client_options(endpoint_url: str | None) -> ClientConfig:
-    """Say when a request is given up, keep out proxies, and stay with the host that is named.
-
-    obstore has no switch for either. It takes proxies from the environment, and follows an answer
-    that leads to another host with the token of a session among its headers. So all hosts but this
-    one are sent to a proxy that is not there, unless one of the environment leads out.
-    """
-    options: ClientConfig = {
-        "allow_http": True,
-        "connect_timeout": f"{CONNECT_S} seconds",
-        "timeout": f"{REQUEST_S} seconds",
-    }
-    host = urlsplit(endpoint_url or "").hostname or ""
-    if host and (is_here(endpoint_url) or not getproxies_environment()):
-        options |= {"proxy_url": "http://127.0.0.1:9", "proxy_excludes": host}
-    return options
 
 
 def parse_location(url: str) -> Location:

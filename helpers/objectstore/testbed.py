@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import http.client
 import os
 import secrets
 import shutil
@@ -14,10 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import botocore.exceptions
 import obstore
-from botocore.auth import S3SigV4Auth
-from botocore.awsrequest import AWSRequest
-from botocore.credentials import Credentials
 from filelock import FileLock, Timeout
 
 from helpers.errors import UserError
@@ -70,28 +67,19 @@ def claim_folder(
 
 
 def metadata_arguments(folder: Path) -> list[str]:
-    """Say where versitygw shall keep ETags and the like.
+    """Say where versitygw shall keep ETags and the like: in attributes, else in files beside.
 
-    In extended attributes of the objects; where the file system has none (ramfs,
-    some network file systems), in files next to them.
+    Some file systems (ramfs, some of a network) have no extended attributes.
     """
     sidecar = folder / "sidecar"
-    if not sidecar.exists() and _keeps_attributes(folder / MARKER_NAME):
-        return []
-    sidecar.mkdir(exist_ok=True)
-    return ["--sidecar", os.fspath(sidecar)]
-
-
-def _keeps_attributes(path: Path) -> bool:
-    """Try whether a file can carry an extended attribute of the user's."""
     try:
-        if hasattr(os, "setxattr"):  # macOS has none here, but its file systems keep them
-            os.setxattr(path, "user.arrays-over-the-wire", b"1")
+        if not sidecar.exists() and hasattr(os, "setxattr"):
+            os.setxattr(folder / MARKER_NAME, "user.arrays-over-the-wire", b"1")
     except OSError as error:
         if error.errno != errno.ENOTSUP:
             raise
-        return False
-    return True
+        sidecar.mkdir()
+    return ["--sidecar", os.fspath(sidecar)] if sidecar.exists() else []
 
 
 _HOST = "127.0.0.1"
@@ -145,20 +133,14 @@ def open_server(folder: Path, *, needed_nbytes: int = 0) -> Iterator[Server]:
 
 
 def _answers(server: Server) -> bool:
-    """Tell whether the server lists its buckets to its own credentials.
-
-    It is ours, and not another that has the port, if it takes the signature.
-    """
-    request = AWSRequest("GET", f"{server.endpoint_url}/")
-    keys = Credentials(server.access_key, server.secret_key)
-    S3SigV4Auth(keys, "s3", server.region).add_auth(request)
-    address = server.endpoint_url.removeprefix("http://")
-    with contextlib.closing(http.client.HTTPConnection(address, timeout=1)) as connection:
-        try:
-            connection.request("GET", "/", headers=dict(request.headers.items()))
-            return connection.getresponse().status == 200
-        except (OSError, http.client.HTTPException):  # not listening yet
-            return False
+    """Tell whether the server lists its buckets to its own credentials: it is ours, and not another."""
+    keys = server.access_key, server.secret_key
+    near = Location("s3", "", "", server.endpoint_url, *keys, server.region)
+    client = near.botocore(connect_timeout=1, read_timeout=1, retries={"total_max_attempts": 1})
+    try:
+        return bool(client.list_buckets())
+    except (botocore.exceptions.BotoCoreError, botocore.exceptions.ClientError):
+        return False  # not listening yet
 
 
 _BUCKET = "arrays"

@@ -113,10 +113,6 @@ def _go_environment(folder: Path) -> dict[str, str]:
     ours = {name: os.fspath(folder / place) for name, place in places.items()}
     (folder / "temporary").mkdir()
     ours |= {"GOMODCACHE": os.fspath(folder / "modules"), "CGO_ENABLED": "0"}
-    if sys.platform == "linux":  # Go counts its own use in the folder of settings
-        settings = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
-        ours["GOENV"] = os.environ.get("GOENV") or f"{settings}/go/env"
-        ours["XDG_CONFIG_HOME"] = os.fspath(folder / "settings")
     return {**os.environ, **ours}
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Literal
 
 from cycler import cycler
@@ -17,17 +16,12 @@ BLUE, GREEN, RED, PLUM, BROWN = "#0073b1", "#006b42", "#841900", "#953a7e", "#8a
 INDIGO, VIOLET, PURPLE, RUST = "#0047b0", "#5b3fa0", "#450066", "#b34700"
 BLACK, CHARCOAL = "#101010", "#333333"
 
-CEILING_GREY = "#767676"
-"""The raw ceiling, and lines that stand for what is predicted or equal."""
+CEILING_GREY = "#767676"  # the raw ceiling, and lines of what is predicted or equal
 TEXT, AXIS, GRID, PAPER = CHARCOAL, "#666666", "#e5e5e5", "#ffffff"
-RULE = "#999999"
-"""A line to compare with."""
-OURS = BLUE
-"""What is measured here, next to what others published."""
-PAGE, CHUNK = "#bbbbbb", "#222222"
-"""Where pages and chunks of a file begin."""
-REQUEST_STEPS = ("#7a0177", "#c51b8a", "#41ab5d", "#0868ac")
-"""Requests by their bytes, the smallest first."""
+RULE = "#999999"  # a line to compare with
+OURS = BLUE  # what is measured here, next to what others published
+PAGE, CHUNK = "#bbbbbb", "#222222"  # where pages and chunks of a file begin
+REQUEST_STEPS = ("#7a0177", "#c51b8a", "#41ab5d", "#0868ac")  # by their bytes, the smallest first
 
 STYLE = (
     Path(__file__).with_name("pages.mplstyle"),
@@ -58,66 +52,64 @@ class Style:
     marker: str  # matplotlib marker, for those who see no colours
 
 
-_STYLES: Mapping[str, Mapping[str, Style]] = MappingProxyType(
-    {
-        "reader": {
-            "zarr-s3fs": Style("s3fs, default", BLUE, "o"),
-            "zarr-s3fs-one-get": Style("s3fs, one request", RED, "p"),
-            "zarr-obstore": Style("obstore", GREEN, "s"),
-            "zarr-zarrs": Style("zarrs pipeline", PLUM, "^"),
-            "netcdf-fsspec": Style("netCDF, s3fs", BROWN, "v"),
-            "references": Style("references to netCDF", INDIGO, "h"),
-            "raw": Style("raw reads", CEILING_GREY, "x"),
-        },
-        "cache": {
-            "none": Style("no cache", CHARCOAL, "o"),
-            "lru": Style("datasets in the process", VIOLET, "s"),
-            "redis": Style("Redis", RUST, "v"),
-            "as-shipped": Style("as shipped", PURPLE, "p"),
-            "lru-etag": Style("datasets by version", VIOLET, "P"),
-            "redis-etag": Style("Redis by version", RUST, "*"),
-            "lru-chunks": Style("chunks in the process", VIOLET, "X"),
-            "lru-etag-chunks": Style("chunks by version", VIOLET, "D"),
-            "lru-icechunk": Style("Icechunk in the process", VIOLET, "d"),
-        },
-        "option": {
-            "none": Style("no cache", CHARCOAL, "o"),
-            "redis": Style("Redis", RUST, "v"),
-            "cdn": Style("CDN and process", PURPLE, "p"),
-            "process": Style("in the process, as shipped", VIOLET, "s"),
-        },
-        # A colour for each library, a mark for each of its caches.
-        "driver": {
-            "fsspec-none": Style("s3fs, no cache", BLUE, "d"),
-            "fsspec-readahead": Style("s3fs, default", BLUE, ">"),
-            "fsspec-tuned": Style("s3fs, 8 MiB blocks", BLUE, "o"),
-            "xarray": Style("xarray, default", PURPLE, "v"),
-            "obstore-whole": Style("downloaded whole", GREEN, "*"),
-            "references": Style("references", INDIGO, "h"),
-        },
-        "access": {
-            "series": Style("series", BLUE, "o"),
-            "slice": Style("slice", RED, "s"),
-            "box": Style("box", BROWN, "^"),
-        },
-        "medium": {
-            "hdf5": Style("HDF5", BLUE, "o"),
-            "zarr": Style("Zarr", BROWN, "s"),
-            "sharded": Style("Zarr, sharded", PLUM, "^"),
-        },
-        # What others measured: stores of 2020, formats of the follow-up, clients on real S3.
-        "store": {
-            "GCS Zarr": Style("GCS Zarr", BLUE, "o"),
-            "GCS NetCDF": Style("GCS NetCDF", BROWN, "v"),
-            "Wasabi Zarr": Style("Wasabi Zarr", GREEN, "s"),
-            "Jetstream Zarr": Style("Jetstream Zarr", PLUM, "^"),
-            "OSN Zarr": Style("OSN Zarr", RED, "D"),
-            "ECCO Data Portal": Style("ECCO Data Portal", INDIGO, "h"),
-            "ESGF UCAR OPeNDAP": Style("ESGF UCAR OPeNDAP", BLACK, "P"),
-            "NOAA ESRL OPeNDAP": Style("NOAA ESRL OPeNDAP", PURPLE, "X"),
-        },
-    }
-)
+_STYLES: Mapping[str, Mapping[str, Style]] = {
+    "reader": {
+        "zarr-s3fs": Style("s3fs, default", BLUE, "o"),
+        "zarr-s3fs-one-get": Style("s3fs, one request", RED, "p"),
+        "zarr-obstore": Style("obstore", GREEN, "s"),
+        "zarr-zarrs": Style("zarrs pipeline", PLUM, "^"),
+        "netcdf-fsspec": Style("netCDF, s3fs", BROWN, "v"),
+        "references": Style("references to netCDF", INDIGO, "h"),
+        "raw": Style("raw reads", CEILING_GREY, "x"),
+    },
+    "cache": {
+        "none": Style("no cache", CHARCOAL, "o"),
+        "lru": Style("datasets in the process", VIOLET, "s"),
+        "redis": Style("Redis", RUST, "v"),
+        "as-shipped": Style("as shipped", PURPLE, "p"),
+        "lru-etag": Style("datasets by version", VIOLET, "P"),
+        "redis-etag": Style("Redis by version", RUST, "*"),
+        "lru-chunks": Style("chunks in the process", VIOLET, "X"),
+        "lru-etag-chunks": Style("chunks by version", VIOLET, "D"),
+        "lru-icechunk": Style("Icechunk in the process", VIOLET, "d"),
+    },
+    "option": {
+        "none": Style("no cache", CHARCOAL, "o"),
+        "redis": Style("Redis", RUST, "v"),
+        "cdn": Style("CDN and process", PURPLE, "p"),
+        "process": Style("in the process, as shipped", VIOLET, "s"),
+    },
+    # A colour for each library, a mark for each of its caches.
+    "driver": {
+        "fsspec-none": Style("s3fs, no cache", BLUE, "d"),
+        "fsspec-readahead": Style("s3fs, default", BLUE, ">"),
+        "fsspec-tuned": Style("s3fs, 8 MiB blocks", BLUE, "o"),
+        "xarray": Style("xarray, default", PURPLE, "v"),
+        "obstore-whole": Style("downloaded whole", GREEN, "*"),
+        "references": Style("references", INDIGO, "h"),
+    },
+    "access": {
+        "series": Style("series", BLUE, "o"),
+        "slice": Style("slice", RED, "s"),
+        "box": Style("box", BROWN, "^"),
+    },
+    "medium": {
+        "hdf5": Style("HDF5", BLUE, "o"),
+        "zarr": Style("Zarr", BROWN, "s"),
+        "sharded": Style("Zarr, sharded", PLUM, "^"),
+    },
+    # What others measured: stores of 2020, formats of the follow-up, clients on real S3.
+    "store": {
+        "GCS Zarr": Style("GCS Zarr", BLUE, "o"),
+        "GCS NetCDF": Style("GCS NetCDF", BROWN, "v"),
+        "Wasabi Zarr": Style("Wasabi Zarr", GREEN, "s"),
+        "Jetstream Zarr": Style("Jetstream Zarr", PLUM, "^"),
+        "OSN Zarr": Style("OSN Zarr", RED, "D"),
+        "ECCO Data Portal": Style("ECCO Data Portal", INDIGO, "h"),
+        "ESGF UCAR OPeNDAP": Style("ESGF UCAR OPeNDAP", BLACK, "P"),
+        "NOAA ESRL OPeNDAP": Style("NOAA ESRL OPeNDAP", PURPLE, "X"),
+    },
+}
 
 
 def labels(kind: Kind) -> dict[str, str]:

@@ -33,7 +33,6 @@ def set_style() -> None:
     set_matplotlib_formats("svg")  # type: ignore[no-untyped-call]
     for name in ("max_colwidth", "max_rows", "max_columns"):  # a page shows its tables whole
         pd.set_option(f"display.{name}", None)
-    pd.set_option("display.max_rows", None)  # what a reader looks for may be in the middle
     if "inline" in plt.get_backend():  # it draws what it shows: not once more before that
         plt.switch_backend(plt.get_backend())
         plt.uninstall_repl_displayhook()
@@ -56,13 +55,8 @@ _UNITS = {
 def show(frame: pd.DataFrame, *, kind: palette.Kind | None = None) -> pd.DataFrame:
     """Write a table as a page shows it: heads in words with units, three significant digits.
 
-    Parameters
-    ----------
-    frame : DataFrame
-        Numbers, with names of the code as heads; a unit is their end, as in `read_s`.
-    kind : str, optional
-        Of the contenders in it: their names, in the index, in heads or in a column of that
-        name, become labels.
+    Heads are names of the code that end with their unit, as `read_s`. Names of contenders of a
+    `kind`, wherever they stand, become labels.
 
     Examples
     --------
@@ -72,7 +66,8 @@ def show(frame: pd.DataFrame, *, kind: palette.Kind | None = None) -> pd.DataFra
     """
     spelt = palette.labels(kind) if kind else {}
     out = frame.map(lambda value: _write_value(value, spelt))
-    out = out.rename(index=lambda name: _spell_row(name, spelt))
+    out = out.rename(index=lambda name: _write_value(name, spelt))
+    out = out.rename(index=lambda text: spell(text) if _CODE.fullmatch(text) else text)
     out = out.rename(columns=lambda name: spelt.get(name, spell(str(name))))
     out.index.names = [spell(str(name)) if name is not None else None for name in frame.index.names]
     out.columns.names = [None] * out.columns.nlevels
@@ -80,12 +75,6 @@ def show(frame: pd.DataFrame, *, kind: palette.Kind | None = None) -> pd.DataFra
 
 
 _CODE = re.compile(r"[a-z][a-z0-9]*(?:_[a-z0-9]+)+")
-
-
-def _spell_row(name: object, names: Mapping[str, str]) -> str:
-    """Write the name of a row; that of a quantity in words."""
-    text = _write_value(name, names)
-    return spell(text) if _CODE.fullmatch(text) else text
 
 
 def _write_value(value: object, names: Mapping[str, str]) -> str:
@@ -121,10 +110,8 @@ def digits(value: float, *, n: int = 2) -> str:
 
     Examples
     --------
-    >>> digits(1234.5), digits(3.14159), digits(0.0456)
-    ('1200', '3.1', '0.046')
-    >>> digits(1.272, n=3), digits(0.0000367)
-    ('1.27', '0.000037')
+    >>> digits(1234.5), digits(3.14159), digits(1.272, n=3), digits(0.0000367)
+    ('1200', '3.1', '1.27', '0.000037')
     """
     if not math.isfinite(value):
         return "not measured"

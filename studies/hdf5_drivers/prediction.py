@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pandas as pd
 
-from advisors.hdf5.files import open_hdf5, open_source
-from advisors.hdf5.inspection import FileLayout, inspect_variable, record_reads
-from advisors.hdf5.prediction import decode_s, predict, predict_ways
+from advisors.hdf5.files import open_source
+from advisors.hdf5.inspection import FileLayout, record_reads
+from advisors.hdf5.prediction import predict, predict_ways
 from helpers.netem.profiles import Profile, network_of
 from helpers.plotting.tables import trace_of
 from studies.hdf5_drivers.drivers import DRIVERS
@@ -25,10 +25,7 @@ def record_library(stored: StoredFile, layout: str) -> FileLayout:
     """
     with open_source(stored.at(layout)) as file:
         found = record_reads(file, layout, THREE_VARIABLES, groups=())
-        with open_hdf5(file, layout) as opened:
-            variables = [inspect_variable(opened[name], name) for name in THREE_VARIABLES]
-    nbytes = stored.references_nbytes[layout]
-    return replace(found, references_nbytes=nbytes, decode_s=sum(map(decode_s, variables)))
+    return replace(found, references_nbytes=stored.references_nbytes[layout])
 
 
 def enlarge(recorded: FileLayout, n: int) -> FileLayout:
@@ -49,7 +46,7 @@ def enlarge(recorded: FileLayout, n: int) -> FileLayout:
     for reads in recorded.read:
         first = next(place for place, read in enumerate(reads) if not read.is_metadata)
         again = (
-            replace(read, offset=read.offset + shift) for shift in shifts for read in reads[first:]
+            read._replace(offset=read.offset + shift) for shift in shifts for read in reads[first:]
         )
         lengthened.append((*reads[:first], *again))
     return replace(

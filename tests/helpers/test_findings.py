@@ -16,7 +16,7 @@ def test_what_is_written_is_read_back(tmp_path: Path) -> None:
     """Whatever statistics return, and names, with the noise and the blocks of the page."""
     ratio = Interval(1.5, 1.25, 1.75, n=7, quantity="a over b, read_s", noise=1.5)
     findings = {
-        "gain": Comparison("faster", ratio, noise=1.02, reason=""),
+        "gain": Comparison("faster", ratio, noise=1.02),
         "speed": Finding(81.5, unit="MB/s"),
         "best": Finding(verdict="zarr-obstore"),
         "ratio": ratio,

@@ -16,7 +16,9 @@ import obstore
 import pytest
 import xarray as xr
 import zarr
+from obstore.store import from_url
 from zarr.errors import ZarrUserWarning
+from zarr.storage import ObjectStore
 
 from advisors.decide.choices import CLIENTS, rank
 from advisors.decide.cli import find_answer
@@ -49,23 +51,17 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_a_dataset_that_is_read_badly_is_rechunked(store: Path) -> None:
-    """Series through time steps: one file of a few lines tells what it is, what to do and what it gains."""
+def test_a_dataset_that_is_read_badly_is_rechunked_and_another_is_left(store: Path) -> None:
+    """Series through time steps gain by new chunks; maps of them need settings at most, and then nothing."""
     found = answer(str(store), "--access", "series")
     assert found["array"]["chunk_shape"] == [1, 30, 40] and 1 < found["array"]["compression"] < 1.3
     assert (found["answer"]["action"], found["now"]["action"]) == ("rechunk", "stay")
     assert found["gains"]["series"] > 10
     assert {"stay", "set", "rechunk"} <= {one["action"] for one in found["choices"]}
-
-
-def test_what_gains_nothing_is_left(store: Path) -> None:
-    """Maps of these chunks need settings at most; read by them, nothing is to be done."""
-    assert answer(str(store), "--access", "map")["answer"]["action"] == "set"
-    found = find_answer(str(store), access="map")
-    now = next(one for one in found.choices if one.action == "stay")
-    others = [one for one in found.choices if one.action != "set"]
-    assert rank(found.question, others).best.action in ("stay", "rechunk")
-    assert found.gains(now) == {"map": 1}
+    left = find_answer(str(store), access="map")
+    assert left.best.action == "set" and left.gains(left.now) == {"map": 1}
+    others = [one for one in left.choices if one.action != "set"]
+    assert rank(left.question, others).best.action in ("stay", "rechunk")
 
 
 def test_a_file_of_hdf5_is_never_answered_by_what_is_slower(tmp_path: Path) -> None:
@@ -89,46 +85,40 @@ def test_a_screen_is_ten_lines_and_why_tells_the_rest(store: Path) -> None:
 
 
 def test_all_adds_up() -> None:
-    """Lines of a bill to its total, shares to one, the mean to what accesses take; tails are later."""
-    found = answer(*SMALL, "--wait-usd-hour", "30", "--profile", "wide-area")
+    """Lines of a bill to its total, shares to one, the mean to what accesses take; tails are later; a GB is 2^30 bytes."""
+    found = answer("--shape", "4096,256,256", "--access", "series:0.8,map:0.2", "--arrays", "1024", "--wait-usd-hour", "30", "--profile", "wide-area")  # fmt: skip
     for one in found["choices"]:
+        gb_months = (2 if one["action"] == "copy" else 1) * 1024
+        price = find_price("store_gb_month").value or 0.0
+        assert one["usd_month"]["storage"] == pytest.approx(gb_months * price)
         assert one["usd_month_total"] == pytest.approx(sum(one["usd_month"].values()))
         assert sum(read["share"] for read in one["reads"]) == pytest.approx(1)
         mean_s = sum(read["share"] * read["p50_s"] for read in one["reads"])
         assert one["seconds"] == pytest.approx(mean_s)
         assert one["usd_month"]["waiting"] == pytest.approx(10_000 * mean_s / 3600 * 30)
         for read in one["reads"]:
-            assert 0 < read["p50_s"] <= read["p95_s"] and read["nbytes"] > 0
-            assert read["p50_s"] >= get_profile("wide-area").first_byte_s.median_s  # type: ignore[union-attr]
+            assert 0.1 < read["p50_s"] <= read["p95_s"] and read["nbytes"] > 0
 
 
-def test_the_front_is_faster_the_more_it_costs() -> None:
-    """What is recommended lies on it."""
+def test_the_front_is_faster_the_more_it_costs_and_a_budget_never_raises_a_bill() -> None:
+    """What is recommended lies on it; a dearer hour, more cores and more requests in flight never slow it."""
     found = find_answer(shape="8760,300,300", access="series:0.8,map:0.2", profile="wide-area")
     front = [one for one in found.choices if one.is_on_front]
     bills, seconds = ([getattr(one, name) for one in front] for name in ("bill", "seconds"))
     assert bills == sorted(bills) and seconds == sorted(seconds, reverse=True)
     assert found.best.is_on_front
-
-
-def test_a_budget_never_raises_a_bill_and_waiting_buys_speed() -> None:
-    """Whatever the budget; a dearer hour never slows the answer."""
     how = {"shape": "87600,721,1440", "access": "series:0.8,map:0.2", "arrays": 55}
     free = find_answer(**how).best
     for budget in (1.0, 400.0, 470.0, 500.0, 900.0, 1e6):
         best = find_answer(**how, budget_usd_month=budget).best
         assert best.bill <= free.bill and best.is_over_budget == (budget < 460)
-    seconds = [find_answer(**how, wait_usd_hour=usd).best.seconds for usd in (0.0, 10.0, 1e5)]
-    assert seconds == sorted(seconds, reverse=True) and seconds[-1] < seconds[0]
-
-
-def test_more_cores_never_cost_more_and_never_slow() -> None:
-    """Nor do more requests in flight."""
-    for name, values in (("cores", (1, 8, 64)), ("in_flight", (10, 64, 256))):
-        found = [find_answer(shape="8760,300,300", **{name: n}).best for n in values]
-        assert len({round(one.bill, 9) for one in found}) == 1 or name == "in_flight"
-        seconds = [one.seconds for one in found]
-        assert all(later <= 1.1 * first for first, later in itertools.pairwise(seconds))
+    for name, values in (("wait_usd_hour", (0.0, 10.0, 1e5)), ("cores", (1, 8, 64)), ("in_flight", (10, 64, 256))):  # fmt: skip
+        best = [find_answer(**how, **{name: value}).best for value in values]
+        assert all(
+            later.seconds <= 1.1 * first.seconds for first, later in itertools.pairwise(best)
+        )
+        assert name != "cores" or len({round(one.bill, 9) for one in best}) == 1
+        assert name != "wait_usd_hour" or best[-1].seconds < best[0].seconds
 
 
 def test_labels_say_what_was_measured() -> None:
@@ -197,7 +187,7 @@ def test_the_lines_of_every_choice_run(bucket: Path, how: dict[str, Any]) -> Non
         if choice.action == "default":
             continue
         for name in ("new", "copy-1", "copy-2"):
-            zarr.open_group(_at(f"{name}.zarr"), mode="w")
+            zarr.open_group(ObjectStore(from_url(f"s3://{BUCKET}/{name}.zarr")), mode="w")
         space = paste(write_code(found.question, choice))
         if "array" in space and choice.action in ("write", "rechunk", "copy"):
             assert space["array"].chunks in {one.chunk_shape for one in choice.layouts}
@@ -205,13 +195,6 @@ def test_the_lines_of_every_choice_run(bucket: Path, how: dict[str, Any]) -> Non
             np.testing.assert_array_equal(np.asarray(space["granule"]["field"]), VALUES)
         if "dataset" in space:
             np.testing.assert_array_equal(space["dataset"]["field"].values, VALUES)
-
-
-def _at(name: str) -> Any:
-    from obstore.store import from_url
-    from zarr.storage import ObjectStore
-
-    return ObjectStore(from_url(f"s3://{BUCKET}/{name}"))
 
 
 def test_the_lines_for_torch_draw_boxes_at_random(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -288,13 +271,6 @@ def test_a_loader_is_bounded_by_its_machine_and_sees_all_it_can_do() -> None:
     slow = answer(*LOADER, "--link-mb-per-s", "100")
     assert slow["samples_bound"] == "link" and slow["samples_per_s"] < found["samples_per_s"]
     assert answer(*LOADER, "--cores", "2")["samples_per_s"] < found["samples_per_s"]
-
-
-def test_a_bill_counts_in_the_unit_that_is_billed() -> None:
-    """Of 2^40 bytes: 1,024 times the price of a GB."""
-    found = answer("--shape", "1024,1024,1024,1024", "--type", "uint8", "--access", "whole")
-    price = find_price("store_gb_month").value
-    assert found["usd_month"]["storage"] == pytest.approx(1024 * (price or 0.0))
 
 
 def test_a_tie_is_said() -> None:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import functools
-import http.server
 import json
 import os
 import subprocess
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +19,7 @@ import obstore
 import pytest
 from click.testing import CliRunner
 
-from advisors.hdf5 import inspection
+from advisors.hdf5 import advice, inspection
 from advisors.hdf5.advice import MOST_GROWTH, advise
 from advisors.hdf5.files import open_source
 from advisors.hdf5.inspection import Variable, inspect_file, record_reads
@@ -32,7 +30,7 @@ from helpers.errors import UserError
 from helpers.netem.profiles import get_profile, network_of
 from helpers.objectstore.testbed import Server
 from tests.advisors.hdf5.test_apply import needs_tools
-from tests.stores import make_location
+from tests.stores import Ranges, make_location, serve
 
 IN_REGION = get_profile("in-region")
 VARIABLES = ("ocean/b", "ice/c")
@@ -146,8 +144,8 @@ def test_every_repack_is_foretold(tmp_path: Path, number: int) -> None:
 
 def test_only_what_h5repack_can_name_gets_other_chunks() -> None:
     """Its options have commas between names and a colon after them."""
-    how = ((10**6,), "f4", (1000,), 1000, 4 * 10**6, 4 * 10**6, (), (), False, ())
-    names = [Variable(name, *how) for name in ("a,b", "a:b", "a b")]  # type: ignore[arg-type]
+    how = ((10**6,), "f4", (1000,), 1000, 4 * 10**6, 4 * 10**6)
+    names = [Variable(name, *how) for name in ("a,b", "a:b", "a b")]
     assert [choose_chunk_shape(one) != (1000,) for one in names] == [False, False, True]
 
 
@@ -249,41 +247,36 @@ def test_each_fault_is_said(
 # what ends, and is safe to print
 
 
-def _make_many(path: Path) -> None:
-    with h5py.File(path, "w") as file:
-        for number in range(40_000):
-            file.create_dataset(f"g{number % 40}/v{number}", data=np.int8(0))
-
-
-def _make_deep(path: Path) -> None:
-    with h5py.File(path, "w") as file:
+def test_deep_nesting_is_no_recursion(tmp_path: Path) -> None:
+    """Three thousand groups within one another are all listed."""
+    with h5py.File(tmp_path / "made.h5", "w") as file:
         group = file
         for _ in range(3000):
             group = group.create_group("g")
         group["x"] = 1
+    found = json.loads(run(str(tmp_path / "made.h5"), "--seconds", "60", "--json")[1])
+    assert found["report"]["n_listed"] >= 3000 and found["variables"][0].count("g/") == 3000
 
 
-@pytest.mark.parametrize(
-    "make",
-    [_make_deep, pytest.param(_make_many, marks=pytest.mark.slow)],
-    ids=["3,000 nested groups", "40,000 datasets"],
-)
-def test_looking_ends(make: Callable[[Path], None], tmp_path: Path) -> None:
+def make_many(path: Path, n: int) -> str:
+    """Make a file of many small datasets in some chunks each."""
+    with h5py.File(path, "w") as file:
+        for number in range(n):
+            file.create_dataset(f"g{number % 40}/v{number}", data=np.zeros(20), chunks=(5,))
+    return str(path)
+
+
+@pytest.mark.parametrize("n", [6000, pytest.param(40_000, marks=pytest.mark.slow)])
+def test_the_whole_command_ends(n: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After the time that is allowed there is an answer, which says what was left out."""
-    make(path := tmp_path / "made.h5")
-    began_s = time.process_time()
-    found = json.loads(run(str(path), "--json")[1])
-    assert time.process_time() - began_s < 20  # without a bound: above 200
-    assert found["report"]["n_left_out"] or found["report"]["n_listed"] >= 3000
-
-
-def test_what_was_left_out_is_said(tmp_path: Path) -> None:
-    """Of a file that is too large for the time, the others are counted, and the rest is answered."""
-    with h5py.File(tmp_path / "made.h5", "w") as file:
-        for number in range(20_000):
-            file.create_group(f"g{number}")
-    code, text, _ = run(str(tmp_path / "made.h5"), "--seconds", "1")
-    assert not code and "left out, for it would take long" in text and "gain" in text
+    path, seconds = make_many(tmp_path / "made.h5", n), n // 4000
+    for variables in ((), ("--variables", "g0/v0")):
+        began_s = time.process_time()
+        code, text, _ = run(path, "--seconds", str(seconds), *variables)
+        assert time.process_time() - began_s < seconds + 4  # without a bound: 5 and 50
+        assert not code and text.count("s3fs.open") and "left out, for it would take long" in text
+    monkeypatch.setattr(advice, "_LOOKING", 1.0)  # which leaves no time for anything but one
+    assert "not predicted, for it would take long" in run(path, "--seconds", "1")[1]
 
 
 def test_chunks_beyond_a_bound_are_left_out(
@@ -336,6 +329,7 @@ def test_command_refuses_in_one_line(path: Path, tmp_path: Path) -> None:
         ((str(tmp_path / "pipe"),), "no regular file but a pipe"),  # which would be waited for
         (("/dev/zero",), "no regular file but a pipe or a device"),  # which never ends
         ((str(path), "--variables", "salt"), "'salt' is not in"),
+        ((str(path), "--variables", "sea/salt"), "'sea/salt' is not in"),
         ((str(path), "--profile", "moon"), "profile: 'moon'"),
         ((str(path), "--repack", "magic"), "repack: 'magic'; allowed: "),
         (("http://127.0.0.1:9/a.h5?X-Amz-Signature=abcdef12",), "file: http://127.0.0.1:9/a.h5"),
@@ -347,41 +341,8 @@ def test_command_refuses_in_one_line(path: Path, tmp_path: Path) -> None:
         assert said in str(error) and "\n" not in str(error) and "abcdef12" not in str(error)
 
 
-class _Ranges(http.server.SimpleHTTPRequestHandler):
-    """Serves files by ranges, as web servers do."""
-
-    def do_GET(self) -> None:
-        """Send the bytes that are asked for."""
-        content, asked = Path(self.translate_path(self.path)).read_bytes(), self.headers["Range"]
-        first, _, last = asked.removeprefix("bytes=").partition("-")
-        part = content[int(first) : int(last) + 1]
-        self.send_response(206)
-        self.send_header("Content-Range", f"bytes {first}-{last}/{len(content)}")
-        self.send_header("Content-Length", str(len(part)))
-        self.end_headers()
-        self.wfile.write(part)
-
-    def end_headers(self) -> None:
-        """Say that ranges are served."""
-        self.send_header("Accept-Ranges", "bytes")
-        super().end_headers()
-
-    def log_message(self, *_: Any) -> None:
-        """Say nothing."""
-
-
-@pytest.fixture
-def web(path: Path) -> Iterator[str]:
-    """Serve the file over http."""
-    handler = functools.partial(_Ranges, directory=str(path.parent))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as served:
-        threading.Thread(target=served.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{served.server_port}/{path.name}"
-        served.shutdown()
-
-
 def test_addresses_of_web_servers_and_buckets_are_read(
-    path: Path, web: str, server: Server, monkeypatch: pytest.MonkeyPatch
+    path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same file is advised on over https (here without TLS) and from a bucket."""
     near = make_location(server, "advice")
@@ -390,7 +351,9 @@ def test_addresses_of_web_servers_and_buckets_are_read(
     for name, value in (given | {"AWS_SECRET_ACCESS_KEY": near.secret_key}).items():
         monkeypatch.setenv(name, str(value))
     bucket = json.loads(run((near / path.name).url, "--json")[1])
-    served = json.loads(run(web, "--json")[1])
+    with serve(functools.partial(Ranges, directory=str(path.parent))) as address:
+        web = f"{address}/{path.name}"
+        served = json.loads(run(web, "--json")[1])
     for found in (served, bucket):
         assert found["report"]["file_nbytes"] == path.stat().st_size
         assert {*VARIABLES} < {*found["variables"]}

@@ -108,6 +108,19 @@ def test_a_copy_that_differs_does_not_appear(
     assert list_left(tmp_path) == {"a.h5"}
 
 
+def start_apply(
+    path: Path, out: Path, script: str = "from helpers.cli import run; run()"
+) -> subprocess.Popen[str]:
+    """Start the command that makes a copy."""
+    given = ["hdf5", "advise", str(path), "--apply", str(out), "--repack", "paged, 4 MiB pages"]
+    return subprocess.Popen(
+        [sys.executable, "-c", script, *given],
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+    )
+
+
 SLOW_TOOL = """#!/bin/sh
 echo $$ > {folder}/child
 exec sleep 60
@@ -130,13 +143,7 @@ def test_a_signal_ends_the_tool_and_leaves_nothing(
             text = '#!/bin/sh\nfor last; do :; done; : > "$last"\n'
         (bin_folder / name).write_text(text)
         (bin_folder / name).chmod(0o755)
-    command = ["hdf5", "advise", str(path), "--apply", str(home / "out.h5")]
-    child = subprocess.Popen(
-        [sys.executable, "-c", "from helpers.cli import run; run()", *command, "--repack", "paged, 4 MiB pages"],
-        stderr=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        text=True,
-    )  # fmt: skip
+    child = start_apply(path, home / "out.h5")
     started = tmp_path / "child"
     for _ in range(600):
         if started.exists() and started.read_text().strip():
@@ -148,10 +155,38 @@ def test_a_signal_ends_the_tool_and_leaves_nothing(
         time.sleep(10 * CHECK_S)
         check_out(str(path), home / "out.h5")
     else:
-        assert child.returncode == 1 and said.strip() == "interrupted; nothing was written"
+        assert child.returncode == 1 and said.strip() == "interrupted"
     with pytest.raises(ProcessLookupError):
         os.kill(int(started.read_text()), 0)
     assert list_left(home) == set()
+
+
+LOSES = """
+import os, signal, weakref
+from advisors.hdf5 import {module}
+from helpers.cli import run
+do = {module}.{function}
+class Held: pass
+def lose(*given, **named):
+    held = Held()
+    kept = weakref.ref(held, lambda _: os.kill(os.getpid(), signal.SIGINT))
+    del held
+    return do(*given, **named)
+{module}.{function} = lose
+run()
+"""
+
+
+@needs_tools
+@pytest.mark.parametrize("place", ["inspection.inspect_variable", "apply._make_equal"])
+def test_an_interrupt_that_a_callback_loses_publishes_nothing(place: str, tmp_path: Path) -> None:
+    """As h5py does while it reads metadata: the command ends, and no copy appears."""
+    path = make(tmp_path / "a.h5")
+    module, _, function = place.partition(".")
+    script = LOSES.format(module=module, function=function)
+    said = start_apply(path, tmp_path / "out.h5", script).communicate(timeout=60)
+    assert said[1].splitlines()[-1] == "interrupted", said
+    assert list_left(tmp_path) == {"a.h5"}
 
 
 def test_without_the_tools_one_line_says_how_to_get_them(

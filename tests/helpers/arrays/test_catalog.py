@@ -6,13 +6,14 @@ import base64
 import struct
 import textwrap
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import zarr
 from zarr.storage import ObjectStore
 
-from helpers.arrays import readers, reads, writers
+from helpers.arrays import readers, reads
 from helpers.arrays.fields import FILL
 from helpers.arrays.readers import READERS
 from helpers.arrays.stores import StoredArray, open_entry, open_or_make_array
@@ -20,6 +21,7 @@ from helpers.arrays.writers import expected_warning
 from helpers.errors import UserError
 from helpers.objectstore.locations import Location
 from helpers.objectstore.testbed import Server
+from helpers.paths import CATALOG
 from tests.stores import (
     CHUNK_SHAPE,
     SHAPE,
@@ -48,18 +50,6 @@ def _environment(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     readers.forget_clients({})
 
 
-def make_enlarged(location: Location, dataset: str = "enlarged-ocean-temperature") -> StoredArray:
-    """Find the array that the book makes, at the shape of the tests."""
-    return open_or_make_array(
-        dataset,
-        location,
-        shape=SHAPE,
-        chunk_shape=CHUNK_SHAPE,
-        codec="blosc-zstd",
-        layouts=["zarr"],
-    )
-
-
 def test_made_array_is_that_of_the_field(location: Location) -> None:
     """An entry made from another is stored, with its field, variable and seed."""
     told: list[str] = []
@@ -79,19 +69,7 @@ def test_made_array_is_that_of_the_field(location: Location) -> None:
     assert told == ["writing 0 MB as zarr"]
 
 
-@pytest.mark.parametrize("name", ["absent", "", "woa-file"])
-def test_refuses_unknown_dataset(location: Location, name: str) -> None:
-    """An entry that is not there is refused with those that are."""
-    with pytest.raises(
-        UserError, match=r"^dataset: .*; allowed: ocean-temperature, enlarged-"
-    ) as refusal:
-        make_enlarged(location, name)
-    assert repr(name) in str(refusal.value)
-
-
-def write_others(
-    location: Location, *, zarr_format: int, dtype: str = "float32", name: str = "temp"
-) -> np.ndarray:
+def write_others(location: Location, *, zarr_format: int) -> np.ndarray:
     """Write an array as others have it: another name, other dimensions, with fill."""
     group = zarr.create_group(
         ObjectStore(location.obstore()),
@@ -99,13 +77,13 @@ def write_others(
         zarr_format=zarr_format,  # type: ignore[arg-type]
     )
     names = ["month", "level", "lat", "lon"]
-    values = np.arange(np.prod(OTHERS_SHAPE), dtype=dtype).reshape(OTHERS_SHAPE)
+    values = np.arange(np.prod(OTHERS_SHAPE), dtype="float32").reshape(OTHERS_SHAPE)
     values[:, :, 0, :] = FILL
     array = group.create_array(
-        name,
+        "temp",
         shape=OTHERS_SHAPE,
         chunks=OTHERS_CHUNK_SHAPE,
-        dtype=dtype,
+        dtype="float32",
         fill_value=float(FILL),
         dimension_names=names if zarr_format == 3 else None,
         attributes={"_FillValue": ENCODED_FILL}
@@ -150,23 +128,11 @@ def write_catalog(folder: Path, url: str, options: str = "") -> Path:
     return path
 
 
-def find_others(
-    path: Path,
-    location: Location,
-    shape: tuple[int, ...] = OTHERS_SHAPE,
-    chunk_shape: tuple[int, ...] = OTHERS_CHUNK_SHAPE,
-    layouts: tuple[writers.Layout, ...] = ("zarr",),
-) -> StoredArray:
+def find_others(path: Path, location: Location, **changed: Any) -> StoredArray:
     """Find the array of others."""
-    return open_or_make_array(
-        "others",
-        location,
-        shape=shape,
-        chunk_shape=chunk_shape,
-        codec="none",
-        layouts=layouts,
-        path=path,
-    )
+    how: dict[str, Any] = {"shape": OTHERS_SHAPE, "chunk_shape": OTHERS_CHUNK_SHAPE}
+    how |= {"codec": "none", "layouts": ("zarr",), "dataset": "others", "path": path}
+    return open_or_make_array(location=location, **how | changed)
 
 
 @pytest.mark.parametrize(
@@ -203,29 +169,19 @@ def test_anonymous_entry_takes_no_credentials(tmp_path: Path) -> None:
         ({"shape": (5, 3, 6, 8)}, r"^array_shape: .*allowed: at most \[4, 3, 6, 8\]"),
         ({"layouts": ("netcdf",)}, "^contenders: .*only Zarr; allowed: zarr-s3fs, "),
         ({"layouts": ("zarr", "references")}, "^contenders: .*only Zarr"),
+        ({"dataset": "absent"}, "^dataset: 'absent'; allowed: others"),
+        # a network before another store than the array's would be measured in vain
+        ({"location": Location("gs", "catalogs")}, "^store: .*allowed: s3://catalogs, where datas"),
+        # the field itself is a file on disk, not an array in a store
+        ({"dataset": "ocean-temperature", "path": CATALOG}, "is no Zarr group; allowed"),
     ],
 )
 def test_refuses_to_read_others_as_what_they_are_not(
-    location: Location, tmp_path: Path, change: dict[str, tuple[int, ...]], says: str
+    location: Location, tmp_path: Path, change: dict[str, Any], says: str
 ) -> None:
-    """Another chunk shape, a shape beyond, or a layout that is not there is refused."""
+    """Another chunk shape, a shape beyond, a layout or an entry that is not there is refused."""
     place = location / "others-refused"
     write_others(place, zarr_format=3)
+    how = {"path": write_catalog(tmp_path, place.url), "location": location} | change
     with pytest.raises(UserError, match=says):
-        find_others(write_catalog(tmp_path, place.url), location, **change)  # type: ignore[arg-type]
-
-
-def test_refuses_another_store(location: Location, tmp_path: Path) -> None:
-    """A network before another store than the array's would be measured in vain: refused."""
-    path = write_catalog(tmp_path, (location / "others-elsewhere").url)
-    for other in (location.through("http://127.0.0.1:1"), Location("gs", "catalogs")):
-        with pytest.raises(
-            UserError, match=r"^store: .*allowed: s3://catalogs, where dataset 'others'"
-        ):
-            find_others(path, other)
-
-
-def test_refuses_what_is_no_store(location: Location) -> None:
-    """The field itself is a file on disk, not an array in a store."""
-    with pytest.raises(UserError, match=r"^dataset: 'ocean-temperature' is no Zarr group; allowed"):
-        make_enlarged(location, "ocean-temperature")
+        find_others(**how)

@@ -100,36 +100,16 @@ def test_every_contender_once_a_block(tmp_path: Path) -> None:
     pd.testing.assert_frame_equal(read_records([record.path]), found)
 
 
-def test_seconds_are_those_of_the_network(tmp_path: Path, clock: Clock) -> None:
-    """On a network ten times slower, 30 s are 3; the budget is spent in real seconds."""
-
-    def takes(seconds: float) -> Callable[..., None]:
-        def step(*_: object) -> None:
-            clock.now += seconds
-
-        return step
-
-    one = make_contender(open=takes(5), read=takes(30))
-    rule: dict[str, Any] = {"n_warm_ups": 0, "n_blocks": 9, "dilation": 10}
-    found = run([one], make_record(tmp_path), time_budget_s=71.0, **rule)
-    assert found["open_s"].tolist() == [0.5, 0.5] and found["read_s"].tolist() == [3, 3]
-    assert found["real_open_s"].tolist() == [5, 5] and found["real_read_s"].tolist() == [30, 30]
-    assert found["dilation"].tolist() == [10, 10]
-    assert found.attrs["stopped_by"] == "time_budget"
-
-
 def test_each_group_has_the_clock_of_its_network(tmp_path: Path, clock: Clock) -> None:
-    """Four real seconds are two of a network that is twice slower; a group without one is refused."""
-
-    def read(_: object) -> None:
-        clock.now += 4
-
-    pair = [make_contender(name, group=name, read=read) for name in ("a", "b")]
+    """Ten real seconds are one of a network that is ten times slower; a group without one is refused."""
+    pair = [timed(clock, name, [10.0], group=name) for name in ("a", "b")]
     with pytest.raises(UserError, match="dilation: none of b; allowed: one of each group"):
         run(pair, make_record(tmp_path), dilation={"a": 1})
-    found = run(pair, make_record(tmp_path), n_warm_ups=0, n_blocks=1, dilation={"a": 1, "b": 2})
-    assert dict(zip(found["contender"], found["read_s"], strict=True)) == {"a": 4, "b": 2}
-    assert set(found["read_deadline_s"]) == {1e9}
+    rule: dict[str, Any] = {"n_warm_ups": 0, "n_blocks": 1}
+    found = run(pair, make_record(tmp_path), dilation={"a": 1, "b": 10}, **rule)
+    found = found.set_index("contender").loc[["a", "b"]]
+    assert found["read_s"].tolist() == [10, 1] and found["real_read_s"].tolist() == [10, 10]
+    assert found["dilation"].tolist() == [1, 10] and {*found["read_deadline_s"]} == {1e9}
 
 
 def test_row_carries_what_was_declared_and_traced(tmp_path: Path) -> None:
@@ -238,7 +218,6 @@ def check_wrong(_: Any) -> str:
         ({"collect": raise_error}, "collect failed: OSError: connection reset by"),
         ({"check": check_wrong}, "check failed: CheckError: chunk 0.3: crc32c 1 read, 2 written"),
         ({"check": lambda _: ""}, "check failed: CheckError: it does not say"),
-        ({"collect": lambda: {"box_s": [1.0, "many"]}}, "collect failed: .*'many'"),
         ({"enter_block": raise_error}, "prepare failed: OSError: connection reset by"),
     ],
 )
@@ -272,45 +251,35 @@ def test_a_failure_leaves_no_row_and_loses_none(
     assert not found.duplicated(["phase", "block", "contender"]).any()
 
 
-def test_what_hangs_ends_by_the_deadline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def hang(*_: object) -> None:
+    """Wait for ever, as a library that tries again whatever happens."""
+    while True:
+        with contextlib.suppress(Exception):
+            time.sleep(60)
+
+
+@pytest.mark.parametrize(
+    ("broken", "lost", "told"),
+    [
+        ({"open": hang}, "", "open failed: TimeoutError: not done in 0.2"),
+        ({"read": hang}, "", "read failed: TimeoutError: not done in 0.2"),
+        # long before the deadline, whether it hangs or fails of its own
+        ({"read": hang}, "the proxy has ended", "ConnectionError: the proxy has ended$"),
+        ({"read": raise_error}, "the proxy has ended", "ConnectionError: the proxy has ended$"),
+    ],
+)
+def test_what_hangs_ends_by_the_deadline_or_with_what_it_waits_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: dict[str, Any], lost: str, told: str
+) -> None:
     """Opening and reading that never end are a failure in one line, whatever catches errors there."""
-
-    def hang(*_: object) -> None:
-        while True:
-            with contextlib.suppress(Exception):  # as a library that tries again
-                time.sleep(60)
-
-    monkeypatch.setattr(loop, "LEAST_DEADLINE_S", 0.2)
-    for step in ("open", "read"):
-        hanging = make_contender(step, **{step: hang})
-        with pytest.raises(MeasurementError, match=f"{step} failed: TimeoutError: not done in 0.2"):
-            run([hanging], make_record(tmp_path), time_budget_s=0.1)
+    monkeypatch.setattr(loop, "LEAST_DEADLINE_S", 60.0 if lost else 0.2)
+    monkeypatch.setattr(processes, "WATCH_S", 0.05)
+    waiting = make_contender(**broken)
+    monkeypatch.setattr(type(waiting.steps), "find_lost", lambda _self: lost)
+    with pytest.raises(MeasurementError, match=told):
+        run([waiting], make_record(tmp_path), time_budget_s=0.1)
     assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
     assert signal.getsignal(signal.SIGALRM) == signal.SIG_DFL
-
-
-def test_a_read_ends_with_what_it_waits_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Long before its deadline and in one line, whether it hangs or fails of its own."""
-
-    def hang(*_: object) -> None:
-        while True:
-            with contextlib.suppress(Exception):
-                time.sleep(60)
-
-    def fail(*_: object) -> None:
-        raise OSError("many\nlines of a client")
-
-    monkeypatch.setattr(processes, "WATCH_S", 0.05)
-    for read in (hang, fail):
-        waiting = make_contender(read=read)
-        monkeypatch.setattr(type(waiting.steps), "find_lost", lambda _self: "the proxy has ended")
-        with pytest.raises(
-            MeasurementError, match="read failed: ConnectionError: the proxy has ended$"
-        ):
-            run([waiting], make_record(tmp_path))
-    assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
 
 
 def phases(found: pd.DataFrame) -> list[tuple[str, int]]:
@@ -373,54 +342,41 @@ def timed(
 
 
 @pytest.mark.parametrize(
-    ("seconds", "rule", "n_blocks", "stopped_by"),
+    ("before_s", "read_s", "rule", "n_blocks"),
     [
-        ([1.0], {"n_blocks": 3}, 3, "n_blocks"),
-        # Of 10 s, two blocks of 4 s leave no room for a third.
-        ([4.0], {"n_blocks": 20, "time_budget_s": 10.0}, 2, "time_budget"),
-        # The budget goes before these five, but one block is always measured.
-        ([4.0], {"n_blocks": 20, "time_budget_s": 1.0}, 1, "time_budget"),
-        ([4.0], {"n_blocks": 20, "time_budget_s": 12.0}, 3, "time_budget"),
-    ],
-)
-def test_stopping_rule(
-    tmp_path: Path,
-    clock: Clock,
-    seconds: list[float],
-    rule: dict[str, Any],
-    n_blocks: int,
-    stopped_by: str,
-) -> None:
-    """The loop stops where the rule says, and says why."""
-    record = make_record(tmp_path)
-    found = run([timed(clock, "a", seconds)], record, n_warm_ups=0, **rule)
-    assert len(found) == n_blocks
-    assert record.stopped_by == found.attrs["stopped_by"] == stopped_by
-
-
-@pytest.mark.parametrize(
-    ("opening_s", "calibration_s", "n_blocks"),
-    [
-        (0, 0, 5),  # of 10 s, five blocks of 2 s
-        (3, 0, 3),
-        (0, 4, 3),
-        (3, 4, 1),
-        (30, 40, 1),  # the first block is always measured
+        ((0, 0), 1.0, {"n_blocks": 3}, 3),
+        # of 10 s, two blocks of 4 s leave no room for a third
+        ((0, 0), 4.0, {}, 2),
+        ((0, 0), 2.0, {}, 5),
+        # real seconds, also where the network is slower
+        ((0, 0), 2.0, {"dilation": 10}, 5),
+        # what opens and calibrates takes from the time that is left for measuring
+        ((3, 0), 2.0, {}, 3),
+        ((3, 4), 2.0, {}, 1),
+        # one block is always measured
+        ((30, 40), 2.0, {}, 1),
     ],
 )
 def test_one_budget_bounds_a_whole_case(
-    tmp_path: Path, clock: Clock, opening_s: float, calibration_s: float, n_blocks: int
+    tmp_path: Path,
+    clock: Clock,
+    before_s: tuple[float, float],
+    read_s: float,
+    rule: dict[str, Any],
+    n_blocks: int,
 ) -> None:
-    """What opens and calibrates takes from the time that is left for measuring."""
+    """The loop stops where the rule says, and says why."""
     record, budget = make_record(tmp_path), Budget(10.0)
+    opening_s, calibration_s = before_s
     clock.now += opening_s
-    rule: dict[str, Any] = {"n_warm_ups": 0, "n_blocks": 9, "budget": budget}
+    rule = {"n_warm_ups": 0, "n_blocks": 20, "budget": budget} | rule
     calibrating = timed(clock, "a", [float(calibration_s)])
     run([calibrating], record, **(rule | {"phase": "calibration", "n_blocks": 1}))
-    found = run([timed(clock, "a", [2.0])], record, **rule)
+    found = run([timed(clock, "a", [read_s])], record, **rule)
     assert (found["phase"] == "measured").sum() == n_blocks
-    assert record.stopped_by == "time_budget"
-    assert budget.spent_s == opening_s + calibration_s + 2.0 * n_blocks
+    stopped_by = "n_blocks" if rule["n_blocks"] == n_blocks else "time_budget"
+    assert record.stopped_by == found.attrs["stopped_by"] == stopped_by
+    assert budget.spent_s == opening_s + calibration_s + read_s * n_blocks
 
 
 def test_a_continued_run_measures_at_least_a_block(tmp_path: Path, clock: Clock) -> None:
@@ -435,11 +391,9 @@ def test_a_continued_run_measures_at_least_a_block(tmp_path: Path, clock: Clock)
 
 
 def test_contenders_that_make_no_sense_are_refused(tmp_path: Path) -> None:
-    """No cache state, no bytes, one twice, or a copy of nothing: nothing is measured."""
+    """No cache state, one twice, or a copy of nothing: nothing is measured."""
     with pytest.raises(UserError, match="settings: a states no cache_state"):
         make_contender(settings=lambda: {"codec": "zstd"})
-    with pytest.raises(UserError, match=r"nbytes: \(200, 0\) of a; allowed"):
-        make_contender(nbytes=lambda: (200, 0))
     with pytest.raises(UserError, match="control_of: 'b' of a; allowed: a"):
         run([make_contender(control_of="b")], make_record(tmp_path))
     with pytest.raises(UserError, match=r"contenders: a .* given twice"):

@@ -9,8 +9,6 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from helpers.benchmark.ranking import rank
 from helpers.benchmark.statistics import (
@@ -21,7 +19,6 @@ from helpers.benchmark.statistics import (
     judge,
     judge_gain,
     log_noise,
-    measured,
     median_interval,
     noise_ratio,
     paired_ratio,
@@ -54,55 +51,25 @@ def make_table(**seconds: list[float]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-@pytest.mark.parametrize(
-    ("values", "centre", "low", "high"),
-    [
-        ([2.0, 1.0, 3.0, 5.0, 4.0], 3.0, 1.0, 5.0),  # five values: the interval spans them
-        ([7.0, 7.0, 7.0, 7.0, 7.0], 7.0, 7.0, 7.0),  # no spread, no width
-        ([1.0, 2.0], 1.5, 1.0, 2.0),
-    ],
-)
-def test_median_interval(values: list[float], centre: float, low: float, high: float) -> None:
-    """Small samples have intervals one can work out by hand."""
-    found = median_interval(values)
-    assert (found.centre, found.low, found.high, found.n) == (centre, low, high, len(values))
-
-
 @pytest.mark.parametrize("values", [[], [1.0, math.nan], [math.inf]])
 def test_no_value_and_no_number_are_refused(values: list[float]) -> None:
-    """Skipping what is not a number would hide a failure."""
+    """Skipping what is not a number would hide a failure; two values span their interval."""
+    found = median_interval([1.0, 2.0])
+    assert (found.centre, found.low, found.high, found.n) == (1.5, 1.0, 2.0, 2)
     with pytest.raises(UserError, match="at least one, all finite"):
         median_interval(values)
 
 
-def test_warm_ups_never_count() -> None:
-    """A slow warm-up moves neither median nor ratio."""
-    table = make_table(a=[1.0] * 5, b=[2.0] * 5)
-    warm_up = make_table(a=[100.0], b=[1.0]).assign(phase="warm-up")
-    both = pd.concat([warm_up, table])
-    assert len(measured(both)) == 10
-    assert summarise(both)["median"].tolist() == [1.0, 2.0]
-    assert paired_ratio(both, "a", "b").centre == 0.5
-
-
 def test_summary_has_a_line_for_each_contender_and_point() -> None:
-    """Points of the x-axis are not thrown together, and order is kept."""
+    """Points of the x-axis are not thrown together, order is kept, and warm-ups never count."""
     table = make_table(b=[1.0, 2.0, 3.0], a=[4.0, 4.0, 4.0])
     table.loc[table["block"] == 2, "point"] = '{"n_workers": 2}'
-    found = summarise(table)
+    warm_up = make_table(a=[100.0], b=[1.0]).assign(phase="warm-up")
+    found = summarise(pd.concat([warm_up, table]))
     assert found["contender"].tolist() == ["b", "b", "a", "a"]
     assert found["n"].tolist() == [2, 1, 2, 1]
     assert found["median"].tolist() == [1.5, 3.0, 4.0, 4.0]
     assert found["low"].isna().tolist() == [False, True, False, True]
-
-
-def test_paired_ratio_cancels_the_block() -> None:
-    """Blocks up to nine times slower leave the ratio alone, because both are in them."""
-    slow = np.array([1.0, 3.0, 9.0, 2.0, 5.0])
-    found = paired_ratio(make_table(a=list(slow * 2), b=list(slow)), "a", "b")
-    assert found.centre == pytest.approx(2)
-    assert (found.low, found.high) == pytest.approx((2, 2))
-    assert found.n == 5
 
 
 def test_paired_ratio_against_the_textbook() -> None:
@@ -111,18 +78,6 @@ def test_paired_ratio_against_the_textbook() -> None:
     half = 4.302653 * 0.1 / math.sqrt(3)
     assert found.centre == pytest.approx(math.exp(0.2))
     assert (found.low, found.high) == pytest.approx((math.exp(0.2 - half), math.exp(0.2 + half)))
-
-
-@given(st.lists(st.floats(0.01, 100), min_size=2, max_size=8), st.floats(0.1, 10))
-@settings(max_examples=40, deadline=None)
-def test_ratio_turns_with_its_sides_and_ignores_the_unit(times: list[float], unit: float) -> None:
-    """The ratio of b to a is the inverse of a to b; milliseconds give the ratio of seconds."""
-    logs = np.log(np.asarray(times))
-    there, back = ratio_interval(logs), ratio_interval(-logs)
-    assert there.low * back.high == pytest.approx(1)
-    assert there.centre * back.centre == pytest.approx(1)
-    scaled = make_table(a=[unit * t for t in times], b=[unit] * len(times))
-    assert paired_ratio(scaled, "a", "b").centre == pytest.approx(there.centre)
 
 
 @pytest.mark.parametrize(
@@ -158,21 +113,20 @@ def test_processors_share_is_that_of_the_slowest() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ratio", "noise", "verdict", "reason"),
+    ("ratio", "noise", "verdict"),
     [
-        (Interval(0.5, 0.4, 0.6, 5), 1.1, "faster", "outside"),
-        (Interval(2.0, 1.8, 2.2, 5), 1.1, "slower", "outside"),
-        (Interval(1.3, 0.9, 1.9, 5), 1.0, "indistinguishable", "includes 1"),
-        (Interval(1.08, 1.06, 1.10, 5), 1.1, "indistinguishable", "inside the A/A noise"),
-        (Interval(0.92, 0.91, 0.94, 5), 1.1, "indistinguishable", "inside the A/A noise"),
-        (Interval(0.5, math.nan, math.nan, 1), 1.1, "indistinguishable", "one block"),
-        (Interval(0.5, 0.4, 0.6, 5), math.nan, "indistinguishable", "one block"),
+        (Interval(0.5, 0.4, 0.6, 5), 1.1, "faster"),
+        (Interval(2.0, 1.8, 2.2, 5), 1.1, "slower"),
+        (Interval(1.3, 0.9, 1.9, 5), 1.0, "indistinguishable"),
+        (Interval(1.08, 1.06, 1.10, 5), 1.1, "indistinguishable"),
+        (Interval(0.92, 0.91, 0.94, 5), 1.1, "indistinguishable"),
+        (Interval(0.5, math.nan, math.nan, 1), 1.1, "indistinguishable"),
+        (Interval(0.5, 0.4, 0.6, 5), math.nan, "indistinguishable"),
     ],
 )
-def test_verdicts(ratio: Interval, noise: float, verdict: str, reason: str) -> None:
+def test_verdicts(ratio: Interval, noise: float, verdict: str) -> None:
     """Different needs both: an interval that excludes 1 and a ratio outside the noise."""
-    found = judge(ratio, noise)
-    assert found.verdict == verdict and reason in found.reason
+    assert judge(ratio, noise).verdict == verdict
 
 
 def gaussian(rng: np.random.Generator, n: int) -> Floats:
@@ -327,7 +281,6 @@ def test_gains_are_paired_within_blocks() -> None:
     ours = table[table["contender"] == "a"]
     found = paired_ratio(ours, 1, 2, by="n_workers")
     assert (found.centre, found.low, found.high, found.n) == pytest.approx((2, 2, 2, 5))
-    assert paired_ratio(table, ("a", 1), ("a", 2), by=["contender", "n_workers"]) == found
     with pytest.raises(UserError, match="n_workers: 4 was not measured; allowed: 1, 2"):
         paired_ratio(ours, 1, 4, by="n_workers")
 

@@ -40,49 +40,28 @@ def _no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-@pytest.mark.parametrize(
-    ("url", "scheme", "bucket", "prefix"),
-    [
-        ("s3://arrays", "s3", "arrays", ""),
-        ("s3://arrays/", "s3", "arrays", ""),
-        ("s3://arrays/woa/v1/", "s3", "arrays", "woa/v1"),
-        ("gs://cmip6/GFDL_CM2_6", "gs", "cmip6", "GFDL_CM2_6"),
-    ],
-)
-def test_parses(url: str, scheme: str, bucket: str, prefix: str) -> None:
+@pytest.mark.parametrize("url", ["s3://arrays", "s3://arrays/woa/v1", "gs://cmip6/GFDL_CM2_6"])
+def test_parses(url: str) -> None:
     """An address gives scheme, bucket and prefix; nothing set means anonymous."""
-    location = parse_location(url)
-    assert (location.scheme, location.bucket, location.prefix) == (scheme, bucket, prefix)
-    assert location.secrets == ()
-    assert location.url.rstrip("/") == url.rstrip("/")
+    for location in (parse_location(url), parse_location(f"{url}/")):
+        assert (location.url, location.secrets) == (url, ())
+        assert not location.bucket.count("/") and not location.prefix.startswith("/")
 
 
 @pytest.mark.parametrize(
-    "url",
+    ("url", "shown"),
     [
-        "",
-        "arrays/woa",
-        "/folder",
-        "file://host/folder",
-        "https://host/bucket",
-        "s3://",
-        "s3:///woa",
+        *((url, repr(url)) for url in ("", "arrays/woa", "/folder", "file://host/folder")),
+        *((url, repr(url)) for url in ("https://host/bucket", "s3://", "s3:///woa")),
+        # a password would stand in records and messages
+        ("s3://key:hunter-2@bucket/prefix", r"s3://\*\*\*@bucket"),
     ],
 )
-def test_refuses_address(url: str) -> None:
+def test_refuses_address(url: str, shown: str) -> None:
     """What is no address of a bucket is refused with what is allowed."""
-    with pytest.raises(
-        UserError, match=r"^store: .*; allowed: embedded, s3://BUCKET/PREFIX"
-    ) as refusal:
+    with pytest.raises(UserError, match=f"^store: {shown}; allowed: embedded, s3://") as refusal:
         parse_location(url)
-    assert repr(url) in str(refusal.value)
-
-
-def test_a_password_in_an_address_is_refused_unseen() -> None:
-    """It would stand in records and messages."""
-    with pytest.raises(UserError, match=r"@bucket; allowed: .* credentials in the env") as refusal:
-        parse_location("s3://key:hunter-2@bucket/prefix")
-    assert "hunter" not in str(refusal.value) and "key:" not in str(refusal.value)
+    assert "hunter" not in str(refusal.value)
 
 
 class Full(Handler):
@@ -121,15 +100,6 @@ def test_a_full_store_is_one_line(full: str) -> None:
         raise KeyError
 
 
-@pytest.mark.parametrize("name", ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"])
-def test_refuses_half_of_the_credentials(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One of two keys is a mistake and not anonymous access; its text is not shown."""
-    monkeypatch.setenv(name, "hush")
-    with pytest.raises(UserError, match=r"only one of AWS_ACCESS_KEY_ID and") as refusal:
-        parse_location("s3://arrays")
-    assert "hush" not in str(refusal.value)
-
-
 def test_profiles_and_roles_are_as_good_as_keys(
     full: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -160,19 +130,19 @@ def test_environment_is_for_s3_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     assert gs == Location("gs", "a", "b")
     monkeypatch.delenv("AWS_REGION")
     assert parse_location("s3://a").region == "http://AWS_DEFAULT_REGION", "its older name"
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    with pytest.raises(UserError, match=r"only one of AWS_ACCESS_KEY_ID and") as refusal:
+        parse_location("s3://arrays")
+    assert "http" not in str(refusal.value)
 
 
 def test_secrets_are_not_shown() -> None:
-    """No text of a location holds a secret, nor do those of its clients."""
+    """No text of a location, nor of its clients, holds what records are searched for."""
+    hidden = [each.name for each in dataclasses.fields(Location) if not each.repr]
+    assert {getattr(SECRET, name) for name in hidden} == set(SECRET.secrets)
     for one in (SECRET, SECRET / "more", SECRET.through("http://127.0.0.1:2")):
         text = f"{one!r} {one} {one.url} {one.path} {one.obstore()!r} {one.fsspec()!r}"
         assert not any(secret in text for secret in SECRET.secrets)
-
-
-def test_secrets_are_all_that_is_secret() -> None:
-    """Every field that is hidden is one of the secrets that records are searched for."""
-    hidden = [each.name for each in dataclasses.fields(Location) if not each.repr]
-    assert {getattr(SECRET, name) for name in hidden} == set(SECRET.secrets)
 
 
 @pytest.mark.parametrize(
@@ -209,19 +179,15 @@ def test_check_says_what_is_wrong(server: Server, change: dict[str, str], says: 
     assert not any(secret in text for secret in location.secrets)
 
 
-@pytest.fixture
-def _foreign_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Set a token and proxies as for another store: nothing listens at the proxy."""
+def test_clients_of_our_store_need_no_setting(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A token of another account and a proxy of the user's have no part in reads of loopback."""
     monkeypatch.setenv("AWS_SESSION_TOKEN", "token-of-another-account")
     for name in ("http_proxy", "HTTP_PROXY", "https_proxy", "all_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
     for name in ("no_proxy", "NO_PROXY"):
         monkeypatch.delenv(name, raising=False)
-
-
-@pytest.mark.usefixtures("_foreign_settings")
-def test_clients_of_our_store_need_no_setting(server: Server) -> None:
-    """A token of another account and a proxy of the user's have no part in reads of loopback."""
     location = make_location(server, "settings") / "folder"
     store = location.obstore()
     obstore.put(store, "x", b"1234")
@@ -231,12 +197,7 @@ def test_clients_of_our_store_need_no_setting(server: Server) -> None:
     found = location.botocore().get_object(Bucket=location.bucket, Key=f"{location.prefix}/x")
     assert found["Body"].read() == b"1234"
     location.check()
-
-
-def test_a_token_of_the_location_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Credentials that expire take their own token, whatever else is set."""
-    monkeypatch.setenv("AWS_SESSION_TOKEN", "another")
-    assert SECRET.obstore().config["session_token"] == "TOKEN-7"
+    assert SECRET.obstore().config["session_token"] == "TOKEN-7"  # one of its own is kept
 
 
 class Hostile(Handler):

@@ -122,13 +122,6 @@ def test_the_child_dies_with_its_supervisor(tmp_path: Path) -> None:
         assert becomes(lambda: not child.is_running)
 
 
-def test_ctrl_c_in_the_terminal_spares_the_child(tmp_path: Path) -> None:
-    """Owner, supervisor and child are in three sessions, so that the owner decides."""
-    with start_child(SLEEP, log=tmp_path / "log") as child:
-        sessions = {os.getsid(pid) for pid in (0, child.pid, child.supervisor_pid)}
-    assert len(sessions) == 3
-
-
 @pytest.mark.parametrize(
     ("handler", "last"),
     [
@@ -169,7 +162,7 @@ def test_an_early_end_is_one_line(code: str, said: str, tmp_path: Path) -> None:
 
 
 def test_the_environment_is_what_was_given(tmp_path: Path) -> None:
-    """The child sees the given environment alone, and it is in nobody's arguments."""
+    """The child sees it alone, and it is in nobody's arguments; each has a session of its own."""
     secret = "not-for-ps"
     code = "import json, os, time; print(json.dumps(dict(os.environ)), flush=True); time.sleep(120)"
     with start_child(
@@ -178,6 +171,8 @@ def test_the_environment_is_what_was_given(tmp_path: Path) -> None:
         child.wait_until(lambda: child.last_log_line() != "")
         seen = json.loads(child.last_log_line())
         shown = [psutil.Process(p).cmdline() for p in (child.pid, child.supervisor_pid)]
+        sessions = {os.getsid(pid) for pid in (0, child.pid, child.supervisor_pid)}
+    assert len(sessions) == 3  # Ctrl-C in the terminal reaches the owner alone
     assert seen["SECRET"] == secret
     assert set(seen) <= {"SECRET", "LC_CTYPE", "__CF_USER_TEXT_ENCODING"}
     assert secret not in str(shown)
@@ -197,25 +192,12 @@ def test_what_cannot_be_started_or_waited_for_is_one_line(tmp_path: Path) -> Non
         assert child.wait(timeout_s=120) == 4
 
 
-def test_a_killed_owner_leaves_no_file(tmp_path: Path) -> None:
-    """A log that nobody named has no name."""
-    code = (
-        "import os; from helpers.objectstore.processes import start_child;"
-        f"start_child({SLEEP!r}); os.kill(os.getpid(), 9)"
-    )
-    environment = {**os.environ, "TMPDIR": os.fspath(tmp_path)}
-    subprocess.run([sys.executable, "-c", code], env=environment, check=False)
-    assert list(tmp_path.iterdir()) == []
-
-
-# Holds 500 MB, and tells what a child that it starts says of itself by the two ways to ask.
+# Holds 500 MB, and starts a child that tells its own peak.
 LARGE = """
 import subprocess, sys
 held = b"x" * 500_000_000
-child = ["import resource; print(1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)",
-         "import os; from helpers.objectstore.processes import peak_nbytes; print(peak_nbytes(os.getpid()))"]
-for source in child:
-    subprocess.run([sys.executable, "-c", source], check=True)
+source = "import os; from helpers.objectstore.processes import peak_nbytes; print(peak_nbytes(os.getpid()))"
+subprocess.run([sys.executable, "-c", source], check=True)
 """
 
 
@@ -223,6 +205,4 @@ for source in child:
 def test_a_child_of_a_large_process_reports_its_own_peak() -> None:
     """What the system's own count inherits over `exec`, this one does not."""
     run = subprocess.run([sys.executable, "-c", LARGE], stdout=subprocess.PIPE, check=True)
-    inherited, own = map(int, run.stdout.split())
-    assert own < 250e6
-    assert inherited > 500e6, "the trap that this avoids is no longer there"
+    assert 0 < int(run.stdout) < 250e6

@@ -121,13 +121,6 @@ def test_a_failed_build_is_one_line(install: str, reason: str, place: Path) -> N
     assert left == ["versitygw.lock"]
 
 
-def test_a_cache_that_cannot_be_written_is_named(place: Path) -> None:
-    """It is a file, say."""
-    (place / "cache").touch()
-    with pytest.raises(UserError, match=r"cache/arrays-over-the-wire: Not a directory\); allowed"):
-        find_or_build_versitygw()
-
-
 def test_builders_at_the_same_time_build_once(place: Path) -> None:
     """The second waits for the first and takes its result; killing one frees the lock."""
     write_go(place / "bin", install=f"sleep 1\n{INSTALLS}")
@@ -150,22 +143,13 @@ def test_builders_at_the_same_time_build_once(place: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(
-    os.environ.get("ARRAYS_TEST_BUILD") != "1",
-    reason="fetches and builds for minutes: asked for with ARRAYS_TEST_BUILD=1",
-)
+@pytest.mark.skipif("ARRAYS_TEST_BUILD" not in os.environ, reason="fetches and builds for minutes")
 @pytest.mark.parametrize("has_go", [True, False])
 def test_a_real_build(has_go: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """From an empty cache, with the Go on PATH and without one."""
     monkeypatch.delenv("ARRAYS_VERSITYGW", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    hidden = set() if has_go else {"go"}
-    look = shutil.which
-    monkeypatch.setattr(
-        versitygw.shutil,
-        "which",
-        lambda name, path=None: None if name in hidden else look(name, path=path),
-    )
+    if not has_go:
+        monkeypatch.setattr(versitygw, "_go_version", lambda *_: (0, 0))
     built = find_or_build_versitygw()
-    assert is_built_from_source(built)
-    assert built.stat().st_size < 100e6
+    assert is_built_from_source(built) and built.stat().st_size < 100e6
