@@ -111,7 +111,7 @@ def render_comparison(found: Mapping[str, Any], a: Path, b: Path) -> list[str]:
         {
             "contender": row["contender"],
             "point": ", ".join(f"{key} {one}" for key, one in row["point"].items()),
-            "A/B": digits(row["ratio"], n=3),
+            "A/B": digits(row["ratio"] or math.inf, n=3),
             "95 %": "one value"
             if row["low"] is None
             else f"{digits(row['low'], n=3)} to {digits(row['high'], n=3)}",

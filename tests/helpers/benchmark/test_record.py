@@ -219,6 +219,7 @@ def test_damaged_files_are_refused_and_left_alone(
         (None, "cannot be read as a record: FileNotFoundError"),
         ("[]", "not the runs of a record"),
         ("{", "not the runs of a record"),
+        ("[" * 100_000, "not the runs of a record"),
         ('{"1": {}}', "run '1' was altered"),
         ("zarr 3.1.6", "run '[0-9a-f]{16}' was altered"),  # below: another version
     ],
