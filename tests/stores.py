@@ -7,7 +7,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler, SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import psutil
 
@@ -80,8 +81,33 @@ class Handler(BaseHTTPRequestHandler):
         """Say nothing."""
 
 
+class Ranges(SimpleHTTPRequestHandler):
+    """A web server of files that sends ranges, as those of data do; below /403/ and /503/ are errors."""
+
+    def do_GET(self) -> None:
+        """Send the bytes that are asked for, or of a HEAD what they are."""
+        path, folder = Path(self.translate_path(self.path)), self.path.split("/")[1]
+        if folder in ("403", "503") or not path.is_file():
+            self.send_error(int(folder) if folder.isdecimal() else 404)
+            return
+        content, asked = path.read_bytes(), self.headers.get("Range", "")
+        first, _, last = asked.removeprefix("bytes=").partition("-")
+        part = content[int(first or 0) : int(last or len(content)) + 1]
+        self.send_response(206 if asked else 200)
+        self.send_header("Accept-Ranges", "bytes")
+        self.send_header("Content-Range", f"bytes {first or 0}-{last}/{len(content)}")
+        self.send_header("Content-Length", str(len(part)))
+        self.end_headers()
+        self.wfile.write(b"" if self.command == "HEAD" else part)
+
+    do_HEAD = do_GET
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
 @contextmanager
-def serve(handler: type[Handler]) -> Iterator[str]:
+def serve(handler: Callable[..., BaseHTTPRequestHandler]) -> Iterator[str]:
     """Serve from a thread, and give the address."""
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         server.daemon_threads = True

@@ -248,6 +248,7 @@ def test_no_page_writes_exponents_or_names_of_the_code(site: Path) -> None:
     for name in list_pages(site):
         text = re.sub(r"<(pre|code|script|style)\b.*?</\1>", "", article((site / name).read_text()), flags=re.S)  # fmt: skip
         assert re.findall(r">([^<]*\b\d(?:\.\d+)?e[-+]?\d\d?\b[^<]*)<", text) == [], name
+        assert re.findall(r"np\.\w+\([^)]*\)", text) == [], name
         cells = [re.sub(r"<[^>]*>", "", one).strip() for one in re.findall(r"<t[hd]\b.*?</t[hd]>", text, re.S)]  # fmt: skip
         is_odd = re.compile(r"[a-z]+(_[a-z0-9]+)+|nan|NaN|None|True|False|-?\d+\.0{3,}")
         if name in case_pages():

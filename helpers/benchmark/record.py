@@ -209,7 +209,10 @@ def _value(name: str, cell: str) -> object:
 def read_rows(path: Path) -> list[Row]:
     """Read rows back, refusing what is torn or of another schema."""
     text = _read_text(path)
-    lines = [*csv.reader(io.StringIO(text, newline=""))]
+    try:
+        lines = [*csv.reader(io.StringIO(text, newline=""))]
+    except csv.Error as error:  # of a cell that is longer than any
+        raise RecordError(f"{path.name}: cannot be read as a record: {error}") from error
     header = tuple(lines[0]) if lines else ()
     if header != WRITTEN:
         names = ", ".join(sorted({*header} ^ {*WRITTEN})) or "the order of columns"

@@ -64,7 +64,7 @@ class Datasets:
 
     location: Location  # folder that holds a folder for each
     specs: tuple[DatasetSpec, ...]  # what they are
-    stored_nbytes: dict[str, int]  # bytes that each takes in the store
+    stored_nbytes: int  # bytes that all of them take in the store
 
 
 _SOURCE = ROOT / "data" / "ocean-temperature.nc"
@@ -93,7 +93,6 @@ def make_dataset(spec: DatasetSpec, *, seed: int) -> xr.Dataset:
 
 def prepare_datasets(location: Location, specs: Sequence[DatasetSpec], *, seed: int) -> Datasets:
     """Store datasets in a folder of their own below `location`, unless they are there."""
-    names = [spec.name for spec in specs]
     source = hashlib.sha256(_SOURCE.read_bytes()).hexdigest()
     made_by = [_GENERATION, source, seed, [asdict(spec) for spec in specs]]
 
@@ -103,13 +102,9 @@ def prepare_datasets(location: Location, specs: Sequence[DatasetSpec], *, seed: 
         return {}
 
     target = location / f"maps-{stores.name_of(made_by)}"
-    under = [f"{name}/" for name in names]
-    files = stores.prepare(target, made_by, write, name="maps", under=under).files
-    sizes = {
-        name: sum(size for key, (size, _) in files.items() if key.startswith(f"{name}/"))
-        for name in names
-    }
-    return Datasets(target, tuple(specs), sizes)
+    under = [f"{spec.name}/" for spec in specs]
+    entry = stores.prepare(target, made_by, write, name="maps", under=under)
+    return Datasets(target, tuple(specs), entry.nbytes)
 
 
 def write_zarr(

@@ -89,13 +89,11 @@ def tabulate(loads: pd.DataFrame) -> pd.DataFrame:
             for *place, contender in table.index
         ]
         table.insert(0, name, gains)
-    table = table.reset_index().sort_values([*_AXES, "typical_s"])
+    table = table.reset_index().sort_values([*_AXES, "typical_s"], ignore_index=True)
     places = zip(table.pop("n_users"), table.pop("rate_per_s"), strict=True)
-    loads_in_words = [
-        f"{n} user{'s' * (n > 1)}" if n else f"{rate:g} arrivals/s" for n, rate in places
-    ]
-    table.insert(0, "load", loads_in_words)
-    return table.reset_index(drop=True)
+    words = [f"{n} user{'s' * (n > 1)}" if n else f"{rate:g} arrivals/s" for n, rate in places]
+    table.insert(0, "load", words)
+    return table
 
 
 def measure_gain(part: pd.DataFrame, name: str, base: str, *, value: str = "typical_s") -> Interval:
@@ -114,11 +112,11 @@ def measure_savings(alone: pd.DataFrame) -> pd.DataFrame:
         ``dataset``, ``contender`` and ``times``.
     """
     columns = [name for name in map(str, alone) if name.endswith("|latency_s")]
-    others = [name for name in alone["contender"].unique() if name not in (BARE, "control")]
     lines = [
         (column.split("|")[0], name, measure_gain(alone, name, BARE, value=column).centre)
         for column in columns
-        for name in others
+        for name in alone["contender"].unique()
+        if name not in (BARE, "control")
     ]
     return pd.DataFrame(lines, columns=["dataset", "contender", "times"])
 
@@ -138,8 +136,8 @@ def foretell_versions(alone: pd.DataFrame) -> Interval:
 
 def list_gains(gains: Mapping[str, Interval]) -> pd.DataFrame:
     """List gains with their intervals, a line a contender."""
-    lines = {name: (one.centre, one.low, one.high) for name, one in gains.items()}
-    return pd.DataFrame.from_dict(lines, orient="index", columns=["centre", "low", "high"])
+    table = pd.DataFrame([*gains.values()], index=[*gains])
+    return table.reindex(columns=["centre", "low", "high"])
 
 
 def count_processors(requests: pd.DataFrame) -> pd.DataFrame:

@@ -56,37 +56,26 @@ def tile_path(tile: Tile, *, sel: str = "") -> str:
     return f"/tiles/WebMercatorQuad/{zoom}/{column}/{row}.png?{query}"
 
 
-@dataclass(frozen=True, slots=True)
-class Load:
-    """What a load found."""
+def summarise(requests: pd.DataFrame, *, is_alone: bool) -> dict[str, float]:
+    """Summarise what a load found in numbers for a record: with `is_alone` also each request.
 
-    # A line for each: `dataset`, `path`, `start_s`, `latency_s`, `status`, `checksum`, `nbytes`, and
-    # of the service `open_s` and `cpu_s`
-    requests: pd.DataFrame
-
-    def numbers(self, *, is_alone: bool = False) -> dict[str, float]:
-        """Summarise it in numbers for a record: with `is_alone` also each request.
-
-        `typical_s` is what is judged, the geometric mean over datasets of the mean latency of
-        each, so that every dataset counts the same, however slow it is.
-        """
-        requests = self.requests
-        ends_s = requests["start_s"] + requests["latency_s"]
-        means_s = requests.groupby("dataset")["latency_s"].mean()
-        found = {
-            "n_tiles": float(len(requests)),
-            "tile_nbytes": float(requests["nbytes"].mean()),
-            "tiles_per_s": len(requests) / float(ends_s.max() - requests["start_s"].min()),
-            "typical_s": float(np.exp(np.log(means_s).mean())),
-            **{f"p{q}_s": float(requests["latency_s"].quantile(q / 100)) for q in (50, 95)},
-            **{f"{name}|latency_s": float(mean_s) for name, mean_s in means_s.items()},
-        }
-        for column in ("latency_s", "open_s", "cpu_s") if is_alone else ():
-            each = zip(requests["dataset"], requests[column], strict=True)
-            found |= {
-                f"{name}|{column}|{k}": round(float(s), 5) for k, (name, s) in enumerate(each)
-            }
-        return found
+    `typical_s` is what is judged, the geometric mean over datasets of the mean latency of
+    each, so that every dataset counts the same, however slow it is.
+    """
+    ends_s = requests["start_s"] + requests["latency_s"]
+    means_s = requests.groupby("dataset")["latency_s"].mean()
+    found = {
+        "n_tiles": float(len(requests)),
+        "tile_nbytes": float(requests["nbytes"].mean()),
+        "tiles_per_s": len(requests) / float(ends_s.max() - requests["start_s"].min()),
+        "typical_s": float(np.exp(np.log(means_s).mean())),
+        **{f"p{q}_s": float(requests["latency_s"].quantile(q / 100)) for q in (50, 95)},
+        **{f"{name}|latency_s": float(mean_s) for name, mean_s in means_s.items()},
+    }
+    for column in ("latency_s", "open_s", "cpu_s") if is_alone else ():
+        each = enumerate(zip(requests["dataset"], requests[column], strict=True))
+        found |= {f"{name}|{column}|{k}": round(float(s), 5) for k, (name, s) in each}
+    return found
 
 
 @dataclass(slots=True)
@@ -94,15 +83,21 @@ class Generator:
     """A load generator that runs."""
 
     lines: TextIO  # orders out, results in
-    last: Load | None = None  # what the last load found
+    last: pd.DataFrame | None = None  # what the last load found
 
     def run(
         self, service: Service, plans: Sequence[Sequence[Tile]], *, due_s: Sequence[float] = ()
-    ) -> Load:
+    ) -> pd.DataFrame:
         """Let a user for each plan ask for its tiles, one after the other, all users at once.
 
         With `due_s` the first tile of each plan is an arrival, due so long after the beginning, and its
         latency counts from then: nobody waits for an answer before the next one comes.
+
+        Returns
+        -------
+        DataFrame
+            A line for each request: `dataset`, `path`, `start_s`, `latency_s`, `status`,
+            `checksum`, `nbytes`, and of the service `open_s` and `cpu_s`.
         """
         steps: Any = [[(tile[0], tile_path(tile)) for tile in plan] for plan in plans]
         if due_s:
@@ -113,8 +108,8 @@ class Generator:
         requests = pd.DataFrame(found)
         for name in ("open", "cpu"):
             requests[f"{name}_s"] = [float(part.get(name, "nan")) / 1000 for part in spent]
-        self.last = Load(requests)
-        return self.last
+        self.last = requests
+        return requests
 
     def versions(self) -> dict[str, str]:
         """Ask what it has imported."""

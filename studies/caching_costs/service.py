@@ -146,11 +146,12 @@ def main() -> None:
 _TIMEOUT_S = 60.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Service:
     """A tile service that runs, or starts."""
 
     child: Child  # its process
+    is_warm: bool = False  # whether each tile was requested once
 
     @property
     def address(self) -> str:

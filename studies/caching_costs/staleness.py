@@ -53,18 +53,14 @@ Outcome = Literal["new", "error", "old picture", "wrong picture"]
 OUTCOMES: tuple[Outcome, ...] = ("new", "error", "old picture", "wrong picture")
 """What a tile is after a change, the worst last: neither the old nor the new one, with status 200."""
 
-_BEFORE = DatasetSpec("values", "zarr", (90, 180), (45, 90))
-_GROWN = replace(_BEFORE, name="append")
-_CHANGED: Mapping[str, tuple[DatasetSpec, DatasetSpec]] = {
-    "values": (_BEFORE, _BEFORE),
-    "shape": (replace(_BEFORE, name="shape"), replace(_BEFORE, name="shape", shape=(120, 240))),
-    "chunks": (
-        replace(_BEFORE, name="chunks"),
-        replace(_BEFORE, name="chunks", chunk_shape=(30, 60)),
-    ),
-    "append": (_GROWN, _GROWN),
+_BEFORE = DatasetSpec("", "zarr", (90, 180), (45, 90))
+_CHANGED: Mapping[str, DatasetSpec] = {
+    "values": _BEFORE,
+    "shape": replace(_BEFORE, shape=(120, 240)),
+    "chunks": replace(_BEFORE, chunk_shape=(30, 60)),
+    "append": _BEFORE,
 }
-"""By name a dataset as it is kept, and as it is then; values change in each, and one grows by a day."""
+"""Datasets as they are after a change; values change in each, and one grows by a day."""
 
 _DAY, _NEXT_DAY = (np.datetime64(day, "ns") for day in ("2000-01-16", "2000-01-17"))
 ASKED: Mapping[str, str] = {
@@ -84,7 +80,7 @@ WATCHED: Mapping[str, tuple[str, DatasetKind]] = {
 
 
 @functools.cache
-def _start_apart() -> ProcessPoolExecutor:
+def start_apart() -> ProcessPoolExecutor:
     """Start the process apart from this one, once: it imports for seconds."""
     return ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), _set_environment)
 
@@ -110,7 +106,7 @@ class Trials:
             with ExitStack() as stack:
                 url = self.redis_url or stack.enter_context(open_valkey())
                 told = Told(secrets.token_bytes(32), url, self.ttl_s)
-                self._found[block] = _start_apart().submit(_watch, self.location, told).result()
+                self._found[block] = start_apart().submit(_watch, self.location, told).result()
         return self._found[block]
 
 
@@ -120,7 +116,7 @@ class Change(Steps):
 
     name: str
     trials: Trials
-    _block: int = field(default=0, init=False)
+    _block: int = 0
 
     def settings(self) -> dict[str, Any]:
         """Tell for how long entries live."""
@@ -128,7 +124,7 @@ class Change(Steps):
 
     def nbytes(self) -> tuple[int, int]:
         """Count the values of the datasets as they are kept."""
-        n = sum(before.nbytes for before, _ in _CHANGED.values())
+        n = len(_CHANGED) * _BEFORE.nbytes
         return n, n
 
     def enter_block(self, block: int) -> None:
@@ -223,7 +219,7 @@ def _watch(location: Location, told: Told) -> dict[str, dict[str, Outcome]]:
 
 def _ask_by(cache: str, place: Location, kind: DatasetKind, told: Told) -> Callable[[], list[bytes]]:  # fmt: skip
     """Start a service in this process; what returns asks it for all tiles, of which one that fails is empty."""
-    specs = tuple(replace(before, kind=kind) for before, _ in _CHANGED.values())
+    specs = [replace(_BEFORE, name=name, kind=kind) for name in _CHANGED]
     kept = open_cache(cache, place, told)
     client = TestClient(make_app(specs, kept), raise_server_exceptions=False)
     return lambda: [a.content * (a.status_code == 200) for a in map(client.get, ASKED.values())]
@@ -231,11 +227,11 @@ def _ask_by(cache: str, place: Location, kind: DatasetKind, told: Told) -> Calla
 
 def _write(place: Location, kind: DatasetKind, *, is_after: bool) -> None:
     write = write_icechunk if kind == "icechunk" else write_zarr
-    for name, specs in _CHANGED.items():
-        spec, is_more = specs[is_after], is_after and name == "append"
+    for name, after in _CHANGED.items():
+        spec, is_more = after if is_after else _BEFORE, is_after and name == "append"
         dataset = make_dataset(spec, seed=1) + 5 * is_after
         dataset = dataset.assign_coords(time=[_NEXT_DAY if is_more else _DAY])
-        write(place / spec.name, dataset, spec, is_more=is_more)
+        write(place / name, dataset, spec, is_more=is_more)
 
 
 def _judge(tile: bytes, before: bytes, truth: bytes) -> Outcome:

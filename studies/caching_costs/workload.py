@@ -7,7 +7,7 @@ import itertools
 import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ from helpers.objectstore.processes import peak_nbytes
 from helpers.objectstore.testbed import Testbed
 from studies.caching_costs.caches import Cache, Told, dump, open_valkey
 from studies.caching_costs.datasets import Datasets, DatasetSpec, Origin
-from studies.caching_costs.load import Generator, Load, Tile, open_generator, tile_path
+from studies.caching_costs.load import Generator, Tile, open_generator, summarise, tile_path
 from studies.caching_costs.service import Service, make_app, open_service
 
 _LEAST_TILES, _LEAST_S = 3, 2.0  # of a user, and of arrivals
@@ -35,11 +35,6 @@ class Point:
 
     n_users: int  # users at once, each waiting for an answer; 0 for arrivals
     rate_per_s: float  # arrivals, whether answered or not; 0 for users
-
-    @property
-    def is_alone(self) -> bool:
-        """Whether one user requests one tile after the other."""
-        return self.n_users == 1
 
     def plan(self, tiles: Sequence[Tile]) -> list[list[Tile]]:
         """Deal all tiles to users, or one to each arrival, again from the first if there are too few.
@@ -80,9 +75,8 @@ class Workload:
         broken = [(spec.name, 1, 1, 0) for spec in self.datasets.specs if not spec.is_whole]
         return [*broken, *self.tiles]
 
-    def check(self, load: Load) -> int:
+    def check(self, requests: pd.DataFrame) -> int:
         """Compare each tile with the one made without a cache, and count them; one that fails is none."""
-        requests = load.requests
         expected = requests["path"].map(self.checksums)
         is_good = (requests["checksum"] == expected) & (requests["status"] == 200)
         is_good |= expected.isna() & (requests["status"] == 500)
@@ -136,7 +130,6 @@ class CacheLoad(Steps):
     generator: Generator
     workload: Workload
     place: Point
-    warmed: set[int] = field(default_factory=set)  # processes of services whose caches are warm
 
     @property
     def plan(self) -> list[list[Tile]]:
@@ -164,13 +157,13 @@ class CacheLoad(Steps):
     def nbytes(self) -> tuple[int, int]:
         """Count the values behind the tiles, and the bytes of the datasets in the store."""
         n_tiles = sum(map(len, self.plan))
-        return n_tiles * _TILE_NBYTES, sum(self.workload.datasets.stored_nbytes.values())
+        return n_tiles * _TILE_NBYTES, self.workload.datasets.stored_nbytes
 
     def prepare(self) -> None:
         """Warm the cache by every tile, and a dataset that must fail, once; empty the trace."""
-        if self.service.child.pid not in self.warmed:
+        if not self.service.is_warm:
             self.workload.check(self.generator.run(self.service, [self.workload.first]))
-            self.warmed.add(self.service.child.pid)
+            self.service.is_warm = True
         self.testbed.take_trace()
         self.testbed.set_tag("read")
 
@@ -178,9 +171,9 @@ class CacheLoad(Steps):
         """Open nothing: requests of users do."""
         return self
 
-    def check(self, load: Load, /) -> str:
+    def check(self, requests: pd.DataFrame, /) -> str:
         """Compare each tile with the one made without a cache."""
-        return f"xxh3 of {self.workload.check(load)} tiles"
+        return f"xxh3 of {self.workload.check(requests)} tiles"
 
     def collect(self) -> dict[str, float]:
         """Count what users and store saw."""
@@ -189,7 +182,7 @@ class CacheLoad(Steps):
             "n_requests": 0,  # of a cache that keeps everything
             **count_requests(self.testbed.take_trace(), self.place.n_users),
             "peak_nbytes": peak_nbytes(self.service.child.pid),
-            **self.generator.last.numbers(is_alone=self.place.is_alone),
+            **summarise(self.generator.last, is_alone=self.place.n_users == 1),
         }
 
     def versions(self) -> dict[str, str]:
@@ -232,9 +225,8 @@ def open_loads(
             service.versions()
         points = [Point(n, 0.0) for n in (1, *users)] + [Point(0, rate) for rate in rates]
         controlled = {Point(n, 0.0) for n in (1, max(users, default=1))}
-        warmed = set[int]()
         yield [
-            (name, CacheLoad(service, testbed, generator, planned, place, warmed))
+            (name, CacheLoad(service, testbed, generator, planned, place))
             for place in points
             for name, service in services.items()
             if name != "control" or place in controlled

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 
 import pandas as pd
 from scipy import stats  # it ships no types
@@ -34,16 +35,9 @@ def silent_percent(counts: pd.Series[int]) -> Interval:
 def tabulate_costs(costs: Mapping[str, Comparison], labels: Mapping[str, str]) -> pd.DataFrame:
     """Tabulate what a checksum costs in time, by format: over what, how many times, and the verdict."""
     lines = {
-        labels[name]: (
-            labels[PAIRS[name]],
-            one.ratio.centre,
-            one.ratio.low,
-            one.ratio.high,
-            one.verdict,
-        )
+        labels[name]: {"over": labels[PAIRS[name]], **asdict(one.ratio), "verdict": one.verdict}
         for name, one in costs.items()
     }
-    columns = ["over", "times", "low", "high", "verdict"]
-    return pd.DataFrame.from_dict(lines, orient="index", columns=columns).rename_axis(
-        "with its checksum"
-    )
+    table = pd.DataFrame.from_dict(lines, orient="index").rename(columns={"centre": "times"})
+    table = table.reindex(columns=["over", "times", "low", "high", "verdict"])
+    return table.rename_axis("with its checksum")

@@ -78,17 +78,16 @@ def _read_parquet(folder: Path, **options: Any) -> Any:
 
 def _write_tiff(array: Array, chunk: Shape, folder: Path) -> None:
     planes = array.reshape(-1, *array.shape[-2:])
-    size = dict(zip(("count", "height", "width"), planes.shape, strict=True))
-    tiles = {"tiled": True, "blockysize": 16 * -(-chunk[-2] // 16)}
-    tiles["blockxsize"] = 16 * -(-chunk[-1] // 16)
-    place = {"crs": "EPSG:4326", "transform": rasterio.transform.from_origin(0, 90, 0.1, 0.1)}
     how = {
-        **place,
+        **dict(zip(("count", "height", "width"), planes.shape, strict=True)),
+        "tiled": True,
+        "blockysize": 16 * -(-chunk[-2] // 16),
+        "blockxsize": 16 * -(-chunk[-1] // 16),
         "dtype": "float32",
         "compress": "deflate",
         "interleave": "band",
-        **size,
-        **tiles,
+        "crs": "EPSG:4326",
+        "transform": rasterio.transform.from_origin(0, 90, 0.1, 0.1),
     }
     with rasterio.open(folder / "a.tif", "w", driver="GTiff", **how) as file:
         file.write(planes)
@@ -99,7 +98,7 @@ def _read_tiff(folder: Path) -> Any:
         return file.read()
 
 
-BLOSC = partial(BloscCodec, cname="zstd", clevel=3, shuffle="shuffle")
+_BLOSC = BloscCodec(cname="zstd", clevel=3, shuffle="shuffle")
 
 FORMATS: Mapping[str, Format] = {
     BASELINE: _zarr("Zarr, Zstandard (default)", "auto"),
@@ -108,8 +107,8 @@ FORMATS: Mapping[str, Format] = {
     ),
     "zarr-crc32c": _zarr("Zarr, Zstandard, crc32c", [ZstdCodec(), Crc32cCodec()], "CRC-32C"),
     "zarr-plain": _zarr("Zarr, uncompressed", []),
-    "zarr-blosc": _zarr("Zarr, Blosc", [BLOSC()]),
-    "zarr-blosc-crc32c": _zarr("Zarr, Blosc, crc32c", [BLOSC(), Crc32cCodec()], "CRC-32C"),
+    "zarr-blosc": _zarr("Zarr, Blosc", [_BLOSC]),
+    "zarr-blosc-crc32c": _zarr("Zarr, Blosc, crc32c", [_BLOSC, Crc32cCodec()], "CRC-32C"),
     "zarr-shards": _zarr("Zarr shard, Zstandard", "auto", shards=True),
     "hdf5": _hdf5("HDF5, gzip", "Adler-32 of zlib", compression="gzip", shuffle=True),
     "hdf5-plain": _hdf5("HDF5, uncompressed"),

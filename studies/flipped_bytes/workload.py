@@ -34,15 +34,15 @@ def flipped(folder: Path, rng: np.random.Generator) -> Iterator[None]:
     files = list_files(folder)
     ends = np.cumsum([path.stat().st_size for path in files])
     at = int(rng.integers(ends[-1]))
-    path = files[int(np.searchsorted(ends, at, side="right"))]
-    sound = path.read_bytes()
+    nth = int(np.searchsorted(ends, at, side="right"))
+    sound = files[nth].read_bytes()
     damaged = bytearray(sound)
-    damaged[at - int(ends[files.index(path)])] ^= int(rng.integers(1, 256))  # from its end
-    path.write_bytes(damaged)
+    damaged[at - int(ends[nth])] ^= int(rng.integers(1, 256))  # from its end
+    files[nth].write_bytes(damaged)
     try:
         yield
     finally:
-        path.write_bytes(sound)
+        files[nth].write_bytes(sound)
 
 
 def sum_values(array: Any) -> str:
@@ -63,22 +63,23 @@ class Trial:
     """Reads damaged copies in a process of its own, which a damaged file may crash."""
 
     def __init__(self) -> None:
-        self._pool: ProcessPoolExecutor | None = None
+        self._start()
+
+    def _start(self) -> None:
+        self._pool = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"))
 
     def read(self, name: str, folder: Path, sum_sound: str, rng: np.random.Generator) -> Ended:
         """Flip a byte, read, and put the byte back."""
-        self._pool = self._pool or ProcessPoolExecutor(1, multiprocessing.get_context("spawn"))
         with flipped(folder, rng):
             try:
                 return self._pool.submit(read_flipped, name, folder, sum_sound).result()
             except BrokenProcessPool:
-                self._pool = None
+                self._start()
                 return "crashed"
 
     def close(self) -> None:
         """End the process."""
-        if self._pool:
-            self._pool.shutdown()
+        self._pool.shutdown()
 
 
 @dataclass(slots=True)
@@ -90,9 +91,9 @@ class FlippedRead(Steps):
     array: Array
     chunk_shape: Shape
     trial: Trial
-    n_flips: int = field(default=0, kw_only=True)
-    n_reads: int = field(default=1, kw_only=True)
-    seed: int = field(default=0, kw_only=True)
+    n_flips: int
+    n_reads: int
+    seed: int
     _block: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
@@ -102,10 +103,8 @@ class FlippedRead(Steps):
 
     def settings(self) -> dict[str, Any]:
         """Return what a comparison has to declare."""
-        return {
-            "checksum": FORMATS[self.name].checksum or "none",
-            "cache_state": "files in the page cache",
-        }
+        checksum = FORMATS[self.name].checksum or "none"
+        return {"checksum": checksum, "cache_state": "files in the page cache"}
 
     def nbytes(self) -> tuple[int, int]:
         """Count the bytes that are read, and those of one copy's files."""

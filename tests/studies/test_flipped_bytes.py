@@ -20,7 +20,7 @@ CHUNK = (1, 1, 32, 48)
 @pytest.mark.parametrize("name", FORMATS)
 def test_sound_copies_come_back_and_checksums_refuse(name: str, tmp_path: Path) -> None:
     """What has a checksum returns no wrong values; what has none and no codec returns nearly all."""
-    steps = workload.FlippedRead(name, tmp_path / "a", ARRAY, CHUNK, workload.Trial())
+    steps = workload.FlippedRead(name, tmp_path / "a", ARRAY, CHUNK, workload.Trial(), 0, 1, 0)
     assert steps.check(FORMATS[name].read(steps.folder)) == "sha256 of all 3072 values"
     before = [path.read_bytes() for path in workload.list_files(steps.folder)]
     ended = []

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import functools
-import http.server
-import threading
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,7 +23,7 @@ from advisors.hdf5.advice import advise
 from helpers.errors import UserError
 from helpers.netem.profiles import get_profile
 from helpers.objectstore.testbed import Server
-from tests.stores import client_environment, make_location
+from tests.stores import Ranges, client_environment, make_location, serve
 
 SHAPE, CHUNKS, SHARDS = (64, 40, 60), (16, 20, 30), (32, 40, 60)
 BUCKET = "of-test-dataset"
@@ -69,30 +67,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-class Ranges(http.server.SimpleHTTPRequestHandler):
-    """A web server that sends ranges, as those of data do; some paths answer with an error."""
-
-    def do_GET(self) -> None:
-        path, part = Path(self.translate_path(self.path)), self.path.split("/")[1]
-        if part in ("403", "503") or not path.is_file():
-            self.send_error(int(part) if part.isdecimal() else 404)
-            return
-        body, told = path.read_bytes(), self.headers.get("Range", "")
-        first, _, last = told.removeprefix("bytes=").partition("-")
-        part_of_it = body[int(first or 0) : int(last or len(body)) + 1]
-        self.send_response(206 if told else 200)
-        self.send_header("Accept-Ranges", "bytes")
-        self.send_header("Content-Range", f"bytes {first or 0}-{last}/{len(body)}")
-        self.send_header("Content-Length", str(len(part_of_it)))
-        self.end_headers()
-        self.wfile.write(b"" if self.command == "HEAD" else part_of_it)
-
-    do_HEAD = do_GET
-
-    def log_message(self, *_: Any) -> None:
-        """Say nothing."""
-
-
 @pytest.fixture(scope="module")
 def places(folder: Path, server: Server) -> Iterator[dict[str, str]]:
     """The same datasets on disk, in a bucket and on the web."""
@@ -100,12 +74,8 @@ def places(folder: Path, server: Server) -> Iterator[dict[str, str]]:
     for path in folder.rglob("*"):
         if path.is_file():
             obstore.put(store, path.relative_to(folder).as_posix(), path.read_bytes())
-    handler = functools.partial(Ranges, directory=str(folder))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as web:
-        threading.Thread(target=web.serve_forever, daemon=True).start()
-        address = f"http://127.0.0.1:{web.server_port}"
+    with serve(functools.partial(Ranges, directory=str(folder))) as address:
         yield {"disk": str(folder), "bucket": f"s3://{BUCKET}", "web": address}
-        web.shutdown()
 
 
 @pytest.fixture(autouse=True)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import http.server
 import json
 import os
 import subprocess
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +31,7 @@ from helpers.errors import UserError
 from helpers.netem.profiles import get_profile, network_of
 from helpers.objectstore.testbed import Server
 from tests.advisors.hdf5.test_apply import needs_tools
-from tests.stores import Handler, make_location, serve
+from tests.stores import Handler, Ranges, make_location, serve
 
 IN_REGION = get_profile("in-region")
 VARIABLES = ("ocean/b", "ice/c")
@@ -344,29 +342,6 @@ def test_command_refuses_in_one_line(path: Path, tmp_path: Path) -> None:
         assert said in str(error) and "\n" not in str(error) and "abcdef12" not in str(error)
 
 
-class _Ranges(http.server.SimpleHTTPRequestHandler):
-    """Serves files by ranges, as web servers do."""
-
-    def do_GET(self) -> None:
-        """Send the bytes that are asked for."""
-        content, asked = Path(self.translate_path(self.path)).read_bytes(), self.headers["Range"]
-        first, _, last = asked.removeprefix("bytes=").partition("-")
-        part = content[int(first) : int(last) + 1]
-        self.send_response(206)
-        self.send_header("Content-Range", f"bytes {first}-{last}/{len(content)}")
-        self.send_header("Content-Length", str(len(part)))
-        self.end_headers()
-        self.wfile.write(part)
-
-    def end_headers(self) -> None:
-        """Say that ranges are served."""
-        self.send_header("Accept-Ranges", "bytes")
-        super().end_headers()
-
-    def log_message(self, *_: Any) -> None:
-        """Say nothing."""
-
-
 class _Drip(Handler):
     """Says that an object is there, without its length, or sends it a byte at a time."""
 
@@ -402,18 +377,8 @@ def test_a_store_that_never_ends_is_one_line(
             advise(f"s3://b/{name}.h5", get_profile("in-region"), seconds=seconds)
 
 
-@pytest.fixture
-def web(path: Path) -> Iterator[str]:
-    """Serve the file over http."""
-    handler = functools.partial(_Ranges, directory=str(path.parent))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as served:
-        threading.Thread(target=served.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{served.server_port}/{path.name}"
-        served.shutdown()
-
-
 def test_addresses_of_web_servers_and_buckets_are_read(
-    path: Path, web: str, server: Server, monkeypatch: pytest.MonkeyPatch
+    path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same file is advised on over https (here without TLS) and from a bucket."""
     near = make_location(server, "advice")
@@ -422,7 +387,9 @@ def test_addresses_of_web_servers_and_buckets_are_read(
     for name, value in (given | {"AWS_SECRET_ACCESS_KEY": near.secret_key}).items():
         monkeypatch.setenv(name, str(value))
     bucket = json.loads(run((near / path.name).url, "--json")[1])
-    served = json.loads(run(web, "--json")[1])
+    with serve(functools.partial(Ranges, directory=str(path.parent))) as address:
+        web = f"{address}/{path.name}"
+        served = json.loads(run(web, "--json")[1])
     for found in (served, bucket):
         assert found["report"]["file_nbytes"] == path.stat().st_size
         assert {*VARIABLES} < {*found["variables"]}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import http.client
 import os
@@ -16,11 +15,12 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
 from dataclasses import replace
 from math import ceil
 from pathlib import Path
 from statistics import NormalDist, median
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -48,6 +48,7 @@ pytestmark = pytest.mark.quiet
 
 FREE = Profile("free")
 BODY = random.Random(0).randbytes(3_000_001)
+DIGEST = hashlib.sha256(BODY).hexdigest().encode()
 BUCKET = "of-test-network"
 # two round trips before the first request, then windows of 10 kB, 20 kB and so on
 FAR = Profile(
@@ -105,14 +106,12 @@ class Upstream(Handler):
 
     def do_PUT(self) -> None:
         """Answer with the checksum of what came."""
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         if self.headers.get("Transfer-Encoding"):
-            body = b""
             while nbytes := int(self.rfile.readline(), 16):
                 body += self.rfile.read(nbytes)
                 self.rfile.readline()
             self.rfile.readline()
-        else:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
         digest = hashlib.sha256(body).hexdigest().encode()
         self.answer(200, digest, Content_Length=str(len(digest)))
 
@@ -153,15 +152,19 @@ def dial(proxy: Proxy) -> socket.socket:
     return socket.create_connection((str(address.hostname), address.port or 0), timeout=20)
 
 
+def ask(
+    connection: http.client.HTTPConnection, path: str, method: str = "GET", **how: Any
+) -> tuple[int, bytes]:
+    """Make one request and return status and body of its response."""
+    connection.request(method, path, **how)
+    response = connection.getresponse()
+    return response.status, response.read()
+
+
 def get(proxy: Proxy, path: str, **headers: str) -> tuple[int, bytes]:
     """Make one request on a connection of its own."""
-    connection = connect(proxy)
-    try:
-        connection.request("GET", path, headers=headers)
-        response = connection.getresponse()
-        return response.status, response.read()
-    finally:
-        connection.close()
+    with closing(connect(proxy)) as connection:
+        return ask(connection, path, headers=headers)
 
 
 def take(proxy: Proxy, n: int) -> list[Request]:
@@ -228,9 +231,7 @@ def test_a_connection_outlives_a_change_of_its_clock(
         proxy.emulate(FAR, dilation=after)
         start_s = time.perf_counter()
         for _ in range(2):
-            connection.request("GET", "/no_content")
-            response = connection.getresponse()
-            assert (response.status, response.read()) == (204, b"")
+            assert ask(connection, "/no_content") == (204, b"")
         real_s = time.perf_counter() - start_s
         connection.close()
         rows = take(proxy, 3)[1:]
@@ -299,9 +300,8 @@ def test_connections_are_set_up_once(upstream_url: str) -> None:
     """The first request of a connection waits for two round trips, in virtual time, and its row says so."""
     with open_proxy(upstream_url, profile=FAR, dilation=3) as proxy:
         connection, start_s = connect(proxy), time.perf_counter()
-        for path in ("/no_content", "/plain"):
-            connection.request("GET", path)
-            connection.getresponse().read()
+        ask(connection, "/no_content")
+        ask(connection, "/plain")
         real_s = time.perf_counter() - start_s
         connection.close()
         get(proxy, "/no_content")
@@ -378,7 +378,7 @@ def stand_before(url: str) -> tuple[str, int]:
 
 def trickle(sock: socket.socket, text: bytes) -> None:
     """Send byte after byte, as long as somebody takes them."""
-    with contextlib.suppress(OSError):
+    with suppress(OSError):
         for i in range(len(text)):
             sock.sendall(text[i : i + 1])
             time.sleep(0.02)
@@ -389,7 +389,7 @@ def test_heads_of_many_fields(hasty: tuple[str, int], n_fields: int) -> None:
     """A hundred are passed on; beyond 64 kB they are refused."""
     text = b"".join(b"X-%d: %s\r\n" % (i, 20 * b"x") for i in range(n_fields))
     with socket.create_connection(hasty, timeout=20) as sock:
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             sock.sendall(b"GET /last HTTP/1.1\r\nConnection: close\r\n" + text + b"\r\n")
         answer = sock.recv(4096)
     # the store of these tests itself allows for fewer, with a status of its own
@@ -425,18 +425,16 @@ def test_a_store_whose_heads_do_not_end(answer: bytes, monkeypatch: pytest.Monke
             sock.recv(4096)
             if len(answer) < 100:
                 trickle(sock, answer)
-            with contextlib.suppress(OSError):
+            with suppress(OSError):
                 sock.sendall(answer)
                 sock.recv(4096)
 
     with socket.create_server(("127.0.0.1", 0)) as store:
         threading.Thread(target=serve_one, daemon=True).start()
         address = stand_before(f"http://127.0.0.1:{store.getsockname()[1]}")
-        connection = http.client.HTTPConnection(*address, timeout=20)
-        connection.request("GET", "/object")
-        response = connection.getresponse()
-        assert response.status == 502 and b"the proxy got no answer" in response.read()
-        connection.close()
+        with closing(http.client.HTTPConnection(*address, timeout=20)) as connection:
+            status, told = ask(connection, "/object")
+        assert status == 502 and b"the proxy got no answer" in told
 
 
 @pytest.mark.parametrize(
@@ -463,13 +461,10 @@ def test_bytes_identical(
     monkeypatch.setattr(exchange, "HAS_SPLICE", is_spliced and exchange.HAS_SPLICE)
     connection = http.client.HTTPConnection(*stand_before(upstream_url), timeout=20)
     for path in ("/plain", "/chunked", "/until_close", "/plain"):
-        connection.request("GET", path)
-        assert connection.getresponse().read() == BODY, path
+        assert ask(connection, path)[1] == BODY, path
     parts = (BODY[i : i + 500_000] for i in range(0, len(BODY), 500_000))
     for how in ({"body": BODY}, {"body": parts, "encode_chunked": True}):
-        connection.request("PUT", "/put", **how)
-        digest = connection.getresponse().read()
-        assert digest == hashlib.sha256(BODY).hexdigest().encode()
+        assert ask(connection, "/put", "PUT", **how) == (200, DIGEST)
     connection.close()
 
 
@@ -490,13 +485,10 @@ def test_framing(
     proxy: Proxy, method: str, path: str, status: int, n_body: int, is_kept: bool
 ) -> None:
     """Each framing ends where it should, is counted, and keeps the connection if it may."""
-    connection = connect(proxy)
-    connection.request(method, path)
-    response = connection.getresponse()
-    assert (response.status, len(response.read())) == (status, n_body)
-    connection.request("HEAD", "/plain")  # opens another connection if need be
-    assert connection.getresponse().read() == b""
-    connection.close()
+    with closing(connect(proxy)) as connection:
+        found, body = ask(connection, path, method)
+        assert (found, len(body)) == (status, n_body)
+        assert ask(connection, "/plain", "HEAD")[1] == b""  # opens another connection if need be
     first, second = take(proxy, 2)
     assert (first.method, first.key, first.status) == (method, path, status)
     assert first.nbytes == n_body
@@ -590,19 +582,18 @@ def measure_first_byte_s(stored: Stored, n: int) -> float:
     turns = iter(range(20 * ceil((n + 4) / 20)))
     start_s = time.perf_counter() + 0.3  # when all threads are there: they would ask at once
 
-    def ask(connection: http.client.HTTPConnection) -> list[float]:
+    def measure(connection: http.client.HTTPConnection) -> list[float]:
         delays_s: list[float] = []
         for turn in turns:
             time.sleep(max(0.0, start_s + 0.0025 * turn - time.perf_counter()))
             asked_s = time.perf_counter()
-            connection.request("GET", stored.path, headers={"Range": "bytes=0-0"})
-            connection.getresponse().read()
+            ask(connection, stored.path, headers={"Range": "bytes=0-0"})
             delays_s.append(time.perf_counter() - asked_s)
         connection.close()
         return delays_s
 
     with ThreadPoolExecutor(n) as threads:
-        return median(delay_s for each in threads.map(ask, connections) for delay_s in each)
+        return median(delay_s for each in threads.map(measure, connections) for delay_s in each)
 
 
 def measure_streams_mb_per_s(stored: Stored, n: int, window_s: float) -> list[float]:
@@ -678,16 +669,11 @@ def test_bandwidth(stored: Stored, stream: float | None, aggregate: float | None
 def test_slow_down_keeps_connection(proxy: Proxy) -> None:
     """A refused request is answered as S3 does, its connection kept; one with a body passes."""
     proxy.emulate(Profile("refuses", faults=Faults(error_503=1)))
-    connection = connect(proxy)
-    for method in ("HEAD", "GET"):
-        connection.request(method, "/plain")
-        response = connection.getresponse()
-        text = response.read()
-        assert response.status == 503
-        assert (b"<Code>SlowDown</Code>" in text) == (method != "HEAD")
-    connection.request("PUT", "/put", BODY)
-    assert connection.getresponse().read() == hashlib.sha256(BODY).hexdigest().encode()
-    connection.close()
+    with closing(connect(proxy)) as connection:
+        for method in ("HEAD", "GET"):
+            status, text = ask(connection, "/plain", method)
+            assert status == 503 and (b"<Code>SlowDown</Code>" in text) == (method != "HEAD")
+        assert ask(connection, "/put", "PUT", body=BODY) == (200, DIGEST)
     rows = take(proxy, 3)
     assert len({row.connection for row in rows}) == 1
     assert [row.status for row in rows] == [503, 503, 200]
@@ -697,8 +683,7 @@ def test_stale_upstream_connection(upstream_url: str, proxy: Proxy) -> None:
     """A connection that the store has closed meanwhile is replaced unseen."""
     connection = connect(proxy)
     for path in ("/plain", "/plain"):
-        connection.request("GET", path)
-        assert connection.getresponse().read() == BODY
+        assert ask(connection, path)[1] == BODY
         for child in psutil.Process().net_connections("tcp"):
             is_served = child.laddr.port == urlsplit(upstream_url).port
             if is_served and child.status == "ESTABLISHED" and child.fd > 0:
@@ -759,8 +744,7 @@ def test_trace_is_complete(proxy: Proxy) -> None:
     """A row is there as soon as the client has the last byte, each time."""
     connection = connect(proxy)
     for path in ["/last", "/chunked", "/no_content"] * 30:
-        connection.request("GET", path)
-        connection.getresponse().read()
+        ask(connection, path)
         assert [row.key for row in proxy.take_trace()] == [path]
     connection.close()
 

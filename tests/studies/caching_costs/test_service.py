@@ -21,7 +21,7 @@ from helpers.netem.proxy import Proxy, open_proxy
 from helpers.objectstore.testbed import Server
 from studies.caching_costs.caches import CACHES
 from studies.caching_costs.datasets import Datasets
-from studies.caching_costs.load import Generator, Load, open_generator, tile_path
+from studies.caching_costs.load import Generator, open_generator, summarise, tile_path
 from studies.caching_costs.service import Service, open_service
 
 TILE = ("single-4mib", 1, 1, 0)
@@ -107,11 +107,11 @@ def test_load_finds_what_the_service_did(
 ) -> None:
     """Every planned request is there once, with the failure that had to be, and the same bytes each time."""
     names = [spec.name for spec in datasets.specs]
-    load = generator.run(uncached, [[(name, 1, 1, 0)] for name in names])
-    requests = load.requests.set_index("dataset")
+    found = generator.run(uncached, [[(name, 1, 1, 0)] for name in names])
+    requests = found.set_index("dataset")
     assert sorted(requests.index) == sorted(names)
     assert requests["status"].drop("broken").eq(200).all() and requests["status"]["broken"] == 500
-    for path, checksum in zip(load.requests["path"], load.requests["checksum"], strict=True):
+    for path, checksum in zip(requests["path"], requests["checksum"], strict=True):
         assert "broken" in path or checksum == xxhash.xxh3_64_hexdigest(uncached.ask(path).data)
 
 
@@ -120,17 +120,16 @@ def test_numbers_of_a_load() -> None:
     lines = [("a", 0.0, 1.0), ("a", 1.0, 3.0), ("b", 4.0, 8.0)]
     requests = pd.DataFrame(lines, columns=["dataset", "start_s", "latency_s"])
     requests = requests.assign(nbytes=10, open_s=0.1, cpu_s=0.2)
-    found = Load(requests).numbers(is_alone=True)
+    found = summarise(requests, is_alone=True)
     assert found["typical_s"] == pytest.approx(4.0) and found["tiles_per_s"] == 3 / 12
     assert found["a|latency_s|1"] == 3.0 and found["b|open_s|2"] == 0.1
 
 
 def test_arrivals(generator: Generator, uncached: Service) -> None:
     """Arrivals wait for no answer, so their times count from when they are due."""
-    load = generator.run(uncached, [[TILE]] * 6, due_s=[0.0] * 6)
-    assert len(load.requests) == 6 and set(load.requests["status"]) == {200}
-    assert load.requests["start_s"].nunique() == 1
-    assert load.requests["latency_s"].nunique() == 6
+    requests = generator.run(uncached, [[TILE]] * 6, due_s=[0.0] * 6)
+    assert len(requests) == 6 and set(requests["status"]) == {200}
+    assert requests["start_s"].nunique() == 1 and requests["latency_s"].nunique() == 6
 
 
 _OWNER = """
@@ -144,7 +143,7 @@ from helpers.objectstore.locations import Location
 with ExitStack() as stack:
     stack.enter_context(open_valkey())
     stack.enter_context(open_generator())
-    stack.enter_context(open_service("lru", Datasets(Location("s3", "none"), (), {}))).versions()
+    stack.enter_context(open_service("lru", Datasets(Location("s3", "none"), (), 0))).versions()
     print("ready", flush=True)
     time.sleep(60)
 """

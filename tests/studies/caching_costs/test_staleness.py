@@ -16,7 +16,7 @@ from helpers.benchmark.record import Record
 from helpers.objectstore.testbed import Server
 from helpers.paths import RENDERED
 from studies.caching_costs import staleness
-from studies.caching_costs.staleness import ASKED, WATCHED, Trials, _start_apart
+from studies.caching_costs.staleness import ASKED, WATCHED, Trials, start_apart
 from tests.stores import make_location
 
 NEW, ERROR, OLD, WRONG = staleness.OUTCOMES
@@ -77,7 +77,7 @@ def test_a_page_over_rows_without_trials_repeats_them_apart(
 
 def test_the_process_apart_ends_without_a_word(capfd: pytest.CaptureFixture[str]) -> None:
     """A user who interrupts a run sees what the run says, and no traceback of another process."""
-    pool = _start_apart.__wrapped__()  # one of its own: it does not live on
+    pool = start_apart.__wrapped__()  # one of its own: it does not live on
     os.kill(pool.submit(os.getpid).result(), signal.SIGINT)
     with pytest.raises(BrokenProcessPool):
         pool.submit(os.getpid).result()

@@ -19,7 +19,6 @@ from studies.caching_costs.datasets import (
     make_specs,
     published_specs,
 )
-from studies.caching_costs.load import Load
 from studies.caching_costs.workload import Point, Workload
 
 
@@ -56,14 +55,14 @@ def test_arrivals_are_due_at_their_rate() -> None:
 )
 def test_each_tile_is_checked(path: str, checksum: str, status: int, is_good: bool) -> None:
     """A tile that differs from the uncached one, or fails, ends the measurement."""
-    workload = Workload(Datasets(Location("s3", "none"), (), {}), [], {"a": "1"}, 1)
+    workload = Workload(Datasets(Location("s3", "none"), (), 0), [], {"a": "1"}, 1)
     columns = ["dataset", "path", "checksum", "status"]
-    load = Load(pd.DataFrame([("d", path, checksum, status)], columns=columns))
+    requests = pd.DataFrame([("d", path, checksum, status)], columns=columns)
     if is_good:
-        assert workload.check(load) == 1
+        assert workload.check(requests) == 1
     else:
         with pytest.raises(CheckError, match="tiles of d differ"):
-            workload.check(load)
+            workload.check(requests)
 
 
 def make_row(name: str, n_users: int, open_s: float, make_s: float, **numbers: Any) -> Any:
