@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -412,9 +412,10 @@ def tabulate_faults() -> pd.DataFrame:
     return wide.assign(retries=table.groupby("reader")["n_retries"].sum()).reset_index()
 
 
-def tabulate_profiles(profiles: Mapping[str, Any]) -> pd.DataFrame:
+def tabulate_profiles() -> pd.DataFrame:
     """Tabulate the network profiles."""
-    lines = []
+    path, lines = ROOT / "helpers" / "netem" / "profiles.yaml", []
+    profiles = yaml.safe_load(path.read_text(encoding="utf-8"))
     for name, profile in profiles.items():
         first_byte = profile.get("first_byte_s", {})
         limits = ("stream_mb_per_s", "worker_mb_per_s", "aggregate_mb_per_s", "requests_per_s")
