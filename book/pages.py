@@ -263,18 +263,16 @@ def escape(text: object) -> str:
     return re.sub(r"[\\`*_{}\[\]<>&|$~#!:]", r"\\\g<0>", " ".join(str(text).split()))
 
 
-def _without_tags(text: object) -> str:
-    r"""Escape what would be a tag in the caption of a figure, which may hold roles.
+def _without_markup(text: object) -> str:
+    r"""Escape what would be mark-up in the caption of a figure, but for roles with a name.
 
     Examples
     --------
-    >>> print(_without_tags("{ref}`below <fig-x>` <script>"))
-    {ref}`below <fig-x>` \<script>
+    >>> print(_without_markup("({numref}`fig-x`) `<script>``"))
+    ({numref}`fig-x`) \`\<script\>\`\`
     """
-    parts = re.split(r"(`[^`]*`)", " ".join(str(text).split()))
-    return "".join(
-        part if part.startswith("`") else re.sub(r"[<&]", r"\\\g<0>", part) for part in parts
-    )
+    parts = re.split(r"(\{\w+\}`[\w-]+`|[\w\s-]+)", " ".join(str(text).split()))
+    return "".join(part if i % 2 else escape(part) for i, part in enumerate(parts))
 
 
 _LABELS = re.compile(
@@ -290,7 +288,7 @@ def _suffix_labels(cells: Cells, page: str) -> None:
     for cell in texts:
         labels |= {one["target"] or one["name"] for one in _LABELS.finditer(cell["source"])}
     for figure in figures:
-        figure |= {key: _without_tags(one) for key, one in figure.items()}
+        figure |= {key: _without_markup(one) for key, one in figure.items()}
     if not labels:
         return
     # Only where Markdown names a label, for a label may be a word of the text too.

@@ -60,6 +60,10 @@ def test_what_takes_twice_as_long(tmp_path: Path) -> None:
         assert (row["n_a"], row["n_b"]) == (5, 5)
     assert {row["ratio"] for row in found[::2]} == {1.0}
     text = run(str(a), str(b))
+    write(a, times=1e308), write(b, times=1e-308)
+    assert re.search("other +n_workers 1 +not measured", run(str(a), str(b))), (
+        "a ratio beyond floats"
+    )
     assert "unpaired" in text and re.search(r"other +n_workers 1 +2 +1\.\d+ to 2\.\d+ +5, 5", text)
 
 

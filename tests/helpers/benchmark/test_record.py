@@ -197,6 +197,7 @@ def test_two_writers_do_not_overwrite_each_other(tmp_path: Path) -> None:
         (",2.5,", ",inf,", "line 2: not a row of this schema: read_s: inf"),
         (r"\n(.*\n)$", r"\n\1\1", "line 3: the measurement of line 2 once more"),
         (r"(?s)^.*$", "\n", "not a record of this schema"),
+        (r"\n$", "x" * 200_000 + "\n", "cannot be read as a record: field larger"),
         (r"\w+\n$", "0123\n", "line 2: run '0123' is not in in-region.runs.json"),
     ],
 )
@@ -219,6 +220,7 @@ def test_damaged_files_are_refused_and_left_alone(
         (None, "cannot be read as a record: FileNotFoundError"),
         ("[]", "not the runs of a record"),
         ("{", "not the runs of a record"),
+        ("[" * 100_000, "not the runs of a record"),
         ('{"1": {}}', "run '1' was altered"),
         ("zarr 3.1.6", "run '[0-9a-f]{16}' was altered"),  # below: another version
     ],
