@@ -30,7 +30,7 @@ from helpers.benchmark.provenance import (
     fingerprint,
     installed,
 )
-from helpers.errors import UserError
+from helpers.errors import UserError, show
 from helpers.paths import ROOT, replace_file
 from helpers.redaction import redact, redact_tree
 
@@ -176,6 +176,8 @@ def _read_runs(record: Path) -> dict[str, dict[str, Any]]:
     for run, origin in runs.items():
         if {*origin} != {*_ORIGIN} or _run_of(origin) != run:
             raise RecordError(f"{path.name}: run {run!r} was altered; restore it or move it away")
+        if wrong := [name for name in _ORIGIN if not isinstance(origin[name], KINDS[name])]:
+            raise RecordError(f"{path.name}: {wrong[0]}: {show(origin[wrong[0]])}; not of a record")
     return runs
 
 

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from helpers.benchmark import provenance
+from helpers.benchmark import provenance, record
 from helpers.benchmark.provenance import RENDERED, Provenance, as_json
 from helpers.benchmark.record import (
     COLUMNS,
@@ -236,6 +236,17 @@ def test_an_altered_origin_is_refused(tmp_path: Path, text: str | None, says: st
     for read in (make_record, read_rows):
         with pytest.raises(RecordError, match=f"^in-region.runs.json: {says}"):
             read(path)
+
+
+@pytest.mark.parametrize(("name", "value"), [("machine", []), ("commit", 1), ("is_dirty", "no")])
+def test_an_origin_that_is_none_is_refused(tmp_path: Path, name: str, value: object) -> None:
+    """Its hash may be right: whoever forged it can compute one."""
+    path = write_record(tmp_path / "a.csv", [make_row()])
+    [origin] = json.loads(runs_path(path).read_text()).values()
+    runs = {record._run_of(forged): forged for forged in [origin | {name: value}]}
+    runs_path(path).write_text(json.dumps(runs))
+    with pytest.raises(RecordError, match=f"^a.runs.json: {name}: .*; not of a record"):
+        read_rows(path)
 
 
 def test_no_file_and_no_text_are_refused(tmp_path: Path) -> None:
