@@ -76,7 +76,7 @@ def check_out(out: Path, *, anew: bool) -> None:
 
 def measure_store(location: str, caps: Any, *, prefix: str, emulated: str) -> dict[str, Any]:
     """Measure a store, and return its profile with what was measured; what is not whole is none."""
-    from advisors.calibrate.measure import Client, Purse, Session
+    from advisors.calibrate.measure import Client, Purse
     from advisors.calibrate.plan import Seen, make_figures, plan_steps, summarise
     from advisors.calibrate.target import open_target
     from helpers.benchmark.provenance import installed, machine
@@ -84,7 +84,7 @@ def measure_store(location: str, caps: Any, *, prefix: str, emulated: str) -> di
 
     purse, seen = Purse(caps), Seen()
     with open_target(location, purse.spend, prefix=prefix, emulated=emulated) as target:
-        why = Session(Client(target, purse, seen)).run(plan_steps(caps))
+        why = Client(target, purse, seen).run(plan_steps(caps))
     if why:
         raise UserError(f"store: {location}: {why}; allowed: a store that answers within the caps")
     where = location if emulated == "loopback" else f"{location} over {emulated}"

@@ -34,6 +34,7 @@ from advisors.calibrate.target import (
     Target,
     tell_failure,
 )
+from helpers.cli import check_interrupt
 
 T = TypeVar("T")
 
@@ -85,7 +86,7 @@ class Transfer:
 
 @dataclass(slots=True)
 class Client:
-    """Reads ranges of one object, and counts what fails."""
+    """Reads ranges of one object, counts what fails, and takes the steps of a calibration."""
 
     target: Target
     purse: Purse
@@ -194,49 +195,38 @@ class Client:
 
         return list(await asyncio.gather(*map(ask, range(n))))
 
-
-@dataclass(slots=True)
-class Session:
-    """A calibration under way."""
-
-    client: Client
-
-    @property
-    def seen(self) -> Seen:
-        """What was seen by now."""
-        return self.client.seen
-
     def run(self, steps: Sequence[Step]) -> str:
         """Take the steps; say why some could not be taken, if so."""
         works = {"delays": self._delays, "stream": self._stream, "together": self._together,
                  "requests": self._requests}  # fmt: skip
         self.seen.decode_mb_per_s, self.seen.chunk_ms = measure_decoding(), measure_chunk_ms()
         for step in (step for step in steps if step.kind != "find"):
+            check_interrupt()
             try:
                 works[step.kind](step)
             except CapReachedError:
                 return f"the caps left too little for: {step.title}"
-            if self.client.is_gone:
-                return f"it fails too often ({self.client.reason})"
+            if self.is_gone:
+                return f"it fails too often ({self.reason})"
         lacking = ", ".join(step.title for step in steps if not self.seen.has(step))
-        return f"too few answers for: {lacking} ({self.client.reason})" if lacking else ""
+        return f"too few answers for: {lacking} ({self.reason})" if lacking else ""
 
     def _do(
         self, n: int, nbytes: int, work: Callable[..., Coroutine[Any, Any, T]], *given: Any
     ) -> T:
         """Do a piece of work, unless what it may ask for is more than is left."""
-        if not self.client.purse.allows(n, nbytes or n * SMALL_NBYTES):
+        if not self.purse.allows(n, nbytes or n * SMALL_NBYTES):
             raise CapReachedError
         done: T = fsspec.asyn.sync(fsspec.asyn.get_loop(), work, *given)
         return done
 
     def _delays(self, step: Step) -> None:
         """Measure in batches; the first requests open connections and are not used."""
-        self._do(N_LANES, 0, self.client.delays, N_LANES)
+        self._do(N_LANES, 0, self.delays, N_LANES)
         n_left = step.n_requests - N_LANES
-        while n_left > 0 and not self.client.is_gone:
+        while n_left > 0 and not self.is_gone:
             n = min(BATCH, n_left)
-            self.seen.delays_s += self._do(n, 0, self.client.delays, n)
+            self.seen.delays_s += self._do(n, 0, self.delays, n)
             n_left -= n
 
     def _stream(self, step: Step) -> None:
@@ -244,8 +234,8 @@ class Session:
         rate: float | None = None
         for _ in range(step.n_requests):
             wanted = LEAST_OBJECT_NBYTES if rate is None else int(1e6 * rate * WINDOW_S)
-            nbytes = min(wanted, step.nbytes // step.n_requests, self.client.target.nbytes)
-            found = self._do(1, nbytes, self.client.together, 1, nbytes)
+            nbytes = min(wanted, step.nbytes // step.n_requests, self.target.nbytes)
+            found = self._do(1, nbytes, self.together, 1, nbytes)
             if rate is not None and found is not None:
                 self.seen.streams_mb_per_s.append(found)
             rate = found or rate
@@ -255,13 +245,13 @@ class Session:
         if self.seen.has_growth_ended or not self.seen.streams_mb_per_s:
             return
         # no more than its requests can bring
-        most = step.n_requests // step.n_connections * self.client.target.nbytes
+        most = step.n_requests // step.n_connections * self.target.nbytes
         window_s = WINDOW_S
         if self.seen.delays_s:
             window_s = max(window_s, _DELAYS * quantile(self.seen.delays_s, 0.95)[0])
         nbytes = min(lane_nbytes(self.seen, step, window_s=window_s), most)
         n = step.n_connections
-        rate = self._do(step.n_requests, n * nbytes, self.client.together, n, nbytes)
+        rate = self._do(step.n_requests, n * nbytes, self.together, n, nbytes)
         if rate is not None:
             self.seen.together_mb_per_s[n] = rate
 
@@ -269,14 +259,14 @@ class Session:
         """Ask as fast as answers come; where some are refused, then at twice what was let through."""
         n_first = step.n_requests // 2
         n_rest = step.n_requests - n_first
-        found = self._do(n_first, 0, self.client.burst, n_first)
+        found = self._do(n_first, 0, self.burst, n_first)
         rate = _answered_per_s(found)
         if rate and any(one.is_throttled for one in found):
             guess = _find_limit(found)
-            more = self._do(n_rest, 0, self.client.paced, n_rest, 2 * (guess or rate))
+            more = self._do(n_rest, 0, self.paced, n_rest, 2 * (guess or rate))
             self.seen.accepted_per_s = _find_limit(more) or guess
         elif rate:
-            more = self._do(n_rest, 0, self.client.burst, n_rest)
+            more = self._do(n_rest, 0, self.burst, n_rest)
             rate, self.seen.accepted_per_s = _answered_per_s(more), _find_limit(more)
         self.seen.answered_per_s = rate or None
 

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 import obstore
 from botocore.exceptions import BotoCoreError, ClientError, ReadTimeoutError
+from botocore.parsers import ResponseParserError
 from obstore.exceptions import BaseError
 from obstore.store import GCSStore, LocalStore, S3Store
 
@@ -28,7 +29,15 @@ if TYPE_CHECKING:
     from obstore.store import RetryConfig
 
 # of obstore, botocore and the client of HTTP below it; a time-out is an OSError
-FAILURES = (BaseError, BotoCoreError, ClientError, HTTPException, OSError, ValueError)
+FAILURES = (
+    BaseError,
+    BotoCoreError,
+    ClientError,
+    ResponseParserError,
+    HTTPException,
+    OSError,
+    ValueError,
+)
 PATIENCE_S = 20.0  # for one request
 LEAST_OBJECT_NBYTES = 1_000_000
 _WRITING_S = 120.0
@@ -88,7 +97,12 @@ def find_object(location: Location, spend: Spend) -> Target:
         spend(1)
         sizes = _list_once(location)
     key = max(sizes, key=lambda path: sizes[path], default="")
-    _refuse_small(location.url, max(best, sizes.get(key, 0)))
+    if (nbytes := max(best, sizes.get(key, 0))) < LEAST_OBJECT_NBYTES:
+        found = f"its largest object has {nbytes} bytes" if nbytes else "no object is there"
+        raise UserError(
+            f"store: {location.url}: {found}; allowed: an object of at least"
+            f" {LEAST_OBJECT_NBYTES / 1e6:g} MB, or --write PREFIX"
+        )
     return Target(client, key, sizes[key])
 
 
@@ -108,15 +122,6 @@ def _list_once(location: Location) -> dict[str, int]:
 def _stay(params: dict[str, Any], **_: Any) -> None:
     """Let botocore take an answer that leads elsewhere for the error that it is here."""
     params["context"].setdefault("s3_redirect", {})["redirected"] = True
-
-
-def _refuse_small(url: str, nbytes: int) -> None:
-    if nbytes < LEAST_OBJECT_NBYTES:
-        found = f"its largest object has {nbytes} bytes" if nbytes else "no object is there"
-        raise UserError(
-            f"store: {url}: {found}; allowed: an object of at least"
-            f" {LEAST_OBJECT_NBYTES / 1e6:g} MB, or --write PREFIX"
-        )
 
 
 @contextmanager

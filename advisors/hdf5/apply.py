@@ -70,15 +70,6 @@ def _make_equal(path: Path, name: str, repack: Repack, made: Path, log: Path) ->
         raise UserError(f"apply: h5diff finds a difference ({told}); allowed: an equal copy")
 
 
-def find_tools() -> None:
-    """Refuse to go on where `h5repack` or `h5diff` is not on the path."""
-    for tool in ("h5repack", "h5diff"):
-        if shutil.which(tool) is None:
-            raise UserError(
-                f"apply: {tool} is not on the path; allowed: after its install ({TOOLS})"
-            )
-
-
 def _run(command: Sequence[str], log: Path) -> tuple[int, str]:
     """Run a tool to its end; it does not outlive whatever ends this, a kill too."""
     plugins = os.pathsep.join([os.environ.get("HDF5_PLUGIN_PATH", ""), hdf5plugin.PLUGIN_PATH])
@@ -109,7 +100,11 @@ def check_out(source: Source, out: Path) -> None:
         raise UserError(f"apply: {out} is there already; allowed: a file that is not")
     if not out.parent.is_dir():
         raise UserError(f"apply: no folder {out.parent}; allowed: a file in a folder that is there")
-    find_tools()
+    for tool in ("h5repack", "h5diff"):
+        if shutil.which(tool) is None:
+            raise UserError(
+                f"apply: {tool} is not on the path; allowed: after its install ({TOOLS})"
+            )
     try:  # permissions alone do not tell: a system of files may be read-only, or no such system
         remove_left(out.parent, _MINE)
         tempfile.TemporaryDirectory(dir=out.parent, prefix=".repack-").cleanup()

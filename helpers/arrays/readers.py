@@ -41,14 +41,9 @@ def _open_with_obstore(location: Location, chunks: Chunks) -> xr.Dataset:
     return _open_zarr(ObjectStore(location.obstore(), read_only=True), chunks=chunks)
 
 
+# Bytes that a file object reads beyond what is asked, to scale: the study of 2020 read chunks of
+# 194 MB with fsspec's default of then, 5 MiB, and the chunks here are of some 1.6 MB.
 _SCALED_READ_AHEAD_NBYTES = 64 * 2**10
-"""Bytes that a file object reads beyond what is asked, to scale.
-
-The study of 2020 read chunks of 194 MB with fsspec's default of then, 5 MiB, a
-thirty-seventh of a chunk. The chunks here are scaled down, to some 1.6 MB in the
-store, and so is this; unscaled, each chunk would bring three more that nobody
-asked for, which is a finding of its own and not that study's way.
-"""
 
 
 def _open_file_object(location: Location, chunks: Chunks) -> xr.Dataset:
@@ -138,7 +133,13 @@ def forget_clients(zarr_config: Mapping[str, Any]) -> None:
     """Make a process cold: no client, nothing cached, and these settings of zarr alone."""
     forget_data(zarr_config)
     for client in S3FileSystem._cache.values():
-        _close_connections(client)
+        if client._s3 is not None:  # what s3fs would leave to the garbage collector
+            leave = client._s3creator.__aexit__  # on the loop that opened it
+            if client.asynchronous:
+                sync(leave(None, None, None))
+            else:
+                fsspec.asyn.sync(client.loop, leave, None, None, None)
+            client._s3 = None
     S3FileSystem.clear_instance_cache()
 
 
@@ -167,14 +168,3 @@ def forget_pages(folder: str) -> None:
         if path.is_file():
             with path.open("rb") as file:
                 os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-
-
-def _close_connections(client: S3FileSystem) -> None:
-    """Close what s3fs would leave to the garbage collector, on the loop that opened it."""
-    if client._s3 is None:
-        return
-    if client.asynchronous:
-        sync(client._s3creator.__aexit__(None, None, None))
-    else:
-        fsspec.asyn.sync(client.loop, client._s3creator.__aexit__, None, None, None)
-    client._s3 = None

@@ -50,9 +50,7 @@ LEAST_DEADLINE_S = 120.0
 class Budget:
     """The time that a case may take, in real seconds counted from here.
 
-    A case makes one, first of all, and gives it to each of its calls of
-    `measure_blocks`: opening a cluster, checking a network and calibrating
-    take from it what is then not left for measuring.
+    Opening a cluster, checking a network and calibrating take from it too.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -68,12 +66,10 @@ class Budget:
 def plan_block(
     contenders: Sequence[Contender], *, seed: int, phase: str, block: int
 ) -> list[Contender]:
-    """Order the contenders of one block.
+    """Order the contenders of one block: groups are shuffled, then the contenders inside each.
 
-    Groups are shuffled, then the contenders inside each: what is costly to
-    change, such as the size of a cluster, changes once a group, and still no
-    contender and no group has a fixed place in time. Contenders to be compared
-    with one another belong into one group, where they run closest together.
+    What is costly to change, such as the size of a cluster, changes once a group, and still none
+    has a fixed place in time. What is compared belongs into one group, where it runs closest together.
     """
     rng = np.random.default_rng([seed, PHASES.index(phase), block])
     groups = list(dict.fromkeys(contender.group for contender in contenders))
@@ -104,24 +100,18 @@ def measure_blocks(
 ) -> pd.DataFrame:
     """Measure every contender once a block, until the stated rule says stop.
 
-    Repetitions are blocks, so that drift of the machine hits all alike. Each
-    row is on disk before the next measurement starts; what a record holds
-    already is not measured again, and the order stays that of the seed. No
-    opening and no reading may take longer than the whole case, or two minutes
-    of the network if these are more: its deadline is among the settings of the row.
+    Repetitions are blocks, so that drift of the machine hits all alike. Each row is on disk before
+    the next measurement starts; what a record holds already is not measured again, and the order
+    stays that of the seed. The rule of stopping is stated beforehand: after `n_blocks`, or before
+    a block that would end after `budget`, the time of the whole case, if it took the mean of those
+    before. The first block always runs, so that a case has a result, and one that is continued,
+    which is warmed up anew, has more. No opening and no reading may take longer than the whole
+    case, or two minutes of the network if these are more.
 
-    The rule of stopping is stated beforehand: after `n_blocks`, or
-    before a block that would end after `budget`, the time of the whole case, if it took the mean
-    of those before. The first block always runs, so that a case has a result, and one that is
-    continued has more.
-
-    The clock of every row is `dilation`: real seconds in one of the network, 1 where time is real.
-    Where groups are read over networks of several, it is given by group.
-
-    A record that holds rows of this phase from an earlier run is warmed up anew, by at least one
-    block. `enter_group` is called with the group, untimed, whenever the loop enters one, as to
-    scale the cluster, and `progress` with one line after each block. What returns is the whole
-    record; its `attrs["stopped_by"]` is "n_blocks" or "time_budget".
+    The clock of every row is `dilation`: real seconds in one of the network, 1 where time is real,
+    by group where groups are read over networks of several. `enter_group` is called, untimed, with
+    each group that the loop enters, and `progress` with one line after each block. What returns is
+    the whole record; its `attrs["stopped_by"]` is "n_blocks" or "time_budget".
 
     Raises
     ------
@@ -167,12 +157,12 @@ def _only_new_garbage() -> Iterator[None]:
 
 def _refuse(contenders: Sequence[Contender]) -> None:
     """Refuse what would fail or confuse an hour later."""
-    identities = [contender.identity for contender in contenders]
-    for identity in identities:
-        if identities.count(identity) > 1:
-            raise UserError(f"contenders: {' '.join(identity)} given twice; allowed: once a point")
-    names = {contender.name for contender in contenders}
+    names, seen = {contender.name for contender in contenders}, set[tuple[str, str]]()
     for contender in contenders:
+        if contender.identity in seen:
+            told = " ".join(contender.identity)
+            raise UserError(f"contenders: {told} given twice; allowed: once a point")
+        seen.add(contender.identity)
         if contender.control_of is not None and contender.control_of not in names:
             raise UserError(
                 f"control_of: {contender.control_of!r} of {contender.name}; "

@@ -45,13 +45,11 @@ def rank(df: pd.DataFrame, *, control: str, value: str = "read_s") -> Ranking:
 
     The best is chosen after looking, so it is lucky as well as fast: to judge it as if it had been
     named beforehand calls equals slower on 18 % of pages of six. These intervals hold for all
-    pairs at once (Tukey's studentised range over blocks), so also for the pairs with the best,
-    whichever it is. The standard error of a pair is its own or that of all residuals together,
-    whichever is larger: a contender that scatters more than the others is not taken for slower.
-    In 1500 simulated pages of six equal contenders and a copy, with 5 blocks and 5 % noise, 2 %
-    call one slower; a true 20 % is found in 97 %. Unequal noise costs some of this: in 3000 pages
-    where one scatters three times as much, 5 % call an equal slower, and in 4000 of twenty
-    contenders with noises from 1 to 13 %, 9 % do.
+    pairs at once (Tukey's studentised range over blocks). The standard error of a pair is its own
+    or that of all residuals together, whichever is larger: a contender that scatters more than the
+    others is not taken for slower. In 1500 simulated pages of six equals and a copy, with 5 blocks
+    and 5 % noise, 2 % call one slower, and a true 20 % is found in 97 %; where noise is unequal,
+    5 to 9 % do.
 
     The record is that of one point; ceilings are left out, and copies, of which `control` is one,
     pooled. Refused is what `noise_ratio` refuses, a contender twice in a block, and a record of

@@ -229,17 +229,15 @@ def paired_ratio(
 ) -> Interval:
     """Compute the ratio of two contenders, or of two points, paired within blocks.
 
-    Pairs cancel what a block has in common, such as a slow spell of the
-    machine. The interval is Student's t on the logarithms. A bootstrap of five
-    pairs would be too narrow: resampling five values divides by n where n - 1
-    is due and knows no heavier tail than theirs; over simulated comparisons of
-    a thing with itself its 95 % interval misses 1 in 16 %, t's in 5 %.
+    Pairs cancel what a block has in common, such as a slow spell of the machine. The interval is
+    Student's t on the logarithms: over simulated comparisons of a thing with itself it misses 1 in
+    5 %, where a bootstrap of five pairs, which divides by n and knows no heavier tail, does in 16 %.
 
-    `a` and `b` are values of the column `by`, each measured at most once a block: at
-    one point of the x-axis where contenders are compared, of one contender where points are. Of
-    `n_compared` ratios that were, or may have been, looked at before this one was chosen all
-    intervals hold at once in 95 % (Bonferroni). One that was not measured, or twice in a block, or
-    in no block with the other, and a `value` not above 0 are refused.
+    `a` and `b` are values of the column `by`, each measured at most once a block: at one point of
+    the x-axis where contenders are compared, of one contender where points are. Of `n_compared`
+    ratios that may have been looked at all intervals hold at once in 95 % (Bonferroni). One that
+    was not measured, or twice in a block, or in no block with the other, and a `value` not above 0
+    are refused.
 
     Examples
     --------
@@ -261,13 +259,7 @@ def paired_ratio(
 
 
 def name_ratio(over: str, under: str, value: str) -> str:
-    """Name a quantity: what over what, in which column.
-
-    Examples
-    --------
-    >>> name_ratio("zarr-obstore", "zarr-s3fs", "read_s")
-    'zarr-obstore over zarr-s3fs, read_s'
-    """
+    """Name a quantity: what over what, in which column."""
     return f"{over} over {under}, {value}"
 
 
@@ -308,11 +300,9 @@ def _log_ratios(df: pd.DataFrame, a: Any, b: Any, value: str, *, by: str = "cont
 def noise_ratio(df: pd.DataFrame, control: str, *, value: str = "read_s") -> float:
     """Compute up to which ratio a thing differs from itself here.
 
-    The mean log ratio of the A/A pair, which catches a bias that repetition
-    does not remove, plus its standard error, which catches that this mean is
-    itself uncertain. Unlike the spread of single pairs, it shrinks with blocks,
-    so that small differences can be found by measuring longer. The record is that
-    of one point; a `control` that is no copy is refused, the rest as by `paired_ratio`.
+    The mean log ratio of the A/A pair, a bias that repetition does not remove, plus its standard
+    error: it shrinks with blocks, so that small differences can be found by measuring longer. The
+    record is that of one point; a `control` that is no copy is refused, the rest as by `paired_ratio`.
     """
     copies = df[(df["contender"] == control) & (df["control_of"] != "")]
     if copies.empty:
@@ -349,14 +339,11 @@ def compare(
 ) -> Comparison:
     """Judge whether one contender is faster than another, both named beforehand.
 
-    Of the best of several, chosen after looking, `rank` judges. Different means
-    both: the interval of the paired ratio excludes 1, and the median ratio lies
-    outside the A/A noise. In 20 000 simulated comparisons with 5 blocks and 5 %
-    noise the rule calls equals different in 2.5 % and finds a true 20 % difference
-    in 98 %; the interval alone would be wrong in 5 %.
-    A contender counts together with its copy, so both get the same verdict. The record is that of
-    one point, `control` a second copy of one of its contenders, and of `value` less is faster;
-    `n_compared`, and what is refused, are as in `paired_ratio` and `noise_ratio`.
+    Different means both: the interval of the paired ratio excludes 1, and the median ratio lies
+    outside the A/A noise. In 20 000 simulated comparisons with 5 blocks and 5 % noise the rule
+    calls equals different in 2.5 % and finds a true 20 % difference in 98 %. A contender counts
+    together with its copy, so both get the same verdict. The record is that of one point; of
+    `value` less is faster; what is refused is as in `paired_ratio` and `noise_ratio`.
     """
     noise = noise_ratio(df, control, value=value)
     one, other = _reader_of(df, a), _reader_of(df, b)

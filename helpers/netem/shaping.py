@@ -98,12 +98,15 @@ def normal_variates(rng: Random) -> Iterator[float]:
 
 
 class Clock:
-    """Tell when bytes have passed a link, if they enter it now; an idle one gathers a quantum of credit."""
+    """Tell when bytes have passed a link, if they enter it now; an idle one gathers a quantum of credit.
+
+    One without a rate lets them pass at once.
+    """
 
     __slots__ = ("_credit_s", "_free_s", "_s_per_byte")
 
-    def __init__(self, mb_per_s: float, quantum_nbytes: int) -> None:
-        self._s_per_byte = 1 / (mb_per_s * MB)
+    def __init__(self, mb_per_s: float | None, quantum_nbytes: int) -> None:
+        self._s_per_byte = 0.0 if mb_per_s is None else 1 / (mb_per_s * MB)
         self._credit_s = max(QUANTUM_S, quantum_nbytes * self._s_per_byte)
         self._free_s = 0.0
 
@@ -175,8 +178,7 @@ class Link:
         self.quantum_nbytes = quantum_nbytes(profile)
         self._lock = threading.Lock()
         self.sleep_until = Sleeper(virtual).until
-        rate = profile.aggregate_mb_per_s
-        self._clock = None if rate is None else Clock(rate, self.quantum_nbytes)
+        self._clock = Clock(profile.aggregate_mb_per_s, self.quantum_nbytes)
         self._workers: dict[int, Clock] = {}
         self._bucket = None if profile.requests_per_s is None else Bucket(profile.requests_per_s)
 
@@ -187,10 +189,8 @@ class Link:
 
     def open_stream(self, worker: int = OWNER, window: Window | None = None) -> Stream:
         """Begin a body on one connection of a worker, without credit; its window is for bodies sent to it."""
-        rate = self.profile.stream_mb_per_s
-        clock = None if rate is None else Clock(rate, self.quantum_nbytes)
-        if clock is not None:
-            clock.start(self.time.now_s())
+        clock = Clock(self.profile.stream_mb_per_s, self.quantum_nbytes)
+        clock.start(self.time.now_s())
         if window is not None and not window.begin(self.profile, self.time.now_s()):
             window = None
         return Stream(self, clock, worker, window)
@@ -199,11 +199,11 @@ class Link:
         """Queue bytes on the link of their worker and on the shared one; return when all passed."""
         rate = self.profile.worker_mb_per_s
         with self._lock:
-            clocks = [] if self._clock is None else [self._clock]
+            clocks = [self._clock]
             if rate is not None and worker != OWNER:
                 clock = Clock(rate, self.quantum_nbytes)
                 clocks.append(self._workers.setdefault(worker, clock))
-            return max((one.enter(now_s, nbytes, late_s=late_s) for one in clocks), default=now_s)
+            return max(one.enter(now_s, nbytes, late_s=late_s) for one in clocks)
 
 
 @dataclass(slots=True)
@@ -246,7 +246,7 @@ class Stream:
     """Pace one body: by the clock of its connection, that of its worker and that of the link."""
 
     link: Link  # what is shared with other connections
-    clock: Clock | None  # the connection's own
+    clock: Clock  # the connection's own
     worker: int = OWNER  # number of the process that it goes to
     window: Window | None = None  # of its connection, where one is emulated
     late_s: float = field(init=False, default=0.0)
@@ -259,21 +259,14 @@ class Stream:
 
     def wait(self, nbytes: int) -> None:
         """Sleep until `nbytes` more have passed all, so that a body of n bytes ends n / rate after its head."""
-        if self.window is not None:
-            self._wait_for(self.window.take(self.link.time.now_s(), nbytes))
         now_s = self.link.time.now_s()
-        deadline_s = self.link.enter(now_s, nbytes, late_s=self.late_s, worker=self.worker)
-        if self.clock is not None:
-            own_s = self.clock.enter(now_s, nbytes, late_s=self.late_s)
-            deadline_s = max(deadline_s, own_s)
+        if self.window is not None and (begins_s := self.window.take(now_s, nbytes)) > now_s:
+            self.link.sleep_until(begins_s)
+            self.clock.start(begins_s)  # waiting for a round trip gives no credit
+            now_s = self.link.time.now_s()
+        shared_s = self.link.enter(now_s, nbytes, late_s=self.late_s, worker=self.worker)
+        own_s = self.clock.enter(now_s, nbytes, late_s=self.late_s)
+        deadline_s = max(shared_s, own_s)
         self.link.sleep_until(deadline_s)
         late_s = self.link.time.now_s() - max(now_s, deadline_s)
         self.late_s = min(max(late_s, 0.0), MAX_LATE_S)
-
-    def _wait_for(self, begins_s: float) -> None:
-        """Sleep until the round trip in which bytes may pass; its wait gives no credit."""
-        if begins_s <= self.link.time.now_s():
-            return
-        self.link.sleep_until(begins_s)
-        if self.clock is not None:
-            self.clock.start(begins_s)

@@ -110,8 +110,8 @@ def digits(value: float, *, n: int = 2) -> str:
 
     Examples
     --------
-    >>> digits(1234.5), digits(3.14159), digits(1.272, n=3), digits(0.0000367)
-    ('1200', '3.1', '1.27', '0.000037')
+    >>> digits(1234.5), digits(3.14159), digits(1.272, n=3), digits(0.0000367), digits(math.inf)
+    ('1200', '3.1', '1.27', '0.000037', 'not measured')
     """
     if not math.isfinite(value):
         return "not measured"

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import click
 import pytest
 from click.testing import CliRunner
 
@@ -186,16 +185,11 @@ GOOD: dict[str, object] = {"n_workers": [1, 2, 4], "seconds": [4.0, 2.0, 1.0]}
 @pytest.mark.parametrize(
     ("changed", "name"),
     [
-        ({"n_workers": [1], "seconds": [4.0]}, "n_workers"),  # one point
         ({"n_workers": [], "seconds": []}, "n_workers"),
         ({"n_workers": [2, 2, 2]}, "n_workers"),  # one size
-        ({"n_workers": [0, 2, 4]}, "n_workers"),
         ({"n_workers": [7, 8, 9]}, "n_workers"),  # sizes that hardly differ
-        ({"n_workers": [1, 2, 1e300]}, "n_workers"),
         ({"seconds": [-4.0, 2.0, 1.0]}, "seconds"),
-        ({"seconds": [1e300, 2.0, 1.0]}, "seconds"),
         ({"cores_per_worker": math.nan}, "cores_per_worker"),
-        ({"seconds": [4.0, 0.0, 1.0]}, "seconds"),
         ({"seconds": [4.0, math.inf, 1.0]}, "seconds"),
         ({"seconds": [4.0, 2.0]}, "seconds"),
         ({"n_chunks": 0}, "n_chunks"),
@@ -213,63 +207,40 @@ def test_bad_curves_are_one_line(changed: dict[str, object], name: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_chunks_that_were_not_counted_are_not_predicted() -> None:
-    """A fit without chunks refuses to predict another number of them."""
-    with pytest.raises(UserError, match="^n_chunks: 10; allowed: only after a fit with n_chunks"):
-        fit_curve([1, 2, 4], [4, 2, 1]).predict([8], n_chunks=10)
-
-
 GROWING = "n_workers,seconds,n_chunks\n1,201,100\n2,101,100\n4,51,100\n8,26,100\n"
 HEAD = "n_workers,seconds\n"
-
-
-def call(command: click.Command, *options: str) -> str:
-    """Call a command that is expected to answer."""
-    found = CliRunner().invoke(command, [*options], catch_exceptions=False)
-    assert found.exit_code == 0, found.output
-    return found.output
 
 
 def run(folder: Path, text: str, *options: str) -> str:
     """Write a file and ask `fit` about it."""
     path = folder / "runs.csv"
     path.write_text(text, encoding="utf-8")
-    return call(fit, str(path), *options)
+    return CliRunner().invoke(fit, [str(path), *options], catch_exceptions=False).output
 
 
-def load(text: str) -> dict[str, Any]:
-    """Read JSON in which nothing is infinite."""
-    found: dict[str, Any] = json.loads(text, parse_constant=pytest.fail)
+def load(folder: Path, text: str, *options: str) -> dict[str, Any]:
+    """Ask for JSON, in which nothing is infinite."""
+    found: dict[str, Any] = json.loads(run(folder, text, *options, "--json"), parse_constant=pytest.fail)  # fmt: skip
     return found
 
 
-def test_the_interval_is_first_and_two_laws_stand_next_to_it(tmp_path: Path) -> None:
-    """A curve that grows: predictions with Amdahl and USL, and of the ceiling only what was measured."""
-    out = run(tmp_path, GROWING, "--workers", "16", "--workers", "32").splitlines()
+def test_what_the_command_says(tmp_path: Path) -> None:
+    """The interval is first, two laws stand next to it; options reach the fit; no growth is said."""
+    sizes = ("--workers", "16", "--workers", "32")
+    out = run(tmp_path, GROWING, *sizes).splitlines()
     assert out[0] == "seconds of a read of 100 chunks"
     assert "90 % of runs (s)" in out[1] and "Amdahl" in out[1] and "USL" in out[1]
-    found = load(run(tmp_path, GROWING, "--workers", "16", "--workers", "32", "--json"))
-    assert [row["n_workers"] for row in found["predictions"]] == [16, 32]
-    for row in found["predictions"]:
-        assert row["seconds"]["low"] <= 200 / row["n_workers"] + 1 <= row["seconds"]["high"]
-
-
-def test_a_link_and_more_chunks_are_options(tmp_path: Path) -> None:
-    """Ten times the chunks take as many times as long; a link below a measured rate is refused."""
-    text = "n_workers,seconds,n_chunks,nbytes\n1,200,100,1e9\n2,100,100,1e9\n4,50,100,1e9\n"
-    once, more = (load(run(tmp_path, text, "--json", "--chunks", n)) for n in ("100", "1000"))
-    seconds = [each["predictions"][0]["seconds"]["value"] for each in (once, more)]
-    assert 8 < seconds[1] / seconds[0] < 12
-    run(tmp_path, text, "--link", "21")
-    with pytest.raises(UserError, match="link: 15 MB/s"):
-        run(tmp_path, text, "--link", "15")
-
-
-def test_a_slower_cluster_gains_nothing(tmp_path: Path) -> None:
-    """100, 140 and 190 s with 1, 2 and 4 workers are no curve that gains."""
-    out = run(tmp_path, HEAD + "1,100\n2,140\n4,190\n")
-    assert "not faster any more at 4 workers" in out and "times as fast" not in out
-    assert load(run(tmp_path, HEAD + "1,100\n2,140\n4,190\n", "--json"))["is_slower"]
+    for row, n in zip(load(tmp_path, GROWING, *sizes)["predictions"], (16, 32), strict=True):
+        assert row["n_workers"] == n
+        assert row["seconds"]["low"] <= 200 / n + 1 <= row["seconds"]["high"]
+    assert load(tmp_path, GROWING, "--chunks", "1000")["n_chunks"] == 1000
+    with pytest.raises(UserError, match="^link: 15.0; allowed: only with nbytes"):
+        run(tmp_path, GROWING, "--link", "15e-6")
+    with pytest.raises(UserError, match="^n_chunks: 10.0; allowed: only after a fit with n_chunks"):
+        run(tmp_path, HEAD + "1,4\n2,2\n4,1\n", "--chunks", "10")
+    slower = HEAD + "1,100\n2,140\n4,190\n"
+    assert "not faster any more at 4 workers" in run(tmp_path, slower)
+    assert load(tmp_path, slower)["is_slower"]
 
 
 @pytest.mark.parametrize(
@@ -279,7 +250,7 @@ def test_a_throughput_is_seconds(tmp_path: Path, column: str, factor: float) -> 
     """Throughput with bytes says the same as seconds, in any order of rows."""
     rows = [f"{n},{1000 / seconds * factor},100,1e9" for n, seconds in ((8, 26), (1, 201), (4, 51), (2, 101))]  # fmt: skip
     text = "\n".join([f"n_workers,{column},n_chunks,nbytes", *rows])
-    found, of_seconds = (load(run(tmp_path, one, "--json")) for one in (text, GROWING))
+    found, of_seconds = (load(tmp_path, one) for one in (text, GROWING))
     assert found["cycle_s"] == pytest.approx(of_seconds["cycle_s"])
 
 
@@ -291,12 +262,9 @@ def test_a_throughput_is_seconds(tmp_path: Path, column: str, factor: float) -> 
         ("n_workers,throughput\n1,2\n2,1\n", "columns"),  # a throughput of no unit
         ("n_workers,seconds,throughput_mb_per_s\n1,2,3\n", "columns"),  # two times
         (HEAD, r"n_workers: \[.*\]"),  # no row
-        (HEAD + "1,2\n1,3\n", r"n_workers: \[.*\]"),  # one size
-        (HEAD + "1,2\n2,0\n", "row 2: seconds"),
         (HEAD + "1,2\n2,-1\n", "row 2: seconds: '-1'"),
         (HEAD + "1,2\n1e300,1\n", "row 2: n_workers: '1e300'"),
         (HEAD + "1,2\n2,1e-320\n", "row 2: seconds"),
-        (HEAD + "1,2\n", r"n_workers: \[1"),  # one row
         ("n_workers,throughput_mb_per_s\n1,1e-14\n2,1\n", "seconds: 1e"),
         (HEAD + '1,"2\n', "it is no CSV"),
         (HEAD + "1," + 200_000 * "2", "it is no CSV"),  # a longer field than the library reads

@@ -21,7 +21,7 @@ from helpers.errors import UserError
 from helpers.plotting import palette
 from helpers.plotting.figures import number_axis
 from helpers.plotting.palette import _STYLES, STYLE, Style, find_style
-from helpers.plotting.tables import count_rows, digits, show, spell
+from helpers.plotting.tables import count_rows, show
 from studies.caching_costs.staleness import WATCHED
 from studies.chunk_shape.layouts import Medium, make_accesses
 from studies.hdf5_drivers.drivers import DRIVERS
@@ -143,24 +143,6 @@ def test_tables_are_named_and_rounded_where_they_are_made() -> None:
     assert [*told.index] == ["s3fs, default", "raw reads"]
     assert told.to_numpy().tolist() == [["1.23", "12,345", "yes"], ["\N{EN DASH}", "7", "no"]]
     assert "<b>" not in show(pd.DataFrame({"x": ["<b>"]})).to_html()
-
-
-@pytest.mark.parametrize(
-    ("value", "n", "text"),
-    [(1234.5, 2, "1200"), (0.0456, 2, "0.046"), (1.272, 3, "1.27"), (float("inf"), 2, "not measured")],
-)  # fmt: skip
-def test_digits(value: float, n: int, text: str) -> None:
-    """No exponent, no more digits than say something."""
-    assert digits(value, n=n) == text
-
-
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [("stream_mb_per_s", "stream (MB/s)"), ("n_workers", "workers"), ("MB asked", "MB asked")],
-)
-def test_names_are_words(name: str, words: str) -> None:
-    """The unit of a name stands behind it."""
-    assert spell(name) == words
 
 
 def test_rows_are_counted_by_phase() -> None:

@@ -6,6 +6,7 @@ import json
 import random
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,21 +23,20 @@ from helpers.errors import UserError
 Maker = Callable[[Path], None]
 
 ORDINARY: dict[str, Maker] = {}
-"""Files on which every command has an answer."""
+"""Files on which the command has an answer."""
 
 HOSTILE: dict[str, Maker] = {}
-"""Files on which every command has an answer, or one line."""
+"""Files on which it has an answer, or one line."""
 
 
-def _add(made: dict[str, Maker], *cases: Any) -> Callable[[Callable[..., None]], Any]:
+def _add(made: dict[str, Maker], *cases: str) -> Callable[[Callable[..., None]], Any]:
     """Register a maker under its name, once for each of its arguments."""
 
     def register(maker: Callable[..., None]) -> Any:
         name = maker.__name__.strip("_").replace("_", "-")
-        for case in cases or (None,):
-            arguments = () if case is None else (case,)
-            shown = "" if case is None else f"-{getattr(case, '__name__', case)}"
-            made[f"{name}{shown}"] = lambda path, arguments=arguments: maker(path, *arguments)
+        made.update(
+            {f"{name}-{case}": partial(maker, name=case) for case in cases} or {name: maker}
+        )
         return maker
 
     return register
@@ -58,7 +58,6 @@ def _fill(group: Any, n: int = 3, **options: Any) -> None:
 _HOW: dict[str, dict[str, Any]] = {
     "earliest": {},
     "latest": {"libver": ("latest", "latest")},
-    "space-page": {"fs_strategy": "page"},
     "space-kept": {"fs_strategy": "page", "fs_persist": True},
     "pages-4096": {"fs_strategy": "page", "fs_page_size": 4096},
     "userblock-512": {"userblock_size": 512},
@@ -165,8 +164,8 @@ def _partly_written(path: Path) -> None:
 
 
 @_add(ORDINARY, "NETCDF4", "NETCDF4_CLASSIC")
-def _netcdf(path: Path, kind: Any) -> None:
-    with netCDF4.Dataset(path, "w", format=kind) as made:
+def _netcdf(path: Path, name: Any) -> None:
+    with netCDF4.Dataset(path, "w", format=name) as made:
         made.title, made.history, made.Conventions = "t", "h", "CF-1.8"
         made.createDimension("time", None)
         made.createDimension("x", 30)
@@ -198,12 +197,12 @@ def _netcdf_types(path: Path) -> None:
 
 
 @_add(HOSTILE, "huge-chunked", "huge-contiguous", "huge-virtual")
-def _declared(path: Path, kind: str) -> None:
+def _declared(path: Path, name: str) -> None:
     with h5py.File(path, "w") as f:
-        if kind == "huge-chunked":
+        if name == "huge-chunked":
             f.create_dataset("x", (10**12, 10**6), "f4", chunks=(10, 10), compression=1)[0, 0] = 1
             f.create_dataset("y", (2**62,), "u1", chunks=(10,), maxshape=(None,))[2**61] = 1
-        elif kind == "huge-contiguous":
+        elif name == "huge-contiguous":
             f.create_dataset("x", (10**9, 10**9), "f4")
         else:
             layout = h5py.VirtualLayout((10**9, 10**9), "f4")
@@ -216,14 +215,6 @@ def _declared(path: Path, kind: str) -> None:
 def _dimensions_32(path: Path) -> None:
     with h5py.File(path, "w") as f:
         f.create_dataset("x", data=np.ones((1,) * 31 + (9,)), chunks=(1,) * 31 + (2,))
-
-
-@_add(HOSTILE)
-def _deeply_nested(path: Path) -> None:
-    with h5py.File(path, "w") as f:
-        group = f
-        for _ in range(100):
-            group = group.create_group("g")
 
 
 @_add(HOSTILE)
@@ -256,7 +247,7 @@ def _dangling_reference(path: Path) -> None:
 
 
 @_add(HOSTILE, "mandatory", "optional")
-def _unknown_filter(path: Path, kind: str) -> None:
+def _unknown_filter(path: Path, name: str) -> None:
     with h5py.File(path, "w") as f:
         plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
         plist.set_chunk((10,))
@@ -267,10 +258,10 @@ def _unknown_filter(path: Path, kind: str) -> None:
 
 
 @_add(HOSTILE, "external", "virtual")
-def _values_in_other_files(path: Path, kind: str) -> None:
+def _values_in_other_files(path: Path, name: str) -> None:
     with h5py.File(path, "w") as f:
         f["y"] = np.arange(3)
-        if kind == "external":
+        if name == "external":
             f.create_dataset("x", (5,), "f8", external=[("gone.bin", 0, h5py.h5f.UNLIMITED)])
         else:
             layout = h5py.VirtualLayout((4,), "f8")
@@ -279,12 +270,12 @@ def _values_in_other_files(path: Path, kind: str) -> None:
 
 
 @_add(HOSTILE, "open", "swmr")
-def _being_written(path: Path, kind: str) -> None:
+def _being_written(path: Path, name: str) -> None:
     """Copy a file as it is on disk while it is written."""
     writing = path.with_suffix(".writing")
     with h5py.File(writing, "w", libver="latest") as f:
         made = f.create_dataset("x", data=np.arange(100), chunks=(10,), maxshape=(None,))
-        if kind == "swmr":
+        if name == "swmr":
             f.swmr_mode = True
         made.resize((200,))
         made[100:] = 4
@@ -293,21 +284,18 @@ def _being_written(path: Path, kind: str) -> None:
 
 
 @_add(HOSTILE, "no-bytes", "text", "zip", "netcdf-3", "signature-alone")
-def _no_hdf5(path: Path, kind: str) -> None:
-    if kind == "netcdf-3":
+def _no_hdf5(path: Path, name: str) -> None:
+    if name == "netcdf-3":
         with netCDF4.Dataset(path, "w", format="NETCDF3_CLASSIC") as made:
             made.createDimension("x", 3)
             made.createVariable("v", "f4", ("x",))
         return
     given = {"no-bytes": b"", "text": b"no HDF5 " * 99, "zip": b"PK\3\4" + bytes(99)}
-    path.write_bytes(given.get(kind, b"\x89HDF\r\n\x1a\n"))
+    path.write_bytes(given.get(name, b"\x89HDF\r\n\x1a\n"))
 
 
 def _make_sound(path: Path, kind: str) -> bytes:
-    if kind == "netcdf":
-        _netcdf_types(path)
-    else:
-        _h5py(path, kind)
+    ALL["netcdf-types" if kind == "netcdf" else f"h5py-{kind}"](path)
     return path.read_bytes()
 
 
@@ -315,8 +303,8 @@ def _make_sound(path: Path, kind: str) -> bytes:
     HOSTILE,
     *(f"{kind}-{share}" for kind in ("earliest", "latest", "netcdf") for share in (3, 50, 97)),
 )
-def _cut_short(path: Path, case: str) -> None:
-    kind, share = case.split("-")
+def _cut_short(path: Path, name: str) -> None:
+    kind, share = name.split("-")
     whole = _make_sound(path, kind)
     path.write_bytes(whole[: len(whole) * int(share) // 100])
 
@@ -324,10 +312,10 @@ def _cut_short(path: Path, case: str) -> None:
 @_add(
     HOSTILE, *(f"{kind}-{seed}" for kind in ("earliest", "latest", "netcdf") for seed in range(8))
 )
-def _damaged(path: Path, case: str) -> None:
+def _damaged(path: Path, name: str) -> None:
     """Change bytes at random places, most of them in the metadata at the front."""
-    kind, seed = case.split("-")
-    found, rng = bytearray(_make_sound(path, kind)), random.Random(case)
+    kind, seed = name.split("-")
+    found, rng = bytearray(_make_sound(path, kind)), random.Random(name)
     stop = len(found) if int(seed) % 3 == 0 else min(len(found), 4000)
     for _ in range(1 + int(seed) % 4 * 5):
         found[rng.randrange(8, stop)] = rng.choice((0, 255, rng.randrange(256)))

@@ -6,7 +6,6 @@ import json
 import statistics
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import h5py
 import numpy as np
@@ -94,13 +93,10 @@ def test_a_granule_is_described_by_a_few_numbers() -> None:
         found, real = (predict(way, one, IN_REGION) for one in (described, layout))
         assert found.seconds == pytest.approx(real.seconds, rel=0.15), way
         assert found.nbytes == pytest.approx(real.nbytes, rel=0.15), way
-    together = replace_scattered(n_chunks=363, chunk_nbytes=37_200, n_variables=21, n_read=3)
+    together = describe_layout(
+        n_chunks=363, chunk_nbytes=37_200, n_variables=21, n_read=3, is_scattered=False
+    )
     assert predict(DEFAULT, together, IN_REGION).nbytes < layout.file_nbytes
-
-
-def replace_scattered(**numbers: Any) -> FileLayout:
-    """Describe a file whose variables lie in one piece each."""
-    return describe_layout(**numbers, is_scattered=False)
 
 
 def test_ways_are_listed_with_three_defaults() -> None:

@@ -18,6 +18,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from unittest.mock import Mock
 
 import dask
@@ -29,7 +30,6 @@ import helpers
 from helpers.arrays import clusters
 from helpers.arrays.clusters import Cluster, Security, check_options, open_cluster
 from helpers.errors import UserError
-from helpers.objectstore.processes import start_child
 from tests.conftest import Gateway
 from tests.stores import becomes
 
@@ -39,25 +39,6 @@ def local() -> Iterator[Cluster]:
     """Open one local cluster for all tests that only scale it: workers take seconds to start."""
     with open_cluster("local", threads_per_worker=2) as cluster:
         yield cluster
-
-
-@contextlib.contextmanager
-def running_scheduler(folder: Path, *, n_workers: int, n_threads: int) -> Iterator[str]:
-    """Run a scheduler and workers that are not ours, with limits on memory as Dask sets them."""
-    dask, ready = Path(sys.executable).parent / "dask", folder / "scheduler.json"
-    scheduler = ["scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard"]
-    workers = ["worker", "--nthreads", str(n_threads), "--nworkers", str(n_workers)]
-    limits = ["--memory-limit", "1GB", "--no-dashboard"]
-    with contextlib.ExitStack() as stack:
-        argv = [dask, *scheduler, "--scheduler-file", ready]
-        child = stack.enter_context(start_child(argv, log=folder / "scheduler.log"))
-        child.wait_until(ready.exists, timeout_s=60)
-        argv = [dask, *workers, *limits, "--scheduler-file", ready]
-        stack.enter_context(start_child(argv, log=folder / "workers.log"))
-        with distributed.Client(scheduler_file=str(ready), timeout=30) as client:
-            client.wait_for_workers(n_workers, timeout=60)
-            address = client.scheduler.address
-        yield str(address)
 
 
 def workers_used(cluster: Cluster) -> set[str]:
@@ -85,25 +66,17 @@ def test_local_cluster_has_as_many_workers_as_asked(local: Cluster) -> None:
     assert processes[0] == processes[1] == processes[2]  # none is started anew
 
 
-@pytest.mark.slow
-def test_closing_a_local_cluster_leaves_nothing() -> None:
-    """Paused workers end too: no process is left."""
-    with open_cluster("local", threads_per_worker=1) as cluster:
-        cluster.scale(2)
-        pids = list(cluster.client.run(os.getpid).values())
-        cluster.scale(1)
-    assert len(pids) == 2
-    assert not [pid for pid in pids if psutil.pid_exists(pid)]
-
-
 def test_workers_that_do_not_come_are_one_line() -> None:
-    """When the deadline has passed, one line says what there is, and what was starting ends."""
+    """When the deadline has passed, one line says what there is; all processes end, paused ones too."""
     before = set(psutil.Process().children(recursive=True))
     with (
-        pytest.raises(UserError, match=r"^n_workers: 2; .* has 0 after 0\.05 s .*; allowed: fewer"),
-        open_cluster("local", threads_per_worker=1, deadline_s=0.05) as cluster,
+        pytest.raises(UserError, match=r"^n_workers: 3; .* has 2 after 0\.05 s .*; allowed: fewer"),
+        open_cluster("local", threads_per_worker=1) as cluster,
     ):
-        cluster.scale(2)
+        for n_workers in (2, 1):
+            cluster.scale(n_workers)
+        cluster.deadline_s = 0.05
+        cluster.scale(3)
     assert becomes(lambda: not _workers_since(before))
 
 
@@ -168,15 +141,17 @@ def _get(url: str) -> int:
 
 
 @pytest.mark.slow
-def test_running_cluster_is_scaled_by_pausing(tmp_path: Path) -> None:
+def test_running_cluster_is_scaled_by_pausing() -> None:
     """A worker stays paused although its memory is far from its limit, and works on afterwards."""
-    with running_scheduler(tmp_path, n_workers=2, n_threads=2) as address:
-        with open_cluster("address", threads_per_worker=2, address=address) as cluster:
+    theirs: dict[str, Any] = {"memory_limit": "1GB", "dashboard_address": "127.0.0.1:0"}
+    with distributed.LocalCluster(n_workers=2, threads_per_worker=2, **theirs) as others:
+        asked: dict[str, Any] = {"threads_per_worker": 2, "address": others.scheduler_address}
+        with open_cluster("address", **asked) as cluster:
             assert cluster.scale(1) == 2
             time.sleep(0.5)  # Dask looks at the memory of a worker every 0.1 s
             assert len(cluster.workers()) == 1
             assert workers_used(cluster) == set(cluster.workers())
-        with open_cluster("address", threads_per_worker=2, address=address) as cluster:
+        with open_cluster("address", **asked) as cluster:
             assert becomes(lambda: len(cluster.workers()) == 2)  # before any scaling
             found = cluster.client.run(
                 lambda dask_worker: dask_worker.memory_manager.memory_pause_fraction
@@ -213,26 +188,26 @@ def started(gateway: Gateway) -> set[str]:
 
 
 @pytest.mark.slow
-def test_gateway_that_does_not_offer_so_many_threads(gateway: Gateway) -> None:
-    """Threads beyond what the gateway offers are refused before a cluster starts."""
+@pytest.mark.parametrize(
+    ("n_threads", "options", "told"),
+    [
+        (8, [], "^threads_per_worker: '8' .*worker_cores must be <=.*; allowed: what the"),
+        (1, ["image=a"], "^cluster_options: 'image=a'; allowed: worker_memory=…$"),
+        # that is what threads_per_worker says
+        (1, ["worker_cores=2"], "^cluster_options: .*allowed: worker_memory=…"),
+        (1, ["worker_memory="], "^cluster_options: .*allowed: worker_memory=…$"),
+    ],
+)
+def test_what_a_gateway_does_not_offer(
+    gateway: Gateway, n_threads: int, options: list[str], told: str
+) -> None:
+    """It is refused before a cluster starts."""
+    asked: dict[str, Any] = {"address": gateway.url, "options": options}
     with (
-        pytest.raises(
-            UserError,
-            match=r"^threads_per_worker: '8' .*worker_cores must be <=.*; allowed: what the",
-        ),
-        open_cluster("gateway", threads_per_worker=8, address=gateway.url),
+        pytest.raises(UserError, match=told),
+        open_cluster("gateway", threads_per_worker=n_threads, **asked),
     ):
         pass
-    for options, told in (
-        (["image=a"], r"'image=a'; allowed: worker_memory=…$"),
-        (["worker_cores=2"], "allowed: worker_memory=…"),  # that is what threads_per_worker says
-        (["worker_memory="], "allowed: worker_memory=…$"),
-    ):
-        with (
-            pytest.raises(UserError, match=f"^cluster_options: .*{told}"),
-            open_cluster("gateway", threads_per_worker=1, address=gateway.url, options=options),
-        ):
-            pass
     assert not started(gateway)
 
 

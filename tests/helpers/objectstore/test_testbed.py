@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 from pathlib import Path
-from types import SimpleNamespace
 from unittest.mock import Mock
 from urllib.parse import urlsplit
 
@@ -254,14 +253,6 @@ def test_refuses_cap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cap: str, 
     with pytest.raises(UserError, match=says):
         make_room(tmp_path, 2_000_000_000)
     assert (bucket / "old").is_dir()
-
-
-def test_room_for_the_probe_is_asked_for_too(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The object that networks are measured with lies beside the arrays."""
-    free = SimpleNamespace(free=33_000_000)
-    monkeypatch.setattr("helpers.objectstore.testbed.shutil.disk_usage", lambda _path: free)
-    with pytest.raises(UserError, match="33 MB are free and 34 MB needed"):
-        open_testbed("embedded", LOOPBACK, needed_nbytes=2_000_000).__enter__()
 
 
 def test_arrays_that_another_run_reads_make_no_room(
