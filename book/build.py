@@ -47,7 +47,6 @@ from helpers.parameters import Parameters, write_table
 from helpers.paths import ROOT, check_name
 from helpers.redaction import copy_redacted, redact_tree
 
-_PROFILES = ROOT / "helpers" / "netem" / "profiles.yaml"
 _COVER = ROOT / "results" / "reference" / "headline.svg"
 # What a page may show or need besides the executed notebooks.
 _SOURCES = ("_config.yml", "_toc.yml", "*.md", "references.bib", "_static", "_ext")
@@ -151,7 +150,7 @@ def _write_generated(pages: Sequence[Page], into: Path) -> None:
     makers: dict[str, Callable[[], str]] = {
         "schema.md": _render_schema,
         "faults.md": lambda: _render(tabulate_faults()),
-        "profiles.md": lambda: _render(tabulate_profiles(_read_profiles())),
+        "profiles.md": lambda: _render(tabulate_profiles()),
         "records.md": lambda: _render(tabulate_records(pages)),
         "citation.md": _render_citation,
         "headline.svg": lambda: _find_cover(pages),
@@ -183,11 +182,6 @@ def _render_parameters(model: type[Parameters]) -> str:
         for name, one in model.model_fields.items()
     ]
     return write_table(["parameter", "default", "meaning"], lines)
-
-
-def _read_profiles() -> dict[str, dict[str, object]]:
-    found: dict[str, dict[str, object]] = yaml.safe_load(_PROFILES.read_text(encoding="utf-8"))
-    return found
 
 
 def _render_citation() -> str:

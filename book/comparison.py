@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from book.cases import find_case
@@ -62,7 +63,8 @@ def compare_records(a: Path, b: Path, *, value: str = "read_s") -> dict[str, Any
         )
     rows = []
     for name, point in common:
-        ratio = unpaired_ratio(*(side[name, point] for side in times))
+        with np.errstate(all="ignore"):  # of forged durations it is beyond floats
+            ratio = unpaired_ratio(*(side[name, point] for side in times))
         found = {"ratio": ratio.centre, "low": ratio.low, "high": ratio.high}
         plain = {key: one if math.isfinite(one) else None for key, one in found.items()}
         n = {f"n_{key}": len(side[name, point]) for key, side in zip("ab", times, strict=True)}
@@ -111,7 +113,7 @@ def render_comparison(found: Mapping[str, Any], a: Path, b: Path) -> list[str]:
         {
             "contender": row["contender"],
             "point": ", ".join(f"{key} {one}" for key, one in row["point"].items()),
-            "A/B": digits(row["ratio"], n=3),
+            "A/B": digits(row["ratio"] or math.inf, n=3),
             "95 %": "one value"
             if row["low"] is None
             else f"{digits(row['low'], n=3)} to {digits(row['high'], n=3)}",

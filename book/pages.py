@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -263,18 +263,16 @@ def escape(text: object) -> str:
     return re.sub(r"[\\`*_{}\[\]<>&|$~#!:]", r"\\\g<0>", " ".join(str(text).split()))
 
 
-def _without_tags(text: object) -> str:
-    r"""Escape what would be a tag in the caption of a figure, which may hold roles.
+def _without_markup(text: object) -> str:
+    r"""Escape what would be mark-up in the caption of a figure, but for roles with a name.
 
     Examples
     --------
-    >>> print(_without_tags("{ref}`below <fig-x>` <script>"))
-    {ref}`below <fig-x>` \<script>
+    >>> print(_without_markup("({numref}`fig-x`) `<script>``"))
+    ({numref}`fig-x`) \`\<script\>\`\`
     """
-    parts = re.split(r"(`[^`]*`)", " ".join(str(text).split()))
-    return "".join(
-        part if part.startswith("`") else re.sub(r"[<&]", r"\\\g<0>", part) for part in parts
-    )
+    parts = re.split(r"(\{\w+\}`[\w-]+`|[\w\s-]+)", " ".join(str(text).split()))
+    return "".join(part if i % 2 else escape(part) for i, part in enumerate(parts))
 
 
 _LABELS = re.compile(
@@ -290,7 +288,7 @@ def _suffix_labels(cells: Cells, page: str) -> None:
     for cell in texts:
         labels |= {one["target"] or one["name"] for one in _LABELS.finditer(cell["source"])}
     for figure in figures:
-        figure |= {key: _without_tags(one) for key, one in figure.items()}
+        figure |= {key: _without_markup(one) for key, one in figure.items()}
     if not labels:
         return
     # Only where Markdown names a label, for a label may be a word of the text too.
@@ -414,9 +412,10 @@ def tabulate_faults() -> pd.DataFrame:
     return wide.assign(retries=table.groupby("reader")["n_retries"].sum()).reset_index()
 
 
-def tabulate_profiles(profiles: Mapping[str, Any]) -> pd.DataFrame:
+def tabulate_profiles() -> pd.DataFrame:
     """Tabulate the network profiles."""
-    lines = []
+    path, lines = ROOT / "helpers" / "netem" / "profiles.yaml", []
+    profiles = yaml.safe_load(path.read_text(encoding="utf-8"))
     for name, profile in profiles.items():
         first_byte = profile.get("first_byte_s", {})
         limits = ("stream_mb_per_s", "worker_mb_per_s", "aggregate_mb_per_s", "requests_per_s")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import resource
 import shutil
 import sys
 import tempfile
@@ -313,7 +312,7 @@ def count_blocks(rows: pd.DataFrame) -> int:
 
 
 def summarise(outcomes: Sequence[Outcome]) -> str:
-    """Write the table of cases, what noise means, and what the runner itself took."""
+    """Write the table of cases, and what noise means."""
     lines = [
         {
             "case": one.case.title,
@@ -325,13 +324,10 @@ def summarise(outcomes: Sequence[Outcome]) -> str:
         }
         for one in outcomes
     ]
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    peak_gb = used.ru_maxrss / (1e9 if sys.platform == "darwin" else 1e6)  # bytes there, kB here
     return (
         f"{pd.DataFrame(lines).to_string(index=False, justify='left')}\n\n"
         f"noise: by how much two copies of one contender differ; above {100 * UNSTABLE_ABOVE:g} % a case"
-        " is unstable: once the machine has nothing else to do, measure it with --anew.\n"
-        f"the runner itself: {used.ru_utime + used.ru_stime:.0f} s of a processor, {peak_gb:.1f} GB."
+        " is unstable: once the machine has nothing else to do, measure it with --anew."
     )
 
 

@@ -39,11 +39,7 @@ _FLAGS = [
     "--remote-debugging-port=0",
 ]
 
-# Numbers and characters of the keys that tests press.
-_KEYS = {
-    "Tab": (9, ""), "Enter": (13, "\r"), "Space": (32, " "),
-    "ArrowLeft": (37, ""), "ArrowUp": (38, ""), "ArrowRight": (39, ""), "ArrowDown": (40, ""),
-}  # fmt: skip
+_KEYS = {"Tab": (9, ""), "Enter": (13, "\r")}  # their numbers and characters
 
 
 class Navigated(Exception):
@@ -83,25 +79,20 @@ class Tab:
         )  # fmt: skip
         self.evaluate(_SETTLED)
 
-    def press(self, *keys: str) -> None:
-        """Press keys one after the other: Tab, Enter, Space or an arrow."""
-        for key in keys:
-            code, text = _KEYS[key]
-            given = {
-                "key": " " if key == "Space" else key,
-                "code": key,
-                "windowsVirtualKeyCode": code,
-            }
-            self.send("Input.dispatchKeyEvent", type="keyDown", text=text, **given)
-            self.send("Input.dispatchKeyEvent", type="keyUp", **given)
+    def press(self, key: str) -> None:
+        """Press Tab or Enter."""
+        code, text = _KEYS[key]
+        given = {"key": key, "code": key, "windowsVirtualKeyCode": code}
+        self.send("Input.dispatchKeyEvent", type="keyDown", text=text, **given)
+        self.send("Input.dispatchKeyEvent", type="keyUp", **given)
 
-    def press_until(self, expression: str, *, key: str = "Tab", most: int = 200) -> None:
-        """Press a key until an expression is true, as a reader without a mouse does."""
-        for _ in range(most):
+    def tab_until(self, expression: str) -> None:
+        """Press Tab until an expression is true, as a reader without a mouse does."""
+        for _ in range(200):
             if self.evaluate(f"Boolean({expression})"):
                 return
-            self.press(key)
-        raise AssertionError(f"{most} times {key}, and never {expression}")
+            self.press("Tab")
+        raise AssertionError(f"200 times Tab, and never {expression}")
 
     def open(self, url: str, *, width: int, height: int = 800) -> None:
         """Open a page in a window of this size, and wait until it is loaded."""

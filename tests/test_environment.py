@@ -62,43 +62,6 @@ def test_hubs_install_what_is_locked(conda: dict[str, Any]) -> None:
     assert project["requires-python"] == ">=3.12"
 
 
-@pytest.mark.slow
-@pytest.mark.skipif("ARRAYS_TEST_BUILD" not in os.environ, reason="fetches a gigabyte")
-def test_a_hub_that_builds_from_the_repository_runs_a_notebook(
-    conda: dict[str, Any], tmp_path: Path
-) -> None:
-    """The steps of repo2docker, in an empty home: pip's part, postBuild, and a notebook as opened.
-
-    A virtual environment stands for that of conda, and Go is taken from here.
-    """
-    home, repo, prefix = (tmp_path / name for name in ("home", "repo", "prefix"))
-    home.mkdir()
-    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True)
-    for name in listed.stdout.decode().split("\0")[:-1]:
-        (repo / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(ROOT / name, repo / name)
-    go = Path(shutil.which("go") or "/usr/bin/go").parent
-    kept = {name: value for name, value in os.environ.items() if name.startswith(("PIP_", "GO"))}
-    path = f"{prefix / 'bin'}:/usr/bin:/bin:{go}"
-    environment = {**kept, "HOME": str(home), "PATH": path, "LANG": "C.UTF-8"}
-
-    def do(*argv: object, cwd: Path = repo) -> str:
-        done = subprocess.run(
-            [*map(str, argv)], cwd=cwd, env=environment, capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, done.stderr[-3000:]
-        return done.stdout
-
-    do(sys.executable, "-m", "venv", prefix)
-    for line in conda["dependencies"][-1]["pip"]:
-        do("python", "-m", "pip", "install", "--quiet", "--no-input", *line.split())
-    do("./postBuild")
-    assert "run-all" in do("wire", "--help", cwd=home)
-    shutil.copy(repo / "notebooks" / "cluster-scaling.ipynb", home)
-    do("jupyter", "execute", "cluster-scaling.ipynb", cwd=home)
-    assert (home / "cluster-scaling.csv").exists()
-
-
 def test_lock_holds_all(declared: dict[str, str], locked: dict[str, str]) -> None:
     """Every declared package is locked, at a version its bound allows."""
     assert set(declared) <= set(locked)
@@ -217,15 +180,12 @@ def test_the_audit_is_loud_about_holes_alone(audit: Any, tmp_path: Path, tool: s
     assert audit.find_holes() == found
 
 
-@pytest.mark.parametrize(
-    ("licence", "is_found"),
-    [
-        ("BSD-3-Clause", False),
-        ("GNU Lesser General Public License v3 (LGPLv3)", False),
-        ("GNU General Public License v2 or later (GPLv2+)", True),
-        ("AGPL-3.0-only", True),
-    ],
-)
+@pytest.mark.parametrize(("licence", "is_found"), [
+    ("BSD-3-Clause", False),
+    ("GNU Lesser General Public License v3 (LGPLv3)", False),
+    ("GNU General Public License v2 or later (GPLv2+)", True),
+    ("AGPL-3.0-only", True),
+])  # fmt: skip
 def test_the_audit_names_licences_that_would_bind_all(audit: Any, tmp_path: Path, licence: str, is_found: bool) -> None:  # fmt: skip
     """A package under such a licence is named, unless a reason why it stays is written down."""
     told = json.dumps([{"Name": "a", "Version": "1", "License": licence}])

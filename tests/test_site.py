@@ -185,17 +185,16 @@ def test_no_cell_of_a_table_ends_within_a_role(path: Path) -> None:
     assert re.findall(r'(?m)^\s*"?\|.*\{num\}`[^`|\\]*\|\w+`', text) == []
 
 
-@pytest.mark.parametrize(("line", "n"), [
-    ("{claim}`a/b::asks-twice` It is {num}`a/b::one-request|range` times.", 0),
-    ("{claim}`a/b::asks-twice` It is {num}`a/b::lead-falls` times.", 1),
-    ("{claim}`a/b::asks-twice` It is so.", 0),  # prints nothing
-    ("{claim}`a/b::asks-twice` It is {num}`c/d::lead-falls` times.", 0),  # of another page
-    ("{claim}`asks-twice` It is {num}`lead-falls` times.", 1),  # on its own page
-])  # fmt: skip
-def test_a_number_next_to_a_claim_of_another_is_found(line: str, n: int) -> None:
-    """As a claim of the lead was next to a number of something else."""
+def test_a_number_next_to_a_claim_of_another_is_found() -> None:
+    """As a claim of the lead was next to a number of something else, of this page or of another."""
     known = {"asks-twice": Finding(1, unit="claim", quantity="one-request, wait"), "lead-falls": Finding(5)}  # fmt: skip
-    assert len(find_unguarded(line, lambda _page: [known])) == n
+    for line, n in {
+        "{claim}`a/b::asks-twice` It is {num}`a/b::one-request|range` times.": 0,
+        "{claim}`a/b::asks-twice` It is {num}`a/b::lead-falls` times.": 1,
+        "{claim}`a/b::asks-twice` It is {num}`c/d::lead-falls` times.": 0,
+        "{claim}`asks-twice` It is {num}`lead-falls` times.": 1,
+    }.items():
+        assert len(find_unguarded(line, lambda _page: [known])) == n, line
 
 
 # The built files.
@@ -393,7 +392,7 @@ def test_records_are_sorted_and_found_by_keyboard(address: str, tab: Tab) -> Non
     tab.open(f"{address}/explorer.html", width=1280)
     tab.wait_until("document.querySelector('article thead button')")
     assert tab.evaluate(f"{rows}.length") == len([*REFERENCE.glob("*/*.ipynb")])
-    tab.press_until("document.activeElement.textContent.startsWith('noise')")
+    tab.tab_until("document.activeElement.textContent.startsWith('noise')")
     first = f"{rows}[0].textContent"
     tab.press("Enter")
     least = tab.evaluate(first)

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 import obstore
 from botocore.exceptions import BotoCoreError, ClientError, ReadTimeoutError
+from botocore.parsers import ResponseParserError
 from obstore.exceptions import BaseError
 from obstore.store import GCSStore, LocalStore, S3Store
 
@@ -28,7 +29,15 @@ if TYPE_CHECKING:
     from obstore.store import RetryConfig
 
 # of obstore, botocore and the client of HTTP below it; a time-out is an OSError
-FAILURES = (BaseError, BotoCoreError, ClientError, HTTPException, OSError, ValueError)
+FAILURES = (
+    BaseError,
+    BotoCoreError,
+    ClientError,
+    ResponseParserError,
+    HTTPException,
+    OSError,
+    ValueError,
+)
 PATIENCE_S = 20.0  # for one request
 LEAST_OBJECT_NBYTES = 1_000_000
 _WRITING_S = 120.0

@@ -28,6 +28,7 @@ _N_LISTED = 5  # arrays that a message names
 _FAR_APART = 1.5  # times as long as its chunks, from which a variable lies among others
 _METADATA_NBYTES = 8 * 2**20  # of an object of metadata at most: some thirty thousand arrays
 _DISK_S, _FAR_S = 10, 60  # that metadata may take, on disk and elsewhere
+_LISTED_S = 5  # that the datasets of a file are looked at
 _ALLOWED = "a Zarr store, or an HDF5 or netCDF-4 file, on disk, under s3:// or https://"
 # What libraries say, and what to do.
 _REASONS: Sequence[tuple[str, str]] = (
@@ -210,7 +211,9 @@ def _describe_zarr(name: str, array: Any) -> ArrayFacts:
 
 def _read_hdf5(address: str, variable: str, together: int) -> ArrayFacts:
 
-    from advisors.hdf5.files import list_datasets, open_hdf5, open_source
+    import h5py
+
+    from advisors.hdf5.files import Deadline, open_hdf5, open_source, walk
     from advisors.hdf5.inspection import record_reads
 
     shown, found = cut(redact(address)), list[ArrayFacts]()
@@ -221,9 +224,15 @@ def _read_hdf5(address: str, variable: str, together: int) -> ArrayFacts:
             )
         file.seek(0)
         with open_hdf5(file, shown) as root:
-            for name in list_datasets(root):
-                with suppress(TypeError):  # of a type that numpy lacks
-                    found.append(_describe_hdf5(name, root[name]))
+            for path, one in walk(root, deadline := Deadline(_LISTED_S)):
+                if isinstance(one, h5py.h5d.DatasetID):
+                    with suppress(TypeError):  # of a type that numpy lacks
+                        found.append(_describe_hdf5(path.strip("/"), h5py.Dataset(one)))
+            if deadline.n_left_out and variable not in {one.variable for one in found}:
+                if variable not in root:
+                    told = f"{shown} has more datasets than are looked at in {_LISTED_S} s"
+                    raise UserError(f"dataset: {told}; allowed: one that --variable names")
+                found.append(_describe_hdf5(variable, root[variable]))
             chosen = _choose(found, variable)
             is_scattered = _is_scattered(root[chosen.variable])
         names = _find_alike(found, chosen)[:together]

@@ -25,6 +25,7 @@ MOST_GROWTH = 2.0
 SECONDS = 10.0
 """Time after which nothing more of a file is looked at, or predicted."""
 
+_PATIENCE = 3.0  # times as long a store is waited for
 _LOOKING, _LISTING = 0.35, 0.15  # shares of it: of the whole file, then of what is read of it
 
 
@@ -88,7 +89,7 @@ def advise(
         If the file cannot be read, or a variable is missing or cannot be decoded.
     """
     deadline, network = Deadline(seconds), network_of(of_one_process(profile))
-    with open_source(source) as file:
+    with open_source(source, _PATIENCE * seconds) as file:
         name, looking = name_source(source), Deadline(_LOOKING * seconds)
         report, whole = inspect_file(file, name, looking)
         layout = whole

@@ -10,16 +10,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, BinaryIO, cast
 
-import aiohttp
 import fsspec
 import h5py
 import hdf5plugin  # noqa: F401  # teaches h5py to read Blosc and its kin
-from botocore.exceptions import BotoCoreError, ClientError
 from fsspec.spec import AbstractBufferedFile
 
 from helpers.cli import check_interrupt
 from helpers.errors import UserError, cut, show
 from helpers.objectstore.locations import Location, parse_location
+from helpers.objectstore.processes import deadline
 from helpers.redaction import redact
 
 _BLOCK_NBYTES = 8 * 2**20
@@ -40,12 +39,17 @@ def name_source(source: Source) -> str:
 
 
 @contextmanager
-def open_source(source: Source) -> Iterator[BinaryIO]:
+def open_source(source: Source, patience_s: float = 1e6) -> Iterator[BinaryIO]:
     """Open an HDF5 file for reading, with a cache of large blocks if it is far away."""
-    with _explain(source):
-        file = _open_bytes(source)
-    with file:
-        yield file
+    try:
+        with deadline(patience_s):
+            with _explain(source):
+                file = _open_bytes(source)
+            with file:
+                yield file
+    except TimeoutError as error:
+        told = f"not read in {patience_s:g} s; allowed: one that answers by then"
+        raise UserError(f"file: {name_source(source)}: {told}") from error
 
 
 def _open_bytes(source: Source) -> BinaryIO:
@@ -82,8 +86,8 @@ def _explain(source: Source) -> Iterator[None]:
         yield
     except UserError:
         raise
-    except (OSError, aiohttp.ClientError, BotoCoreError, ClientError) as error:
-        why = redact(" ".join(str(error).split()))
+    except Exception as error:  # whatever its client makes of a store
+        why = redact(shorten_error(error))
         told = f" cannot be read ({why}); allowed: a file that can be"
         if isinstance(error, FileNotFoundError):
             told = " is not there; allowed: a file that exists"

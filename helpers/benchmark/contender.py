@@ -80,9 +80,8 @@ class Contender:
     point: Mapping[str, Scalar] = field(default_factory=dict, kw_only=True)
     # what is timed, where a notebook shows it; else that of `steps`
     read: Callable[[Any], Any] | None = field(default=None, kw_only=True)
-    settings: Mapping[str, Scalar] | None = field(
-        default=None, kw_only=True
-    )  # beside those of steps
+    # beside those of `steps`
+    settings: Mapping[str, Scalar] | None = field(default=None, kw_only=True)
     group: str = field(default="", kw_only=True)  # one group runs next to each other in a block
     is_ceiling: bool = field(default=False, kw_only=True)  # whether it reads raw, without decoding
     # contender of which this is a second copy, for A/A

@@ -157,12 +157,12 @@ def _only_new_garbage() -> Iterator[None]:
 
 def _refuse(contenders: Sequence[Contender]) -> None:
     """Refuse what would fail or confuse an hour later."""
-    identities = [contender.identity for contender in contenders]
-    for identity in identities:
-        if identities.count(identity) > 1:
-            raise UserError(f"contenders: {' '.join(identity)} given twice; allowed: once a point")
-    names = {contender.name for contender in contenders}
+    names, seen = {contender.name for contender in contenders}, set[tuple[str, str]]()
     for contender in contenders:
+        if contender.identity in seen:
+            told = " ".join(contender.identity)
+            raise UserError(f"contenders: {told} given twice; allowed: once a point")
+        seen.add(contender.identity)
         if contender.control_of is not None and contender.control_of not in names:
             raise UserError(
                 f"control_of: {contender.control_of!r} of {contender.name}; "

@@ -30,7 +30,7 @@ from helpers.benchmark.provenance import (
     fingerprint,
     installed,
 )
-from helpers.errors import UserError
+from helpers.errors import UserError, show
 from helpers.paths import ROOT, replace_file
 from helpers.redaction import redact, redact_tree
 
@@ -171,11 +171,13 @@ def _read_runs(record: Path) -> dict[str, dict[str, Any]]:
     text = _read_text(path)
     try:
         runs = {str(run): dict(origin) for run, origin in json.loads(text).items()}
-    except (ValueError, AttributeError, TypeError) as error:
+    except (ValueError, AttributeError, TypeError, RecursionError) as error:
         raise RecordError(f"{path.name}: not the runs of a record: {error}") from error
     for run, origin in runs.items():
         if {*origin} != {*_ORIGIN} or _run_of(origin) != run:
             raise RecordError(f"{path.name}: run {run!r} was altered; restore it or move it away")
+        if wrong := [name for name in _ORIGIN if not isinstance(origin[name], KINDS[name])]:
+            raise RecordError(f"{path.name}: {wrong[0]}: {show(origin[wrong[0]])}; not of a record")
     return runs
 
 
@@ -209,7 +211,10 @@ def _value(name: str, cell: str) -> object:
 def read_rows(path: Path) -> list[Row]:
     """Read rows back, refusing what is torn or of another schema."""
     text = _read_text(path)
-    lines = [*csv.reader(io.StringIO(text, newline=""))]
+    try:
+        lines = [*csv.reader(io.StringIO(text, newline=""))]
+    except csv.Error as error:  # of a cell that is longer than any
+        raise RecordError(f"{path.name}: cannot be read as a record: {error}") from error
     header = tuple(lines[0]) if lines else ()
     if header != WRITTEN:
         names = ", ".join(sorted({*header} ^ {*WRITTEN})) or "the order of columns"
@@ -239,7 +244,7 @@ def read_rows(path: Path) -> list[Row]:
                 name: _value(name, cell) for name, cell in zip(WRITTEN[:-1], values, strict=True)
             }
             row = Row(**own, **runs[run], fingerprint=hashes[run])
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise RecordError(f"{where}: not a row of this schema: {error}") from error
         if (first := there.setdefault((row.study, row.case, *row.key), i)) != i:
             raise RecordError(f"{where}: the measurement of line {first} once more")

@@ -15,6 +15,7 @@ import botocore.config
 import botocore.exceptions
 import botocore.session
 import obstore.store
+from botocore.parsers import ResponseParserError
 from fsspec import AbstractFileSystem, filesystem
 
 from helpers.errors import UserError
@@ -248,7 +249,12 @@ class Location:
             raise UserError(f"store: {self.url}: {told}") from error
         except botocore.exceptions.ParamValidationError as error:
             raise UserError(f"store: {self.url}; allowed: a bucket name as S3 has them") from error
-        except (botocore.exceptions.BotoCoreError, ValueError, TimeoutError) as error:
+        except (
+            botocore.exceptions.BotoCoreError,
+            ResponseParserError,
+            ValueError,
+            TimeoutError,
+        ) as error:
             raise UserError(
                 f"store: endpoint {self.endpoint_url or 'of AWS'} does not answer for {self.url};"
                 " allowed: the address of a running S3 server (AWS_ENDPOINT_URL)"

@@ -240,7 +240,12 @@ def make_room(folder: Path, needed_nbytes: int) -> None:
 
     The cap is ``ARRAYS_CACHE_GB``, 20 GB by default.
     """
-    cap_nbytes = _read_cap()
+    text = os.environ.get("ARRAYS_CACHE_GB", "20")
+    cap_nbytes = -1.0
+    with contextlib.suppress(ValueError):
+        cap_nbytes = 1e9 * float(text)
+    if not cap_nbytes >= 0:  # nor is nan
+        raise UserError(f"ARRAYS_CACHE_GB: {text!r}; allowed: a number of GB, at least 0")
     if needed_nbytes > cap_nbytes:
         raise UserError(
             f"ARRAYS_CACHE_GB: {cap_nbytes / 1e9:g};"
@@ -256,11 +261,3 @@ def make_room(folder: Path, needed_nbytes: int) -> None:
             return
         shutil.rmtree(path)
         nbytes.pop(path)
-
-
-def _read_cap() -> float:
-    text = os.environ.get("ARRAYS_CACHE_GB", "20")
-    with contextlib.suppress(ValueError):
-        if (cap_nbytes := float(text) * 1e9) >= 0:  # not so of nan
-            return cap_nbytes
-    raise UserError(f"ARRAYS_CACHE_GB: {text!r}; allowed: a number of GB, at least 0")

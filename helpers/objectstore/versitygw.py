@@ -19,7 +19,7 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from helpers.errors import UserError
+from helpers.errors import UserError, say
 from helpers.objectstore.processes import start_child
 
 VERSION = "1.8.0"
@@ -88,7 +88,7 @@ def _build_once(target: Path) -> None:
             if not is_built_from_source(built):
                 raise _not_built(f"the result is not versitygw {VERSION} with sum {_SOURCE_SUM}")
             built.replace(target)
-        _say(f"built versitygw {VERSION} in {time.monotonic() - start_s:.0f} s: {target}")
+        say(f"built versitygw {VERSION} in {time.monotonic() - start_s:.0f} s: {target}", err=True)
 
 
 def _build(folder: Path) -> Path:
@@ -96,9 +96,12 @@ def _build(folder: Path) -> Path:
     env = _go_environment(folder)
     go = shutil.which("go")
     if go is None or _go_version(go, env) < _LEAST_GO:
-        _say(f"no Go {_LEAST_GO[0]}.{_LEAST_GO[1]} or newer on PATH: fetching one, not to stay")
+        say(
+            f"no Go {_LEAST_GO[0]}.{_LEAST_GO[1]} or newer on PATH: fetching one, not to stay",
+            err=True,
+        )
         go, env = _fetch_go(folder), {**env, "GOROOT": os.fspath(folder / "toolchain" / "go")}
-    _say(f"building versitygw {VERSION} with {go}, once: about 2 minutes on 2 free cores")
+    say(f"building versitygw {VERSION} with {go}, once: about 2 minutes on 2 free cores", err=True)
     flags = ["-modcacherw", "-trimpath", f"-ldflags=-s -w -X main.Version=v{VERSION}"]
     _run([go, "install", *flags, f"{_MODULE}/cmd/versitygw@v{VERSION}"], folder=folder, env=env)
     return folder / "bin" / "versitygw"
@@ -149,8 +152,3 @@ def _not_built(reason: str) -> UserError:
         f"versitygw {VERSION}: not found, and cannot be built ({reason}); allowed: a network for the"
         f" first set-up, or that version from https://{_MODULE}/releases, named by ARRAYS_VERSITYGW"
     )
-
-
-def _say(line: str) -> None:
-    """Tell the user what takes so long."""
-    print(line, file=sys.stderr, flush=True)

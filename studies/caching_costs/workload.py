@@ -69,12 +69,6 @@ class Workload:
     checksums: Mapping[str, str]  # XXH3 of each tile made without a cache, by its path
     seed: int  # of arrivals
 
-    @property
-    def first(self) -> list[Tile]:
-        """One tile of each dataset that cannot be read, then all tiles: what makes a cache warm."""
-        broken = [(spec.name, 1, 1, 0) for spec in self.datasets.specs if not spec.is_whole]
-        return [*broken, *self.tiles]
-
     def check(self, requests: pd.DataFrame) -> int:
         """Compare each tile with the one made without a cache, and count them; one that fails is none."""
         expected = requests["path"].map(self.checksums)
@@ -162,7 +156,10 @@ class CacheLoad(Steps):
     def prepare(self) -> None:
         """Warm the cache by every tile, and a dataset that must fail, once; empty the trace."""
         if not self.service.is_warm:
-            self.workload.check(self.generator.run(self.service, [self.workload.first]))
+            specs = self.workload.datasets.specs
+            broken: list[Tile] = [(spec.name, 1, 1, 0) for spec in specs if not spec.is_whole]
+            first = [*broken, *self.workload.tiles]
+            self.workload.check(self.generator.run(self.service, [first]))
             self.service.is_warm = True
         self.testbed.take_trace()
         self.testbed.set_tag("read")

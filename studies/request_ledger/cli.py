@@ -31,6 +31,7 @@ from studies.request_ledger.workload import (
 from studies.request_ledger.written import write_layouts
 
 NEWEST = "newest"
+_WORDS = {"n_requests": "requests", "wire_nbytes": "bytes", "n_waits": "waits in a chain"}
 
 
 def list_newest() -> list[Environment]:
@@ -54,13 +55,8 @@ def check_newest(clients: Sequence[str]) -> tuple[pd.DataFrame, list[str]]:
     DataFrame, list of str
         As of `findings.compare`, and in a line each what could not be checked.
     """
-    if not findings.COMMITTED.exists():
-        raise UserError(
-            f"{findings.COMMITTED.name}: there is no committed ledger; allowed: after `make ledger`"
-        )
-    before = findings.choose_newest(
-        findings.merge_runs(findings.tabulate(read_records([findings.COMMITTED])))
-    )
+    committed = findings.tabulate(read_records([findings.COMMITTED]))
+    before = findings.choose_newest(findings.merge_runs(committed))
     settings = Parameters.model_validate({})
     environments = list_newest()
     listed = list_operations(environments, clients, OPERATIONS)
@@ -116,11 +112,9 @@ def check(clients: tuple[str, ...], is_json: bool) -> None:
     else:
         for line in lines:
             word = "more" if line["is_more"] else "less"
-            what = {"n_requests": "requests", "wire_nbytes": "bytes", "n_waits": "waits in a chain"}
-            say(
-                f"{line['client']}, {line['operation']} of {line['layout']}: {word} {what[line['count']]},"
-                f" {line['before']:.0f} before and {line['after']:.0f} now"
-            )
+            where = f"{line['client']}, {line['operation']} of {line['layout']}"
+            numbers = f"{line['before']:.0f} before and {line['after']:.0f} now"
+            say(f"{where}: {word} {_WORDS[line['count']]}, {numbers}")
         for reason in absent:
             say(f"not checked: {reason}")
         if not lines:

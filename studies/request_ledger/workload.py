@@ -49,7 +49,7 @@ _DEADLINE_S = 45.0  # for one operation
 _STEPS_KEPT = 200  # requests whose dependencies go into the record
 
 
-class Session:
+class Session(contextlib.AbstractContextManager["Session"]):
     """The process of a client in an environment, one at a time; it ends with the context."""
 
     def __init__(self, environments: Mapping[str, Environment]) -> None:
@@ -119,10 +119,6 @@ class Session:
             with self._process:
                 pass
         self._process, self.key = None, None
-
-    def __enter__(self) -> Session:
-        """Return itself."""
-        return self
 
     def __exit__(self, *_: object) -> None:
         """End the process."""

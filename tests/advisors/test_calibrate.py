@@ -315,6 +315,8 @@ class Hostile(Handler):
         if how == "elsewhere":
             there = "http://localhost:" + host.partition(":")[2] + "/elsewhere/large"
             return self.answer(302, Location=there, Content_Length="0")
+        if how == "text":
+            return self.answer(200, b"no XML", Content_Length="6")
         if how == "heads":
             return self.answer(200, **{f"x-{i}": "y" for i in range(200)})
         if how == "slow":
@@ -349,7 +351,7 @@ def test_no_credential_goes_to_another_host(url: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("hostile")
-@pytest.mark.parametrize("url", ["s3://heads", "s3://slow"])
+@pytest.mark.parametrize("url", ["s3://heads", "s3://slow", "s3://text"])
 def test_heads_without_an_end_are_refused(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -350,7 +350,7 @@ def built(tmp_path_factory: pytest.TempPathFactory, small: Path) -> Path:
         row={"contender": TAG, "commit": TAG, "check": f"=HYPERLINK({TAG})"},
     )
     notebook = nbformat.read(path, as_version=4)
-    notebook.cells[1].metadata["mystnb"]["figure"]["caption"] += TAG
+    notebook.cells[1].metadata["mystnb"]["figure"]["caption"] += f"{TAG} `{TAG}`` \\`{TAG}` $`${TAG}$`$ \\{TAG}"  # fmt: skip
     notebook.cells[1].metadata["mystnb"]["image"]["alt"] += TAG
     nbformat.write(notebook, path)
     told = {"gain": Finding(verdict=TAG), "rate": Finding(1.0, unit=TAG)}

@@ -36,6 +36,7 @@ from helpers.paths import RENDERED, ROOT
 from tests import made
 from tests.helpers.test_redaction import ADDRESSES, SIGHTS
 from tests.rows import ORIGIN, make_row
+from tests.stores import becomes
 
 MakeCase = Callable[..., Case]
 
@@ -379,17 +380,6 @@ def test_a_case_runs_once_at_a_time(make_case: MakeCase) -> None:
     assert run.run_case(case).state == "done"
 
 
-def wait_until(
-    holds: Callable[[], Any], running: subprocess.Popen[str] | None = None, *, timeout_s: float = 60
-) -> None:
-    """Wait for something that happens in another process, as long as that runs."""
-    deadline = time.monotonic() + timeout_s
-    while not holds():
-        assert running is None or running.poll() is None, running.communicate()[1]
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.05)
-
-
 def copy_project(root: Path) -> None:
     """Copy what `make run` needs, with the Python of the tests for its environment."""
     for name in ("advisors", "helpers", "studies", "results/published"):
@@ -434,14 +424,14 @@ with tempfile.TemporaryDirectory(), start_child(["sleep", "600"]) as child:
             signal.signal(number, signal.SIG_DFL) if number != signal.SIGKILL else None
         ),
     ) as running:
-        wait_until(lambda: pids.exists() and pids.read_text().endswith(" "), running)
+        assert becomes(lambda: pids.exists() and pids.read_text().endswith(" "))
         if number in (signal.SIGINT, signal.SIGHUP):  # which a terminal sends to all
             os.killpg(running.pid, number)
         else:
             running.send_signal(number)
         _, said = running.communicate(timeout=60)
     assert "interrupted; what was measured is kept" in said, said
-    wait_until(lambda: not any(map(psutil.pid_exists, map(int, pids.read_text().split()))))
+    assert becomes(lambda: not any(map(psutil.pid_exists, map(int, pids.read_text().split()))))
     assert [*temporary.iterdir()] == []
     temporary.rmdir()
     assert list_files(case) == {"one.fingerprint"}
@@ -466,7 +456,7 @@ def test_twenty_kills_of_a_run_lose_and_double_no_row(make_case: MakeCase) -> No
             time.sleep(chance.uniform(0.2, 8.0))
             below = psutil.Process(running.pid).children(recursive=True)
             running.kill()
-        wait_until(lambda below=below: not any(one.is_running() for one in below))
+        assert becomes(lambda below=below: not any(one.is_running() for one in below))
         records = [case.result(".csv") for case in both if case.result(".csv").exists()]
         before, n_rows = n_rows, len(read_records(records)) if records else 0
         assert n_rows >= before
@@ -477,13 +467,6 @@ def test_twenty_kills_of_a_run_lose_and_double_no_row(make_case: MakeCase) -> No
 
 
 # Results that are published.
-
-
-def search_all(folder: Path) -> list[str]:
-    """Name the files below a folder in which a password stands."""
-    files = [path for path in folder.rglob("*") if path.is_file()]
-    assert files
-    return [path.name for path in files if SIGHTS.search(path.read_text("utf-8", "replace"))]
 
 
 @pytest.mark.parametrize(("seed", "address"), [(2, ADDRESSES[2]), (13, ADDRESSES[8])])
@@ -504,7 +487,8 @@ def test_a_run_writes_no_password(make_case: MakeCase, address: str, seed: int) 
     assert outcomes[0].state == ("done" if seed == 2 else "failed"), outcomes[0].text
     said += [run.summarise(outcomes), *run.explain_failures(outcomes), repr(outcomes)]
     assert not SIGHTS.search("\n".join(said))
-    assert search_all(case.root / "results") == []
+    written = [path for path in (case.root / "results").rglob("*") if path.is_file()]
+    assert not [path for path in written if SIGHTS.search(path.read_text("utf-8", "replace"))]
     suffix = ".ipynb" if seed == 2 else ".failed.ipynb"
     assert "***" in case.result(suffix).read_text()
     assert "host" in case.result(".runs.json").read_text()

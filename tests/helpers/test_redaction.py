@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from helpers.errors import UserError, show
 from helpers.objectstore.locations import parse_location
 from helpers.paths import ROOT
-from helpers.redaction import copy_redacted, find_secrets, redact, redact_tree
+from helpers.redaction import copy_redacted, find_secrets, redact
 
 CANARY = "hunter-2-canary"
 
@@ -39,14 +39,7 @@ SIGHTS = re.compile("hunter-2-canary|%68%75nter-2-canary", re.IGNORECASE)
 
 @pytest.mark.parametrize("address", ADDRESSES)
 @pytest.mark.parametrize(
-    "shown",
-    [
-        "{}",
-        "cannot reach '{}', try again",
-        '{{"store": "{}"}}',
-        "<a href='{}'>",
-        "tried {} twice",
-    ],
+    "shown", ["{}", "cannot reach '{}', try again", '{{"store": "{}"}}', "<a href='{}'>"]
 )
 def test_addresses_lose_their_credentials(address: str, shown: str) -> None:
     """In whatever text an address stands, nothing of its credentials stays, and its host does."""
@@ -171,9 +164,3 @@ def test_copies_without_credentials_are_the_same_bytes(tmp_path: Path) -> None:
     (tmp_path / "bad.csv").write_text(f'a,b\n"x,{ADDRESSES[0]}",y@z\n')
     copy_redacted(tmp_path / "bad.csv", tmp_path / "good.csv")
     assert (tmp_path / "good.csv").read_text() == 'a,b\n"x,redis://***@host:6379/0",y@z\n'
-
-
-def test_trees_keep_their_form() -> None:
-    """What is no text stays what it is."""
-    tree = {"a": [1, None, ADDRESSES[0]], "b": {"c": True}}
-    assert redact_tree(tree) == {"a": [1, None, "redis://***@host:6379/0"], "b": {"c": True}}

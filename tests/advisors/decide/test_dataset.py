@@ -16,6 +16,7 @@ import zarr
 from scipy.io import netcdf_file
 from zarr.storage import ObjectStore
 
+from advisors.decide import dataset
 from advisors.decide.cli import find_answer
 from advisors.decide.dataset import read_dataset
 from advisors.decide.snippets import write_code
@@ -145,6 +146,16 @@ def test_a_server_that_is_away_and_keys_that_are_wrong(
     for name in ("three.zarr", "file.h5"):
         with pytest.raises(UserError, match="credentials"):
             read_dataset(f"{places['bucket']}/{name}")
+
+
+def test_of_a_file_of_too_many_datasets_one_is_to_be_named(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was not looked at could be the largest; one that is named is read."""
+    monkeypatch.setattr(dataset, "_LISTED_S", 0)
+    with pytest.raises(UserError, match="more datasets .* --variable"):
+        read_dataset(str(folder / "file.h5"))
+    assert read_dataset(str(folder / "file.h5"), "g/large").shape == SHAPE
 
 
 def test_a_few_requests_are_enough(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

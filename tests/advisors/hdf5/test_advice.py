@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import os
@@ -30,7 +31,7 @@ from helpers.errors import UserError
 from helpers.netem.profiles import get_profile, network_of
 from helpers.objectstore.testbed import Server
 from tests.advisors.hdf5.test_apply import needs_tools
-from tests.stores import Ranges, make_location, serve
+from tests.stores import Handler, Ranges, make_location, serve
 
 IN_REGION = get_profile("in-region")
 VARIABLES = ("ocean/b", "ice/c")
@@ -339,6 +340,41 @@ def test_command_refuses_in_one_line(path: Path, tmp_path: Path) -> None:
         code, _, error = run(*arguments)
         assert code and isinstance(error, UserError), (arguments, error)
         assert said in str(error) and "\n" not in str(error) and "abcdef12" not in str(error)
+
+
+class _Drip(Handler):
+    """Says that an object is there, without its length, or sends it a byte at a time."""
+
+    def do_HEAD(self) -> None:
+        """Tell a length of some."""
+        self.answer(200, **({"Content-Length": "9999999"} if "drip" in self.path else {"Connection": "close"}))  # fmt: skip
+
+    def do_GET(self) -> None:
+        """Never end."""
+        self.answer(206, Content_Length="9999999", Content_Range="bytes 0-9999998/9999999")
+        with contextlib.suppress(OSError):
+            while True:
+                self.wfile.write(b"H")
+                time.sleep(0.05)
+
+
+@pytest.mark.parametrize(
+    ("name", "seconds", "told"),
+    [("drip", 0.2, "not read in 0.6 s"), ("none", 20, "cannot be read")],
+)
+def test_a_store_that_never_ends_is_one_line(
+    name: str, seconds: float, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither one that sends a byte now and then, nor one that leaves out what its clients need."""
+    with serve(_Drip) as url:
+        for variable, value in (
+            ("ENDPOINT_URL", url),
+            ("ACCESS_KEY_ID", "k"),
+            ("SECRET_ACCESS_KEY", "s"),
+        ):
+            monkeypatch.setenv(f"AWS_{variable}", value)
+        with pytest.raises(UserError, match=f"^file: s3://b/{name}.h5:? .*{told}"):
+            advise(f"s3://b/{name}.h5", get_profile("in-region"), seconds=seconds)
 
 
 def test_addresses_of_web_servers_and_buckets_are_read(

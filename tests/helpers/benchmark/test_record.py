@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from helpers.benchmark import provenance
+from helpers.benchmark import provenance, record
 from helpers.benchmark.provenance import RENDERED, Provenance, as_json
 from helpers.benchmark.record import (
     COLUMNS,
@@ -197,6 +197,7 @@ def test_two_writers_do_not_overwrite_each_other(tmp_path: Path) -> None:
         (",2.5,", ",inf,", "line 2: not a row of this schema: read_s: inf"),
         (r"\n(.*\n)$", r"\n\1\1", "line 3: the measurement of line 2 once more"),
         (r"(?s)^.*$", "\n", "not a record of this schema"),
+        (r"\n$", "x" * 200_000 + "\n", "cannot be read as a record: field larger"),
         (r"\w+\n$", "0123\n", "line 2: run '0123' is not in in-region.runs.json"),
     ],
 )
@@ -219,6 +220,7 @@ def test_damaged_files_are_refused_and_left_alone(
         (None, "cannot be read as a record: FileNotFoundError"),
         ("[]", "not the runs of a record"),
         ("{", "not the runs of a record"),
+        ("[" * 100_000, "not the runs of a record"),
         ('{"1": {}}', "run '1' was altered"),
         ("zarr 3.1.6", "run '[0-9a-f]{16}' was altered"),  # below: another version
     ],
@@ -234,6 +236,17 @@ def test_an_altered_origin_is_refused(tmp_path: Path, text: str | None, says: st
     for read in (make_record, read_rows):
         with pytest.raises(RecordError, match=f"^in-region.runs.json: {says}"):
             read(path)
+
+
+@pytest.mark.parametrize(("name", "value"), [("machine", []), ("commit", 1), ("is_dirty", "no")])
+def test_an_origin_that_is_none_is_refused(tmp_path: Path, name: str, value: object) -> None:
+    """Its hash may be right: whoever forged it can compute one."""
+    path = write_record(tmp_path / "a.csv", [make_row()])
+    [origin] = json.loads(runs_path(path).read_text()).values()
+    runs = {record._run_of(forged): forged for forged in [origin | {name: value}]}
+    runs_path(path).write_text(json.dumps(runs))
+    with pytest.raises(RecordError, match=f"^a.runs.json: {name}: .*; not of a record"):
+        read_rows(path)
 
 
 def test_no_file_and_no_text_are_refused(tmp_path: Path) -> None:
