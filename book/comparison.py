@@ -116,7 +116,7 @@ def render_comparison(found: Mapping[str, Any], a: Path, b: Path) -> list[str]:
             "A/B": digits(row["ratio"] or math.inf, n=3),
             "95 %": "one value"
             if row["low"] is None
-            else f"{digits(row['low'], n=3)} to {digits(row['high'], n=3)}",
+            else f"{digits(row['low'], n=3)} to {digits(row['high'] or math.inf, n=3)}",
             "blocks": f"{row['n_a']}, {row['n_b']}",
         }
         for row in found["rows"]

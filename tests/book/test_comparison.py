@@ -64,6 +64,8 @@ def test_what_takes_twice_as_long(tmp_path: Path) -> None:
     assert re.search("other +n_workers 1 +not measured", run(str(a), str(b))), (
         "a ratio beyond floats"
     )
+    write(a, times=1.72e308), write(b, times=0.97)
+    assert re.search(r"other +n_workers 1 +1\d+ +\d+ to not measured", run(str(a), str(b)))
     assert "unpaired" in text and re.search(r"other +n_workers 1 +2 +1\.\d+ to 2\.\d+ +5, 5", text)
 
 
