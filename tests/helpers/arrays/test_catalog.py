@@ -171,7 +171,7 @@ def test_anonymous_entry_takes_no_credentials(tmp_path: Path) -> None:
         ({"layouts": ("zarr", "references")}, "^contenders: .*only Zarr"),
         ({"dataset": "absent"}, "^dataset: 'absent'; allowed: others"),
         # a network before another store than the array's would be measured in vain
-        ({"location": Location("gs", "catalogs")}, "^store: .*allowed: s3://catalogs, where datas"),
+        ({"location": Location("gs", "catalogs")}, "^store: .*allowed: s3://catalogs, where"),
         # the field itself is a file on disk, not an array in a store
         ({"dataset": "ocean-temperature", "path": CATALOG}, "is no Zarr group; allowed"),
     ],
