@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import botocore.exceptions
+import botocore.session
 import obstore
 from filelock import FileLock, Timeout
 
@@ -201,6 +202,12 @@ def open_testbed(
     It is ``embedded``, with room for `needed_nbytes`, or the address of a bucket that answers,
     ``s3://BUCKET/PREFIX`` or ``gs://BUCKET/PREFIX``: nothing is emulated before that.
     """
+    try:  # every client of S3 looks a profile up, even where it is given keys
+        botocore.session.get_session().get_scoped_config()
+    except botocore.exceptions.ProfileNotFound as error:
+        raise UserError(
+            f"AWS_PROFILE: {error.kwargs['profile']!r}; allowed: one that the AWS settings have, or none"
+        ) from error
     if store == "embedded":
         with _open_embedded(profile, seed, needed_nbytes, dilation) as testbed:
             yield testbed

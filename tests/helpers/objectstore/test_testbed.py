@@ -37,6 +37,13 @@ def test_it_listens_on_loopback_alone(server: Server) -> None:
     assert heard == {"127.0.0.1"}
 
 
+def test_a_profile_that_is_not_there_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No client could be made with it, so nothing is started."""
+    monkeypatch.setenv("AWS_PROFILE", "typo")
+    with pytest.raises(UserError, match="^AWS_PROFILE: 'typo'; allowed: "):
+        open_testbed("embedded", get_profile("loopback")).__enter__()
+
+
 def test_secrets_are_not_shown(server: Server, tmp_path: Path) -> None:
     """Neither the representation, nor the arguments, nor the log has a credential."""
     with open_server(tmp_path / "store") as other:
