@@ -105,15 +105,6 @@ class Claim(BaseModel):
     at_most: float = math.inf
     ours: tuple[Ours, ...] = ()
 
-    def find_mismatches(self) -> list[str]:
-        """Find the findings that are of another quantity than the claim, by what they say."""
-        found = []
-        for one in self.ours:
-            told = read_findings(REFERENCE / f"{one.case}.csv").get(one.key, Finding()).quantity
-            if one.key and told not in ("", one.quantity):  # a file of before says nothing
-                found.append(f"{one.case}::{one.key} is of {told!r}, and not of {one.quantity!r}")
-        return found
-
     def answer(self) -> dict[str, Finding]:
         """Read our figures, by case."""
         read = ((one.case, one.read()) for one in self.ours)
