@@ -180,7 +180,7 @@ def check_profile(store: str, name: str, dilation: float | str = 1.0) -> None:
             f"profile: {name!r}; allowed: loopback, because nothing is emulated {where}"
         )
     if store != "embedded" and dilation != 1:
-        raise UserError(f"dilation: {dilation}; allowed: 1, because time is real {where}")
+        raise UserError(f"dilation: {dilation:g}; allowed: 1, because time is real {where}")
 
 
 @cache

@@ -142,7 +142,7 @@ def predict_asking_twice(network: Network, chunk_nbytes: float, n_chunks: float)
     --------
     A first byte of 100 ms and a body of 100 ms; the second first byte makes it half as long again:
 
-    >>> predict_asking_twice(Network(0.1, 0.1, stream_nbytes_per_s=1e6), 1e5, 8)
+    >>> round(predict_asking_twice(Network(0.1, 0.1, stream_nbytes_per_s=1e6), 1e5, 8), 9)
     1.5
     """
     body_s = chunk_nbytes / network.stream_nbytes_per_s
