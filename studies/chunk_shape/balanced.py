@@ -1,0 +1,352 @@
+"""The study of Rew as it was made: six chunk sizes and shapes, two accesses, and rewriting by two tools."""
+
+from __future__ import annotations
+
+import math
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import dask.array as da
+import h5py
+import netCDF4
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from numpy.typing import NDArray
+
+from helpers.arrays import chunks, stores
+from helpers.arrays.chunks import Shape
+from helpers.arrays.stores import checksum
+from helpers.benchmark import statistics
+from helpers.benchmark.contender import CheckError, Contender, Steps
+from helpers.benchmark.record import read_published
+from helpers.errors import UserError
+from helpers.findings import Finding, as_finding
+from helpers.paths import cache_folder
+from helpers.plotting import tables
+from helpers.plotting.figures import number_axis
+from helpers.plotting.palette import CHARCOAL
+from studies.chunk_shape import layouts
+from studies.chunk_shape.findings import MIX, list_biases
+from studies.chunk_shape.layouts import FILTERS, ChunkLayout, drop_pages
+from studies.chunk_shape.workload import HyperslabRead, contend_read, leave_first
+
+CONTIGUOUS = ("contiguous, time fastest", "contiguous, time slowest")
+KIB = (4096, 1024, 16, 8, 4)
+"""Chunk bytes of the tables, in KiB; the study has 16 on SSD alone, and no rewrite to it."""
+LARGEST, COPIED = "balanced 4096 KiB", "balanced 1024 KiB"
+ORDER = [*CONTIGUOUS, *(f"balanced {kib} KiB" for kib in KIB)]
+
+
+def list_layouts(shape: Shape) -> list[ChunkLayout]:
+    """List the layouts of the study, in files as netCDF-4 wrote them then, with B-trees as index."""
+    found = [
+        ChunkLayout(CONTIGUOUS[0], None, (1, 2, 0), "earliest"),
+        ChunkLayout(CONTIGUOUS[1], None, libver="earliest"),
+    ]
+    for kib in KIB:
+        chunk = chunks.balanced_chunk_shape(shape, 4, 1024 * kib)
+        found.append(ChunkLayout(f"balanced {kib} KiB", chunk, libver="earliest"))
+    return found
+
+
+def _with_nccopy(source: Path, target: Path, chunk: Shape) -> None:
+    spelt = ",".join(f"{name}/{n}" for name, n in zip(("time", "y", "x"), chunk, strict=True))
+    _run(["nccopy", "-M0", "-d", "1", "-s", "-c", spelt, source, target])
+
+
+def _with_h5repack(source: Path, target: Path, chunk: Shape) -> None:
+    spelt = "x".join(map(str, chunk))
+    _run(["h5repack", "-l", f"t:CHUNK={spelt}", "-f", "t:SHUF", "-f", "t:GZIP=1", source, target])
+
+
+def _with_dask(source: Path, target: Path, chunk: Shape) -> None:
+    """Store slabs of the array, each as thick as a chunk, so that each chunk is written once."""
+    with h5py.File(source) as old, h5py.File(target, "w") as new:
+        shape = old["t"].shape
+        n = max(1, round(2**25 / (4 * chunk[0] * math.prod(shape[1:]))))  # 32 MiB, or a chunk
+        array: Any = da.from_array(  # type: ignore[no-untyped-call]
+            old["t"], chunks=(n * chunk[0], *shape[1:]), lock=True
+        )
+        made = new.create_dataset("t", shape, "f4", chunks=chunk, **FILTERS)
+        da.store(array, made, lock=True, scheduler="threads")
+
+
+TOOLS: Mapping[str, Callable[[Path, Path, Shape], None]] = {
+    "nccopy": _with_nccopy,
+    "h5repack": _with_h5repack,
+    "dask": _with_dask,
+}
+"""What rewrites a file in other chunks: the two tools of the study, and Dask of today."""
+
+PACKAGES = {"nccopy": "netcdf-bin", "h5repack": "hdf5-tools"}
+
+
+def find_absent() -> dict[str, str]:
+    """Find the tools that are not installed, each with how to get it."""
+    return {
+        tool: f"not installed; allowed: apt install {package}, or conda-forge"
+        for tool, package in PACKAGES.items()
+        if shutil.which(tool) is None
+    }
+
+
+def _run(command: Sequence[str | Path]) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        said = (done.stderr.strip() or "no answer").splitlines()[-1]
+        raise UserError(f"{command[0]}: {said}")
+    return done.stdout + done.stderr
+
+
+def prepare_source(values: NDArray[np.float32]) -> Path:
+    """Write what is rewritten: the array as netCDF-4 without chunks, unless it is there."""
+    made_by = layouts.describe_making(values, by="netCDF4, contiguous")
+
+    def write(draft: Path) -> dict[str, Any]:
+        with netCDF4.Dataset(draft / "array.nc", "w") as file:
+            for name, n in zip(("time", "y", "x"), values.shape, strict=True):
+                file.createDimension(name, n)
+            file.createVariable("t", "f4", ("time", "y", "x"), contiguous=True)[:] = values
+        return {}
+
+    place = cache_folder() / "chunkings" / f"source-{stores.name_of(made_by)}"
+    stores.prepare(place, made_by, write)
+    return place / "array.nc"
+
+
+@dataclass(slots=True)
+class Rewrite(Steps):
+    """A file rewritten in other chunks by a tool, from a source whose pages are dropped."""
+
+    tool: str
+    source: Path
+    layout: ChunkLayout  # which the target gets
+    expected: int  # checksum of the values
+
+    @property
+    def target(self) -> Path:
+        """Where it is written."""
+        return self.source.with_name(f"rewritten-by-{self.tool}.h5")
+
+    def settings(self) -> dict[str, Any]:
+        """Declare what a comparison has to hold equal."""
+        chunk = "x".join(map(str, self.layout.chunk_shape or ()))
+        return {"codec": "shuffle, deflate", "cache_state": "pages dropped", "chunks": chunk}
+
+    def nbytes(self) -> tuple[int, int]:
+        """Count the bytes of the array."""
+        return (self.source.stat().st_size,) * 2
+
+    def prepare(self) -> None:
+        """Remove what was written before."""
+        self.target.unlink(missing_ok=True)
+        drop_pages(self.source)
+
+    def read(self, _opened: None) -> None:
+        """Rewrite; nothing says that it is on the disk by then."""
+        TOOLS[self.tool](self.source, self.target, self.layout.chunk_shape or ())
+
+    def check(self, _result: None) -> str:
+        """Compare chunks and values with those asked for, and remove the file."""
+        with h5py.File(self.target) as file:
+            found = file["t"].chunks, checksum(file["t"][...])
+        self.target.unlink()
+        if found != (self.layout.chunk_shape, self.expected):
+            raise CheckError(f"{self.tool}: {self.layout.name} has chunks or values of its own")
+        return "xxh3 of the rewritten array"
+
+    def versions(self) -> dict[str, str]:
+        """Ask the tool for its version; Dask's is named without being asked."""
+        asked = [self.tool, "--version"] if self.tool in PACKAGES else ["true"]
+        done = subprocess.run(asked, capture_output=True, text=True, check=False)
+        found = re.search(r"[Vv]ersion (\S+)", done.stdout + done.stderr)
+        return {f"library of {self.tool}": found[1]} if found else {}
+
+
+def plan_rewrites(
+    values: NDArray[np.float32], chosen: Sequence[ChunkLayout], absent: Container[str]
+) -> list[Rewrite]:
+    """List the rewrites: each tool that is here to each target of the study."""
+    source, expected = prepare_source(values), checksum(values)
+    targets = [one for one in chosen if one.name in read_rewrites().index]
+    return [
+        Rewrite(tool, source, target, expected)
+        for target in targets
+        for tool in TOOLS
+        if tool not in absent
+    ]
+
+
+def contend_all(reads: Sequence[HyperslabRead], rewrites: Sequence[Rewrite]) -> list[Contender]:
+    """Make a contender of each series and slice, a second copy of one layout's, and each rewrite."""
+    kept = [read for read in reads if read.access.name != "box"]
+    copied = [replace(read) for read in kept if read.layout.name == COPIED]
+    found = [*map(contend_read, kept), *(contend_read(one, "control", COPIED) for one in copied)]
+    for one in rewrites:
+        point = {"access": "rewrite", "medium": "hdf5", "target": one.layout.name}
+        found.append(Contender(one.tool, one, point=point, group=f"rewrite {one.layout.name}"))
+    return found
+
+
+def count_stored(reads: Sequence[HyperslabRead]) -> pd.Series[float]:
+    """Count the bytes of all chunks as they are stored, without their index, by layout."""
+    found = {}
+    for read in reads:
+        if read.layout.chunk_shape is not None:
+            with read.opener().file as file:
+                found[read.layout.name] = float(file["t"].id.get_storage_size())
+    return pd.Series(found)
+
+
+def compare_first(rows: pd.DataFrame) -> dict[tuple[str, str], Finding]:
+    """Compute the first read after opening over the mean of the later ones, by layout and access."""
+    part = rows[(rows["phase"] == "measured") & (rows["control_of"] == "")]
+    box_s = tables.trace_of(part).reindex(columns=["box_s"])["box_s"].dropna()
+    ratio = box_s.map(lambda each: each[0] / np.mean(leave_first(each)))
+    groups = ratio.groupby([part["contender"][ratio.index], part["access"][ratio.index]])
+    return {
+        (str(layout), str(access)): as_finding(statistics.ratio_interval(np.log(one.to_numpy())))
+        for (layout, access), one in groups
+    }
+
+
+def compare_tools(rows: pd.DataFrame) -> dict[tuple[str, str], Finding]:
+    """Compute the time of each rewrite over that of nccopy, by tool and target, paired within blocks."""
+    part, found = rows[rows["access"] == "rewrite"], {}
+    for target, each in part.groupby("target", sort=False):
+        for tool in each["contender"].unique():
+            if tool != "nccopy" and "nccopy" in {*each["contender"]}:
+                ratio = statistics.paired_ratio(each, tool, "nccopy")
+                found[str(tool), str(target)] = as_finding(ratio)
+    return found
+
+
+def judge_study(rows: pd.DataFrame, blocks: pd.DataFrame) -> dict[str, Finding]:
+    """Find what shape gains over size, and the reads after which a rewrite to 4 MiB has paid.
+
+    Shape is the slower access without chunks over that of the slowest chunks, so that sizes are
+    no part of it. A read is of an equal mix, of the array as it was before and after.
+    """
+    wide: Any = blocks[blocks["control_of"] == ""].pivot(index="block", columns="contender")
+    slower = wide[["series", "slice"]].T.groupby(level="contender").max().T
+    over = slower[[*CONTIGUOUS]].max(axis=1) / slower.drop(columns=[*CONTIGUOUS]).max(axis=1)
+    found = {"shape-over-size": over}
+    is_rewrite = (rows["contender"] == "nccopy") & (rows.get("target") == LARGEST)
+    rewrite_s = rows[is_rewrite & (rows["phase"] == "measured")].set_index("block")["read_s"]
+    gained_s = wide[MIX][CONTIGUOUS[1]] - wide[MIX][LARGEST]
+    if len(rewrite_s) and (gained_s > 0).all():
+        found["reads-to-pay"] = rewrite_s / gained_s
+    told = {
+        "shape-over-size": "slower access, without chunks over slowest chunks",
+        "reads-to-pay": "rewrite by nccopy over the time that a read gains",
+    }
+    intervals = {
+        key: statistics.ratio_interval(np.log(each.dropna().to_numpy(np.float64)))
+        for key, each in found.items()
+    }
+    return {key: replace(as_finding(one), quantity=told[key]) for key, one in intervals.items()}
+
+
+def read_study() -> pd.DataFrame:
+    """Read the published tables, by layout: seconds of each access and bias, of 16 KiB on SSD."""
+    rows = read_published("rew2013_access_times").replace(
+        {"spatial_slice": "slice", "time_series": "series"}
+    )
+    sizes = rows["chunk_kb_nominal"].fillna(0).map("balanced {:.0f} KiB".format)
+    whole = rows["layout"].str.replace("contiguous", "contiguous,")
+    rows = rows.assign(contender=sizes.where(rows["layout"] == "chunked", whole))
+    rows = rows.drop_duplicates(["contender", "access"])  # disk stands before SSD
+    wide: Any = rows.pivot(index="contender", columns="access")
+    found = wide["time_s"].rename(columns=lambda name: f"theirs, {name} (s)")
+    found["theirs, bias"] = wide["time_s"].max(axis=1) / wide["time_s"].min(axis=1)
+    first = wide["first_read_time_s"]["series"] / wide["time_s"]["series"]
+    return pd.DataFrame(found.assign(**{"theirs, first over later": first}))
+
+
+def read_rewrites() -> pd.DataFrame:
+    """Read the published minutes of h5repack over those of nccopy, by target, on disk and SSD."""
+    rows = read_published("rew2013_rechunking_minutes")
+    target = rows["chunk_kb_nominal"].map("balanced {:.0f} KiB".format)
+    wide: Any = rows.assign(target=target).pivot(index=["target", "medium"], columns="tool")
+    over = wide["time_min"]["h5repack"] / wide["time_min"]["nccopy"]
+    return pd.DataFrame(over.unstack("medium"))
+
+
+def tabulate_rewrites(
+    rows: pd.DataFrame, over: Mapping[tuple[str, str], Finding], absent: Mapping[str, str]
+) -> pd.DataFrame:
+    """Tabulate each rewrite: seconds, how many times nccopy's, and those published; else why not."""
+    part = rows[(rows["access"] == "rewrite") & (rows["phase"] == "measured")]
+    seconds = part.groupby(["target", "contender"], sort=False)["read_s"].median()
+    theirs, lines = read_rewrites(), {}
+    for target, tool in sorted(seconds.index, key=lambda at: (ORDER.index(at[0]), at[1])):
+        one = over.get((tool, target), Finding())
+        told = theirs.loc[target] if tool == "h5repack" else {"disk": np.nan, "ssd": np.nan}
+        cells = [seconds[target, tool], one.value, one.low, one.high, told["disk"], told["ssd"], ""]
+        lines[target, tool] = cells
+    for tool, reason in absent.items():
+        lines["every target", tool] = [np.nan] * 6 + [reason]
+    columns = ["seconds", "over nccopy", "low", "high", "theirs, disk", "theirs, SSD", "absent"]
+    return pd.DataFrame(lines, index=columns).T
+
+
+def draw_study(
+    axes: Sequence[Axes],
+    biases: pd.DataFrame,
+    over: Mapping[tuple[str, str], Finding],
+    stored: pd.Series[float],
+) -> None:
+    """Draw bias, rewrites over nccopy and stored bytes, each by layout; what is published is hollow."""
+    hollow: dict[str, Any] = {"markerfacecolor": "none", "color": CHARCOAL, "linestyle": "none"}
+    ours, theirs, minutes = biases.reindex(ORDER), read_study().reindex(ORDER), read_rewrites()
+    ends: Any = [ours["bias"] - ours["low"], ours["high"] - ours["bias"]]
+    axes[0].errorbar(_spell(ORDER), ours["bias"], ends, fmt="o", label="ours")
+    axes[0].plot(_spell(ORDER), theirs["theirs, bias"], "D", label="published", **hollow)
+    axes[0].set(yscale="log", title="bias")
+    targets = [name for name in ORDER if name in minutes.index]
+    for tool in ("h5repack", "dask"):
+        found = [over.get((tool, target), Finding()) for target in targets]
+        ends = [[one.value - one.low for one in found], [one.high - one.value for one in found]]
+        values = [one.value for one in found]
+        axes[1].errorbar(_spell(targets), values, ends, fmt="o", label=tool)
+    for medium, marker in {"disk": "D", "ssd": "s"}.items():
+        told = minutes.loc[targets, medium]
+        axes[1].plot(_spell(targets), told, marker, label=f"h5repack then, {medium}", **hollow)
+    axes[1].set(yscale="log", title="rewrite over nccopy")
+    axes[2].plot(_spell(stored.index), stored / stored[LARGEST], "o", label="ours")
+    axes[2].set(ylim=(0, None), title="stored, over 4 MiB")
+    for ax in axes:
+        ax.tick_params(axis="x", rotation=60)
+        ax.legend(fontsize="small", loc="best")
+    for ax in axes[:2]:
+        number_axis(ax.yaxis)
+
+
+def _spell(names: Iterable[Any]) -> list[str]:
+    """Spell layouts as short as an axis has room."""
+    short = {LARGEST: "4 MiB", COPIED: "1 MiB"}
+    return [short.get(name, re.sub("balanced |contiguous, ", "", name)) for name in names]
+
+
+def find_all(
+    rows: pd.DataFrame, blocks: pd.DataFrame, biases: pd.DataFrame, stored: pd.Series[float]
+) -> dict[str, Finding]:
+    """Find what the page prints, as far as its tools were there."""
+    first, over = compare_first(rows), compare_tools(rows)
+    found = list_biases(biases, ["hdf5"]) | judge_study(rows, blocks)
+    for kib in (4, 8):
+        told = f"first read over later ones, series, balanced {kib} KiB"
+        one = first[f"balanced {kib} KiB", "series"]
+        found[f"first-read-{kib}-kib"] = replace(one, quantity=told)
+    for (tool, target), one in over.items():
+        found[f"{tool}-over-nccopy-{target.split()[1]}-kib"] = one
+    told = "stored bytes, balanced 4 KiB over 4096 KiB"
+    small_over_large = Finding(stored["balanced 4 KiB"] / stored[LARGEST], quantity=told)
+    found["stored-smallest-over-largest"] = small_over_large
+    return found
