@@ -75,7 +75,6 @@ def run(case: str, site: str, render: bool, **how: Any) -> None:
 def _run(cases: list[Any], **how: Any) -> list[str]:
     """Run cases, print their table and return what failed."""
     from book import run as runs
-    from helpers.benchmark.provenance import python_build
     from helpers.objectstore.versitygw import find_or_build_versitygw
 
     minutes, max_usd = how.pop("minutes"), how.pop("max_usd")
@@ -83,8 +82,6 @@ def _run(cases: list[Any], **how: Any) -> list[str]:
         raise UserError(f"--minutes: {minutes:g}; allowed: above 0, at most 10000")
     if how["quick"] and (how["anew"] or how["more"]):
         raise UserError("--quick: together with --anew or --more; allowed: without them")
-    if python_build() in ("not optimised", "debug"):
-        say(f"this Python was compiled {python_build()}: what it computes takes longer")
     if max_usd is not None and not max_usd >= 0:
         raise UserError(f"--max-usd: {max_usd:g}; allowed: from 0 on")
     bound = {"max_usd": math.inf if max_usd is None else max_usd, "quick": how["quick"]}
