@@ -75,7 +75,7 @@ def run(case: str, site: str, render: bool, **how: Any) -> None:
 def _run(cases: list[Any], **how: Any) -> list[str]:
     """Run cases, print their table and return what failed."""
     from book import run as runs
-    from helpers.objectstore.versitygw import find_or_build_versitygw
+    from helpers.objectstore.testbed import find_or_build_versitygw
 
     minutes, max_usd = how.pop("minutes"), how.pop("max_usd")
     if minutes is not None and not 0 < minutes <= 10_000:
@@ -132,7 +132,7 @@ def publish(cases: tuple[str, ...], site: str) -> None:
 @click.command()
 def server() -> None:
     """Find the S3 server, or build it once."""
-    from helpers.objectstore.versitygw import find_or_build_versitygw
+    from helpers.objectstore.testbed import find_or_build_versitygw
 
     say(f"S3 server: {find_or_build_versitygw().name} is there")
 
