@@ -21,10 +21,7 @@ from typing import Any
 import nbformat
 import psutil
 import pytest
-import yaml
 from click.testing import CliRunner
-from hypothesis import HealthCheck, example, given, settings
-from hypothesis import strategies as st
 
 from book import build, cases, cli, run
 from book.cases import Case
@@ -270,41 +267,6 @@ def test_odd_and_unknown_names_are_refused(make_case: MakeCase) -> None:
     ) as told:
         cases.find_cases("laptop", case.root)
     assert str(told.value).isprintable()
-
-
-_VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary() | st.dates(),
-    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
-    max_leaves=8,
-)
-
-
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-@given(
-    st.binary()
-    | st.text().map(str.encode)
-    | st.text("[]{}&*!?:-|>'\"%@`,# \n0a.~=<e").map(str.encode)
-    | st.dictionaries(st.sampled_from(["seed", "record", "other"]) | st.text(), _VALUES).map(
-        lambda values: yaml.safe_dump(values, allow_unicode=True).encode()
-    )
-)
-@example(b"seed: !!float ''\n")
-@example(b"a: &a [1,1,1,1,1,1,1,1,1]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\nseed: [*b,*b,*b]\n")
-@example(b"record: '\\0'\n")
-@example(b"<<: 1\n")
-def test_any_parameter_file_is_read_or_refused(make_case: MakeCase, text: bytes) -> None:
-    """Whatever a file holds, it gives parameters or one short line."""
-    case = make_case("fuzzed")
-    case.parameter_file.write_bytes(text)
-    said, values = "", {}
-    try:
-        values = cases.read_parameters(case)
-    except UserError as error:
-        said = str(error)
-    assert said.isprintable() and len(said) < 300
-    assert set(values) <= {*parameters.Parameters.model_fields, "redis_url"}
-    assert bool(values) != bool(said)
-    assert cases.fingerprint(case, values)
 
 
 @pytest.mark.parametrize(
