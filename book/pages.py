@@ -245,24 +245,12 @@ def _write_versions(rows: pd.DataFrame) -> str:
 
 
 def escape(text: object) -> str:
-    r"""Escape what would be mark-up in a text that somebody else wrote.
-
-    Examples
-    --------
-    >>> print(escape("<b>x</b> {raw}`y`"))
-    \<b\>x\</b\> \{raw\}\`y\`
-    """
+    """Escape what would be mark-up in a text that somebody else wrote."""
     return re.sub(r"[\\`*_{}\[\]<>&|$~#!:]", r"\\\g<0>", " ".join(str(text).split()))
 
 
 def _without_markup(text: object) -> str:
-    r"""Escape what would be mark-up in the caption of a figure, but for roles with a name.
-
-    Examples
-    --------
-    >>> print(_without_markup("({numref}`fig-x`) `<script>``"))
-    ({numref}`fig-x`) \`\<script\>\`\`
-    """
+    """Escape what would be mark-up in the caption of a figure, but for roles with a name."""
     parts = re.split(r"(\{\w+\}`[\w-]+`|[\w\s-]+)", " ".join(str(text).split()))
     return "".join(part if i % 2 else escape(part) for i, part in enumerate(parts))
 

@@ -66,13 +66,7 @@ class PriceSet:
 
 @cache
 def read_prices() -> Mapping[str, PriceSet]:
-    """Read the sets that ship with the project.
-
-    Examples
-    --------
-    >>> list(read_prices())
-    ['published-2023', 'current']
-    """
+    """Read the sets that ship with the project."""
     sets = yaml.safe_load(PATH.read_text(encoding="utf-8"))
     return {
         name: PriceSet(**one | {"prices": tuple(Price(**each) for each in one["prices"])})
@@ -86,11 +80,6 @@ def get_prices(
     """Choose prices (USD, by item, in the units of `PRICE_UNITS`); `overrides` are the user's own.
 
     Unknown sets and items are refused, and unknown, missing and negative prices.
-
-    Examples
-    --------
-    >>> get_prices("published-2023", overrides={"nat_hour": 0.05})["nat_hour"]
-    0.05
     """
     if name not in (sets := read_prices()):
         raise UserError(f"price set is {show(name)}; allowed are {', '.join(sets)}")
