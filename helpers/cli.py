@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import errno
 import importlib
-import logging
 import os
 import signal
 import sys
@@ -106,7 +105,6 @@ def end_well() -> Iterator[None]:
         say(error.format_message(), err=True)
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
-        logging.getLogger("asyncio").disabled = True  # of tasks that this ends, which say so
         kept = "; what was measured is kept, and the same command goes on from there"
         _end("interrupted" + kept * (sys.argv[1:2] in (["run"], ["run-all"])))
     except ModuleNotFoundError as error:

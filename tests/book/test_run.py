@@ -321,22 +321,9 @@ def test_what_is_billed_is_said_and_bounded(
 def test_a_case_runs_once_at_a_time(make_case: MakeCase) -> None:
     """A second run of a case is refused in one line, and the lock ends with its holder."""
     case = make_case()
-    script = (
-        "import os, sys; from book.cases import Case, lock_case; from pathlib import Path\n"
-        "with lock_case(Case('laptop', 'study', 'one', Path(sys.argv[1]))):\n"
-        "    print('held', flush=True); sys.stdin.read()"
-    )
-    command = [sys.executable, "-c", script, case.root]
-    with subprocess.Popen(
-        command,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    ) as other:
-        assert other.stdout is not None and other.stdout.readline() == b"held\n"
+    with cases.lock_case(case):
         outcome = run.run_case(case)
-        assert outcome.state == "refused" and "another run" in outcome.text
-        other.kill()
+    assert outcome.state == "refused" and "another run" in outcome.text
     assert run.run_case(case).state == "done"
 
 
