@@ -51,7 +51,14 @@ _COVER = ROOT / "results" / "reference" / "headline.svg"
 # What a page may show or need besides the executed notebooks.
 _SOURCES = ("_config.yml", "_toc.yml", "*.md", "references.bib", "_static", "_ext")
 # Repository files that are no pages.
-NOT_PAGES = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
+NOT_PAGES = (
+    "README.md",
+    "CHANGELOG.md",
+    "CODE_OF_CONDUCT.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    "paper.md",
+)
 _WARNING = re.compile(r"^(?:(?P<page>.*?)(?::\d*)*: )?(?:WARNING|ERROR|CRITICAL): (?P<text>.*)$")
 
 

@@ -81,8 +81,9 @@ class Case:
 
     @property
     def source(self) -> Path:
-        """The notebook without outputs."""
-        return self.root / "notebooks" / f"{self.notebook}.ipynb"
+        """The notebook without outputs: one of its own, such as ``study.case.ipynb``, else the study's."""
+        own = self.root / "notebooks" / f"{self.notebook}.{self.name}.ipynb"
+        return own if own.exists() else own.with_name(f"{self.notebook}.ipynb")
 
     def result(self, suffix: str, site: str = "") -> Path:
         """Where a result of this case lies, at its own site or another."""

@@ -150,7 +150,8 @@ def run_case(
 def _describe(case: Case, state: State, seconds: float) -> Outcome:
     """Put together what became of a case whose executed notebook is there."""
     found = read_findings(case.result(SUFFIX))
-    key = find_study(case.notebook).headline
+    study = find_study(case.notebook)
+    key = study.headlines.get(case.name, study.headline)
     return Outcome(case, state, seconds, "", found, format_headline(key, found.get(key)))
 
 

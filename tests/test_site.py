@@ -158,7 +158,9 @@ def test_a_claim_guards_a_number_of_its_sentence(path: Path) -> None:
     """A sentence with a claim prints, if it prints findings of that page at all, one that the claim judges."""
 
     def read(page: str) -> list[dict[str, Finding]]:
-        files = [REFERENCE / f"{page}.csv"] if page else (REFERENCE / path.stem).glob("*.csv")
+        study, _, case = path.stem.partition(".")
+        own = (REFERENCE / study).glob(f"{case or '*'}.csv")
+        files = [REFERENCE / f"{page}.csv"] if page else own
         return [*map(read_findings, files)]
 
     text = path.read_text(encoding="utf-8")

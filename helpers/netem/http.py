@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import select
 import socket
+import ssl
 import time
 from dataclasses import dataclass
 from urllib.parse import unquote
@@ -146,6 +147,8 @@ def range_of(request: Head, response: Head | None) -> tuple[int | None, int | No
 
 def is_readable(sock: socket.socket, seconds: float = 0) -> bool:
     """Tell whether reading returns within so long."""
+    if isinstance(sock, ssl.SSLSocket) and sock.pending():
+        return True  # deciphered already: the kernel knows nothing of it
     poller = select.poll()
     poller.register(sock, select.POLLIN)
     return bool(poller.poll(1000 * seconds))

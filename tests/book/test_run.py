@@ -437,6 +437,14 @@ with tempfile.TemporaryDirectory(), start_child(["sleep", "600"]) as child:
     assert list_files(case) == {"one.fingerprint"}
 
 
+def test_a_case_may_have_a_notebook_of_its_own(make_case: MakeCase) -> None:
+    """What bears its name is executed for it, and for no other case of the study."""
+    one, two = make_case("one"), make_case("two")
+    write_notebook(one.source.with_name("study.two.ipynb"), code=SOURCE.replace("once", "own"))
+    assert [run.run_case(case).state for case in (one, two)] == ["done", "done"]
+    assert [case.result(".csv").read_text() for case in (one, two)] == ["once", "own"]
+
+
 @pytest.mark.slow
 def test_twenty_kills_of_a_run_lose_and_double_no_row(make_case: MakeCase) -> None:
     """SIGKILL at random moments: each run goes on, rows are whole, and no process is left."""
