@@ -269,20 +269,18 @@ def find_tree(root: int, but: Collection[int]) -> set[int]:
 @contextmanager
 def observed(pids: Sequence[int], but: Collection[int] = ()) -> Iterator[Spent]:
     """Count what a client computes, one machine for each of its processes, and slow nothing down."""
-    spent = Spent()
-    if sys.platform != "linux":
+    can_tell = sys.platform == "linux"
+    machines = [Machine(pid, {*but, *pids} - {pid}) for pid in pids if can_tell]
+    spent, before = Spent(), resource.getrusage(resource.RUSAGE_CHILDREN)
+    try:
         yield spent
-        return
-    machines = [Machine(pid, {*but, *pids} - {pid}) for pid in pids]
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    yield spent
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    ended_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    for machine in machines:
-        machine.find()
-        machine.look()
-    spent.client_s, spent.thread_s = _add(machines)
-    spent.client_s += ended_s
+    finally:
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        for machine in machines:
+            machine.find()
+            machine.look()
+            spent.client_s, spent.thread_s = _add(machines)
+            spent.client_s += after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 def _add(machines: Sequence[Machine]) -> tuple[float, float]:
@@ -305,10 +303,7 @@ class Governor:
         *,
         but: Collection[int] = (),
     ) -> Iterator[Spent]:
-        """Give each of these processes, with its descendants but for some, a machine of its own.
-
-        What it spent is there once the context has ended.
-        """
+        """Make each of these processes a machine, with its descendants but for some; say at the end what was spent."""
         spent = Spent()
         self._orders.send((pids, n_processors, dilation, {*but}))
         self._orders.recv()
