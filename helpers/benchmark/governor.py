@@ -298,10 +298,10 @@ class Governor:
     def slowed(
         self,
         pids: Sequence[int],
+        but: Collection[int] = (),
+        *,
         n_processors: float,
         dilation: float,
-        *,
-        but: Collection[int] = (),
     ) -> Iterator[Spent]:
         """Make each of these processes a machine, with its descendants but for some; say at the end what was spent."""
         spent = Spent()

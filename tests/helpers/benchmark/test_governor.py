@@ -87,7 +87,7 @@ def test_no_more_than_asked_for(  # a line of the table
     """A client has n processors, each 1/k as fast, and no thread has more than one of them."""
     process = start(what, n_threads)
     began_s = time.perf_counter()
-    with one.slowed([process.pid], n_processors, dilation) as spent:
+    with one.slowed([process.pid], n_processors=n_processors, dilation=dilation) as spent:
         time.sleep(_SECONDS)
     took_s = time.perf_counter() - began_s
     end(process)
@@ -99,7 +99,7 @@ def test_no_more_than_asked_for(  # a line of the table
 def test_waits_are_not_slowed(one: Governor) -> None:
     """Who waits is stopped only for the little that it computes."""
     process = start("rest")
-    with one.slowed([process.pid], 1, 5) as spent:
+    with one.slowed([process.pid], n_processors=1, dilation=5) as spent:
         time.sleep(_SECONDS)
     end(process)
     assert spent.stopped_s <= 5 * spent.client_s + 0.05
@@ -109,7 +109,7 @@ def test_each_root_is_a_machine_and_some_are_none(one: Governor) -> None:
     """Two machines have a processor each, and a third process is left out of it."""
     first, second, third = clients = [start("spin") for _ in range(3)]
     began_s = time.perf_counter()
-    with one.slowed([first.pid, second.pid], 1, 10, but=[third.pid]) as spent:
+    with one.slowed([first.pid, second.pid], [third.pid], n_processors=1, dilation=10) as spent:
         time.sleep(_SECONDS)
         free_s = sum(psutil.Process(third.pid).cpu_times()[:2])
     took_s = time.perf_counter() - began_s
@@ -123,7 +123,7 @@ def test_what_a_client_starts_later_is_counted(one: Governor) -> None:
     """A child that computes is slowed and counted with its parent."""
     process = start("start")
     began_s = time.perf_counter()
-    with one.slowed([process.pid], 1, 5) as spent:
+    with one.slowed([process.pid], n_processors=1, dilation=5) as spent:
         time.sleep(2 * _SECONDS)
     took_s = time.perf_counter() - began_s
     end(process)
@@ -156,7 +156,7 @@ def wait_until_goes_on(pids: list[int]) -> None:
 _OWNER = """
 import sys, time
 from helpers.benchmark.governor import open_governor
-with open_governor() as one, one.slowed([int(sys.argv[1])], 1, 1000):
+with open_governor() as one, one.slowed([int(sys.argv[1])], n_processors=1, dilation=1000):
     print("ready", flush=True)
     time.sleep(60)
 """
