@@ -11,13 +11,16 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
+from click.testing import CliRunner
 
-from book import pages, published
+from book import cli, pages, published
+from book.cases import Case
 from helpers.benchmark.record import read_published
 from helpers.benchmark.statistics import Interval
 from helpers.errors import UserError
 from helpers.findings import Finding, read_findings, write_findings
 from helpers.paths import ROOT
+from tests.rows import make_row, write_record
 
 TABLES: dict[str, dict[str, Any]] = yaml.safe_load((published.FOLDER / "tables.yaml").read_text())
 CLAIMS = published.read_claims()
@@ -230,10 +233,9 @@ def test_a_finding_of_another_quantity_is_named(
     told = Interval(5, 3, 6, 5, quantity="lead over lead, read_s")
     write_findings(tmp_path / "study" / "c.csv", {"x": told}, {}, noise=0, n_blocks=5)
     monkeypatch.setattr(published, "REFERENCE", tmp_path)
-    one = {"case": "study/c", "key": "x", "quantity": "12 MB over 3 MB, s_per_mb"}
-    assert find_mismatches(make_claim(ours=[one])) == ["x"]
-    right = one | {"quantity": told.quantity}
-    assert find_mismatches(make_claim(ours=[right])) == []
+    for quantity, named in (("12 MB over 3 MB, s_per_mb", ["x"]), (told.quantity, [])):
+        one = published.Ours(case="study/c", key="x", quantity=quantity)
+        assert find_mismatches(make_claim(ours=(one,))) == named
 
 
 # What the table of the source itself contradicts, as its README says.
@@ -259,27 +261,84 @@ def test_claims_are_those_of_every_source() -> None:
     assert {"abernathey2020", "green2022", "rew2013", "nsidc2024", "developmentseed2023"} < studies
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("a: {study: b}", "claims.yaml: a: says: Field required"),
-        ("a: {study: b, says: c, more: 1}", "claims.yaml: a: more: Extra inputs"),
-        (
-            "a: {study: b, says: c, at_least: many}",
-            "claims.yaml: a: at_least: 'many'; allowed: Input should be",
-        ),
-    ],
-)
-def test_a_claim_that_is_none_is_refused(tmp_path: Path, text: str, message: str) -> None:
-    """One line names the file and the field."""
-    path = tmp_path / "claims.yaml"
-    path.write_text(text)
-    with pytest.raises(UserError, match=f"^{re.escape(message)}"):
-        published.read_claims(path)
-
-
 def test_a_figure_without_rows_is_refused() -> None:
     """A query that finds nothing is no figure."""
     absent = published.Figure(table="practitioners", over="quantity == 'no'", column="value")
     with pytest.raises(UserError, match="^practitioners: no row where quantity == 'no'; allowed"):
         absent.read()
+
+
+# A record of one's own next to the published one.
+
+SECONDS = [1.0, 1.04, 0.97, 1.02, 0.99]
+
+
+def write(path: Path, times: float = 1.0, **changed: Any) -> Path:
+    """Write a record of a contender, its copy and another, which takes `times` as long."""
+    copy = {"contender": "zarr-s3fs, again", "control_of": "zarr-s3fs"}
+    rows = [make_row(phase="warm-up", read_s=1000.0, **changed)]
+    for block, s in enumerate(SECONDS):
+        for own, read_s in (({}, s), (copy, s * 1.01), ({"contender": "other"}, s * times)):
+            rows.append(make_row(**({"block": block} | changed | own | {"read_s": read_s})))
+    return write_record(path, rows)
+
+
+def compare(*given: object) -> str:
+    """Ask the command."""
+    found = CliRunner().invoke(cli.compare, [*map(str, given)], catch_exceptions=False)
+    assert found.exit_code == 0, found.output
+    return found.output
+
+
+def test_ratios_and_what_differs_in_origin_are_told(tmp_path: Path) -> None:
+    """Equals are not told apart, twice as long is twice, beyond floats is no traceback; a copy is its original."""
+    a, b = write(tmp_path / "a.csv"), write(tmp_path / "b.csv")
+    text = compare(a, a)
+    assert re.search(r"zarr-s3fs +n_workers 2 +1 .* 5, 5", text)
+    assert "again" not in text and "nothing differs in origin" in text
+    there = {"machine": {"cpu": "Two", "n_cores": 2}, "versions": {"zarr": "3.2.0", "dask": "2026.8"},
+             "parameters": {"seed": 7}, "settings": {"codec": "none", "cache_state": "cold"}, "commit": "b" * 40}  # fmt: skip
+    text = compare(write(a, times=2.0), write(b, **there))
+    assert re.search(r"other +n_workers 2 +2 +1\.\d+ +2\.\d+", text)
+    for line in ("machine: cpu: One; Two", "versions: zarr: 3.1.6; 3.2.0", "parameters: seed: 1; 7",
+                 "settings of other: codec: zstd; none", f"commit: {'a' * 8}; {'b' * 8}"):  # fmt: skip
+        assert line in text
+    assert "dask" not in text, "what one side did not import"
+    assert "without end" in compare(write(a, times=1e308), write(b, times=1e-308))
+
+
+@pytest.mark.parametrize(
+    ("b", "says"),
+    [
+        ({"case": "wide-area"}, "is of cluster-scaling/in-region, b.csv of cluster-scaling/wide"),
+        ({"phase": "warm-up"}, "b.csv: no measured row; allowed"),
+        ({"contender": "third"}, "no contender at a point in common"),
+        (None, "b.csv: cannot be read as a record: FileNotFoundError"),
+        ("a,b\n1,2\n", "b.csv: not a record of this schema: differs in"),
+    ],
+)
+def test_records_that_do_not_compare(b: Any, says: str, tmp_path: Path) -> None:
+    """Each is one line that names the file."""
+    a, path = write(tmp_path / "a.csv"), tmp_path / "b.csv"
+    if isinstance(b, dict):
+        write_record(path, [make_row(**b)])
+    elif b is not None:
+        path.write_text(b)
+    with pytest.raises(UserError, match=says) as caught:
+        compare(a, path)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_case_is_its_record_and_the_reference(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a case, a site's record is laid over the reference; one that was not measured is told."""
+    case = Case("laptop", "cluster-scaling", "in-region", tmp_path)
+    monkeypatch.setattr(published, "find_case", lambda title, site: case)
+    with pytest.raises(UserError, match="has no record at site laptop; allowed: after wire run"):
+        compare(case.title)
+    write(case.result(".csv"), times=2.0)
+    write(case.result(".csv", "reference"))
+    assert "laptop/cluster-scaling/in-region.csv" in compare(case.title)
+    with pytest.raises(UserError, match=r"allowed: A\.csv B\.csv, or CASE"):
+        compare("a.csv")
