@@ -214,21 +214,23 @@ def find_network(rows: Sequence[TracedRequest]) -> Network:
     if not rates:
         return Network(first_byte_s, max(late_s, first_byte_s))
     stream = quantiles(rates, n=4)[-1] if len(rates) > 1 else rates[0]
-    # what came through while several flowed, over what as many streams would have brought alone
-    flow = [
-        (stop_s - start_s, n)
-        for start_s, stop_s, _, n, _ in intervals(rows, max(row.end_s for row in rows))
-        if n > 1
-    ]
-    stream_s = sum(seconds * n for seconds, n in flow)
-    nbytes = sum(row.nbytes for row in rows if row.nbytes >= _LARGE_NBYTES)
-    body_s = sum(
-        row.end_s - row.first_byte_s
+    alone = Network(first_byte_s, max(late_s, first_byte_s), stream)
+    # bytes that came while several bodies flowed, over what as many streams would have brought alone
+    shared = [one for one in intervals(rows, max(row.end_s for row in rows)) if one[3] > 1]
+    if not shared:
+        return alone
+    edges = np.array([one[:2] for one in shared])
+    passed_s = np.append(0.0, (edges[:, 1] - edges[:, 0]).cumsum())
+    times_s, seconds = edges.ravel(), np.repeat(passed_s, 2)[1:-1]
+    nbytes = sum(
+        row.nbytes
+        * float(np.diff(np.interp((row.first_byte_s, row.end_s), times_s, seconds))[0])
+        / max(row.end_s - row.first_byte_s, 1e-9)
         for row in rows
-        if row.nbytes >= _LARGE_NBYTES and row.first_byte_s
+        if row.first_byte_s
     )
-    network = Network(first_byte_s, max(late_s, first_byte_s), stream)
-    if stream_s and body_s and nbytes / body_s < _FLOWS * stream:
-        together = nbytes / body_s * stream_s / sum(seconds for seconds, _ in flow)
-        return Network(first_byte_s, max(late_s, first_byte_s), stream, max(together, stream))
-    return network
+    together = nbytes / passed_s[-1]
+    n_flowing = sum((stop_s - start_s) * n for start_s, stop_s, _, n, _ in shared) / passed_s[-1]
+    if together >= _FLOWS * stream * n_flowing or nbytes < _LARGE_NBYTES:
+        return alone
+    return replace(alone, aggregate_nbytes_per_s=max(float(together), stream))

@@ -227,23 +227,25 @@ def measure(
     from advisors.trace import launch
     from helpers.benchmark.statistics import ratio_interval
 
-    began_s, before, after = time.monotonic(), [first], list[Run]()
+    began_s, before = time.monotonic(), [first]
+    after: list[Run] = []
     while len(after) < _LEAST_PAIRS or (
         len(after) < _MOST_PAIRS and (time.monotonic() - began_s) * (1 + 1 / len(after)) < _TRY_S
     ):
-        if len(before) == len(after):  # A comes first in every other pair
-            before.append(launch.run(command, want_digest=True, is_silent=True))
-        after.append(launch.run(command, environment=environment, want_digest=True, is_silent=True))
-        if len(before) < len(after) + 1 and len(after) % 2 == 0:
-            before.append(launch.run(command, want_digest=True, is_silent=True))
-    n = min(len(before), len(after))
-    ratio = ratio_interval(
-        np.log([one.wall_s / two.wall_s for one, two in zip(before[:n], after[:n], strict=True)])
-    )
+        n = len(after)
+        for runs, given in (
+            ((after, environment), (before, {})) if n % 2 else ((before, {}), (after, environment))
+        ):
+            if len(runs) == n:
+                runs.append(
+                    launch.run(command, environment=given, want_digest=True, is_silent=True)
+                )
+    ratios = [one.wall_s / two.wall_s for one, two in zip(before, after, strict=True)]
+    ratio = ratio_interval(np.log(ratios))
     predicted = next((one.gain for one in report.findings if one.setting == setting), 0.0)
     told = f", predicted {predicted:.2g}" if predicted else ""
     lines = [
-        f"{setting}: {ratio.centre:.2f} times as fast ({ratio.low:.2f} to {ratio.high:.2f}, {n} pairs){told};"
+        f"{setting}: {ratio.centre:.2f} times as fast ({ratio.low:.2f} to {ratio.high:.2f}, {ratio.n} pairs){told};"
         f" {_counted_change(first, after[0])}"
     ]
     if {one.exit_code for one in after} - {first.exit_code}:

@@ -207,12 +207,12 @@ _BANDS = {
 _WIDTH, _ROW, _MOST_HEIGHT, _LEAST_HEIGHT = 10_000, 10, 720, 160
 _STYLE = """
 body{font:16px/1.45 system-ui,sans-serif;color:#333;background:#fff;margin:0 auto;max-width:75rem;padding:1rem;box-sizing:border-box}
-h1{font-size:1.25rem;overflow-wrap:anywhere}h2{font-size:1rem;margin:1.5rem 0 .3rem}
+h1{font-size:1.25rem;overflow-wrap:anywhere}h2{font-size:1rem;margin:1.5rem 0 .3rem}p{margin:.3rem 0;overflow-wrap:anywhere}
 svg{display:block;width:100%;border:1px solid #999;box-sizing:border-box}
 .axis{display:flex;justify-content:space-between;font-size:.8rem;color:#555}
 .key{display:flex;flex-wrap:wrap;gap:.2rem 1rem;list-style:none;padding:0;margin:.4rem 0;font-size:.9rem}
 .key i{display:inline-block;width:.8em;height:.8em;margin-right:.35em;border:1px solid #555}
-li{margin:.6rem 0}code,pre{font-size:.85rem;white-space:pre-wrap;overflow-wrap:anywhere}
+li{margin:.6rem 0}code{font-size:.85rem;overflow-wrap:anywhere}
 """
 
 
@@ -220,8 +220,9 @@ def write_html(run: Run, report: Report, command: Sequence[str]) -> str:
     """Write a page that needs nothing else: when each request waited and received, and what to change."""
     rows = sorted((row for row in run.rows if row.end_s), key=lambda row: row.start_s)
     title = f"What {cut(shlex.join(command))} waited for"
-    lines = [*render(report, command)]
-    n_counted = 1 + next((i for i, line in enumerate(lines) if line.startswith("  network")), 0)
+    lines = [
+        line for line in render(replace(report, findings=[]), command) if "no known" not in line
+    ]
     causes = "".join(
         f"<li><b>{_safe(one.title)}</b>: {_safe(one.evidence)}.<br><code>{_safe(one.line)}</code><br>"
         f'{_safe(_gain(one, report))} <a href="{BOOK}{one.see}">more</a></li>'
@@ -229,26 +230,30 @@ def write_html(run: Run, report: Report, command: Sequence[str]) -> str:
     )
     begin_s = run.begin_s + report.time_s["start"]
     until_s = max([run.begin_s + run.wall_s, *(row.end_s for row in rows)])
-    ticks = "".join(
-        f"<span>{_seconds(begin_s - run.begin_s + part * (until_s - begin_s) / 4)}</span>"
-        for part in range(5)
-    )
-    axis = f'<div class="axis">{ticks}</div>'
-    kinds = {kind: _COLOURS[kind] for kind in report.kinds}
+    ticks = (begin_s - run.begin_s + part * (until_s - begin_s) / 4 for part in range(5))
+    axis = "".join(f"<span>{second:.1f} s</span>" for second in ticks)
     height = min(_MOST_HEIGHT, max(_LEAST_HEIGHT, 8 * len(rows)))
+    bands, bars = _bands(run, begin_s, until_s), _bars(rows, begin_s, until_s)
     body = [
-        f"<h1>{_safe(title)}</h1><p>{_safe(lines[0])}.</p>",
-        "<h2>Where the time went</h2>",
-        _draw(_bands(run, begin_s, until_s), 1, 28, "time spent, from left to right"), _key(_BANDS),
+        f"<h1>{_safe(title)}</h1>",
+        *(f"<p>{_safe(line.strip())}</p>" for line in lines),
+        "<h2>Where the time went, from the first request on</h2>",
+        _draw(bands, 1, 28, "what each moment was spent on"),
+        _key(_BANDS),
         "<h2>Each request from top to bottom, in the order in which they began</h2>",
-        "<p>Pale while it waits for its first byte, full while it receives. A staircase is a chain: each step waited for the one before. A wall is many at once.</p>",
-        _draw(_bars(rows, begin_s, until_s), _ROW * max(len(rows), 1), height, "requests over time"),
-        axis, _key(kinds),
-        f"<h2>What to change</h2><ol>{causes}</ol>" if causes else "<h2>No known cause that is worth a change</h2>",
-        f"<h2>In words</h2><pre>{_safe(chr(10).join(lines[:n_counted] + [line for line in lines if line.startswith('not seen')]))}</pre>",
-    ]  # fmt: skip
-    head = f'<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1"><title>{_safe(title)}</title><style>{_STYLE}</style>'
-    return f"{head}<body>{''.join(body)}</body></html>"
+        "<p>Pale while it waits for its first byte, full while it receives.",
+        "A staircase is a chain: each step waited for the one before. A wall is many at once.</p>",
+        _draw(bars, _ROW * max(len(rows), 1), height, "requests over time"),
+        f'<div class="axis">{axis}</div>',
+        _key({kind: _COLOURS[kind] for kind in report.kinds}),
+        f"<h2>What to change</h2><ol>{causes or 'No known cause that is worth it.'}</ol>",
+    ]
+    head = (
+        '<!doctype html><html lang="en"><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width,initial-scale=1">'
+        f"<title>{_safe(title)}</title><style>{_STYLE}</style>"
+    )
+    return f"{head}<body>{chr(10).join(body)}</body></html>"
 
 
 def _safe(text: str) -> str:
