@@ -267,32 +267,18 @@ def _without_markup(text: object) -> str:
     return "".join(part if i % 2 else escape(part) for i, part in enumerate(parts))
 
 
-_LABELS = re.compile(
-    r"^\((?P<target>[\w-]+)\)=\s*$|^:(?:name|label):\s*(?P<name>[\w-]+)\s*$", re.MULTILINE
-)
-
-
 def _suffix_labels(cells: Cells, page: str) -> None:
-    """Append notebook and case to every label and to every mention of it."""
+    """Append notebook and case to the name of every figure and to every mention of it."""
     figures = [cell["metadata"].get("mystnb", {}).get("figure", {}) for cell in cells]
-    texts = [cell for cell in cells if cell["cell_type"] == "markdown"]
-    labels = {figure["name"] for figure in figures if "name" in figure}
-    for cell in texts:
-        labels |= {one["target"] or one["name"] for one in _LABELS.finditer(cell["source"])}
+    names = "|".join(re.escape(figure["name"]) for figure in figures if "name" in figure)
+    mention = re.compile(rf"(?<![\w-])(?:{names})(?![\w-])" if names else r"(?!)")
     for figure in figures:
-        figure |= {key: _without_markup(one) for key, one in figure.items()}
-    if not labels:
-        return
-    # Only where Markdown names a label, for a label may be a word of the text too.
-    names = "|".join(sorted(map(re.escape, labels)))
-    mention = re.compile(rf"(?:^:(?:name|label):\s*|[(`<#])(?:{names})(?=[)`>]|\s*$)", re.MULTILINE)
-    for figure in figures:
-        if "name" in figure:
-            figure["name"] += f"-{page}"
-        if "caption" in figure:
-            figure["caption"] = mention.sub(rf"\g<0>-{page}", figure["caption"])
-    for cell in texts:
-        cell["source"] = mention.sub(rf"\g<0>-{page}", cell["source"])
+        figure |= {
+            key: mention.sub(rf"\g<0>-{page}", _without_markup(one)) for key, one in figure.items()
+        }
+    for cell in cells:
+        if cell["cell_type"] == "markdown":
+            cell["source"] = mention.sub(rf"\g<0>-{page}", cell["source"])
 
 
 def fold(cells: Cells) -> None:

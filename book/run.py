@@ -136,16 +136,12 @@ def _describe(case: Case, state: State, seconds: float) -> Outcome:
 
 
 def format_headline(key: str, found: Finding | None) -> str:
-    """Format a finding with its name and unit, and what more than one block says of it.
+    """Write a finding with its name and unit, and what more than one block says of it.
 
     Examples
     --------
     >>> format_headline("gain-at-8", Finding(1.523, 1.31, 1.7, n=5, verdict="faster"))
     'gain at 8: 1.5 (1.3 to 1.7) times, faster'
-    >>> format_headline("best", Finding(verdict="zarr-obstore"))
-    'best: zarr-obstore'
-    >>> format_headline("gain-at-8", Finding(1.523, n=1, verdict="indistinguishable"))
-    'gain at 8: 1.5 times'
     """
     found = found or Finding(verdict="not found")
     number = f"{format_finding(found, 'range')} {found.unit or 'times'}"

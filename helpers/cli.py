@@ -13,8 +13,7 @@ import time
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, ClassVar, NoReturn
-from weakref import ReferenceType, ref
+from typing import Any, NoReturn
 
 import click
 
@@ -128,19 +127,10 @@ def _end(text: str) -> NoReturn:
 _NOT_WRITTEN = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM}
 
 
-class Interrupt(KeyboardInterrupt):
-    """What a signal raises. As long as it is alive, what it interrupted is ending in order."""
-
-    latest: ClassVar[tuple[ReferenceType[Interrupt], float] | None] = None  # and when it was raised
-
-    def __init__(self) -> None:
-        super().__init__()
-        Interrupt.latest = ref(self), time.monotonic()
-
-
 _GRACE_S = (
     5.0  # in which what was interrupted ends in order; a signal after that interrupts its end
 )
+_interrupted_s: list[float] = []  # when the last signal was heard
 
 
 def _interrupt(_number: int, _frame: Any) -> None:
@@ -148,9 +138,10 @@ def _interrupt(_number: int, _frame: Any) -> None:
 
     The handler stays: a signal that is ignored would be ignored by the children too.
     """
-    latest = Interrupt.latest
-    if latest is None or latest[0]() is None or time.monotonic() - latest[1] > _GRACE_S:
-        raise Interrupt
+    now = time.monotonic()
+    if not _interrupted_s or now - _interrupted_s[-1] > _GRACE_S:
+        _interrupted_s.append(now)
+        raise KeyboardInterrupt
 
 
 def check_interrupt() -> None:
@@ -158,8 +149,8 @@ def check_interrupt() -> None:
 
     Loops over objects of a file ask for it, and whatever is about to publish something.
     """
-    if Interrupt.latest is not None and Interrupt.latest[0]() is None:
-        raise Interrupt
+    if _interrupted_s:
+        raise KeyboardInterrupt
 
 
 def _end_with_parent() -> None:

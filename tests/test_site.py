@@ -179,18 +179,6 @@ def test_no_cell_of_a_table_ends_within_a_role(path: Path) -> None:
     assert re.findall(r'(?m)^\s*"?\|.*\{num\}`[^`|\\]*\|\w+`', text) == []
 
 
-def test_a_number_next_to_a_claim_of_another_is_found() -> None:
-    """As a claim of the lead was next to a number of something else, of this page or of another."""
-    known = {"asks-twice": Finding(1, unit="claim", quantity="one-request, wait"), "lead-falls": Finding(5)}  # fmt: skip
-    for line, n in {
-        "{claim}`a/b::asks-twice` It is {num}`a/b::one-request|range` times.": 0,
-        "{claim}`a/b::asks-twice` It is {num}`a/b::lead-falls` times.": 1,
-        "{claim}`a/b::asks-twice` It is {num}`c/d::lead-falls` times.": 0,
-        "{claim}`asks-twice` It is {num}`lead-falls` times.": 1,
-    }.items():
-        assert len(find_unguarded(line, lambda _page: [known])) == n, line
-
-
 # The built files.
 
 

@@ -382,7 +382,7 @@ def copy_project(root: Path) -> None:
     """Copy what `make run` needs, with the Python of the tests for its environment."""
     for name in ("advisors", "helpers", "studies", "results/published"):
         shutil.copytree(ROOT / name, root / name)
-    made.copy_study(root)
+    made.write_study(root / "studies")
     programs = root / ".venv" / "bin"
     programs.mkdir(parents=True)
     for name, before in (("python", ""), ("wire", " -c 'from helpers.cli import run; run()'")):
