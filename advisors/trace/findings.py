@@ -255,7 +255,7 @@ def _throttled(scene: Scene) -> Cause | None:
 
 
 def _connections(scene: Scene) -> Cause | None:
-    """Connections of a request or two."""
+    """Handshakes before every request or two."""
     new = scene.places(lambda row: row.is_first)
     if len(new) < max(0.5 * len(scene.rows), 2 * analysis.most_in_flight(scene.rows)):
         return None
