@@ -175,6 +175,14 @@ class BodyTransfer:
         self.sink.sendall(line + trailer)
 
 
+def connect(address: tuple[str, int]) -> socket.socket:
+    """Connect to a server."""
+    sock = socket.create_connection(address, CONNECT_TIMEOUT_S)
+    sock.settimeout(None)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return sock
+
+
 class Upstream:
     """Hold one connection to the server, opened when first needed."""
 
@@ -194,10 +202,7 @@ class Upstream:
         if self._source is not None and is_readable(self._source.sock):
             self.close()  # an idle connection that has something to say says that it is closed
         if self._source is None:
-            sock = socket.create_connection(self.address, CONNECT_TIMEOUT_S)
-            sock.settimeout(None)
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._source = Source(sock)
+            self._source = Source(connect(self.address))
         return self._source
 
     def ask(self, request: Head, body: BodyTransfer, source: Source) -> Head:
