@@ -5,10 +5,10 @@ BIN = .venv/bin
 RUN = $(BIN)/wire
 
 .DEFAULT_GOAL := help
-.PHONY: help env server run-all run ledger derive book test faults lint audit sbom lock publish clean
+.PHONY: help env server run-all run ledger ledger-check reference links derive book test faults lint audit sbom lock publish clean
 
 help:  ## list the targets
-	@sed -n 's/^\([a-z0-9-]*\):.*## /\1:/p' Makefile | awk -F: '{printf "make %-9s %s\n", $$1, $$2}'
+	@sed -n 's/^\([a-z0-9-]*\):.*## /\1:/p' Makefile | awk -F: '{printf "make %-12s %s\n", $$1, $$2}'
 
 env: .venv/ready  ## set up the locked environment in .venv/
 
@@ -48,11 +48,14 @@ run: env  ## measure one case: make run CASE=cluster-scaling/in-region
 ledger: env  ## measure what each client asks of the store, version by version
 	@exec $(RUN) run request-ledger/versions $(FLAGS)
 
+ledger-check: env  ## ask what the newest clients ask of the store, and fail where it is more than the record has
+	@mkdir -p _build && bash -o pipefail -c '$(RUN) ledger check 2>&1 | tee _build/ledger-check.txt'
+
 reference: env  ## measure all cases with all their blocks, going on where it was ended, and promote them
 	@$(RUN) run-all --site "$(SITE)" --all --more --minutes 60 $(FLAGS)
 	@exec $(RUN) publish --site "$(SITE)"
 
-derive: env  ## write parameter cells and schemas of case files from the models of the studies
+derive: env  ## write the schemas of case files from the models of the studies
 	@exec $(RUN) derive
 
 book: env  ## build the book from results that are there
@@ -68,6 +71,12 @@ test: test-all  ## run the tests, but for the slow ones (5 minutes)
 test-all: env  ## run all tests: also browsers, gateways, kills and faults (half an hour)
 	@$(TEST) -m "not quiet $(MARKED)" -n 3 --dist loadfile --no-loadscope-reorder || $(AGAIN)
 	@$(TEST) -m "quiet $(MARKED)" $$(grep -rl --include='test_*.py' 'mark\.quiet' tests) || $(AGAIN)
+
+links: book  ## try each link of the book that leads to the web; _build/links.txt lists those that fail
+	@$(BIN)/jupyter-book build _build/stage --path-output _build/linked --builder linkcheck --all --quiet > _build/linked.log 2>&1 || true
+	@test -e _build/linked/_build/html/output.txt || { tail -3 _build/linked.log; exit 1; }
+	@! grep '\[broken\]\|\[timeout\]' _build/linked/_build/html/output.txt | tee _build/links.txt | grep .
+	@echo "all links lead somewhere"
 
 faults: env  ## read through every reader from a store that fails, and write results/reference/faults.csv
 	@exec $(BIN)/python -m tests.test_faults

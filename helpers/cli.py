@@ -13,8 +13,7 @@ import time
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, ClassVar, NoReturn
-from weakref import ReferenceType, ref
+from typing import Any, NoReturn
 
 import click
 
@@ -27,8 +26,8 @@ _COMMANDS = {  # where each is, the extra that brings its packages, and what it 
     "compare": ("book.cli", "book", "Lay a record over another of the same case."),
     "costs": ("advisors.costs.cli", "costs", "Compute what caches of a tile service cost."),
     "decide": ("advisors.decide.cli", "decide", "Stay, set, rechunk or copy: what to do with a dataset."),
-    "derive": ("book.cli", "book", "Write parameter cells and schemas of case files."),
-    "fit": ("advisors.scaling.cli", "scaling", "Say from a few sizes how far workers help."),
+    "derive": ("book.cli", "book", "Write the schemas of case files."),
+    "fit": ("advisors.scaling:fit", "scaling", "Say from a few sizes how far workers help."),
     "hdf5": ("advisors.hdf5.cli", "hdf5", "Say what is wrong with an HDF5 file, and what gains."),
     "ledger": ("studies.request_ledger.cli", "book", "Check what clients ask of the store."),
     "publish": ("book.cli", "book", "Promote results to the reference."),
@@ -127,19 +126,10 @@ def _end(text: str) -> NoReturn:
 _NOT_WRITTEN = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM}
 
 
-class Interrupt(KeyboardInterrupt):
-    """What a signal raises. As long as it is alive, what it interrupted is ending in order."""
-
-    latest: ClassVar[tuple[ReferenceType[Interrupt], float] | None] = None  # and when it was raised
-
-    def __init__(self) -> None:
-        super().__init__()
-        Interrupt.latest = ref(self), time.monotonic()
-
-
 _GRACE_S = (
     5.0  # in which what was interrupted ends in order; a signal after that interrupts its end
 )
+_interrupted_s: list[float] = []  # when the last signal was heard
 
 
 def _interrupt(_number: int, _frame: Any) -> None:
@@ -147,9 +137,10 @@ def _interrupt(_number: int, _frame: Any) -> None:
 
     The handler stays: a signal that is ignored would be ignored by the children too.
     """
-    latest = Interrupt.latest
-    if latest is None or latest[0]() is None or time.monotonic() - latest[1] > _GRACE_S:
-        raise Interrupt
+    now = time.monotonic()
+    if not _interrupted_s or now - _interrupted_s[-1] > _GRACE_S:
+        _interrupted_s.append(now)
+        raise KeyboardInterrupt
 
 
 def check_interrupt() -> None:
@@ -157,8 +148,8 @@ def check_interrupt() -> None:
 
     Loops over objects of a file ask for it, and whatever is about to publish something.
     """
-    if Interrupt.latest is not None and Interrupt.latest[0]() is None:
-        raise Interrupt
+    if _interrupted_s:
+        raise KeyboardInterrupt
 
 
 def _end_with_parent() -> None:

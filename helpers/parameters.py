@@ -218,6 +218,7 @@ class Study:
 
     name: str  # of the notebook and of the folders of its cases and results
     headline: str  # key of the finding that the table of cases shows
+    headlines: Mapping[str, str] = field(default_factory=dict)  # of cases with their own notebook
     # cases that `run-all` leaves out, so that it ends in half an hour
     by_name: tuple[str, ...] = ()
     least_blocks: int = 5  # of a reference record; fewer where what is measured is counts

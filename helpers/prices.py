@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
-from helpers.errors import UserError, explain, show
+from helpers.errors import UserError, show
 
 # Every price that an estimate asks for: its unit, and what it is in words.
 _ITEMS: Mapping[str, tuple[str, str]] = {
@@ -42,48 +41,27 @@ BILLED_GB_NBYTES = 2**30
 """Bytes of a GB on a bill: S3 counts storage in 1,073,741,824 bytes, as the examples of its questions and answers do."""
 
 
-class Price(BaseModel):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Price:
     """One price, of the items of `PRICE_UNITS`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     item: str
     unit: str
-    value: Annotated[float, Field(ge=0, le=MOST)] | None  # None where it is unknown
-    currency: Literal["USD"]
+    value: float | None  # None where it is unknown
+    currency: str
     region: str  # where it holds
     date: str  # when it stood in its source
     source: str
-    # how far it can be trusted, as the head of prices.yaml says
-    status: Literal["published", "found", "taken-over", "unknown"]
-
-    @model_validator(mode="after")
-    def _check_unit(self) -> Self:
-        if PRICE_UNITS.get(self.item) != self.unit:
-            allowed = PRICE_UNITS.get(self.item, "an item that is known")
-            raise ValueError(f"{self.item} in {self.unit!r}; allowed: {allowed}")
-        return self
+    status: str  # how far it can be trusted, as the head of prices.yaml says
 
 
-class PriceSet(BaseModel):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PriceSet:
     """Prices of one date."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     date: str  # when they were gathered
     note: str
     prices: tuple[Price, ...]  # at most one for each item and region
-
-
-_SETS = TypeAdapter(dict[str, PriceSet])
-
-
-def parse_prices(given: Any) -> dict[str, PriceSet]:
-    """Check price sets that come from YAML."""
-    try:
-        return _SETS.validate_python(given)
-    except ValidationError as error:
-        raise UserError(f"{PATH.name}: {explain(error)}") from error
 
 
 @cache
@@ -95,7 +73,11 @@ def read_prices() -> Mapping[str, PriceSet]:
     >>> list(read_prices())
     ['published-2023', 'current']
     """
-    return parse_prices(yaml.safe_load(PATH.read_text(encoding="utf-8")))
+    sets = yaml.safe_load(PATH.read_text(encoding="utf-8"))
+    return {
+        name: PriceSet(**one | {"prices": tuple(Price(**each) for each in one["prices"])})
+        for name, one in sets.items()
+    }
 
 
 def get_prices(

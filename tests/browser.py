@@ -39,12 +39,6 @@ _FLAGS = [
     "--remote-debugging-port=0",
 ]
 
-_KEYS = {"Tab": (9, ""), "Enter": (13, "\r")}  # their numbers and characters
-
-
-class Navigated(Exception):
-    """The page that was asked went away: it led to another."""
-
 
 class Tab:
     """One page at a time, and what was said of it since it was opened."""
@@ -66,8 +60,6 @@ class Tab:
         self._socket.send(json.dumps({"id": self._n_sent, "method": method, "params": given}))
         while (message := json.loads(self._socket.recv())).get("id") != self._n_sent:
             self._events.append(message)
-        if "navigated" in message.get("error", {}).get("message", ""):
-            raise Navigated(message["error"])
         assert "error" not in message, f"{method}: {message['error']}"
         return message["result"]
 
@@ -78,21 +70,6 @@ class Tab:
             width=width, height=height, deviceScaleFactor=1, mobile=width < 600,
         )  # fmt: skip
         self.evaluate(_SETTLED)
-
-    def press(self, key: str) -> None:
-        """Press Tab or Enter."""
-        code, text = _KEYS[key]
-        given = {"key": key, "code": key, "windowsVirtualKeyCode": code}
-        self.send("Input.dispatchKeyEvent", type="keyDown", text=text, **given)
-        self.send("Input.dispatchKeyEvent", type="keyUp", **given)
-
-    def tab_until(self, expression: str) -> None:
-        """Press Tab until an expression is true, as a reader without a mouse does."""
-        for _ in range(200):
-            if self.evaluate(f"Boolean({expression})"):
-                return
-            self.press("Tab")
-        raise AssertionError(f"200 times Tab, and never {expression}")
 
     def open(self, url: str, *, width: int, height: int = 800) -> None:
         """Open a page in a window of this size, and wait until it is loaded."""
@@ -123,14 +100,9 @@ class Tab:
         return found["result"].get("value")
 
     def wait_until(self, expression: str) -> None:
-        """Wait until an expression is true, be it on a page to which this one leads."""
+        """Wait until an expression is true."""
         until = time.monotonic() + _LONGEST_S
-        while True:
-            try:
-                if self.evaluate(f"Boolean({expression})"):
-                    return
-            except Navigated:
-                pass
+        while not self.evaluate(f"Boolean({expression})"):
             assert time.monotonic() < until, f"never true: {expression}"
             time.sleep(0.05)
 

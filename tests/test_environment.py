@@ -13,6 +13,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import h5py
 import pytest
 import yaml
 
@@ -193,3 +194,38 @@ def test_the_audit_names_licences_that_would_bind_all(audit: Any, tmp_path: Path
     assert bool(audit.find_licences()) == is_found
     audit.ACCEPTED["a"] = "for a reason"
     assert audit.find_licences() == []
+
+
+@pytest.mark.slow
+def test_a_wheel_answers_in_an_empty_environment(tmp_path: Path) -> None:
+    """Who installs the wheel alone asks each advisor without the book, its data or a clone."""
+    for name in ("advisors", "book", "helpers", "studies"):
+        shutil.copytree(ROOT / name, tmp_path / "source" / name)
+    for path in ("pyproject.toml", "README.md", "LICENSE", "LICENSE-CC-BY"):
+        shutil.copy(ROOT / path, tmp_path / "source" / path)
+
+    def call(*command: object) -> str:
+        done = subprocess.run([*map(str, command)], cwd=tmp_path, capture_output=True, text=True, check=False)  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    uv = (sys.executable, "-m", "uv", "--quiet")
+    call(*uv, "build", "--wheel", "--no-build-isolation", "--python", sys.executable, "--out-dir", ".", "source")  # fmt: skip
+    call(*uv, "venv", "--python", sys.executable, "empty")
+    (wheel,) = tmp_path.glob("*.whl")
+    call(*uv, "pip", "install", "--python", "empty", "--constraints", ROOT / "requirements.lock", f"{wheel}[costs,decide,hdf5,scaling,trace]")  # fmt: skip
+    wire = tmp_path / "empty" / "bin" / "wire"
+    with h5py.File(tmp_path / "some.h5", "w") as file:
+        file.create_dataset("x", shape=(400, 400), dtype="f4", chunks=(20, 20))
+    (tmp_path / "runs.csv").write_text("n_workers,seconds\n1,10\n2,5.2\n4,2.9\n8,1.9\n")
+    shape = ("--shape", "8760,721,1440")
+    assert json.loads(call(wire, "decide", *shape, "--access", "series:50,map:50", "--json"))
+    assert json.loads(call(wire, "fit", "runs.csv", "--workers", "16", "--json"))
+    assert "the file has no pages" in call(wire, "hdf5", "advise", "some.h5")
+    assert "USD" in call(wire, "costs")
+
+
+def test_one_version() -> None:
+    """What is installed and what is cited have one version."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert yaml.safe_load((ROOT / "CITATION.cff").read_text())["version"] == project["version"]

@@ -21,6 +21,11 @@ NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 assert NOTEBOOKS
 
 
+def study_of(path: Path) -> str:
+    """Name the study of a notebook, which may be of one of its cases alone."""
+    return path.stem.partition(".")[0]
+
+
 def find_long(cells: list[str]) -> list[str]:
     """Find the cells of more than twenty lines, imports not counted."""
     bodies = [[line for line in cell.splitlines() if not re.match(r"(from|import) |$", line)] for cell in cells]  # fmt: skip
@@ -70,7 +75,7 @@ def test_defaults_make_a_whole_record(executed: Path) -> None:
 
     Those of cluster scaling, which read whole arrays over the wire, read no less than is stored.
     """
-    defaults = find_parameters(executed.stem)().model_dump()
+    defaults = find_parameters(study_of(executed))().model_dump()
     rows = record.read_records([executed.parent / defaults["record"]])
     measured = rows[rows["phase"] == "measured"]
     counts = measured.groupby(["contender", "point"]).size()
@@ -94,10 +99,13 @@ MEASURED = {
 
 def test_versions_that_decide_are_in_the_record(executed: Path) -> None:
     """What measures is named with its version, in whatever process it does."""
-    defaults = find_parameters(executed.stem)().model_dump()
+    defaults = find_parameters(study_of(executed))().model_dump()
     rows = record.read_records([executed.parent / defaults["record"]])
     named = {name for text in rows["versions"].unique() for name in json.loads(text)}
-    assert MEASURED.get(executed.stem, set()) | {"python", "numpy", "h5py", "HDF5 of h5py"} <= named
+    assert (
+        MEASURED.get(study_of(executed), set()) | {"python", "numpy", "h5py", "HDF5 of h5py"}
+        <= named
+    )
 
 
 def test_no_output_shows_a_path_or_a_warning(executed: Path) -> None:
@@ -123,8 +131,10 @@ def test_every_figure_is_shown_once(executed: Path) -> None:
 
 def test_findings_are_written(executed: Path) -> None:
     """The key of the headline is there, with noise and blocks."""
-    found = read_findings(executed.parent / find_parameters(executed.stem)().record)
-    assert {find_study(executed.stem).headline, NOISE, N_BLOCKS} <= {*found}
+    study = find_study(study_of(executed))
+    found = read_findings(executed.parent / find_parameters(study.name)().record)
+    headline = study.headlines.get(executed.stem.partition(".")[2], study.headline)
+    assert {headline, NOISE, N_BLOCKS} <= {*found}
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)

@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from fsspec.caching import caches
 
@@ -26,15 +26,12 @@ from helpers.models.transfer import Network, Step, replay
 MIB = 2**20
 
 
-class Cache(Protocol):
-    """What stands between the library and the network."""
-
-    def answer(self, reads: Sequence[Read], file_nbytes: int) -> list[list[Read]]:
-        """Return, of an empty cache, the requests that each read of a file leads to."""
-
-
 def read_through(
-    between: Sequence[Cache], reads: Sequence[Read], file_nbytes: int, *, n_first: int = 0
+    between: Sequence[FileCache | PageBuffer],
+    reads: Sequence[Read],
+    file_nbytes: int,
+    *,
+    n_first: int = 0,
 ) -> tuple[list[Read], list[Read]]:
     """Find the requests that reads become behind caches, the first of them nearest to the library.
 
@@ -199,13 +196,9 @@ class Way:
     page_buffer_nbytes: int = 0  # HDF5's, at least a page, where file space is paged
     in_flight: int = 1  # requests that it keeps in flight
 
-    def file_options(self) -> dict[str, Any]:
-        """Give the options with which fsspec opens the file so."""
-        return {"cache_type": self.cache_type, "block_size": self.block_nbytes}
-
-    def caches(self, layout: FileLayout) -> list[Cache]:
+    def caches(self, layout: FileLayout) -> list[FileCache | PageBuffer]:
         """Give the caches between the library and the network, for a file."""
-        found: list[Cache] = [FileCache(self.cache_type, self.block_nbytes)]
+        found: list[FileCache | PageBuffer] = [FileCache(self.cache_type, self.block_nbytes)]
         if (page := layout.page_nbytes) and self.page_buffer_nbytes:  # it holds a page at least
             found.insert(0, PageBuffer(page, max(self.page_buffer_nbytes, page)))
         return found
@@ -241,22 +234,19 @@ def choose_earthaccess(file_nbytes: int) -> Way:
     return Way("earthaccess.open", cache_type="background", block_nbytes=n_mib * MIB)
 
 
-def list_ways(layout: FileLayout, *, in_flight: int = 10, is_web: bool = False) -> list[Way]:
-    """List the ways to read a file as it is, the default first.
+def list_ways(layout: FileLayout, *, is_web: bool = False) -> list[Way]:
+    """List the ways to read a file as it is, at a web server or in a bucket, the default first.
 
-    `in_flight` is what a download, and references with nothing set, keep in flight; references
-    with 64 are listed next to those.
+    Zarr keeps 10 chunks in flight where nothing is set.
     """
-    references = Way("references", "references", in_flight=in_flight)
-    more = replace(references, name="references, 64 in flight", in_flight=64)
     return [
         DEFAULT_HTTPS if is_web else DEFAULT,
         XARRAY,
         choose_earthaccess(layout.file_nbytes),
         BLOCKS,
-        Way("whole", "whole", in_flight=in_flight),
-        references,
-        *([more] if in_flight != more.in_flight else []),
+        Way("whole", "whole", in_flight=10),
+        Way("references", "references", in_flight=10),
+        Way("references, 64 in flight", "references", in_flight=64),
     ]
 
 
@@ -283,35 +273,9 @@ class Predicted:
     nbytes: int
 
     @property
-    def name(self) -> str:
-        """Name of the way."""
-        return self.way.name
-
-    @property
     def seconds(self) -> float:
         """Time of both."""
         return self.open_s + self.read_s
-
-
-def predict_ways(
-    layout: FileLayout, network: Network, *, in_flight: int = 10, is_web: bool = False
-) -> list[Predicted]:
-    """Predict every way to read a file as it is, the default first.
-
-    Parameters
-    ----------
-    layout : FileLayout
-        Of a file, by `inspection.record_reads`, or of a description, by
-        `descriptions.describe_layout`.
-    network : Network
-        As `network_of(profile)` gives it.
-    in_flight : int
-        Requests that a download, and references with nothing set, keep in flight.
-    is_web : bool
-        Whether the file is at a web server and not in a bucket.
-    """
-    ways = list_ways(layout, in_flight=in_flight, is_web=is_web)
-    return [predict(way, layout, network) for way in ways]
 
 
 def predict(way: Way, layout: FileLayout, network: Network, *, dilation: float = 1.0) -> Predicted:

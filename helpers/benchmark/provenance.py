@@ -122,11 +122,7 @@ _BUILD = "build of python"  # a name with spaces is no distribution
 
 def python_build() -> str:
     """Say how this Python was compiled, which is a part of every time that its processor takes."""
-    if hasattr(sys, "gettotalrefcount"):
-        return "debug"
     options = str(sysconfig.get_config_var("CONFIG_ARGS") or "")
-    if not options:  # as on Windows, whose builds do not say
-        return "unknown"
     if "--enable-optimizations" not in options:
         return "not optimised"
     return "optimised, LTO" if re.search(r"--with-lto(?!=no)", options) else "optimised"

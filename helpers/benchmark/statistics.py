@@ -23,7 +23,6 @@ from helpers.models import WORTH
 Floats = np.ndarray[tuple[int], np.dtype[np.float64]]
 
 _SEED = 20200611
-_AT_ONCE = 1000  # values to resample, some 80 MB
 _quantile_of_t = functools.cache(stats.t.ppf)  # of the many ratios of a record most ask for one
 
 Verdict = Literal["faster", "slower", "indistinguishable", "grows", "falls", "ended", "undecided"]
@@ -54,33 +53,13 @@ def median_interval(values: Iterable[float]) -> Interval:
     >>> found.centre, float(found.low), float(found.high), found.n
     (3.0, 1.0, 5.0, 5)
     """
-    return median_intervals([values])[0]
-
-
-def median_intervals(samples: Sequence[Iterable[float]]) -> list[Interval]:
-    """Compute the median and its interval of each sample, as `median_interval` does, but sooner."""
-    given = [finite(values, "values") for values in samples]
-    found = [Interval(float(np.median(one)), np.nan, np.nan, len(one)) for one in given]
-    for n in {*map(len, given)} - {1}:
-        places = [place for place, one in enumerate(given) if len(one) == n]
-        for first in range(0, len(places), size := math.ceil(_AT_ONCE / n)):
-            some = places[first : first + size]
-            ends = stats.bootstrap(
-                (np.stack([given[place] for place in some]),),
-                _median,
-                axis=-1,
-                method="percentile",
-                rng=np.random.default_rng(_SEED),  # each sample is resampled as it is alone
-            ).confidence_interval
-            for place, low, high in zip(some, ends.low.tolist(), ends.high.tolist(), strict=True):
-                found[place] = replace(found[place], low=low, high=high)
-    return found
-
-
-def _median(samples: np.ndarray[Any, Any], axis: int) -> Any:
-    """Compute what `np.median` does; of many short samples in a quarter of its time."""
-    ranked, n = np.sort(samples, axis=axis), samples.shape[axis]
-    return (ranked[..., (n - 1) // 2] + ranked[..., n // 2]) / 2
+    sample = finite(values, "values")
+    centre, n = float(np.median(sample)), len(sample)
+    if n == 1:
+        return Interval(centre, np.nan, np.nan, n)
+    rng = np.random.default_rng(_SEED)
+    ends = stats.bootstrap((sample,), np.median, method="percentile", rng=rng).confidence_interval
+    return Interval(centre, float(ends.low), float(ends.high), n)
 
 
 def finite(values: Iterable[float], name: str) -> Floats:
@@ -190,11 +169,10 @@ def summarise(
     df: pd.DataFrame, by: Sequence[str] = ("contender", "point"), *, value: str = "read_s"
 ) -> pd.DataFrame:
     """Summarise a column of a record by `by`: `median`, its interval `low` to `high`, and `n`."""
-    parts = dict(iter(measured(df).groupby([*by], sort=False)[value]))
-    found = median_intervals([*parts.values()])
-    lines = [
-        (*key, one.centre, one.low, one.high, one.n) for key, one in zip(parts, found, strict=True)
-    ]
+    lines = []
+    for key, part in measured(df).groupby([*by], sort=False)[value]:
+        one = median_interval(part)
+        lines.append((*key, one.centre, one.low, one.high, one.n))
     return pd.DataFrame(lines, columns=[*by, "median", "low", "high", "n"])
 
 

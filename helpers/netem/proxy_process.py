@@ -45,12 +45,19 @@ class Workers:
 
     def number_of(self, sock: socket.socket) -> int:
         """Return the number of the process at the other end of an accepted connection."""
-        inode = find_inode(sock.getpeername(), sock.getsockname())
         with self._lock:
-            # those seen before come first, and are nearly always enough
-            everybody = (int(name) for name in reversed(os.listdir("/proc")) if name.isdigit())
-            pid = _find_holder(inode, self._numbers) or _find_holder(inode, everybody)
+            pid = find_pid(sock, self._numbers)
             return UNKNOWN if pid is None else self._numbers.setdefault(pid, len(self._numbers))
+
+
+def find_pid(sock: socket.socket, known: Iterable[int]) -> int | None:
+    """Find the process at the other end of an accepted connection, among those known first.
+
+    They are nearly always enough.
+    """
+    inode = find_inode(sock.getpeername(), sock.getsockname())
+    everybody = (int(name) for name in reversed(os.listdir("/proc")) if name.isdigit())
+    return _find_holder(inode, known) or _find_holder(inode, everybody)
 
 
 def find_inode(there: tuple[str, int], here: tuple[str, int]) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import random
 import statistics
 from dataclasses import replace
 from typing import Any
@@ -121,14 +120,6 @@ def test_names_what_binds(network: Network, client: Client, n_workers: int, limi
     found = predict(network, client, n_chunks=40, **counts)
     draws = {simulate(network, client, 40, **counts, seed=seed) for seed in range(9)}
     assert found.limit == limit and found.seconds == statistics.median(draws)
-
-
-def test_first_bytes_are_distributed_as_said() -> None:
-    """Half of the draws are below the median, and 95 of 100 below the 95th percentile."""
-    network, rng = Network(0.03, 0.1), random.Random(0)
-    draws = sorted(network.draw_first_byte_s(rng) for _ in range(20_000))
-    assert draws[10_000] == pytest.approx(0.03, rel=0.05)
-    assert draws[19_000] == pytest.approx(0.1, rel=0.05)
 
 
 @pytest.mark.parametrize(
@@ -258,15 +249,6 @@ def test_the_closed_form_follows_the_simulation(name: str) -> None:
     assert abs(statistics.median(errors)) < 0.04
     assert np.quantile(np.abs(errors), 0.5) < 0.05
     assert np.quantile(np.abs(errors), 0.9) < 0.16
-
-
-@given(st.floats(1, 1e5), st.floats(1, 1e8), st.integers(1, 64))
-def test_more_is_never_faster(n_chunks: float, nbytes: float, n_connections: int) -> None:
-    """More chunks or larger ones take no less time."""
-    store = Store(IN_REGION, n_connections, chunk_s=1e-4, decode_s_per_nbyte=1e-9)
-    base = float(access_seconds(store, IoCounts(n_chunks, nbytes)))
-    assert float(access_seconds(store, IoCounts(n_chunks, 2 * nbytes))) >= base * (1 - 1e-9)
-    assert float(access_seconds(store, IoCounts(2 * n_chunks, nbytes))) >= base * (1 - 1e-9)
 
 
 @pytest.mark.parametrize("name", ["in-region", "wide-area"])

@@ -13,8 +13,15 @@ import pandas as pd
 import pytest
 
 from advisors.hdf5.descriptions import describe_layout
-from advisors.hdf5.files import open_hdf5, open_source
-from advisors.hdf5.inspection import FileLayout, LoggedFile, Read, list_tree, record_reads
+from advisors.hdf5.files import Deadline, open_hdf5, open_source
+from advisors.hdf5.inspection import (
+    FileLayout,
+    LoggedFile,
+    Read,
+    iterate_listed,
+    list_object,
+    record_reads,
+)
 from advisors.hdf5.prediction import (
     BLOCKS,
     DEFAULT,
@@ -26,7 +33,6 @@ from advisors.hdf5.prediction import (
     choose_earthaccess,
     order_reads,
     predict,
-    predict_ways,
     read_through,
 )
 from helpers.netem.profiles import get_profile, network_of, of_one_process
@@ -97,17 +103,6 @@ def test_a_granule_is_described_by_a_few_numbers() -> None:
         n_chunks=363, chunk_nbytes=37_200, n_variables=21, n_read=3, is_scattered=False
     )
     assert predict(DEFAULT, together, IN_REGION).nbytes < layout.file_nbytes
-
-
-def test_ways_are_listed_with_three_defaults() -> None:
-    """The default comes first; a program in a bucket and one at a web server have others."""
-    layout = describe_layout(n_chunks=10, chunk_nbytes=1e6)
-    names = [one.name for one in predict_ways(layout, IN_REGION, in_flight=10)]
-    assert names[:3] == ["s3fs.open", "xarray, address", "earthaccess.open"]
-    assert {"references", "references, 64 in flight", "whole"} < {*names}
-    assert predict_ways(layout, IN_REGION, is_web=True)[0].name == "fsspec.open"
-    at_64 = [one.name for one in predict_ways(layout, IN_REGION, in_flight=64)]
-    assert "references, 64 in flight" not in at_64
 
 
 def test_defaults_are_those_of_the_libraries() -> None:
@@ -192,7 +187,8 @@ def test_page_buffer_asks_for_what_hdf5_asks_for(n_pages: int, tmp_path: Path) -
         layout = record_reads(file, "paged", variables)
         log = LoggedFile(file)
         with open_hdf5(log, "paged", page_buf_size=buffer_nbytes) as opened:
-            list_tree(opened)
+            for _, found in iterate_listed(opened, None, Deadline()):
+                list_object(found)
             for variable in variables:
                 opened[variable][...]
     reads = [*layout.opened, *(one for reads in layout.read for one in reads)]

@@ -373,29 +373,6 @@ def test_what_was_imported_has_its_version() -> None:
     assert not {"dask", "sphinxcontrib-bibtex", "arrays-over-the-wire"} & {*told.stdout.split()}
 
 
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [
-        ("'--enable-optimizations' '--with-lto'", "optimised, LTO"),
-        ("'--enable-optimizations' '--with-lto=no'", "optimised"),
-        ("'--prefix=/opt/python' '--enable-shared'", "not optimised"),
-        (None, "unknown"),  # as on Windows
-    ],
-)
-def test_python_says_how_it_was_compiled(
-    monkeypatch: pytest.MonkeyPatch, options: str | None, expected: str
-) -> None:
-    """Half of what a processor does in Python may hang on that, so every row tells it."""
-    monkeypatch.setattr(provenance.sysconfig, "get_config_var", lambda _name: options)
-    provenance._installed.cache_clear()
-    try:
-        assert provenance.imported()["build of python"] == expected
-        told = provenance.name_beside("workers", [{"build of python": expected}])
-        assert told == {"build of python": expected}
-    finally:
-        provenance._installed.cache_clear()
-
-
 def test_processes_beside_are_named_where_they_differ() -> None:
     """What is as here has its plain name; another version, or a library, tells whose it is."""
     here = provenance.installed(["zarr", "no-such-package", "python"])

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from unittest.mock import Mock
 from urllib.parse import urlsplit
@@ -16,25 +19,18 @@ from helpers.errors import UserError
 from helpers.netem.profiles import get_profile
 from helpers.objectstore import testbed as servers
 from helpers.objectstore.testbed import (
+    VERSION,
     Server,
     Testbed,
     claim_folder,
+    find_or_build_versitygw,
+    is_built_from_source,
     make_room,
     metadata_arguments,
     open_server,
     open_testbed,
 )
-from tests.stores import client_environment, make_location
-
-
-def test_it_listens_on_loopback_alone(server: Server) -> None:
-    """No other machine reaches it."""
-    heard = {
-        c.laddr.ip
-        for c in psutil.net_connections("tcp")
-        if c.status == psutil.CONN_LISTEN and c.laddr.port == urlsplit(server.endpoint_url).port
-    }
-    assert heard == {"127.0.0.1"}
+from tests.stores import becomes, client_environment, make_location
 
 
 def test_a_profile_that_is_not_there_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,14 +40,22 @@ def test_a_profile_that_is_not_there_is_one_line(monkeypatch: pytest.MonkeyPatch
         open_testbed("embedded", get_profile("loopback")).__enter__()
 
 
-def test_secrets_are_not_shown(server: Server, tmp_path: Path) -> None:
-    """Neither the representation, nor the arguments, nor the log has a credential."""
-    with open_server(tmp_path / "store") as other:
+def test_no_secret_is_shown_and_no_other_machine_served(tmp_path: Path) -> None:
+    """Neither the representation, nor the arguments, nor the log has a credential; it listens on loopback."""
+    with open_server(tmp_path / "store") as server:
         arguments = str([p.info["cmdline"] for p in psutil.process_iter(["cmdline"])])
-        log = (tmp_path / "store" / "versitygw.log").read_text()
-        for secret in (other.access_key, other.secret_key):
-            assert secret not in repr(other) + arguments + log
-        assert other.secret_key != server.secret_key
+        log, port = (
+            (tmp_path / "store" / "versitygw.log").read_text(),
+            urlsplit(server.endpoint_url).port,
+        )
+        for secret in (server.access_key, server.secret_key):
+            assert secret not in repr(server) + arguments + log
+        heard = [
+            c.laddr.ip
+            for c in psutil.net_connections("tcp")
+            if c.laddr.port == port and c.status == "LISTEN"
+        ]
+    assert heard == ["127.0.0.1"]
 
 
 def test_a_server_that_fails_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -276,3 +280,127 @@ def test_arrays_that_another_run_reads_make_no_room(
         assert len(obstore.get((testbed.far / "old").obstore(), "x").bytes()) == 600
     with open_testbed("embedded", LOOPBACK, needed_nbytes=900) as testbed:
         assert obstore.list(testbed.near.obstore()).collect() == []
+
+
+# The server is built once.
+
+RECORD = f"mod\tgithub.com/versity/versitygw\tv{VERSION}\t{servers._SOURCE_SUM}\n"
+
+
+def write_program(path: Path, text: str) -> Path:
+    """Write a shell script that can be run."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return path
+
+
+def write_go(folder: Path, *, version: str = "go1.26.8", install: str = "exit 1") -> Path:
+    """Write a Go toolchain whose `install` does what the test wants."""
+    return write_program(
+        folder / "go",
+        f'if [ "$1" = env ]; then echo {version}; exit 0; fi\necho "$@" >> {folder}/calls\n{install}',
+    )
+
+
+INSTALLS = f"""
+mkdir -p "$GOBIN" && cat > "$GOBIN/versitygw" <<'END'
+#!/bin/sh
+echo 'Version  : v{VERSION}'
+exit 0
+{RECORD}
+END
+chmod +x "$GOBIN/versitygw"
+"""
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Leave PATH with the system's tools and an empty folder `bin`, and an empty cache."""
+    for name in ("sh", "cat", "mkdir", "chmod", "echo", "sleep"):
+        (tmp_path / "tools").mkdir(exist_ok=True)
+        (tmp_path / "tools" / name).symlink_to(str(shutil.which(name)))
+    (tmp_path / "bin").mkdir()
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{tmp_path / 'tools'}")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("ARRAYS_VERSITYGW", raising=False)
+    return tmp_path
+
+
+def test_what_lies_on_path_is_not_believed(place: Path) -> None:
+    """A program that only says that it is versitygw is not used, on PATH or in the cache."""
+    liar = f"echo 'Version  : {VERSION}'"
+    write_program(place / "bin" / "versitygw", liar)
+    name = f"versitygw-{VERSION}-{servers.sysconfig.get_platform()}"
+    cached = write_program(place / "cache" / "arrays-over-the-wire" / name, liar)
+    write_go(place / "bin", install=INSTALLS)
+    assert find_or_build_versitygw() == cached and is_built_from_source(cached)
+
+
+@pytest.mark.parametrize(
+    ("version", "problem"), [(VERSION, ""), (None, "no such file"), ("1.7.0", "version 1.7.0")]
+)
+def test_what_the_user_names_is_used_or_refused(
+    version: str | None, problem: str, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A release of the pinned version is named in the environment; another is never replaced."""
+    named = place / "gateway"
+    if version:
+        write_program(named, f"echo 'Version  : {version}'")
+    monkeypatch.setenv("ARRAYS_VERSITYGW", str(named))
+    if not problem:
+        assert find_or_build_versitygw() == named
+        return
+    with pytest.raises(UserError, match=rf"^ARRAYS_VERSITYGW {named}: {problem}; allowed: vers"):
+        find_or_build_versitygw()
+
+
+@pytest.mark.parametrize(
+    ("install", "reason"),
+    [
+        ("echo 'dial tcp: no such host'; exit 1", r"go: dial tcp: no such host"),
+        # a program of other source, such as a proxy's own
+        (INSTALLS.replace(servers._SOURCE_SUM, "h1:other="), "the result is not versitygw"),
+    ],
+)
+def test_a_failed_build_is_one_line(install: str, reason: str, place: Path) -> None:
+    """It says why, and how to provide the program by hand; nothing is kept."""
+    write_go(place / "bin", install=install)
+    with pytest.raises(UserError, match=rf"cannot be built \({reason}.*allowed:.*ARRAYS_VERSITYGW"):
+        find_or_build_versitygw()
+    left = [path.name for path in (place / "cache" / "arrays-over-the-wire").iterdir()]
+    assert left == ["versitygw.lock"]
+
+
+def test_builders_at_the_same_time_build_once(place: Path) -> None:
+    """The second waits for the first and takes its result; killing one frees the lock, and nothing else is left."""
+    write_go(place / "bin", install=f"sleep 1\n{INSTALLS}")
+    code = "from helpers.objectstore.testbed import *; print(find_or_build_versitygw())"
+    command, root = [sys.executable, "-c", code], Path(servers.__file__).parents[2]
+    killed = subprocess.Popen(command, cwd=root)
+    calls = place / "bin" / "calls"
+    assert becomes(calls.exists)
+    killed.kill()
+    killed.wait()
+    calls.unlink()
+    asked = [
+        subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, text=True) for _ in range(3)
+    ]
+    [answer] = {process.communicate(timeout=60)[0].strip() for process in asked}
+    [call] = calls.read_text().splitlines()
+    assert call.endswith(f"github.com/versity/versitygw/cmd/versitygw@v{VERSION}")
+    left = {path.name for path in (place / "cache" / "arrays-over-the-wire").iterdir()}
+    assert left == {Path(answer).name, "versitygw.lock"}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif("ARRAYS_TEST_BUILD" not in os.environ, reason="fetches and builds for minutes")
+@pytest.mark.parametrize("has_go", [True, False])
+def test_a_real_build(has_go: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From an empty cache, with the Go on PATH and without one."""
+    monkeypatch.delenv("ARRAYS_VERSITYGW", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    if not has_go:
+        monkeypatch.setattr(servers, "_go_version", lambda *_: (0, 0))
+    built = find_or_build_versitygw()
+    assert is_built_from_source(built) and built.stat().st_size < 100e6

@@ -1,0 +1,66 @@
+"""What was seen of a program: its requests, what could not be read of it, and its processor seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from helpers.models.requests import Request
+
+
+@dataclass(slots=True)
+class TracedRequest(Request):
+    """Hold what was seen of one request of a program; `is_first` tells that its connection was new.
+
+    Its key is the path that it names on its host, and nothing of a query.
+    """
+
+    host: str = ""  # as the program names it, with the port where that is not the scheme's own
+    scheme: str = "https"  # or http
+    pid: int = 0  # process that asked, 0 where that cannot be seen
+    process: str = ""  # its name
+    user_agent: str = ""  # name and version alone, `Boto3/1.43.117`
+    sent_nbytes: int = 0  # bytes of the body that the request brought
+    handshake_s: float = 0.0  # set-up of the connection to the store, of the first request on it
+    store_blocked_s: float = 0.0  # of the body: waiting for bytes of the store
+    client_blocked_s: float = 0.0  # of the body: waiting for the program to take them
+
+
+@dataclass(slots=True)
+class Tunnel:
+    """A connection through the gateway that was passed on unread, or failed; it is filled while it lasts."""
+
+    host: str  # with its port
+    reason: str  # why it was not read
+    begin_s: float  # seconds since 1970
+    end_s: float = 0.0
+    nbytes_up: int = 0  # bytes to the host, encryption and all
+    nbytes_down: int = 0
+    pid: int = 0
+    process: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Bypass:
+    """A connection of the program that does not end at the gateway; one entry a process and address."""
+
+    pid: int
+    name: str  # of the process
+    address: str  # host:port
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Hold one run of a program under the gateway."""
+
+    rows: Sequence[TracedRequest]  # in the order in which they ended
+    wall_s: float
+    begin_s: float  # seconds since 1970
+    exit_code: int  # as a shell has it: 128 and the number of the signal that ended it
+    processor_s: Sequence[tuple[float, float]] = ()  # moment since 1970, seconds used by then
+    bypassed: Sequence[Bypass] = ()
+    unread: Sequence[Tunnel] = ()
+    gateway_s: float = 0.0  # processor seconds of the gateway
+    output_digest: str | None = None  # SHA-256 of what it printed, where that was asked for
+    # what ended the trace before the program, or goes on after it: a line each
+    remarks: Sequence[str] = ()
