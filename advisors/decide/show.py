@@ -13,7 +13,7 @@ import yaml
 from advisors.decide.choices import Action, Answer, Choice
 from advisors.decide.layouts import Layout
 from advisors.decide.question import Question
-from advisors.hdf5.repacked import Repack, quote
+from advisors.hdf5.repacked import Repack
 from helpers.errors import cut, write_bytes
 from helpers.models import WORTH
 
@@ -340,8 +340,8 @@ def write_code(question: Question, choice: Choice) -> str:
             continue
         if is_file:
             repack = Repack(_BLOCK_NBYTES, ((variable, layout.chunk_shape),))
-            files = [name, "new.h5"]
-            code += f"# h5repack {' '.join(map(quote, [*repack.list_arguments(), *files]))}\n"
+            command = ["h5repack", *repack.list_arguments(), name, "new.h5"]
+            code += f"import subprocess\n\nsubprocess.run({command!r}, check=True)\n\n"
             continue
         new = f"copy-{i}.zarr" if len(choice.layouts) > 1 else "new.zarr"
         code += _NEW.format(
