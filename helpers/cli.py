@@ -36,8 +36,6 @@ _COMMANDS = {  # where each is, the extra that brings its packages, and what it 
     "trace": ("advisors.trace.cli", "trace", "Run a program, and say what it waited for."),
 }  # fmt: skip
 
-_MOVED = {"chunks": "wire decide --keep one-copy"}  # what once was a command, and what answers now
-
 
 class _Commands(click.Group):
     """Commands of the table above."""
@@ -53,8 +51,6 @@ class _Commands(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import a command, or refuse one whose packages are not installed."""
-        if cmd_name in _MOVED:
-            raise UserError(f"wire {cmd_name}: it has moved; allowed: {_MOVED[cmd_name]}")
         if cmd_name not in _COMMANDS:
             return None
         module, _, name = _COMMANDS[cmd_name][0].partition(":")

@@ -8,11 +8,8 @@ import math
 import os
 import random
 import re
-import shutil
-import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -325,71 +322,6 @@ def test_a_case_runs_once_at_a_time(make_case: MakeCase) -> None:
         outcome = run.run_case(case)
     assert outcome.state == "refused" and "another run" in outcome.text
     assert run.run_case(case).state == "done"
-
-
-def copy_project(root: Path) -> None:
-    """Copy what `make run` needs, with the Python of the tests for its environment."""
-    for name in ("advisors", "helpers", "studies", "results/published"):
-        shutil.copytree(ROOT / name, root / name)
-    made.write_study(root / "studies")
-    programs = root / ".venv" / "bin"
-    programs.mkdir(parents=True)
-    for name, before in (("python", ""), ("wire", " -c 'from helpers.cli import run; run()'")):
-        (programs / name).write_text(f'#!/bin/sh\nexec "{sys.executable}"{before} "$@"\n')
-        (programs / name).chmod(0o755)
-    for path in (ROOT / "Makefile", *ROOT.glob("requirements*.lock")):
-        shutil.copy(path, root / path.name)
-    (root / ".venv" / "ready").touch()
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
-def test_make_that_is_told_to_end_leaves_nothing(
-    make_case: MakeCase, tmp_path: Path, number: signal.Signals
-) -> None:
-    """A signal to make alone ends the runner, its kernel, what that started, and temporary folders."""
-    pids, temporary = tmp_path / "pids", Path(tempfile.mkdtemp(prefix="t-"))
-    code = f"""
-import os, pathlib, subprocess, sys, tempfile, time
-from helpers.objectstore.processes import start_child
-with tempfile.TemporaryDirectory(), start_child(["sleep", "600"]) as child:
-    pathlib.Path({str(pids)!r}).write_text(f"{{os.getppid()}} {{os.getpid()}} {{child.pid}} ")
-    time.sleep(600)
-"""
-    case = make_case(code=code)
-    copy_project(case.root)
-    with subprocess.Popen(
-        ["make", "run", f"CASE={case.title}"],
-        cwd=case.root,
-        env={**os.environ, "PYTHONPATH": str(case.root), "TMPDIR": str(temporary)},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-        preexec_fn=lambda: (
-            signal.signal(number, signal.SIG_DFL) if number != signal.SIGKILL else None
-        ),
-    ) as running:
-        assert becomes(lambda: pids.exists() and pids.read_text().endswith(" "))
-        if number in (signal.SIGINT, signal.SIGHUP):  # which a terminal sends to all
-            os.killpg(running.pid, number)
-        else:
-            running.send_signal(number)
-        _, said = running.communicate(timeout=60)
-    assert "interrupted; what was measured is kept" in said, said
-    assert becomes(lambda: not any(map(psutil.pid_exists, map(int, pids.read_text().split()))))
-    assert [*temporary.iterdir()] == []
-    temporary.rmdir()
-    assert list_files(case) == {"one.fingerprint"}
-
-
-def test_a_case_may_have_a_notebook_of_its_own(make_case: MakeCase) -> None:
-    """What bears its name is executed for it, and for no other case of the study."""
-    one, two = make_case("one"), make_case("two")
-    write_notebook(one.source.with_name("study.two.ipynb"), code=SOURCE.replace("once", "own"))
-    assert [run.run_case(case).state for case in (one, two)] == ["done", "done"]
-    assert [case.result(".csv").read_text() for case in (one, two)] == ["once", "own"]
 
 
 @pytest.mark.slow
