@@ -19,7 +19,7 @@ from zarr.storage import ObjectStore
 from advisors.decide import dataset
 from advisors.decide.cli import find_answer
 from advisors.decide.dataset import read_dataset
-from advisors.decide.snippets import write_code
+from advisors.decide.show import write_code
 from advisors.hdf5.advice import advise
 from helpers.errors import UserError
 from helpers.netem.profiles import get_profile
@@ -114,7 +114,7 @@ def test_a_dataset_tells_its_layout(
     [
         ("disk", "gone.zarr", "", "nothing is there"),
         ("disk", "empty.zarr", "", "an array with elements"),
-        ("disk", "image.tif", "", "its format is not read"),
+        ("disk", "image.tif", "", "not HDF5"),
         ("disk", "old.nc", "", "netCDF-3, which has no chunks"),
         ("disk", "broken.h5", "", "a sound file"),
         ("disk", "three.zarr", "lorem", "4 arrays, the largest first: large"),

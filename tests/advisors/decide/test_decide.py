@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import sys
-import types
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,9 +21,8 @@ from zarr.storage import ObjectStore
 from advisors.decide.choices import CLIENTS, rank
 from advisors.decide.cli import find_answer
 from advisors.decide.dataset import read_dataset
-from advisors.decide.layouts import Access
-from advisors.decide.snippets import BUCKET as PLACEHOLDER
-from advisors.decide.snippets import draw_boxes, write_code
+from advisors.decide.show import BUCKET as PLACEHOLDER
+from advisors.decide.show import write_code
 from advisors.hdf5.advice import advise
 from helpers.netem.profiles import get_profile
 from helpers.objectstore.testbed import Server
@@ -197,21 +194,6 @@ def test_the_lines_of_every_choice_run(bucket: Path, how: dict[str, Any]) -> Non
             np.testing.assert_array_equal(space["dataset"]["field"].values, VALUES)
 
 
-def test_the_lines_for_torch_draw_boxes_at_random(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each index has its own place, the same each time, and a batch comes together."""
-    torch = types.ModuleType("torch")
-    data = types.SimpleNamespace(Dataset=object, DataLoader=lambda dataset, **how: (dataset, how))
-    torch.utils = types.SimpleNamespace(data=data)  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "torch", torch)
-    space = paste(draw_boxes(Access("", (8, 5, 4)), 3, 2, 4), {"array": VALUES})
-    boxes, how = space["loader"]
-    assert how["batch_size"] == 3 and how["num_workers"] == 2 and how["prefetch_factor"] == 4
-    batch = boxes.__getitems__([0, 1, 2])
-    assert [one.shape for one in batch] == [(8, 5, 4)] * 3
-    assert len({one.tobytes() for one in batch}) == 3
-    np.testing.assert_array_equal(batch[1], boxes[1])
-
-
 @pytest.mark.parametrize(
     "options",
     [
@@ -290,7 +272,7 @@ def test_a_file_tells_how_its_variables_lie(tmp_path: Path) -> None:
             for one, i in parts if is_scattered else sorted(parts, key=lambda part: part[0].name):
                 one[i : i + 100] = 1.0
         assert read_dataset(str(tmp_path / f"{name}.h5"), "b").is_scattered == is_scattered
-        assert find_answer(str(tmp_path / f"{name}.h5")).question.asked.is_scattered == is_scattered
+        assert find_answer(str(tmp_path / f"{name}.h5")).question.asked.scattered == is_scattered
 
 
 def test_a_file_takes_what_the_advice_on_it_says(tmp_path: Path) -> None:

@@ -16,15 +16,15 @@ from click.testing import CliRunner
 from advisors.decide import dataset
 from advisors.decide.cli import decide, find_answer
 from advisors.decide.dataset import read_dataset
-from advisors.decide.snippets import write_code
+from advisors.decide.show import write_code
 from helpers.cli import main
 from helpers.errors import UserError
 
 BAD = [
     ((), "shape: none"),
-    (("--shape", "0,10"), r"shape: \[0, 10\]"),
+    (("--shape", "0,10"), "shape: '0'"),
     (("--shape", "ten"), "shape: 'ten'"),
-    (("--shape", ",".join("2" * 9)), "at most 8 dimensions"),
+    (("--shape", ",".join("2" * 9)), "at most 8"),
     (("--shape", "10,10", "--type", "float33"), "type: 'float33'"),
     (("--shape", "10,10", "--type", "object"), "type: 'object'"),
     (("--shape", "10,10", "--variable", "x"), "variable: 'x'"),
@@ -41,16 +41,16 @@ BAD = [
     (("--shape", "10,10", "--append", "depth"), "append: 'depth'"),
     (("--shape", "10,10", "--append", "time:0"), "append: 'time:0'"),
     (("nowhere.zarr",), "nothing is there"),
-    (("nowhere.zarr", "--shape", "10,10"), "shape: '10,10'"),
-    (("--shape", "10,10", "--wait-usd-hour", "-5"), "wait-usd-hour: -5"),
-    *((("--shape", "10,10", f"--{name}", "0"), f"{name}: 0") for name in
+    (("nowhere.zarr", "--shape", "10,10"), r"shape: \(10, 10\)"),
+    (("--shape", "10,10", "--wait-usd-hour", "-5"), "wait-usd-hour: '-5'"),
+    *((("--shape", "10,10", f"--{name}", "0"), f"{name}: '0'") for name in
       ("in-flight", "cores", "arrays", "max-objects", "batch", "memory", "compression", "per-second", "budget-usd-month")),
     (("--shape", "10,10", "--reads-per-month", "1", "--per-second", "1"), "reads-per-month: 1"),
     (("--shape", "10,10", "--chunks", "20,20"), r"chunks: \[20, 20\]"),
-    (("--shape", "10,10", "--format", "hdf5"), "chunks: none"),
+    (("--shape", "10,10", "--format", "hdf5"), "format: 'hdf5'"),
     (("--shape", "10,10", "--chunks", "4,4", "--shards", "6,6"), r"shards: \[6, 6\]"),
     (("--shape", "10,10", "--workers", "2"), "workers: 2"),
-    (("--shape", "10,10", "--keep", "bytes"), "keep: bytes"),
+    (("--shape", "10,10", "--keep", "bytes"), "keep: 'bytes'"),
 ]  # fmt: skip
 
 
@@ -146,11 +146,10 @@ def test_files_that_never_end_are_refused(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(dataset, "_DISK_S", 0.5)
     for name, told in (("pipe.h5", "no regular file"), ("zero.nc", "no regular file"), ("empty.h5", "is empty"),
                        ("zero.zarr", ".zmetadata is none"), ("many.zarr", "zarr.json is none"),
-                       ("pipe.zarr", r"take more than 0.5 s"), ("inside.zarr", r"take more than 0.5 s")):  # fmt: skip
+                       ("pipe.zarr", "zarr.json is none"), ("inside.zarr", "take too long")):  # fmt: skip
         with pytest.raises(UserError, match=told):
             read_dataset(str(tmp_path / name))
-    for pipe in pipes:
-        pipe.open("wb").close()  # frees its reader
+    pipes[1].open("wb").close()  # frees its reader
 
 
 def test_a_profile_of_aliases_or_of_megabytes_is_refused(tmp_path: Path) -> None:
