@@ -212,11 +212,33 @@ def _render_origin(page: Page) -> str:
     lines = [
         f"Measured {dates} on {cpu}, {n_cores} cores, {memory} GB of memory, {system};"
         f" commit {commits}{changed}.",
+        *_say_what_counts(rows),
         _write_versions(rows),
         f"For your own, run `make run CASE={page.notebook}/{page.case}`." * is_reference,
         f"{{download}}`The record as CSV </_generated/records/{page.notebook}-{page.case}.csv>`.",
     ]
     return f":::{{admonition}} {heading}\n:class: note origin\n{chr(10).join(filter(None, lines))}\n:::\n"
+
+
+LEAST_WAVES = 8
+"""Of requests, below which the start of a read weighs in its time."""
+
+
+def _say_what_counts(rows: pd.DataFrame) -> Iterator[str]:
+    """Say whether processors count in a record, and how many of its reads have few waves of requests."""
+    kept = measured(rows)
+    counts = kept.get("processors", pd.Series(math.nan, kept.index)).notna()
+    if (kept.loc[~counts, "dilation"] > 1).any():
+        some = "in some reads " * bool(counts.any())
+        yield (
+            f"Processors count for nothing {some}here: they are as many times faster as the network"
+            " is slowed down, so ratios between clients are of the network alone."
+        )
+    if n_few := int((kept["waves"] < LEAST_WAVES).sum()):
+        yield (
+            f"{n_few} of {len(kept)} reads are of fewer than {LEAST_WAVES} waves of requests: how a"
+            " client starts weighs in them."
+        )
 
 
 # Versions that a page names of those that the record does.

@@ -107,6 +107,10 @@ class Cluster:
         if (found := self._find_processes()) != self._pinned:
             raise self._lost(len(self._pinned), len(found.items() & self._pinned.items()))
 
+    def find_here(self) -> list[int]:
+        """Find the processes of this machine that take tasks, as noted before a read."""
+        return [*self._pinned.values()] if self.kind == "local" else []
+
     def _find_processes(self) -> dict[str, int]:
         """Find the processes of the workers that take tasks, by address: a port may be taken again."""
         return dict(self.client.run(os.getpid, workers=list(self.workers())))

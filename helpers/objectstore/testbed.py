@@ -21,7 +21,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import botocore.exceptions
@@ -233,6 +233,7 @@ class Server:
     secret_key: str = field(repr=False)
     region: str  # region that signatures name
     folder: Path  # store folder
+    pid: int = 0  # of its supervisor
 
 
 @contextmanager
@@ -264,7 +265,7 @@ def open_server(folder: Path, *, needed_nbytes: int = 0) -> Iterator[Server]:
                     if tries_left and "address already in use" in child.last_log_line():
                         continue
                     raise
-                yield server
+                yield replace(server, pid=child.supervisor_pid)
                 return
 
 
@@ -291,6 +292,7 @@ class Testbed:
     near: Location  # the store without a network between: data are written here
     far: Location  # the same store over the emulated network: measured reads go here
     proxy: Proxy | None = None  # what emulates and traces; None where it cannot stand in between
+    pids: tuple[int, ...] = ()  # processes of the store and the proxy
 
     def emulate(self, profile: Profile, *, dilation: float | None = None) -> None:
         """Emulate another network from now on, and slow its time down by another factor if one is given."""
@@ -352,7 +354,7 @@ def open_testbed(
     location.check()
     if (location.endpoint_url or "").startswith("http://"):
         with open_proxy(str(location.endpoint_url), profile=profile, seed=seed) as proxy:
-            yield Testbed(location, location.through(proxy.endpoint_url), proxy)
+            yield Testbed(location, location.through(proxy.endpoint_url), proxy, (proxy.pid,))
     else:
         yield Testbed(location, location)
 
@@ -374,7 +376,8 @@ def _open_embedded(
         client = near.botocore()
         if _BUCKET not in [bucket["Name"] for bucket in client.list_buckets()["Buckets"]]:
             client.create_bucket(Bucket=_BUCKET)
-        yield Testbed(near, near.through(proxy.endpoint_url), proxy)
+        pids = server.pid, proxy.pid
+        yield Testbed(near, near.through(proxy.endpoint_url), proxy, pids)
 
 
 def make_room(folder: Path, needed_nbytes: int) -> None:

@@ -235,6 +235,18 @@ def test_an_unstable_page_is_marked(project: Path) -> None:
     assert "Unstable" not in staged(project, "wide-area")
 
 
+def test_a_page_says_whether_processors_count_and_how_many_reads_are_short(project: Path) -> None:
+    """A network that is slowed down alone is said to be so, and so is a read of few waves."""
+    dilated = {"dilation": 5.0, "n_requests": 32.0, "trace": {"max_in_flight": 8}}
+    charged = {**dilated, "n_requests": 64.0, "settings": {"cache_state": "cold", "processors": 4}}
+    told = "Processors count for nothing here", "1 of 1 reads are of fewer than 8 waves"
+    make_results(project, "laptop", "in-region", row=dilated)
+    make_results(project, "laptop", "wide-area", row=charged)
+    build.stage("laptop", root=project)
+    assert all(text in staged(project, "in-region") for text in told)
+    assert not any(text in staged(project, "wide-area") for text in told)
+
+
 def test_older_results_are_staged_without_passwords(project: Path) -> None:
     """Results that hold credentials from before lose them on the way to the book."""
     path = make_results(project, "laptop", "wide-area")
