@@ -20,7 +20,7 @@ import sysconfig
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -325,11 +325,13 @@ def open_testbed(
     seed: int = 0,
     needed_nbytes: int = 0,
     dilation: float = 1.0,
+    tls: bool | None = None,
 ) -> Iterator[Testbed]:
     """Open the store that a case names, and the network before it.
 
     It is ``embedded``, with room for `needed_nbytes`, or the address of a bucket that answers,
-    ``s3://BUCKET/PREFIX`` or ``gs://BUCKET/PREFIX``: nothing is emulated before that.
+    ``s3://BUCKET/PREFIX`` or ``gs://BUCKET/PREFIX``: nothing is emulated before that. The embedded
+    one is reached by TLS if `tls` says so, or where it is None the profile.
     """
     try:  # every client of S3 looks a profile up, even where it is given keys
         botocore.session.get_session().get_scoped_config()
@@ -338,7 +340,13 @@ def open_testbed(
             f"AWS_PROFILE: {error.kwargs['profile']!r}; allowed: one that the AWS settings have, or none"
         ) from error
     if store == "embedded":
-        with _open_embedded(profile, seed, needed_nbytes, dilation) as testbed:
+        with (
+            _open_embedded(profile, seed, needed_nbytes, dilation) as testbed,
+            ExitStack() as stack,
+        ):
+            if testbed.proxy is not None and (profile.tls if tls is None else tls):
+                url = stack.enter_context(testbed.proxy.encrypted())
+                testbed = replace(testbed, far=testbed.near.through(url))
             yield testbed
         return
     location = parse_location(store)

@@ -16,11 +16,14 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from advisors.costs.assumptions import Assumptions, Option, change, describe
 from advisors.costs.bill import (
     LEAST_RATE,
+    Assumptions,
     Cache,
+    Option,
+    change,
     compare_options,
+    describe,
     find_break_even,
     hit_ratio,
     list_levers,
@@ -280,11 +283,11 @@ def test_command_prints_the_model_and_what_is_known() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--set", "requests_per_s=0"), "requests_per_s is 0.0; allowed: a number from 0.001"),
-        (("--set", "make_s=1e300"), "make_s is 1e+300; allowed: a number from 0.001 to 60"),
-        (("--set", "open_s=nan"), "open_s is nan; allowed: a number from 0 to 60"),
-        (("--set", "requests_per_s=many"), "requests_per_s is 'many'; allowed: a number"),
-        (("--set", "billing=barter"), "billing is 'barter'; allowed: instance, function"),
+        (("--set", "requests_per_s=0"), "requests_per_s: 0.0; allowed: at least 0.001"),
+        (("--set", "make_s=1e300"), "make_s: 1e+300; allowed: at most 60"),
+        (("--set", "open_s=nan"), "open_s: nan; allowed: "),
+        (("--set", "requests_per_s=many"), "requests_per_s: 'many'; allowed: "),
+        (("--set", "billing=barter"), "billing: 'barter'; allowed: 'instance' or 'function'"),
         (
             ("--set", "non\x1b[31msense=1"),
             r"'non\x1b[31msense': no such assumption; allowed: billing",
