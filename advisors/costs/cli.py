@@ -25,13 +25,8 @@ if TYPE_CHECKING:
 @click.option("--json", "is_json", is_flag=True, help="Print JSON.")
 def costs(price_set: str, published: bool, is_list: bool, is_json: bool, **given: Any) -> None:  # fmt: skip
     """Price a month of a tile service: computing and memory first, then each place of a cache."""
-<<<<<<< HEAD
-    from advisors.costs.assumptions import Assumptions, change, describe
-    from helpers.prices import DEFAULT_REGION, PRICE_UNITS, get_prices
-=======
     from advisors.costs.bill import Assumptions, change, describe
-    from helpers.prices import PRICE_UNITS, get_prices
->>>>>>> main
+    from helpers.prices import DEFAULT_REGION, PRICE_UNITS, get_prices
 
     prices = get_prices(price_set, overrides=read_numbers("price", given["own"]))
     assumptions = change(Assumptions(), read_pairs("set", given["changes"]))
